@@ -15,7 +15,7 @@ mod user;
 use crate::output::{Failure, Output};
 use args::{AaaCommand, Config};
 use usher_daemon::control::{self, Answer, ControlError, Request};
-use usher_daemon::{Place, PlaceError};
+use usher_daemon::{Installation, InstallationError};
 
 pub(crate) fn aaa(output: &Output, command: AaaCommand) -> Result<(), Failure> {
     match command {
@@ -35,20 +35,20 @@ pub(crate) fn aaa(output: &Output, command: AaaCommand) -> Result<(), Failure> {
 }
 
 /// The configuration, and where things are.
-fn place(config: &Config) -> Result<Place, Failure> {
-    Place::open(config.config.as_deref()).map_err(|error| match error {
-        PlaceError::Config(_) => Failure::usage(error),
+fn place(config: &Config) -> Result<Installation, Failure> {
+    Installation::open(config.config.as_deref()).map_err(|error| match error {
+        InstallationError::Config(_) => Failure::usage(error),
         error => Failure::failed(error),
     })
 }
 
 /// Asks the running server.
-fn ask(place: &Place, request: &Request) -> Result<Answer, Failure> {
+fn ask(place: &Installation, request: &Request) -> Result<Answer, Failure> {
     control::ask(&place.control_socket(), request).map_err(Failure::failed)
 }
 
 /// Tells the running server, where there is one; what it says is a note.
-fn tell(output: &Output, place: &Place, request: &Request) {
+fn tell(output: &Output, place: &Installation, request: &Request) {
     match control::ask(&place.control_socket(), request) {
         Ok(_) | Err(ControlError::NotRunning { .. }) => {}
         Err(error) => output.note(&format!("the running server was not told: {error}")),

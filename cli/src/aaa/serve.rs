@@ -5,12 +5,14 @@ use crate::output::{Failure, Output};
 use serde_json::json;
 use std::path::Path;
 use usher_daemon::config::{self, DEFAULT_PATH, LoadError};
-use usher_daemon::{Place, PlaceError, ServeError, advice};
+use usher_daemon::{Installation, InstallationError, ServeError, advice};
 
 pub(crate) fn serve(output: &Output, config: &Config) -> Result<(), Failure> {
     let served = usher_daemon::serve(config.config.as_deref(), &mut |text| output.note(text));
     served.map_err(|error| match error {
-        ServeError::Place(PlaceError::Config(_)) | ServeError::Config(_) => Failure::usage(error),
+        ServeError::Installation(InstallationError::Config(_)) | ServeError::Config(_) => {
+            Failure::usage(error)
+        }
         error => Failure::failed(error),
     })
 }
@@ -18,7 +20,7 @@ pub(crate) fn serve(output: &Output, config: &Config) -> Result<(), Failure> {
 pub(crate) fn check(output: &Output, file: Option<&Path>) -> Result<(), Failure> {
     let path = file.unwrap_or(Path::new(DEFAULT_PATH));
     // With the lists that were fetched for it, as a server would begin.
-    match Place::open(Some(path)) {
+    match Installation::open(Some(path)) {
         Ok(place) => {
             let warnings = advice::warnings(&place);
             if output.json {
@@ -28,7 +30,7 @@ pub(crate) fn check(output: &Output, file: Option<&Path>) -> Result<(), Failure>
             warnings.iter().for_each(|warning| output.note(&format!("warning: {warning}")));
             output.text(&format!("{}: right\n", path.display()))
         }
-        Err(PlaceError::Config(LoadError::Faults(faults))) if output.json => {
+        Err(InstallationError::Config(LoadError::Faults(faults))) if output.json => {
             let each = |f: &config::Fault| json!({ "file": f.file, "line": f.line, "column": f.column, "message": f.message });
             let all: Vec<_> = faults.faults.iter().map(each).collect();
             output.value(&json!({ "file": faults.file, "faults": all }))?;

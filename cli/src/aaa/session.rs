@@ -5,7 +5,7 @@ use super::{ask, place};
 use crate::output::{Failure, Output, columns};
 use serde_json::json;
 use usher_core::WallTime;
-use usher_daemon::Place;
+use usher_daemon::Installation;
 use usher_daemon::control::{self, Answer, ControlError, Request, Session};
 
 pub(super) fn session(output: &Output, command: SessionCommand) -> Result<(), Failure> {
@@ -36,7 +36,7 @@ fn done(output: &Output, session: &str, what: &str, text: &str) -> Result<(), Fa
 }
 
 /// From the running server, or, where none runs, from the store.
-fn sessions(output: &Output, place: &Place, user: Option<String>) -> Result<Vec<Session>, Failure> {
+fn sessions(output: &Output, place: &Installation, user: Option<String>) -> Result<Vec<Session>, Failure> {
     match control::ask(&place.control_socket(), &Request::Sessions { user: user.clone() }) {
         Ok(Answer::Sessions { sessions }) => Ok(sessions),
         Ok(other) => Err(Failure::failed(format!("the server says what was not asked: {other:?}"))),

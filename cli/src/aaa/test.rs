@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 use usher_aaa::Method;
 use usher_crypto::fault::TlsFault;
-use usher_daemon::Place;
+use usher_daemon::Installation;
 use usher_daemon::control::{self, Answer, ControlError, Request};
 use usher_daemon::probe::{self, Ended, Login, Outcome};
 
@@ -127,7 +127,7 @@ struct Line {
 
 /// What the running server makes of this user's logins, line by line; `None` where it cannot be asked: it does not run, it
 /// is another user's, or as many trace already as may.
-fn listen(place: &Place, user: &str) -> Option<Receiver<Line>> {
+fn listen(place: &Installation, user: &str) -> Option<Receiver<Line>> {
     let (path, user) = (place.control_socket(), user.to_owned());
     let (sender, lines) = channel();
     let (ready, begun) = channel();
@@ -152,7 +152,7 @@ fn listen(place: &Place, user: &str) -> Option<Receiver<Line>> {
 }
 
 /// The first address that the local server listens on.
-fn reachable(place: &Place) -> Result<SocketAddr, Failure> {
+fn reachable(place: &Installation) -> Result<SocketAddr, Failure> {
     let first = place.loaded.file.listen.auth.first().copied();
     let mut address =
         first.ok_or_else(|| Failure::usage("the server listens nowhere; name one by --server"))?;
@@ -166,7 +166,7 @@ fn reachable(place: &Place) -> Result<SocketAddr, Failure> {
 }
 
 /// The secret that the local configuration has for this machine.
-fn shared(place: &Place, server: SocketAddr) -> Result<String, Failure> {
+fn shared(place: &Installation, server: SocketAddr) -> Result<String, Failure> {
     if !server.ip().is_loopback() {
         return Err(Failure::usage("name the secret shared with that server by --secret-file"));
     }

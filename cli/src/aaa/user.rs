@@ -6,7 +6,7 @@ use crate::output::{Failure, Output, columns};
 use serde_json::{Value, json};
 use usher_aaa::store::{GroupRows, Row, Store, UserRows};
 use usher_daemon::control::{self, Answer, ControlError, Request};
-use usher_daemon::{Place, admin, config};
+use usher_daemon::{Installation, admin, config};
 
 /// Names that are asked for at once.
 const PAGE: u32 = 1000;
@@ -23,14 +23,14 @@ pub(super) fn user(output: &Output, command: UserCommand) -> Result<(), Failure>
 }
 
 /// The store, with its folder made where there is none.
-pub(super) fn store(config: &Config) -> Result<(Place, Box<dyn Store>), Failure> {
+pub(super) fn store(config: &Config) -> Result<(Installation, Box<dyn Store>), Failure> {
     let place = place(config)?;
     let store = store_of(&place)?;
     Ok((place, store))
 }
 
 /// The store of a place, with its folder made where there is none: what is typed is looked at before.
-pub(super) fn store_of(place: &Place) -> Result<Box<dyn Store>, Failure> {
+pub(super) fn store_of(place: &Installation) -> Result<Box<dyn Store>, Failure> {
     place.prepare().map_err(Failure::failed)?;
     place.store().map_err(Failure::failed)
 }
@@ -134,7 +134,7 @@ fn replace(rows: &mut Vec<Row>, new: Vec<Row>) {
 }
 
 /// Puts a user into the store, in one spelling alone.
-fn put(place: &Place, store: &mut dyn Store, name: &str, mut user: UserRows) -> Result<(), Failure> {
+fn put(place: &Installation, store: &mut dyn Store, name: &str, mut user: UserRows) -> Result<(), Failure> {
     if user.check.is_empty() && user.reply.is_empty() && user.groups.is_empty() {
         // The tables know only whoever has a row; this one says what holds without it.
         user.reply.extend(config::row("Fall-Through = Yes"));
@@ -150,7 +150,7 @@ fn put(place: &Place, store: &mut dyn Store, name: &str, mut user: UserRows) -> 
 /// Has the running server, where there is one, forget a user, and says what was done.
 fn forgotten(
     output: &Output,
-    place: &Place,
+    place: &Installation,
     name: &str,
     done: &str,
     OpenSessions { disconnect }: OpenSessions,

@@ -6,7 +6,7 @@
 #[path = "../../../services/aaa/tests/e2e/sequences/table.rs"]
 mod table;
 
-use crate::place::{Place, Running, SECRET, program, udp_ports};
+use crate::place::{Folder, Running, SECRET, program, udp_ports};
 use rusqlite::{Connection, OpenFlags, Row};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::process::Command;
@@ -40,7 +40,7 @@ fn shipped(name: &str) -> String {
 }
 
 impl Accounting {
-    fn start(place: &Place) -> Self {
+    fn start(place: &Folder) -> Self {
         let (port, folder) = (udp_ports(), place.text("freeradius"));
         for (name, copy) in [
             ("mods-config/sql/main/sqlite/queries.conf", "queries.conf"),
@@ -181,7 +181,7 @@ fn early_in_a_second() -> u64 {
 
 #[test]
 fn sequences_end_in_their_rows_with_freeradius() {
-    let place = Place::new();
+    let place = Folder::new();
     let server = Accounting::start(&place);
     let all = sequences();
     let can: Vec<_> = all.iter().filter(|s| s.no_freeradius.is_none()).collect();

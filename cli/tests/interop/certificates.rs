@@ -1,6 +1,6 @@
 //! The repository's certificates as PEM files, in chains of 1 to 4 (leaf and intermediates; the root is not sent).
 
-use crate::place::{Place, run};
+use crate::place::{Folder, run};
 use std::path::Path;
 
 fn source() -> std::path::PathBuf {
@@ -18,7 +18,7 @@ fn pem(der: &str, kind: &str) -> String {
 }
 
 /// Writes `root.pem`, and for `role` (`server`, `client`) `ROLE.pem` and `ROLE.key` of a chain of `length`.
-pub(crate) fn chain(place: &Place, role: &str, length: u8) {
+pub(crate) fn chain(place: &Folder, role: &str, length: u8) {
     let mut chain = pem(&format!("{role}{length}.der"), "x509");
     for above in (1..length).rev() {
         chain.push_str(&pem(&format!("ca{above}.der"), "x509"));
@@ -29,7 +29,7 @@ pub(crate) fn chain(place: &Place, role: &str, length: u8) {
 }
 
 /// Writes `ca.pem`, an authority of this place's own, and for each of these hosts `NAME.pem` and `NAME.key` below it.
-pub(crate) fn hosts(place: &Place, names: &[&str]) {
+pub(crate) fn hosts(place: &Folder, names: &[&str]) {
     let make = |name: &str, extensions: &str, above: &[&str]| {
         let text = format!(
             "[req]\ndistinguished_name = name\nx509_extensions = extensions\nprompt = no\n[name]\nCN = {name}\n\

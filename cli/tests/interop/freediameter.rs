@@ -2,7 +2,7 @@
 
 use crate::certificates::hosts;
 use crate::namespace::{ADDRESS, Namespace};
-use crate::place::{Place, Running, USHER, run};
+use crate::place::{Folder, Running, USHER, run};
 use std::path::Path;
 use std::time::Duration;
 
@@ -20,14 +20,14 @@ pub(crate) enum Role<'a> {
 }
 
 pub(crate) struct World {
-    pub(crate) place: Place,
+    pub(crate) place: Folder,
     pub(crate) space: Namespace,
     tls: bool,
 }
 
 impl World {
     pub(crate) fn new(tls: bool) -> Self {
-        let place = Place::new();
+        let place = Folder::new();
         hosts(&place, &HOSTS);
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/interop/peers/usher_peer.c");
         let libraries = ["-lfdcore", "-lfdproto", "-lgnutls"];

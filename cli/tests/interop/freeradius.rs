@@ -2,7 +2,7 @@
 
 use crate::certificates::chain;
 use crate::methods::{accepted, refused};
-use crate::place::{Place, Running, SECRET, Server, program, udp_ports};
+use crate::place::{Folder, Running, SECRET, Server, program, udp_ports};
 use crate::radius::radclient;
 
 /// A FreeRADIUS on loopback that knows one user, and sends the realm `usher.test` to `next` where there is one.
@@ -13,7 +13,7 @@ pub(crate) struct FreeRadius {
 
 impl FreeRadius {
     #[track_caller]
-    pub(crate) fn start(place: &Place, next: Option<u16>) -> Self {
+    pub(crate) fn start(place: &Folder, next: Option<u16>) -> Self {
         let port = udp_ports();
         let folder = place.text("freeradius");
         place.write(
@@ -136,7 +136,7 @@ pub(crate) fn login(name: &str, attribute: &str, password: &str) -> String {
 
 #[test]
 fn freeradius_is_the_home_server_behind_our_proxy() {
-    let place = Place::new();
+    let place = Folder::new();
     chain(&place, "server", 2);
     let home = FreeRadius::start(&place, None);
     let server = Server::start(
@@ -166,7 +166,7 @@ fn freeradius_is_the_home_server_behind_our_proxy() {
 
 #[test]
 fn freeradius_is_the_proxy_in_front_of_us() {
-    let place = Place::new();
+    let place = Folder::new();
     chain(&place, "server", 2);
     let users =
         "[[user]]\nname = \"ann@usher.test\"\npassword = \"password\"\nreply = [\"Session-Timeout = 88\"]\n";

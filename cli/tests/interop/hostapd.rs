@@ -2,7 +2,7 @@
 
 use crate::certificates::chain;
 use crate::namespace::Namespace;
-use crate::place::{Place, Running, SECRET, USHER, run};
+use crate::place::{Folder, Running, SECRET, USHER, run};
 
 /// The common name of the repository's client certificates.
 pub(crate) const CLIENT: &str = "station@usher.test";
@@ -16,13 +16,13 @@ pub(crate) struct Port {
     pub(crate) hostapd: Running,
     pub(crate) nas: Namespace,
     station: Namespace,
-    pub(crate) place: Place,
+    pub(crate) place: Folder,
 }
 
 impl Port {
     #[track_caller]
     pub(crate) fn new() -> Self {
-        let (place, nas, station) = (Place::new(), Namespace::new(), Namespace::new());
+        let (place, nas, station) = (Folder::new(), Namespace::new(), Namespace::new());
         chain(&place, "server", 2);
         chain(&place, "client", 2);
         nas.ip(&["link", "add", "port", "type", "veth", "peer", "name", "cable", "netns", station.name()]);

@@ -1,7 +1,7 @@
 //! Every EAP method by eapol_test, wpa_supplicant's own client, which compares the keys of both sides too.
 
 use crate::certificates::chain;
-use crate::place::{Place, SECRET, Server, run};
+use crate::place::{Folder, SECRET, Server, run};
 
 const TLS: &str = r#"
 [tls]
@@ -30,7 +30,7 @@ password = "password"
 
 /// Logs in once; what the network block says is as in wpa_supplicant.conf.
 #[track_caller]
-fn eapol(place: &Place, server: &Server, name: &str, network: &str, more: &[&str]) -> (bool, String) {
+fn eapol(place: &Folder, server: &Server, name: &str, network: &str, more: &[&str]) -> (bool, String) {
     let file = format!("{name}.conf");
     place.write(&file, &format!("network={{\nkey_mgmt=WPA-EAP\n{network}\n}}\n"));
     let port = server.port.to_string();
@@ -40,7 +40,7 @@ fn eapol(place: &Place, server: &Server, name: &str, network: &str, more: &[&str
 }
 
 #[track_caller]
-pub(crate) fn accepted(place: &Place, server: &Server, name: &str, network: &str, more: &[&str]) {
+pub(crate) fn accepted(place: &Folder, server: &Server, name: &str, network: &str, more: &[&str]) {
     let (right, said) = eapol(place, server, name, network, more);
     let tail: Vec<&str> = said.lines().rev().take(60).collect();
     assert!(right && said.contains("SUCCESS"), "{name}: {network}\n{}", tail.join("\n"));
@@ -54,7 +54,7 @@ pub(crate) fn accepted(place: &Place, server: &Server, name: &str, network: &str
 }
 
 #[track_caller]
-pub(crate) fn refused(place: &Place, server: &Server, name: &str, network: &str) {
+pub(crate) fn refused(place: &Folder, server: &Server, name: &str, network: &str) {
     let (right, said) = eapol(place, server, name, network, &["-n"]);
     let got_answer = said.contains("code=3 (Access-Reject)");
     assert!(!right && got_answer, "{name}: {}", said.lines().rev().take(40).collect::<Vec<_>>().join("\n"));
@@ -66,7 +66,7 @@ fn credentials(identity: &str) -> String {
 
 #[test]
 fn methods_without_a_tunnel() {
-    let place = Place::new();
+    let place = Folder::new();
     let order = "[methods]\norder = [\"eap-mschapv2\", \"eap-md5\", \"eap-gtc\"]\n";
     let server = Server::start(&place, &format!("reject_delay = \"0 s\"\n{order}{}", users()));
     for (method, keys) in [("MD5", false), ("GTC", false), ("MSCHAPV2", true)] {
@@ -83,7 +83,7 @@ fn methods_without_a_tunnel() {
 
 #[test]
 fn tunnels_over_both_versions_of_tls() {
-    let place = Place::new();
+    let place = Folder::new();
     chain(&place, "server", 2);
     let server = Server::start(&place, &format!("reject_delay = \"0 s\"\n{TLS}{}", users()));
     for version in ["1.2", "1.3"] {
@@ -119,7 +119,7 @@ fn tunnels_over_both_versions_of_tls() {
 #[test]
 fn certificates_in_chains_of_two_three_and_four_and_fragments_of_several_sizes() {
     for (length, fragment) in [(2, 1024), (3, 600), (4, 1300), (4, 256)] {
-        let place = Place::new();
+        let place = Folder::new();
         chain(&place, "server", length);
         chain(&place, "client", length);
         let methods = format!("[methods]\nfragment_size = {fragment}\n");
@@ -140,7 +140,7 @@ const CLIENT: &str = "station@usher.test";
 
 #[test]
 fn a_certificate_admits_nobody_but_the_one_whose_name_it_bears() {
-    let place = Place::new();
+    let place = Folder::new();
     chain(&place, "server", 2);
     chain(&place, "client", 2);
     let text =

@@ -1,6 +1,6 @@
 //! Network namespaces: a test's own network, in which all ports are free and nobody else is heard. Root may make them.
 
-use crate::place::{Place, Running, USHER, program, run};
+use crate::place::{Folder, Running, USHER, program, run};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -43,14 +43,14 @@ impl Namespace {
 
     /// Runs a program in it to its end and answers all that it printed.
     #[track_caller]
-    pub(crate) fn run(&self, place: &Place, name: &str, arguments: &[&str], input: &str) -> (bool, String) {
+    pub(crate) fn run(&self, place: &Folder, name: &str, arguments: &[&str], input: &str) -> (bool, String) {
         let words = [&["netns", "exec", &self.0, name], arguments].concat();
         run(&place.path(""), "ip", &words, input)
     }
 
     /// Starts our server in it.
     #[track_caller]
-    pub(crate) fn serve(&self, place: &Place, configuration: &str) -> Running {
+    pub(crate) fn serve(&self, place: &Folder, configuration: &str) -> Running {
         place.write("aaa.toml", configuration);
         let mut command = self.command(USHER);
         command.args(["aaa", "serve", "--config", "aaa.toml"]);

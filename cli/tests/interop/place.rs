@@ -16,9 +16,9 @@ pub(crate) const SECRET: &str = "testing123";
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A folder of a test's own, removed at its end.
-pub(crate) struct Place(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
-impl Place {
+impl Folder {
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -65,7 +65,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Folder {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("kept for a look: {}", self.0.display());
@@ -168,13 +168,13 @@ pub(crate) struct Server {
 impl Server {
     /// Starts it on loopback with one client there and what `more` says besides; one shard unless `more` says so.
     #[track_caller]
-    pub(crate) fn start(place: &Place, more: &str) -> Self {
+    pub(crate) fn start(place: &Folder, more: &str) -> Self {
         Self::listening(place, "", more)
     }
 
     /// The same, listening on more besides.
     #[track_caller]
-    pub(crate) fn listening(place: &Place, listen: &str, more: &str) -> Self {
+    pub(crate) fn listening(place: &Folder, listen: &str, more: &str) -> Self {
         let port = udp_ports();
         let shards = if more.contains("shards =") { "" } else { "shards = 1\n" };
         let (scalars, tables) = more.split_at(more.find('[').unwrap_or(more.len()));

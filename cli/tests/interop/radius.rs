@@ -1,17 +1,17 @@
 //! RADIUS without EAP, by radclient.
 
-use crate::place::{Place, SECRET, Server, run};
+use crate::place::{Folder, SECRET, Server, run};
 
 /// Sends one request and answers what came back.
 #[track_caller]
-pub(crate) fn radclient(place: &Place, port: u16, kind: &str, attributes: &str) -> (bool, String) {
+pub(crate) fn radclient(place: &Folder, port: u16, kind: &str, attributes: &str) -> (bool, String) {
     let to = format!("127.0.0.1:{port}");
     run(&place.path(""), "radclient", &["-x", "-r", "1", "-t", "10", &to, kind, SECRET], attributes)
 }
 
 #[test]
 fn passwords_of_every_kind_are_proven_by_every_method_that_can() {
-    let place = Place::new();
+    let place = Folder::new();
     let server = Server::start(
         &place,
         r#"reject_delay = "0 s"
@@ -48,7 +48,7 @@ nt_hash = "8846f7eaee8fb117ad06bdd830b7586c"
 
 #[test]
 fn accounting_is_acknowledged_and_status_answered() {
-    let place = Place::new();
+    let place = Folder::new();
     let server = Server::start(&place, "[users]\nstore = \"sqlite\"\n");
     let record = |status: &str| {
         let text = format!(
@@ -68,7 +68,7 @@ fn accounting_is_acknowledged_and_status_answered() {
 
 #[test]
 fn a_reject_that_is_held_back_is_sent_before_the_server_ends() {
-    let place = Place::new();
+    let place = Folder::new();
     let user = "reject_delay = \"2 s\"\n[[user]]\nname = \"ann\"\npassword = \"password\"\n";
     let mut server = Server::start(&place, user);
     let port = server.port;

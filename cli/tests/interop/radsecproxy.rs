@@ -3,7 +3,7 @@
 use crate::certificates::{chain, hosts};
 use crate::freeradius::{FreeRadius, login};
 use crate::methods::{accepted, refused};
-use crate::place::{Place, Running, SECRET, Server, program, tcp_port, udp_ports};
+use crate::place::{Folder, Running, SECRET, Server, program, tcp_port, udp_ports};
 use crate::radius::radclient;
 
 /// Who we are and who it is.
@@ -14,7 +14,7 @@ const TLS: &str =
 
 /// Starts radsecproxy; its client and server come from `more`, where `PEER` is what its TLS peer must prove.
 #[track_caller]
-fn radsecproxy(place: &Place, more: &str) -> Running {
+fn radsecproxy(place: &Folder, more: &str) -> Running {
     let own = HOSTS[1];
     let peer =
         "certificateNameCheck off\n    matchCertificateAttribute SubjectAltName:DNS:/^aaa\\.example\\.org$/";
@@ -41,7 +41,7 @@ realm * {{
 
 #[test]
 fn it_brings_its_clients_to_us_by_radsec() {
-    let place = Place::new();
+    let place = Folder::new();
     hosts(&place, &HOSTS);
     let tcp = tcp_port();
     let certificate =
@@ -93,7 +93,7 @@ fn it_brings_its_clients_to_us_by_radsec() {
 
 #[test]
 fn a_proxy_with_another_name_is_none_of_our_clients() {
-    let place = Place::new();
+    let place = Folder::new();
     hosts(&place, &HOSTS);
     let (tcp, port) = (tcp_port(), udp_ports());
     let client =
@@ -120,7 +120,7 @@ fn a_proxy_with_another_name_is_none_of_our_clients() {
 
 #[test]
 fn it_brings_what_we_pass_on_to_freeradius_and_to_another_of_us() {
-    let (place, behind) = (Place::new(), Place::new());
+    let (place, behind) = (Folder::new(), Folder::new());
     hosts(&place, &HOSTS);
     chain(&behind, "server", 2);
     let home = FreeRadius::start(&behind, None);
@@ -133,7 +133,7 @@ fn it_brings_what_we_pass_on_to_freeradius_and_to_another_of_us() {
         [(home.port, None, "user@example.org", 77), (other.port, Some(other.port + 1), "ann@usher.test", 88)]
     {
         let (_, realm) = user.split_once('@').unwrap();
-        let place = Place::new();
+        let place = Folder::new();
         hosts(&place, &HOSTS);
         chain(&place, "server", 2);
         let tcp = tcp_port();

@@ -1,7 +1,7 @@
 //! Why wpa_supplicant's client was refused, or refuses: what the log says of devices that others wrote.
 
 use crate::certificates::{chain, hosts};
-use crate::place::{Place, SECRET, Server, run};
+use crate::place::{Folder, SECRET, Server, run};
 
 const USERS: &str = r#"
 [[user]]
@@ -12,7 +12,7 @@ name = "bob"
 "#;
 
 /// A server whose `[tls]` and what follows says this besides.
-fn server(place: &Place, more: &str) -> Server {
+fn server(place: &Folder, more: &str) -> Server {
     chain(place, "server", 2);
     chain(place, "client", 2);
     hosts(place, &[]);
@@ -28,7 +28,7 @@ fn counted(server: &Server, cause: &str) -> usize {
 }
 
 #[track_caller]
-fn because(place: &Place, server: &mut Server, cause: &str, network: &str) {
+fn because(place: &Folder, server: &mut Server, cause: &str, network: &str) {
     let before = counted(server, cause);
     place.write("reason.conf", &format!("network={{\nkey_mgmt=WPA-EAP\n{network}\n}}\n"));
     let port = server.port.to_string();
@@ -49,7 +49,7 @@ fn tunnel(eap: &str, identity: &str, phase2: &str, more: &str) -> String {
 
 #[test]
 fn what_a_device_complains_of_or_lacks_is_named() {
-    let place = Place::new();
+    let place = Folder::new();
     let mut server = server(&place, "");
     let root = "ca_cert=\"root.pem\"";
     let old = "phase1=\"tls_disable_tlsv1_3=1\"";
@@ -84,7 +84,7 @@ fn what_a_device_complains_of_or_lacks_is_named() {
 
 #[test]
 fn a_device_without_a_common_version_is_told_apart() {
-    let place = Place::new();
+    let place = Folder::new();
     let mut server = server(&place, "min_version = \"1.3\"\n");
     let old =
         tunnel("PEAP", "ann", "auth=MSCHAPV2", "ca_cert=\"root.pem\"\nphase1=\"tls_disable_tlsv1_3=1\"");

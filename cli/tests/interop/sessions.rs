@@ -2,7 +2,7 @@
 
 use crate::certificates::chain;
 use crate::methods::{accepted, refused};
-use crate::place::{PATIENCE, Place, SECRET, Server, USHER, run, udp_ports};
+use crate::place::{Folder, PATIENCE, SECRET, Server, USHER, run, udp_ports};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -71,7 +71,7 @@ impl Gate {
 
 /// Logs in, has something done, and logs in again by the same program; says whether both went well.
 #[track_caller]
-fn twice(place: &Place, server: &Server, network: &str, between: impl FnOnce()) -> bool {
+fn twice(place: &Folder, server: &Server, network: &str, between: impl FnOnce()) -> bool {
     place.write("twice.conf", &format!("network={{\nkey_mgmt=WPA-EAP\n{network}\n}}\n"));
     let gate = Gate::before(server.port);
     let mut child = Command::new("eapol_test")
@@ -89,7 +89,7 @@ fn twice(place: &Place, server: &Server, network: &str, between: impl FnOnce()) 
 
 /// `usher aaa user` with this password.
 #[track_caller]
-fn user(place: &Place, words: &[&str], password: &str) {
+fn user(place: &Folder, words: &[&str], password: &str) {
     let words = [&["aaa", "user"], words, &["--password-file", "-", "--config", "aaa.toml"]].concat();
     let (right, said) = run(&place.path(""), USHER, &words, password);
     assert!(right, "{said}");
@@ -104,7 +104,7 @@ fn resumed(server: &Server) -> usize {
 fn a_session_is_taken_up_again_and_ends_with_the_password() {
     for (version, phase1) in VERSIONS {
         for (eap, inner) in [("PEAP", "auth=MSCHAPV2"), ("TTLS", "auth=PAP")] {
-            let place = Place::new();
+            let place = Folder::new();
             chain(&place, "server", 2);
             let mut server = Server::start(&place, &format!("shards = 2\nreject_delay = \"0 s\"\n{TLS}"));
             user(&place, &["add", "ann"], "password");
@@ -123,7 +123,7 @@ fn a_session_is_taken_up_again_and_ends_with_the_password() {
 #[test]
 fn a_session_of_a_certificate_ends_with_its_revocation() {
     for (version, phase1) in VERSIONS {
-        let place = Place::new();
+        let place = Folder::new();
         let usher = |words: &[&str]| {
             let (right, said) = run(&place.path(""), USHER, &[&["aaa"], words].concat(), "");
             assert!(right, "{said}");
@@ -160,7 +160,7 @@ fn tls_1_2_without_extended_master_secret_needs_an_exception() {
     let no_ems = "openssl_conf = all\n[all]\nssl_conf = ssl\n[ssl]\nsystem_default = none\n\
                   [none]\nOptions = -ExtendedMasterSecret\n";
     for excepted in [false, true] {
-        let place = Place::new();
+        let place = Folder::new();
         chain(&place, "server", 2);
         chain(&place, "client", 2);
         place.write("openssl-without.cnf", no_ems);
@@ -195,7 +195,7 @@ fn tls_1_2_without_extended_master_secret_needs_an_exception() {
 }
 
 /// Logs in by a client that does not do Extended Master Secrets.
-fn without(place: &Place, server: &Server, network: &str) -> (bool, String) {
+fn without(place: &Folder, server: &Server, network: &str) -> (bool, String) {
     place.write("without.conf", &format!("network={{\nkey_mgmt=WPA-EAP\n{network}\n}}\n"));
     let cnf = format!("OPENSSL_CONF={}", place.text("openssl-without.cnf"));
     let port = server.port.to_string();
@@ -210,7 +210,7 @@ fn cryptobinding_is_done_with_who_can() {
     for (server_wants, takes) in
         [("off", [true, true, false]), ("optional", [true, true, true]), ("required", [false, true, true])]
     {
-        let place = Place::new();
+        let place = Folder::new();
         chain(&place, "server", 2);
         let methods = format!("[methods]\npeap_cryptobinding = \"{server_wants}\"\n");
         let user = "[[user]]\nname = \"ann\"\npassword = \"password\"\n";
@@ -246,7 +246,7 @@ fn cryptobinding_is_done_with_who_can() {
 }
 
 /// Logs in, as often as `more` says; answers all that was said.
-fn eapol(place: &Place, server: &Server, network: &str, more: &[&str]) -> (bool, String) {
+fn eapol(place: &Folder, server: &Server, network: &str, more: &[&str]) -> (bool, String) {
     place.write("bound.conf", &format!("network={{\nkey_mgmt=WPA-EAP\n{network}\n}}\n"));
     let port = server.port.to_string();
     let words = [&["-c", "bound.conf", "-a", "127.0.0.1", "-p", &port, "-s", SECRET], more].concat();

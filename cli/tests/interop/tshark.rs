@@ -5,7 +5,7 @@ use crate::freediameter::{self, Role, World};
 use crate::freeradius::login;
 use crate::hostapd::{self, Port};
 use crate::namespace::Namespace;
-use crate::place::{PATIENCE, Place, Running, SECRET, run};
+use crate::place::{Folder, PATIENCE, Running, SECRET, run};
 use std::time::{Duration, Instant};
 
 /// What must not be. Checksums are not looked at: on loopback the system leaves them out.
@@ -25,12 +25,12 @@ const MS_CHAP_ERROR: &str = "2";
 /// All that passes a namespace's loopback.
 struct Capture<'a> {
     dumpcap: Running,
-    place: &'a Place,
+    place: &'a Folder,
 }
 
 impl<'a> Capture<'a> {
     #[track_caller]
-    fn begin(place: &'a Place, space: &Namespace) -> Self {
+    fn begin(place: &'a Folder, space: &Namespace) -> Self {
         // Datagrams that went to the system as one are seen as one unless it has to cut them before the device.
         space.ip(&["link", "set", "lo", "gso_max_segs", "1"]);
         let mut command = space.command("dumpcap");

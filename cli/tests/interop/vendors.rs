@@ -1,7 +1,7 @@
 //! Every attribute of the built-in dictionary, held against FreeRADIUS: its client reads our replies by its own
 //! dictionaries, and its dictionaries hold what ours do.
 
-use crate::place::{Place, SECRET, Server, run};
+use crate::place::{Folder, SECRET, Server, run};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -118,7 +118,7 @@ fn freeradius_reads_every_attribute_that_we_ship() {
         .unwrap();
         writeln!(requests, "User-Name = {name}\nUser-Password = password\n").unwrap();
     }
-    let place = Place::new();
+    let place = Folder::new();
     let server = Server::start(&place, &config);
     let to = format!("127.0.0.1:{}", server.port);
     let (right, said) =

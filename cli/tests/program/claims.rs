@@ -1,6 +1,6 @@
 //! `usher claims`, and what runs write of it.
 
-use crate::place::{Place, STUDY};
+use crate::place::{Folder, STUDY};
 use std::collections::BTreeSet;
 
 /// A small study by the name of a founding one, with the curves that claims ask for.
@@ -16,7 +16,7 @@ fn study() -> String {
 
 #[test]
 fn a_run_ends_in_its_claims() {
-    let place = Place::new();
+    let place = Folder::new();
     place.write("aaa-hol.toml", &study());
     for (jobs, out) in [("1", "one"), ("2", "two")] {
         place.usher(&["study", "run", "./aaa-hol.toml", "--jobs", jobs, "--out", out]).with_code(0);
@@ -47,7 +47,7 @@ fn a_run_ends_in_its_claims() {
 
 #[test]
 fn several_studies_end_in_one_list_and_one_report() {
-    let place = Place::new();
+    let place = Folder::new();
     place.write("aaa-hol.toml", &study());
     place.write("aaa-many-nas.toml", &study().replace("aaa.hol.gap-5\", \"aaa.hol.widens", "aaa.surge"));
     let run = place
@@ -75,7 +75,7 @@ fn several_studies_end_in_one_list_and_one_report() {
 
 #[test]
 fn without_a_run_nothing_is_judged() {
-    let place = Place::new();
+    let place = Folder::new();
     let none = place.usher(&["claims", "--json"]).with_code(0);
     for o in none.json().as_array().unwrap() {
         let id = o["id"].as_str().unwrap();

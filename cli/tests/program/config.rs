@@ -1,6 +1,6 @@
 //! `usher config upgrade`
 
-use crate::place::Place;
+use crate::place::Folder;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -9,7 +9,7 @@ const NEW: &str = "version = 2\n# Guests.\n[[pool]]\nname = \"guests\"\n# before
 
 #[test]
 fn an_old_file_is_read_with_a_warning_until_it_is_rewritten() {
-    let place = Place::new();
+    let place = Folder::new();
     place.write("aaa.toml", OLD);
     let mode = |mode| std::fs::Permissions::from_mode(mode);
     std::fs::set_permissions(place.path("aaa.toml"), mode(0o640)).unwrap();
@@ -35,7 +35,7 @@ fn an_old_file_is_read_with_a_warning_until_it_is_rewritten() {
 
 #[test]
 fn what_earlier_versions_left_behind_and_studies_can_be_rewritten() {
-    let place = Place::new();
+    let place = Folder::new();
     let left = Path::new(env!("CARGO_MANIFEST_DIR")).join("../vectors/upgrade/0.1.0/aaa.toml");
     place.write("aaa.toml", &std::fs::read_to_string(left).unwrap());
     place.usher(&["study", "new", "mine.toml"]).with_code(0);

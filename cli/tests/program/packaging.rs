@@ -1,13 +1,13 @@
 //! Manual pages, and the Debian package.
 
-use crate::place::{Place, USHER};
+use crate::place::{Folder, USHER};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
 #[test]
 fn every_command_has_a_manual_page() {
-    let place = Place::new();
+    let place = Folder::new();
     place.usher(&["man", "man1"]).with_code(0);
     for page in
         ["usher.1", "usher-study-run.1", "usher-aaa-serve.1", "usher-aaa-cert-issue.1", "usher-load-eap.1"]
@@ -18,7 +18,7 @@ fn every_command_has_a_manual_page() {
 }
 
 /// Makes the package of the program under test; its path.
-fn package(place: &Place) -> String {
+fn package(place: &Folder) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let made = Command::new(root.join("scripts/deb")).arg(USHER).arg(place.path("out")).output().unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
@@ -40,7 +40,7 @@ fn the_service_runs_as_a_user_who_can_read_what_root_wrote() {
     }
     assert!(!unit.contains("DynamicUser"), "its files would belong to a user without a name");
     // The page that it names is one that the package has.
-    let place = Place::new();
+    let place = Folder::new();
     place.usher(&["man", "man1"]).with_code(0);
     let page = unit.lines().find_map(|l| l.strip_prefix("Documentation=man:")?.strip_suffix("(1)")).unwrap();
     assert!(place.path("man1").join(format!("{page}.1")).is_file(), "{page}");
@@ -57,7 +57,7 @@ const ON_A_COPY: &str = "set -e\n\
     exec chroot root bash /within.sh\n";
 
 /// Runs a script there; what it says.
-fn on_a_copy(place: &Place, within: &str) -> String {
+fn on_a_copy(place: &Folder, within: &str) -> String {
     let package = package(place);
     place.write("install.sh", ON_A_COPY);
     place.write("within.sh", within);
@@ -77,7 +77,7 @@ fn on_a_copy(place: &Place, within: &str) -> String {
 #[test]
 fn the_timer_of_the_list_is_after_a_removal_as_it_was_before() {
     let said = on_a_copy(
-        &Place::new(),
+        &Folder::new(),
         "set -e; cd /; dpkg-deb -R usher.deb later; sed -i 's/^Version: .*/Version: 9.0.0/' later/DEBIAN/control\n\
          dpkg-deb -Znone -b later usher.deb >/dev/null; mkdir -p /run/systemd/system; mv /usr/bin/systemctl /usr/bin/systemctl.true\n\
          cat > /usr/bin/systemctl <<'END'\n\
@@ -107,7 +107,7 @@ fn the_timer_of_the_list_is_after_a_removal_as_it_was_before() {
 #[test]
 fn an_installed_package_starts_without_configuration_and_with_one_that_root_wrote() {
     let said = on_a_copy(
-        &Place::new(),
+        &Folder::new(),
         "set -e; cd /; dpkg -i usher.deb >/dev/null\n\
          serve() {\n\
            setpriv --reuid usher --regid usher --clear-groups env -i PATH=$PATH STATE_DIRECTORY=/var/lib/usher \\\n\
@@ -187,7 +187,7 @@ fn dead_links(folder: &Path) -> Vec<String> {
 #[test]
 fn a_purge_ends_a_server_that_runs_outside_of_systemd() {
     let said = on_a_copy(
-        &Place::new(),
+        &Folder::new(),
         "set -e; cd /; dpkg -i usher.deb >/dev/null\n\
          setpriv --reuid usher --regid usher --clear-groups env -i PATH=$PATH STATE_DIRECTORY=/var/lib/usher \\\n\
            usher aaa serve 2>log & server=$!\n\
@@ -208,7 +208,7 @@ fn a_purge_ends_a_server_that_runs_outside_of_systemd() {
 
 #[test]
 fn the_package_has_the_program_its_pages_its_completions_and_its_service() {
-    let place = Place::new();
+    let place = Folder::new();
     let package = package(&place);
     let unpacked = place.path("root");
     let run = |program: &str, arguments: &[&str]| {
@@ -249,7 +249,7 @@ fn the_package_has_the_program_its_pages_its_completions_and_its_service() {
 
 #[test]
 fn an_authority_is_made_issues_renews_and_takes_back() {
-    let place = Place::new();
+    let place = Folder::new();
     let cert = |arguments: &[&str]| {
         let all: Vec<&str> = ["aaa", "cert", "--dir", "pki"].iter().chain(arguments).copied().collect();
         place.usher(&all)
@@ -273,7 +273,7 @@ fn an_authority_is_made_issues_renews_and_takes_back() {
 
 #[test]
 fn root_issues_nothing_in_a_folder_of_the_service() {
-    let place = Place::new();
+    let place = Folder::new();
     place.write(
         "within.sh",
         "set -e; mkdir state other; chown 1:1 state\n\

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub(crate) const USHER: &str = env!("CARGO_BIN_EXE_usher");
 
 /// A folder of a test's own, in which the program is run; removed at its end.
-pub(crate) struct Place(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
-impl Place {
+impl Folder {
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -35,15 +35,15 @@ impl Place {
     }
 
     /// Runs the program to its end.
-    pub(crate) fn usher(&self, arguments: &[&str]) -> Said {
-        Said::of(self.command(arguments).output().unwrap())
+    pub(crate) fn usher(&self, arguments: &[&str]) -> ProgramOutput {
+        ProgramOutput::of(self.command(arguments).output().unwrap())
     }
 
     /// Runs a line in a shell in which `usher` is the program.
-    pub(crate) fn shell(&self, line: &str) -> Said {
+    pub(crate) fn shell(&self, line: &str) -> ProgramOutput {
         let folder = Path::new(USHER).parent().unwrap();
         let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
-        Said::of(
+        ProgramOutput::of(
             Command::new("bash").args(["-c", line]).env("PATH", path).current_dir(&self.0).output().unwrap(),
         )
     }
@@ -54,7 +54,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Folder {
     fn drop(&mut self) {
         std::fs::remove_dir_all(&self.0).unwrap();
     }
@@ -62,13 +62,13 @@ impl Drop for Place {
 
 /// What the program said at its end.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct ProgramOutput {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-impl Said {
+impl ProgramOutput {
     pub(crate) fn of(output: Output) -> Self {
         let text = |bytes| String::from_utf8(bytes).unwrap();
         Self { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }

@@ -1,12 +1,12 @@
 //! `usher study run`
 
-use crate::place::{Place, STUDY, Said};
+use crate::place::{Folder, ProgramOutput, STUDY};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 #[test]
 fn the_same_bytes_with_one_job_and_with_two() {
-    let place = Place::new();
+    let place = Folder::new();
     place.write("mine.toml", STUDY);
     let one = place.usher(&["study", "run", "mine.toml", "--jobs", "1", "--out", "one"]).with_code(0);
     place.usher(&["study", "run", "mine.toml", "--jobs", "2"]).with_code(0);
@@ -27,7 +27,7 @@ fn the_same_bytes_with_one_job_and_with_two() {
 
 #[test]
 fn a_study_whose_dialogues_fail_says_so_first() {
-    let place = Place::new();
+    let place = Folder::new();
     // An answer takes 14.6 ms, and longer where it has to wait for others on the line.
     let hasty = STUDY.replace("transport = \"tcp\"\n", "transport = \"tcp\"\ngive_up = \"16 ms\"\n");
     place.write("hasty.toml", &hasty);
@@ -50,7 +50,7 @@ fn a_study_whose_dialogues_fail_says_so_first() {
 
 #[test]
 fn a_row_is_run_again_alone_by_the_line_that_the_report_prints() {
-    let place = Place::new();
+    let place = Folder::new();
     place.write("mine.toml", STUDY);
     place
         .usher(&["study", "run", "mine.toml", "--seed", "7", "--set", "loss=3 %", "--out", "r"])
@@ -73,7 +73,7 @@ fn a_row_is_run_again_alone_by_the_line_that_the_report_prints() {
 }
 
 /// Begins a long run and ends it by Ctrl-C when some replications are done.
-fn interrupted(place: &Place, arguments: &[&str], journal: &str) -> Said {
+fn interrupted(place: &Folder, arguments: &[&str], journal: &str) -> ProgramOutput {
     let mut command = place.command(arguments);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let begun = Instant::now();
@@ -83,12 +83,12 @@ fn interrupted(place: &Place, arguments: &[&str], journal: &str) -> Said {
         std::thread::sleep(Duration::from_millis(1));
     }
     place.shell(&format!("kill -INT {}", child.id())).with_code(0);
-    Said::of(child.wait_with_output().unwrap())
+    ProgramOutput::of(child.wait_with_output().unwrap())
 }
 
 #[test]
 fn an_interrupted_run_leaves_a_partial_report_and_goes_on() {
-    let place = Place::new();
+    let place = Folder::new();
     place.write("mine.toml", STUDY);
     let many = ["--replications", "80"];
     let run = [&["study", "run", "mine.toml", "--jobs", "2", "--out", "parts"][..], &many].concat();
@@ -108,7 +108,7 @@ fn an_interrupted_run_leaves_a_partial_report_and_goes_on() {
 
 #[test]
 fn folders_are_not_overwritten_unasked() {
-    let place = Place::new();
+    let place = Folder::new();
     place.write("mine.toml", STUDY);
     place.usher(&["study", "run", "mine.toml", "--quick", "--out", "r"]).with_code(0);
     let rows = place.rows("r");
@@ -129,7 +129,7 @@ fn folders_are_not_overwritten_unasked() {
 /// A limit on the size of files stands for a full disk.
 #[test]
 fn a_full_disk_is_said_and_what_was_done_is_kept() {
-    let place = Place::new();
+    let place = Folder::new();
     place.write("mine.toml", STUDY);
     let run = "usher study run mine.toml --replications 20 --jobs 2 --out r";
     let full = place.shell(&format!("trap '' XFSZ; ulimit -f 4; {run}")).with_code(1);
@@ -144,7 +144,7 @@ fn a_full_disk_is_said_and_what_was_done_is_kept() {
 
 #[test]
 fn a_dry_run_counts_and_runs_nothing_for_good() {
-    let place = Place::new();
+    let place = Folder::new();
     place.write("mine.toml", STUDY);
     let text = place.usher(&["study", "run", "mine.toml", "--dry-run", "--jobs", "2"]).with_code(0).out;
     assert!(text.starts_with("mine: 4 points, 12 to 48 replications, about "), "{text}");
@@ -156,7 +156,7 @@ fn a_dry_run_counts_and_runs_nothing_for_good() {
 
 #[test]
 fn captures_are_written_where_they_are_asked_for() {
-    let place = Place::new();
+    let place = Folder::new();
     place.write("mine.toml", STUDY);
     place.usher(&["study", "run", "mine.toml", "--quick", "--pcap=line"]).with_code(0);
     let captures = std::fs::read_dir(place.path("out/mine-quick/captures")).unwrap().flatten();
@@ -172,7 +172,7 @@ fn captures_are_written_where_they_are_asked_for() {
 
 #[test]
 fn a_group_runs_each_study_into_its_own_folder() {
-    let place = Place::new();
+    let place = Folder::new();
     place.write("mine.toml", STUDY);
     place.write("other.toml", STUDY);
     let run = ["study", "run", "mine.toml", "other.toml", "--quick", "--out", "both", "--json"];

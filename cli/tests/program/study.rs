@@ -1,10 +1,10 @@
 //! `usher study list | show | new | check | compare`, and wrong usage.
 
-use crate::place::{Place, STUDY};
+use crate::place::{Folder, STUDY};
 
 #[test]
 fn studies_are_listed_and_shown() {
-    let place = Place::new();
+    let place = Folder::new();
     let list = place.usher(&["study", "list"]).with_code(0).out;
     assert!(list.lines().next().unwrap().starts_with("NAME"), "{list}");
     assert!(list.lines().any(|l| l.starts_with("aaa-hol ") && l.contains("  aaa ")), "{list}");
@@ -29,7 +29,7 @@ fn studies_are_listed_and_shown() {
 
 #[test]
 fn a_new_study_is_right_and_keeps_what_is_there() {
-    let place = Place::new();
+    let place = Folder::new();
     place.usher(&["study", "new", "mine.toml"]).with_code(0);
     place.usher(&["study", "check", "mine.toml"]).with_code(0);
     let text = std::fs::read_to_string(place.path("mine.toml")).unwrap();
@@ -42,7 +42,7 @@ fn a_new_study_is_right_and_keeps_what_is_there() {
 
 #[test]
 fn every_fault_is_named_with_its_line_and_nothing_is_run() {
-    let place = Place::new();
+    let place = Folder::new();
     let faulty = STUDY.replace("rate = \"1 Mb/s\"", "rat = \"1 Mb/s\"").replace("\"5 ms\"", "\"5\"");
     place.write("faulty.toml", &faulty);
     place.write("mine.toml", STUDY);
@@ -64,7 +64,7 @@ fn every_fault_is_named_with_its_line_and_nothing_is_run() {
 
 #[test]
 fn wrong_usage_is_said_with_code_2() {
-    let place = Place::new();
+    let place = Folder::new();
     place.write("mine.toml", STUDY);
     for (arguments, say) in [
         (&["study", "run"][..], "required"),
@@ -94,7 +94,7 @@ fn wrong_usage_is_said_with_code_2() {
 
 #[test]
 fn help_has_examples_and_completion_is_a_script() {
-    let place = Place::new();
+    let place = Folder::new();
     let help = place.usher(&["study", "run", "--help"]).with_code(0).out;
     assert!(help.contains("usher study run aaa-hol --quick"), "{help}");
     for shell in ["bash", "zsh", "fish"] {
@@ -106,7 +106,7 @@ fn help_has_examples_and_completion_is_a_script() {
 
 #[test]
 fn a_reader_that_goes_away_is_no_fault() {
-    let place = Place::new();
+    let place = Folder::new();
     for line in ["usher study show aaa-hol --toml", "usher study list", "usher study --help"] {
         let said = place.shell(&format!("{line} | true; exit ${{PIPESTATUS[0]}}")).with_code(0);
         assert!(said.err.is_empty(), "{line}: {}", said.err);
@@ -115,7 +115,7 @@ fn a_reader_that_goes_away_is_no_fault() {
 
 #[test]
 fn two_runs_are_compared() {
-    let place = Place::new();
+    let place = Folder::new();
     place.write("mine.toml", STUDY);
     let run = |out: &str, set: &str| {
         place.usher(&["study", "run", "mine.toml", "--quick", "--set", set, "--out", out]).with_code(0)

@@ -1,10 +1,10 @@
 //! `usher verify`.
 
-use crate::place::Place;
+use crate::place::Folder;
 
 #[test]
 fn oracles_are_listed_run_and_shown() {
-    let place = Place::new();
+    let place = Folder::new();
     let list = place.usher(&["verify", "--list"]).with_code(0).out;
     assert!(list.lines().any(|l| l.starts_with("radius/user-password ") && l.contains("RFC 2865")), "{list}");
 
@@ -30,7 +30,7 @@ fn oracles_are_listed_run_and_shown() {
 
 #[test]
 fn automata_are_printed_as_rows_graphs_and_objects() {
-    let place = Place::new();
+    let place = Folder::new();
     let rows = place.usher(&["verify", "--automata", "watchdog"]).with_code(0).out;
     for line in [
         "diameter-watchdog (RFC 3539, appendix A), from INITIAL",

@@ -1,6 +1,6 @@
 //! What an operator does with the store: users by name, passwords as rows, secrets.
 
-use crate::place;
+use crate::installation;
 use usher_aaa::store::{Op, Row, Store, StoreError, UserRows};
 use usher_aaa::{User, spellings};
 use usher_crypto::legacy::nt_hash;
@@ -28,7 +28,7 @@ pub fn password_row(password: &str, kept: Kept) -> std::io::Result<Row> {
         Kept::Nt => {
             ("NT-Password", nt_hash(password.as_bytes()).iter().map(|b| format!("{b:02x}")).collect())
         }
-        Kept::Argon2 => ("Crypt-Password", argon2_hash(password.as_bytes(), &place::random()?)),
+        Kept::Argon2 => ("Crypt-Password", argon2_hash(password.as_bytes(), &installation::random()?)),
     };
     Ok(Row { attribute: attribute.to_owned(), op: Op::Replace, value })
 }
@@ -55,7 +55,7 @@ pub fn is_secret(attribute: &str, dictionary: &Dictionary) -> bool {
 /// # Errors
 /// The system gave no random numbers.
 pub fn new_secret() -> std::io::Result<String> {
-    Ok(place::random::<16>()?.iter().map(|b| format!("{b:02x}")).collect())
+    Ok(installation::random::<16>()?.iter().map(|b| format!("{b:02x}")).collect())
 }
 
 /// A user by any spelling that the store may have of the name.

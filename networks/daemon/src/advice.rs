@@ -1,8 +1,8 @@
 //! What an operator should know of a configuration that is right in itself.
 
 use crate::config::Loaded;
+use crate::installation::Installation;
 use crate::lists;
-use crate::place::Place;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// What is to be said of a configuration before it serves: lists that end, names that mean something else elsewhere, and
 /// files that the service's user cannot read, where root looks for a service of another user.
 #[must_use]
-pub fn warnings(place: &Place) -> Vec<String> {
+pub fn warnings(place: &Installation) -> Vec<String> {
     let mut all: Vec<String> = place.loaded.warnings.iter().map(ToString::to_string).collect();
     all.extend(lists::warnings(&place.loaded));
     let default = |realm: &&crate::config::model::Realm| realm.name.eq_ignore_ascii_case("default");

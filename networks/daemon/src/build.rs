@@ -5,7 +5,7 @@ use crate::config::model::{
 };
 use crate::config::units::Prefix;
 use crate::config::{Loaded, certificates};
-use crate::node::Clients;
+use crate::role::Clients;
 use crate::tls::Tls;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

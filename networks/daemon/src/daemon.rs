@@ -5,11 +5,11 @@ mod reload;
 use crate::build::{self, Built, With};
 use crate::drops::Drops;
 use crate::homes::Known;
+use crate::installation::{self, Installation, InstallationError};
 use crate::ledger::{self, LedgerHandle};
 use crate::log::LogThread;
-use crate::node::{AaaNode, Mailboxes, Message};
-use crate::place::{self, Place, PlaceError};
-use crate::shards::{self, Bound, Homes};
+use crate::role::{AaaRole, Mailboxes, Message};
+use crate::shards::{self, Bound, Upstreams};
 use crate::stats::Latency;
 use crate::status::CertificateStatus;
 use crate::tls::{self, Tls};
@@ -44,7 +44,7 @@ const SET: Duration = Duration::from_secs(1);
 pub enum ServeError {
     /// Its configuration, files or store.
     #[error(transparent)]
-    Place(#[from] PlaceError),
+    Installation(#[from] InstallationError),
     /// What it is told does not fit together.
     #[error("{0}")]
     Config(String),
@@ -83,7 +83,7 @@ pub(crate) struct Running {
     pub(crate) shards: usize,
     pub(crate) clock: Clock,
     /// The configuration as it is now.
-    pub(crate) place: RwLock<Place>,
+    pub(crate) place: RwLock<Installation>,
     admin: Mutex<Box<dyn Store>>,
     inline: Inline,
     /// Users as the store told of them.
@@ -91,11 +91,11 @@ pub(crate) struct Running {
     status: Arc<RwLock<CertificateStatus>>,
     reading: Arc<RwLock<Reading>>,
     listeners: Vec<TlsServer>,
-    outgoing: Arc<RwLock<Homes>>,
+    outgoing: Arc<RwLock<Upstreams>>,
     wall: WallClock,
     config_path: Option<std::path::PathBuf>,
     /// What the server was started with: some of it stays until it is started again.
-    start: Place,
+    start: Installation,
     /// The control socket, which is where it was at the start whatever is configured by now.
     control: std::path::PathBuf,
     key: ShardKey,
@@ -115,7 +115,7 @@ pub(crate) struct Running {
 /// It could not begin.
 pub fn serve(config: Option<&Path>, say: &mut dyn FnMut(&str)) -> Result<(), ServeError> {
     keep_memory_private().map_err(|error| ServeError::System { what: "switching core dumps off", error })?;
-    let place = Place::open(config)?;
+    let place = Installation::open(config)?;
     place.prepare()?;
     let log = log::begin(place.loaded.file.log);
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -141,7 +141,7 @@ fn keep_memory_private() -> std::io::Result<()> {
 }
 
 /// What to do next, where nothing is configured.
-fn first_words(place: &Place) -> String {
+fn first_words(place: &Installation) -> String {
     let secret = place.secret_path().display().to_string();
     format!(
         "There is no configuration ({}): serving 127.0.0.1 and ::1, ports 1812 and 1813.\n\
@@ -169,14 +169,14 @@ struct Begun {
 }
 
 impl Begun {
-    fn begin(mut place: Place, config: Option<&Path>) -> Result<Self, ServeError> {
+    fn begin(mut place: Installation, config: Option<&Path>) -> Result<Self, ServeError> {
         let system = |what| move |error| ServeError::System { what, error };
         let file = &place.loaded.file.clone();
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let count = file.shards.map_or(cores, usize::from).clamp(1, 256);
         let clock = Clock::start();
         let wall = WallClock::at(tls::wall());
-        let mut rng = SecureRng::from_seed(place::random().map_err(system("random numbers"))?);
+        let mut rng = SecureRng::from_seed(installation::random().map_err(system("random numbers"))?);
         let key = ShardKey::new(&rng.array());
         let control = place.control_socket();
         control::free(&control).map_err(system("the control socket"))?;
@@ -185,11 +185,11 @@ impl Begun {
         drop(shards::bind(&file.listen, false)?);
         let bound: Vec<Bound> =
             (0..count).map(|_| shards::bind(&file.listen, true)).collect::<Result<_, _>>()?;
-        let mut admin = place.lasting_store(false).map_err(PlaceError::from)?;
+        let mut admin = place.lasting_store(false).map_err(InstallationError::from)?;
         let (rows, owed) = match admin.clients() {
             Ok(rows) => (rows, false),
             Err(StoreError::Refused(error)) => {
-                return Err(PlaceError::from(StoreError::Refused(error)).into());
+                return Err(InstallationError::from(StoreError::Refused(error)).into());
             }
             Err(error) => {
                 tracing::error!(%error, "the store does not answer; starting without its clients, users and sessions");
@@ -212,10 +212,10 @@ impl Begun {
 
         let mailboxes = Mailboxes::default();
         let ledger = Ledger::new(build::ledger(&place.loaded, rng.next_u64()));
-        let store = place.lasting_store(!owed).map_err(PlaceError::from)?;
+        let store = place.lasting_store(!owed).map_err(InstallationError::from)?;
         let (ledger, ledger_thread) =
             ledger::begin(ledger, store, clock, mailboxes.clone(), file.limits.simultaneous)
-                .map_err(PlaceError::from)?;
+                .map_err(InstallationError::from)?;
         // Who asks for users never gives up: what is known of them stands in while the database refuses.
         let stores =
             (0..file.users.threads).map(|_| place.lasting_store(true)).collect::<Result<Vec<_>, _>>();
@@ -235,12 +235,12 @@ impl Begun {
             status: status.clone(),
             chains,
         };
-        let (workers, _) = Workers::begin(shared, stores.map_err(PlaceError::from)?);
+        let (workers, _) = Workers::begin(shared, stores.map_err(InstallationError::from)?);
 
         let counters = Arc::new(RwLock::new(Vec::new()));
         let known_homes = Known::default();
         let listeners = shards::tls_servers(tls.as_deref());
-        let outgoing = Arc::new(RwLock::new(Homes::of(file, tls.as_deref())));
+        let outgoing = Arc::new(RwLock::new(Upstreams::of(file, tls.as_deref())));
         let mut threads = Vec::new();
         let mut boxes = Vec::new();
         for (number, bound) in bound.into_iter().enumerate() {
@@ -253,7 +253,7 @@ impl Begun {
             let seed = SecureRng::from_seed(rng.array());
             let server = AaaServer::new(config, seed).map_err(|e| ServeError::Config(e.to_string()))?;
             let sockets = bound.sockets(&outgoing, listeners.first());
-            let mut node = AaaNode {
+            let mut node = AaaRole {
                 server,
                 number,
                 key: key.clone(),
@@ -265,7 +265,7 @@ impl Begun {
                 homes: known_homes.clone(),
                 failures: file.limits.failures > 0,
                 logins: file.accounting.logins,
-                state: crate::node::State::default(),
+                state: crate::role::State::default(),
             };
             node.take_clients(built.clients.clone());
             let (driver, mailbox) = Driver::new(node, sockets, clock);
@@ -441,7 +441,7 @@ async fn until_told(running: &Arc<Running>, shards: &[Threads]) -> Result<(), Se
 
 impl Running {
     /// The configuration as it is now.
-    pub(crate) fn read_place(&self) -> Place {
+    pub(crate) fn read_place(&self) -> Installation {
         self.place.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use usher_aaa::proxy::{Report, Service};
 use usher_aaa::{AaaServer, HomeServerState};
-use usher_radius::client::{Asked, Health, HealthCause};
+use usher_radius::client::{Health, HealthCause, ServerCounts};
 
 /// What a home server is asked for, as labels and logs have it.
 pub(crate) const fn service_name(service: Service) -> &'static str {
@@ -99,7 +99,7 @@ pub(crate) struct Home {
     pub(crate) address: std::net::SocketAddr,
     /// The worst that a shard knows.
     pub(crate) health: Health,
-    pub(crate) asked: Asked,
+    pub(crate) asked: ServerCounts,
 }
 
 /// All home servers, by name and by what they are asked for.
@@ -186,7 +186,8 @@ mod tests {
     fn what_shards_saw_is_one_sum_and_the_worst_of_states() {
         let home = |health, answers| {
             let round_trips = usher_core::Duration::from_millis(10 * answers);
-            let asked = Asked { requests: answers + 1, answers, timeouts: 1, timed: answers, round_trips };
+            let asked =
+                ServerCounts { requests: answers + 1, answers, timeouts: 1, timed: answers, round_trips };
             HomeServers::from([(
                 ("h".to_owned(), Service::Both),
                 Home { address: "192.0.2.1:2083".parse().unwrap(), health, asked },

@@ -3,8 +3,8 @@
 
 mod queue;
 
-use crate::node::{Mailboxes, Message};
 use crate::outage::Outage;
+use crate::role::{Mailboxes, Message};
 use crate::stats::Latency;
 use crate::workers::For;
 use queue::Queue;

@@ -6,7 +6,7 @@ mod learnt;
 use crate::config::model::Tls as Settings;
 use crate::config::{LearntList, Loaded, TlsFiles};
 use crate::daemon::Running;
-use crate::place::Place;
+use crate::installation::Installation;
 pub(crate) use learnt::host_fault;
 use learnt::{Learnt, Point};
 use std::collections::{BTreeMap, BTreeSet};
@@ -236,7 +236,7 @@ fn all_at_once<T: Sync, R: Send>(
     })
 }
 
-impl Place {
+impl Installation {
     /// Reads the lists that were fetched before.
     pub(crate) fn read_fetched(&mut self) {
         let (Some(tls), Some(files)) = (&self.loaded.file.tls, &mut self.loaded.tls) else { return };
@@ -442,7 +442,7 @@ struct Sources {
 
 impl Sources {
     /// None where there is no TLS.
-    fn of(place: &Place, learnt: &Learnt, generation: u64) -> Self {
+    fn of(place: &Installation, learnt: &Learnt, generation: u64) -> Self {
         let state_dir = place.state_dir.clone();
         let (Some(tls), Some(files)) = (&place.loaded.file.tls, &place.loaded.tls) else {
             return Self {

@@ -21,7 +21,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use usher_diameter::node::Counters as DiameterCounters;
-use usher_radius::client::{Asked, Health};
+use usher_radius::client::{Health, ServerCounts};
 use usher_radius::packet::Code;
 use usher_radius::server::Counters as RadiusCounters;
 
@@ -236,7 +236,7 @@ fn home_servers(e: &mut DescriptorEncoder<'_>, homes: &HomeServers) -> std::fmt:
     });
     HOME_SERVER_STATE.levels(e, states)?;
     for (metric, value) in [
-        (HOME_SERVER_REQUESTS, (|asked| asked.requests) as fn(&Asked) -> u64),
+        (HOME_SERVER_REQUESTS, (|asked| asked.requests) as fn(&ServerCounts) -> u64),
         (HOME_SERVER_ANSWERS, |asked| asked.answers),
         (HOME_SERVER_TIMEOUTS, |asked| asked.timeouts),
     ] {

@@ -98,7 +98,7 @@ pub enum ProbeError {
 /// It could not be made; a reject or silence is an [`Outcome`].
 pub fn run(login: &Login, say: &mut dyn FnMut(&str)) -> Result<Ended, ProbeError> {
     let network = |error| ProbeError::Network { server: login.server, error };
-    let mut rng = SecureRng::from_seed(crate::place::random().map_err(network)?);
+    let mut rng = SecureRng::from_seed(crate::installation::random().map_err(network)?);
     let local: SocketAddr = match login.server.ip() {
         IpAddr::V4(_) => "0.0.0.0:0".parse().unwrap_or(login.server),
         IpAddr::V6(_) => "[::]:0".parse().unwrap_or(login.server),

@@ -63,7 +63,7 @@ pub(crate) fn replace_tls(listeners: &[TlsServer], tls: &Tls) {
 }
 
 /// Servers that this one connects to, and how; replaced at a reload.
-pub(crate) struct Homes {
+pub(crate) struct Upstreams {
     /// Whether inside TLS.
     addresses: BTreeMap<SocketAddr, bool>,
     /// One from the first configuration with TLS on, so that connections that are open hear of each that follows.
@@ -72,7 +72,7 @@ pub(crate) struct Homes {
     trusts: bool,
 }
 
-impl Homes {
+impl Upstreams {
     /// As the configuration says.
     pub(crate) fn of(file: &File, tls: Option<&Tls>) -> Self {
         let homes = file.home_server.iter().filter(|h| h.transport == Transport::Tls);
@@ -115,7 +115,7 @@ impl Homes {
 
 impl Bound {
     /// For the driver.
-    pub(crate) fn sockets(self, homes: &Arc<RwLock<Homes>>, server: Option<&TlsServer>) -> Sockets {
+    pub(crate) fn sockets(self, homes: &Arc<RwLock<Upstreams>>, server: Option<&TlsServer>) -> Sockets {
         // What is to be inside TLS is not listened on without.
         let tcp = self.tcp.into_iter().filter(|(_, _, inside)| !inside || server.is_some());
         let tls = |inside: bool| server.filter(|_| inside).cloned();
@@ -145,7 +145,7 @@ mod tests {
                     [[diameter.peer]]\nidentity = \"d\"\nconnect = \"192.0.2.3:5658\"\ntransport = \"tls\"\n";
         let file: File = toml::from_str(text).unwrap();
         assert!(config::parse("aaa.toml", text, None).is_err(), "there is no [tls]");
-        let homes = Homes::of(&file, None);
+        let homes = Upstreams::of(&file, None);
         let to = |address: &str| homes.carriage(address.parse().unwrap());
         assert!(matches!(to("192.0.2.1:2083"), Carriage::Refused));
         assert!(matches!(to("192.0.2.2:3868"), Carriage::Plain));

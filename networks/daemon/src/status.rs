@@ -3,7 +3,7 @@
 use crate::answers::{Answers, Silent, Unsaid};
 use crate::config::Loaded;
 use crate::config::model::Ocsp;
-use crate::place;
+use crate::installation;
 use crate::tls::Tls;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -157,7 +157,7 @@ impl CertificateStatus {
             return Err(Unsaid::new(StatusFault::Silent, &why));
         }
         let begun = Instant::now();
-        let nonce = place::random().map_err(|e| here(e.to_string()))?;
+        let nonce = installation::random().map_err(|e| here(e.to_string()))?;
         let appointed = |responder: &[u8]| {
             let chain: Vec<&[u8]> =
                 std::iter::once(responder).chain(above.iter().map(Vec::as_slice)).collect();

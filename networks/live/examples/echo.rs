@@ -14,7 +14,7 @@ use usher_core::{
     CommandError, Input, Instant, Job, Machine, NoJob, Output, OutputOf, Path, SocketId, Transmit,
 };
 use usher_live::{
-    Clock, Driver, DriverCounts, Node, SocketOptions, Sockets, bind_udp, numbered, spawn, thread_cpu_time,
+    Clock, Driver, DriverCounts, Role, SocketOptions, Sockets, bind_udp, numbered, spawn, thread_cpu_time,
 };
 
 /// Sends back what comes.
@@ -70,7 +70,7 @@ struct Side {
     told: bool,
 }
 
-impl Node for Side {
+impl Role for Side {
     type Machine = Echo;
     type Message = ();
 

@@ -4,7 +4,7 @@ use crate::mmsg::{BATCH, Inbox, Letter, Outbox, Received};
 use crate::streams::Streams;
 use crate::udp::Port;
 use crate::wake::{Ready, Task};
-use crate::{Clock, DriverCounters, Mailbox, Node, Settings, Sockets, bind_udp};
+use crate::{Clock, DriverCounters, Mailbox, Role, Settings, Sockets, bind_udp};
 use std::cmp::Reverse;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
@@ -27,7 +27,7 @@ const NO_DATAGRAM: (Path, &[u8]) = {
 };
 
 /// Hosts a node: feeds its machine from sockets, mailbox and clock, and carries out what it wants done.
-pub struct Driver<N: Node> {
+pub struct Driver<N: Role> {
     node: N,
     sockets: Sockets,
     clock: Clock,
@@ -35,7 +35,7 @@ pub struct Driver<N: Node> {
     counters: Arc<DriverCounters>,
 }
 
-impl<N: Node> Driver<N> {
+impl<N: Role> Driver<N> {
     /// A driver that is to be [`run`](Self::run), and the mailbox of its node.
     #[must_use]
     pub fn new(node: N, sockets: Sockets, clock: Clock) -> (Self, Mailbox<N::Message>) {
@@ -49,7 +49,7 @@ impl<N: Node> Driver<N> {
         Arc::clone(&self.counters)
     }
 
-    /// Serves the node until it says that it is [`stopped`](Node::stopped), then sends what is queued, closes
+    /// Serves the node until it says that it is [`stopped`](Role::stopped), then sends what is queued, closes
     /// what is open and gives the node back. What the machine has to do at the start is done first. To be run
     /// on a runtime with one thread, as [`spawn`](crate::spawn) makes it.
     ///
@@ -68,7 +68,7 @@ impl<N: Node> Driver<N> {
     }
 }
 
-struct Running<N: Node> {
+struct Running<N: Role> {
     node: N,
     clock: Clock,
     settings: Settings,
@@ -99,7 +99,7 @@ struct Running<N: Node> {
     armed: Instant,
 }
 
-impl<N: Node> Running<N> {
+impl<N: Role> Running<N> {
     fn new(driver: Driver<N>) -> io::Result<Self> {
         let Driver { node, sockets, clock, mailbox, counters } = driver;
         let Sockets { udp, listeners, outgoing, settings } = sockets;
@@ -383,7 +383,7 @@ impl<N: Node> Running<N> {
     }
 }
 
-impl<N: Node> Host for Running<N> {
+impl<N: Role> Host for Running<N> {
     type Machine = N::Machine;
 
     fn machine(&mut self) -> &mut N::Machine {

@@ -1,6 +1,6 @@
 //! Live drivers: machines on real sockets (UDP in batches, TCP, TLS), a thread for each shard.
 //!
-//! A [`Driver`] hosts one [`Node`], a machine with what surrounds it, on the sockets of one [`Sockets`]. It
+//! A [`Driver`] hosts one [`Role`], a machine with what surrounds it, on the sockets of one [`Sockets`]. It
 //! holds no protocol: it feeds datagrams, streams, messages of other threads and the time, and carries out
 //! what the machine wants done. [`spawn`] gives each driver a thread of its own, with a runtime that no other
 //! thread shares; several drivers serve one address because their sockets are bound with `SO_REUSEPORT`.
@@ -10,7 +10,7 @@ mod counters;
 mod driver;
 mod handshakes;
 mod mmsg;
-mod node;
+mod role;
 mod shard;
 mod sockets;
 mod stream;
@@ -23,7 +23,7 @@ pub use clock::Clock;
 pub use counters::{DriverCounters, DriverCounts};
 pub use driver::Driver;
 pub use mmsg::thread_cpu_time;
-pub use node::{Mailbox, Node};
+pub use role::{Mailbox, Role};
 pub use shard::{Shard, ShardError, spawn};
 pub use sockets::{
     Carriage, Listener, Outgoing, Settings, SocketOptions, Sockets, TlsClient, TlsServer, bind_udp, listen,

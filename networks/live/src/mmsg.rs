@@ -334,7 +334,7 @@ fn write_address(storage: &mut libc::sockaddr_storage, address: SocketAddr) -> u
 
 /// What the system says of a piece beside its octets.
 #[derive(Clone, Copy, Default)]
-struct Told {
+struct Ancillary {
     /// Our address, with its interface where it is link-local.
     local: Option<(IpAddr, u32)>,
     /// Octets of each of the joined datagrams but the last, which may be shorter.
@@ -342,8 +342,8 @@ struct Told {
 }
 
 /// Reads control messages of `length` octets.
-fn told(control: &Control, length: usize) -> Told {
-    let mut told = Told::default();
+fn told(control: &Control, length: usize) -> Ancillary {
+    let mut told = Ancillary::default();
     let (mut at, end) = (0, length.min(CONTROL));
     while at + HEAD <= end {
         // SAFETY: the octets are as many as a header has, and aligned for it, as the system aligns each; it is

@@ -53,7 +53,7 @@ pub(crate) enum Note {
 }
 
 /// A connection's end of what binds it to its driver.
-pub(crate) struct Link {
+pub(crate) struct DriverHandle {
     pub(crate) id: ConnId,
     pub(crate) notes: Sender<(ConnId, Note)>,
     pub(crate) orders: UnboundedReceiver<Order>,
@@ -65,7 +65,7 @@ pub(crate) struct Link {
     pub(crate) turns: Option<HandshakeTurns>,
 }
 
-impl Link {
+impl DriverHandle {
     /// Tells the driver; one that has ended need not know.
     async fn tell(&self, note: Note) {
         let _ = self.notes.send((self.id, note)).await;
@@ -73,7 +73,12 @@ impl Link {
 }
 
 /// Serves an accepted connection.
-pub(crate) async fn accepted(link: Link, stream: TcpStream, remote: SocketAddr, tls: Option<TlsServer>) {
+pub(crate) async fn accepted(
+    link: DriverHandle,
+    stream: TcpStream,
+    remote: SocketAddr,
+    tls: Option<TlsServer>,
+) {
     let tls = match tls.map(|tls| Tls::server(&tls)).transpose() {
         Ok(tls) => tls,
         Err(error) => {
@@ -86,7 +91,7 @@ pub(crate) async fn accepted(link: Link, stream: TcpStream, remote: SocketAddr, 
 
 /// Opens a connection and serves it.
 pub(crate) async fn connect(
-    mut link: Link,
+    mut link: DriverHandle,
     local: Option<IpAddr>,
     remote: SocketAddr,
     tls: Option<TlsClient>,
@@ -160,7 +165,7 @@ enum Ending {
 }
 
 struct Carrier {
-    link: Link,
+    link: DriverHandle,
     stream: TcpStream,
     remote: SocketAddr,
     tls: Option<Tls>,
@@ -171,7 +176,7 @@ struct Carrier {
     /// Octets for the socket, and how many of them it has taken.
     out: Vec<u8>,
     sent: usize,
-    /// Octets ordered and taken into `out` or `early`, not yet off [`Link::queued`].
+    /// Octets ordered and taken into `out` or `early`, not yet off [`DriverHandle::queued`].
     waiting: usize,
     /// Whether so much waited that the driver is to be told when all is sent.
     high: bool,
@@ -184,7 +189,7 @@ struct Carrier {
 }
 
 impl Carrier {
-    fn new(link: Link, stream: TcpStream, remote: SocketAddr, tls: Option<Tls>) -> Self {
+    fn new(link: DriverHandle, stream: TcpStream, remote: SocketAddr, tls: Option<Tls>) -> Self {
         // Without it small messages would wait for acknowledgements of earlier ones; a socket that refuses
         // serves all the same.
         let _ = stream.set_nodelay(true);

@@ -2,9 +2,9 @@
 
 use crate::counters::DriverCounters;
 use crate::handshakes::{HandshakeTurns, Unfinished};
-use crate::stream::{self, Link, Note, Order};
+use crate::stream::{self, DriverHandle, Note, Order};
 use crate::wake::{Bell, Ready, Task};
-use crate::{Carriage, Listener, Node, Outgoing, Settings, TlsServer};
+use crate::{Carriage, Listener, Outgoing, Role, Settings, TlsServer};
 use socket2::SockRef;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -165,7 +165,7 @@ impl Streams {
     }
 
     /// Makes both ends of what binds a connection to the driver.
-    fn open(&mut self, id: ConnId, door: Option<(usize, IpAddr)>) -> Link {
+    fn open(&mut self, id: ConnId, door: Option<(usize, IpAddr)>) -> DriverHandle {
         let (orders, taken) = unbounded_channel();
         let queued = Arc::new(AtomicUsize::new(0));
         let known = door.is_none();
@@ -175,7 +175,7 @@ impl Streams {
         // Tasks that have ended leave something behind until they are asked for.
         while self.tasks.try_join_next().is_some() {}
         let (notes, counters) = (self.teller.clone(), Arc::clone(&self.counters));
-        Link { id, notes, orders: taken, queued, counters, settings: self.settings, turns }
+        DriverHandle { id, notes, orders: taken, queued, counters, settings: self.settings, turns }
     }
 
     fn forget(&mut self, id: ConnId) -> Option<Conn> {
@@ -209,7 +209,7 @@ impl Streams {
     }
 
     /// Gives the node what a connection told; false if nobody is to hear of it.
-    pub(crate) fn deliver<N: Node>(&mut self, node: &mut N, now: Instant, id: ConnId, note: Note) -> bool {
+    pub(crate) fn deliver<N: Role>(&mut self, node: &mut N, now: Instant, id: ConnId, note: Note) -> bool {
         let Some(conn) = self.conns.get_mut(&id) else { return false };
         let event = match &note {
             Note::Connected { remote, local, certificate } => {
@@ -239,7 +239,7 @@ impl Streams {
     }
 
     /// Tells the machine of an end that the driver itself made; false if there is none.
-    pub(crate) fn say_closed<N: Node>(&mut self, node: &mut N, now: Instant) -> bool {
+    pub(crate) fn say_closed<N: Role>(&mut self, node: &mut N, now: Instant) -> bool {
         let Some((conn, reason)) = self.closed.pop_front() else { return false };
         node.machine().handle(now, Input::Stream { conn, event: StreamEvent::Closed(reason) });
         true

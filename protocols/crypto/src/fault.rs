@@ -66,7 +66,7 @@ pub struct Alert(pub u8);
 
 /// A fault in a sentence's words.
 #[derive(Clone, Copy, Debug)]
-struct Told<'a> {
+struct FaultText<'a> {
     fault: TlsFault,
     peer: &'a str,
 }
@@ -74,7 +74,7 @@ struct Told<'a> {
 impl TlsFault {
     /// What happened, for people, where the other side is called so: "the device", "the server".
     pub fn told(self, peer: &str) -> impl fmt::Display {
-        Told { fault: self, peer }
+        FaultText { fault: self, peer }
     }
 }
 
@@ -101,7 +101,7 @@ macro_rules! faults {
             }
         }
 
-        impl fmt::Display for Told<'_> {
+        impl fmt::Display for FaultText<'_> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 let text = match self.fault {
                     TlsFault::Alert(alert) => {

@@ -3,8 +3,8 @@
 //! Two conventions beyond serde's own: a choice between kinds is written as a table with a `kind` (or the
 //! kind's name alone), and a choice with a variant named `literal` takes any other text for that variant.
 
-use crate::fault::{Collector, Place, hint, quoted};
-use crate::tree::{Entry, Item, Node, Step, show};
+use crate::fault::{Collector, Location, hint, quoted};
+use crate::tree::{Entry, Item, Step, TreeNode, show};
 use serde::de::value::StrDeserializer;
 use serde::de::{
     self, DeserializeOwned, DeserializeSeed, EnumAccess, Error as _, Expected, IntoDeserializer, MapAccess,
@@ -21,7 +21,7 @@ const MAX_FAULTS: usize = 100;
 #[derive(Debug)]
 pub(crate) struct Error {
     what: What,
-    span: Option<Place>,
+    span: Option<Location>,
     /// From the node that is at fault up to the root.
     path: Vec<Step>,
 }
@@ -38,7 +38,7 @@ impl Error {
         Self { what: What::Value(message), span: None, path: Vec::new() }
     }
     /// Points it to a place, unless a place further inside is known.
-    fn at(mut self, span: &Place) -> Self {
+    fn at(mut self, span: &Location) -> Self {
         self.span.get_or_insert_with(|| span.clone());
         self
     }
@@ -116,7 +116,7 @@ impl de::Error for Error {
 /// Reads a typed value. What is faulty goes to the collector and is marked dead in the tree, so that one pass
 /// after another finds the rest. `alone` says of a path whether nothing that is named elsewhere in the file hangs on it.
 pub fn read<T: DeserializeOwned>(
-    tree: &mut Node,
+    tree: &mut TreeNode,
     alone: fn(&[Step]) -> bool,
     faults: &mut Collector,
 ) -> Read<T> {
@@ -161,7 +161,7 @@ pub struct Read<T> {
     pub whole: bool,
 }
 
-fn node_at<'a>(tree: &'a Node, path: &[Step]) -> Option<&'a Node> {
+fn node_at<'a>(tree: &'a TreeNode, path: &[Step]) -> Option<&'a TreeNode> {
     path.iter().try_fold(tree, |node, step| node.child(step))
 }
 
@@ -182,9 +182,9 @@ fn describe(error: &Error, path: &[Step]) -> String {
 /// Reads one node. With `kind` it is a table whose `kind` has been read.
 #[derive(Clone, Copy)]
 struct Reader<'a> {
-    node: &'a Node,
+    node: &'a TreeNode,
     /// Where a missing key is reported: the table's name.
-    place: &'a Place,
+    place: &'a Location,
     kind: Option<&'a str>,
 }
 
@@ -192,7 +192,7 @@ impl<'a> Reader<'a> {
     fn entries(&self, entries: &'a [Entry]) -> Entries<'a> {
         Entries { rest: entries.iter(), current: None, skip_kind: self.kind.is_some() }
     }
-    fn elements(nodes: &'a [Node]) -> Elements<'a> {
+    fn elements(nodes: &'a [TreeNode]) -> Elements<'a> {
         Elements { nodes: nodes.iter().enumerate() }
     }
 }
@@ -245,7 +245,7 @@ impl<'de> de::Deserializer<'de> for Reader<'_> {
     ) -> Result<V::Value, Error> {
         let kinds: Vec<&str> = variants.iter().copied().filter(|v| *v != LITERAL).collect();
         let literal = variants.len() > kinds.len();
-        let unknown = |name: &str, span: &Place| {
+        let unknown = |name: &str, span: &Location| {
             Error::value(format!("\"{name}\" is not known here{}", hint(name, kinds.iter().copied())))
                 .at(span)
         };
@@ -306,7 +306,7 @@ impl<'de> MapAccess<'de> for Entries<'_> {
 }
 
 struct Elements<'a> {
-    nodes: std::iter::Enumerate<std::slice::Iter<'a, Node>>,
+    nodes: std::iter::Enumerate<std::slice::Iter<'a, TreeNode>>,
 }
 
 impl<'de> SeqAccess<'de> for Elements<'_> {

@@ -1,7 +1,7 @@
 //! A file with those that it includes, as one tree.
 
-use crate::fault::{Collector, Place};
-use crate::tree::{self, Entry, Item, Node};
+use crate::fault::{Collector, Location};
+use crate::tree::{self, Entry, Item, TreeNode};
 use std::path::{Component, Path, PathBuf};
 
 /// The key of a file's version.
@@ -66,7 +66,7 @@ pub struct Retired {
     /// What to write in its place, for people.
     pub instead: &'static str,
     /// Writes a table that has the key in the new way.
-    pub rewrite: fn(&mut Node),
+    pub rewrite: fn(&mut TreeNode),
 }
 
 /// Reads the file that the collector was made of, with those that it includes. What is written in a way that is on its way
@@ -74,7 +74,7 @@ pub struct Retired {
 ///
 /// A file's own settings stand against those of the files that it includes, a later file's against an earlier's. Tables are
 /// joined, and arrays of tables appended.
-pub fn document(format: &Format, outside: &dyn Outside, faults: &mut Collector) -> Option<Node> {
+pub fn document(format: &Format, outside: &dyn Outside, faults: &mut Collector) -> Option<TreeNode> {
     let name = PathBuf::from(&faults.sources().first()?.name);
     let mut read = Files { format, outside, seen: vec![name] };
     let mut root = read.file(0, &mut Vec::new(), faults)?;
@@ -83,7 +83,7 @@ pub fn document(format: &Format, outside: &dyn Outside, faults: &mut Collector) 
 }
 
 /// Writes in the new way what is on its way out, with a warning for each.
-pub(crate) fn renew(root: &mut Node, format: &Format, faults: &mut Collector) {
+pub(crate) fn renew(root: &mut TreeNode, format: &Format, faults: &mut Collector) {
     for retired in format.retired {
         each_table(root, retired.table, &mut |table| {
             let old = table.entries().iter().find(|e| e.key == retired.key);
@@ -99,7 +99,7 @@ pub(crate) fn renew(root: &mut Node, format: &Format, faults: &mut Collector) {
 }
 
 /// Calls `found` with each table that the keys lead to.
-fn each_table(node: &mut Node, keys: &[&str], found: &mut dyn FnMut(&mut Node)) {
+fn each_table(node: &mut TreeNode, keys: &[&str], found: &mut dyn FnMut(&mut TreeNode)) {
     match (&mut node.item, keys) {
         (Item::Array(nodes), _) => nodes.iter_mut().for_each(|node| each_table(node, keys, found)),
         (Item::Table(_), []) => found(node),
@@ -121,7 +121,7 @@ struct Files<'a> {
 
 impl Files<'_> {
     /// Reads a file that was taken in. `above` are those that lead to it.
-    fn file(&mut self, source: usize, above: &mut Vec<usize>, faults: &mut Collector) -> Option<Node> {
+    fn file(&mut self, source: usize, above: &mut Vec<usize>, faults: &mut Collector) -> Option<TreeNode> {
         let mut own = tree::parse(source, faults)?;
         self.version(&mut own, faults);
         let Some(include) = own.take(INCLUDE) else { return Some(own) };
@@ -133,7 +133,7 @@ impl Files<'_> {
             return None;
         };
         above.push(source);
-        let mut whole: Option<Node> = None;
+        let mut whole: Option<TreeNode> = None;
         for name in names {
             let Item::Text(text) = &name.item else {
                 faults.add(name.span.clone(), "the name of a file is needed, in quotes".to_owned());
@@ -160,7 +160,7 @@ impl Files<'_> {
         &mut self,
         by: usize,
         name: &str,
-        place: &Place,
+        place: &Location,
         above: &[usize],
         faults: &mut Collector,
     ) -> Option<Option<usize>> {
@@ -192,7 +192,7 @@ impl Files<'_> {
         }
     }
 
-    fn version(&self, own: &mut Node, faults: &mut Collector) {
+    fn version(&self, own: &mut TreeNode, faults: &mut Collector) {
         let Some(version) = own.take(VERSION) else { return };
         let newest = self.format.version;
         let message = match version.node.item {
@@ -208,7 +208,7 @@ impl Files<'_> {
 }
 
 /// Two trees as one: what `over` says stands.
-fn joined(mut under: Node, over: Node) -> Node {
+fn joined(mut under: TreeNode, over: TreeNode) -> TreeNode {
     let (Item::Table(entries), Item::Table(more)) = (&mut under.item, over.item) else { return under };
     under.span = over.span;
     for Entry { key, key_span, node } in more {
@@ -216,11 +216,11 @@ fn joined(mut under: Node, over: Node) -> Node {
             entries.push(Entry { key, key_span, node });
             continue;
         };
-        let tables = |nodes: &[Node]| nodes.iter().all(|n| matches!(n.item, Item::Table(_)));
+        let tables = |nodes: &[TreeNode]| nodes.iter().all(|n| matches!(n.item, Item::Table(_)));
         match (&mut entry.node.item, node.item) {
             (Item::Table(_), item @ Item::Table(_)) => {
-                let below = std::mem::replace(&mut entry.node, Node::new(None, Item::Bool(false)));
-                entry.node = joined(below, Node::new(node.span, item));
+                let below = std::mem::replace(&mut entry.node, TreeNode::new(None, Item::Bool(false)));
+                entry.node = joined(below, TreeNode::new(node.span, item));
             }
             (Item::Array(nodes), Item::Array(further)) if tables(nodes) && tables(&further) => {
                 nodes.extend(further);

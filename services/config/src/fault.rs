@@ -57,7 +57,7 @@ pub struct Span {
 }
 
 /// Where something is written; `None` for what comes from no file.
-pub type Place = Option<Span>;
+pub type Location = Option<Span>;
 
 /// A file that was read.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -101,7 +101,7 @@ impl Collector {
         self.sources.len() - 1
     }
 
-    fn fault(&self, place: &Place, message: String) -> (usize, Fault) {
+    fn fault(&self, place: &Location, message: String) -> (usize, Fault) {
         let Some((span, source)) = place.as_ref().and_then(|s| Some((s, self.sources.get(s.source)?))) else {
             return (0, Fault { file: String::new(), line: 0, column: 0, message });
         };
@@ -112,7 +112,7 @@ impl Collector {
     }
 
     /// Adds a fault, unless the same was said of the same place before.
-    pub fn add(&mut self, place: Place, message: String) {
+    pub fn add(&mut self, place: Location, message: String) {
         let fault = self.fault(&place, message);
         if !self.faults.contains(&fault) {
             self.faults.push(fault);
@@ -120,7 +120,7 @@ impl Collector {
     }
 
     /// Adds a warning, unless the same was said of the same place before.
-    pub fn warn(&mut self, place: Place, message: String) {
+    pub fn warn(&mut self, place: Location, message: String) {
         let warning = self.fault(&place, message);
         if !self.warnings.contains(&warning) {
             self.warnings.push(warning);

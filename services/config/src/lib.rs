@@ -1,6 +1,6 @@
 //! One reader of configuration, for study files and for services' files.
 //!
-//! [`document`] reads TOML into a [`tree::Node`] whose every part knows the file, line and column where it is written, with
+//! [`document`] reads TOML into a [`tree::TreeNode`] whose every part knows the file, line and column where it is written, with
 //! the files that it includes; [`read`] makes typed values of it by serde, such that one fault does not hide the next.
 //! Quantities carry their units ([`units`]), closed sets of words are read in one way ([`named`]), secrets come from the
 //! file, from a file of their own or from the environment ([`secret`]), and keys that are on their way out are read with a
@@ -23,7 +23,7 @@ mod value;
 
 pub use de::{Read, read};
 pub use document::{Alone, Format, Outside, Retired, document};
-pub use fault::{Collector, Fault, Faults, Place, Source, Span, hint, quoted};
+pub use fault::{Collector, Fault, Faults, Location, Source, Span, hint, quoted};
 pub use ordered::Ordered;
 pub use schema::{json_schema, with_literal, with_names};
 pub use upgrade::upgrade;

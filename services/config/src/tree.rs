@@ -1,16 +1,16 @@
 //! A TOML document as a tree whose every node knows its place in the text, so that settings can be put into
 //! it and faults still name their line.
 
-use crate::fault::{Collector, Place, Span};
+use crate::fault::{Collector, Location, Span};
 use crate::value::Value;
 use std::ops::Range;
 use toml::de::{DeTable, DeValue};
 
 /// A value and where it is written.
 #[derive(Clone, Debug)]
-pub struct Node {
+pub struct TreeNode {
     /// Where it is written.
-    pub span: Place,
+    pub span: Location,
     /// What it holds.
     pub item: Item,
     /// Found faulty: passed over from now on, so that the rest can be read.
@@ -31,7 +31,7 @@ pub enum Item {
     /// What no setting takes: a date, or a number beyond its type. The text says what it is.
     Other(&'static str),
     /// Several.
-    Array(Vec<Node>),
+    Array(Vec<TreeNode>),
     /// Named ones, in the order of the text.
     Table(Vec<Entry>),
 }
@@ -42,9 +42,9 @@ pub struct Entry {
     /// The key.
     pub key: String,
     /// Where the key is written.
-    pub key_span: Place,
+    pub key_span: Location,
     /// The value.
-    pub node: Node,
+    pub node: TreeNode,
 }
 
 /// One step from a node to one below it.
@@ -58,34 +58,34 @@ pub enum Step {
 
 /// Reads a file that the collector has, without those that it includes. Syntax errors go to the collector, at most ten of
 /// them.
-pub fn parse(source: usize, faults: &mut Collector) -> Option<Node> {
+pub fn parse(source: usize, faults: &mut Collector) -> Option<TreeNode> {
     let file = faults.sources().get(source)?.clone();
     let (table, errors) = DeTable::parse_recoverable(&file.text);
     let place = |span: Range<usize>| Some(Span { source, start: span.start });
     for error in errors.iter().take(10) {
         faults.add(place(error.span().unwrap_or(0..0)), format!("not TOML: {}", error.message().trim()));
     }
-    errors.is_empty().then(|| Node::table(place(0..0), table.into_inner(), &place))
+    errors.is_empty().then(|| TreeNode::table(place(0..0), table.into_inner(), &place))
 }
 
 /// Reads a bare value, as one may be given to an argument of the program; `None` when it is not TOML.
 #[must_use]
 pub fn parse_value(text: &str) -> Option<Value> {
     let value = DeValue::parse(text.trim()).ok()?;
-    Node::read(None, value.into_inner(), &|_| None).value()
+    TreeNode::read(None, value.into_inner(), &|_| None).value()
 }
 
 /// From octets of a text to a place.
-type Places<'a> = &'a dyn Fn(Range<usize>) -> Place;
+type Places<'a> = &'a dyn Fn(Range<usize>) -> Location;
 
-impl Node {
+impl TreeNode {
     /// A value at a place.
     #[must_use]
-    pub const fn new(span: Place, item: Item) -> Self {
+    pub const fn new(span: Location, item: Item) -> Self {
         Self { span, item, dead: false }
     }
 
-    fn read(span: Place, value: DeValue<'_>, places: Places<'_>) -> Self {
+    fn read(span: Location, value: DeValue<'_>, places: Places<'_>) -> Self {
         let item = match value {
             DeValue::String(text) => Item::Text(text.into_owned()),
             DeValue::Integer(n) => i64::from_str_radix(n.as_str(), n.radix())
@@ -106,7 +106,7 @@ impl Node {
     }
 
     /// A table with its keys in the order of the text.
-    fn table(span: Place, table: DeTable<'_>, places: Places<'_>) -> Self {
+    fn table(span: Location, table: DeTable<'_>, places: Places<'_>) -> Self {
         let mut entries: Vec<Entry> = table
             .into_iter()
             .map(|(key, value)| Entry {
@@ -121,7 +121,7 @@ impl Node {
 
     /// A node of a model's value; everything in it points to one place.
     #[must_use]
-    pub fn of(value: &Value, span: &Place) -> Self {
+    pub fn of(value: &Value, span: &Location) -> Self {
         let item = match value {
             Value::Bool(b) => Item::Bool(*b),
             Value::Integer(n) => Item::Integer(*n),
@@ -160,7 +160,7 @@ impl Node {
 
     /// The value of a table's key.
     #[must_use]
-    pub fn get(&self, key: &str) -> Option<&Node> {
+    pub fn get(&self, key: &str) -> Option<&TreeNode> {
         self.entries().iter().find(|e| e.key == key).map(|e| &e.node)
     }
 
@@ -182,7 +182,7 @@ impl Node {
 
     /// The node one step down.
     #[must_use]
-    pub fn child(&self, step: &Step) -> Option<&Node> {
+    pub fn child(&self, step: &Step) -> Option<&TreeNode> {
         match (step, &self.item) {
             (Step::Key(key), Item::Table(entries)) => entries.iter().find(|e| e.key == *key).map(|e| &e.node),
             (Step::Index(i), Item::Array(nodes)) => nodes.get(*i),
@@ -191,7 +191,7 @@ impl Node {
     }
 
     /// The same, to be changed.
-    pub fn child_mut(&mut self, step: &Step) -> Option<&mut Node> {
+    pub fn child_mut(&mut self, step: &Step) -> Option<&mut TreeNode> {
         match (step, &mut self.item) {
             (Step::Key(key), Item::Table(entries)) => {
                 entries.iter_mut().find(|e| e.key == *key).map(|e| &mut e.node)
@@ -232,7 +232,7 @@ impl Node {
     ///
     /// An array of tables is where its name is.
     #[must_use]
-    pub fn place(&self, path: &[Step]) -> Place {
+    pub fn place(&self, path: &[Step]) -> Location {
         let mut node = self;
         let mut place = self.span.clone();
         for step in path {

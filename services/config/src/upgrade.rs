@@ -119,7 +119,7 @@ fn plain(new: &Value) -> toml_edit::Value {
 mod tests {
     use super::*;
     use crate::document::Retired;
-    use crate::tree::{Item, Node};
+    use crate::tree::{Item, TreeNode};
 
     const FORMAT: Format = Format {
         what: "a test",
@@ -135,7 +135,7 @@ mod tests {
         ],
     };
 
-    fn rename(table: &mut Node, old: &str, new: &str) {
+    fn rename(table: &mut TreeNode, old: &str, new: &str) {
         if let Item::Table(entries) = &mut table.item {
             entries.iter_mut().filter(|e| e.key == old).for_each(|e| e.key = new.to_owned());
         }

@@ -35,12 +35,12 @@ pub enum Access {
 pub(crate) struct Received<T> {
     pub(crate) destination: MacAddress,
     pub(crate) source: MacAddress,
-    pub(crate) said: T,
+    pub(crate) body: T,
 }
 
 /// What a station says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Said<'a> {
+pub(crate) enum StationFrame<'a> {
     Start,
     Logoff,
     Eap(&'a [u8]),
@@ -50,7 +50,7 @@ pub(crate) enum Said<'a> {
 
 /// What an authenticator says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Told<'a> {
+pub(crate) enum AuthenticatorFrame<'a> {
     Eap(&'a [u8]),
     /// A message of the exchange of keys, unchecked.
     Keying(&'a [u8]),
@@ -86,18 +86,18 @@ fn frame(bytes: &[u8], ethertype: u16) -> Result<Frame<'_>, Unheard> {
     if frame.ethertype == ethertype { Ok(frame) } else { Err(Unheard::NotForUs) }
 }
 
-fn eapol(payload: &[u8]) -> Result<Said<'_>, Unheard> {
+fn eapol(payload: &[u8]) -> Result<StationFrame<'_>, Unheard> {
     let Eapol { kind, body, .. } = Eapol::parse(payload).map_err(|_| Unheard::Malformed)?;
     match kind {
-        PacketType::EapPacket => Ok(Said::Eap(body)),
-        PacketType::Start => Ok(Said::Start),
-        PacketType::Logoff => Ok(Said::Logoff),
+        PacketType::EapPacket => Ok(StationFrame::Eap(body)),
+        PacketType::Start => Ok(StationFrame::Start),
+        PacketType::Logoff => Ok(StationFrame::Logoff),
         PacketType::Key | PacketType::Other(_) => Err(Unheard::UnknownEapol),
     }
 }
 
-const fn addressed<T>(frame: &Frame<'_>, said: T) -> Received<T> {
-    Received { destination: MacAddress(frame.destination), source: MacAddress(frame.source), said }
+const fn addressed<T>(frame: &Frame<'_>, body: T) -> Received<T> {
+    Received { destination: MacAddress(frame.destination), source: MacAddress(frame.source), body }
 }
 
 /// Fills a buffer with a frame around a PKM message.
@@ -121,7 +121,10 @@ fn pkm_header(buf: &mut Vec<u8>, to: MacAddress, from: MacAddress) {
 
 impl Access {
     /// What a station said, and the authenticator's side of its PKM from then on.
-    pub(crate) fn hear_station(self, bytes: &[u8]) -> Result<Received<(Said<'_>, BaseSide)>, Unheard> {
+    pub(crate) fn hear_station(
+        self,
+        bytes: &[u8],
+    ) -> Result<Received<(StationFrame<'_>, BaseSide)>, Unheard> {
         let mut side = BaseSide::new();
         match self {
             Self::Ethernet => {
@@ -131,11 +134,11 @@ impl Access {
             Self::Wimax => {
                 let frame = frame(bytes, ETHERTYPE_PKM)?;
                 if is_keying(frame.payload, Direction::Request) {
-                    return Ok(addressed(&frame, (Said::Keying(frame.payload), side)));
+                    return Ok(addressed(&frame, (StationFrame::Keying(frame.payload), side)));
                 }
                 let said = match side.unwrap(frame.payload)? {
-                    FromStation::Start => Said::Start,
-                    FromStation::Eap(packet) => Said::Eap(packet),
+                    FromStation::Start => StationFrame::Start,
+                    FromStation::Eap(packet) => StationFrame::Eap(packet),
                 };
                 Ok(addressed(&frame, (said, side)))
             }
@@ -165,21 +168,23 @@ impl Access {
         self,
         bytes: &'a [u8],
         side: &StationSide,
-    ) -> Result<Received<Told<'a>>, Unheard> {
+    ) -> Result<Received<AuthenticatorFrame<'a>>, Unheard> {
         match self {
             Self::Ethernet => {
                 let frame = frame(bytes, ETHERTYPE)?;
                 match eapol(frame.payload)? {
-                    Said::Eap(packet) => Ok(addressed(&frame, Told::Eap(packet))),
-                    Said::Start | Said::Logoff | Said::Keying(_) => Err(Unheard::UnknownEapol),
+                    StationFrame::Eap(packet) => Ok(addressed(&frame, AuthenticatorFrame::Eap(packet))),
+                    StationFrame::Start | StationFrame::Logoff | StationFrame::Keying(_) => {
+                        Err(Unheard::UnknownEapol)
+                    }
                 }
             }
             Self::Wimax => {
                 let frame = frame(bytes, ETHERTYPE_PKM)?;
                 if is_keying(frame.payload, Direction::Response) {
-                    return Ok(addressed(&frame, Told::Keying(frame.payload)));
+                    return Ok(addressed(&frame, AuthenticatorFrame::Keying(frame.payload)));
                 }
-                Ok(addressed(&frame, Told::Eap(side.unwrap(frame.payload)?)))
+                Ok(addressed(&frame, AuthenticatorFrame::Eap(side.unwrap(frame.payload)?)))
             }
         }
     }
@@ -190,16 +195,16 @@ impl Access {
         buf: &mut Vec<u8>,
         (to, from): (MacAddress, MacAddress),
         side: &mut StationSide,
-        said: Said<'_>,
+        said: StationFrame<'_>,
         again: bool,
     ) -> bool {
         match self {
             Self::Ethernet => {
                 let (kind, body) = match said {
-                    Said::Keying(_) => return false,
-                    Said::Start => (PacketType::Start, &[][..]),
-                    Said::Logoff => (PacketType::Logoff, &[][..]),
-                    Said::Eap(packet) => (PacketType::EapPacket, packet),
+                    StationFrame::Keying(_) => return false,
+                    StationFrame::Start => (PacketType::Start, &[][..]),
+                    StationFrame::Logoff => (PacketType::Logoff, &[][..]),
+                    StationFrame::Eap(packet) => (PacketType::EapPacket, packet),
                 };
                 buf.clear();
                 usher_eap::eapol::emit(buf, to.0, from.0, kind, body);
@@ -207,11 +212,11 @@ impl Access {
             Self::Wimax => {
                 pkm_header(buf, to, from);
                 match said {
-                    Said::Keying(message) => buf.extend_from_slice(message),
-                    Said::Start if again => side.start_again(buf),
-                    Said::Start => side.start(buf),
-                    Said::Eap(packet) => side.wrap(buf, packet),
-                    Said::Logoff => return false,
+                    StationFrame::Keying(message) => buf.extend_from_slice(message),
+                    StationFrame::Start if again => side.start_again(buf),
+                    StationFrame::Start => side.start(buf),
+                    StationFrame::Eap(packet) => side.wrap(buf, packet),
+                    StationFrame::Logoff => return false,
                 }
             }
         }

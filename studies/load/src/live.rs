@@ -14,7 +14,7 @@ use thiserror::Error;
 use usher_core::{Duration, Instant, Job, Machine, NoJob, SecureRng};
 use usher_crypto::tls::ClientConfig;
 use usher_live::{
-    Carriage, Clock, Driver, DriverCounters, DriverCounts, Mailbox, Node, Settings, Shard, Sockets,
+    Carriage, Clock, Driver, DriverCounters, DriverCounts, Mailbox, Role, Settings, Shard, Sockets,
     TlsClient, spawn, thread_cpu_time,
 };
 
@@ -304,7 +304,7 @@ impl Host {
     }
 }
 
-impl Node for Host {
+impl Role for Host {
     type Machine = Generator;
     type Message = Message;
 

@@ -5,7 +5,7 @@
 use crate::model::Value;
 use std::sync::OnceLock;
 use usher_config::Collector;
-use usher_config::tree::{self, Entry, Item, Node, Step};
+use usher_config::tree::{self, Entry, Item, Step, TreeNode};
 
 /// The presets of one protocol: name and settings.
 type Presets = [(&'static str, &'static str); 3];
@@ -32,13 +32,13 @@ static READ: [[OnceLock<Settings>; 3]; 2] = [const { [const { OnceLock::new() };
 
 fn read(text: &str) -> Settings {
     let settings = tree::parse(0, &mut Collector::new("preset", text));
-    let settings = settings.iter().flat_map(Node::entries);
+    let settings = settings.iter().flat_map(TreeNode::entries);
     settings.filter_map(|setting| Some((setting.key.clone(), setting.node.value()?))).collect()
 }
 
 /// Gives a study's transports the settings of the presets that they name, where they have none of their own. A preset
 /// that there is not is left for the reader to find.
-pub(crate) fn fill(study: &mut Node) {
+pub(crate) fn fill(study: &mut TreeNode) {
     for ((protocol, presets), read_once) in [("tcp", TCP), ("sctp", SCTP)].into_iter().zip(&READ) {
         let path = ["transport", protocol].map(|key| Step::Key(key.to_owned()));
         let Some(table) = path.iter().try_fold(&mut *study, |node, step| node.child_mut(step)) else {
@@ -51,7 +51,7 @@ pub(crate) fn fill(study: &mut Node) {
         let Item::Table(entries) = &mut table.item else { continue };
         for (key, value) in list.get_or_init(|| read(text)) {
             if !entries.iter().any(|e| e.key == *key) {
-                let node = Node::of(value, &span);
+                let node = TreeNode::of(value, &span);
                 entries.push(Entry { key: key.clone(), key_span: span.clone(), node });
             }
         }

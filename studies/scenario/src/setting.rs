@@ -1,7 +1,7 @@
 //! Settings of a study by their paths: where axes, modes and `--set` put their values.
 
-use usher_config::tree::{Entry, Item, Node, Step};
-use usher_config::{Place, hint};
+use usher_config::tree::{Entry, Item, Step, TreeNode};
+use usher_config::{Location, hint};
 
 /// The tables that axes may reach into.
 const SETTABLE: [&str; 8] = ["run", "hosts", "links", "cells", "bss", "transport", "workload", "background"];
@@ -10,7 +10,12 @@ const SETTABLE: [&str; 8] = ["run", "hosts", "links", "cells", "bss", "transport
 ///
 /// # Errors
 /// Why there can be no such setting.
-pub(crate) fn set(study: &mut Node, path: &str, value: Node, path_span: &Place) -> Result<(), String> {
+pub(crate) fn set(
+    study: &mut TreeNode,
+    path: &str,
+    value: TreeNode,
+    path_span: &Location,
+) -> Result<(), String> {
     let keys = split_path(path)
         .ok_or_else(|| format!("\"{path}\" is not the path of a setting, such as \"links.core.loss\""))?;
     let wrong = |reason: String| format!("\"{path}\" names no setting: {reason}");
@@ -24,7 +29,7 @@ pub(crate) fn set(study: &mut Node, path: &str, value: Node, path_span: &Place) 
     for (depth, key) in keys.iter().enumerate() {
         // The name of a kind alone stands for a table with that kind.
         if let Item::Text(kind) = &node.item {
-            let kind = Node::new(node.span.clone(), Item::Text(kind.clone()));
+            let kind = TreeNode::new(node.span.clone(), Item::Text(kind.clone()));
             let entry = Entry { key: "kind".to_owned(), key_span: node.span.clone(), node: kind };
             node.item = Item::Table(vec![entry]);
         }
@@ -40,7 +45,7 @@ pub(crate) fn set(study: &mut Node, path: &str, value: Node, path_span: &Place) 
                     entries.push(Entry {
                         key: key.clone(),
                         key_span: path_span.clone(),
-                        node: Node::new(value.span.clone(), Item::Table(Vec::new())),
+                        node: TreeNode::new(value.span.clone(), Item::Table(Vec::new())),
                     });
                     entries.len() - 1
                 });

@@ -12,9 +12,9 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use usher_config::Ordered;
-use usher_config::tree::{self, Node};
+use usher_config::tree::{self, TreeNode};
 use usher_config::units::{Count, Quantity};
-use usher_config::{Alone, Collector, Fault, Faults, Format, Outside, Place, Source, hint};
+use usher_config::{Alone, Collector, Fault, Faults, Format, Location, Outside, Source, hint};
 use usher_core::Seed;
 
 /// The most points that a plan may have.
@@ -28,7 +28,7 @@ pub struct Study {
     sources: Vec<Arc<Source>>,
     warnings: Vec<Fault>,
     file: StudyFile,
-    tree: Node,
+    tree: TreeNode,
 }
 
 /// What study files are.
@@ -111,8 +111,8 @@ struct Choice {
 #[derive(Clone)]
 struct Put {
     path: String,
-    node: Node,
-    path_span: Place,
+    node: TreeNode,
+    path_span: Location,
 }
 
 impl Study {
@@ -169,11 +169,17 @@ impl Study {
 
     /// Looks for settings that do nothing: as a mode and `--set`s leave the file, and with each value of each axis and each
     /// choice put into that alone.
-    fn check_idle<'a>(&self, base: &Node, choices: impl Iterator<Item = &'a Choice>, faults: &mut Collector) {
+    fn check_idle<'a>(
+        &self,
+        base: &TreeNode,
+        choices: impl Iterator<Item = &'a Choice>,
+        faults: &mut Collector,
+    ) {
         let varied = self.varied();
         let as_it_is = std::iter::once((base.clone(), base.clone()));
         let with_each = choices.map(|choice| {
-            let (mut tree, mut alone) = (base.clone(), Node::of(&Value::Table(Ordered::default()), &None));
+            let (mut tree, mut alone) =
+                (base.clone(), TreeNode::of(&Value::Table(Ordered::default()), &None));
             for put in &choice.puts {
                 // What has no place is reported where points are made.
                 let _ = setting::set(&mut tree, &put.path, put.node.clone(), &put.path_span);
@@ -342,7 +348,7 @@ impl Study {
     fn point(
         &self,
         index: usize,
-        base: &Node,
+        base: &TreeNode,
         chosen: &[&Choice],
         overrides: &Overrides,
         faults: &mut Collector,
@@ -388,7 +394,7 @@ impl Study {
     }
 
     /// The tree with what the mode and plain `--set`s change.
-    fn base(&self, mode: Mode, overrides: &Overrides, faults: &mut Collector) -> Option<Node> {
+    fn base(&self, mode: Mode, overrides: &Overrides, faults: &mut Collector) -> Option<TreeNode> {
         let mut tree = self.tree.clone();
         let mut puts = self.mode_puts(mode);
         for (name, value) in &overrides.set {
@@ -407,7 +413,7 @@ impl Study {
                 faults.add(None, format!("--set {name}: there is no axis \"{name}\"{}", hint(name, known)));
                 continue;
             }
-            puts.push(Put { path: name.clone(), node: Node::of(&bare(value), &None), path_span: None });
+            puts.push(Put { path: name.clone(), node: TreeNode::of(&bare(value), &None), path_span: None });
         }
         put_all(&mut tree, &puts, faults).then_some(tree)
     }
@@ -427,7 +433,7 @@ impl Study {
             let node = at(&[table, "replications", key]);
             puts.extend(node.map(|node| put(format!("run.replications.{key}"), node, None)));
         }
-        for entry in at(&[table, "set"]).map(Node::entries).unwrap_or_default() {
+        for entry in at(&[table, "set"]).map(TreeNode::entries).unwrap_or_default() {
             puts.push(put(entry.key.clone(), &entry.node, Some(&entry.key_span)));
         }
         puts
@@ -448,7 +454,7 @@ impl Study {
             let keys = check::keys!["axes", index, list, i];
             self.tree.place(&self.tree.steps(&keys))
         };
-        let values: Vec<(Value, Place)> = match (given, listed) {
+        let values: Vec<(Value, Location)> = match (given, listed) {
             (Some(given), _) => {
                 given_values(axis, given, unit.as_deref()).into_iter().map(|v| (v, None)).collect()
             }
@@ -499,11 +505,11 @@ impl Study {
         variants
     }
 
-    fn value_puts(&self, axis: usize, value: &Value, span: &Place) -> Vec<Put> {
+    fn value_puts(&self, axis: usize, value: &Value, span: &Location) -> Vec<Put> {
         let puts = self.file.axes[axis].set.0.iter().enumerate().map(|(i, path)| {
             let keys = check::keys!["axes", axis, "set", i];
             let path_span = self.tree.place(&self.tree.steps(&keys));
-            Put { path: path.clone(), node: Node::of(value, span), path_span }
+            Put { path: path.clone(), node: TreeNode::of(value, span), path_span }
         });
         puts.collect()
     }
@@ -515,7 +521,7 @@ impl Study {
     /// The settings that a table of paths and values gives.
     fn entries(&self, keys: Vec<String>) -> Vec<Put> {
         let node = self.tree.steps(&keys).iter().try_fold(&self.tree, |node, step| node.child(step));
-        let entries = node.map(Node::entries).unwrap_or_default();
+        let entries = node.map(TreeNode::entries).unwrap_or_default();
         entries.iter().map(|e| put(e.key.clone(), &e.node, Some(&e.key_span))).collect()
     }
 
@@ -549,13 +555,13 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-fn put(path: String, node: &Node, path_span: Option<&Place>) -> Put {
+fn put(path: String, node: &TreeNode, path_span: Option<&Location>) -> Put {
     let path_span = path_span.unwrap_or(&node.span).clone();
     Put { path, node: node.clone(), path_span }
 }
 
 /// Puts values into a tree; false when one has no place, which is reported.
-fn put_all(tree: &mut Node, puts: &[Put], faults: &mut Collector) -> bool {
+fn put_all(tree: &mut TreeNode, puts: &[Put], faults: &mut Collector) -> bool {
     let mut all = true;
     for put in puts {
         if let Err(message) = setting::set(tree, &put.path, put.node.clone(), &put.path_span) {
@@ -567,7 +573,7 @@ fn put_all(tree: &mut Node, puts: &[Put], faults: &mut Collector) -> bool {
 }
 
 /// Reports a finding at its place in the tree, unless it may come from what was left out there.
-fn report(tree: &Node, path: Vec<String>, message: String, faults: &mut Collector) {
+fn report(tree: &TreeNode, path: Vec<String>, message: String, faults: &mut Collector) {
     let steps = tree.steps(&path);
     if tree.damaged(&steps) {
         return;

@@ -118,19 +118,19 @@ enum App {
 }
 
 #[derive(Debug)]
-enum Said {
+enum Milestone {
     Began,
     Came,
 }
 
 impl Application for App {
-    type Report = Said;
-    fn handle(&mut self, ctx: &mut Context<'_, Said>, delivery: Delivery) {
+    type Report = Milestone;
+    fn handle(&mut self, ctx: &mut Context<'_, Milestone>, delivery: Delivery) {
         match (self, delivery) {
             (Self::Sender(to), Delivery::Start) => ctx.associate(ConnId::opened(0), *to, PORT, 1),
             // Not before: in ns-2 nothing rides on COOKIE ECHO.
             (Self::Sender(_), Delivery::Message { event: MessageDelivery::Up { .. }, .. }) => {
-                ctx.report(Said::Began);
+                ctx.report(Milestone::Began);
                 for _ in 0..SENT {
                     let payload = Payload::counted(SIZE);
                     let message = sctp::Message { stream: 0, ppid: 0, unordered: false, payload };
@@ -138,7 +138,7 @@ impl Application for App {
                 }
             }
             (Self::Receiver, Delivery::Message { event: MessageDelivery::Data { .. }, .. }) => {
-                ctx.report(Said::Came);
+                ctx.report(Milestone::Came);
             }
             _ => {}
         }
@@ -152,11 +152,11 @@ struct Times {
     came: Vec<Instant>,
 }
 
-impl Observer<Said> for Times {
-    fn report(&mut self, now: Instant, _: u32, said: Said) {
+impl Observer<Milestone> for Times {
+    fn report(&mut self, now: Instant, _: u32, said: Milestone) {
         match said {
-            Said::Began => self.began = Some(now),
-            Said::Came => self.came.push(now),
+            Milestone::Began => self.began = Some(now),
+            Milestone::Came => self.came.push(now),
         }
     }
     fn is_done(&self) -> bool {

@@ -1,13 +1,13 @@
 //! Users, clients and sessions of a store, with and without a server.
 
 use super::daemon::{Daemon, Ports, SECRET, pap, private, radclient};
-use crate::place::Place;
+use crate::place::Folder;
 
 const SQLITE: &str = "[users]\ncache_ttl = \"1 h\"\n";
 
 #[test]
 fn users_of_the_store_are_added_shown_and_gone_at_once() {
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     let server = Daemon::start(&place, &ports.config(1, SQLITE));
     pap(ports.auth, "ann", "right").with_code(1);
     let usher = |words: &str| place.shell(&format!("echo right | usher aaa user {words} --config aaa.toml"));
@@ -28,7 +28,7 @@ fn users_of_the_store_are_added_shown_and_gone_at_once() {
 
 #[test]
 fn what_is_not_named_of_a_user_stays() {
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     let server = Daemon::start(&place, &ports.config(1, SQLITE));
     // Nothing is typed in: a password that is asked for would be empty, which is refused.
     let usher = |input: &str, words: &str| {
@@ -61,7 +61,7 @@ fn what_is_not_named_of_a_user_stays() {
 
 #[test]
 fn a_row_that_is_wrong_makes_no_store() {
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     private(&place, "aaa.toml", &ports.config(1, SQLITE));
     for words in ["group set staff", "user add ann --no-password"] {
         for row in ["Nonsense = 1", "nonsense"] {
@@ -77,7 +77,7 @@ fn a_row_that_is_wrong_makes_no_store() {
 
 #[test]
 fn sessions_of_a_server_that_never_ran_are_not_looked_for_in_a_new_store() {
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     private(&place, "aaa.toml", &ports.config(1, SQLITE));
     for words in ["list", "show 5f2a"] {
         let words = format!("usher aaa session {words} --config aaa.toml");
@@ -89,7 +89,7 @@ fn sessions_of_a_server_that_never_ran_are_not_looked_for_in_a_new_store() {
 
 #[test]
 fn a_check_refuses_a_url_that_serving_refuses() {
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     let store =
         "[users]\nstore = \"postgresql\"\nurl = \"postgresql://u:kiwi@127.0.0.1/db?sslmode=verify-full\"\n";
     private(&place, "aaa.toml", &ports.config(1, store));
@@ -101,7 +101,7 @@ fn a_check_refuses_a_url_that_serving_refuses() {
 
 #[test]
 fn a_group_says_what_its_users_get_from_then_on() {
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     let server = Daemon::start(&place, &ports.config(1, SQLITE));
     let usher = |words: &str| place.shell(&format!("echo right | usher aaa {words} --config aaa.toml"));
     usher("user add ann --password-file - --group staff").with_code(0);
@@ -122,7 +122,7 @@ fn a_group_says_what_its_users_get_from_then_on() {
 
 #[test]
 fn the_tables_of_a_database_can_be_printed() {
-    let place = Place::new();
+    let place = Folder::new();
     let script = place.usher(&["aaa", "schema"]).with_code(0).out;
     for table in ["radcheck", "radreply", "radusergroup", "radacct", "nas"] {
         assert!(script.contains(table), "{table}: {script}");
@@ -131,7 +131,7 @@ fn the_tables_of_a_database_can_be_printed() {
 
 #[test]
 fn a_device_is_kept_in_one_spelling_and_let_in_by_any() {
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     let server = Daemon::start(&place, &ports.config(1, &format!("{SQLITE}[methods]\nmab = true\n")));
     let usher = |words: &str| place.shell(&format!("usher aaa user {words} --config aaa.toml"));
     let asks = |name: &str| {
@@ -154,7 +154,7 @@ fn a_device_is_kept_in_one_spelling_and_let_in_by_any() {
 
 #[test]
 fn clients_of_the_store_are_served_without_a_restart() {
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     let config =
         ports.config(1, "[users]\nstore = \"sqlite\"\n[[user]]\nname = \"ann\"\npassword = \"right\"\n");
     let without = config.replace("prefix = \"127.0.0.0/8\"", "prefix = \"192.0.2.1\"");
@@ -182,7 +182,7 @@ fn clients_of_the_store_are_served_without_a_restart() {
 
 #[test]
 fn sessions_outlive_the_server() {
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     let config = ports.config(1, SQLITE);
     let server = Daemon::start(&place, &config);
     let start = "Acct-Status-Type=Start,Acct-Session-Id=5f2a,User-Name=ann,NAS-IP-Address=127.0.0.1,\
@@ -244,7 +244,7 @@ fn nas(address: &str, takes: bool) -> std::thread::JoinHandle<usize> {
 
 #[test]
 fn who_is_changed_stays_connected_unless_that_is_said() {
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     let server = Daemon::start(&place, &ports.config(2, SQLITE));
     let usher = |words: &str| place.shell(&format!("echo right | usher aaa user {words} --config aaa.toml"));
     usher("add ann --password-file -").with_code(0);

@@ -1,6 +1,6 @@
 //! A server that a test starts, and clients for it.
 
-use crate::place::{Place, Said, USHER};
+use crate::place::{Folder, ProgramOutput, USHER};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -55,7 +55,7 @@ impl Ports {
 pub(super) const ANN: &str = "[users]\nstore = \"memory\"\n[[user]]\nname = \"ann\"\npassword = \"right\"\n";
 
 /// Writes a file that only its owner can read.
-pub(super) fn private(place: &Place, name: &str, text: &str) {
+pub(super) fn private(place: &Folder, name: &str, text: &str) {
     place.write(name, text);
     std::fs::set_permissions(place.path(name), std::fs::Permissions::from_mode(0o600)).unwrap();
 }
@@ -68,7 +68,7 @@ pub(super) struct Daemon {
 
 impl Daemon {
     /// Starts a server in a place, in which `aaa.toml` is its configuration, and waits until it serves.
-    pub(super) fn start(place: &Place, config: &str) -> Self {
+    pub(super) fn start(place: &Folder, config: &str) -> Self {
         private(place, "aaa.toml", config);
         let daemon = Self::run(&mut place.command(&["aaa", "serve", "--config", "aaa.toml"]));
         daemon.wait("started");
@@ -142,7 +142,7 @@ impl Drop for Daemon {
 }
 
 /// A request by FreeRADIUS's client; code 0: accepted.
-pub(super) fn radclient(port: u16, kind: &str, attributes: &str) -> Said {
+pub(super) fn radclient(port: u16, kind: &str, attributes: &str) -> ProgramOutput {
     let mut child = Command::new("radclient")
         .args(["-x", "-r", "1", "-t", "5", &format!("127.0.0.1:{port}"), kind, SECRET])
         .stdin(Stdio::piped())
@@ -151,16 +151,16 @@ pub(super) fn radclient(port: u16, kind: &str, attributes: &str) -> Said {
         .spawn()
         .expect("radclient is installed (freeradius-utils)");
     child.stdin.take().unwrap().write_all(attributes.as_bytes()).unwrap();
-    Said::of(child.wait_with_output().unwrap())
+    ProgramOutput::of(child.wait_with_output().unwrap())
 }
 
 /// A login by PAP.
-pub(super) fn pap(port: u16, name: &str, password: &str) -> Said {
+pub(super) fn pap(port: u16, name: &str, password: &str) -> ProgramOutput {
     radclient(port, "auth", &format!("User-Name={name},User-Password={password},Message-Authenticator=0x00"))
 }
 
 /// A login by wpa_supplicant's client; true: accepted.
-pub(super) fn eapol_test(place: &Place, port: u16, network: &str, more: &[&str]) -> bool {
+pub(super) fn eapol_test(place: &Folder, port: u16, network: &str, more: &[&str]) -> bool {
     place.write("eapol.conf", &format!("network={{\nkey_mgmt=IEEE8021X\n{network}\n}}\n"));
     let done = Command::new("eapol_test")
         .args(["-c", "eapol.conf", "-a", "127.0.0.1", "-p", &port.to_string(), "-s", SECRET, "-t", "10"])

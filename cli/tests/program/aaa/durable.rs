@@ -1,9 +1,9 @@
 //! Nothing that was acknowledged is lost: not when the server is killed, not when its database goes away.
 
 use super::daemon::{Daemon, Ports, get, metric, pap};
-use super::records::{Nas, Told, id, request};
+use super::records::{Nas, StatusType, id, request};
 use crate::cluster::Cluster;
-use crate::place::Place;
+use crate::place::Folder;
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::path::Path;
@@ -51,7 +51,7 @@ fn each_once(nas: &Nas, rows: Vec<Row>) {
     assert_eq!(rows.len(), count, "a session is there twice");
     for (session, told) in nas.acknowledged() {
         let row = rows.get(&id(session)).unwrap_or_else(|| panic!("{told:?} of {session} is lost"));
-        if told == Told::Stop {
+        if told == StatusType::Stop {
             let ended = Row { id: id(session), stopped: true, octets: session as u64 };
             assert_eq!(*row, ended, "what the Stop said");
         }
@@ -61,7 +61,7 @@ fn each_once(nas: &Nas, rows: Vec<Row>) {
 #[test]
 fn a_killed_server_loses_no_record_that_it_acknowledged() {
     const SESSIONS: usize = 25_000;
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     let config = ports.config(2, "");
     let database = place.path("state/usher.db");
     let mut nas = Nas::new(ports.acct, SESSIONS);
@@ -86,7 +86,7 @@ fn a_killed_server_loses_no_record_that_it_acknowledged() {
 
 /// A server with users and accounting in a database.
 struct Setting {
-    place: Place,
+    place: Folder,
     ports: Ports,
     cluster: Cluster,
     database: String,
@@ -95,7 +95,7 @@ struct Setting {
 
 impl Setting {
     fn new() -> Self {
-        let (place, ports, cluster) = (Place::new(), Ports::free(), Cluster::new());
+        let (place, ports, cluster) = (Folder::new(), Ports::free(), Cluster::new());
         let database = cluster.database();
         let url = cluster.url("usher", &database);
         let users = format!("[users]\nstore = \"postgresql\"\nurl = \"{url}\"\ncache_ttl = \"10 min\"\n");

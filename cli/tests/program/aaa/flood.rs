@@ -2,7 +2,7 @@
 
 use super::daemon::{Daemon, Ports, SECRET, get, metric};
 use super::hostile::{Signed, signed};
-use crate::place::Place;
+use crate::place::Folder;
 use std::net::UdpSocket;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -66,7 +66,7 @@ fn log_in(socket: &UdpSocket, n: u8) -> Code {
 #[test]
 fn a_flood_of_new_sessions_costs_the_flooder_alone() {
     const HALF_OPEN: usize = 500;
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     let limits = format!("[limits]\nhalf_open = {HALF_OPEN}\n[methods]\norder = [\"eap-md5\"]\n");
     let config = config(&ports, &format!("{limits}{}", super::daemon::ANN));
     let server = Daemon::start(&place, &config);
@@ -116,7 +116,7 @@ fn a_flood_of_new_sessions_costs_the_flooder_alone() {
 
 #[test]
 fn a_flood_of_slow_passwords_delays_nobody_else() {
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     let server = Daemon::start(&place, &config(&ports, "[users]\ncache_ttl = \"1 ms\"\nthreads = 1\n"));
     for (name, how) in [("ann", ""), ("slow", "--hash argon2"), ("other", "--hash argon2")] {
         let add = format!("echo right | usher aaa user add {name} {how} --password-file - --config aaa.toml");
@@ -171,7 +171,7 @@ fn a_flood_of_slow_passwords_delays_nobody_else() {
 
 #[test]
 fn only_what_a_client_signed_is_handed_to_the_shard_of_its_login() {
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     let order = "[methods]\norder = [\"eap-md5\"]\n";
     let config =
         config(&ports, &format!("{order}{}", super::daemon::ANN)).replace("shards = 1", "shards = 2");

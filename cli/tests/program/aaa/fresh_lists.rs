@@ -3,23 +3,23 @@
 use super::daemon::{Daemon, Ports, SECRET, private};
 use super::lists::{USERS, authority, config, logs_in, now, until};
 use super::others::tls;
-use crate::place::Place;
+use crate::place::Folder;
 use std::time::{Duration, Instant};
 use usher_pki::{Authority, Reason};
 
 /// Revokes a certificate, and tells no server.
-fn revoke_quietly(pki: &Place, name: &str) {
+fn revoke_quietly(pki: &Folder, name: &str) {
     Authority::open(&pki.path("pki")).unwrap().revoke(name, Reason::KeyCompromise, now()).unwrap();
 }
 
-fn crl(pki: &Place) -> String {
+fn crl(pki: &Folder) -> String {
     format!("crl = [\"{}\"]\n", pki.path("pki/ca.crl").display())
 }
 
 #[test]
 fn a_list_reaches_a_server_whose_secrets_are_its_own() {
     let pki = authority();
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     let hidden = |text: &str| {
         text.replace(&format!("secret = \"{SECRET}\""), "secret_env = \"USHER_TESTS_OWN_SECRET\"")
     };
@@ -50,7 +50,7 @@ fn a_list_reaches_a_server_whose_secrets_are_its_own() {
 #[test]
 fn a_file_that_was_made_anew_is_read_without_being_told_and_while_the_store_is_away() {
     let pki = authority();
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     let nobody = Ports::free().auth;
     let url = format!("url = \"postgresql://usher@127.0.0.1:{nobody}/usher\"");
     let users = USERS.replace("store = \"memory\"", &format!("store = \"postgresql\"\n{url}"));
@@ -67,7 +67,7 @@ fn a_file_that_was_made_anew_is_read_without_being_told_and_while_the_store_is_a
 
 #[test]
 fn a_server_ends_while_a_reload_waits() {
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     let text = ports.config(1, USERS);
     let daemon = Daemon::start(&place, &text);
     // Nobody ever writes into it.

@@ -1,12 +1,12 @@
 //! Guessed passwords, and rows that let nobody in.
 
 use super::daemon::{Daemon, Ports, get, metric, pap};
-use crate::place::Place;
+use crate::place::Folder;
 
 /// Found by attack: whether somebody who was held back had guessed right showed, and every guess cost a hash.
 #[test]
 fn who_is_held_back_is_so_on_every_shard_whatever_the_guess() {
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     let limits = "[users]\nstore = \"sqlite\"\n[limits]\nfailures = 3\nfailures_hold = \"1 h\"\n";
     let server = Daemon::start(&place, &ports.config(4, limits));
     for name in ["slow", "other"] {
@@ -40,7 +40,7 @@ fn who_is_held_back_is_so_on_every_shard_whatever_the_guess() {
 
 #[test]
 fn a_password_that_proves_nothing_or_costs_too_much_is_refused_with_its_reason() {
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     let server = Daemon::start(&place, &ports.config(1, "[users]\nstore = \"sqlite\"\n"));
     for command in ["add ann --password-file -", "add ann --hash argon2 --password-file -"] {
         let said = place.shell(&format!("echo | usher aaa user {command} --config aaa.toml")).with_code(2);

@@ -123,7 +123,7 @@ fn a_home_server_that_cannot_be_asked_for_its_status_is_tried_again() {
 
 #[test]
 fn settings_of_home_servers_that_make_no_sense_are_refused() {
-    let place = crate::place::Place::new();
+    let place = crate::place::Folder::new();
     for (setting, why) in [
         ("response_window = \"50 ms\"", "100 ms"),
         ("check_interval = \"5 s\"", "RFC 3539"),

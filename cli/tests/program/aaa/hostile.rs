@@ -2,7 +2,7 @@
 
 use super::daemon::{ANN, Daemon, Ports, SECRET, get, metric};
 use super::records::request;
-use crate::place::Place;
+use crate::place::Folder;
 use std::net::UdpSocket;
 use std::time::Duration;
 use usher_crypto::digest::{HmacMd5Key, md5};
@@ -171,8 +171,8 @@ fn check(
     answer
 }
 
-fn start() -> (Place, Ports, Daemon) {
-    let (place, ports) = (Place::new(), Ports::free());
+fn start() -> (Folder, Ports, Daemon) {
+    let (place, ports) = (Folder::new(), Ports::free());
     let other = format!("[[client]]\nname = \"other\"\nprefix = \"127.0.0.4\"\nsecret = \"{SECRET}\"\n");
     let methods = "[methods]\norder = [\"eap-md5\", \"pap\"]\n";
     let config = ports.config(1, &format!("{methods}{other}{ANN}")).replace("127.0.0.0/8", "127.0.0.0/28");
@@ -370,7 +370,7 @@ fn eap_packets_that_are_none_and_state_that_nobody_gave() {
 
 #[test]
 fn a_client_ends_no_session_of_another() {
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     let clients = |nas: &str| {
         let client = |name: &str, address: &str, nas: &str| {
             format!("[[client]]\nname = \"{name}\"\nprefix = \"{address}\"\nsecret = \"{SECRET}\"\n{nas}")

@@ -1,7 +1,7 @@
 //! Bad Diameter: for each kind that RFC 6733 names, its answer or the connection's end, and the counter that says so.
 
 use super::daemon::{ANN, Daemon, Ports, get, metric};
-use crate::place::Place;
+use crate::place::Folder;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
@@ -73,12 +73,12 @@ struct Setting {
     port: u16,
     metrics: u16,
     server: Daemon,
-    _place: Place,
+    _place: Folder,
 }
 
 impl Setting {
     fn new() -> Self {
-        let (place, ports) = (Place::new(), Ports::free());
+        let (place, ports) = (Folder::new(), Ports::free());
         // Nobody else's while it is held.
         let held = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = held.local_addr().unwrap().port();

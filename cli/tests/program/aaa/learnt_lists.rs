@@ -2,12 +2,12 @@
 
 use super::daemon::{Daemon, Ports, get, metric};
 use super::lists::{authority, config, logs_in, publisher, until};
-use crate::place::Place;
+use crate::place::Folder;
 use std::sync::{Arc, Mutex};
 
 /// An authority below that of the server, made by `usher`, and users of it whose certificates OpenSSL made: they name a place
 /// of its list.
-fn below(pki: &Place, folder: &str, called: &str, users: &[(&str, &str)], url: &str) {
+fn below(pki: &Folder, folder: &str, called: &str, users: &[(&str, &str)], url: &str) {
     pki.usher(&["aaa", "cert", "--dir", folder, "init", "--name", called, "--under", "pki"]).with_code(0);
     pki.write(
         "ext.cnf",
@@ -30,7 +30,7 @@ fn below(pki: &Place, folder: &str, called: &str, users: &[(&str, &str)], url: &
 }
 
 /// The list of that authority, with bob on it.
-fn list(pki: &Place) -> Vec<u8> {
+fn list(pki: &Folder) -> Vec<u8> {
     pki.write("index.txt", "R\t361231235959Z\t260101000000Z\t1002\tunknown\t/CN=bob\n");
     pki.write("number", "01\n");
     pki.write(
@@ -54,7 +54,7 @@ fn the_list_that_users_certificates_name_is_fetched_believed_of_their_issuer_and
     // Of an authority that is trusted, and yet not of the one whose certificates name it.
     *given.lock().unwrap() = Some(std::fs::read(pki.path("pki/ca.crl")).unwrap());
     let host = url.strip_prefix("http://").unwrap().strip_suffix("/users.crl").unwrap();
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     let text = |hosts: &str| {
         let eve = "[[user]]\nname = \"eve\"\npassword = \"right\"\n";
         config(&ports, &pki, &format!("crl_from_users = [{hosts}]\ncrl_interval = \"1 s\"")) + eve

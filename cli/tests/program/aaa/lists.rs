@@ -2,7 +2,7 @@
 
 use super::daemon::{Daemon, Ports, eapol_test, get, metric, private};
 use super::others::tls;
-use crate::place::Place;
+use crate::place::Folder;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
@@ -16,8 +16,8 @@ pub(super) fn now() -> WallTime {
 }
 
 /// An authority with certificates of a server and of two users.
-pub(super) fn authority() -> Place {
-    let place = Place::new();
+pub(super) fn authority() -> Folder {
+    let place = Folder::new();
     let cert = |arguments: &[&str]| {
         place.usher(&[&["aaa", "cert", "--dir", "pki"], arguments].concat()).with_code(0);
     };
@@ -28,19 +28,19 @@ pub(super) fn authority() -> Place {
 }
 
 /// Writes the list of an authority for so many seconds.
-pub(super) fn publish(place: &Place, seconds: u64) {
+pub(super) fn publish(place: &Folder, seconds: u64) {
     let mut authority = Authority::open(&place.path("pki")).unwrap();
     authority.publish_for(now(), usher_core::Duration::from_secs(seconds)).unwrap();
 }
 
 pub(super) const USERS: &str = "[users]\nstore = \"memory\"\n[[user]]\nname = \"ann\"\npassword = \"right\"\n[[user]]\nname = \"bob\"\npassword = \"right\"\n";
 
-pub(super) fn config(ports: &Ports, pki: &Place, settings: &str) -> String {
+pub(super) fn config(ports: &Ports, pki: &Folder, settings: &str) -> String {
     let tls = tls(&pki.path("pki"), "radius.example.net");
     ports.config(2, &format!("{tls}{settings}\n{USERS}"))
 }
 
-pub(super) fn logs_in(place: &Place, pki: &Place, ports: &Ports, name: &str) -> bool {
+pub(super) fn logs_in(place: &Folder, pki: &Folder, ports: &Ports, name: &str) -> bool {
     let file = |kind: &str| pki.path(&format!("pki/issued/{name}.{kind}")).display().to_string();
     let ca = pki.path("pki/ca.crt").display().to_string();
     let network = format!(
@@ -65,7 +65,7 @@ pub(super) fn until(daemon: &Daemon, what: impl Fn() -> bool) {
 fn a_list_that_ends_is_told_of_refuses_with_its_reason_and_is_read_anew() {
     let pki = authority();
     publish(&pki, 12);
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     let list = pki.path("pki/ca.crl").display().to_string();
     let text = config(&ports, &pki, &format!("crl = [\"{list}\"]"));
     private(&place, "aaa.toml", &text);
@@ -101,7 +101,7 @@ fn a_list_that_ends_is_told_of_refuses_with_its_reason_and_is_read_anew() {
 fn the_list_of_an_authority_at_hand_is_made_anew_before_it_ends() {
     let pki = authority();
     publish(&pki, 9);
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     let folder = pki.path("pki").display().to_string();
     let daemon = Daemon::start(
         &place,
@@ -159,7 +159,7 @@ fn a_fetched_list_refuses_whom_it_names_and_outlasts_its_publisher() {
     let url = publisher(&given, "users.crl");
     let list = || Some(std::fs::read(pki.path("pki/ca.crl")).unwrap());
     *given.lock().unwrap() = list();
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     // A file has the list, too, and is not made anew.
     std::fs::copy(pki.path("pki/ca.crl"), place.path("first.crl")).unwrap();
     let lists = format!("crl = [\"first.crl\"]\ncrl_url = [\"{url}\"]\ncrl_interval = \"1 s\"");

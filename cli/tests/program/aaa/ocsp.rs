@@ -3,7 +3,7 @@
 use super::daemon::{Ports, eapol_test};
 use super::others::{certificates, tls};
 use super::revoked::{HOME, Server};
-use crate::place::Place;
+use crate::place::Folder;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
@@ -12,7 +12,7 @@ pub(super) struct Responder(Child);
 
 impl Responder {
     /// It knows the user as valid (`V`), as revoked (`R`), or not at all.
-    pub(super) fn start(pki: &Place, port: u16, entry: &str) -> Self {
+    pub(super) fn start(pki: &Folder, port: u16, entry: &str) -> Self {
         let shown = Command::new("openssl")
             .args(["x509", "-noout", "-serial", "-in", "pki/issued/ann@hotel.example.crt"])
             .current_dir(pki.path("."))

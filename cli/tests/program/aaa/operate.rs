@@ -1,12 +1,12 @@
 //! Operation: reload, faulty configurations, secrets, the end.
 
 use super::daemon::{ANN, Daemon, Ports, get, metric, pap, private};
-use crate::place::Place;
+use crate::place::Folder;
 use std::os::unix::fs::PermissionsExt;
 
 #[test]
 fn a_reload_takes_a_new_configuration_and_keeps_what_is_under_way() {
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     let server = Daemon::start(&place, &ports.config(1, ANN));
     pap(ports.auth, "ann", "right").with_code(0);
     let both = format!("{ANN}[[user]]\nname = \"bob\"\npassword = \"right\"\n");
@@ -25,7 +25,7 @@ fn a_reload_takes_a_new_configuration_and_keeps_what_is_under_way() {
 
 #[test]
 fn a_reload_changes_level_and_format_of_the_log() {
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     let config = |log: &str| ports.config(1, &format!("[log]\n{log}\n{ANN}"));
     let server = Daemon::start(&place, &config("level = \"info\""));
     let said = |server: &Daemon| server.log().lines().filter(|line| line.contains("ann")).count();
@@ -60,7 +60,7 @@ fn a_reload_changes_level_and_format_of_the_log() {
 
 #[test]
 fn what_a_reload_leaves_for_the_next_start_is_named_each_time() {
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     let config = ports.config(1, ANN);
     let server = Daemon::start(&place, &config);
     let reload = |more: &[&str]| {
@@ -89,7 +89,7 @@ fn what_a_reload_leaves_for_the_next_start_is_named_each_time() {
 
 #[test]
 fn a_check_says_what_is_right_and_yet_not_what_was_meant() {
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     let check = || place.usher(&["aaa", "check", "aaa.toml"]).with_code(0).err;
     private(&place, "aaa.toml", &ports.config(1, ANN));
     assert_eq!(check(), "");
@@ -110,7 +110,7 @@ fn a_check_says_what_is_right_and_yet_not_what_was_meant() {
 
 #[test]
 fn a_faulty_configuration_is_refused_with_its_line_and_the_old_one_stays() {
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     let server = Daemon::start(&place, &ports.config(1, ANN));
     let faulty = ports.config(1, "[methods]\nordre = [\"pap\"]\n");
     let line = 1 + faulty.lines().position(|l| l.starts_with("ordre")).unwrap();
@@ -130,7 +130,7 @@ fn a_faulty_configuration_is_refused_with_its_line_and_the_old_one_stays() {
 
 #[test]
 fn secrets_that_others_can_read_are_refused() {
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     private(&place, "aaa.toml", &ports.config(1, ANN));
     std::fs::set_permissions(place.path("aaa.toml"), std::fs::Permissions::from_mode(0o644)).unwrap();
     let said = place.usher(&["aaa", "serve", "--config", "aaa.toml"]).with_code(2);
@@ -139,7 +139,7 @@ fn secrets_that_others_can_read_are_refused() {
 
 #[test]
 fn an_address_in_use_is_said() {
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     // Without SO_REUSEPORT, so that nobody can share it.
     let _taken = std::net::UdpSocket::bind(("127.0.0.1", ports.auth)).unwrap();
     private(&place, "aaa.toml", &ports.config(1, ANN));
@@ -149,7 +149,7 @@ fn an_address_in_use_is_said() {
 
 #[test]
 fn a_second_server_of_one_place_does_not_start() {
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     let server = Daemon::start(&place, &ports.config(1, ANN));
     let said = place.usher(&["aaa", "serve", "--config", "aaa.toml"]).with_code(1);
     assert!(said.err.contains("another server listens on"), "{said:?}");
@@ -160,7 +160,7 @@ fn a_second_server_of_one_place_does_not_start() {
 
 #[test]
 fn a_server_of_another_place_does_not_share_addresses() {
-    let (place, other, ports) = (Place::new(), Place::new(), Ports::free());
+    let (place, other, ports) = (Folder::new(), Folder::new(), Ports::free());
     let server = Daemon::start(&place, &ports.config(1, ANN));
     let elsewhere = Ports::free();
     for taken in [Ports { acct: elsewhere.acct, ..ports }, Ports { auth: elsewhere.auth, ..ports }] {

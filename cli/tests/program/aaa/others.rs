@@ -1,14 +1,14 @@
 //! Servers that speak to each other by RadSec, each of which must show who it is.
 
 use super::daemon::{Daemon, Ports, get, metric, pap, private};
-use crate::place::Place;
+use crate::place::Folder;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
 
 /// A folder with an authority, certificates for two servers and one for a user.
-pub(super) fn certificates() -> Place {
-    let place = Place::new();
+pub(super) fn certificates() -> Folder {
+    let place = Folder::new();
     let cert = |arguments: &[&str]| {
         place.usher(&[&["aaa", "cert", "--dir", "pki"], arguments].concat()).with_code(0);
     };
@@ -38,7 +38,7 @@ pub(super) fn listening(ports: &Ports, shards: u16, listen: &str, more: &str) ->
 fn by_radsec(home_expects: &str, front_expects: &str) -> (i32, f64) {
     let cert = certificates();
     let pki = cert.path("pki");
-    let (home_place, home_ports, radsec) = (Place::new(), Ports::free(), Ports::free().auth);
+    let (home_place, home_ports, radsec) = (Folder::new(), Ports::free(), Ports::free().auth);
     let client = format!("[[client]]\nname = \"front\"\nprefix = \"127.0.0.1\"\n{home_expects}\n");
     let home = Daemon::start(
         &home_place,
@@ -49,7 +49,7 @@ fn by_radsec(home_expects: &str, front_expects: &str) -> (i32, f64) {
             &format!("{client}{}{ANN}", tls(&pki, "home.hotel.example")),
         ),
     );
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     let front = Daemon::start(
         &place,
         &ports.config(

@@ -18,7 +18,7 @@ const LATER: usize = 3000;
 
 /// What a record tells of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Told {
+pub(super) enum StatusType {
     /// It has begun.
     Start,
     /// It has ended.
@@ -38,7 +38,7 @@ pub(super) struct Nas {
     secret: Secret,
     sockets: Vec<(UdpSocket, Vec<Option<Waiting>>)>,
     /// What it tells, in its order: the session's number, and what of it.
-    records: Vec<(usize, Told)>,
+    records: Vec<(usize, StatusType)>,
     /// When each record was sent first.
     begun: Vec<Option<Instant>>,
     acknowledged: Vec<bool>,
@@ -60,8 +60,8 @@ impl Nas {
             (socket, (0..256).map(|_| None).collect())
         };
         let order = (0..sessions + LATER).flat_map(|n| {
-            let start = (n < sessions).then_some((n, Told::Start));
-            start.into_iter().chain(n.checked_sub(LATER).map(|n| (n, Told::Stop)))
+            let start = (n < sessions).then_some((n, StatusType::Start));
+            start.into_iter().chain(n.checked_sub(LATER).map(|n| (n, StatusType::Stop)))
         });
         let records: Vec<_> = order.collect();
         Self {
@@ -83,7 +83,7 @@ impl Nas {
     }
 
     /// The records that are acknowledged.
-    pub(super) fn acknowledged(&self) -> impl Iterator<Item = (usize, Told)> {
+    pub(super) fn acknowledged(&self) -> impl Iterator<Item = (usize, StatusType)> {
         let done = self.records.iter().zip(&self.acknowledged);
         done.filter(|(_, done)| **done).map(|(record, _)| *record)
     }
@@ -146,14 +146,14 @@ impl Nas {
         let begun = *self.begun[record].get_or_insert_with(Instant::now);
         let delay = u32::try_from(begun.elapsed().as_secs()).unwrap();
         let mut a = Attributes::new();
-        a.push_u32(kind::ACCT_STATUS_TYPE, if told == Told::Start { 1 } else { 2 });
+        a.push_u32(kind::ACCT_STATUS_TYPE, if told == StatusType::Start { 1 } else { 2 });
         a.push_text(kind::ACCT_SESSION_ID, &id(session)).unwrap();
         a.push_text(kind::USER_NAME, &format!("user-{}", session % 1000)).unwrap();
         a.push_ipv4(kind::NAS_IP_ADDRESS, [127, 0, 0, 1].into());
         if delay > 0 || record.is_multiple_of(2) {
             a.push_u32(kind::ACCT_DELAY_TIME, delay);
         }
-        if told == Told::Stop {
+        if told == StatusType::Stop {
             a.push_u32(kind::ACCT_INPUT_OCTETS, u32::try_from(session).unwrap());
             a.push_u32(kind::ACCT_TERMINATE_CAUSE, 1);
         }

@@ -3,7 +3,7 @@
 use super::daemon::{Daemon, Ports, get, metric, pap};
 use super::others::{ANN, certificates, listening, tls};
 use super::translated::until;
-use crate::place::Place;
+use crate::place::Folder;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -22,13 +22,13 @@ enum Looks {
 /// A server that runs; it ends before its folder is removed.
 pub(super) struct Server {
     pub(super) daemon: Daemon,
-    pub(super) place: Place,
+    pub(super) place: Folder,
     pub(super) ports: Ports,
 }
 
 impl Server {
     pub(super) fn start(config: impl FnOnce(&Ports) -> String) -> Self {
-        let (place, ports) = (Place::new(), Ports::free());
+        let (place, ports) = (Folder::new(), Ports::free());
         let daemon = Daemon::start(&place, &config(&ports));
         Self { daemon, place, ports }
     }
@@ -51,7 +51,7 @@ impl Server {
 
 /// A front and its home server, of which one looks at the list.
 struct Scene {
-    pki: Place,
+    pki: Folder,
     front: Server,
     home: Server,
 }
@@ -62,7 +62,7 @@ fn certified(pki: &Path, name: &str, looks: bool) -> String {
 }
 
 impl Scene {
-    fn radsec(pki: Place, looks: Looks) -> Self {
+    fn radsec(pki: Folder, looks: Looks) -> Self {
         let (folder, port) = (pki.path("pki"), Ports::free().auth);
         let home = Server::start(|ports| {
             let client =
@@ -83,7 +83,7 @@ impl Scene {
         Self { pki, front, home }
     }
 
-    fn diameter(pki: Place, looks: Looks) -> Self {
+    fn diameter(pki: Folder, looks: Looks) -> Self {
         let (folder, port) = (pki.path("pki"), Ports::free().auth);
         let home = Server::start(|ports| {
             let tls = certified(&folder, HOME, looks == Looks::Home);
@@ -113,7 +113,7 @@ impl Scene {
     }
 }
 
-fn revoke(pki: &Place, name: &str) {
+fn revoke(pki: &Folder, name: &str) {
     pki.usher(&["aaa", "cert", "--dir", "pki", "revoke", name]).with_code(0);
 }
 

@@ -1,7 +1,7 @@
 //! Serving: logins, first start, several shards.
 
 use super::daemon::{ANN, Daemon, Ports, SECRET, eapol_test, get, metric, pap, private, radclient, usher};
-use crate::place::Place;
+use crate::place::Folder;
 use std::net::UdpSocket;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 #[test]
 fn clients_that_others_wrote_are_served() {
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     let server = Daemon::start(&place, &ports.config(1, ANN));
     assert!(pap(ports.auth, "ann", "right").with_code(0).out.contains("Received Access-Accept"));
     assert!(pap(ports.auth, "ann", "wrong").with_code(1).out.contains("Received Access-Reject"));
@@ -29,7 +29,7 @@ fn clients_that_others_wrote_are_served() {
 
 #[test]
 fn a_server_that_crashes_leaves_no_core_dump() {
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     private(&place, "aaa.toml", &ports.config(1, ANN));
     // Its limits would allow one.
     let mut command = Command::new("bash");
@@ -42,7 +42,7 @@ fn a_server_that_crashes_leaves_no_core_dump() {
 
 #[test]
 fn metrics_say_what_happened() {
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     let _server = Daemon::start(&place, &ports.config(1, ANN));
     assert!(get(ports.metrics, "/health").contains("serving"));
     pap(ports.auth, "ann", "right").with_code(0);
@@ -87,7 +87,7 @@ fn metrics_say_what_happened() {
 
 #[test]
 fn a_first_start_without_configuration_serves_loopback_and_says_how_to_go_on() {
-    let place = Place::new();
+    let place = Folder::new();
     if std::path::Path::new("/etc/usher/aaa.toml").exists() {
         panic!("this machine has an /etc/usher/aaa.toml; the test is about machines without one");
     }
@@ -127,7 +127,7 @@ fn a_first_start_without_configuration_serves_loopback_and_says_how_to_go_on() {
 /// EAP-MD5 with a new source port for every round, so that rounds come to any of the shards.
 #[test]
 fn every_round_of_a_login_may_come_from_another_port() {
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     let methods = "[methods]\norder = [\"eap-md5\"]\n";
     let _server = Daemon::start(&place, &ports.config(2, &format!("{methods}{ANN}")));
     let relay = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -2,7 +2,7 @@
 
 use super::daemon::{Daemon, Ports, eapol_test, get, metric, pap};
 use super::others::{ANN, certificates, listening, tls};
-use crate::place::Place;
+use crate::place::Folder;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ pub(super) fn until(server: &Daemon, ports: &Ports, name: &str, value: f64) {
 }
 
 /// EAP-MD5 and EAP-TLS; the peer holds the keys that it derived against those that the server sent (`MPPE keys OK`).
-fn logs_in(place: &Place, pki: &Path, port: u16) {
+fn logs_in(place: &Folder, pki: &Path, port: u16) {
     let md5 = |password: &str| format!("eap=MD5\nidentity=\"ann@hotel.example\"\npassword=\"{password}\"");
     assert!(eapol_test(place, port, &md5("right"), &["-n"]));
     assert!(!eapol_test(place, port, &md5("wrong"), &["-n"]));
@@ -41,7 +41,7 @@ const ORDER: &str = "[methods]\norder = [\"eap-tls\", \"eap-md5\", \"pap\"]\n";
 fn translated(transport: &str, listen: &str) {
     let cert = certificates();
     let pki = cert.path("pki");
-    let (home_place, home_ports, diameter) = (Place::new(), Ports::free(), Ports::free().auth);
+    let (home_place, home_ports, diameter) = (Folder::new(), Ports::free(), Ports::free().auth);
     let peer = format!("[[diameter.peer]]\nidentity = \"front.example.net\"\ntransport = \"{transport}\"\n");
     let home = Daemon::start(
         &home_place,
@@ -55,7 +55,7 @@ fn translated(transport: &str, listen: &str) {
             ),
         ),
     );
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     let front = Daemon::start(
         &place,
         &ports.config(
@@ -97,7 +97,7 @@ fn a_realm_may_be_known_to_a_diameter_server_by_tls() {
 fn a_diameter_peer_that_bears_another_name_is_refused() {
     let cert = certificates();
     let pki = cert.path("pki");
-    let (place, ports, diameter) = (Place::new(), Ports::free(), Ports::free().auth);
+    let (place, ports, diameter) = (Folder::new(), Ports::free(), Ports::free().auth);
     let home = Daemon::start(
         &place,
         &listening(
@@ -110,7 +110,7 @@ fn a_diameter_peer_that_bears_another_name_is_refused() {
             ),
         ),
     );
-    let (front_place, front_ports) = (Place::new(), Ports::free());
+    let (front_place, front_ports) = (Folder::new(), Ports::free());
     // It has a certificate of the authority and says that it is the peer.
     let front = Daemon::start(
         &front_place,

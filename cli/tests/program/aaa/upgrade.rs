@@ -2,7 +2,7 @@
 
 use super::daemon::{ANN, Daemon, Ports, eapol_test, private, radclient};
 use crate::cluster::Cluster;
-use crate::place::Place;
+use crate::place::Folder;
 use rusqlite::OptionalExtension;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -17,8 +17,8 @@ fn text(name: &str) -> String {
 }
 
 /// A folder as that version's operator has it: configuration and authority, without a store.
-fn earlier(ports: &Ports) -> (Place, String) {
-    let place = Place::new();
+fn earlier(ports: &Ports) -> (Folder, String) {
+    let place = Folder::new();
     std::fs::create_dir_all(place.path("state/pki/issued")).unwrap();
     for folder in ["pki", "pki/issued"] {
         for entry in std::fs::read_dir(left(folder)).unwrap().map(Result::unwrap) {
@@ -56,7 +56,7 @@ fn accepted(said: &str, holds: &[&str]) {
 
 /// Whom it lets in and whom not, with which replies, and that its sessions go on. `stop` asks the store for the rows of
 /// the session that version 0.1.0 had opened: whether it is closed, its input and output octets.
-fn serves(place: &Place, ports: &Ports, config: &str, rows: impl Fn() -> Vec<(bool, i64, i64)>) {
+fn serves(place: &Folder, ports: &Ports, config: &str, rows: impl Fn() -> Vec<(bool, i64, i64)>) {
     place.usher(&["aaa", "check", "aaa.toml"]).with_code(0);
     // Its last list is 30 days old at most when somebody upgrades.
     place.usher(&["aaa", "cert", "crl", "--dir", "state/pki"]).with_code(0);
@@ -112,7 +112,7 @@ fn serves(place: &Place, ports: &Ports, config: &str, rows: impl Fn() -> Vec<(bo
 
 #[test]
 fn a_store_that_was_copied_while_the_server_runs_can_be_put_back() {
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     let config = ports.config(1, "");
     private(&place, "aaa.toml", &config);
     let add = |name: &str| {
@@ -188,7 +188,7 @@ fn what_version_0_1_0_kept_in_postgresql_serves_as_it_is() {
 }
 
 /// A session that version 0.2.0 opened is closed by this one. `sql` asks the store.
-fn goes_on(place: &Place, ports: &Ports, config: &str, sql: impl Fn(&str) -> String) {
+fn goes_on(place: &Folder, ports: &Ports, config: &str, sql: impl Fn(&str) -> String) {
     let record = |status: &str| {
         let record = format!(
             "Acct-Status-Type={status},Acct-Session-Id=open-2,User-Name=ann,NAS-IP-Address=127.0.0.1,NAS-Port=3,\
@@ -215,7 +215,7 @@ fn goes_on(place: &Place, ports: &Ports, config: &str, sql: impl Fn(&str) -> Str
 
 #[test]
 fn what_version_0_2_0_kept_in_sqlite_goes_on() {
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     let config = ports.config(1, "");
     private(&place, "aaa.toml", &config);
     let file = place.path("state/usher.db");
@@ -230,7 +230,7 @@ fn what_version_0_2_0_kept_in_sqlite_goes_on() {
 fn what_version_0_2_0_kept_in_postgresql_goes_on() {
     let cluster = Cluster::new();
     let database = cluster.database();
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     let url = cluster.url("usher", &database);
     let config = ports.config(1, &format!("[users]\nstore = \"postgresql\"\nurl = \"{url}\"\n"));
     private(&place, "aaa.toml", &config);
@@ -239,7 +239,7 @@ fn what_version_0_2_0_kept_in_postgresql_goes_on() {
 
 #[test]
 fn a_store_of_a_later_version_is_refused_with_a_sentence_and_left_alone() {
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     private(&place, "aaa.toml", &ports.config(1, ""));
     private(&place, "password", "secret\n");
     let add = ["aaa", "user", "add", "ann", "--password-file", "password", "--config", "aaa.toml"];
@@ -264,7 +264,7 @@ fn a_store_of_a_later_version_is_refused_with_a_sentence_and_left_alone() {
 
 #[test]
 fn a_configuration_of_a_later_version_is_refused_by_line() {
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     private(&place, "aaa.toml", &ports.config(1, &format!("{ANN}[later]\nsetting = 1\n")));
     let said = place.usher(&["aaa", "serve", "--config", "aaa.toml"]).with_code(2);
     assert!(said.err.contains("aaa.toml:") && said.err.contains("later"), "{}", said.err);

@@ -2,7 +2,7 @@
 
 use super::daemon::{Daemon, Ports, get, metric, pap, private, radclient};
 use super::why::Trace;
-use crate::place::Place;
+use crate::place::Folder;
 
 /// A user in memory with these rows.
 fn user(name: &str, check: &[&str], reply: &[&str]) -> String {
@@ -21,7 +21,7 @@ fn says(said: &str, all: &[&str]) {
 
 #[test]
 fn freeradius_reads_vendors_attributes_by_their_names() {
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     let ann = user(
         "ann",
         &[],
@@ -75,7 +75,7 @@ const MORE: &str = "# More.\nBEGIN-VENDOR Northwind\nATTRIBUTE Northwind-Tier 30
 
 #[test]
 fn an_operator_adds_dictionaries_and_a_reload_takes_them() {
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     std::fs::create_dir_all(place.path("dictionaries/sub")).unwrap();
     place.write("dictionaries/own", OWN);
     place.write("dictionaries/sub/more", MORE);
@@ -117,7 +117,7 @@ fn an_operator_adds_dictionaries_and_a_reload_takes_them() {
 
 #[test]
 fn the_dictionaries_hold_for_the_store_its_commands_and_its_importer() {
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     place.write("own", &format!("{}{MORE}", OWN.lines().next().unwrap().to_owned() + "\n"));
     let server = Daemon::start(&place, &format!("dictionary = [\"own\"]\n{}", ports.config(1, SQLITE)));
     let usher = |words: &str| place.shell(&format!("echo right | usher aaa {words} --config aaa.toml"));
@@ -151,7 +151,7 @@ fn the_dictionaries_hold_for_the_store_its_commands_and_its_importer() {
 
 #[test]
 fn a_reply_that_is_not_understood_has_its_own_reason_and_may_be_left_out() {
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     let config = ports.config(1, &format!("{SQLITE}cache_ttl = \"0 s\"\n"));
     let server = Daemon::start(&place, &config);
     let usher = |words: &str| place.shell(&format!("echo right | usher aaa {words} --config aaa.toml"));
@@ -193,7 +193,7 @@ fn a_reply_that_is_not_understood_has_its_own_reason_and_may_be_left_out() {
 
 #[test]
 fn a_trace_names_vendors_attributes_and_hides_their_secrets() {
-    let (place, ports) = (Place::new(), Ports::free());
+    let (place, ports) = (Folder::new(), Ports::free());
     let reply = ["Cisco-AVPair = a=b", "Aruba-MPSK-Passphrase = hunter22", "SN-VPN-Name = context"];
     let server = Daemon::start(&place, &ports.config(1, &format!("{MEMORY}{}", user("ann", &[], &reply))));
     let trace = Trace::begin(&place, &["ann"]);

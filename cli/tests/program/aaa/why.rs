@@ -4,7 +4,7 @@ mod packets;
 
 use super::daemon::{Daemon, Ports, get, metric, private, radclient};
 use super::ocsp::Responder;
-use crate::place::{Place, Said};
+use crate::place::{Folder, ProgramOutput};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
@@ -28,7 +28,7 @@ pub(super) struct Trace {
 impl Trace {
     /// Of everybody, or of one.
     #[track_caller]
-    pub(super) fn begin(place: &Place, who: &[&str]) -> Self {
+    pub(super) fn begin(place: &Folder, who: &[&str]) -> Self {
         let until = Instant::now() + LONG;
         loop {
             // The number of a trace that has ended is free within half a second.
@@ -39,7 +39,7 @@ impl Trace {
         }
     }
 
-    fn try_begin(place: &Place, who: &[&str]) -> Result<Self, String> {
+    fn try_begin(place: &Folder, who: &[&str]) -> Result<Self, String> {
         let mut command = place.command(&[&["aaa", "trace", "--config", "aaa.toml"], who].concat());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let lines = Arc::new(Mutex::new(String::new()));
@@ -87,7 +87,7 @@ struct Scene {
     trace: Trace,
     daemon: Daemon,
     ports: Ports,
-    place: Place,
+    place: Folder,
 }
 
 impl Scene {
@@ -97,7 +97,7 @@ impl Scene {
 
     /// The same with lines that stand before all tables.
     fn start_with(first: &str, more: &str) -> Self {
-        let (place, ports) = (Place::new(), Ports::free());
+        let (place, ports) = (Folder::new(), Ports::free());
         private(&place, "right", "right\n");
         private(&place, "wrong", "wrong\n");
         let daemon = Daemon::start(&place, &(first.to_owned() + &ports.config(1, more)));
@@ -105,7 +105,7 @@ impl Scene {
         Self { trace, daemon, ports, place }
     }
 
-    fn test(&self, user: &str, arguments: &[&str]) -> Said {
+    fn test(&self, user: &str, arguments: &[&str]) -> ProgramOutput {
         self.place.usher(&[&["aaa", "test", user, "--config", "aaa.toml"], arguments].concat())
     }
 
@@ -119,7 +119,7 @@ impl Scene {
 
     /// A login that is refused for this cause: `text` is what people read of it.
     #[track_caller]
-    fn refused(&self, cause: &str, text: &str, user: &str, arguments: &[&str]) -> Said {
+    fn refused(&self, cause: &str, text: &str, user: &str, arguments: &[&str]) -> ProgramOutput {
         self.ends("reject", cause, text, user, arguments)
     }
 
@@ -138,7 +138,7 @@ impl Scene {
     }
 
     #[track_caller]
-    fn ends(&self, result: &str, cause: &str, text: &str, user: &str, arguments: &[&str]) -> Said {
+    fn ends(&self, result: &str, cause: &str, text: &str, user: &str, arguments: &[&str]) -> ProgramOutput {
         let said = self.caused(result, cause, text, || self.test(user, arguments));
         let context = format!("{cause}: {said:?}\n{}\n{}", self.daemon.log(), self.trace.said());
         assert_eq!(said.code, Some(1), "{context}");
@@ -271,7 +271,7 @@ fn causes_of_names_passwords_methods_and_limits_are_told_apart() {
 }
 
 /// Authorities of a test, and what they issued.
-struct Pki(Place);
+struct Pki(Folder);
 
 const DAY: u64 = 86_400;
 
@@ -281,7 +281,7 @@ fn now() -> u64 {
 
 impl Pki {
     fn new() -> Self {
-        Self(Place::new())
+        Self(Folder::new())
     }
 
     fn folder(&self, authority: &str) -> PathBuf {
@@ -459,7 +459,7 @@ fn causes_of_issuers_that_are_asked_are_told_apart() {
 #[test]
 fn causes_of_home_servers_are_told_apart() {
     let home_ports = Ports::free();
-    let home_place = Place::new();
+    let home_place = Folder::new();
     let home = Daemon::start(&home_place, &home_ports.config(1, super::others::ANN));
     let secret = super::daemon::SECRET;
     let server = |name: &str, port: u16| {

@@ -14,7 +14,7 @@ pub use usher_config::{Fault, Faults};
 
 use secret::Disk;
 use std::path::{Path, PathBuf};
-use usher_config::tree::{Entry, Item, Node};
+use usher_config::tree::{Entry, Item, TreeNode};
 use usher_config::{Alone, Collector, Format, Outside, Retired};
 
 /// Where the configuration is unless `--config` says otherwise.
@@ -59,20 +59,20 @@ pub const FORMAT: Format = Format {
 };
 
 /// `first` and `last` of a pool as one of its `ranges`. Where one is missing, both stay as they are, for the reader to find.
-fn one_range(pool: &mut Node) {
+fn one_range(pool: &mut TreeNode) {
     let text = |key| match pool.get(key).map(|node| &node.item) {
         Some(Item::Text(text)) => Some(text.trim().to_owned()),
         _ => None,
     };
     let (Some(first), Some(last)) = (text("first"), text("last")) else { return };
     let (Some(entry), _) = (pool.take("first"), pool.take("last")) else { return };
-    let range = Node::new(entry.node.span.clone(), Item::Text(format!("{first}-{last}")));
+    let range = TreeNode::new(entry.node.span.clone(), Item::Text(format!("{first}-{last}")));
     let Item::Table(entries) = &mut pool.item else { return };
     match entries.iter_mut().find(|e| e.key == "ranges").map(|e| &mut e.node.item) {
         Some(Item::Array(ranges)) => ranges.push(range),
         Some(_) => {}
         None => {
-            let node = Node::new(entry.node.span, Item::Array(vec![range]));
+            let node = TreeNode::new(entry.node.span, Item::Array(vec![range]));
             entries.push(Entry { key: "ranges".to_owned(), key_span: entry.key_span, node });
         }
     }
@@ -95,7 +95,7 @@ pub(crate) fn outline(path: &Path) -> Result<model::File, LoadError> {
 }
 
 /// Reads what the collector was made of. Nothing is checked of a file of which a part cannot be read.
-fn read(outside: &dyn Outside, faults: &mut Collector) -> Option<(model::File, Node)> {
+fn read(outside: &dyn Outside, faults: &mut Collector) -> Option<(model::File, TreeNode)> {
     let mut tree = usher_config::document(&FORMAT, outside, faults)?;
     let file = usher_config::read(&mut tree, |_| false, faults);
     Some((file.value.filter(|_| file.whole)?, tree))

@@ -3,7 +3,7 @@
 use super::{Answer, ListStatus, Request, Session, Status};
 use crate::daemon::Running;
 use crate::homes;
-use crate::node::Message;
+use crate::role::Message;
 use crate::stats::Outcome;
 use std::fs;
 use std::io::{self, Read, Write};

@@ -3,9 +3,9 @@
 use super::Running;
 use crate::build::{self, Built, With};
 use crate::config::model::{File, Realm};
+use crate::installation::{self, Installation};
 use crate::lists;
-use crate::node::Message;
-use crate::place::{self, Place};
+use crate::role::Message;
 use crate::shards;
 use crate::status::CertificateStatus;
 use crate::tls;
@@ -68,7 +68,7 @@ impl Running {
         // One after the other: the file that is read last is the one that all shards have in the end.
         let _alone = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         // Lists that were never fetched are fetched by who looks after them: nobody waits for their publishers here.
-        let place = Place::open(self.config_path.as_deref()).map_err(|e| e.to_string())?;
+        let place = Installation::open(self.config_path.as_deref()).map_err(|e| e.to_string())?;
         self.take_place(place, self.clients()?, Taken::All)
     }
 
@@ -79,7 +79,7 @@ impl Running {
     /// What is wrong with it.
     fn take_place(
         &self,
-        mut place: Place,
+        mut place: Installation,
         rows: Vec<ClientRow>,
         what: Taken,
     ) -> Result<Vec<&'static str>, String> {
@@ -99,7 +99,7 @@ impl Running {
             epoch: self.clock.wall_epoch(),
             shards: self.shards,
         };
-        let seed = place::random().map_err(|e| e.to_string())?;
+        let seed = installation::random().map_err(|e| e.to_string())?;
         let built = build::build(&place.loaded, with, &mut SecureRng::from_seed(seed))?;
         // Before the shards are told: they connect at once.
         let outgoing = || self.outgoing.write().unwrap_or_else(PoisonError::into_inner);
@@ -254,10 +254,10 @@ fn keep_diameter(new: &mut File, old: &File) {
 }
 
 /// What is changed that a running server does not take up.
-fn fixed(old: &Place, new: &Place) -> Vec<&'static str> {
+fn fixed(old: &Installation, new: &Installation) -> Vec<&'static str> {
     let (a, b) = (&old.loaded.file, &new.loaded.file);
     let says = |x: &dyn std::fmt::Debug, y: &dyn std::fmt::Debug| format!("{x:?}") != format!("{y:?}");
-    let url = |p: &Place| p.loaded.url.clone();
+    let url = |p: &Installation| p.loaded.url.clone();
     let routes = |f: &File| -> BTreeMap<_, _> {
         let routes = f.realm.iter().filter(|r| !r.diameter.is_empty());
         routes.map(|r| (r.name.to_lowercase(), r.diameter.clone())).collect()
@@ -291,7 +291,7 @@ fn fixed(old: &Place, new: &Place) -> Vec<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shards::Homes;
+    use crate::shards::Upstreams;
     use std::cell::RefCell;
     use usher_live::Carriage;
 
@@ -349,7 +349,7 @@ mod tests {
             new.realm.iter().map(|r| (r.name.as_str(), r.diameter.len(), r.servers.len())).collect();
         assert_eq!(lead, [("kept", 1, 0), ("home", 0, 1), ("here", 0, 1), ("gone", 1, 0)]);
         assert!(new.realm[0].strip);
-        let homes = Homes::of(&new, None);
+        let homes = Upstreams::of(&new, None);
         let to = |address: &str| homes.carriage(address.parse().unwrap());
         assert!(matches!(to("192.0.2.2:3868"), Carriage::Plain), "the node connects there again");
         assert!(matches!(to("192.0.2.3:3868"), Carriage::Refused));

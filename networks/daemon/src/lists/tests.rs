@@ -247,7 +247,7 @@ fn the_first_list_of_an_authority_made_anew_is_taken_though_its_number_is_low() 
         let mut loaded = parse("none", "", None).unwrap();
         loaded.file = toml::from_str(&text).unwrap();
         loaded.tls = Some(s.files.clone());
-        let mut place = Place { loaded, state_dir: s.folder.clone(), first: false };
+        let mut place = Installation { loaded, state_dir: s.folder.clone(), first: false };
         place.read_fetched();
         place.loaded.tls.unwrap().fetched.len()
     };

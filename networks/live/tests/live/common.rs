@@ -8,7 +8,7 @@ use usher_core::{
     CloseReason, CommandError, ConnId, Input, Instant, Job, ListenerId, Machine, NoJob, OutputOf, Outputs,
     Path, SocketId, StreamEvent, StreamOp, Transmit,
 };
-use usher_live::{Clock, Driver, DriverCounters, Mailbox, Node, Shard, Sockets, spawn};
+use usher_live::{Clock, Driver, DriverCounters, Mailbox, Role, Shard, Sockets, spawn};
 
 /// Longer than anything here takes; only a test that fails waits so long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -144,7 +144,7 @@ pub(crate) struct Ear {
     stopped: bool,
 }
 
-impl Node for Ear {
+impl Role for Ear {
     type Machine = Echo;
     type Message = Ask;
 

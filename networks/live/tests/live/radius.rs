@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::{Command, Stdio};
 use usher_core::{Instant, Job, Machine, NoJob, SecureRng};
-use usher_live::{Clock, Driver, Node, SocketOptions, Sockets, bind_udp, numbered, spawn};
+use usher_live::{Clock, Driver, Role, SocketOptions, Sockets, bind_udp, numbered, spawn};
 use usher_radius::attribute::{Attributes, kind};
 use usher_radius::auth::Secret;
 use usher_radius::packet::Code;
@@ -16,7 +16,7 @@ struct Door {
     stopped: bool,
 }
 
-impl Node for Door {
+impl Role for Door {
     type Machine = Server;
     type Message = ();
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use usher_core::{CommandError, Input, Instant, Job, Machine, NoJob, Output, OutputOf, Path, Transmit};
-use usher_live::{Clock, Driver, Node, SocketOptions, Sockets, bind_udp, numbered, spawn};
+use usher_live::{Clock, Driver, Role, SocketOptions, Sockets, bind_udp, numbered, spawn};
 
 /// Does a step whenever it may, and answers datagrams with how many it has done.
 struct Busy {
@@ -48,7 +48,7 @@ impl Machine for Busy {
     }
 }
 
-impl Node for Busy {
+impl Role for Busy {
     type Machine = Self;
     type Message = ();
 

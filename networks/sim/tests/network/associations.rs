@@ -22,7 +22,7 @@ enum App {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Said {
+enum Seen {
     Started,
     Up(u16),
     Got(u32),
@@ -32,8 +32,8 @@ enum Said {
 const TICK: Duration = Duration::from_millis(100);
 
 impl Application for App {
-    type Report = Said;
-    fn handle(&mut self, ctx: &mut Context<'_, Said>, delivery: Delivery) {
+    type Report = Seen;
+    fn handle(&mut self, ctx: &mut Context<'_, Seen>, delivery: Delivery) {
         match (self, delivery) {
             (Self::Talker { to, .. }, Delivery::Start) => {
                 ctx.associate(AssocId::opened(0), *to, 9, 4);
@@ -54,15 +54,15 @@ impl Application for App {
             (Self::Talker { up, opened, .. }, Delivery::Message { event, .. }) => match event {
                 MessageDelivery::Up { streams, .. } => {
                     *up = true;
-                    ctx.report(Said::Up(streams));
+                    ctx.report(Seen::Up(streams));
                 }
                 MessageDelivery::Data { payload, .. } => {
-                    ctx.report(Said::Got(u32::from_be_bytes(payload.as_slice().try_into().unwrap())));
+                    ctx.report(Seen::Got(u32::from_be_bytes(payload.as_slice().try_into().unwrap())));
                 }
                 MessageDelivery::Down(reason) => {
                     *up = false;
                     *opened += 1;
-                    ctx.report(Said::Down(reason));
+                    ctx.report(Seen::Down(reason));
                 }
             },
             (
@@ -71,7 +71,7 @@ impl Application for App {
             ) => {
                 ctx.send_message(assoc, Message { stream, ppid, unordered: false, payload });
             }
-            (Self::Echo, Delivery::Start) => ctx.report(Said::Started),
+            (Self::Echo, Delivery::Start) => ctx.report(Seen::Started),
             (Self::Writer { to, .. }, Delivery::Start) => {
                 ctx.connect(ConnId::opened(0), *to, 7);
                 ctx.set_timer(Some(ctx.now() + TICK));
@@ -85,7 +85,7 @@ impl Application for App {
                 StreamDelivery::Data(_) => {}
                 StreamDelivery::Closed(reason) => {
                     *open = false;
-                    ctx.report(Said::Down(reason));
+                    ctx.report(Seen::Down(reason));
                 }
             },
             _ => {}
@@ -111,11 +111,11 @@ fn talker(to: HostId) -> App {
 }
 
 /// What an application told, without the times.
-fn said(sim: &Simulation<App, Log<Said>>, app: u32) -> Vec<Said> {
+fn said(sim: &Simulation<App, Log<Seen>>, app: u32) -> Vec<Seen> {
     sim.observer().0.iter().filter(|(_, a, _)| *a == app).map(|(.., s)| *s).collect()
 }
-fn got(said: &[Said]) -> Vec<u32> {
-    said.iter().filter_map(|s| if let Said::Got(n) = s { Some(*n) } else { None }).collect()
+fn got(said: &[Seen]) -> Vec<u32> {
+    said.iter().filter_map(|s| if let Seen::Got(n) = s { Some(*n) } else { None }).collect()
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn a_multihomed_association_outlives_its_first_link() {
     let mut sim = b.build(Log::default(), None);
     sim.run_until(secs(300));
     let said = said(&sim, client);
-    assert!(!said.iter().any(|s| matches!(s, Said::Down(_))), "the association went down");
+    assert!(!said.iter().any(|s| matches!(s, Seen::Down(_))), "the association went down");
     let got = got(&said);
     // Everything came back, each stream in its order.
     for stream in 0..4 {
@@ -187,12 +187,12 @@ fn nobody_listening_and_an_old_cookie_are_answered_and_counted() {
         (said(&sim, client), sim.host_stats())
     };
     let (told, stats) = run(false, sctp::Config::default());
-    assert!(matches!(told.first(), Some(Said::Down(_))), "{told:?}");
+    assert!(matches!(told.first(), Some(Seen::Down(_))), "{told:?}");
     assert!(stats.sctp_no_association > 0);
     // A cookie that lives less than the round trip of 20 ms.
     let brief = sctp::Config { cookie_life: Duration::from_millis(1), ..sctp::Config::default() };
     let (told, stats) = run(true, brief);
-    assert!(!told.iter().any(|s| matches!(s, Said::Up(_))), "{told:?}");
+    assert!(!told.iter().any(|s| matches!(s, Seen::Up(_))), "{told:?}");
     assert!(stats.sctp_stale_cookie > 0, "{stats:?}");
 }
 
@@ -213,14 +213,14 @@ fn a_host_that_fails_forgets_and_its_peers_learn_it() {
     let before = got(&said(&sim, client)).len();
     sim.run_until(secs(60));
     // It starts anew; what it forgot is told to whoever still speaks of it: ABORT and RST.
-    assert_eq!(said(&sim, server), [Said::Started, Said::Started]);
+    assert_eq!(said(&sim, server), [Seen::Started, Seen::Started]);
     let told = said(&sim, client);
-    let downs: Vec<&Said> = told.iter().filter(|s| matches!(s, Said::Down(_))).collect();
-    assert_eq!(downs, [&Said::Down(CloseReason::Reset)]);
-    assert_eq!(told.iter().filter(|s| matches!(s, Said::Up(4))).count(), 2);
+    let downs: Vec<&Seen> = told.iter().filter(|s| matches!(s, Seen::Down(_))).collect();
+    assert_eq!(downs, [&Seen::Down(CloseReason::Reset)]);
+    assert_eq!(told.iter().filter(|s| matches!(s, Seen::Up(4))).count(), 2);
     assert!(got(&told).len() > before + 400);
-    assert_eq!(said(&sim, writer), [Said::Down(CloseReason::Reset)]);
-    let down_at = sim.observer().0.iter().find(|(_, a, s)| *a == client && matches!(s, Said::Down(_)));
+    assert_eq!(said(&sim, writer), [Seen::Down(CloseReason::Reset)]);
+    let down_at = sim.observer().0.iter().find(|(_, a, s)| *a == client && matches!(s, Seen::Down(_)));
     assert!(down_at.is_some_and(|(at, ..)| *at > secs(8)), "{down_at:?}");
 }
 
@@ -245,9 +245,9 @@ fn a_cookie_of_an_earlier_life_is_discarded() {
     let waited = 1 + 2 + 4 + 8 + 16 + 32 + 60 + 60 + 60;
     assert_eq!(
         *told[0],
-        (secs(waited) + Duration::from_millis(20), client, Said::Down(CloseReason::TimedOut))
+        (secs(waited) + Duration::from_millis(20), client, Seen::Down(CloseReason::TimedOut))
     );
     assert_eq!(sim.host_stats().sctp_bad_cookie, 9);
     // Its next attempt gets a cookie that this life gave.
-    assert!(matches!(told[1], (_, _, Said::Up(4))), "{told:?}");
+    assert!(matches!(told[1], (_, _, Seen::Up(4))), "{told:?}");
 }

@@ -28,7 +28,7 @@ enum App {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Said {
+enum Seen {
     Started,
     Datagram { at: HostId, socket: u32, from: HostId },
     Stream(HostId),
@@ -38,13 +38,13 @@ enum Said {
 }
 
 impl Application for App {
-    type Report = Said;
-    fn handle(&mut self, ctx: &mut Context<'_, Said>, delivery: Delivery) {
+    type Report = Seen;
+    fn handle(&mut self, ctx: &mut Context<'_, Seen>, delivery: Delivery) {
         match (self, delivery) {
-            (Self::Mobile, Delivery::Start) => ctx.report(Said::Started),
+            (Self::Mobile, Delivery::Start) => ctx.report(Seen::Started),
             (Self::Mobile, Delivery::Datagram { socket, from, from_port, at, payload }) => {
                 ctx.work(Work { label: READ, units: 1 });
-                ctx.report(Said::Datagram { at, socket, from });
+                ctx.report(Seen::Datagram { at, socket, from });
                 ctx.send_datagram(socket, from, from_port, payload);
             }
             (Self::Flow { to, port }, Delivery::Start | Delivery::Timer) => {
@@ -54,7 +54,7 @@ impl Application for App {
                 ctx.set_timer((ctx.now() == Instant::ZERO).then(|| secs(1)));
             }
             (Self::Flow { .. }, Delivery::Datagram { socket, from, at, .. }) => {
-                ctx.report(Said::Datagram { at, socket, from });
+                ctx.report(Seen::Datagram { at, socket, from });
             }
             (Self::Caller { from, to }, Delivery::Start) => {
                 for (i, from) in (0..).zip(from.iter()) {
@@ -69,14 +69,14 @@ impl Application for App {
                 ctx.send_message(assoc, Message { stream: 0, ppid: 0, unordered: false, payload });
             }
             (_, Delivery::Stream { event, .. }) => ctx.report(match event {
-                StreamDelivery::Connected { remote, .. } => Said::Stream(remote),
-                StreamDelivery::Data(p) => Said::Text(p.as_slice()[0]),
-                StreamDelivery::Closed(reason) => Said::Over(reason),
+                StreamDelivery::Connected { remote, .. } => Seen::Stream(remote),
+                StreamDelivery::Data(p) => Seen::Text(p.as_slice()[0]),
+                StreamDelivery::Closed(reason) => Seen::Over(reason),
             }),
             (_, Delivery::Message { event, .. }) => ctx.report(match event {
-                MessageDelivery::Up { remote, .. } => Said::Association(remote),
-                MessageDelivery::Data { payload, .. } => Said::Text(payload.as_slice()[0]),
-                MessageDelivery::Down(reason) => Said::Over(reason),
+                MessageDelivery::Up { remote, .. } => Seen::Association(remote),
+                MessageDelivery::Data { payload, .. } => Seen::Text(payload.as_slice()[0]),
+                MessageDelivery::Down(reason) => Seen::Over(reason),
             }),
             _ => {}
         }
@@ -133,7 +133,7 @@ fn world(cpu: Option<CpuConfig>) -> World {
     World { builder: b, mobile, interfaces, far, links }
 }
 
-fn run(b: Builder<App>, until: Instant) -> (Simulation<App, Log<Said>>, Packets) {
+fn run(b: Builder<App>, until: Instant) -> (Simulation<App, Log<Seen>>, Packets) {
     let mut sim = b.build(Log::default(), Some(Box::<Packets>::default()));
     sim.run_until(until);
     let packets = sim.take_tap().unwrap().into_any().downcast::<Packets>().unwrap();
@@ -155,10 +155,10 @@ fn datagrams_arrive_at_each_address_and_answers_leave_by_it() {
     let (sim, packets) = run(w.builder, secs(3));
     let [a, b] = w.interfaces;
     let ms = |n: u64| Instant::from_nanos(n * 1_000_000);
-    let got = |socket, at| Said::Datagram { at, socket, from: w.far };
-    let back = |from| Said::Datagram { at: w.far, socket: 0, from };
+    let got = |socket, at| Seen::Datagram { at, socket, from: w.far };
+    let back = |from| Seen::Datagram { at: w.far, socket: 0, from };
     let once = [(12, app, got(0, a)), (13, app, got(1, b)), (24, flow, back(a)), (26, flow, back(b))];
-    let log: Vec<_> = sim.observer().0.iter().filter(|(.., said)| *said != Said::Started).copied().collect();
+    let log: Vec<_> = sim.observer().0.iter().filter(|(.., said)| *said != Seen::Started).copied().collect();
     let expected: Vec<_> =
         [0, 1000].iter().flat_map(|s| once.map(|(t, app, said)| (ms(t + s), app, said))).collect();
     assert_eq!(log, expected);
@@ -178,9 +178,9 @@ fn connections_and_associations_leave_by_the_address_they_are_opened_from() {
     w.builder.listen_sctp(called, 9).unwrap();
     let (sim, packets) = run(w.builder, secs(3));
     let said: Vec<_> = sim.observer().0.iter().filter(|(_, app, _)| *app == called).map(|l| l.2).collect();
-    let streams = from.iter().map(|h| Said::Stream(*h));
-    let associations = from.iter().map(|h| Said::Association(*h));
-    let texts = b"012abc".iter().map(|t| Said::Text(*t));
+    let streams = from.iter().map(|h| Seen::Stream(*h));
+    let associations = from.iter().map(|h| Seen::Association(*h));
+    let texts = b"012abc".iter().map(|t| Seen::Text(*t));
     let expected: Vec<_> = streams.chain(associations).chain(texts).collect();
     assert!(expected.len() == said.len() && expected.iter().all(|e| said.contains(e)), "{said:?}");
     assert!(sim.observer().0.iter().all(|(_, app, _)| [caller, called].contains(app)));
@@ -203,10 +203,10 @@ fn connections_are_accepted_at_the_address_that_listens() {
     }
     let (sim, _) = run(w.builder, secs(3));
     let of = |app| sim.observer().0.iter().filter(|l| l.1 == app).map(|l| l.2).collect::<Vec<_>>();
-    assert_eq!(of(0), [Said::Stream(w.far), Said::Text(b'0'), Said::Association(w.far), Said::Text(b'a')]);
+    assert_eq!(of(0), [Seen::Stream(w.far), Seen::Text(b'0'), Seen::Association(w.far), Seen::Text(b'a')]);
     // The first finds TCP only, the second SCTP only.
-    assert_eq!(of(1), [Said::Stream(w.interfaces[0]), Said::Over(CloseReason::Refused)]);
-    assert_eq!(of(2), [Said::Over(CloseReason::Refused)]);
+    assert_eq!(of(1), [Seen::Stream(w.interfaces[0]), Seen::Over(CloseReason::Refused)]);
+    assert_eq!(of(2), [Seen::Over(CloseReason::Refused)]);
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn the_owner_works_for_its_interfaces() {
     }
     w.builder.app(w.far, App::Flow { to: w.interfaces, port: 7 }, None);
     let (sim, _) = run(w.builder, Instant::from_nanos(900_000_000));
-    let said: Vec<_> = sim.observer().0.iter().filter(|l| l.1 == app && l.2 != Said::Started).collect();
+    let said: Vec<_> = sim.observer().0.iter().filter(|l| l.1 == app && l.2 != Seen::Started).collect();
     // One after the other, although by different interfaces.
     let times: Vec<u64> = said.iter().map(|l| l.0.as_nanos() / 1_000_000).collect();
     assert_eq!(times, [112, 212]);
@@ -238,7 +238,7 @@ fn an_outage_of_the_owner_takes_its_interfaces_along() {
     w.builder.outage(w.mobile, Instant::from_nanos(1), Instant::from_nanos(500_000_000));
     let (sim, _) = run(w.builder, secs(3));
     assert_eq!(sim.host_stats().host_down, 2);
-    let started = sim.observer().0.iter().filter(|l| l.2 == Said::Started).count();
+    let started = sim.observer().0.iter().filter(|l| l.2 == Seen::Started).count();
     let answers = sim.observer().0.iter().filter(|l| l.1 == flow).count();
     assert_eq!((started, answers), (2, 2), "those of the second round come back");
 }
@@ -255,7 +255,7 @@ fn an_address_of_another_host_is_refused() {
     let taken = SimError::PortTaken { host: w.interfaces[0].0, port: 7 };
     assert_eq!(w.builder.bind_udp_at(app, 1, w.interfaces[0], 7), Err(taken));
     let (sim, _) = run(w.builder, secs(1));
-    let refused = Said::Over(CloseReason::Refused);
+    let refused = Seen::Over(CloseReason::Refused);
     assert_eq!(sim.observer().0, [(Instant::ZERO, app, refused), (Instant::ZERO, app, refused)]);
     // The two, and what was written on the connection.
     assert_eq!(sim.host_stats().stale_operation, 3);

@@ -23,7 +23,7 @@ enum App {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Said {
+enum Seen {
     Link { at: HostId, station: HostId, event: LinkEvent },
     Got { at: HostId, number: u32 },
 }
@@ -31,10 +31,10 @@ enum Said {
 const TICK: Duration = Duration::from_millis(100);
 
 impl Application for App {
-    type Report = Said;
-    fn handle(&mut self, ctx: &mut Context<'_, Said>, delivery: Delivery) {
+    type Report = Seen;
+    fn handle(&mut self, ctx: &mut Context<'_, Seen>, delivery: Delivery) {
         if let Delivery::Link { at, station, event } = delivery {
-            ctx.report(Said::Link { at, station, event });
+            ctx.report(Seen::Link { at, station, event });
         }
         match (self, delivery) {
             (Self::Mobile { wifi, wimax, server }, Delivery::Link { at, event, .. }) => match event {
@@ -45,7 +45,7 @@ impl Application for App {
             },
             (Self::Mobile { .. }, Delivery::Datagram { at, payload, .. }) => {
                 let number = u32::from_be_bytes(payload.as_slice().try_into().unwrap());
-                ctx.report(Said::Got { at, number });
+                ctx.report(Seen::Got { at, number });
             }
             (Self::Server { to, next }, Delivery::Start | Delivery::Timer) => {
                 ctx.send_datagram(0, *to, 5, Payload::copied(&next.to_be_bytes()));
@@ -59,7 +59,7 @@ impl Application for App {
 }
 
 struct World {
-    sim: Simulation<App, Log<Said>>,
+    sim: Simulation<App, Log<Seen>>,
     wifi: HostId,
     wimax: HostId,
     cells: [CellId; 2],
@@ -112,14 +112,14 @@ fn world(seed: u64, wifi_config: WifiConfig, descriptors: Duration) -> World {
 
 /// What an application heard of links, without the times.
 fn links(w: &World, app: u32) -> Vec<(HostId, LinkEvent)> {
-    let link = |&(_, by, said): &(Instant, u32, Said)| match said {
-        Said::Link { station, event, .. } if by == app => Some((station, event)),
+    let link = |&(_, by, said): &(Instant, u32, Seen)| match said {
+        Seen::Link { station, event, .. } if by == app => Some((station, event)),
         _ => None,
     };
     w.sim.observer().0.iter().filter_map(link).collect()
 }
 fn time_of(w: &World, station: HostId, wanted: LinkEvent) -> Instant {
-    let is = |said| matches!(said, Said::Link { station: s, event, .. } if (s, event) == (station, wanted));
+    let is = |said| matches!(said, Seen::Link { station: s, event, .. } if (s, event) == (station, wanted));
     w.sim.observer().0.iter().find(|l| l.1 == MOBILE && is(l.2)).unwrap().0
 }
 
@@ -154,8 +154,8 @@ fn a_flow_follows_its_station_into_another_network() {
     assert!(gone > secs(20) + Duration::from_millis(204) && gone < secs(21), "{gone:?}");
 
     let got = |at: HostId| {
-        let number = move |l: &(Instant, u32, Said)| match l.2 {
-            Said::Got { at: a, number } if a == at => Some((l.0, number)),
+        let number = move |l: &(Instant, u32, Seen)| match l.2 {
+            Seen::Got { at: a, number } if a == at => Some((l.0, number)),
             _ => None,
         };
         w.sim.observer().0.iter().filter_map(number).collect::<Vec<_>>()
@@ -186,7 +186,7 @@ fn what_is_sent_to_who_has_left_is_lost_and_every_run_is_the_same() {
         (w.sim.observer().0.clone(), stats, w.sim.events())
     };
     let (log, stats, events) = run(1);
-    let got = log.iter().filter(|l| matches!(l.2, Said::Got { .. })).count() as u64;
+    let got = log.iter().filter(|l| matches!(l.2, Seen::Got { .. })).count() as u64;
     // Out at 20 s, in when the base station has described its channels.
     assert!(stats.lost >= 8, "{stats:?}");
     assert!(got + stats.lost <= 300 && got + stats.lost >= 298, "{got} {stats:?}");
@@ -202,8 +202,8 @@ fn commands_for_what_is_no_station_are_counted() {
     #[derive(Debug)]
     struct Commander(HostId);
     impl Application for Commander {
-        type Report = Said;
-        fn handle(&mut self, ctx: &mut Context<'_, Said>, delivery: Delivery) {
+        type Report = Seen;
+        fn handle(&mut self, ctx: &mut Context<'_, Seen>, delivery: Delivery) {
             if let Delivery::Start = delivery {
                 ctx.link_command(self.0, LinkCommand::Scan);
             }

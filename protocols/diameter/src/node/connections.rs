@@ -1,7 +1,7 @@
 //! Connections, the peer automaton's actions, and watchdogs.
 
 use super::config::{Authentication, Transport};
-use super::links::{Conn, End, Lane, Link, Origin, Via};
+use super::links::{Conn, End, Lane, Origin, PeerTransport, Via};
 use super::peers::Peer;
 use super::{CommandError, DisconnectCause, Event, Node, PeerId, Timer, server};
 use crate::avp::{AvpBuf, Avps};
@@ -29,7 +29,7 @@ impl Node {
         &mut self,
         now: Instant,
         conn: ConnId,
-        link: Link,
+        link: PeerTransport,
         local: Option<IpAddr>,
         origin: Origin,
     ) {
@@ -62,7 +62,7 @@ impl Node {
     /// Our association is up.
     pub(super) fn on_up(&mut self, now: Instant, assoc: ConnId, negotiated: u16) {
         match self.conns.get_mut(&assoc) {
-            Some(Conn { link: Link::Association { streams, .. }, .. }) => {
+            Some(Conn { link: PeerTransport::Association { streams, .. }, .. }) => {
                 *streams = negotiated.min(*streams);
                 self.on_connected(now, assoc, None, None);
             }
@@ -86,7 +86,7 @@ impl Node {
 
     pub(super) fn on_data(&mut self, now: Instant, conn: ConnId, mut data: &[u8]) {
         let Some(c) = self.conns.get_mut(&conn) else { return };
-        let Link::Stream(kept) = &mut c.link else {
+        let PeerTransport::Stream(kept) = &mut c.link else {
             self.counters.out_of_state += 1;
             return;
         };
@@ -106,7 +106,7 @@ impl Node {
             }
         }
         if let Some(c) = self.conns.get_mut(&conn) {
-            c.link = Link::Stream(framer);
+            c.link = PeerTransport::Stream(framer);
         }
     }
 
@@ -122,7 +122,7 @@ impl Node {
         data: &[u8],
     ) {
         match self.conns.get(&conn) {
-            Some(Conn { link: Link::Association { .. }, .. }) => {}
+            Some(Conn { link: PeerTransport::Association { .. }, .. }) => {}
             Some(_) => return self.counters.out_of_state += 1,
             None => return,
         }
@@ -187,7 +187,8 @@ impl Node {
     fn on_malformed(&mut self, now: Instant, via: Via, peer: Option<u32>, bytes: &[u8], fault: &Fault) {
         self.counters.malformed += 1;
         let open = peer.is_some_and(|p| self.peers[p].conn() == Some(via.conn));
-        let framed = matches!(self.conns.get(&via.conn), Some(Conn { link: Link::Association { .. }, .. }));
+        let framed =
+            matches!(self.conns.get(&via.conn), Some(Conn { link: PeerTransport::Association { .. }, .. }));
         match MessageView::header_of(bytes) {
             Some(h) if open && h.flags.is_request() => {
                 // What stands before the fault can be read, and what has to come back is there.
@@ -393,13 +394,13 @@ impl Node {
         peer.ours = Some(conn);
         let (link, transmit) = match peer.transport {
             Transport::Stream => (
-                Link::Stream(Framer::new(self.config.max_message)),
+                PeerTransport::Stream(Framer::new(self.config.max_message)),
                 Transmit::Stream { conn, op: StreamOp::Connect { local: None, remote } },
             ),
             Transport::Message { streams, policy } => {
                 let streams = streams.max(1);
                 (
-                    Link::Association { streams, policy, settled: false },
+                    PeerTransport::Association { streams, policy, settled: false },
                     Transmit::Message {
                         assoc: conn,
                         op: MessageOp::Connect { local: None, remote, streams },

@@ -13,7 +13,7 @@ use usher_core::{ConnId, Instant, MessageOp, StreamOp, Transmit};
 #[derive(Debug)]
 pub(super) struct Conn {
     pub(super) peer: Option<u32>,
-    pub(super) link: Link,
+    pub(super) link: PeerTransport,
     /// Our address, if the host tells it.
     pub(super) local: Option<IpAddr>,
     /// Whence it came, until its CER says whose it is.
@@ -31,7 +31,7 @@ pub(super) struct Origin {
 }
 
 #[derive(Debug)]
-pub(super) enum Link {
+pub(super) enum PeerTransport {
     Stream(Framer),
     Association {
         /// Outbound streams, as negotiated.
@@ -69,7 +69,7 @@ pub(super) enum End {
     Abort,
 }
 
-impl Link {
+impl PeerTransport {
     /// Stream and unordered flag. Watchdogs and disconnections go in order by stream 0, so that a DPR does
     /// not overtake the base messages before it.
     fn way(&self, lane: Lane<'_>) -> (u16, bool) {
@@ -107,7 +107,7 @@ impl Node {
     pub(super) fn send_on(&mut self, conn: ConnId, lane: Option<Lane<'_>>, message: Vec<u8>) {
         let Some(c) = self.conns.get(&conn) else { return self.outputs.recycle(message) };
         let transmit = match &c.link {
-            Link::Stream(_) => Transmit::Stream { conn, op: StreamOp::Data },
+            PeerTransport::Stream(_) => Transmit::Stream { conn, op: StreamOp::Data },
             link => {
                 let (stream, unordered) =
                     link.way(lane.unwrap_or_else(|| Lane::Session(session_of(&message))));
@@ -146,7 +146,8 @@ impl Node {
 
     /// The other side of this association is open: from now on messages may overtake each other.
     pub(super) fn settle(&mut self, conn: ConnId) {
-        if let Some(Conn { link: Link::Association { settled, .. }, .. }) = self.conns.get_mut(&conn) {
+        if let Some(Conn { link: PeerTransport::Association { settled, .. }, .. }) = self.conns.get_mut(&conn)
+        {
             *settled = true;
         }
     }

@@ -40,7 +40,7 @@ use crate::stream::Framer;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use links::{Conn, End, Link, Origin};
+use links::{Conn, End, Origin, PeerTransport};
 use peers::{Peer, Peers};
 use usher_core::collections::{HashMap, hash_state};
 use usher_core::timer::TimerQueue;
@@ -408,7 +408,7 @@ impl Machine for Node {
                 StreamEvent::Accepted { remote, local, certificate, .. } => {
                     let framer = Framer::new(self.config.max_message);
                     let origin = Origin { remote, certificate: certificate.map(Into::into) };
-                    self.on_accepted(now, conn, Link::Stream(framer), local, origin);
+                    self.on_accepted(now, conn, PeerTransport::Stream(framer), local, origin);
                 }
                 StreamEvent::Connected { local, certificate, .. } => {
                     self.on_connected(now, conn, local, certificate);
@@ -420,7 +420,7 @@ impl Machine for Node {
             Input::Message { assoc, event } => match event {
                 MessageEvent::Accepted { remote, streams, .. } => {
                     let policy = self.config.accept_policy;
-                    let link = Link::Association { streams, policy, settled: false };
+                    let link = PeerTransport::Association { streams, policy, settled: false };
                     self.on_accepted(now, assoc, link, None, Origin { remote, certificate: None });
                 }
                 MessageEvent::Up { streams, .. } => self.on_up(now, assoc, streams),

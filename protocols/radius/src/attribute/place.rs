@@ -2,7 +2,7 @@
 
 use super::list::{Attributes, ValueTooLong};
 use super::{Framing, MAX_VALUE, RawIter, SALT_LEN, kind, read_extended, read_vendor};
-use crate::dictionary::{Encryption, Oid, Place};
+use crate::dictionary::{AttributeNumber, Encryption, Oid};
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -41,7 +41,7 @@ fn descend<'v>(bytes: &'v [u8], numbers: &[u32], found: &mut dyn FnMut(&'v [u8])
     }
 }
 
-impl Place {
+impl AttributeNumber {
     /// The values of this place that an attribute holds.
     fn within<'v>(&self, whole: &Whole<'_>, value: &'v [u8], found: &mut dyn FnMut(&'v [u8])) {
         match *self.oid.parts() {
@@ -80,7 +80,7 @@ impl Attributes {
     /// joined (RFC 6929 §2.2); several attributes that say one thing together, as EAP-Message or WiMAX's continued ones, are
     /// as many values.
     #[must_use]
-    pub fn values_at(&self, place: &Place) -> Vec<Cow<'_, [u8]>> {
+    pub fn values_at(&self, place: &AttributeNumber) -> Vec<Cow<'_, [u8]>> {
         if let [number] = *place.oid.parts() {
             let number = u8::try_from(number).unwrap_or_default();
             return self.get_all(number).map(Cow::Borrowed).collect();
@@ -100,7 +100,7 @@ impl Attributes {
     }
 
     /// Takes every attribute out that holds a value of this place, with whatever else it holds; answers how many.
-    pub fn remove_at(&mut self, place: &Place) -> usize {
+    pub fn remove_at(&mut self, place: &AttributeNumber) -> usize {
         if let [number] = *place.oid.parts() {
             return self.remove(u8::try_from(number).unwrap_or_default());
         }
@@ -125,7 +125,7 @@ impl Attributes {
     /// It does not fit an attribute, or is hidden in a place whose values come in fragments.
     pub fn push_at(
         &mut self,
-        place: &Place,
+        place: &AttributeNumber,
         tag: Option<u8>,
         encryption: Encryption,
         value: &[u8],
@@ -268,15 +268,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn place(parts: &[u32], framing: Framing) -> Place {
-        Place { oid: Oid::new(parts).unwrap(), framing }
+    fn place(parts: &[u32], framing: Framing) -> AttributeNumber {
+        AttributeNumber { oid: Oid::new(parts).unwrap(), framing }
     }
     const USR: Framing = Framing { type_octets: 4, length_octets: 0, continuation: false };
     const LUCENT: Framing = Framing { type_octets: 2, length_octets: 1, continuation: false };
     const STARENT: Framing = Framing { type_octets: 2, length_octets: 2, continuation: false };
     const WIMAX: Framing = Framing { type_octets: 1, length_octets: 1, continuation: true };
 
-    fn places() -> Vec<Place> {
+    fn places() -> Vec<AttributeNumber> {
         Vec::from([
             place(&[11], Framing::SUGGESTED),
             place(&[26, 9, 1], Framing::SUGGESTED),
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn what_is_too_long_is_not_added() {
-        let fits = |place: &Place, encryption, length: usize| {
+        let fits = |place: &AttributeNumber, encryption, length: usize| {
             let mut list = Attributes::new();
             let tag = (encryption == Encryption::Salted).then_some(1);
             let done = list.push_at(place, tag, encryption, &alloc::vec![7; length]).map(drop);
@@ -387,7 +387,7 @@ mod tests {
             }
             prop_assert!(Attributes::from_wire(list.as_bytes()).is_ok());
             let found = |list: &Attributes| -> Vec<Vec<Vec<u8>>> {
-                let at = |place: &Place| list.values_at(place).into_iter().map(Cow::into_owned).collect();
+                let at = |place: &AttributeNumber| list.values_at(place).into_iter().map(Cow::into_owned).collect();
                 places.iter().map(at).collect()
             };
             let all = found(&list);
@@ -440,7 +440,7 @@ mod tests {
         fn arbitrary_octets_never_panic(bytes: Vec<u8>, numbers in proptest::collection::vec(0..300u32, 1..6)) {
             if let (Ok(mut list), Some(oid)) = (Attributes::from_wire(&bytes), Oid::new(&numbers)) {
                 for framing in [Framing::SUGGESTED, USR, LUCENT, STARENT, WIMAX] {
-                    let place = Place { oid, framing };
+                    let place = AttributeNumber { oid, framing };
                     let found = list.values_at(&place).len();
                     let removed = list.remove_at(&place);
                     prop_assert!(removed <= found);

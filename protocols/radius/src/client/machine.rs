@@ -2,8 +2,8 @@
 
 use super::identifier::{Identifiers, Slot};
 use super::liveness::Watch;
-use super::stream::Link;
-use super::{Asked, Command, Config, ConfigError, Counters, Event, ServerConfig, Target, Transport};
+use super::stream::ServerConnection;
+use super::{Command, Config, ConfigError, Counters, Event, ServerConfig, ServerCounts, Target, Transport};
 use crate::attribute::{Attributes, kind};
 use crate::auth::{self, sign_request};
 use crate::packet::{self, Code, TooLong};
@@ -57,7 +57,7 @@ pub(super) enum Timer {
     /// The answer to a request, by its place.
     Request(u32),
     /// The next attempt to connect: server and lane.
-    Link(u16, u32),
+    ServerConnection(u16, u32),
     /// A sign of life of a server.
     Watch(u16),
 }
@@ -94,14 +94,14 @@ pub struct Client {
     pub(super) by_address: HashMap<SocketAddr, Vec<u16>>,
     pub(super) groups: Vec<GroupState>,
     /// The connections of each server, by lane; without any for datagrams.
-    pub(super) links: Vec<Vec<Link>>,
+    pub(super) links: Vec<Vec<ServerConnection>>,
     pub(super) by_conn: HashMap<ConnId, (u16, u32)>,
     pub(super) next_conn: u32,
     pub(super) watches: Vec<Option<Watch>>,
     /// How many requests wait for each server.
     pub(super) owed: Vec<u32>,
     /// What came of asking each server.
-    pub(super) asked_of: Vec<Asked>,
+    pub(super) asked_of: Vec<ServerCounts>,
     pub(super) timers: TimerQueue<Timer>,
     pub(super) ready: VecDeque<Outgoing>,
     pub(super) work: WorkMeter,
@@ -180,7 +180,7 @@ impl Client {
         self.by_address.entry(canonical(config.address)).or_default().push(server);
         self.links.push(Vec::new());
         self.owed.push(0);
-        self.asked_of.push(Asked::default());
+        self.asked_of.push(ServerCounts::default());
         self.watches.push(config.liveness.map(Watch::new));
     }
     /// Adds a server, of no group; answers its index. One of the same address, transport and secret is not added
@@ -216,7 +216,7 @@ impl Client {
     }
     /// What came of asking a server.
     #[must_use]
-    pub fn asked_of(&self, server: u16) -> Asked {
+    pub fn asked_of(&self, server: u16) -> ServerCounts {
         self.asked_of.get(usize::from(server)).copied().unwrap_or_default()
     }
     /// Requests that wait for an answer.
@@ -516,7 +516,7 @@ impl Machine for Client {
                 while let Some((_, timer)) = self.timers.pop_due(now) {
                     match timer {
                         Timer::Request(index) => self.expire(now, index),
-                        Timer::Link(server, lane) => self.retry(now, server, lane),
+                        Timer::ServerConnection(server, lane) => self.retry(now, server, lane),
                         Timer::Watch(server) => self.look(now, server),
                     }
                 }
@@ -570,7 +570,7 @@ impl Machine for Client {
                 Transport::Tls => {
                     let link = self.links[usize::from(p.slot.server)].get(p.slot.socket as usize);
                     // A connection that broke meanwhile: the request waits for the next.
-                    let Some(conn) = link.and_then(Link::up) else { continue };
+                    let Some(conn) = link.and_then(ServerConnection::up) else { continue };
                     break (p, Transmit::Stream { conn, op: StreamOp::Data });
                 }
             }

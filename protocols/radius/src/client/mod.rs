@@ -346,7 +346,7 @@ pub enum Event {
 
 /// What came of asking one server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Asked {
+pub struct ServerCounts {
     /// Requests that it was asked, those that moved to it from another included, without further transmissions.
     pub requests: u64,
     /// Requests that it answered.

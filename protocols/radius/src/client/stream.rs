@@ -25,7 +25,7 @@ enum State {
 
 /// A connection to a server, or the wish for one.
 #[derive(Debug, Default)]
-pub(super) struct Link {
+pub(super) struct ServerConnection {
     state: State,
     framer: Framer,
     /// Connections in a row that brought no answer.
@@ -34,7 +34,7 @@ pub(super) struct Link {
     proved: bool,
 }
 
-impl Link {
+impl ServerConnection {
     /// Its connection while that is up.
     pub(super) fn up(&self) -> Option<ConnId> {
         match self.state {
@@ -52,10 +52,10 @@ impl Client {
         all.sort_unstable();
         (all, self.next_conn)
     }
-    fn link(&mut self, server: u16, lane: u32) -> &mut Link {
+    fn link(&mut self, server: u16, lane: u32) -> &mut ServerConnection {
         let links = &mut self.links[usize::from(server)];
         if links.len() <= lane as usize {
-            links.resize_with(lane as usize + 1, Link::default);
+            links.resize_with(lane as usize + 1, ServerConnection::default);
         }
         &mut links[lane as usize]
     }
@@ -196,7 +196,7 @@ impl Client {
             link.failures = link.failures.saturating_add(1);
             let at = now + (base * (1 << link.failures.min(10).saturating_sub(1))).min(LONGEST);
             link.state = State::Failed(at);
-            self.timers.insert(at, Timer::Link(server, lane));
+            self.timers.insert(at, Timer::ServerConnection(server, lane));
             self.counters.connections_failed += 1;
             self.lost(now, server);
         }

@@ -68,14 +68,14 @@ impl fmt::Debug for Oid {
 
 /// Where an attribute stands on the wire: its numbers, and how its vendor frames them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct AttributeNumber {
     /// Its numbers.
     pub oid: Oid,
     /// Within Vendor-Specific, the vendor's headers; elsewhere of no meaning.
     pub framing: Framing,
 }
 
-impl From<Oid> for Place {
+impl From<Oid> for AttributeNumber {
     /// With the headers that RFC 2865 §5.26 suggests.
     fn from(oid: Oid) -> Self {
         Self { oid, framing: Framing::SUGGESTED }
@@ -242,12 +242,12 @@ impl Dictionary {
     /// Where the attribute of a number stands on the wire; `None` where no packet can have it, such as those above 255
     /// that FreeRADIUS keeps for itself.
     #[must_use]
-    pub fn place(&self, oid: Oid) -> Option<Place> {
+    pub fn place(&self, oid: Oid) -> Option<AttributeNumber> {
         let framing = match *oid.parts() {
             [26, vendor, ..] => self.framing(vendor),
             _ => Framing::SUGGESTED,
         };
-        can_be_sent(oid, framing).then_some(Place { oid, framing })
+        can_be_sent(oid, framing).then_some(AttributeNumber { oid, framing })
     }
     /// The number in FreeRADIUS's name for an attribute of which no dictionary knows: `Attr-26.9.1`, capitals or not.
     #[must_use]

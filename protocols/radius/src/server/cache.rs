@@ -94,7 +94,7 @@ impl Handle {
 }
 
 #[derive(Debug)]
-struct Place {
+struct Slot {
     generation: u32,
     entry: Option<Entry>,
 }
@@ -121,11 +121,11 @@ impl Bounds {
 
 /// What an entry takes without its bytes: its place, its key with the room that a hash table leaves free, and its
 /// expiry.
-const ENTRY: usize = size_of::<Place>() + 2 * size_of::<(Key, u32)>() + 2 * size_of::<(Instant, Handle)>();
+const ENTRY: usize = size_of::<Slot>() + 2 * size_of::<(Key, u32)>() + 2 * size_of::<(Instant, Handle)>();
 
 #[derive(Debug)]
 pub(crate) struct Cache {
-    places: Vec<Place>,
+    places: Vec<Slot>,
     free: Vec<u32>,
     by_key: HashMap<Key, u32>,
     /// Each in order of expiry, since all of a kind live equally long; entries that left earlier are
@@ -222,7 +222,7 @@ impl Cache {
     /// Adds an entry that waits for the caller until `entry.expires`.
     pub(crate) fn insert(&mut self, now: Instant, entry: Entry) -> Handle {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.places.push(Place { generation: 0, entry: None });
+            self.places.push(Slot { generation: 0, entry: None });
             self.places.len() as u32 - 1
         });
         self.by_key.insert(entry.key(), index);

@@ -41,7 +41,7 @@ pub struct Conversation<'a> {
 
 /// What became of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Asked {
+pub enum ForwardOutcome {
     /// It is under way.
     UnderWay,
     /// No server of the pool is alive.
@@ -62,7 +62,7 @@ pub struct Report {
     /// How it is.
     pub health: Health,
     /// What came of asking it.
-    pub asked: client::Asked,
+    pub asked: client::ServerCounts,
 }
 
 /// What a server weighs for a conversation: of several servers the heaviest is asked. The same wherever it is asked, so
@@ -213,9 +213,9 @@ impl HomeServers {
         code: Code,
         attributes: Attributes,
         conversation: Conversation<'_>,
-    ) -> Asked {
+    ) -> ForwardOutcome {
         let Some(balance) = self.pools.get(usize::from(pool)).map(|p| p.balance) else {
-            return Asked::Impossible;
+            return ForwardOutcome::Impossible;
         };
         let known = conversation.state.map(|s| self.key(conversation.owner, s));
         let known = known.and_then(|key| self.conversations.remove(&key));
@@ -224,7 +224,7 @@ impl HomeServers {
         // Those that owe an answer are asked where nobody else is left.
         let best = members.iter().map(|&s| self.client.health(s)).min().unwrap_or(Health::Dead);
         if best == Health::Dead {
-            return Asked::NobodyAlive;
+            return ForwardOutcome::NobodyAlive;
         }
         let mut alive = members.iter().copied().filter(|&s| self.client.health(s) == best);
         let first = match (known.filter(|s| members.contains(s)), balance) {
@@ -232,11 +232,11 @@ impl HomeServers {
             (None, Balance::Failover) => alive.next(),
             (None, Balance::Spread) => alive.max_by_key(|&s| weight(s, &conversation)),
         };
-        let Some(server) = first else { return Asked::NobodyAlive };
+        let Some(server) = first else { return ForwardOutcome::NobodyAlive };
         let target = Target::From { group, server };
         match self.client.command(now, client::Command::Request { token, target, code, attributes }) {
-            Ok(()) => Asked::UnderWay,
-            Err(_) => Asked::Impossible,
+            Ok(()) => ForwardOutcome::UnderWay,
+            Err(_) => ForwardOutcome::Impossible,
         }
     }
 

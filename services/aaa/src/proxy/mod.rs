@@ -10,7 +10,7 @@ mod realm;
 pub mod relay;
 
 pub use filter::{Beside, Filter, Sifted};
-pub use homes::{Asked, Conversation, HomeServers, ProxyError, Report};
+pub use homes::{Conversation, ForwardOutcome, HomeServers, ProxyError, Report};
 pub use nai::{Nai, is_realm};
 pub(crate) use realm::Terms;
 pub use realm::{Accounting, Found, Realm, RealmError, Realms, Route, Unanswered};

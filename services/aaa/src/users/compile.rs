@@ -12,7 +12,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use usher_crypto::password::check_argon2;
 use usher_radius::attribute::{Attributes, DataType, kind};
-use usher_radius::dictionary::{Definition, Dictionary, Encryption, Oid, Place};
+use usher_radius::dictionary::{AttributeNumber, Definition, Dictionary, Encryption, Oid};
 use value::{date, encode, hex};
 
 impl User {
@@ -317,7 +317,7 @@ fn comparison(row: &Row, dictionary: &Dictionary) -> Result<Check, String> {
 /// What a row's attribute is.
 struct Named<'d> {
     definition: Cow<'d, Definition>,
-    place: Place,
+    place: AttributeNumber,
     /// The tag after its name (`Tunnel-Type:1`); 0 where there is none.
     tag: u8,
 }

@@ -19,7 +19,7 @@ use usher_crypto::Key;
 use usher_eap::method::Inner;
 use usher_eap::packet::Type;
 use usher_radius::attribute::Attributes;
-use usher_radius::dictionary::Place;
+use usher_radius::dictionary::AttributeNumber;
 
 usher_core::named! {
     "a method";
@@ -182,7 +182,7 @@ impl User {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Check {
     /// The attribute.
-    pub attribute: Place,
+    pub attribute: AttributeNumber,
     /// How it is compared: one of the operators from [`Op::Equal`] on, without expressions.
     pub op: Op,
     /// With what: the value as it would stand in a request.
@@ -219,7 +219,7 @@ impl fmt::Display for Unmet<'_> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reply {
     /// Which.
-    pub attribute: Place,
+    pub attribute: AttributeNumber,
     /// [`Op::Set`], [`Op::Replace`] or [`Op::Add`].
     pub op: Op,
     /// It alone.

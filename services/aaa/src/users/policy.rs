@@ -188,11 +188,11 @@ mod tests {
     use super::super::{Group, Method};
     use super::*;
     use crate::store::{Row, UserRows};
-    use usher_radius::dictionary::{Dictionary, Oid, Place};
+    use usher_radius::dictionary::{AttributeNumber, Dictionary, Oid};
 
     fn check(op: Op, value: u32) -> Check {
         Check {
-            attribute: Place::from(Oid::standard(kind::NAS_PORT)),
+            attribute: AttributeNumber::from(Oid::standard(kind::NAS_PORT)),
             op,
             value: value.to_be_bytes().to_vec(),
             number: true,
@@ -229,7 +229,7 @@ mod tests {
     fn group(name: &str, port: Option<u32>, timeout: (Op, u32), fall_through: bool) -> Arc<Group> {
         let mut value = Attributes::new();
         value.push_u32(kind::SESSION_TIMEOUT, timeout.1);
-        let attribute = Place::from(Oid::standard(kind::SESSION_TIMEOUT));
+        let attribute = AttributeNumber::from(Oid::standard(kind::SESSION_TIMEOUT));
         Arc::new(Group {
             name: name.into(),
             checks: port.map(|p| check(Op::Equal, p)).into_iter().collect(),

@@ -1,7 +1,7 @@
 //! Connections and associations between the world's machines: reliable, in order, and as slow as what is lost makes
 //! them. Each octet sequence handed over at once arrives at once.
 
-use crate::world::{Happening, Node, WIFI, World};
+use crate::world::{Happening, MihHost, WIFI, World};
 use std::net::{IpAddr, SocketAddr};
 use usher_core::{
     ConnId, Duration, Input, Instant, ListenerId, MessageEvent, MessageOp, StreamEvent, StreamOp, Transmit,
@@ -14,7 +14,7 @@ const AGAIN: Duration = Duration::from_millis(200);
 /// One end of a pipe.
 #[derive(Clone, Copy, Debug)]
 struct End {
-    node: Node,
+    node: MihHost,
     conn: ConnId,
     ip: IpAddr,
     /// When the last octets to it arrive.
@@ -36,10 +36,10 @@ pub(crate) enum Outcome {
 }
 
 /// Where a machine accepts.
-fn listener(node: Node) -> ListenerId {
+fn listener(node: MihHost) -> ListenerId {
     match node {
-        Node::Station => usher_mobility::station::MIH_LISTENER,
-        Node::Serving | Node::Target => ListenerId::own(0),
+        MihHost::Station => usher_mobility::station::MIH_LISTENER,
+        MihHost::Serving | MihHost::Target => ListenerId::own(0),
     }
 }
 
@@ -51,7 +51,7 @@ enum Wish {
 
 impl World {
     /// Follows what is no datagram.
-    pub(crate) fn pipe(&mut self, node: Node, transmit: Transmit, data: &[u8]) {
+    pub(crate) fn pipe(&mut self, node: MihHost, transmit: Transmit, data: &[u8]) {
         let (transport, conn, wish) = match transmit {
             Transmit::Stream { conn, op: StreamOp::Connect { local, remote } } => {
                 (Transport::Tcp, conn, Wish::Connect { local, remote })
@@ -72,7 +72,7 @@ impl World {
         };
         match wish {
             Wish::Connect { local, remote } => {
-                let to = Node::at(remote.ip());
+                let to = MihHost::at(remote.ip());
                 let n = self.pipes.len() as u32;
                 let incoming = ConnId::accepted_at(listener(to), n);
                 let own = End { node, conn, ip: local.unwrap_or(node.home()), last: self.now };

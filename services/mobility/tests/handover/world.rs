@@ -46,13 +46,13 @@ const fn address(net: u8, host: u8) -> IpAddr {
 
 /// The machines that speak MIH.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Node {
+pub(crate) enum MihHost {
     Station,
     Serving,
     Target,
 }
 
-impl Node {
+impl MihHost {
     pub(crate) fn at(ip: IpAddr) -> Self {
         match ip {
             HOME | CARE_OF => Self::Station,
@@ -373,18 +373,18 @@ impl World {
                 if to.ip() == CORRESPONDENT {
                     self.correspondent.handle(now, input);
                 } else {
-                    self.handle(Node::at(to.ip()), input);
+                    self.handle(MihHost::at(to.ip()), input);
                 }
             }
             Happening::Pipe { pipe, to, outcome } => self.come_out(pipe, to, &outcome),
         }
     }
 
-    pub(crate) fn handle(&mut self, node: Node, input: Input<'_>) {
+    pub(crate) fn handle(&mut self, node: MihHost, input: Input<'_>) {
         match node {
-            Node::Station => self.station.handle(self.now, input),
-            Node::Serving => self.serving.handle(self.now, input),
-            Node::Target => self.target.handle(self.now, input),
+            MihHost::Station => self.station.handle(self.now, input),
+            MihHost::Serving => self.serving.handle(self.now, input),
+            MihHost::Target => self.target.handle(self.now, input),
         }
     }
 
@@ -414,27 +414,27 @@ impl World {
         let now = self.now;
         loop {
             let mut quiet = true;
-            for node in [Node::Station, Node::Serving, Node::Target] {
+            for node in [MihHost::Station, MihHost::Serving, MihHost::Target] {
                 loop {
                     let transmit = match node {
-                        Node::Station => self.station.poll_transmit(&mut buf),
-                        Node::Serving => self.serving.poll_transmit(&mut buf),
-                        Node::Target => self.target.poll_transmit(&mut buf),
+                        MihHost::Station => self.station.poll_transmit(&mut buf),
+                        MihHost::Serving => self.serving.poll_transmit(&mut buf),
+                        MihHost::Target => self.target.poll_transmit(&mut buf),
                     };
                     match transmit {
                         None => break,
                         Some(Transmit::Datagram { path }) => {
                             let from = match (node, path.socket) {
-                                (Node::Station, station::MIH_SERVING) => {
+                                (MihHost::Station, station::MIH_SERVING) => {
                                     SocketAddr::new(HOME, usher_mih::PORT)
                                 }
-                                (Node::Station, station::MIH_TARGET) => {
+                                (MihHost::Station, station::MIH_TARGET) => {
                                     SocketAddr::new(CARE_OF, usher_mih::PORT)
                                 }
-                                (Node::Station, station::BINDING_SOCKET) => {
+                                (MihHost::Station, station::BINDING_SOCKET) => {
                                     SocketAddr::new(CARE_OF, usher_mip::PORT)
                                 }
-                                (Node::Serving | Node::Target, MIH) => {
+                                (MihHost::Serving | MihHost::Target, MIH) => {
                                     SocketAddr::new(node.home(), usher_mih::PORT)
                                 }
                                 other => panic!("{other:?} sends"),

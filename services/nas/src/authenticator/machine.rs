@@ -5,7 +5,7 @@ use super::ports::{Ports, Status};
 use super::session::{Session, identity};
 use super::{Command, Config, Counters, EndCause, Event, FailReason};
 use crate::aaa::{ACCOUNTING, AaaClient, Answer, Ask, ConfigError, Facts, Failure, Record};
-use crate::frame::{self, Access, Said, Unheard};
+use crate::frame::{self, Access, StationFrame, Unheard};
 use crate::station_id::StationId;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -430,9 +430,9 @@ impl Authenticator {
         }
         let station = StationId::Frame { port, mac: received.source };
         // What is refused here is counted there.
-        let (said, pkm) = received.said;
+        let (said, pkm) = received.body;
         let _ = match said {
-            Said::Keying(message) => {
+            StationFrame::Keying(message) => {
                 if self.keyings.handle(now, station, message) {
                     self.pump_keying(station);
                 } else {
@@ -440,9 +440,9 @@ impl Authenticator {
                 }
                 Ok(())
             }
-            Said::Eap(packet) => self.hear(now, station, pkm, packet),
-            Said::Start => self.begin(now, station, pkm, None),
-            Said::Logoff => {
+            StationFrame::Eap(packet) => self.hear(now, station, pkm, packet),
+            StationFrame::Start => self.begin(now, station, pkm, None),
+            StationFrame::Logoff => {
                 if let Some(Status::In(_)) = self.forget(now, station) {
                     self.outputs.event(Event::Ended { station, cause: EndCause::LoggedOff });
                 }

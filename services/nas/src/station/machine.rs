@@ -1,7 +1,7 @@
 //! The station's machine.
 
 use super::{Command, Config, Counters, Credentials, Event};
-use crate::frame::{self, Access, Said, Told, Unheard};
+use crate::frame::{self, Access, AuthenticatorFrame, StationFrame, Unheard};
 use crate::station_id::MacAddress;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -74,8 +74,12 @@ impl Station {
         sum
     }
 
-    fn say(&mut self, said: Said<'_>, again: bool) {
-        let octets = if let Said::Eap(packet) | Said::Keying(packet) = said { packet.len() } else { 0 };
+    fn say(&mut self, said: StationFrame<'_>, again: bool) {
+        let octets = if let StationFrame::Eap(packet) | StationFrame::Keying(packet) = said {
+            packet.len()
+        } else {
+            0
+        };
         let mut buf = self.outputs.buffer();
         buf.reserve(frame::OVERHEAD + octets);
         let ways = (self.config.authenticator, self.config.mac);
@@ -101,7 +105,7 @@ impl Station {
         self.counters.attempts += 1;
         self.leave();
         self.state = State::Connecting { said: 1, peer };
-        self.say(Said::Start, false);
+        self.say(StationFrame::Start, false);
         self.wait(now, self.config.start_period);
     }
 
@@ -145,9 +149,9 @@ impl Station {
             self.counters.not_for_us += 1;
             return;
         }
-        match received.said {
-            Told::Eap(packet) => self.hear(now, packet, received.source),
-            Told::Keying(message) => {
+        match received.body {
+            AuthenticatorFrame::Eap(packet) => self.hear(now, packet, received.source),
+            AuthenticatorFrame::Keying(message) => {
                 let State::Keying(keying, _) = &mut self.state else {
                     self.counters.unknown_pkm += 1;
                     return;
@@ -172,7 +176,7 @@ impl Station {
         });
         self.deadline = keying.poll_timeout();
         if speaks {
-            self.say(Said::Keying(&out), false);
+            self.say(StationFrame::Keying(&out), false);
         }
         self.out = out;
         if let Some(end) = end {
@@ -218,7 +222,7 @@ impl Station {
                 State::Connecting { peer, .. } => State::Talking(peer),
                 other => other,
             };
-            self.say(Said::Eap(&out), false);
+            self.say(StationFrame::Eap(&out), false);
             self.wait(now, self.config.auth_timeout);
         }
         self.out = out;
@@ -240,7 +244,7 @@ impl Station {
             State::Connecting { said, .. } if *said < self.config.max_start => {
                 *said += 1;
                 self.counters.starts_repeated += 1;
-                self.say(Said::Start, true);
+                self.say(StationFrame::Start, true);
                 self.wait(now, self.config.start_period);
             }
             State::Connecting { .. } | State::Talking(_) => self.end(Event::Timeout),
@@ -276,7 +280,7 @@ impl Machine for Station {
             }
             Command::LogOff => {
                 self.leave();
-                self.say(Said::Logoff, false);
+                self.say(StationFrame::Logoff, false);
             }
         }
         Ok(())

@@ -58,7 +58,7 @@ enum Report {
     /// A dialogue that began then is none after all.
     Withdrawn(Instant),
     /// Something happened to the mobile node of this number.
-    Mobile(u32, handover::Said),
+    Mobile(u32, handover::Milestone),
 }
 
 /// How a dialogue ended.

@@ -2,7 +2,7 @@
 
 use super::Finding;
 use crate::model::{Scenario, Workload};
-use usher_config::tree::Node;
+use usher_config::tree::TreeNode;
 use usher_config::units::Bound;
 
 /// A setting that tells only beside others.
@@ -53,7 +53,7 @@ const SETTINGS: [Setting; 4] = [
 
 /// The settings of `given` that do nothing in a scenario. What an axis or a choice decides beside them may let them tell
 /// at other points, which is in order: `varied` are the paths that those set.
-pub(crate) fn idle(scenario: &Scenario, given: &Node, varied: &[String]) -> Vec<Finding> {
+pub(crate) fn idle(scenario: &Scenario, given: &TreeNode, varied: &[String]) -> Vec<Finding> {
     let told = |setting: &&Setting| {
         let keys: Vec<String> = setting.path.split('.').map(str::to_owned).collect();
         let there = given.steps(&keys).iter().try_fold(given, |node, step| node.child(step)).is_some();

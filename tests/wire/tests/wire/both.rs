@@ -59,7 +59,7 @@ const STEPS: [Step; 9] = [
 ];
 
 /// Datagrams as the access server saw them: whether it sent them, and what they were.
-type Said = Vec<(bool, Vec<u8>)>;
+type Transcript = Vec<(bool, Vec<u8>)>;
 
 /// The access server with the stations behind it: a machine, whatever hosts it.
 struct Nas {
@@ -69,7 +69,7 @@ struct Nas {
     next: usize,
     name: &'static str,
     peer: Option<Peer>,
-    said: Said,
+    said: Transcript,
 }
 
 impl Nas {
@@ -257,9 +257,9 @@ fn address(host: HostId, port: u16) -> SocketAddr {
 }
 
 impl Application for App {
-    type Report = Said;
+    type Report = Transcript;
 
-    fn handle(&mut self, ctx: &mut Context<'_, Said>, delivery: Delivery) {
+    fn handle(&mut self, ctx: &mut Context<'_, Transcript>, delivery: Delivery) {
         let (now, mut buf) = (ctx.now(), Vec::new());
         let datagram = match delivery {
             Delivery::Datagram { socket, from, from_port, at, payload } => {
@@ -268,7 +268,7 @@ impl Application for App {
             }
             _ => None,
         };
-        let send = |ctx: &mut Context<'_, Said>, path: Path, data: &[u8]| {
+        let send = |ctx: &mut Context<'_, Transcript>, path: Path, data: &[u8]| {
             let to = HostId::of_ip(path.remote.ip()).unwrap();
             ctx.send_datagram(path.socket.n, to, path.remote.port(), Payload::copied(data));
         };
@@ -322,15 +322,15 @@ impl Application for App {
 }
 
 #[derive(Default)]
-struct Log(Option<Said>);
+struct Log(Option<Transcript>);
 
-impl Observer<Said> for Log {
-    fn report(&mut self, _: Instant, _: u32, said: Said) {
+impl Observer<Transcript> for Log {
+    fn report(&mut self, _: Instant, _: u32, said: Transcript) {
         self.0 = Some(said);
     }
 }
 
-fn simulated(certificates: &Certificates) -> Said {
+fn simulated(certificates: &Certificates) -> Transcript {
     let seed = Seed::new(7);
     let mut builder = Builder::<App>::new(IpVersion::V4, seed);
     let [nas, aaa] = [(); 2].map(|()| builder.host(None).unwrap());
@@ -365,7 +365,7 @@ fn port() -> u16 {
     UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-fn live(certificates: &Certificates) -> Said {
+fn live(certificates: &Certificates) -> Transcript {
     let folder = certificates.folder.path();
     let [auth, acct] = [port(), port()];
     let secret = String::from_utf8_lossy(SECRET);
@@ -442,7 +442,7 @@ fn the_simulator_and_the_daemon_say_the_same() {
     }
     assert_eq!(simulated.len(), live.len());
     // What was to happen did: the last word of each step.
-    let last = |said: &Said| {
+    let last = |said: &Transcript| {
         let codes = said.iter().filter(|(sent, _)| !sent).map(|(_, data)| Code(data[0]));
         codes.filter(|code| *code != Code::ACCESS_CHALLENGE).collect::<Vec<_>>()
     };

@@ -7,7 +7,7 @@ mod handover;
 mod outward;
 mod proxied;
 mod radius;
-mod telling;
+mod traces;
 mod translate;
 mod turns;
 mod verdict;

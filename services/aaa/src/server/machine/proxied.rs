@@ -2,7 +2,7 @@
 
 use super::AaaServer;
 use super::outward::Passed;
-use crate::proxy::{Accounting, Asked, Conversation, Route, Terms, Unanswered, relay};
+use crate::proxy::{Accounting, Conversation, ForwardOutcome, Route, Terms, Unanswered, relay};
 use crate::server::answer::{Asker, Verdict};
 use crate::server::api::{Event, Handed, Login};
 use crate::server::reason::Reason;
@@ -152,13 +152,13 @@ impl AaaServer {
             state: a.get(kind::STATE),
         };
         match homes.ask(now, token, pool, code, out, conversation) {
-            Asked::UnderWay => self.counters.proxied += 1,
-            Asked::NobodyAlive => {
+            ForwardOutcome::UnderWay => self.counters.proxied += 1,
+            ForwardOutcome::NobodyAlive => {
                 if let Some(passed) = self.outward.passed.remove(token) {
                     self.home_silent(now, passed);
                 }
             }
-            Asked::Impossible => {
+            ForwardOutcome::Impossible => {
                 self.counters.proxy_overload += 1;
                 if let Some(passed) = self.outward.passed.remove(token) {
                     self.cut_short(now, passed, Reason::Busy);

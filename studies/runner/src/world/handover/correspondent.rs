@@ -2,7 +2,7 @@
 
 use super::super::Report;
 use super::super::machine::{Endpoint, Word};
-use super::tally::Said;
+use super::tally::Milestone;
 use usher_core::{Instant, Machine};
 use usher_mobility::Correspondent;
 use usher_mobility::correspondent::{Command, Event};
@@ -38,8 +38,8 @@ impl CorrespondentRole {
         let number = self.number;
         self.endpoint.drain(ctx, &mut self.correspondent, |ctx, _, word| {
             let said = match word {
-                Word::Event(Event::Sent { sequence, .. }) => Said::Sent { sequence },
-                Word::Event(Event::Redirected { .. }) => Said::Redirected,
+                Word::Event(Event::Sent { sequence, .. }) => Milestone::Sent { sequence },
+                Word::Event(Event::Redirected { .. }) => Milestone::Redirected,
                 Word::Job(job) => match job.what {},
             };
             ctx.report(Report::Mobile(number, said));

@@ -11,7 +11,7 @@ pub(super) use build::build;
 pub(super) use correspondent::CorrespondentRole;
 pub(super) use node::MobileRole;
 pub(super) use point::PointRole;
-pub(super) use tally::{Said, Tally};
+pub(super) use tally::{Milestone, Tally};
 
 /// The port of the application that receives a node's flow.
 const FLOW_PORT: u16 = 5001;

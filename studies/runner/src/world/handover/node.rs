@@ -3,7 +3,7 @@
 use super::super::machine::{Endpoint, Word};
 use super::super::mih::Totals;
 use super::super::{End, Report};
-use super::tally::Said;
+use super::tally::Milestone;
 use usher_core::{Instant, Machine};
 use usher_mobility::station::{Command, Event};
 use usher_mobility::{Interface, LinkCommand, LinkEvent, Station};
@@ -65,7 +65,7 @@ impl MobileRole {
         if let Delivery::Link { at, event: radio::LinkEvent::GoingDown { within }, .. } = &delivery
             && *at == self.user.wlan
         {
-            ctx.report(Report::Mobile(self.user.number, Said::Leaves { at: now + *within }));
+            ctx.report(Report::Mobile(self.user.number, Milestone::Leaves { at: now + *within }));
         }
         self.endpoint.feed(ctx, &mut self.station, &delivery);
         let Self { endpoint, station, user, .. } = self;
@@ -91,16 +91,16 @@ impl MobileUser {
             Event::HandoverBegan => {
                 self.began = Some(ctx.now());
                 ctx.report(Report::Begun);
-                ctx.report(mobile(Said::Begun));
+                ctx.report(mobile(Milestone::Begun));
             }
-            Event::Step { step, took } => ctx.report(mobile(Said::Step { step, took })),
+            Event::Step { step, took } => ctx.report(mobile(Milestone::Step { step, took })),
             Event::HandoverDone { success, began, .. } => {
                 self.began = None;
-                ctx.report(mobile(Said::Done { began, success }));
+                ctx.report(mobile(Milestone::Done { began, success }));
                 let end = if success { End::Completed } else { End::Otherwise };
                 ctx.report(Report::Ended { began, end });
             }
-            Event::Received { sequence, .. } => ctx.report(mobile(Said::Received { sequence })),
+            Event::Received { sequence, .. } => ctx.report(mobile(Milestone::Received { sequence })),
             Event::HandoverCancelled => {
                 if let Some(began) = self.began.take() {
                     ctx.report(Report::Withdrawn(began));

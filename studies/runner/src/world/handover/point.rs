@@ -4,7 +4,7 @@ use super::super::Report;
 use super::super::machine::{Endpoint, Word};
 use super::super::mih::Totals;
 use super::node::heard;
-use super::tally::Said;
+use super::tally::Milestone;
 use std::collections::BTreeMap;
 use usher_core::Machine;
 use usher_mih::MihfId;
@@ -57,7 +57,7 @@ impl PointRole {
             if let Word::Event(Event::Step { station, step, took }) = word
                 && let Some(number) = nodes.numbers.get(&station)
             {
-                ctx.report(Report::Mobile(*number, Said::Step { step, took }));
+                ctx.report(Report::Mobile(*number, Milestone::Step { step, took }));
             }
         });
     }

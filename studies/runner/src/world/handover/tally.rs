@@ -8,7 +8,7 @@ use usher_scenario::metrics::{self, Metric};
 
 /// What happened to the mobile node of this number.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) enum Said {
+pub(in super::super) enum Milestone {
     /// Its handover began.
     Begun,
     /// It will leave the cell that it is in at this time.
@@ -83,22 +83,22 @@ impl Tally {
         &mut self,
         now: Instant,
         number: u32,
-        said: Said,
+        said: Milestone,
         counts: impl Fn(Instant) -> bool,
     ) {
         let node = self.nodes.entry(number).or_default();
         match said {
-            Said::Begun => {
+            Milestone::Begun => {
                 node.counts = false;
                 node.steps.clear();
                 node.redirected = None;
             }
-            Said::Leaves { at } => node.leaves = Some(at),
-            Said::Redirected => node.redirected = Some(now),
+            Milestone::Leaves { at } => node.leaves = Some(at),
+            Milestone::Redirected => node.redirected = Some(now),
             // Steps of the point of service, and the completion, may end after the handover.
-            Said::Step { step, took } if node.counts => add(self.steps.entry(step).or_default(), took),
-            Said::Step { step, took } => node.steps.push((step, took)),
-            Said::Done { began, success } => {
+            Milestone::Step { step, took } if node.counts => add(self.steps.entry(step).or_default(), took),
+            Milestone::Step { step, took } => node.steps.push((step, took)),
+            Milestone::Done { began, success } => {
                 let steps = std::mem::take(&mut node.steps);
                 if !counts(began) {
                     return;
@@ -113,14 +113,14 @@ impl Tally {
                     steps.iter().for_each(|(step, took)| add(self.steps.entry(*step).or_default(), *took));
                 }
             }
-            Said::Sent { sequence } => {
+            Milestone::Sent { sequence } => {
                 let at = sequence as usize;
                 if node.flow.len() <= at {
                     node.flow.resize(at + 1, (Instant::FAR_FUTURE, true));
                 }
                 node.flow[at] = (now, false);
             }
-            Said::Received { sequence } => {
+            Milestone::Received { sequence } => {
                 if let Some((_, arrived)) = node.flow.get_mut(sequence as usize) {
                     *arrived = true;
                 }
@@ -178,38 +178,38 @@ mod tests {
         out.0.into_iter().collect()
     }
 
-    fn note(tally: &mut Tally, now: u64, said: Said) {
+    fn note(tally: &mut Tally, now: u64, said: Milestone) {
         tally.note(at(now), 3, said, |began| began >= at(10));
     }
 
     #[test]
     fn steps_and_packets_are_those_of_handovers_that_count() {
         let mut tally = Tally::default();
-        let step = |took| Said::Step { step: Step::Scan, took: Duration::from_secs(took) };
+        let step = |took| Milestone::Step { step: Step::Scan, took: Duration::from_secs(took) };
         for n in 0..30 {
-            note(&mut tally, n, Said::Sent { sequence: n as u32 });
+            note(&mut tally, n, Milestone::Sent { sequence: n as u32 });
             // Every third arrives.
             if n % 3 == 0 {
-                note(&mut tally, n, Said::Received { sequence: n as u32 });
+                note(&mut tally, n, Milestone::Received { sequence: n as u32 });
             }
         }
         // Too early to count.
-        note(&mut tally, 0, Said::Begun);
+        note(&mut tally, 0, Milestone::Begun);
         note(&mut tally, 6, step(1));
-        note(&mut tally, 7, Said::Done { began: at(5), success: true });
+        note(&mut tally, 7, Milestone::Done { began: at(5), success: true });
         assert_eq!(measured(&tally), BTreeMap::new());
         // From 10 to 16 s, and a step after that; two of six packets arrive.
-        note(&mut tally, 0, Said::Begun);
+        note(&mut tally, 0, Milestone::Begun);
         note(&mut tally, 12, step(2));
-        note(&mut tally, 16, Said::Done { began: at(10), success: true });
+        note(&mut tally, 16, Milestone::Done { began: at(10), success: true });
         note(&mut tally, 17, step(4));
         // Failed: 20 to 29 s; three of nine packets arrive.
-        note(&mut tally, 0, Said::Begun);
+        note(&mut tally, 0, Milestone::Begun);
         note(&mut tally, 22, step(100));
         // It leaves at 23 s and its flow at 27 s: packets 24 and 27 arrive, of them 24 in that time.
-        note(&mut tally, 22, Said::Leaves { at: at(23) });
-        note(&mut tally, 27, Said::Redirected);
-        note(&mut tally, 29, Said::Done { began: at(20), success: false });
+        note(&mut tally, 22, Milestone::Leaves { at: at(23) });
+        note(&mut tally, 27, Milestone::Redirected);
+        note(&mut tally, 29, Milestone::Done { began: at(20), success: false });
         let metrics = measured(&tally);
         let expected = [
             ("app.loss", 10.0 / 15.0),

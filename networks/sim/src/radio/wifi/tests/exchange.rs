@@ -13,7 +13,7 @@ fn a_lone_packet_takes_its_frame_and_no_more() {
     assert_eq!(frame(200), 192_000 + 171_637);
     assert_eq!(bss.poll_timeout(), Some(t(end)));
     let (told, timeouts) = run(&mut bss, Instant::FAR_FUTURE);
-    assert_eq!((told, timeouts), (vec![(end, Told::Arrived(Way::Up(0), 7))], 1));
+    assert_eq!((told, timeouts), (vec![(end, Seen::Arrived(Way::Up(0), 7))], 1));
     let c = bss.counters();
     assert_eq!((c.data, c.acks, c.packets_up, c.retries, c.collisions), (1, 1, 1, 0, 0));
     // The next one long after has nothing to wait for but DIFS.
@@ -151,7 +151,7 @@ fn a_frame_that_is_never_acknowledged_is_sent_seven_times() {
     begin(&mut bss);
     bss.send(t(0), Way::Up(0), 100, 0);
     let (told, timeouts) = run(&mut bss, Instant::FAR_FUTURE);
-    let [(at, Told::Dropped(Way::Up(0), 0, DropReason::GaveUp))] = told[..] else { panic!("{told:?}") };
+    let [(at, Seen::Dropped(Way::Up(0), 0, DropReason::GaveUp))] = told[..] else { panic!("{told:?}") };
     let slots = at - (DIFS + 7 * frame(100) + 6 * EIFS);
     assert!(slots.is_multiple_of(SLOT) && slots / SLOT <= 63 + 127 + 255 + 511 + 1023 + 1023, "{slots}");
     let c = bss.counters();
@@ -167,7 +167,7 @@ fn queues_are_bounded() {
     }
     bss.send(t(0), Way::Down(2), 10, 5);
     let (told, _) = run(&mut bss, Instant::FAR_FUTURE);
-    let dropped = |way, handle, why| (0, Told::Dropped(way, handle, why));
+    let dropped = |way, handle, why| (0, Seen::Dropped(way, handle, why));
     assert_eq!(
         told[..3],
         [

@@ -98,7 +98,7 @@ fn an_association_is_four_frames_to_the_nanosecond() {
     bss.send(t(0), Way::Down(0), 100, 1);
     bss.command(t(1_000_000), 0, LinkCommand::Connect);
     let (told, _) = run(&mut bss, Instant::FAR_FUTURE);
-    let refused = |way, handle| (0, Told::Dropped(way, handle, DropReason::OutOfReach));
+    let refused = |way, handle| (0, Seen::Dropped(way, handle, DropReason::OutOfReach));
     assert_eq!(told[..2], [refused(Way::Up(0), 0), refused(Way::Down(0), 1)]);
     let [(at, LinkEvent::Up)] = said(&told, 0)[..] else { panic!("{told:?}") };
     // Authentication 28 + 6 octets both ways; association 28 + 4 + 16 and 28 + 6 + 6. The three answers find the medium busy
@@ -150,7 +150,7 @@ fn who_disconnects_is_gone_at_once_and_may_come_back() {
     bss.command(t(100_000), 0, LinkCommand::Disconnect);
     let (told, _) = run(&mut bss, seconds(1.0));
     assert_eq!(told.len(), 6);
-    let dropped = told.iter().filter(|(_, t)| matches!(t, Told::Dropped(_, _, DropReason::OutOfReach)));
+    let dropped = told.iter().filter(|(_, t)| matches!(t, Seen::Dropped(_, _, DropReason::OutOfReach)));
     assert_eq!(dropped.count(), 4);
     assert_eq!(said(&told, 0), [(0, down(LinkDownReason::Disconnected))]);
     assert_eq!(arrived(&told).iter().map(|(_, handle)| *handle).collect::<Vec<_>>(), [4]);
@@ -211,7 +211,7 @@ fn who_scans_is_away() {
     bss.command(t(2_000_000), 0, LinkCommand::Scan);
     let (told, _) = run(&mut bss, seconds(5.0));
     let spent =
-        told.iter().find(|(_, t)| matches!(t, Told::Dropped(Way::Down(0), 1, DropReason::OutOfReach)));
+        told.iter().find(|(_, t)| matches!(t, Seen::Dropped(Way::Down(0), 1, DropReason::OutOfReach)));
     assert!(spent.is_some_and(|(at, _)| *at < 100_000_000), "{told:?}");
     let scanned = 260_000_000;
     assert_eq!(said(&told, 0), [(scanned, LinkEvent::Scanned { found: true })], "and it stays associated");

@@ -49,27 +49,27 @@ fn walk(x: f64, speed: f64) -> Trajectory {
 
 /// What is told of a set.
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Told {
+enum Seen {
     Arrived(Way, u32),
     Dropped(Way, u32, DropReason),
     Link(u32, LinkEvent),
 }
 
 /// Takes what there is to be told.
-fn drain(bss: &mut Bss, now: Instant, told: &mut Vec<(u64, Told)>) {
+fn drain(bss: &mut Bss, now: Instant, told: &mut Vec<(u64, Seen)>) {
     while let Some((way, handle)) = bss.poll_delivery(now) {
-        told.push((now.as_nanos(), Told::Arrived(way, handle)));
+        told.push((now.as_nanos(), Seen::Arrived(way, handle)));
     }
     while let Some((way, handle, why)) = bss.poll_drop() {
-        told.push((now.as_nanos(), Told::Dropped(way, handle, why)));
+        told.push((now.as_nanos(), Seen::Dropped(way, handle, why)));
     }
     while let Some((station, event)) = bss.poll_link_event() {
-        told.push((now.as_nanos(), Told::Link(station, event)));
+        told.push((now.as_nanos(), Seen::Link(station, event)));
     }
 }
 
 /// Runs until nothing is left to happen, or until the end; says what was told when, and how many timeouts it took.
-fn run(bss: &mut Bss, end: Instant) -> (Vec<(u64, Told)>, u64) {
+fn run(bss: &mut Bss, end: Instant) -> (Vec<(u64, Seen)>, u64) {
     let (mut told, mut timeouts, mut before) = (Vec::new(), 0, Instant::ZERO);
     drain(bss, Instant::ZERO, &mut told);
     while let Some(now) = bss.poll_timeout().filter(|now| *now <= end) {
@@ -88,17 +88,17 @@ fn begin(bss: &mut Bss) -> Vec<(u32, LinkEvent)> {
     std::iter::from_fn(|| bss.poll_link_event()).collect()
 }
 /// The packets that arrived, by handle.
-fn arrived(told: &[(u64, Told)]) -> Vec<(u64, u32)> {
-    let packet = |(at, told): &(u64, Told)| match told {
-        Told::Arrived(_, handle) => Some((*at, *handle)),
+fn arrived(told: &[(u64, Seen)]) -> Vec<(u64, u32)> {
+    let packet = |(at, told): &(u64, Seen)| match told {
+        Seen::Arrived(_, handle) => Some((*at, *handle)),
         _ => None,
     };
     told.iter().filter_map(packet).collect()
 }
 /// What a station's link said.
-fn said(told: &[(u64, Told)], station: u32) -> Vec<(u64, LinkEvent)> {
-    let event = |(at, told): &(u64, Told)| match told {
-        Told::Link(s, event) if *s == station => Some((*at, *event)),
+fn said(told: &[(u64, Seen)], station: u32) -> Vec<(u64, LinkEvent)> {
+    let event = |(at, told): &(u64, Seen)| match told {
+        Seen::Link(s, event) if *s == station => Some((*at, *event)),
         _ => None,
     };
     told.iter().filter_map(event).collect()

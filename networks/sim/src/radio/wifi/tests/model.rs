@@ -120,11 +120,11 @@ fn noise_makes_a_geometric_number_of_transmissions() {
         let (told, _) = run(&mut bss, Instant::FAR_FUTURE);
         let retries = (bss.counters().retries - before) as usize;
         match told[..] {
-            [(_, Told::Arrived(w, h))] => {
+            [(_, Seen::Arrived(w, h))] => {
                 assert_eq!((w, h), (way, i));
                 histogram[retries] += 1;
             }
-            [(_, Told::Dropped(w, h, DropReason::GaveUp))] => {
+            [(_, Seen::Dropped(w, h, DropReason::GaveUp))] => {
                 assert_eq!((w, h, retries), (way, i, 6));
                 histogram[7] += 1;
             }
@@ -151,7 +151,7 @@ fn packets_are_lost_once_beyond_the_mac() {
         for i in 0..packets {
             let way = if i % 2 == 0 { Way::Up(0) } else { Way::Down(0) };
             bss.send(t(u64::from(i) * 90_000_000), way, 100, i);
-            let dropped = |t: &(u64, Told)| matches!(t.1, Told::Dropped(_, _, DropReason::Lost));
+            let dropped = |t: &(u64, Seen)| matches!(t.1, Seen::Dropped(_, _, DropReason::Lost));
             let before = u64::from(i) * 90_000_000;
             let (told, _) = run(&mut bss, t(before + 89_000_000));
             lost[usize::from(before >= 1_000_000_000_000)] += told.iter().any(dropped) as u32;
@@ -190,9 +190,9 @@ fn frames_are_lost_before_what_the_mac_repeats_from_going_down_on() {
             let way = if i % 2 == 0 { Way::Up(0) } else { Way::Down(0) };
             bss.send(t(at), way, 100, i);
             let (told, _) = run(&mut bss, t(at + 89_000_000));
-            let dropped = |t: &(u64, Told)| matches!(t.1, Told::Dropped(_, _, DropReason::GaveUp));
+            let dropped = |t: &(u64, Seen)| matches!(t.1, Seen::Dropped(_, _, DropReason::GaveUp));
             given_up[usize::from(at >= 1_000_000_000_000)] += told.iter().any(dropped) as u32;
-            let down = |t: &(u64, Told)| matches!(t.1, Told::Link(_, LinkEvent::Down(_)));
+            let down = |t: &(u64, Seen)| matches!(t.1, Seen::Link(_, LinkEvent::Down(_)));
             assert!(!told.iter().any(down), "{of:?} {told:?}");
             if at < 999_000_000_000 {
                 near_retries = bss.counters().retries;
@@ -213,7 +213,7 @@ fn beacons_are_lost_with_all_frames_and_not_with_data() {
             WifiConfig { frame_loss: 0.6, frame_loss_of: of, beacons_missed: 3, ..WifiConfig::default() };
         let mut bss = bss(config, 1);
         let (told, _) = run(&mut bss, t(10_000_000_000));
-        let down = told.iter().any(|(_, told)| matches!(told, Told::Link(_, LinkEvent::Down(_))));
+        let down = told.iter().any(|(_, told)| matches!(told, Seen::Link(_, LinkEvent::Down(_))));
         assert_eq!(down, lost, "{of:?}");
     }
 }

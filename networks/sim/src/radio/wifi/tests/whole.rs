@@ -64,7 +64,7 @@ fn under(
     ways: &[Trajectory],
     deeds: &[(u64, Deed)],
     looks: bool,
-) -> (Vec<(u64, Told)>, Bss) {
+) -> (Vec<(u64, Seen)>, Bss) {
     let mut bss = walking(config, ways.to_vec(), 9);
     let mut told = Vec::new();
     let mut deeds: Vec<_> = deeds.to_vec();
@@ -109,8 +109,8 @@ proptest! {
             }
         }
         let mut got: Vec<(Way, u32)> = told.iter().filter_map(|(_, told)| match told {
-            Told::Arrived(way, handle) | Told::Dropped(way, handle, _) => Some((*way, *handle)),
-            Told::Link(..) => None,
+            Seen::Arrived(way, handle) | Seen::Dropped(way, handle, _) => Some((*way, *handle)),
+            Seen::Link(..) => None,
         }).collect();
         got.sort_unstable_by_key(|(_, handle)| *handle);
         prop_assert_eq!(&got, &sent);

@@ -13,7 +13,7 @@ use usher_aaa::store::{Store, StoreError};
 
 /// A configuration, and the folder of what the server makes itself.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct Installation {
     /// What is configured.
     pub loaded: Loaded,
     /// The state directory.
@@ -24,7 +24,7 @@ pub struct Place {
 
 /// Why a place cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum PlaceError {
+pub enum InstallationError {
     /// The configuration.
     #[error(transparent)]
     Config(#[from] LoadError),
@@ -56,7 +56,7 @@ impl Location {
     ///
     /// # Errors
     /// A file that was named is not there, or is no configuration.
-    pub fn find(config: Option<&Path>) -> Result<Self, PlaceError> {
+    pub fn find(config: Option<&Path>) -> Result<Self, InstallationError> {
         let there = || Some(Path::new(DEFAULT_PATH)).filter(|path| path.exists());
         let file = config.or_else(there).map(config::outline).transpose()?;
         let said = file.as_ref();
@@ -79,12 +79,12 @@ pub fn random<const N: usize>() -> io::Result<[u8; N]> {
     Ok(octets)
 }
 
-impl Place {
+impl Installation {
     /// Reads the configuration: the file named, or the default one, or, where that is not there, defaults.
     ///
     /// # Errors
     /// A file that was named is not there, or something in it is wrong.
-    pub fn open(config: Option<&Path>) -> Result<Self, PlaceError> {
+    pub fn open(config: Option<&Path>) -> Result<Self, InstallationError> {
         let (loaded, first) = match config {
             Some(path) => (config::load(path)?, false),
             None if Path::new(DEFAULT_PATH).exists() => (config::load(Path::new(DEFAULT_PATH))?, false),
@@ -100,16 +100,16 @@ impl Place {
     ///
     /// # Errors
     /// It cannot be made.
-    pub fn prepare(&self) -> Result<(), PlaceError> {
+    pub fn prepare(&self) -> Result<(), InstallationError> {
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.state_dir);
-        made.map_err(|error| PlaceError::File { path: self.state_dir.clone(), error })
+        made.map_err(|error| InstallationError::File { path: self.state_dir.clone(), error })
     }
 
     /// The secret of loopback clients where nothing is configured: made at the first start, for its owner only.
     ///
     /// # Errors
     /// It cannot be made or read.
-    pub fn generated_secret(&self) -> Result<String, PlaceError> {
+    pub fn generated_secret(&self) -> Result<String, InstallationError> {
         self.made_once::<16>(self.secret_path())
     }
 
@@ -117,7 +117,7 @@ impl Place {
     ///
     /// # Errors
     /// It cannot be made or read.
-    pub fn identity_key(&self) -> Result<IdentityKey, PlaceError> {
+    pub fn identity_key(&self) -> Result<IdentityKey, InstallationError> {
         let text = match &self.loaded.identity_key {
             Some(key) => key.0.clone(),
             None => self.made_once::<32>(self.state_dir.join("identity.key"))?.into(),
@@ -126,8 +126,8 @@ impl Place {
     }
 
     /// So many random octets in hexadecimal, made where they are not there yet.
-    fn made_once<const N: usize>(&self, path: PathBuf) -> Result<String, PlaceError> {
-        let file = |error| PlaceError::File { path: path.clone(), error };
+    fn made_once<const N: usize>(&self, path: PathBuf) -> Result<String, InstallationError> {
+        let file = |error| InstallationError::File { path: path.clone(), error };
         match fs::read_to_string(&path) {
             Ok(text) if !text.trim().is_empty() => return Ok(text.trim().to_owned()),
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(file(error)),
@@ -148,7 +148,7 @@ impl Place {
     ///
     /// # Errors
     /// The store or the generated secret cannot be read.
-    pub fn loopback_secret(&self, address: IpAddr) -> Result<Option<String>, PlaceError> {
+    pub fn loopback_secret(&self, address: IpAddr) -> Result<Option<String>, InstallationError> {
         let mut all: Vec<(Prefix, String)> = Vec::new();
         for client in &self.loaded.clients {
             all.extend(client.secret.as_ref().map(|s| (client.prefix, (*s.0).clone())));
@@ -251,7 +251,7 @@ mod tests {
                     secret_env = \"USHER_NOT_SET_HERE\"\n\
                     [tls]\ncertificate = \"none\"\nkey = \"none\"\ncrl = [\"a.crl\"]\ncrl_authority = \"pki\"\n";
         fs::write(&path, text).unwrap();
-        assert!(Place::open(Some(&path)).is_err(), "the server has them in its environment");
+        assert!(Installation::open(Some(&path)).is_err(), "the server has them in its environment");
         let found = Location::find(Some(&path)).unwrap();
         assert_eq!(found.control_socket, Path::new("/s/control.sock"));
         assert_eq!(found.crl, [folder.join("a.crl"), folder.join("pki/ca.crl")]);
@@ -264,7 +264,7 @@ mod tests {
         let state_dir = std::env::temp_dir().join(format!("usher-daemon-place-{}", std::process::id()));
         fs::create_dir_all(&state_dir).unwrap();
         let loaded = config::parse("none", "", None).unwrap();
-        let place = Place { loaded, state_dir: state_dir.clone(), first: true };
+        let place = Installation { loaded, state_dir: state_dir.clone(), first: true };
         let other = state_dir.join("other");
         fs::write(&other, "").unwrap();
         for link in ["secret", "secret.new", "identity.new"] {

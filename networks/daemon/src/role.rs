@@ -5,7 +5,7 @@ use crate::config::units::Prefix;
 use crate::homes::{self, Known};
 use crate::jobs::Whose;
 use crate::ledger::{self, Entry, LedgerHandle};
-use crate::said::{log_login, log_record};
+use crate::log_lines::{log_login, log_record};
 use crate::stats::{Histogram, Outcome, Snapshot};
 use crate::status::bears;
 use crate::workers::{For, Job, Workers};
@@ -21,7 +21,7 @@ use usher_aaa::{
 use usher_core::{Input, Instant, Machine, Path};
 use usher_diameter::node::{self, PeerId};
 use usher_diameter::{Fault, ResultCode};
-use usher_live::{DriverCounters, Mailbox, Node};
+use usher_live::{DriverCounters, Mailbox, Role};
 
 /// What other threads tell a shard.
 pub(crate) enum Message {
@@ -196,7 +196,7 @@ impl Clients {
 const KNOWN: usize = 1 << 14;
 
 /// A machine on a shard.
-pub(crate) struct AaaNode {
+pub(crate) struct AaaRole {
     pub(crate) server: AaaServer,
     pub(crate) number: u16,
     pub(crate) key: ShardKey,
@@ -240,7 +240,7 @@ pub(crate) struct State {
     before: BTreeMap<(String, u8), u64>,
 }
 
-impl AaaNode {
+impl AaaRole {
     fn command(&mut self, now: Instant, command: Command) {
         // What the answer was for may have ended meanwhile: nothing is left to do.
         let _ = self.server.command(now, command);
@@ -340,7 +340,7 @@ impl AaaNode {
     }
 }
 
-impl Node for AaaNode {
+impl Role for AaaRole {
     type Machine = AaaServer;
     type Message = Message;
 

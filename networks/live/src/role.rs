@@ -5,7 +5,7 @@ use usher_core::{Instant, Job, Machine, Path};
 
 /// A machine with what surrounds it in a live program: where its events go, and what comes from other
 /// threads. All calls come from the driver's thread.
-pub trait Node {
+pub trait Role {
     /// The protocol.
     type Machine: Machine;
     /// What other threads send by the [`Mailbox`].

@@ -1,6 +1,6 @@
 //! Log lines about what the machines decided.
 
-use crate::node::Clients;
+use crate::role::Clients;
 use usher_aaa::ledger::{Record, text};
 use usher_aaa::{Login, Method};
 
