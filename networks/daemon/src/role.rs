@@ -20,6 +20,7 @@ use usher_aaa::{
 };
 use usher_core::{Input, Instant, Machine, Path};
 use usher_diameter::node::{self, PeerId};
+use usher_diameter::peer::automaton;
 use usher_diameter::{Fault, ResultCode};
 use usher_live::{DriverCounters, Mailbox, Role};
 
@@ -235,6 +236,8 @@ pub(crate) struct State {
     traces: [Option<Reader>; TRACES],
     dynamic: BTreeMap<u64, SyncSender<DynamicResult>>,
     draining: bool,
+    /// Diameter peers that were told of the end and may not have answered yet.
+    told_of_end: Vec<PeerId>,
     stopped: bool,
     /// Requests before the last reload, whose clients may have had other places.
     before: BTreeMap<(String, u8), u64>,
@@ -515,7 +518,8 @@ impl Role for AaaRole {
             }
             Message::Drain => {
                 if !std::mem::replace(&mut self.state.draining, true) {
-                    for peer in self.state.peers.keys().copied().collect::<Vec<_>>() {
+                    self.state.told_of_end = self.state.peers.keys().copied().collect();
+                    for peer in self.state.told_of_end.clone() {
                         let cause = node::DisconnectCause::Rebooting;
                         self.command(now, Command::Diameter(node::Command::Disconnect { peer, cause }));
                     }
@@ -553,6 +557,9 @@ impl Role for AaaRole {
     }
 
     fn stopped(&self) -> bool {
-        self.state.stopped || (self.state.draining && self.server.owed() == 0 && self.state.peers.is_empty())
+        let answers = |peer: &PeerId| self.server.diameter_state(*peer) != Some(automaton::State::Closing);
+        let state = &self.state;
+        let idle = state.draining && self.server.owed() == 0 && state.peers.is_empty();
+        state.stopped || (idle && state.told_of_end.iter().all(answers))
     }
 }

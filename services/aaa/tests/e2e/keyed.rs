@@ -303,7 +303,7 @@ fn a_challenge_that_is_none_fails_the_session() {
     let path = Path { socket: SocketId::own(0), local: path.remote, remote: server };
     h.nas.handle(h.now, Input::Datagram { path, data: &buf });
     assert_eq!(h.nas.counters().aaa_protocol, 1);
+    assert!(matches!(h.nas.poll_event(), Some(Event::Failed { .. })));
     let Some(Event::EapToStation { packet, .. }) = h.nas.poll_event() else { panic!("no last word") };
     assert_eq!((packet[0], packet.len()), (4, 4));
-    assert!(matches!(h.nas.poll_event(), Some(Event::Failed { .. })));
 }

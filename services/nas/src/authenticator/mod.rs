@@ -142,7 +142,7 @@ pub enum Event {
         /// The packet.
         packet: Vec<u8>,
     },
-    /// Let in. The EAP-Success is on its way.
+    /// Let in. The EAP-Success follows.
     Authenticated {
         /// Who.
         station: StationId,
@@ -165,14 +165,14 @@ pub enum Event {
         /// The AAA server has it. Otherwise nobody answered in time, or the answer was a refusal.
         kept: bool,
     },
-    /// Turned away by the AAA server. A station that was in is in no longer.
+    /// Turned away by the AAA server; the EAP-Failure follows. A station that was in is in no longer.
     Rejected {
         /// Who.
         station: StationId,
         /// The identity it gave.
         name: Vec<u8>,
     },
-    /// No verdict. A station that was in is in no longer.
+    /// No verdict; the last word to the station, if there is one, follows. A station that was in is in no longer.
     Failed {
         /// Who.
         station: StationId,

@@ -12,7 +12,7 @@ use core::net::SocketAddr;
 use usher_core::table::SessionTable;
 use usher_core::{Child, CommandError, Input, Instant, Machine, Outputs, SecureRng, StreamOp, Transmit};
 use usher_diameter::node::PeerId;
-use usher_diameter::peer::watchdog;
+use usher_diameter::peer::{automaton, watchdog};
 use usher_diameter::session::SessionIds;
 use usher_radius::Freshness;
 use usher_radius::attribute::{Attributes, kind};
@@ -198,6 +198,11 @@ impl AaaServer {
     #[must_use]
     pub fn diameter_peer(&self, peer: PeerId) -> Option<&str> {
         self.diameter.as_ref()?.host(peer)
+    }
+    /// How the connection of a Diameter peer stands (RFC 6733 §5.6), if there is such a peer.
+    #[must_use]
+    pub fn diameter_state(&self, peer: PeerId) -> Option<automaton::State> {
+        self.diameter.as_ref()?.peer_state(peer)
     }
     /// The Diameter peers that this server connects to, and whether requests are sent to them: they are open, and their
     /// watchdog finds nothing amiss (RFC 3539 §3.4).
