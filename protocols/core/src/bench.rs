@@ -1,4 +1,12 @@
-//! For tests: machines without a network around them.
+//! For tests: a network of machines in virtual time ([`Network`]), and machines without one ([`Tap`]).
+
+mod network;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+pub use network::{At, Network};
+pub use wire::Sent;
 
 use crate::machine::{Job, Machine, Output, Transmit, Work};
 use alloc::collections::VecDeque;

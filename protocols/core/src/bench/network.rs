@@ -1,0 +1,406 @@
+//! The hosts, and the time that all have in common.
+
+use super::wire::{Arrival, End, Sent, What, Wire};
+use crate::impair::ChannelConfig;
+use crate::machine::{
+    CloseReason, CommandError, Input, Job, ListenerId, Machine, MessageEvent, PortId, SocketId, StreamEvent,
+    Transmit, Work,
+};
+use crate::output::Host;
+use crate::time::{Duration, Instant};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::marker::PhantomData;
+use core::net::{IpAddr, SocketAddr};
+use core::ops::{Index, IndexMut};
+
+/// Which host of a [`Network`], and what machine it hosts.
+#[derive(Debug)]
+pub struct At<M> {
+    /// Its number, from 0 in the order in which hosts were added.
+    pub number: usize,
+    machine: PhantomData<fn() -> M>,
+}
+
+impl<M> Clone for At<M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M> Copy for At<M> {}
+
+type Answer<M> = Option<(Duration, <M as Machine>::Command)>;
+type OnEvent<M> = Box<dyn FnMut(&<M as Machine>::Event) -> Answer<M>>;
+type OnJob<M> = Box<dyn FnMut(Job<<M as Machine>::Job>) -> Answer<M>>;
+
+struct Slot<M: Machine> {
+    machine: M,
+    events: Vec<(Instant, M::Event)>,
+    on_event: OnEvent<M>,
+    on_job: OnJob<M>,
+}
+
+/// A machine that is being drained, and the wire that takes what it sends.
+struct Drain<'a, M: Machine> {
+    slot: &'a mut Slot<M>,
+    host: usize,
+    wire: &'a mut Wire,
+}
+
+impl<M: Machine> Drain<'_, M>
+where
+    M::Command: 'static,
+{
+    fn answer(&mut self, answer: Answer<M>) {
+        let Some((after, command)) = answer else { return };
+        if after.is_zero() {
+            let done = self.slot.machine.command(self.wire.now, command);
+            return done.expect("a machine takes the answer to what it said");
+        }
+        self.wire.push(self.wire.now + after, self.host, What::Answer(Box::new(command)), Vec::new());
+    }
+}
+
+impl<M: Machine> Host for Drain<'_, M>
+where
+    M::Command: 'static,
+{
+    type Machine = M;
+    fn machine(&mut self) -> &mut M {
+        &mut self.slot.machine
+    }
+    fn transmit(&mut self, transmit: Transmit, bytes: &mut Vec<u8>) {
+        self.wire.send(self.host, transmit, core::mem::take(bytes));
+    }
+    fn event(&mut self, event: M::Event) {
+        let answer = (self.slot.on_event)(&event);
+        self.slot.events.push((self.wire.now, event));
+        self.answer(answer);
+    }
+    fn work(&mut self, _: Work) {}
+    fn job(&mut self, job: Job<M::Job>) {
+        let answer = (self.slot.on_job)(job);
+        self.answer(answer);
+    }
+}
+
+/// A host, whatever its machine is.
+trait Hosted: Any {
+    fn handle(&mut self, now: Instant, input: Input<'_>);
+    fn answer(&mut self, now: Instant, command: Box<dyn Any>);
+    fn drain(&mut self, host: usize, wire: &mut Wire);
+    fn timeout(&mut self) -> Option<Instant>;
+}
+
+impl<M> Hosted for Slot<M>
+where
+    M: Machine<Command: 'static, Event: 'static, Job: 'static> + 'static,
+{
+    fn handle(&mut self, now: Instant, input: Input<'_>) {
+        self.machine.handle(now, input);
+    }
+    fn answer(&mut self, now: Instant, command: Box<dyn Any>) {
+        let command = command.downcast().expect("an answer for the machine of this host");
+        // What asked may have gone away meanwhile.
+        let _ = self.machine.command(now, *command);
+    }
+    fn drain(&mut self, host: usize, wire: &mut Wire) {
+        Drain { slot: self, host, wire }.drain(&mut Vec::new());
+    }
+    fn timeout(&mut self) -> Option<Instant> {
+        self.machine.poll_timeout()
+    }
+}
+
+/// Machines, and the network between them, in virtual time.
+///
+/// What a machine decides is carried out in its order. Datagrams, frames, streams and associations go by
+/// [`Channel`](crate::impair::Channel)s, one in each direction between two hosts; of streams and associations nothing is
+/// lost or damaged there. What is due at one time happens in the order in which it was sent, and timers go off after it.
+///
+/// [`Index`] is the machine itself. What it decides when it is called so is carried out with the next run.
+pub struct Network {
+    hosts: Vec<Box<dyn Hosted>>,
+    wire: Wire,
+}
+
+impl Network {
+    /// No hosts yet; `channel` is between each two that [`link`](Self::link) says nothing of.
+    pub fn new(channel: ChannelConfig) -> Self {
+        Self { hosts: Vec::new(), wire: Wire::new(channel) }
+    }
+    /// Adds a host. The first of its addresses is the one that it sends from where its machine leaves the choice.
+    pub fn add<M>(&mut self, machine: M, addresses: &[IpAddr]) -> At<M>
+    where
+        M: Machine<Command: 'static, Event: 'static, Job: 'static> + 'static,
+    {
+        let on_job = |job: Job<_>| panic!("nobody does the job of token {}", job.token);
+        let slot =
+            Slot { machine, events: Vec::new(), on_event: Box::new(|_| None), on_job: Box::new(on_job) };
+        self.hosts.push(Box::new(slot));
+        self.wire.addresses.push(addresses.to_vec());
+        self.wire.silent.push(false);
+        self.wire.refusing.push(false);
+        self.wire.certificates.push(None);
+        At { number: self.hosts.len() - 1, machine: PhantomData }
+    }
+    /// Datagrams to this address are for this socket, and leave it from there. A socket may have several, and an address
+    /// may be of several hosts (multicast). One that is not bound gets a port of its own when it sends.
+    pub fn bind<M>(&mut self, host: At<M>, socket: SocketId, address: SocketAddr) {
+        self.wire.bound.push((address, host.number, socket));
+    }
+    /// Connections and associations to this address are accepted here.
+    pub fn listen<M>(&mut self, host: At<M>, listener: ListenerId, address: SocketAddr) {
+        self.wire.listeners.insert(address, (host.number, listener));
+    }
+    /// Frames out of one of these ports come in by the others.
+    pub fn join(&mut self, ports: &[(usize, PortId)]) {
+        self.wire.segments.push(ports.to_vec());
+    }
+    /// What is between two hosts, in both directions.
+    pub fn link<A, B>(&mut self, a: At<A>, b: At<B>, channel: &ChannelConfig) {
+        self.wire.link(a.number, b.number, channel);
+        self.wire.link(b.number, a.number, channel);
+    }
+    /// Connections that two hosts begin are as if each of them had shown this certificate (DER).
+    pub fn show<M>(&mut self, host: At<M>, certificate: Option<&'static [u8]>) {
+        self.wire.certificates[host.number] = certificate;
+    }
+    /// What streams carry arrives in pieces of so many octets.
+    pub fn segment(&mut self, octets: usize) {
+        self.wire.segment = octets;
+    }
+    /// No association gets more outbound streams than this.
+    pub fn grant(&mut self, streams: u16) {
+        self.wire.granted = streams;
+    }
+
+    /// Each thing that a machine wants done goes by this function first, with its number from 0 on; it may alter the
+    /// octets. For each copy that is to arrive it gives how much later than by the channel alone; none: it is lost. Data
+    /// of streams and in-order messages wait for what was sent before them.
+    pub fn meddle(&mut self, how: impl FnMut(usize, &mut Sent) -> Vec<Duration> + 'static) {
+        self.wire.meddler = Box::new(how);
+    }
+    /// The things with these numbers are lost.
+    pub fn lose(&mut self, lost: &'static [usize]) {
+        self.meddle(move |n, _| if lost.contains(&n) { Vec::new() } else { [Duration::ZERO].into() });
+    }
+    /// Whether the way between two hosts is cut. Datagrams and frames are lost meanwhile, streams and associations wait.
+    pub fn sever<A, B>(&mut self, a: At<A>, b: At<B>, severed: bool) {
+        self.wire.sever(a.number, b.number, severed);
+    }
+    /// Whether a host hears, says and does nothing at all.
+    pub fn silence<M>(&mut self, host: At<M>, silent: bool) {
+        self.wire.silent[host.number] = silent;
+    }
+    /// Whether a host refuses connections and associations.
+    pub fn refuse<M>(&mut self, host: At<M>, refusing: bool) {
+        self.wire.refusing[host.number] = refusing;
+    }
+    /// All connections and associations that a host has are reset now; both sides hear it.
+    pub fn cut<M>(&mut self, host: At<M>) {
+        self.wire.cut(host.number);
+    }
+
+    /// What a host does when its machine says something: it may give a command after this time. The event is kept
+    /// nevertheless.
+    pub fn on_event<M>(&mut self, host: At<M>, then: impl FnMut(&M::Event) -> Answer<M> + 'static)
+    where
+        M: Machine + 'static,
+    {
+        self.slot_mut(host).on_event = Box::new(then);
+    }
+    /// Who does a host's jobs: the answer comes after this time. Without that a job is a panic.
+    pub fn on_job<M>(&mut self, host: At<M>, then: impl FnMut(Job<M::Job>) -> Answer<M> + 'static)
+    where
+        M: Machine + 'static,
+    {
+        self.slot_mut(host).on_job = Box::new(then);
+    }
+
+    /// What time it is.
+    pub fn now(&self) -> Instant {
+        self.wire.now
+    }
+    /// All that machines wanted done so far, as they wanted it.
+    pub fn sent(&self) -> &[Sent] {
+        &self.wire.sent
+    }
+    /// What a machine has said since it was last taken, and when.
+    pub fn events<M: Machine + 'static>(&self, host: At<M>) -> &[(Instant, M::Event)] {
+        &self.slot(host).events
+    }
+    /// Takes what a machine has said.
+    pub fn take<M: Machine + 'static>(&mut self, host: At<M>) -> Vec<(Instant, M::Event)> {
+        core::mem::take(&mut self.slot_mut(host).events)
+    }
+    /// Gives a machine a command, and carries out what it decides.
+    ///
+    /// # Errors
+    /// The machine refuses it.
+    pub fn command<M: Machine + 'static>(
+        &mut self,
+        host: At<M>,
+        command: M::Command,
+    ) -> Result<(), CommandError> {
+        let now = self.wire.now;
+        let done = self[host].command(now, command);
+        self.drain(host.number);
+        done
+    }
+    /// Gives a machine a command at this time, or now if that is past. It is nothing if the machine then refuses it.
+    pub fn later<M: Machine<Command: 'static>>(&mut self, host: At<M>, at: Instant, command: M::Command) {
+        self.wire.push(at.max(self.wire.now), host.number, What::Answer(Box::new(command)), Vec::new());
+    }
+    /// Gives a machine an input that nobody sent, and carries out what it decides.
+    pub fn give<M>(&mut self, host: At<M>, input: Input<'_>) {
+        self.feed(host.number, input);
+    }
+
+    /// When the next thing happens.
+    pub fn due(&mut self) -> Option<Instant> {
+        let timer = self.timer().map(|(at, _)| at);
+        self.wire.next().into_iter().chain(timer).min()
+    }
+    /// Lets the next thing happen; false: nothing is due any more.
+    pub fn step(&mut self) -> bool {
+        let arrival = self.wire.next();
+        match (arrival, self.timer()) {
+            (Some(at), timer) if timer.is_none_or(|(timer, _)| at <= timer) => {
+                self.wire.now = at;
+                if let Some(arrival) = self.wire.pop() {
+                    self.arrive(arrival);
+                }
+            }
+            (_, Some((at, host))) => {
+                self.wire.now = at;
+                self.feed(host, Input::Timeout);
+            }
+            (_, None) => return false,
+        }
+        true
+    }
+    /// Lets everything happen until this moment, that included.
+    pub fn run_until(&mut self, until: Instant) {
+        self.settle();
+        while self.due().is_some_and(|at| at <= until) {
+            self.step();
+        }
+        self.wire.now = until;
+    }
+    /// Lets this much time pass.
+    pub fn run(&mut self, time: Duration) {
+        self.run_until(self.wire.now + time);
+    }
+    /// Lets everything happen until nothing is due any more.
+    pub fn run_out(&mut self) {
+        self.settle();
+        while self.step() {}
+    }
+    fn settle(&mut self) {
+        (0..self.hosts.len()).for_each(|host| self.drain(host));
+    }
+
+    fn slot<M: Machine + 'static>(&self, host: At<M>) -> &Slot<M> {
+        let slot: &dyn Any = &*self.hosts[host.number];
+        slot.downcast_ref().expect("a host of this network")
+    }
+    fn slot_mut<M: Machine + 'static>(&mut self, host: At<M>) -> &mut Slot<M> {
+        let slot: &mut dyn Any = &mut *self.hosts[host.number];
+        slot.downcast_mut().expect("a host of this network")
+    }
+    fn drain(&mut self, host: usize) {
+        self.hosts[host].drain(host, &mut self.wire);
+    }
+    fn feed(&mut self, host: usize, input: Input<'_>) {
+        self.hosts[host].handle(self.wire.now, input);
+        self.drain(host);
+    }
+    fn timer(&mut self) -> Option<(Instant, usize)> {
+        let Wire { now, silent, .. } = &self.wire;
+        let awake = self.hosts.iter_mut().enumerate().filter(|(host, _)| !silent[*host]);
+        awake.filter_map(|(n, host)| Some((host.timeout()?.max(*now), n))).min()
+    }
+    fn arrive(&mut self, Arrival { host, what, bytes }: Arrival) {
+        if self.wire.silent[host] {
+            return;
+        }
+        let data = &bytes[..];
+        match what {
+            What::Datagram(path) => self.feed(host, Input::Datagram { path, data }),
+            What::Frame(port) => self.feed(host, Input::Frame { port, data }),
+            What::Up(id) => self.up((host, id)),
+            What::Data(conn) => {
+                for data in data.chunks(self.wire.segment) {
+                    if self.wire.ends.contains_key(&(host, conn)) {
+                        self.feed(host, Input::Stream { conn, event: StreamEvent::Data(data) });
+                    }
+                }
+            }
+            What::Message(assoc, stream, ppid) => {
+                if self.wire.ends.contains_key(&(host, assoc)) {
+                    self.feed(
+                        host,
+                        Input::Message { assoc, event: MessageEvent::Data { stream, ppid, data } },
+                    );
+                }
+            }
+            What::Closed(id, reason) => self.closed((host, id), reason),
+            What::Answer(command) => {
+                self.hosts[host].answer(self.wire.now, command);
+                self.drain(host);
+            }
+        }
+    }
+    /// An end hears that its connection is up; with the accepting one's word the other is on its way.
+    fn up(&mut self, end: End) {
+        let (host, id) = end;
+        let Some(conn) = self.wire.ends.get(&end) else { return };
+        let (remote, local, streams) = (conn.remote, Some(conn.local), conn.streams);
+        let Some(other) = conn.other else { return };
+        let certificate = self.wire.certificates[other.0];
+        let listener = conn.listener;
+        if listener.is_some() {
+            self.wire.reliably(host, other.0, What::Up(other.1));
+        }
+        let input = match (streams, listener) {
+            (Some(streams), Some(listener)) => {
+                Input::Message { assoc: id, event: MessageEvent::Accepted { listener, remote, streams } }
+            }
+            (Some(streams), None) => {
+                Input::Message { assoc: id, event: MessageEvent::Up { remote, streams } }
+            }
+            (None, Some(listener)) => {
+                let event = StreamEvent::Accepted { listener, remote, local, certificate };
+                Input::Stream { conn: id, event }
+            }
+            (None, None) => {
+                Input::Stream { conn: id, event: StreamEvent::Connected { remote, local, certificate } }
+            }
+        };
+        self.feed(host, input);
+    }
+    fn closed(&mut self, end: End, reason: CloseReason) {
+        let Some(conn) = self.wire.ends.remove(&end) else { return };
+        let input = match conn.streams {
+            Some(_) => Input::Message { assoc: end.1, event: MessageEvent::Down(reason) },
+            None => Input::Stream { conn: end.1, event: StreamEvent::Closed(reason) },
+        };
+        self.feed(end.0, input);
+    }
+}
+
+impl<M: Machine + 'static> Index<At<M>> for Network {
+    type Output = M;
+    fn index(&self, host: At<M>) -> &M {
+        &self.slot(host).machine
+    }
+}
+
+impl<M: Machine + 'static> IndexMut<At<M>> for Network {
+    fn index_mut(&mut self, host: At<M>) -> &mut M {
+        &mut self.slot_mut(host).machine
+    }
+}

@@ -1,0 +1,336 @@
+//! What is under way between hosts.
+
+use crate::impair::{Channel, ChannelConfig, Fate, Loss};
+use crate::machine::{
+    AssocId, CloseReason, ConnId, ListenerId, MessageOp, Path, PortId, Side, SocketId, StreamOp, Transmit,
+};
+use crate::rng::Seed;
+use crate::time::{Duration, Instant};
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::any::Any;
+use core::net::{IpAddr, SocketAddr};
+
+/// The ports that are given to sockets and connections without one.
+const EPHEMERAL: u16 = 49_152;
+
+/// One thing that a machine wanted done on the network.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sent {
+    /// When.
+    pub at: Instant,
+    /// The number of the host.
+    pub from: usize,
+    /// What.
+    pub transmit: Transmit,
+    /// The octets of it.
+    pub bytes: Vec<u8>,
+}
+
+/// What happens to a host.
+pub(super) enum What {
+    Datagram(Path),
+    Frame(PortId),
+    Up(ConnId),
+    Data(ConnId),
+    Message(AssocId, u16, u32),
+    Closed(ConnId, CloseReason),
+    /// A command.
+    Answer(Box<dyn Any>),
+}
+
+pub(super) struct Arrival {
+    pub(super) host: usize,
+    pub(super) what: What,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// A host, and what it calls a connection or association.
+pub(super) type End = (usize, ConnId);
+
+/// A connection or association as one end has it.
+pub(super) struct Conn {
+    /// `None`: it will be refused.
+    pub(super) other: Option<End>,
+    pub(super) local: IpAddr,
+    pub(super) remote: SocketAddr,
+    /// Of the end that did not begin it.
+    pub(super) listener: Option<ListenerId>,
+    /// Of an association.
+    pub(super) streams: Option<u16>,
+    /// When the last thing in order arrives here, by its stream.
+    last: BTreeMap<u16, Instant>,
+    /// When the last thing at all does.
+    latest: Instant,
+}
+
+/// How much later than by the channel alone the copies of a thing arrive.
+type Meddler = Box<dyn FnMut(usize, &mut Sent) -> Vec<Duration>>;
+
+/// One direction between two hosts: for what may be lost, and for what is sent again until it arrives.
+struct Pipe {
+    lossy: Channel,
+    reliable: Channel,
+}
+
+pub(super) struct Wire {
+    pub(super) now: Instant,
+    queue: BTreeMap<(Instant, u64), Arrival>,
+    sequence: u64,
+    channel: ChannelConfig,
+    pipes: BTreeMap<(usize, usize), Pipe>,
+    severed: BTreeSet<(usize, usize)>,
+    /// What waits for a severed way.
+    held: Vec<(usize, Arrival)>,
+    pub(super) addresses: Vec<Vec<IpAddr>>,
+    pub(super) silent: Vec<bool>,
+    pub(super) refusing: Vec<bool>,
+    pub(super) certificates: Vec<Option<&'static [u8]>>,
+    pub(super) bound: Vec<(SocketAddr, usize, SocketId)>,
+    pub(super) listeners: BTreeMap<SocketAddr, (usize, ListenerId)>,
+    pub(super) segments: Vec<Vec<(usize, PortId)>>,
+    pub(super) ends: BTreeMap<End, Conn>,
+    begun: u16,
+    pub(super) sent: Vec<Sent>,
+    pub(super) meddler: Meddler,
+    pub(super) segment: usize,
+    pub(super) granted: u16,
+}
+
+impl Wire {
+    pub(super) fn new(channel: ChannelConfig) -> Self {
+        Self {
+            now: Instant::ZERO,
+            queue: BTreeMap::new(),
+            sequence: 0,
+            channel,
+            pipes: BTreeMap::new(),
+            severed: BTreeSet::new(),
+            held: Vec::new(),
+            addresses: Vec::new(),
+            silent: Vec::new(),
+            refusing: Vec::new(),
+            certificates: Vec::new(),
+            bound: Vec::new(),
+            listeners: BTreeMap::new(),
+            segments: Vec::new(),
+            ends: BTreeMap::new(),
+            begun: 0,
+            sent: Vec::new(),
+            meddler: Box::new(|_, _| [Duration::ZERO].into()),
+            segment: usize::MAX,
+            granted: u16::MAX,
+        }
+    }
+    pub(super) fn push(&mut self, at: Instant, host: usize, what: What, bytes: Vec<u8>) {
+        self.sequence += 1;
+        self.queue.insert((at, self.sequence), Arrival { host, what, bytes });
+    }
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.queue.first_key_value().map(|((at, _), _)| *at)
+    }
+    pub(super) fn pop(&mut self) -> Option<Arrival> {
+        self.queue.pop_first().map(|(_, arrival)| arrival)
+    }
+    pub(super) fn link(&mut self, from: usize, to: usize, config: &ChannelConfig) {
+        let chance = |label| Seed::new(from as u64).stream(label, to as u64);
+        let reliable =
+            ChannelConfig { loss: Loss::None, duplicate: 0.0, reorder: 0.0, corrupt: 0.0, ..config.clone() };
+        let lossy = Channel::new(config.clone(), chance("lossy"));
+        self.pipes.insert((from, to), Pipe { lossy, reliable: Channel::new(reliable, chance("reliable")) });
+    }
+    fn pipe(&mut self, from: usize, to: usize) -> &mut Pipe {
+        if !self.pipes.contains_key(&(from, to)) {
+            self.link(from, to, &self.channel.clone());
+        }
+        self.pipes.get_mut(&(from, to)).expect("just linked")
+    }
+    fn is_severed(&self, a: usize, b: usize) -> bool {
+        self.severed.contains(&(a.min(b), a.max(b)))
+    }
+    pub(super) fn sever(&mut self, a: usize, b: usize, severed: bool) {
+        let way = (a.min(b), a.max(b));
+        if severed {
+            self.severed.insert(way);
+            return;
+        }
+        self.severed.remove(&way);
+        let held = core::mem::take(&mut self.held);
+        for (from, arrival) in held {
+            match self.is_severed(from, arrival.host) {
+                true => self.held.push((from, arrival)),
+                false => {
+                    let at = self.reliable(from, arrival.host, arrival.bytes.len());
+                    self.push(at, arrival.host, arrival.what, arrival.bytes);
+                }
+            }
+        }
+    }
+    pub(super) fn cut(&mut self, host: usize) {
+        let cut = |(end, conn): (&End, &Conn)| end.0 == host || conn.other.is_some_and(|o| o.0 == host);
+        let ends: Vec<End> = self.ends.iter().filter(|one| cut(*one)).map(|(end, _)| *end).collect();
+        for (host, id) in ends {
+            self.push(self.now, host, What::Closed(id, CloseReason::Reset), Vec::new());
+        }
+    }
+
+    /// What may be lost.
+    fn lossily(
+        &mut self,
+        from: usize,
+        to: usize,
+        delays: &[Duration],
+        bytes: &[u8],
+        what: impl Fn() -> What,
+    ) {
+        if self.is_severed(from, to) {
+            return;
+        }
+        let now = self.now;
+        let fate = self.pipe(from, to).lossy.offer(now, bytes.len() as u32);
+        let Fate::Delivered { arrives, corrupted: false, again, .. } = fate else { return };
+        for at in [Some(arrives), again].into_iter().flatten() {
+            delays.iter().for_each(|delay| self.push(at + *delay, to, what(), bytes.to_vec()));
+        }
+    }
+    /// When what is sent now by a stream or an association arrives.
+    fn reliable(&mut self, from: usize, to: usize, octets: usize) -> Instant {
+        let now = self.now;
+        match self.pipe(from, to).reliable.offer(now, octets as u32) {
+            Fate::Delivered { arrives, .. } => arrives,
+            fate => panic!("a queue that is too short for a stream: {fate:?}"),
+        }
+    }
+    /// What carries no octets and cannot be lost.
+    pub(super) fn reliably(&mut self, from: usize, to: usize, what: What) {
+        let at = self.reliable(from, to, 0);
+        self.deliver(from, to, at, what, Vec::new());
+    }
+    fn deliver(&mut self, from: usize, to: usize, at: Instant, what: What, bytes: Vec<u8>) {
+        match self.is_severed(from, to) {
+            true => self.held.push((from, Arrival { host: to, what, bytes })),
+            false => self.push(at, to, what, bytes),
+        }
+    }
+
+    /// Carries out what a host's machine wants done.
+    pub(super) fn send(&mut self, from: usize, transmit: Transmit, bytes: Vec<u8>) {
+        let mut sent = Sent { at: self.now, from, transmit, bytes };
+        self.sent.push(sent.clone());
+        let delays = (self.meddler)(self.sent.len() - 1, &mut sent);
+        if self.silent[from] {
+            return;
+        }
+        match transmit {
+            Transmit::Datagram { path } => self.datagram(from, path, &delays, &sent.bytes),
+            Transmit::Frame { port } => self.frame(from, port, &delays, &sent.bytes),
+            Transmit::Stream { conn, op } => match op {
+                StreamOp::Connect { local, remote } => self.connect((from, conn), local, remote, None),
+                StreamOp::Data => self.data((from, conn), Some(0), &delays, sent.bytes, What::Data),
+                StreamOp::Credit(_) => {}
+                StreamOp::Shutdown => self.end((from, conn), CloseReason::Closed),
+                StreamOp::Abort => self.end((from, conn), CloseReason::Reset),
+            },
+            Transmit::Message { assoc, op } => match op {
+                MessageOp::Connect { local, remote, streams } => {
+                    self.connect((from, assoc), local, remote, Some(streams.min(self.granted)));
+                }
+                MessageOp::Data { stream, ppid, unordered } => {
+                    let order = (!unordered).then_some(stream);
+                    let what = |assoc| What::Message(assoc, stream, ppid);
+                    self.data((from, assoc), order, &delays, sent.bytes, what);
+                }
+                MessageOp::Shutdown => self.end((from, assoc), CloseReason::Closed),
+                MessageOp::Abort => self.end((from, assoc), CloseReason::Reset),
+            },
+        }
+    }
+    fn datagram(&mut self, from: usize, path: Path, delays: &[Duration], bytes: &[u8]) {
+        let Path { socket, local, remote } = path;
+        let chosen = (!local.ip().is_unspecified()).then_some(local.ip());
+        let ours = |(_, host, bound): &&(SocketAddr, usize, SocketId)| (*host, *bound) == (from, socket);
+        let bound = self.bound.iter().find(ours).map(|(address, ..)| *address);
+        let port = match (local.port(), bound) {
+            (0, Some(bound)) => bound.port(),
+            (0, None) => EPHEMERAL + self.bound.len() as u16,
+            (port, _) => port,
+        };
+        let ip = chosen.or(bound.map(|bound| bound.ip())).unwrap_or(self.addresses[from][0]);
+        let source = SocketAddr::new(ip, port);
+        if !self.bound.contains(&(source, from, socket)) {
+            self.bound.push((source, from, socket));
+        }
+        let there = |(address, host, _): &&(SocketAddr, usize, SocketId)| *address == remote && *host != from;
+        let there: Vec<_> = self.bound.iter().filter(there).copied().collect();
+        for (local, to, socket) in there {
+            let path = Path { socket, local, remote: source };
+            self.lossily(from, to, delays, bytes, || What::Datagram(path));
+        }
+    }
+    fn frame(&mut self, from: usize, port: PortId, delays: &[Duration], bytes: &[u8]) {
+        let on = self.segments.iter().filter(|segment| segment.contains(&(from, port)));
+        let others: Vec<_> = on.flatten().copied().filter(|other| *other != (from, port)).collect();
+        for (to, port) in others {
+            self.lossily(from, to, delays, bytes, || What::Frame(port));
+        }
+    }
+    fn connect(&mut self, end: End, local: Option<IpAddr>, remote: SocketAddr, streams: Option<u16>) {
+        let from = end.0;
+        let source = SocketAddr::new(local.unwrap_or(self.addresses[from][0]), EPHEMERAL + self.begun);
+        let conn = |other, local, remote, listener| Conn {
+            other,
+            local,
+            remote,
+            listener,
+            streams,
+            last: BTreeMap::new(),
+            latest: Instant::ZERO,
+        };
+        let to = self.listeners.get(&remote).copied();
+        let Some((to, listener)) = to.filter(|(to, _)| !self.refusing[*to]) else {
+            self.ends.insert(end, conn(None, source.ip(), remote, None));
+            let to = to.map_or(from, |(to, _)| to);
+            let there = self.reliable(from, to, 0);
+            let back = there + self.reliable(to, from, 0).since(self.now);
+            return self.push(back, from, What::Closed(end.1, CloseReason::Refused), Vec::new());
+        };
+        let theirs = ConnId { owner: listener.owner, side: Side::Accepted, n: self.begun.into() };
+        self.begun += 1;
+        self.ends.insert(end, conn(Some((to, theirs)), source.ip(), remote, None));
+        self.ends.insert((to, theirs), conn(Some(end), remote.ip(), source, Some(listener)));
+        self.reliably(from, to, What::Up(theirs));
+    }
+    /// `order`: the stream in whose order it arrives; a stream connection is but one.
+    fn data(
+        &mut self,
+        end: End,
+        order: Option<u16>,
+        delays: &[Duration],
+        bytes: Vec<u8>,
+        what: impl Fn(ConnId) -> What,
+    ) {
+        let (Some(Conn { other: Some((to, id)), .. }), Some(delay)) = (self.ends.get(&end), delays.first())
+        else {
+            return;
+        };
+        let (to, id) = (*to, *id);
+        let mut at = self.reliable(end.0, to, bytes.len()) + *delay;
+        if let Some(there) = self.ends.get_mut(&(to, id)) {
+            if let Some(stream) = order {
+                let last = there.last.entry(stream).or_default();
+                at = at.max(*last);
+                *last = at;
+            }
+            there.latest = at.max(there.latest);
+        }
+        self.deliver(end.0, to, at, what(id), bytes);
+    }
+    /// This end is gone at once; the other hears it after all that it was sent.
+    fn end(&mut self, end: End, reason: CloseReason) {
+        let Some(Conn { other: Some((to, id)), .. }) = self.ends.remove(&end) else { return };
+        let latest = self.ends.get(&(to, id)).map_or(self.now, |there| there.latest);
+        let at = self.reliable(end.0, to, 0).max(latest);
+        self.deliver(end.0, to, at, What::Closed(id, reason), Vec::new());
+    }
+}
