@@ -9,17 +9,13 @@ fn pair(ack: bool) -> Pair {
     Pair::new(Transport::Udp, ack, |_| ())
 }
 
-fn counters(pair: &Pair, side: usize) -> Counters {
-    *pair.sides[side].counters()
-}
-
 #[test]
 fn a_lost_request_is_sent_again() {
     let mut pair = pair(true).lose(&[0]);
     pair.send(STATION, 1, request());
     pair.serve(Duration::ZERO, at(1000));
     assert_eq!(pair.done(), [(140, 1, "response".into())]);
-    assert_eq!(counters(&pair, STATION).retransmissions, 1);
+    assert_eq!(pair.counters(STATION).retransmissions, 1);
 }
 
 #[test]
@@ -34,7 +30,7 @@ fn a_lost_response_is_sent_again_by_its_own_timer() {
         "320 pos response+req+rsp",
         "340 mn ack",
     ];
-    assert_eq!(pair.log, expected);
+    assert_eq!(pair.log(), expected);
     assert_eq!(pair.done(), [(340, 1, "response".into())]);
 }
 
@@ -44,7 +40,7 @@ fn a_response_acknowledges_although_the_acknowledgement_without_payload_was_lost
     let mut pair = Pair::new(Transport::Udp, true, settings).lose(&[1]);
     pair.send(STATION, 1, request());
     pair.serve(PROCESSING, at(1000));
-    assert_eq!(pair.log.len(), 4);
+    assert_eq!(pair.log().len(), 4);
     assert_eq!(pair.done(), [(240, 1, "response".into())]);
 }
 
@@ -63,8 +59,8 @@ fn a_request_that_comes_again_after_its_response_gets_the_response_again() {
         "230 pos response+req+rsp",
         "250 mn ack",
     ];
-    assert_eq!(pair.log, expected);
-    assert_eq!(counters(&pair, POS).repeated_responses, 1);
+    assert_eq!(pair.log(), expected);
+    assert_eq!(pair.counters(POS).repeated_responses, 1);
     assert_eq!(pair.delivered(POS), 1);
 }
 
@@ -73,9 +69,9 @@ fn a_response_that_comes_again_is_acknowledged_again_and_not_given_again() {
     let mut pair = pair(true).lose(&[3]);
     pair.send(STATION, 1, request());
     pair.serve(PROCESSING, at(1000));
-    assert_eq!(pair.log[3..], ["240 mn ack", "320 pos response+req+rsp", "340 mn ack"]);
+    assert_eq!(pair.log()[3..], ["240 mn ack", "320 pos response+req+rsp", "340 mn ack"]);
     assert_eq!(pair.done().len(), 1);
-    assert_eq!(counters(&pair, STATION).duplicates, 1);
+    assert_eq!(pair.counters(STATION).duplicates, 1);
 }
 
 #[test]
@@ -83,14 +79,14 @@ fn a_late_response_is_dropped_and_not_acknowledged() {
     let mut pair = pair(true).lose(&[1, 3, 5]);
     pair.send(STATION, 1, request());
     pair.serve(Duration::from_millis(400), at(5000));
-    assert_eq!(pair.log[..6].iter().filter(|l| l.ends_with("ack")).count(), 3);
+    assert_eq!(pair.log()[..6].iter().filter(|l| l.ends_with("ack")).count(), 3);
     let answers = ["420 pos response+req+rsp", "520 pos response+req+rsp", "620 pos response+req+rsp"];
-    assert_eq!(pair.log[6..], answers);
+    assert_eq!(pair.log()[6..], answers);
     assert_eq!(pair.done(), [(300, 1, "NoAcknowledgement".into())]);
-    assert_eq!(counters(&pair, STATION).late_responses, 3);
-    assert_eq!((counters(&pair, STATION).gave_up, counters(&pair, POS).gave_up), (1, 1));
-    let packets = counters(&pair, STATION).packets + counters(&pair, POS).packets;
-    let messages = counters(&pair, STATION).messages + counters(&pair, POS).messages;
+    assert_eq!(pair.counters(STATION).late_responses, 3);
+    assert_eq!((pair.counters(STATION).gave_up, pair.counters(POS).gave_up), (1, 1));
+    let packets = pair.counters(STATION).packets + pair.counters(POS).packets;
+    let messages = pair.counters(STATION).messages + pair.counters(POS).messages;
     assert_eq!((packets, messages), (9, 2), "the limit of 4.5 packets a message");
 }
 
@@ -100,7 +96,7 @@ fn after_the_lifetime_a_late_response_is_of_an_unknown_transaction() {
     let mut pair = Pair::new(Transport::Udp, true, settings).lose(&[1, 3, 5]);
     pair.send(STATION, 1, request());
     pair.serve(Duration::from_millis(400), at(5000));
-    let c = counters(&pair, STATION);
+    let c = pair.counters(STATION);
     assert_eq!((c.late_responses, c.unknown_transaction), (0, 3));
 }
 
@@ -108,15 +104,15 @@ fn after_the_lifetime_a_late_response_is_of_an_unknown_transaction() {
 fn duplicates_are_known_within_the_lifetime_and_not_after_it() {
     for (apart, given) in [(14_999, 1), (15_001, 2)] {
         let mut pair = pair(true);
-        pair.fate = Box::new(move |side, _| match side {
-            STATION => vec![DELAY, DELAY + Duration::from_millis(apart)],
-            _ => vec![DELAY],
+        pair.fate(move |side, _| match side {
+            STATION => vec![Duration::ZERO, Duration::from_millis(apart)],
+            _ => vec![Duration::ZERO],
         });
         pair.send(STATION, 1, indication());
         pair.run(at(40_000));
         assert_eq!(pair.delivered(POS), given);
-        assert_eq!(counters(&pair, POS).acks, 2);
-        assert_eq!(counters(&pair, POS).duplicates, 2 - given as u64);
+        assert_eq!(pair.counters(POS).acks, 2);
+        assert_eq!(pair.counters(POS).duplicates, 2 - given as u64);
     }
 }
 
@@ -132,7 +128,7 @@ fn unanswered(ack: bool, unanswered: Unanswered) -> (Vec<String>, Vec<(u64, u64,
     pair.send(STATION, 1, request());
     pair.run(at(100_000));
     let skip = if ack { 2 } else { 1 };
-    (pair.log[skip..].to_vec(), pair.done())
+    (pair.log()[skip..].to_vec(), pair.done())
 }
 
 #[test]
@@ -156,7 +152,7 @@ fn a_request_sent_again_for_want_of_a_response_gets_the_lost_response_again() {
     let mut pair = Pair::new(Transport::Udp, false, settings).lose(&[1]);
     pair.send(STATION, 1, request());
     pair.serve(PROCESSING, at(2000));
-    assert_eq!(pair.log, ["0 mn request", "220 pos response", "500 mn request", "520 pos response"]);
+    assert_eq!(pair.log(), ["0 mn request", "220 pos response", "500 mn request", "520 pos response"]);
     assert_eq!(pair.done(), [(540, 1, "response".into())]);
     assert_eq!(pair.delivered(POS), 1);
 }
@@ -168,7 +164,7 @@ fn the_transactions_lifetime_ends_a_wait() {
     pair.send(STATION, 1, request());
     pair.run(at(10_000));
     assert_eq!(pair.done(), [(2000, 1, "NoResponse".into())]);
-    assert_eq!(counters(&pair, POS).expired, 1);
+    assert_eq!(pair.counters(POS).expired, 1);
     let Some((_, _, Event::Request { transaction, message, .. })) =
         pair.events.iter().find(|e| matches!(e.2, Event::Request { .. })).cloned()
     else {
@@ -191,7 +187,7 @@ fn timers_are_by_service_and_by_message() {
         c.by_message.insert((crate::Service::Information, 2), timing(70, 0));
     };
     let mut pair = Pair::new(Transport::Udp, true, settings);
-    pair.fate = Box::new(|_, _| vec![]);
+    pair.fate(|_, _| vec![]);
     pair.send(STATION, 1, request());
     pair.send(STATION, 2, indication());
     pair.send(STATION, 3, Message::new(MessageId::DEREGISTER_REQUEST, []));
@@ -209,29 +205,25 @@ fn what_is_abandoned_is_not_heard_of_again() {
     assert_eq!(pair.command(STATION, Command::Abandon { token: 1 }), Err(CommandError::UnknownToken));
     pair.serve(PROCESSING, at(5000));
     assert!(pair.done().is_empty());
-    assert_eq!(counters(&pair, STATION).late_responses, 3);
+    assert_eq!(pair.counters(STATION).late_responses, 3);
 }
 
 #[test]
 fn a_route_that_changes_takes_transactions_with_it() {
-    let mut pair = pair(true);
-    let new = IpAddr::from([10, 0, 9, 1]);
-    let mut n = 0;
     // The first route is dead.
-    pair.fate = Box::new(move |_, _| {
-        n += 1;
-        if n == 1 { vec![] } else { vec![DELAY] }
-    });
+    let mut pair = pair(true).lose(&[0]);
+    let new = IpAddr::from([10, 0, 9, 1]);
     pair.send(STATION, 1, request());
     pair.run(at(50));
     let moved = Route { local: Some(new), ..route(Transport::Udp, POS) };
     pair.command(STATION, Command::Peer(Peer { id: id(POS), route: moved, ack: true })).unwrap();
     pair.serve(Duration::ZERO, at(1000));
     assert_eq!(pair.done(), [(140, 1, "response".into())]);
+    let way = |path: Path| (path.socket.n, path.local, path.remote);
     let unspecified = SocketAddr::new(IpAddr::from([0, 0, 0, 0]), PORT);
     let pos = SocketAddr::new(ip(POS), PORT);
-    assert_eq!(pair.paths[0], (0, unspecified, pos));
-    assert_eq!(pair.paths[1], (1, SocketAddr::new(new, PORT), pos));
+    assert_eq!(way(pair.paths()[0]), (0, unspecified, pos));
+    assert_eq!(way(pair.paths()[1]), (1, SocketAddr::new(new, PORT), pos));
 }
 
 #[test]
@@ -243,8 +235,8 @@ fn an_answer_goes_by_the_new_route_if_it_changed_since_the_request() {
     let moved = Route { remote, ..route(Transport::Udp, STATION) };
     pair.command(POS, Command::Peer(Peer { id: id(STATION), route: moved, ack: true })).unwrap();
     pair.serve(PROCESSING, at(1000));
-    assert_eq!(pair.paths[1].2, SocketAddr::new(ip(STATION), PORT));
-    assert_eq!(pair.paths[2].2, remote);
+    assert_eq!(pair.paths()[1].remote, SocketAddr::new(ip(STATION), PORT));
+    assert_eq!(pair.paths()[2].remote, remote);
 }
 
 #[test]
@@ -253,7 +245,7 @@ fn identifiers_wrap_and_an_open_one_is_not_given_again() {
     let mut pair = Pair::new(Transport::Udp, false, settings);
     let identifiers = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
     let seen = identifiers.clone();
-    pair.fate = Box::new(move |_, decoded| {
+    pair.fate(move |_, decoded| {
         seen.borrow_mut().push(decoded.header.transaction.get());
         vec![]
     });
@@ -267,7 +259,7 @@ fn identifiers_wrap_and_an_open_one_is_not_given_again() {
     // All are open: the one that waits longest makes room.
     pair.send(STATION, 4096, request());
     assert_eq!(pair.done(), [(0, 0, "NoResponse".into())]);
-    assert_eq!(counters(&pair, STATION).displaced, 1);
+    assert_eq!(pair.counters(STATION).displaced, 1);
     assert_eq!(*identifiers.borrow().last().unwrap(), first);
     // One in the middle ends: it is the next.
     pair.command(STATION, Command::Abandon { token: 100 }).unwrap();
@@ -283,21 +275,21 @@ fn memory_for_transactions_is_bounded() {
         pair.send(STATION, token, indication());
     }
     pair.run(at(100));
-    assert_eq!((pair.sides[POS].remembered(), pair.sides[POS].most_remembered()), (3, 3));
-    assert_eq!((counters(&pair, POS).forgotten_early, counters(&pair, POS).refused), (2, 0));
+    assert_eq!((pair.side(POS).remembered(), pair.side(POS).most_remembered()), (3, 3));
+    assert_eq!((pair.counters(POS).forgotten_early, pair.counters(POS).refused), (2, 0));
     for token in 5..8 {
         pair.send(STATION, token, request());
     }
     let full = pair.command(STATION, Command::Send { token: 8, to: id(POS), message: request() });
     assert!(matches!(full, Err(CommandError::Full(_))));
     pair.run(at(200));
-    assert_eq!(pair.sides[POS].remembered(), 3);
+    assert_eq!(pair.side(POS).remembered(), 3);
     let octets = octets(200, false, &indication(), &id(POS));
     pair.inject(POS, &octets);
-    assert_eq!((pair.delivered(POS), counters(&pair, POS).refused), (8, 1));
+    assert_eq!((pair.delivered(POS), pair.counters(POS).refused), (8, 1));
     pair.run(at(40_000));
     pair.inject(POS, &octets);
-    assert_eq!(pair.sides[POS].remembered(), 1);
+    assert_eq!(pair.side(POS).remembered(), 1);
 }
 
 fn octets(transaction: u16, ack_req: bool, message: &Message, to: &MihfId) -> Vec<u8> {
@@ -313,8 +305,8 @@ fn what_the_standard_does_not_have_is_refused_or_dropped() {
     let unknown = |opcode| MessageId { service: crate::Service::Command, opcode, action: 0x155 };
     pair.inject(POS, &octets(1, true, &Message::new(unknown(Opcode::Request), []), &id(POS)));
     pair.inject(POS, &octets(2, true, &Message::new(unknown(Opcode::Indication), []), &id(POS)));
-    assert_eq!(pair.log, ["0 pos unknown response"]);
-    assert_eq!((counters(&pair, POS).unknown_message, pair.delivered(POS)), (2, 0));
+    assert_eq!(pair.log(), ["0 pos unknown response"]);
+    assert_eq!((pair.counters(POS).unknown_message, pair.delivered(POS)), (2, 0));
     let mine = Command::Send { token: 1, to: id(POS), message: Message::new(unknown(Opcode::Request), []) };
     assert!(matches!(pair.command(STATION, mine), Err(CommandError::Invalid(_))));
 }
@@ -326,8 +318,8 @@ fn a_request_that_cannot_be_read_has_failed() {
     pair.inject(POS, &octets(1, false, &no_link, &id(POS)));
     let no_reason = Message::new(MessageId::LINK_DOWN_INDICATION, []);
     pair.inject(POS, &octets(2, true, &no_reason, &id(POS)));
-    assert_eq!(pair.log, ["0 pos response+req"]);
-    assert_eq!(counters(&pair, POS).malformed, 2);
+    assert_eq!(pair.log(), ["0 pos response+req"]);
+    assert_eq!(pair.counters(POS).malformed, 2);
 }
 
 #[test]
@@ -336,7 +328,7 @@ fn unknown_parameters_are_given_to_the_user() {
     let odd = Tlv::Other { kind: 200, value: vec![1, 2, 3] };
     pair.send(STATION, 1, Message::new(MessageId::PUSH_INFORMATION_INDICATION, [odd]));
     pair.run(at(100));
-    assert_eq!((counters(&pair, POS).unknown_tlv, pair.delivered(POS)), (1, 1));
+    assert_eq!((pair.counters(POS).unknown_tlv, pair.delivered(POS)), (1, 1));
 }
 
 #[test]
@@ -344,10 +336,10 @@ fn what_is_for_another_function_is_dropped_and_what_is_for_all_is_not_acknowledg
     let mut pair = pair(true);
     let other = MihfId::new("other").unwrap();
     pair.inject(POS, &octets(1, true, &indication(), &other));
-    assert_eq!((counters(&pair, POS).misaddressed, pair.delivered(POS)), (1, 0));
+    assert_eq!((pair.counters(POS).misaddressed, pair.delivered(POS)), (1, 0));
     pair.inject(POS, &octets(1, true, &indication(), &MihfId::multicast()));
     assert_eq!(pair.delivered(POS), 1);
-    assert!(pair.log.is_empty());
+    assert!(pair.log().is_empty());
 }
 
 #[test]
@@ -359,7 +351,7 @@ fn an_indication_goes_to_all_where_that_has_a_route() {
     pair.command(STATION, Command::Peer(Peer { id: to.clone(), route, ack: true })).unwrap();
     let send = |message| Command::Send { token: 1, to: to.clone(), message };
     pair.command(STATION, send(indication())).unwrap();
-    assert_eq!((&pair.log[..], pair.paths[0].2), (&["0 mn indication".to_owned()][..], all));
+    assert_eq!((&pair.log()[..], pair.paths()[0].remote), (&["0 mn indication".to_owned()][..], all));
     assert!(matches!(pair.command(STATION, send(request())), Err(CommandError::Invalid(_))));
 }
 
@@ -373,8 +365,8 @@ fn replies_to_nothing_are_dropped() {
     let none = Message::acknowledgement(MessageId::PUSH_INFORMATION_INDICATION);
     none.encode(bits, TransactionId::new(3), &id(STATION), &id(POS), &mut ack).unwrap();
     pair.inject(POS, &ack);
-    assert_eq!(counters(&pair, POS).unknown_transaction, 2);
-    assert!(pair.log.is_empty());
+    assert_eq!(pair.counters(POS).unknown_transaction, 2);
+    assert!(pair.log().is_empty());
 }
 
 #[test]
@@ -384,9 +376,9 @@ fn long_messages_go_in_fragments() {
     pair.send(STATION, 1, long);
     pair.run(at(1000));
     let expected = ["0 mn fragment 0", "0 mn fragment 1", "0 mn fragment 2", "0 mn fragment 3", "20 pos ack"];
-    assert_eq!(pair.log, expected);
+    assert_eq!(pair.log(), expected);
     assert_eq!(pair.done(), [(40, 1, "done".into())]);
-    assert_eq!((counters(&pair, STATION).packets, counters(&pair, STATION).messages), (4, 1));
+    assert_eq!((pair.counters(STATION).packets, pair.counters(STATION).messages), (4, 1));
     let longer = indication().padded_to(60_000, &id(STATION), &id(POS)).unwrap();
     let refused = pair.command(STATION, Command::Send { token: 2, to: id(POS), message: longer });
     assert!(matches!(refused, Err(CommandError::Invalid(_))));
@@ -401,12 +393,12 @@ fn the_rest_of_a_message_is_not_waited_for_for_ever() {
     long.encode(Bits::default(), TransactionId::new(1), &id(STATION), &id(POS), &mut octets).unwrap();
     let pieces = crate::fragment::fragment(&octets, 300).unwrap();
     pair.inject(POS, &pieces[0]);
-    assert_eq!(pair.sides[POS].poll_timeout(), Some(at(2000)));
+    assert_eq!(pair.side(POS).poll_timeout(), Some(at(2000)));
     pair.run(at(1999));
-    assert_eq!((counters(&pair, POS).fragments_dropped, pair.sides[POS].reassembly.incomplete()), (0, 1));
+    assert_eq!((pair.counters(POS).fragments_dropped, pair.side(POS).reassembly.incomplete()), (0, 1));
     pair.run(at(2000));
-    assert_eq!((counters(&pair, POS).fragments_dropped, pair.sides[POS].reassembly.incomplete()), (1, 0));
-    assert_eq!(pair.sides[POS].poll_timeout(), None);
+    assert_eq!((pair.counters(POS).fragments_dropped, pair.side(POS).reassembly.incomplete()), (1, 0));
+    assert_eq!(pair.side(POS).poll_timeout(), None);
 }
 
 /// They are forgotten at once, and so is that they have ended.
@@ -416,11 +408,11 @@ fn indications_without_acknowledgement_leave_nothing_behind() {
     for token in 0..1000 {
         pair.send(STATION, token, indication());
     }
-    assert_eq!((pair.sides[STATION].remembered(), pair.sides[STATION].table.queued()), (0, 0));
+    assert_eq!((pair.side(STATION).remembered(), pair.side(STATION).table.queued()), (0, 0));
     let mut with = self::pair(true);
     with.send(STATION, 0, indication());
     with.run(at(1000));
-    assert_eq!((with.sides[STATION].remembered(), with.sides[STATION].table.queued()), (1, 1));
+    assert_eq!((with.side(STATION).remembered(), with.side(STATION).table.queued()), (1, 1));
 }
 
 #[test]
@@ -430,7 +422,7 @@ fn messages_longer_than_may_be_are_dropped() {
     let long = indication().padded_to(1000, &id(STATION), &id(POS)).unwrap();
     pair.send(STATION, 1, long);
     pair.run(at(50));
-    assert_eq!((counters(&pair, POS).oversize, pair.delivered(POS)), (1, 0));
+    assert_eq!((pair.counters(POS).oversize, pair.delivered(POS)), (1, 0));
 }
 
 #[test]

@@ -13,7 +13,7 @@ fn answer(message: Message, settings: impl Fn(&mut Config)) -> (Pair, Message) {
     let mut pair = Pair::new(Transport::Udp, true, settings);
     pair.send(STATION, 1, message);
     pair.run(at(1000));
-    assert_eq!(pair.log, ["0 mn request+req", "20 pos response+req+rsp", "40 mn ack"]);
+    assert_eq!(pair.log(), ["0 mn request+req", "20 pos response+req+rsp", "40 mn ack"]);
     let answer = pair.events.iter().find_map(|(_, _, event)| match event {
         Event::Done { result: Ok(Some(message)), .. } => Some(message.clone()),
         _ => None,
@@ -81,11 +81,11 @@ fn who_registers_can_be_sent_to_by_the_way_by_which_he_was_heard() {
     assert_eq!(pair.done(), [(0, 1, "NoRoute".into())]);
     pair.inject(POS, &stranger("guest", 1, false, &register));
     pair.inject(POS, &stranger("another", 1, false, &register));
-    assert_eq!(pair.sides[POS].counters().registrations_refused, 1);
+    assert_eq!(pair.counters(POS).registrations_refused, 1);
     pair.run(at(60_000));
     pair.command(POS, send(2)).unwrap();
     assert_eq!(pair.done()[1], (60_000, 2, "done".into()));
-    assert_eq!(pair.paths.last().unwrap().2, SocketAddr::new(ip(STATION), PORT));
+    assert_eq!(pair.paths().last().unwrap().remote, SocketAddr::new(ip(STATION), PORT));
     pair.inject(POS, &stranger("guest", 2, false, &Message::new(MessageId::DEREGISTER_REQUEST, [])));
     pair.run(at(120_000));
     pair.command(POS, send(3)).unwrap();
@@ -114,7 +114,7 @@ fn a_registration_ends_with_its_time_and_makes_room() {
     pair.inject(POS, &stranger("another", 2, false, &register));
     let expected = [(0, "guest"), (30_000, "guest"), (90_000, "another")];
     assert_eq!(registered(&pair), expected.map(|(ms, name)| (ms, name.to_owned())));
-    assert_eq!(pair.sides[POS].counters().registrations_refused, 1);
+    assert_eq!(pair.counters(POS).registrations_refused, 1);
     pair.command(POS, Command::Send { token: 1, to: MihfId::new("guest").unwrap(), message: indication() })
         .unwrap();
     assert_eq!(pair.done(), [(90_000, 1, "NoRoute".into())]);

@@ -56,7 +56,7 @@ proptest! {
             c.transaction = Some(Duration::from_secs(5));
         });
         let mut n = 0;
-        pair.fate = Box::new(move |_, _| {
+        pair.fate(move |_, _| {
             n += 1;
             fates[n % fates.len()].iter().map(|ms| Duration::from_millis(*ms)).collect()
         });
@@ -66,7 +66,7 @@ proptest! {
         for (token, (ms, side, ask)) in sent.iter().enumerate() {
             pair.serve(Duration::from_millis(processing), at(*ms));
             if cut.is_some_and(|cut| cut < *ms) {
-                pair.cut(transport);
+                pair.cut();
             }
             let message = if *ask { request() } else { indication() };
             let to = id(1 - side);
@@ -79,8 +79,8 @@ proptest! {
         done.sort_unstable();
         prop_assert_eq!(done, accepted);
         for side in [STATION, POS] {
-            prop_assert!(pair.sides[side].most_remembered() <= setting.max_transactions);
-            let next = pair.sides[side].poll_timeout();
+            prop_assert!(pair.side(side).most_remembered() <= setting.max_transactions);
+            let next = pair.side(side).poll_timeout();
             prop_assert_eq!(next, None, "nothing is under way any more");
         }
     }
@@ -93,7 +93,7 @@ proptest! {
         sent in proptest::collection::vec((0u64..2000, 0usize..2, any::<bool>()), 1..20),
     ) {
         let mut pair = Pair::new(transport, setting.ack, |c| c.ack_delay = Duration::from_millis(setting.ack_delay % 50));
-        pair.chunk = chunk;
+        pair.net.segment(chunk);
         let mut sent = sent;
         sent.sort();
         for (token, (ms, side, ask)) in sent.iter().enumerate() {

@@ -24,11 +24,11 @@ fn the_first_message_opens_a_connection_which_is_kept_and_answered_on() {
             "1000 mn indication",
             "1000 pos indication",
         ];
-        assert_eq!(pair.log, expected, "{transport:?}");
+        assert_eq!(pair.log(), expected, "{transport:?}");
         let done = [(280, 1, "response".into()), (1000, 2, "done".into()), (1000, 3, "done".into())];
         assert_eq!(pair.done(), done);
         assert_eq!((pair.delivered(STATION), pair.delivered(POS)), (1, 2));
-        assert_eq!(pair.sides[STATION].counters().unreliable, 0);
+        assert_eq!(pair.counters(STATION).unreliable, 0);
     }
 }
 
@@ -39,36 +39,36 @@ fn acknowledgements_go_over_connections_too() {
     pair.serve(PROCESSING, at(1000));
     let expected =
         ["0 mn connect", "40 mn request+req", "60 pos ack", "260 pos response+req+rsp", "280 mn ack"];
-    assert_eq!(pair.log, expected);
+    assert_eq!(pair.log(), expected);
 }
 
 #[test]
 fn what_is_sent_again_while_a_connection_opens_waits_as_well() {
     let mut pair = pair(Transport::Tcp, true);
     let slow = |config: &mut Config| config.timing.retransmission = Duration::from_millis(15);
-    pair.sides[STATION] = {
+    *pair.side(STATION) = {
         let mut config = Config::new(id(STATION));
         slow(&mut config);
-        Tap::new(Mihf::new(config, Seed::new(7).stream("mihf", 0)))
+        Mihf::new(config, Seed::new(7).stream("mihf", 0))
     };
     let peer = Peer { id: id(POS), route: route(Transport::Tcp, POS), ack: true };
     pair.command(STATION, Command::Peer(peer)).unwrap();
     pair.send(STATION, 1, indication());
     pair.run(at(1000));
     assert_eq!(
-        pair.log[..4],
+        pair.log()[..4],
         ["0 mn connect", "40 mn indication+req", "40 mn indication+req", "40 mn indication+req"]
     );
     assert_eq!(pair.delivered(POS), 1);
     assert_eq!(pair.done(), [(45, 1, "NoAcknowledgement".into())]);
-    assert_eq!(pair.sides[STATION].counters().late_acks, 3);
+    assert_eq!(pair.counters(STATION).late_acks, 3);
 }
 
 #[test]
 fn messages_are_cut_out_of_a_stream_wherever_its_segments_end() {
     for chunk in 1..80 {
         let mut pair = pair(Transport::Tcp, true);
-        pair.chunk = chunk;
+        pair.net.segment(chunk);
         for token in 0..5 {
             pair.send(STATION, token, indication());
         }
@@ -88,11 +88,11 @@ fn a_connection_that_closed_is_opened_again_when_there_is_something_to_send() {
         let mut pair = pair(transport, true);
         pair.send(STATION, 1, indication());
         pair.run(at(500));
-        pair.cut(transport);
+        pair.cut();
         pair.run(at(1000));
         pair.send(STATION, 2, indication());
         pair.run(at(2000));
-        assert_eq!(pair.log[3..5], ["1000 mn connect", "1040 mn indication+req"]);
+        assert_eq!(pair.log()[3..5], ["1000 mn connect", "1040 mn indication+req"]);
         assert_eq!(pair.done().len(), 2);
     }
 }
@@ -102,18 +102,18 @@ fn what_was_under_way_is_sent_again_by_the_rules_of_mih_alone() {
     let mut with = pair(Transport::Tcp, true);
     with.send(STATION, 1, indication());
     with.run(at(50));
-    with.cut(Transport::Tcp);
+    with.cut();
     with.run(at(1000));
     let expected =
         ["0 mn connect", "40 mn indication+req", "100 mn connect", "140 mn indication+req", "160 pos ack"];
-    assert_eq!(with.log, expected);
+    assert_eq!(with.log(), expected);
     assert_eq!(with.done(), [(180, 1, "done".into())]);
     let mut without = pair(Transport::Tcp, false);
     without.send(STATION, 1, request());
     without.run(at(50));
-    without.cut(Transport::Tcp);
+    without.cut();
     without.run(at(20_000));
-    assert_eq!(without.log, ["0 mn connect", "40 mn request"]);
+    assert_eq!(without.log(), ["0 mn connect", "40 mn request"]);
     assert_eq!(without.done(), [(50, 1, "Transport".into())]);
 }
 
@@ -129,7 +129,7 @@ fn a_request_without_acknowledgements_ends_with_the_connection_by_which_it_last_
         pair.send(STATION, 4, request());
         pair.command(STATION, Command::Abandon { token: 4 }).unwrap();
         pair.run(at(510));
-        pair.cut(transport);
+        pair.cut();
         pair.run(at(60_000));
         let expected = [(280, 1, "response".into()), (500, 3, "done".into()), (510, 2, "Transport".into())];
         assert_eq!(pair.done(), expected, "{transport:?}");
@@ -146,10 +146,10 @@ fn a_request_without_acknowledgements_ends_with_the_connection_by_which_it_last_
             }
             _ => Input::Stream { conn: aborted, event: StreamEvent::Closed(CloseReason::Reset) },
         };
-        pair.sides[STATION].handle(pair.now, down);
+        pair.give(STATION, down);
         pair.run(at(60));
         assert!(pair.done().is_empty());
-        pair.cut(transport);
+        pair.cut();
         pair.run(at(60_000));
         assert_eq!(pair.done(), [(60, 1, "Transport".into())], "{transport:?}");
     }
@@ -166,17 +166,17 @@ fn a_request_that_is_to_be_sent_again_outlives_its_connection() {
     let mut pair = Pair::new(Transport::Tcp, false, settings);
     pair.send(STATION, 1, request());
     pair.run(at(50));
-    pair.cut(Transport::Tcp);
+    pair.cut();
     pair.serve(PROCESSING, at(1500));
     let expected = ["0 mn connect", "40 mn request", "500 mn connect", "540 mn request"];
-    assert_eq!(pair.log[..4], expected);
+    assert_eq!(pair.log()[..4], expected);
     assert_eq!(pair.done().len(), 1);
     assert_eq!(pair.done()[0].2, "response");
     let mut pair = Pair::new(Transport::Tcp, false, settings);
-    pair.refusing = true;
+    pair.net.refuse(pair.sides[POS], true);
     pair.send(STATION, 1, request());
     pair.run(at(5000));
-    assert_eq!(pair.log, ["0 mn connect", "500 mn connect", "1000 mn connect"]);
+    assert_eq!(pair.log(), ["0 mn connect", "500 mn connect", "1000 mn connect"]);
     assert_eq!(pair.done(), [(1040, 1, "Transport".into())]);
 }
 
@@ -187,9 +187,12 @@ fn a_connection_that_was_given_up_is_none_when_it_comes_up_after_all() {
     pair.run(at(10));
     let moved = Route { local: Some(IpAddr::from([10, 0, 9, 1])), ..route(Transport::Tcp, POS) };
     pair.command(STATION, Command::Peer(Peer { id: id(POS), route: moved, ack: true })).unwrap();
-    // The world of this test says so of it at 40 ms.
+    pair.run(at(40));
+    let remote = SocketAddr::new(ip(POS), PORT);
+    let event = StreamEvent::Connected { remote, local: None, certificate: None };
+    pair.give(STATION, Input::Stream { conn: ConnId::opened(0), event });
     pair.run(at(1000));
-    let open = |n| pair.sides[STATION].net.is_open(Way::Connection(ConnId::opened(n)));
+    let mut open = |n| pair.side(STATION).net.is_open(Way::Connection(ConnId::opened(n)));
     assert_eq!([open(0), open(1)], [false, true]);
 }
 
@@ -197,23 +200,23 @@ fn a_connection_that_was_given_up_is_none_when_it_comes_up_after_all() {
 fn without_acknowledgements_a_refused_connection_ends_a_request() {
     for transport in [Transport::Tcp, Transport::Sctp] {
         let mut pair = pair(transport, false);
-        pair.refusing = true;
+        pair.net.refuse(pair.sides[POS], true);
         pair.send(STATION, 1, request());
         pair.run(at(1000));
         assert_eq!(pair.done(), [(40, 1, "Transport".into())]);
-        assert_eq!(pair.sides[STATION].counters().not_connected, 1);
+        assert_eq!(pair.counters(STATION).not_connected, 1);
     }
 }
 
 #[test]
 fn with_acknowledgements_it_is_tried_again() {
     let mut pair = pair(Transport::Tcp, true);
-    pair.refusing = true;
+    pair.net.refuse(pair.sides[POS], true);
     pair.send(STATION, 1, request());
     pair.run(at(90));
-    pair.refusing = false;
+    pair.net.refuse(pair.sides[POS], false);
     pair.serve(Duration::ZERO, at(1000));
-    assert_eq!(pair.log[..3], ["0 mn connect", "100 mn connect", "140 mn request+req"]);
+    assert_eq!(pair.log()[..3], ["0 mn connect", "100 mn connect", "140 mn request+req"]);
     assert_eq!(pair.done(), [(180, 1, "response".into())]);
 }
 
@@ -229,7 +232,7 @@ fn what_waits_for_a_connection_is_bounded() {
     }
     let failed = vec![(0, 3, "Transport".to_owned()), (0, 4, "Transport".into())];
     assert_eq!(pair.done(), failed);
-    assert_eq!(pair.sides[STATION].counters().queue_full, 2);
+    assert_eq!(pair.counters(STATION).queue_full, 2);
     pair.serve(Duration::ZERO, at(1000));
     assert_eq!(pair.done().len(), 5);
     // A message has the room that its octets need.
@@ -247,12 +250,12 @@ fn a_stream_that_cannot_be_cut_into_messages_is_closed() {
     let remote = SocketAddr::new(ip(STATION), 50_000);
     pair.stream(POS, 9, accepted(remote));
     pair.stream(POS, 9, StreamEvent::Data(&[0x70, 0, 0, 0, 0, 0, 0]));
-    assert!(pair.log.is_empty(), "less than a header says nothing");
+    assert!(pair.log().is_empty(), "less than a header says nothing");
     pair.stream(POS, 9, StreamEvent::Data(&[0, 1, 2, 3]));
-    assert_eq!(pair.log, ["0 pos abort"]);
-    assert_eq!(pair.sides[POS].counters().broken_streams, 1);
+    assert_eq!(pair.log(), ["0 pos abort"]);
+    assert_eq!(pair.counters(POS).broken_streams, 1);
     pair.stream(POS, 9, StreamEvent::Data(&[1, 2, 3]));
-    assert_eq!(pair.sides[POS].counters().received, 0);
+    assert_eq!(pair.counters(POS).received, 0);
 }
 
 #[test]
@@ -265,7 +268,7 @@ fn a_malformed_message_does_not_end_its_stream() {
         .unwrap();
     pair.stream(POS, 9, accepted(remote));
     pair.stream(POS, 9, StreamEvent::Data(&octets));
-    let c = pair.sides[POS].counters();
+    let c = pair.counters(POS);
     assert_eq!((c.malformed, c.broken_streams, pair.delivered(POS)), (1, 0, 1));
 }
 
@@ -276,7 +279,7 @@ fn each_service_has_its_stream_of_an_association() {
     pair.send(STATION, 1, down);
     pair.send(STATION, 2, indication());
     pair.run(at(1000));
-    assert_eq!(pair.streams, [0, 3, 0]);
+    assert_eq!(pair.streams(), [0, 3, 0]);
 }
 
 #[test]
@@ -289,7 +292,7 @@ fn another_route_is_another_connection_and_takes_what_waits_with_it() {
     pair.command(STATION, peer(moved(Transport::Tcp))).unwrap();
     pair.run(at(1000));
     let expected = ["0 mn connect", "10 mn abort", "10 mn connect", "50 mn indication+req", "70 pos ack"];
-    assert_eq!(pair.log, expected);
+    assert_eq!(pair.log(), expected);
     pair.send(STATION, 2, indication());
     pair.run(at(2000));
     pair.command(STATION, peer(route(Transport::Tcp, POS))).unwrap();
@@ -305,6 +308,6 @@ fn another_route_is_another_connection_and_takes_what_waits_with_it() {
         "2010 mn indication+req",
         "2030 pos ack",
     ];
-    assert_eq!(pair.log[5..], expected);
+    assert_eq!(pair.log()[5..], expected);
     assert_eq!(pair.done().len(), 3);
 }
