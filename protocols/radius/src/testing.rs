@@ -21,6 +21,9 @@ pub(crate) fn far(n: u16) -> SocketAddr {
     SocketAddr::new("10.0.0.2".parse().unwrap(), 1812 + n)
 }
 pub(crate) fn client_with(change: impl FnOnce(&mut client::Config)) -> Tap<Client> {
+    Tap::new(bare_client_with(change))
+}
+pub(crate) fn bare_client_with(change: impl FnOnce(&mut client::Config)) -> Client {
     let mut config = client::Config::single(client::ServerConfig::new(far(0), secret()));
     config.retransmission = client::Retransmission::Backoff {
         initial: usher_core::Duration::from_secs(2),
@@ -30,7 +33,7 @@ pub(crate) fn client_with(change: impl FnOnce(&mut client::Config)) -> Tap<Clien
         jitter: 0.0,
     };
     change(&mut config);
-    Tap::new(Client::new(config, Seed::new(1).secure("client", 0)).unwrap())
+    Client::new(config, Seed::new(1).secure("client", 0)).unwrap()
 }
 pub(crate) fn server_with(change: impl FnOnce(&mut server::Config)) -> Tap<Server> {
     let mut config = server::Config::new(vec![ClientConfig::new("10.0.0.0".parse().unwrap(), 8, secret())]);

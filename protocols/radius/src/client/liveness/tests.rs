@@ -2,21 +2,18 @@
 
 use crate::client::{Client, Command, Event, Failover, Health, HealthCause, Liveness, ServerConfig, Target};
 use crate::packet::Code;
-use crate::server::{ClientConfig, Config, Server};
-use crate::testing::{at, client_with, far, secret, user};
+use crate::server::{self, ClientConfig, Config, Server};
+use crate::testing::{at, bare_client_with, far, secret, user};
 use alloc::vec::Vec;
-use usher_core::bench::Tap;
-use usher_core::{Duration, Input, Instant, Machine, Seed, SocketId, Transmit};
+use usher_core::bench::{At, Network};
+use usher_core::impair::ChannelConfig;
+use usher_core::{Duration, Seed, SocketId, Transmit};
 
 /// A client, or several, and the servers of its one group.
 struct World {
-    clients: Vec<Tap<Client>>,
-    servers: Vec<Tap<Server>>,
-    /// Servers that nothing comes from.
-    mute: Vec<bool>,
-    /// Servers that answer Status-Server alone.
-    busy: Vec<bool>,
-    now: Instant,
+    net: Network,
+    clients: Vec<At<Client>>,
+    servers: Vec<At<Server>>,
     /// Second, client and server of each answer, by token.
     answers: Vec<(u64, u64, u16)>,
     given_up: Vec<(u64, u64)>,
@@ -28,68 +25,59 @@ const GROUP: Target = Target::Group(0);
 
 impl World {
     fn new(clients: usize, servers: u16, liveness: Liveness) -> Self {
+        let mut net = Network::new(ChannelConfig::default());
         let client = |_| {
-            client_with(|c| {
+            let client = bare_client_with(|c| {
                 c.servers = (0..servers).map(|n| ServerConfig::new(far(n), secret())).collect();
                 c.servers.iter_mut().for_each(|s| s.liveness = Some(liveness));
                 c.groups = vec![(0..servers).collect()];
                 c.failover = Some(Failover::default());
-            })
+            });
+            net.add(client, &["10.0.0.1".parse().unwrap()])
         };
+        let clients = (0..clients).map(client).collect();
         let server = |n| {
             let any = ClientConfig::new("10.0.0.0".parse().unwrap(), 8, secret());
-            Tap::new(Server::new(Config::new(vec![any]), Seed::new(2).secure("server", n)).unwrap())
+            let server = Server::new(Config::new(vec![any]), Seed::new(2).secure("server", n)).unwrap();
+            let host = net.add(server, &[far(0).ip()]);
+            net.bind(host, SocketId::own(0), far(n as u16));
+            net.on_event(host, |server::Event::Request(r)| {
+                let (token, code, attributes) = (r.token, Code::ACCESS_ACCEPT, crate::Attributes::new());
+                Some((Duration::ZERO, server::Command::Respond { token, code, attributes }))
+            });
+            host
         };
-        Self {
-            clients: (0..clients).map(client).collect(),
-            servers: (0..u64::from(servers)).map(server).collect(),
-            mute: vec![false; servers.into()],
-            busy: vec![false; servers.into()],
-            now: at(0.0),
-            answers: Vec::new(),
-            given_up: Vec::new(),
-            turns: Vec::new(),
-            causes: Vec::new(),
-        }
+        let servers = (0..u64::from(servers)).map(server).collect();
+        let (answers, given_up, turns, causes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { net, clients, servers, answers, given_up, turns, causes }
     }
-    fn second(&self) -> u64 {
-        self.now.as_nanos() / 1_000_000_000
+    fn client(&self, client: usize) -> &Client {
+        &self.net[self.clients[client]]
+    }
+    /// Whether nothing comes from a server.
+    fn mute(&mut self, server: usize, mute: bool) {
+        self.net.silence(self.servers[server], mute);
+    }
+    /// The first server answers Status-Server alone.
+    fn busy(&mut self) {
+        self.net.meddle(|_, sent| match sent.transmit {
+            Transmit::Datagram { path } if path.remote == far(0) && sent.bytes[0] == 1 => vec![],
+            _ => vec![Duration::ZERO],
+        });
     }
     fn ask(&mut self, client: usize, token: u64) {
         let attributes = user();
         let command = Command::Request { token, target: GROUP, code: Code::ACCESS_REQUEST, attributes };
-        self.clients[client].command(self.now, command).unwrap();
+        self.net.command(self.clients[client], command).unwrap();
         self.settle();
     }
     /// Everything that can happen now; what a client finds out is told to the others.
     fn settle(&mut self) {
-        let mut buf = Vec::new();
-        for c in 0..self.clients.len() {
-            while let Some(Transmit::Datagram { path }) = self.clients[c].poll_transmit(&mut buf) {
-                let s = usize::from(path.remote.port() - 1812);
-                if self.mute[s] || self.busy[s] && buf[0] == 1 {
-                    continue;
-                }
-                let at_server = usher_core::Path {
-                    socket: SocketId::own(0),
-                    local: path.remote,
-                    remote: "10.0.0.1:5000".parse().unwrap(),
-                };
-                self.servers[s].handle(self.now, Input::Datagram { path: at_server, data: &buf });
-                while let Some(crate::server::Event::Request(r)) = self.servers[s].poll_event() {
-                    let command = crate::server::Command::Respond {
-                        token: r.token,
-                        code: Code::ACCESS_ACCEPT,
-                        attributes: crate::Attributes::new(),
-                    };
-                    self.servers[s].command(self.now, command).unwrap();
-                }
-                while self.servers[s].poll_transmit(&mut buf).is_some() {
-                    self.clients[c].handle(self.now, Input::Datagram { path, data: &buf });
-                }
-            }
-            while let Some(event) = self.clients[c].poll_event() {
-                let second = self.second();
+        let now = self.net.now();
+        self.net.run_until(now);
+        let second = now.as_nanos() / 1_000_000_000;
+        for (c, host) in self.clients.clone().into_iter().enumerate() {
+            for (_, event) in self.net.take(host) {
                 match event {
                     Event::Response(r) => self.answers.push((second, r.token, r.server)),
                     Event::TimedOut { token } => self.given_up.push((second, token)),
@@ -97,7 +85,7 @@ impl World {
                         self.turns.push((second, c, server, health));
                         self.causes.push(cause);
                         for other in (0..self.clients.len()).filter(|other| *other != c) {
-                            self.clients[other].told(self.now, server, health);
+                            self.net[self.clients[other]].told(now, server, health);
                         }
                     }
                 }
@@ -105,26 +93,21 @@ impl World {
         }
     }
     fn until(&mut self, seconds: f64) {
-        loop {
+        while let Some(due) = self.net.due().filter(|due| *due <= at(seconds)) {
+            self.net.run_until(due);
             self.settle();
-            let next = self.clients.iter_mut().filter_map(|c| c.poll_timeout()).min();
-            match next {
-                Some(next) if next <= at(seconds) => self.now = next.max(self.now),
-                _ => break,
-            }
-            self.clients.iter_mut().for_each(|c| c.handle(self.now, Input::Timeout));
         }
-        self.now = at(seconds);
+        self.net.run_until(at(seconds));
     }
     fn probes(&self, client: usize) -> u64 {
-        self.clients[client].counters().probes
+        self.client(client).counters().probes
     }
 }
 
 #[test]
 fn the_first_request_to_a_silent_server_waits_a_window_and_the_next_ones_do_not_wait() {
     let mut w = World::new(1, 2, Liveness::default());
-    w.mute[0] = true;
+    w.mute(0, true);
     w.ask(0, 1);
     w.until(3.9);
     assert!(w.answers.is_empty());
@@ -139,10 +122,10 @@ fn the_first_request_to_a_silent_server_waits_a_window_and_the_next_ones_do_not_
     turns.truncate(2);
     assert_eq!(turns, [(4, 0, 0, Health::Suspect), (16, 0, 0, Health::Dead)]);
     assert_eq!(w.causes[0], HealthCause::Silent(Duration::from_secs(4)));
-    let (first, second) = (w.clients[0].asked_of(0), w.clients[0].asked_of(1));
+    let (first, second) = (w.client(0).asked_of(0), w.client(0).asked_of(1));
     assert_eq!((first.requests, first.answers, first.timeouts), (1, 0, 1));
     assert_eq!((second.requests, second.answers, second.timeouts, second.timed), (3, 3, 0, 2));
-    w.mute[0] = false;
+    w.mute(0, false);
     w.until(110.0);
     assert_eq!(w.turns.last(), Some(&(106, 0, 0, Health::Alive)), "three answers, 30 s apart");
     w.ask(0, 4);
@@ -152,10 +135,10 @@ fn the_first_request_to_a_silent_server_waits_a_window_and_the_next_ones_do_not_
 #[test]
 fn a_suspect_server_is_alive_with_its_first_word() {
     let mut w = World::new(1, 2, Liveness::default());
-    w.mute[0] = true;
+    w.mute(0, true);
     w.ask(0, 1);
     w.until(9.0);
-    w.mute[0] = false;
+    w.mute(0, false);
     w.until(13.0);
     assert_eq!(w.turns, [(4, 0, 0, Health::Suspect), (12, 0, 0, Health::Alive)]);
     w.ask(0, 2);
@@ -166,7 +149,7 @@ fn a_suspect_server_is_alive_with_its_first_word() {
 #[test]
 fn a_server_that_is_silent_to_one_request_alone_is_back_at_once() {
     let mut w = World::new(1, 2, Liveness::default());
-    w.busy[0] = true;
+    w.busy();
     w.ask(0, 1);
     w.until(5.0);
     assert_eq!(w.answers, [(4, 1, 1)]);
@@ -176,7 +159,7 @@ fn a_server_that_is_silent_to_one_request_alone_is_back_at_once() {
 #[test]
 fn when_all_are_dead_logins_end_and_new_ones_go_to_whoever_comes_back() {
     let mut w = World::new(1, 2, Liveness { answers: 1, ..Liveness::default() });
-    w.mute = vec![true, true];
+    (0..2).for_each(|server| w.mute(server, true));
     w.ask(0, 1);
     w.until(15.0);
     assert!(w.given_up.is_empty());
@@ -188,10 +171,10 @@ fn when_all_are_dead_logins_end_and_new_ones_go_to_whoever_comes_back() {
         w.given_up
     );
     assert_eq!(w.given_up.len(), 2);
-    assert!(!w.clients[0].usable(0) && !w.clients[0].usable(1));
-    w.mute[1] = false;
+    assert!(!w.client(0).usable(0) && !w.client(0).usable(1));
+    w.mute(1, false);
     w.until(115.0);
-    assert_eq!((w.clients[0].health(0), w.clients[0].health(1)), (Health::Dead, Health::Alive));
+    assert_eq!((w.client(0).health(0), w.client(0).health(1)), (Health::Dead, Health::Alive));
     w.ask(0, 3);
     assert_eq!(w.answers, [(115, 3, 1)]);
 }
@@ -200,7 +183,7 @@ fn when_all_are_dead_logins_end_and_new_ones_go_to_whoever_comes_back() {
 #[test]
 fn a_server_with_a_long_window_is_waited_for() {
     let mut w = World::new(1, 2, Liveness { window: Duration::from_secs(60), ..Liveness::default() });
-    w.busy[0] = true;
+    w.busy();
     w.ask(0, 1);
     w.until(59.0);
     assert!(w.turns.is_empty() && w.answers.is_empty() && w.given_up.is_empty());
@@ -213,7 +196,7 @@ fn what_one_client_finds_out_the_others_need_not() {
     let mut w = World::new(3, 2, Liveness { answers: 1, ..Liveness::default() });
     w.ask(0, 10);
     assert_eq!((w.answers.remove(0), w.probes(0)), ((0, 10, 0), 1), "it knows Status-Server");
-    w.mute[0] = true;
+    w.mute(0, true);
     w.ask(0, 1);
     w.until(4.0);
     w.ask(1, 2);
@@ -225,7 +208,7 @@ fn what_one_client_finds_out_the_others_need_not() {
     assert_eq!(w.answers[3..], [(300, 4, 1)]);
     assert!(w.probes(0) > 10);
     assert_eq!([w.probes(1), w.probes(2)], before, "one asks for its status");
-    w.mute[0] = false;
+    w.mute(0, false);
     w.until(340.0);
     w.ask(1, 5);
     assert_eq!(w.answers[4..], [(340, 5, 0)]);
@@ -237,22 +220,22 @@ fn what_one_client_finds_out_the_others_need_not() {
 fn without_a_further_word_a_client_asks_itself() {
     for told in [Health::Suspect, Health::Dead] {
         let mut w = World::new(1, 2, Liveness { answers: 1, ..Liveness::default() });
-        w.clients[0].told(w.now, 0, told);
+        w.net[w.clients[0]].told(at(0.0), 0, told);
         w.ask(0, 1);
         assert_eq!(w.answers, [(0, 1, 1)]);
         let before = w.probes(0);
         w.until(100.0);
-        assert_eq!((w.probes(0) - before, w.clients[0].health(0)), (1, Health::Alive), "{told:?}");
+        assert_eq!((w.probes(0) - before, w.client(0).health(0)), (1, Health::Alive), "{told:?}");
     }
 }
 
 #[test]
 fn without_status_server_a_dead_server_is_tried_again_after_a_while() {
     let mut w = World::new(2, 2, Liveness { status: false, ..Liveness::default() });
-    w.mute[0] = true;
+    w.mute(0, true);
     w.ask(0, 1);
     w.until(135.0);
-    w.mute[0] = false;
+    w.mute(0, false);
     w.ask(1, 2);
     assert_eq!(w.answers[1..], [(135, 2, 1)]);
     w.until(137.0);
