@@ -3,8 +3,8 @@
 use super::wire::{Arrival, End, Sent, What, Wire};
 use crate::impair::ChannelConfig;
 use crate::machine::{
-    CloseReason, CommandError, Input, Job, ListenerId, Machine, MessageEvent, PortId, SocketId, StreamEvent,
-    Transmit, Work,
+    CloseReason, CommandError, ConnId, Input, Job, ListenerId, Machine, MessageEvent, PortId, SocketId,
+    StreamEvent, Transmit, Work,
 };
 use crate::output::Host;
 use crate::time::{Duration, Instant};
@@ -204,6 +204,11 @@ impl Network {
         self.wire.cut(host.number);
     }
 
+    /// All that is under way between hosts is lost.
+    pub fn clear(&mut self) {
+        self.wire.clear();
+    }
+
     /// What a host does when its machine says something: it may give a command after this time. The event is kept
     /// nevertheless.
     pub fn on_event<M>(&mut self, host: At<M>, then: impl FnMut(&M::Event) -> Answer<M> + 'static)
@@ -227,6 +232,11 @@ impl Network {
     /// All that machines wanted done so far, as they wanted it.
     pub fn sent(&self) -> &[Sent] {
         &self.wire.sent
+    }
+    /// The connections and associations that a host has, each with the number of the host at its other end.
+    pub fn connections<M>(&self, host: At<M>) -> impl Iterator<Item = (ConnId, usize)> {
+        let own = self.wire.ends.iter().filter(move |((of, _), _)| *of == host.number);
+        own.filter_map(|((_, id), conn)| Some((*id, conn.other?.0)))
     }
     /// What a machine has said since it was last taken, and when.
     pub fn events<M: Machine + 'static>(&self, host: At<M>) -> &[(Instant, M::Event)] {
@@ -282,13 +292,13 @@ impl Network {
         }
         true
     }
-    /// Lets everything happen until this moment, that included.
+    /// Lets everything happen until this moment, that included; one that is past is now.
     pub fn run_until(&mut self, until: Instant) {
         self.settle();
         while self.due().is_some_and(|at| at <= until) {
             self.step();
         }
-        self.wire.now = until;
+        self.wire.now = until.max(self.wire.now);
     }
     /// Lets this much time pass.
     pub fn run(&mut self, time: Duration) {

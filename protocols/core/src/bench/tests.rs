@@ -258,6 +258,19 @@ fn what_is_said_is_answered_at_once_and_jobs_after_their_time() {
     assert_eq!(heard(&mut net, b), [at(20, "too late"), at(30, "in time")]);
 }
 
+#[test]
+fn what_is_under_way_can_be_lost_as_a_whole() {
+    let (mut net, a, b) = two(slow());
+    tell(&mut net, a, [connect()]);
+    net.run_out();
+    assert_eq!(net.connections(a).collect::<Vec<_>>(), [(ConnId::opened(0), b.number)]);
+    tell(&mut net, a, [datagram(0, &[1]), stream(StreamOp::Data, &[2])]);
+    net.later(b, ms(50), Do::Say("mine"));
+    net.clear();
+    net.run_out();
+    assert_eq!(heard(&mut net, b)[1..], [at(50, "mine")]);
+}
+
 /// What a machine decided behind the network's back is carried out too.
 #[test]
 fn a_machine_may_be_called_by_itself() {

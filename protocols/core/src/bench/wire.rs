@@ -167,6 +167,10 @@ impl Wire {
             }
         }
     }
+    pub(super) fn clear(&mut self) {
+        self.held.clear();
+        self.queue.retain(|_, arrival| matches!(arrival.what, What::Answer(_)));
+    }
     pub(super) fn cut(&mut self, host: usize) {
         let cut = |(end, conn): (&End, &Conn)| end.0 == host || conn.other.is_some_and(|o| o.0 == host);
         let ends: Vec<End> = self.ends.iter().filter(|one| cut(*one)).map(|(end, _)| *end).collect();
