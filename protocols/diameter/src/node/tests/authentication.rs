@@ -16,11 +16,11 @@ fn accepting(client: &str, shows: Option<&'static [u8]>, authentication: Authent
     let mut server = config("s.example").accept(client);
     server.peers[0].authentication = authentication;
     let mut w = World::new(vec![config(client).connect_to("s.example", addr(1)), server]);
-    w.nodes[0].config.reconnect = usher_core::Duration::from_secs(1000);
+    w[0].config.reconnect = usher_core::Duration::from_secs(1000);
     if let Some(certificate) = shows {
         let pinned = CertificateMatch::Fingerprint(sha256(STATION));
-        w.nodes[0].peers[0].authentication.certificates.push(pinned);
-        w.certificates.extend([(0, certificate), (1, STATION)]);
+        w[0].peers[0].authentication.certificates.push(pinned);
+        w.show([(0, certificate), (1, STATION)]);
     }
     w.run_secs(1);
     w
@@ -29,14 +29,14 @@ fn accepting(client: &str, shows: Option<&'static [u8]>, authentication: Authent
 #[track_caller]
 fn taken(w: &World) {
     assert_eq!((w.state(0), w.state(1)), (State::IOpen, State::ROpen));
-    assert_eq!(w.nodes[1].counters().unauthenticated_peer, 0);
+    assert_eq!(w[1].counters().unauthenticated_peer, 0);
 }
 
 #[track_caller]
 fn refused(w: &World) {
     assert_eq!((w.state(0), w.state(1)), (State::Closed, State::Closed));
-    assert_eq!(w.nodes[1].counters().unauthenticated_peer, 1);
-    assert_eq!(w.nodes[0].counters().unknown_peer, 1, "it is told 3010");
+    assert_eq!(w[1].counters().unauthenticated_peer, 1);
+    assert_eq!(w[0].counters().unknown_peer, 1, "it is told 3010");
 }
 
 #[test]
@@ -95,10 +95,10 @@ fn a_stranger_too_bears_its_identity() {
         server.accept_unknown = true;
         let mut w = World::new(vec![config(host).connect_to("s.example", addr(1)), server]);
         let pinned = CertificateMatch::Fingerprint(sha256(STATION));
-        w.nodes[0].peers[0].authentication.certificates.push(pinned);
-        w.certificates.extend([(0, shows), (1, STATION)]);
+        w[0].peers[0].authentication.certificates.push(pinned);
+        w.show([(0, shows), (1, STATION)]);
         w.run_secs(1);
-        (w.state(0), w.nodes[1].counters().unauthenticated_peer)
+        (w.state(0), w[1].counters().unauthenticated_peer)
     };
     assert_eq!(stranger("aaa.usher.test", AAA), (State::IOpen, 0));
     assert_eq!(stranger("c.example", AAA), (State::Closed, 1));
@@ -116,10 +116,10 @@ fn whom_we_connect_to_shows_who_it_is() {
         }
         let mut w = World::new(vec![client, known]);
         if let Some(certificate) = shows {
-            w.certificates.extend([(0, STATION), (1, certificate)]);
+            w.show([(0, STATION), (1, certificate)]);
         }
         w.run_secs(1);
-        (w.state(0), w.nodes[0].counters().unauthenticated_peer)
+        (w.state(0), w[0].counters().unauthenticated_peer)
     };
     assert_eq!(connecting("aaa.usher.test", Some(AAA), true), (State::IOpen, 0));
     assert_eq!(connecting("aaa.usher.test", None, false), (State::IOpen, 0));

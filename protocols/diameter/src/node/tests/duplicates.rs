@@ -20,11 +20,7 @@ fn world(relayed: &[&str]) -> World {
 
 /// The server's connection with a client.
 fn conn(w: &World, client: usize) -> ConnId {
-    *w.links
-        .iter()
-        .find(|((node, _), (to, _))| (*node, *to) == (0, client))
-        .map(|((_, conn), _)| conn)
-        .unwrap()
+    w.net.connections(w.nodes[0]).find(|(_, other)| *other == client).unwrap().0
 }
 
 /// Sends the server a message as if from a client.
@@ -36,8 +32,8 @@ fn inject(w: &mut World, client: usize, message: &Message) {
 
 /// The last request for admission that a client sent, marked as one that comes again.
 fn again(w: &World, client: usize) -> Message {
-    let of = |(from, bytes): &&(usize, Vec<u8>)| *from == client && bytes[5..8] == [0, 1, 12];
-    let mut message = MessageView::parse(&w.sent.iter().rfind(of).unwrap().1).unwrap().to_owned();
+    let of = |(from, bytes): &&(usize, &[u8])| *from == client && bytes[5..8] == [0, 1, 12];
+    let mut message = MessageView::parse(w.sent().iter().rfind(of).unwrap().1).unwrap().to_owned();
     message.header.flags = Flags(message.header.flags.0 | Flags::RETRANSMITTED);
     message
 }
@@ -65,7 +61,7 @@ fn grant(w: &mut World, token: u64) {
 
 /// How many messages with the key the server has sent.
 fn keys_sent(w: &World) -> usize {
-    w.sent.iter().filter(|(from, bytes)| *from == 0 && bytes.windows(MSK.len()).any(|s| s == MSK)).count()
+    w.sent().iter().filter(|(from, bytes)| *from == 0 && bytes.windows(MSK.len()).any(|s| s == MSK)).count()
 }
 
 /// Answers a request of a.example's by the key.
@@ -88,13 +84,13 @@ fn what_one_peer_was_answered_no_other_peer_is_answered() {
         let mut w = granted(relays);
         let stolen = relayed(again(&w, 1), "a.example");
         inject(&mut w, 2, &stolen);
-        assert_eq!((keys_sent(&w), w.nodes[0].counters().duplicate_request), (1, 0), "{relays:?}");
+        assert_eq!((keys_sent(&w), w[0].counters().duplicate_request), (1, 0), "{relays:?}");
         let origin = if relays.is_empty() { "b.example" } else { "a.example" };
         assert_eq!(asked(&mut w).last().map(|(_, o)| o.as_str()), Some(origin));
         // The peer itself gets it.
         let own = again(&w, 1);
         inject(&mut w, 1, &own);
-        assert_eq!((keys_sent(&w), w.nodes[0].counters().duplicate_request), (2, 1));
+        assert_eq!((keys_sent(&w), w[0].counters().duplicate_request), (2, 1));
     }
 }
 
@@ -118,14 +114,14 @@ fn another_request_of_the_same_identifier_is_none_that_came_again() {
     let mut other = again(&w, 1);
     other.avps.push_str(codes::USER_NAME, "eve");
     inject(&mut w, 1, &other);
-    assert_eq!((keys_sent(&w), w.nodes[0].counters().duplicate_request), (1, 0));
+    assert_eq!((keys_sent(&w), w[0].counters().duplicate_request), (1, 0));
     let token = asked(&mut w)[0].0;
     // It has taken the place of the first, whose answer it must not be given.
     inject(&mut w, 1, &other);
-    assert_eq!(w.nodes[0].counters().duplicate_request, 1);
+    assert_eq!(w[0].counters().duplicate_request, 1);
     w.command(0, Command::Answer { token, result: ResultCode::AUTHENTICATION_REJECTED, avps: AvpBuf::new() });
     inject(&mut w, 1, &other);
-    assert_eq!((keys_sent(&w), w.nodes[0].counters().duplicate_request), (1, 2));
+    assert_eq!((keys_sent(&w), w[0].counters().duplicate_request), (1, 2));
 }
 
 #[test]
@@ -139,7 +135,7 @@ fn a_late_answer_is_not_kept_for_the_request_that_took_its_place() {
     inject(&mut w, 1, &other);
     grant(&mut w, first);
     inject(&mut w, 1, &other);
-    assert_eq!((keys_sent(&w), w.nodes[0].counters().duplicate_request), (1, 1));
+    assert_eq!((keys_sent(&w), w[0].counters().duplicate_request), (1, 1));
 }
 
 #[test]
@@ -162,8 +158,8 @@ fn an_answer_given_again_bears_the_proxy_info_of_the_way_it_goes() {
     let token = asked(&mut w)[0].0;
     grant(&mut w, token);
     inject(&mut w, 1, &second);
-    assert_eq!((keys_sent(&w), w.nodes[0].counters().duplicate_request), (2, 1));
-    let states: Vec<_> = w.sent[w.sent.len() - 2..]
+    assert_eq!((keys_sent(&w), w[0].counters().duplicate_request), (2, 1));
+    let states: Vec<_> = w.sent()[w.sent().len() - 2..]
         .iter()
         .map(|(_, bytes)| {
             let avps = MessageView::parse(bytes).unwrap().avps();
@@ -184,8 +180,8 @@ fn who_speaks_for_another_says_by_which_way() {
     let mut stolen = again(&w, 1);
     stolen.header.flags = Flags(Flags::REQUEST);
     inject(&mut w, 2, &stolen);
-    assert_eq!(w.nodes[0].counters().foreign_origin, 1);
-    let refusal = MessageView::parse(&w.sent.last().unwrap().1).unwrap();
+    assert_eq!(w[0].counters().foreign_origin, 1);
+    let refusal = MessageView::parse(w.sent().last().unwrap().1).unwrap();
     assert_eq!(refusal.avps().get(codes::RESULT_CODE).unwrap().u32(), Ok(5003));
     assert!(asked(&mut w).is_empty());
 }
@@ -213,14 +209,14 @@ fn nodes_that_a_peer_is_believed_about_are_named_whole_or_by_their_realm() {
 #[test]
 fn long_requests_do_not_fill_the_memory() {
     let mut w = world(&[]);
-    w.nodes[0].config.duplicates = 8;
+    w[0].config.duplicates = 8;
     for i in 0..40 {
         w.command(1, der(i, &[7; 4000]));
     }
     w.run_secs(2);
     let all = asked(&mut w);
     assert_eq!(all.len(), 40);
-    assert!(w.nodes[0].server.kept() <= 8 * 1024 + 5000, "{}", w.nodes[0].server.kept());
+    assert!(w[0].server.kept() <= 8 * 1024 + 5000, "{}", w[0].server.kept());
     for (token, _) in all {
         grant(&mut w, token);
     }

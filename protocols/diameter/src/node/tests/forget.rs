@@ -14,17 +14,17 @@ fn a_forgotten_request_is_not_sent_again() {
         w.command(0, der(i, b"x"));
     }
     w.command(0, Command::Forget { token: 1 });
-    assert_eq!(w.nodes[0].pending(), 2);
-    let twice = w.nodes[0].command(w.now, Command::Forget { token: 1 });
+    assert_eq!(w[0].pending(), 2);
+    let twice = w.net.command(w.nodes[0], Command::Forget { token: 1 });
     assert_eq!(twice, Err(CommandError::UnknownToken));
     w.run_secs(2);
     w.cut(1);
-    assert_eq!(w.nodes[0].counters().retransmitted, 2);
+    assert_eq!(w[0].counters().retransmitted, 2);
     w.run_secs(3);
     assert_eq!(answer_all(&mut w, 2, ResultCode::SUCCESS), 2);
     w.run_secs(100);
     assert_eq!(answers(&w.take(0)), [(0, ResultCode::SUCCESS), (2, ResultCode::SUCCESS)]);
-    assert_eq!(w.nodes[0].pending(), 0);
+    assert_eq!(w[0].pending(), 0);
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn a_forgotten_request_that_waits_never_leaves_and_frees_its_place() {
         config("c.example").connect_to("s.example", addr(1)),
         config("s.example").accept("c.example"),
     ]);
-    w.nodes[0].config.max_pending = 2;
+    w[0].config.max_pending = 2;
     w.command(0, der(1, b"x"));
     w.command(0, der(2, b"x"));
     w.command(0, Command::Forget { token: 1 });
@@ -62,7 +62,7 @@ fn the_late_answer_to_a_forgotten_request_matches_nothing() {
     assert_eq!(answer_all(&mut w, 1, ResultCode::SUCCESS), 1);
     w.run_secs(4);
     assert_eq!(answers(&w.take(0)), [(1, ResultCode::SUCCESS)]);
-    assert_eq!(w.nodes[0].counters().unmatched_answer, 1);
+    assert_eq!(w[0].counters().unmatched_answer, 1);
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn peers_that_came_unasked_are_forgotten_once_gone() {
     let client = |i| config(&format!("c{i}.example")).connect_to("s.example", addr(0));
     let mut w = World::new([vec![server], (0..2).map(client).collect()].concat());
     w.run_secs(1);
-    assert_eq!((w.nodes[0].known_peers(), w.nodes[0].connections()), (3, 2));
+    assert_eq!((w[0].known_peers(), w[0].connections()), (3, 2));
     // More than there is room for, one after the other; some leave in good order and some do not.
     for round in 0..200u64 {
         w.run(Duration::from_secs(1 + round));
@@ -86,23 +86,24 @@ fn peers_that_came_unasked_are_forgotten_once_gone() {
             }
         }
         w.run(Duration::from_millis(1000 * (1 + round) + 500));
-        assert_eq!((w.nodes[0].known_peers(), w.nodes[0].connections()), (1, 0));
+        assert_eq!((w[0].known_peers(), w[0].connections()), (1, 0));
         for i in [1, 2] {
             w.command(i, Command::Connect { peer: PeerId(0) });
         }
     }
     w.run_secs(201);
-    assert_eq!(w.nodes[0].known_peers(), 3);
-    assert_eq!(w.nodes[0].counters().unknown_peer, 0);
+    assert_eq!(w[0].known_peers(), 3);
+    assert_eq!(w[0].counters().unknown_peer, 0);
     // Each visit has a number of its own.
-    let mut ups: Vec<_> = w.events[0]
+    let mut ups: Vec<_> = w
+        .take(0)
         .iter()
         .filter_map(|e| if let Event::PeerUp { peer } = e { Some(*peer) } else { None })
         .collect();
     assert_eq!(ups.len(), 402);
     ups.sort_unstable();
     ups.dedup();
-    assert_eq!((ups.len(), w.nodes[0].peer_state(ups[0])), (402, None));
+    assert_eq!((ups.len(), w[0].peer_state(ups[0])), (402, None));
     assert_eq!(ups.first(), Some(&PeerId(1)));
 }
 
@@ -115,7 +116,7 @@ fn a_peer_that_is_forgotten_leaves_no_timer_behind() {
     let cause = DisconnectCause::DoNotWantToTalkToYou;
     w.command(1, Command::Disconnect { peer: PeerId(0), cause });
     w.run_secs(101);
-    assert_eq!((w.nodes[0].poll_timeout(), w.nodes[1].poll_timeout()), (None, None));
+    assert_eq!((w[0].poll_timeout(), w[1].poll_timeout()), (None, None));
 }
 
 proptest::proptest! {
@@ -138,7 +139,7 @@ proptest::proptest! {
             c
         };
         let mut w = World::new([vec![server], (0..3).map(client).collect()].concat());
-        let mut t = Duration::ZERO;
+        let (mut t, mut dead) = (Duration::ZERO, [false; 4]);
         for (token, (what, i, wait)) in (0u64..).zip(steps) {
             let (node, peer) = (i + 1, PeerId(0));
             let cause = DisconnectCause::Rebooting;
@@ -147,24 +148,26 @@ proptest::proptest! {
                 1 => w.command(node, Command::Disconnect { peer, cause }),
                 2 => w.cut(node),
                 3 => w.command(node, der(token, b"x")),
-                4 => w.dead[node] = !w.dead[node],
+                4 => {
+                    dead[node] = !dead[node];
+                    w.dead(node, dead[node]);
+                }
                 _ => {
                     let guest = PeerId(token as u32 % 8);
-                    let _ = w.nodes[0].command(w.now, Command::Disconnect { peer: guest, cause });
-                    w.drain(0);
+                    let _ = w.net.command(w.nodes[0], Command::Disconnect { peer: guest, cause });
                     answer_all(&mut w, 0, ResultCode::SUCCESS);
                 }
             }
             t += Duration::from_millis(wait);
             w.run(t);
-            proptest::prop_assert!(w.nodes[0].known_peers() <= 3);
+            proptest::prop_assert!(w[0].known_peers() <= 3);
         }
         for node in 1..4 {
-            w.dead[node] = false;
+            w.dead(node, false);
             w.cut(node);
             w.command(node, Command::Disconnect { peer: PeerId(0), cause: DisconnectCause::Busy });
         }
         w.run(t + Duration::from_secs(60));
-        proptest::prop_assert_eq!((w.nodes[0].known_peers(), w.nodes[0].connections()), (1, 0));
+        proptest::prop_assert_eq!((w[0].known_peers(), w[0].connections()), (1, 0));
     }
 }

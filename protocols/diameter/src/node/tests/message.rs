@@ -9,7 +9,7 @@ use crate::node::*;
 use crate::peer::automaton::State;
 use crate::stream::StreamPolicy;
 use usher_core::bench::Tap;
-use usher_core::{Duration, ListenerId, MessageEvent, Seed, Transmit};
+use usher_core::{Duration, ListenerId, MessageEvent, MessageOp, Seed, Transmit};
 
 fn pair(streams: u16, policy: StreamPolicy) -> World {
     let transport = Transport::Message { streams, policy };
@@ -43,7 +43,7 @@ fn ask(w: &mut World, n: u32) -> (Vec<Way>, Vec<Way>) {
     w.run_secs(3);
     assert_eq!(answers(&w.take(0)).len(), n as usize);
     let ways = |request| {
-        w.ways.iter().filter(|m| m.command == DIAMETER_EAP && m.request == request).copied().collect()
+        w.ways().iter().filter(|m| m.command == DIAMETER_EAP && m.request == request).copied().collect()
     };
     (ways(true), ways(false))
 }
@@ -58,13 +58,13 @@ fn an_association_is_set_up_and_left_in_good_order_on_stream_zero() {
         w.command(0, Command::Disconnect { peer: PeerId(0), cause });
         w.run_secs(100);
         assert_eq!((w.state(0), w.state(1)), (State::Closed, State::Closed));
-        assert!(w.ways.iter().all(|m| (m.stream, m.unordered, m.ppid) == (0, false, 46)), "{:?}", w.ways);
+        assert!(w.ways().iter().all(|m| (m.stream, m.unordered, m.ppid) == (0, false, 46)), "{:?}", w.ways());
         for command in [CAPABILITIES_EXCHANGE, DEVICE_WATCHDOG, DISCONNECT_PEER] {
-            let n = w.ways.iter().filter(|m| m.command == command).count();
+            let n = w.ways().iter().filter(|m| m.command == command).count();
             assert!(n >= 2, "command {command}: {n}");
         }
-        assert_eq!(w.nodes[0].counters().total() + w.nodes[1].counters().total(), 0);
-        assert_eq!((w.nodes[0].connections(), w.nodes[1].connections()), (0, 0));
+        assert_eq!(w[0].counters().total() + w[1].counters().total(), 0);
+        assert_eq!((w[0].connections(), w[1].connections()), (0, 0));
     }
 }
 
@@ -82,17 +82,17 @@ fn a_session_keeps_its_stream_and_is_answered_on_it() {
     assert_eq!(streams(&asked), streams(&answered));
     assert!(asked.iter().chain(&answered).all(|m| m.stream < 8 && !m.unordered && m.ppid == 46));
     assert_eq!(streams(&asked), (0..40).map(|i| i % 8).collect::<Vec<u16>>());
-    w.ways.clear();
+    let before = w.ways().len();
     for i in 0..40 {
         w.command(0, request(100 + i, i as u32));
     }
-    assert_eq!(streams(&w.ways), streams(&asked));
+    assert_eq!(streams(&w.ways()[before..]), streams(&asked));
 }
 
 #[test]
 fn fewer_streams_than_asked_for_bound_the_choice() {
     let mut w = pair(8, StreamPolicy::BySession);
-    w.granted = 3;
+    w.net.grant(3);
     let (asked, answered) = ask(&mut w, 40);
     assert!(asked.iter().chain(&answered).all(|m| m.stream < 3));
     assert!((0..3).all(|s| asked.iter().any(|m| m.stream == s)));
@@ -105,28 +105,35 @@ fn fewer_streams_than_asked_for_bound_the_choice() {
 fn an_answer_goes_by_a_stream_that_there_is() {
     let mut w = pair(8, StreamPolicy::BySession);
     w.run_secs(1);
-    let &(_, theirs) = w.links.keys().find(|(i, _)| *i == 1).unwrap();
+    let theirs = w.conns(1)[0];
     w.command(0, request(1, 1));
-    let (_, bytes) = w.sent.last().unwrap().clone();
-    w.queue.clear();
+    let bytes = w.sent().last().unwrap().1.to_vec();
+    w.net.clear();
     w.feed_message(1, theirs, MessageEvent::Data { stream: 21, ppid: 46, data: &bytes });
     assert_eq!(answer_all(&mut w, 1, ResultCode::SUCCESS), 1);
-    assert_eq!(w.ways.last().map(|m| (m.from, m.stream)), Some((1, 5)));
+    assert_eq!(w.ways().last().map(|m| (m.from, m.stream)), Some((1, 5)));
 }
 
 #[test]
 fn unordered_messages_overtake_each_other_and_all_arrive() {
     let mut w = pair(1, StreamPolicy::Unordered);
     // The first are the slowest, so that all arrive in reverse.
-    w.extra = |n, unordered| Duration::from_millis(if unordered { 300 - n as u64 } else { 0 });
+    w.net.meddle(|n, sent| match sent.transmit {
+        Transmit::Message { op: MessageOp::Data { unordered: true, .. }, .. } => {
+            vec![Duration::from_millis(300 - n as u64)]
+        }
+        _ => vec![Duration::ZERO],
+    });
     w.run_secs(1);
     for i in 0..30 {
         w.command(0, request(i, i as u32));
     }
     w.run(Duration::from_millis(1500));
-    let sessions: Vec<_> = w.events[1]
+    let sessions: Vec<_> = w
+        .net
+        .events(w.nodes[1])
         .iter()
-        .filter_map(|e| match e {
+        .filter_map(|(_, e)| match e {
             Event::Request { message, .. } => message.avps.view().get(codes::SESSION_ID)?.utf8().ok(),
             _ => None,
         })
@@ -137,7 +144,7 @@ fn unordered_messages_overtake_each_other_and_all_arrive() {
     assert_eq!(answer_all(&mut w, 1, ResultCode::SUCCESS), 30);
     w.run_secs(3);
     assert_eq!(answers(&w.take(0)).len(), 30);
-    assert!(w.ways.iter().all(|m| m.unordered == (m.command == DIAMETER_EAP) && m.stream == 0));
+    assert!(w.ways().iter().all(|m| m.unordered == (m.command == DIAMETER_EAP) && m.stream == 0));
 }
 
 #[test]
@@ -153,12 +160,12 @@ fn a_responder_lets_nothing_overtake_its_cea() {
         w.run_secs(1);
         let Command::Request(r) = request(2, 3) else { unreachable!() };
         w.command(1, Request { destination_host: Some("c.example".into()), ..r.clone() }.into());
-        let early = *w.ways.last().unwrap();
+        let early = *w.ways().last().unwrap();
         assert_eq!((early.from, early.stream, early.unordered), (1, 0, false));
         // The watchdogs prove both sides.
         w.run_secs(60);
         w.command(1, Request { token: 3, destination_host: Some("c.example".into()), ..r }.into());
-        let late = *w.ways.last().unwrap();
+        let late = *w.ways().last().unwrap();
         assert_ne!((late.stream, late.unordered), (0, false));
     }
 }
@@ -177,10 +184,10 @@ fn a_lost_association_sends_its_requests_again_with_the_t_flag() {
     for i in 0..5 {
         w.command(0, request(i, i as u32));
     }
-    let first: Vec<_> = w.ways[w.ways.len() - 5..].to_vec();
+    let first: Vec<_> = w.ways()[w.ways().len() - 5..].to_vec();
     w.run_secs(2);
     w.cut(1);
-    let second: Vec<_> = w.ways[w.ways.len() - 5..].to_vec();
+    let second: Vec<_> = w.ways()[w.ways().len() - 5..].to_vec();
     assert_eq!(first, second);
     w.run_secs(3);
     assert_eq!(answer_all(&mut w, 2, ResultCode::SUCCESS), 5);
@@ -188,8 +195,8 @@ fn a_lost_association_sends_its_requests_again_with_the_t_flag() {
     assert_eq!(answers(&w.take(0)).len(), 5);
     let flags: Vec<_> = w.sent_by(0, DIAMETER_EAP).iter().map(|h| h.flags.is_retransmitted()).collect();
     assert_eq!(flags, [[false; 5], [true; 5]].concat());
-    assert_eq!(w.nodes[0].counters().retransmitted, 5);
-    assert_eq!(w.nodes[0].peer_state(PeerId(0)), Some(State::Closed));
+    assert_eq!(w[0].counters().retransmitted, 5);
+    assert_eq!(w[0].peer_state(PeerId(0)), Some(State::Closed));
 }
 
 #[test]
@@ -201,7 +208,7 @@ fn both_call_at_once_and_the_higher_name_keeps_the_association_it_was_called_on(
     ]);
     w.run_secs(5);
     assert_eq!((w.state(0), w.state(1)), (State::IOpen, State::ROpen));
-    assert_eq!((w.links.len(), w.nodes[0].connections(), w.nodes[1].connections()), (2, 1, 1));
+    assert_eq!([0, 1].map(|i| (w.conns(i).len(), w[i].connections())), [(1, 1); 2]);
     w.command(0, request(1, 1));
     w.run_secs(6);
     assert_eq!(answer_all(&mut w, 1, ResultCode::SUCCESS), 1);
@@ -210,10 +217,10 @@ fn both_call_at_once_and_the_higher_name_keeps_the_association_it_was_called_on(
 #[test]
 fn an_association_that_does_not_come_up_is_tried_again() {
     let mut w = pair(4, StreamPolicy::One);
-    w.dead[1] = true;
+    w.dead(1, true);
     w.run_secs(20);
-    assert_eq!((w.state(0), w.nodes[0].counters().connect_failed), (State::Closed, 1));
-    w.dead[1] = false;
+    assert_eq!((w.state(0), w[0].counters().connect_failed), (State::Closed, 1));
+    w.dead(1, false);
     w.run_secs(40);
     assert_eq!((w.state(0), w.state(1)), (State::IOpen, State::ROpen));
 }
@@ -222,27 +229,27 @@ fn an_association_that_does_not_come_up_is_tried_again() {
 fn a_user_message_that_is_not_one_message_is_counted_and_the_association_stays() {
     let mut w = pair(8, StreamPolicy::BySession);
     ask(&mut w, 1);
-    let &(_, theirs) = w.links.keys().find(|(i, _)| *i == 1).unwrap();
+    let theirs = w.conns(1)[0];
     w.command(0, request(1, 1));
-    let (_, good) = w.sent.last().unwrap().clone();
-    w.queue.clear();
+    let good = w.sent().last().unwrap().1.to_vec();
+    w.net.clear();
     let two = [&good[..], &good[..]].concat();
-    let long = vec![1; w.nodes[1].config.max_message + 4];
+    let long = vec![1; w[1].config.max_message + 4];
     let answered = w.sent_by(1, DIAMETER_EAP).len();
     for (malformed, data) in
         [(1, &good[..good.len() - 4]), (2, &two), (3, b""), (4, b"GET / HTTP/1.1"), (5, &long)]
     {
         w.feed_message(1, theirs, MessageEvent::Data { stream: 3, ppid: 46, data });
-        assert_eq!(w.nodes[1].counters().malformed, malformed);
+        assert_eq!(w[1].counters().malformed, malformed);
     }
     // The header of a request tells whom to answer, and that goes where it came from.
     let said = w.sent_by(1, DIAMETER_EAP);
     assert_eq!(said.len(), answered + 2);
-    assert_eq!(w.ways.last().map(|m| m.stream), Some(3));
+    assert_eq!(w.ways().last().map(|m| m.stream), Some(3));
     for ppid in [47, 3, u32::MAX] {
         w.feed_message(1, theirs, MessageEvent::Data { stream: 0, ppid, data: &good });
     }
-    assert_eq!((w.nodes[1].counters().foreign_payload, w.take(1).len()), (3, 0));
+    assert_eq!((w[1].counters().foreign_payload, w.take(1).len()), (3, 0));
     for ppid in [46, 0] {
         w.feed_message(1, theirs, MessageEvent::Data { stream: 0, ppid, data: &good });
     }
@@ -261,22 +268,22 @@ fn garbage_before_the_capabilities_ends_nothing_but_a_silent_association_goes() 
         MessageEvent::Accepted { listener: ListenerId::own(0), remote: addr(0), streams: 2 },
     );
     w.feed_message(1, assoc, MessageEvent::Data { stream: 1, ppid: 46, data: &[7; 40] });
-    assert_eq!((w.nodes[1].counters().malformed, w.nodes[1].connections()), (1, 2));
+    assert_eq!((w[1].counters().malformed, w[1].connections()), (1, 2));
     w.run_secs(20);
-    assert_eq!((w.nodes[1].counters().not_a_cer, w.nodes[1].connections()), (1, 1));
+    assert_eq!((w[1].counters().not_a_cer, w[1].connections()), (1, 1));
 }
 
 #[test]
 fn bytes_on_an_association_and_messages_on_a_stream_are_out_of_place() {
     let mut w = pair(8, StreamPolicy::One);
     w.run_secs(1);
-    let &(_, theirs) = w.links.keys().find(|(i, _)| *i == 1).unwrap();
+    let theirs = w.conns(1)[0];
     w.feed(1, theirs, StreamEvent::Data(b"bytes"));
     let stream = ConnId::accepted(99);
     w.feed(1, stream, accepted(0));
     w.feed_message(1, stream, MessageEvent::Data { stream: 0, ppid: 46, data: b"message" });
-    assert_eq!(w.nodes[1].counters().out_of_state, 2);
-    assert_eq!((w.state(1), w.nodes[1].counters().malformed), (State::ROpen, 0));
+    assert_eq!(w[1].counters().out_of_state, 2);
+    assert_eq!((w.state(1), w[1].counters().malformed), (State::ROpen, 0));
 }
 
 #[test]
@@ -300,18 +307,18 @@ fn a_stream_and_an_association_have_different_numbers() {
 #[test]
 fn an_answer_of_memory_goes_where_the_request_came_from_last() {
     let mut w = pair(8, StreamPolicy::BySession);
-    w.nodes[0].config.request_timeout = None;
+    w[0].config.request_timeout = None;
     w.run_secs(1);
     w.command(0, request(1, 1));
     w.run(Duration::from_millis(1006));
     assert_eq!(answer_all(&mut w, 1, ResultCode::SUCCESS), 1);
-    let asked = *w.ways.iter().rfind(|m| m.command == DIAMETER_EAP).unwrap();
+    let asked = *w.ways().iter().rfind(|m| m.command == DIAMETER_EAP).unwrap();
     w.cut(0);
-    w.queue.clear();
+    w.net.clear();
     w.run_secs(60);
     assert_eq!(answers(&w.take(0)), [(1, ResultCode::SUCCESS)]);
-    assert_eq!(w.nodes[1].counters().duplicate_request, 1);
-    let again = *w.ways.iter().rfind(|m| m.command == DIAMETER_EAP && !m.request).unwrap();
+    assert_eq!(w[1].counters().duplicate_request, 1);
+    let again = *w.ways().iter().rfind(|m| m.command == DIAMETER_EAP && !m.request).unwrap();
     assert_eq!(again.stream, asked.stream);
 }
 
@@ -323,7 +330,7 @@ proptest::proptest! {
     ) {
         let mut w = pair(4, StreamPolicy::BySession);
         w.run_secs(1);
-        let &(_, theirs) = w.links.keys().find(|(i, _)| *i == 1).unwrap();
+        let theirs = w.conns(1)[0];
         let mut bytes = data.clone();
         bytes.resize(20 + data.len() / 4 * 4, 0);
         bytes[0] = 1;

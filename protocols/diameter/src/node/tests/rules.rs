@@ -39,10 +39,10 @@ fn request() -> AvpBuf {
 
 /// Gives the server bytes by the connection that is open; what it sent to that.
 fn say(w: &mut World, bytes: &[u8]) -> Vec<Vec<u8>> {
-    let conn = w.links.keys().find(|(node, _)| *node == 1).unwrap().1;
-    let before = w.sent.len();
+    let conn = w.conns(1)[0];
+    let before = w.sent().len();
     w.feed(1, conn, StreamEvent::Data(bytes));
-    w.sent[before..].iter().map(|(_, bytes)| bytes.clone()).collect()
+    w.sent()[before..].iter().map(|(_, bytes)| bytes.to_vec()).collect()
 }
 
 fn wire(header: Header, avps: &AvpBuf) -> Vec<u8> {
@@ -126,7 +126,7 @@ fn every_answer_is_as_the_rfc_wants_it() {
             _ => Command::Answer { token, result: ResultCode(code), avps: AvpBuf::new() },
         };
         w.command(1, command);
-        assert_eq!(result_of(&w.sent.last().unwrap().1), code);
+        assert_eq!(result_of(w.sent().last().unwrap().1), code);
     }
 }
 
@@ -145,9 +145,9 @@ fn busy_says_so_to_who_names_this_server() {
         let Some(Event::Request { token, .. }) = w.take(1).pop() else { panic!("{expected}") };
         let fault = Fault::new(ResultCode::TOO_BUSY, "later");
         w.command(1, Command::Reject { token, fault });
-        assert_eq!(result_of(&w.sent.last().unwrap().1), expected);
+        assert_eq!(result_of(w.sent().last().unwrap().1), expected);
         // The node has none.
-        w.nodes[1].config.max_inbound = 0;
+        w[1].config.max_inbound = 0;
         let answers = say(&mut w, &wire(Header { end_to_end: 89, ..HEADER }, &avps));
         let answer = MessageView::parse(&answers[0]).unwrap();
         assert_eq!(answer.avps().get(codes::RESULT_CODE).unwrap().u32(), Ok(expected));
@@ -203,10 +203,10 @@ fn capabilities(certificate: Option<&[u8]>, more: impl FnOnce(&mut AvpBuf)) -> (
     let listener = usher_core::ListenerId::own(0);
     w.feed(1, conn, StreamEvent::Accepted { listener, remote: addr(9), local: None, certificate });
     w.feed(1, conn, StreamEvent::Data(&wire(header, &avps)));
-    let (_, cea) = w.sent.pop().expect("a CEA");
-    let cea = MessageView::parse(&cea).unwrap();
+    let (_, cea) = w.sent().pop().expect("a CEA");
+    let cea = MessageView::parse(cea).unwrap();
     let failed = cea.avps().get(codes::FAILED_AVP).map(|a| a.data.to_vec());
-    let state = w.nodes[1].peer_state(PeerId(0)).unwrap_or(State::Closed);
+    let state = w[1].peer_state(PeerId(0)).unwrap_or(State::Closed);
     (cea.avps().get(codes::RESULT_CODE).unwrap().u32().unwrap(), failed, state)
 }
 
@@ -296,7 +296,7 @@ fn a_request_by_an_untrusted_route_is_refused() {
         (&[], false),
     ] {
         let mut w = pair();
-        w.nodes[1].config.agents = agents.iter().map(ToString::to_string).collect();
+        w[1].config.agents = agents.iter().map(ToString::to_string).collect();
         w.run_secs(1);
         // Who connects to us is no agent: without a record the way is the peer's own.
         assert!(say(&mut w, &wire(HEADER, &request())).is_empty());
@@ -321,7 +321,7 @@ fn a_bad_answer_is_not_answered() {
     let length = (bytes.len() as u32).to_be_bytes();
     bytes[1..4].copy_from_slice(&length[1..]);
     assert!(say(&mut w, &bytes).is_empty());
-    assert_eq!((w.nodes[1].counters().malformed, w.state(1)), (1, State::ROpen));
+    assert_eq!((w[1].counters().malformed, w.state(1)), (1, State::ROpen));
 }
 
 /// RFC 6733 §2.1, §5.6.1: a stream that cannot be followed is reset, as is a connection that begins with anything but a
@@ -350,13 +350,13 @@ fn seed() -> usher_core::SecureRng {
 fn a_second_connection_of_an_open_peer_is_refused() {
     let mut w = pair();
     w.run_secs(1);
-    let cer = w.sent.iter().find(|(from, _)| *from == 0).unwrap().1.clone();
+    let cer = w.sent().iter().find(|(from, _)| *from == 0).unwrap().1.to_vec();
     let conn = ConnId::accepted(9);
     w.feed(1, conn, accepted(0));
-    let before = w.sent.len();
+    let before = w.sent().len();
     w.feed(1, conn, StreamEvent::Data(&cer));
-    assert_eq!((w.sent.len(), w.nodes[1].connections(), w.state(1)), (before, 1, State::ROpen));
-    assert_eq!(w.nodes[1].counters().connection_rejected, 1);
+    assert_eq!((w.sent().len(), w[1].connections(), w.state(1)), (before, 1, State::ROpen));
+    assert_eq!(w[1].counters().connection_rejected, 1);
 }
 
 /// RFC 6733 §2.5, §5.3, §5.4.3, §6.1: what two neighbours say to each other is of the base protocol, and for nobody else;
@@ -368,7 +368,7 @@ fn messages_between_neighbours_are_for_them_alone() {
     w.command(1, Command::Disconnect { peer: PeerId(0), cause: DisconnectCause::Busy });
     w.run_secs(101);
     let mut asked = Vec::new();
-    for (from, bytes) in &w.sent {
+    for (from, bytes) in &w.sent() {
         let message = MessageView::parse(bytes).unwrap();
         let h = message.header();
         assert_eq!((h.application, h.flags.is_proxiable(), h.flags.is_error()), (0, false, false));
@@ -428,12 +428,12 @@ fn requests_go_by_realm_then_by_application() {
     ] {
         let (destination_realm, destination_host) = (realm.to_string(), host.map(ToString::to_string));
         w.command(0, Request { destination_realm, destination_host, ..base.clone() }.into());
-        w.run(w.now.since(Instant::ZERO) + DELAY);
+        w.net.run(DELAY);
         for n in 1..=3 {
             let asked = w.take(n).iter().filter(|e| matches!(e, Event::Request { .. })).count();
             assert_eq!(asked, usize::from(n == to), "{realm} {host:?} at {n}");
         }
-        let sent = MessageView::parse(&w.sent.last().unwrap().1).unwrap();
+        let sent = MessageView::parse(w.sent().last().unwrap().1).unwrap();
         assert_eq!(sent.avps().get(codes::DESTINATION_REALM).unwrap().data, realm.as_bytes());
         assert_eq!(sent.avps().get(codes::DESTINATION_HOST).map(|a| a.data), host.map(str::as_bytes));
     }
@@ -449,12 +449,12 @@ fn every_answer_names_its_application() {
         (1, codes::command::ACCOUNTING, codes::ACCT_APPLICATION_ID),
     ] {
         let mut w = pair();
-        w.nodes[1].config.local.applications.extend([Application::auth(1), Application::acct(3)]);
+        w[1].config.local.applications.extend([Application::auth(1), Application::acct(3)]);
         w.run_secs(1);
         let _ = say(&mut w, &wire(Header { application, command, ..HEADER }, &request()));
         let Some(Event::Request { token, .. }) = w.take(1).pop() else { panic!("{command}") };
         w.command(1, Command::Answer { token, result: ResultCode::SUCCESS, avps: AvpBuf::new() });
-        let answer = MessageView::parse(&w.sent.last().unwrap().1).unwrap();
+        let answer = MessageView::parse(w.sent().last().unwrap().1).unwrap();
         let named: Vec<_> = answer.avps().all(id).map(|a| a.u32()).collect();
         assert_eq!((answer.header().application, named), (application, vec![Ok(application)]));
     }

@@ -13,7 +13,7 @@ use usher_core::Duration;
 fn two_rounds_of_eap_even_in_single_bytes() {
     for piece in [usize::MAX, 1] {
         let mut w = pair();
-        w.piece = piece;
+        w.net.segment(piece);
         w.command(0, der(1, b"identity"));
         w.run_secs(1);
         assert_eq!((w.state(0), w.state(1)), (State::IOpen, State::ROpen));
@@ -31,10 +31,10 @@ fn two_rounds_of_eap_even_in_single_bytes() {
         let dea = Dea::parse(avps.view()).unwrap();
         assert_eq!((dea.eap, dea.origin_host), (Some(&b"reply"[..]), Some("s.example")));
         assert_eq!(avps.view().next().map(|a| a.code), Some(codes::SESSION_ID.code));
-        assert_eq!(w.nodes[0].counters().total() + w.nodes[1].counters().total(), 0);
-        assert_eq!(w.nodes[0].pending(), 0);
+        assert_eq!(w[0].counters().total() + w[1].counters().total(), 0);
+        assert_eq!(w[0].pending(), 0);
         let dictionary = crate::dictionary::Dictionary::base();
-        for (_, bytes) in &w.sent {
+        for (_, bytes) in &w.sent() {
             let view = MessageView::parse(bytes).unwrap();
             assert_eq!(dictionary.check(&view), Ok(()), "{}", dictionary.show(&view));
         }
@@ -49,7 +49,7 @@ fn a_node_that_was_told_no_address_names_each_connections_own() {
     let mut w = World::new(configs);
     w.run_secs(1);
     for (node, other) in [(0, 1), (1, 0)] {
-        let capabilities = w.nodes[node].remote(PeerId(0)).unwrap();
+        let capabilities = w[node].remote(PeerId(0)).unwrap();
         assert_eq!(capabilities.addresses, [addr(other).ip()]);
     }
 }
@@ -62,7 +62,7 @@ fn watchdogs_keep_an_idle_connection() {
     let dwrs = [0, 1].map(|i| w.sent_by(i, 280).iter().filter(|h| h.flags.is_request()).count());
     assert!((9..=20).contains(&(dwrs[0] + dwrs[1])), "{dwrs:?}");
     assert_eq!((w.state(0), w.state(1)), (State::IOpen, State::ROpen));
-    assert_eq!(w.nodes[0].watchdog_state(PeerId(0)), Some(watchdog::State::Okay));
+    assert_eq!(w[0].watchdog_state(PeerId(0)), Some(watchdog::State::Okay));
 }
 
 #[test]
@@ -72,10 +72,10 @@ pub(super) fn a_silent_peer_is_left_for_the_alternate_with_the_t_flag() {
     let servers = ["s1.example", "s2.example"].map(|s| config(s).accept("c.example"));
     let mut w = World::new([vec![c], servers.to_vec()].concat());
     w.run_secs(1);
-    w.dead[1] = true;
+    w.dead(1, true);
     w.command(0, der(1, b"x"));
     w.run_secs(100);
-    assert_eq!(w.nodes[0].counters().watchdog_timeout, 1);
+    assert_eq!(w[0].counters().watchdog_timeout, 1);
     assert_eq!(answer_all(&mut w, 2, ResultCode::SUCCESS), 1);
     w.run_secs(101);
     assert_eq!(answers(&w.take(0)), [(1, ResultCode::SUCCESS)]);
@@ -84,13 +84,13 @@ pub(super) fn a_silent_peer_is_left_for_the_alternate_with_the_t_flag() {
     assert_eq!(sent[0].end_to_end, sent[1].end_to_end);
     assert_ne!(sent[0].hop_by_hop, sent[1].hop_by_hop);
     assert!(!sent[0].flags.is_retransmitted() && sent[1].flags.is_retransmitted());
-    assert_eq!(w.nodes[0].watchdog_state(PeerId(0)), Some(watchdog::State::Down));
+    assert_eq!(w[0].watchdog_state(PeerId(0)), Some(watchdog::State::Down));
 }
 
 #[test]
 pub(super) fn a_lost_connection_comes_back_after_tc_and_its_requests_with_it() {
     let mut w = pair();
-    w.nodes[0].config.request_timeout = None;
+    w[0].config.request_timeout = None;
     w.run_secs(1);
     w.command(0, der(1, b"x"));
     w.run_secs(2);
@@ -100,41 +100,41 @@ pub(super) fn a_lost_connection_comes_back_after_tc_and_its_requests_with_it() {
     assert_eq!(w.state(0), State::Closed);
     w.run_secs(33);
     assert_eq!((w.state(0), w.state(1)), (State::IOpen, State::ROpen));
-    assert_eq!(w.nodes[0].watchdog_state(PeerId(0)), Some(watchdog::State::Reopen));
-    assert_eq!(w.nodes[1].counters().duplicate_request, 1);
+    assert_eq!(w[0].watchdog_state(PeerId(0)), Some(watchdog::State::Reopen));
+    assert_eq!(w[1].counters().duplicate_request, 1);
     assert_eq!(answer_all(&mut w, 1, ResultCode::SUCCESS), 1);
     w.run_secs(34);
     assert_eq!(answers(&w.take(0)), [(1, ResultCode::SUCCESS)]);
     w.run_secs(120);
-    assert_eq!(w.nodes[0].watchdog_state(PeerId(0)), Some(watchdog::State::Okay));
+    assert_eq!(w[0].watchdog_state(PeerId(0)), Some(watchdog::State::Okay));
 }
 
 #[test]
 fn an_answered_request_that_comes_again_is_answered_from_memory() {
     let mut w = pair();
-    w.nodes[0].config.request_timeout = None;
+    w[0].config.request_timeout = None;
     w.run_secs(1);
     w.command(0, der(1, b"x"));
     w.run(Duration::from_millis(1006));
     assert_eq!(answer_all(&mut w, 1, ResultCode::SUCCESS), 1);
     w.cut(0);
-    w.queue.clear();
+    w.net.clear();
     w.run_secs(60);
     assert_eq!(answers(&w.take(0)), [(1, ResultCode::SUCCESS)]);
     assert_eq!(answer_all(&mut w, 1, ResultCode::SUCCESS), 0);
-    assert_eq!(w.nodes[1].counters().duplicate_request, 1);
+    assert_eq!(w[1].counters().duplicate_request, 1);
 }
 
 #[test]
 fn without_resending_a_lost_connection_fails_its_requests() {
     let mut w = pair();
-    w.nodes[0].config.resend_to_same_peer = false;
+    w[0].config.resend_to_same_peer = false;
     w.run_secs(1);
     w.command(0, der(1, b"x"));
     w.run_secs(2);
     w.cut(0);
     assert!(w.take(0).contains(&Event::Failed { token: 1, reason: FailReason::ConnectionLost }));
-    assert_eq!(w.nodes[0].pending(), 0);
+    assert_eq!(w[0].pending(), 0);
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn both_call_at_once_and_the_higher_name_wins() {
     ]);
     w.run_secs(5);
     assert_eq!((w.state(0), w.state(1)), (State::IOpen, State::ROpen));
-    assert_eq!(w.links.len(), 2);
+    assert_eq!([0, 1].map(|i| w.conns(i).len()), [1, 1]);
     w.command(0, der(1, b"x"));
     w.run_secs(6);
     assert_eq!(answer_all(&mut w, 1, ResultCode::SUCCESS), 1);
@@ -171,17 +171,14 @@ fn both_call_at_once_and_the_higher_name_wins() {
 fn strangers_and_nodes_without_common_ground_are_refused() {
     let mut w = World::new(vec![config("x.example").connect_to("s.example", addr(1)), config("s.example")]);
     w.run_secs(1);
-    assert_eq!((w.nodes[1].counters().unknown_peer, w.nodes[0].counters().unknown_peer), (1, 1));
+    assert_eq!((w[1].counters().unknown_peer, w[0].counters().unknown_peer), (1, 1));
     assert_eq!(w.state(0), State::Closed);
 
     let mut s = config("s.example").accept("c.example");
     s.local.applications = vec![Application::acct(3)];
     let mut w = World::new(vec![config("c.example").connect_to("s.example", addr(1)), s]);
     w.run_secs(1);
-    assert_eq!(
-        (w.nodes[1].counters().no_common_application, w.nodes[0].counters().no_common_application),
-        (1, 1)
-    );
+    assert_eq!((w[1].counters().no_common_application, w[0].counters().no_common_application), (1, 1));
     assert_eq!((w.state(0), w.state(1)), (State::Closed, State::Closed));
 
     let mut s = config("s.example");
@@ -194,16 +191,16 @@ fn strangers_and_nodes_without_common_ground_are_refused() {
 #[test]
 fn requests_time_out_and_are_bounded() {
     let mut w = pair();
-    w.dead[1] = true;
-    w.nodes[0].config.max_pending = 2;
+    w.dead(1, true);
+    w[0].config.max_pending = 2;
     w.command(0, der(1, b"x"));
     w.command(0, der(2, b"x"));
-    assert!(matches!(w.nodes[0].command(w.now, der(3, b"x")), Err(CommandError::Full(_))));
+    assert!(matches!(w.net.command(w.nodes[0], der(3, b"x")), Err(CommandError::Full(_))));
     w.run_secs(31);
     let failed = |token| Event::Failed { token, reason: FailReason::TimedOut };
     assert_eq!(w.take(0), [failed(1), failed(2)]);
-    assert_eq!(w.nodes[0].pending(), 0);
-    assert!(w.nodes[0].counters().connect_failed >= 1);
+    assert_eq!(w[0].pending(), 0);
+    assert!(w[0].counters().connect_failed >= 1);
 }
 
 #[test]
@@ -220,7 +217,7 @@ fn requests_that_are_not_for_us_get_the_rfcs_answer() {
     ] {
         w.command(0, Request { token, ..request }.into());
     }
-    w.nodes[1].config.max_inbound = 0;
+    w[1].config.max_inbound = 0;
     let host = Some("s.example".into());
     w.command(0, Request { token: 3004, destination_host: host, ..base.clone() }.into());
     w.command(0, Request { token: 1, application: 4, ..base }.into());
@@ -243,7 +240,7 @@ fn a_service_rejects_with_failed_avp() {
     let Some(Event::Request { token, message, .. }) = w.take(1).pop() else { panic!() };
     let fault = Der::parse(message.avps.view()).unwrap_err();
     w.command(1, Command::Reject { token, fault: fault.clone() });
-    assert_eq!(w.nodes[1].command(w.now, Command::Reject { token, fault }), Err(CommandError::UnknownToken));
+    assert_eq!(w.net.command(w.nodes[1], Command::Reject { token, fault }), Err(CommandError::UnknownToken));
     w.run_secs(3);
     let events = w.take(0);
     let Some(Event::Answer { result: ResultCode::MISSING_AVP, avps, .. }) = events.last() else {
@@ -260,11 +257,11 @@ fn garbage_ends_a_connection_and_is_counted() {
     let conn = ConnId::accepted(99);
     w.feed(1, conn, accepted(0));
     w.feed(1, conn, StreamEvent::Data(b"GET / HTTP/1.1\r\n\r\n"));
-    assert_eq!(w.nodes[1].counters().unframable, 1);
+    assert_eq!(w[1].counters().unframable, 1);
     let silent = ConnId::accepted(100);
     w.feed(1, silent, accepted(0));
     w.run_secs(20);
-    assert_eq!(w.nodes[1].counters().not_a_cer, 1);
+    assert_eq!(w[1].counters().not_a_cer, 1);
     assert_eq!(w.state(1), State::ROpen);
 }
 
@@ -278,7 +275,7 @@ fn without_watchdog_nothing_is_sent_while_idle() {
     assert!(w.sent_by(0, 280).is_empty());
     w.cut(0);
     w.run_secs(700);
-    assert_eq!(w.nodes[0].watchdog_state(PeerId(0)), Some(watchdog::State::Okay));
+    assert_eq!(w[0].watchdog_state(PeerId(0)), Some(watchdog::State::Okay));
 }
 
 proptest::proptest! {
@@ -286,7 +283,7 @@ proptest::proptest! {
     fn arbitrary_bytes_on_an_open_connection_never_panic(data in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..80), command in 0u32..300) {
         let mut w = pair();
         w.run_secs(1);
-        let (&(_, conn), _) = w.links.iter().find(|(k, _)| k.0 == 1).unwrap();
+        let conn = w.conns(1)[0];
         let mut bytes = data.clone();
         bytes.resize(20 + data.len() / 4 * 4, 0);
         bytes[0] = 1;

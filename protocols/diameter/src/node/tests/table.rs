@@ -57,8 +57,7 @@ fn states(host: &str, does: &[Does]) -> Vec<State> {
     let mut w = World::new(vec![config(host).connect_to("n.example", addr(1)), config("n.example")]);
     let mut calls = 0;
     let step = |does: &Does| {
-        let ours =
-            w.links.keys().find(|(node, conn)| *node == 0 && !conn.is_accepted()).map(|(_, conn)| *conn);
+        let ours = w.conns(0).into_iter().find(|conn| !conn.is_accepted());
         let connected = |i| StreamEvent::Connected { remote: addr(i), local: None, certificate: None };
         let theirs = ConnId::accepted(0);
         match *does {
@@ -79,9 +78,8 @@ fn states(host: &str, does: &[Does]) -> Vec<State> {
                 w.command(0, Command::Disconnect { peer: PeerId(0), cause });
             }
             Nothing => {
-                w.now += w.nodes[0].config.establish_timeout;
-                w.nodes[0].handle(w.now, Input::Timeout);
-                w.drain(0);
+                w.net.clear();
+                w.net.run(w[0].config.establish_timeout);
             }
         }
         w.state(0)

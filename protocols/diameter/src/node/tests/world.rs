@@ -1,4 +1,4 @@
-//! Nodes in virtual time, and the pipes between them: a delay, and ends that can be cut.
+//! Nodes in virtual time, and the network between them.
 
 use crate::codes::application;
 use crate::eap::{Dea, Der};
@@ -8,25 +8,12 @@ use crate::node::*;
 use crate::peer::automaton::State;
 use crate::peer::capabilities::Application;
 use crate::session::SessionIds;
-use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use usher_core::bench::Tap;
-use usher_core::{CloseReason, Duration, ListenerId, MessageOp, Seed, StreamOp, Transmit};
+use usher_core::bench::{At, Network, Sent};
+use usher_core::impair::ChannelConfig;
+use usher_core::{Duration, ListenerId, MessageOp, Seed, StreamOp, Transmit};
 
 pub(super) const DELAY: Duration = Duration::from_millis(5);
-
-pub(super) enum What {
-    Up,
-    Bytes(Vec<u8>),
-    /// Of an association, with so many streams.
-    AssociationUp(u16),
-    User {
-        stream: u16,
-        ppid: u32,
-        bytes: Vec<u8>,
-    },
-    Closed(CloseReason),
-}
 
 /// A user message as it was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,33 +28,8 @@ pub(super) struct Way {
 
 /// Nodes, each listening on 10.0.0.(its index).
 pub(super) struct World {
-    pub(super) now: Instant,
-    pub(super) nodes: Vec<Tap<Node>>,
-    pub(super) events: Vec<Vec<Event>>,
-    /// (time, order) → (node, connection, what).
-    pub(super) queue: BTreeMap<(Instant, u64), (usize, ConnId, What)>,
-    pub(super) order: u64,
-    pub(super) links: BTreeMap<(usize, ConnId), (usize, ConnId)>,
-    pub(super) accepted: u32,
-    /// Nodes that answer nothing and refuse connections.
-    pub(super) dead: Vec<bool>,
-    /// Each message that was sent: from, bytes.
-    pub(super) sent: Vec<(usize, Vec<u8>)>,
-    /// Cut data into pieces of this many bytes.
-    pub(super) piece: usize,
-    /// No association has more streams than this.
-    pub(super) granted: u16,
-    /// How much longer than [`DELAY`] a user message takes: by its number and unordered flag. What is in
-    /// order on its stream waits for what was sent before it there.
-    pub(super) extra: fn(usize, bool) -> Duration,
-    /// Each user message that was sent.
-    pub(super) ways: Vec<Way>,
-    /// What each node's TLS shows (DER); none: no TLS.
-    pub(super) certificates: BTreeMap<usize, &'static [u8]>,
-    /// The associations' ends.
-    pub(super) assocs: BTreeSet<(usize, ConnId)>,
-    /// When the last message in order arrives on a stream; `None`: any message of the association.
-    last: BTreeMap<(usize, ConnId, Option<u16>), Instant>,
+    pub(super) net: Network,
+    pub(super) nodes: Vec<At<Node>>,
 }
 
 pub(super) fn addr(i: usize) -> SocketAddr {
@@ -87,229 +49,100 @@ pub(super) fn config(host: &str) -> Config {
 
 impl World {
     pub(super) fn new(configs: Vec<Config>) -> Self {
-        let n = configs.len();
-        let nodes = configs
-            .into_iter()
-            .enumerate()
-            .map(|(i, c)| Tap::new(Node::new(c, Instant::ZERO, Seed::new(7).secure("node", i as u64))))
-            .collect();
-        Self {
-            now: Instant::ZERO,
-            nodes,
-            events: (0..n).map(|_| Vec::new()).collect(),
-            queue: BTreeMap::new(),
-            order: 0,
-            links: BTreeMap::new(),
-            accepted: 0,
-            dead: vec![false; n],
-            sent: Vec::new(),
-            piece: usize::MAX,
-            granted: u16::MAX,
-            extra: |_, _| Duration::ZERO,
-            ways: Vec::new(),
-            certificates: BTreeMap::new(),
-            assocs: BTreeSet::new(),
-            last: BTreeMap::new(),
-        }
+        let mut net = Network::new(ChannelConfig { delay: DELAY, ..ChannelConfig::default() });
+        let node = |(i, config)| {
+            let node = Node::new(config, Instant::ZERO, Seed::new(7).secure("node", i as u64));
+            let host = net.add(node, &[addr(i).ip()]);
+            net.listen(host, ListenerId::own(0), addr(i));
+            host
+        };
+        let nodes = configs.into_iter().enumerate().map(node).collect();
+        Self { net, nodes }
     }
-    pub(super) fn later(&mut self, node: usize, conn: ConnId, what: What) {
-        self.order += 1;
-        self.queue.insert((self.now + DELAY, self.order), (node, conn, what));
+    /// Whether a node answers nothing and refuses connections.
+    pub(super) fn dead(&mut self, i: usize, dead: bool) {
+        self.net.silence(self.nodes[i], dead);
+        self.net.refuse(self.nodes[i], dead);
     }
-    pub(super) fn drain(&mut self, i: usize) {
-        let mut buf = Vec::new();
-        while let Some(t) = self.nodes[i].poll_transmit(&mut buf) {
-            match t {
-                Transmit::Stream { conn, op } => self.stream(i, conn, op, &buf),
-                Transmit::Message { assoc, op } => self.message(i, assoc, op, &buf),
-                other => panic!("{other:?}"),
-            }
-        }
-        while let Some(e) = self.nodes[i].poll_event() {
-            self.events[i].push(e);
-        }
+    /// What nodes' TLS shows (DER); those that are not named have none.
+    pub(super) fn show<const N: usize>(&mut self, certificates: [(usize, &'static [u8]); N]) {
+        certificates.into_iter().for_each(|(i, shown)| self.net.show(self.nodes[i], Some(shown)));
     }
-    /// Where a connection to `remote` ends, unless that is dead.
-    fn accept(&mut self, i: usize, conn: ConnId, remote: SocketAddr) -> Option<(usize, ConnId)> {
-        let to = (0..self.nodes.len()).find(|n| addr(*n) == remote).unwrap();
-        if self.dead[to] {
-            self.later(i, conn, What::Closed(CloseReason::Refused));
-            return None;
-        }
-        let theirs = ConnId::accepted(self.accepted);
-        self.accepted += 1;
-        self.links.insert((i, conn), (to, theirs));
-        self.links.insert((to, theirs), (i, conn));
-        Some((to, theirs))
-    }
-    fn stream(&mut self, i: usize, conn: ConnId, op: StreamOp, bytes: &[u8]) {
-        match op {
-            StreamOp::Connect { remote, .. } => {
-                if let Some((to, theirs)) = self.accept(i, conn, remote) {
-                    self.later(to, theirs, What::Up);
-                    self.later(i, conn, What::Up);
-                }
-            }
-            StreamOp::Data => {
-                self.sent.push((i, bytes.to_vec()));
-                if let Some(&(to, theirs)) = self.links.get(&(i, conn)) {
-                    self.later(to, theirs, What::Bytes(bytes.to_vec()));
-                }
-            }
-            StreamOp::Shutdown | StreamOp::Abort => {
-                if let Some((to, theirs)) = self.links.remove(&(i, conn)) {
-                    self.links.remove(&(to, theirs));
-                    self.later(to, theirs, What::Closed(CloseReason::Closed));
-                }
-            }
-            StreamOp::Credit(_) => panic!("no credit is used"),
-        }
-    }
-    fn message(&mut self, i: usize, assoc: ConnId, op: MessageOp, bytes: &[u8]) {
-        match op {
-            MessageOp::Connect { remote, streams, .. } => {
-                if let Some((to, theirs)) = self.accept(i, assoc, remote) {
-                    let streams = streams.min(self.granted);
-                    self.assocs.extend([(i, assoc), (to, theirs)]);
-                    self.later(to, theirs, What::AssociationUp(streams));
-                    self.later(i, assoc, What::AssociationUp(streams));
-                }
-            }
-            MessageOp::Data { stream, ppid, unordered } => {
-                let header = MessageView::parse(bytes).unwrap().header();
-                let (command, request) = (header.command, header.flags.is_request());
-                let extra = (self.extra)(self.ways.len(), unordered);
-                self.ways.push(Way { from: i, command, request, stream, unordered, ppid });
-                self.sent.push((i, bytes.to_vec()));
-                let Some(&(to, theirs)) = self.links.get(&(i, assoc)) else { return };
-                let mut at = self.now + DELAY + extra;
-                if !unordered {
-                    let last = self.last.entry((to, theirs, Some(stream))).or_insert(at);
-                    *last = at.max(*last);
-                    at = *last;
-                }
-                let last = self.last.entry((to, theirs, None)).or_insert(at);
-                *last = at.max(*last);
-                self.order += 1;
-                let user = What::User { stream, ppid, bytes: bytes.to_vec() };
-                self.queue.insert((at, self.order), (to, theirs, user));
-            }
-            MessageOp::Shutdown | MessageOp::Abort => {
-                if let Some((to, theirs)) = self.links.remove(&(i, assoc)) {
-                    self.links.remove(&(to, theirs));
-                    let last = self.last.get(&(to, theirs, None)).copied();
-                    let at = (self.now + DELAY).max(last.unwrap_or_default());
-                    self.order += 1;
-                    self.queue.insert((at, self.order), (to, theirs, What::Closed(CloseReason::Closed)));
-                }
-            }
-        }
+    /// The connections and associations of a node.
+    pub(super) fn conns(&self, i: usize) -> Vec<ConnId> {
+        self.net.connections(self.nodes[i]).map(|(conn, _)| conn).collect()
     }
     pub(super) fn feed(&mut self, i: usize, conn: ConnId, event: StreamEvent<'_>) {
-        self.nodes[i].handle(self.now, Input::Stream { conn, event });
-        self.drain(i);
+        self.net.give(self.nodes[i], Input::Stream { conn, event });
     }
     pub(super) fn feed_message(&mut self, i: usize, assoc: ConnId, event: MessageEvent<'_>) {
-        self.nodes[i].handle(self.now, Input::Message { assoc, event });
-        self.drain(i);
-    }
-    fn close(&mut self, i: usize, conn: ConnId, reason: CloseReason) {
-        if self.assocs.contains(&(i, conn)) {
-            self.feed_message(i, conn, MessageEvent::Down(reason));
-        } else {
-            self.feed(i, conn, StreamEvent::Closed(reason));
-        }
+        self.net.give(self.nodes[i], Input::Message { assoc, event });
     }
     pub(super) fn run(&mut self, until: Duration) {
-        let end = Instant::ZERO + until;
-        loop {
-            let timer = (0..self.nodes.len())
-                .filter(|i| !self.dead[*i])
-                .filter_map(|i| self.nodes[i].poll_timeout().map(|t| (t, i)))
-                .min();
-            let arrival = self.queue.keys().next().copied();
-            match (timer, arrival) {
-                (t, Some(key)) if key.0 <= end && t.is_none_or(|(t, _)| key.0 <= t) => {
-                    self.now = key.0;
-                    let (i, conn, what) = self.queue.remove(&key).unwrap();
-                    if self.dead[i] {
-                        continue;
-                    }
-                    match what {
-                        What::Up => {
-                            let Some(&(other, _)) = self.links.get(&(i, conn)) else { continue };
-                            let (remote, certificate) = (addr(other), self.certificates.get(&other).copied());
-                            let local = Some(addr(i).ip());
-                            let listener = ListenerId::own(0);
-                            let event = if conn.is_accepted() {
-                                StreamEvent::Accepted { listener, remote, local, certificate }
-                            } else {
-                                StreamEvent::Connected { remote, local, certificate }
-                            };
-                            self.feed(i, conn, event);
-                        }
-                        What::Bytes(b) => {
-                            for piece in b.chunks(self.piece) {
-                                self.feed(i, conn, StreamEvent::Data(piece));
-                            }
-                        }
-                        What::AssociationUp(streams) => {
-                            let other = self.links.get(&(i, conn)).map_or(i, |(other, _)| *other);
-                            let (listener, remote) = (ListenerId::own(0), addr(other));
-                            let event = if conn.is_accepted() {
-                                MessageEvent::Accepted { listener, remote, streams }
-                            } else {
-                                MessageEvent::Up { remote, streams }
-                            };
-                            self.feed_message(i, conn, event);
-                        }
-                        What::User { stream, ppid, bytes } => {
-                            self.feed_message(i, conn, MessageEvent::Data { stream, ppid, data: &bytes });
-                        }
-                        What::Closed(r) => self.close(i, conn, r),
-                    }
-                }
-                (Some((t, i)), _) if t <= end => {
-                    self.now = self.now.max(t);
-                    self.nodes[i].handle(self.now, Input::Timeout);
-                    self.drain(i);
-                }
-                _ => break,
-            }
-        }
-        self.now = end;
+        self.net.run_until(Instant::ZERO + until);
     }
     pub(super) fn run_secs(&mut self, s: u64) {
         self.run(Duration::from_secs(s));
     }
     pub(super) fn command(&mut self, i: usize, c: Command) {
-        self.nodes[i].command(self.now, c).unwrap();
-        self.drain(i);
+        self.net.command(self.nodes[i], c).unwrap();
     }
     /// Node `i` loses all its connections, and the others notice.
     pub(super) fn cut(&mut self, i: usize) {
-        let links: Vec<_> = self.links.iter().filter(|(k, _)| k.0 == i).map(|(k, v)| (*k, *v)).collect();
-        for (a, b) in links {
-            self.links.remove(&a);
-            self.links.remove(&b);
-            self.close(b.0, b.1, CloseReason::Reset);
-            self.close(a.0, a.1, CloseReason::Reset);
-        }
+        self.net.cut(self.nodes[i]);
+        self.net.run(Duration::ZERO);
     }
     pub(super) fn take(&mut self, i: usize) -> Vec<Event> {
-        core::mem::take(&mut self.events[i])
+        self.net.take(self.nodes[i]).into_iter().map(|(_, event)| event).collect()
+    }
+    /// Each message that was sent: from, bytes.
+    pub(super) fn sent(&self) -> Vec<(usize, &[u8])> {
+        let message = |sent: &&Sent| {
+            matches!(
+                sent.transmit,
+                Transmit::Stream { op: StreamOp::Data, .. }
+                    | Transmit::Message { op: MessageOp::Data { .. }, .. }
+            )
+        };
+        self.net.sent().iter().filter(message).map(|sent| (sent.from, &sent.bytes[..])).collect()
+    }
+    /// Each user message that was sent.
+    pub(super) fn ways(&self) -> Vec<Way> {
+        let way = |sent: &Sent| {
+            let Transmit::Message { op: MessageOp::Data { stream, ppid, unordered }, .. } = sent.transmit
+            else {
+                return None;
+            };
+            let header = MessageView::parse(&sent.bytes).unwrap().header();
+            let (command, request) = (header.command, header.flags.is_request());
+            Some(Way { from: sent.from, command, request, stream, unordered, ppid })
+        };
+        self.net.sent().iter().filter_map(way).collect()
     }
     pub(super) fn state(&self, i: usize) -> State {
-        self.nodes[i].peer_state(PeerId(0)).unwrap()
+        self[i].peer_state(PeerId(0)).unwrap()
     }
     /// Headers of the messages with this command that node `i` sent.
     pub(super) fn sent_by(&self, i: usize, command: u32) -> Vec<crate::Header> {
-        self.sent
+        self.sent()
             .iter()
             .filter(|(n, _)| *n == i)
             .map(|(_, b)| MessageView::parse(b).unwrap().header())
             .filter(|h| h.command == command)
             .collect()
+    }
+}
+
+impl std::ops::Index<usize> for World {
+    type Output = Node;
+    fn index(&self, i: usize) -> &Node {
+        &self.net[self.nodes[i]]
+    }
+}
+
+impl std::ops::IndexMut<usize> for World {
+    fn index_mut(&mut self, i: usize) -> &mut Node {
+        &mut self.net[self.nodes[i]]
     }
 }
 
