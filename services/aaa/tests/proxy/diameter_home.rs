@@ -4,11 +4,10 @@
 use crate::world::{NAS, secret};
 use std::net::SocketAddr;
 use usher_aaa::proxy::{self, Realm, Realms, Route};
-use usher_aaa::{AaaServer, Config, DIAMETER_LISTENER, UserSource, Users, radius_socket};
-use usher_core::bench::Tap;
-use usher_core::{
-    ConnId, Input, Instant, ListenerId, Machine, Path, Seed, SocketId, StreamEvent, StreamOp, Transmit,
-};
+use usher_aaa::{AaaServer, Config, UserSource, Users, radius_socket};
+use usher_core::bench::{At, Network};
+use usher_core::impair::ChannelConfig;
+use usher_core::{Instant, ListenerId, Seed};
 use usher_diameter::ResultCode;
 use usher_diameter::avp::{AvpBuf, AvpId};
 use usher_diameter::codes::{self, application};
@@ -36,9 +35,9 @@ fn node(host: &str, realm: &str) -> node::Config {
 
 /// A translating server, an access server before it, and a home server behind it that says what it is told to.
 struct World {
-    server: Tap<AaaServer>,
-    nas: Tap<Client>,
-    home: Tap<Node>,
+    net: Network,
+    nas: At<Client>,
+    home: At<Node>,
 }
 
 impl World {
@@ -55,48 +54,14 @@ impl World {
         let nas = client::Config::single(ServerConfig::new(at(1), secret("nas")));
         let home = node("home.example.org", "example.org").accept("aaa.visited.example");
         let seed = Seed::new(1);
-        let mut world = Self {
-            server: Tap::new(AaaServer::new(config, seed.secure("server", 0)).unwrap()),
-            nas: Tap::new(Client::new(nas, seed.secure("nas", 0)).unwrap()),
-            home: Tap::new(Node::new(home, NOW, seed.secure("home", 0))),
-        };
-        world.server.handle(NOW, Input::Timeout);
-        world.settle();
-        world
-    }
-
-    fn settle(&mut self) {
-        let mut buf = Vec::new();
-        let theirs = ConnId::accepted(0);
-        let ours = ConnId { owner: DIAMETER_LISTENER.owner, ..ConnId::opened(0) };
-        let nas = SocketAddr::new(NAS, 40_000);
-        loop {
-            if let Some(Transmit::Datagram { .. }) = self.nas.poll_transmit(&mut buf) {
-                let path = Path { socket: radius_socket(0), local: at(1), remote: nas };
-                self.server.handle(NOW, Input::Datagram { path, data: &buf });
-            } else if let Some(transmit) = self.server.poll_transmit(&mut buf) {
-                match transmit {
-                    Transmit::Datagram { .. } => {
-                        let path = Path { socket: SocketId::own(0), local: nas, remote: at(1) };
-                        self.nas.handle(NOW, Input::Datagram { path, data: &buf });
-                    }
-                    Transmit::Stream { op: StreamOp::Connect { .. }, .. } => {
-                        let (listener, local, certificate) = (ListenerId::own(0), None, None);
-                        let event = StreamEvent::Accepted { listener, remote: at(1), local, certificate };
-                        self.home.handle(NOW, Input::Stream { conn: theirs, event });
-                        let event = StreamEvent::Connected { remote: at(2), local, certificate };
-                        self.server.handle(NOW, Input::Stream { conn: ours, event });
-                    }
-                    _ => {
-                        self.home.handle(NOW, Input::Stream { conn: theirs, event: StreamEvent::Data(&buf) })
-                    }
-                }
-            } else if let Some(Transmit::Stream { .. }) = self.home.poll_transmit(&mut buf) {
-                self.server.handle(NOW, Input::Stream { conn: ours, event: StreamEvent::Data(&buf) });
-            } else {
-                return;
-            }
-        }
+        let mut net = Network::new(ChannelConfig::default());
+        let server = net.add(AaaServer::new(config, seed.secure("server", 0)).unwrap(), &[at(1).ip()]);
+        net.bind(server, radius_socket(0), at(1));
+        let nas = net.add(Client::new(nas, seed.secure("nas", 0)).unwrap(), &[NAS]);
+        let home = net.add(Node::new(home, NOW, seed.secure("home", 0)), &[at(2).ip()]);
+        net.listen(home, ListenerId::own(0), at(2));
+        net.run_until(NOW);
+        Self { net, nas, home }
     }
 
     /// What the access server hears when the home server answers so; `None`: nothing.
@@ -104,25 +69,21 @@ impl World {
         let mut attributes = Attributes::new();
         attributes.push_bytes(kind::USER_NAME, NAME).unwrap().push_eap(IDENTITY);
         let (target, code) = (Target::Server(0), Code::ACCESS_REQUEST);
-        self.nas.command(NOW, client::Command::Request { token: 1, target, code, attributes }).unwrap();
-        self.settle();
-        let token = loop {
-            match self.home.poll_event() {
-                Some(Event::Request { token, message, .. }) => {
-                    assert_eq!(Der::parse(message.avps.view()).unwrap().eap, IDENTITY);
-                    break token;
-                }
-                Some(_) => {}
-                None => panic!("no request"),
-            }
-        };
+        self.net.command(self.nas, client::Command::Request { token: 1, target, code, attributes }).unwrap();
+        self.net.run_until(NOW);
+        let asked = self.net.take(self.home).into_iter().find_map(|(_, event)| match event {
+            Event::Request { token, message, .. } => Some((token, message)),
+            _ => None,
+        });
+        let (token, message) = asked.expect("a request");
+        assert_eq!(Der::parse(message.avps.view()).unwrap().eap, IDENTITY);
         let mut avps = Dea { eap: None, ..Dea::new(AuthRequestType::AuthorizeAuthenticate, &[]) }.avps();
         fill(&mut avps);
         let result = ResultCode(result);
-        self.home.command(NOW, node::Command::Answer { token, result, avps }).unwrap();
-        self.settle();
-        match self.nas.poll_event() {
-            Some(client::Event::Response(response)) => Some(response),
+        self.net.command(self.home, node::Command::Answer { token, result, avps }).unwrap();
+        self.net.run_until(NOW);
+        match self.net.take(self.nas).pop() {
+            Some((_, client::Event::Response(response))) => Some(response),
             _ => None,
         }
     }
@@ -246,9 +207,9 @@ fn a_home_server_hears_that_no_session_is_kept() {
             session_id: "aaa.visited.example;1;1".into(),
             avps,
         };
-        world.home.command(NOW, node::Command::Request(request)).unwrap();
-        world.settle();
-        let answered = core::iter::from_fn(|| world.home.poll_event()).find_map(|event| match event {
+        world.net.command(world.home, node::Command::Request(request)).unwrap();
+        world.net.run_until(NOW);
+        let answered = world.net.take(world.home).into_iter().find_map(|(_, event)| match event {
             Event::Answer { result, .. } => Some(result),
             _ => None,
         });

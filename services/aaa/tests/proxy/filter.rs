@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use usher_aaa::proxy::{self, Accounting, Balance, Beside, Filter, HomeServer, Pool, Realm, Realms, Route};
 use usher_aaa::{Command, Config, Event, TraceFilter, User, UserSource, Users};
-use usher_core::{Machine, Seed};
+use usher_core::Seed;
 use usher_radius::attribute::kind;
 use usher_radius::dictionary::Oid;
 use usher_radius::{Attributes, Code};
@@ -60,13 +60,13 @@ fn a_home_server_gives_neither_vlans_nor_privileges_nor_names() {
         let reply = w.pap(NAME, PASSWORD).unwrap();
         assert_eq!((reply.code, said(&reply.attributes)), (Code::ACCESS_ACCEPT, vec![25, 27]));
         assert!(reply.attributes.get_vendor(9, 1).is_none());
-        assert_eq!(w.servers[0].counters().filtered_answers, 7);
+        assert_eq!(w[0].counters().filtered_answers, 7);
         // Unless its realm may.
         let mut w = proxied(home, pass_all);
         let reply = w.pap(NAME, PASSWORD).unwrap();
         assert_eq!(said(&reply.attributes), EVERYTHING);
         assert!(reply.attributes.get_vendor(9, 1).is_some());
-        assert_eq!(w.servers[0].counters().filtered_answers, 0);
+        assert_eq!(w[0].counters().filtered_answers, 0);
     }
 }
 
@@ -101,7 +101,7 @@ fn a_home_server_names_its_own_users() {
         }
         let mut behind = server_of(&[], address(0), "home");
         behind.users = UserSource::Memory(Arc::new(all));
-        w.servers[1].command(w.now, Command::Reload(Box::new(behind))).unwrap();
+        w.net.command(w.servers[1], Command::Reload(Box::new(behind))).unwrap();
         let reply = w.pap(given, PASSWORD).unwrap();
         assert_eq!(reply.code, Code::ACCESS_ACCEPT);
         let named = reply.attributes.get(kind::USER_NAME);
@@ -130,15 +130,15 @@ fn a_home_server_is_not_told_of_vlans_and_vendors() {
         let mut all = said(seen);
         all.retain(|k| *k != kind::USER_PASSWORD);
         assert_eq!((all, seen.get_vendor(9, 1).is_some()), (told, change.is_some()));
-        assert_eq!(w.servers[0].counters().filtered_requests, if change.is_some() { 0 } else { 2 });
+        assert_eq!(w[0].counters().filtered_requests, if change.is_some() { 0 } else { 2 });
     }
 }
 
 #[test]
 fn what_is_left_out_is_traced() {
     let mut w = proxied(home(1), |_| {});
-    w.servers[0]
-        .command(w.now, Command::Trace { slot: 0, filter: Some(TraceFilter::User(NAME.into())) })
+    w.net
+        .command(w.servers[0], Command::Trace { slot: 0, filter: Some(TraceFilter::User(NAME.into())) })
         .unwrap();
     let mut a = Attributes::new();
     a.push_text(kind::USER_NAME, NAME).unwrap().push_user_password(PASSWORD).unwrap();
@@ -186,7 +186,7 @@ fn a_diameter_home_server_gives_no_more() {
         assert_eq!(reply.attributes.get(kind::USER_NAME).is_some(), passes);
         assert_eq!(reply.attributes.get_u32(kind::SESSION_TIMEOUT), Some(600));
         assert!(reply.mppe_keys().unwrap().unwrap().msk().is_some(), "the keys pass");
-        assert_eq!(w.servers[0].counters().filtered_answers, if passes { 0 } else { 7 });
+        assert_eq!(w[0].counters().filtered_answers, if passes { 0 } else { 7 });
     }
 }
 

@@ -99,10 +99,10 @@ fn eap_by_radius_is_answered_by_diameter() {
     w.until(1);
     let rounds = let_in(&mut w);
     assert!(rounds > 4, "{rounds}");
-    assert_eq!((w.servers[1].counters().accepted_eap_tls, w.datagrams[1]), (1, 0));
-    assert_eq!(w.servers[0].counters().accepted_elsewhere, 1);
-    assert_eq!(w.servers[0].diameter_counters().unwrap().total(), 0);
-    assert_eq!(w.servers[1].diameter_counters().unwrap().total(), 0);
+    assert_eq!((w[1].counters().accepted_eap_tls, w.datagrams()[1]), (1, 0));
+    assert_eq!(w[0].counters().accepted_elsewhere, 1);
+    assert_eq!(w[0].diameter_counters().unwrap().total(), 0);
+    assert_eq!(w[1].diameter_counters().unwrap().total(), 0);
 }
 
 #[test]
@@ -119,14 +119,14 @@ fn who_is_turned_away_by_diameter_is_turned_away() {
     let mut eap = Vec::new();
     assert!(reply.attributes.eap(&mut eap));
     assert_eq!((eap[0], eap.len()), (4, 4));
-    assert_eq!(w.servers[0].counters().rejected_elsewhere, 1);
+    assert_eq!(w[0].counters().rejected_elsewhere, 1);
     // A proof other than EAP is not translated, and a State that names no conversation leads nowhere.
     assert_eq!(w.pap(NAME, PASSWORD).unwrap().code, Code::ACCESS_REJECT);
     let mut a = Attributes::new();
     a.push_text(kind::USER_NAME, NAME).unwrap().push_bytes(kind::STATE, &[7; 16]).unwrap();
     a.push_eap(&[2, 9, 0, 6, 13, 0]);
     assert_eq!(w.ask(Code::ACCESS_REQUEST, a).unwrap().code, Code::ACCESS_REJECT);
-    let c = w.servers[0].counters();
+    let c = w[0].counters();
     assert_eq!((c.no_proof, c.unknown_session), (1, 1));
 }
 
@@ -135,7 +135,7 @@ fn without_a_diameter_peer_there_is_silence() {
     let mut w = World::new(vec![front(false)]);
     let (reply, ..) = w.eap(station(), |_, _| {});
     assert!(reply.is_none());
-    assert_eq!(w.servers[0].counters().proxy_unanswered, 1);
+    assert_eq!(w[0].counters().proxy_unanswered, 1);
 }
 
 #[test]
@@ -150,14 +150,14 @@ fn eap_goes_from_radius_to_diameter_and_to_radius_again() {
     let mut w = World::new(vec![front(true), middle, last]);
     w.until(1);
     let_in(&mut w);
-    assert_eq!((w.servers[2].counters().accepted_eap_tls, w.servers[1].counters().sessions), (1, 0));
-    assert_eq!(w.servers[1].counters().accepted_elsewhere, 1);
-    w.off[2] = true;
+    assert_eq!((w[2].counters().accepted_eap_tls, w[1].counters().sessions), (1, 0));
+    assert_eq!(w[1].counters().accepted_elsewhere, 1);
+    w.off(2, true);
     let (reply, ..) = w.eap(station(), |_, _| {});
     assert!(reply.is_none());
     w.until(18);
-    assert_eq!(w.servers[1].counters().proxy_unanswered, 1);
-    assert_eq!(w.servers[0].counters().proxy_unanswered, 1, "3002 is no verdict");
+    assert_eq!(w[1].counters().proxy_unanswered, 1);
+    assert_eq!(w[0].counters().proxy_unanswered, 1, "3002 is no verdict");
 }
 
 /// Realms hold for who asks by Diameter as for who asks by RADIUS: a user of this server's own is in one of them.
@@ -171,7 +171,7 @@ fn a_realm_that_is_not_ours_is_not_decided_here_for_a_diameter_peer() {
         w.until(1);
         let (reply, ..) = w.eap(station(), |_, _| {});
         assert!(reply.is_none_or(|reply| reply.code == Code::ACCESS_REJECT));
-        let c = w.servers[1].counters();
+        let c = w[1].counters();
         assert_eq!((c.sessions, c.proxy_refused, c.proxy_undeliverable), (0, refused, 1 - refused));
         let end = |(s, event): &&(usize, Event)| *s == 1 && !matches!(event, Event::DiameterPeer { .. });
         let ends: Vec<_> = w.events.iter().filter(end).map(|(_, e)| e).collect();
@@ -182,6 +182,6 @@ fn a_realm_that_is_not_ours_is_not_decided_here_for_a_diameter_peer() {
             }
             other => panic!("{other:?}"),
         }
-        assert_eq!(w.servers[1].diameter_counters().unwrap().total(), 0);
+        assert_eq!(w[1].diameter_counters().unwrap().total(), 0);
     }
 }

@@ -1,13 +1,13 @@
 //! Servers on one network without delay, and a RADIUS client that asks the first of them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::Index;
+use std::rc::Rc;
 use usher_aaa::{AaaServer, Command, Config, DIAMETER_LISTENER, Event, Job, RADSEC_LISTENER, radius_socket};
-use usher_core::bench::Tap;
-use usher_core::{
-    CloseReason, ConnId, Duration, Input, Instant, Machine, Owner, Path, Seed, SocketId, StreamEvent,
-    StreamOp, Transmit,
-};
+use usher_core::bench::{At, Network};
+use usher_core::impair::ChannelConfig;
+use usher_core::{Duration, Instant, Seed, SocketId, Transmit};
 use usher_eap::peer::{self, Peer};
 use usher_radius::attribute::kind;
 use usher_radius::client::{self, Client, Retransmission, ServerConfig, Target};
@@ -23,48 +23,19 @@ pub(crate) fn secret(name: &str) -> Secret {
     Secret::new(format!("the secret of {name}").as_bytes())
 }
 
-/// Each server listens on 1812 and 1813; other sockets have ports of their own, by their owner's slot.
-fn port(socket: SocketId) -> u16 {
-    let slot = socket.owner.enter().map_or(0, |(slot, _)| slot);
-    match (0..2).find(|&n| socket == radius_socket(n)) {
-        Some(n) => 1812 + n as u16,
-        None => 40_000 + (slot << 12) + (socket.n & 0xfff) as u16,
-    }
-}
-fn socket(port: u16) -> SocketId {
-    match port {
-        1812 | 1813 => radius_socket(u32::from(port - 1812)),
-        _ => {
-            let (slot, n) = ((port - 40_000) >> 12, (port - 40_000) & 0xfff);
-            SocketId { owner: Owner::slot(slot), n: n.into() }
-        }
-    }
-}
-
-/// One end of a connection: whose, and its number there.
-type End = (usize, ConnId);
-
 pub(crate) struct World {
-    pub(crate) now: Instant,
-    pub(crate) nas: Tap<Client>,
+    pub(crate) net: Network,
+    nas: At<Client>,
     /// The NAS's other side: what asks it for changes.
-    pub(crate) nas_server: Tap<Server>,
-    pub(crate) servers: Vec<Tap<AaaServer>>,
-    /// Servers that nothing reaches and that send nothing.
-    pub(crate) off: Vec<bool>,
+    pub(crate) nas_server: At<Server>,
+    /// Each listens on 1812, 1813, and for RadSec and Diameter.
+    pub(crate) servers: Vec<At<AaaServer>>,
     pub(crate) events: Vec<(usize, Event)>,
     /// The servers that were asked to keep a record.
-    pub(crate) kept: Vec<usize>,
+    pub(crate) kept: Rc<RefCell<Vec<usize>>>,
     pub(crate) answers: Vec<client::Response>,
-    pub(crate) silent: Vec<u64>,
     pub(crate) asked_nas: Vec<server::Request>,
-    /// Datagrams, but Status-Server, and octets that servers took.
-    pub(crate) datagrams: Vec<usize>,
-    pub(crate) streamed: Vec<usize>,
-    ends: BTreeMap<End, End>,
-    accepted: u32,
     next: u64,
-    queue: VecDeque<(SocketAddr, SocketAddr, Vec<u8>)>,
 }
 
 impl World {
@@ -76,183 +47,88 @@ impl World {
         config.retransmission = Retransmission::Fixed { interval: Duration::from_secs(10), count: 4 };
         let any = server::ClientConfig::new(address(0), 32, secret("nas"));
         let dynamic = server::Config { role: Role::DynamicAuthorization, ..server::Config::new(vec![any]) };
-        let n = configs.len();
-        let servers = configs.into_iter().enumerate();
-        let mut w = Self {
-            now: Instant::ZERO,
-            nas: Tap::new(Client::new(config, seed.secure("nas", 0)).unwrap()),
-            nas_server: Tap::new(Server::new(dynamic, seed.secure("nas", 1)).unwrap()),
-            servers: servers
-                .map(|(i, c)| Tap::new(AaaServer::new(c, seed.secure("aaa", i as u64)).unwrap()))
-                .collect(),
-            off: vec![false; n],
-            events: Vec::new(),
-            kept: Vec::new(),
-            answers: Vec::new(),
-            silent: Vec::new(),
-            asked_nas: Vec::new(),
-            datagrams: vec![0; n],
-            streamed: vec![0; n],
-            ends: BTreeMap::new(),
-            accepted: 0,
-            next: 0,
-            queue: VecDeque::new(),
+        let mut net = Network::new(ChannelConfig::default());
+        let nas = net.add(Client::new(config, seed.secure("nas", 0)).unwrap(), &[NAS]);
+        let nas_server = net.add(Server::new(dynamic, seed.secure("nas", 1)).unwrap(), &[NAS]);
+        net.bind(nas_server, SocketId::own(0), SocketAddr::new(NAS, 3799));
+        let kept = Rc::new(RefCell::new(Vec::new()));
+        let server = |(s, config): (usize, Config)| {
+            let host = net.add(AaaServer::new(config, seed.secure("aaa", s as u64)).unwrap(), &[address(s)]);
+            for n in 0..2 {
+                net.bind(host, radius_socket(n), SocketAddr::new(address(s), 1812 + n as u16));
+            }
+            net.listen(host, RADSEC_LISTENER, SocketAddr::new(address(s), 2083));
+            net.listen(host, DIAMETER_LISTENER, SocketAddr::new(address(s), 3868));
+            let kept = kept.clone();
+            net.on_job(host, move |job| {
+                let Job::Account { .. } = job.what else { return None };
+                kept.borrow_mut().push(s);
+                Some((Duration::ZERO, Command::Accounted { token: job.token, durable: true }))
+            });
+            host
         };
+        let servers = configs.into_iter().enumerate().map(server).collect();
+        let (events, answers, asked_nas) = (Vec::new(), Vec::new(), Vec::new());
+        let mut w = Self { net, nas, nas_server, servers, events, kept, answers, asked_nas, next: 0 };
         w.settle();
         w
     }
 
     /// Everything that can happen now.
     pub(crate) fn settle(&mut self) {
-        let mut buf = Vec::new();
-        loop {
-            let mut idle = true;
-            while let Some(Transmit::Datagram { path }) = self.nas.poll_transmit(&mut buf) {
-                let from = SocketAddr::new(NAS, 40_000 + path.socket.n as u16);
-                self.queue.push_back((from, path.remote, buf.clone()));
-            }
-            while let Some(Transmit::Datagram { path }) = self.nas_server.poll_transmit(&mut buf) {
-                self.queue.push_back((SocketAddr::new(NAS, 3799), path.remote, buf.clone()));
-            }
-            for s in 0..self.servers.len() {
-                while let Some(transmit) = self.servers[s].poll_transmit(&mut buf) {
-                    idle = false;
-                    match transmit {
-                        Transmit::Datagram { path } => {
-                            let from = SocketAddr::new(address(s), port(path.socket));
-                            self.queue.push_back((from, path.remote, buf.clone()));
-                        }
-                        Transmit::Stream { conn, op } => self.carry(s, conn, op, &buf),
-                        other => panic!("{other:?}"),
-                    }
-                }
-                while let Some(event) = self.servers[s].poll_event() {
-                    idle = false;
-                    self.events.push((s, event));
-                }
-                while let Some(job) = self.servers[s].poll_job() {
-                    idle = false;
-                    if let Job::Account { .. } = job.what {
-                        let durable = Command::Accounted { token: job.token, durable: true };
-                        self.servers[s].command(self.now, durable).unwrap();
-                        self.kept.push(s);
-                    }
-                }
-            }
-            while let Some((from, to, data)) = self.queue.pop_front() {
-                idle = false;
-                self.deliver(from, to, &data);
-            }
-            while let Some(event) = self.nas.poll_event() {
-                match event {
-                    client::Event::Response(r) => self.answers.push(r),
-                    client::Event::TimedOut { token } => self.silent.push(token),
-                    client::Event::Server { .. } => panic!("nobody is watched"),
-                }
-            }
-            while let Some(server::Event::Request(r)) = self.nas_server.poll_event() {
-                self.asked_nas.push(r);
-            }
-            if idle {
-                return;
-            }
-        }
+        self.run_until(self.net.now());
     }
-
-    fn server_at(&self, at: IpAddr) -> Option<usize> {
-        (0..self.servers.len()).find(|&s| address(s) == at)
+    fn run_until(&mut self, end: Instant) {
+        self.net.run_until(self.net.now());
+        self.listen();
+        while self.net.due().is_some_and(|due| due <= end) {
+            self.net.step();
+            self.listen();
+        }
+        self.net.run_until(end);
     }
-
-    fn deliver(&mut self, from: SocketAddr, to: SocketAddr, data: &[u8]) {
-        if self.server_at(from.ip()).is_some_and(|s| self.off[s]) {
-            return;
+    fn listen(&mut self) {
+        for (s, server) in self.servers.iter().enumerate() {
+            self.events.extend(self.net.take(*server).into_iter().map(|(_, event)| (s, event)));
         }
-        let path = |socket| Path { socket, local: to, remote: from };
-        if to.ip() == NAS && to.port() == 3799 {
-            return self.nas_server.handle(self.now, Input::Datagram { path: path(SocketId::own(0)), data });
-        }
-        if to.ip() == NAS {
-            let path = path(SocketId::own(u32::from(to.port() - 40_000)));
-            return self.nas.handle(self.now, Input::Datagram { path, data });
-        }
-        let s = self.server_at(to.ip()).unwrap();
-        if !self.off[s] {
-            self.datagrams[s] += usize::from(data[0] != Code::STATUS_SERVER.0);
-            self.servers[s].handle(self.now, Input::Datagram { path: path(socket(to.port())), data });
-        }
-    }
-
-    fn feed(&mut self, (s, conn): End, event: StreamEvent<'_>) {
-        self.servers[s].handle(self.now, Input::Stream { conn, event });
-    }
-
-    fn carry(&mut self, s: usize, conn: ConnId, op: StreamOp, data: &[u8]) {
-        let end = (s, conn);
-        match op {
-            StreamOp::Connect { remote, .. } => {
-                let to = self.server_at(remote.ip()).unwrap();
-                if self.off[s] || self.off[to] {
-                    return self.feed(end, StreamEvent::Closed(CloseReason::Refused));
-                }
-                let listener = if remote.port() == 2083 { RADSEC_LISTENER } else { DIAMETER_LISTENER };
-                let other = (to, ConnId::accepted_at(listener, self.accepted));
-                self.accepted += 1;
-                self.ends.insert(end, other);
-                self.ends.insert(other, end);
-                let from = SocketAddr::new(address(s), 30_000 + self.accepted as u16);
-                self.feed(
-                    other,
-                    StreamEvent::Accepted { listener, remote: from, local: None, certificate: None },
-                );
-                self.feed(end, StreamEvent::Connected { remote, local: None, certificate: None });
+        for (_, event) in self.net.take(self.nas) {
+            match event {
+                client::Event::Response(r) => self.answers.push(r),
+                client::Event::TimedOut { .. } => {}
+                client::Event::Server { .. } => panic!("nobody is watched"),
             }
-            StreamOp::Data => {
-                if let Some(&other) = self.ends.get(&end)
-                    && !self.off[s]
-                    && !self.off[other.0]
-                {
-                    self.streamed[other.0] += data.len();
-                    self.feed(other, StreamEvent::Data(data));
-                }
-            }
-            StreamOp::Shutdown | StreamOp::Abort => self.cut(end),
-            StreamOp::Credit(_) => panic!("nobody is slow"),
         }
+        let asked = self.net.take(self.nas_server).into_iter();
+        self.asked_nas.extend(asked.map(|(_, server::Event::Request(r))| r));
     }
-    fn cut(&mut self, end: End) {
-        if let Some(other) = self.ends.remove(&end) {
-            self.ends.remove(&other);
-            self.feed(end, StreamEvent::Closed(CloseReason::Reset));
-            self.feed(other, StreamEvent::Closed(CloseReason::Reset));
-        }
+    /// Whether nothing reaches a server and it sends nothing.
+    pub(crate) fn off(&mut self, s: usize, off: bool) {
+        self.net.silence(self.servers[s], off);
+        self.net.refuse(self.servers[s], off);
     }
     /// A server goes off, and its connections with it.
     pub(crate) fn switch_off(&mut self, s: usize) {
-        self.off[s] = true;
-        let ends: Vec<End> = self.ends.keys().copied().filter(|e| e.0 == s).collect();
-        ends.into_iter().for_each(|e| self.cut(e));
+        self.net.cut(self.servers[s]);
+        self.off(s, true);
         self.settle();
+    }
+    /// How many datagrams each server was sent, Status-Server left out.
+    pub(crate) fn datagrams(&self) -> Vec<usize> {
+        let to = |s: usize| {
+            let asked = self.net.sent().iter().filter(|sent| match sent.transmit {
+                Transmit::Datagram { path } => {
+                    path.remote.ip() == address(s) && sent.bytes[0] != Code::STATUS_SERVER.0
+                }
+                _ => false,
+            });
+            asked.count()
+        };
+        (0..self.servers.len()).map(to).collect()
     }
 
     /// Lets time go by.
     pub(crate) fn until(&mut self, seconds: u64) {
-        let end = Instant::ZERO + Duration::from_secs(seconds);
-        loop {
-            self.settle();
-            let nas = self.nas.poll_timeout().into_iter();
-            let Some(next) = nas.chain(self.servers.iter_mut().filter_map(|s| s.poll_timeout())).min() else {
-                break;
-            };
-            if next > end {
-                break;
-            }
-            self.now = next.max(self.now);
-            self.nas.handle(self.now, Input::Timeout);
-            for s in 0..self.servers.len() {
-                self.servers[s].handle(self.now, Input::Timeout);
-            }
-        }
-        self.now = end;
+        self.run_until(Instant::ZERO + Duration::from_secs(seconds));
     }
 
     /// Sends a request; answers its token.
@@ -261,7 +137,7 @@ impl World {
         let token = self.next;
         let target = Target::Server(u16::from(code == Code::ACCOUNTING_REQUEST));
         let command = client::Command::Request { token, target, code, attributes };
-        self.nas.command(self.now, command).unwrap();
+        self.net.command(self.nas, command).unwrap();
         self.settle();
         token
     }
@@ -285,11 +161,11 @@ impl World {
         mut between: impl FnMut(&mut Self, usize),
     ) -> (Option<client::Response>, Option<peer::Event>, usize) {
         let name = config.identity.clone();
-        let mut peer = Peer::new(config, Seed::new(6).secure("peer", 0), self.now);
+        let mut peer = Peer::new(config, Seed::new(6).secure("peer", 0), self.net.now());
         let mut packet = vec![1, 1, 0, 5, 1];
         let mut state: Option<Vec<u8>> = None;
         for round in 0.. {
-            peer.handle(self.now, &packet);
+            peer.handle(self.net.now(), &packet);
             packet.clear();
             let _ = peer.poll_transmit(&mut packet);
             between(self, round);
@@ -306,10 +182,17 @@ impl World {
             reply.attributes.eap(&mut packet);
             state = reply.attributes.get(kind::STATE).map(<[u8]>::to_vec);
             if reply.code != Code::ACCESS_CHALLENGE {
-                peer.handle(self.now, &packet);
+                peer.handle(self.net.now(), &packet);
                 return (Some(reply), peer.poll_event(), round + 1);
             }
         }
         unreachable!("a login ends")
+    }
+}
+
+impl Index<usize> for World {
+    type Output = AaaServer;
+    fn index(&self, s: usize) -> &AaaServer {
+        &self.net[self.servers[s]]
     }
 }
