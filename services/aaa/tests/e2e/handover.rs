@@ -1,13 +1,13 @@
 //! Logins that go on by another connection, at another of several servers of one key.
 
 use crate::build::{PASSWORD, aaa_config, user_name, users};
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use usher_aaa::{
     AaaServer, Command, Config, DIAMETER_LISTENER, Event, RADSEC_LISTENER, ShardConfig, ShardKey,
 };
-use usher_core::bench::Tap;
-use usher_core::{ConnId, Input, Instant, ListenerId, Machine, Seed, StreamEvent, StreamOp, Transmit};
+use usher_core::bench::{At, Network};
+use usher_core::impair::ChannelConfig;
+use usher_core::{Instant, ListenerId, Machine, Seed};
 use usher_crypto::digest::md5;
 use usher_diameter::codes::application;
 use usher_diameter::eap::{Dea, Der};
@@ -26,68 +26,48 @@ fn address(n: u16) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 1], 2083 + n))
 }
 
-/// Servers of one key, and connections to each of them.
-struct Shards {
-    servers: Vec<Tap<AaaServer>>,
-    conns: BTreeMap<ConnId, usize>,
-    listener: ListenerId,
+/// Servers of one key, and who connects to each of them.
+struct Shards<C> {
+    net: Network,
+    client: At<C>,
+    servers: Vec<At<AaaServer>>,
     accepted: Vec<usize>,
     handed: usize,
 }
 
-impl Shards {
-    fn new(listener: ListenerId, config: impl Fn(u16) -> Config) -> Self {
+impl<C: Machine<Command: 'static, Event: 'static, Job: 'static> + 'static> Shards<C> {
+    fn new(client: C, listener: ListenerId, config: impl Fn(u16) -> Config) -> Self {
+        let mut net = Network::new(ChannelConfig::default());
+        let client = net.add(client, &[address(0).ip()]);
         let server = |number: u16| {
             let mut config = config(number);
             config.shard = Some(ShardConfig { number, key: ShardKey::new(&[7; 16]) });
-            Tap::new(AaaServer::new(config, Seed::new(1).secure("server", number.into())).unwrap())
+            let server = AaaServer::new(config, Seed::new(1).secure("server", number.into())).unwrap();
+            let host = net.add(server, &[address(0).ip()]);
+            net.listen(host, listener, address(number));
+            host
         };
         let servers = (0..2).map(server).collect();
-        Self { servers, conns: BTreeMap::new(), listener, accepted: Vec::new(), handed: 0 }
+        Self { net, client, servers, accepted: Vec::new(), handed: 0 }
     }
 
-    /// Lets everything arrive.
-    fn settle(&mut self, client: &mut Tap<impl Machine>) {
-        let mut buf = Vec::new();
-        loop {
-            let mut idle = true;
-            while let Some(Transmit::Stream { conn, op }) = client.poll_transmit(&mut buf) {
-                idle = false;
-                let incoming = ConnId::accepted_at(self.listener, conn.n);
-                match op {
-                    StreamOp::Connect { remote, .. } => {
-                        let i = usize::from(remote.port() - 2083);
-                        self.conns.insert(incoming, i);
-                        let event = StreamEvent::Accepted {
-                            listener: self.listener,
-                            remote: address(9),
-                            local: None,
-                            certificate: None,
-                        };
-                        self.servers[i].handle(NOW, Input::Stream { conn: incoming, event });
-                        let event = StreamEvent::Connected { remote, local: None, certificate: None };
-                        client.handle(NOW, Input::Stream { conn, event });
-                    }
-                    _ => {
-                        let event = StreamEvent::Data(&buf);
-                        let server = &mut self.servers[self.conns[&incoming]];
-                        server.handle(NOW, Input::Stream { conn: incoming, event });
-                    }
-                }
-            }
-            for i in 0..self.servers.len() {
-                while let Some(Transmit::Stream { conn, .. }) = self.servers[i].poll_transmit(&mut buf) {
-                    idle = false;
-                    let conn = ConnId::opened(conn.n);
-                    client.handle(NOW, Input::Stream { conn, event: StreamEvent::Data(&buf) });
-                }
-                while let Some(event) = self.servers[i].poll_event() {
+    /// Gives the client a command, and lets everything arrive: the first thing that it says then.
+    fn ask(&mut self, command: C::Command) -> C::Event {
+        self.net.command(self.client, command).unwrap();
+        self.settle();
+        self.net.take(self.client).remove(0).1
+    }
+
+    fn settle(&mut self) {
+        let mut idle = false;
+        while !idle {
+            self.net.run_until(NOW);
+            idle = true;
+            for (i, server) in self.servers.clone().into_iter().enumerate() {
+                for (_, event) in self.net.take(server) {
                     idle = false;
                     self.event(i, event);
                 }
-            }
-            if idle {
-                return;
             }
         }
     }
@@ -97,10 +77,10 @@ impl Shards {
             Event::HandOver { shard, handed } => {
                 self.handed += 1;
                 let from = at as u16;
-                self.servers[usize::from(shard)].command(NOW, Command::Handed { from, handed }).unwrap();
+                self.net.command(self.servers[usize::from(shard)], Command::Handed { from, handed }).unwrap();
             }
             Event::HandBack { shard, back } => {
-                self.servers[usize::from(shard)].command(NOW, Command::HandedBack(back)).unwrap();
+                self.net.command(self.servers[usize::from(shard)], Command::HandedBack(back)).unwrap();
             }
             Event::Accepted(_) => self.accepted.push(at),
             _ => {}
@@ -122,16 +102,16 @@ fn identity(name: &[u8]) -> Vec<u8> {
 #[test]
 fn a_radsec_login_goes_on_by_another_connection() {
     for (password, code) in [(PASSWORD, Code::ACCESS_ACCEPT), (&b"wrong"[..], Code::ACCESS_REJECT)] {
-        let mut shards = Shards::new(RADSEC_LISTENER, |_| {
+        let mut config = client::Config::single(ServerConfig::radsec(address(0)));
+        config.servers.push(ServerConfig::radsec(address(1)));
+        let client = Client::new(config, Seed::new(1).secure("client", 0)).unwrap();
+        let mut shards = Shards::new(client, RADSEC_LISTENER, |_| {
             let mut config = aaa_config(users(Seed::new(1), 1));
             let any = "0.0.0.0".parse().unwrap();
             config.radius.as_mut().unwrap().clients = vec![ClientConfig::radsec(any, 0, Vec::new())];
             config
         });
-        let mut config = client::Config::single(ServerConfig::radsec(address(0)));
-        config.servers.push(ServerConfig::radsec(address(1)));
-        let mut client = Tap::new(Client::new(config, Seed::new(1).secure("client", 0)).unwrap());
-        let mut ask = |shards: &mut Shards, server: u16, eap: &[u8], state: Option<&[u8]>| {
+        let ask = |shards: &mut Shards<Client>, server: u16, eap: &[u8], state: Option<&[u8]>| {
             let mut attributes = Attributes::new();
             attributes.push_bytes(kind::USER_NAME, &user_name(0)).unwrap();
             attributes.push_eap(eap);
@@ -145,10 +125,8 @@ fn a_radsec_login_goes_on_by_another_connection() {
                 code: Code::ACCESS_REQUEST,
                 attributes,
             };
-            client.command(NOW, request).unwrap();
-            shards.settle(&mut client);
-            match client.poll_event() {
-                Some(client::Event::Response(r)) => r,
+            match shards.ask(request) {
+                client::Event::Response(r) => r,
                 other => panic!("{other:?}"),
             }
         };
@@ -160,9 +138,9 @@ fn a_radsec_login_goes_on_by_another_connection() {
         // The connection is gone, and the next one ends at the other server.
         let end = ask(&mut shards, 1, &response(&eap, password), Some(&state));
         assert_eq!((end.code, shards.handed), (code, 1));
-        let accepted = shards.servers[0].counters().accepted_eap_md5;
+        let accepted = shards.net[shards.servers[0]].counters().accepted_eap_md5;
         assert_eq!(accepted == 1, code == Code::ACCESS_ACCEPT, "the first decided");
-        assert_eq!(shards.servers[1].counters().sessions, 0);
+        assert_eq!(shards.net[shards.servers[1]].counters().sessions, 0);
         // A State that nobody made is decided where it comes, and by nobody.
         let strange = ask(&mut shards, 1, &response(&eap, password), Some(&[0; 16]));
         assert_eq!((strange.code, shards.handed), (Code::ACCESS_REJECT, 1));
@@ -172,7 +150,14 @@ fn a_radsec_login_goes_on_by_another_connection() {
 #[test]
 fn a_diameter_session_goes_on_by_another_connection() {
     let identity_of = |n: u16| format!("s{n}.example.org");
-    let mut shards = Shards::new(DIAMETER_LISTENER, |number| {
+    let mut config =
+        node::Config::new("nas.example.org", "example.org", &[Application::auth(application::EAP)]);
+    config.local.addresses.push([10, 0, 0, 9].into());
+    for n in 0..2 {
+        config = config.connect_to(&identity_of(n), address(n));
+    }
+    let client = Node::new(config, NOW, Seed::new(1).secure("client", 0));
+    let mut shards = Shards::new(client, DIAMETER_LISTENER, |number| {
         let mut config = aaa_config(users(Seed::new(1), 1));
         let mut node =
             node::Config::new(&identity_of(number), "example.org", &[Application::auth(application::EAP)]);
@@ -180,18 +165,10 @@ fn a_diameter_session_goes_on_by_another_connection() {
         config.diameter = Some(node.accept("nas.example.org"));
         config
     });
-    let mut config =
-        node::Config::new("nas.example.org", "example.org", &[Application::auth(application::EAP)]);
-    config.local.addresses.push([10, 0, 0, 9].into());
-    for n in 0..2 {
-        config = config.connect_to(&identity_of(n), address(n));
-    }
-    let mut client = Tap::new(Node::new(config, NOW, Seed::new(1).secure("client", 0)));
-    client.handle(NOW, Input::Timeout);
-    shards.settle(&mut client);
-    while client.poll_event().is_some() {}
+    shards.settle();
+    shards.net.take(shards.client);
     let name = String::from_utf8(user_name(0)).unwrap();
-    let mut ask = |shards: &mut Shards, server: u16, eap: &[u8], state: Option<&[u8]>| {
+    let ask = |shards: &mut Shards<Node>, server: u16, eap: &[u8], state: Option<&[u8]>| {
         let der = Der {
             request_type: AuthRequestType::AuthorizeAuthenticate,
             eap,
@@ -201,10 +178,8 @@ fn a_diameter_session_goes_on_by_another_connection() {
         };
         let session = "nas.example.org;1;1".to_owned();
         let der = der.request(server.into(), session, "example.org".into(), Some(identity_of(server)));
-        client.command(NOW, node::Command::Request(der)).unwrap();
-        shards.settle(&mut client);
-        match client.poll_event() {
-            Some(node::Event::Answer { result, avps, .. }) => (result, avps),
+        match shards.ask(node::Command::Request(der)) {
+            node::Event::Answer { result, avps, .. } => (result, avps),
             other => panic!("{other:?}"),
         }
     };
