@@ -370,7 +370,7 @@ macro_rules! names {
     };
 }
 
-/// Declares an automaton; see the [module](crate::automaton).
+/// Declares an automaton; see the [module](mod@crate::automaton).
 #[macro_export]
 macro_rules! automaton {
     // A table: rows answer events.

@@ -1,6 +1,6 @@
-//! What every Usher protocol is made of: [`time`], the [`machine`] shape, [`automaton`] tables, [`timer`]s, labelled random
-//! streams ([`rng`]), session [`table`]s, [`fair`] queues, bounded [`codec`] readers and writers, [`counter`]s and
-//! channel [`impair`]ments.
+//! What every Usher protocol is made of: [`time`], the [`machine`] shape, [`automaton`](mod@automaton) tables, [`timer`]s,
+//! labelled random streams ([`rng`]), session [`table`]s, [`fair`] queues, bounded [`codec`] readers and writers,
+//! [`counter`]s and channel [`impair`]ments.
 //!
 //! Nothing here knows a clock, a socket or a thread: time and input are given in, output is polled.
 

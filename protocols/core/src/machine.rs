@@ -7,8 +7,8 @@
 //!    say, what that cost and what it asks of slow helpers, in the order in which the machine decided them;
 //! 3. then arms one timer for [`Machine::poll_timeout`] and feeds [`Input::Timeout`] when it comes.
 //!
-//! A host carries the outputs out in their order, by [`Host::drain`]: what a machine says of an answer before it sends it
-//! has been heard by the time the answer leaves.
+//! A host carries the outputs out in their order, by [`Host::drain`](crate::Host::drain): what a machine says of an answer
+//! before it sends it has been heard by the time the answer leaves.
 //!
 //! Draining costs what changed, not what exists: a machine keeps a ready list and a timer queue.
 //! Bad input from outside is a counted drop, never an `Err`; `Err` is for the caller's misuse.

@@ -119,10 +119,10 @@ impl<E, J> Outputs<E, J> {
     }
 }
 
-/// A machine within another: it has a slot there, by which its ids are told from those of others ([`Owner`]).
+/// A machine within another: it has a slot there, by which its ids are told from those of others ([`Owner`](crate::Owner)).
 ///
-/// Its container routes by [`Input::enter`] and takes what it decided by [`Outputs::next_event`], after each thing that it
-/// is given.
+/// Its container routes by [`Input::enter`](crate::Input::enter) and takes what it decided by [`Outputs::next_event`], after
+/// each thing that it is given.
 #[derive(Debug)]
 pub struct Child<M> {
     machine: M,
