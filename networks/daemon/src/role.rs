@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use usher_aaa::{
-    AaaServer, CertificateVerdict, Command, DynamicResult, Event, Handed, HandedBack, Job as What, Login,
-    Method, Reason, ShardKey, TRACES, TraceFilter, TraceLine, radius_socket, shard_of,
+    AaaServer, CertificateVerdict, Command, DynamicResult, Event, Handed, HandedBack, Job as ServerJob,
+    Login, Method, Reason, ShardKey, TRACES, TraceFilter, TraceLine, radius_socket, shard_of,
 };
 use usher_core::{Input, Instant, Machine, Path};
 use usher_diameter::node::{self, PeerId};
@@ -351,25 +351,25 @@ impl Role for AaaRole {
         &mut self.server
     }
 
-    fn job(&mut self, now: Instant, job: usher_core::Job<What>) {
+    fn job(&mut self, now: Instant, job: usher_core::Job<ServerJob>) {
         let (shard, token) = (self.number, job.token);
         match job.what {
-            What::Lookup { client, name } => {
+            ServerJob::Lookup { client, name } => {
                 self.workers.put(Whose::of(client), Job::Lookup(For { shard, token }, name));
             }
-            What::Verify { client, name, hash, password } => {
+            ServerJob::Verify { client, name, hash, password } => {
                 let whose = Whose { client, name };
                 self.workers.put(whose, Job::Verify(For { shard, token }, hash, password));
             }
-            What::Admit { client, request } => {
+            ServerJob::Admit { client, request } => {
                 let whose = ledger::Whose::Sessions(self.clients.turn(client));
                 self.ledger.put(whose, Entry::Admit(For { shard, token }, request));
             }
-            What::Account { record } => {
+            ServerJob::Account { record } => {
                 log_record(&record);
                 self.ledger.account(For { shard, token }, record);
             }
-            What::CheckCertificate { client, name, chain, resumed } => {
+            ServerJob::CheckCertificate { client, name, chain, resumed } => {
                 if !resumed {
                     self.workers.show(&chain);
                 }

@@ -305,6 +305,20 @@ pub enum Input<'a> {
 }
 
 impl<'a> Input<'a> {
+    /// What ends a connection or association that has just been accepted and that nobody here serves; `None`: this is no
+    /// such one.
+    #[must_use]
+    pub const fn refusal(&self) -> Option<Transmit> {
+        match *self {
+            Self::Stream { conn, event: StreamEvent::Accepted { .. } } => {
+                Some(Transmit::Stream { conn, op: StreamOp::Abort })
+            }
+            Self::Message { assoc, event: MessageEvent::Accepted { .. } } => {
+                Some(Transmit::Message { assoc, op: MessageOp::Abort })
+            }
+            _ => None,
+        }
+    }
     /// For a machine of machines: in which slot the machine is that this is for, and the input as that one sees it. `None`:
     /// it is for the container itself, as are frames and timeouts.
     #[must_use]

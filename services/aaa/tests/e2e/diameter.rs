@@ -2,7 +2,10 @@
 
 use crate::build::{PASSWORD, diameter_nas, diameter_server, mac, user_name, users, world};
 use crate::world::{Who, World, nas_address};
-use usher_core::{CloseReason, ConnId, Input, Instant, Machine, PortId, Seed, StreamEvent};
+use usher_core::{
+    CloseReason, ConnId, Input, Instant, Machine, MessageEvent, MessageOp, Output, PortId, Seed, StreamEvent,
+    StreamOp, Transmit,
+};
 use usher_diameter::node::PeerId;
 use usher_nas::StationId;
 use usher_nas::authenticator::{self, FailReason};
@@ -130,6 +133,30 @@ fn noise_on_a_connection_is_counted_and_harmless() {
     w.ask_in_by_password(0);
     w.run_until(3);
     assert_eq!(w.outcomes(), [IN]);
+}
+
+#[test]
+fn who_connects_where_nobody_serves_is_refused() {
+    let mut server = usher_aaa::AaaServer::new(
+        usher_aaa::Config::new(usher_aaa::UserSource::Memory(users(Seed::new(7), 1))),
+        Seed::new(7).secure("aaa", 0),
+    )
+    .unwrap();
+    let done = |server: &mut usher_aaa::AaaServer| match server.poll_output(&mut Vec::new()) {
+        Some(Output::Transmit(transmit)) => transmit,
+        other => panic!("{other:?}"),
+    };
+    let remote = std::net::SocketAddr::new(nas_address(9), 1);
+    for listener in [usher_aaa::RADSEC_LISTENER, usher_aaa::DIAMETER_LISTENER] {
+        let conn = ConnId::accepted_at(listener, 77);
+        let event = StreamEvent::Accepted { listener, remote, local: None, certificate: None };
+        server.handle(Instant::ZERO, Input::Stream { conn, event });
+        assert_eq!(done(&mut server), Transmit::Stream { conn, op: StreamOp::Abort });
+        let event = MessageEvent::Accepted { listener, remote, streams: 1 };
+        server.handle(Instant::ZERO, Input::Message { assoc: conn, event });
+        assert_eq!(done(&mut server), Transmit::Message { assoc: conn, op: MessageOp::Abort });
+    }
+    assert_eq!(server.counters().no_front, 4);
 }
 
 #[test]

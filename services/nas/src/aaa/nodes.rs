@@ -4,8 +4,7 @@
 use usher_core::collections::{HashMap, hash_state};
 use usher_core::timer::TimerQueue;
 use usher_core::{
-    Child, CommandError, Input, Instant, ListenerId, Machine, MessageEvent, MessageOp, NoJob, OutputOf,
-    Outputs, Owner, SecureRng, StreamEvent, StreamOp, Transmit,
+    Child, CommandError, Input, Instant, ListenerId, Machine, NoJob, OutputOf, Outputs, Owner, SecureRng,
 };
 use usher_diameter::node::{Command, Counters, DisconnectCause, Event, Node, PeerId};
 
@@ -137,16 +136,7 @@ impl Machine for Nodes {
             }
             return;
         }
-        let refused = match input {
-            Input::Stream { conn, event: StreamEvent::Accepted { .. } } => {
-                Some(Transmit::Stream { conn, op: StreamOp::Abort })
-            }
-            Input::Message { assoc, event: MessageEvent::Accepted { .. } } => {
-                Some(Transmit::Message { assoc, op: MessageOp::Abort })
-            }
-            _ => None,
-        };
-        match (input.enter(), refused) {
+        match (input.enter(), input.refusal()) {
             (Some((id, input)), None) => self.feed(now, id, input),
             (Some((id, input)), Some(_)) if self.accepting && self.nodes.contains_key(&id) => {
                 self.feed(now, id, input);
@@ -177,7 +167,9 @@ mod tests {
     use super::*;
     use alloc::vec::Vec;
     use core::net::SocketAddr;
-    use usher_core::{CloseReason, ConnId, Output, Seed};
+    use usher_core::{
+        CloseReason, ConnId, MessageEvent, MessageOp, Output, Seed, StreamEvent, StreamOp, Transmit,
+    };
     use usher_diameter::node::{Config, Transport};
     use usher_diameter::stream::StreamPolicy;
 

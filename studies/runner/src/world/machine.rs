@@ -37,23 +37,23 @@ impl HostAddress {
 #[derive(Debug)]
 struct Numbers<T> {
     all: Vec<T>,
-    places: HashMap<T, u32>,
+    numbers: HashMap<T, u32>,
 }
 
 impl<T: Copy + Eq + std::hash::Hash> Numbers<T> {
     fn new() -> Self {
-        Self { all: Vec::new(), places: HashMap::default() }
+        Self { all: Vec::new(), numbers: HashMap::default() }
     }
     /// The simulator's number; a new one for what had none.
     fn number(&mut self, id: T) -> u32 {
-        *self.places.entry(id).or_insert_with(|| {
+        *self.numbers.entry(id).or_insert_with(|| {
             self.all.push(id);
             (self.all.len() - 1) as u32
         })
     }
     /// The simulator's number, if it has one.
     fn known(&self, id: T) -> Option<u32> {
-        self.places.get(&id).copied()
+        self.numbers.get(&id).copied()
     }
     fn id(&self, number: u32) -> Option<T> {
         self.all.get(number as usize).copied()
@@ -63,7 +63,7 @@ impl<T: Copy + Eq + std::hash::Hash> Numbers<T> {
         if let Some(id) = self.id(number)
             && self.known(id) == Some(number)
         {
-            self.places.remove(&id);
+            self.numbers.remove(&id);
         }
     }
 }
@@ -81,7 +81,7 @@ pub(super) struct Endpoint {
 
 /// What a machine says or asks.
 #[derive(Debug)]
-pub(super) enum Word<M: Machine> {
+pub(super) enum EventOrJob<M: Machine> {
     Event(M::Event),
     Job(Job<M::Job>),
 }
@@ -195,7 +195,7 @@ impl Endpoint {
         &mut self,
         ctx: &mut Context<'c, Report>,
         machine: &mut M,
-        hear: impl FnMut(&mut Context<'c, Report>, &mut M, Word<M>),
+        hear: impl FnMut(&mut Context<'c, Report>, &mut M, EventOrJob<M>),
     ) {
         let mut buf = std::mem::take(&mut self.buf);
         Hosted { endpoint: self, ctx, machine, hear }.drain(&mut buf);
@@ -302,7 +302,9 @@ struct Hosted<'a, 'c, M, F> {
     hear: F,
 }
 
-impl<'c, M: Machine, F: FnMut(&mut Context<'c, Report>, &mut M, Word<M>)> Host for Hosted<'_, 'c, M, F> {
+impl<'c, M: Machine, F: FnMut(&mut Context<'c, Report>, &mut M, EventOrJob<M>)> Host
+    for Hosted<'_, 'c, M, F>
+{
     type Machine = M;
 
     fn machine(&mut self) -> &mut M {
@@ -312,12 +314,33 @@ impl<'c, M: Machine, F: FnMut(&mut Context<'c, Report>, &mut M, Word<M>)> Host f
         self.endpoint.transmit(self.ctx, self.machine, transmit, bytes);
     }
     fn event(&mut self, event: M::Event) {
-        (self.hear)(self.ctx, self.machine, Word::Event(event));
+        (self.hear)(self.ctx, self.machine, EventOrJob::Event(event));
     }
     fn work(&mut self, work: Work) {
         self.ctx.work(work);
     }
     fn job(&mut self, job: Job<M::Job>) {
-        (self.hear)(self.ctx, self.machine, Word::Job(job));
+        (self.hear)(self.ctx, self.machine, EventOrJob::Job(job));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found by reading: a late end of an old connection took the entry of the one that had its id by then.
+    #[test]
+    fn the_end_of_an_old_connection_leaves_its_successor_alone() {
+        let mut numbers = Numbers::new();
+        let id = ConnId::opened(7);
+        let old = numbers.number(id);
+        numbers.forget(old);
+        assert_eq!((numbers.known(id), numbers.id(old)), (None, Some(id)));
+        let new = numbers.number(id);
+        assert_ne!(old, new);
+        numbers.forget(old);
+        assert_eq!(numbers.known(id), Some(new));
+        numbers.forget(new);
+        assert_eq!(numbers.known(id), None);
     }
 }

@@ -30,8 +30,8 @@ use handover::Foreign;
 use outward::Outward;
 use usher_core::fair::FairQueue;
 use usher_core::{
-    Child, CommandError, Input, Instant, ListenerId, Machine, MessageEvent, MessageOp, OutputOf, Outputs,
-    Owner, Path, SecureRng, SocketId, StreamEvent, StreamOp, Transmit,
+    Child, CommandError, Input, Instant, ListenerId, Machine, OutputOf, Outputs, Owner, Path, SecureRng,
+    SocketId,
 };
 use usher_diameter::dictionary::Dictionary;
 use usher_diameter::node::{self, Node};
@@ -193,15 +193,7 @@ impl AaaServer {
 
     /// Gives an input to the part whose socket or connection it is of. Who connects where nobody serves is refused.
     fn give(&mut self, now: Instant, input: Input<'_>) {
-        let refusal = match input {
-            Input::Stream { conn, event: StreamEvent::Accepted { .. } } => {
-                Some(Transmit::Stream { conn, op: StreamOp::Abort })
-            }
-            Input::Message { assoc, event: MessageEvent::Accepted { .. } } => {
-                Some(Transmit::Message { assoc, op: MessageOp::Abort })
-            }
-            _ => None,
-        };
+        let refusal = input.refusal();
         match (input.enter(), &mut self.radius, &mut self.diameter) {
             (Some((RADIUS, input)), Some(server), _) => return server.handle(now, input),
             (Some((DIAMETER, input)), _, Some(node)) => return node.handle(now, input),

@@ -1,11 +1,11 @@
 //! An AAA server on a simulated host.
 
-use super::super::machine::{Endpoint, Word};
+use super::super::machine::{Endpoint, EventOrJob};
 use super::super::{Report, WorldError};
 use usher_aaa::ledger::{Ledger, LedgerConfig};
 use usher_aaa::store::{Memory, Store};
 use usher_aaa::{AaaServer, Command, Config, Job};
-use usher_core::{self as core, Instant, Machine, Seed};
+use usher_core::{Instant, Machine, Seed};
 use usher_sim::{Context, Delivery};
 
 /// The server and where it lives.
@@ -61,7 +61,9 @@ impl ServerRole {
         let books = &mut self.books;
         self.endpoint.drain(ctx, &mut self.server, |ctx, server, word| {
             // Its verdicts show at the stations.
-            let Word::Job(core::Job { token, what: Job::Account { record }, .. }) = word else { return };
+            let EventOrJob::Job(usher_core::Job { token, what: Job::Account { record }, .. }) = word else {
+                return;
+            };
             if let Some(books) = books {
                 let (ledger, store) = &mut **books;
                 let durable = ledger.serve(ctx.now(), store, &record);

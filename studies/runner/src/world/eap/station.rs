@@ -1,6 +1,6 @@
 //! A station: an EAP peer behind EAPOL frames on its access link.
 
-use super::super::machine::{Endpoint, Word};
+use super::super::machine::{Endpoint, EventOrJob};
 use super::super::{End, Report};
 use super::Agenda;
 use std::cell::RefCell;
@@ -136,8 +136,8 @@ impl StationRole {
         endpoint.feed(ctx, station, &delivery);
         loop {
             endpoint.drain(ctx, station, |ctx, _, word| match word {
-                Word::Event(event) => supplicant.hear(ctx, event),
-                Word::Job(job) => match job.what {},
+                EventOrJob::Event(event) => supplicant.hear(ctx, event),
+                EventOrJob::Job(job) => match job.what {},
             });
             if !supplicant.begin(ctx, station) {
                 break;

@@ -1,7 +1,7 @@
 //! A correspondent: sends a mobile node its flow.
 
 use super::super::Report;
-use super::super::machine::{Endpoint, Word};
+use super::super::machine::{Endpoint, EventOrJob};
 use super::tally::Milestone;
 use usher_core::{Instant, Machine};
 use usher_mobility::Correspondent;
@@ -38,9 +38,9 @@ impl CorrespondentRole {
         let number = self.number;
         self.endpoint.drain(ctx, &mut self.correspondent, |ctx, _, word| {
             let said = match word {
-                Word::Event(Event::Sent { sequence, .. }) => Milestone::Sent { sequence },
-                Word::Event(Event::Redirected { .. }) => Milestone::Redirected,
-                Word::Job(job) => match job.what {},
+                EventOrJob::Event(Event::Sent { sequence, .. }) => Milestone::Sent { sequence },
+                EventOrJob::Event(Event::Redirected { .. }) => Milestone::Redirected,
+                EventOrJob::Job(job) => match job.what {},
             };
             ctx.report(Report::Mobile(number, said));
         });

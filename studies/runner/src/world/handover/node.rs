@@ -1,6 +1,6 @@
 //! A mobile node: the station's machine with its two interfaces.
 
-use super::super::machine::{Endpoint, Word};
+use super::super::machine::{Endpoint, EventOrJob};
 use super::super::mih::Totals;
 use super::super::{End, Report};
 use super::tally::Milestone;
@@ -70,8 +70,8 @@ impl MobileRole {
         self.endpoint.feed(ctx, &mut self.station, &delivery);
         let Self { endpoint, station, user, .. } = self;
         endpoint.drain(ctx, station, |ctx, _, word| match word {
-            Word::Event(event) => user.event(ctx, event),
-            Word::Job(job) => match job.what {},
+            EventOrJob::Event(event) => user.event(ctx, event),
+            EventOrJob::Job(job) => match job.what {},
         });
     }
 }

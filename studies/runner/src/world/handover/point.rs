@@ -1,7 +1,7 @@
 //! A point of service, with the links of its access point where it hears them.
 
 use super::super::Report;
-use super::super::machine::{Endpoint, Word};
+use super::super::machine::{Endpoint, EventOrJob};
 use super::super::mih::Totals;
 use super::node::heard;
 use super::tally::Milestone;
@@ -54,7 +54,7 @@ impl PointRole {
         self.endpoint.feed(ctx, &mut self.point, &delivery);
         let nodes = &self.nodes;
         self.endpoint.drain(ctx, &mut self.point, |ctx, _, word| {
-            if let Word::Event(Event::Step { station, step, took }) = word
+            if let EventOrJob::Event(Event::Step { station, step, took }) = word
                 && let Some(number) = nodes.numbers.get(&station)
             {
                 ctx.report(Report::Mobile(*number, Milestone::Step { step, took }));

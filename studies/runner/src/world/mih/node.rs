@@ -1,7 +1,7 @@
 //! A mobile node or a point of service: an MIH function, its user, and where they live.
 
 use super::super::arrivals::ArrivalProcess;
-use super::super::machine::{Endpoint, Word};
+use super::super::machine::{Endpoint, EventOrJob};
 use super::super::{End, Report};
 use super::payload::{Payload, Seen};
 use std::collections::{BTreeMap, VecDeque};
@@ -158,8 +158,8 @@ impl NodeRole {
         endpoint.feed(ctx, mihf, &delivery);
         user.due(ctx, mihf);
         endpoint.drain(ctx, mihf, |ctx, mihf, word| match word {
-            Word::Event(event) => user.event(ctx, mihf, event),
-            Word::Job(job) => match job.what {},
+            EventOrJob::Event(event) => user.event(ctx, mihf, event),
+            EventOrJob::Job(job) => match job.what {},
         });
         let answer = user.answers.front().map(|(at, ..)| *at);
         let send = user.targets.iter().filter_map(|t| t.arrivals.next()).min();
