@@ -15,6 +15,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::mpsc::{Sender, UnboundedReceiver};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use usher_core::{CloseReason, ConnId};
+use usher_crypto::tls::TlsError;
 
 /// Octets read by one call.
 const CHUNK: usize = 16 << 10;
@@ -137,8 +138,8 @@ pub(crate) async fn connect(
     link.tell(Note::Closed(failed)).await;
 }
 
-/// Waits until the peer is to be verified again; without TLS for ever.
-async fn replaced(tls: &mut Option<Tls>) {
+/// Waits for another configuration of whom to trust, without TLS for ever; an error where the peer is not trusted any more.
+async fn replaced(tls: &mut Option<Tls>) -> Result<(), TlsError> {
     match tls {
         Some(tls) => tls.replaced().await,
         None => std::future::pending().await,
@@ -171,12 +172,10 @@ struct Carrier {
     tls: Option<Tls>,
     /// Whether the driver has been told that it is up.
     up: bool,
-    /// Octets that wait for the handshake.
-    early: Vec<u8>,
     /// Octets for the socket, and how many of them it has taken.
     out: Vec<u8>,
     sent: usize,
-    /// Octets ordered and taken into `out` or `early`, not yet off [`DriverHandle::queued`].
+    /// Octets ordered and taken into `out` or waiting for the handshake, not yet off [`DriverHandle::queued`].
     waiting: usize,
     /// Whether so much waited that the driver is to be told when all is sent.
     high: bool,
@@ -200,7 +199,6 @@ impl Carrier {
             remote,
             tls,
             up: false,
-            early: Vec::new(),
             out: Vec::new(),
             sent: 0,
             waiting: 0,
@@ -234,7 +232,7 @@ impl Carrier {
     /// The connection until one side closes it (`Ok`) or it breaks (`Err`, with what the driver is to hear).
     async fn serve(&mut self) -> Result<CloseReason, Option<CloseReason>> {
         if let Some(tls) = &mut self.tls {
-            tls.take(&mut self.out);
+            tls.stream.connected(&mut self.out);
         } else {
             self.rise().await;
         }
@@ -244,7 +242,7 @@ impl Carrier {
                 self.high = false;
                 self.link.tell(Note::Writable).await;
             }
-            if self.ending == Ending::Asked && self.out.is_empty() && self.early.is_empty() {
+            if self.ending == Ending::Asked && self.out.is_empty() && self.early() == 0 {
                 self.say_end();
                 continue;
             }
@@ -275,13 +273,10 @@ impl Carrier {
                         return Ok(CloseReason::Closed);
                     }
                 }
-                () = replaced(&mut self.tls) => {
-                    // A handshake under way is looked at again when it is complete.
-                    if self.up && !self.is_trusted() {
-                        self.link.counters.tls_distrusted.one();
-                        return Err(Some(CloseReason::Reset));
-                    }
-                }
+                trusted = replaced(&mut self.tls) => if trusted.is_err() {
+                    self.link.counters.tls_distrusted.one();
+                    return Err(Some(CloseReason::Reset));
+                },
                 () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
                     if !self.up && self.ending == Ending::Open {
                         self.link.counters.tls_timeout.one();
@@ -322,12 +317,13 @@ impl Carrier {
         self.link.counters.stream_octets_out.add(data.len() as u64);
         match &mut self.tls {
             None => self.out.extend_from_slice(data),
-            Some(_) if !self.up => self.early.extend_from_slice(data),
-            Some(tls) => {
-                // An engine that refuses is over, which reading tells.
-                let _ = tls.write(data, &mut self.out);
-            }
+            Some(tls) => tls.stream.send(data, &mut self.out),
         }
+    }
+
+    /// Octets that wait for the handshake.
+    fn early(&self) -> usize {
+        self.tls.as_ref().map_or(0, |tls| tls.stream.waiting())
     }
 
     /// Tells the driver that the connection is up.
@@ -336,19 +332,13 @@ impl Carrier {
         if self.ending == Ending::Open {
             self.deadline = None;
         }
-        let certificate = self.tls.as_ref().and_then(Tls::certificate);
+        let certificate = self.tls.as_ref().and_then(|tls| tls.stream.certificate()).map(<[u8]>::to_vec);
         // A socket whose connection is gone already has none.
         let local = self.stream.local_addr().ok().map(|local| local.ip());
         self.link.tell(Note::Connected { remote: self.remote, local, certificate }).await;
-        let early = std::mem::take(&mut self.early);
         if let Some(tls) = &mut self.tls {
-            let _ = tls.write(&early, &mut self.out);
+            tls.stream.release(&mut self.out);
         }
-    }
-
-    /// Whether the peer is still trusted; without TLS nobody asks.
-    fn is_trusted(&self) -> bool {
-        self.tls.as_ref().is_none_or(Tls::is_trusted)
     }
 
     /// Gives the socket what it takes.
@@ -358,7 +348,7 @@ impl Carrier {
                 Ok(n) => {
                     self.sent += n;
                     // What TLS adds is not counted; at the end the count is right again.
-                    self.settle(n.min(self.waiting - self.early.len().min(self.waiting)));
+                    self.settle(n.min(self.waiting - self.early().min(self.waiting)));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -368,7 +358,7 @@ impl Carrier {
         if self.sent == self.out.len() {
             self.out.clear();
             self.sent = 0;
-            self.settle(self.waiting - self.early.len().min(self.waiting));
+            self.settle(self.waiting - self.early().min(self.waiting));
         } else if self.sent >= CHUNK {
             self.out.drain(..self.sent);
             self.sent = 0;
@@ -409,7 +399,7 @@ impl Carrier {
             }
         };
         let mut data = Vec::new();
-        let mut over = None;
+        let mut completed = Ok(false);
         match &mut self.tls {
             None => data.extend_from_slice(&self.buffer[..count]),
             Some(tls) => {
@@ -423,20 +413,16 @@ impl Carrier {
                     }
                     _ => None,
                 };
-                over = tls.read(&self.buffer[..count], &mut data, &mut self.out).err();
+                completed = tls.stream.receive(&self.buffer[..count], &mut data, &mut self.out);
                 drop(turn);
             }
         }
         if let Some(tls) = &self.tls
             && !self.up
-            && tls.is_up()
+            && tls.stream.is_up()
         {
-            if tls.verified_before() && !tls.is_trusted() {
-                self.link.counters.tls_certificate.one();
-                return Err(Some(self.failed()));
-            }
             self.link.counters.tls_handshakes.one();
-            self.link.counters.tls_resumed.add(u64::from(tls.resumed()));
+            self.link.counters.tls_resumed.add(u64::from(tls.stream.resumed()));
             self.rise().await;
         }
         if !data.is_empty() {
@@ -446,9 +432,9 @@ impl Carrier {
             }
             self.link.tell(Note::Data(data)).await;
         }
-        match over {
-            None => Ok(false),
-            Some(error) => {
+        match completed {
+            Ok(_) => Ok(false),
+            Err(error) => {
                 tls::count(&self.link.counters, &error);
                 // What cannot be sent any more is no other end than this.
                 let _ = self.flush();

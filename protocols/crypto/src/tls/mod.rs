@@ -1,7 +1,7 @@
 //! The TLS engine without input or output: what EAP-TLS, RadSec and Diameter over TLS run on.
 //!
 //! A [`TlsEngine`] takes the octets that the peer sent and gives the octets to send, both as slices of TLS
-//! records. Two kinds exist: [`Client`] and [`Server`] do the cryptography (rustls on AWS-LC), and
+//! records; a [`TlsStream`] is one under a machine that speaks over a stream. Two kinds exist: [`Client`] and [`Server`] do the cryptography (rustls on AWS-LC), and
 //! [`RecordedTls`] replays the lengths of a handshake that [`record`] ran once, which costs next to nothing.
 //!
 //! TLS draws its keys from the system, so octets differ from run to run. Lengths, order and work done do
@@ -18,6 +18,7 @@ mod remembered;
 mod session;
 mod sessions;
 mod store;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod trust;
@@ -30,6 +31,7 @@ pub use keylog::KeyLog;
 pub use recorded::{Flight, RecordedTls, Recording, Side, record};
 pub use session::{Client, Server};
 pub use sessions::SessionNote;
+pub use stream::{TlsStream, Trust};
 pub use trust::Roots;
 
 use crate::fault::{Alert, TlsFault};

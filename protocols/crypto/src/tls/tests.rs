@@ -2,6 +2,7 @@
 
 mod issued;
 mod sessions;
+mod stream;
 
 use super::*;
 use crate::fault::{CertificateFault, TlsFault};

@@ -138,6 +138,11 @@ pub(super) fn short_lived_client(
     setup.configs()
 }
 
+/// An authority that nobody's certificate ends below.
+pub(super) fn other_root() -> Roots {
+    Roots::from_der([&Authority::new("Other", 1, None).der[..]])
+}
+
 /// Why a server refuses a client, if it does.
 fn refused((client, server): &(ClientConfig, ServerConfig)) -> Option<TlsFault> {
     let (mut client, mut server) = (Client::new(client).unwrap(), Server::new(server).unwrap());

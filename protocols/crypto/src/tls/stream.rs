@@ -1,0 +1,140 @@
+//! TLS between a stream transport and the machine above it, whatever host carries the octets.
+
+use super::{Client, ClientConfig, Server, ServerConfig, TlsEngine, TlsError, TlsWork};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// One connection's TLS: octets of the transport go in and come out as they are on the wire, those of the application as it
+/// says them. What the application says before the handshake is complete waits here.
+///
+/// A live driver has one between its socket and the machine, the simulator one between its TCP connection and the machine,
+/// so that RadSec and Diameter see the same streams with a certificate in both.
+#[derive(Debug)]
+pub struct TlsStream {
+    engine: Box<dyn TlsEngine>,
+    trust: Trust,
+    /// Whether another configuration has come since the handshake began.
+    replaced: bool,
+    up: bool,
+    early: Vec<u8>,
+}
+
+/// The configuration that says whom a connection trusts, as it is now.
+#[derive(Clone, Debug)]
+pub enum Trust {
+    /// Of a connection that was accepted.
+    Server(ServerConfig),
+    /// Of one that was opened.
+    Client(ClientConfig),
+}
+
+impl Trust {
+    /// Whether a chain of certificates, DER, the peer's own first, is trusted.
+    fn verify(&self, chain: &[&[u8]]) -> Result<(), TlsError> {
+        match self {
+            // Who accepts anybody has nothing to ask for.
+            Self::Server(_) if chain.is_empty() => Ok(()),
+            Self::Server(config) => config.client_path(chain).map(drop),
+            Self::Client(config) => config.trusts(chain),
+        }
+    }
+}
+
+impl TlsStream {
+    /// The TLS of a connection.
+    ///
+    /// # Errors
+    /// The configuration cannot work.
+    pub fn new(trust: Trust) -> Result<Self, TlsError> {
+        let engine: Box<dyn TlsEngine> = match &trust {
+            Trust::Server(config) => Box::new(Server::new(config)?),
+            Trust::Client(config) => Box::new(Client::new(config)?),
+        };
+        Ok(Self { engine, trust, replaced: false, up: false, early: Vec::new() })
+    }
+
+    /// Appends to `out` what is to be sent as soon as the transport is connected: a client's first flight.
+    pub fn connected(&mut self, out: &mut Vec<u8>) {
+        self.engine.take(out);
+    }
+
+    /// Reads what the transport brought: appends what the peer's application says to `data` and what is to be sent to
+    /// `out`, also with an error, then an alert. True: this completed the handshake; what waited for that
+    /// is sent by [`release`](Self::release), so that the application can be told first.
+    ///
+    /// # Errors
+    /// The connection is over, or a peer whose certificates were verified earlier (of a session that was taken up, or before
+    /// another configuration came) is not trusted any more.
+    pub fn receive(&mut self, bytes: &[u8], data: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<bool, TlsError> {
+        let result = self.engine.feed(bytes);
+        self.engine.take_application(data);
+        self.engine.take(out);
+        let completed = !self.up && !self.engine.is_handshaking();
+        if completed {
+            if self.replaced || self.engine.resumed() {
+                self.verify()?;
+            }
+            self.up = true;
+        }
+        result.map(|()| completed)
+    }
+
+    /// Appends to `out` what the application says, encrypted. Before [`release`](Self::release) it waits; an engine that is
+    /// over says nothing more.
+    pub fn send(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        if !self.up {
+            self.early.extend_from_slice(bytes);
+        } else if bytes.is_empty() || self.engine.write_application(bytes).is_ok() {
+            self.engine.take(out);
+        }
+    }
+
+    /// After the handshake: appends to `out` what the application said before.
+    pub fn release(&mut self, out: &mut Vec<u8>) {
+        let early = core::mem::take(&mut self.early);
+        self.send(&early, out);
+    }
+
+    /// Octets of the application that wait for the handshake.
+    #[must_use]
+    pub const fn waiting(&self) -> usize {
+        self.early.len()
+    }
+
+    /// Whether the handshake is complete.
+    #[must_use]
+    pub const fn is_up(&self) -> bool {
+        self.up
+    }
+
+    /// Whether it took up an earlier session.
+    #[must_use]
+    pub fn resumed(&self) -> bool {
+        self.engine.resumed()
+    }
+
+    /// The peer's own certificate, DER, once the handshake is complete and if it showed one.
+    #[must_use]
+    pub fn certificate(&self) -> Option<&[u8]> {
+        self.engine.peer_certificate()
+    }
+
+    /// Goes on with another configuration of whom it trusts. Of a handshake under way that is asked when it is complete.
+    ///
+    /// # Errors
+    /// The peer is not trusted any more.
+    pub fn replace(&mut self, trust: Trust) -> Result<(), TlsError> {
+        self.trust = trust;
+        self.replaced = true;
+        if self.up { self.verify() } else { Ok(()) }
+    }
+
+    fn verify(&self) -> Result<(), TlsError> {
+        self.trust.verify(&self.engine.peer_chain())
+    }
+
+    /// The public-key operations done since this was last asked.
+    pub fn work(&mut self) -> TlsWork {
+        self.engine.work()
+    }
+}
