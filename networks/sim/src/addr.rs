@@ -1,6 +1,7 @@
 //! Addresses of simulated hosts: each host has an IPv4 and an IPv6 address and a MAC address per port,
-//! all computed from its number, so that nothing has to be looked up.
+//! all computed from its number, so that nothing has to be looked up; but for hosts that were given an address.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A host of the simulation: index in the order of creation.
@@ -70,6 +71,60 @@ impl HostId {
     }
 }
 
+/// Which host has which address, where some have others than those of their numbers: those of the network that a study
+/// rehearses, which configurations name.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Addresses {
+    version: IpVersion,
+    given: BTreeMap<HostId, IpAddr>,
+    hosts: BTreeMap<IpAddr, HostId>,
+}
+
+impl Addresses {
+    /// All hosts have the address of their number.
+    #[must_use]
+    pub fn new(version: IpVersion) -> Self {
+        Self { version, ..Self::default() }
+    }
+    /// Gives a host an address of its own; false where it is another host's already or of the other version of IP.
+    pub fn give(&mut self, host: HostId, address: IpAddr) -> bool {
+        let fits = address.is_ipv4() == (self.version == IpVersion::V4);
+        let free = !self.hosts.contains_key(&address) && !self.given.contains_key(&host);
+        if fits && free {
+            self.given.insert(host, address);
+            self.hosts.insert(address, host);
+        }
+        fits && free
+    }
+    /// The host's address.
+    #[must_use]
+    pub fn of(&self, host: HostId) -> IpAddr {
+        self.given.get(&host).copied().unwrap_or_else(|| host.ip(self.version))
+    }
+    /// Its further address number `path`; number 0 is [`of`](Self::of).
+    #[must_use]
+    pub fn of_path(&self, host: HostId, path: u8) -> IpAddr {
+        if path == 0 { self.of(host) } else { host.ip_of_path(self.version, path) }
+    }
+    /// The host that has this address, if any could.
+    #[must_use]
+    pub fn host(&self, address: IpAddr) -> Option<HostId> {
+        let named = self.hosts.get(&address).copied();
+        named.or_else(|| HostId::of_ip(address).filter(|host| !self.given.contains_key(host)))
+    }
+    /// Whether what listens at `address` on a host can be reached from others: that is the host's own, or unspecified.
+    #[must_use]
+    pub fn serves(&self, host: HostId, address: IpAddr) -> bool {
+        address == self.of(host)
+            || (address.is_unspecified() && address.is_ipv4() == (self.version == IpVersion::V4))
+    }
+    /// Which version of IP they are of.
+    #[must_use]
+    pub const fn version(&self) -> IpVersion {
+        self.version
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,5 +139,19 @@ mod tests {
         assert_eq!(HostId(0).ip(IpVersion::V4).to_string(), "10.0.0.1");
         assert_eq!(HostId(0).ip(IpVersion::V6).to_string(), "fd00::1");
         assert_eq!(HostId::of_ip("192.0.2.1".parse().unwrap()), None);
+    }
+
+    #[test]
+    fn a_given_address_stands_in_the_place_of_the_hosts_number() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let mut addresses = Addresses::new(IpVersion::V4);
+        assert!(addresses.give(HostId(3), ip("192.0.2.7")));
+        assert!(!addresses.give(HostId(4), ip("192.0.2.7")), "it is taken");
+        assert!(!addresses.give(HostId(3), ip("192.0.2.8")), "a host has one");
+        assert!(!addresses.give(HostId(4), ip("2001:db8::1")), "this network speaks IPv4");
+        assert_eq!((addresses.of(HostId(3)), addresses.of(HostId(4))), (ip("192.0.2.7"), ip("10.0.0.5")));
+        assert_eq!(addresses.host(ip("192.0.2.7")), Some(HostId(3)));
+        assert_eq!((addresses.host(ip("10.0.0.4")), addresses.host(ip("10.0.0.5"))), (None, Some(HostId(4))));
+        assert_eq!(addresses.of_path(HostId(3), 1), HostId(3).ip_of_path(IpVersion::V4, 1));
     }
 }

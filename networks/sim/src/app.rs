@@ -67,6 +67,8 @@ pub enum StreamDelivery {
         remote: HostId,
         /// Its port.
         remote_port: u16,
+        /// Our port.
+        local_port: u16,
     },
     /// The next bytes, in order.
     Data(Payload),
@@ -83,6 +85,8 @@ pub enum MessageDelivery {
         remote: HostId,
         /// Its port.
         remote_port: u16,
+        /// Our port.
+        local_port: u16,
         /// Outbound streams that were negotiated.
         streams: u16,
     },

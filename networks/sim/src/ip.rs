@@ -1,6 +1,6 @@
 //! IP, UDP and Ethernet headers as bytes, written only for captured links.
 
-use crate::addr::{HostId, IpVersion};
+use crate::addr::{Addresses, HostId, IpVersion};
 use crate::link::Framing;
 use crate::packet::{Body, Datagram, Packet, UDP_HEADER};
 use std::net::IpAddr;
@@ -39,11 +39,11 @@ fn put_address(w: &mut Writer<'_>, ip: IpAddr) {
     };
 }
 
-fn pseudo_header(version: IpVersion, src: HostId, dst: HostId, protocol: u8, len: u32) -> u64 {
+fn pseudo_header(addresses: &Addresses, src: HostId, dst: HostId, protocol: u8, len: u32) -> u64 {
     let mut bytes = Vec::with_capacity(40);
     let mut w = Writer::new(&mut bytes);
-    put_address(&mut w, src.ip(version));
-    put_address(&mut w, dst.ip(version));
+    put_address(&mut w, addresses.of(src));
+    put_address(&mut w, addresses.of(dst));
     w.u32(len).u32(u32::from(protocol));
     sum(&bytes, 0)
 }
@@ -57,19 +57,19 @@ fn put_checksum(transport: &mut [u8], at: usize, pseudo: u64, udp: bool) {
     transport[at..at + 2].copy_from_slice(&c.to_be_bytes());
 }
 
-fn udp_bytes(version: IpVersion, src: HostId, dst: HostId, d: &Datagram) -> Vec<u8> {
+fn udp_bytes(addresses: &Addresses, src: HostId, dst: HostId, d: &Datagram) -> Vec<u8> {
     let len = UDP_HEADER + d.payload.len;
     let mut out = Vec::with_capacity(len as usize);
     Writer::new(&mut out).u16(d.src_port).u16(d.dst_port).u16(len as u16).u16(0);
     d.payload.write_to(&mut out);
-    put_checksum(&mut out, 6, pseudo_header(version, src, dst, PROTOCOL_UDP, len), true);
+    put_checksum(&mut out, 6, pseudo_header(addresses, src, dst, PROTOCOL_UDP, len), true);
     out
 }
 
 /// Writes a packet as it is on a link with this framing: Ethernet header if there is one, IP header,
 /// transport header, payload, all checksums valid (a damaged packet has one bit of its last byte turned).
 pub(crate) fn serialise(
-    version: IpVersion,
+    addresses: &Addresses,
     packet: &Packet,
     framing: Framing,
     from: HostId,
@@ -82,32 +82,32 @@ pub(crate) fn serialise(
         frame.write_to(out);
     } else {
         if framing == Framing::Ethernet {
-            let ethertype = if version == IpVersion::V4 { 0x0800 } else { 0x86dd };
+            let ethertype = if addresses.version() == IpVersion::V4 { 0x0800 } else { 0x86dd };
             Writer::new(out).bytes(&to.0.mac(to.1)).bytes(&from.mac(0)).u16(ethertype);
         }
-        write_ip(version, packet, out);
+        write_ip(addresses, packet, out);
     }
     if corrupted && let Some(last) = out.last_mut() {
         *last ^= 1;
     }
 }
 
-fn write_ip(version: IpVersion, packet: &Packet, out: &mut Vec<u8>) {
-    let (src, dst) = (packet.src, packet.dst);
+fn write_ip(addresses: &Addresses, packet: &Packet, out: &mut Vec<u8>) {
+    let (version, src, dst) = (addresses.version(), packet.src, packet.dst);
     let mut fragment = None;
     let mut path = 0;
     let (protocol, transport) = match &packet.body {
-        Body::Udp(d) => (PROTOCOL_UDP, udp_bytes(version, src, dst, d)),
+        Body::Udp(d) => (PROTOCOL_UDP, udp_bytes(addresses, src, dst, d)),
         Body::Fragment(f) => {
             fragment = Some((f.id, f.offset, f.more));
-            let whole = udp_bytes(version, src, dst, &f.whole);
+            let whole = udp_bytes(addresses, src, dst, &f.whole);
             let (from, to) = (f.offset as usize, (f.offset + f.len) as usize);
             (PROTOCOL_UDP, whole[from..to].to_vec())
         }
         Body::Tcp { src_port, dst_port, segment, .. } => {
             let mut bytes = Vec::new();
             segment.emit(*src_port, *dst_port, &mut bytes);
-            let pseudo = pseudo_header(version, src, dst, PROTOCOL_TCP, bytes.len() as u32);
+            let pseudo = pseudo_header(addresses, src, dst, PROTOCOL_TCP, bytes.len() as u32);
             put_checksum(&mut bytes, 16, pseudo, false);
             (PROTOCOL_TCP, bytes)
         }
@@ -119,7 +119,7 @@ fn write_ip(version: IpVersion, packet: &Packet, out: &mut Vec<u8>) {
         }
         Body::Frame(_) => return,
     };
-    let (source, destination) = (src.ip_of_path(version, path), dst.ip_of_path(version, path));
+    let (source, destination) = (addresses.of_path(src, path), addresses.of_path(dst, path));
     let mut w = Writer::new(out);
     match version {
         IpVersion::V4 => {
@@ -163,14 +163,15 @@ mod tests {
             let d = Datagram { src_port: 1812, dst_port: 9, payload: Payload::copied(payload) };
             let packet = Packet::udp(version, a, b, 7, d);
             let mut out = Vec::new();
-            serialise(version, &packet, Framing::Ethernet, a, (b, 0), false, &mut out);
+            serialise(&Addresses::new(version), &packet, Framing::Ethernet, a, (b, 0), false, &mut out);
             assert_eq!(out.len() as u32, packet.len + 14);
             let ip = &out[14..];
             let header = version.header_len() as usize;
             if version == IpVersion::V4 {
                 assert_eq!(fold(sum(&ip[..header], 0)), 0);
             }
-            let pseudo = pseudo_header(version, a, b, PROTOCOL_UDP, (ip.len() - header) as u32);
+            let pseudo =
+                pseudo_header(&Addresses::new(version), a, b, PROTOCOL_UDP, (ip.len() - header) as u32);
             assert_eq!(fold(sum(&ip[header..], pseudo)), 0);
         }
     }

@@ -20,7 +20,7 @@ mod queue;
 mod reassembly;
 mod simulation;
 
-pub use addr::{HostId, IpVersion, MAX_HOSTS};
+pub use addr::{Addresses, HostId, IpVersion, MAX_HOSTS};
 pub use app::{Application, Context, Delivery, MessageDelivery, Observer, StreamDelivery};
 pub use capture::Tap;
 pub use cpu::{CpuConfig, CpuStats, ServiceTime};

@@ -4,7 +4,7 @@ use super::message::Associations;
 use super::outage::Outage;
 use super::radio::{Air, Radio};
 use super::{AppSlot, DataSent, Host, HostStats, Route, Simulation, Socket, TcpTotals, Transports, udp_key};
-use crate::addr::{HostId, IpVersion, MAX_HOSTS};
+use crate::addr::{Addresses, HostId, IpVersion, MAX_HOSTS};
 use crate::app::Application;
 use crate::capture::Tap;
 use crate::cpu::{Cpu, CpuConfig};
@@ -14,6 +14,7 @@ use crate::queue::EventQueue;
 use crate::radio::motion::Trajectory;
 use crate::radio::{wifi, wimax};
 use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use usher_core::collections::{HashMap, HashState};
@@ -42,6 +43,16 @@ pub enum SimError {
         /// Whose address was asked for.
         at: u32,
     },
+    /// A host cannot have an address.
+    #[error(
+        "host {host} cannot have the address {address}: another has it, or it is of the other version of IP"
+    )]
+    Address {
+        /// The host's number.
+        host: u32,
+        /// The address.
+        address: IpAddr,
+    },
     /// A cell's settings cannot be.
     #[error("cell: {0}")]
     Cell(#[from] wimax::ConfigError),
@@ -53,7 +64,7 @@ pub enum SimError {
 /// Collects hosts, links and applications.
 #[derive(Debug)]
 pub struct Builder<A: Application> {
-    version: IpVersion,
+    addresses: Addresses,
     pub(super) seed: Seed,
     hosts: Vec<Host<A::Report>>,
     interfaces: BTreeMap<HostId, HostId>,
@@ -76,7 +87,7 @@ impl<A: Application> Builder<A> {
     /// An empty simulation; every stream of chance derives from `seed`.
     pub fn new(version: IpVersion, seed: Seed) -> Self {
         Self {
-            version,
+            addresses: Addresses::new(version),
             seed,
             hosts: Vec::new(),
             interfaces: BTreeMap::new(),
@@ -115,6 +126,22 @@ impl<A: Application> Builder<A> {
             down: false,
         });
         Ok(HostId(id))
+    }
+
+    /// Gives a host an address in place of that of its number, which captures show and [`Addresses`] know.
+    ///
+    /// # Errors
+    /// [`SimError::Address`]: another host has it, or it is of the other version of IP.
+    pub fn address(&mut self, host: HostId, address: IpAddr) -> Result<(), SimError> {
+        match self.addresses.give(host, address) {
+            true => Ok(()),
+            false => Err(SimError::Address { host: host.0, address }),
+        }
+    }
+
+    /// The addresses of all hosts.
+    pub const fn addresses(&self) -> &Addresses {
+        &self.addresses
     }
 
     /// Gives a host one more address: a node of the network of its own, to which links attach as to a host. What comes for
@@ -335,7 +362,8 @@ impl<A: Application> Builder<A> {
         self.routes();
         let sctp = Associations::new(self.seed, self.sctp_listeners, self.multihomed);
         Simulation {
-            version: self.version,
+            version: self.addresses.version(),
+            addresses: self.addresses,
             now: Instant::ZERO,
             started: false,
             queue: EventQueue::new(),

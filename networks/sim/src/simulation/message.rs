@@ -239,10 +239,12 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             let assoc = &mut self.sctp.all[index as usize];
             let (app, id, key) = (assoc.app, assoc.id, assoc.key);
             let event = match event {
-                sctp::Event::Up { outbound, .. } => {
-                    let (remote, remote_port) = (key.remote, key.remote_port);
-                    MessageDelivery::Up { remote, remote_port, streams: outbound }
-                }
+                sctp::Event::Up { outbound, .. } => MessageDelivery::Up {
+                    remote: key.remote,
+                    remote_port: key.remote_port,
+                    local_port: key.local_port,
+                    streams: outbound,
+                },
                 sctp::Event::Message(m) => {
                     MessageDelivery::Data { stream: m.stream, ppid: m.ppid, payload: m.payload }
                 }

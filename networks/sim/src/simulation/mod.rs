@@ -13,7 +13,7 @@ pub use build::{Builder, SimError};
 pub use memory::Held;
 pub use radio::CellId;
 
-use crate::addr::{HostId, IpVersion};
+use crate::addr::{Addresses, HostId, IpVersion};
 use crate::app::{Application, Op};
 use crate::capture::Tap;
 use crate::cpu::{Cpu, CpuStats};
@@ -317,6 +317,7 @@ pub enum Fault {
 #[derive(Debug)]
 pub struct Simulation<A: Application, O> {
     version: IpVersion,
+    addresses: Addresses,
     now: Instant,
     started: bool,
     queue: EventQueue<Event>,

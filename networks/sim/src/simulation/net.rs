@@ -49,7 +49,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         let to = (d.to, d.to_port);
         let UnderWay { packet, damaged, .. } = &self.pool[packet];
         let damaged = *damaged && !outward;
-        ip::serialise(self.version, packet, d.framing, d.from, to, damaged, &mut self.tap_buf);
+        ip::serialise(&self.addresses, packet, d.framing, d.from, to, damaged, &mut self.tap_buf);
         tap.packet(self.now, interface, outward, &self.tap_buf);
     }
 

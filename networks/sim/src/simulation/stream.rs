@@ -187,9 +187,11 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             let conn = &mut self.conns[index as usize];
             let (app, id, key) = (conn.app, conn.id, conn.key);
             let event = match event {
-                tcp::Event::Connected => {
-                    StreamDelivery::Connected { remote: key.remote, remote_port: key.remote_port }
-                }
+                tcp::Event::Connected => StreamDelivery::Connected {
+                    remote: key.remote,
+                    remote_port: key.remote_port,
+                    local_port: key.local_port,
+                },
                 tcp::Event::Data { len, payload } => StreamDelivery::Data(Payload { len, bytes: payload }),
                 // Nobody here uses half-closed connections: ours ends with the other side's.
                 tcp::Event::PeerClosed => {

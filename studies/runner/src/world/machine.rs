@@ -149,7 +149,7 @@ impl Endpoint {
             Delivery::Stream { conn: sim, event } => {
                 let conn = self.conn(*sim);
                 let event = match event {
-                    StreamDelivery::Connected { remote, remote_port } => {
+                    StreamDelivery::Connected { remote, remote_port, .. } => {
                         let (remote, local, certificate) = (at.address(*remote, *remote_port), None, None);
                         match sim.is_accepted() {
                             true => StreamEvent::Accepted { listener, remote, local, certificate },
@@ -167,7 +167,7 @@ impl Endpoint {
             Delivery::Message { assoc: sim, event } => {
                 let assoc = self.conn(*sim);
                 let event = match event {
-                    MessageDelivery::Up { remote, remote_port, streams } => {
+                    MessageDelivery::Up { remote, remote_port, streams, .. } => {
                         let (remote, streams) = (at.address(*remote, *remote_port), *streams);
                         match sim.is_accepted() {
                             true => MessageEvent::Accepted { listener, remote, streams },
