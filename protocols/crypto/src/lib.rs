@@ -13,6 +13,7 @@ pub mod hmac;
 pub mod key;
 pub mod legacy;
 pub mod password;
+pub mod siv;
 #[cfg(feature = "tls")]
 pub mod tls;
 mod version;
