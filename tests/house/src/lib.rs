@@ -21,6 +21,8 @@ pub const SIBLINGS: &[(&str, &str, &str)] = &[
     ("usher-pkm", "usher-core", "codecs, timers, randomness"),
     ("usher-pkm", "usher-crypto", "keys are derived, digests made and checked"),
     ("usher-mih", "usher-core", "the machine shape, codecs, timers"),
+    ("usher-ident", "usher-core", "the machine shape, work labels, timers"),
+    ("usher-ident-service", "usher-config", "a service's configuration is its own"),
     ("usher-daemon", "usher-live", "a daemon is machines on live sockets"),
     ("usher-daemon", "usher-store", "and its users and accounting are in a store"),
     ("usher-daemon", "usher-pki", "whose certificates are looked after"),

@@ -1,0 +1,97 @@
+//! Networks, as settings name them.
+
+use core::net::IpAddr;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{Deserialize, Deserializer, Error};
+use std::borrow::Cow;
+use std::fmt;
+
+/// A network: `"192.0.2.0/24"`, `"2001:db8::/32"`; an address alone is a network of one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Prefix {
+    /// The address.
+    pub network: IpAddr,
+    /// Leading bits that count.
+    pub bits: u8,
+}
+
+impl Prefix {
+    /// Reads the notation.
+    ///
+    /// # Errors
+    /// A sentence that says what is needed.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "\"{text}\" is no network; write an address, with a slash and the number of leading bits where it is more than one, such as \"192.0.2.0/24\""
+            )
+        };
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, Some(bits)),
+            None => (text, None),
+        };
+        let network: IpAddr = address.trim().parse().map_err(|_| wrong())?;
+        let most = if network.is_ipv4() { 32 } else { 128 };
+        let bits = match bits {
+            None => most,
+            Some(bits) => bits.trim().parse().ok().filter(|b| *b <= most).ok_or_else(wrong)?,
+        };
+        Ok(Self { network, bits })
+    }
+    /// Whether an address is of this network.
+    #[must_use]
+    pub fn holds(&self, address: IpAddr) -> bool {
+        let bits = |a: IpAddr| match a {
+            IpAddr::V4(a) => u128::from(u32::from(a)) << 96,
+            IpAddr::V6(a) => u128::from(a),
+        };
+        let mask = if self.bits == 0 { 0 } else { u128::MAX << (128 - u32::from(self.bits)) };
+        self.network.is_ipv4() == address.is_ipv4() && (bits(self.network) ^ bits(address)) & mask == 0
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.network, self.bits)
+    }
+}
+
+impl<'de> Deserialize<'de> for Prefix {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<'de, str>::deserialize(deserializer)?;
+        Self::parse(&text).map_err(D::Error::custom)
+    }
+}
+
+impl JsonSchema for Prefix {
+    fn schema_name() -> Cow<'static, str> {
+        "Prefix".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "description": "A network: \"192.0.2.0/24\", \"2001:db8::/32\"; an address alone is a network of one."
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_are_addresses_with_their_leading_bits() {
+        assert_eq!(Prefix::parse("192.0.2.1").unwrap().to_string(), "192.0.2.1/32");
+        assert_eq!(Prefix::parse("2001:db8::/32").unwrap().to_string(), "2001:db8::/32");
+        for wrong in ["", "192.0.2.0/33", "192.0.2/24", "::/129", "nas.example/24", "10.0.0.0/"] {
+            assert!(Prefix::parse(wrong).is_err(), "{wrong}");
+        }
+        let holds = |prefix, address: &str| Prefix::parse(prefix).unwrap().holds(address.parse().unwrap());
+        assert!(holds("10.1.0.0/16", "10.1.255.1") && !holds("10.1.0.0/16", "10.2.0.1"));
+        assert!(
+            holds("0.0.0.0/0", "10.2.0.1")
+                && !holds("0.0.0.0/0", "::1")
+                && holds("2001:db8::/33", "2001:db8:7fff::")
+        );
+    }
+}

@@ -1,0 +1,342 @@
+//! The configuration file of an IDENT service.
+
+use crate::disclosure::{Disclosure, Policy};
+use crate::service;
+use crate::token::TokenKey;
+use alloc::borrow::ToOwned;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+use usher_config::log::Log;
+use usher_config::units::{Count, Time};
+use usher_config::{Collector, Fault, Faults, Format, Outside, Prefix, named, secret};
+use usher_ident::{PORT, ServerConfig, Token};
+
+/// Where the configuration is unless somebody says otherwise.
+pub const DEFAULT_PATH: &str = "/etc/usher/ident.toml";
+/// Octets of a secret that cannot be guessed, at least.
+const SECRET: usize = 16;
+
+/// What configuration files are.
+pub const FORMAT: Format = Format { what: "the IDENT server's configuration", version: 1, retired: &[] };
+
+/// The configuration of `usher ident serve`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(title = "Usher's IDENT server")]
+pub struct File {
+    /// Addresses with ports to listen on, IPv4 and IPv6: `"0.0.0.0:113"`, `"[::]:113"`.
+    pub listen: Vec<SocketAddr>,
+    /// Who may ask, and what each is told; the longest prefix that fits wins. Who is in none is not answered at all.
+    pub asker: Vec<Asker>,
+    /// Users who do not want to be named, by name or number: whoever asks for them hears HIDDEN-USER.
+    pub hide: Vec<String>,
+    /// The operating system that goes with a user's name. With numbers and tokens it is always OTHER.
+    pub opsys: String,
+    /// The character set that goes with a user's name; without it none is named, which means US-ASCII, or UTF-8 for a name
+    /// with other characters.
+    pub charset: Option<String>,
+    /// The key of tokens.
+    pub token: Option<TokenTable>,
+    /// What nobody may exceed.
+    pub limits: Limits,
+    /// Logs.
+    pub log: Log,
+}
+
+impl Default for File {
+    /// Loopback alone, who may ask and where: whoever wants more names it.
+    fn default() -> Self {
+        let both: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+        let asker =
+            |(network, bits)| Asker { prefix: Prefix { network, bits }, disclose: Disclosure::UserName };
+        Self {
+            listen: both.map(|address| SocketAddr::new(address, PORT)).to_vec(),
+            asker: [(Ipv4Addr::new(127, 0, 0, 0).into(), 8), (Ipv6Addr::LOCALHOST.into(), 128)]
+                .map(asker)
+                .to_vec(),
+            hide: Vec::new(),
+            opsys: "UNIX".to_owned(),
+            charset: None,
+            token: None,
+            limits: Limits::default(),
+            log: Log::default(),
+        }
+    }
+}
+
+/// Who may ask.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Asker {
+    /// Their addresses.
+    pub prefix: Prefix,
+    /// What they are told of a connection's owner.
+    #[serde(deserialize_with = "named::read")]
+    #[schemars(schema_with = "named::schema::<Disclosure>")]
+    pub disclose: Disclosure,
+}
+
+/// The key of tokens, for askers with `disclose = "token"`. Who has it can say who a token means (`usher ident reveal`).
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct TokenTable {
+    /// A file that holds the key, readable by nobody else: 16 characters at least; its last line end does not count.
+    pub key_file: Option<PathBuf>,
+    /// An environment variable that holds the key.
+    pub key_env: Option<String>,
+}
+
+/// What nobody may exceed.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// How long a connection may be without a query; RFC 1413 recommends 60 to 180 s.
+    pub idle_timeout: Time,
+    /// How long it may take to find an owner; then the answer is UNKNOWN-ERROR.
+    pub answer_timeout: Time,
+    /// Connections at a time. Beyond it the one that has been idle for longest is closed.
+    pub connections: Count,
+    /// Connections at a time from one network: an IPv4 address, or 64 bits of an IPv6 address.
+    pub connections_per_network: Count,
+    /// Queries of a connection that may wait for their answers; with one more it is closed.
+    pub pipeline: Count,
+    /// Owners that may be looked up at a time, of all connections; beyond it the answer is UNKNOWN-ERROR.
+    pub lookups: Count,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let server = ServerConfig::default();
+        let count = |n| Count::of(u32::try_from(n).unwrap_or(u32::MAX));
+        Self {
+            idle_timeout: Time(server.idle),
+            answer_timeout: Time(server.patience),
+            connections: count(server.connections),
+            connections_per_network: count(server.connections_per_network),
+            pipeline: count(server.pipeline),
+            lookups: Count::of(4096),
+        }
+    }
+}
+
+/// A checked configuration, with its key.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// As it was written.
+    pub file: File,
+    /// What the machine takes.
+    pub config: service::Config,
+    /// What is right and should be written otherwise.
+    pub warnings: Vec<Fault>,
+}
+
+/// Checks a text. `origin` is the file that it was read from, or what faults call it; the files that it names are sought from
+/// its folder.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn parse(origin: &str, text: &str, outside: &dyn Outside) -> Result<Loaded, Faults> {
+    let mut faults = Collector::new(origin, text);
+    let loaded = usher_config::document(&FORMAT, outside, &mut faults).and_then(|mut tree| {
+        let read = usher_config::read::<File>(&mut tree, |_| false, &mut faults);
+        let file = read.value.filter(|_| read.whole)?;
+        let folder = Path::new(origin).parent().unwrap_or(Path::new(""));
+        let (config, found) = check(&file, folder, outside);
+        for (keys, message) in found {
+            faults.add(tree.place(&tree.steps(&keys)), message);
+        }
+        Some(Loaded { config: config?, file, warnings: faults.warnings() })
+    });
+    faults.finish(loaded)
+}
+
+/// A fault, and the keys that lead to its place.
+type Found = (Vec<String>, String);
+
+/// What the machine takes, and what types cannot say: that values fit each other, and that the key is there.
+fn check(file: &File, folder: &Path, outside: &dyn Outside) -> (Option<service::Config>, Vec<Found>) {
+    let mut found: Vec<Found> = Vec::new();
+    let keys = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>();
+    let mut token = |key: &str, text: &str| {
+        let token = Token::new(text);
+        token.map_err(|e| found.push((keys(&[key]), format!("\"{text}\" cannot be sent: {e}")))).ok()
+    };
+    let opsys = token("opsys", &file.opsys);
+    let charset = file.charset.as_deref().and_then(|charset| token("charset", charset));
+    for (i, asker) in file.asker.iter().enumerate() {
+        let at = |key: &str| keys(&["asker", &i.to_string(), key]);
+        if let Some(earlier) = file.asker.iter().take(i).position(|e| same(&e.prefix, &asker.prefix)) {
+            let message =
+                format!("{} is the prefix of asker[{earlier}] already; keep one of them", asker.prefix);
+            found.push((at("prefix"), message));
+        }
+        if asker.disclose == Disclosure::Token && file.token.is_none() {
+            let message = "there is no key for tokens; write it into a file (head -c 16 /dev/urandom | base64) that [token] key_file names";
+            found.push((at("disclose"), message.to_owned()));
+        }
+    }
+    let mut key = None;
+    if let Some(table) = &file.token {
+        let path = table.key_file.as_ref().map(|path| folder.join(path));
+        match secret::one("key", None, path.as_deref(), table.key_env.as_deref(), outside) {
+            Ok(Some(secret)) if secret.0.len() >= SECRET => key = Some(TokenKey::new(secret.0.as_bytes())),
+            Ok(Some(_)) => {
+                let named = if table.key_file.is_some() { "key_file" } else { "key_env" };
+                let message = format!(
+                    "a key of fewer than {SECRET} characters can be guessed (head -c 16 /dev/urandom | base64)"
+                );
+                found.push((keys(&["token", named]), message));
+            }
+            Ok(None) => {
+                found.push((keys(&["token"]), "\"key_file\" or \"key_env\" is missing in token".to_owned()))
+            }
+            Err((at, message)) => {
+                let path = ["token", &at];
+                found.push((keys(if at.is_empty() { &path[..1] } else { &path }), message));
+            }
+        }
+    }
+    let policy = opsys.map(|opsys| Policy {
+        askers: file.asker.iter().map(|asker| (asker.prefix, asker.disclose)).collect(),
+        hide: file.hide.clone(),
+        opsys,
+        charset,
+        key,
+    });
+    let limits = &file.limits;
+    let count = |count: Count| usize::try_from(count.get()).unwrap_or(usize::MAX);
+    let server = ServerConfig {
+        idle: limits.idle_timeout.get(),
+        patience: limits.answer_timeout.get(),
+        connections: count(limits.connections),
+        connections_per_network: count(limits.connections_per_network),
+        pipeline: count(limits.pipeline),
+    };
+    let config = policy.map(|policy| service::Config { server, policy, lookups: count(limits.lookups) });
+    (config, found)
+}
+
+/// Whether two notations are of one network.
+fn same(a: &Prefix, b: &Prefix) -> bool {
+    a.bits == b.bits && a.holds(b.network)
+}
+
+/// The JSON Schema of the file, as `docs/ident.schema.json` holds it: indented, with a final newline.
+#[must_use]
+pub fn json_schema() -> String {
+    usher_config::json_schema::<File>(&FORMAT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use usher_config::Alone;
+
+    struct Host;
+
+    impl Outside for Host {
+        fn file(&self, path: &Path) -> Result<String, String> {
+            Err(format!("{} is not there", path.display()))
+        }
+        fn secret(&self, path: &Path) -> Result<String, String> {
+            match path.to_str() {
+                Some("etc/ident.key") => Ok("0123456789abcdef\n".to_owned()),
+                Some("etc/short.key") => Ok("0123456789abcde\n".to_owned()),
+                _ => self.file(path),
+            }
+        }
+        fn variable(&self, _: &str) -> Option<String> {
+            None
+        }
+    }
+
+    fn faults(text: &str) -> Vec<String> {
+        let faults = parse("etc/ident.toml", text, &Host).expect_err(text).faults;
+        faults.iter().map(|f| format!("{}:{}: {}", f.line, f.column, f.message)).collect()
+    }
+
+    #[test]
+    fn without_settings_loopback_alone_asks_and_is_told_names() {
+        let loaded = parse("ident.toml", "", &Alone).unwrap();
+        assert_eq!(loaded.file.listen.len(), 2);
+        assert!(loaded.file.listen.iter().all(|address| address.ip().is_loopback() && address.port() == 113));
+        let policy = &loaded.config.policy;
+        for (address, told) in [
+            ("127.0.0.2", Some(Disclosure::UserName)),
+            ("::1", Some(Disclosure::UserName)),
+            ("192.0.2.1", None),
+        ] {
+            assert_eq!(policy.of(address.parse().unwrap()), told, "{address}");
+        }
+        assert_eq!(loaded.config.server, ServerConfig::default());
+    }
+
+    #[test]
+    fn a_whole_file_is_read() {
+        let text = "listen = [\"[::]:113\"]\nopsys = \"LINUX\"\ncharset = \"UTF-8\"\nhide = [\"eve\"]\n\
+                    [[asker]]\nprefix = \"192.0.2.0/24\"\ndisclose = \"user-name\"\n\
+                    [[asker]]\nprefix = \"::/0\"\ndisclose = \"token\"\n\
+                    [token]\nkey_file = \"ident.key\"\n\
+                    [limits]\nidle_timeout = \"1 min\"\nanswer_timeout = \"1.5 s\"\nconnections = 9\n\
+                    connections_per_network = 8\npipeline = 7\nlookups = 6\n[log]\nlevel = \"warn\"\n";
+        let Loaded { file, config, .. } = parse("etc/ident.toml", text, &Host).unwrap();
+        assert_eq!((file.listen[0].to_string().as_str(), file.hide[0].as_str()), ("[::]:113", "eve"));
+        let server = &config.server;
+        assert_eq!((server.idle.as_secs_f64(), server.patience.as_secs_f64()), (60.0, 1.5));
+        assert_eq!(
+            (server.connections, server.connections_per_network, server.pipeline, config.lookups),
+            (9, 8, 7, 6)
+        );
+        assert_eq!(config.policy.of("2001:db8::1".parse().unwrap()), Some(Disclosure::Token));
+        assert_eq!(config.policy.key, Some(TokenKey::new(b"0123456789abcdef")));
+        assert_eq!(
+            (config.policy.opsys.as_str(), config.policy.charset.unwrap().as_str()),
+            ("LINUX", "UTF-8")
+        );
+    }
+
+    #[test]
+    fn every_fault_has_its_place() {
+        let asker =
+            |disclose: &str| format!("[[asker]]\nprefix = \"192.0.2.0/24\"\ndisclose = \"{disclose}\"\n");
+        assert_eq!(
+            faults("opsys = \"a b\"\ncharset = \"UTF:8\"\n"),
+            [
+                "1:9: \"a b\" cannot be sent: a token is 1 to 64 printable characters of US-ASCII without blanks, colon and comma",
+                "2:11: \"UTF:8\" cannot be sent: a token is 1 to 64 printable characters of US-ASCII without blanks, colon and comma",
+            ]
+        );
+        assert!(faults(&asker("name"))[0].starts_with("3:12: asker[0].disclose: \"name\" is not known here"));
+        assert!(faults(&asker("token"))[0].starts_with("3:12: there is no key for tokens"));
+        let twice = asker("uid") + "[[asker]]\nprefix = \"192.0.2.9/24\"\ndisclose = \"hidden\"\n";
+        assert_eq!(
+            faults(&twice),
+            ["5:10: 192.0.2.9/24 is the prefix of asker[0] already; keep one of them"]
+        );
+        let key = |table: &str| faults(&format!("[token]\n{table}\n"));
+        assert_eq!(key(""), ["1:2: \"key_file\" or \"key_env\" is missing in token"]);
+        assert!(key("key_file = \"short.key\"")[0].starts_with("2:12: a key of fewer than 16 characters"));
+        assert_eq!(key("key_file = \"no.key\""), ["2:12: etc/no.key is not there"]);
+        assert!(key("key_env = \"NO\"")[0].starts_with("2:11: the environment variable NO is not set"));
+        assert!(key("key_env = \"NO\"\nkey_file = \"ident.key\"")[0].contains("keep one of them"));
+        assert!(faults("[limits]\npipeline = 0\n")[0].starts_with("2:12: limits.pipeline: 0 is impossible"));
+        assert!(faults("lisen = []\n")[0].contains("did you mean \"listen\"?"));
+    }
+
+    #[test]
+    fn the_published_schema_is_current() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/ident.schema.json");
+        if std::env::var_os("USHER_WRITE_SCHEMA").is_some() {
+            std::fs::write(&path, json_schema()).unwrap();
+        }
+        let published = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            published == json_schema(),
+            "docs/ident.schema.json is not what the types say; run this test with USHER_WRITE_SCHEMA=1"
+        );
+    }
+}
