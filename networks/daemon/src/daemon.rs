@@ -7,14 +7,13 @@ use crate::drops::Drops;
 use crate::homes::Known;
 use crate::installation::{self, Installation, InstallationError};
 use crate::ledger::{self, LedgerHandle};
-use crate::log::LogThread;
 use crate::role::{AaaRole, Mailboxes, Message};
 use crate::shards::{self, Bound, Upstreams};
 use crate::stats::Latency;
 use crate::status::CertificateStatus;
 use crate::tls::{self, Tls};
 use crate::workers::{Inline, KnownUsers, Reading, Shared, Workers};
-use crate::{config, control, lists, log, metrics, notify};
+use crate::{config, control, lists, metrics};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -22,12 +21,13 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant as Monotonic};
-use tokio::signal::unix::{SignalKind, signal};
 use usher_aaa::ledger::Ledger;
 use usher_aaa::store::{ClientRow, Store, StoreError, UserRows};
 use usher_aaa::{AaaServer, Command, ShardConfig, ShardKey, User};
 use usher_core::{SecureRng, WallTime};
 use usher_crypto::tls::WallClock;
+use usher_host::log::LogThread;
+use usher_host::{Signals, Told, keep_memory_private, log, notify};
 use usher_live::{Clock, Driver, DriverCounters, Shard, TlsServer};
 use usher_radius::attribute::Attributes;
 
@@ -130,14 +130,6 @@ pub fn serve(config: Option<&Path>, say: &mut dyn FnMut(&str)) -> Result<(), Ser
     // A reload that waits for something does not keep the server from ending.
     runtime.shutdown_background();
     begun.end(log, ended)
-}
-
-/// Neither a core dump nor a debugger of the same user is to show the keys and passwords that the server holds. The limit
-/// alone does not keep the system from handing a dump to a program.
-fn keep_memory_private() -> std::io::Result<()> {
-    use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
-    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
-    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
 /// What to do next, where nothing is configured.
@@ -363,9 +355,7 @@ fn add_counters(all: &RwLock<Vec<Arc<DriverCounters>>>, one: Arc<DriverCounters>
 /// Serves those who ask how things are, until a signal says to end.
 async fn until_told(running: &Arc<Running>, shards: &[Threads]) -> Result<(), ServeError> {
     let system = |what| move |error| ServeError::System { what, error };
-    let listen = |kind| signal(kind).map_err(system("signals"));
-    let (mut hup, mut term, mut int) =
-        (listen(SignalKind::hangup())?, listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+    let mut signals = Signals::listen().map_err(system("signals"))?;
     let place = running.read_place();
     control::begin(running, &running.control).map_err(system("the control socket"))?;
     if let Some(address) = place.loaded.file.metrics.listen {
@@ -406,36 +396,20 @@ async fn until_told(running: &Arc<Running>, shards: &[Threads]) -> Result<(), Se
                     }
                 }
             }
-            _ = hup.recv() => {
-                if reload.is_some() {
-                    again = true;
-                } else {
-                    reload = reload_now();
-                }
-            }
+            told = signals.next() => match told {
+                Told::End => break,
+                Told::Reload if reload.is_some() => again = true,
+                Told::Reload => reload = reload_now(),
+            },
             // One that ends in a panic is over, too.
             _ = async { reload.as_mut()?.await.ok() }, if reload.is_some() => {
                 notify::ready();
                 // Who asked meanwhile may have changed what had been read already.
                 reload = if std::mem::take(&mut again) { reload_now() } else { None };
             }
-            _ = term.recv() => break,
-            _ = int.recv() => break,
         }
     }
-    // A second signal ends at once.
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        if let Ok(runtime) = runtime {
-            runtime.block_on(async {
-                let kinds = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
-                if let (Ok(mut term), Ok(mut int)) = kinds {
-                    tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
-                    std::process::exit(1);
-                }
-            });
-        }
-    });
+    signals.end_by_the_next();
     Ok(())
 }
 

@@ -23,6 +23,8 @@ pub const SIBLINGS: &[(&str, &str, &str)] = &[
     ("usher-mih", "usher-core", "the machine shape, codecs, timers"),
     ("usher-ident", "usher-core", "the machine shape, work labels, timers"),
     ("usher-ident-service", "usher-config", "a service's configuration is its own"),
+    ("usher-host", "usher-live", "a host is a machine on live sockets"),
+    ("usher-daemon", "usher-host", "what all programs that serve have in common"),
     ("usher-daemon", "usher-live", "a daemon is machines on live sockets"),
     ("usher-daemon", "usher-store", "and its users and accounting are in a store"),
     ("usher-daemon", "usher-pki", "whose certificates are looked after"),

@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use usher_aaa::Method;
+pub use usher_config::log::Log;
 use usher_config::named;
 pub use usher_config::secret::Hidden;
 use usher_config::units::{Size, Time};
@@ -536,42 +537,6 @@ impl Default for Accounting {
 pub struct Metrics {
     /// Where, such as `"127.0.0.1:9812"`; without it there are none.
     pub listen: Option<SocketAddr>,
-}
-
-/// Logs, to standard error.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Log {
-    /// For people or for programs.
-    pub format: LogFormat,
-    /// The least important that is said.
-    pub level: LogLevel,
-}
-
-/// For people or for programs.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum LogFormat {
-    /// Lines of text.
-    #[default]
-    Text,
-    /// A JSON object a line.
-    Json,
-}
-
-/// The least important that is said.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum LogLevel {
-    /// What needs somebody.
-    Error,
-    /// And what may.
-    Warn,
-    /// And each login, start, stop and reload.
-    #[default]
-    Info,
-    /// And each accounting record.
-    Debug,
 }
 
 /// The socket by which `usher aaa` speaks to the running server.

@@ -145,7 +145,7 @@ impl Running {
         }
         *self.tls.write().unwrap_or_else(PoisonError::into_inner) = tls;
         if old.loaded.file.log != place.loaded.file.log {
-            crate::log::change(place.loaded.file.log);
+            usher_host::log::change(place.loaded.file.log);
         }
         *self.rows.lock().unwrap_or_else(PoisonError::into_inner) = rows;
         *self.place.write().unwrap_or_else(PoisonError::into_inner) = place;

@@ -4,7 +4,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 /// Tells systemd a state, where the program was started by it.
-pub(crate) fn notify(state: &str) {
+pub fn notify(state: &str) {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let name = name.into_encoded_bytes();
     let address = match name.split_first() {
@@ -21,17 +21,17 @@ pub(crate) fn notify(state: &str) {
 }
 
 /// Serving.
-pub(crate) fn ready() {
+pub fn ready() {
     notify("READY=1\nSTATUS=Serving");
 }
 
 /// Reading the configuration again; [`ready`] follows.
-pub(crate) fn reloading() {
+pub fn reloading() {
     notify(&format!("RELOADING=1\nMONOTONIC_USEC={}", monotonic_micros()));
 }
 
 /// Ending.
-pub(crate) fn stopping() {
+pub fn stopping() {
     notify("STOPPING=1");
 }
 

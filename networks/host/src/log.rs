@@ -1,6 +1,5 @@
 //! Logs to standard error, written by a thread of their own, so that a slow reader delays no login.
 
-use crate::config::model::{Log, LogFormat, LogLevel};
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
@@ -10,6 +9,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::{Layer, Layered, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, reload};
+use usher_config::log::{Log, LogFormat, LogLevel};
 
 /// Octets that may wait to be written; beyond it lines are dropped and counted.
 const MOST: usize = 4 << 20;
@@ -29,11 +29,11 @@ struct Shared {
 
 /// Where log lines go.
 #[derive(Clone, Debug)]
-pub(crate) struct Lines(Arc<Shared>);
+pub struct Lines(Arc<Shared>);
 
 /// The thread that writes; dropped, it writes what waits and ends.
 #[derive(Debug)]
-pub(crate) struct LogThread {
+pub struct LogThread {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
@@ -130,7 +130,7 @@ fn written(log: Log, lines: &Lines) -> Written<Sorted> {
 }
 
 /// Begins to log. The first call of a program wins.
-pub(crate) fn begin(log: Log) -> LogThread {
+pub fn begin(log: Log) -> LogThread {
     let shared = Arc::new(Shared::default());
     let writer = shared.clone();
     let thread =
@@ -146,7 +146,7 @@ pub(crate) fn begin(log: Log) -> LogThread {
 }
 
 /// Goes on in another format or with another level.
-pub(crate) fn change(log: Log) {
+pub fn change(log: Log) {
     let Some(handles) = HANDLES.get() else { return };
     // They live as long as the program.
     let _ = handles.level.reload(level(log));

@@ -1,0 +1,68 @@
+//! The files and variables of this machine.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use usher_config::{Faults, Outside};
+
+/// Why there is no configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The file cannot be read.
+    #[error("{}: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// What it says is wrong.
+    #[error(transparent)]
+    Faults(#[from] Faults),
+}
+
+/// What a file says.
+///
+/// # Errors
+/// It cannot be read.
+pub fn text(path: &Path) -> Result<String, LoadError> {
+    fs::read_to_string(path).map_err(|source| LoadError::Unreadable { path: path.to_owned(), source })
+}
+
+/// Bits of a file's mode that let others read or change it.
+const OTHERS: u32 = 0o007;
+
+/// Refuses a file that others than its owner and group can read or change.
+///
+/// # Errors
+/// A sentence that says what to do.
+pub fn private(path: &Path) -> Result<(), String> {
+    let mode = fs::metadata(path).map_err(|e| format!("{}: {e}", path.display()))?.permissions().mode();
+    if mode & OTHERS == 0 {
+        return Ok(());
+    }
+    let shown = path.display();
+    Err(format!(
+        "{shown} holds a secret and has mode {:04o}, so that others can read or change it; give it to the group that the \
+         server runs with and say: chmod 0640 {shown}, or to its user and: chmod 0600 {shown}",
+        mode & 0o7777
+    ))
+}
+
+/// Files and variables of this machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Disk;
+
+impl Outside for Disk {
+    fn file(&self, path: &Path) -> Result<String, String> {
+        fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
+    }
+    fn secret(&self, path: &Path) -> Result<String, String> {
+        private(path)?;
+        self.file(path)
+    }
+    fn variable(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok()
+    }
+}

@@ -1,0 +1,147 @@
+//! The IDENT service on this host's own connections, and a question to another host's.
+
+use crate::disk::{Disk, LoadError, text};
+use crate::{Hosted, ServeError, keep_memory_private, listen, log, once, owner, serve as host};
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use usher_core::{Instant, Job, ListenerId, Machine};
+use usher_ident::{Answer, AskError, Client, ClientCommand, ClientConfig, ClientEvent, Connection, Question};
+use usher_ident_service::config::{self, DEFAULT_PATH, Loaded};
+use usher_ident_service::{Command, Event, IdentService, Job as Asked, Owner, User};
+use usher_live::{Clock, Settings, Sockets};
+
+/// Names may come from a directory on the network: so many are asked for at a time.
+const HELPERS: usize = 4;
+
+/// Why the service does not serve.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentError {
+    /// Its configuration.
+    #[error(transparent)]
+    Config(#[from] LoadError),
+    /// It listens nowhere.
+    #[error("there is no address to listen on; name one in listen, or by --listen")]
+    Nowhere,
+    /// The system.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+}
+
+/// Reads and checks a file, with the key that it names; without one, the file at [`DEFAULT_PATH`] where there is one.
+///
+/// # Errors
+/// It cannot be read, or everything that is wrong with it.
+pub fn load(path: Option<&Path>) -> Result<Loaded, LoadError> {
+    let default = Path::new(DEFAULT_PATH);
+    let (path, text) = match path {
+        Some(path) => (path, text(path)?),
+        None if default.exists() => (default, text(default)?),
+        None => (default, String::new()),
+    };
+    Ok(config::parse(&path.display().to_string(), &text, &Disk)?)
+}
+
+/// Serves until it is told to end. `listen_on`, where it names addresses, stands against the configuration's.
+///
+/// # Errors
+/// It could not begin.
+pub fn serve(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), IdentError> {
+    let system = |what| move |error| ServeError::System { what, error };
+    keep_memory_private().map_err(system("switching core dumps off"))?;
+    let loaded = load(path.as_deref())?;
+    let _log = log::begin(loaded.file.log);
+    loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    let addresses = if listen_on.is_empty() { &loaded.file.listen[..] } else { listen_on };
+    if addresses.is_empty() {
+        return Err(IdentError::Nowhere);
+    }
+    let listeners = (0..).zip(addresses).map(|(n, address)| listen("IDENT", *address, ListenerId::own(n)));
+    let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
+    for address in addresses {
+        tracing::info!(%address, "listening");
+    }
+    // The machine's own limits decide, which know who waits for an answer.
+    let connections = loaded.config.server.connections.saturating_mul(2);
+    let settings = Settings { connections, connections_per_address: connections, ..Settings::default() };
+    let clock = Clock::start();
+    let found = move |Job { token, what: Asked::Owner(connection) }| {
+        let owner = find(&connection);
+        Command::Found { token, at: clock.wall(clock.now()), owner }
+    };
+    let (first, log) = (loaded.file.listen, loaded.file.log);
+    Ok(host(Hosted {
+        name: "usher-ident",
+        machine: IdentService::new(loaded.config),
+        sockets: Sockets { listeners, settings, ..Sockets::default() },
+        clock,
+        helper: Arc::new(found),
+        helpers: HELPERS,
+        said: Box::new(say),
+        reload: Box::new(move || match load(path.as_deref()) {
+            Ok(loaded) => {
+                if loaded.file.listen != first {
+                    tracing::warn!("listen has changed: that takes effect when the server is started again");
+                }
+                if loaded.file.log != log {
+                    log::change(loaded.file.log);
+                }
+                tracing::info!("the configuration was read again");
+                Some(Command::Configure(loaded.config))
+            }
+            Err(error) => {
+                tracing::error!("the configuration is not taken up: {error}");
+                None
+            }
+        }),
+    })?)
+}
+
+/// The owner of a connection of this host.
+fn find(connection: &Connection) -> Owner {
+    let Connection { local, remote } = *connection;
+    let uid = match owner::uid(local, remote) {
+        Ok(Some(uid)) => uid,
+        Ok(None) => return Owner::Nobody,
+        Err(error) => {
+            tracing::error!(%error, "the kernel does not say whose a connection is");
+            return Owner::Unknown;
+        }
+    };
+    let name = owner::name(uid).unwrap_or_else(|error| {
+        tracing::error!(%error, uid, "the system does not say a user's name");
+        None
+    });
+    Owner::User(User { name: name.map(String::into_bytes), uid: Some(uid) })
+}
+
+/// The log of who asked.
+fn say(event: Event) {
+    match event {
+        Event::Answered { asker, connection: Connection { local, remote }, answer } => {
+            tracing::info!(%asker, %local, %remote, %answer, "asked");
+        }
+        Event::Refused { asker } => tracing::warn!(%asker, "refused: of no network that may ask"),
+    }
+}
+
+/// Asks a host's IDENT server.
+///
+/// # Errors
+/// Sockets cannot be had; the inner error says why there is no answer.
+pub fn ask(question: Question, config: ClientConfig) -> io::Result<Result<Answer, AskError>> {
+    let mut client = Client::new(config);
+    let asked = client.command(Instant::ZERO, ClientCommand::Ask { token: 0, question });
+    asked.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))?;
+    let settings = Settings { connect_timeout: patience(config), ..Settings::default() };
+    let sockets = Sockets { settings, ..Sockets::default() };
+    let said = |ClientEvent::Answered { answer, .. }| Some(answer);
+    let answer = once(client, sockets, Clock::start(), said)?;
+    // A driver ends when its role has stopped, and that is when there is an answer.
+    Ok(answer.unwrap_or(Err(AskError::Closed)))
+}
+
+fn patience(config: ClientConfig) -> std::time::Duration {
+    std::time::Duration::from_nanos(config.patience.as_nanos())
+}

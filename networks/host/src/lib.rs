@@ -1,0 +1,21 @@
+//! What programs that serve have in common, beside their machines.
+//!
+//! ```text
+//! main thread: signals ──▶ driver's thread: one machine on its sockets (usher-live)
+//!                             │ jobs ──▶ helpers' threads ──▶ mailbox
+//!                             └ log lines ──▶ log's thread
+//! ```
+//! [`serve`] hosts one [`Machine`](usher_core::Machine) until it is told to end: a service needs its sockets, a function that
+//! does its jobs and one that hears what it says. What a larger daemon builds itself takes the parts: [`log`], [`notify`],
+//! [`Signals`]. Each small service has a module here that puts these together for it ([`ident`]).
+
+pub mod disk;
+pub mod ident;
+pub mod log;
+pub mod notify;
+pub mod owner;
+mod serve;
+mod signals;
+
+pub use serve::{Helper, Hosted, ServeError, keep_memory_private, listen, once, serve};
+pub use signals::{Signals, Told};

@@ -1,0 +1,163 @@
+//! Who owns a TCP connection of this host.
+//!
+//! The kernel is asked for one connection by its addresses and ports (sock_diag(7)), not for all of them: a look-up costs the
+//! same however many there are, where `/proc/net/tcp` would be read from end to end.
+
+use netlink_packet_core::{NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
+use netlink_packet_sock_diag::SockDiagMessage;
+use netlink_packet_sock_diag::constants::{AF_INET, AF_INET6, IPPROTO_TCP};
+use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, InetResponseHeader, SocketId, StateFlags};
+use netlink_sys::Socket;
+use netlink_sys::protocols::NETLINK_SOCK_DIAG;
+use nix::unistd::{Uid, User};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+/// No socket in particular has to be meant (`INET_DIAG_NOCOOKIE`).
+const NO_COOKIE: [u8; 8] = [0xff; 8];
+
+/// The number of the user who owns the local end of a connection. `None`: there is no such connection, or no process has it:
+/// it is being set up and nobody has accepted it, or its process has closed it. The kernel calls those root's.
+///
+/// # Errors
+/// What the kernel says.
+pub fn uid(local: SocketAddr, remote: SocketAddr) -> io::Result<Option<u32>> {
+    let socket_id = SocketId {
+        source_port: local.port(),
+        destination_port: remote.port(),
+        source_address: local.ip(),
+        destination_address: remote.ip(),
+        interface_id: scope(remote),
+        cookie: NO_COOKIE,
+    };
+    let request = InetRequest {
+        family: if local.is_ipv4() { AF_INET } else { AF_INET6 },
+        protocol: IPPROTO_TCP,
+        extensions: ExtensionFlags::empty(),
+        states: StateFlags::all(),
+        socket_id,
+    };
+    let mut header = NetlinkHeader::default();
+    header.flags = NLM_F_REQUEST;
+    let mut message = NetlinkMessage::new(header, SockDiagMessage::InetRequest(request).into());
+    message.finalize();
+    let mut octets = vec![0; message.buffer_len()];
+    message.serialize(&mut octets);
+    let socket = Socket::new(NETLINK_SOCK_DIAG)?;
+    socket.connect(&netlink_sys::SocketAddr::new(0, 0))?;
+    socket.send(&octets, 0)?;
+    let (answer, _) = socket.recv_from_full()?;
+    let answer = NetlinkMessage::<SockDiagMessage>::deserialize(&answer).map_err(io::Error::other)?;
+    match answer.payload {
+        NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(found)) => {
+            Ok(owner(&found.header, local, remote))
+        }
+        NetlinkPayload::Error(error) => match error.to_io() {
+            error if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            error => Err(error),
+        },
+        _ => Err(io::Error::other("the kernel's answer is none to what was asked")),
+    }
+}
+
+/// The interface of an address that needs one.
+fn scope(address: SocketAddr) -> u32 {
+    match address {
+        SocketAddr::V6(address) => address.scope_id(),
+        SocketAddr::V4(_) => 0,
+    }
+}
+
+/// Whose a socket is that the kernel found, if it is this connection's: where there is no such connection, the kernel shows
+/// the socket that listens at the port.
+fn owner(found: &InetResponseHeader, local: SocketAddr, remote: SocketAddr) -> Option<u32> {
+    let id = &found.socket_id;
+    let end = |address: IpAddr, port| (address.to_canonical(), port);
+    let same = |address: IpAddr, port, of: SocketAddr| end(address, port) == end(of.ip(), of.port());
+    let this = same(id.source_address, id.source_port, local)
+        && same(id.destination_address, id.destination_port, remote);
+    // A socket that is of no process has no inode.
+    (this && found.inode != 0).then_some(found.uid)
+}
+
+/// The name of a user, by the system's sources of names (nsswitch.conf(5)); `None` for a number without a name.
+///
+/// # Errors
+/// What the system says.
+pub fn name(uid: u32) -> io::Result<Option<String>> {
+    Ok(User::from_uid(Uid::from_raw(uid))?.map(|user| user.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::net::{TcpListener, TcpStream};
+
+    fn own() -> Option<u32> {
+        Some(nix::unistd::getuid().as_raw())
+    }
+
+    /// The client's end and the server's end of a connection, by this address of the server.
+    fn connected(listener: &TcpListener, to: IpAddr) -> (TcpStream, TcpStream) {
+        let port = listener.local_addr().unwrap().port();
+        let client = TcpStream::connect((to, port)).unwrap();
+        (client, listener.accept().unwrap().0)
+    }
+
+    fn ends(stream: &TcpStream) -> (SocketAddr, SocketAddr) {
+        (stream.local_addr().unwrap(), stream.peer_addr().unwrap())
+    }
+
+    #[test]
+    fn both_ends_of_a_connection_have_an_owner_by_ipv4_ipv6_and_mapped() {
+        for (listens, to) in [("127.0.0.1", "127.0.0.1"), ("::1", "::1"), ("::", "127.0.0.1")] {
+            let listener = TcpListener::bind((listens.parse::<IpAddr>().unwrap(), 0)).unwrap();
+            let (client, server) = connected(&listener, to.parse().unwrap());
+            for stream in [&client, &server] {
+                let (local, remote) = ends(stream);
+                assert_eq!(uid(local, remote).unwrap(), own(), "{local} {remote}");
+                // As a machine has them, whatever the socket's family.
+                let plain = |a: SocketAddr| SocketAddr::new(a.ip().to_canonical(), a.port());
+                assert_eq!(uid(plain(local), plain(remote)).unwrap(), own(), "{local} {remote}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_connection_is_nobodys() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (client, server) = connected(&listener, "127.0.0.1".parse().unwrap());
+        let (local, remote) = ends(&server);
+        let mut other = remote;
+        other.set_ip("127.0.0.2".parse().unwrap());
+        assert_eq!(uid(local, other).unwrap(), None, "the port is listened on, by somebody");
+        drop(listener);
+        assert_eq!(uid(local, other).unwrap(), None);
+        // The side that closes first waits, and is of no process any more.
+        drop(server);
+        let mut end = Vec::new();
+        (&client).read_to_end(&mut end).unwrap();
+        assert_eq!(uid(local, remote).unwrap(), None);
+        drop(client);
+        assert_eq!(uid(local, remote).unwrap(), None);
+    }
+
+    #[test]
+    fn a_connection_that_nobody_has_accepted_is_nobodys() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (local, remote) = ends(&client);
+        assert_eq!(uid(local, remote).unwrap(), own());
+        assert_eq!(uid(remote, local).unwrap(), None);
+        let (server, _) = listener.accept().unwrap();
+        assert_eq!(uid(remote, local).unwrap(), own());
+        drop(server);
+    }
+
+    #[test]
+    fn users_have_names_as_the_system_says() {
+        assert_eq!(name(0).unwrap().as_deref(), Some("root"));
+        assert_eq!(name(4_000_000_001).unwrap(), None);
+    }
+}

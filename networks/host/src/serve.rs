@@ -1,0 +1,257 @@
+//! One machine on a live driver, until somebody says that it is to end.
+
+use crate::{Signals, Told, notify};
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use usher_core::{Instant, Job, ListenerId, Machine, NoJob};
+use usher_live::{Clock, Driver, Listener, Role, SocketOptions, Sockets};
+
+/// Why a service does not serve.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address} ({what}): {error}{}", hint(address, error))]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// For what.
+        what: &'static str,
+        /// Why.
+        error: io::Error,
+    },
+    /// A thread, a socket, a signal.
+    #[error("{what}: {error}")]
+    System {
+        /// What failed.
+        what: &'static str,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+/// What to do about a port that is not given to everybody.
+fn hint(address: &SocketAddr, error: &io::Error) -> &'static str {
+    let low = error.kind() == io::ErrorKind::PermissionDenied && address.port() < 1024;
+    if low {
+        "; ports below 1024 are for root, or a program with the capability CAP_NET_BIND_SERVICE"
+    } else {
+        ""
+    }
+}
+
+fn system(what: &'static str) -> impl FnOnce(io::Error) -> ServeError {
+    move |error| ServeError::System { what, error }
+}
+
+/// Neither a core dump nor a debugger of the same user is to show the keys that a server holds. The limit alone does not
+/// keep the system from handing a dump to a program.
+///
+/// # Errors
+/// What the system says.
+pub fn keep_memory_private() -> io::Result<()> {
+    use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}
+
+/// Listens for connections, of which nobody else has the address.
+///
+/// # Errors
+/// [`ServeError::Listen`].
+pub fn listen(what: &'static str, address: SocketAddr, id: ListenerId) -> Result<Listener, ServeError> {
+    let options = SocketOptions { shared: false, ..SocketOptions::default() };
+    let socket = usher_live::listen(address, &options);
+    let socket = socket.map_err(|error| ServeError::Listen { address, what, error })?;
+    Ok(Listener { id, socket, tls: None })
+}
+
+/// Does a machine's jobs, each on the thread of a helper.
+pub type Helper<M> = Arc<dyn Fn(Job<<M as Machine>::Job>) -> <M as Machine>::Command + Send + Sync + 'static>;
+
+/// A machine with what a live host needs to know of it.
+pub struct Hosted<M: Machine> {
+    /// What its threads are called.
+    pub name: &'static str,
+    /// The machine.
+    pub machine: M,
+    /// Its sockets.
+    pub sockets: Sockets,
+    /// The clock that it goes by.
+    pub clock: Clock,
+    /// Does its jobs, and answers with the command that each is owed.
+    pub helper: Helper<M>,
+    /// How many jobs are done at a time.
+    pub helpers: usize,
+    /// Hears what it says.
+    pub said: Box<dyn FnMut(M::Event) + Send>,
+    /// Reads the configuration again, for SIGHUP. `None`: the machine stays as it is.
+    pub reload: Box<dyn FnMut() -> Option<M::Command>>,
+}
+
+impl<M: Machine> fmt::Debug for Hosted<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hosted").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+enum Message<C> {
+    Command(C),
+    Stop,
+}
+
+/// A machine on a driver, whose jobs go to others.
+struct Served<M: Machine> {
+    machine: M,
+    jobs: Sender<Job<M::Job>>,
+    said: Box<dyn FnMut(M::Event) + Send>,
+    stopped: bool,
+}
+
+impl<M: Machine<Command: Send + 'static>> Role for Served<M> {
+    type Machine = M;
+    type Message = Message<M::Command>;
+
+    fn machine(&mut self) -> &mut M {
+        &mut self.machine
+    }
+    fn event(&mut self, _: Instant, event: M::Event) {
+        (self.said)(event);
+    }
+    fn job(&mut self, _: Instant, job: Job<M::Job>) {
+        // Without helpers the program ends; the machine is to bear that an answer does not come.
+        let _ = self.jobs.send(job);
+    }
+    fn message(&mut self, now: Instant, message: Self::Message) {
+        match message {
+            // What was asked may have been given up meanwhile.
+            Message::Command(command) => drop(self.machine.command(now, command)),
+            Message::Stop => self.stopped = true,
+        }
+    }
+    fn stopped(&self) -> bool {
+        self.stopped
+    }
+}
+
+/// Does jobs until nobody asks any more.
+fn help<J, C>(
+    jobs: &Mutex<Receiver<Job<J>>>,
+    helper: &dyn Fn(Job<J>) -> C,
+    mut answer: impl FnMut(C) -> bool,
+) {
+    loop {
+        let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(job) = job else { return };
+        if !answer(helper(job)) {
+            return;
+        }
+    }
+}
+
+/// Serves until a signal says to end. SIGHUP has the configuration read again.
+///
+/// # Errors
+/// It could not begin, or a thread of it failed.
+pub fn serve<M>(hosted: Hosted<M>) -> Result<(), ServeError>
+where
+    M: Machine<Command: Send, Event: Send, Job: Send> + Send + 'static,
+{
+    let Hosted { name, machine, sockets, clock, helper, helpers, said, mut reload } = hosted;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(system("runtime"))?;
+    let (jobs, taken) = channel();
+    let (driver, mailbox) = Driver::new(Served { machine, jobs, said, stopped: false }, sockets, clock);
+    let taken = Arc::new(Mutex::new(taken));
+    for _ in 0..helpers.max(1) {
+        let (taken, helper, mailbox) = (taken.clone(), helper.clone(), mailbox.clone());
+        let body = move || help(&taken, &*helper, |command| mailbox.send(Message::Command(command)));
+        // They end by themselves when the driver does.
+        drop(std::thread::Builder::new().name(format!("{name}-job")).spawn(body).map_err(system("thread"))?);
+    }
+    let run = async move || driver.run().await.map(drop);
+    let shard = usher_live::spawn(name, None, run)
+        .map_err(|e| ServeError::System { what: "the driver", error: io::Error::other(e) })?;
+    let told = runtime.block_on(async {
+        let mut signals = Signals::listen().map_err(system("signals"))?;
+        tracing::info!(version = env!("CARGO_PKG_VERSION"), "started");
+        notify::ready();
+        let mut tick = tokio::time::interval(Duration::from_secs(1));
+        loop {
+            tokio::select! {
+                _ = tick.tick() => {
+                    if shard.is_finished() {
+                        break Ok(None);
+                    }
+                }
+                told = signals.next() => match told {
+                    Told::End => break Ok(Some(signals)),
+                    Told::Reload => {
+                        notify::reloading();
+                        if let Some(command) = reload() {
+                            mailbox.send(Message::Command(command));
+                        }
+                        notify::ready();
+                    }
+                },
+            }
+        }
+    })?;
+    if let Some(signals) = told {
+        signals.end_by_the_next();
+        notify::stopping();
+        tracing::info!("stopping");
+        mailbox.send(Message::Stop);
+    }
+    let ended = shard.join();
+    tracing::info!("stopped");
+    ended.unwrap_or_else(|_| Err(io::Error::other("it failed"))).map_err(system("the driver"))
+}
+
+/// A machine on a driver until it has said what is waited for.
+struct Once<M: Machine, T> {
+    machine: M,
+    said: Box<dyn FnMut(M::Event) -> Option<T>>,
+    found: Option<T>,
+}
+
+impl<M: Machine<Job = NoJob>, T> Role for Once<M, T> {
+    type Machine = M;
+    type Message = NoJob;
+
+    fn machine(&mut self) -> &mut M {
+        &mut self.machine
+    }
+    fn event(&mut self, _: Instant, event: M::Event) {
+        if self.found.is_none() {
+            self.found = (self.said)(event);
+        }
+    }
+    fn job(&mut self, _: Instant, job: Job<NoJob>) {
+        match job.what {}
+    }
+    fn message(&mut self, _: Instant, message: NoJob) {
+        match message {}
+    }
+    fn stopped(&self) -> bool {
+        self.found.is_some()
+    }
+}
+
+/// Hosts a machine that was given something to do, until it has said what is waited for.
+///
+/// # Errors
+/// The sockets cannot be taken into service.
+pub fn once<M: Machine<Job = NoJob>, T>(
+    machine: M,
+    sockets: Sockets,
+    clock: Clock,
+    said: impl FnMut(M::Event) -> Option<T> + 'static,
+) -> io::Result<Option<T>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (driver, _) = Driver::new(Once { machine, said: Box::new(said), found: None }, sockets, clock);
+    Ok(runtime.block_on(driver.run())?.found)
+}
