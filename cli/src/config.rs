@@ -38,10 +38,10 @@ fn format(name: &str, text: &str) -> Result<&'static Format, Failure> {
         tree.entries().iter().filter(|e| schema["properties"].get(&e.key).is_some()).count()
     };
     let study = known(&usher_scenario::json_schema());
-    let server = known(&usher_daemon::config::json_schema());
+    let server = known(&usher_aaa_config::json_schema());
     match study.cmp(&server) {
         std::cmp::Ordering::Greater => Ok(&usher_scenario::FORMAT),
-        std::cmp::Ordering::Less => Ok(&usher_daemon::config::FORMAT),
+        std::cmp::Ordering::Less => Ok(&usher_aaa_config::FORMAT),
         std::cmp::Ordering::Equal => Err(Failure::usage(format!(
             "{name}: this is neither a study nor the AAA server's configuration; nothing was done"
         ))),

@@ -163,7 +163,7 @@ fn named(text: &str) -> Option<(&str, &str)> {
 
 #[test]
 fn keys_that_pages_name_are_of_the_configuration() {
-    let schema = usher_daemon::config::json_schema();
+    let schema = usher_aaa_config::json_schema();
     let schemas: [Value; 2] = [
         serde_json::from_str(&schema).unwrap(),
         serde_json::from_str(&read("docs/study.schema.json")).unwrap(),

@@ -3,7 +3,6 @@
 
 use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
-use usher_daemon::config;
 use usher_daemon::control::{Answer, Request};
 use usher_radius::dictionary::Dictionary;
 
@@ -17,7 +16,7 @@ fuzz_target!(|data: &[u8]| {
             assert_eq!(serde_json::from_str::<Request>(&written).ok(), Some(request.clone()));
             if let Request::Change { attributes, .. } = request {
                 for attribute in attributes {
-                    let rows = config::row(&attribute).into_iter().collect();
+                    let rows = usher_aaa_config::row(&attribute).into_iter().collect();
                     let user = usher_aaa::store::UserRows { reply: rows, ..Default::default() };
                     // It is understood or not.
                     let _ = usher_daemon::admin::understood(&user, &DICTIONARY);

@@ -6,8 +6,8 @@ use super::{secret, tell};
 use crate::output::{Failure, Output, columns};
 use serde_json::json;
 use usher_aaa::store::{ClientRow, Demand};
+use usher_config::Prefix;
 use usher_daemon::admin;
-use usher_daemon::config::units::Prefix;
 use usher_daemon::control::Request;
 
 pub(super) fn client(output: &Output, command: ClientCommand) -> Result<(), Failure> {

@@ -4,7 +4,7 @@ use crate::output::Failure;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use usher_daemon::config::secret;
+use usher_host::disk;
 
 /// A password or secret: of a file that others cannot read, of standard input where that is `-` or no terminal, or asked for.
 pub(super) fn read(file: Option<&Path>, what: &str) -> Result<String, Failure> {
@@ -26,7 +26,7 @@ pub(super) fn read(file: Option<&Path>, what: &str) -> Result<String, Failure> {
 
 /// Refuses a file that others can read or change; a pipe, such as a shell makes of a command, has no mode that matters.
 pub(super) fn private(path: &Path) -> Result<(), Failure> {
-    if path.is_file() { secret::private(path).map_err(Failure::usage) } else { Ok(()) }
+    if path.is_file() { disk::private(path).map_err(Failure::usage) } else { Ok(()) }
 }
 
 fn line() -> Result<String, Failure> {

@@ -4,8 +4,10 @@ use super::args::Config;
 use crate::output::{Failure, Output};
 use serde_json::json;
 use std::path::Path;
-use usher_daemon::config::{self, DEFAULT_PATH, LoadError};
+use usher_config::Fault;
+use usher_daemon::config::DEFAULT_PATH;
 use usher_daemon::{Installation, InstallationError, ServeError, advice};
+use usher_host::disk::LoadError;
 
 pub(crate) fn serve(output: &Output, config: &Config) -> Result<(), Failure> {
     let served = usher_daemon::serve(config.config.as_deref(), &mut |text| output.note(text));
@@ -31,7 +33,7 @@ pub(crate) fn check(output: &Output, file: Option<&Path>) -> Result<(), Failure>
             output.text(&format!("{}: right\n", path.display()))
         }
         Err(InstallationError::Config(LoadError::Faults(faults))) if output.json => {
-            let each = |f: &config::Fault| json!({ "file": f.file, "line": f.line, "column": f.column, "message": f.message });
+            let each = |f: &Fault| json!({ "file": f.file, "line": f.line, "column": f.column, "message": f.message });
             let all: Vec<_> = faults.faults.iter().map(each).collect();
             output.value(&json!({ "file": faults.file, "faults": all }))?;
             Err(Failure::usage(format!("{} is faulty", path.display())))

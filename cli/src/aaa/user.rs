@@ -6,7 +6,7 @@ use crate::output::{Failure, Output, columns};
 use serde_json::{Value, json};
 use usher_aaa::store::{GroupRows, Row, Store, UserRows};
 use usher_daemon::control::{self, Answer, ControlError, Request};
-use usher_daemon::{Installation, admin, config};
+use usher_daemon::{Installation, admin};
 
 /// Names that are asked for at once.
 const PAGE: u32 = 1000;
@@ -37,7 +37,7 @@ pub(super) fn store_of(place: &Installation) -> Result<Box<dyn Store>, Failure> 
 
 pub(super) fn rows(texts: &[String]) -> Result<Vec<Row>, Failure> {
     let read = |text: &String| {
-        config::row(text).ok_or_else(|| {
+        usher_aaa_config::row(text).ok_or_else(|| {
             Failure::usage(format!(
                 "\"{text}\" is not ATTRIBUTE OPERATOR VALUE, such as 'Session-Timeout = 3600'"
             ))
@@ -72,7 +72,7 @@ fn add(output: &Output, typed: &Typed) -> Result<(), Failure> {
     admin::understood(&typed_rows, &place.loaded.dictionary).map_err(Failure::usage)?;
     let mut store = store_of(&place)?;
     let name = canonical(&typed.name);
-    if admin::user_of(store.as_mut(), &name).map_err(Failure::failed)?.is_some() {
+    if usher_aaa::store::user_of(store.as_mut(), &name).map_err(Failure::failed)?.is_some() {
         return Err(Failure::usage(format!(
             "there is a user {name} already; change it with: usher aaa user set"
         )));
@@ -94,7 +94,7 @@ fn set(output: &Output, changes: &UserChanges, open: OpenSessions) -> Result<(),
     }
     let (place, mut store) = store(&changes.config)?;
     let name = canonical(&changes.name);
-    let found = admin::user_of(store.as_mut(), &name).map_err(Failure::failed)?;
+    let found = usher_aaa::store::user_of(store.as_mut(), &name).map_err(Failure::failed)?;
     let mut user = found
         .ok_or_else(|| Failure::usage(format!("there is no user {name}; add it with: usher aaa user add")))?;
     // The rows of groups are the groups' own.
@@ -137,7 +137,7 @@ fn replace(rows: &mut Vec<Row>, new: Vec<Row>) {
 fn put(place: &Installation, store: &mut dyn Store, name: &str, mut user: UserRows) -> Result<(), Failure> {
     if user.check.is_empty() && user.reply.is_empty() && user.groups.is_empty() {
         // The tables know only whoever has a row; this one says what holds without it.
-        user.reply.extend(config::row("Fall-Through = Yes"));
+        user.reply.extend(usher_aaa_config::row("Fall-Through = Yes"));
     }
     admin::understood(&user, &place.loaded.dictionary).map_err(Failure::usage)?;
     store.put_user(name, &user).map_err(Failure::failed)?;
@@ -199,7 +199,7 @@ fn list(output: &Output, config: &Config) -> Result<(), Failure> {
 
 fn show(output: &Output, name: &str, config: &Config) -> Result<(), Failure> {
     let (place, mut store) = store(config)?;
-    let user = admin::user_of(store.as_mut(), name).map_err(Failure::failed)?;
+    let user = usher_aaa::store::user_of(store.as_mut(), name).map_err(Failure::failed)?;
     let user = user.ok_or_else(|| Failure::failed(format!("there is no user {name}")))?;
     let mut lines: Vec<[String; 4]> = Vec::new();
     let mut add = |table: &str, rows: &[Row]| {

@@ -1,8 +1,8 @@
 //! What an operator does with the store: users by name, passwords as rows, secrets.
 
 use crate::installation;
-use usher_aaa::store::{Op, Row, Store, StoreError, UserRows};
-use usher_aaa::{User, spellings};
+use usher_aaa::User;
+use usher_aaa::store::{Op, Row, UserRows};
 use usher_crypto::legacy::nt_hash;
 use usher_crypto::password::argon2_hash;
 use usher_radius::dictionary::{Dictionary, Encryption};
@@ -58,22 +58,10 @@ pub fn new_secret() -> std::io::Result<String> {
     Ok(installation::random::<16>()?.iter().map(|b| format!("{b:02x}")).collect())
 }
 
-/// A user by any spelling that the store may have of the name.
-///
-/// # Errors
-/// What the store says.
-pub fn user_of(store: &mut dyn Store, name: &str) -> Result<Option<UserRows>, StoreError> {
-    for name in spellings(name) {
-        if let Some(rows) = store.user(&name)? {
-            return Ok(Some(rows));
-        }
-    }
-    Ok(None)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use usher_aaa::store::{Store, user_of};
 
     #[test]
     fn a_device_is_found_under_the_spelling_that_somebody_else_wrote() {

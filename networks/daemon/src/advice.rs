@@ -1,11 +1,12 @@
 //! What an operator should know of a configuration that is right in itself.
 
-use crate::config::Loaded;
 use crate::installation::Installation;
 use crate::lists;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use usher_aaa_config::Loaded;
+use usher_aaa_config::model::Realm;
 
 /// What is to be said of a configuration before it serves: lists that end, names that mean something else elsewhere, and
 /// files that the service's user cannot read, where root looks for a service of another user.
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 pub fn warnings(place: &Installation) -> Vec<String> {
     let mut all: Vec<String> = place.loaded.warnings.iter().map(ToString::to_string).collect();
     all.extend(lists::warnings(&place.loaded));
-    let default = |realm: &&crate::config::model::Realm| realm.name.eq_ignore_ascii_case("default");
+    let default = |realm: &&Realm| realm.name.eq_ignore_ascii_case("default");
     all.extend(place.loaded.file.realm.iter().find(default).map(|realm| {
         format!(
             "[[realm]] {:?} is the realm of that name alone; FreeRADIUS's DEFAULT, every realm that is not named, is \"*\" here",

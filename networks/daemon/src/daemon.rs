@@ -1,113 +1,35 @@
-//! The whole server: its threads begun, told of a new configuration, and ended.
+//! The whole server: its threads begun, and ended.
 
-mod reload;
-
-use crate::build::{self, Built, With};
+use crate::clock::wall;
 use crate::drops::Drops;
+use crate::error::ServeError;
 use crate::homes::Known;
 use crate::installation::{self, Installation, InstallationError};
-use crate::ledger::{self, LedgerHandle};
-use crate::role::{AaaRole, Mailboxes, Message};
+use crate::mailbox::{Mailboxes, Message};
+use crate::role::AaaRole;
+use crate::running::{Running, made};
 use crate::shards::{self, Bound, Upstreams};
 use crate::stats::Latency;
 use crate::status::CertificateStatus;
-use crate::tls::{self, Tls};
-use crate::workers::{Inline, KnownUsers, Reading, Shared, Workers};
-use crate::{config, control, lists, metrics};
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use crate::workers::{KnownUsers, Shared, Workers};
+use crate::{config, control, fetched, ledger, lists, metrics};
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant as Monotonic};
 use usher_aaa::ledger::Ledger;
-use usher_aaa::store::{ClientRow, Store, StoreError, UserRows};
-use usher_aaa::{AaaServer, Command, ShardConfig, ShardKey, User};
-use usher_core::{SecureRng, WallTime};
+use usher_aaa::store::StoreError;
+use usher_aaa::{AaaServer, ShardConfig, ShardKey};
+use usher_aaa_config::{DIALLER, With, only_accept, reading, tls};
+use usher_core::SecureRng;
 use usher_crypto::tls::WallClock;
 use usher_host::log::LogThread;
 use usher_host::{Signals, Told, keep_memory_private, log, notify};
-use usher_live::{Clock, Driver, DriverCounters, Shard, TlsServer};
-use usher_radius::attribute::Attributes;
+use usher_live::{Clock, Driver, DriverCounters, Shard};
 
 /// How long logins under way may take to end when the server is told to.
 const DRAIN: Duration = Duration::from_secs(3);
-
-/// What the shards' wall clock may differ from the system's.
-const DRIFT: Duration = Duration::from_millis(100);
-/// A difference that no drift makes within a second.
-const SET: Duration = Duration::from_secs(1);
-
-/// Why the server does not serve.
-#[derive(Debug, thiserror::Error)]
-pub enum ServeError {
-    /// Its configuration, files or store.
-    #[error(transparent)]
-    Installation(#[from] InstallationError),
-    /// What it is told does not fit together.
-    #[error("{0}")]
-    Config(String),
-    /// An address cannot be listened on.
-    #[error("cannot listen on {address} ({what}): {error}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// For what.
-        what: &'static str,
-        /// Why.
-        error: std::io::Error,
-    },
-    /// A thread, a socket, a signal.
-    #[error("{what}: {error}")]
-    System {
-        /// What failed.
-        what: &'static str,
-        /// Why.
-        error: std::io::Error,
-    },
-}
-
-/// What the parts that look at a running server share.
-pub(crate) struct Running {
-    pub(crate) mailboxes: Mailboxes,
-    pub(crate) ledger: LedgerHandle,
-    pub(crate) workers: Workers,
-    pub(crate) tls: RwLock<Option<Arc<Tls>>>,
-    /// How long look-ups in the store took.
-    pub(crate) lookups: Arc<Latency>,
-    pub(crate) begun: Monotonic,
-    pub(crate) reloads: Mutex<(u64, u64)>,
-    /// Attempts to get new revocation lists, by where from and what came of it.
-    pub(crate) lists: Mutex<BTreeMap<(String, &'static str), u64>>,
-    pub(crate) shards: usize,
-    pub(crate) clock: Clock,
-    /// The configuration as it is now.
-    pub(crate) place: RwLock<Installation>,
-    admin: Mutex<Box<dyn Store>>,
-    inline: Inline,
-    /// Users as the store told of them.
-    pub(crate) known: Arc<KnownUsers>,
-    status: Arc<RwLock<CertificateStatus>>,
-    reading: Arc<RwLock<Reading>>,
-    listeners: Vec<TlsServer>,
-    outgoing: Arc<RwLock<Upstreams>>,
-    wall: WallClock,
-    config_path: Option<std::path::PathBuf>,
-    /// What the server was started with: some of it stays until it is started again.
-    start: Installation,
-    /// The control socket, which is where it was at the start whatever is configured by now.
-    control: std::path::PathBuf,
-    key: ShardKey,
-    /// Held while a configuration is read and taken up.
-    reloading: Mutex<()>,
-    /// What the shards were made of, or took at the last reload; held during one.
-    built: Mutex<Built>,
-    /// The store's clients, as they were then.
-    rows: Mutex<Vec<ClientRow>>,
-    /// How many configurations were taken up after the first.
-    pub(crate) generation: AtomicU64,
-}
 
 /// Serves until it is told to end (SIGTERM, SIGINT). `say` gets what a person should read at the start.
 ///
@@ -167,7 +89,7 @@ impl Begun {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let count = file.shards.map_or(cores, usize::from).clamp(1, 256);
         let clock = Clock::start();
-        let wall = WallClock::at(tls::wall());
+        let wall_clock = WallClock::at(wall());
         let mut rng = SecureRng::from_seed(installation::random().map_err(system("random numbers"))?);
         let key = ShardKey::new(&rng.array());
         let control = place.control_socket();
@@ -188,8 +110,8 @@ impl Begun {
                 (Vec::new(), true)
             }
         };
-        place.fetch_missing();
-        let tls = tls::make(&place.loaded, &wall).map_err(ServeError::Config)?;
+        fetched::fetch_missing(&mut place.loaded, &place.state_dir);
+        let tls = tls::make(&place.loaded, &wall_clock).map_err(ServeError::Config)?;
         let generated = if place.first { Some(place.generated_secret()?) } else { None };
         let identity_key = place.identity_key()?;
         let with = With {
@@ -200,28 +122,27 @@ impl Begun {
             epoch: clock.wall_epoch(),
             shards: count,
         };
-        let built = build::build(&place.loaded, with, &mut rng).map_err(ServeError::Config)?;
+        let built = made(&place.loaded, with, &mut rng).map_err(ServeError::Config)?;
 
         let mailboxes = Mailboxes::default();
-        let ledger = Ledger::new(build::ledger(&place.loaded, rng.next_u64()));
+        let ledger = Ledger::new(usher_aaa_config::ledger(&place.loaded, rng.next_u64()));
         let store = place.lasting_store(!owed).map_err(InstallationError::from)?;
         let (ledger, ledger_thread) =
-            ledger::begin(ledger, store, clock, mailboxes.clone(), file.limits.simultaneous)
-                .map_err(InstallationError::from)?;
+            ledger::begin(ledger, store, clock, mailboxes.clone()).map_err(InstallationError::from)?;
         // Who asks for users never gives up: what is known of them stands in while the database refuses.
         let stores =
             (0..file.users.threads).map(|_| place.lasting_store(true)).collect::<Result<Vec<_>, _>>();
-        let inline: Inline = Arc::new(RwLock::new(built.inline.clone()));
+        let inline = Arc::new(RwLock::new(built.inline.clone()));
         let lookups = Arc::new(Latency::default());
-        let status = Arc::new(RwLock::new(CertificateStatus::of(&place.loaded, tls.as_deref())));
-        let reading = Arc::new(RwLock::new(Reading::of(&place.loaded)));
+        let status = Arc::new(RwLock::new(CertificateStatus::of(&place.loaded, tls.as_ref())));
+        let rows_read = Arc::new(RwLock::new(reading(&place.loaded)));
         let (chains, shown) = std::sync::mpsc::sync_channel(lists::CHAINS);
         let known = Arc::new(KnownUsers::new(&file.users, clock, &mut rng));
         let shared = Shared {
             mailboxes: mailboxes.clone(),
             inline: inline.clone(),
             known: known.clone(),
-            reading: reading.clone(),
+            reading: rows_read.clone(),
             left_out: Arc::default(),
             latency: lookups.clone(),
             status: status.clone(),
@@ -239,8 +160,8 @@ impl Begun {
             let number = u16::try_from(number).unwrap_or(u16::MAX);
             let mut config = built.config.clone();
             config.shard = Some(ShardConfig { number, key: key.clone() });
-            if number != build::DIALLER {
-                build::only_accept(&mut config);
+            if number != DIALLER {
+                only_accept(&mut config);
             }
             let seed = SecureRng::from_seed(rng.array());
             let server = AaaServer::new(config, seed).map_err(|e| ServeError::Config(e.to_string()))?;
@@ -249,6 +170,7 @@ impl Begun {
                 server,
                 number,
                 key: key.clone(),
+                clock,
                 mailboxes: mailboxes.clone(),
                 workers: workers.clone(),
                 ledger: ledger.clone(),
@@ -290,10 +212,10 @@ impl Begun {
             inline,
             known,
             status,
-            reading,
+            reading: rows_read,
             listeners,
             outgoing,
-            wall,
+            wall: wall_clock,
             config_path: config.map(Path::to_owned),
             control,
             key,
@@ -382,7 +304,7 @@ async fn until_told(running: &Arc<Running>, shards: &[Threads]) -> Result<(), Se
         };
         tokio::select! {
             _ = tick.tick() => {
-                running.wall.set(tls::wall());
+                running.wall.set(wall());
                 running.follow_clock(&mut told);
                 if shards.iter().any(Shard::is_finished) {
                     // Whoever started the server starts it again.
@@ -411,43 +333,4 @@ async fn until_told(running: &Arc<Running>, shards: &[Threads]) -> Result<(), Se
     }
     signals.end_by_the_next();
     Ok(())
-}
-
-impl Running {
-    /// The configuration as it is now.
-    pub(crate) fn read_place(&self) -> Installation {
-        self.place.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Tells the shards what the system's clock shows, where that is not what they were told: it was set, or drifts.
-    fn follow_clock(&self, told: &mut WallTime) {
-        let epoch = self.clock.wall_epoch();
-        let apart = |by: Duration| {
-            let by = usher_core::Duration::from_nanos(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX));
-            epoch > *told + by || *told > epoch + by
-        };
-        if !apart(DRIFT) {
-            return;
-        }
-        if apart(SET) {
-            tracing::warn!("the system's clock was set; times follow it");
-        }
-        *told = epoch;
-        for mailbox in self.mailboxes.all() {
-            mailbox.send(Message::Command(Command::Clock { epoch }));
-        }
-    }
-
-    /// Adds what `ATTRIBUTE = VALUE` says.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub(crate) fn attribute(&self, text: &str, attributes: &mut Attributes) -> Result<(), String> {
-        let row = config::row(text).ok_or_else(|| format!("\"{text}\" is not ATTRIBUTE = VALUE"))?;
-        let rows = UserRows { reply: vec![row], ..UserRows::default() };
-        let dictionary = self.read_place().loaded.dictionary;
-        let user = User::compile(&rows, &dictionary).map_err(|e| e.to_string())?;
-        attributes.extend(&user.reply);
-        Ok(())
-    }
 }

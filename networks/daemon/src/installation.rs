@@ -1,8 +1,7 @@
 //! Where the server keeps what it makes itself, and what it begins with where nothing is configured.
 
-use crate::config::model::StoreKind;
-use crate::config::units::Prefix;
-use crate::config::{self, DEFAULT_PATH, LoadError, Loaded};
+use crate::config::{self, DEFAULT_PATH};
+use crate::fetched;
 use std::fs;
 use std::io::{self, Read};
 use std::net::IpAddr;
@@ -10,6 +9,10 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use usher_aaa::IdentityKey;
 use usher_aaa::store::{Store, StoreError};
+use usher_aaa_config::model::StoreKind;
+use usher_aaa_config::{Loaded, parse};
+use usher_config::{Alone, Prefix};
+use usher_host::disk::LoadError;
 
 /// A configuration, and the folder of what the server makes itself.
 #[derive(Clone, Debug)]
@@ -88,11 +91,11 @@ impl Installation {
         let (loaded, first) = match config {
             Some(path) => (config::load(path)?, false),
             None if Path::new(DEFAULT_PATH).exists() => (config::load(Path::new(DEFAULT_PATH))?, false),
-            None => (config::parse("no configuration", "", None).map_err(LoadError::Faults)?, true),
+            None => (parse("no configuration", "", None, &Alone).map_err(LoadError::Faults)?, true),
         };
         let state_dir = loaded.file.state_dir.clone().unwrap_or_else(default_state_dir);
         let mut place = Self { loaded, state_dir, first };
-        place.read_fetched();
+        fetched::read(&mut place.loaded, &place.state_dir);
         Ok(place)
     }
 
@@ -263,7 +266,7 @@ mod tests {
     fn a_secret_is_written_beside_what_a_link_leads_to() {
         let state_dir = std::env::temp_dir().join(format!("usher-daemon-place-{}", std::process::id()));
         fs::create_dir_all(&state_dir).unwrap();
-        let loaded = config::parse("none", "", None).unwrap();
+        let loaded = parse("none", "", None, &Alone).unwrap();
         let place = Installation { loaded, state_dir: state_dir.clone(), first: true };
         let other = state_dir.join("other");
         fs::write(&other, "").unwrap();

@@ -3,10 +3,9 @@
 
 mod queue;
 
+use crate::mailbox::{For, Mailboxes, Message};
 use crate::outage::Outage;
-use crate::role::{Mailboxes, Message};
 use crate::stats::Latency;
-use crate::workers::For;
 use queue::Queue;
 pub(crate) use queue::{Client, Whose};
 use std::collections::VecDeque;
@@ -15,7 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant as Monotonic};
-use usher_aaa::ledger::{Accounting, Counters, Find, Ledger, MOST_QUESTIONS, text};
+use usher_aaa::ledger::{Accounting, Counters, Find, Ledger, text};
+use usher_aaa::service::hold_back;
 use usher_aaa::store::{Change, SessionRow, Store, StoreError};
 use usher_aaa::{Admission, AdmitRequest, Command, Record};
 use usher_live::Clock;
@@ -43,14 +43,7 @@ pub(crate) enum Entry {
         station: Vec<u8>,
     },
     /// A login was decided.
-    Login {
-        /// User-Name.
-        user: Vec<u8>,
-        /// Calling-Station-Id.
-        station: Vec<u8>,
-        /// How.
-        accepted: bool,
-    },
+    Login(Change),
     /// Tell the open sessions: those of a user, or all.
     Sessions(Option<String>, SyncSender<Vec<SessionRow>>),
     /// Tell what was counted.
@@ -137,8 +130,6 @@ struct Keeper {
     /// Records that are acknowledged when what bears their number is written.
     pending: VecDeque<(u64, For)>,
     logins: VecDeque<Change>,
-    /// Sessions of a user who has no number of his own.
-    simultaneous: Option<u32>,
     outage: Outage,
     /// The sessions that are open in the store are not known yet: until they are, no record can be told from one that
     /// came before.
@@ -157,7 +148,6 @@ pub(crate) fn begin(
     store: Box<dyn Store>,
     clock: Clock,
     mailboxes: Mailboxes,
-    simultaneous: Option<u32>,
 ) -> Result<(LedgerHandle, Option<JoinHandle<()>>), StoreError> {
     let queue = Arc::new(Queue::new(WAITING));
     let stats = Arc::new(LedgerStats::default());
@@ -171,7 +161,6 @@ pub(crate) fn begin(
         stats,
         pending: VecDeque::new(),
         logins: VecDeque::new(),
-        simultaneous,
         outage: Outage::default(),
         unread: true,
         rest: None,
@@ -248,8 +237,6 @@ impl Keeper {
         let wall = self.clock.wall(now);
         match entry {
             Entry::Admit(f, request) => {
-                let request =
-                    AdmitRequest { simultaneous: request.simultaneous.or(self.simultaneous), ..request };
                 let admission = match self.unread {
                     true => Admission::Unavailable,
                     false => self.ledger.admit(now, wall, &request),
@@ -261,23 +248,22 @@ impl Keeper {
                 let held = self.ledger.failed(now, &text(&user), &text(&station));
                 if held.user {
                     tracing::warn!(user = %text(&user), "too many failed logins under this name: held back");
-                    self.hold_back(&user, &[]);
                 }
                 if held.station {
                     tracing::warn!(mac = %text(&station), "too many failed logins from this station: held back");
-                    self.hold_back(&[], &station);
+                }
+                // Every shard weighs nothing more of them.
+                for mailbox in self.mailboxes.all() {
+                    for command in hold_back(&user, &station, held) {
+                        mailbox.send(Message::Command(command));
+                    }
                 }
             }
-            Entry::Login { user, station, accepted } => {
+            Entry::Login(login) => {
                 if self.logins.len() >= LOGINS {
                     self.logins.pop_front();
                 }
-                self.logins.push_back(Change::Login {
-                    username: text(&user),
-                    reply: if accepted { "Access-Accept" } else { "Access-Reject" },
-                    at: wall,
-                    callingstationid: text(&station),
-                });
+                self.logins.push_back(login);
             }
             Entry::Sessions(user, sender) => {
                 let rows = match user {
@@ -301,36 +287,24 @@ impl Keeper {
         }
     }
 
-    /// Has every shard weigh nothing more of a name or a station.
-    fn hold_back(&self, name: &[u8], station: &[u8]) {
-        for mailbox in self.mailboxes.all() {
-            let (name, station) = (name.to_vec(), station.to_vec());
-            mailbox.send(Message::Command(Command::HoldBack { name, station }));
-        }
-    }
-
     fn account(&mut self, f: For, record: &Record) {
         if self.unread {
             return self.answer(f, false);
         }
-        for _ in 0..MOST_QUESTIONS {
-            let now = self.clock.now();
-            match self.ledger.account(now, record) {
-                Accounting::Durable => return self.answer(f, true),
-                Accounting::Write(n) => return self.pending.push_back((n, f)),
-                Accounting::Busy => return self.answer(f, false),
-                // Each question to a store that is away would keep all the others waiting.
-                Accounting::Ask(_) if self.rest.is_some() => return self.answer(f, false),
-                Accounting::Ask(unique) => match self.store.session(&unique.to_string()) {
-                    Ok(row) => self.ledger.answer(now, unique, row),
-                    Err(error) => {
-                        self.is_away(&error);
-                        return self.answer(f, false);
-                    }
-                },
-            }
+        let (now, store, rest) = (self.clock.now(), &mut self.store, self.rest.is_some());
+        let mut failed = None;
+        let taken = self.ledger.take(now, record, |unique| match rest {
+            false => store.session(unique).inspect_err(|error| failed = Some(error.clone())),
+            // Each question to a store that is away would keep all the others waiting.
+            true => Err(StoreError::Unavailable(String::new())),
+        });
+        if let Some(error) = failed {
+            self.is_away(&error);
         }
-        self.answer(f, false);
+        match taken {
+            Ok(Accounting::Write(n)) => self.pending.push_back((n, f)),
+            taken => self.answer(f, taken == Ok(Accounting::Durable)),
+        }
     }
 
     fn answer(&self, f: For, durable: bool) {
@@ -465,7 +439,7 @@ mod tests {
         let ledger = Ledger::new(LedgerConfig::default());
         let store = Box::new(store.clone());
         let (handle, thread) =
-            begin(ledger, store, Clock::start(), Mailboxes::default(), None).expect("it is only away");
+            begin(ledger, store, Clock::start(), Mailboxes::default()).expect("it is only away");
         for n in 0..1000_u32 {
             let session = SessionKey { nas: [10, 0, 0, 1].into(), id: n.to_string(), user: String::new() };
             let record = Record::new(Status::Start, session, WallTime::from_unix_secs(1_800_000_000));
@@ -491,7 +465,7 @@ mod tests {
         }
         let ledger = Ledger::new(LedgerConfig::default());
         let (handle, thread) =
-            begin(ledger, Box::new(store), Clock::start(), Mailboxes::default(), None).expect("it is there");
+            begin(ledger, Box::new(store), Clock::start(), Mailboxes::default()).expect("it is there");
         handle.account(For { shard: 0, token: 0 }, Box::new(record(Status::Start, 100_000)));
         assert_eq!(handle.collect().expect("it counts").counters.started, 1);
         handle.stop();
@@ -509,7 +483,6 @@ mod tests {
             Box::new(store),
             Clock::start(),
             Mailboxes::default(),
-            None,
         )
         .expect("it is there");
         let tell = |client: u8, n: u32| {

@@ -1,4 +1,4 @@
-//! The AAA server as a daemon: its configuration file, shards, stores, signals, metrics and control socket.
+//! The AAA server as a daemon: its configuration on disk, shards, stores, signals, metrics and control socket.
 //!
 //! ```text
 //! shard threads, each: a live driver with one AAA machine and sockets of its own (SO_REUSEPORT)
@@ -11,28 +11,32 @@
 pub mod admin;
 pub mod advice;
 mod answers;
-mod build;
+mod clock;
 pub mod config;
 pub mod control;
 mod daemon;
 mod door;
 mod drops;
+mod error;
+mod fetched;
 mod homes;
 pub mod installation;
 mod jobs;
 mod ledger;
 pub mod lists;
 mod log_lines;
+mod mailbox;
 mod memory;
 mod metrics;
 mod outage;
 pub mod probe;
 mod role;
+mod running;
 mod shards;
 mod stats;
 mod status;
-mod tls;
 mod workers;
 
-pub use daemon::{ServeError, serve};
+pub use daemon::serve;
+pub use error::ServeError;
 pub use installation::{Installation, InstallationError, Location};

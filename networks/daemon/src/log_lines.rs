@@ -1,8 +1,8 @@
 //! Log lines about what the machines decided.
 
-use crate::role::Clients;
 use usher_aaa::ledger::{Record, text};
 use usher_aaa::{Login, Method};
+use usher_aaa_config::Clients;
 
 /// One line for a login; `decided`: it came to a verdict.
 pub(crate) fn log_login(login: &Login, decided: bool, micros: u64, clients: &Clients) {

@@ -1,8 +1,8 @@
 //! Metrics for Prometheus at /metrics, collected when they are asked for, and a health check at /health.
 
-use crate::daemon::Running;
 use crate::door::Door;
 use crate::homes::{self, HomeServers};
+use crate::running::Running;
 use crate::stats::{BOUNDS, Histogram};
 use axum::Router;
 use axum::http::StatusCode;
@@ -310,7 +310,7 @@ impl Scrape {
     fn certificates(&self, e: &mut DescriptorEncoder<'_>) -> std::fmt::Result {
         let tls = self.0.tls.read().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(tls) = tls else { return Ok(()) };
-        let now = i64::try_from(crate::tls::wall().unix_secs()).unwrap_or(i64::MAX);
+        let now = i64::try_from(crate::clock::wall().unix_secs()).unwrap_or(i64::MAX);
         let ends = tls.ends.iter().map(|(whose, end)| ([(*whose).to_owned()], end - now));
         CERTIFICATE_EXPIRY.levels(e, ends)?;
         let lists = tls.lists.iter().filter_map(|list| {

@@ -1,6 +1,6 @@
 //! One login, as a network access server would make it, with every step told in words.
 
-use crate::config::secret;
+use crate::config;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -276,7 +276,7 @@ fn eap(
         identity: outside.clone().into_bytes(),
         methods: Arc::from([offer(login)?]),
         timeout: micros(login.patience),
-        wall: crate::tls::wall(),
+        wall: crate::clock::wall(),
     };
     let mut peer = Peer::new(config, SecureRng::from_seed(rng.array()), now);
     // What the access server asks by itself (RFC 3579 §2.1).
@@ -377,7 +377,7 @@ fn tls(login: &Login) -> Result<PeerTls, ProbeError> {
     let roots = Roots::from_pem(&read(ca)?).map_err(|e| setup(format!("{}: {e}", ca.display())))?;
     let credentials = match (&login.certificate, login.method) {
         (Some((certificate, key)), _) => {
-            let key = secret::from_file(key).map_err(setup)?;
+            let key = config::from_file(key).map_err(setup)?;
             let made = Credentials::from_pem(&read(certificate)?, key.0.as_bytes());
             Some(made.map_err(|e| setup(format!("{}: {e}", certificate.display())))?)
         }
@@ -392,7 +392,7 @@ fn tls(login: &Login) -> Result<PeerTls, ProbeError> {
         roots,
         server_name: None,
         resumption: None,
-        clock: WallClock::at(crate::tls::wall()),
+        clock: WallClock::at(crate::clock::wall()),
         key_log: None,
     });
     Ok(PeerTls::Real(config.map_err(|e| setup(e.to_string()))?, 0))

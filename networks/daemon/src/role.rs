@@ -1,62 +1,28 @@
 //! One shard: the AAA machine with what it hands to other threads.
 
-use crate::build;
-use crate::config::units::Prefix;
 use crate::homes::{self, Known};
 use crate::jobs::Whose;
 use crate::ledger::{self, Entry, LedgerHandle};
 use crate::log_lines::{log_login, log_record};
+use crate::mailbox::{For, Mailboxes, Message, Traced};
 use crate::stats::{Histogram, Outcome, Snapshot};
-use crate::status::bears;
-use crate::workers::{For, Job, Workers};
+use crate::workers::{Job, Workers};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, PoisonError, RwLock};
+use usher_aaa::store::Change;
 use usher_aaa::{
     AaaServer, CertificateVerdict, Command, DynamicResult, Event, Handed, HandedBack, Job as ServerJob,
-    Login, Method, Reason, ShardKey, TRACES, TraceFilter, TraceLine, radius_socket, shard_of,
+    Login, Method, Reason, ShardKey, TRACES, TraceLine, radius_socket, shard_of,
 };
+use usher_aaa_config::tls::bears;
+use usher_aaa_config::{Clients, DIALLER};
 use usher_core::{Input, Instant, Machine, Path};
 use usher_diameter::node::{self, PeerId};
 use usher_diameter::peer::automaton;
 use usher_diameter::{Fault, ResultCode};
-use usher_live::{DriverCounters, Mailbox, Role};
-
-/// What other threads tell a shard.
-pub(crate) enum Message {
-    /// Something for the machine: mostly an answer.
-    Command(Command),
-    /// A request that came to another shard and is of a session of this one.
-    Datagram(Path, Vec<u8>),
-    /// The same by a connection, with the number of that shard.
-    Handed(u16, Handed),
-    /// Tell what was counted.
-    Collect(SyncSender<Snapshot>),
-    /// Forget what is known of a user, or of all, and who waits until that is done.
-    Forget(Option<Vec<u8>>, SyncSender<()>),
-    /// New lists of clients and configuration, and who waits until they are taken.
-    Reload(Box<usher_aaa::Config>, Arc<Clients>, SyncSender<Result<(), String>>),
-    /// Trace under this number, to there; or no more.
-    Trace(u8, Option<(TraceFilter, SyncSender<Traced>)>),
-    /// A request to a NAS, and who waits for its end.
-    Dynamic(Command, SyncSender<DynamicResult>),
-    /// Take no new logins; end when none is under way.
-    Drain,
-    /// End now.
-    Stop,
-}
-
-/// A line of a trace.
-#[derive(Debug)]
-pub(crate) struct Traced {
-    pub(crate) at: Instant,
-    pub(crate) session: u64,
-    pub(crate) text: String,
-    /// Why nobody is let in, with the line that tells so.
-    pub(crate) cause: Option<&'static str>,
-}
+use usher_live::{Clock, DriverCounters, Role};
 
 /// Who reads a trace, and how many lines that reader missed.
 struct Reader {
@@ -81,83 +47,6 @@ impl Reader {
     }
 }
 
-/// Requests that other shards may have put into a shard's mailbox and it has not taken yet. What answers a shard's own
-/// events has no bound here: there is never more of it than the shard asked for, which its machine bounds, and none of it
-/// may be lost.
-const REQUESTS: usize = 1 << 12;
-
-/// The mailboxes of all shards, by number.
-#[derive(Clone, Default)]
-pub(crate) struct Mailboxes(Arc<OnceLock<Boxes>>);
-
-struct Boxes {
-    all: Vec<Mailbox<Message>>,
-    /// How many requests of others are in each.
-    requests: Vec<AtomicUsize>,
-}
-
-impl Mailboxes {
-    pub(crate) fn set(&self, all: Vec<Mailbox<Message>>) {
-        let requests = all.iter().map(|_| AtomicUsize::new(0)).collect();
-        // Set once, when all shards are made.
-        let _ = self.0.set(Boxes { all, requests });
-    }
-    pub(crate) fn all(&self) -> &[Mailbox<Message>] {
-        self.0.get().map_or(&[], |boxes| &boxes.all)
-    }
-    /// Puts a request of another shard in; false where there is no room, or no such shard.
-    pub(crate) fn request(&self, shard: u16, message: Message) -> bool {
-        let Some(waiting) = self.0.get().and_then(|boxes| boxes.requests.get(usize::from(shard))) else {
-            return false;
-        };
-        if waiting.fetch_add(1, Ordering::Relaxed) >= REQUESTS {
-            waiting.fetch_sub(1, Ordering::Relaxed);
-            return false;
-        }
-        self.send(shard, message)
-    }
-    /// A shard has taken a request out.
-    fn taken(&self, shard: u16) {
-        if let Some(waiting) = self.0.get().and_then(|boxes| boxes.requests.get(usize::from(shard))) {
-            waiting.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-    pub(crate) fn send(&self, shard: u16, message: Message) -> bool {
-        self.all().get(usize::from(shard)).is_some_and(|m| m.send(message))
-    }
-    pub(crate) fn command(&self, shard: u16, command: Command) {
-        self.send(shard, Message::Command(command));
-    }
-    /// Has every shard forget what is known of a user, or of all; false where one has not within a while.
-    pub(crate) fn forget(&self, name: Option<&[u8]>, patience: std::time::Duration) -> bool {
-        let (sender, receiver) = std::sync::mpsc::sync_channel(self.all().len());
-        for mailbox in self.all() {
-            mailbox.send(Message::Forget(name.map(<[u8]>::to_vec), sender.clone()));
-        }
-        let until = std::time::Instant::now() + patience;
-        let left = || until.saturating_duration_since(std::time::Instant::now());
-        self.all().iter().all(|_| receiver.recv_timeout(left()).is_ok())
-    }
-    /// Asks every shard and adds up what they say, waiting a moment at most for each.
-    pub(crate) fn collect(&self) -> Snapshot {
-        let asked: Vec<Receiver<Snapshot>> = self
-            .all()
-            .iter()
-            .filter_map(|m| {
-                let (sender, receiver) = std::sync::mpsc::sync_channel(1);
-                m.send(Message::Collect(sender)).then_some(receiver)
-            })
-            .collect();
-        let mut sum = Snapshot::default();
-        for receiver in asked {
-            if let Ok(snapshot) = receiver.recv_timeout(std::time::Duration::from_secs(1)) {
-                sum.merge(snapshot);
-            }
-        }
-        sum
-    }
-}
-
 /// What becomes of a request for which the shard that has its login has no room: the client comes again, or asks another
 /// server.
 fn no_room(handed: &Handed) -> HandedBack {
@@ -170,27 +59,10 @@ fn no_room(handed: &Handed) -> HandedBack {
     }
 }
 
-/// Names of the clients, in the order of the machine's configuration.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Clients(pub(crate) Vec<(String, IpAddr, u8)>);
-
-impl Clients {
-    pub(crate) fn name(&self, index: u32) -> Option<&str> {
-        self.0.get(index as usize).map(|(name, ..)| name.as_str())
-    }
-    /// Whose turn a client's entries wait for, by its place in the list; `None`: Diameter peers'.
-    pub(crate) fn turn(&self, index: Option<u32>) -> ledger::Client {
-        let client = index.and_then(|index| self.0.get(index as usize));
-        ledger::Client::of(client.map(|(_, network, bits)| (*network, *bits)))
-    }
-    /// The client of an address: the longest prefix that fits.
-    pub(crate) fn of(&self, address: IpAddr) -> Option<usize> {
-        let fits = |(_, network, bits): &(String, IpAddr, u8)| {
-            Prefix { network: *network, bits: *bits }.holds(address)
-        };
-        let found = self.0.iter().enumerate().filter(|(_, client)| fits(client));
-        found.max_by_key(|(i, (_, _, prefix))| (*prefix, std::cmp::Reverse(*i))).map(|(i, _)| i)
-    }
+/// Whose turn a client's entries wait for, by its place in the list; `None`: Diameter peers'.
+fn turn(clients: &Clients, index: Option<u32>) -> ledger::Client {
+    let network = index.and_then(|index| clients.network(index));
+    ledger::Client::of(network.map(|network| (network.network, network.bits)))
 }
 
 /// Addresses whose client is remembered; beyond it they are looked up anew.
@@ -201,6 +73,7 @@ pub(crate) struct AaaRole {
     pub(crate) server: AaaServer,
     pub(crate) number: u16,
     pub(crate) key: ShardKey,
+    pub(crate) clock: Clock,
     pub(crate) mailboxes: Mailboxes,
     pub(crate) workers: Workers,
     pub(crate) ledger: LedgerHandle,
@@ -255,19 +128,9 @@ impl AaaRole {
         let outcome = if login.reason.is_none() { Outcome::Accept } else { Outcome::Reject };
         self.ended(login, outcome);
         log_login(login, true, waited.as_micros(), &self.clients);
-        let station = login.calling_station_id().unwrap_or_default();
-        if self.failures
-            && let Some((user, station)) = login.failed_as()
-        {
-            let entry = Entry::Failed { user: user.to_vec(), station: station.to_vec() };
-            self.ledger.put(ledger::Whose::Failures(self.clients.turn(login.client)), entry);
-        }
         if self.logins {
-            // The name outside a tunnel is whatever the peer likes.
-            let who = login.inner.as_ref().unwrap_or(&login.name);
-            let accepted = login.reason.is_none();
-            let entry = Entry::Login { user: who.clone(), station: station.to_vec(), accepted };
-            self.ledger.put(ledger::Whose::Logins(self.clients.turn(login.client)), entry);
+            let entry = Entry::Login(Change::of_login(login, self.clock.wall(now)));
+            self.ledger.put(ledger::Whose::Logins(turn(&self.clients, login.client)), entry);
         }
     }
 
@@ -279,7 +142,7 @@ impl AaaRole {
 
     /// Counts for these clients from now on.
     pub(crate) fn take_clients(&mut self, clients: Arc<Clients>) {
-        self.state.requests = vec![[0; 256]; clients.0.len() + 1];
+        self.state.requests = vec![[0; 256]; clients.len() + 1];
         self.state.known.clear();
         self.state.last = None;
         self.clients = clients;
@@ -296,7 +159,7 @@ impl AaaRole {
             self.state.known.clear();
         }
         let clients = &self.clients;
-        let find = || clients.of(address).unwrap_or(clients.0.len());
+        let find = || clients.of(address).unwrap_or(clients.len());
         let client = *self.state.known.entry(address).or_insert_with(find);
         self.state.last = Some((address, client));
         client
@@ -330,7 +193,7 @@ impl AaaRole {
             all.driver = driver.read();
         }
         all.homes = homes::homes(&self.server);
-        if self.number == build::DIALLER {
+        if self.number == DIALLER {
             let servers = self.server.diameter_servers();
             all.diameter_servers = servers.map(|(name, okay)| (name.to_owned(), okay)).collect();
         }
@@ -362,7 +225,7 @@ impl Role for AaaRole {
                 self.workers.put(whose, Job::Verify(For { shard, token }, hash, password));
             }
             ServerJob::Admit { client, request } => {
-                let whose = ledger::Whose::Sessions(self.clients.turn(client));
+                let whose = ledger::Whose::Sessions(turn(&self.clients, client));
                 self.ledger.put(whose, Entry::Admit(For { shard, token }, request));
             }
             ServerJob::Account { record } => {
@@ -391,6 +254,12 @@ impl Role for AaaRole {
 
     fn event(&mut self, now: Instant, event: Event) {
         let shard = self.number;
+        if self.failures
+            && let Some((client, user, station)) = event.failure()
+        {
+            let entry = Entry::Failed { user: user.to_vec(), station: station.to_vec() };
+            self.ledger.put(ledger::Whose::Failures(turn(&self.clients, client)), entry);
+        }
         match event {
             Event::Accepted(login) | Event::Rejected(login) => {
                 self.decided(now, &login);
@@ -402,12 +271,7 @@ impl Role for AaaRole {
                 log_login(&login, false, waited.as_micros(), &self.clients);
                 self.server.reuse(login.request);
             }
-            Event::Failed { client, name, station } => {
-                if self.failures {
-                    let whose = ledger::Whose::Failures(self.clients.turn(client));
-                    self.ledger.put(whose, Entry::Failed { user: name, station });
-                }
-            }
+            Event::Failed { .. } => {}
             Event::Evicted { client } => {
                 let name = client.map_or("diameter", |client| self.clients.name(client).unwrap_or(""));
                 match self.state.evicted.get_mut(name) {

@@ -1,12 +1,12 @@
 //! The sockets of one shard.
 
-use crate::config::model::{File, Listen, Stream, Transport};
-use crate::daemon::ServeError;
-use crate::tls::Tls;
+use crate::error::ServeError;
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::{Arc, PoisonError, RwLock};
 use usher_aaa::{DIAMETER_LISTENER, RADSEC_LISTENER, radius_socket};
+use usher_aaa_config::model::{File, Listen, Stream, Transport};
+use usher_aaa_config::tls::Tls;
 use usher_core::ListenerId;
 use usher_live::{
     Carriage, Listener, Outgoing, SocketOptions, Sockets, TlsClient, TlsServer, bind_udp, listen,
@@ -20,7 +20,7 @@ pub(crate) struct Bound {
 }
 
 /// Binds what is to be listened on: datagrams for authentication first, then those for accounting, as
-/// [`crate::build`] gives their roles. Without `shared`, nobody else may have bound any of it.
+/// [`usher_aaa_config::build()`] gives their roles. Without `shared`, nobody else may have bound any of it.
 pub(crate) fn bind(addresses: &Listen, shared: bool) -> Result<Bound, ServeError> {
     let options = SocketOptions { shared, ..SocketOptions::default() };
     let failed = |address, what| move |error| ServeError::Listen { address, what, error };
@@ -135,7 +135,8 @@ impl Bound {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config;
+    use usher_aaa_config::parse;
+    use usher_host::disk::Disk;
 
     #[test]
     fn what_is_to_be_inside_tls_is_never_connected_to_without() {
@@ -144,7 +145,7 @@ mod tests {
                     [[diameter.peer]]\nidentity = \"c\"\nconnect = \"192.0.2.2:3868\"\n\
                     [[diameter.peer]]\nidentity = \"d\"\nconnect = \"192.0.2.3:5658\"\ntransport = \"tls\"\n";
         let file: File = toml::from_str(text).unwrap();
-        assert!(config::parse("aaa.toml", text, None).is_err(), "there is no [tls]");
+        assert!(parse("aaa.toml", text, None, &Disk).is_err(), "there is no [tls]");
         let homes = Upstreams::of(&file, None);
         let to = |address: &str| homes.carriage(address.parse().unwrap());
         assert!(matches!(to("192.0.2.1:2083"), Carriage::Refused));
@@ -157,7 +158,7 @@ mod tests {
     fn listeners_never_cease_to_ask_for_certificates() {
         use usher_pki::{Authority, InitOptions, KeyKind, Kind, Request};
         let folder = std::env::temp_dir().join(format!("usher-shards-{}", std::process::id()));
-        let (key, now) = (KeyKind::EcdsaP256, crate::tls::wall());
+        let (key, now) = (KeyKind::EcdsaP256, crate::clock::wall());
         let mut authority =
             Authority::init(&folder, &InitOptions { name: "Test".into(), key, days: 9, now }).unwrap();
         let (kind, names) = (Kind::Server, Vec::new());
@@ -167,7 +168,7 @@ mod tests {
             let (certificate, key) = (issued.certificate.display(), issued.key.display());
             let text = format!("[tls]\ncertificate = \"{certificate}\"\nkey = \"{key}\"\n{ca}");
             let clock = usher_crypto::tls::WallClock::at(now);
-            crate::tls::make(&config::parse("t", &text, None).unwrap(), &clock).unwrap().unwrap()
+            usher_aaa_config::tls::make(&parse("t", &text, None, &Disk).unwrap(), &clock).unwrap().unwrap()
         };
         let asking = tls(&format!("ca = \"{}\"\n", authority.certificate().display()));
         let without = tls("");

@@ -1,28 +1,23 @@
 //! Whether a client's certificate still holds: its issuer is asked by OCSP.
 
 use crate::answers::{Answers, Silent, Unsaid};
-use crate::config::Loaded;
-use crate::config::model::Ocsp;
+use crate::clock::wall;
 use crate::installation;
-use crate::tls::Tls;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use usher_aaa::{CertificateVerdict, StatusFault};
+use usher_aaa_config::Loaded;
+use usher_aaa_config::model::Ocsp;
+use usher_aaa_config::tls::Tls;
 use usher_core::WallTime;
 use usher_crypto::tls::ServerConfig;
-use usher_pki::Information;
+use usher_crypto::x509::Information;
 use usher_pki::ocsp::{OcspError, Question, Status};
 
 /// How long a responder may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Responders of one certificate that are asked, one after the other, while they say nothing.
 const RESPONDERS: usize = 3;
-
-/// Whether the first certificate of a chain bears this name (RFC 5216 §5.2).
-pub(crate) fn bears(chain: &[Vec<u8>], name: &[u8]) -> bool {
-    let Ok(name) = std::str::from_utf8(name) else { return false };
-    chain.first().is_some_and(|leaf| Information::of_der(leaf).is_ok_and(|said| said.is_of(name)))
-}
 
 /// How certificates are checked.
 #[derive(Clone, Debug)]
@@ -31,9 +26,7 @@ pub(crate) struct CertificateStatus {
     /// In place of what certificates say.
     url: Option<String>,
     /// Whom clients' certificates end below, and what is revoked.
-    clients: Option<ServerConfig>,
-    /// Whether there are revocation lists.
-    lists: bool,
+    tls: Option<Arc<Tls>>,
     /// Whether users' certificates are asked where their issuers' lists are.
     learns: bool,
     patience: Duration,
@@ -49,13 +42,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl CertificateStatus {
     /// As the configuration says.
-    pub(crate) fn of(loaded: &Loaded, tls: Option<&Tls>) -> Self {
+    pub(crate) fn of(loaded: &Loaded, tls: Option<&Arc<Tls>>) -> Self {
         let file = loaded.file.tls.as_ref();
         Self {
             policy: file.map_or(Ocsp::Off, |tls| tls.ocsp),
             url: file.and_then(|tls| tls.ocsp_url.clone()),
-            clients: tls.and_then(|tls| tls.clients.clone()),
-            lists: tls.is_some_and(|tls| !tls.lists.is_empty()),
+            tls: tls.cloned(),
             learns: file.is_some_and(|tls| !tls.crl_from_users.is_empty()),
             patience: PATIENCE,
             answers: Arc::default(),
@@ -69,23 +61,23 @@ impl CertificateStatus {
         Self { answers: before.answers.clone(), silent: before.silent.clone(), ..self }
     }
 
+    fn clients(&self) -> Option<&ServerConfig> {
+        self.tls.as_ref().and_then(|tls| tls.clients.as_ref())
+    }
+
     /// Whether issuers are asked at all.
     pub(crate) fn asks(&self) -> bool {
         self.policy != Ocsp::Off
     }
 
+    /// Whether a chain that was verified when its TLS session began is to be taken now, without asking its issuer.
+    pub(crate) fn trusts(&self, chain: &[Vec<u8>]) -> CertificateVerdict {
+        self.tls.as_ref().map_or(CertificateVerdict::Good, |tls| tls.trusts(chain))
+    }
+
     /// Whether users' certificates are asked where their issuers' lists are.
     pub(crate) fn learns(&self) -> bool {
         self.learns
-    }
-
-    /// Whether a chain that was verified when its TLS session began is to be taken now, without asking its issuer: a
-    /// revocation list that has expired since lets nobody in, by an earlier session no more than by a new one.
-    pub(crate) fn trusts(&self, chain: &[Vec<u8>]) -> CertificateVerdict {
-        match self.clients.as_ref().filter(|_| self.lists).map(|clients| clients.client_path(chain)) {
-            Some(Err(error)) => CertificateVerdict::Distrusted(error.fault()),
-            _ => CertificateVerdict::Good,
-        }
     }
 
     /// Whether the first certificate of a chain is to be taken.
@@ -94,7 +86,7 @@ impl CertificateStatus {
             return CertificateVerdict::Good;
         }
         // Beside its certificate a peer may show any others: its issuer is the one of the path that is verified.
-        let Some(clients) = &self.clients else {
+        let Some(clients) = self.clients() else {
             return self.unsaid(&Unsaid::new(StatusFault::NoResponder, "no authority is trusted"));
         };
         let path = match clients.client_path(chain) {
@@ -104,7 +96,7 @@ impl CertificateStatus {
                 return CertificateVerdict::Distrusted(error.fault());
             }
         };
-        match self.status(clients, &path, crate::tls::wall()) {
+        match self.status(clients, &path, wall()) {
             Ok(Status::Good) => CertificateVerdict::Good,
             Ok(Status::Revoked) => CertificateVerdict::Status(StatusFault::Revoked),
             Ok(Status::Unknown) => {

@@ -1,26 +1,24 @@
 //! Threads for what blocks or takes long: asking the store for a user, comparing a password with its slow hash, asking an
 //! issuer for a certificate's status. Each kind has threads and a queue of its own, so that none waits for another.
 
-use crate::admin;
-use crate::config::Loaded;
-use crate::config::model::{BadReply, Users};
 use crate::jobs::{Bounds, Jobs, Whose};
+use crate::mailbox::{For, Mailboxes, Message};
 use crate::outage::Outage;
-use crate::role::{Mailboxes, Message};
 use crate::stats::Latency;
 use crate::status::CertificateStatus;
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
-use usher_aaa::store::{Store, StoreError, UserRows};
-use usher_aaa::{CacheConfig, CertificateVerdict, Command, Found, User, UserCache, canonical_name};
+use usher_aaa::service::{Inline, Reading, found};
+use usher_aaa::store::{Store, UserRows, user_of};
+use usher_aaa::{CertificateVerdict, Command, Found, User, UserCache, canonical_name};
+use usher_aaa_config::known;
+use usher_aaa_config::model::Users;
 use usher_core::SecureRng;
 use usher_crypto::Key;
 use usher_live::Clock;
-use usher_radius::dictionary::Dictionary;
 
 /// Kinds of jobs: what metrics call them, and how many may wait. More would wait longer than a client does.
 const KINDS: [(&str, usize); 3] = [("lookup", 1 << 13), ("password", 256), ("certificate", 256)];
@@ -31,15 +29,6 @@ const PASSWORD: usize = 1;
 const CERTIFICATE: usize = 2;
 /// Threads that ask issuers, each for seconds at most.
 const ASKING: usize = 4;
-
-/// Whom a job is for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct For {
-    /// The shard.
-    pub(crate) shard: u16,
-    /// The machine's token.
-    pub(crate) token: u64,
-}
 
 /// What a thread is asked.
 pub(crate) enum Job {
@@ -61,9 +50,6 @@ impl Job {
     }
 }
 
-/// Users of the file, which come before those of the store; replaced at a reload.
-pub(crate) type Inline = Arc<RwLock<Arc<BTreeMap<Vec<u8>, Arc<User>>>>>;
-
 /// Where jobs are put.
 #[derive(Clone)]
 pub(crate) struct Workers {
@@ -74,19 +60,6 @@ pub(crate) struct Workers {
     chains: SyncSender<Vec<Vec<u8>>>,
 }
 
-/// How rows of the store are read.
-#[derive(Clone, Debug)]
-pub(crate) struct Reading {
-    dictionary: Arc<Dictionary>,
-    bad_reply: BadReply,
-}
-
-impl Reading {
-    pub(crate) fn of(loaded: &Loaded) -> Self {
-        Self { dictionary: loaded.dictionary.clone(), bad_reply: loaded.file.users.bad_reply }
-    }
-}
-
 /// The users that the store has told of, of all shards: who got in on one gets in on each while the store is away.
 pub(crate) struct KnownUsers {
     users: Mutex<UserCache>,
@@ -95,7 +68,7 @@ pub(crate) struct KnownUsers {
 
 impl KnownUsers {
     pub(crate) fn new(users: &Users, clock: Clock, rng: &mut SecureRng) -> Self {
-        Self { users: Mutex::new(UserCache::new(bounds(users), rng)), clock }
+        Self { users: Mutex::new(UserCache::new(known(users), rng)), clock }
     }
     /// Forgets a user, or all: before the shards do, which would be told of what is still known here.
     pub(crate) fn forget(&self, name: Option<&[u8]>) {
@@ -103,24 +76,19 @@ impl KnownUsers {
     }
     /// Goes on with other bounds, and knows nobody.
     pub(crate) fn reconfigure(&self, users: &Users) {
-        self.lock().reconfigure(bounds(users));
+        self.lock().reconfigure(known(users));
     }
     fn lock(&self) -> MutexGuard<'_, UserCache> {
         self.users.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// As of the shards' own memory, but that only users are kept: a name that nobody has is not refused for what was.
-fn bounds(users: &Users) -> CacheConfig {
-    let unknown_ttl = usher_core::Duration::ZERO;
-    CacheConfig { entries: users.cache_entries, ttl: users.cache_ttl.0, unknown_ttl }
-}
-
 /// What the threads share.
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) mailboxes: Mailboxes,
-    pub(crate) inline: Inline,
+    /// Users of the file, which come before those of the store; replaced at a reload.
+    pub(crate) inline: Arc<RwLock<Inline>>,
     pub(crate) known: Arc<KnownUsers>,
     /// How rows are read; replaced at a reload.
     pub(crate) reading: Arc<RwLock<Reading>>,
@@ -238,36 +206,20 @@ fn find(name: &[u8], shared: &Shared, store: Option<&mut Box<dyn Store>>, outage
     // What is forgotten while the store answers, or before its rows are read as they are to be read now, is not kept.
     let generation = shared.known.lock().generation();
     let begun = Instant::now();
-    let found = admin::user_of(store.as_mut(), name);
+    let said = user_of(store.as_mut(), name);
     shared.latency.add(begun.elapsed());
-    outage.note(found.as_ref().err());
-    let octets = name.as_bytes();
-    let now = shared.known.clock.now();
-    match found {
-        Ok(rows) => {
-            let user = rows.map(|rows| Arc::new(read(name, &rows, shared)));
-            shared.known.lock().keep(now, generation, octets, user.as_ref());
-            user.map_or(Found::Nobody, Found::User)
-        }
-        Err(StoreError::Unavailable(_)) => {
-            shared.known.lock().find(now, octets).flatten().map_or(Found::Unavailable, Found::Remembered)
-        }
-        Err(StoreError::Refused(_)) => Found::Unavailable,
-    }
+    outage.note(said.as_ref().err());
+    let said = said.map(|rows| rows.map(|rows| Arc::new(read(name, &rows, shared))));
+    found(&mut shared.known.lock(), shared.known.clock.now(), generation, name.as_bytes(), said)
 }
 
 /// The user that rows of the store are; the log says what of them cannot be understood.
 fn read(name: &str, rows: &UserRows, shared: &Shared) -> User {
-    let Reading { dictionary, bad_reply } =
-        shared.reading.read().unwrap_or_else(PoisonError::into_inner).clone();
-    let compiled = match bad_reply {
-        BadReply::Refuse => User::compile(rows, &dictionary),
-        BadReply::LeaveOut => User::compile_leaving_out(rows, &dictionary),
-    };
-    let user = compiled.unwrap_or_else(|complaint| {
+    let reading = shared.reading.read().unwrap_or_else(PoisonError::into_inner).clone();
+    let user = reading.user(rows);
+    if let Some(complaint) = &user.unreadable {
         tracing::error!(user = name, %complaint, "a user of the store cannot be understood and is turned away");
-        User::unreadable(complaint)
-    });
+    }
     for complaint in &*user.left_out {
         tracing::warn!(user = name, %complaint, "a row of a reply cannot be understood and is left out");
         shared.left_out.fetch_add(1, Ordering::Relaxed);
@@ -279,6 +231,7 @@ fn read(name: &str, rows: &UserRows, shared: &Shared) -> User {
 mod tests {
     use super::*;
     use usher_aaa::store::{Memory, Op, Row};
+    use usher_aaa_config::reading;
     use usher_core::Seed;
 
     /// What a store says of one name, or a store that is away.
@@ -300,13 +253,13 @@ mod tests {
 
     fn shared(users: &str) -> Shared {
         let text = format!("[users]\nstore = \"sqlite\"\n{users}");
-        let loaded = crate::config::parse("test", &text, None).unwrap();
+        let loaded = usher_aaa_config::parse("test", &text, None, &usher_config::Alone).unwrap();
         let mut rng = Seed::new(1).secure("known", 0);
         Shared {
             mailboxes: Mailboxes::default(),
-            inline: Inline::default(),
+            inline: Arc::default(),
             known: Arc::new(KnownUsers::new(&loaded.file.users, Clock::start(), &mut rng)),
-            reading: Arc::new(RwLock::new(Reading::of(&loaded))),
+            reading: Arc::new(RwLock::new(reading(&loaded))),
             left_out: Arc::default(),
             latency: Arc::default(),
             status: Arc::new(RwLock::new(CertificateStatus::of(&loaded, None))),

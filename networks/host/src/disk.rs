@@ -1,7 +1,7 @@
 //! The files and variables of this machine.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use usher_config::{Faults, Outside};
@@ -64,5 +64,13 @@ impl Outside for Disk {
     }
     fn variable(&self, name: &str) -> Option<String> {
         std::env::var(name).ok()
+    }
+    fn octets(&self, path: &Path, most: u64) -> Result<Vec<u8>, String> {
+        let mut octets = Vec::new();
+        let read = fs::File::open(path).and_then(|file| file.take(most).read_to_end(&mut octets));
+        read.map(|_| octets).map_err(|e| format!("{}: {e}", path.display()))
+    }
+    fn name(&self, path: &Path) -> Result<PathBuf, String> {
+        path.canonicalize().map_err(|e| format!("{}: {e}", path.display()))
     }
 }

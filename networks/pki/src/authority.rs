@@ -3,8 +3,7 @@
 //! `ca.crt` (with what it stands under, if anything), `ca.key`, `ca.crl`, `issued/NAME.crt` (the chain to send, leaf
 //! first), `issued/NAME.key`, and `index.json`, which says what was issued. Keys are for their owner's eyes only.
 
-use crate::information::format;
-use crate::{Information, PkiError, folder as folders, whole};
+use crate::{PkiError, folder as folders, format, whole};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CrlDistributionPoint,
     CustomExtension, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
@@ -17,6 +16,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use time::{Duration, OffsetDateTime};
 use usher_core::WallTime;
+use usher_crypto::x509::Information;
 
 /// id-kp-eapOverLAN (RFC 4334 §2).
 const EAP_OVER_LAN: [u64; 9] = [1, 3, 6, 1, 5, 5, 7, 3, 14];

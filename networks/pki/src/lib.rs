@@ -1,24 +1,22 @@
 //! Certificates: a small authority, its revocation list, and status checks by OCSP.
 //!
 //! Without certificates nobody gets to EAP-TLS. [`Authority`] is one in a folder, for those who have none: it issues
-//! certificates for servers and users, renews and revokes them. [`Information`] says what a certificate is, and
-//! [`ocsp::Question`] asks its issuer whether it still holds (RFC 6960), [`RevocationList`] is what the issuer publishes.
+//! certificates for servers and users, renews and revokes them. [`ocsp::Question`] asks a certificate's issuer whether it
+//! still holds (RFC 6960), [`fetch_list`] fetches the revocation list that an issuer publishes.
 
 mod authority;
 mod folder;
 mod http;
-mod information;
 mod list;
 pub mod ocsp;
-mod signature;
 mod whole;
 
 pub use authority::{Authority, Entry, InitOptions, Issued, KeyKind, Kind, Reason, Request};
-pub use information::Information;
-pub use list::RevocationList;
+pub use list::fetch_list;
 pub use whole::write_whole;
 
 use std::path::PathBuf;
+use usher_crypto::x509::X509Error;
 
 /// Why something about certificates was not done.
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +67,10 @@ pub enum PkiError {
     /// A validity of no days, or one that the calendar does not hold.
     #[error("a validity of {0} days is not possible; 1 to 36500 are")]
     Days(u32),
-    /// What should be a certificate, a key or a list is none.
+    /// What should be a certificate or a list is none.
+    #[error(transparent)]
+    X509(#[from] X509Error),
+    /// What should be a key, a request or a file of the authority is none.
     #[error("{what}: {cause}")]
     Format {
         /// What was read or made.
@@ -77,4 +78,8 @@ pub enum PkiError {
         /// Why it is none.
         cause: String,
     },
+}
+
+fn format(what: &str, cause: impl std::fmt::Display) -> PkiError {
+    PkiError::Format { what: what.to_owned(), cause: cause.to_string() }
 }

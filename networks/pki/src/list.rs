@@ -1,166 +1,20 @@
-//! Revocation lists (RFC 5280 §5): what one says of itself, and whether it may take another's place.
+//! Revocation lists where authorities publish them.
 
-use crate::information::format;
-use crate::signature::holds;
 use crate::{PkiError, http};
-use std::collections::BTreeSet;
-use usher_core::WallTime;
-use x509_parser::certificate::X509Certificate;
-use x509_parser::oid_registry::OID_X509_EXT_ISSUER_DISTRIBUTION_POINT;
-use x509_parser::pem::Pem;
-use x509_parser::prelude::FromDer;
-use x509_parser::revocation_list::CertificateRevocationList;
+use usher_crypto::x509::{RevocationList, X509Error};
 
-/// A revocation list, as far as a server or its operator asks.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RevocationList {
-    /// Whose certificates it is about, in the form of RFC 4514.
-    pub issuer: String,
-    /// When it was made.
-    pub this_update: WallTime,
-    /// When the next is there at the latest: from then on this one is out of date. RFC 5280 §5.1.2.5 wants it.
-    pub next_update: Option<WallTime>,
-    /// How many certificates are on it.
-    pub revoked: usize,
-    /// cRLNumber (RFC 5280 §5.2.3), its significant octets.
-    number: Option<Vec<u8>>,
-    /// The issuer as it is encoded, which is how a certificate's issuer is compared with it.
-    issuer_der: Vec<u8>,
-    /// issuingDistributionPoint (RFC 5280 §5.2.5): which of the issuer's certificates it is about, where not about all.
-    scope: Option<Vec<u8>>,
-    der: Vec<u8>,
-}
-
-impl RevocationList {
-    /// Reads the lists of a file: one in DER, or any number in PEM.
-    ///
-    /// # Errors
-    /// There is none, or one is not readable.
-    pub fn read(octets: &[u8]) -> Result<Vec<Self>, PkiError> {
-        // SEQUENCE.
-        if octets.first() == Some(&0x30) {
-            return Ok(vec![Self::of_der(octets)?]);
-        }
-        let mut lists = Vec::new();
-        for pem in Pem::iter_from_buffer(octets) {
-            let pem = pem.map_err(|e| format("revocation list", e))?;
-            lists.push(Self::of_der(&pem.contents)?);
-        }
-        if lists.is_empty() {
-            return Err(format("revocation list", "neither DER nor PEM"));
-        }
-        Ok(lists)
-    }
-
-    /// Fetches the one list that is published at an `http://` URL, without redirects. Blocks for at most `timeout`, and
-    /// reads at most `longest` octets. Nothing says yet that it may be believed.
-    ///
-    /// # Errors
-    /// Nothing came in time, or something else than one list.
-    pub fn fetch(url: &str, timeout: std::time::Duration, longest: u64) -> Result<Self, PkiError> {
-        let octets = http::octets(http::agent(timeout).get(url).call(), longest);
-        let octets = octets.map_err(|cause| format("revocation list", cause))?;
-        let mut lists = Self::read(&octets)?;
-        match (lists.pop(), lists.len()) {
-            (Some(list), 0) => Ok(list),
-            (_, others) => {
-                Err(format("revocation list", std::format!("{} where one is expected", others + 1)))
-            }
-        }
-    }
-
-    /// Reads a list in DER.
-    ///
-    /// # Errors
-    /// It is none.
-    pub fn of_der(der: &[u8]) -> Result<Self, PkiError> {
-        let list = parse(der)?;
-        let seconds = |t: i64| WallTime::from_unix_secs(u64::try_from(t).unwrap_or(0));
-        let scope = list.extensions().iter().find(|e| e.oid == OID_X509_EXT_ISSUER_DISTRIBUTION_POINT);
-        Ok(Self {
-            issuer: list.issuer().to_string(),
-            issuer_der: list.issuer().as_raw().to_vec(),
-            scope: scope.map(|extension| extension.value.to_vec()),
-            this_update: seconds(list.last_update().timestamp()),
-            next_update: list.next_update().map(|t| seconds(t.timestamp())),
-            revoked: list.iter_revoked_certificates().count(),
-            number: list.crl_number().map(|n| n.to_bytes_be()),
-            der: der.to_vec(),
-        })
-    }
-
-    /// The list itself, DER.
-    #[must_use]
-    pub fn der(&self) -> &[u8] {
-        &self.der
-    }
-
-    /// cRLNumber (RFC 5280 §5.2.3) in hexadecimal, empty where it has none.
-    #[must_use]
-    pub fn number(&self) -> String {
-        self.number.iter().flatten().map(|octet| std::format!("{octet:02x}")).collect()
-    }
-
-    /// Whether it is out of date, or not of now yet.
-    #[must_use]
-    pub fn is_of_now(&self, now: WallTime) -> bool {
-        // Clocks differ a little.
-        self.this_update <= now + usher_core::Duration::from_secs(300)
-            && self.next_update.is_none_or(|end| now < end)
-    }
-
-    /// Whether one of these certificates, DER, is the issuer's, which may sign lists (RFC 5280 §4.2.1.3) and has signed
-    /// this one.
-    #[must_use]
-    pub fn is_signed_by<'a>(&self, authorities: impl IntoIterator<Item = &'a [u8]>) -> bool {
-        let Ok(list) = parse(&self.der) else { return false };
-        authorities.into_iter().any(|der| {
-            let Ok((_, authority)) = X509Certificate::from_der(der) else { return false };
-            let may = authority.key_usage().ok().flatten().is_none_or(|usage| usage.value.crl_sign());
-            may && authority.subject().as_raw() == list.issuer().as_raw()
-                && holds(
-                    authority.public_key(),
-                    &list.signature_algorithm,
-                    &list.signature_value,
-                    list.tbs_cert_list.as_ref(),
-                )
-        })
-    }
-
-    /// Whether it is about the same certificates as another, so that one of the two takes the place of the other: of the same
-    /// issuer by name, and of the same part of its certificates (RFC 5280 §5.2.5).
-    #[must_use]
-    pub fn is_about_those_of(&self, other: &Self) -> bool {
-        self.issuer_der == other.issuer_der && self.scope == other.scope
-    }
-
-    /// Whether each certificate that is on it is on another list of the same issuer, too.
-    #[must_use]
-    pub fn adds_nothing_to(&self, other: &Self) -> bool {
-        let (Ok(mine), Ok(theirs)) = (parse(&self.der), parse(&other.der)) else { return false };
-        let known: BTreeSet<&[u8]> = theirs.iter_revoked_certificates().map(|c| c.raw_serial()).collect();
-        self.is_about_those_of(other)
-            && mine.iter_revoked_certificates().all(|c| known.contains(c.raw_serial()))
-    }
-
-    /// Whether it is a later list of the same certificates than another: neither older nor of a lower number, and not the
-    /// same.
-    #[must_use]
-    pub fn is_later_than(&self, other: &Self) -> bool {
-        // Of two numbers without leading zeros the longer is the greater.
-        let order = |list: &Self| list.number.as_ref().map(|n| (n.len(), n.clone()));
-        self.is_about_those_of(other)
-            && self.der != other.der
-            && self.this_update >= other.this_update
-            && order(self).is_none_or(|mine| order(other).is_none_or(|theirs| mine >= theirs))
-    }
-}
-
-fn parse(der: &[u8]) -> Result<CertificateRevocationList<'_>, PkiError> {
-    match CertificateRevocationList::from_der(der) {
-        Ok(([], list)) => Ok(list),
-        Ok(_) => Err(format("revocation list", "octets stand behind it")),
-        Err(error) => Err(format("revocation list", error)),
+/// Fetches the one list that is published at an `http://` URL, without redirects. Blocks for at most `timeout`, and
+/// reads at most `longest` octets. Nothing says yet that it may be believed.
+///
+/// # Errors
+/// Nothing came in time, or something else than one list.
+pub fn fetch_list(url: &str, timeout: std::time::Duration, longest: u64) -> Result<RevocationList, PkiError> {
+    let wrong = |cause| X509Error { what: "revocation list", cause };
+    let octets = http::octets(http::agent(timeout).get(url).call(), longest).map_err(wrong)?;
+    let mut lists = RevocationList::read(&octets)?;
+    match (lists.pop(), lists.len()) {
+        (Some(list), 0) => Ok(list),
+        (_, others) => Err(wrong(format!("{} where one is expected", others + 1)).into()),
     }
 }
 
@@ -169,7 +23,8 @@ mod tests {
     use super::*;
     use crate::{Authority, InitOptions, KeyKind};
     use std::path::PathBuf;
-    use usher_core::Duration;
+    use usher_core::{Duration, WallTime};
+    use x509_parser::pem::Pem;
 
     fn now() -> WallTime {
         WallTime::from_unix_secs(1_800_000_000)

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 use std::time::Duration;
 use usher_core::WallTime;
-use usher_pki::{Authority, Information, InitOptions, KeyKind, Kind, PkiError, Reason, Request, ocsp};
+use usher_crypto::x509::Information;
+use usher_pki::{Authority, InitOptions, KeyKind, Kind, PkiError, Reason, Request, ocsp};
 
 /// A folder of the test's own, removed at its end.
 struct Folder(PathBuf);

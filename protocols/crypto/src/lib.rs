@@ -18,6 +18,8 @@ pub mod siv;
 pub mod tls;
 mod version;
 pub mod work;
+#[cfg(feature = "tls")]
+pub mod x509;
 
 pub use key::Key;
 pub use version::Version;

@@ -7,8 +7,10 @@ extern crate alloc;
 pub mod ledger;
 pub mod proxy;
 pub mod server;
+pub mod service;
 pub mod store;
 mod users;
+pub mod work;
 
 pub use ledger::{Admission, AdmitRequest, Record, Refusal};
 pub use server::{

@@ -7,6 +7,7 @@ mod memory;
 
 pub use memory::Memory;
 
+use crate::ledger::text;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -267,6 +268,19 @@ pub enum Change {
     },
 }
 
+impl Change {
+    /// A decided login.
+    #[must_use]
+    pub fn of_login(login: &crate::Login, at: WallTime) -> Self {
+        Self::Login {
+            username: text(login.who()),
+            reply: if login.reason.is_none() { "Access-Accept" } else { "Access-Reject" },
+            at,
+            callingstationid: text(login.calling_station_id().unwrap_or_default()),
+        }
+    }
+}
+
 /// Why a store did not do what it was asked.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum StoreError {
@@ -351,6 +365,19 @@ pub trait Store: Send {
     /// # Errors
     /// Nothing was changed.
     fn delete_client(&mut self, nasname: &str) -> Result<bool, StoreError>;
+}
+
+/// A user by any spelling that the store may have of the name.
+///
+/// # Errors
+/// What the store says.
+pub fn user_of(store: &mut dyn Store, name: &str) -> Result<Option<UserRows>, StoreError> {
+    for name in crate::spellings(name) {
+        if let Some(rows) = store.user(&name)? {
+            return Ok(Some(rows));
+        }
+    }
+    Ok(None)
 }
 
 #[cfg(test)]

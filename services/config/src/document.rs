@@ -27,6 +27,32 @@ pub trait Outside {
 
     /// What an environment variable holds, if it is set.
     fn variable(&self, name: &str) -> Option<String>;
+
+    /// The octets of a file that a setting names, `most` of them at most.
+    ///
+    /// # Errors
+    /// Why it cannot be read, for people.
+    fn octets(&self, path: &Path, most: u64) -> Result<Vec<u8>, String> {
+        let mut octets = self.file(path)?.into_bytes();
+        octets.truncate(usize::try_from(most).unwrap_or(usize::MAX));
+        Ok(octets)
+    }
+
+    /// The one name of a file, whatever way leads to it.
+    ///
+    /// # Errors
+    /// Why it is not known, for people.
+    fn name(&self, path: &Path) -> Result<PathBuf, String> {
+        Ok(path.to_owned())
+    }
+
+    /// Whether the host's client of databases can make something of a URL; one that asks no database takes any.
+    ///
+    /// # Errors
+    /// What is wrong with it, for people.
+    fn database(&self, _url: &str) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// For a text that stands alone: there are no files and no environment.
@@ -82,8 +108,9 @@ pub fn document(format: &Format, outside: &dyn Outside, faults: &mut Collector) 
     Some(root)
 }
 
-/// Writes in the new way what is on its way out, with a warning for each.
-pub(crate) fn renew(root: &mut TreeNode, format: &Format, faults: &mut Collector) {
+/// Writes in the new way what is on its way out, with a warning for each: of a file's tree, or of a table that holds the keys
+/// of such a file.
+pub fn renew(root: &mut TreeNode, format: &Format, faults: &mut Collector) {
     for retired in format.retired {
         each_table(root, retired.table, &mut |table| {
             let old = table.entries().iter().find(|e| e.key == retired.key);

@@ -24,7 +24,7 @@ mod upgrade;
 mod value;
 
 pub use de::{Read, read};
-pub use document::{Alone, Format, Outside, Retired, document};
+pub use document::{Alone, Format, Outside, Retired, document, renew};
 pub use fault::{Collector, Fault, Faults, Location, Source, Span, hint, quoted};
 pub use ordered::Ordered;
 pub use prefix::Prefix;

@@ -25,6 +25,8 @@ pub const SIBLINGS: &[(&str, &str, &str)] = &[
     ("usher-ident-service", "usher-config", "a service's configuration is its own"),
     ("usher-host", "usher-live", "a host is a machine on live sockets"),
     ("usher-daemon", "usher-host", "what all programs that serve have in common"),
+    ("usher-aaa-config", "usher-aaa", "its file is read into what the server is made of"),
+    ("usher-aaa-config", "usher-config", "by the one reader"),
     ("usher-daemon", "usher-live", "a daemon is machines on live sockets"),
     ("usher-daemon", "usher-store", "and its users and accounting are in a store"),
     ("usher-daemon", "usher-pki", "whose certificates are looked after"),

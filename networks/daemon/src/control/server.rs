@@ -1,9 +1,9 @@
 //! The answering side: a thread that accepts, and one for each connection.
 
 use super::{Answer, ListStatus, Request, Session, Status};
-use crate::daemon::Running;
 use crate::homes;
-use crate::role::Message;
+use crate::mailbox::Message;
+use crate::running::Running;
 use crate::stats::Outcome;
 use std::fs;
 use std::io::{self, Read, Write};
@@ -192,7 +192,7 @@ fn status(running: &Running) -> Status {
     let sum = |wanted: Outcome| {
         all.logins.iter().filter(|((_, _, outcome, _), _)| *outcome == wanted).map(|(_, n)| n).sum()
     };
-    let now = crate::tls::wall().unix_secs() as f64;
+    let now = crate::clock::wall().unix_secs() as f64;
     let tls = running.tls.read().unwrap_or_else(PoisonError::into_inner).clone();
     let ends = tls.iter().flat_map(|tls| &tls.ends);
     let lists = tls.iter().flat_map(|tls| &tls.lists).map(|list| ListStatus {

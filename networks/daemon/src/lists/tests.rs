@@ -1,42 +1,16 @@
 use super::*;
-use crate::config::parse;
+use crate::fetched::{LONGEST, PATIENCE, kept, learnt};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::sync::Mutex;
+use usher_aaa_config::lists::add_nothing;
+use usher_aaa_config::model::Tls as Settings;
+use usher_aaa_config::{TlsFiles, parse};
+use usher_host::disk::Disk;
 use usher_pki::{InitOptions, KeyKind, Kind, Reason, Request};
 
 fn at(seconds: u64) -> WallTime {
     WallTime::from_unix_secs(1_800_000_000 + seconds)
-}
-
-#[test]
-fn the_end_of_a_list_is_told_in_time() {
-    let of = |lifetime| Used {
-        from: "ca.crl".into(),
-        issuer: "CN=A".into(),
-        this_update: at(0),
-        next_update: Some(at(lifetime)),
-        number: String::new(),
-    };
-    let day = 86_400;
-    let month = of(30 * day);
-    for (now, stage) in [
-        (0, Stage::Good),
-        (23 * day - 1, Stage::Good),
-        (23 * day, Stage::Soon),
-        (29 * day, Stage::Urgent),
-        (30 * day, Stage::Over),
-    ] {
-        assert_eq!(month.stage(at(now)), stage, "{now}");
-    }
-    // One that lives for a day is not told of all day.
-    let short = of(day);
-    let stages = [0, 18 * 3600 - 1, 18 * 3600, 21 * 3600, day].map(|now| short.stage(at(now)));
-    assert_eq!(stages, [Stage::Good, Stage::Good, Stage::Soon, Stage::Urgent, Stage::Over]);
-    assert!(short.told(at(0)).is_none() && short.told(at(20 * 3600)).unwrap().contains("4.0 hours"));
-    assert!(short.told(at(day)).unwrap().contains("is out of date"));
-    let endless = Used { next_update: None, ..of(1) };
-    assert_eq!(endless.stage(at(1 << 40)), Stage::Good);
 }
 
 /// An authority, a configuration below it and a publisher of whatever it is given.
@@ -75,7 +49,7 @@ impl Scene {
         let ca = fs::read(folder.join("pki/ca.crt")).unwrap();
         let files = TlsFiles {
             certificate: ca.clone(),
-            key: crate::config::model::Hidden(String::new().into()),
+            key: usher_aaa_config::model::Hidden(String::new().into()),
             ca: Some(ca),
             crls: Vec::new(),
             fetched: Vec::new(),
@@ -182,7 +156,7 @@ fn lists_are_fetched_from_where_the_certificates_say() {
 fn settings_that_would_fetch_nothing_are_refused() {
     let said = |more: &str| {
         let text = format!("[tls]\ncertificate = \"c\"\nkey = \"k\"\nca = \"a\"\n{more}\n");
-        parse("t", &text, None).unwrap_err().to_string()
+        parse("t", &text, None, &Disk).unwrap_err().to_string()
     };
     assert!(said("crl_url = [\"https://crl.example.org/a.crl\"]").contains("http://"));
     for interval in ["500 ms", "25 h"] {
@@ -244,11 +218,11 @@ fn the_first_list_of_an_authority_made_anew_is_taken_though_its_number_is_low() 
     s.files.ca = Some(fs::read(s.folder.join("pki/ca.crt")).unwrap());
     let text = format!("[tls]\ncertificate = \"c\"\nkey = \"k\"\nca = \"a\"\ncrl_url = [\"{}\"]\n", s.url);
     let place = |s: &Scene| {
-        let mut loaded = parse("none", "", None).unwrap();
+        let mut loaded = parse("none", "", None, &Disk).unwrap();
         loaded.file = toml::from_str(&text).unwrap();
         loaded.tls = Some(s.files.clone());
         let mut place = Installation { loaded, state_dir: s.folder.clone(), first: false };
-        place.read_fetched();
+        crate::fetched::read(&mut place.loaded, &place.state_dir);
         place.loaded.tls.unwrap().fetched.len()
     };
     assert_eq!(place(&s), 0, "with that of before nobody would get in");
@@ -339,18 +313,18 @@ fn a_file_that_holds_no_list_is_a_fault_where_it_is_named() {
         pki.display(),
         wrong.display()
     );
-    let faults = parse("t", &text, None).unwrap_err().faults;
+    let faults = parse("t", &text, None, &Disk).unwrap_err().faults;
     assert_eq!(faults.iter().map(|f| f.line).collect::<Vec<_>>(), [7], "{faults:?}");
     assert!(faults[0].message.contains("wrong.crl"), "{faults:?}");
     fs::copy(pki.join("ca.crl"), &wrong).unwrap();
-    assert!(parse("t", &text, None).is_ok());
+    assert!(parse("t", &text, None, &Disk).is_ok());
 }
 
 #[test]
 fn lists_of_the_same_entries_add_nothing_and_others_do() {
     let mut s = Scene::new("entries");
     let loaded = |s: &Scene| {
-        let mut loaded = parse("none", "", None).unwrap();
+        let mut loaded = parse("none", "", None, &Disk).unwrap();
         let text = "[tls]\ncertificate = \"c\"\nkey = \"k\"\nca = \"a\"\ncrl = [\"a.crl\"]\n";
         loaded.file = toml::from_str(text).unwrap();
         loaded.tls = Some(TlsFiles { crls: vec![s.body.lock().unwrap().clone()], ..s.files.clone() });
@@ -366,7 +340,7 @@ fn lists_of_the_same_entries_add_nothing_and_others_do() {
     let two = loaded(&s);
     s.publish(at(12), 1000);
     let same = loaded(&s);
-    let without = parse("none", "", None).unwrap();
+    let without = parse("none", "", None, &Disk).unwrap();
     assert!(add_nothing(&two, &same) && add_nothing(&none, &none) && add_nothing(&two, &none));
     assert!(!add_nothing(&none, &two) && !add_nothing(&without, &none), "whose list was not there before");
 }

@@ -7,6 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use usher_aaa_config::tls::bears;
 use usher_crypto::tls::WallClock;
 use usher_pki::{Authority, InitOptions, KeyKind, Kind, Request};
 use x509_parser::pem::Pem;
@@ -23,7 +24,7 @@ impl Pki {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("usher-status-{}-{n}", std::process::id()));
-        let (key, now) = (KeyKind::EcdsaP256, crate::tls::wall());
+        let (key, now) = (KeyKind::EcdsaP256, crate::clock::wall());
         let options = InitOptions { name: name.to_owned(), key, days: 9, now };
         let mut authority = Authority::init(&folder, &options).unwrap();
         for (name, kind) in [("server", Kind::Server), ("ann", Kind::Client)] {
@@ -72,9 +73,9 @@ impl Pki {
             "[tls]\ncertificate = \"{folder}/issued/server.crt\"\nkey = \"{folder}/issued/server.key\"\n\
              ca = \"{folder}/ca.crt\"\nocsp = \"{policy}\"\n{more}"
         );
-        let mut loaded = crate::config::parse("t", &text, None).unwrap();
+        let mut loaded = usher_aaa_config::parse("t", &text, None, &usher_host::disk::Disk).unwrap();
         loaded.tls.as_mut().unwrap().fetched = fetched;
-        let tls = crate::tls::make(&loaded, &WallClock::at(now)).unwrap().unwrap();
+        let tls = usher_aaa_config::tls::make(&loaded, &WallClock::at(now)).unwrap().unwrap();
         CertificateStatus { patience: Duration::from_secs(1), ..CertificateStatus::of(&loaded, Some(&tls)) }
     }
 
@@ -239,9 +240,9 @@ fn what_another_authority_signs_is_no_answer() {
     let chain = [real.ann(), made.der("ca.crt")];
     assert!(!real.status("hard", &url).good(&chain));
     let clients = real.status("hard", &url);
-    let path = clients.clients.as_ref().unwrap().client_path(&chain).unwrap();
+    let path = clients.clients().unwrap().client_path(&chain).unwrap();
     assert_eq!(path, [real.ann(), real.der("ca.crt")]);
-    let said = clients.status(clients.clients.as_ref().unwrap(), &path, real.now).unwrap_err();
+    let said = clients.status(clients.clients().unwrap(), &path, real.now).unwrap_err();
     assert!(said.why.contains("signed") && said.fault == StatusFault::Unbelievable, "{said:?}");
 }
 
@@ -279,7 +280,7 @@ fn a_responder_that_says_nothing_is_not_asked_at_every_login() {
     });
     let pki = Pki::new("Test");
     let status = pki.status("hard", &url);
-    let clients = status.clients.as_ref().unwrap();
+    let clients = status.clients().unwrap();
     let path = clients.client_path(&[pki.ann()]).unwrap();
     let asked = || asked.load(Ordering::SeqCst);
     let after = |seconds| status.status(clients, &path, pki.now + usher_core::Duration::from_secs(seconds));
@@ -300,7 +301,7 @@ fn users_behind_a_silent_responder_wait_for_it_once() {
     let url = responder(std::mem::forget);
     let pki = Pki::new("Test");
     let status = pki.status("soft", &url);
-    let clients = status.clients.as_ref().unwrap();
+    let clients = status.clients().unwrap();
     // Other users would have other certificates: what is remembered is not by certificate.
     let path = clients.client_path(&[pki.ann()]).unwrap();
     let users = Mutex::new(0..24);

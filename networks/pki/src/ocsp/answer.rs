@@ -1,14 +1,13 @@
 //! Reading an answer: who signed it, what it is about, of when it is (RFC 6960 §3.2).
 
 use super::{Answer, NONCE, Question, SentRequest, Status};
-use crate::PkiError;
-use crate::information::format;
-use crate::signature::holds;
+use crate::{PkiError, format};
 use der::asn1::ObjectIdentifier;
 use der::{Decode, Encode, Header, Reader, SliceReader};
 use sha1::{Digest, Sha1};
 use std::fmt::Display;
 use usher_core::WallTime;
+use usher_crypto::x509::holds;
 use x509_ocsp::{
     BasicOcspResponse, CertId, CertStatus, OcspResponse, OcspResponseStatus, ResponderId, SingleResponse,
 };

@@ -6,8 +6,8 @@ mod tests;
 
 use crate::PkiError;
 use crate::authority::tagged;
+use crate::format;
 use crate::http;
-use crate::information::format;
 use der::asn1::{Null, ObjectIdentifier, OctetString};
 use der::{Any, Decode, Encode};
 use sha1::{Digest, Sha1};

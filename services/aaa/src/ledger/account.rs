@@ -26,7 +26,7 @@ const BATCH: usize = 1024;
 const MOST_ALIKE: usize = 16;
 /// How often a record may be given again because of [`Accounting::Ask`]: an Acct-Session-Id is looked up under no more uses
 /// than there can be, without a User-Name once more, and then the record is taken.
-pub const MOST_QUESTIONS: usize = 2001;
+const MOST_QUESTIONS: usize = 2001;
 /// Restarts that wait to be written; further ones are not taken, so that whoever tells of many while the store is away
 /// does not fill the memory.
 pub(super) const MOST_RESTARTS: usize = 1 << 14;
@@ -173,28 +173,43 @@ impl Ledger {
             self.take_in(now, session);
         }
     }
-    /// Takes a record and makes it durable at once, for hosts that have one store and no threads. True: acknowledge it.
-    pub fn serve(&mut self, now: Instant, store: &mut dyn Store, record: &Record) -> bool {
+    /// Takes a record, and has `ask` say what the store has of its session wherever that must be known
+    /// ([`Store::session`]): what becomes of it, [`Accounting::Ask`] never.
+    ///
+    /// # Errors
+    /// The store could not say; the record is not to be acknowledged.
+    pub fn take(
+        &mut self,
+        now: Instant,
+        record: &Record,
+        mut ask: impl FnMut(&str) -> Result<Option<SessionRow>, StoreError>,
+    ) -> Result<Accounting, StoreError> {
         for _ in 0..MOST_QUESTIONS {
             match self.account(now, record) {
-                Accounting::Durable => return true,
-                Accounting::Busy => return false,
-                Accounting::Ask(unique) => match store.session(&unique.to_string()) {
-                    Ok(row) => self.answer(now, unique, row),
-                    Err(_) => return false,
-                },
-                Accounting::Write(number) => loop {
-                    let commit = self.commit(store, BATCH);
-                    if let Some(durable) = commit.durable(number) {
-                        return durable;
-                    }
-                    if commit.through.is_none() || matches!(commit.error, Some(StoreError::Unavailable(_))) {
-                        return false;
-                    }
-                },
+                Accounting::Ask(unique) => {
+                    let row = ask(&unique.to_string())?;
+                    self.answer(now, unique, row);
+                }
+                done => return Ok(done),
             }
         }
-        false
+        Ok(Accounting::Busy)
+    }
+    /// Takes a record and makes it durable at once, for hosts that have one store and no threads. True: acknowledge it.
+    pub fn serve(&mut self, now: Instant, store: &mut dyn Store, record: &Record) -> bool {
+        let number = match self.take(now, record, |unique| store.session(unique)) {
+            Ok(Accounting::Write(number)) => number,
+            taken => return taken == Ok(Accounting::Durable),
+        };
+        loop {
+            let commit = self.commit(store, BATCH);
+            if let Some(durable) = commit.durable(number) {
+                return durable;
+            }
+            if commit.through.is_none() || matches!(commit.error, Some(StoreError::Unavailable(_))) {
+                return false;
+            }
+        }
     }
 
     /// Whether there is no room for another session of a record's client.

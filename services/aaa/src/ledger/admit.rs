@@ -58,7 +58,7 @@ impl Ledger {
             Ok(given) => given,
             Err(refusal) => return Admission::No(refusal),
         };
-        if request.simultaneous.is_some() || address.is_some() || prefix.is_some() {
+        if self.allowed(request).is_some() || address.is_some() || prefix.is_some() {
             let held = Held {
                 user: (*request.user).into(),
                 nas: request.nas,
@@ -71,11 +71,15 @@ impl Ledger {
         }
         Admission::Yes { address, prefix }
     }
+    /// How many sessions the user may have.
+    fn allowed(&self, request: &AdmitRequest) -> Option<u32> {
+        request.simultaneous.or(self.config.simultaneous)
+    }
     fn too_many(&self, request: &AdmitRequest) -> Option<Refusal> {
         if self.table.len() + self.admitted.len() >= self.config.max_sessions {
             return Some(Refusal::Full);
         }
-        let allowed = request.simultaneous?;
+        let allowed = self.allowed(request)?;
         let open = self.table.of_user(&request.user).map(|(_, s)| s.calling());
         let admitted = self.admitted.of_user(&request.user).map(|(_, held)| &*held.calling);
         let others =

@@ -9,6 +9,8 @@
 //! - [`Accounting::Ask`]: ask the store for that session, tell the ledger by [`Ledger::answer`], give the record again;
 //! - [`Accounting::Busy`]: there is no room; do not acknowledge.
 //!
+//! [`Ledger::take`] asks and gives the record again by itself.
+//!
 //! What is to be written waits in the ledger. The host takes it by [`Ledger::changes`], writes it by one
 //! [`Store::write`](crate::store::Store::write) and says by [`Ledger::settle`] whether that was done; everything up to
 //! the number that `changes` gave is then durable, or is given again, in its order, by the next `changes`. So many
@@ -47,7 +49,6 @@ pub use pool::{PoolConfig, PoolError, PoolUse, Range, check_pools};
 pub use record::{BadRecord, CLOCK_DIFFERENCE, Record, SessionKey, Status, Unique, nas_of, port_of, text};
 
 use crate::store::{SessionRow, StoreError};
-pub use account::MOST_QUESTIONS;
 use account::Restarts;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -67,6 +68,8 @@ pub struct LedgerConfig {
     pub pools: Vec<PoolConfig>,
     /// How many failed logins hold a user or a station back; `None`: none do.
     pub failures: Option<FailureLimit>,
+    /// Sessions that a user may have at one time, where the user's own Simultaneous-Use does not say; `None`: any number.
+    pub simultaneous: Option<u32>,
     /// A session of which nothing was heard for so long has ended, with the cause `Stale-Session`; `None`: never.
     pub stale_after: Option<Duration>,
     /// How long what was admitted waits for its Accounting-Start.
@@ -90,6 +93,7 @@ impl Default for LedgerConfig {
         Self {
             pools: Vec::new(),
             failures: None,
+            simultaneous: None,
             stale_after: None,
             hold: Duration::from_secs(60),
             max_sessions: 1_000_000,

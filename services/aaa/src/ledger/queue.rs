@@ -3,7 +3,6 @@
 use super::session::{ADMIN_REBOOT, Ending, NAS_REBOOT};
 use super::{Commit, Ledger, Settled, Status};
 use crate::store::{Change, Store, StoreError};
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -11,8 +10,6 @@ use usher_core::WallTime;
 
 /// What [`super::session::Session::wait`] is where the store refused the session.
 pub(super) const REFUSED: u64 = u64::MAX;
-/// How many logins wait at most.
-const MOST_LOGINS: usize = 10_000;
 
 #[derive(Clone, Debug)]
 pub(super) enum What {
@@ -20,8 +17,6 @@ pub(super) enum What {
     Session(u32),
     /// A NAS began anew, or went down.
     Restart { nas: IpAddr, at: WallTime, status: Status },
-    /// A login.
-    Login(Box<Change>),
 }
 
 #[derive(Clone, Debug)]
@@ -36,7 +31,6 @@ pub(super) struct Queue {
     last: u64,
     waiting: VecDeque<Item>,
     flying: VecDeque<Item>,
-    logins: usize,
     restarts: usize,
 }
 
@@ -61,15 +55,6 @@ impl Ledger {
     #[must_use]
     pub fn unwritten(&self) -> usize {
         self.queue.len()
-    }
-    /// Adds a login ([`Change::Login`]) to what is to be written. False: too many wait already, and it is not kept.
-    pub fn login(&mut self, login: Change) -> bool {
-        let room = self.queue.logins < MOST_LOGINS;
-        if room {
-            self.queue.logins += 1;
-            self.queue.push(What::Login(login.into()));
-        }
-        room
     }
     /// A session is to be written; the number of the write that will say what it is now.
     pub(super) fn enqueue(&mut self, slot: u32) -> u64 {
@@ -107,7 +92,6 @@ impl Ledger {
                     let cause = if *status == Status::On { NAS_REBOOT } else { ADMIN_REBOOT };
                     out.push(Change::NasRestarted { nas: *nas, at: *at, cause: cause.into() });
                 }
-                What::Login(change) => out.push((**change).clone()),
             }
             self.queue.flying.push_back(item);
         }
@@ -152,7 +136,6 @@ impl Ledger {
                     restart.wait = if durable { 0 } else { REFUSED };
                 }
             }
-            What::Login(_) => self.queue.logins = self.queue.logins.saturating_sub(1),
         }
     }
     /// Gives an ended session's slot free, once nothing of it waits.

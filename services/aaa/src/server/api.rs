@@ -319,7 +319,7 @@ pub struct Login {
 
 impl Login {
     /// One by no method that is known.
-    pub(super) fn of(
+    pub(crate) fn of(
         name: Vec<u8>,
         client: Option<u32>,
         reason: Option<Reason>,
@@ -352,6 +352,11 @@ impl Login {
         let outside = if matches!(method, Method::Peap | Method::Ttls) { &[][..] } else { &self.name };
         let name = self.inner.as_deref().unwrap_or(outside);
         Some((name, self.calling_station_id().unwrap_or_default()))
+    }
+    /// The name to write the login down under: the one within a tunnel, since that outside is whatever the peer likes.
+    #[must_use]
+    pub fn who(&self) -> &[u8] {
+        self.inner.as_ref().unwrap_or(&self.name)
     }
     /// NAS-Identifier.
     #[must_use]
@@ -521,6 +526,22 @@ pub enum Event {
         /// How.
         result: DynamicResult,
     },
+}
+
+impl Event {
+    /// Against whom a failed proof counts that this tells of: the index of the RADIUS client that asks (`None` over
+    /// Diameter), the name and the Calling-Station-Id, each of these two empty where there is none.
+    #[must_use]
+    pub fn failure(&self) -> Option<(Option<u32>, &[u8], &[u8])> {
+        match self {
+            Self::Accepted(login) | Self::Rejected(login) => {
+                let (name, station) = login.failed_as()?;
+                Some((login.client, name, station))
+            }
+            Self::Failed { client, name, station } => Some((*client, name, station)),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Debug for Event {

@@ -2,28 +2,27 @@
 //! the simulator and, as `usher aaa serve` runs it, on the sockets of this machine; what is said is the same.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::Duration as Wait;
-use usher_aaa::ledger::{Ledger, LedgerConfig};
-use usher_aaa::store::Memory;
-use usher_aaa::{AaaServer, CertificateVerdict, Command, Event, Job, Method, User, UserSource, Users};
+use usher_aaa::service::Service;
+use usher_aaa::store::{Memory, Op, Row, Store, UserRows};
+use usher_aaa::{AaaServer, IdentityKey};
+use usher_aaa_config::{With, behind, build, tls};
 use usher_core::bench::Tap;
 use usher_core::{Input, Instant, Machine, Path, Seed, SocketId, Transmit, WallTime};
-use usher_crypto::tls::{
-    ClientConfig, ClientOptions, Credentials, Resumption, Roots, ServerConfig, ServerOptions, VersionRange,
-    WallClock,
-};
-use usher_eap::method::tls::{PeerMethodTls, PeerTls, ServerMethodTls, ServerTls};
+use usher_crypto::password::argon2_hash;
+use usher_crypto::tls::{ClientConfig, ClientOptions, Credentials, Roots, VersionRange, WallClock};
+use usher_daemon::config::load;
+use usher_eap::method::tls::{PeerMethodTls, PeerTls};
 use usher_eap::method::{PeerOffer, md5};
 use usher_eap::peer::{self, Peer};
-use usher_pki::{Authority, Information, InitOptions, KeyKind, Kind, Request};
+use usher_pki::{Authority, InitOptions, KeyKind, Kind, Request};
 use usher_radius::Secret;
 use usher_radius::attribute::{Attributes, kind};
 use usher_radius::client::{self, Client, ServerConfig as Home, Target};
 use usher_radius::packet::{Code, Packet};
-use usher_radius::server::{ClientConfig as RadiusClient, Role};
 use usher_sim::{Application, Builder, Context, Delivery, HostId, IpVersion, LinkConfig, Observer, Payload};
 use usher_wire_tests::Temporary;
 
@@ -38,24 +37,27 @@ enum Step {
     Md5(&'static str),
     /// A login by EAP-TLS.
     Tls,
-    /// A login by PAP with this password.
-    Pap(&'static str),
+    /// A login by PAP with this name and password.
+    Pap(&'static str, &'static str),
     /// A login by EAP-MD5 of somebody whom nobody knows.
     Stranger,
     /// A record of this Acct-Status-Type.
     Account(u32),
 }
 
-const STEPS: [Step; 9] = [
+const STEPS: [Step; 12] = [
     Step::Md5("right"),
     Step::Account(1),
     Step::Md5("wrong"),
     Step::Tls,
     Step::Account(3),
-    Step::Pap("right"),
-    Step::Pap("wrong"),
+    Step::Pap("ann", "right"),
+    Step::Pap("ann", "wrong"),
     Step::Stranger,
     Step::Account(2),
+    Step::Pap("bob", "wrong"),
+    Step::Pap("bob", "left"),
+    Step::Pap("carl", "left"),
 ];
 
 /// Datagrams as the access server saw them: whether it sent them, and what they were.
@@ -100,8 +102,8 @@ impl Nas {
                 let tls = PeerTls::Real(self.tls.clone(), 0);
                 self.eap(now, "ann", Box::new(PeerMethodTls { tls, fragment: FRAGMENT }));
             }
-            Some(Step::Pap(password)) => {
-                let mut a = self.base("ann");
+            Some(Step::Pap(name, password)) => {
+                let mut a = self.base(name);
                 a.push_user_password(password.as_bytes()).unwrap();
                 self.ask(now, Code::ACCESS_REQUEST, a);
             }
@@ -232,24 +234,12 @@ impl Certificates {
         })
         .unwrap()
     }
-
-    fn server(&self) -> ServerConfig {
-        ServerConfig::new(ServerOptions {
-            versions: VersionRange::default(),
-            credentials: self.credentials("server"),
-            client_roots: Some(Roots::from_pem(&self.read("ca.pem")).unwrap()),
-            resumption: Some(Resumption::default()),
-            clock: WallClock::at(self.wall),
-            key_log: None,
-        })
-        .unwrap()
-    }
 }
 
 /// What runs on the simulated hosts.
 enum App {
     Nas(Box<Nas>),
-    Aaa(Box<(Tap<AaaServer>, Ledger, Memory)>),
+    Aaa(Box<(Tap<AaaServer>, Service<Memory>, WallTime)>),
 }
 
 fn address(host: HostId, port: u16) -> SocketAddr {
@@ -286,31 +276,20 @@ impl Application for App {
                 }
             }
             Self::Aaa(host) => {
-                let (server, ledger, store) = &mut **host;
+                let (server, service, epoch) = &mut **host;
+                let wall = *epoch + now.since(Instant::ZERO);
                 if let Some((path, payload)) = datagram {
                     let path = Path { socket: usher_aaa::radius_socket(path.socket.n), ..path };
                     server.handle(now, Input::Datagram { path, data: payload.as_slice() });
                 }
-                while let Some(usher_core::Job { token, what, .. }) = server.poll_job() {
-                    let command = match what {
-                        Job::Account { record } => {
-                            let durable = ledger.serve(now, store, &record);
-                            Command::Accounted { token, durable }
-                        }
-                        Job::CheckCertificate { name: Some(name), chain, .. } => {
-                            let name = String::from_utf8(name).unwrap();
-                            let verdict = match Information::of_der(&chain[0]).unwrap().is_of(&name) {
-                                true => CertificateVerdict::Good,
-                                false => CertificateVerdict::OtherName,
-                            };
-                            Command::Certificate { token, verdict }
-                        }
-                        other => panic!("{other:?}"),
-                    };
-                    server.command(now, command).unwrap();
+                while let Some(job) = server.poll_job() {
+                    let answer = service.answer(now, wall, job);
+                    server.command(now, answer).unwrap();
                 }
                 while let Some(event) = server.poll_event() {
-                    assert!(matches!(event, Event::Accepted(_) | Event::Rejected(_)), "{event:?}");
+                    for command in service.heed(now, wall, &event) {
+                        server.command(now, command).unwrap();
+                    }
                 }
                 while let Some(transmit) = server.poll_transmit(&mut buf) {
                     let Transmit::Datagram { path } = transmit else { panic!("{transmit:?}") };
@@ -335,20 +314,24 @@ fn simulated(certificates: &Certificates) -> Transcript {
     let mut builder = Builder::<App>::new(IpVersion::V4, seed);
     let [nas, aaa] = [(); 2].map(|()| builder.host(None).unwrap());
     builder.link(nas, aaa, &LinkConfig::default());
-    let mut users = Users::new(&mut seed.secure("users", 0));
-    users.insert(b"ann", User::with_password(b"right"));
-    let mut config = usher_aaa::Config::new(UserSource::Memory(Arc::new(users)));
-    let any = RadiusClient::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0, Secret::new(SECRET));
-    let mut radius = usher_radius::server::Config::new(vec![any]);
-    radius.roles = vec![Role::Authentication, Role::Accounting];
-    config.radius = Some(radius);
-    config.methods = vec![Method::EapMd5, Method::EapTls, Method::Pap];
-    let tls = ServerTls::Real(certificates.server());
-    config.tls = Some(Arc::new(ServerMethodTls { tls, fragment: FRAGMENT }));
-    config.certificate_status = true;
-    config.epoch = certificates.wall;
-    let server = Tap::new(AaaServer::new(config, seed.secure("aaa", 0)).unwrap());
-    let host = (server, Ledger::new(LedgerConfig::default()), Memory::new());
+    // The very file that the daemon serves from.
+    let loaded = load(&certificates.folder.path().join("aaa.toml")).unwrap();
+    let tls = tls::make(&loaded, &WallClock::at(certificates.wall)).unwrap().unwrap();
+    let with = With {
+        generated: None,
+        rows: &[],
+        identity_key: &IdentityKey::new(loaded.identity_key.as_ref().unwrap().0.as_bytes()),
+        tls: Some(&tls),
+        epoch: certificates.wall,
+        shards: 1,
+    };
+    let mut built = build(&loaded, with, &mut seed.secure("users", 0)).unwrap();
+    built.config.max_steps_waiting = 0;
+    let mut store = Memory::new();
+    put_users(&mut store);
+    let service = Service::new(behind(&loaded, &built, store, Some(tls), 0), &mut seed.secure("known", 0));
+    let server = Tap::new(AaaServer::new(built.config, seed.secure("aaa", 0)).unwrap());
+    let host = (server, service, certificates.wall);
     let app = builder.app(aaa, App::Aaa(Box::new(host)), None);
     builder.bind_udp(app, 0, 1812).unwrap();
     builder.bind_udp(app, 1, 1813).unwrap();
@@ -365,22 +348,43 @@ fn port() -> u16 {
     UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-fn live(certificates: &Certificates) -> Transcript {
+/// Users of the store: who has an argon2 hash, and an address of the pool.
+fn put_users(store: &mut dyn Store) {
+    let row =
+        |attribute: &str, value: String| Row { attribute: attribute.to_owned(), op: Op::Replace, value };
+    let password = row("Crypt-Password", argon2_hash(b"left", &[7; 16]));
+    let check = vec![password, row("Pool-Name", "one".to_owned())];
+    store.put_user("bob", &UserRows { check, ..UserRows::default() }).unwrap();
+}
+
+/// The one configuration of both, and where it listens.
+fn configure(certificates: &Certificates) -> [u16; 2] {
     let folder = certificates.folder.path();
     let [auth, acct] = [port(), port()];
     let secret = String::from_utf8_lossy(SECRET);
     let config = format!(
         "shards = 2\nstate_dir = \"{state}\"\nreject_delay = \"0 s\"\n\
          [listen]\nauth = [\"127.0.0.1:{auth}\"]\nacct = [\"127.0.0.1:{acct}\"]\n\
-         [[client]]\nname = \"switch\"\nprefix = \"127.0.0.1\"\nsecret = \"{secret}\"\n\
-         [users]\nstore = \"memory\"\n[[user]]\nname = \"ann\"\npassword = \"right\"\n\
+         [[client]]\nname = \"switch\"\nprefix = \"0.0.0.0/0\"\nsecret = \"{secret}\"\n\
+         [users]\nstore = \"sqlite\"\npath = \"users.db\"\n[[user]]\nname = \"ann\"\npassword = \"right\"\n\
+         [[pool]]\nname = \"one\"\nranges = [\"192.0.2.7-192.0.2.7\"]\n\
+         [accounting]\nidentity_key_file = \"identity.key\"\n\
          [methods]\norder = [\"eap-md5\", \"eap-tls\", \"pap\"]\nfragment_size = {FRAGMENT}\n\
          [tls]\ncertificate = \"server.pem\"\nkey = \"server.key\"\nca = \"ca.pem\"\n",
         state = folder.join("state").display()
     );
+    for (name, text) in [("aaa.toml", &*config), ("identity.key", "0123456789abcdef0123456789abcdef\n")] {
+        let file = folder.join(name);
+        std::fs::write(&file, text).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    put_users(&mut usher_store::Sqlite::open(folder.join("users.db")).unwrap());
+    [auth, acct]
+}
+
+fn live(certificates: &Certificates, [auth, acct]: [u16; 2]) -> Transcript {
+    let folder = certificates.folder.path();
     let file = folder.join("aaa.toml");
-    std::fs::write(&file, config).unwrap();
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
     // It serves until this program ends.
     let served = std::thread::spawn(move || usher_daemon::serve(Some(&file), &mut |_| {}));
     let control = folder.join("state/control.sock");
@@ -436,7 +440,8 @@ fn shown(datagram: &[u8]) -> (Code, u8, usize, Vec<Shown>) {
 #[test]
 fn the_simulator_and_the_daemon_say_the_same() {
     let certificates = Certificates::new();
-    let (simulated, live) = (simulated(&certificates), live(&certificates));
+    let ports = configure(&certificates);
+    let (simulated, live) = (simulated(&certificates), live(&certificates, ports));
     for (n, (a, b)) in simulated.iter().zip(&live).enumerate() {
         assert_eq!((a.0, shown(&a.1)), (b.0, shown(&b.1)), "message {n}");
     }
@@ -448,7 +453,7 @@ fn the_simulator_and_the_daemon_say_the_same() {
     };
     use Code as C;
     let (yes, no, kept) = (C::ACCESS_ACCEPT, C::ACCESS_REJECT, C::ACCOUNTING_RESPONSE);
-    assert_eq!(last(&live), [yes, kept, no, yes, kept, yes, no, no, kept]);
+    assert_eq!(last(&live), [yes, kept, no, yes, kept, yes, no, no, kept, no, yes, no]);
     assert!(live.iter().filter(|(_, data)| data.len() > FRAGMENT).count() > 2, "certificates went both ways");
     // And what is drawn is drawn anew: the same octets come from neither twice.
     let differ = simulated.iter().zip(&live).filter(|(a, b)| !a.0 && a.1 != b.1).count();

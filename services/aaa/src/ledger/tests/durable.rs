@@ -162,27 +162,6 @@ fn a_restart_of_a_nas_that_is_not_written_is_written_in_its_place() {
 }
 
 #[test]
-fn logins_are_written_in_groups_with_the_rest() {
-    let mut w = World::default();
-    let login = |name: &str| Change::Login {
-        username: name.into(),
-        reply: "Access-Accept",
-        at: wall(1),
-        callingstationid: "".into(),
-    };
-    assert!(w.ledger.login(login("anna")) && w.ledger.login(login("otto")));
-    assert!(w.tell(&record(Start, "1", 10)));
-    assert_eq!(w.store.logins(), [login("anna"), login("otto")]);
-    w.store.set_away(true);
-    for _ in 0..10_000 {
-        assert!(w.ledger.login(login("anna")));
-    }
-    assert!(!w.ledger.login(login("anna")));
-    assert!(w.ledger.commit(&mut w.store, 100).error.is_some());
-    assert_eq!(w.ledger.unwritten(), 10_000);
-}
-
-#[test]
 fn restarts_that_cannot_be_written_have_bounded_room() {
     let mut w = World::default();
     assert!(w.tell(&record(Start, "1", 10)));

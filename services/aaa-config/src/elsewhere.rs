@@ -2,11 +2,12 @@
 //! these items is the published schema's.
 
 use super::model::Hidden;
-use super::units::{Fingerprint, Prefix};
+use super::units::Fingerprint;
+use core::net::SocketAddr;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use std::net::SocketAddr;
 use std::path::PathBuf;
+use usher_config::Prefix;
 use usher_config::units::Time;
 use usher_radius::client::Liveness;
 

@@ -1,6 +1,9 @@
 //! What a certificate says.
 
-use crate::PkiError;
+use super::{X509Error, format};
+use alloc::borrow::ToOwned;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use usher_core::WallTime;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::{DistributionPointName, GeneralName, ParsedExtension};
@@ -39,7 +42,7 @@ impl Information {
     ///
     /// # Errors
     /// It is none.
-    pub fn of_der(der: &[u8]) -> Result<Self, PkiError> {
+    pub fn of_der(der: &[u8]) -> Result<Self, X509Error> {
         let (_, certificate) = X509Certificate::from_der(der).map_err(|e| format("certificate", e))?;
         Ok(Self::of(&certificate))
     }
@@ -48,7 +51,7 @@ impl Information {
     ///
     /// # Errors
     /// There is none.
-    pub fn of_pem(pem: &[u8]) -> Result<Self, PkiError> {
+    pub fn of_pem(pem: &[u8]) -> Result<Self, X509Error> {
         let pem = Pem::iter_from_buffer(pem)
             .filter_map(Result::ok)
             .find(|p| p.label == "CERTIFICATE")
@@ -95,7 +98,7 @@ impl Information {
             subject: certificate.subject().to_string(),
             names,
             issuer: certificate.issuer().to_string(),
-            serial: certificate.raw_serial().iter().map(|b| std::format!("{b:02x}")).collect(),
+            serial: certificate.raw_serial().iter().map(|b| alloc::format!("{b:02x}")).collect(),
             not_before: seconds(certificate.validity().not_before.timestamp()),
             not_after: seconds(certificate.validity().not_after.timestamp()),
             authority: certificate.is_ca(),
@@ -118,12 +121,8 @@ fn name(general: &GeneralName<'_>) -> Option<String> {
         GeneralName::DNSName(name) | GeneralName::RFC822Name(name) => Some((*name).to_owned()),
         GeneralName::OtherName(oid, value) if oid.to_id_string() == UPN => {
             // [0] EXPLICIT UTF8String: two headers of two octets, since such names are short.
-            value.get(4..).and_then(|text| std::str::from_utf8(text).ok()).map(str::to_owned)
+            value.get(4..).and_then(|text| core::str::from_utf8(text).ok()).map(str::to_owned)
         }
         _ => None,
     }
-}
-
-pub(crate) fn format(what: &str, cause: impl std::fmt::Display) -> PkiError {
-    PkiError::Format { what: what.to_owned(), cause: cause.to_string() }
 }

@@ -1,22 +1,21 @@
 //! A new configuration for a server that runs.
 
-use super::Running;
-use crate::build::{self, Built, With};
-use crate::config::model::{File, Realm};
+use super::{Running, made};
+use crate::fetched;
 use crate::installation::{self, Installation};
-use crate::lists;
-use crate::role::Message;
+use crate::mailbox::Message;
 use crate::shards;
 use crate::status::CertificateStatus;
-use crate::tls;
-use crate::workers::Reading;
 use std::collections::BTreeMap;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
+use usher_aaa::ShardConfig;
+use usher_aaa::service::{Inline, Reading};
 use usher_aaa::store::ClientRow;
-use usher_aaa::{ShardConfig, User};
+use usher_aaa_config::model::{File, Realm};
+use usher_aaa_config::{Built, With, lists, reading, tls};
 use usher_core::SecureRng;
 
 /// How long a store that was away at the start is left alone before it is asked for its clients again.
@@ -100,7 +99,7 @@ impl Running {
             shards: self.shards,
         };
         let seed = installation::random().map_err(|e| e.to_string())?;
-        let built = build::build(&place.loaded, with, &mut SecureRng::from_seed(seed))?;
+        let built = made(&place.loaded, with, &mut SecureRng::from_seed(seed))?;
         // Before the shards are told: they connect at once.
         let outgoing = || self.outgoing.write().unwrap_or_else(PoisonError::into_inner);
         let tls_before = self.tls.read().unwrap_or_else(PoisonError::into_inner).clone();
@@ -112,8 +111,8 @@ impl Running {
         // Before the shards forget whom they found: what they find from then on is of the new file.
         let mut inline = built.inline.clone();
         self.swap_inline(&mut inline);
-        let mut reading = Reading::of(&place.loaded);
-        self.swap_reading(&mut reading);
+        let mut rows_read = reading(&place.loaded);
+        self.swap_reading(&mut rows_read);
         let users = &place.loaded.file.users;
         // The store may be away while a list is taken up: who was let in gets in, as lists say nothing of users.
         if what == Taken::All {
@@ -122,7 +121,7 @@ impl Running {
         before.config.epoch = self.clock.wall_epoch();
         let back = || {
             self.swap_inline(&mut inline);
-            self.swap_reading(&mut reading);
+            self.swap_reading(&mut rows_read);
             if what == Taken::All {
                 self.known.reconfigure(&old.loaded.file.users);
             }
@@ -132,7 +131,7 @@ impl Running {
         let shards = self.mailboxes.all().len();
         take(shards, &built, &before, TAKING, back, |number, built| self.tell(number, built))?;
         *before = built;
-        let status = CertificateStatus::of(&place.loaded, tls.as_deref());
+        let status = CertificateStatus::of(&place.loaded, tls.as_ref());
         {
             let mut before = self.status.write().unwrap_or_else(PoisonError::into_inner);
             *before = match what {
@@ -161,13 +160,13 @@ impl Running {
         let _alone = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.read_place();
         let mut place = before.clone();
-        place.read_lists()?;
+        fetched::read_again(&mut place.loaded, &place.state_dir)?;
         let added = !lists::add_nothing(&before.loaded, &place.loaded);
         let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner).clone();
         self.take_place(place, rows, Taken::Lists { added }).map(drop)
     }
 
-    fn swap_inline(&self, other: &mut Arc<BTreeMap<Vec<u8>, Arc<User>>>) {
+    fn swap_inline(&self, other: &mut Inline) {
         std::mem::swap(&mut *self.inline.write().unwrap_or_else(PoisonError::into_inner), other);
     }
 
@@ -186,7 +185,7 @@ impl Running {
     }
 
     /// Waits until the store answers, and then serves the clients that it has.
-    pub(super) fn await_clients(&self) {
+    pub(crate) fn await_clients(&self) {
         loop {
             std::thread::sleep(AGAIN);
             if self.clients().is_err() {

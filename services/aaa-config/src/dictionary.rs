@@ -1,8 +1,7 @@
 //! Dictionaries that the configuration names: FreeRADIUS's files, and those that they include.
 
-use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use usher_config::Outside;
 use usher_radius::dictionary::{Dictionary, Included};
 
 /// Octets of one file at most: FreeRADIUS's largest has a tenth of a million.
@@ -12,12 +11,12 @@ const LARGEST: u64 = 16 << 20;
 ///
 /// # Errors
 /// The file and line that cannot be understood, and why; or a file that cannot be read.
-pub(super) fn load(dictionary: &mut Dictionary, path: &Path) -> Result<(), String> {
-    let Included { file, text } = read(path)?;
+pub(super) fn load(dictionary: &mut Dictionary, path: &Path, outside: &dyn Outside) -> Result<(), String> {
+    let Included { file, text } = read(path, outside)?;
     let mut unread = None;
     let mut included = |from: &str, name: &str| {
         let beside = Path::new(from).parent().unwrap_or(Path::new("")).join(name);
-        read(&beside).map_err(|why| unread = Some(why)).ok()
+        read(&beside, outside).map_err(|why| unread = Some(why)).ok()
     };
     dictionary.load(&file, &text, &mut included).map_err(|fault| match &unread {
         // The file that was asked for last is the one that the fault is about.
@@ -27,11 +26,9 @@ pub(super) fn load(dictionary: &mut Dictionary, path: &Path) -> Result<(), Strin
 }
 
 /// A file by one name, whatever way led to it. Comments in it may be in any encoding.
-fn read(path: &Path) -> Result<Included, String> {
-    let fault = |error: std::io::Error| format!("{}: {error}", path.display());
-    let name: PathBuf = path.canonicalize().map_err(fault)?;
-    let mut octets = Vec::new();
-    File::open(&name).and_then(|file| file.take(LARGEST + 1).read_to_end(&mut octets)).map_err(fault)?;
+fn read(path: &Path, outside: &dyn Outside) -> Result<Included, String> {
+    let name = outside.name(path)?;
+    let octets = outside.octets(path, LARGEST + 1)?;
     if octets.len() as u64 > LARGEST {
         return Err(format!("{} has more than {} MiB", path.display(), LARGEST >> 20));
     }

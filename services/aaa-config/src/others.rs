@@ -3,7 +3,7 @@
 use super::check::{Check, HomeEntry, at};
 use super::model::{DiameterPeer, File, Hidden, HomeServer, Realm, Stream, Transport};
 use super::units::Fingerprint;
-use std::collections::BTreeSet;
+use alloc::collections::BTreeSet;
 use usher_aaa::Method;
 use usher_config::units::Time;
 
@@ -85,7 +85,7 @@ impl Check<'_> {
             self.one_way(i, realm);
             for (key, names) in [("accept", &realm.accept), ("send", &realm.send)] {
                 for (n, name) in names.iter().enumerate() {
-                    let one = std::slice::from_ref(name);
+                    let one = core::slice::from_ref(name);
                     if let Err(message) = crate::build::beside(one, &self.dictionary) {
                         self.fault(at!("realm", i, key, n), message);
                     }
@@ -123,7 +123,7 @@ impl Check<'_> {
 
     pub(super) fn diameter(&mut self, file: &File) {
         let Some(d) = &file.diameter else { return };
-        let far = |addresses: &[std::net::SocketAddr]| addresses.iter().any(|a| !a.ip().is_loopback());
+        let far = |addresses: &[core::net::SocketAddr]| addresses.iter().any(|a| !a.ip().is_loopback());
         let (plain, tls) = (far(&file.listen.diameter), far(&file.listen.diameter_tls));
         if d.peers.is_empty() && d.peer.is_empty() && (plain || tls) {
             self.fault(

@@ -3,12 +3,13 @@
 pub use super::elsewhere::{
     Balance, Diameter, DiameterPeer, HomeServer, Realm, RealmAccounting, Stream, Transport, Unanswered,
 };
-use super::units::{Fingerprint, Prefix};
+use super::units::Fingerprint;
+use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use usher_aaa::Method;
+use usher_config::Prefix;
 pub use usher_config::log::Log;
 use usher_config::named;
 pub use usher_config::secret::Hidden;

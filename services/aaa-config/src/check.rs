@@ -5,16 +5,16 @@ use super::model::{
     Client, ExtendedMasterSecret, File, Hidden, HomeServer, InnerName, MessageAuthenticator, StoreKind, Tls,
     User,
 };
-use super::secret::{self, Disk};
-use super::units::{Fingerprint, Prefix};
-use std::collections::{BTreeMap, BTreeSet};
+use super::units::Fingerprint;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use usher_aaa::ledger::{PoolConfig, Range, check_pools};
 use usher_aaa::store::{GroupRows, Op, Row, UserRows};
-use usher_config::Fault;
-use usher_config::secret::one;
+use usher_config::Prefix;
+use usher_config::secret::{self, one};
 use usher_config::units::Size;
+use usher_config::{Fault, Outside};
 use usher_radius::dictionary::Dictionary;
 use usher_radius::radsec::CertificateMatch;
 
@@ -111,6 +111,7 @@ pub struct LearntList {
 /// Faults with the paths of what they are about.
 pub(super) struct Check<'a> {
     base: &'a Path,
+    outside: &'a dyn Outside,
     pub(super) dictionary: Dictionary,
     pub(super) found: Vec<(Vec<String>, String)>,
 }
@@ -120,13 +121,15 @@ macro_rules! at {
 }
 pub(super) use at;
 
-/// Checks a file. `base` is the folder from which its relative paths go, `written` says in which file something stands.
+/// Checks a file. `base` is the folder from which its relative paths go, `written` says in which file that must be private
+/// something stands.
 pub(super) fn check<'a>(
     mut file: File,
     base: &Path,
+    outside: &dyn Outside,
     written: impl Fn(&[String]) -> Option<&'a PathBuf>,
 ) -> (Option<Loaded>, Vec<(Vec<String>, String)>) {
-    let mut c = Check { base, dictionary: Dictionary::builtin(), found: Vec::new() };
+    let mut c = Check { base, outside, dictionary: Dictionary::builtin(), found: Vec::new() };
     c.own_secrets(&file, written);
     c.dictionaries(&mut file);
     c.listening(&file);
@@ -172,7 +175,7 @@ impl Check<'_> {
     fn dictionaries(&mut self, file: &mut File) {
         for (i, path) in file.dictionary.iter_mut().enumerate() {
             self.absolute(path);
-            if let Err(message) = dictionary::load(&mut self.dictionary, path) {
+            if let Err(message) = dictionary::load(&mut self.dictionary, path, self.outside) {
                 self.fault(at!("dictionary", i), message);
             }
         }
@@ -193,7 +196,7 @@ impl Check<'_> {
         for at in places {
             if let Some(path) = written(&at)
                 && seen.insert(path)
-                && let Err(message) = secret::private(path)
+                && let Err(message) = self.outside.secret(path)
             {
                 self.fault(at, message);
             }
@@ -271,10 +274,10 @@ impl Check<'_> {
         if let Some(file) = file {
             self.absolute(file);
         }
-        let found = one("secret", inline.as_ref(), file.as_deref(), env.as_deref(), &Disk);
+        let found = one("secret", inline.as_ref(), file.as_deref(), env.as_deref(), self.outside);
         let (key, message) = match found {
             Ok(None) => return None,
-            Ok(Some(secret)) => match secret::long_enough(&secret) {
+            Ok(Some(secret)) => match long_enough(&secret) {
                 Ok(()) => return Some(secret),
                 Err(message) => ("secret".to_owned(), message),
             },
@@ -415,7 +418,7 @@ impl Check<'_> {
             return row("Cleartext-Password", password);
         }
         if let Some(path) = &user.password_file {
-            return match secret::from_file(path) {
+            return match secret::from_file(path, self.outside) {
                 Ok(password) => row("Cleartext-Password", &password),
                 Err(message) => {
                     self.fault(at!("user", i, "password_file"), message);
@@ -473,13 +476,13 @@ impl Check<'_> {
             *path = self.base.join(&*path);
         }
         let (file, env) = (users.url_file.as_deref(), users.url_env.as_deref());
-        let found = one("url", users.url.as_ref(), file, env, &Disk);
+        let found = one("url", users.url.as_ref(), file, env, self.outside);
         match (found, users.store) {
             (Ok(Some(url)), StoreKind::Postgresql) => {
-                if let Err(refused) = usher_store::Postgres::new(&url.0) {
+                if let Err(refused) = self.outside.database(&url.0) {
                     let keys = [("url", users.url.is_some()), ("url_file", users.url_file.is_some())];
                     let key = keys.iter().find(|(_, given)| *given).map_or("url_env", |(key, _)| *key);
-                    self.fault(at!("users", key), refused.to_string());
+                    self.fault(at!("users", key), refused);
                 }
                 Some(url)
             }
@@ -505,7 +508,7 @@ impl Check<'_> {
     fn identity_key(&mut self, file: &mut File) -> Option<Hidden> {
         let path = file.accounting.identity_key_file.as_mut()?;
         self.absolute(path);
-        let key = secret::from_file(path).and_then(|key| match key.0.len() {
+        let key = secret::from_file(path, self.outside).and_then(|key| match key.0.len() {
             0..32 => Err(format!("{} holds fewer than 32 characters", path.display())),
             _ => Ok(key),
         });
@@ -536,7 +539,7 @@ impl Check<'_> {
             self.fault(at!("tls", "crl_url", i), message);
         }
         let hosts = tls.crl_from_users.iter().enumerate();
-        for (i, fault) in hosts.filter_map(|(i, host)| Some((i, crate::lists::host_fault(host)?))) {
+        for (i, fault) in hosts.filter_map(|(i, host)| Some((i, crate::hosts::fault(host)?))) {
             self.fault(at!("tls", "crl_from_users", i), fault);
         }
         // Nobody knows of a list for as long as it is not looked for.
@@ -547,16 +550,17 @@ impl Check<'_> {
                 "lists are looked for at least 1 s apart, and at least once a day",
             );
         }
-        let read = |path: &Path| std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()));
+        let outside = self.outside;
+        let read = |path: &Path| outside.octets(path, u64::MAX);
         let certificate = read(&tls.certificate).map_err(|e| self.fault(at!("tls", "certificate"), e)).ok();
-        let key = secret::from_file(&tls.key).map_err(|e| self.fault(at!("tls", "key"), e)).ok();
+        let key = secret::from_file(&tls.key, outside).map_err(|e| self.fault(at!("tls", "key"), e)).ok();
         let ca = match &tls.ca {
             Some(path) => Some(read(path).map_err(|e| self.fault(at!("tls", "ca"), e)).ok()?),
             None => None,
         };
         let mut crls = Vec::new();
         for (i, path) in tls.crl.iter().enumerate() {
-            let list = read(path).and_then(|octets| match crate::lists::fault(&octets) {
+            let list = read(path).and_then(|octets| match list_fault(&octets) {
                 Some(fault) => Err(format!("{}: {fault}", path.display())),
                 None => Ok(octets),
             });
@@ -579,6 +583,23 @@ impl Check<'_> {
             fetched: Vec::new(),
             learnt: Vec::new(),
         })
+    }
+}
+
+#[cfg(feature = "tls")]
+use crate::lists::fault as list_fault;
+
+/// Who has no TLS does not look into lists.
+#[cfg(not(feature = "tls"))]
+fn list_fault(_: &[u8]) -> Option<String> {
+    None
+}
+
+/// The shared secret of clients and home servers: shorter ones can be guessed from one packet.
+fn long_enough(secret: &Hidden) -> Result<(), String> {
+    match secret.0.len() {
+        0..=5 => Err("a secret of fewer than 6 octets is guessed at once; take 16 or more (head -c 16 /dev/urandom | base64)".to_owned()),
+        _ => Ok(()),
     }
 }
 
@@ -615,7 +636,7 @@ pub fn row(text: &str) -> Option<Row> {
     let (attribute, rest) = text.split_at(if tag > 0 { end + 1 + tag } else { end });
     let rest = rest.trim_start();
     let mut operators: Vec<(Op, &str)> = Op::ALL.to_vec();
-    operators.sort_by_key(|(_, written)| std::cmp::Reverse(written.len()));
+    operators.sort_by_key(|(_, written)| core::cmp::Reverse(written.len()));
     let (op, written) = operators.into_iter().find(|(_, written)| rest.starts_with(written))?;
     let value = rest[written.len()..].trim();
     let value = value.strip_prefix('"').and_then(|v| v.strip_suffix('"')).unwrap_or(value);

@@ -1,35 +1,68 @@
 //! The server's certificate and keys as TLS configurations.
 
-use crate::config::Loaded;
+use crate::Loaded;
 use crate::lists::{self, Used};
-use std::sync::Arc;
-use usher_core::WallTime;
+use alloc::sync::Arc;
+use usher_aaa::CertificateVerdict;
+use usher_aaa::service::Certificates;
 use usher_crypto::tls::{
     ClientConfig, ClientOptions, Credentials, Resumption, Roots, ServerConfig, ServerOptions, VersionRange,
     WallClock,
 };
+use usher_crypto::x509::Information;
 use x509_parser::pem::Pem;
 
 /// TLS of all uses.
 #[derive(Clone, Debug)]
-pub(crate) struct Tls {
+pub struct Tls {
     /// Peers must show a certificate: EAP-TLS, RadSec, Diameter. `None` without an authority.
-    pub(crate) clients: Option<ServerConfig>,
+    pub clients: Option<ServerConfig>,
     /// Peers show none: PEAP, TTLS.
-    pub(crate) anonymous: ServerConfig,
+    pub anonymous: ServerConfig,
     /// Connections that this server opens.
-    pub(crate) outgoing: Option<ClientConfig>,
+    pub outgoing: Option<ClientConfig>,
     /// When certificates end, seconds since 1970: the server's and the authority's.
-    pub(crate) ends: Vec<(&'static str, i64)>,
+    pub ends: Vec<(&'static str, i64)>,
     /// Revocation lists in use.
-    pub(crate) lists: Vec<Used>,
+    pub lists: Vec<Used>,
+}
+
+impl Tls {
+    /// Whether a chain that was verified when its TLS session began is to be taken now, without asking its issuer: a
+    /// revocation list that has expired since lets nobody in, by an earlier session no more than by a new one.
+    #[must_use]
+    pub fn trusts(&self, chain: &[Vec<u8>]) -> CertificateVerdict {
+        let clients = self.clients.as_ref().filter(|_| !self.lists.is_empty());
+        match clients.map(|clients| clients.client_path(chain)) {
+            Some(Err(error)) => CertificateVerdict::Distrusted(error.fault()),
+            _ => CertificateVerdict::Good,
+        }
+    }
+}
+
+impl Certificates for Tls {
+    /// By name and lists. No issuer is asked, whatever `ocsp` says: it would have to be there.
+    fn verdict(&self, name: Option<&[u8]>, chain: &[Vec<u8>], resumed: bool) -> CertificateVerdict {
+        match name.is_none_or(|name| bears(chain, name)) {
+            false => CertificateVerdict::OtherName,
+            true if resumed => self.trusts(chain),
+            true => CertificateVerdict::Good,
+        }
+    }
+}
+
+/// Whether the first certificate of a chain bears this name (RFC 5216 §5.2).
+#[must_use]
+pub fn bears(chain: &[Vec<u8>], name: &[u8]) -> bool {
+    let Ok(name) = core::str::from_utf8(name) else { return false };
+    chain.first().is_some_and(|leaf| Information::of_der(leaf).is_ok_and(|said| said.is_of(name)))
 }
 
 /// Makes the configurations.
 ///
 /// # Errors
 /// A sentence that says what is wrong.
-pub(crate) fn make(loaded: &Loaded, clock: &WallClock) -> Result<Option<Arc<Tls>>, String> {
+pub fn make(loaded: &Loaded, clock: &WallClock) -> Result<Option<Arc<Tls>>, String> {
     let (Some(tls), Some(files)) = (&loaded.file.tls, &loaded.tls) else { return Ok(None) };
     let versions = VersionRange { min: tls.min_version, max: tls.max_version };
     let named = |e| format!("{}: {e}", tls.certificate.display());
@@ -82,11 +115,4 @@ fn end(pem: &[u8]) -> Option<i64> {
     let pem = Pem::iter_from_buffer(pem).flatten().next()?;
     let certificate = pem.parse_x509().ok()?;
     Some(certificate.validity().not_after.timestamp())
-}
-
-/// The time of day.
-pub(crate) fn wall() -> WallTime {
-    let since =
-        std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap_or_default();
-    WallTime::from_unix_secs(since.as_secs())
 }

@@ -3,23 +3,22 @@
 //! so its URL is asked of hosts alone that the configuration names, each authority below `ca` has a share of the room, and a
 //! list is believed of the issuer alone that was verified when its place was learnt.
 
-use crate::config::model::Tls as Settings;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use usher_aaa_config::hosts::is_of;
+use usher_aaa_config::model::Tls as Settings;
 use usher_core::{Duration, WallTime};
 use usher_crypto::fingerprint::sha256;
-use usher_pki::Information;
+use usher_crypto::x509::Information;
 
 /// Points that are known, and those of one authority right below a root.
 const MOST: usize = 32;
 const OF_ONE: usize = 8;
 /// Points of one certificate that are looked at.
 const OF_ONE_CERTIFICATE: usize = 4;
-/// Octets of a URL.
-const LONGEST_URL: usize = 512;
 /// Octets of the file that they are kept in.
 const LONGEST_FILE: u64 = 1 << 20;
 /// How exactly it is known when a point was last named: it is written down no more often. As long is one kept in its place.
@@ -29,10 +28,10 @@ const FORGOTTEN: Duration = Duration::from_secs(90 * 86_400);
 
 /// Where a list is that users' certificates name, and who must have signed it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Point {
-    pub(super) url: String,
+pub(crate) struct Point {
+    pub(crate) url: String,
     /// The issuer of the certificates that name it, DER, verified up to a root.
-    pub(super) issuer: Vec<u8>,
+    pub(crate) issuer: Vec<u8>,
     /// Digest of that root.
     root: [u8; 32],
     /// Of whose share it is: digest of the authority right below the root that the issuer stands below, or of the root.
@@ -47,7 +46,7 @@ impl Point {
         sha256(&[self.url.as_bytes(), &[0], &self.issuer].concat())
     }
     /// Where its list is kept.
-    pub(super) fn kept(&self, state_dir: &Path) -> PathBuf {
+    pub(crate) fn kept(&self, state_dir: &Path) -> PathBuf {
         state_dir.join("crl").join(format!("user-{}.crl", hexadecimal(&self.digest())))
     }
     fn line(&self) -> String {
@@ -78,70 +77,26 @@ fn octets(text: &str) -> Option<Vec<u8>> {
     pairs.map(|pair| u8::from_str_radix(pair.filter(|pair| pair.len() == 2)?, 16).ok()).collect()
 }
 
-/// The host of a URL and its port, of one that is asked in clear by HTTP and has nothing in it that two readers could take
-/// for different hosts.
-fn host(url: &str) -> Option<(String, u16)> {
-    let scheme = url.get(..7).filter(|scheme| scheme.eq_ignore_ascii_case("http://"))?;
-    let plain = url.len() <= LONGEST_URL && url.bytes().all(|c| c.is_ascii_graphic());
-    let authority = url[scheme.len()..].split(['/', '?', '#']).next().filter(|_| plain)?;
-    let (name, port) = match authority.rsplit_once(':') {
-        // An IPv6 address has colons of its own, within brackets.
-        Some((name, port)) if !port.ends_with(']') => (name, port.parse().ok()?),
-        _ => (authority, 80),
-    };
-    let inside = name.strip_prefix('[').and_then(|n| n.strip_suffix(']')).unwrap_or(name);
-    let known = |c: u8| c.is_ascii_alphanumeric() || b".-_:".contains(&c);
-    let sound = !inside.is_empty() && inside.bytes().all(known) && (name != inside || !name.contains(':'));
-    sound.then(|| (name.to_ascii_lowercase(), port))
-}
-
-/// Why an entry of `crl_from_users` names no host.
-pub(crate) fn host_fault(entry: &str) -> Option<String> {
-    let name = entry.strip_prefix("*.").unwrap_or(entry);
-    if entry == "*" {
-        return Some("\"*\": whoever issues a certificate below ca could have this server ask anything that it reaches; name the hosts that publish lists".to_owned());
-    }
-    let url = format!("http://{name}");
-    (name.contains(['/', '?', '#', '*']) || host(&url).is_none())
-        .then(|| format!("\"{entry}\": a host, or *. and a domain, with a port where it is not 80"))
-}
-
-/// Whether a URL is of one of these hosts, at its port.
-fn is_of(url: &str, hosts: &[String]) -> bool {
-    let Some((name, port)) = host(url) else { return false };
-    hosts.iter().any(|entry| {
-        let (below, entry) =
-            entry.strip_prefix("*.").map_or((false, entry.as_str()), |domain| (true, domain));
-        let Some((wanted, at)) = host(&format!("http://{entry}")) else { return false };
-        let fits = if below {
-            name.strip_suffix(&wanted).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
-        } else {
-            name == wanted
-        };
-        fits && port == at
-    })
-}
-
 /// The points that are known, in the order in which they were learnt: of two issuers of one name the first is believed.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub(super) struct Learnt {
-    pub(super) points: Vec<Point>,
+pub(crate) struct Learnt {
+    pub(crate) points: Vec<Point>,
 }
 
 /// What became of what a login named.
 #[derive(Default, Debug)]
-pub(super) struct Learning {
+pub(crate) struct Learning {
     /// There is something to be written down.
-    pub(super) changed: bool,
-    pub(super) new: Vec<Point>,
-    pub(super) gone: Vec<Point>,
+    pub(crate) changed: bool,
+    pub(crate) new: Vec<Point>,
+    pub(crate) gone: Vec<Point>,
     /// URLs for which there is no room.
-    pub(super) refused: Vec<String>,
+    pub(crate) refused: Vec<String>,
 }
 
 /// Whether an issuer is called as a root is and is none: with its list, which TLS would look at for the root's certificates,
 /// nobody of those would get in.
-pub(super) fn is_namesake(issuer: &[u8], roots: &[Vec<u8>]) -> bool {
+pub(crate) fn is_namesake(issuer: &[u8], roots: &[Vec<u8>]) -> bool {
     let subject = |der: &[u8]| Information::of_der(der).map(|said| said.subject).ok();
     let is = |root: &Vec<u8>| subject(root).is_some_and(|name| Some(name) == subject(issuer));
     !roots.iter().any(|root| root == issuer) && roots.iter().any(is)
@@ -153,7 +108,7 @@ fn file(state_dir: &Path) -> PathBuf {
 
 impl Learnt {
     /// Those that are kept in the state directory, as far as the configuration still has their hosts and their roots.
-    pub(super) fn read(state_dir: &Path, tls: &Settings, roots: &[Vec<u8>]) -> Self {
+    pub(crate) fn read(state_dir: &Path, tls: &Settings, roots: &[Vec<u8>]) -> Self {
         let mut text = String::new();
         let read =
             fs::File::open(file(state_dir)).and_then(|f| f.take(LONGEST_FILE).read_to_string(&mut text));
@@ -169,14 +124,14 @@ impl Learnt {
     ///
     /// # Errors
     /// They could not be.
-    pub(super) fn write(&self, state_dir: &Path) -> io::Result<()> {
+    pub(crate) fn write(&self, state_dir: &Path) -> io::Result<()> {
         let text: String = self.points.iter().map(Point::line).collect();
         super::keep(&file(state_dir), text.as_bytes())
     }
 
     /// Learns what the certificates of a verified path name, but for its root: what that names is the configuration's to
     /// say. `known` are URLs that are asked anyway.
-    pub(super) fn learn(
+    pub(crate) fn learn(
         &mut self,
         path: &[Vec<u8>],
         roots: &[Vec<u8>],
@@ -261,57 +216,6 @@ mod tests {
 
     fn point(url: &str, share: u8) -> Point {
         Point { url: url.to_owned(), issuer: vec![share, 1], root: [7; 32], share: [share; 32], seen: at(0) }
-    }
-
-    #[test]
-    fn what_is_asked_is_of_the_hosts_that_are_named_and_no_other() {
-        let hosts =
-            ["crl.example.org", "*.pki.example:8080", "[2001:db8::1]", "192.0.2.1:81"].map(str::to_owned);
-        for url in [
-            "http://crl.example.org/a.crl",
-            "HTTP://CRL.example.org",
-            "http://crl.example.org:80/a?b#c",
-            "http://x.pki.example:8080/",
-            "http://x.y.pki.example:8080/",
-            "http://[2001:db8::1]/a",
-            "http://192.0.2.1:81/a",
-        ] {
-            assert!(is_of(url, &hosts), "{url}");
-        }
-        for url in [
-            "https://crl.example.org/a.crl",
-            "ldap://crl.example.org/a",
-            "file:///etc/passwd",
-            "http://crl.example.org:8080/",
-            "http://crl.example.org.evil.example/",
-            "http://evil.example/crl.example.org",
-            "http://crl.example.org@evil.example/",
-            "http://evil.example#@crl.example.org/",
-            "http://evil.example\\@crl.example.org/",
-            "http://crl.example.org%2fevil.example/",
-            "http://xcrl.example.org/",
-            "http://pki.example:8080/",
-            "http://.pki.example:8080/",
-            "http://xpki.example:8080/",
-            "http://x.pki.example/",
-            "http://2001:db8::1/",
-            "http://192.0.2.1/",
-            "http://127.0.0.1/",
-            "http://",
-            "http:///a",
-            "http://crl.example.org/\r\nHost: evil",
-            "http://crl.example.org:/",
-            "http://crl.example.org:99999/",
-        ] {
-            assert!(!is_of(url, &hosts), "{url}");
-        }
-        assert!(!is_of(&format!("http://crl.example.org/{}", "a".repeat(LONGEST_URL)), &hosts));
-        for entry in &hosts {
-            assert_eq!(host_fault(entry), None, "{entry}");
-        }
-        for wrong in ["", "*", "*.", "http://a", "a/b", "a b", "a@b", "*.*.a", "a:x"] {
-            assert!(host_fault(wrong).is_some(), "{wrong}");
-        }
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Faults of whole files.
 
 use super::*;
-use std::os::unix::fs::PermissionsExt;
+use usher_config::Alone;
 
 fn faults(text: &str) -> Vec<String> {
-    match parse("aaa.toml", text, None) {
+    match parse("aaa.toml", text, None, &Alone) {
         Ok(_) => Vec::new(),
         Err(faults) => faults.to_string().lines().map(str::to_owned).collect(),
     }
@@ -22,7 +22,7 @@ fn said(text: &str, expected: &[&str]) {
 
 #[test]
 fn an_empty_file_is_right() {
-    let loaded = parse("aaa.toml", "", None).unwrap();
+    let loaded = parse("aaa.toml", "", None, &Alone).unwrap();
     assert_eq!(loaded.file.listen.auth.len(), 2);
     assert!(loaded.file.listen.auth.iter().all(|a| a.ip().is_loopback() && a.port() == 1812));
     assert!(loaded.file.listen.acct.iter().all(|a| a.ip().is_loopback() && a.port() == 1813));
@@ -136,7 +136,7 @@ fn pools_have_ranges_of_addresses_and_of_prefixes() {
     let text = pool(
         "ranges = [\"192.0.2.0/24\", \"2001:db8::/40/56\"]\nfirst = \"198.51.100.1\"\nlast = \"198.51.100.9\"",
     );
-    let loaded = parse("aaa.toml", &text, None).unwrap();
+    let loaded = parse("aaa.toml", &text, None, &Alone).unwrap();
     let sizes: Vec<u64> = loaded.pools[0].ranges.iter().map(usher_aaa::ledger::Range::size).collect();
     assert_eq!(sizes, [254, 65_536, 9]);
     said(
@@ -185,6 +185,7 @@ fn times_and_sizes_are_written_as_everywhere() {
         "reject_delay = \"1.5 s\"\n[tls]\ncertificate = \"c\"\nkey = \"k\"\nsession_lifetime = \"7 days\"\n\
          [limits]\nhalf_open_memory = \"1.5 GiB\"\n[users]\ncache_ttl = \"5\"\n",
         None,
+        &Alone,
     );
     let faults: Vec<String> = loaded.unwrap_err().to_string().lines().map(str::to_owned).collect();
     assert_eq!(
@@ -194,8 +195,12 @@ fn times_and_sizes_are_written_as_everywhere() {
             "aaa.toml:9:13: users.cache_ttl: \"5\" lacks its unit: a time is written like \"10 ms\"",
         ]
     );
-    let loaded =
-        parse("aaa.toml", "reject_delay = \"1.5 s\"\n[limits]\nhalf_open_memory = \"1.5 GiB\"\n", None);
+    let loaded = parse(
+        "aaa.toml",
+        "reject_delay = \"1.5 s\"\n[limits]\nhalf_open_memory = \"1.5 GiB\"\n",
+        None,
+        &Alone,
+    );
     let file = loaded.unwrap().file;
     assert_eq!((file.reject_delay.0.as_millis(), file.limits.half_open_memory.bytes()), (1500, 3 << 29));
 }
@@ -207,50 +212,12 @@ fn what_is_on_its_way_out_is_read_with_a_warning_and_can_be_rewritten() {
     let new = "version = 2\n# Ours.\n[[pool]]\nname = \"p\"\nhold = \"5 min\"\n# the first\nranges = [\"192.0.2.1-192.0.2.9\"]\n\
                [[pool]]\nname = \"q\"\nranges = [\"198.51.100.0/24\", \"2001:db8::1-2001:db8::9\"] # all\n";
     assert_eq!(usher_config::upgrade("aaa.toml", old, &FORMAT).unwrap(), new);
-    let read = |text| parse("aaa.toml", text, None).unwrap();
+    let read = |text| parse("aaa.toml", text, None, &Alone).unwrap();
     assert_eq!(read(old).pools, read(new).pools);
     let warnings = read(old).warnings.iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(warnings.len(), 2, "{warnings:?}");
     assert!(warnings[0].starts_with("aaa.toml:4:1: \"first\" is on its way out"), "{warnings:?}");
     assert!(read(new).warnings.is_empty());
-}
-
-#[test]
-fn secrets_that_others_can_read_are_refused() {
-    let folder = std::env::temp_dir().join(format!("usher-daemon-secrets-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let path = folder.join("aaa.toml");
-    let secret = folder.join("s");
-    std::fs::write(&secret, "0123456789abcdef\n").unwrap();
-    std::fs::write(&path, "[[client]]\nname = \"a\"\nprefix = \"::1\"\nsecret_file = \"s\"\n").unwrap();
-    let mode =
-        |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
-    mode(&path, 0o644);
-    mode(&secret, 0o644);
-    let said = load(&path).unwrap_err().to_string();
-    assert!(said.contains("aaa.toml:4:15: ") && said.contains("chmod 0600"), "{said}");
-    mode(&secret, 0o600);
-    let loaded = load(&path).unwrap();
-    assert_eq!(loaded.clients[0].secret.as_ref().unwrap().0.as_str(), "0123456789abcdef");
-    assert!(!format!("{loaded:?}").contains("0123456789abcdef"));
-    std::fs::write(&path, "[[client]]\nname = \"a\"\nprefix = \"::1\"\nsecret = \"0123456789abcdef\"\n")
-        .unwrap();
-    let said = load(&path).unwrap_err().to_string();
-    assert!(said.contains("aaa.toml:4:10: ") && said.contains("has mode 0644"), "{said}");
-    mode(&path, 0o640);
-    assert!(load(&path).is_ok());
-    // A file that is included, likewise.
-    let included = folder.join("clients.toml");
-    std::fs::copy(&path, &included).unwrap();
-    std::fs::write(&path, "include = [\"clients.toml\"]\n").unwrap();
-    mode(&path, 0o644);
-    mode(&included, 0o644);
-    let said = load(&path).unwrap_err().to_string();
-    assert!(said.contains("clients.toml:4:10: ") && said.contains("chmod 0640"), "{said}");
-    mode(&included, 0o640);
-    let loaded = load(&path).unwrap();
-    assert_eq!((loaded.clients.len(), loaded.included), (1, vec![included]));
-    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]
@@ -264,4 +231,35 @@ fn the_published_schema_is_current() {
         published == json_schema(),
         "docs/aaa-server.schema.json is not what the types say; run this test with USHER_WRITE_SCHEMA=1"
     );
+}
+
+#[test]
+fn a_table_of_another_file_is_read_with_that_files_lines() {
+    let read = |text: &str| {
+        let mut faults = usher_config::Collector::new("study.toml", text);
+        let mut tree = usher_config::tree::parse(0, &mut faults).unwrap();
+        let server = tree.take("hosts").unwrap().node.take("server").unwrap().node;
+        let loaded = read_tree(server, Path::new("there"), &Alone, &mut faults);
+        let warnings = faults.warnings().iter().map(ToString::to_string).collect::<Vec<_>>();
+        (faults.finish(loaded).map_err(|faults| faults.to_string()), warnings)
+    };
+    let head = "name = \"x\"\n[hosts.server]\nshards = 1\n";
+    let (loaded, warnings) = read(&format!(
+        "{head}[[hosts.server.pool]]\nname = \"p\"\nfirst = \"192.0.2.1\"\nlast = \"192.0.2.9\"\n\
+         [[hosts.server.user]]\nname = \"ann\"\npassword = \"secret\"\n"
+    ));
+    let loaded = loaded.unwrap();
+    assert_eq!((loaded.pools[0].ranges[0].size(), loaded.users[0].0.as_str()), (9, "ann"));
+    assert_eq!(
+        (warnings.len(), warnings[0].starts_with("study.toml:6:1: \"first\"")),
+        (1, true),
+        "{warnings:?}"
+    );
+    let wrong = format!(
+        "{head}[[hosts.server.client]]\nname = \"a\"\nprefix = \"::1\"\nsecret_file = \"s\"\nx = 1\n"
+    );
+    let said = read(&wrong).0.unwrap_err();
+    assert!(said.starts_with("study.toml:8:1: unknown key \"x\" in client[0]; known are"), "{said}");
+    let said = read(&wrong.replace("x = 1\n", "")).0.unwrap_err();
+    assert!(said.starts_with("study.toml:7:15: ") && said.contains("there/s: "), "{said}");
 }

@@ -1,28 +1,25 @@
 //! From the configuration file to the machines' configuration.
 
-use crate::config::model::{
-    self, ExtendedMasterSecret, InnerName, MessageAuthenticator, RealmAccounting, StoreKind,
+use crate::Loaded;
+use crate::check::certificates;
+use crate::model::{
+    self, BadReply, ExtendedMasterSecret, InnerName, MessageAuthenticator, RealmAccounting, StoreKind,
 };
-use crate::config::units::Prefix;
-use crate::config::{Loaded, certificates};
-use crate::role::Clients;
+#[cfg(feature = "tls")]
 use crate::tls::Tls;
-use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::Arc;
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use usher_aaa::ledger::{FailureLimit, LedgerConfig};
 use usher_aaa::proxy::{self, Beside, Filter, HomeServer, Realm, Realms, Route};
+use usher_aaa::service::{Certificates, Inline, Parts, Reading};
 use usher_aaa::store::{ClientRow, Demand};
 use usher_aaa::{CacheConfig, Config, IdentityKey, Method, User, UserSource, Users, canonical_name};
+use usher_config::Prefix;
 use usher_core::{Duration, SecureRng, WallTime};
 use usher_diameter::codes::application;
 use usher_diameter::node::{self, Authentication, PeerConfig};
 use usher_diameter::peer::capabilities::Application;
-use usher_eap::method::Inner;
-use usher_eap::method::peap::{Cryptobinding, ServerMethodPeap};
-use usher_eap::method::tls::{ServerMethodTls, ServerTls};
-use usher_eap::method::ttls::ServerMethodTtls;
-use usher_eap::packet::Type;
 use usher_radius::Secret;
 use usher_radius::attribute::Framing;
 use usher_radius::dictionary::{Dictionary, Oid};
@@ -30,25 +27,86 @@ use usher_radius::server::{ClientConfig, MessageAuthenticatorPolicy, Role};
 
 /// What the machines are made of, the same for all shards but for their number.
 #[derive(Clone, Debug)]
-pub(crate) struct Built {
-    pub(crate) config: Config,
-    pub(crate) clients: Arc<Clients>,
+pub struct Built {
+    /// A server's, but for its number among several ([`Config::shard`]).
+    pub config: Config,
+    /// The RADIUS clients, by their places in that.
+    pub clients: Arc<Clients>,
     /// Users of the file.
-    pub(crate) inline: Arc<BTreeMap<Vec<u8>, Arc<User>>>,
+    pub inline: Inline,
+    /// Clients that are not served.
+    pub passed_over: Vec<PassedOver>,
+}
+
+/// Names and networks of the clients, in the order of the machine's configuration.
+#[derive(Clone, Debug, Default)]
+pub struct Clients(Vec<(String, Prefix)>);
+
+impl Clients {
+    /// What people call a client, by its place in the list.
+    #[must_use]
+    pub fn name(&self, index: u32) -> Option<&str> {
+        self.0.get(index as usize).map(|(name, _)| name.as_str())
+    }
+    /// Its network, by its place in the list.
+    #[must_use]
+    pub fn network(&self, index: u32) -> Option<Prefix> {
+        self.0.get(index as usize).map(|(_, network)| *network)
+    }
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+    /// Whether nobody may ask.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+    /// The client of an address: the longest prefix that fits.
+    #[must_use]
+    pub fn of(&self, address: IpAddr) -> Option<usize> {
+        let found = self.0.iter().enumerate().filter(|(_, (_, network))| network.holds(address));
+        found.max_by_key(|(i, (_, network))| (network.bits, core::cmp::Reverse(*i))).map(|(i, _)| i)
+    }
+}
+
+/// A client that is not served, by the name that it has in the file or the store.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PassedOver {
+    /// Which.
+    pub client: String,
+    /// Why.
+    pub why: NotServed,
+}
+
+/// Why a client is not served.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NotServed {
+    /// Its addresses are another client's already.
+    Taken,
+    /// The store has no secret of it.
+    WithoutSecret,
+    /// The store has no network of it; a sentence that says what is needed.
+    NoNetwork(String),
 }
 
 /// What a configuration is made with, beside itself.
-#[derive(Clone, Copy)]
-pub(crate) struct With<'a> {
+#[derive(Clone, Copy, Debug)]
+pub struct With<'a> {
     /// The secret of loopback clients where nothing is configured.
-    pub(crate) generated: Option<&'a str>,
+    pub generated: Option<&'a str>,
     /// Clients of the store.
-    pub(crate) rows: &'a [ClientRow],
-    pub(crate) identity_key: &'a IdentityKey,
-    pub(crate) tls: Option<&'a Tls>,
-    pub(crate) epoch: WallTime,
-    /// How many shards share what all may have.
-    pub(crate) shards: usize,
+    pub rows: &'a [ClientRow],
+    /// By what names are kept from clients.
+    pub identity_key: &'a IdentityKey,
+    /// What `[tls]` says, by [`crate::tls::make`].
+    #[cfg(feature = "tls")]
+    pub tls: Option<&'a Tls>,
+    /// The time of day at [`usher_core::Instant::ZERO`].
+    pub epoch: WallTime,
+    /// How many servers share what all may have: a daemon's threads.
+    pub shards: usize,
 }
 
 /// Steps of TLS handshakes that may wait in each shard, a millisecond each: more would wait longer than a client does.
@@ -58,7 +116,7 @@ const STEPS_WAITING: usize = 1 << 12;
 ///
 /// # Errors
 /// A sentence that says what is wrong.
-pub(crate) fn build(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Result<Built, String> {
+pub fn build(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Result<Built, String> {
     let file = &loaded.file;
     let mut inline = BTreeMap::new();
     for (name, rows) in &loaded.users {
@@ -79,7 +137,7 @@ pub(crate) fn build(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Res
             UserSource::Host(CacheConfig { entries: users.cache_entries, ttl, unknown_ttl })
         }
     };
-    let (clients, configs, Few { lenient, inner_names }) = clients(loaded, with);
+    let Served { clients, configs, lenient, inner_names, passed_over } = clients(loaded, with);
     let mut radius = usher_radius::server::Config::new(configs);
     let roles = file.listen.auth.iter().map(|_| Role::Authentication);
     radius.roles = roles.chain(file.listen.acct.iter().map(|_| Role::Accounting)).collect();
@@ -89,27 +147,10 @@ pub(crate) fn build(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Res
     config.radius = Some(radius);
     config.without_extended_master_secret = lenient;
     config.diameter = file.diameter.as_ref().map(|d| diameter(d, &file.realm));
-    config.methods = methods(&file.methods, with.tls.is_some());
+    config.methods = methods(&file.methods, file.tls.is_some());
+    #[cfg(feature = "tls")]
     if let Some(tls) = with.tls {
-        let fragment = usize::from(file.methods.fragment_size);
-        if let Some(clients) = &tls.clients {
-            config.tls = Some(Arc::new(ServerMethodTls { tls: ServerTls::Real(clients.clone()), fragment }));
-        }
-        let tls = ServerTls::Real(tls.anonymous.clone());
-        let inner: Arc<[Type]> = Arc::new([Type::MSCHAPV2, Type::GTC, Type::MD5]);
-        config.peap = Some(Arc::new(ServerMethodPeap {
-            tls: tls.clone(),
-            fragment,
-            inner: inner.clone(),
-            cryptobinding: match file.methods.peap_cryptobinding {
-                model::Cryptobinding::Off => Cryptobinding::Off,
-                model::Cryptobinding::Optional => Cryptobinding::Optional,
-                model::Cryptobinding::Required => Cryptobinding::Required,
-            },
-        }));
-        let plain = [Inner::Pap, Inner::Chap, Inner::MsChap, Inner::MsChapV2];
-        let inner = inner.iter().map(|kind| Inner::Eap(*kind)).chain(plain).collect();
-        config.ttls = Some(Arc::new(ServerMethodTtls { tls, fragment, inner }));
+        offer_tunnels(&mut config, &file.methods, tls);
     }
     config.full_answers = true;
     config.certificate_status = true;
@@ -129,15 +170,44 @@ pub(crate) fn build(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Res
     config.mab = file.methods.mab;
     config.dialler = Some(DIALLER);
     config.proxy = proxying(loaded)?;
-    Ok(Built { config, clients: Arc::new(clients), inline: Arc::new(inline) })
+    Ok(Built { config, clients: Arc::new(clients), inline: Arc::new(inline), passed_over })
+}
+
+/// Has a server offer EAP-TLS, where there are authorities, PEAP and EAP-TTLS.
+#[cfg(feature = "tls")]
+fn offer_tunnels(config: &mut Config, methods: &model::Methods, tls: &Tls) {
+    use usher_eap::method::Inner;
+    use usher_eap::method::peap::{Cryptobinding, ServerMethodPeap};
+    use usher_eap::method::tls::{ServerMethodTls, ServerTls};
+    use usher_eap::method::ttls::ServerMethodTtls;
+    use usher_eap::packet::Type;
+    let fragment = usize::from(methods.fragment_size);
+    if let Some(clients) = &tls.clients {
+        config.tls = Some(Arc::new(ServerMethodTls { tls: ServerTls::Real(clients.clone()), fragment }));
+    }
+    let tls = ServerTls::Real(tls.anonymous.clone());
+    let inner: Arc<[Type]> = Arc::new([Type::MSCHAPV2, Type::GTC, Type::MD5]);
+    config.peap = Some(Arc::new(ServerMethodPeap {
+        tls: tls.clone(),
+        fragment,
+        inner: inner.clone(),
+        cryptobinding: match methods.peap_cryptobinding {
+            model::Cryptobinding::Off => Cryptobinding::Off,
+            model::Cryptobinding::Optional => Cryptobinding::Optional,
+            model::Cryptobinding::Required => Cryptobinding::Required,
+        },
+    }));
+    let plain = [Inner::Pap, Inner::Chap, Inner::MsChap, Inner::MsChapV2];
+    let inner = inner.iter().map(|kind| Inner::Eap(*kind)).chain(plain).collect();
+    config.ttls = Some(Arc::new(ServerMethodTtls { tls, fragment, inner }));
 }
 
 /// The shard that connects to Diameter peers: a peer takes one connection of an identity (RFC 6733 §5.6), and the others
 /// hand it what is for them.
-pub(crate) const DIALLER: u16 = 0;
+pub const DIALLER: u16 = 0;
 
 /// Has a shard connect to no Diameter peer.
-pub(crate) fn only_accept(config: &mut Config) {
+pub fn only_accept(config: &mut Config) {
     for peer in config.diameter.iter_mut().flat_map(|d| &mut d.peers) {
         peer.address = None;
     }
@@ -167,35 +237,44 @@ fn policy(asked: MessageAuthenticator) -> MessageAuthenticatorPolicy {
 /// What replies kept for retransmissions may take in each shard, octets: about 30,000 short ones.
 const REPLIES_KEPT: usize = 12 << 20;
 
-/// Clients of which something holds that does not of most, by their numbers.
+/// Who is served, and of whom something holds that does not of most, by their places.
 #[derive(Default)]
-struct Few {
+struct Served {
+    clients: Clients,
+    configs: Vec<ClientConfig>,
     /// Devices of their users may lack the Extended Master Secret.
     lenient: Vec<u32>,
     /// They hear the identity within a tunnel.
     inner_names: Vec<u32>,
+    passed_over: Vec<PassedOver>,
 }
 
-/// Clients of the file, then those of the store, then loopback where nothing is configured.
-fn clients(loaded: &Loaded, with: With<'_>) -> (Clients, Vec<ClientConfig>, Few) {
-    let (mut names, mut configs, mut few) = (Vec::new(), Vec::<ClientConfig>::new(), Few::default());
-    let mut add = |name: &str, (secret, inner): (ExtendedMasterSecret, InnerName), config: ClientConfig| {
+impl Served {
+    fn add(&mut self, name: &str, (secret, inner): (ExtendedMasterSecret, InnerName), config: ClientConfig) {
         let same = |c: &ClientConfig| {
             c.network == config.network && c.prefix == config.prefix && c.transport == config.transport
         };
-        if configs.iter().any(same) {
-            tracing::warn!(client = name, "its addresses are another client's already; passed over");
-            return;
+        if self.configs.iter().any(same) {
+            return self.pass_over(name, NotServed::Taken);
         }
+        let place = u32::try_from(self.configs.len());
         if secret == ExtendedMasterSecret::Optional {
-            few.lenient.extend(u32::try_from(configs.len()));
+            self.lenient.extend(place);
         }
         if inner == InnerName::Send {
-            few.inner_names.extend(u32::try_from(configs.len()));
+            self.inner_names.extend(place);
         }
-        names.push((name.to_owned(), config.network, config.prefix));
-        configs.push(config);
-    };
+        self.clients.0.push((name.to_owned(), Prefix { network: config.network, bits: config.prefix }));
+        self.configs.push(config);
+    }
+    fn pass_over(&mut self, client: &str, why: NotServed) {
+        self.passed_over.push(PassedOver { client: client.to_owned(), why });
+    }
+}
+
+/// Clients of the file, then those of the store, then loopback where nothing is configured.
+fn clients(loaded: &Loaded, with: With<'_>) -> Served {
+    let mut served = Served::default();
     let of_most = (ExtendedMasterSecret::Required, InnerName::Hide);
     for client in &loaded.clients {
         let Prefix { network, bits } = client.prefix;
@@ -205,20 +284,17 @@ fn clients(loaded: &Loaded, with: With<'_>) -> (Clients, Vec<ClientConfig>, Few)
             let mut config = ClientConfig::new(network, bits, Secret::new(secret.0.as_bytes()));
             config.message_authenticator = policy(client.message_authenticator);
             config.speaks_for.clone_from(&speaks_for);
-            add(&client.name, of_file, config);
+            served.add(&client.name, of_file, config);
         }
         if !client.certificates.is_empty() {
             let config = ClientConfig::radsec(network, bits, client.certificates.clone());
-            add(&client.name, of_file, ClientConfig { speaks_for, ..config });
+            served.add(&client.name, of_file, ClientConfig { speaks_for, ..config });
         }
     }
     for row in with.rows {
         match Prefix::parse(&row.nasname) {
             Ok(_) if row.secret.is_empty() => {
-                tracing::error!(
-                    client = row.nasname,
-                    "a client of the store without a secret is passed over"
-                );
+                served.pass_over(&row.nasname, NotServed::WithoutSecret);
             }
             Ok(Prefix { network, bits }) => {
                 let mut config = ClientConfig::new(network, bits, Secret::new(row.secret.as_bytes()));
@@ -228,21 +304,20 @@ fn clients(loaded: &Loaded, with: With<'_>) -> (Clients, Vec<ClientConfig>, Few)
                         (Demand::No, _) => MessageAuthenticatorPolicy::ProxyState,
                         _ => MessageAuthenticatorPolicy::Required,
                     };
-                add(if row.shortname.is_empty() { &row.nasname } else { &row.shortname }, of_most, config);
+                let name = if row.shortname.is_empty() { &row.nasname } else { &row.shortname };
+                served.add(name, of_most, config);
             }
-            Err(error) => {
-                tracing::error!(client = row.nasname, error, "a client of the store is passed over")
-            }
+            Err(error) => served.pass_over(&row.nasname, NotServed::NoNetwork(error)),
         }
     }
     if let Some(secret) = with.generated {
         for (network, bits) in
             [(IpAddr::from(Ipv4Addr::new(127, 0, 0, 0)), 8), (IpAddr::from(Ipv6Addr::LOCALHOST), 128)]
         {
-            add("loopback", of_most, ClientConfig::new(network, bits, Secret::new(secret.as_bytes())));
+            served.add("loopback", of_most, ClientConfig::new(network, bits, Secret::new(secret.as_bytes())));
         }
     }
-    (Clients(names), configs, few)
+    served
 }
 
 fn diameter(d: &model::Diameter, realms: &[model::Realm]) -> node::Config {
@@ -292,7 +367,7 @@ fn diameter(d: &model::Diameter, realms: &[model::Realm]) -> node::Config {
 ///
 /// # Errors
 /// A realm has an impossible name.
-pub(crate) fn proxying(loaded: &Loaded) -> Result<Option<proxy::Config>, String> {
+fn proxying(loaded: &Loaded) -> Result<Option<proxy::Config>, String> {
     if loaded.file.realm.is_empty() {
         return Ok(None);
     }
@@ -395,17 +470,54 @@ pub(crate) fn beside(names: &[String], dictionary: &Dictionary) -> Result<Beside
     names.iter().map(oid).collect::<Result<_, _>>().map(Beside::These)
 }
 
-/// The ledger's configuration.
-pub(crate) fn ledger(loaded: &Loaded, seed: u64) -> LedgerConfig {
+/// The ledger's configuration: its pools and limits. `seed` keys its tables, so that nobody chooses their collisions.
+#[must_use]
+pub fn ledger(loaded: &Loaded, seed: u64) -> LedgerConfig {
     let file = &loaded.file;
     let limits = &file.limits;
     LedgerConfig {
         pools: loaded.pools.clone(),
         failures: failures(limits),
+        simultaneous: limits.simultaneous,
         stale_after: Some(file.accounting.stale_after.0),
         hold: file.pool.iter().map(|p| p.hold.0).max().unwrap_or(Duration::from_secs(60)),
         seed,
         ..LedgerConfig::default()
+    }
+}
+
+/// How rows of the store are read.
+#[must_use]
+pub fn reading(loaded: &Loaded) -> Reading {
+    let leave_out = loaded.file.users.bad_reply == BadReply::LeaveOut;
+    Reading { dictionary: loaded.dictionary.clone(), leave_out }
+}
+
+/// Which users of the store are remembered for when it is away: as a server's own memory, but that only users are kept, since
+/// a name that nobody has is not refused for what was.
+#[must_use]
+pub fn known(users: &model::Users) -> CacheConfig {
+    CacheConfig { entries: users.cache_entries, ttl: users.cache_ttl.0, unknown_ttl: Duration::ZERO }
+}
+
+/// What stands behind one server that its host answers at once. `store` has what the file's own users and sessions do not;
+/// `certificates` is the server's TLS; `seed` is that of [`ledger()`].
+#[must_use]
+pub fn behind<S>(
+    loaded: &Loaded,
+    built: &Built,
+    store: S,
+    certificates: Option<Arc<dyn Certificates>>,
+    seed: u64,
+) -> Parts<S> {
+    Parts {
+        inline: built.inline.clone(),
+        reading: reading(loaded),
+        known: known(&loaded.file.users),
+        ledger: ledger(loaded, seed),
+        store,
+        certificates,
+        logins: loaded.file.accounting.logins,
     }
 }
 

@@ -1,0 +1,181 @@
+//! Revocation lists that were fetched, as they are kept in the state directory.
+
+pub(crate) mod learnt;
+
+use learnt::{Learnt, Point};
+
+use crate::clock::wall;
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration as Wait;
+use usher_aaa_config::lists::{certificates, understood, urls};
+use usher_aaa_config::{LearntList, Loaded};
+use usher_core::WallTime;
+use usher_crypto::x509::RevocationList;
+use usher_pki::fetch_list;
+
+/// How long a list's publisher may take, and what it may send.
+pub(crate) const PATIENCE: Wait = Wait::from_secs(10);
+pub(crate) const LONGEST: u64 = 32 << 20;
+/// What a publisher whom users' certificates name may send, and all of them together.
+const LONGEST_LEARNT: u64 = 8 << 20;
+const ALL_LEARNT: usize = 64 << 20;
+
+/// Where the list of a URL is kept.
+pub(crate) fn kept(state_dir: &Path, url: &str) -> PathBuf {
+    let name: String =
+        url.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).take(100).collect();
+    // Names that differ in what is left out differ in this (FNV-1a).
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for octet in url.bytes() {
+        hash = (hash ^ u64::from(octet)).wrapping_mul(0x0100_0000_01b3);
+    }
+    state_dir.join("crl").join(format!("{name}-{hash:016x}.crl"))
+}
+
+/// Does something for each at once; what came of it, in their order.
+pub(crate) fn all_at_once<T: Sync, R: Send>(
+    items: &[T],
+    act: impl Fn(&T) -> Result<R, String> + Sync,
+) -> Vec<Result<R, String>> {
+    let act = &act;
+    std::thread::scope(|scope| {
+        let begin = |item| {
+            let builder = std::thread::Builder::new().name("usher-list".to_owned());
+            builder.spawn_scoped(scope, move || act(item))
+        };
+        let threads: Vec<_> = items.iter().map(begin).collect();
+        let done = threads.into_iter().map(|thread| match thread.map(std::thread::ScopedJoinHandle::join) {
+            Ok(Ok(done)) => done,
+            Ok(Err(_)) => Err("the thread that was to do it failed".to_owned()),
+            Err(error) => Err(format!("no thread to do it: {error}")),
+        });
+        done.collect()
+    })
+}
+
+/// Reads the lists that were fetched before.
+pub(crate) fn read(loaded: &mut Loaded, state_dir: &Path) {
+    let (Some(tls), Some(files)) = (&loaded.file.tls, &mut loaded.tls) else { return };
+    let authorities = files.ca.as_deref().map(certificates).unwrap_or_default();
+    let all = urls(tls, files).into_iter();
+    // One that is not there, or no list any more, is fetched again; as is one of an earlier authority, with which
+    // nobody of the one of now would get in.
+    let read = |url: String| {
+        let octets = fs::read(kept(state_dir, &url)).ok()?;
+        let lists = RevocationList::read(&octets).ok()?;
+        let signed = lists.iter().all(|list| list.is_signed_by(authorities.iter().map(Vec::as_slice)));
+        if !signed {
+            tracing::warn!(url, "no authority of ca has signed the revocation list that is kept: not used");
+        }
+        signed.then_some((url, octets))
+    };
+    files.fetched = all.filter_map(read).collect();
+    let mut left = ALL_LEARNT;
+    let read = |point: Point| {
+        let octets = fs::read(point.kept(state_dir)).ok()?;
+        let lists = RevocationList::read(&octets).ok()?;
+        if !lists.iter().all(|list| list.is_signed_by([&point.issuer[..]])) {
+            return None;
+        }
+        let Some(rest) = left.checked_sub(octets.len()) else {
+            tracing::error!(
+                url = point.url,
+                "the revocation lists that users' certificates name are too long together: this one is not used"
+            );
+            return None;
+        };
+        left = rest;
+        Some(LearntList { url: point.url, issuer: point.issuer, octets })
+    };
+    let points = Learnt::read(state_dir, tls, &authorities).points;
+    files.learnt = points.into_iter().filter_map(read).collect();
+}
+
+/// Reads the files of lists again, and nothing else of the configuration.
+pub(crate) fn read_again(loaded: &mut Loaded, state_dir: &Path) -> Result<(), String> {
+    if let (Some(tls), Some(files)) = (&loaded.file.tls, &mut loaded.tls) {
+        let octets = |path: &PathBuf| fs::read(path).map_err(|e| format!("{}: {e}", path.display()));
+        files.crls = tls.crl.iter().map(octets).collect::<Result<_, _>>()?;
+    }
+    read(loaded, state_dir);
+    Ok(())
+}
+
+/// Fetches the lists that were never fetched, all at once, before anybody is let in.
+pub(crate) fn fetch_missing(loaded: &mut Loaded, state_dir: &Path) {
+    let (Some(tls), Some(files)) = (&loaded.file.tls, &loaded.tls) else { return };
+    let mut missing = urls(tls, files);
+    missing.retain(|url| !files.fetched.iter().any(|(kept, _)| kept == url));
+    let missing: Vec<String> = missing.into_iter().collect();
+    let authorities = files.ca.as_deref().map(certificates).unwrap_or_default();
+    let now = wall();
+    let done = all_at_once(&missing, |url| fetch(state_dir, &authorities, url, now));
+    for (url, done) in missing.iter().zip(done) {
+        if let Err(error) = done {
+            tracing::error!(url, error, "no revocation list yet: nobody is refused by it");
+        }
+    }
+    read(loaded, state_dir);
+}
+
+/// Fetches a list, and keeps it where one of these authorities has signed it and it is later than the one that is kept;
+/// whether it is.
+pub(crate) fn fetch(
+    state_dir: &Path,
+    authorities: &[Vec<u8>],
+    url: &str,
+    now: WallTime,
+) -> Result<bool, String> {
+    let signed = |list: &RevocationList| list.is_signed_by(authorities.iter().map(Vec::as_slice));
+    let wrong = "no authority of ca has signed";
+    fetch_signed(&kept(state_dir, url), url, LONGEST, (&signed, wrong), now)
+}
+
+/// The same, of a list that users' certificates name: their issuer must have signed it.
+pub(crate) fn fetch_learnt(state_dir: &Path, point: &Point, now: WallTime) -> Result<bool, String> {
+    let signed = |list: &RevocationList| list.is_signed_by([&point.issuer[..]]);
+    let wrong = "the issuer of the certificates that name it has not signed";
+    fetch_signed(&point.kept(state_dir), &point.url, LONGEST_LEARNT, (&signed, wrong), now)
+}
+
+fn fetch_signed(
+    path: &Path,
+    url: &str,
+    longest: u64,
+    (signed, wrong): (&dyn Fn(&RevocationList) -> bool, &str),
+    now: WallTime,
+) -> Result<bool, String> {
+    let list = fetch_list(url, PATIENCE, longest).map_err(|e| e.to_string())?;
+    if !signed(&list) {
+        return Err(format!("{wrong} this list of {}", list.issuer));
+    }
+    if !list.is_of_now(now) {
+        return Err(format!("this list of {} is out of date already, or not of now yet", list.issuer));
+    }
+    // What TLS does not understand would be refused at each handshake.
+    understood(&list)?;
+    let before = fs::read(path).ok().and_then(|octets| RevocationList::read(&octets).ok()?.pop());
+    // An authority that was made anew begins with the first number again.
+    if let Some(before) = before.filter(|before| list.is_about_those_of(before) && signed(before)) {
+        if before == list {
+            return Ok(false);
+        }
+        if !list.is_later_than(&before) {
+            return Err(format!(
+                "this list of {} is older than the one that is kept: not taken",
+                list.issuer
+            ));
+        }
+    }
+    keep(path, list.der()).map_err(|e| format!("{}: {e}", path.display()))?;
+    Ok(true)
+}
+
+fn keep(path: &Path, octets: &[u8]) -> std::io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    usher_pki::write_whole(path, octets, 0o600, |_| Ok(()))
+}

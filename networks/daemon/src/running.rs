@@ -1,0 +1,132 @@
+//! A server that runs: what its parts share, and what it is told while it does.
+
+mod reload;
+
+use crate::installation::Installation;
+use crate::ledger::LedgerHandle;
+use crate::mailbox::{Mailboxes, Message};
+use crate::shards::Upstreams;
+use crate::stats::Latency;
+use crate::status::CertificateStatus;
+use crate::workers::{KnownUsers, Workers};
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant as Monotonic};
+use usher_aaa::service::{Inline, Reading};
+use usher_aaa::store::{ClientRow, Store, UserRows};
+use usher_aaa::{Command, ShardKey, User};
+use usher_aaa_config::tls::Tls;
+use usher_aaa_config::{Built, Loaded, NotServed, PassedOver, With, build};
+use usher_core::{SecureRng, WallTime};
+use usher_crypto::tls::WallClock;
+use usher_live::{Clock, TlsServer};
+use usher_radius::attribute::Attributes;
+
+/// What the shards' wall clock may differ from the system's.
+const DRIFT: Duration = Duration::from_millis(100);
+/// A difference that no drift makes within a second.
+const SET: Duration = Duration::from_secs(1);
+
+/// What the parts that look at a running server share.
+pub(crate) struct Running {
+    pub(crate) mailboxes: Mailboxes,
+    pub(crate) ledger: LedgerHandle,
+    pub(crate) workers: Workers,
+    pub(crate) tls: RwLock<Option<Arc<Tls>>>,
+    /// How long look-ups in the store took.
+    pub(crate) lookups: Arc<Latency>,
+    pub(crate) begun: Monotonic,
+    pub(crate) reloads: Mutex<(u64, u64)>,
+    /// Attempts to get new revocation lists, by where from and what came of it.
+    pub(crate) lists: Mutex<BTreeMap<(String, &'static str), u64>>,
+    pub(crate) shards: usize,
+    pub(crate) clock: Clock,
+    /// The configuration as it is now.
+    pub(crate) place: RwLock<Installation>,
+    pub(crate) admin: Mutex<Box<dyn Store>>,
+    pub(crate) inline: Arc<RwLock<Inline>>,
+    /// Users as the store told of them.
+    pub(crate) known: Arc<KnownUsers>,
+    pub(crate) status: Arc<RwLock<CertificateStatus>>,
+    pub(crate) reading: Arc<RwLock<Reading>>,
+    pub(crate) listeners: Vec<TlsServer>,
+    pub(crate) outgoing: Arc<RwLock<Upstreams>>,
+    pub(crate) wall: WallClock,
+    pub(crate) config_path: Option<std::path::PathBuf>,
+    /// What the server was started with: some of it stays until it is started again.
+    pub(crate) start: Installation,
+    /// The control socket, which is where it was at the start whatever is configured by now.
+    pub(crate) control: std::path::PathBuf,
+    pub(crate) key: ShardKey,
+    /// Held while a configuration is read and taken up.
+    pub(crate) reloading: Mutex<()>,
+    /// What the shards were made of, or took at the last reload; held during one.
+    pub(crate) built: Mutex<Built>,
+    /// The store's clients, as they were then.
+    pub(crate) rows: Mutex<Vec<ClientRow>>,
+    /// How many configurations were taken up after the first.
+    pub(crate) generation: AtomicU64,
+}
+
+/// What the shards are made of; the log says which clients are not served.
+///
+/// # Errors
+/// A sentence that says what is wrong.
+pub(crate) fn made(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Result<Built, String> {
+    let built = build(loaded, with, rng)?;
+    for PassedOver { client, why } in &built.passed_over {
+        match why {
+            NotServed::Taken => {
+                tracing::warn!(client, "its addresses are another client's already; passed over");
+            }
+            NotServed::WithoutSecret => {
+                tracing::error!(client, "a client of the store without a secret is passed over");
+            }
+            NotServed::NoNetwork(error) => {
+                tracing::error!(client, error, "a client of the store is passed over");
+            }
+        }
+    }
+    Ok(built)
+}
+
+impl Running {
+    /// The configuration as it is now.
+    pub(crate) fn read_place(&self) -> Installation {
+        self.place.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Tells the shards what the system's clock shows, where that is not what they were told: it was set, or drifts.
+    pub(crate) fn follow_clock(&self, told: &mut WallTime) {
+        let epoch = self.clock.wall_epoch();
+        let apart = |by: Duration| {
+            let by = usher_core::Duration::from_nanos(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX));
+            epoch > *told + by || *told > epoch + by
+        };
+        if !apart(DRIFT) {
+            return;
+        }
+        if apart(SET) {
+            tracing::warn!("the system's clock was set; times follow it");
+        }
+        *told = epoch;
+        for mailbox in self.mailboxes.all() {
+            mailbox.send(Message::Command(Command::Clock { epoch }));
+        }
+    }
+
+    /// Adds what `ATTRIBUTE = VALUE` says.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn attribute(&self, text: &str, attributes: &mut Attributes) -> Result<(), String> {
+        let row =
+            usher_aaa_config::row(text).ok_or_else(|| format!("\"{text}\" is not ATTRIBUTE = VALUE"))?;
+        let rows = UserRows { reply: vec![row], ..UserRows::default() };
+        let dictionary = self.read_place().loaded.dictionary;
+        let user = User::compile(&rows, &dictionary).map_err(|e| e.to_string())?;
+        attributes.extend(&user.reply);
+        Ok(())
+    }
+}

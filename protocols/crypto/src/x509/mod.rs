@@ -1,0 +1,25 @@
+//! X.509 as it is read (RFC 5280): what a certificate says, and which revocation list takes another's place.
+
+mod information;
+mod list;
+mod signature;
+
+pub use information::Information;
+pub use list::RevocationList;
+pub use signature::holds;
+
+use alloc::string::{String, ToString};
+
+/// What should be a certificate or a list is none.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{what}: {cause}")]
+pub struct X509Error {
+    /// What was read.
+    pub what: &'static str,
+    /// Why it is none.
+    pub cause: String,
+}
+
+fn format(what: &'static str, cause: impl core::fmt::Display) -> X509Error {
+    X509Error { what, cause: cause.to_string() }
+}
