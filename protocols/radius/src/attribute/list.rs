@@ -30,6 +30,27 @@ pub struct Tagged<T> {
     pub value: T,
 }
 
+impl<'a> Tagged<&'a [u8]> {
+    /// Reads a tagged text (RFC 2868 §3.3): an octet up to 0x1F in front is the tag.
+    #[must_use]
+    pub const fn text(value: &'a [u8]) -> Self {
+        match value {
+            [tag @ 1..=0x1f, rest @ ..] => Self { tag: Some(*tag), value: rest },
+            [0, rest @ ..] => Self { tag: None, value: rest },
+            _ => Self { tag: None, value },
+        }
+    }
+}
+
+impl Tagged<u32> {
+    /// Reads a tagged number (RFC 2868 §3.1): one octet of tag, three of value.
+    #[must_use]
+    pub fn number(value: &[u8]) -> Option<Self> {
+        let &[tag, a, b, c] = value.first_chunk::<4>()?;
+        Some(Self { tag: (1..=0x1f).contains(&tag).then_some(tag), value: u32::from_be_bytes([0, a, b, c]) })
+    }
+}
+
 /// Where a value waits in clear to be hidden when the packet is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Hidden {
@@ -160,21 +181,12 @@ impl Attributes {
     /// The first tagged text (RFC 2868 §3.3) of a type: an octet up to 0x1F in front is the tag.
     #[must_use]
     pub fn get_tagged(&self, kind: u8) -> Option<Tagged<&[u8]>> {
-        let value = self.get(kind)?;
-        Some(match value {
-            [tag @ 1..=0x1f, rest @ ..] => Tagged { tag: Some(*tag), value: rest },
-            [0, rest @ ..] => Tagged { tag: None, value: rest },
-            _ => Tagged { tag: None, value },
-        })
+        self.get(kind).map(Tagged::text)
     }
     /// The first tagged number (RFC 2868 §3.1) of a type: one octet of tag, three of value.
     #[must_use]
     pub fn get_tagged_u32(&self, kind: u8) -> Option<Tagged<u32>> {
-        let &[tag, a, b, c] = self.get(kind)?.first_chunk::<4>()?;
-        Some(Tagged {
-            tag: (1..=0x1f).contains(&tag).then_some(tag),
-            value: u32::from_be_bytes([0, a, b, c]),
-        })
+        self.get(kind).and_then(Tagged::number)
     }
     /// Appends the EAP packet of the EAP-Message attributes, joined (RFC 3579 §3.1), to `out`; false
     /// where there is none.

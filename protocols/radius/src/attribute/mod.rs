@@ -46,6 +46,10 @@ pub mod kind {
         FRAMED_PROTOCOL = 7,
         /// RFC 2865 §5.8.
         FRAMED_IP_ADDRESS = 8,
+        /// RFC 2865 §5.9.
+        FRAMED_IP_NETMASK = 9,
+        /// RFC 2865 §5.11.
+        FILTER_ID = 11,
         /// RFC 2865 §5.12.
         FRAMED_MTU = 12,
         /// RFC 2865 §5.18.
@@ -82,8 +86,18 @@ pub mod kind {
         ACCT_SESSION_ID = 44,
         /// RFC 2866 §5.7.
         ACCT_SESSION_TIME = 46,
+        /// RFC 2866 §5.8.
+        ACCT_INPUT_PACKETS = 47,
+        /// RFC 2866 §5.9.
+        ACCT_OUTPUT_PACKETS = 48,
         /// RFC 2866 §5.10.
         ACCT_TERMINATE_CAUSE = 49,
+        /// RFC 2866 §5.11.
+        ACCT_MULTI_SESSION_ID = 50,
+        /// RFC 2869 §5.1.
+        ACCT_INPUT_GIGAWORDS = 52,
+        /// RFC 2869 §5.2.
+        ACCT_OUTPUT_GIGAWORDS = 53,
         /// RFC 2869 §5.3.
         EVENT_TIMESTAMP = 55,
         /// RFC 2865 §5.40.
@@ -106,12 +120,32 @@ pub mod kind {
         ACCT_INTERIM_INTERVAL = 85,
         /// RFC 2869 §5.17.
         NAS_PORT_ID = 87,
+        /// RFC 2869 §5.18.
+        FRAMED_POOL = 88,
+        /// RFC 4372 §2.2.
+        CHARGEABLE_USER_IDENTITY = 89,
         /// RFC 3162 §2.1.
         NAS_IPV6_ADDRESS = 95,
+        /// RFC 3162 §2.2.
+        FRAMED_INTERFACE_ID = 96,
         /// RFC 3162 §2.3.
         FRAMED_IPV6_PREFIX = 97,
+        /// RFC 3162 §2.6.
+        FRAMED_IPV6_POOL = 100,
         /// RFC 5176 §3.6.
         ERROR_CAUSE = 101,
+        /// RFC 4072 §4.1.4, RFC 7268 §2.2.
+        EAP_KEY_NAME = 102,
+        /// RFC 4818 §3.
+        DELEGATED_IPV6_PREFIX = 123,
+        /// RFC 6911 §3.1.
+        FRAMED_IPV6_ADDRESS = 168,
+        /// RFC 6911 §3.2.
+        DNS_SERVER_IPV6_ADDRESS = 169,
+        /// RFC 6911 §3.4.
+        DELEGATED_IPV6_PREFIX_POOL = 171,
+        /// RFC 6911 §3.5.
+        STATEFUL_IPV6_ADDRESS_POOL = 172,
         /// RFC 6929 §3.1, the first of the extended types.
         EXTENDED_1 = 241,
         /// RFC 6929 §3.4, the last of the short extended types.
@@ -173,6 +207,10 @@ pub mod vendor {
     pub const MS_MPPE_SEND_KEY: u8 = 16;
     /// MS-MPPE-Recv-Key (RFC 2548 §2.4.3), hidden.
     pub const MS_MPPE_RECV_KEY: u8 = 17;
+    /// MS-Primary-DNS-Server (RFC 2548 §2.7.1).
+    pub const MS_PRIMARY_DNS_SERVER: u8 = 28;
+    /// MS-Secondary-DNS-Server (RFC 2548 §2.7.2).
+    pub const MS_SECONDARY_DNS_SERVER: u8 = 29;
 }
 
 /// One attribute as it stands on the wire.

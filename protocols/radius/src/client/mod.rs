@@ -254,7 +254,7 @@ pub enum Command {
 }
 
 /// A verified reply.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Response {
     /// The request's token.
     pub token: u64,

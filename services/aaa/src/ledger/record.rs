@@ -245,12 +245,12 @@ impl Record {
         record.nas_identifier = text(identifier);
         record.port = port_of(attributes);
         record.port_type = attributes.get_u32(kind::NAS_PORT_TYPE);
-        record.multi_session_id = text(octets(ACCT_MULTI_SESSION_ID));
+        record.multi_session_id = text(octets(kind::ACCT_MULTI_SESSION_ID));
         record.session_time = a.number(kind::ACCT_SESSION_TIME)?.map(u64::from);
-        record.input_octets = a.giga(kind::ACCT_INPUT_OCTETS, ACCT_INPUT_GIGAWORDS)?;
-        record.output_octets = a.giga(kind::ACCT_OUTPUT_OCTETS, ACCT_OUTPUT_GIGAWORDS)?;
-        record.input_packets = a.number(ACCT_INPUT_PACKETS)?.map(u64::from);
-        record.output_packets = a.number(ACCT_OUTPUT_PACKETS)?.map(u64::from);
+        record.input_octets = a.giga(kind::ACCT_INPUT_OCTETS, kind::ACCT_INPUT_GIGAWORDS)?;
+        record.output_octets = a.giga(kind::ACCT_OUTPUT_OCTETS, kind::ACCT_OUTPUT_GIGAWORDS)?;
+        record.input_packets = a.number(kind::ACCT_INPUT_PACKETS)?.map(u64::from);
+        record.output_packets = a.number(kind::ACCT_OUTPUT_PACKETS)?.map(u64::from);
         record.authentic = attributes.get_u32(ACCT_AUTHENTIC);
         record.terminate_cause = a.number(kind::ACCT_TERMINATE_CAUSE)?;
         record.service_type = attributes.get_u32(kind::SERVICE_TYPE);
@@ -259,12 +259,12 @@ impl Record {
         record.calling_station_id = text(octets(kind::CALLING_STATION_ID));
         // What describes a session is left out where it is not of its type; what counts is not.
         let v4 = attributes.get_ipv4(kind::FRAMED_IP_ADDRESS).map(IpAddr::from);
-        let v6 = a.typed(FRAMED_IPV6_ADDRESS, DataType::Ipv6Addr).ok().flatten();
+        let v6 = a.typed(kind::FRAMED_IPV6_ADDRESS, DataType::Ipv6Addr).ok().flatten();
         record.framed_address = v4.or(match v6 {
             Some(Value::Ipv6Addr(address)) => Some(address.into()),
             _ => None,
         });
-        for kind in [kind::FRAMED_IPV6_PREFIX, DELEGATED_IPV6_PREFIX] {
+        for kind in [kind::FRAMED_IPV6_PREFIX, kind::DELEGATED_IPV6_PREFIX] {
             if let (None, Some(Value::Ipv6Prefix(prefix, length))) =
                 (record.framed_prefix, a.typed(kind, DataType::Ipv6Prefix).ok().flatten())
             {
@@ -397,14 +397,7 @@ pub const CLOCK_DIFFERENCE: Duration = Duration::from_secs(300);
 const OLDEST: Duration = Duration::from_secs(366 * 86_400);
 
 const ACCT_AUTHENTIC: u8 = 45;
-const ACCT_INPUT_PACKETS: u8 = 47;
-const ACCT_OUTPUT_PACKETS: u8 = 48;
-const ACCT_MULTI_SESSION_ID: u8 = 50;
-const ACCT_INPUT_GIGAWORDS: u8 = 52;
-const ACCT_OUTPUT_GIGAWORDS: u8 = 53;
 const CONNECT_INFO: u8 = 77;
-const DELEGATED_IPV6_PREFIX: u8 = 123;
-const FRAMED_IPV6_ADDRESS: u8 = 168;
 
 /// The values of attributes, with a fault for those that are not of their type.
 struct Values<'a>(&'a Attributes);

@@ -66,7 +66,6 @@ pub struct Sifted {
     pub left_out: Attributes,
 }
 
-const FILTER_ID: u8 = 11;
 const FRAMED_COMPRESSION: u8 = 13;
 const EGRESS_VLANID: u8 = 56;
 const USER_PRIORITY_TABLE: u8 = 59;
@@ -77,11 +76,9 @@ const PROMPT: u8 = 76;
 const TUNNEL_ASSIGNMENT_ID: u8 = 82;
 const TUNNEL_PREFERENCE: u8 = 83;
 const ACCT_TUNNEL_PACKETS_LOST: u8 = 86;
-const CHARGEABLE_USER_IDENTITY: u8 = 89;
 const TUNNEL_CLIENT_AUTH_ID: u8 = 90;
 const TUNNEL_SERVER_AUTH_ID: u8 = 91;
 const NAS_FILTER_RULE: u8 = 92;
-const EAP_KEY_NAME: u8 = 102;
 const FRAMED_MANAGEMENT_PROTOCOL: u8 = 133;
 const MANAGEMENT_PRIVILEGE_LEVEL: u8 = 136;
 
@@ -119,7 +116,7 @@ fn request_passes(oid: &[u32]) -> bool {
     match *oid {
         [n] => !matches!(
             octet(n),
-            FILTER_ID
+            kind::FILTER_ID
                 | EGRESS_VLANID..=USER_PRIORITY_TABLE
                 | kind::TUNNEL_TYPE..=TUNNEL_SERVER_ENDPOINT
                 | ACCT_TUNNEL_CONNECTION
@@ -174,8 +171,8 @@ fn answer_passes(code: Code, oid: &[u32], value: &[u8]) -> bool {
                     | kind::IDLE_TIMEOUT
                     | kind::TERMINATION_ACTION
                     | kind::ACCT_INTERIM_INTERVAL
-                    | CHARGEABLE_USER_IDENTITY
-                    | EAP_KEY_NAME
+                    | kind::CHARGEABLE_USER_IDENTITY
+                    | kind::EAP_KEY_NAME
             ),
         },
         (Code::ACCESS_ACCEPT, &[26, vendor::MICROSOFT, n]) => matches!(

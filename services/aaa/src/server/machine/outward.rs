@@ -29,15 +29,11 @@ const IDENTIFICATION: [u8; 12] = [
     kind::CALLING_STATION_ID,
     kind::NAS_IDENTIFIER,
     kind::ACCT_SESSION_ID,
-    ACCT_MULTI_SESSION_ID,
+    kind::ACCT_MULTI_SESSION_ID,
     kind::NAS_PORT_ID,
-    CHARGEABLE_USER_IDENTITY,
+    kind::CHARGEABLE_USER_IDENTITY,
     kind::NAS_IPV6_ADDRESS,
 ];
-/// RFC 2866 §5.11.
-const ACCT_MULTI_SESSION_ID: u8 = 50;
-/// RFC 4372 §2.2.
-const CHARGEABLE_USER_IDENTITY: u8 = 89;
 /// A Service-Type (RFC 5176 §3.2): the access server is to ask for its authorisation anew.
 const AUTHORIZE_ONLY: u32 = 17;
 

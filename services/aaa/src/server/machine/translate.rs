@@ -23,8 +23,6 @@ use usher_radius::client::Response;
 use usher_radius::packet::Code;
 use usher_radius::server::Request;
 
-/// EAP-Key-Name (RFC 4072 §4.1.4, RFC 7268 §2.2).
-const EAP_KEY_NAME: u8 = 102;
 /// The code of an EAP-Failure.
 const FAILURE: u8 = 4;
 /// Termination-Action RADIUS-Request (RFC 2865 §5.29).
@@ -248,7 +246,7 @@ impl AaaServer {
         self.told(now, Some(ask.asker), &ask.request, &told.left_out);
         let mut out = self.attributes();
         // A client does not name a key: what it says there is passed over (RFC 4072 §4.1.4).
-        let names_key = |a: &RawAttribute<'_>| a.kind == EAP_KEY_NAME && !a.value.is_empty();
+        let names_key = |a: &RawAttribute<'_>| a.kind == kind::EAP_KEY_NAME && !a.value.is_empty();
         for a in told.passed.iter().filter(|a| !NOT_TRANSLATED.contains(&a.kind) && !names_key(a)) {
             // It came out of a list of attributes: it fits one.
             let _ = out.push_bytes(a.kind, a.value);

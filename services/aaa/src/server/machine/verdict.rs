@@ -23,12 +23,8 @@ use usher_eap::packet::{self, Code, Packet, Type};
 use usher_radius::attribute::{Attributes, kind};
 use usher_radius::server::ClientConfig;
 
-const CHARGEABLE_USER_IDENTITY: u8 = 89;
 /// RFC 5580 §4.1.
 const OPERATOR_NAME: u8 = 126;
-
-/// Framed-IPv6-Address (RFC 6911 §3.1).
-const FRAMED_IPV6_ADDRESS: u8 = 168;
 
 impl AaaServer {
     /// Sends the EAP request in `self.out`.
@@ -223,7 +219,7 @@ impl AaaServer {
                 reply.push_ipv4(kind::FRAMED_IP_ADDRESS, address);
             }
             Some(IpAddr::V6(address)) => {
-                reply.push_ipv6(FRAMED_IPV6_ADDRESS, address);
+                reply.push_ipv6(kind::FRAMED_IPV6_ADDRESS, address);
             }
             None => {}
         }
@@ -277,13 +273,13 @@ impl AaaServer {
 
     /// Answers who asks for a Chargeable-User-Identity (RFC 4372 §2.1), and nobody else.
     fn chargeable(&self, request: &Attributes, name: &[u8], reply: &mut Attributes) {
-        let asked = request.get(CHARGEABLE_USER_IDENTITY).is_some();
+        let asked = request.get(kind::CHARGEABLE_USER_IDENTITY).is_some();
         if let Some(key) = self.config.identity_key.as_ref().filter(|_| asked)
-            && reply.get(CHARGEABLE_USER_IDENTITY).is_none()
+            && reply.get(kind::CHARGEABLE_USER_IDENTITY).is_none()
         {
             let operator = request.get(OPERATOR_NAME).unwrap_or_default();
             let fits = reply
-                .push_bytes(CHARGEABLE_USER_IDENTITY, &key.chargeable(operator, &canonical_name(name)))
+                .push_bytes(kind::CHARGEABLE_USER_IDENTITY, &key.chargeable(operator, &canonical_name(name)))
                 .is_ok();
             debug_assert!(fits, "32 octets fit every attribute");
         }
