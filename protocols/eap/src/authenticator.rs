@@ -35,7 +35,7 @@ pub enum Answer<'a> {
     Success(&'a [u8]),
     /// aaaFail: with its EAP-Failure, or empty where the server sent none: one is made. Of another packet as above.
     Failure(&'a [u8]),
-    /// aaaTimeout: no answer.
+    /// aaaTimeout: no answer. The peer hears nothing (RFC 3579 §2.1).
     Timeout,
 }
 
@@ -48,7 +48,7 @@ pub enum End {
     Failure,
     /// The peer fell silent (TIMEOUT_FAILURE, TIMEOUT_FAILURE2).
     PeerTimeout,
-    /// The AAA server fell silent; EAP-Failure is polled.
+    /// The AAA server fell silent.
     AaaTimeout,
 }
 
@@ -100,9 +100,6 @@ automaton! {
     ///   can send packets that fit nothing would keep the request from being sent again.
     /// - SUCCESS2 and FAILURE2 make their packet where the AAA server sent none, since the peer would wait for nothing.
     ///   One that contradicts the server's answer is neither sent nor put right (RFC 3579 §2.6.3).
-    /// - TIMEOUT_FAILURE2 sends EAP-Failure where the AAA server is silent, though the figure and RFC 3579 §2.1 would
-    ///   have nothing sent: so a station fails when its access server does, and not at its own ClientTimeout, which
-    ///   would decide what studies of overload measure.
     /// - DISABLED and eapRestart are their owner's, who drops a conversation and begins another.
     pub(crate) PassThrough("eap-pass-through", "RFC 4137, figures 6 and 7"): State from Initialize, when Condition;
     Initialize {
@@ -236,11 +233,6 @@ impl Authenticator {
                 self.current_id = Packet::parse(&self.request).map_or(self.current_id, |p| p.identifier());
             }
             State::Success2 | State::Failure2 => self.send = !self.request.is_empty(),
-            State::TimeoutFailure2 if self.aaa == Aaa::Timeout => {
-                self.request.clear();
-                packet::emit_end(&mut self.request, false, self.current_id);
-                self.send = true;
-            }
             State::Initialize | State::TimeoutFailure2 => {}
         }
     }

@@ -5,20 +5,22 @@
 
 extern crate alloc;
 
-mod aaa;
 pub mod authenticator;
 mod frame;
+mod record;
 pub mod station;
 mod station_id;
 
-pub use aaa::{
-    AaaConfig, ConfigError, Connections, DIAMETER_LISTENER, DiameterConfig, Facts, NasIdentity,
-    PORT_TYPE_ETHERNET, PORT_TYPE_VIRTUAL, PORT_TYPE_WIRELESS_80211, PORT_TYPE_WIRELESS_80216, RadiusConfig,
-    Record, RecordKind,
-};
 pub use authenticator::Authenticator;
 pub use frame::{Access, ETHERTYPE_PKM, PAE_GROUP};
+pub use record::Record;
 pub use station::Station;
 pub use station_id::{MacAddress, StationId};
+/// How an authenticator asks an AAA server, and what it hears of it.
+pub use usher_access::{
+    AaaConfig, Connections, DIAMETER_LISTENER, DYNAMIC_SOCKET, DiameterConfig, DynamicConfig, NasIdentity,
+    PORT_TYPE_ETHERNET, PORT_TYPE_VIRTUAL, PORT_TYPE_WIRELESS_80211, PORT_TYPE_WIRELESS_80216, RadiusConfig,
+    RecordKind, Reply, TerminateCause, Traffic,
+};
 /// The exchange of traffic keys over 802.16.
 pub use usher_pkm::keying;

@@ -1,6 +1,7 @@
 //! How a NAS tells its stations apart.
 
 use core::fmt;
+use usher_access::NasPort;
 use usher_core::PortId;
 
 /// An IEEE 802 address.
@@ -57,6 +58,12 @@ impl StationId {
             Self::Frame { port, .. } => port.0,
             Self::Host(token) => token as u32,
         }
+    }
+    /// Tells an AAA server where the station is.
+    pub(crate) fn with_port<R>(self, tell: impl FnOnce(NasPort<'_>) -> R) -> R {
+        let calling = self.mac().map(MacAddress::dashed);
+        let calling_station = calling.as_ref().and_then(|c| core::str::from_utf8(c).ok());
+        tell(NasPort { number: Some(self.nas_port()), calling_station, ..NasPort::default() })
     }
     /// The address for Calling-Station-Id, where there is one.
     #[must_use]

@@ -27,6 +27,8 @@ pub const SIBLINGS: &[(&str, &str, &str)] = &[
     ("usher-daemon", "usher-host", "what all programs that serve have in common"),
     ("usher-aaa-config", "usher-aaa", "its file is read into what the server is made of"),
     ("usher-aaa-config", "usher-config", "by the one reader"),
+    ("usher-nas", "usher-access", "an authenticator asks an AAA server"),
+    ("usher-aaa", "usher-access", "the ledger's address pools are those of any access server"),
     ("usher-daemon", "usher-live", "a daemon is machines on live sockets"),
     ("usher-daemon", "usher-store", "and its users and accounting are in a store"),
     ("usher-daemon", "usher-pki", "whose certificates are looked after"),

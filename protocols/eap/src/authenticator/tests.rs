@@ -43,13 +43,17 @@ fn an_end_without_its_packet_gets_one() {
     for (answer, packet, end) in [
         (Answer::Success(&[]), [3, 7, 0, 4], End::Success),
         (Answer::Failure(&[]), [4, 7, 0, 4], End::Failure),
-        (Answer::Timeout, [4, 7, 0, 4], End::AaaTimeout),
     ] {
         let mut a = asking();
         assert!(a.answer(at(2), answer));
         assert_eq!(a.poll_transmit(), Some(&packet[..]));
         assert_eq!(a.poll_end(), Some(end));
     }
+    // RFC 3579 §2.1: none is made as the result of a timeout.
+    let mut a = asking();
+    assert!(a.answer(at(2), Answer::Timeout));
+    assert_eq!(a.poll_transmit(), None);
+    assert_eq!(a.poll_end(), Some(End::AaaTimeout));
 }
 
 /// RFC 3579 §2.6.3, RFC 4072 §2.8.2: no packet is made to put right what contradicts itself, and the answer decides.

@@ -2,12 +2,12 @@
 
 use super::Ledger;
 use super::limits::{self, Admission, AdmitRequest, Held, HeldBack, Refusal, leases, same_station};
-use super::pool::{Lease, PoolUse};
 use crate::users::canonical_name;
 use alloc::borrow::Cow;
 use alloc::string::String;
 use core::hash::BuildHasher;
 use core::net::{IpAddr, Ipv6Addr};
+use usher_access::pool::{Lease, PoolUse};
 use usher_core::{Instant, WallTime};
 
 /// An address and a prefix.

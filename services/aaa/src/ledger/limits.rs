@@ -1,7 +1,6 @@
 //! Who may come in: the question, the answer and why it is no.
 
 use super::admit::one_name;
-use super::pool::Lease;
 use crate::users::canonical_name;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -9,6 +8,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::hash::{BuildHasher, Hasher};
 use core::net::{IpAddr, Ipv6Addr};
+use usher_access::pool::Lease;
 use usher_core::collections::{HashMap, HashState};
 use usher_core::table::SessionTable;
 use usher_core::{Duration, Instant};

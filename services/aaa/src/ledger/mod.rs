@@ -36,7 +36,7 @@ mod admit;
 mod limits;
 mod names;
 mod past;
-mod pool;
+
 mod queue;
 mod record;
 mod session;
@@ -45,8 +45,8 @@ mod table;
 
 pub use limits::{Admission, AdmitRequest, FailureLimit, HeldBack, Refusal};
 pub(crate) use limits::{Failures, failure_keys};
-pub use pool::{PoolConfig, PoolError, PoolUse, Range, check_pools};
 pub use record::{BadRecord, CLOCK_DIFFERENCE, Record, SessionKey, Status, Unique, nas_of, port_of, text};
+pub use usher_access::pool::{PoolConfig, PoolError, PoolUse, Range, check_pools};
 
 use crate::store::{SessionRow, StoreError};
 use account::Restarts;
@@ -54,10 +54,10 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use limits::Admitted;
 use past::Pasts;
-use pool::Pools;
 use queue::Queue;
 use session::{Ending, Session};
 use table::{Chain, Table};
+use usher_access::pool::Pools;
 use usher_core::collections::HashState;
 use usher_core::{Duration, Instant};
 

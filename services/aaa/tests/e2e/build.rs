@@ -65,8 +65,8 @@ pub(crate) fn radius_nas(servers: usize) -> authenticator::Config {
         max_duration: usher_core::Duration::from_secs(30),
         jitter: 0.0,
     };
-    let aaa =
-        AaaConfig::Radius(RadiusConfig { client, target: Target::Group(0), accounting: Target::Group(0) });
+    let (target, accounting) = (Target::Group(0), Target::Group(0));
+    let aaa = AaaConfig::Radius(RadiusConfig { target, accounting, ..RadiusConfig::new(client) });
     let mut nas = NasIdentity::ethernet("switch.example.org");
     nas.address = Some(nas_address(0));
     authenticator::Config::new(nas, aaa)

@@ -245,7 +245,7 @@ fn a_session_whose_server_is_off_fails_and_is_not_connected_for_again() {
     w.switch_off(0);
     w.ask_in_by_password(0);
     w.run_until(200);
-    assert_eq!(w.outcomes(), [OUT]);
+    assert_eq!(w.outcomes(), [station::Event::Timeout]);
     assert_eq!((w.nas[0].counters().aaa_timeouts, w.nas[0].poll_timeout()), (1, None));
 }
 

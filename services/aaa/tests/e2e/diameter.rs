@@ -35,12 +35,14 @@ fn a_password_lets_in_and_wrong_ones_do_not() {
     w.run_until(2);
     assert_eq!(w.outcomes(), [IN, station::Event::Failure, station::Event::Failure]);
     let admitted = w.nas_events.iter().find_map(|(_, _, e)| match e {
-        authenticator::Event::Authenticated { station, facts, .. } => Some((*station, *facts)),
+        authenticator::Event::Authenticated { station, reply, rounds, .. } => {
+            Some((*station, *rounds, reply.session_timeout()))
+        }
         _ => None,
     });
-    let (station, facts) = admitted.unwrap();
+    let (station, rounds, timeout) = admitted.unwrap();
     assert_eq!(station, StationId::Frame { port: PortId(0), mac: mac(0) });
-    assert_eq!((facts.rounds, facts.session_timeout.map(|t| t.as_secs())), (2, Some(3600)));
+    assert_eq!((rounds, timeout.map(|t| t.as_secs())), (2, Some(3600)));
     let c = w.servers[0].counters();
     assert_eq!((c.accepted_eap_md5, c.rejected_wrong_password, c.rejected_unknown_user), (1, 1, 1));
     assert!(w.work["diameter.request"] > 0 && w.work["diameter.answer"] > 0);
@@ -77,7 +79,7 @@ fn a_session_that_loses_its_server_fails_and_the_next_one_finds_another() {
     w.run_until(3);
     w.ask_in_by_password(1);
     w.run_until(100);
-    assert_eq!(w.outcomes(), [station::Event::Failure, IN]);
+    assert_eq!(w.outcomes(), [station::Event::Timeout, IN]);
     let reasons: Vec<_> = w
         .nas_events
         .iter()
@@ -96,7 +98,7 @@ fn without_any_server_a_session_times_out() {
     w.switch_off(0);
     w.ask_in_by_password(0);
     w.run_until(100);
-    assert_eq!(w.outcomes(), [station::Event::Failure]);
+    assert_eq!(w.outcomes(), [station::Event::Timeout]);
     assert_eq!(w.nas[0].counters().aaa_timeouts, 1);
 }
 

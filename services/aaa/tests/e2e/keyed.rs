@@ -246,11 +246,11 @@ fn a_station_in_the_same_host_is_handed_its_packets() {
     for (identity, asked_first) in [(None, true), (Some(user_name(0)), false)] {
         let mut h = Handover::new(identity);
         h.run();
-        let [Event::Authenticated { station, name, msk, facts }] = &h.events[..] else {
+        let [Event::Authenticated { station, name, msk, rounds, .. }] = &h.events[..] else {
             panic!("{:?}", h.events)
         };
         assert_eq!((*station, &name[..]), (STATION, &user_name(0)[..]));
-        assert_eq!(facts.rounds, u16::from(ROUNDS) + 1);
+        assert_eq!(*rounds, u16::from(ROUNDS) + 1);
         let Some(peer::Event::Success { keys: Some(keys) }) = h.peer.poll_event() else {
             panic!("asked for its identity first: {asked_first}")
         };

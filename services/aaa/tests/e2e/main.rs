@@ -7,6 +7,7 @@ mod bounds;
 mod build;
 mod connections;
 mod diameter;
+mod dynamic;
 mod endings;
 mod handover;
 mod held_back;

@@ -5,7 +5,7 @@ use crate::world::{RADIUS_PORT, nas_address, server_address};
 use std::net::SocketAddr;
 use usher_aaa::{AaaServer, radius_socket};
 use usher_core::{Input, Instant, Machine, Output, Path, PortId, Seed, SocketId, Transmit};
-use usher_nas::authenticator::Event;
+use usher_nas::authenticator::{self, Event};
 use usher_nas::station::{self, Credentials};
 use usher_nas::{Authenticator, Station};
 
@@ -17,15 +17,17 @@ enum Decision {
 }
 use Decision::{Says, Sends};
 
-/// EAP-Success and EAP-Failure (RFC 3748 §4.2).
+/// EAP's Request (RFC 3748 §4.1), Success and Failure (§4.2).
+const REQUEST: u8 = 1;
 const SUCCESS: u8 = 3;
 const FAILURE: u8 = 4;
 
 /// What the access server decides of one login, in its order, up to the station's verdict.
-fn decided(password: &[u8], server_is_on: bool) -> Vec<Decision> {
+fn decided(password: &[u8], server_is_on: bool, canned_failure: bool) -> Vec<Decision> {
     let seed = Seed::new(7);
     let mut server = AaaServer::new(aaa_config(users(seed, 1)), seed.secure("aaa", 0)).unwrap();
-    let mut nas = Authenticator::new(radius_nas(1), seed.secure("nas", 0)).unwrap();
+    let config = authenticator::Config { canned_failure, ..radius_nas(1) };
+    let mut nas = Authenticator::new(config, seed.secure("nas", 0)).unwrap();
     let mut station = Station::new(station::Config::new(mac(0)), seed.secure("station", 0));
     let (mut now, mut buf, mut all) = (Instant::ZERO, Vec::new(), Vec::new());
     let there = |socket| {
@@ -84,7 +86,9 @@ fn decided(password: &[u8], server_is_on: bool) -> Vec<Decision> {
 #[test]
 fn who_opens_the_port_has_heard_of_the_verdict_when_the_station_does() {
     let end = |decided: Vec<Decision>| decided[decided.len() - 2..].to_vec();
-    assert_eq!(end(decided(PASSWORD, true)), [Says("Authenticated"), Sends(SUCCESS)]);
-    assert_eq!(end(decided(b"wrong", true)), [Says("Rejected"), Sends(FAILURE)]);
-    assert_eq!(end(decided(PASSWORD, false)), [Says("Failed"), Sends(FAILURE)]);
+    assert_eq!(end(decided(PASSWORD, true, false)), [Says("Authenticated"), Sends(SUCCESS)]);
+    assert_eq!(end(decided(b"wrong", true, false)), [Says("Rejected"), Sends(FAILURE)]);
+    assert_eq!(end(decided(PASSWORD, false, true)), [Says("Failed"), Sends(FAILURE)]);
+    // RFC 3579 §2.1: what nobody decided, the station does not hear.
+    assert_eq!(end(decided(PASSWORD, false, false)), [Sends(REQUEST), Says("Failed")]);
 }

@@ -13,7 +13,7 @@ use usher_nas::{AaaConfig, Connections, Record, RecordKind, StationId};
 fn record(kind: RecordKind, number: u32) -> Record {
     let station = StationId::Frame { port: PortId(3), mac: mac(0) };
     let lasted = Duration::from_secs(10 * u64::from(number));
-    Record { kind, station, name: user_name(0), session: "00c0ffee".into(), number, lasted }
+    Record { name: user_name(0), lasted, ..Record::new(kind, station, "00c0ffee".into(), number) }
 }
 
 /// An access server by RADIUS, and one by Diameter; `connections` are the latter's.

@@ -94,7 +94,7 @@ fn observe(
     assert_ne!(pairs[0].0, [0; 64]);
     assert_eq!(w.servers[0].counters().accepted_eap_tls, 1);
     let rounds = w.nas_events.iter().find_map(|(_, _, e)| match e {
-        usher_nas::authenticator::Event::Authenticated { facts, .. } => Some(facts.rounds),
+        usher_nas::authenticator::Event::Authenticated { rounds, .. } => Some(*rounds),
         _ => None,
     });
     let lengths = lengths.borrow().clone();

@@ -1,35 +1,45 @@
 //! The authenticator's machine.
 
+use super::admitted::{Admitted, meant};
 use super::keyings::Keyings;
 use super::ports::{Ports, Status};
 use super::session::{Session, identity};
-use super::{Command, Config, Counters, EndCause, Event, FailReason};
-use crate::aaa::{ACCOUNTING, AaaClient, Answer, Ask, ConfigError, Facts, Failure, Record};
+use super::{Command, Config, ConfigError, Counters, EndCause, Event, FailReason};
 use crate::frame::{self, Access, StationFrame, Unheard};
+use crate::record::Record;
 use crate::station_id::StationId;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use usher_access::{
+    AccessClient, Continuation, DynamicKind, DynamicRequest, ErrorCause, Failure, FramedAddress, Proof,
+    Reply, Request, TerminateCause,
+};
 use usher_core::collections::hash_state;
 use usher_core::table::SessionTable;
 use usher_core::timer::TimerQueue;
 use usher_core::{
-    CommandError, Duration, Input, Instant, Machine, NoJob, OutputOf, Outputs, PortId, SecureRng, Transmit,
-    Work,
+    Child, CommandError, Duration, Input, Instant, Machine, NoJob, OutputOf, Outputs, PortId, SecureRng,
+    Transmit, Work,
 };
 use usher_crypto::Key;
 use usher_eap::authenticator::{Answer as Verdict, Authenticator as Conversation, End};
 use usher_pkm::eap::BaseSide;
 use usher_pkm::keying;
 use usher_pkm::keys::AuthKey;
+use usher_radius::attribute::kind;
 
 /// An authenticator; see the [module](super).
 #[derive(Debug)]
 pub struct Authenticator {
     config: Config,
-    aaa: AaaClient,
+    aaa: Child<AccessClient>,
     ports: Ports,
     sessions: SessionTable<Session>,
     keyings: Keyings,
+    /// Who is in, where the AAA server may ask something of them.
+    admitted: BTreeMap<StationId, Admitted>,
+    /// What the AAA server wants to be told when a station is authenticated again.
+    again: BTreeMap<StationId, Continuation>,
     /// Records of accounting without an answer: the host's tokens by the AAA client's.
     records: BTreeMap<u64, u64>,
     next_record: u64,
@@ -38,9 +48,8 @@ pub struct Authenticator {
     outputs: Outputs<Event>,
     counters: Counters,
     rng: SecureRng,
-    /// An answer's EAP packet and note on their way through.
+    /// An answer's EAP packet on its way through.
     eap: Vec<u8>,
-    note: Vec<u8>,
 }
 
 impl Authenticator {
@@ -50,18 +59,15 @@ impl Authenticator {
     /// # Errors
     /// The configuration contradicts itself.
     pub fn new(config: Config, mut rng: SecureRng) -> Result<Self, ConfigError> {
-        if config.nas.identifier.len() > 253 {
-            return Err(ConfigError::Identifier(config.nas.identifier.len()));
-        }
-        if config.nas.identifier.is_empty() && config.nas.address.is_none() {
-            return Err(ConfigError::Nameless);
-        }
         if config.max_sessions == 0 {
             return Err(ConfigError::NoSessions);
         }
-        let aaa = AaaClient::new(config.aaa.clone(), SecureRng::from_seed(rng.array()))?;
+        let aaa =
+            AccessClient::new(config.nas.clone(), config.aaa.clone(), SecureRng::from_seed(rng.array()))?;
         Ok(Self {
-            aaa,
+            aaa: Child::only(aaa),
+            admitted: BTreeMap::new(),
+            again: BTreeMap::new(),
             ports: Ports::new(hash_state(&mut rng)),
             sessions: SessionTable::new(),
             keyings: Keyings::default(),
@@ -71,7 +77,6 @@ impl Authenticator {
             outputs: Outputs::default(),
             counters: Counters::default(),
             eap: Vec::new(),
-            note: Vec::new(),
             config,
             rng,
         })
@@ -84,18 +89,12 @@ impl Authenticator {
     /// The RADIUS client's counters, where that is how it asks.
     #[must_use]
     pub fn radius_counters(&self) -> Option<&usher_radius::client::Counters> {
-        match &self.aaa {
-            AaaClient::Radius(r) => Some(r.client.counters()),
-            AaaClient::Diameter(_) => None,
-        }
+        self.aaa.radius_counters()
     }
     /// The Diameter nodes' counters, where that is how it asks: their sum, those included that are gone.
     #[must_use]
     pub fn diameter_counters(&self) -> Option<usher_diameter::node::Counters> {
-        match &self.aaa {
-            AaaClient::Radius(_) => None,
-            AaaClient::Diameter(d) => Some(d.counters()),
-        }
+        self.aaa.diameter_counters()
     }
     /// What exchanges of keys did and dropped.
     #[must_use]
@@ -118,7 +117,7 @@ impl Authenticator {
         match self.ports.get(station) {
             Some(Status::Running(_)) => {
                 self.counters.restarted += 1;
-                self.forget(now, station);
+                self.forget(now, station, TerminateCause::UserRequest);
             }
             Some(Status::Quiet(until)) if until > now => {
                 self.counters.quiet += 1;
@@ -132,6 +131,7 @@ impl Authenticator {
         }
         self.counters.sessions += 1;
         self.keyings.remove(station);
+        let next = self.again.remove(&station).unwrap_or_default();
         let first = self.rng.next_u32() as u8;
         let policy = self.config.retransmission;
         // Without retransmission the sessions' order of age keeps the station's time.
@@ -139,11 +139,11 @@ impl Authenticator {
         let session = match identity {
             None => {
                 let eap = Conversation::new(first, policy, patience, now);
-                Session::new(station, Vec::new(), pkm, eap)
+                Session::new(station, Vec::new(), pkm, next, eap)
             }
             Some(name) => {
                 let eap = Conversation::with_identity(&name, first, policy, patience, now);
-                Session::new(station, name, pkm, eap)
+                Session::new(station, name, pkm, next, eap)
             }
         };
         let token = self.sessions.insert(now, session);
@@ -158,7 +158,8 @@ impl Authenticator {
         if let Some(at) = session.resend_at {
             self.resend.remove(at, token);
         }
-        self.aaa.end(now, token, session.asking);
+        // It knows every question.
+        let _ = self.aaa.command(now, usher_access::Command::Cancel { token });
         Some(session)
     }
 
@@ -170,15 +171,11 @@ impl Authenticator {
             if session.rounds == 0 && session.name.is_empty() {
                 session.name = identity(response);
             }
-            let ask = Ask {
-                token,
-                name: &session.name,
-                port: session.station.nas_port(),
-                calling: session.station.mac(),
-                note: &session.note,
-                eap: response,
-            };
-            session.asking = self.aaa.ask(now, &self.config.nas, &ask).is_ok();
+            let (name, proof, continues) = (&session.name, Proof::Eap(response), Some(&session.next));
+            session.asking = session.station.with_port(|port| {
+                let request = Request { port, continues, ..Request::new(name, proof) };
+                self.aaa.ask(now, token, &request).is_ok()
+            });
             session.rounds = session.rounds.saturating_add(1);
             refused = !session.asking;
         }
@@ -199,7 +196,7 @@ impl Authenticator {
             }
         }
         if refused {
-            self.fail(now, token, FailReason::AaaUnavailable);
+            self.fail(now, token, FailReason::AaaUnavailable, true);
         }
     }
 
@@ -227,37 +224,116 @@ impl Authenticator {
 
     /// Acts on what the AAA client has to say.
     fn drain_aaa(&mut self, now: Instant) {
-        while let Some(answer) = self.aaa.poll(now, &mut self.outputs, &mut self.eap, &mut self.note) {
-            match answer {
-                Answer::Challenge { token } => self.challenged(now, token),
-                Answer::Accept { token, msk, facts } => self.accepted(now, token, msk, facts),
-                Answer::Reject { token } => self.rejected(now, token),
-                Answer::Kept { token } => self.accounted(token, true),
-                Answer::Failed { token, .. } if token & ACCOUNTING != 0 => self.accounted(token, false),
-                Answer::Peer { peer, up } => self.outputs.event(Event::DiameterPeer { peer, up }),
-                Answer::Failed { token, failure } => {
+        while let Some(event) = self.outputs.next_event(&mut self.aaa) {
+            match event {
+                usher_access::Event::Challenge { token, reply } => self.challenged(now, token, reply),
+                usher_access::Event::Accept { token, reply } => self.accepted(now, token, reply),
+                usher_access::Event::Reject { token, reply } => self.rejected(now, token, reply),
+                usher_access::Event::Accounted { token, kept } => self.accounted(token, kept.is_ok()),
+                usher_access::Event::Peer { peer, up } => {
+                    self.outputs.event(Event::DiameterPeer { peer, up })
+                }
+                usher_access::Event::Dynamic(request) => self.dynamic(now, &request),
+                // The client itself turns to another server.
+                usher_access::Event::Server { .. } => {}
+                usher_access::Event::Failed { token, failure } => {
+                    let reason = match failure {
+                        Failure::Timeout => FailReason::AaaTimeout,
+                        Failure::Unavailable | Failure::ConnectionLost | Failure::Fault(_) => {
+                            FailReason::AaaUnavailable
+                        }
+                        Failure::BadAnswer => FailReason::AaaProtocol,
+                    };
+                    // RFC 3579 §2.1: no EAP-Failure as the result of a timeout.
+                    let last_word = reason == FailReason::AaaProtocol || self.config.canned_failure;
                     if let Some(session) = self.sessions.get_mut(token) {
                         session.asking = false;
-                        self.fail(
-                            now,
-                            token,
-                            match failure {
-                                Failure::Timeout => FailReason::AaaTimeout,
-                                Failure::Unavailable => FailReason::AaaUnavailable,
-                                Failure::Protocol | Failure::BadKey => FailReason::AaaProtocol,
-                            },
-                        );
+                        self.fail(now, token, reason, last_word);
                     }
                 }
             }
         }
     }
 
+    /// The AAA server wants something of stations that are in (RFC 5176). Of all that are meant, or of none.
+    fn dynamic(&mut self, now: Instant, request: &DynamicRequest) {
+        let stations = meant(&self.admitted, request);
+        let answer = match request.kind {
+            _ if stations.is_empty() => Err(ErrorCause::SessionContextNotFound),
+            DynamicKind::Change if !request.changes().all(|kind| CHANGEABLE.contains(&kind)) => {
+                Err(ErrorCause::UnsupportedAttribute)
+            }
+            _ => Ok(()),
+        };
+        for station in stations.into_iter().filter(|_| answer.is_ok()) {
+            match request.kind {
+                DynamicKind::Disconnect => {
+                    self.counters.disconnected += 1;
+                    self.forget(now, station, TerminateCause::AdminReset);
+                    self.outputs.event(Event::Ended { station, cause: EndCause::Disconnected });
+                }
+                DynamicKind::Change => self.change(now, station, &request.content),
+                DynamicKind::Reauthenticate => {
+                    // That it is under way serves as well; where there is no room, it stays in.
+                    let running = matches!(self.ports.get(station), Some(Status::Running(_)));
+                    let _ = running || self.authenticate_again(now, station);
+                }
+            }
+        }
+        // It was asked just now.
+        let command = usher_access::Command::AnswerDynamic { token: request.token, answer };
+        let _ = self.aaa.command(now, command);
+    }
+
+    fn change(&mut self, now: Instant, station: StationId, content: &Reply) {
+        self.counters.changed += 1;
+        // A station that is being authenticated again gets what it may do anew.
+        if content.session_timeout().is_some() && self.ports.get(station).is_some_and(Status::is_in) {
+            self.stay(now, station, Stay::of(content));
+        }
+        self.outputs.event(Event::Changed { station });
+    }
+
+    /// Whether there is room for it now.
+    fn authenticate_again(&mut self, now: Instant, station: StationId) -> bool {
+        self.counters.reauthentications += 1;
+        self.begin(now, station, BaseSide::new(), None).is_ok()
+    }
+
+    /// Notes until when a station is in, and what is then.
+    fn stay(&mut self, now: Instant, station: StationId, stay: Stay) {
+        self.again.remove(&station);
+        let status = match &stay.again {
+            Some((after, _)) => Status::Again(now + *after),
+            None => Status::In(stay.ends.map(|after| now + after)),
+        };
+        if self.remember(station, status)
+            && let Some((_, next)) = stay.again
+        {
+            self.again.insert(station, next);
+        }
+    }
+
     fn account(&mut self, now: Instant, token: u64, record: &Record) -> Result<(), CommandError> {
-        let ours = ACCOUNTING | self.next_record;
-        self.aaa.account(now, &self.config.nas, ours, record)?;
+        let classes: Vec<&[u8]> = record.classes.iter().map(|class| &class[..]).collect();
+        record.station.with_port(|port| {
+            let record = usher_access::Record {
+                name: &record.name,
+                port,
+                lasted: record.lasted,
+                traffic: record.traffic,
+                cause: record.cause,
+                classes: &classes,
+                framed_ip: record.framed_ip,
+                ..usher_access::Record::new(record.kind, &record.session, record.number)
+            };
+            self.aaa.account(now, self.next_record, &record)
+        })?;
+        if let Some(admitted) = self.admitted.get_mut(&record.station) {
+            admitted.session = Some(record.session.clone());
+        }
+        self.records.insert(self.next_record, token);
         self.next_record += 1;
-        self.records.insert(ours, token);
         self.counters.records += 1;
         Ok(())
     }
@@ -268,15 +344,17 @@ impl Authenticator {
         self.outputs.event(Event::Accounted { token, kept });
     }
 
-    fn challenged(&mut self, now: Instant, token: u64) {
+    fn challenged(&mut self, now: Instant, token: u64, reply: Reply) {
         let Some(session) = self.sessions.get_mut(token) else { return };
         session.asking = false;
-        core::mem::swap(&mut session.note, &mut self.note);
+        reply.eap(&mut self.eap);
+        reply.continuation(&mut session.next);
+        self.aaa.recycle(reply);
         if session.challenge(now, &self.eap) {
             self.sessions.touch(now, token);
             self.pump(now, token);
         } else {
-            self.fail(now, token, FailReason::AaaProtocol);
+            self.fail(now, token, FailReason::AaaProtocol, true);
         }
     }
 
@@ -298,19 +376,30 @@ impl Authenticator {
         self.sessions.remove(token)
     }
 
-    fn accepted(&mut self, now: Instant, token: u64, msk: Option<Key<[u8; 64]>>, facts: Facts) {
-        let Some(station) = self.sessions.get_mut(token).map(|session| session.station) else { return };
-        let until = facts.session_timeout.map(|t| now + t);
+    fn accepted(&mut self, now: Instant, token: u64, reply: Reply) {
+        let Some(session) = self.sessions.get_mut(token) else { return };
+        let (station, rounds) = (session.station, session.rounds);
+        let Ok(msk) = reply.msk() else {
+            session.asking = false;
+            return self.fail(now, token, FailReason::AaaProtocol, true);
+        };
         let key = msk.as_ref().map(|msk| self.key(station, msk));
+        reply.eap(&mut self.eap);
+        let (stay, admitted) = (Stay::of(&reply), self.admit(token, &reply));
         let say = |session: &mut Session| Event::Authenticated {
             station,
             name: core::mem::take(&mut session.name),
             msk,
-            facts: Facts { rounds: session.rounds, ..facts },
+            reply,
+            rounds,
         };
         let Some(session) = self.conclude(now, token, true, say) else { return };
         self.counters.authenticated += 1;
-        self.remember(session.station, Status::In(until));
+        self.left(now, station, TerminateCause::NasRequest);
+        self.stay(now, station, stay);
+        if let Some(admitted) = admitted {
+            self.admitted.insert(station, admitted);
+        }
         if let (Some(config), StationId::Frame { .. }, Access::Wimax) =
             (self.config.keying, session.station, self.config.access)
         {
@@ -319,10 +408,30 @@ impl Authenticator {
                     self.outputs.work(Work { label: usher_pkm::work::DERIVE, units: 1 });
                     let base = keying::Base::new(config, key, &mut self.rng, now);
                     self.keyings.insert(session.station, base);
-                    self.pump_keying(session.station);
+                    self.pump_keying(now, session.station);
                 }
-                _ => self.unkeyed(session.station),
+                _ => self.unkeyed(now, session.station),
             }
+        }
+    }
+
+    /// What a station is known by that is let in by this question; `None`: nothing can be asked of it later.
+    fn admit(&self, token: u64, reply: &Reply) -> Option<Admitted> {
+        let session =
+            self.sessions.get(token).filter(|s| self.aaa.hears_requests() && s.station.mac().is_some())?;
+        let framed_ip = match reply.framed_ip_address() {
+            Some(FramedAddress::Address(address)) => Some(address),
+            _ => None,
+        };
+        let names = [session.name.clone(), reply.user_name().unwrap_or_default().to_vec()];
+        Some(Admitted { token, names, session: None, framed_ip })
+    }
+
+    /// A session of a station that was let in is over.
+    fn left(&mut self, now: Instant, station: StationId, cause: TerminateCause) {
+        if let Some(Admitted { token, .. }) = self.admitted.remove(&station) {
+            // Whether a server keeps the session is known there.
+            let _ = self.aaa.command(now, usher_access::Command::Terminate { token, cause });
         }
     }
 
@@ -332,15 +441,16 @@ impl Authenticator {
         Some(AuthKey::new(msk, station.mac()?.0, self.config.mac.0, 0))
     }
 
-    fn unkeyed(&mut self, station: StationId) {
+    fn unkeyed(&mut self, now: Instant, station: StationId) {
         self.counters.unkeyed += 1;
         self.keyings.remove(station);
         self.ports.remove(station);
+        self.left(now, station, TerminateCause::NasError);
         self.outputs.event(Event::Ended { station, cause: EndCause::Unkeyed });
     }
 
     /// Takes out what a station's exchange of keys wants.
-    fn pump_keying(&mut self, station: StationId) {
+    fn pump_keying(&mut self, now: Instant, station: StationId) {
         let StationId::Frame { port, mac } = station else { return };
         let Self { keyings, outputs, config, .. } = self;
         let carry = |buf: &mut Vec<u8>, message: &[u8]| frame::carry(buf, (mac, config.mac), message);
@@ -349,12 +459,14 @@ impl Authenticator {
                 self.counters.keyed += 1;
                 self.outputs.event(Event::Keyed { station });
             }
-            Some(keying::Event::Failed(_)) => self.unkeyed(station),
+            Some(keying::Event::Failed(_)) => self.unkeyed(now, station),
             None => {}
         }
     }
 
-    fn rejected(&mut self, now: Instant, token: u64) {
+    fn rejected(&mut self, now: Instant, token: u64, reply: Reply) {
+        reply.eap(&mut self.eap);
+        self.aaa.recycle(reply);
         let say = |session: &mut Session| Event::Rejected {
             station: session.station,
             name: core::mem::take(&mut session.name),
@@ -364,9 +476,9 @@ impl Authenticator {
         self.turned_away(now, session.station);
     }
 
-    fn fail(&mut self, now: Instant, token: u64, reason: FailReason) {
+    fn fail(&mut self, now: Instant, token: u64, reason: FailReason, last_word: bool) {
         let Some(session) = self.sessions.get_mut(token) else { return };
-        session.give_up(now, reason);
+        session.give_up(now, reason, last_word);
         self.outputs.event(Event::Failed { station: session.station, reason });
         self.pump(now, token);
         let Some(session) = self.drop_session(now, token) else { return };
@@ -381,6 +493,7 @@ impl Authenticator {
     }
 
     fn turned_away(&mut self, now: Instant, station: StationId) {
+        self.left(now, station, TerminateCause::NasRequest);
         if self.config.quiet_period.is_zero() {
             self.ports.remove(station);
         } else {
@@ -388,21 +501,25 @@ impl Authenticator {
         }
     }
 
-    /// Notes where a station stands after its session; one of the host's is the host's to remember.
-    fn remember(&mut self, station: StationId, status: Status) {
+    /// Notes where a station stands after its session, if there is room; one of the host's is the host's to remember.
+    fn remember(&mut self, station: StationId, status: Status) -> bool {
         self.ports.remove(station);
         if matches!(station, StationId::Host(_)) {
-            return;
+            return false;
         }
-        if self.ports.remembered() < self.config.max_remembered {
+        let room = self.ports.remembered() < self.config.max_remembered;
+        if room {
             self.ports.set(station, status);
         } else {
             self.counters.not_remembered += 1;
         }
+        room
     }
 
-    fn forget(&mut self, now: Instant, station: StationId) -> Option<Status> {
+    fn forget(&mut self, now: Instant, station: StationId, cause: TerminateCause) -> Option<Status> {
         self.keyings.remove(station);
+        self.again.remove(&station);
+        self.left(now, station, cause);
         let status = self.ports.remove(station)?;
         if let Status::Running(token) = status {
             self.drop_session(now, token);
@@ -434,7 +551,7 @@ impl Authenticator {
         let _ = match said {
             StationFrame::Keying(message) => {
                 if self.keyings.handle(now, station, message) {
-                    self.pump_keying(station);
+                    self.pump_keying(now, station);
                 } else {
                     self.counters.unknown_pkm += 1;
                 }
@@ -443,7 +560,8 @@ impl Authenticator {
             StationFrame::Eap(packet) => self.hear(now, station, pkm, packet),
             StationFrame::Start => self.begin(now, station, pkm, None),
             StationFrame::Logoff => {
-                if let Some(Status::In(_)) = self.forget(now, station) {
+                let status = self.forget(now, station, TerminateCause::UserRequest);
+                if status.is_some_and(Status::is_in) {
                     self.outputs.event(Event::Ended { station, cause: EndCause::LoggedOff });
                 }
                 Ok(())
@@ -458,7 +576,7 @@ impl Authenticator {
             let before = session.eap.retransmissions();
             session.eap.handle_timeout(now);
             if session.eap.poll_end() == Some(End::PeerTimeout) {
-                self.fail(now, token, FailReason::StationTimeout);
+                self.fail(now, token, FailReason::StationTimeout, false);
             } else {
                 self.counters.retransmissions += u64::from(session.eap.retransmissions() > before);
                 self.pump(now, token);
@@ -472,20 +590,49 @@ impl Authenticator {
             if self.sessions.get(token).is_some_and(|s| s.asking) {
                 self.sessions.touch(now, token);
             } else {
-                self.fail(now, token, FailReason::StationTimeout);
+                self.fail(now, token, FailReason::StationTimeout, false);
             }
         }
         while let Some(station) = self.keyings.expire(now) {
-            self.pump_keying(station);
+            self.pump_keying(now, station);
         }
         while let Some((station, status)) = self.ports.pop_due(now) {
-            self.keyings.remove(station);
-            if let Status::In(_) = status {
-                self.outputs.event(Event::Ended { station, cause: EndCause::SessionTimeout });
+            match status {
+                Status::Again(_) if self.authenticate_again(now, station) => {}
+                Status::In(_) | Status::Again(_) => {
+                    self.keyings.remove(station);
+                    self.left(now, station, TerminateCause::SessionTimeout);
+                    self.outputs.event(Event::Ended { station, cause: EndCause::SessionTimeout });
+                }
+                Status::Quiet(_) | Status::Running(_) => self.keyings.remove(station),
             }
         }
     }
 }
+
+/// What a reply says of the end of a session: when it is, or when the station is authenticated again, with what the AAA
+/// server is to be told then.
+struct Stay {
+    ends: Option<Duration>,
+    again: Option<(Duration, Continuation)>,
+}
+
+impl Stay {
+    fn of(reply: &Reply) -> Self {
+        let ends = reply.session_timeout();
+        let again = reply.reauthentication().filter(|again| ends.is_none_or(|ends| *again <= ends));
+        let again = again.map(|after| {
+            let mut next = Continuation::new();
+            reply.continuation(&mut next);
+            (after, next)
+        });
+        Self { ends, again }
+    }
+}
+
+/// What a CoA-Request may change: Session-Timeout, and with Termination-Action what is then; State goes with that (RFC 5176
+/// §3.3).
+const CHANGEABLE: [u8; 3] = [kind::SESSION_TIMEOUT, kind::TERMINATION_ACTION, kind::STATE];
 
 /// Hands a packet to its station: in a frame, or through the host.
 fn send(outputs: &mut Outputs<Event>, config: &Config, (station, pkm): (StationId, BaseSide), packet: &[u8]) {
@@ -523,13 +670,11 @@ impl Machine for Authenticator {
             Command::Begin { station, identity } => self.begin(now, station, BaseSide::new(), identity),
             Command::EapFromStation { station, packet } => self.hear(now, station, BaseSide::new(), &packet),
             Command::Forget { station } => {
-                self.forget(now, station).map(|_| ()).ok_or(CommandError::UnknownToken)
+                let known = self.forget(now, station, TerminateCause::LostCarrier);
+                known.map(|_| ()).ok_or(CommandError::UnknownToken)
             }
             Command::Account { token, record } => self.account(now, token, &record),
-            Command::Diameter(command) => match &mut self.aaa {
-                AaaClient::Diameter(d) => d.command(now, command),
-                AaaClient::Radius(_) => Err(CommandError::Invalid("this NAS asks by RADIUS")),
-            },
+            Command::Diameter(command) => self.aaa.command(now, usher_access::Command::Diameter(command)),
         };
         self.drain_aaa(now);
         done

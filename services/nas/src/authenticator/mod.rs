@@ -7,6 +7,7 @@
 //! A session begins with an EAPOL-Start or PKMv2's EAP-Start, or with [`Command::Begin`], and ends with exactly one of
 //! [`Event::Authenticated`], [`Event::Rejected`] and [`Event::Failed`].
 
+mod admitted;
 mod keyings;
 mod machine;
 mod ports;
@@ -15,14 +16,26 @@ mod session;
 pub use machine::Authenticator;
 pub use usher_eap::authenticator::Retransmission;
 
-use crate::aaa::{AaaConfig, Facts, NasIdentity, Record};
 use crate::frame::Access;
+use crate::record::Record;
 use crate::station_id::{MacAddress, StationId};
 use alloc::vec::Vec;
+use usher_access::{AaaConfig, NasIdentity, Reply};
 use usher_core::Duration;
 use usher_crypto::Key;
 use usher_diameter::node::PeerId;
 use usher_pkm::keying;
+
+/// An authenticator was configured in contradiction to itself.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// How it asks an AAA server.
+    #[error(transparent)]
+    Aaa(#[from] usher_access::ConfigError),
+    /// Limits that admit nobody.
+    #[error("the limit on sessions is zero")]
+    NoSessions,
+}
 
 /// What an authenticator is made of.
 #[derive(Clone, Debug)]
@@ -42,6 +55,10 @@ pub struct Config {
     /// When requests to a station are sent again; `None`: never, as on links that lose nothing
     /// (RFC 3748 §4.3).
     pub retransmission: Option<Retransmission>,
+    /// Whether a station is sent an EAP-Failure of the authenticator's own making when the AAA server is silent. "The NAS MUST
+    /// NOT 'manufacture' a Success or Failure packet as the result of a timeout" (RFC 3579 §2.1): the station hears nothing
+    /// more then. IEEE 802.1X-2001 had it sent.
+    pub canned_failure: bool,
     /// How long a station that was turned away stays unheard (quietPeriod); zero: not at all. Does not
     /// hold for [`StationId::Host`].
     pub quiet_period: Duration,
@@ -64,6 +81,7 @@ impl Config {
             mac: MacAddress([0x02, 0, 0, 0, 0, 1]),
             station_timeout: Duration::from_secs(30),
             retransmission: None,
+            canned_failure: false,
             quiet_period: Duration::from_secs(60),
             max_sessions: 4096,
             max_remembered: 65_536,
@@ -127,6 +145,8 @@ pub enum EndCause {
     LoggedOff,
     /// Its Session-Timeout passed.
     SessionTimeout,
+    /// The AAA server wanted it out (RFC 5176, RFC 6733 §8.5).
+    Disconnected,
     /// No traffic keys came about: the AAA server gave no key from which they could follow, or the station fell silent or
     /// proved no such key.
     Unkeyed,
@@ -142,7 +162,7 @@ pub enum Event {
         /// The packet.
         packet: Vec<u8>,
     },
-    /// Let in. The EAP-Success follows.
+    /// Let in, or authenticated again. The EAP-Success follows.
     Authenticated {
         /// Who.
         station: StationId,
@@ -150,8 +170,10 @@ pub enum Event {
         name: Vec<u8>,
         /// The master session key (RFC 3748 §7.10), where the method gives one.
         msk: Option<Key<[u8; 64]>>,
-        /// What else the server said.
-        facts: Facts,
+        /// All that the server said.
+        reply: Reply,
+        /// Exchanges with the AAA server that it took.
+        rounds: u16,
     },
     /// A station that was let in has been sent its traffic keys.
     Keyed {
@@ -171,6 +193,11 @@ pub enum Event {
         station: StationId,
         /// The identity it gave.
         name: Vec<u8>,
+    },
+    /// What a station that is in may do has changed (RFC 5176): when its session ends, or when it is authenticated again.
+    Changed {
+        /// Who.
+        station: StationId,
     },
     /// No verdict; the last word to the station, if there is one, follows. A station that was in is in no longer.
     Failed {
@@ -205,16 +232,18 @@ impl core::fmt::Debug for Event {
                 .field("station", station)
                 .field("octets", &packet.len())
                 .finish(),
-            Self::Authenticated { station, msk, facts, .. } => f
+            Self::Authenticated { station, msk, reply, rounds, .. } => f
                 .debug_struct("Authenticated")
                 .field("station", station)
                 .field("key", &msk.is_some())
-                .field("facts", facts)
+                .field("reply", reply)
+                .field("rounds", rounds)
                 .finish_non_exhaustive(),
             Self::Accounted { token, kept } => {
                 f.debug_struct("Accounted").field("token", token).field("kept", kept).finish()
             }
             Self::Keyed { station } => f.debug_struct("Keyed").field("station", station).finish(),
+            Self::Changed { station } => f.debug_struct("Changed").field("station", station).finish(),
             Self::Rejected { station, .. } => {
                 f.debug_struct("Rejected").field("station", station).finish_non_exhaustive()
             }
@@ -242,8 +271,14 @@ usher_core::counters! {
         keyed,
         /// Stations let in, but without traffic keys.
         unkeyed,
+        /// Stations that were in and were authenticated again, because their time had come or the AAA server wanted it.
+        reauthentications,
         /// Stations turned away by the AAA server.
         rejected,
+        /// Stations sent away because the AAA server wanted it.
+        disconnected,
+        /// Sessions changed because the AAA server wanted it.
+        changed,
         /// Records of accounting sent.
         records,
         /// Of them, those that the AAA server has.

@@ -12,16 +12,22 @@ pub(super) enum Status {
     Running(u64),
     /// Let in, until a time where there is one.
     In(Option<Instant>),
+    /// Let in; at that time it is to be authenticated again.
+    Again(Instant),
     /// Turned away, and unheard until then.
     Quiet(Instant),
 }
 
 impl Status {
+    /// Whether the station is in, and in no session.
+    pub(super) const fn is_in(self) -> bool {
+        matches!(self, Self::In(_) | Self::Again(_))
+    }
     const fn until(self) -> Option<Instant> {
         match self {
             Self::Running(_) => None,
             Self::In(until) => until,
-            Self::Quiet(until) => Some(until),
+            Self::Again(until) | Self::Quiet(until) => Some(until),
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::FailReason;
 use crate::station_id::StationId;
 use alloc::vec::Vec;
+use usher_access::Continuation;
 use usher_core::Instant;
 use usher_eap::authenticator::{Answer, Authenticator as Conversation};
 use usher_eap::packet::{Code, Packet};
@@ -13,8 +14,8 @@ pub(super) struct Session {
     pub(super) station: StationId,
     /// The identity that the station gave.
     pub(super) name: Vec<u8>,
-    /// What the AAA client wants to be told with the session's next question.
-    pub(super) note: Vec<u8>,
+    /// What the AAA server wants to be told again with the session's next question.
+    pub(super) next: Continuation,
     /// Questions asked.
     pub(super) rounds: u16,
     /// A question is outstanding.
@@ -28,8 +29,14 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) const fn new(station: StationId, name: Vec<u8>, pkm: BaseSide, eap: Conversation) -> Self {
-        Self { station, name, note: Vec::new(), rounds: 0, asking: false, resend_at: None, pkm, eap }
+    pub(super) const fn new(
+        station: StationId,
+        name: Vec<u8>,
+        pkm: BaseSide,
+        next: Continuation,
+        eap: Conversation,
+    ) -> Self {
+        Self { station, name, next, rounds: 0, asking: false, resend_at: None, pkm, eap }
     }
 
     /// Gives the automaton the AAA server's request; false where it is none.
@@ -38,10 +45,10 @@ impl Session {
             && self.eap.answer(now, Answer::Request(packet))
     }
 
-    /// Whether the automaton has a last word for the station when there is no verdict.
-    pub(super) fn give_up(&mut self, now: Instant, reason: FailReason) {
+    /// There is no verdict; whether the station hears a last word of it.
+    pub(super) fn give_up(&mut self, now: Instant, reason: FailReason, last_word: bool) {
         if reason != FailReason::StationTimeout {
-            self.eap.answer(now, Answer::Timeout);
+            self.eap.answer(now, if last_word { Answer::Failure(&[]) } else { Answer::Timeout });
         }
     }
 }

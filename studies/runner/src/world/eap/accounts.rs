@@ -100,12 +100,9 @@ impl Accounts {
         let now = ctx.now();
         let Some(open) = self.open.get_mut(&id) else { return };
         let record = Record {
-            kind,
-            station: open.station,
             name: open.name.clone(),
-            session: format!("{id:016x}"),
-            number: open.number,
             lasted: now.since(open.began),
+            ..Record::new(kind, open.station, format!("{id:016x}"), open.number)
         };
         open.number += 1;
         if kind == RecordKind::Stop {

@@ -230,6 +230,9 @@ fn authenticator(
     config.keying = keying;
     config.mac = MacAddress(host.mac(0));
     config.quiet_period = Duration::ZERO;
+    // A station fails when its access server gives up, and not at its own ClientTimeout: that would decide what studies of
+    // overload measure.
+    config.canned_failure = true;
     config.max_sessions = usize::MAX;
     config.retransmission = eap.eap_retransmission.get().map(|initial| authenticator::Retransmission {
         initial: initial.get(),

@@ -1,4 +1,4 @@
-//! Address pools.
+//! Address pools: who has which address or prefix, and who gets which next.
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
@@ -196,8 +196,10 @@ impl Range {
 
 /// What a pool gives out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Lease {
+pub enum Lease {
+    /// An address.
     Address(IpAddr),
+    /// An IPv6 prefix and its length.
     Prefix(Ipv6Addr, u8),
 }
 
@@ -336,37 +338,37 @@ impl Space {
     }
 }
 
-/// The pools of a ledger.
+/// Pools, each under its name. Whoever had an address gets it again as long as nobody else needs it.
 #[derive(Debug)]
-pub(super) struct Pools {
+pub struct Pools {
     /// Name, addresses, prefixes.
     pools: Vec<(String, Space, Space)>,
 }
 
 impl Pools {
-    pub(super) fn new(config: &[PoolConfig], hash: &HashState) -> Self {
+    /// Pools of which nothing is in use. Ranges that do not hold together give nothing; see [`check_pools`].
+    #[must_use]
+    pub fn new(config: &[PoolConfig], hash: &HashState) -> Self {
         let pools = config.iter().map(|pool| {
             let (prefixes, addresses) = pool.ranges.iter().partition(|r| matches!(r, Range::Prefixes { .. }));
             (pool.name.clone(), Space::new(addresses, hash), Space::new(prefixes, hash))
         });
         Self { pools: pools.collect() }
     }
-    pub(super) fn find(&self, name: &str) -> Option<usize> {
+    /// The number of the pool of this name.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<usize> {
         self.pools.iter().position(|(n, ..)| n == name)
     }
     /// Whether a pool gives addresses, and whether it gives prefixes.
-    pub(super) fn gives(&self, pool: usize) -> (bool, bool) {
+    #[must_use]
+    pub fn gives(&self, pool: usize) -> (bool, bool) {
         self.pools.get(pool).map_or((false, false), |(_, a, p)| (a.size > 0, p.size > 0))
     }
-    /// Takes an address (or a prefix) for a holder: with `again` the one that it has, else one that is free.
-    pub(super) fn take(
-        &mut self,
-        pool: usize,
-        prefix: bool,
-        holder: u64,
-        again: bool,
-        begin: u64,
-    ) -> Option<Lease> {
+    /// Takes an address (or a prefix) for a holder, which a number names: with `again` the one that it has, else one that is
+    /// free. `begin` says where a pool begins to look that has given nothing yet. `None`: nothing is left.
+    #[must_use]
+    pub fn take(&mut self, pool: usize, prefix: bool, holder: u64, again: bool, begin: u64) -> Option<Lease> {
         let (_, addresses, prefixes) = self.pools.get_mut(pool)?;
         let space = if prefix { prefixes } else { addresses };
         let number = space.choose(holder, again, begin)?;
@@ -380,18 +382,19 @@ impl Pools {
         })
     }
     /// Somebody has this; nothing happens where it is of no pool.
-    pub(super) fn claim(&mut self, lease: Lease, holder: u64) {
+    pub fn claim(&mut self, lease: Lease, holder: u64) {
         if let Some((space, number)) = self.space(lease) {
             space.claim(number, holder);
         }
     }
     /// One who had this has it no more.
-    pub(super) fn release(&mut self, lease: Lease) {
+    pub fn release(&mut self, lease: Lease) {
         if let Some((space, number)) = self.space(lease) {
             space.release(number);
         }
     }
-    pub(super) fn used(&self) -> impl Iterator<Item = PoolUse<'_>> {
+    /// How much of each pool is in use, in their order.
+    pub fn used(&self) -> impl Iterator<Item = PoolUse<'_>> {
         self.pools.iter().map(|(name, a, p)| PoolUse {
             name,
             addresses: (a.used, a.size),

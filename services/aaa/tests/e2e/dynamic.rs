@@ -1,0 +1,208 @@
+//! What the AAA server asks of a session that it let in (RFC 5176), and what the access server does then.
+
+use crate::build::{PASSWORD, aaa_config, mac, radius_nas, secret, user_name, users};
+use crate::world::{RADIUS_PORT, nas_address, server_address};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use usher_aaa::{AaaServer, DynamicResult, User, Users, radius_socket};
+use usher_core::bench::{At, Network};
+use usher_core::impair::ChannelConfig;
+use usher_core::{Duration, PortId, Seed};
+use usher_nas::authenticator::{self, Command, EndCause, Event};
+use usher_nas::station::{self, Credentials};
+use usher_nas::{
+    AaaConfig, Authenticator, DYNAMIC_SOCKET, DynamicConfig, Record, RecordKind, Station, StationId,
+};
+use usher_radius::attribute::{Attributes, error_cause, kind};
+use usher_radius::server::ClientConfig;
+use usher_radius::{Code, Freshness};
+
+/// RFC 5176 §2.3.
+const DYNAMIC_PORT: u16 = 3799;
+const STATION: StationId =
+    StationId::Frame { port: PortId(0), mac: usher_nas::MacAddress([2, 0, 0, 0, 0, 0]) };
+
+struct Site {
+    net: Network,
+    station: At<Station>,
+    nas: At<Authenticator>,
+    server: At<AaaServer>,
+    asked: u64,
+}
+
+impl Site {
+    /// A station that has been let in.
+    fn new(users: Arc<Users>) -> Self {
+        let seed = Seed::new(11);
+        let mut config = radius_nas(1);
+        let server = aaa_config(users);
+        if let AaaConfig::Radius(radius) = &mut config.aaa {
+            let clients = vec![ClientConfig::new(server_address(0), 32, secret())];
+            let freshness = Some(Freshness::new(server.epoch));
+            radius.dynamic = Some(Box::new(DynamicConfig { clients, freshness }));
+        }
+        let delay = Duration::from_millis(1);
+        let mut net = Network::new(ChannelConfig { delay, ..ChannelConfig::default() });
+        let station = Station::new(station::Config::new(mac(0)), seed.secure("station", 0));
+        let station = net.add(station, &[]);
+        let nas = net.add(Authenticator::new(config, seed.secure("nas", 0)).unwrap(), &[nas_address(0)]);
+        let server = AaaServer::new(server, seed.secure("aaa", 0)).unwrap();
+        let server = net.add(server, &[server_address(0)]);
+        // Nobody keeps records here, nor acknowledges them.
+        net.on_job(server, |_| None);
+        net.join(&[(station.number, PortId(0)), (nas.number, PortId(0))]);
+        net.bind(nas, DYNAMIC_SOCKET, SocketAddr::new(nas_address(0), DYNAMIC_PORT));
+        net.bind(server, radius_socket(0), SocketAddr::new(server_address(0), RADIUS_PORT));
+        let mut site = Self { net, station, nas, server, asked: 0 };
+        site.log_in();
+        assert!(matches!(&site.said()[..], [Event::Authenticated { .. }]));
+        site
+    }
+    fn usual() -> Self {
+        Self::new(users(Seed::new(1), 1))
+    }
+    fn log_in(&mut self) {
+        let (identity, credentials) = (user_name(0), Credentials::password(PASSWORD));
+        self.net.command(self.station, station::Command::Authenticate { identity, credentials }).unwrap();
+        self.run(1);
+    }
+    fn run(&mut self, seconds: u64) {
+        self.net.run(Duration::from_secs(seconds));
+    }
+    /// What the access server has said since it was last asked.
+    fn said(&mut self) -> Vec<Event> {
+        self.net.take(self.nas).into_iter().map(|(_, event)| event).collect()
+    }
+    /// What the server hears to a request.
+    fn ask(&mut self, code: Code, write: impl FnOnce(&mut Attributes)) -> DynamicResult {
+        let mut attributes = Attributes::new();
+        write(&mut attributes);
+        self.asked += 1;
+        let (token, to) = (self.asked, SocketAddr::new(nas_address(0), DYNAMIC_PORT));
+        let command = usher_aaa::Command::Dynamic { token, to, code, attributes };
+        self.net.command(self.server, command).unwrap();
+        self.run(1);
+        let mut events = self.net.take(self.server).into_iter();
+        let result = events.find_map(|(_, event)| match event {
+            usher_aaa::Event::Dynamic { token: t, result } if t == token => Some(result),
+            _ => None,
+        });
+        result.expect("an answer")
+    }
+    /// How often the station was asked who it is.
+    fn identity_requests(&self) -> usize {
+        // After the Ethernet header that of EAPOL, then EAP's: a Request of type Identity.
+        let asks = |bytes: &[u8]| bytes.get(18) == Some(&1) && bytes.get(22) == Some(&1);
+        self.net.sent().iter().filter(|sent| sent.from == self.nas.number && asks(&sent.bytes)).count()
+    }
+}
+
+fn ended(cause: EndCause) -> Event {
+    Event::Ended { station: STATION, cause }
+}
+fn named(a: &mut Attributes) {
+    a.push_bytes(kind::USER_NAME, &user_name(0)).unwrap();
+}
+
+#[test]
+fn a_disconnect_request_ends_the_session() {
+    let mut site = Site::usual();
+    assert_eq!(site.ask(Code::DISCONNECT_REQUEST, named), DynamicResult::Ack);
+    assert_eq!(site.said(), [ended(EndCause::Disconnected)]);
+    assert_eq!(site.net[site.nas].counters().disconnected, 1);
+    // It is over, and so another request finds nothing.
+    let nothing = DynamicResult::Nak(Some(error_cause::SESSION_CONTEXT_NOT_FOUND));
+    assert_eq!(site.ask(Code::DISCONNECT_REQUEST, named), nothing);
+    // The station may come again.
+    site.log_in();
+    assert!(matches!(&site.said()[..], [Event::Authenticated { .. }]));
+}
+
+#[test]
+fn a_session_is_known_by_what_was_said_of_it() {
+    let mut site = Site::usual();
+    let record = Record::new(RecordKind::Start, STATION, "00c0ffee".into(), 0);
+    site.net.command(site.nas, Command::Account { token: 1, record }).unwrap();
+    let other = DynamicResult::Nak(Some(error_cause::SESSION_CONTEXT_NOT_FOUND));
+    let said: [(u8, &[u8], bool); 6] = [
+        (kind::ACCT_SESSION_ID, b"another", false),
+        (kind::CALLING_STATION_ID, b"02-00-00-00-00-01", false),
+        (kind::NAS_PORT, &[0, 0, 0, 1], false),
+        (kind::FRAMED_IP_ADDRESS, &[192, 0, 2, 1], false),
+        (kind::CALLING_STATION_ID, b"02-00-00-00-00-00", true),
+        (kind::ACCT_SESSION_ID, b"00c0ffee", true),
+    ];
+    for (kind, value, meant) in said {
+        let right = if meant { DynamicResult::Ack } else { other };
+        let write = |a: &mut Attributes| {
+            a.push_bytes(kind, value).unwrap();
+        };
+        assert_eq!(site.ask(Code::COA_REQUEST, write), right, "{kind}");
+    }
+    assert_eq!(site.said(), [Event::Changed { station: STATION }, Event::Changed { station: STATION }]);
+}
+
+#[test]
+fn a_change_of_the_session_timeout_ends_the_session_then() {
+    let mut site = Site::usual();
+    let five = |a: &mut Attributes| {
+        named(a);
+        a.push_u32(kind::SESSION_TIMEOUT, 5);
+    };
+    assert_eq!(site.ask(Code::COA_REQUEST, five), DynamicResult::Ack);
+    assert_eq!(site.said(), [Event::Changed { station: STATION }]);
+    site.run(3);
+    assert_eq!(site.said(), []);
+    site.run(2);
+    assert_eq!(site.said(), [ended(EndCause::SessionTimeout)]);
+    let nothing = DynamicResult::Nak(Some(error_cause::SESSION_CONTEXT_NOT_FOUND));
+    assert_eq!(site.ask(Code::COA_REQUEST, five), nothing);
+}
+
+#[test]
+fn a_change_that_is_not_possible_changes_nothing() {
+    let mut site = Site::usual();
+    let also_a_filter = |a: &mut Attributes| {
+        named(a);
+        a.push_u32(kind::SESSION_TIMEOUT, 5).push_text(kind::FILTER_ID, "guests").unwrap();
+    };
+    let refused = DynamicResult::Nak(Some(error_cause::UNSUPPORTED_ATTRIBUTE));
+    assert_eq!(site.ask(Code::COA_REQUEST, also_a_filter), refused);
+    site.run(60);
+    assert_eq!(site.said(), []);
+}
+
+#[test]
+fn a_station_is_authenticated_again_when_that_is_wanted() {
+    let mut site = Site::usual();
+    let before = site.identity_requests();
+    let again = |a: &mut Attributes| {
+        named(a);
+        a.push_u32(kind::SESSION_TIMEOUT, 2).push_u32(kind::TERMINATION_ACTION, 1);
+    };
+    assert_eq!(site.ask(Code::COA_REQUEST, again), DynamicResult::Ack);
+    site.run(2);
+    // It stays in meanwhile.
+    assert_eq!(site.said(), [Event::Changed { station: STATION }]);
+    assert_eq!(site.identity_requests(), before + 1);
+    site.log_in();
+    assert!(matches!(&site.said()[..], [Event::Authenticated { .. }]));
+    assert_eq!(site.ask(Code::DISCONNECT_REQUEST, named), DynamicResult::Ack);
+}
+
+#[test]
+fn a_station_that_does_not_prove_itself_again_is_out() {
+    let mut all = Users::new(&mut Seed::new(1).secure("users", 0));
+    let mut user = User::with_password(PASSWORD);
+    user.reply.push_u32(kind::SESSION_TIMEOUT, 10).push_u32(kind::TERMINATION_ACTION, 1);
+    user.reply.push_bytes(kind::STATE, b"as before").unwrap();
+    all.insert(&user_name(0), user);
+    let mut site = Site::new(Arc::new(all));
+    site.run(10);
+    assert_eq!(site.net[site.nas].counters().reauthentications, 1);
+    site.run(60);
+    let reason = authenticator::FailReason::StationTimeout;
+    assert_eq!(site.said(), [Event::Failed { station: STATION, reason }]);
+    let nothing = DynamicResult::Nak(Some(error_cause::SESSION_CONTEXT_NOT_FOUND));
+    assert_eq!(site.ask(Code::DISCONNECT_REQUEST, named), nothing);
+}

@@ -1,0 +1,299 @@
+//! Over RADIUS: authentication (RFC 2865, RFC 3579), accounting (RFC 2866), dynamic authorisation (RFC 5176).
+
+use super::{ACCOUNTING, ConfigError, Event, Failure};
+use crate::dynamic::{self, DynamicKind, DynamicRequest, ErrorCause};
+use crate::reply::{Content, Reply};
+use crate::{NasIdentity, Record, Request};
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use usher_core::{Child, CommandError, Input, Instant, Machine, Output, Outputs, Owner, SecureRng, SocketId};
+use usher_radius::Freshness;
+use usher_radius::attribute::{Attributes, ValueTooLong, kind};
+use usher_radius::client::{self, Client, Command, Response, Target};
+use usher_radius::packet::Code;
+use usher_radius::server::{self, ClientConfig, Role, Server};
+
+/// How a NAS asks over RADIUS.
+#[derive(Clone, Debug)]
+pub struct RadiusConfig {
+    /// Servers, secrets, retransmission.
+    pub client: client::Config,
+    /// Which of them is asked.
+    pub target: Target,
+    /// Which of them is told of sessions.
+    pub accounting: Target,
+    /// Who may ask something of sessions at [`DYNAMIC_SOCKET`]; `None`: nobody.
+    pub dynamic: Option<Box<DynamicConfig>>,
+}
+
+impl RadiusConfig {
+    /// The first of the client's servers, and no other; no dynamic authorisation.
+    #[must_use]
+    pub const fn new(client: client::Config) -> Self {
+        Self { client, target: Target::Server(0), accounting: Target::Server(0), dynamic: None }
+    }
+}
+
+/// Who may end and change sessions (RFC 5176).
+#[derive(Clone, Debug)]
+pub struct DynamicConfig {
+    /// The servers, by their addresses, with their secrets.
+    pub clients: Vec<ClientConfig>,
+    /// How old a request may be; `None`: that is not looked at.
+    pub freshness: Option<Freshness>,
+}
+
+/// The slot of the server within the client.
+const DYNAMIC: u16 = 0;
+
+/// Where requests for dynamic authorisation come in: UDP port 3799 (RFC 5176 §2.3), where RADIUS brings them.
+pub const DYNAMIC_SOCKET: SocketId = SocketId { owner: Owner::slot(DYNAMIC), n: 0 };
+
+#[derive(Debug)]
+struct Dynamic {
+    server: Child<Server>,
+    /// Requests without an answer: their codes, and the State that the answer repeats (RFC 5176 §3.3).
+    asked: BTreeMap<u64, (Code, Option<Vec<u8>>)>,
+}
+
+impl Dynamic {
+    fn answer(
+        &mut self,
+        now: Instant,
+        token: u64,
+        answer: Result<(), ErrorCause>,
+    ) -> Result<(), CommandError> {
+        let (asked, state) = self.asked.remove(&token).ok_or(CommandError::UnknownToken)?;
+        let mut attributes = self.server.attributes();
+        if let Err(cause) = answer {
+            attributes.push_u32(kind::ERROR_CAUSE, cause as u32);
+        }
+        if let Some(state) = state {
+            // It came in an attribute.
+            let _ = attributes.push_bytes(kind::STATE, &state);
+        }
+        let code = dynamic::answer(asked, answer.is_ok());
+        self.server.command(now, server::Command::Respond { token, code, attributes })
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct RadiusAccess {
+    client: Client,
+    target: Target,
+    accounting: Target,
+    dynamic: Option<Dynamic>,
+    /// What `dynamic` wants done and said.
+    outputs: Outputs<Event>,
+    /// A list whose memory serves the next request.
+    spare: Option<Attributes>,
+}
+
+impl RadiusAccess {
+    pub(super) fn new(config: RadiusConfig, mut rng: SecureRng) -> Result<Self, ConfigError> {
+        let dynamic = match config.dynamic {
+            Some(dynamic) => {
+                let DynamicConfig { clients, freshness } = *dynamic;
+                let role = Role::DynamicAuthorization;
+                let server =
+                    server::Config { role, streams: role, freshness, ..server::Config::new(clients) };
+                let server = Server::new(server, SecureRng::from_seed(rng.array()))?;
+                Some(Dynamic { server: Child::new(DYNAMIC, server), asked: BTreeMap::new() })
+            }
+            None => None,
+        };
+        Ok(Self {
+            client: Client::new(config.client, rng)?,
+            target: config.target,
+            accounting: config.accounting,
+            dynamic,
+            outputs: Outputs::default(),
+            spare: None,
+        })
+    }
+    pub(super) const fn counters(&self) -> &client::Counters {
+        self.client.counters()
+    }
+    pub(super) fn dynamic_counters(&self) -> Option<&server::Counters> {
+        self.dynamic.as_ref().map(|dynamic| dynamic.server.counters())
+    }
+    pub(super) fn recycle(&mut self, reply: Reply) {
+        if let Content::Radius(response) = reply.0 {
+            self.spare = Some(response.attributes);
+        }
+    }
+
+    /// Sends a request whose attributes this writes.
+    fn send(
+        &mut self,
+        now: Instant,
+        (token, target, code): (u64, Target, Code),
+        write: impl FnOnce(&mut Attributes) -> Result<(), ValueTooLong>,
+    ) -> Result<(), CommandError> {
+        let mut attributes = self.spare.take().unwrap_or_else(|| self.client.attributes());
+        attributes.clear();
+        if write(&mut attributes).is_err() {
+            self.spare = Some(attributes);
+            return Err(CommandError::Invalid("a value does not fit its RADIUS attribute"));
+        }
+        self.client.command(now, Command::Request { token, target, code, attributes })
+    }
+
+    pub(super) fn ask(
+        &mut self,
+        now: Instant,
+        nas: &NasIdentity,
+        token: u64,
+        request: &Request<'_>,
+    ) -> Result<(), CommandError> {
+        if request.name.is_empty() {
+            return Err(CommandError::Invalid("a User-Name has at least one octet"));
+        }
+        self.send(now, (token, self.target, Code::ACCESS_REQUEST), |a| {
+            a.push_bytes(kind::USER_NAME, request.name)?;
+            nas.introduce(&request.port, a)?;
+            if let Some(mtu) = nas.framed_mtu {
+                a.push_u32(kind::FRAMED_MTU, mtu);
+            }
+            request.port.stations(a)?;
+            a.extend(&nas.attributes);
+            if let Some(more) = request.attributes {
+                a.extend(more);
+            }
+            let state = request.continues.map_or(&[][..], |next| next.split().1);
+            if !state.is_empty() {
+                a.push_bytes(kind::STATE, state)?;
+            }
+            request.proof.attributes(a)
+        })
+    }
+
+    /// A record says that it is told at once, which the client brings up to date (RFC 2866 §5.2).
+    pub(super) fn account(
+        &mut self,
+        now: Instant,
+        nas: &NasIdentity,
+        token: u64,
+        record: &Record<'_>,
+    ) -> Result<(), CommandError> {
+        self.send(now, (token, self.accounting, Code::ACCOUNTING_REQUEST), |a| {
+            a.push_u32(kind::ACCT_STATUS_TYPE, record.status());
+            a.push_text(kind::ACCT_SESSION_ID, record.session)?;
+            if !record.name.is_empty() {
+                a.push_bytes(kind::USER_NAME, record.name)?;
+            }
+            nas.introduce(&record.port, a)?;
+            record.port.stations(a)?;
+            a.push_u32(kind::ACCT_DELAY_TIME, 0);
+            record.amounts(a)?;
+            a.extend(&nas.attributes);
+            if let Some(more) = record.attributes {
+                a.extend(more);
+            }
+            Ok(())
+        })
+    }
+
+    pub(super) fn cancel(&mut self, now: Instant, token: u64) {
+        // There need not be a question: its answer may have come.
+        let _ = self.client.command(now, Command::Cancel { token });
+    }
+
+    pub(super) fn handle(&mut self, now: Instant, nas: &NasIdentity, input: Input<'_>) {
+        let Some(dynamic) = &mut self.dynamic else { return self.client.handle(now, input) };
+        match input.enter() {
+            Some((DYNAMIC, input)) => dynamic.server.handle(now, input),
+            _ => self.client.handle(now, input),
+        }
+        if input == Input::Timeout {
+            dynamic.server.handle(now, input);
+        }
+        self.hear_dynamic(now, nas);
+    }
+
+    /// Hands on what is asked of sessions; what no session need be looked at for is refused at once.
+    fn hear_dynamic(&mut self, now: Instant, nas: &NasIdentity) {
+        while let Some(dynamic) = &mut self.dynamic
+            && let Some(event) = self.outputs.next_event(&mut dynamic.server)
+        {
+            let server::Event::Request(asked) = event;
+            let (token, code) = (asked.token, asked.code);
+            let response = Response {
+                token,
+                server: 0,
+                code,
+                attributes: asked.attributes,
+                request_authenticator: asked.request_authenticator,
+                secret: asked.secret,
+            };
+            let kind = match code {
+                Code::DISCONNECT_REQUEST => DynamicKind::Disconnect,
+                _ => DynamicKind::Change,
+            };
+            let content = Reply(Content::Radius(response));
+            let state = content.value(kind::STATE).map(<[u8]>::to_vec);
+            dynamic.asked.insert(token, (code, state));
+            let request = DynamicRequest { token, kind, session: None, content };
+            match request.check(nas) {
+                Ok(()) => self.outputs.event(Event::Dynamic(request)),
+                // It was asked just now.
+                Err(cause) => drop(dynamic.answer(now, token, Err(cause))),
+            }
+        }
+    }
+
+    pub(super) fn answer(
+        &mut self,
+        now: Instant,
+        nas: &NasIdentity,
+        token: u64,
+        answer: Result<(), ErrorCause>,
+    ) -> Result<(), CommandError> {
+        let dynamic = self.dynamic.as_mut().ok_or(CommandError::UnknownToken)?;
+        let done = dynamic.answer(now, token, answer);
+        self.hear_dynamic(now, nas);
+        done
+    }
+
+    pub(super) fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<Output<Event>> {
+        if let Some(output) = self.outputs.poll(buf) {
+            return Some(output);
+        }
+        Some(match self.client.poll_output(buf)? {
+            Output::Transmit(transmit) => Output::Transmit(transmit),
+            Output::Work(work) => Output::Work(work),
+            Output::Job(job) => match job.what {},
+            Output::Event(event) => Output::Event(hear(event)),
+        })
+    }
+
+    pub(super) fn poll_timeout(&mut self) -> Option<Instant> {
+        let dynamic = self.dynamic.as_mut().and_then(|dynamic| dynamic.server.poll_timeout());
+        [self.client.poll_timeout(), dynamic].into_iter().flatten().min()
+    }
+}
+
+/// What the client says, in the words of both protocols.
+fn hear(event: client::Event) -> Event {
+    let response = match event {
+        client::Event::Response(response) => response,
+        client::Event::TimedOut { token } if token & ACCOUNTING != 0 => {
+            return Event::Accounted { token: token & !ACCOUNTING, kept: Err(Failure::Timeout) };
+        }
+        client::Event::TimedOut { token } => return Event::Failed { token, failure: Failure::Timeout },
+        client::Event::Server { server, health, cause } => return Event::Server { server, health, cause },
+    };
+    let (token, code) = (response.token, response.code);
+    if token & ACCOUNTING != 0 {
+        let kept = if code == Code::ACCOUNTING_RESPONSE { Ok(()) } else { Err(Failure::BadAnswer) };
+        return Event::Accounted { token: token & !ACCOUNTING, kept };
+    }
+    let reply = Reply(Content::Radius(response));
+    match code {
+        Code::ACCESS_REJECT => Event::Reject { token, reply },
+        Code::ACCESS_CHALLENGE if reply.is_sound() => Event::Challenge { token, reply },
+        Code::ACCESS_ACCEPT if reply.is_sound() => Event::Accept { token, reply },
+        _ => Event::Failed { token, failure: Failure::BadAnswer },
+    }
+}

@@ -1,0 +1,201 @@
+//! Dynamic authorisation: what an AAA server wants of a session that it let in (RFC 5176; RFC 6733 §8.3, §8.5).
+
+use crate::reply::{Content, Reply};
+use crate::{NasIdentity, NasPort};
+use core::net::{IpAddr, Ipv4Addr};
+use usher_diameter::{ResultCode, codes};
+use usher_radius::attribute::{RawAttribute, kind};
+use usher_radius::packet::Code;
+
+/// What is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum DynamicKind {
+    /// The session is to end (Disconnect-Request, Abort-Session-Request).
+    Disconnect,
+    /// What the session may do is to change, as a whole or not at all (CoA-Request).
+    Change,
+    /// The user is to be authenticated again (Re-Auth-Request).
+    Reauthenticate,
+}
+
+/// What an AAA server wants of a session. It is answered by [`Command::AnswerDynamic`](crate::Command::AnswerDynamic).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DynamicRequest {
+    /// Names it in its answer.
+    pub token: u64,
+    /// What is wanted.
+    pub kind: DynamicKind,
+    /// The token of the login that let the session in, where Diameter names it; RADIUS describes the session, and
+    /// [`is_about`](Self::is_about) says which is meant.
+    pub session: Option<u64>,
+    /// All that it says: of a change, what is to be from now on.
+    pub content: Reply,
+}
+
+/// What is known of a session, for [`DynamicRequest::is_about`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SessionIdentity<'a> {
+    /// The token of the login that let it in.
+    pub token: Option<u64>,
+    /// The names of its user: that which it gave, and that which the server gave it.
+    pub names: [&'a [u8]; 2],
+    /// Where the user is.
+    pub port: NasPort<'a>,
+    /// Acct-Session-Id.
+    pub session: Option<&'a str>,
+    /// Acct-Multi-Session-Id.
+    pub multi_session: Option<&'a str>,
+    /// The user's IPv4 address.
+    pub framed_ip: Option<Ipv4Addr>,
+    /// Framed-Interface-Id.
+    pub framed_interface_id: Option<[u8; 8]>,
+    /// Framed-IPv6-Prefix, as RFC 3162 §2.3 writes it.
+    pub framed_ipv6_prefix: Option<&'a [u8]>,
+}
+
+/// Why a request for dynamic authorisation is refused: Error-Cause (RFC 5176 §3.5).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ErrorCause {
+    /// It says something that is not supported.
+    UnsupportedAttribute = 401,
+    /// It does not say which session.
+    MissingAttribute = 402,
+    /// It is for another NAS.
+    NasIdentificationMismatch = 403,
+    /// It is not well-formed.
+    InvalidRequest = 404,
+    /// Its Service-Type is not supported.
+    UnsupportedService = 405,
+    /// A value is not supported.
+    InvalidAttributeValue = 407,
+    /// The NAS does no such thing to this session.
+    AdministrativelyProhibited = 501,
+    /// There is no such session.
+    SessionContextNotFound = 503,
+    /// The session cannot be ended.
+    SessionContextNotRemovable = 504,
+    /// The NAS lacks what it would take.
+    ResourcesUnavailable = 506,
+    /// Several sessions are meant, and that is not supported.
+    MultipleSessionSelectionUnsupported = 508,
+}
+
+impl ErrorCause {
+    /// Result-Code (RFC 5176 §4).
+    pub(crate) const fn result(self) -> ResultCode {
+        match self {
+            Self::UnsupportedAttribute => ResultCode::AVP_UNSUPPORTED,
+            Self::MissingAttribute => ResultCode::MISSING_AVP,
+            Self::NasIdentificationMismatch => ResultCode::REALM_NOT_SERVED,
+            Self::UnsupportedService => ResultCode::COMMAND_UNSUPPORTED,
+            Self::InvalidAttributeValue => ResultCode::INVALID_AVP_VALUE,
+            Self::AdministrativelyProhibited | Self::SessionContextNotRemovable => {
+                ResultCode::AUTHORIZATION_REJECTED
+            }
+            Self::SessionContextNotFound => ResultCode::UNKNOWN_SESSION_ID,
+            Self::ResourcesUnavailable => ResultCode::RESOURCES_EXCEEDED,
+            Self::InvalidRequest | Self::MultipleSessionSelectionUnsupported => ResultCode::UNABLE_TO_COMPLY,
+        }
+    }
+}
+
+/// What says which session is meant (RFC 5176 §3).
+const SESSION: [u8; 11] = [
+    kind::USER_NAME,
+    kind::NAS_PORT,
+    kind::FRAMED_IP_ADDRESS,
+    kind::CALLED_STATION_ID,
+    kind::CALLING_STATION_ID,
+    kind::ACCT_SESSION_ID,
+    kind::ACCT_MULTI_SESSION_ID,
+    kind::NAS_PORT_ID,
+    kind::CHARGEABLE_USER_IDENTITY,
+    kind::FRAMED_INTERFACE_ID,
+    kind::FRAMED_IPV6_PREFIX,
+];
+/// What says which NAS is meant, or is of the packet.
+const OTHER: [u8; 6] = [
+    kind::NAS_IP_ADDRESS,
+    kind::NAS_IDENTIFIER,
+    kind::NAS_IPV6_ADDRESS,
+    kind::PROXY_STATE,
+    kind::EVENT_TIMESTAMP,
+    kind::MESSAGE_AUTHENTICATOR,
+];
+
+impl DynamicRequest {
+    /// Whether this session is one of those that are meant: it has whatever is said of the session.
+    #[must_use]
+    pub fn is_about(&self, session: &SessionIdentity<'_>) -> bool {
+        let text = |text: Option<&str>, value: &[u8]| text.is_some_and(|text| text.as_bytes() == value);
+        let fits = |number, value: &[u8]| match number {
+            kind::USER_NAME => session.names.iter().any(|name| !name.is_empty() && *name == value),
+            kind::NAS_PORT => session.port.number.is_some_and(|n| n.to_be_bytes() == value),
+            kind::FRAMED_IP_ADDRESS => session.framed_ip.is_some_and(|a| a.octets() == value),
+            kind::CALLED_STATION_ID => text(session.port.called_station, value),
+            kind::CALLING_STATION_ID => text(session.port.calling_station, value),
+            kind::ACCT_SESSION_ID => text(session.session, value),
+            kind::ACCT_MULTI_SESSION_ID => text(session.multi_session, value),
+            kind::NAS_PORT_ID => text(session.port.id, value),
+            kind::FRAMED_INTERFACE_ID => session.framed_interface_id.is_some_and(|id| id == value),
+            kind::FRAMED_IPV6_PREFIX => session.framed_ipv6_prefix == Some(value),
+            _ => false,
+        };
+        (self.session.is_none() || self.session == session.token)
+            && SESSION.iter().all(|&number| self.content.values(number).all(|value| fits(number, value)))
+    }
+    /// The numbers of what it says beside which session is meant: what is to change. Those of vendors are one number, 26.
+    pub fn changes(&self) -> impl Iterator<Item = u8> {
+        let attributes = match &self.content.0 {
+            Content::Radius(r) => Some(r.attributes.iter()),
+            // What a Re-Auth-Request says beside the session is what led to it (RFC 7155 §3.3).
+            Content::Diameter(..) => None,
+        };
+        let is_change = |a: &RawAttribute<'_>| !SESSION.contains(&a.kind) && !OTHER.contains(&a.kind);
+        attributes.into_iter().flatten().filter(is_change).map(|a| a.kind)
+    }
+    /// What of a RADIUS request no session need be looked at for.
+    pub(crate) fn check(&self, nas: &NasIdentity) -> Result<(), ErrorCause> {
+        let says = |number| self.content.value(number);
+        let other = |number, own: Option<&[u8]>| {
+            says(number).is_some_and(|value| own.is_some_and(|own| own != value))
+        };
+        let (v4, v6) = match nas.address {
+            Some(IpAddr::V4(address)) => (Some(address.octets()), None),
+            Some(IpAddr::V6(address)) => (None, Some(address.octets())),
+            None => (None, None),
+        };
+        let identifier = (!nas.identifier.is_empty()).then_some(nas.identifier.as_bytes());
+        if other(kind::NAS_IDENTIFIER, identifier)
+            || other(kind::NAS_IP_ADDRESS, v4.as_ref().map(|a| &a[..]))
+            || other(kind::NAS_IPV6_ADDRESS, v6.as_ref().map(|a| &a[..]))
+        {
+            return Err(ErrorCause::NasIdentificationMismatch);
+        }
+        if self.kind == DynamicKind::Disconnect && self.changes().next().is_some() {
+            return Err(ErrorCause::UnsupportedAttribute);
+        }
+        // Authorize Only (RFC 5176 §3.2) is not supported, and nobody changes the service of a session.
+        if says(kind::SERVICE_TYPE).is_some() {
+            return Err(ErrorCause::UnsupportedService);
+        }
+        if !SESSION.iter().any(|&number| says(number).is_some()) {
+            return Err(ErrorCause::MissingAttribute);
+        }
+        if self.content.is_sound() { Ok(()) } else { Err(ErrorCause::InvalidRequest) }
+    }
+    /// Session-Id, where Diameter carried it.
+    pub(crate) fn session_id(&self) -> Option<&str> {
+        self.content.avps()?.get(codes::SESSION_ID)?.utf8().ok()
+    }
+}
+
+/// The code of the answer.
+pub(crate) const fn answer(asked: Code, done: bool) -> Code {
+    match (asked, done) {
+        (Code::DISCONNECT_REQUEST, true) => Code::DISCONNECT_ACK,
+        (Code::DISCONNECT_REQUEST, false) => Code::DISCONNECT_NAK,
+        (_, true) => Code::COA_ACK,
+        (_, false) => Code::COA_NAK,
+    }
+}

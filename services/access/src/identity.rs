@@ -1,0 +1,126 @@
+//! How an access server introduces itself, and where a user is attached to it.
+
+use alloc::string::String;
+use core::net::IpAddr;
+use usher_diameter::nasreq::NasInfo;
+use usher_radius::attribute::{Attributes, ValueTooLong, kind};
+
+/// NAS-Port-Type Ethernet (RFC 2865 §5.41).
+pub const PORT_TYPE_ETHERNET: u32 = 15;
+/// NAS-Port-Type Wireless - IEEE 802.11 (RFC 2865 §5.41).
+pub const PORT_TYPE_WIRELESS_80211: u32 = 19;
+/// NAS-Port-Type Wireless - IEEE 802.16 (RFC 5580 registry value).
+pub const PORT_TYPE_WIRELESS_80216: u32 = 27;
+/// NAS-Port-Type Virtual (RFC 2865 §5.41): an IKEv2 gateway's, for one.
+pub const PORT_TYPE_VIRTUAL: u32 = 5;
+
+/// Service-Type of a user who gets a link (RFC 2865 §5.6, RFC 3580 §3.6).
+const FRAMED: u32 = 2;
+
+/// How a NAS introduces itself.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct NasIdentity {
+    /// NAS-Identifier; left out where empty. RFC 2865 §4.1 wants this or the address.
+    pub identifier: String,
+    /// NAS-IP-Address or NAS-IPv6-Address; left out where `None`.
+    pub address: Option<IpAddr>,
+    /// NAS-Port-Type.
+    pub port_type: Option<u32>,
+    /// Framed-MTU: the longest EAP packet that the link to the user carries, octets. The server
+    /// fragments by it (RFC 3579 §2.4).
+    pub framed_mtu: Option<u32>,
+    /// Service-Type.
+    pub service_type: Option<u32>,
+    /// What every request and every record says besides.
+    pub attributes: Attributes,
+}
+
+impl NasIdentity {
+    /// An Ethernet switch of this name: EAP packets up to 1400 octets, framed service.
+    #[must_use]
+    pub fn ethernet(identifier: &str) -> Self {
+        Self {
+            identifier: identifier.into(),
+            port_type: Some(PORT_TYPE_ETHERNET),
+            framed_mtu: Some(1400),
+            service_type: Some(FRAMED),
+            ..Self::default()
+        }
+    }
+    /// An 802.16 base station of this name: EAP packets up to 1400 octets, framed service.
+    #[must_use]
+    pub fn wimax(identifier: &str) -> Self {
+        Self { port_type: Some(PORT_TYPE_WIRELESS_80216), ..Self::ethernet(identifier) }
+    }
+    /// Whether a server can tell who asks (RFC 2865 §4.1).
+    pub(crate) fn is_named(&self) -> bool {
+        let names = [kind::NAS_IDENTIFIER, kind::NAS_IP_ADDRESS, kind::NAS_IPV6_ADDRESS];
+        let said = || names.iter().any(|kind| self.attributes.get(*kind).is_some());
+        !self.identifier.is_empty() || self.address.is_some() || said()
+    }
+    /// Appends what names the NAS and the port.
+    pub(crate) fn introduce(&self, port: &NasPort<'_>, a: &mut Attributes) -> Result<(), ValueTooLong> {
+        match self.address {
+            Some(IpAddr::V4(address)) => drop(a.push_ipv4(kind::NAS_IP_ADDRESS, address)),
+            Some(IpAddr::V6(address)) => drop(a.push_ipv6(kind::NAS_IPV6_ADDRESS, address)),
+            None => {}
+        }
+        if !self.identifier.is_empty() {
+            a.push_text(kind::NAS_IDENTIFIER, &self.identifier)?;
+        }
+        if let Some(number) = port.number {
+            a.push_u32(kind::NAS_PORT, number);
+        }
+        if let Some(port_type) = self.port_type {
+            a.push_u32(kind::NAS_PORT_TYPE, port_type);
+        }
+        if let Some(service) = self.service_type {
+            a.push_u32(kind::SERVICE_TYPE, service);
+        }
+        Ok(())
+    }
+    /// The same for Diameter.
+    pub(crate) fn info<'a>(&'a self, port: &NasPort<'a>) -> NasInfo<'a> {
+        NasInfo {
+            identifier: (!self.identifier.is_empty()).then_some(&self.identifier),
+            address: self.address,
+            port: port.number,
+            port_id: port.id,
+            port_type: self.port_type,
+            called_station: port.called_station,
+            calling_station: port.calling_station,
+            framed_mtu: None,
+            service_type: self.service_type,
+        }
+    }
+}
+
+/// Where a user is attached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct NasPort<'a> {
+    /// NAS-Port.
+    pub number: Option<u32>,
+    /// NAS-Port-Id (RFC 2869 §5.17).
+    pub id: Option<&'a str>,
+    /// Calling-Station-Id: the user's address in the network below.
+    pub calling_station: Option<&'a str>,
+    /// Called-Station-Id: that of the NAS there.
+    pub called_station: Option<&'a str>,
+}
+
+impl NasPort<'_> {
+    /// Appends what is said of the two ends, behind what [`NasIdentity::introduce`] says.
+    pub(crate) fn stations(&self, a: &mut Attributes) -> Result<(), ValueTooLong> {
+        let texts = [
+            (kind::CALLING_STATION_ID, self.calling_station),
+            (kind::CALLED_STATION_ID, self.called_station),
+            (kind::NAS_PORT_ID, self.id),
+        ];
+        for (kind, text) in texts {
+            if let Some(text) = text {
+                a.push_text(kind, text)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,32 @@
+//! What an access server (NAS) needs of AAA, whatever it gives access to and whichever protocol carries its questions.
+//!
+//! [`AccessClient`] asks whether a user is let in ([`Request`], [`Proof`]), tells of sessions ([`Record`]) and hears what
+//! the AAA server wants of a session later ([`DynamicRequest`]); a [`Reply`] says all that the server said of a user.
+//! [`pool`] gives out addresses.
+
+#![cfg_attr(not(test), no_std)]
+
+extern crate alloc;
+
+mod client;
+mod dynamic;
+mod identity;
+pub mod pool;
+mod proof;
+mod record;
+mod reply;
+mod request;
+
+pub use client::{
+    AaaConfig, AccessClient, Command, ConfigError, Connections, DIAMETER_LISTENER, DYNAMIC_SOCKET,
+    DiameterConfig, DynamicConfig, Event, Failure, RadiusConfig,
+};
+pub use dynamic::{DynamicKind, DynamicRequest, ErrorCause, SessionIdentity};
+pub use identity::{
+    NasIdentity, NasPort, PORT_TYPE_ETHERNET, PORT_TYPE_VIRTUAL, PORT_TYPE_WIRELESS_80211,
+    PORT_TYPE_WIRELESS_80216,
+};
+pub use proof::{ChapResponse, Expected, MsChapResponse, MsChapV2Response, Proof, ProofError};
+pub use record::{Record, RecordKind, TerminateCause, Traffic};
+pub use reply::{FramedAddress, Reply};
+pub use request::{Continuation, Request};

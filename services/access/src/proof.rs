@@ -1,0 +1,213 @@
+//! What shows that a user is the one it says.
+
+use crate::Reply;
+use core::fmt;
+use usher_crypto::digest::{equal, md5};
+use usher_crypto::legacy::{mschap, nt_hash};
+use usher_diameter::avp::{AvpBuf, AvpId};
+use usher_diameter::nasreq::Chap;
+use usher_radius::attribute::{Attributes, ValueTooLong, kind, vendor};
+
+/// What shows that a user is the one it says.
+#[derive(Clone, Copy)]
+pub enum Proof<'a> {
+    /// An EAP packet from the peer (RFC 3579, RFC 4072), which is passed through as it is.
+    Eap(&'a [u8]),
+    /// A password (RFC 2865 §5.2), at most 128 octets: by RADIUS hidden, by Diameter in clear.
+    Pap(&'a [u8]),
+    /// A CHAP response (RFC 1994).
+    Chap(ChapResponse<'a>),
+    /// An MS-CHAP response (RFC 2433).
+    MsChap(MsChapResponse),
+    /// An MS-CHAPv2 response (RFC 2759).
+    MsChapV2(MsChapV2Response),
+}
+
+impl fmt::Debug for Proof<'_> {
+    /// Its kind alone.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Eap(_) => "Eap",
+            Self::Pap(_) => "Pap",
+            Self::Chap(_) => "Chap",
+            Self::MsChap(_) => "MsChap",
+            Self::MsChapV2(_) => "MsChapV2",
+        })
+    }
+}
+
+/// A response to a CHAP challenge, from a peer or made here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ChapResponse<'a> {
+    /// The Identifier of challenge and response.
+    pub identifier: u8,
+    /// The challenge, at most 253 octets.
+    pub challenge: &'a [u8],
+    /// The response's Value.
+    pub response: [u8; 16],
+}
+
+impl<'a> ChapResponse<'a> {
+    /// What one who knows the password answers (RFC 1994 §4.1).
+    #[must_use]
+    pub fn to(identifier: u8, challenge: &'a [u8], password: &[u8]) -> Self {
+        Self { identifier, challenge, response: md5(&[&[identifier], password, challenge]) }
+    }
+}
+
+/// A response to an MS-CHAP challenge, from a peer or made here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MsChapResponse {
+    /// The Identifier of challenge and response.
+    pub identifier: u8,
+    /// The challenge.
+    pub challenge: [u8; 8],
+    /// LAN Manager's response; zeros where there is none.
+    pub lm_response: [u8; 24],
+    /// Windows NT's response; zeros where there is none.
+    pub nt_response: [u8; 24],
+    /// Whether the NT response is to be looked at first (RFC 2548 §2.1.3, Flags).
+    pub use_nt: bool,
+}
+
+impl MsChapResponse {
+    /// What one who knows the password answers (RFC 2433 §A.5), without LAN Manager's response.
+    #[must_use]
+    pub fn to(identifier: u8, challenge: [u8; 8], password: &[u8]) -> Self {
+        let nt_response = mschap::v1_response(&challenge, &nt_hash(password));
+        Self { identifier, challenge, lm_response: [0; 24], nt_response, use_nt: true }
+    }
+}
+
+/// A response to an MS-CHAPv2 challenge, from a peer or made here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MsChapV2Response {
+    /// The Identifier of challenge and response.
+    pub identifier: u8,
+    /// The authenticator's challenge.
+    pub challenge: [u8; 16],
+    /// The peer's challenge.
+    pub peer_challenge: [u8; 16],
+    /// The response.
+    pub response: [u8; 24],
+}
+
+impl MsChapV2Response {
+    /// What one who knows the password answers (RFC 2759 §8.1), and what the server must say to that.
+    #[must_use]
+    pub fn to(
+        identifier: u8,
+        challenge: [u8; 16],
+        peer_challenge: [u8; 16],
+        name: &[u8],
+        password: &[u8],
+    ) -> (Self, Expected) {
+        let hash = nt_hash(password);
+        let response = mschap::nt_response(&challenge, &peer_challenge, name, &hash);
+        let success = mschap::authenticator_response(&hash, &response, &peer_challenge, &challenge, name);
+        let keys = mschap::mppe_keys(&hash, &response);
+        (Self { identifier, challenge, peer_challenge, response }, Expected { success, keys })
+    }
+}
+
+/// What an accepting server must say to an MS-CHAPv2 response.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Expected {
+    success: [u8; mschap::AUTHENTICATOR_RESPONSE_LEN],
+    keys: mschap::MppeKeys,
+}
+
+/// A server does not know the password that it accepted.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
+pub enum ProofError {
+    /// Its authenticator response is missing or wrong (RFC 2759 §5).
+    #[error("the server's authenticator response is missing or wrong")]
+    Response,
+    /// It sends keys that do not follow from the password (RFC 3079 §3).
+    #[error("the server's keys do not follow from the password")]
+    Keys,
+}
+
+impl Expected {
+    /// Whether the reply that accepts is of a server that knows the password, as far as it shows.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn check(&self, reply: &Reply) -> Result<(), ProofError> {
+        let proof = reply.ms_chap2_success().filter(|proof| equal(proof, &self.success));
+        proof.ok_or(ProofError::Response)?;
+        match reply.keys() {
+            Ok(None) => Ok(()),
+            Ok(Some(k)) if equal(&k.recv, &self.keys.recv[..]) && equal(&k.send, &self.keys.send[..]) => {
+                Ok(())
+            }
+            Ok(Some(_)) | Err(_) => Err(ProofError::Keys),
+        }
+    }
+}
+
+impl Proof<'_> {
+    /// Appends the RADIUS attributes.
+    pub(crate) fn attributes(&self, a: &mut Attributes) -> Result<(), ValueTooLong> {
+        match self {
+            Self::Eap(packet) => drop(a.push_eap(packet)),
+            Self::Pap(password) => drop(a.push_user_password(password)?),
+            Self::Chap(chap) => {
+                let mut value = [chap.identifier; 17];
+                value[1..].copy_from_slice(&chap.response);
+                a.push_bytes(kind::CHAP_PASSWORD, &value)?
+                    .push_bytes(kind::CHAP_CHALLENGE, chap.challenge)?;
+            }
+            Self::MsChap(_) | Self::MsChapV2(_) => {
+                if let Some((challenge, kind, value)) = self.microsofts() {
+                    a.push_vendor(vendor::MICROSOFT, vendor::MS_CHAP_CHALLENGE, challenge)?;
+                    a.push_vendor(vendor::MICROSOFT, kind, &value)?;
+                }
+            }
+        }
+        Ok(())
+    }
+    /// The password for an AA-Request.
+    pub(crate) const fn password(&self) -> Option<&[u8]> {
+        match self {
+            Self::Pap(password) => Some(password),
+            _ => None,
+        }
+    }
+    /// The CHAP response for an AA-Request.
+    pub(crate) const fn chap(&self) -> Option<Chap<'_>> {
+        match self {
+            Self::Chap(c) => {
+                Some(Chap { identifier: c.identifier, response: &c.response, challenge: c.challenge })
+            }
+            _ => None,
+        }
+    }
+    /// Appends what an AA-Request has no AVP of its own for: Microsoft's AVPs, with the numbers that it gave the attributes.
+    pub(crate) fn avps(&self, avps: &mut AvpBuf) {
+        if let Some((challenge, kind, value)) = self.microsofts() {
+            let id = |kind: u8| AvpId::of_vendor(vendor::MICROSOFT, kind.into(), false);
+            avps.push(id(vendor::MS_CHAP_CHALLENGE), challenge).push(id(kind), &value);
+        }
+    }
+    /// MS-CHAP-Challenge (RFC 2548 §2.1.2), and the number and value of MS-CHAP-Response (§2.1.3) or MS-CHAP2-Response
+    /// (§2.3.2).
+    fn microsofts(&self) -> Option<(&[u8], u8, [u8; 50])> {
+        let mut value = [0; 50];
+        match self {
+            Self::MsChap(m) => {
+                value[..2].copy_from_slice(&[m.identifier, m.use_nt.into()]);
+                value[2..26].copy_from_slice(&m.lm_response);
+                value[26..].copy_from_slice(&m.nt_response);
+                Some((&m.challenge, vendor::MS_CHAP_RESPONSE, value))
+            }
+            Self::MsChapV2(m) => {
+                value[0] = m.identifier;
+                value[2..18].copy_from_slice(&m.peer_challenge);
+                value[26..].copy_from_slice(&m.response);
+                Some((&m.challenge, vendor::MS_CHAP2_RESPONSE, value))
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Accounting: what an AAA server is told of a session (RFC 2866, RFC 6733 §9).
+
+use crate::NasPort;
+use core::net::{Ipv4Addr, Ipv6Addr};
+use usher_core::Duration;
+use usher_diameter::accounting::RecordType;
+use usher_radius::attribute::{Attributes, Value, ValueTooLong, kind};
+
+/// What a record of accounting says has happened (RFC 2866 §5.1, RFC 6733 §9.8.1).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum RecordKind {
+    /// A session has begun.
+    Start,
+    /// It goes on.
+    Interim,
+    /// It has ended.
+    Stop,
+}
+
+/// Why a session has ended: Acct-Terminate-Cause (RFC 2866 §5.10).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum TerminateCause {
+    /// The user wanted so.
+    #[default]
+    UserRequest = 1,
+    /// The line below went down.
+    LostCarrier = 2,
+    /// Service can be provided no longer, such as when the user's connection to a host was lost.
+    LostService = 3,
+    /// Nothing was heard for the Idle-Timeout.
+    IdleTimeout = 4,
+    /// The Session-Timeout passed.
+    SessionTimeout = 5,
+    /// The administrator, or the AAA server in his stead, ended it.
+    AdminReset = 6,
+    /// The administrator ended service on the NAS.
+    AdminReboot = 7,
+    /// The NAS detected an error on the port.
+    PortError = 8,
+    /// The NAS detected an error other than on the port.
+    NasError = 9,
+    /// The NAS ended it for another reason.
+    NasRequest = 10,
+    /// The user's host ended it out of order.
+    UserError = 17,
+}
+
+impl TerminateCause {
+    /// Termination-Cause: DIAMETER_LOGOUT (RFC 6733 §8.15), or that of the RADIUS cause (RFC 4005 §9.3.5).
+    pub(crate) const fn diameter(self) -> u32 {
+        match self {
+            Self::UserRequest => 1,
+            other => other as u32 + 10,
+        }
+    }
+}
+
+/// What went through a session so far.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Traffic {
+    /// Octets from the user.
+    pub input_octets: u64,
+    /// Octets to the user.
+    pub output_octets: u64,
+    /// Packets from the user.
+    pub input_packets: u64,
+    /// Packets to the user.
+    pub output_packets: u64,
+}
+
+/// A record of accounting, borrowed from who tells it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Record<'a> {
+    /// What has happened.
+    pub kind: RecordKind,
+    /// The session's name, unique among all of this NAS (Acct-Session-Id); over Diameter also the last part of its Session-Id.
+    pub session: &'a str,
+    /// Its number within the session, from zero (Accounting-Record-Number).
+    pub number: u32,
+    /// User-Name: that of the reply that let the user in, where it has one, else that of the request (RFC 2865 §5.1); empty:
+    /// none. Over Diameter UTF-8.
+    pub name: &'a [u8],
+    /// Where the user is.
+    pub port: NasPort<'a>,
+    /// How long the session has lasted (Acct-Session-Time); a start has none.
+    pub lasted: Duration,
+    /// What went through it; `None`: it was not counted. A start has none.
+    pub traffic: Option<Traffic>,
+    /// Why it ended; of meaning in a stop.
+    pub cause: TerminateCause,
+    /// Class of the reply that let the user in ([`Reply::classes`](crate::Reply::classes)), which the server is to be told
+    /// unchanged (RFC 2865 §5.25).
+    pub classes: &'a [&'a [u8]],
+    /// The user's IPv4 address.
+    pub framed_ip: Option<Ipv4Addr>,
+    /// The user's IPv6 prefix and its length.
+    pub framed_ipv6_prefix: Option<(Ipv6Addr, u8)>,
+    /// What else is to be said, such as Acct-Multi-Session-Id.
+    pub attributes: Option<&'a Attributes>,
+}
+
+impl<'a> Record<'a> {
+    /// A record that says no more than this.
+    #[must_use]
+    pub const fn new(kind: RecordKind, session: &'a str, number: u32) -> Self {
+        Self {
+            kind,
+            session,
+            number,
+            name: &[],
+            port: NasPort { number: None, id: None, calling_station: None, called_station: None },
+            lasted: Duration::ZERO,
+            traffic: None,
+            cause: TerminateCause::UserRequest,
+            classes: &[],
+            framed_ip: None,
+            framed_ipv6_prefix: None,
+            attributes: None,
+        }
+    }
+    /// Acct-Session-Time, seconds.
+    pub(crate) fn seconds(&self) -> Option<u32> {
+        let seconds = || u32::try_from(self.lasted.as_secs()).unwrap_or(u32::MAX);
+        (self.kind != RecordKind::Start).then(seconds)
+    }
+    /// What was counted, where that is said.
+    pub(crate) fn counted(&self) -> Option<Traffic> {
+        self.traffic.filter(|_| self.kind != RecordKind::Start)
+    }
+    /// Acct-Status-Type (RFC 2866 §5.1).
+    pub(crate) const fn status(&self) -> u32 {
+        match self.kind {
+            RecordKind::Start => 1,
+            RecordKind::Stop => 2,
+            RecordKind::Interim => 3,
+        }
+    }
+    pub(crate) const fn record_type(&self) -> RecordType {
+        match self.kind {
+            RecordKind::Start => RecordType::Start,
+            RecordKind::Interim => RecordType::Interim,
+            RecordKind::Stop => RecordType::Stop,
+        }
+    }
+    /// Appends how long it lasted, why it ended, what was counted, and what the user was given.
+    pub(crate) fn amounts(&self, a: &mut Attributes) -> Result<(), ValueTooLong> {
+        if let Some(seconds) = self.seconds() {
+            a.push_u32(kind::ACCT_SESSION_TIME, seconds);
+        }
+        if self.kind == RecordKind::Stop {
+            a.push_u32(kind::ACCT_TERMINATE_CAUSE, self.cause as u32);
+        }
+        if let Some(traffic) = self.counted() {
+            let octets = [
+                (kind::ACCT_INPUT_OCTETS, kind::ACCT_INPUT_GIGAWORDS, traffic.input_octets),
+                (kind::ACCT_OUTPUT_OCTETS, kind::ACCT_OUTPUT_GIGAWORDS, traffic.output_octets),
+            ];
+            for (low, high, octets) in octets {
+                a.push_u32(low, octets as u32);
+                if octets >> 32 != 0 {
+                    a.push_u32(high, (octets >> 32) as u32);
+                }
+            }
+            a.push_u32(kind::ACCT_INPUT_PACKETS, traffic.input_packets as u32);
+            a.push_u32(kind::ACCT_OUTPUT_PACKETS, traffic.output_packets as u32);
+        }
+        for class in self.classes {
+            a.push_bytes(kind::CLASS, class)?;
+        }
+        if let Some(address) = self.framed_ip {
+            a.push_ipv4(kind::FRAMED_IP_ADDRESS, address);
+        }
+        if let Some((value, length)) = self.prefix() {
+            a.push_bytes(kind::FRAMED_IPV6_PREFIX, value.get(..length).unwrap_or_default())?;
+        }
+        Ok(())
+    }
+    /// Framed-IPv6-Prefix (RFC 3162 §2.3), and how many octets of it count.
+    pub(crate) fn prefix(&self) -> Option<([u8; 18], usize)> {
+        let (prefix, length) = self.framed_ipv6_prefix?;
+        let mut encoded = alloc::vec::Vec::new();
+        Value::Ipv6Prefix(prefix, length.min(128)).encode(&mut encoded);
+        let mut value = [0; 18];
+        let octets = encoded.len().min(value.len());
+        value.get_mut(..octets)?.copy_from_slice(encoded.get(..octets)?);
+        Some((value, octets))
+    }
+}

@@ -1,0 +1,375 @@
+//! What an AAA server says of a user, whether RADIUS attributes or Diameter AVPs carry it.
+//!
+//! The first 256 AVP codes are the attributes' numbers, and their values are written alike (RFC 6733 §4.1), but for what
+//! RADIUS hides and for tunnels.
+
+use crate::Continuation;
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use usher_core::Duration;
+use usher_crypto::Key;
+use usher_diameter::avp::{AvpBuf, AvpId, AvpView, Avps};
+use usher_diameter::eap::Dea;
+use usher_diameter::{ResultCode, codes};
+use usher_radius::attribute::{DataType, HideError, Tagged, Value, kind, vendor};
+use usher_radius::client::{MppeKeys, Response};
+
+/// What an AAA server says of a user: the whole of its answer, or of what it asks for later. It is read where it is asked
+/// for.
+///
+/// Of an attribute that should be there once, the first counts.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Reply(pub(crate) Content);
+
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum Content {
+    Radius(Response),
+    Diameter(ResultCode, AvpBuf),
+}
+
+impl fmt::Debug for Reply {
+    /// By which protocol, and how long it is: it may hold keys.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Content::Radius(r) => write!(f, "Reply({}, {} octets)", r.code, r.attributes.len()),
+            Content::Diameter(result, avps) => write!(f, "Reply({result}, {} octets)", avps.bytes().len()),
+        }
+    }
+}
+
+/// Framed-IP-Address (RFC 2865 §5.8).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum FramedAddress {
+    /// The user has this one.
+    Address(Ipv4Addr),
+    /// The NAS chooses one (255.255.255.254).
+    NasChooses,
+    /// The user may choose one (255.255.255.255).
+    UserChooses,
+}
+
+/// Termination-Action RADIUS-Request (RFC 2865 §5.29).
+const RADIUS_REQUEST: u32 = 1;
+/// Tunnel-Type and Tunnel-Medium-Type of a VLAN (RFC 3580 §3.31).
+const TUNNEL_TYPE_VLAN: u32 = 13;
+const TUNNEL_MEDIUM_802: u32 = 6;
+
+/// How the attributes are written that are read here and have a form.
+const fn form(number: u8) -> Option<DataType> {
+    Some(match number {
+        kind::SERVICE_TYPE
+        | kind::FRAMED_PROTOCOL
+        | kind::FRAMED_MTU
+        | kind::SESSION_TIMEOUT
+        | kind::IDLE_TIMEOUT
+        | kind::TERMINATION_ACTION
+        | kind::ACCT_INTERIM_INTERVAL => DataType::Integer,
+        kind::FRAMED_IP_ADDRESS | kind::FRAMED_IP_NETMASK => DataType::Ipv4Addr,
+        kind::FRAMED_IPV6_PREFIX | kind::DELEGATED_IPV6_PREFIX => DataType::Ipv6Prefix,
+        kind::FRAMED_IPV6_ADDRESS | kind::DNS_SERVER_IPV6_ADDRESS => DataType::Ipv6Addr,
+        kind::FRAMED_INTERFACE_ID => DataType::Ifid,
+        _ => return None,
+    })
+}
+
+fn is_formed(number: u8, value: &[u8]) -> bool {
+    form(number).is_none_or(|form| Value::decode(form, value).is_ok())
+}
+
+impl Reply {
+    /// Whether everything that has a form has it. "If an Attribute is received in an Access-Accept, Access-Reject or
+    /// Access-Challenge packet with an invalid length, the packet MUST either be treated as an Access-Reject or else
+    /// silently discarded" (RFC 2865 §5).
+    pub(crate) fn is_sound(&self) -> bool {
+        match &self.0 {
+            Content::Radius(r) => r.attributes.iter().all(|a| match a.kind {
+                kind::TUNNEL_TYPE | kind::TUNNEL_MEDIUM_TYPE => a.value.len() == 4,
+                number => is_formed(number, a.value),
+            }),
+            Content::Diameter(_, avps) => {
+                let ill = |a: AvpView<'_>| {
+                    let number = u8::try_from(a.code).ok().filter(|_| a.vendor == 0);
+                    number.is_some_and(|number| !is_formed(number, a.data))
+                };
+                Dea::parse(avps.view()).is_ok() && !avps.view().any(ill)
+            }
+        }
+    }
+
+    /// The first value of a number that both protocols give a meaning to (RFC 6733 §4.1): an attribute's, or that AVP's.
+    #[must_use]
+    pub fn value(&self, number: u8) -> Option<&[u8]> {
+        match &self.0 {
+            Content::Radius(r) => r.attributes.get(number),
+            Content::Diameter(_, avps) => avps.view().get(AvpId::may(number.into())).map(|a| a.data),
+        }
+    }
+    /// All values of such a number, in their order.
+    pub fn values(&self, number: u8) -> impl Iterator<Item = &[u8]> {
+        let (attributes, avps) = match &self.0 {
+            Content::Radius(r) => (Some(r.attributes.get_all(number)), None),
+            Content::Diameter(_, avps) => (None, Some(avps.view().all(AvpId::may(number.into())))),
+        };
+        attributes.into_iter().flatten().chain(avps.into_iter().flatten().map(|a| a.data))
+    }
+    /// The first value of a vendor's number (RFC 2865 §5.26): an attribute's, or that AVP's.
+    #[must_use]
+    pub fn vendor_value(&self, vendor: u32, number: u8) -> Option<&[u8]> {
+        match &self.0 {
+            Content::Radius(r) => r.attributes.get_vendor(vendor, number),
+            Content::Diameter(_, avps) => {
+                avps.view().get(AvpId::of_vendor(vendor, number.into(), false)).map(|a| a.data)
+            }
+        }
+    }
+    fn number(&self, number: u8) -> Option<u32> {
+        self.value(number)?.try_into().ok().map(u32::from_be_bytes)
+    }
+    fn seconds(&self, number: u8) -> Option<Duration> {
+        self.number(number).map(|seconds| Duration::from_secs(seconds.into()))
+    }
+    fn text(&self, number: u8) -> Option<&str> {
+        core::str::from_utf8(self.value(number)?).ok()
+    }
+
+    /// Result-Code, where Diameter carried it.
+    #[must_use]
+    pub const fn result_code(&self) -> Option<u32> {
+        match &self.0 {
+            Content::Radius(_) => None,
+            Content::Diameter(result, _) => Some(result.0),
+        }
+    }
+    /// Puts the EAP packet for the peer in the place of what `out` holds; false where there is none.
+    pub fn eap(&self, out: &mut Vec<u8>) -> bool {
+        out.clear();
+        match &self.0 {
+            Content::Radius(r) => r.attributes.eap(out),
+            Content::Diameter(_, avps) => {
+                let packet = avps.view().get(codes::EAP_PAYLOAD);
+                out.extend_from_slice(packet.map_or(&[], |a| a.data));
+                packet.is_some()
+            }
+        }
+    }
+    /// What the answer to a challenge is to tell the server again, in the place of what `next` holds; of a reply that let
+    /// the user in, what the request to [authenticate it again](Self::reauthentication) is to tell (RFC 2865 §5.24).
+    pub fn continuation(&self, next: &mut Continuation) {
+        let host = match &self.0 {
+            Content::Radius(_) => None,
+            Content::Diameter(_, avps) => avps.view().get(codes::ORIGIN_HOST).map(|a| a.data),
+        };
+        next.set(host.unwrap_or_default(), self.value(kind::STATE).unwrap_or_default());
+    }
+    /// The keys that the server and the peer have agreed on (RFC 2548 §2.4; EAP-Master-Session-Key, RFC 4072 §4.1.3);
+    /// `None`: it sent none, or not both.
+    ///
+    /// # Errors
+    /// They do not decrypt to a sensible length.
+    pub fn keys(&self) -> Result<Option<MppeKeys>, HideError> {
+        match &self.0 {
+            Content::Radius(r) => r.mppe_keys(),
+            Content::Diameter(_, avps) => Ok(avps.view().get(codes::EAP_MASTER_SESSION_KEY).map(|a| {
+                let (recv, send) = a.data.split_at(a.data.len() / 2);
+                MppeKeys { recv: recv.into(), send: send.into() }
+            })),
+        }
+    }
+    /// The master session key of an EAP method (RFC 3748 §7.10), where the keys are one.
+    ///
+    /// # Errors
+    /// As those of [`keys`](Self::keys).
+    pub fn msk(&self) -> Result<Option<Key<[u8; 64]>>, HideError> {
+        Ok(self.keys()?.and_then(|keys| keys.msk()))
+    }
+
+    /// User-Name: what records of accounting are to say in the place of the name that the user gave (RFC 2865 §5.1).
+    #[must_use]
+    pub fn user_name(&self) -> Option<&[u8]> {
+        self.value(kind::USER_NAME)
+    }
+    /// Reply-Message: lines that the user may be shown (RFC 2865 §5.18).
+    pub fn messages(&self) -> impl Iterator<Item = &[u8]> {
+        self.values(kind::REPLY_MESSAGE)
+    }
+    /// Class: what records of accounting are to say unchanged (RFC 2865 §5.25).
+    pub fn classes(&self) -> impl Iterator<Item = &[u8]> {
+        self.values(kind::CLASS)
+    }
+    /// Session-Timeout: how long the session may last (RFC 2865 §5.27); of a challenge, how long the user may take to answer
+    /// (RFC 3579 §2.3; Multi-Round-Time-Out, RFC 6733 §8.19). `None`: without end.
+    #[must_use]
+    pub fn session_timeout(&self) -> Option<Duration> {
+        let rounds = match &self.0 {
+            Content::Radius(_) => None,
+            Content::Diameter(_, avps) => avps.view().get(codes::MULTI_ROUND_TIME_OUT),
+        };
+        let seconds = |a: AvpView<'_>| a.u32().ok().map(|seconds| Duration::from_secs(seconds.into()));
+        rounds.and_then(seconds).or_else(|| self.seconds(kind::SESSION_TIMEOUT))
+    }
+    /// When the user is to be authenticated again, instead of being sent away: after the Session-Timeout, where
+    /// Termination-Action says so (RFC 3580 §3.17); after Authorization-Lifetime (RFC 6733 §8.9).
+    #[must_use]
+    pub fn reauthentication(&self) -> Option<Duration> {
+        match &self.0 {
+            Content::Radius(_) => {
+                let again = self.number(kind::TERMINATION_ACTION) == Some(RADIUS_REQUEST);
+                self.session_timeout().filter(|_| again)
+            }
+            Content::Diameter(_, avps) => {
+                let seconds = avps.view().get(codes::AUTHORIZATION_LIFETIME)?.u32().ok()?;
+                Some(Duration::from_secs(seconds.into()))
+            }
+        }
+    }
+    /// Idle-Timeout: how long the user may send nothing (RFC 2865 §5.28).
+    #[must_use]
+    pub fn idle_timeout(&self) -> Option<Duration> {
+        self.seconds(kind::IDLE_TIMEOUT)
+    }
+    /// Acct-Interim-Interval: how often the server is to be told of the session (RFC 2869 §5.16).
+    #[must_use]
+    pub fn interim_interval(&self) -> Option<Duration> {
+        self.seconds(kind::ACCT_INTERIM_INTERVAL)
+    }
+    /// Service-Type (RFC 2865 §5.6).
+    #[must_use]
+    pub fn service_type(&self) -> Option<u32> {
+        self.number(kind::SERVICE_TYPE)
+    }
+    /// Framed-Protocol (RFC 2865 §5.7): 1 is PPP.
+    #[must_use]
+    pub fn framed_protocol(&self) -> Option<u32> {
+        self.number(kind::FRAMED_PROTOCOL)
+    }
+    /// Framed-MTU (RFC 2865 §5.12), octets.
+    #[must_use]
+    pub fn framed_mtu(&self) -> Option<u32> {
+        self.number(kind::FRAMED_MTU)
+    }
+    /// Framed-IP-Address: the user's IPv4 address, or who chooses it.
+    #[must_use]
+    pub fn framed_ip_address(&self) -> Option<FramedAddress> {
+        Some(match self.number(kind::FRAMED_IP_ADDRESS)? {
+            0xffff_fffe => FramedAddress::NasChooses,
+            0xffff_ffff => FramedAddress::UserChooses,
+            bits => FramedAddress::Address(Ipv4Addr::from_bits(bits)),
+        })
+    }
+    /// Framed-IP-Netmask (RFC 2865 §5.9): of a network that is routed to the user.
+    #[must_use]
+    pub fn framed_ip_netmask(&self) -> Option<Ipv4Addr> {
+        self.number(kind::FRAMED_IP_NETMASK).map(Ipv4Addr::from_bits)
+    }
+    /// Framed-Pool: the pool of the NAS that an address is to be of (RFC 2869 §5.18).
+    #[must_use]
+    pub fn framed_pool(&self) -> Option<&str> {
+        self.text(kind::FRAMED_POOL)
+    }
+    /// Framed-IPv6-Address (RFC 6911 §3.1).
+    pub fn framed_ipv6_addresses(&self) -> impl Iterator<Item = Ipv6Addr> {
+        self.values(kind::FRAMED_IPV6_ADDRESS).filter_map(ipv6)
+    }
+    /// Framed-IPv6-Prefix: the prefixes of the user's link, with their lengths (RFC 3162 §2.3).
+    pub fn framed_ipv6_prefixes(&self) -> impl Iterator<Item = (Ipv6Addr, u8)> {
+        self.values(kind::FRAMED_IPV6_PREFIX).filter_map(prefix)
+    }
+    /// Framed-Interface-Id (RFC 3162 §2.2).
+    #[must_use]
+    pub fn framed_interface_id(&self) -> Option<[u8; 8]> {
+        self.value(kind::FRAMED_INTERFACE_ID)?.try_into().ok()
+    }
+    /// Framed-IPv6-Pool: the pool of the NAS that a prefix of the link is to be of (RFC 3162 §2.6).
+    #[must_use]
+    pub fn framed_ipv6_pool(&self) -> Option<&str> {
+        self.text(kind::FRAMED_IPV6_POOL)
+    }
+    /// Delegated-IPv6-Prefix: the prefixes that the user may give to others, with their lengths (RFC 4818).
+    pub fn delegated_ipv6_prefixes(&self) -> impl Iterator<Item = (Ipv6Addr, u8)> {
+        self.values(kind::DELEGATED_IPV6_PREFIX).filter_map(prefix)
+    }
+    /// Delegated-IPv6-Prefix-Pool: the pool of the NAS that such a prefix is to be of (RFC 6911 §3.4).
+    #[must_use]
+    pub fn delegated_ipv6_prefix_pool(&self) -> Option<&str> {
+        self.text(kind::DELEGATED_IPV6_PREFIX_POOL)
+    }
+    /// The user's name servers: MS-Primary-DNS-Server and MS-Secondary-DNS-Server (RFC 2548 §2.7), then
+    /// DNS-Server-IPv6-Address (RFC 6911 §3.2).
+    pub fn dns_servers(&self) -> impl Iterator<Item = IpAddr> {
+        let microsofts = [vendor::MS_PRIMARY_DNS_SERVER, vendor::MS_SECONDARY_DNS_SERVER];
+        let v4 = microsofts.into_iter().filter_map(|number| {
+            let octets: [u8; 4] = self.vendor_value(vendor::MICROSOFT, number)?.try_into().ok()?;
+            Some(IpAddr::from(octets))
+        });
+        v4.chain(self.values(kind::DNS_SERVER_IPV6_ADDRESS).filter_map(ipv6).map(IpAddr::from))
+    }
+    /// Filter-Id: the filters of the NAS that the user's packets go through (RFC 2865 §5.11).
+    pub fn filter_ids(&self) -> impl Iterator<Item = &str> {
+        self.values(kind::FILTER_ID).filter_map(|id| core::str::from_utf8(id).ok())
+    }
+    /// The user's VLAN: a number from 1 to 4094 in digits, or a name that the NAS knows. It is the Tunnel-Private-Group-Id of
+    /// the first tunnel of type VLAN over 802 (RFC 3580 §3.31).
+    #[must_use]
+    pub fn vlan(&self) -> Option<&str> {
+        let group = match &self.0 {
+            Content::Radius(r) => r.attributes.get_all(kind::TUNNEL_PRIVATE_GROUP_ID).find_map(|value| {
+                let Tagged { tag, value } = Tagged::text(value);
+                let says = |number, wanted| {
+                    let all = r.attributes.get_all(number).filter_map(Tagged::number);
+                    all.into_iter().any(|t| t.tag == tag && t.value == wanted)
+                };
+                (says(kind::TUNNEL_TYPE, TUNNEL_TYPE_VLAN)
+                    && says(kind::TUNNEL_MEDIUM_TYPE, TUNNEL_MEDIUM_802))
+                .then_some(value)
+            }),
+            Content::Diameter(_, avps) => avps.view().all(codes::TUNNELING).find_map(|tunnel| {
+                let tunnel = tunnel.grouped().ok()?;
+                let says = |number: u8, wanted| {
+                    tunnel.get(AvpId::must(number.into())).is_some_and(|a| a.u32() == Ok(wanted))
+                };
+                let group = tunnel.get(AvpId::must(kind::TUNNEL_PRIVATE_GROUP_ID.into()))?;
+                (says(kind::TUNNEL_TYPE, TUNNEL_TYPE_VLAN)
+                    && says(kind::TUNNEL_MEDIUM_TYPE, TUNNEL_MEDIUM_802))
+                .then_some(group.data)
+            }),
+        };
+        core::str::from_utf8(group?).ok()
+    }
+    /// MS-CHAP2-Success: the server's proof for the peer, `S=` and 40 digits (RFC 2548 §2.3.3).
+    #[must_use]
+    pub fn ms_chap2_success(&self) -> Option<&[u8]> {
+        self.vendor_value(vendor::MICROSOFT, vendor::MS_CHAP2_SUCCESS)?.get(1..43)
+    }
+    /// MS-CHAP-Error: why the server turned the peer away, in words for the peer's software (RFC 2548 §2.1.5).
+    #[must_use]
+    pub fn ms_chap_error(&self) -> Option<&[u8]> {
+        self.vendor_value(vendor::MICROSOFT, vendor::MS_CHAP_ERROR)?.get(1..)
+    }
+    /// How many attributes or AVPs there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        match &self.0 {
+            Content::Radius(r) => r.attributes.iter().count(),
+            Content::Diameter(_, avps) => avps.view().count(),
+        }
+    }
+    /// The AVPs, where Diameter carried it.
+    pub(crate) fn avps(&self) -> Option<Avps<'_>> {
+        match &self.0 {
+            Content::Radius(_) => None,
+            Content::Diameter(_, avps) => Some(avps.view()),
+        }
+    }
+}
+
+fn ipv6(value: &[u8]) -> Option<Ipv6Addr> {
+    <[u8; 16]>::try_from(value).ok().map(Ipv6Addr::from)
+}
+
+fn prefix(value: &[u8]) -> Option<(Ipv6Addr, u8)> {
+    match Value::decode(DataType::Ipv6Prefix, value) {
+        Ok(Value::Ipv6Prefix(prefix, length)) => Some((prefix, length)),
+        _ => None,
+    }
+}

@@ -1,0 +1,301 @@
+//! What AAA servers ask of sessions: RFC 5176 over RADIUS, RFC 6733 §8 over Diameter.
+
+use crate::world::{
+    Carrier, NAS, SERVERS, Script, World, answer, diameter_config, host, radius_config, secret,
+};
+use std::net::SocketAddr;
+use usher_access::{
+    AaaConfig, Command, DYNAMIC_SOCKET, DynamicConfig, DynamicKind, ErrorCause, Event, NasPort, Proof,
+    Request, SessionIdentity, TerminateCause,
+};
+use usher_core::bench::At;
+use usher_core::{Duration, Instant, Seed, WallTime};
+use usher_diameter::avp::AvpBuf;
+use usher_diameter::codes::{self, application, command};
+use usher_diameter::node;
+use usher_diameter::{Message, ResultCode};
+use usher_radius::attribute::{error_cause, kind};
+use usher_radius::client::{self, Client, ServerConfig, Target};
+use usher_radius::server::ClientConfig;
+use usher_radius::{Attributes, Code, Freshness};
+
+const EPOCH: WallTime = WallTime::from_unix_secs(1_800_000_000);
+const SILENT: Script = Script { radius: |_| None, diameter: |_| None };
+
+/// The session that the NAS has.
+fn session() -> SessionIdentity<'static> {
+    SessionIdentity {
+        token: Some(1),
+        names: [b"ann", b"anna"],
+        port: NasPort { number: Some(7), calling_station: Some("00-10-A4-23-19-C0"), ..NasPort::default() },
+        session: Some("00c0ffee"),
+        multi_session: Some("multi"),
+        framed_ip: Some([192, 0, 2, 9].into()),
+        framed_interface_id: Some([1; 8]),
+        framed_ipv6_prefix: Some(&[0, 8, 0x20]),
+    }
+}
+
+/// A NAS that does what is wanted of its session, and one who may want something.
+fn radius() -> (World, At<Client>) {
+    let mut config = radius_config(Carrier::Udp, 1);
+    let clients = vec![ClientConfig::new(SERVERS[1], 32, secret())];
+    let freshness = Some(Freshness::new(EPOCH));
+    config.dynamic = Some(Box::new(DynamicConfig { clients, freshness }));
+    let mut w = World::with(AaaConfig::Radius(config), Carrier::Udp, 1, SILENT);
+    w.net.bind(w.nas, DYNAMIC_SOCKET, SocketAddr::new(NAS, 3799));
+    let mut asker = client::Config::single(ServerConfig::new(SocketAddr::new(NAS, 3799), secret()));
+    asker.retransmission = client::Retransmission::Fixed { interval: Duration::from_secs(1), count: 2 };
+    let asker = w.net.add(Client::new(asker, Seed::new(1).secure("asker", 0)).unwrap(), &[SERVERS[1]]);
+    w.net.on_event(w.nas, |event| {
+        let Event::Dynamic(request) = event else { return None };
+        let found = request.is_about(&session());
+        let answer = match request.changes().next() {
+            _ if !found => Err(ErrorCause::SessionContextNotFound),
+            Some(kind) if kind != kind::SESSION_TIMEOUT && kind != kind::STATE => {
+                Err(ErrorCause::UnsupportedAttribute)
+            }
+            _ => Ok(()),
+        };
+        // Later than at once, as where a session has to be looked for.
+        Some((Duration::from_millis(5), Command::AnswerDynamic { token: request.token, answer }))
+    });
+    (w, asker)
+}
+
+/// What the NAS answers; `None`: nothing.
+fn ask(
+    (w, asker): &mut (World, At<Client>),
+    code: Code,
+    write: impl FnOnce(&mut Attributes),
+) -> Option<(Code, Option<u32>, Attributes)> {
+    let mut attributes = Attributes::new();
+    write(&mut attributes);
+    let command = client::Command::Request { token: 1, target: Target::Server(0), code, attributes };
+    w.net.command(*asker, command).unwrap();
+    w.run(5);
+    match w.net.take(*asker).remove(0).1 {
+        client::Event::Response(r) => Some((r.code, r.attributes.get_u32(kind::ERROR_CAUSE), r.attributes)),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_session_is_found_by_whatever_describes_it() {
+    let mut world = radius();
+    let describes: [(u8, &[u8]); 10] = [
+        (kind::USER_NAME, b"ann"),
+        (kind::USER_NAME, b"anna"),
+        (kind::NAS_PORT, &[0, 0, 0, 7]),
+        (kind::CALLING_STATION_ID, b"00-10-A4-23-19-C0"),
+        (kind::ACCT_SESSION_ID, b"00c0ffee"),
+        (kind::ACCT_MULTI_SESSION_ID, b"multi"),
+        (kind::FRAMED_IP_ADDRESS, &[192, 0, 2, 9]),
+        (kind::FRAMED_INTERFACE_ID, &[1; 8]),
+        (kind::FRAMED_IPV6_PREFIX, &[0, 8, 0x20]),
+        // Of the NAS: no session is described, but it is that of the one that is described else.
+        (kind::NAS_IDENTIFIER, b"nas.example.org"),
+    ];
+    for (kind, value) in describes {
+        for code in [Code::DISCONNECT_REQUEST, Code::COA_REQUEST] {
+            let (yes, no) = match code {
+                Code::COA_REQUEST => (Code::COA_ACK, Code::COA_NAK),
+                _ => (Code::DISCONNECT_ACK, Code::DISCONNECT_NAK),
+            };
+            let mut says = |value: &[u8], name: &str| {
+                let answer = ask(&mut world, code, |a| {
+                    a.push_bytes(kind, value).unwrap().push_text(kind::ACCT_SESSION_ID, name).unwrap();
+                });
+                answer.map(|(code, cause, _)| (code, cause))
+            };
+            assert_eq!(says(value, "00c0ffee"), Some((yes, None)), "{kind}");
+            let mut other = value.to_vec();
+            *other.last_mut().unwrap() ^= 1;
+            let cause = match kind {
+                kind::NAS_IDENTIFIER => error_cause::NAS_IDENTIFICATION_MISMATCH,
+                _ => error_cause::SESSION_CONTEXT_NOT_FOUND,
+            };
+            assert_eq!(says(&other, "00c0ffee"), Some((no, Some(cause))), "{kind}");
+            let cause = error_cause::SESSION_CONTEXT_NOT_FOUND;
+            assert_eq!(says(value, "another"), Some((no, Some(cause))), "{kind}");
+        }
+    }
+}
+
+#[test]
+fn what_no_session_need_be_looked_at_for_is_refused_at_once() {
+    let mut world = radius();
+    let mut refused =
+        |code, write: fn(&mut Attributes)| ask(&mut world, code, write).and_then(|(_, cause, _)| cause);
+    let (end, change) = (Code::DISCONNECT_REQUEST, Code::COA_REQUEST);
+    assert_eq!(refused(end, |_| {}), Some(error_cause::MISSING_ATTRIBUTE));
+    let other_nas = |a: &mut Attributes| {
+        a.push_text(kind::USER_NAME, "ann").unwrap();
+        a.push_ipv4(kind::NAS_IP_ADDRESS, [10, 0, 0, 9].into());
+    };
+    assert_eq!(refused(end, other_nas), Some(error_cause::NAS_IDENTIFICATION_MISMATCH));
+    // A Disconnect-Request says which session, and nothing else (RFC 5176 §3).
+    let with_timeout = |a: &mut Attributes| {
+        a.push_text(kind::USER_NAME, "ann").unwrap().push_u32(kind::SESSION_TIMEOUT, 5);
+    };
+    assert_eq!(refused(end, with_timeout), Some(error_cause::UNSUPPORTED_ATTRIBUTE));
+    assert_eq!(refused(change, with_timeout), None);
+    // Authorize Only (§3.2).
+    let authorize_only = |a: &mut Attributes| {
+        a.push_text(kind::USER_NAME, "ann").unwrap().push_u32(kind::SERVICE_TYPE, 17);
+        a.push_bytes(kind::STATE, b"x").unwrap();
+    };
+    assert_eq!(refused(change, authorize_only), Some(error_cause::UNSUPPORTED_SERVICE));
+    let ill_formed = |a: &mut Attributes| {
+        a.push_text(kind::USER_NAME, "ann").unwrap().push_bytes(kind::SESSION_TIMEOUT, &[1]).unwrap();
+    };
+    assert_eq!(refused(change, ill_formed), Some(error_cause::INVALID_REQUEST));
+    let filter = |a: &mut Attributes| {
+        a.push_text(kind::USER_NAME, "ann").unwrap().push_text(kind::FILTER_ID, "f").unwrap();
+    };
+    assert_eq!(refused(change, filter), Some(error_cause::UNSUPPORTED_ATTRIBUTE));
+}
+
+#[test]
+fn an_answer_repeats_the_state() {
+    let mut world = radius();
+    let answer = ask(&mut world, Code::COA_REQUEST, |a| {
+        a.push_text(kind::USER_NAME, "ann").unwrap().push_bytes(kind::STATE, b"again").unwrap();
+        a.push_u32(kind::SESSION_TIMEOUT, 5);
+    });
+    let (code, _, attributes) = answer.unwrap();
+    assert_eq!((code, attributes.get(kind::STATE)), (Code::COA_ACK, Some(&b"again"[..])));
+}
+
+#[test]
+fn strangers_and_what_is_old_are_not_heard() {
+    let mut world = radius();
+    let old = |a: &mut Attributes| {
+        a.push_text(kind::USER_NAME, "ann").unwrap().push_u32(kind::EVENT_TIMESTAMP, 1_799_999_000);
+    };
+    assert_eq!(ask(&mut world, Code::DISCONNECT_REQUEST, old), None);
+    assert!(world.0.net[world.0.nas].dynamic_counters().unwrap().stale > 0);
+    // The AAA server that is asked for logins is no client of the other direction.
+    let config = client::Config::single(ServerConfig::new(SocketAddr::new(NAS, 3799), secret()));
+    let asker = Client::new(config, Seed::new(1).secure("stranger", 0)).unwrap();
+    let stranger = world.0.net.add(asker, &["10.0.0.9".parse().unwrap()]);
+    let mut attributes = Attributes::new();
+    attributes.push_text(kind::USER_NAME, "ann").unwrap();
+    let (target, code) = (Target::Server(0), Code::DISCONNECT_REQUEST);
+    world.0.net.command(stranger, client::Command::Request { token: 1, target, code, attributes }).unwrap();
+    world.0.run(60);
+    assert_eq!(world.0.events(), []);
+    assert!(world.0.net[world.0.nas].dynamic_counters().unwrap().unknown_client > 0);
+}
+
+/// A Diameter server that keeps the sessions that it lets in.
+fn keeping() -> World {
+    let script = Script {
+        radius: |_| None,
+        diameter: |message: &Message| {
+            let view = message.avps.view();
+            let mut avps = AvpBuf::new();
+            if message.header.command == command::AA {
+                assert_eq!(view.get(codes::AUTH_SESSION_STATE).unwrap().u32(), Ok(0));
+                avps = answer(message);
+            } else {
+                assert_eq!(message.header.command, command::SESSION_TERMINATION);
+                assert_eq!(message.header.application, application::NASREQ);
+                assert_eq!(view.get(codes::DESTINATION_HOST).unwrap().data, host(0).as_bytes());
+                // Admin Reset (RFC 4005 §9.3.5).
+                assert_eq!(view.get(codes::TERMINATION_CAUSE).unwrap().u32(), Ok(16));
+            }
+            Some((ResultCode::SUCCESS, avps))
+        },
+    };
+    let mut config = diameter_config(1);
+    config.stateful = true;
+    let mut w = World::with(AaaConfig::Diameter(Box::new(config)), Carrier::Diameter, 1, script);
+    let now = w.net.now();
+    w.net[w.nas].ask(now, 1 << 32 | 5, &Request::new(b"ann", Proof::Pap(b"x"))).unwrap();
+    w.run(1);
+    assert!(matches!(w.event(), Event::Accept { .. }));
+    w
+}
+
+/// The Session-Id of the login.
+fn session_id(w: &mut World) -> String {
+    let events = w.net.take(w.diameter[0]);
+    let id = events.iter().find_map(|(_, event)| match event {
+        node::Event::Request { message, .. } => message.avps.view().get(codes::SESSION_ID)?.utf8().ok(),
+        _ => None,
+    });
+    id.unwrap().to_owned()
+}
+
+/// What the NAS answers to the server.
+fn server_asks(w: &mut World, command: u32, session_id: &str) -> ResultCode {
+    let request = node::Request {
+        token: 9,
+        application: application::NASREQ,
+        command,
+        destination_realm: "example.org".into(),
+        destination_host: Some("nas.example.org".into()),
+        session_id: session_id.into(),
+        avps: AvpBuf::new(),
+    };
+    w.net.command(w.diameter[0], node::Command::Request(request)).unwrap();
+    w.run(1);
+    let events = w.net.take(w.diameter[0]);
+    let result = events.into_iter().find_map(|(_, event)| match event {
+        node::Event::Answer { token: 9, result, .. } => Some(result),
+        _ => None,
+    });
+    result.unwrap()
+}
+
+#[test]
+fn a_diameter_server_ends_a_session_that_it_keeps_and_is_told_when_it_has_ended() {
+    let mut w = keeping();
+    let id = session_id(&mut w);
+    w.net.on_event(w.nas, |event| {
+        let Event::Dynamic(request) = event else { return None };
+        assert_eq!((request.kind, request.session), (DynamicKind::Disconnect, Some(1 << 32 | 5)));
+        Some((Duration::ZERO, Command::AnswerDynamic { token: request.token, answer: Ok(()) }))
+    });
+    assert_eq!(server_asks(&mut w, command::ABORT_SESSION, &id), ResultCode::SUCCESS);
+    let (token, cause) = (1 << 32 | 5, TerminateCause::AdminReset);
+    w.net.command(w.nas, Command::Terminate { token, cause }).unwrap();
+    w.run(1);
+    let told = w.net.take(w.diameter[0]).into_iter().any(|(_, event)| {
+        matches!(event, node::Event::Request { message, .. } if message.header.command == command::SESSION_TERMINATION)
+    });
+    assert!(told);
+    // It is over: nothing is to be ended any more, and nobody told again.
+    assert_eq!(server_asks(&mut w, command::ABORT_SESSION, &id), ResultCode::UNKNOWN_SESSION_ID);
+    let before = w.net.sent().len();
+    w.net.command(w.nas, Command::Terminate { token, cause }).unwrap();
+    assert_eq!(w.net.sent().len(), before);
+}
+
+#[test]
+fn a_diameter_server_wants_a_user_authenticated_again() {
+    let mut w = keeping();
+    let id = session_id(&mut w);
+    w.net.on_event(w.nas, |event| {
+        let Event::Dynamic(request) = event else { return None };
+        assert_eq!((request.kind, request.changes().count()), (DynamicKind::Reauthenticate, 0));
+        let answer = Err(ErrorCause::AdministrativelyProhibited);
+        Some((Duration::ZERO, Command::AnswerDynamic { token: request.token, answer }))
+    });
+    assert_eq!(server_asks(&mut w, command::RE_AUTH, &id), ResultCode::AUTHORIZATION_REJECTED);
+    for other in ["nas.example.org;1;1;5", "another;0;1;5", "x", ""] {
+        assert_eq!(server_asks(&mut w, command::RE_AUTH, other), ResultCode::UNKNOWN_SESSION_ID);
+    }
+}
+
+#[test]
+fn a_nas_without_kept_sessions_is_asked_nothing() {
+    let mut w = World::new(Carrier::Diameter, 1, SILENT);
+    assert!(!w.net[w.nas].hears_requests());
+    assert_eq!(server_asks(&mut w, command::ABORT_SESSION, "x;1;2;3"), ResultCode::COMMAND_UNSUPPORTED);
+    let terminate = Command::Terminate { token: 1, cause: TerminateCause::UserRequest };
+    let before = w.net.sent().len();
+    w.net.command(w.nas, terminate).unwrap();
+    assert_eq!((w.net.sent().len(), w.net.now() > Instant::ZERO), (before, true));
+}
