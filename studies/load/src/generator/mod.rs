@@ -1,13 +1,14 @@
 //! The generator: a machine that logs users in, at a pace, and keeps the tally.
 //!
 //! ```text
-//! Pace ─▶ Generator ─▶ front (RADIUS or Diameter client, EAP peers) ─▶ server
+//! Pace ─▶ Generator ─▶ front (access servers' clients by RADIUS or Diameter, EAP peers) ─▶ server
 //!              └─ Tally: what came of it, by name
 //! ```
 //! It goes through a warm-up, whose logins are not counted, a window of measurement, and a time in which the
 //! logins begun within the window come to their end; then it says [`Event::Finished`].
 
 mod diameter;
+mod front;
 mod login;
 mod radius;
 
@@ -17,8 +18,8 @@ pub use radius::{Accounting, Fleet, RadiusConfig, RadiusLogin};
 use crate::pace::{Pace, Schedule};
 use crate::tally::{Failure, Tally};
 use crate::users::Users;
+use front::Front;
 use login::{Sink, Start};
-use std::fmt;
 use std::sync::Arc;
 use usher_core::{CommandError, Duration, Input, Instant, Machine, NoJob, OutputOf, Outputs, Rng, SecureRng};
 
@@ -103,9 +104,9 @@ impl FrontConfig {
 /// Why a generator cannot be made.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The RADIUS client.
-    #[error("RADIUS client: {0}")]
-    Client(#[from] usher_radius::client::ConfigError),
+    /// The clients.
+    #[error(transparent)]
+    Client(#[from] usher_access::ConfigError),
     /// A value out of its range.
     #[error("{0}")]
     Invalid(&'static str),
@@ -152,33 +153,11 @@ enum NotNow {
     Full,
 }
 
-/// A client of one protocol, with the users behind it.
-trait Front: fmt::Debug + Send {
-    /// Whether the server can be reached, as far as one can know before asking.
-    fn ready(&self) -> bool;
-    /// Begins a login.
-    fn begin(&mut self, now: Instant, start: Start, sink: &mut Sink) -> Result<(), NotNow>;
-    /// Logins under way.
-    fn outstanding(&self) -> usize;
-    /// Shows each of them.
-    fn each(&self, see: &mut dyn FnMut(&Start));
-    /// Forgets them.
-    fn abandon(&mut self, now: Instant);
-    /// Says goodbye to the server, where its protocol has a word for that.
-    fn leave(&mut self, now: Instant);
-    /// What was counted, by name.
-    fn counters(&self) -> Vec<(&'static str, u64)>;
-    fn handle(&mut self, now: Instant, input: Input<'_>, sink: &mut Sink);
-    /// Does what its machines say, and hands on what they want done.
-    fn settle(&mut self, now: Instant, outputs: &mut Outputs<Event>, sink: &mut Sink);
-    fn poll_timeout(&mut self) -> Option<Instant>;
-}
-
 /// One generator; see the [module](self).
 #[derive(Debug)]
 pub struct Generator {
     config: Config,
-    front: Box<dyn Front>,
+    front: Front,
     rng: Rng,
     phase: Phase,
     since: Instant,
@@ -225,12 +204,11 @@ impl Generator {
             return Err(ConfigError::Invalid("a method's share is not above 0, or there are more than 1000"));
         }
         let model = usher_core::Seed::new(rng.next_u64()).stream("load", 0);
-        let front: Box<dyn Front> = match &config.front {
-            FrontConfig::Radius(r) => Box::new(radius::Radius::new(r.clone(), config.users.clone(), rng)?),
-            FrontConfig::Diameter(d) => {
-                Box::new(diameter::Diameter::new(d.clone(), config.users.clone(), start, rng)?)
-            }
+        let setup = match &config.front {
+            FrontConfig::Radius(r) => r.setup(&mut rng)?,
+            FrontConfig::Diameter(d) => d.setup(start, &mut rng)?,
         };
+        let front = Front::new(setup, config.users.clone(), rng);
         Ok(Self {
             front,
             rng: model,
