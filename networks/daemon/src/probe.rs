@@ -1,26 +1,28 @@
 //! One login, as a network access server would make it, with every step told in words.
 
 use crate::config;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration as Wait;
+use tokio::time::timeout;
 use usher_aaa::Method;
-use usher_core::{Duration, Input, Instant, Machine, Output, Path, SecureRng, SocketId, Transmit};
+use usher_access::{
+    AaaConfig, AccessClient, ChapResponse, Continuation, Event, Failure, MsChapV2Response, NasIdentity,
+    NasPort, Proof, RadiusConfig, Reply, Request,
+};
+use usher_core::{Duration, Instant, Job, NoJob, SecureRng};
 use usher_crypto::fault::{CertificateFault, TlsFault};
-use usher_crypto::legacy::{mschap, nt_hash};
 use usher_crypto::tls::{ClientConfig, ClientOptions, Credentials, Roots, VersionRange, WallClock};
 use usher_eap::method::peap::PeerMethodPeap;
 use usher_eap::method::tls::{PeerMethodTls, PeerTls};
-use usher_eap::method::ttls::{PeerMethodTtls, Proof};
+use usher_eap::method::ttls::{self, PeerMethodTtls};
 use usher_eap::method::{PeerOffer, gtc, md5, mschapv2};
 use usher_eap::packet;
 use usher_eap::peer::{self, Peer};
-use usher_live::Clock;
+use usher_live::{Clock, Driver, Role, Sockets};
 use usher_radius::Secret;
-use usher_radius::attribute::{Attributes, kind, vendor};
-use usher_radius::client::{Client, Command, Config, Event, Response, Retransmission, ServerConfig, Target};
-use usher_radius::packet::Code;
+use usher_radius::client::{Config, ServerConfig};
 
 /// The longest EAP packet that is sent.
 const FRAGMENT: usize = 1024;
@@ -99,153 +101,248 @@ pub enum ProbeError {
 pub fn run(login: &Login, say: &mut dyn FnMut(&str)) -> Result<Ended, ProbeError> {
     let network = |error| ProbeError::Network { server: login.server, error };
     let mut rng = SecureRng::from_seed(crate::installation::random().map_err(network)?);
-    let local: SocketAddr = match login.server.ip() {
-        IpAddr::V4(_) => "0.0.0.0:0".parse().unwrap_or(login.server),
-        IpAddr::V6(_) => "[::]:0".parse().unwrap_or(login.server),
-    };
-    let socket = UdpSocket::bind(local).map_err(network)?;
-    socket.connect(login.server).map_err(network)?;
     let mut config = Config::single(ServerConfig::new(login.server, Secret::new(&login.secret)));
     config.max_sockets = 1;
-    config.retransmission = Retransmission::default();
-    let client = Client::new(config, SecureRng::from_seed(rng.array()))
+    let nas = NasIdentity { identifier: "usher-test".to_owned(), ..NasIdentity::default() };
+    let aaa = AaaConfig::Radius(RadiusConfig::new(config));
+    let access = AccessClient::new(nas, aaa, SecureRng::from_seed(rng.array()))
         .map_err(|e| ProbeError::Setup(e.to_string()))?;
     let clock = Clock::start();
-    let mut line = Line { socket, client, clock, until: clock.now() + micros(login.patience), tokens: 0 };
+    let mut test = Test {
+        login,
+        say,
+        access,
+        peer: None,
+        next: Continuation::new(),
+        round: 0,
+        last: None,
+        tls: None,
+        end: None,
+    };
     if login.method.eap_type().is_some() {
-        eap(login, &mut line, &mut rng, say)
+        test.begin_eap(clock.now(), SecureRng::from_seed(rng.array()))?;
     } else {
-        Ok(Ended { outcome: plain(login, &mut line, &mut rng, say)?, tls: None })
+        test.begin(clock.now(), &mut rng)?;
     }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(network)?;
+    runtime.block_on(async {
+        let (driver, _mailbox) = Driver::new(Hosted(&mut test), Sockets::default(), clock);
+        // What has come to no end by then is silence.
+        match timeout(login.patience, driver.run()).await {
+            Ok(Err(error)) => Err(network(error)),
+            _ => Ok(()),
+        }
+    })?;
+    let outcome = test.end.take().unwrap_or_else(|| Ok(test.silence()))?;
+    Ok(Ended { outcome, tls: test.tls })
 }
 
 fn micros(wait: Wait) -> Duration {
     Duration::from_micros(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX))
 }
 
-/// The client's machine on one socket.
-struct Line {
-    socket: UdpSocket,
-    client: Client,
-    clock: Clock,
-    until: Instant,
-    tokens: u64,
+/// A login under way.
+struct Test<'a> {
+    login: &'a Login,
+    say: &'a mut dyn FnMut(&str),
+    access: AccessClient,
+    /// The peer's side of EAP.
+    peer: Option<Peer>,
+    next: Continuation,
+    round: u32,
+    /// The method that the server proposed last.
+    last: Option<packet::Type>,
+    tls: Option<TlsFault>,
+    end: Option<Result<Outcome, ProbeError>>,
 }
 
-impl Line {
-    /// Sends a request and waits for its answer; `None`: there is none.
-    fn ask(&mut self, server: SocketAddr, attributes: Attributes) -> Result<Option<Response>, ProbeError> {
-        let network = |error| ProbeError::Network { server, error };
-        self.tokens += 1;
-        let target = Target::Server(0);
-        let request = Command::Request { token: self.tokens, target, code: Code::ACCESS_REQUEST, attributes };
-        self.client.command(self.clock.now(), request).map_err(|e| ProbeError::Setup(e.to_string()))?;
-        let (mut out, mut buf) = (Vec::new(), [0; 4096]);
-        let local = self.socket.local_addr().map_err(network)?;
-        loop {
-            let now = self.clock.now();
-            while let Some(output) = self.client.poll_output(&mut out) {
-                match output {
-                    Output::Transmit(Transmit::Datagram { .. }) => {
-                        // A port that nobody listens on shows at the next receive.
-                        let _ = self.socket.send(&out);
-                    }
-                    Output::Event(Event::Response(response)) => return Ok(Some(response)),
-                    Output::Event(Event::TimedOut { .. }) => return Ok(None),
-                    _ => {}
-                }
+impl Test<'_> {
+    fn ask(&mut self, now: Instant, proof: Proof<'_>) -> Result<(), ProbeError> {
+        let name = self.login.outside.as_ref().unwrap_or(&self.login.name).as_bytes();
+        let port = NasPort { calling_station: self.login.mac.as_deref(), ..NasPort::default() };
+        let request = Request { port, continues: Some(&self.next), ..Request::new(name, proof) };
+        self.access.ask(now, 0, &request).map_err(|e| ProbeError::Setup(e.to_string()))
+    }
+
+    /// Asks by something else than EAP.
+    fn begin(&mut self, now: Instant, rng: &mut SecureRng) -> Result<(), ProbeError> {
+        let Login { method, name, password, .. } = self.login;
+        let [identifier] = rng.array();
+        let challenge: [u8; 16] = rng.array();
+        let (proof, what) = match method {
+            Method::Chap => (
+                Proof::Chap(ChapResponse::to(identifier, &challenge, password)),
+                "Access-Request with a CHAP response: the password itself is not sent.",
+            ),
+            Method::MsChapV2 => {
+                let name = name.as_bytes();
+                let (response, _) = MsChapV2Response::to(identifier, challenge, rng.array(), name, password);
+                (
+                    Proof::MsChapV2(response),
+                    "Access-Request with an MS-CHAPv2 response: the password itself is not sent.",
+                )
             }
-            if now >= self.until {
-                return Ok(None);
+            _ => {
+                (Proof::Pap(password), "Access-Request with the password, hidden by the shared secret (PAP).")
             }
-            let next = self.client.poll_timeout().unwrap_or(self.until).min(self.until);
-            let wait = Wait::from_nanos(next.since(now).as_nanos()).max(Wait::from_millis(1));
-            self.socket.set_read_timeout(Some(wait)).map_err(network)?;
-            let now = |clock: &Clock| clock.now();
-            match self.socket.recv(&mut buf) {
-                Ok(n) => {
-                    let path = Path { socket: SocketId::own(0), local, remote: server };
-                    let data = buf.get(..n).unwrap_or_default();
-                    self.client.handle(now(&self.clock), Input::Datagram { path, data });
-                }
-                // Refused or nothing yet: the machine asks again.
-                Err(_) => self.client.handle(now(&self.clock), Input::Timeout),
+        };
+        self.ask(now, proof)?;
+        (self.say)(what);
+        Ok(())
+    }
+
+    /// Begins EAP with what the access server asks by itself (RFC 3579 §2.1).
+    fn begin_eap(&mut self, now: Instant, rng: SecureRng) -> Result<(), ProbeError> {
+        let outside = self.login.outside.as_ref().unwrap_or(&self.login.name);
+        let config = peer::Config {
+            identity: outside.clone().into_bytes(),
+            methods: Arc::from([offer(self.login)?]),
+            timeout: micros(self.login.patience),
+            wall: crate::clock::wall(),
+        };
+        let mut peer = Peer::new(config, rng, now);
+        let mut identity = Vec::new();
+        packet::emit(&mut identity, packet::Code::Request, 0, packet::Type::IDENTITY, &[]);
+        peer.handle(now, &identity);
+        self.peer = Some(peer);
+        self.respond(now)
+    }
+
+    /// Sends what the peer answers.
+    fn respond(&mut self, now: Instant) -> Result<(), ProbeError> {
+        let mut packet = Vec::new();
+        if !self.peer.as_mut().is_some_and(|peer| peer.poll_transmit(&mut packet)) {
+            (self.say)(
+                "The server's last EAP packet cannot be answered: it is not what this method expects.",
+            );
+            self.end = Some(Ok(Outcome::Rejected));
+            return Ok(());
+        }
+        self.round += 1;
+        if self.round > ROUNDS {
+            (self.say)("The conversation does not end; giving up.");
+            self.end = Some(Ok(Outcome::Rejected));
+            return Ok(());
+        }
+        let what = if self.round == 1 { "who it is" } else { "an answer" };
+        (self.say)(&format!("Access-Request {}: EAP with {what}, {} octets.", self.round, packet.len()));
+        self.ask(now, Proof::Eap(&packet))
+    }
+
+    /// Hears a reply.
+    fn hear(&mut self, now: Instant, reply: &Reply, outcome: Option<Outcome>) -> Result<(), ProbeError> {
+        let mut eap = Vec::new();
+        if reply.eap(&mut eap)
+            && let Some(peer) = &mut self.peer
+        {
+            peer.handle(now, &eap);
+            if self.tls.is_none() {
+                self.tls = tls_ended(peer, self.login, self.say);
             }
         }
+        if let Some(outcome) = outcome {
+            self.ended(reply, outcome);
+            return Ok(());
+        }
+        let Some(peer) = &mut self.peer else {
+            (self.say)("Access-Challenge, which this method does not know: taken for a reject.");
+            self.end = Some(Ok(Outcome::Rejected));
+            return Ok(());
+        };
+        let kind = eap.get(4).map(|k| packet::Type(*k));
+        if let Some(kind) = kind
+            && self.last != Some(kind)
+        {
+            (self.say)(&format!("Access-Challenge: the server proposes {kind}."));
+            self.last = Some(kind);
+        }
+        if matches!(peer.poll_event(), Some(peer::Event::Failure)) {
+            if self.tls.is_none() {
+                (self.say)("This side gives up: the server's proof does not convince.");
+            }
+            self.end = Some(Ok(Outcome::Rejected));
+            return Ok(());
+        }
+        reply.continuation(&mut self.next);
+        self.respond(now)
     }
-}
 
-/// What every request says.
-fn base(login: &Login) -> Result<Attributes, ProbeError> {
-    let long = |_| ProbeError::Setup("a value is longer than 253 octets".to_owned());
-    let mut a = Attributes::new();
-    a.push_text(kind::USER_NAME, login.outside.as_ref().unwrap_or(&login.name)).map_err(long)?;
-    a.push_text(kind::NAS_IDENTIFIER, "usher-test").map_err(long)?;
-    if let Some(mac) = &login.mac {
-        a.push_text(kind::CALLING_STATION_ID, mac).map_err(long)?;
+    /// The server decided.
+    fn ended(&mut self, reply: &Reply, outcome: Outcome) {
+        let name = &self.login.name;
+        let message = reply.messages().next().map(String::from_utf8_lossy);
+        let message = message.map(|m| format!(" It says: {m}")).unwrap_or_default();
+        if outcome == Outcome::Accepted {
+            let count = reply.count();
+            (self.say)(&format!("Access-Accept with {count} attributes: {name} is let in.{message}"));
+            match self.peer.as_mut().map(Peer::poll_event) {
+                None => {}
+                Some(Some(peer::Event::Success { keys })) => {
+                    let keys = if keys.is_some() {
+                        "keys for the link were agreed on"
+                    } else {
+                        "the method gives no keys"
+                    };
+                    (self.say)(&format!("EAP-Success; {keys}."));
+                }
+                Some(_) => {
+                    (self.say)("But EAP did not succeed on this side: the server's proof does not convince.");
+                }
+            }
+        } else {
+            (self.say)(&format!("Access-Reject: {name} is turned away.{message}"));
+        }
+        self.end = Some(Ok(outcome));
     }
-    Ok(a)
-}
 
-fn ended(response: Option<&Response>, login: &Login, say: &mut dyn FnMut(&str)) -> Option<Outcome> {
-    let Some(response) = response else {
-        say(&format!(
+    fn silence(&mut self) -> Outcome {
+        (self.say)(&format!(
             "No answer from {}. Is the server running? Is this machine one of its clients? A wrong shared secret is \
              met with silence too; the server's log and metrics tell which.",
-            login.server
+            self.login.server
         ));
-        return Some(Outcome::Silence);
-    };
-    let message = response.attributes.get(kind::REPLY_MESSAGE).map(String::from_utf8_lossy);
-    let message = message.map(|m| format!(" It says: {m}")).unwrap_or_default();
-    if response.code == Code::ACCESS_ACCEPT {
-        let count = response.attributes.iter().count();
-        say(&format!("Access-Accept with {count} attributes: {} is let in.{message}", login.name));
-        Some(Outcome::Accepted)
-    } else if response.code == Code::ACCESS_REJECT {
-        say(&format!("Access-Reject: {} is turned away.{message}", login.name));
-        Some(Outcome::Rejected)
-    } else {
-        None
+        Outcome::Silence
     }
 }
 
-fn plain(
-    login: &Login,
-    line: &mut Line,
-    rng: &mut SecureRng,
-    say: &mut dyn FnMut(&str),
-) -> Result<Outcome, ProbeError> {
-    let long = |_| ProbeError::Setup("the password is too long for this method".to_owned());
-    let mut a = base(login)?;
-    match login.method {
-        Method::Chap => {
-            let challenge: [u8; 16] = rng.array();
-            let id: [u8; 1] = rng.array();
-            let digest = usher_crypto::digest::md5(&[&id, &login.password, &challenge]);
-            a.push_bytes(kind::CHAP_PASSWORD, &[&id[..], &digest].concat()).map_err(long)?;
-            a.push_bytes(kind::CHAP_CHALLENGE, &challenge).map_err(long)?;
-            say("Access-Request with a CHAP response: the password itself is not sent.");
-        }
-        Method::MsChapV2 => {
-            let (challenge, own): ([u8; 16], [u8; 16]) = (rng.array(), rng.array());
-            let hash = nt_hash(&login.password);
-            let answer = mschap::nt_response(&challenge, &own, login.name.as_bytes(), &hash);
-            let response = [&[0, 0][..], &own, &[0; 8], &answer].concat();
-            a.push_vendor(vendor::MICROSOFT, vendor::MS_CHAP_CHALLENGE, &challenge).map_err(long)?;
-            a.push_vendor(vendor::MICROSOFT, vendor::MS_CHAP2_RESPONSE, &response).map_err(long)?;
-            say("Access-Request with an MS-CHAPv2 response: the password itself is not sent.");
-        }
-        _ => {
-            a.push_user_password(&login.password).map_err(long)?;
-            say("Access-Request with the password, hidden by the shared secret (PAP).");
+/// A login on real sockets.
+struct Hosted<'a, 'b>(&'a mut Test<'b>);
+
+impl Role for Hosted<'_, '_> {
+    type Machine = AccessClient;
+    type Message = ();
+
+    fn machine(&mut self) -> &mut AccessClient {
+        &mut self.0.access
+    }
+    fn event(&mut self, now: Instant, event: Event) {
+        let heard = match event {
+            Event::Challenge { reply, .. } => self.0.hear(now, &reply, None),
+            Event::Accept { reply, .. } => self.0.hear(now, &reply, Some(Outcome::Accepted)),
+            Event::Reject { reply, .. } => self.0.hear(now, &reply, Some(Outcome::Rejected)),
+            Event::Failed { failure: Failure::BadAnswer, .. } => {
+                (self.0.say)("The server's answer is not well-formed: taken for a reject.");
+                self.0.end = Some(Ok(Outcome::Rejected));
+                Ok(())
+            }
+            Event::Failed { .. } => {
+                self.0.end = Some(Ok(self.0.silence()));
+                Ok(())
+            }
+            // Nothing else is asked.
+            _ => Ok(()),
+        };
+        if let Err(error) = heard {
+            self.0.end = Some(Err(error));
         }
     }
-    let response = line.ask(login.server, a)?;
-    Ok(ended(response.as_ref(), login, say).unwrap_or_else(|| {
-        say("Access-Challenge, which this method does not know: taken for a reject.");
-        Outcome::Rejected
-    }))
+    fn job(&mut self, _: Instant, job: Job<NoJob>) {
+        match job.what {}
+    }
+    fn message(&mut self, _: Instant, (): ()) {}
+    fn stopped(&self) -> bool {
+        self.0.end.is_some()
+    }
 }
 
 /// What TLS of this side has to say once it has come to its end.
@@ -262,86 +359,6 @@ fn tls_ended(peer: &Peer, login: &Login, say: &mut dyn FnMut(&str)) -> Option<Tl
     };
     say(&format!("TLS ends: {} [{}].{hint}", fault.told("the server"), fault.name()));
     Some(fault)
-}
-
-fn eap(
-    login: &Login,
-    line: &mut Line,
-    rng: &mut SecureRng,
-    say: &mut dyn FnMut(&str),
-) -> Result<Ended, ProbeError> {
-    let now = line.clock.now();
-    let outside = login.outside.as_ref().unwrap_or(&login.name);
-    let config = peer::Config {
-        identity: outside.clone().into_bytes(),
-        methods: Arc::from([offer(login)?]),
-        timeout: micros(login.patience),
-        wall: crate::clock::wall(),
-    };
-    let mut peer = Peer::new(config, SecureRng::from_seed(rng.array()), now);
-    // What the access server asks by itself (RFC 3579 §2.1).
-    let mut packet = Vec::new();
-    packet::emit(&mut packet, packet::Code::Request, 0, packet::Type::IDENTITY, &[]);
-    peer.handle(now, &packet);
-    let mut state: Option<Vec<u8>> = None;
-    let mut last = None;
-    let mut tls = None;
-    for round in 0..ROUNDS {
-        if !peer.poll_transmit(&mut packet) {
-            say("The server's last EAP packet cannot be answered: it is not what this method expects.");
-            return Ok(Ended { outcome: Outcome::Rejected, tls });
-        }
-        let mut a = base(login)?;
-        a.push_eap(&packet);
-        if let Some(state) = &state {
-            a.push_bytes(kind::STATE, state)
-                .map_err(|_| ProbeError::Setup("State is too long".to_owned()))?;
-        }
-        let what = if round == 0 { "who it is" } else { "an answer" };
-        say(&format!("Access-Request {}: EAP with {what}, {} octets.", round + 1, packet.len()));
-        let response = line.ask(login.server, a)?;
-        let mut reply = Vec::new();
-        if let Some(response) = &response
-            && response.attributes.eap(&mut reply)
-        {
-            peer.handle(line.clock.now(), &reply);
-            if tls.is_none() {
-                tls = tls_ended(&peer, login, say);
-            }
-        }
-        if let Some(outcome) = ended(response.as_ref(), login, say) {
-            if outcome == Outcome::Accepted {
-                match peer.poll_event() {
-                    Some(peer::Event::Success { keys }) => {
-                        let keys = if keys.is_some() {
-                            "keys for the link were agreed on"
-                        } else {
-                            "the method gives no keys"
-                        };
-                        say(&format!("EAP-Success; {keys}."));
-                    }
-                    _ => say("But EAP did not succeed on this side: the server's proof does not convince."),
-                }
-            }
-            return Ok(Ended { outcome, tls });
-        }
-        state = response.as_ref().and_then(|r| r.attributes.get(kind::STATE)).map(<[u8]>::to_vec);
-        let kind = reply.get(4).map(|k| packet::Type(*k));
-        if let Some(kind) = kind
-            && last != Some(kind)
-        {
-            say(&format!("Access-Challenge: the server proposes {kind}."));
-            last = Some(kind);
-        }
-        if matches!(peer.poll_event(), Some(peer::Event::Failure)) {
-            if tls.is_none() {
-                say("This side gives up: the server's proof does not convince.");
-            }
-            return Ok(Ended { outcome: Outcome::Rejected, tls });
-        }
-    }
-    say("The conversation does not end; giving up.");
-    Ok(Ended { outcome: Outcome::Rejected, tls })
 }
 
 /// What the peer can do: the one method.
@@ -362,7 +379,7 @@ fn offer(login: &Login) -> Result<Box<dyn PeerOffer>, ProbeError> {
             tls: tls(login)?,
             fragment: FRAGMENT,
             identity: name.clone(),
-            proof: Proof::Pap(login.password.as_slice().into()),
+            proof: ttls::Proof::Pap(login.password.as_slice().into()),
         }),
         _ => Box::new(md5::Password::new(&login.password)),
     })
