@@ -4,43 +4,36 @@ use crate::error::ServeError;
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::{Arc, PoisonError, RwLock};
-use usher_aaa::{DIAMETER_LISTENER, RADSEC_LISTENER, radius_socket};
-use usher_aaa_config::model::{File, Listen, Stream, Transport};
+use usher_aaa_config::model::{File, Listen};
 use usher_aaa_config::tls::Tls;
-use usher_core::ListenerId;
+use usher_aaa_config::{Binding, Carrier, connecting, listening};
+use usher_core::{ListenerId, SocketId};
 use usher_live::{
     Carriage, Listener, Outgoing, SocketOptions, Sockets, TlsClient, TlsServer, bind_udp, listen,
 };
 
-/// Sockets that are bound; each shard has its own of each address.
+/// Sockets that are bound, with what the server calls them; each shard has its own of each address.
 pub(crate) struct Bound {
-    udp: Vec<UdpSocket>,
-    /// With what the server calls it, and whether inside TLS.
-    tcp: Vec<(TcpListener, ListenerId, bool)>,
+    udp: Vec<(SocketId, UdpSocket)>,
+    /// And whether inside TLS.
+    tcp: Vec<(ListenerId, TcpListener, bool)>,
 }
 
-/// Binds what is to be listened on: datagrams for authentication first, then those for accounting, as
-/// [`usher_aaa_config::build()`] gives their roles. Without `shared`, nobody else may have bound any of it.
+/// Binds what is to be listened on. Without `shared`, nobody else may have bound any of it.
 pub(crate) fn bind(addresses: &Listen, shared: bool) -> Result<Bound, ServeError> {
     let options = SocketOptions { shared, ..SocketOptions::default() };
-    let failed = |address, what| move |error| ServeError::Listen { address, what, error };
-    let mut udp = Vec::new();
-    for (what, all) in [("authentication", &addresses.auth), ("accounting", &addresses.acct)] {
-        for address in all {
-            udp.push(bind_udp(*address, &options).map_err(failed(*address, what))?);
+    let mut bound = Bound { udp: Vec::new(), tcp: Vec::new() };
+    for Binding { what, address, carrier } in listening(addresses) {
+        let failed = |error| ServeError::Listen { address, what, error };
+        match carrier {
+            Carrier::Udp(id) => bound.udp.push((id, bind_udp(address, &options).map_err(failed)?)),
+            Carrier::Tcp(id) | Carrier::Tls(id) => {
+                let socket = listen(address, &options).map_err(failed)?;
+                bound.tcp.push((id, socket, matches!(carrier, Carrier::Tls(_))));
+            }
         }
     }
-    let mut tcp = Vec::new();
-    for (what, all, id, tls) in [
-        ("RadSec", &addresses.radsec, RADSEC_LISTENER, true),
-        ("Diameter", &addresses.diameter, DIAMETER_LISTENER, false),
-        ("Diameter over TLS", &addresses.diameter_tls, DIAMETER_LISTENER, true),
-    ] {
-        for address in all {
-            tcp.push((listen(*address, &options).map_err(failed(*address, what))?, id, tls));
-        }
-    }
-    Ok(Bound { udp, tcp })
+    Ok(bound)
 }
 
 /// The TLS of all listeners, replaceable while they listen; none without a certificate and authorities: whoever connects
@@ -75,16 +68,8 @@ pub(crate) struct Upstreams {
 impl Upstreams {
     /// As the configuration says.
     pub(crate) fn of(file: &File, tls: Option<&Tls>) -> Self {
-        let homes = file.home_server.iter().filter(|h| h.transport == Transport::Tls);
-        let homes = homes.map(|h| (h.address, true));
-        let peers = file.diameter.iter().flat_map(|d| &d.peer);
-        let peers = peers.filter_map(|p| Some((p.connect?, p.transport == Stream::Tls)));
         let outgoing = tls.and_then(|tls| tls.outgoing.clone());
-        Self {
-            addresses: peers.chain(homes).collect(),
-            trusts: outgoing.is_some(),
-            tls: outgoing.map(TlsClient::new),
-        }
+        Self { addresses: connecting(file), trusts: outgoing.is_some(), tls: outgoing.map(TlsClient::new) }
     }
 
     /// As another configuration says, in place of this one. Connections that are open to servers that it does not trust
@@ -117,14 +102,14 @@ impl Bound {
     /// For the driver.
     pub(crate) fn sockets(self, homes: &Arc<RwLock<Upstreams>>, server: Option<&TlsServer>) -> Sockets {
         // What is to be inside TLS is not listened on without.
-        let tcp = self.tcp.into_iter().filter(|(_, _, inside)| !inside || server.is_some());
+        let tcp = self.tcp.into_iter().filter(|(.., inside)| !inside || server.is_some());
         let tls = |inside: bool| server.filter(|_| inside).cloned();
-        let listeners = tcp.map(|(socket, id, inside)| Listener { id, socket, tls: tls(inside) });
+        let listeners = tcp.map(|(id, socket, inside)| Listener { id, socket, tls: tls(inside) });
         let homes = homes.clone();
         let outgoing: Outgoing =
             Arc::new(move |address| homes.read().unwrap_or_else(PoisonError::into_inner).carriage(address));
         Sockets {
-            udp: (0..).map(radius_socket).zip(self.udp).collect(),
+            udp: self.udp,
             listeners: listeners.collect(),
             outgoing: Some(outgoing),
             ..Sockets::default()

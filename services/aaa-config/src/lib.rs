@@ -6,6 +6,7 @@
 
 extern crate alloc;
 
+mod bindings;
 mod build;
 mod check;
 mod dictionary;
@@ -19,6 +20,7 @@ mod others;
 pub mod tls;
 pub mod units;
 
+pub use bindings::{Binding, Carrier, connecting, listening};
 pub use build::{
     Built, Clients, DIALLER, NotServed, PassedOver, With, behind, build, known, ledger, only_accept, reading,
 };

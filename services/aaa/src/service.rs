@@ -95,6 +95,23 @@ pub struct Parts<S> {
     pub logins: bool,
 }
 
+impl<S> Parts<S> {
+    /// A ledger and a store, whose rows are read by the standard dictionary; no other users, and nothing but what accounting
+    /// says is written.
+    #[must_use]
+    pub fn new(ledger: LedgerConfig, store: S) -> Self {
+        Self {
+            inline: Inline::default(),
+            reading: Reading { dictionary: Arc::new(Dictionary::builtin()), leave_out: false },
+            known: CacheConfig::default(),
+            ledger,
+            store,
+            certificates: None,
+            logins: false,
+        }
+    }
+}
+
 impl<S> fmt::Debug for Parts<S> {
     /// Without the users.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -124,10 +141,11 @@ impl<S: Store> Service<S> {
     }
 
     /// Begins anew, as after a failure of its host: what the store does not have is lost.
-    pub fn restart(&mut self) {
+    pub fn restart(&mut self, now: Instant) {
         self.known.forget(None);
         self.ledger = Ledger::new(self.parts.ledger.clone());
         self.unread = true;
+        self.open(now);
     }
 
     /// Who is in, and what was counted.
@@ -136,8 +154,14 @@ impl<S: Store> Service<S> {
         &self.ledger
     }
 
-    /// The store, for those who change users or have it fail.
-    pub const fn store(&mut self) -> &mut S {
+    /// The store.
+    #[must_use]
+    pub const fn store(&self) -> &S {
+        &self.parts.store
+    }
+
+    /// The same, for those who change users or have it fail.
+    pub const fn store_mut(&mut self) -> &mut S {
         &mut self.parts.store
     }
 
@@ -263,12 +287,8 @@ mod tests {
         let ledger = LedgerConfig { simultaneous: Some(1), failures: Some(limit), ..LedgerConfig::default() };
         let parts = Parts {
             inline: Arc::new([(b"ann".to_vec(), Arc::new(User::with_password(b"y")))].into()),
-            reading: Reading { dictionary: Arc::new(Dictionary::builtin()), leave_out: false },
-            known: CacheConfig::default(),
-            ledger,
-            store,
-            certificates: None,
             logins: true,
+            ..Parts::new(ledger, store)
         };
         Service::new(parts, &mut Seed::new(1).secure("known", 0))
     }
@@ -290,9 +310,9 @@ mod tests {
         };
         assert_eq!(["ann", "bob", "eve"].map(|name| find(&mut s, name)), ['f', 'f', 'n']);
         assert_eq!((s.work(&lookup("ann")), s.work(&lookup("bob"))), (None, Some(work::LOOKUP)));
-        s.store().set_away(true);
+        s.store_mut().set_away(true);
         assert_eq!(["ann", "bob", "eve"].map(|name| find(&mut s, name)), ['f', 'r', 'u']);
-        s.restart();
+        s.restart(at(1));
         assert_eq!(find(&mut s, "bob"), 'u');
     }
 
@@ -318,15 +338,15 @@ mod tests {
             Command::Admitted { token: 7, admission } => admission,
             other => panic!("{other:?}"),
         };
-        s.store().set_away(true);
+        s.store_mut().set_away(true);
         assert_eq!(admitted(ask(&mut s, admit.clone())), Admission::Unavailable);
         assert!(matches!(ask(&mut s, start("1")), Command::Accounted { durable: false, .. }));
-        s.store().set_away(false);
+        s.store_mut().set_away(false);
         assert!(matches!(ask(&mut s, start("1")), Command::Accounted { durable: true, .. }));
         for _ in 0..2 {
             assert!(matches!(admitted(ask(&mut s, admit.clone())), Admission::No(_)));
             assert_eq!((s.ledger().len(), s.work(&start("1"))), (1, Some(work::WRITE)));
-            s.restart();
+            s.restart(at(1));
         }
     }
 

@@ -4,9 +4,10 @@ use crate::build::{PASSWORD, aaa_config, diameter_server, secret, user_name, use
 use crate::world::{nas_address, server_address};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use usher_aaa::ledger::{AdmitRequest, Ledger, LedgerConfig, PoolConfig};
-use usher_aaa::store::{Memory, SessionRow, Store};
-use usher_aaa::{AaaServer, Command, DIAMETER_LISTENER, Job, radius_socket};
+use usher_aaa::ledger::{AdmitRequest, LedgerConfig, PoolConfig};
+use usher_aaa::service::{Parts, Service};
+use usher_aaa::store::{Memory, SessionRow};
+use usher_aaa::{AaaServer, Admission, Command, DIAMETER_LISTENER, Job, radius_socket};
 use usher_core::bench::Tap;
 use usher_core::{
     CommandError, ConnId, Duration, Input, Instant, Machine, Path, Seed, SocketId, StreamEvent, StreamOp,
@@ -31,8 +32,7 @@ pub(crate) fn at(secs: u64) -> Instant {
 pub(crate) struct Host {
     pub(crate) server: Tap<AaaServer>,
     config: usher_aaa::Config,
-    pub(crate) ledger: Ledger,
-    store: Memory,
+    pub(crate) service: Service<Memory>,
     pub(crate) epoch: WallTime,
     /// Does nothing when it is asked for accounting.
     silent: bool,
@@ -42,43 +42,32 @@ impl Host {
     pub(crate) fn new(config: usher_aaa::Config, ledger: LedgerConfig) -> Self {
         let epoch = config.epoch;
         let server = Tap::new(AaaServer::new(config.clone(), Seed::new(4).secure("aaa", 0)).unwrap());
-        Self { server, config, ledger: Ledger::new(ledger), store: Memory::new(), epoch, silent: false }
+        let parts = Parts::new(ledger, Memory::new());
+        let service = Service::new(parts, &mut Seed::new(4).secure("known", 0));
+        Self { server, config, service, epoch, silent: false }
     }
     /// It dies and comes again with nothing but its store.
-    pub(crate) fn restart(&mut self, now: Instant, ledger: LedgerConfig) {
+    pub(crate) fn restart(&mut self, now: Instant) {
         self.server = Tap::new(AaaServer::new(self.config.clone(), Seed::new(5).secure("aaa", 0)).unwrap());
-        self.restart_ledger(now, ledger);
-    }
-    /// The same, but for its connections.
-    pub(crate) fn restart_ledger(&mut self, now: Instant, ledger: LedgerConfig) {
-        self.ledger = Ledger::new(ledger);
-        let ledger = &mut self.ledger;
-        self.store.open_sessions(&mut |row| assert!(ledger.restore(now, &row))).unwrap();
-    }
-    /// Does what is to be done by then.
-    pub(crate) fn expire(&mut self, now: Instant) {
-        self.ledger.expire(now);
-        self.ledger.commit(&mut self.store, usize::MAX);
+        self.service.restart(now);
     }
     /// Answers what the server asks.
     pub(crate) fn serve(&mut self, now: Instant) {
-        let wall = self.epoch + now.since(Instant::ZERO);
-        while let Some(usher_core::Job { token, what, .. }) = self.server.poll_job() {
-            match what {
-                Job::Account { record } if !self.silent => {
-                    let durable = self.ledger.serve(now, &mut self.store, &record);
-                    self.server.command(now, Command::Accounted { token, durable }).unwrap();
-                }
-                Job::Admit { request, .. } => {
-                    let admission = self.ledger.admit(now, wall, &request);
-                    self.server.command(now, Command::Admitted { token, admission }).unwrap();
-                }
-                _ => {}
+        while let Some(job) = self.server.poll_job() {
+            if !(self.silent && matches!(job.what, Job::Account { .. })) {
+                let answer = self.service.answer(now, self.epoch + now.since(Instant::ZERO), job);
+                self.server.command(now, answer).unwrap();
             }
         }
     }
+    /// Whether somebody would be let in.
+    fn admits(&mut self, now: Instant, request: &AdmitRequest) -> bool {
+        let what = Job::Admit { client: None, request: request.clone() };
+        let answer = self.service.answer(now, self.epoch, usher_core::Job { token: 0, what });
+        matches!(answer, Command::Admitted { admission: Admission::Yes { .. }, .. })
+    }
     pub(crate) fn rows(&self) -> Vec<SessionRow> {
-        self.store.sessions().cloned().collect()
+        self.service.store().sessions().cloned().collect()
     }
 }
 
@@ -191,18 +180,18 @@ fn a_record_sent_again_as_a_new_request_is_the_same_record() {
         assert!(r.tell(100 + u64::from(delay), STOP, "1", delay, Some(90)));
     }
     assert_eq!(r.host.rows().len(), 1);
-    let c = r.host.ledger.counters();
+    let c = r.host.service.ledger().counters();
     assert_eq!((c.started, c.stopped, c.duplicates), (1, 1, 3));
 }
 
 #[test]
 fn without_its_store_the_server_is_silent_and_recovers_by_itself() {
     let mut r = radius();
-    r.host.store.set_away(true);
+    r.host.service.store_mut().set_away(true);
     assert!(!r.tell(10, START, "1", 0, None));
     assert!(!r.tell(10, ON, "2", 0, None));
     assert_eq!((r.host.server.counters().unavailable, r.host.rows().len()), (2, 0));
-    r.host.store.set_away(false);
+    r.host.service.store_mut().set_away(false);
     assert!(r.tell(16, START, "1", 6, None));
     assert_eq!(r.host.rows()[0].acctstarttime, Some(r.host.epoch + Duration::from_secs(10)));
     assert!(r.tell(20, ON, "2", 10, None));
@@ -246,10 +235,9 @@ fn what_is_admitted_is_what_accounting_then_tells_of() {
         port: String::new(),
         calling_station_id: "02-00-00-00-00-02".into(),
     };
-    let wall = r.host.epoch;
-    assert!(matches!(r.host.ledger.admit(at(2), wall, &request), usher_aaa::Admission::No(_)));
+    assert!(!r.host.admits(at(2), &request));
     assert!(r.tell(9, STOP, "1", 0, Some(8)));
-    assert!(matches!(r.host.ledger.admit(at(10), wall, &request), usher_aaa::Admission::Yes { .. }));
+    assert!(r.host.admits(at(10), &request));
 }
 
 /// A Diameter client beside it, over one connection.
@@ -359,10 +347,10 @@ fn a_diameter_session_is_kept_and_answered() {
     assert_eq!(d.tell(70, &acr(RecordType::Interim, 1, 60)), said(RecordType::Interim, 1));
     // The same record in another message.
     assert_eq!(d.tell(71, &acr(RecordType::Interim, 1, 60)), said(RecordType::Interim, 1));
-    d.host.store.set_away(true);
+    d.host.service.store_mut().set_away(true);
     let full = (ResultCode::OUT_OF_SPACE, Some(Aca { record_type: RecordType::Stop, record_number: 2 }));
     assert_eq!(d.tell(100, &acr(RecordType::Stop, 2, 90)), full);
-    d.host.store.set_away(false);
+    d.host.service.store_mut().set_away(false);
     assert_eq!(d.tell(110, &acr(RecordType::Stop, 2, 90)), said(RecordType::Stop, 2));
     let [row] = &d.host.rows()[..] else { panic!() };
     assert_eq!((row.acctsessionid.as_str(), row.interims), ("switch.example.org;1;7", 1));

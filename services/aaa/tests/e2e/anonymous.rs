@@ -124,7 +124,7 @@ fn accounting_of_an_anonymous_user_is_the_users_own() {
     let [row] = &r.host.rows()[..] else { panic!() };
     assert_eq!((row.username.as_str(), row.realm.as_str()), (user.as_str(), "example.org"));
     assert!(is_alias(&row.class), "who asks its NAS to end it must not name the user");
-    assert_eq!(r.host.ledger.find(Find::User(&user)).len(), 1);
+    assert_eq!(r.host.service.ledger().find(Find::User(&user)).len(), 1);
     // The next login is one too many until the session ends, from wherever the NAS tells of it.
     assert_eq!(login(&mut r, 3, SECOND, |_| {}).0, Code::ACCESS_REJECT);
     assert_eq!(login(&mut r, 4, FIRST, |_| {}).0, Code::ACCESS_ACCEPT, "of the same station it is none more");

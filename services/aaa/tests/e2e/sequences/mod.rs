@@ -89,7 +89,7 @@ fn over_radius(sequence: &Sequence) -> Option<String> {
     let host = std::cell::RefCell::new(Host::new(config, ledger()));
     let silent = told(
         sequence,
-        |secs| host.borrow_mut().restart(at(BEFORE + secs), ledger()),
+        |secs| host.borrow_mut().restart(at(BEFORE + secs)),
         |count, record| {
             let mut host = host.borrow_mut();
             let now = at(BEFORE + record.at);
@@ -115,7 +115,7 @@ fn over_radius(sequence: &Sequence) -> Option<String> {
             data[4..20].copy_from_slice(&authenticator);
             let remote = SocketAddr::new(address(record.from()).into(), 50_000);
             let local = SocketAddr::new(server_address(0), 1812);
-            host.expire(now);
+            host.service.handle_timeout(now);
             let path = Path { socket: usher_aaa::radius_socket(0), local, remote };
             host.server.handle(now, Input::Datagram { path, data: &data });
             host.serve(now);
@@ -124,7 +124,7 @@ fn over_radius(sequence: &Sequence) -> Option<String> {
         },
     );
     let host = host.into_inner();
-    assert_eq!(host.ledger.unwritten(), 0);
+    assert_eq!(host.service.ledger().unwritten(), 0);
     if silent != sequence.silent {
         return Some(format!("not acknowledged: {silent:?}"));
     }
@@ -137,7 +137,7 @@ fn over_diameter(sequence: &Sequence) -> Option<String> {
     let base = diameter.borrow().host.epoch.unix_secs() + BEFORE;
     let silent = told(
         sequence,
-        |secs| diameter.borrow_mut().host.restart_ledger(at(BEFORE + secs), ledger()),
+        |secs| diameter.borrow_mut().host.service.restart(at(BEFORE + secs)),
         |count, record| {
             let kind = match &*record.status {
                 "Start" => RecordType::Start,
@@ -170,12 +170,12 @@ fn over_diameter(sequence: &Sequence) -> Option<String> {
             let session = format!("switch.example.org;{};{}", record.from() as u32, record.id().unwrap());
             let mut diameter = diameter.borrow_mut();
             diameter.wait(BEFORE + record.at);
-            diameter.host.expire(at(BEFORE + record.at));
+            diameter.host.service.handle_timeout(at(BEFORE + record.at));
             diameter.tell_of(BEFORE + record.at, &session, &acr).0 == usher_diameter::ResultCode::SUCCESS
         },
     );
     let diameter = diameter.into_inner();
-    assert_eq!(diameter.host.ledger.unwritten(), 0);
+    assert_eq!(diameter.host.service.ledger().unwritten(), 0);
     if !silent.is_empty() {
         return Some(format!("not answered with success: {silent:?}"));
     }

@@ -1,0 +1,61 @@
+//! Where a server listens and whom it connects to, as the server calls it: what a host binds.
+
+use crate::model::{File, Listen, Stream, Transport};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use usher_aaa::{DIAMETER_LISTENER, RADSEC_LISTENER, radius_socket};
+use usher_core::{ListenerId, SocketId};
+
+/// An address that is listened on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Binding {
+    /// For what, for people.
+    pub what: &'static str,
+    /// The address.
+    pub address: SocketAddr,
+    /// What carries what comes there, by the server's own number.
+    pub carrier: Carrier,
+}
+
+/// What carries a protocol.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Carrier {
+    /// UDP.
+    Udp(SocketId),
+    /// TCP.
+    Tcp(ListenerId),
+    /// TLS, whose clients show a certificate.
+    Tls(ListenerId),
+}
+
+/// What is listened on: datagrams for authentication first, then those for accounting, as [`build()`](crate::build()) gives
+/// their roles.
+#[must_use]
+pub fn listening(listen: &Listen) -> Vec<Binding> {
+    let datagrams = [("authentication", &listen.auth), ("accounting", &listen.acct)];
+    let datagrams = datagrams.into_iter().flat_map(|(what, all)| all.iter().map(move |a| (what, *a)));
+    let datagrams = (0..).zip(datagrams).map(|(n, (what, address))| Binding {
+        what,
+        address,
+        carrier: Carrier::Udp(radius_socket(n)),
+    });
+    let streams = [
+        ("RadSec", &listen.radsec, Carrier::Tls(RADSEC_LISTENER)),
+        ("Diameter", &listen.diameter, Carrier::Tcp(DIAMETER_LISTENER)),
+        ("Diameter over TLS", &listen.diameter_tls, Carrier::Tls(DIAMETER_LISTENER)),
+    ];
+    let streams = streams.into_iter().flat_map(|(what, all, carrier)| {
+        all.iter().map(move |address| Binding { what, address: *address, carrier })
+    });
+    datagrams.chain(streams).collect()
+}
+
+/// Home servers and Diameter peers that are connected to, and whether inside TLS.
+#[must_use]
+pub fn connecting(file: &File) -> BTreeMap<SocketAddr, bool> {
+    let homes = file.home_server.iter().filter(|h| h.transport == Transport::Tls);
+    let peers = file.diameter.iter().flat_map(|d| &d.peer);
+    let peers = peers.filter_map(|p| Some((p.connect?, p.transport == Stream::Tls)));
+    peers.chain(homes.map(|h| (h.address, true))).collect()
+}
