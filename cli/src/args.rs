@@ -1,6 +1,7 @@
 //! What can be typed. The documentation of these items is the program's help.
 
 use crate::aaa::args::AaaCommand;
+use crate::ident::IdentCommand;
 use crate::load::args::LoadCommand;
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -75,6 +76,11 @@ default before quick, and the newest of those. Statements whose studies were not
         #[command(subcommand)]
         command: Box<AaaCommand>,
     },
+    /// IDENT (RFC 1413): say who stands behind a connection, and ask who does.
+    Ident {
+        #[command(subcommand)]
+        command: IdentCommand,
+    },
     /// Load a RADIUS or Diameter server with logins, verify every answer, and report rates and latencies.
     Load {
         #[command(subcommand)]
@@ -108,7 +114,7 @@ pub(crate) enum ConfigCommand {
         after_help = "Examples:\n  usher config upgrade /etc/usher/aaa.toml\n  usher config upgrade --write *.toml"
     )]
     Upgrade {
-        /// Study files, and configurations of the AAA server.
+        /// Study files, and configurations of servers.
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
         /// Write the files so, and show nothing.

@@ -33,19 +33,27 @@ fn format(name: &str, text: &str) -> Result<&'static Format, Failure> {
     let Some(tree) = tree::parse(0, &mut faults) else {
         return Err(faults.finish::<()>(None).map_or_else(Failure::usage, |()| Failure::usage(name)));
     };
-    let known = |schema: &str| {
-        let schema: Value = serde_json::from_str(schema).unwrap_or_default();
+    let known = |schema: String| {
+        let schema: Value = serde_json::from_str(&schema).unwrap_or_default();
         tree.entries().iter().filter(|e| schema["properties"].get(&e.key).is_some()).count()
     };
-    let study = known(&usher_scenario::json_schema());
-    let server = known(&usher_aaa_config::json_schema());
-    match study.cmp(&server) {
-        std::cmp::Ordering::Greater => Ok(&usher_scenario::FORMAT),
-        std::cmp::Ordering::Less => Ok(&usher_aaa_config::FORMAT),
-        std::cmp::Ordering::Equal => Err(Failure::usage(format!(
-            "{name}: this is neither a study nor the AAA server's configuration; nothing was done"
-        ))),
+    let mut kinds = kinds().map(|(format, schema)| (known(schema), format));
+    kinds.sort_by_key(|(keys, _)| std::cmp::Reverse(*keys));
+    let [(most, format), (next, _), ..] = kinds;
+    if most > next {
+        return Ok(format);
     }
+    let kinds = kinds.map(|(_, format)| format.what).join(", ");
+    Err(Failure::usage(format!("{name}: this is none of {kinds}; nothing was done")))
+}
+
+/// The kinds of files, each with its schema.
+pub(crate) fn kinds() -> [(&'static Format, String); 3] {
+    [
+        (&usher_scenario::FORMAT, usher_scenario::json_schema()),
+        (&usher_aaa_config::FORMAT, usher_aaa_config::json_schema()),
+        (&usher_ident_service::config::FORMAT, usher_ident_service::config::json_schema()),
+    ]
 }
 
 /// The lines that go and come, by the longest common subsequence of what differs.
@@ -99,7 +107,8 @@ mod tests {
         let what = |text| format("f", text).map(|f| f.what).map_err(|e| e.message);
         assert_eq!(what(usher_scenario::template()), Ok("a study"));
         assert_eq!(what("[[client]]\nname = \"a\"\n"), Ok("the AAA server's configuration"));
-        assert!(what("x = 1\n").unwrap_err().starts_with("f: this is neither"));
+        assert_eq!(what("listen = []\n[[asker]]\n"), Ok("the IDENT server's configuration"));
+        assert!(what("x = 1\n").unwrap_err().starts_with("f: this is none of a study, "));
         assert!(what("x = \n").unwrap_err().starts_with("f:1:5: not TOML"));
     }
 }

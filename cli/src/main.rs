@@ -4,6 +4,7 @@ mod aaa;
 mod args;
 mod claims;
 mod config;
+mod ident;
 mod load;
 mod man;
 mod output;
@@ -59,6 +60,7 @@ fn dispatch(command: Command, output: &Output) -> Result<(), Failure> {
         }
         Command::Claims { dir } => claims::claims(output, dir.as_deref()),
         Command::Aaa { command } => aaa::aaa(output, *command),
+        Command::Ident { command } => ident::ident(output, command),
         Command::Load { command } => load::load(output, &command),
         Command::Config { command: ConfigCommand::Upgrade { files, write } } => {
             config::upgrade(output, &files, write)

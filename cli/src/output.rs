@@ -91,6 +91,12 @@ pub(crate) fn columns(rows: &[Vec<String>]) -> String {
     text
 }
 
+/// The faults of a file for programs.
+pub(crate) fn faults(faults: &usher_config::Faults) -> serde_json::Value {
+    let each = |f: &usher_config::Fault| serde_json::json!({ "file": f.file, "line": f.line, "column": f.column, "message": f.message });
+    faults.faults.iter().map(each).collect()
+}
+
 /// A word of a command line as a shell takes it.
 pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);

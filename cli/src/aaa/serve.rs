@@ -4,7 +4,6 @@ use super::args::Config;
 use crate::output::{Failure, Output};
 use serde_json::json;
 use std::path::Path;
-use usher_config::Fault;
 use usher_daemon::config::DEFAULT_PATH;
 use usher_daemon::{Installation, InstallationError, ServeError, advice};
 use usher_host::disk::LoadError;
@@ -33,9 +32,7 @@ pub(crate) fn check(output: &Output, file: Option<&Path>) -> Result<(), Failure>
             output.text(&format!("{}: right\n", path.display()))
         }
         Err(InstallationError::Config(LoadError::Faults(faults))) if output.json => {
-            let each = |f: &Fault| json!({ "file": f.file, "line": f.line, "column": f.column, "message": f.message });
-            let all: Vec<_> = faults.faults.iter().map(each).collect();
-            output.value(&json!({ "file": faults.file, "faults": all }))?;
+            output.value(&json!({ "file": faults.file, "faults": crate::output::faults(&faults) }))?;
             Err(Failure::usage(format!("{} is faulty", path.display())))
         }
         Err(error) => Err(Failure::usage(error)),

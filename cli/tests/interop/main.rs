@@ -1,12 +1,13 @@
-//! The server held against real programs: radclient, eapol_test, FreeRADIUS, radsecproxy, freeDiameter, hostapd and
-//! wpa_supplicant, with tshark to read along. A program that is missing is a failure; `scripts/setup test` installs
-//! them, and root may make the networks that some need.
+//! The servers held against real programs: radclient, eapol_test, FreeRADIUS, radsecproxy, freeDiameter, hostapd,
+//! wpa_supplicant, oidentd, Net::Ident and PostgreSQL, with tshark to read along. A program that is missing is a failure;
+//! `scripts/setup test` installs them, and root may make the networks that some need.
 
 mod accounting;
 mod certificates;
 mod freediameter;
 mod freeradius;
 mod hostapd;
+mod ident;
 mod methods;
 mod namespace;
 mod place;

@@ -46,5 +46,5 @@ fn what_earlier_versions_left_behind_and_studies_can_be_rewritten() {
     assert!(text.contains("\nversion = 2\n") || text.starts_with("version = 2\n"), "{text}");
     place.write("other.toml", "[package]\nname = \"x\"\n");
     let refused = place.usher(&["config", "upgrade", "other.toml"]).with_code(2);
-    assert!(refused.err.contains("other.toml: this is neither a study nor"), "{}", refused.err);
+    assert!(refused.err.contains("other.toml: this is none of a study, "), "{}", refused.err);
 }

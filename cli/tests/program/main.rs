@@ -7,6 +7,7 @@ mod cluster;
 mod config;
 #[path = "../../../networks/store/tests/stores/folder.rs"]
 mod folder;
+mod ident;
 mod packaging;
 mod place;
 mod run;

@@ -79,6 +79,10 @@ pub fn serve(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), Iden
         helper: Arc::new(found),
         helpers: HELPERS,
         said: Box::new(say),
+        counted: |service| {
+            let (own, server) = service.counters();
+            server.iter().chain(own.iter()).collect()
+        },
         reload: Box::new(move || match load(path.as_deref()) {
             Ok(loaded) => {
                 if loaded.file.listen != first {

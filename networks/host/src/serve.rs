@@ -88,6 +88,8 @@ pub struct Hosted<M: Machine> {
     pub helpers: usize,
     /// Hears what it says.
     pub said: Box<dyn FnMut(M::Event) + Send>,
+    /// What it has counted, by name; told in the log each minute in which it has changed, and at the end.
+    pub counted: fn(&M) -> Vec<(&'static str, u64)>,
     /// Reads the configuration again, for SIGHUP. `None`: the machine stays as it is.
     pub reload: Box<dyn FnMut() -> Option<M::Command>>,
 }
@@ -98,8 +100,12 @@ impl<M: Machine> fmt::Debug for Hosted<M> {
     }
 }
 
+/// How often the log tells what was counted.
+const COUNTED: Duration = Duration::from_secs(60);
+
 enum Message<C> {
     Command(C),
+    Count,
     Stop,
 }
 
@@ -108,7 +114,22 @@ struct Served<M: Machine> {
     machine: M,
     jobs: Sender<Job<M::Job>>,
     said: Box<dyn FnMut(M::Event) + Send>,
+    counted: fn(&M) -> Vec<(&'static str, u64)>,
+    told: Vec<(&'static str, u64)>,
     stopped: bool,
+}
+
+impl<M: Machine> Served<M> {
+    /// Tells what was counted, where that is not what was told last.
+    fn count(&mut self) {
+        let mut counted = (self.counted)(&self.machine);
+        counted.retain(|(_, n)| *n > 0);
+        if counted != self.told {
+            let all: Vec<String> = counted.iter().map(|(name, n)| format!("{name}={n}")).collect();
+            tracing::info!(counts = all.join(" "), "counted");
+            self.told = counted;
+        }
+    }
 }
 
 impl<M: Machine<Command: Send + 'static>> Role for Served<M> {
@@ -129,7 +150,11 @@ impl<M: Machine<Command: Send + 'static>> Role for Served<M> {
         match message {
             // What was asked may have been given up meanwhile.
             Message::Command(command) => drop(self.machine.command(now, command)),
-            Message::Stop => self.stopped = true,
+            Message::Count => self.count(),
+            Message::Stop => {
+                self.count();
+                self.stopped = true;
+            }
         }
     }
     fn stopped(&self) -> bool {
@@ -160,11 +185,12 @@ pub fn serve<M>(hosted: Hosted<M>) -> Result<(), ServeError>
 where
     M: Machine<Command: Send, Event: Send, Job: Send> + Send + 'static,
 {
-    let Hosted { name, machine, sockets, clock, helper, helpers, said, mut reload } = hosted;
+    let Hosted { name, machine, sockets, clock, helper, helpers, said, counted, mut reload } = hosted;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(system("runtime"))?;
     let (jobs, taken) = channel();
-    let (driver, mailbox) = Driver::new(Served { machine, jobs, said, stopped: false }, sockets, clock);
+    let served = Served { machine, jobs, said, counted, told: Vec::new(), stopped: false };
+    let (driver, mailbox) = Driver::new(served, sockets, clock);
     let taken = Arc::new(Mutex::new(taken));
     for _ in 0..helpers.max(1) {
         let (taken, helper, mailbox) = (taken.clone(), helper.clone(), mailbox.clone());
@@ -180,8 +206,10 @@ where
         tracing::info!(version = env!("CARGO_PKG_VERSION"), "started");
         notify::ready();
         let mut tick = tokio::time::interval(Duration::from_secs(1));
+        let mut count = tokio::time::interval(COUNTED);
         loop {
             tokio::select! {
+                _ = count.tick() => drop(mailbox.send(Message::Count)),
                 _ = tick.tick() => {
                     if shard.is_finished() {
                         break Ok(None);

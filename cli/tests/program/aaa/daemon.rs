@@ -55,13 +55,13 @@ impl Ports {
 pub(super) const ANN: &str = "[users]\nstore = \"memory\"\n[[user]]\nname = \"ann\"\npassword = \"right\"\n";
 
 /// Writes a file that only its owner can read.
-pub(super) fn private(place: &Folder, name: &str, text: &str) {
+pub(crate) fn private(place: &Folder, name: &str, text: &str) {
     place.write(name, text);
     std::fs::set_permissions(place.path(name), std::fs::Permissions::from_mode(0o600)).unwrap();
 }
 
 /// A server that runs; killed where a test leaves it.
-pub(super) struct Daemon {
+pub(crate) struct Daemon {
     child: Child,
     log: Arc<Mutex<String>>,
 }
@@ -76,7 +76,7 @@ impl Daemon {
     }
 
     /// Starts a server by a command, and keeps what it says.
-    pub(super) fn run(command: &mut Command) -> Self {
+    pub(crate) fn run(command: &mut Command) -> Self {
         let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let log = Arc::new(Mutex::new(String::new()));
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -89,13 +89,13 @@ impl Daemon {
         Self { child, log }
     }
 
-    pub(super) fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         self.log.lock().unwrap().clone()
     }
 
     /// Waits until the log holds a text.
     #[track_caller]
-    pub(super) fn wait(&self, text: &str) {
+    pub(crate) fn wait(&self, text: &str) {
         let until = Instant::now() + LONG;
         while !self.log().contains(text) {
             assert!(Instant::now() < until, "the server never said {text:?}: {}", self.log());
@@ -103,7 +103,7 @@ impl Daemon {
         }
     }
 
-    pub(super) fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
         assert!(sent.unwrap().success());
     }
@@ -115,7 +115,7 @@ impl Daemon {
     }
 
     /// Ends it by SIGTERM; its exit code.
-    pub(super) fn end(self) -> Option<i32> {
+    pub(crate) fn end(self) -> Option<i32> {
         self.end_by("TERM").code()
     }
 

@@ -1,7 +1,7 @@
 //! The AAA server as a program, asked by clients that others wrote.
 
 mod admin;
-mod daemon;
+pub(crate) mod daemon;
 mod durable;
 mod flood;
 mod fresh_lists;

@@ -1,0 +1,229 @@
+//! `usher ident`: who stands behind a connection.
+
+use crate::output::{Failure, Output};
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use usher_config::units::Time;
+use usher_host::disk::LoadError;
+use usher_host::ident::{self, IdentError};
+use usher_ident::{Answer, AskError, ClientConfig, ErrorType, PORT, PortPair, Question};
+use usher_ident_service::config::DEFAULT_PATH;
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum IdentCommand {
+    /// Say who owns this host's TCP connections, to those who may ask, until told to end.
+    #[command(after_help = "Examples:
+  usher ident serve
+  usher ident serve --config ./ident.toml
+  usher ident serve --listen 127.0.0.1:1113
+
+Without a configuration the server serves loopback, and tells names. Port 113 needs root or CAP_NET_BIND_SERVICE.
+SIGHUP has the configuration read again, SIGTERM ends it.")]
+    Serve {
+        #[command(flatten)]
+        config: Config,
+        /// An address with its port, in place of those of the configuration; may be repeated.
+        #[arg(long, value_name = "ADDRESS:PORT")]
+        listen: Vec<SocketAddr>,
+    },
+    /// Check a configuration file without serving: every fault with its line.
+    #[command(after_help = "Examples:\n  usher ident check\n  usher ident check ./ident.toml")]
+    Check {
+        /// The file [default: /etc/usher/ident.toml].
+        file: Option<PathBuf>,
+    },
+    /// Ask another host who owns its end of a connection with this one.
+    #[command(after_help = "Examples:
+  usher ident ask 192.0.2.7 40022,22
+  usher ident ask --connection 198.51.100.1:22,192.0.2.7:40022
+  usher ident ask 192.0.2.7 40022,22 --json
+
+Both ask the same where 198.51.100.1 is this host: who on 192.0.2.7 has the connection from its port 40022 to our port
+22? What is said is worth as much as the host that says it. Ends with code 1 when nobody is named.")]
+    Ask(Ask),
+    /// Say what a token of this server means: the user, the connection and the time.
+    #[command(after_help = "Example:\n  usher ident reveal TOKEN --config ./ident.toml")]
+    Reveal {
+        /// The token, as the asker was told it.
+        #[arg(allow_hyphen_values = true)]
+        token: String,
+        #[command(flatten)]
+        config: Config,
+    },
+}
+
+/// Which configuration.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Config {
+    /// The configuration file [default: /etc/usher/ident.toml].
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Ask {
+    /// The host whose user is wanted: a name or an address.
+    #[arg(required_unless_present = "connection", requires = "ports")]
+    host: Option<String>,
+    /// The connection's port there, a comma, and its port here.
+    #[arg(value_name = "THERE,HERE", value_parser = ports, conflicts_with = "connection")]
+    ports: Option<PortPair>,
+    /// The connection as this host has it, its own end first.
+    #[arg(long, value_name = "HERE,THERE", value_parser = connection, conflicts_with_all = ["host", "from"])]
+    connection: Option<(SocketAddr, SocketAddr)>,
+    /// The address to ask from: this host's end of the connection [default: the system's choice].
+    #[arg(long, value_name = "ADDRESS")]
+    from: Option<IpAddr>,
+    /// The port at which the other host is asked.
+    #[arg(long, value_name = "PORT", default_value_t = PORT)]
+    port: u16,
+    /// How long an answer may take; RFC 1413 asks for 30 s at least.
+    #[arg(long, value_name = "TIME", value_parser = Time::parse, default_value = "30 s")]
+    timeout: Time,
+}
+
+fn ports(text: &str) -> Result<PortPair, String> {
+    let pair = PortPair::parse(text.as_bytes()).ok().filter(|pair| pair.ports().is_some());
+    pair.ok_or_else(|| "two ports are needed, each 1 to 65535, such as 40022,22".to_owned())
+}
+
+fn connection(text: &str) -> Result<(SocketAddr, SocketAddr), String> {
+    let ends = text.split_once(',').and_then(|(a, b)| Some((a.trim().parse().ok()?, b.trim().parse().ok()?)));
+    ends.ok_or_else(|| {
+        "two addresses with their ports are needed, such as 198.51.100.1:22,192.0.2.7:40022".to_owned()
+    })
+}
+
+pub(crate) fn ident(output: &Output, command: IdentCommand) -> Result<(), Failure> {
+    match command {
+        IdentCommand::Serve { config, listen } => {
+            ident::serve(config.config, &listen).map_err(|error| match error {
+                IdentError::Config(_) | IdentError::Nowhere => Failure::usage(error),
+                IdentError::Serve(_) => Failure::failed(error),
+            })
+        }
+        IdentCommand::Check { file } => check(output, file.unwrap_or_else(|| DEFAULT_PATH.into())),
+        IdentCommand::Ask(asked) => ask(output, &asked),
+        IdentCommand::Reveal { token, config } => reveal(output, &token, &config),
+    }
+}
+
+fn check(output: &Output, file: PathBuf) -> Result<(), Failure> {
+    let shown = file.display();
+    match ident::load(Some(&file)) {
+        Ok(loaded) => {
+            let warnings: Vec<_> = loaded.warnings.iter().map(ToString::to_string).collect();
+            if output.json {
+                return output
+                    .value(&json!({ "file": shown.to_string(), "faults": [], "warnings": warnings }));
+            }
+            warnings.iter().for_each(|warning| output.note(&format!("warning: {warning}")));
+            output.text(&format!("{shown}: right\n"))
+        }
+        Err(LoadError::Faults(faults)) if output.json => {
+            output.value(&json!({ "file": faults.file, "faults": crate::output::faults(&faults) }))?;
+            Err(Failure::usage(format!("{shown} is faulty")))
+        }
+        Err(error) => Err(Failure::usage(error)),
+    }
+}
+
+fn ask(output: &Output, asked: &Ask) -> Result<(), Failure> {
+    let config = ClientConfig { patience: asked.timeout.get(), ..ClientConfig::default() };
+    let (servers, local, ports) = match (asked.connection, &asked.host, asked.ports) {
+        (Some((here, there)), ..) => {
+            let mut server = there;
+            server.set_port(asked.port);
+            (vec![server], Some(here.ip()), PortPair::new(there.port(), here.port()))
+        }
+        (None, Some(host), Some(ports)) => (addresses(host, asked)?, asked.from, ports),
+        _ => return Err(Failure::usage("a host and two ports are needed, or --connection")),
+    };
+    let mut last = None;
+    for server in servers {
+        let question = Question { server, local, ports };
+        let answer = ident::ask(question, config).map_err(Failure::failed)?;
+        let unheard = matches!(answer, Err(AskError::Refused | AskError::Silence));
+        last = Some((server, answer));
+        if !unheard {
+            break;
+        }
+    }
+    let Some((server, answer)) = last else {
+        return Err(Failure::failed("the host has no address of the family that is asked from"));
+    };
+    if output.json {
+        output.value(&value(server, ports, &answer))?;
+    }
+    let unsaid = |why: String| Err(Failure::failed(format!("{server} does not say who has {ports}: {why}")));
+    match answer {
+        Ok(answer @ Answer::UserId { .. }) if !output.json => output.text(&format!("{answer}\n")),
+        Ok(Answer::UserId { .. }) => Ok(()),
+        Ok(Answer::Error(error)) => unsaid(format!("{error}: {}", meaning(&error))),
+        Err(error) => unsaid(error.to_string()),
+    }
+}
+
+/// The addresses of a host that can be asked from where it is to be.
+fn addresses(host: &str, asked: &Ask) -> Result<Vec<SocketAddr>, Failure> {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let all = (host, asked.port).to_socket_addrs();
+    let all = all.map_err(|error| Failure::failed(format!("{host}: {error}")))?;
+    Ok(all.filter(|address| asked.from.is_none_or(|from| from.is_ipv4() == address.is_ipv4())).collect())
+}
+
+const fn meaning(error: &ErrorType) -> &'static str {
+    match error {
+        ErrorType::InvalidPort => "it does not take these for ports",
+        ErrorType::NoUser => "there is no such connection, or nobody who can be named has it",
+        ErrorType::HiddenUser => "it knows, and does not tell us",
+        ErrorType::UnknownError => "it cannot find out, or does not want to say",
+        ErrorType::Extension(_) => "an error that no standard defines",
+    }
+}
+
+/// An answer for programs. Identifiers that are no text are in hexadecimal.
+fn value(server: SocketAddr, ports: PortPair, answer: &Result<Answer, AskError>) -> Value {
+    let mut value = json!({ "server": server, "ports": ports.ports() });
+    let said = match answer {
+        Ok(Answer::UserId { opsys, charset, user }) => {
+            let text = std::str::from_utf8(user.name()).is_ok();
+            let charset = charset.as_ref().map(ToString::to_string);
+            json!({
+                "user": user.to_string(), "encoding": if text { "text" } else { "hex" },
+                "opsys": opsys.as_str(), "charset": charset,
+            })
+        }
+        Ok(Answer::Error(error)) => json!({ "error": error.as_str() }),
+        Err(error) => json!({ "failure": error.to_string() }),
+    };
+    if let (Some(all), Value::Object(said)) = (value.as_object_mut(), said) {
+        all.extend(said);
+    }
+    value
+}
+
+fn reveal(output: &Output, token: &str, config: &Config) -> Result<(), Failure> {
+    let loaded = ident::load(config.config.as_deref()).map_err(Failure::usage)?;
+    let Some(key) = loaded.config.policy.key else {
+        return Err(Failure::usage("the configuration has no [token], whose key tokens are made with"));
+    };
+    let Some(sealed) = key.open(token) else {
+        return Err(Failure::failed("this is no token of this key: another key made it, or it was altered"));
+    };
+    let name = sealed.user.name.as_ref().map(|name| String::from_utf8_lossy(name).into_owned());
+    let (at, uid, connection) = (sealed.at.to_string(), sealed.user.uid, sealed.connection);
+    if output.json {
+        let (local, remote) = (connection.local, connection.remote);
+        return output
+            .value(&json!({ "user": name, "uid": uid, "local": local, "remote": remote, "time": at }));
+    }
+    let user = match (name, uid) {
+        (Some(name), Some(uid)) => format!("{name} ({uid})"),
+        (Some(name), None) => name,
+        (None, uid) => uid.map_or("nobody".to_owned(), |uid| uid.to_string()),
+    };
+    output.text(&format!("{user} had {} to {} at {at}\n", connection.local, connection.remote))
+}

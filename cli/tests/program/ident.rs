@@ -1,0 +1,227 @@
+//! `usher ident`: a server on this host's connections, asked by the program itself and by hand.
+
+use crate::aaa::daemon::{Daemon, private};
+use crate::place::{Folder, ProgramOutput};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+/// A server at a port of its own, and a connection of this process to ask about.
+struct World {
+    server: Daemon,
+    at: SocketAddr,
+    /// A connection's ends.
+    ends: (TcpStream, TcpStream),
+}
+
+impl World {
+    fn new(place: &Folder, address: &str, more: &str) -> Self {
+        let ip: IpAddr = address.parse().unwrap();
+        // Nobody is given the port until the server has it: the system does not hand a port out again at once.
+        let at = TcpListener::bind((ip, 0)).unwrap().local_addr().unwrap();
+        private(place, "ident.toml", &format!("listen = [\"{at}\"]\n{more}"));
+        let server = Daemon::run(&mut place.command(&["ident", "serve", "--config", "ident.toml"]));
+        server.wait("started");
+        let listener = TcpListener::bind((ip, 0)).unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let ends = (client, listener.accept().unwrap().0);
+        Self { server, at, ends }
+    }
+
+    /// The ports of the connection, the client's first.
+    fn ports(&self) -> String {
+        let port = |end: &TcpStream| end.local_addr().unwrap().port();
+        format!("{},{}", port(&self.ends.0), port(&self.ends.1))
+    }
+
+    fn ask(&self, place: &Folder, ports: &str) -> ProgramOutput {
+        let (host, port) = (self.at.ip().to_string(), self.at.port().to_string());
+        place.usher(&["ident", "ask", &host, ports, "--port", &port, "--json"])
+    }
+
+    /// Speaks to the server by hand.
+    fn speak(&self, text: &str) -> (TcpStream, BufReader<TcpStream>) {
+        let mut stream = TcpStream::connect(self.at).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream.write_all(text.as_bytes()).unwrap();
+        (stream.try_clone().unwrap(), BufReader::new(stream))
+    }
+}
+
+/// This process's user, by its name and number.
+fn user(place: &Folder) -> (String, String) {
+    let id = |option| place.shell(&format!("id {option}")).with_code(0).out.trim().to_owned();
+    (id("-un"), id("-u"))
+}
+
+fn asker(disclose: &str) -> String {
+    let table = |prefix| format!("[[asker]]\nprefix = \"{prefix}\"\ndisclose = \"{disclose}\"\n");
+    table("127.0.0.0/8") + &table("::1")
+}
+
+#[test]
+fn a_connections_owner_is_told_by_ipv4_and_ipv6() {
+    let place = Folder::new();
+    let (name, _) = user(&place);
+    for address in ["127.0.0.1", "::1"] {
+        let world = World::new(&place, address, "");
+        let said = world.ask(&place, &world.ports()).with_code(0).json();
+        assert_eq!((said["user"].as_str(), said["opsys"].as_str()), (Some(&name[..]), Some("UNIX")));
+        let end = |end: &TcpStream| end.local_addr().unwrap().to_string();
+        let connection = format!("{},{}", end(&world.ends.1), end(&world.ends.0));
+        let port = world.at.port().to_string();
+        let asked = ["ident", "ask", "--connection", &connection, "--port", &port];
+        assert_eq!(place.usher(&asked).with_code(0).out, format!("{name} (UNIX)\n"));
+        // Of a connection that is not there.
+        let nobody = world.ask(&place, "1,2");
+        assert_eq!((nobody.code, nobody.json()["error"].as_str()), (Some(1), Some("NO-USER")));
+        assert!(nobody.err.contains("NO-USER: there is no such connection"), "{}", nobody.err);
+        world.server.wait(&format!("answer={name} (UNIX)"));
+        assert_eq!(world.server.end(), Some(0));
+        // And where nobody serves.
+        let refused = place.usher(&asked);
+        assert_eq!(refused.code, Some(1));
+        assert!(refused.err.contains("no IDENT server listens there"), "{}", refused.err);
+    }
+}
+
+#[test]
+fn what_is_disclosed_follows_the_configuration_while_the_server_runs() {
+    let place = Folder::new();
+    let (name, uid) = user(&place);
+    private(&place, "ident.key", "0123456789abcdef\n");
+    let mut world = World::new(&place, "127.0.0.1", &asker("user-name"));
+    let changed = |world: &World, more: &str| {
+        private(&place, "ident.toml", &format!("listen = [\"{}\"]\n{more}", world.at));
+        let before = world.server.log().matches("read again").count();
+        world.server.signal("HUP");
+        let begun = Instant::now();
+        while world.server.log().matches("read again").count() == before {
+            assert!(begun.elapsed() < Duration::from_secs(30), "{}", world.server.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    let told = |world: &World| world.ask(&place, &world.ports());
+    assert_eq!(told(&world).json()["user"], name);
+    changed(&world, &asker("uid"));
+    assert_eq!(
+        (told(&world).json()["user"].clone(), told(&world).json()["opsys"].clone()),
+        (uid.into(), "OTHER".into())
+    );
+    changed(&world, &asker("hidden"));
+    assert_eq!(told(&world).json()["error"], "HIDDEN-USER");
+    changed(&world, &format!("hide = [\"{name}\"]\n{}", asker("user-name")));
+    assert_eq!(told(&world).json()["error"], "HIDDEN-USER");
+    changed(&world, &asker("nothing"));
+    assert_eq!(told(&world).json()["error"], "UNKNOWN-ERROR");
+    changed(&world, &(asker("token") + "[token]\nkey_file = \"ident.key\"\n"));
+    let token = told(&world).json()["user"].as_str().unwrap().to_owned();
+    let reveal = |file: &str| place.usher(&["ident", "reveal", &token, "--config", file, "--json"]);
+    let revealed = reveal("ident.toml").with_code(0).json();
+    assert_eq!(revealed["user"], name);
+    assert_eq!(revealed["local"], world.ends.0.local_addr().unwrap().to_string());
+    assert_eq!(revealed["remote"], world.ends.1.local_addr().unwrap().to_string());
+    private(&place, "other.key", "fedcba9876543210\n");
+    private(&place, "other.toml", "[token]\nkey_file = \"other.key\"\n");
+    let dashed = place.usher(&["ident", "reveal", "-no-token", "--config", "ident.toml"]);
+    assert!(dashed.code == Some(1) && dashed.err.contains("no token of this key"), "{dashed:?}");
+    let refused = reveal("other.toml");
+    assert!(refused.code == Some(1) && refused.err.contains("no token of this key"), "{refused:?}");
+    changed(&world, "[[asker]]\nprefix = \"192.0.2.0/24\"\ndisclose = \"user-name\"\n");
+    assert!(told(&world).err.contains("closed the connection without a reply"));
+    // A file that is wrong changes nothing.
+    private(&place, "ident.toml", "lisen = []\n");
+    world.server.signal("HUP");
+    world.server.wait("is not taken up");
+    assert!(told(&world).err.contains("closed the connection without a reply"));
+    // A connection that has ended is nobody's.
+    changed(&world, &asker("user-name"));
+    let ports = world.ports();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    world.ends = (TcpStream::connect(listener.local_addr().unwrap()).unwrap(), listener.accept().unwrap().0);
+    assert_eq!(world.ask(&place, &ports).json()["error"], "NO-USER");
+}
+
+#[test]
+fn whoever_asks_badly_is_answered_or_closed_within_limits() {
+    let place = Folder::new();
+    let (name, _) = user(&place);
+    let limits = "[limits]\nidle_timeout = \"1 s\"\nconnections_per_network = 3\npipeline = 4\n";
+    let world = World::new(&place, "127.0.0.1", limits);
+    let ports = world.ports();
+    let (_stream, mut replies) = world.speak(&format!(" {ports} \n0,70000\r\n-1,x\r\n"));
+    let mut line = String::new();
+    for _ in 0..3 {
+        replies.read_line(&mut line).unwrap();
+    }
+    assert_eq!(
+        line,
+        format!("{ports}:USERID:UNIX:{name}\r\n0,70000:ERROR:INVALID-PORT\r\n0,0:ERROR:INVALID-PORT\r\n")
+    );
+    let begun = Instant::now();
+    assert_eq!(replies.read(&mut [0]).unwrap(), 0, "it is closed");
+    assert!((500..10_000).contains(&begun.elapsed().as_millis()), "{:?}", begun.elapsed());
+    // A line without an end.
+    let (_stream, mut replies) = world.speak(&"9".repeat(5000));
+    assert!(!matches!(replies.read(&mut [0]), Ok(1..)));
+    // More at once than may wait.
+    let (_stream, mut replies) = world.speak(&format!("{ports}\n").repeat(100));
+    let mut all = String::new();
+    replies.read_to_string(&mut all).unwrap();
+    assert!((1..=100).contains(&all.lines().count()) && all.ends_with("\r\n"), "{all}");
+    // And more connections.
+    let held: Vec<_> = (0..3).map(|_| world.speak("")).collect();
+    let (_stream, mut replies) = world.speak(&format!("{ports}\n"));
+    assert!(!matches!(replies.read(&mut [0]), Ok(1..)), "a fourth of the same address is refused");
+    drop(held);
+    world.server.signal("TERM");
+    world.server.wait("stopped");
+    let log = world.server.log();
+    for counted in [
+        "not_a_pair=1",
+        "out_of_range=1",
+        "idle=1",
+        "line_too_long=1",
+        "pipeline_full=1",
+        "refused_network=1",
+    ] {
+        assert!(log.contains(&format!(" {counted}")), "{counted}: {log}");
+    }
+}
+
+#[test]
+fn faults_are_told_with_their_place_and_wrong_usage_ends_with_2() {
+    let place = Folder::new();
+    place.write("right.toml", &asker("hidden"));
+    assert_eq!(place.usher(&["ident", "check", "right.toml"]).with_code(0).out, "right.toml: right\n");
+    place.write("wrong.toml", "hiden = []\n[[asker]]\nprefix = \"::/0\"\ndisclose = \"token\"\n");
+    let said = place.usher(&["ident", "check", "wrong.toml"]).with_code(2).err;
+    assert!(
+        said.contains("wrong.toml:1:1: unknown key \"hiden\" at the top; did you mean \"hide\"?"),
+        "{said}"
+    );
+    let json = place.usher(&["--json", "ident", "check", "wrong.toml"]).with_code(2).json();
+    assert_eq!(json["faults"][0]["line"], 1);
+    for wrong in [
+        &["ident", "serve", "--config", "wrong.toml"][..],
+        &["ident", "serve", "--config", "none.toml"],
+        &["ident", "check", "none.toml"],
+        &["ident", "reveal", "x", "--config", "right.toml"],
+        &["ident", "ask", "127.0.0.1"],
+        &["ident", "ask", "127.0.0.1", "0,1"],
+        &["ident", "ask", "127.0.0.1", "1"],
+        &["ident", "ask", "--connection", "127.0.0.1:1"],
+        &["ident", "ask", "127.0.0.1", "1,2", "--timeout", "3"],
+        &["ident", "ask"],
+    ] {
+        let said = place.usher(wrong);
+        assert!(said.code == Some(2) && !said.err.is_empty(), "{wrong:?}: {said:?}");
+    }
+    place.write("nowhere.toml", "listen = []\n");
+    let nowhere = place.usher(&["ident", "serve", "--config", "nowhere.toml"]).with_code(2);
+    assert!(nowhere.err.contains("no address to listen on"), "{}", nowhere.err);
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let refused = place.usher(&["ident", "serve", "--config", "right.toml", "--listen", &address]);
+    assert!(refused.code == Some(1) && refused.err.contains("cannot listen on"), "{refused:?}");
+}
