@@ -6,25 +6,16 @@ use clap::{CommandFactory, Parser};
 use serde_json::Value;
 use std::path::Path;
 
-/// Pages of the product.
-const PAGES: [&str; 16] = [
-    "README.md",
-    "docs/aaa-server.md",
-    "docs/aaa.md",
-    "docs/accounting.md",
-    "docs/claims.md",
-    "docs/counters.md",
-    "docs/head-of-line.md",
-    "docs/ident.md",
-    "docs/load.md",
-    "docs/metrics.md",
-    "docs/mih.md",
-    "docs/sctp-and-tcp.md",
-    "docs/silly-window.md",
-    "docs/study-files.md",
-    "docs/verify.md",
-    "docs/why-refused.md",
-];
+/// The pages, from the repository's root.
+fn pages() -> Vec<String> {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+    let names =
+        std::fs::read_dir(docs).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let docs = names.filter(|name| name.ends_with(".md")).map(|name| format!("docs/{name}"));
+    let mut all: Vec<String> = docs.chain(["README.md".to_owned()]).collect();
+    all.sort();
+    all
+}
 
 fn read(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
@@ -108,8 +99,8 @@ fn misuse(line: &str) -> Option<String> {
 fn commands_that_pages_show_can_be_typed() {
     let mut wrong = Vec::new();
     let mut seen = 0;
-    for page in PAGES {
-        for (line, text) in code(&read(page)) {
+    for page in pages() {
+        for (line, text) in code(&read(&page)) {
             seen += usize::from(text.starts_with("usher "));
             wrong.extend(misuse(&text).map(|said| format!("{page}:{line}: {text}\n  {said}")));
         }
@@ -168,8 +159,8 @@ fn keys_that_pages_name_are_of_the_configuration() {
     assert!(has(&schemas[1], "diameter.peer", "origins") && has(&schemas[1], "limits", "failures"));
     assert!(!has(&schemas[1], "limits", "login_timeout"));
     let mut seen = 0;
-    for page in PAGES {
-        for (line, text) in code(&read(page)) {
+    for page in pages() {
+        for (line, text) in code(&read(&page)) {
             let Some((table, key)) = named(&text) else { continue };
             seen += 1;
             assert!(

@@ -6,6 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
+use proptest::prelude::*;
 use usher_core::bench::{At, Network, Tap};
 use usher_core::impair::ChannelConfig;
 use usher_core::{
@@ -112,6 +113,16 @@ fn what_becomes_of_a_client_without_a_server() {
     assert_eq!(heard(&mut net, client), [(3, Err(AskError::Closed))]);
     let counters = *net[client].counters();
     assert_eq!((counters.refused, counters.silence, counters.closed), (1, 1, 1));
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_sent_is_answered_by_replies_and_what_is_kept_is_bounded(
+        lines in proptest::collection::vec("[0-9]{1,6} ?, ?[0-9]{1,6}|\\PC{0,40}", 0..30), octets in proptest::collection::vec(any::<u8>(), 0..1200),
+    ) {
+        prop_assert!(crate::fuzz::server(lines.join("\r\n").as_bytes()));
+        prop_assert!(crate::fuzz::server(&octets));
+    }
 }
 
 #[test]

@@ -8,29 +8,17 @@ use std::path::{Path, PathBuf};
 /// The floors from the lowest to the highest. A crate uses those below its own.
 pub const FLOORS: [&str; 5] = ["protocols", "services", "networks", "studies", "cli"];
 
-/// Within a floor, who may use whom, and why.
+/// Within a floor, who may use whom, and why. A floor in the first place is each crate of it.
 pub const SIBLINGS: &[(&str, &str, &str)] = &[
-    ("usher-crypto", "usher-core", "bytes, errors and randomness"),
-    ("usher-radius", "usher-core", "the machine shape, codecs, timers"),
-    ("usher-radius", "usher-crypto", "authenticators are MD5 and HMAC-MD5"),
-    ("usher-diameter", "usher-core", "the machine shape, codecs, timers"),
-    ("usher-diameter", "usher-crypto", "a peer is known by its certificate"),
-    ("usher-eap", "usher-core", "the machine shape, codecs, timers"),
-    ("usher-eap", "usher-crypto", "digests of the password methods, the TLS engine"),
-    ("usher-mip", "usher-core", "codecs, time"),
-    ("usher-pkm", "usher-core", "codecs, timers, randomness"),
-    ("usher-pkm", "usher-crypto", "keys are derived, digests made and checked"),
-    ("usher-mih", "usher-core", "the machine shape, codecs, timers"),
-    ("usher-ident", "usher-core", "the machine shape, work labels, timers"),
-    ("usher-ident-service", "usher-config", "a service's configuration is its own"),
-    ("usher-host", "usher-live", "a host is a machine on live sockets"),
-    ("usher-daemon", "usher-host", "what all programs that serve have in common"),
+    ("protocols", "usher-core", "the machine shape, codecs, timers, chance"),
+    ("protocols", "usher-crypto", "digests, keys, the TLS engine"),
+    ("services", "usher-config", "a service's file is read by the one reader"),
+    ("networks", "usher-live", "what serves is machines on live sockets"),
+    ("networks", "usher-host", "what all programs that serve have in common"),
     ("usher-aaa-config", "usher-aaa", "its file is read into what the server is made of"),
-    ("usher-aaa-config", "usher-config", "by the one reader"),
     ("usher-nas", "usher-access", "an authenticator asks an AAA server"),
     ("usher-aaa", "usher-access", "the ledger's address pools are those of any access server"),
-    ("usher-daemon", "usher-live", "a daemon is machines on live sockets"),
-    ("usher-daemon", "usher-store", "and its users and accounting are in a store"),
+    ("usher-daemon", "usher-store", "its users and accounting are in a store"),
     ("usher-daemon", "usher-pki", "whose certificates are looked after"),
     ("usher-load", "usher-observe", "what a load shows are rows"),
     ("usher-load", "usher-report", "and ends in a report"),
@@ -168,6 +156,11 @@ pub struct Member {
 }
 
 impl Member {
+    /// Whether an entry of [`SIBLINGS`] is of this crate: its own, or its floor's.
+    pub fn is(&self, entry: &str) -> bool {
+        self.name == entry || self.floor().is_some_and(|floor| FLOORS[floor] == entry)
+    }
+
     /// The place of its floor, from the lowest; `None` for what stands beside the floors.
     pub fn floor(&self) -> Option<usize> {
         let first = self.path.split('/').next();
