@@ -10,7 +10,6 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use usher_core::Duration;
 use usher_crypto::Key;
 use usher_diameter::avp::{AvpBuf, AvpId, AvpView, Avps};
-use usher_diameter::eap::Dea;
 use usher_diameter::{ResultCode, codes};
 use usher_radius::attribute::{DataType, HideError, Tagged, Value, kind, vendor};
 use usher_radius::client::{MppeKeys, Response};
@@ -88,11 +87,21 @@ impl Reply {
                 number => is_formed(number, a.value),
             }),
             Content::Diameter(_, avps) => {
-                let ill = |a: AvpView<'_>| {
-                    let number = u8::try_from(a.code).ok().filter(|_| a.vendor == 0);
-                    number.is_some_and(|number| !is_formed(number, a.data))
+                // Auth-Request-Type is in every answer (RFC 7155 §3.2, RFC 4072 §3.2).
+                let mut has_type = false;
+                let ill = |a: AvpView<'_>| match u8::try_from(a.code) {
+                    Ok(number) => !is_formed(number, a.data),
+                    Err(_) if a.is(codes::AUTH_REQUEST_TYPE) => {
+                        has_type = matches!(a.u32(), Ok(1..=3));
+                        !has_type
+                    }
+                    Err(_) if a.is(codes::ORIGIN_HOST) => a.identity().is_err(),
+                    Err(_) => {
+                        let seconds = [codes::MULTI_ROUND_TIME_OUT, codes::AUTHORIZATION_LIFETIME];
+                        seconds.iter().any(|id| a.is(*id)) && a.data.len() != 4
+                    }
                 };
-                Dea::parse(avps.view()).is_ok() && !avps.view().any(ill)
+                !avps.view().filter(|a| a.vendor == 0).any(ill) && has_type
             }
         }
     }
@@ -156,11 +165,18 @@ impl Reply {
     /// What the answer to a challenge is to tell the server again, in the place of what `next` holds; of a reply that let
     /// the user in, what the request to [authenticate it again](Self::reauthentication) is to tell (RFC 2865 §5.24).
     pub fn continuation(&self, next: &mut Continuation) {
-        let host = match &self.0 {
-            Content::Radius(_) => None,
-            Content::Diameter(_, avps) => avps.view().get(codes::ORIGIN_HOST).map(|a| a.data),
-        };
-        next.set(host.unwrap_or_default(), self.value(kind::STATE).unwrap_or_default());
+        let (mut host, mut state) = (&[][..], &[][..]);
+        match &self.0 {
+            Content::Radius(r) => state = r.attributes.get(kind::STATE).unwrap_or_default(),
+            Content::Diameter(_, avps) => avps.view().for_each(|a| {
+                if a.is(codes::ORIGIN_HOST) {
+                    host = a.data;
+                } else if a.is(codes::STATE) {
+                    state = a.data;
+                }
+            }),
+        }
+        next.set(host, state);
     }
     /// The keys that the server and the peer have agreed on (RFC 2548 §2.4; EAP-Master-Session-Key, RFC 4072 §4.1.3);
     /// `None`: it sent none, or not both.

@@ -1,13 +1,20 @@
 //! What the AAA server asks of a session that it let in (RFC 5176), and what the access server does then.
 
-use crate::build::{PASSWORD, aaa_config, mac, radius_nas, secret, user_name, users};
-use crate::world::{RADIUS_PORT, nas_address, server_address};
+use crate::build::{
+    PASSWORD, aaa_config, diameter_config, diameter_server, mac, radius_nas, secret, user_name, users,
+    with_diameter,
+};
+use crate::world::{DIAMETER_PORT, RADIUS_PORT, nas_address, server_address};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use usher_aaa::{AaaServer, DynamicResult, User, Users, radius_socket};
 use usher_core::bench::{At, Network};
 use usher_core::impair::ChannelConfig;
-use usher_core::{Duration, PortId, Seed};
+use usher_core::{Duration, ListenerId, PortId, Seed};
+use usher_diameter::ResultCode;
+use usher_diameter::avp::AvpBuf;
+use usher_diameter::codes::{self, application, command};
+use usher_diameter::node::{self, Node};
 use usher_nas::authenticator::{self, Command, EndCause, Event};
 use usher_nas::station::{self, Credentials};
 use usher_nas::{
@@ -205,4 +212,73 @@ fn a_station_that_does_not_prove_itself_again_is_out() {
     assert_eq!(site.said(), [Event::Failed { station: STATION, reason }]);
     let nothing = DynamicResult::Nak(Some(error_cause::SESSION_CONTEXT_NOT_FOUND));
     assert_eq!(site.ask(Code::DISCONNECT_REQUEST, named), nothing);
+}
+
+/// RFC 6733 §8.3, §8.5: a server that keeps the sessions that it lets in asks for them by their names, and is told when they
+/// have ended.
+#[test]
+fn a_diameter_server_has_a_station_authenticated_again_and_ends_its_session() {
+    let (seed, delay) = (Seed::new(11), Duration::from_millis(1));
+    let mut net = Network::new(ChannelConfig { delay, ..ChannelConfig::default() });
+    let station = Station::new(station::Config::new(mac(0)), seed.secure("station", 0));
+    let station = net.add(station, &[]);
+    let mut config = diameter_config(1);
+    config.stateful = true;
+    let nas = Authenticator::new(with_diameter(config), seed.secure("nas", 0)).unwrap();
+    let nas = net.add(nas, &[nas_address(0)]);
+    let node = diameter_server(0, users(seed, 1)).diameter.unwrap();
+    let node = net.add(Node::new(node, net.now(), seed.secure("aaa", 0)), &[server_address(0)]);
+    net.listen(node, ListenerId::own(0), SocketAddr::new(server_address(0), DIAMETER_PORT));
+    net.join(&[(station.number, PortId(0)), (nas.number, PortId(0))]);
+    net.on_event(node, |event| {
+        let node::Event::Request { token, message, .. } = event else { return None };
+        let mut avps = AvpBuf::new();
+        if message.header.command == command::DIAMETER_EAP {
+            avps.push_u32(codes::AUTH_REQUEST_TYPE, 3);
+        }
+        let result = ResultCode::SUCCESS;
+        Some((Duration::ZERO, node::Command::Answer { token: *token, result, avps }))
+    });
+    net.run(Duration::from_secs(1));
+    let (identity, credentials) = (user_name(0), Credentials::password(PASSWORD));
+    net.command(station, station::Command::Authenticate { identity, credentials }).unwrap();
+    net.run(Duration::from_secs(1));
+    let said = net.take(nas);
+    assert!(matches!(said.last(), Some((_, Event::Authenticated { .. }))), "{said:?}");
+    let requests = |net: &mut Network| -> Vec<(u32, String)> {
+        let heard = net.take(node).into_iter().filter_map(|(_, event)| match event {
+            node::Event::Request { message, .. } => {
+                let session = message.avps.view().get(codes::SESSION_ID)?.utf8().ok()?.to_owned();
+                Some((message.header.command, session))
+            }
+            node::Event::Answer { result, .. } => Some((result.0, String::new())),
+            _ => None,
+        });
+        heard.collect()
+    };
+    let (_, session_id) = requests(&mut net).remove(0);
+    let mut ask = |command| {
+        let request = node::Request {
+            token: 1,
+            application: application::EAP,
+            command,
+            destination_realm: "example.org".into(),
+            destination_host: Some("switch.example.org".into()),
+            session_id: session_id.clone(),
+            avps: AvpBuf::new(),
+        };
+        net.command(node, node::Command::Request(request)).unwrap();
+        net.run(Duration::from_secs(1));
+        let said: Vec<Event> = net.take(nas).into_iter().map(|(_, event)| event).collect();
+        (requests(&mut net), said, net[nas].counters().reauthentications)
+    };
+    let success = (2001, String::new());
+    // It is asked who it is, and stays in meanwhile.
+    assert_eq!(ask(command::RE_AUTH), (vec![success.clone()], vec![], 1));
+    let (heard, said, _) = ask(command::ABORT_SESSION);
+    assert_eq!(said, [ended(EndCause::Disconnected)]);
+    let told = (command::SESSION_TERMINATION, session_id.clone());
+    assert!(heard.contains(&success) && heard.contains(&told), "{heard:?}");
+    let (heard, said, _) = ask(command::ABORT_SESSION);
+    assert_eq!((heard, said), (vec![(ResultCode::UNKNOWN_SESSION_ID.0, String::new())], vec![]));
 }

@@ -1,5 +1,5 @@
 //! Two machines composed by token, the way an IKEv2 gateway does it: a responder that wants its initiator
-//! authenticated says so in an event, a RADIUS client asks for it under the same token, and the answer goes
+//! authenticated says so in an event, the client of AAA servers asks for it under the same token, and the answer goes
 //! back as a command, with the key. Neither machine knows the other.
 //!
 //! The responder is a small one of its own: three messages instead of IKEv2's, but the order of RFC 7296
@@ -12,11 +12,11 @@ use aaa::{Aaa, Peer};
 use responder::{Command, Event, Outcome, Responder};
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
+use usher_access::{self, AaaConfig, AccessClient, Continuation, NasIdentity, Proof, RadiusConfig, Request};
 use usher_core::bench::Tap;
 use usher_core::{Duration, Input, Instant, Machine, Path, Seed, SocketId, Transmit};
-use usher_radius::attribute::kind;
-use usher_radius::client::{self, Client, ServerConfig, Target};
-use usher_radius::{Attributes, Code, Secret};
+use usher_radius::Secret;
+use usher_radius::client::{self, ServerConfig};
 
 const DELAY: Duration = Duration::from_millis(5);
 
@@ -30,9 +30,9 @@ fn secret() -> Secret {
 /// The gateway host: it owns both machines and moves tokens between them.
 struct Gateway {
     responder: Tap<Responder>,
-    radius: Tap<Client>,
-    /// The State of each SA's last challenge: the composition's, since neither machine needs the other's.
-    states: HashMap<u64, Vec<u8>>,
+    access: Tap<AccessClient>,
+    /// What each SA's last challenge wants told again: the composition's, since neither machine needs the other's.
+    next: HashMap<u64, Continuation>,
     up: Vec<(u64, [u8; 64])>,
     failed: Vec<u64>,
 }
@@ -41,9 +41,12 @@ impl Gateway {
     fn new() -> Self {
         let mut config = client::Config::single(ServerConfig::new(address(2, 1812), secret()));
         config.retransmission = client::Retransmission::Fixed { interval: Duration::from_secs(1), count: 3 };
-        let radius = Tap::new(Client::new(config, Seed::new(1).secure("radius", 0)).unwrap());
+        let aaa = AaaConfig::Radius(RadiusConfig::new(config));
+        let nas = NasIdentity { identifier: "gateway".into(), ..NasIdentity::default() };
+        let access = AccessClient::new(nas, aaa, Seed::new(1).secure("radius", 0)).unwrap();
+        let access = Tap::new(access);
         let responder = Tap::new(Responder::default());
-        Self { responder, radius, states: HashMap::new(), up: Vec::new(), failed: Vec::new() }
+        Self { responder, access, next: HashMap::new(), up: Vec::new(), failed: Vec::new() }
     }
 
     /// One machine's events become the other's commands, until neither has any.
@@ -51,11 +54,15 @@ impl Gateway {
         loop {
             if let Some(event) = self.responder.poll_event() {
                 match event {
-                    Event::Eap { sa, identity, packet } => self.ask(now, sa, &identity, &packet),
+                    Event::Eap { sa, identity, packet } => {
+                        let continues = self.next.get(&sa);
+                        let request = Request { continues, ..Request::new(&identity, Proof::Eap(&packet)) };
+                        self.access.ask(now, sa, &request).unwrap();
+                    }
                     Event::Established { sa, msk } => self.up.push((sa, msk)),
                     Event::Failed { sa } => self.failed.push(sa),
                 }
-            } else if let Some(event) = self.radius.poll_event() {
+            } else if let Some(event) = self.access.poll_event() {
                 let (sa, outcome) = self.outcome(event);
                 self.responder.command(now, Command::EapResult { sa, outcome }).unwrap();
             } else {
@@ -64,40 +71,26 @@ impl Gateway {
         }
     }
 
-    fn ask(&mut self, now: Instant, sa: u64, identity: &[u8], packet: &[u8]) {
-        let mut attributes = Attributes::new();
-        attributes.push_bytes(kind::USER_NAME, identity).unwrap();
-        attributes.push_text(kind::NAS_IDENTIFIER, "gateway").unwrap().push_eap(packet);
-        if let Some(state) = self.states.get(&sa) {
-            attributes.push_bytes(kind::STATE, state).unwrap();
-        }
-        let (target, code) = (Target::Server(0), Code::ACCESS_REQUEST);
-        let request = client::Command::Request { token: sa, target, code, attributes };
-        self.radius.command(now, request).unwrap();
-    }
-
-    fn outcome(&mut self, event: client::Event) -> (u64, Outcome) {
-        let response = match event {
-            client::Event::Response(response) => response,
-            client::Event::TimedOut { token } => return (token, Outcome::Unanswered),
-            client::Event::Server { .. } => unreachable!("no server is watched"),
-        };
+    fn outcome(&mut self, event: usher_access::Event) -> (u64, Outcome) {
         let mut packet = Vec::new();
-        response.attributes.eap(&mut packet);
-        let sa = response.token;
-        let outcome = match response.code {
-            Code::ACCESS_CHALLENGE => {
-                let state = response.attributes.get(kind::STATE).unwrap_or_default();
-                self.states.insert(sa, state.to_vec());
-                Outcome::Continue { packet }
+        match event {
+            usher_access::Event::Challenge { token, reply } => {
+                reply.eap(&mut packet);
+                reply.continuation(self.next.entry(token).or_default());
+                (token, Outcome::Continue { packet })
             }
-            Code::ACCESS_ACCEPT => {
-                let msk = response.mppe_keys().ok().flatten().and_then(|k| k.msk()).map(|k| *k);
-                msk.map_or(Outcome::Unanswered, |msk| Outcome::Accept { packet, msk })
+            usher_access::Event::Accept { token, reply } => {
+                reply.eap(&mut packet);
+                let msk = reply.msk().ok().flatten().map(|k| *k);
+                (token, msk.map_or(Outcome::Unanswered, |msk| Outcome::Accept { packet, msk }))
             }
-            _ => Outcome::Reject { packet },
-        };
-        (sa, outcome)
+            usher_access::Event::Reject { token, reply } => {
+                reply.eap(&mut packet);
+                (token, Outcome::Reject { packet })
+            }
+            usher_access::Event::Failed { token, .. } => (token, Outcome::Unanswered),
+            other => panic!("{other:?}"),
+        }
     }
 }
 
@@ -137,7 +130,7 @@ impl World {
         while let Some(Transmit::Datagram { path }) = self.gateway.responder.poll_transmit(&mut buf) {
             self.post(address(1, 500), path.remote, buf.clone());
         }
-        while let Some(Transmit::Datagram { path }) = self.gateway.radius.poll_transmit(&mut buf) {
+        while let Some(Transmit::Datagram { path }) = self.gateway.access.poll_transmit(&mut buf) {
             self.post(address(1, 50_000 + path.socket.n as u16), path.remote, buf.clone());
         }
         while let Some((to, bytes)) = self.aaa.poll() {
@@ -153,7 +146,7 @@ impl World {
     fn run(&mut self) {
         self.drain();
         loop {
-            let timeout = self.gateway.radius.poll_timeout();
+            let timeout = self.gateway.access.poll_timeout();
             let next = self.queue.first_key_value().map(|(&key, _)| key);
             match next {
                 Some(key) if timeout.is_none_or(|t| key.0 <= t) => {
@@ -164,7 +157,7 @@ impl World {
                 _ => match timeout {
                     Some(at) => {
                         self.now = at;
-                        self.gateway.radius.handle(at, Input::Timeout);
+                        self.gateway.access.handle(at, Input::Timeout);
                     }
                     None => return,
                 },
@@ -178,7 +171,7 @@ impl World {
         let input = Input::Datagram { path, data };
         match (to.ip(), to.port()) {
             (ip, 500) if ip == address(1, 0).ip() => self.gateway.responder.handle(self.now, input),
-            (ip, _) if ip == address(1, 0).ip() => self.gateway.radius.handle(self.now, input),
+            (ip, _) if ip == address(1, 0).ip() => self.gateway.access.handle(self.now, input),
             (ip, _) if ip == address(2, 0).ip() => self.aaa.handle(self.now, input),
             (_, peer) => self.peers[usize::from(peer)].receive(data),
         }
@@ -229,5 +222,5 @@ fn a_lost_datagram_delays_and_a_silent_server_fails() {
     w.lost = vec![1, 2, 3];
     w.run();
     assert_eq!((&w.gateway.failed[..], w.gateway.up.len(), w.peers[0].is_up()), (&[0][..], 0, false));
-    assert_eq!(w.gateway.radius.counters().timeouts, 1);
+    assert_eq!(w.gateway.access.radius_counters().unwrap().timeouts, 1);
 }
