@@ -2,7 +2,7 @@
 //!
 //! A host that does one thing after another, such as the simulator or a test, has them all in a [`Service`]. One with threads
 //! has them apart, asks its store aside and writes many records at once; what decides is the same: [`Reading::user`],
-//! [`found`], [`user_of`](crate::store::user_of), [`Ledger::take`] and [`hold_back`].
+//! [`found`], [`user_of`], [`Ledger::take`] and [`hold_back`].
 
 use crate::ledger::{HeldBack, Ledger, LedgerConfig, text};
 use crate::server::{CacheConfig, CertificateVerdict, Command, Event, Found, Generation, Job, UserCache};
