@@ -4,7 +4,7 @@ use crate::output::Failure;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use usher_host::disk;
+use usher_config::disk;
 
 /// A password or secret: of a file that others cannot read, of standard input where that is `-` or no terminal, or asked for.
 pub(super) fn read(file: Option<&Path>, what: &str) -> Result<String, Failure> {

@@ -4,9 +4,9 @@ use super::args::Config;
 use crate::output::{Failure, Output};
 use serde_json::json;
 use std::path::Path;
+use usher_config::disk::LoadError;
 use usher_daemon::config::DEFAULT_PATH;
 use usher_daemon::{Installation, InstallationError, ServeError, advice};
-use usher_host::disk::LoadError;
 
 pub(crate) fn serve(output: &Output, config: &Config) -> Result<(), Failure> {
     let served = usher_daemon::serve(config.config.as_deref(), &mut |text| output.note(text));

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use usher_aaa_config::{Loaded, model, outline as outline_of, parse};
 use usher_config::Outside;
+use usher_config::disk::{Disk, LoadError, text};
 use usher_config::secret::Hidden;
-use usher_host::disk::{Disk, LoadError, text};
 
 /// Where the configuration is unless `--config` says otherwise.
 pub const DEFAULT_PATH: &str = "/etc/usher/aaa.toml";

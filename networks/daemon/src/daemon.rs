@@ -111,7 +111,7 @@ impl Begun {
             }
         };
         fetched::fetch_missing(&mut place.loaded, &place.state_dir);
-        let tls = tls::make(&place.loaded, &wall_clock).map_err(ServeError::Config)?;
+        let tls = tls::make(&place.loaded, &wall_clock, None).map_err(ServeError::Config)?;
         let generated = if place.first { Some(place.generated_secret()?) } else { None };
         let identity_key = place.identity_key()?;
         let with = With {

@@ -11,8 +11,8 @@ use usher_aaa::IdentityKey;
 use usher_aaa::store::{Store, StoreError};
 use usher_aaa_config::model::StoreKind;
 use usher_aaa_config::{Loaded, parse};
+use usher_config::disk::LoadError;
 use usher_config::{Alone, Prefix};
-use usher_host::disk::LoadError;
 
 /// A configuration, and the folder of what the server makes itself.
 #[derive(Clone, Debug)]

@@ -121,7 +121,7 @@ impl Bound {
 mod tests {
     use super::*;
     use usher_aaa_config::parse;
-    use usher_host::disk::Disk;
+    use usher_config::disk::Disk;
 
     #[test]
     fn what_is_to_be_inside_tls_is_never_connected_to_without() {
@@ -153,7 +153,9 @@ mod tests {
             let (certificate, key) = (issued.certificate.display(), issued.key.display());
             let text = format!("[tls]\ncertificate = \"{certificate}\"\nkey = \"{key}\"\n{ca}");
             let clock = usher_crypto::tls::WallClock::at(now);
-            usher_aaa_config::tls::make(&parse("t", &text, None, &Disk).unwrap(), &clock).unwrap().unwrap()
+            usher_aaa_config::tls::make(&parse("t", &text, None, &Disk).unwrap(), &clock, None)
+                .unwrap()
+                .unwrap()
         };
         let asking = tls(&format!("ca = \"{}\"\n", authority.certificate().display()));
         let without = tls("");

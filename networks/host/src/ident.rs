@@ -1,11 +1,11 @@
 //! The IDENT service on this host's own connections, and a question to another host's.
 
-use crate::disk::{Disk, LoadError, text};
 use crate::{Hosted, ServeError, keep_memory_private, listen, log, once, owner, serve as host};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use usher_config::disk::{Disk, LoadError, text};
 use usher_core::{Instant, Job, ListenerId, Machine};
 use usher_ident::{Answer, AskError, Client, ClientCommand, ClientConfig, ClientEvent, Connection, Question};
 use usher_ident_service::config::{self, DEFAULT_PATH, Loaded};

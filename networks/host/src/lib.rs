@@ -9,7 +9,6 @@
 //! does its jobs and one that hears what it says. What a larger daemon builds itself takes the parts: [`log`], [`notify`],
 //! [`Signals`]. Each small service has a module here that puts these together for it ([`ident`]).
 
-pub mod disk;
 pub mod ident;
 pub mod log;
 pub mod notify;

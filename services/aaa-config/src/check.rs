@@ -8,6 +8,7 @@ use super::model::{
 use super::units::Fingerprint;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use usher_aaa::ledger::{PoolConfig, Range, check_pools};
 use usher_aaa::store::{GroupRows, Op, Row, UserRows};
@@ -48,6 +49,15 @@ pub struct Loaded {
     pub identity_key: Option<Hidden>,
     /// What the files of `[tls]` hold.
     pub tls: Option<TlsFiles>,
+}
+
+impl Loaded {
+    /// The client of the file that an address is, by its longest prefix.
+    #[must_use]
+    pub fn client_of(&self, address: IpAddr) -> Option<&ClientEntry> {
+        let fits = self.clients.iter().filter(|client| client.prefix.holds(address));
+        fits.max_by_key(|client| client.prefix.bits)
+    }
 }
 
 /// A client with its secret.

@@ -6,8 +6,8 @@ use alloc::sync::Arc;
 use usher_aaa::CertificateVerdict;
 use usher_aaa::service::Certificates;
 use usher_crypto::tls::{
-    ClientConfig, ClientOptions, Credentials, Resumption, Roots, ServerConfig, ServerOptions, VersionRange,
-    WallClock,
+    ClientConfig, ClientOptions, Credentials, KeyLog, Resumption, Roots, ServerConfig, ServerOptions,
+    VersionRange, WallClock,
 };
 use usher_crypto::x509::Information;
 use x509_parser::pem::Pem;
@@ -58,11 +58,15 @@ pub fn bears(chain: &[Vec<u8>], name: &[u8]) -> bool {
     chain.first().is_some_and(|leaf| Information::of_der(leaf).is_ok_and(|said| said.is_of(name)))
 }
 
-/// Makes the configurations.
+/// Makes the configurations. Where there is a key log, secrets go there, so that captures can be read.
 ///
 /// # Errors
 /// A sentence that says what is wrong.
-pub fn make(loaded: &Loaded, clock: &WallClock) -> Result<Option<Arc<Tls>>, String> {
+pub fn make(
+    loaded: &Loaded,
+    clock: &WallClock,
+    key_log: Option<&KeyLog>,
+) -> Result<Option<Arc<Tls>>, String> {
     let (Some(tls), Some(files)) = (&loaded.file.tls, &loaded.tls) else { return Ok(None) };
     let versions = VersionRange { min: tls.min_version, max: tls.max_version };
     let named = |e| format!("{}: {e}", tls.certificate.display());
@@ -80,7 +84,7 @@ pub fn make(loaded: &Loaded, clock: &WallClock) -> Result<Option<Arc<Tls>>, Stri
             client_roots,
             resumption,
             clock: clock.clone(),
-            key_log: None,
+            key_log: key_log.cloned(),
         })
     };
     let ca = tls.ca.as_ref().map(|p| p.display().to_string()).unwrap_or_default();
@@ -100,7 +104,7 @@ pub fn make(loaded: &Loaded, clock: &WallClock) -> Result<Option<Arc<Tls>>, Stri
                 // A session would outlast the server's certificate.
                 resumption: None,
                 clock: clock.clone(),
-                key_log: None,
+                key_log: key_log.cloned(),
             })
             .map_err(named)
         })

@@ -108,6 +108,24 @@ pub fn document(format: &Format, outside: &dyn Outside, faults: &mut Collector) 
     Some(root)
 }
 
+/// Reads one more file, which `place` names in what was read already, with those that it includes, as [`document`] does: a
+/// service's configuration of which a study speaks. Its places are among the collector's.
+pub fn further(
+    path: &Path,
+    place: &Location,
+    format: &Format,
+    outside: &dyn Outside,
+    faults: &mut Collector,
+) -> Option<TreeNode> {
+    // What was read for others counts for the most files that there may be, and is nobody's to include each other.
+    let seen = vec![PathBuf::new(); faults.sources().len()];
+    let mut read = Files { format, outside, seen };
+    let source = read.open(path.to_owned(), place, faults)?;
+    let mut root = read.file(source, &mut Vec::new(), faults)?;
+    renew(&mut root, format, faults);
+    Some(root)
+}
+
 /// Writes in the new way what is on its way out, with a warning for each: of a file's tree, or of a table that holds the keys
 /// of such a file.
 pub fn renew(root: &mut TreeNode, format: &Format, faults: &mut Collector) {
@@ -206,11 +224,15 @@ impl Files<'_> {
             faults.add(place.clone(), format!("more than {MOST_FILES} files are included"));
             return None;
         }
-        match self.outside.file(&beside) {
+        self.open(beside, place, faults).map(Some)
+    }
+
+    fn open(&mut self, path: PathBuf, place: &Location, faults: &mut Collector) -> Option<usize> {
+        match self.outside.file(&path) {
             Ok(text) => {
-                let source = faults.include(beside.display().to_string(), text);
-                self.seen.push(beside);
-                Some(Some(source))
+                let source = faults.include(path.display().to_string(), text);
+                self.seen.push(path);
+                Some(source)
             }
             Err(why) => {
                 faults.add(place.clone(), why);

@@ -5,11 +5,13 @@
 //! Quantities carry their units ([`units`]), closed sets of words are read in one way ([`named`]), secrets come from the
 //! file, from a file of their own or from the environment ([`secret`]), and keys that are on their way out are read with a
 //! warning and rewritten by [`upgrade`]. Nothing here opens a file or looks at the environment: the host does, as
-//! [`Outside`].
+//! [`Outside`], for which those that have a disk take [`disk::Disk`].
 
 extern crate alloc;
 
 mod de;
+#[cfg(feature = "disk")]
+pub mod disk;
 mod document;
 mod fault;
 pub mod log;
@@ -24,7 +26,7 @@ mod upgrade;
 mod value;
 
 pub use de::{Read, read};
-pub use document::{Alone, Format, Outside, Retired, document, renew};
+pub use document::{Alone, Format, Outside, Retired, document, further, renew};
 pub use fault::{Collector, Fault, Faults, Location, Source, Span, hint, quoted};
 pub use ordered::Ordered;
 pub use prefix::Prefix;

@@ -34,8 +34,13 @@ pub const SIBLINGS: &[(&str, &str, &str)] = &[
 ];
 
 /// Files of the lower floors that may reach for their environment, and why.
-pub const ENVIRONMENT: &[(&str, &str)] =
-    &[("protocols/crypto/src/tls", "the TLS engine adapter: rustls and aws-lc-rs need std")];
+pub const ENVIRONMENT: &[(&str, &str)] = &[
+    ("protocols/crypto/src/tls", "the TLS engine adapter: rustls and aws-lc-rs need std"),
+    (
+        "services/config/src/disk.rs",
+        "the files of hosts that have a disk, which else each host would read by itself",
+    ),
+];
 
 /// Files that may hold unsafe code, one to a crate, and why.
 pub const UNSAFE: &[(&str, &str)] = &[(

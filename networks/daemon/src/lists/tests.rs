@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use usher_aaa_config::lists::add_nothing;
 use usher_aaa_config::model::Tls as Settings;
 use usher_aaa_config::{TlsFiles, parse};
-use usher_host::disk::Disk;
+use usher_config::disk::Disk;
 use usher_pki::{InitOptions, KeyKind, Kind, Reason, Request};
 
 fn at(seconds: u64) -> WallTime {

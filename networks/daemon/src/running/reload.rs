@@ -83,7 +83,7 @@ impl Running {
         what: Taken,
     ) -> Result<Vec<&'static str>, String> {
         let mut before = self.built.lock().unwrap_or_else(PoisonError::into_inner);
-        let tls = tls::make(&place.loaded, &self.wall)?;
+        let tls = tls::make(&place.loaded, &self.wall, None)?;
         let generated =
             if place.first { Some(place.generated_secret().map_err(|e| e.to_string())?) } else { None };
         let old = self.read_place();

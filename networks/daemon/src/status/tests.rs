@@ -73,9 +73,9 @@ impl Pki {
             "[tls]\ncertificate = \"{folder}/issued/server.crt\"\nkey = \"{folder}/issued/server.key\"\n\
              ca = \"{folder}/ca.crt\"\nocsp = \"{policy}\"\n{more}"
         );
-        let mut loaded = usher_aaa_config::parse("t", &text, None, &usher_host::disk::Disk).unwrap();
+        let mut loaded = usher_aaa_config::parse("t", &text, None, &usher_config::disk::Disk).unwrap();
         loaded.tls.as_mut().unwrap().fetched = fetched;
-        let tls = usher_aaa_config::tls::make(&loaded, &WallClock::at(now)).unwrap().unwrap();
+        let tls = usher_aaa_config::tls::make(&loaded, &WallClock::at(now), None).unwrap().unwrap();
         CertificateStatus { patience: Duration::from_secs(1), ..CertificateStatus::of(&loaded, Some(&tls)) }
     }
 

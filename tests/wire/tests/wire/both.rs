@@ -316,7 +316,7 @@ fn simulated(certificates: &Certificates) -> Transcript {
     builder.link(nas, aaa, &LinkConfig::default());
     // The very file that the daemon serves from.
     let loaded = load(&certificates.folder.path().join("aaa.toml")).unwrap();
-    let tls = tls::make(&loaded, &WallClock::at(certificates.wall)).unwrap().unwrap();
+    let tls = tls::make(&loaded, &WallClock::at(certificates.wall), None).unwrap().unwrap();
     let with = With {
         generated: None,
         rows: &[],

@@ -1,10 +1,11 @@
-//! The files and variables of this machine.
+//! The files and variables of this machine: what a host that has a disk gives a reader of configuration.
 
+use crate::document::Outside;
+use crate::fault::Faults;
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use usher_config::{Faults, Outside};
 
 /// Why there is no configuration.
 #[derive(Debug, thiserror::Error)]
