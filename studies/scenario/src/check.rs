@@ -9,17 +9,26 @@ pub(crate) use idle::idle;
 
 use crate::metrics;
 use crate::model::{
-    Aaa, Arrivals, Connections, Dialogue, DialogueTransport, Eap, IpVersion, Link, Loss,
+    Aaa, Arrivals, Connections, Dialogue, DialogueTransport, DiameterTransport, Eap, IpVersion, Link, Loss,
     RadiusRetransmission, Repeats, Scenario, TimeLaw, Workload,
 };
+use crate::services::Service;
 use crate::work;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
+use usher_aaa::Method;
+use usher_aaa::store::UserRows;
 use usher_config::hint;
 use usher_config::units::{Bound, Queue, Size, Time};
 use usher_core::WorkLabel;
+use usher_sim::HostId;
 
 /// The most hosts that a scenario may have, over all groups.
 const MAX_HOSTS: u64 = 1_000_000;
+
+const fn topology_version(v4: bool) -> usher_sim::IpVersion {
+    if v4 { usher_sim::IpVersion::V4 } else { usher_sim::IpVersion::V6 }
+}
 
 /// A fault: the path of what is wrong, and why.
 pub(crate) type Finding = (Vec<String>, String);
@@ -117,6 +126,46 @@ impl Check<'_> {
             );
         }
         self.services();
+        self.addresses();
+    }
+
+    /// The addresses that hosts are given.
+    fn addresses(&mut self) {
+        let scenario = self.scenario;
+        let mut known: BTreeMap<IpAddr, &str> = BTreeMap::new();
+        let v4 = scenario.run.ip == IpVersion::V4;
+        let given = |name| scenario.hosts.get(name).and_then(|host| host.address);
+        if !scenario.hosts.names().any(|name| given(name).is_some()) {
+            return;
+        }
+        for (name, first) in scenario.numbered() {
+            let at = keys!["hosts", name, "address"];
+            if let Some(address) = given(name).filter(|address| address.is_ipv4() != v4) {
+                let version = if v4 { "v4" } else { "v6" };
+                self.fault(at, format!("{address} is of the other version of IP: run.ip is \"{version}\""));
+                continue;
+            }
+            for member in 0..self.scenario.members(name).unwrap_or(0) {
+                let own = scenario.hosts.get(name).and_then(|host| host.address_of(member));
+                let address = match (own, given(name)) {
+                    (Some(address), _) => address,
+                    (None, None) => HostId(first.0 + member).ip(topology_version(v4)),
+                    (None, Some(first)) => {
+                        self.fault(
+                            at,
+                            format!("there are not enough addresses behind {first} for all of the group"),
+                        );
+                        break;
+                    }
+                };
+                if let Some(other) = known.insert(address, name) {
+                    let hint = "; without an address of their own hosts have those of 10.0.0.0/8 in the order of the file";
+                    let hint = if given(other).is_none() || given(name).is_none() { hint } else { "" };
+                    self.fault(at, format!("{address} is an address of \"{other}\" as well{hint}"));
+                    break;
+                }
+            }
+        }
     }
 
     /// The service times that are drawn.
@@ -439,6 +488,87 @@ impl Check<'_> {
             self.positive(time, at("retry"));
         }
         self.accounting(eap);
+        self.nas_tls(eap);
+        self.served(eap);
+    }
+
+    fn nas_tls(&mut self, eap: &Eap) {
+        let at = keys!["workload", "tls"];
+        let own = eap.aaa == Aaa::Diameter
+            && eap.diameter.transport == DiameterTransport::Tls
+            && eap.diameter.connections == Connections::PerSession;
+        let message = "inside TLS each connection must be of a peer that the server knows, and there is no end of these: \
+                       workload.diameter.connections must be a number";
+        self.require(!own, keys!["workload", "diameter", "connections"], message);
+        let both = eap.tls.certificate.is_some() == eap.tls.key.is_some();
+        self.require(both, at, "certificate and key belong together; give both, or neither");
+    }
+
+    /// Whether the service on the server's host, if it runs one, serves the workload.
+    fn served(&mut self, eap: &Eap) {
+        let scenario = self.scenario;
+        let server = &eap.server;
+        let Some(Service::Aaa(loaded)) = scenario.services.get(server).and_then(|all| all.first()) else {
+            return;
+        };
+        let addresses = scenario.addresses();
+        let first = |name: &str| scenario.numbered().find(|(n, _)| *n == name).map(|(_, first)| first);
+        let (Some(of_server), Some(of_nas)) = (first(server), first(&eap.nas)) else { return };
+        let listen = &loaded.file.listen;
+        let inside = eap.diameter.transport == DiameterTransport::Tls;
+        let mut needed = vec![match eap.aaa {
+            Aaa::Radius => ("auth", &listen.auth),
+            Aaa::Radsec => ("radsec", &listen.radsec),
+            Aaa::Diameter if inside => ("diameter_tls", &listen.diameter_tls),
+            Aaa::Diameter => ("diameter", &listen.diameter),
+        }];
+        needed.extend((eap.aaa == Aaa::Radius && eap.accounting.used).then_some(("acct", &listen.acct)));
+        for (key, listened) in needed {
+            let reached = listened.iter().any(|at| addresses.serves(of_server, at.ip()));
+            let message = format!(
+                "what [listen] of the configuration of \"{server}\" has for {key} cannot be reached from other hosts, and the \
+                 workload needs it: add an address, such as {key} = [\"0.0.0.0:1812\"], or {}",
+                addresses.of(of_server)
+            );
+            self.require(reached, keys!["hosts", server, "config"], message);
+        }
+        let sctp = eap.aaa == Aaa::Diameter && eap.diameter.transport == DiameterTransport::Sctp;
+        let message = "the AAA service does not listen for SCTP; take \"tcp\" or \"tls\"";
+        self.require(!sctp, keys!["workload", "diameter", "transport"], message);
+        let message = "stations have no certificates that a configured server could know; take \"eap-md5\"";
+        self.require(eap.method != Method::EapTls, keys!["workload", "method"], message);
+        if eap.aaa == Aaa::Radius {
+            for member in 0..scenario.members(&eap.nas).unwrap_or(0) {
+                let nas = addresses.of(HostId(of_nas.0 + member));
+                if loaded.client_of(nas).is_none_or(|client| client.secret.is_none()) {
+                    let message = format!(
+                        "no [[client]] with a secret is {nas}, an address of \"{}\"; add one, or give hosts.{}.address",
+                        eap.nas, eap.nas
+                    );
+                    self.fault(keys!["hosts", server, "config"], message);
+                    break;
+                }
+            }
+        }
+        for (key, lines) in [("check", &eap.user.check), ("reply", &eap.user.reply)] {
+            for (i, line) in lines.iter().enumerate() {
+                let message =
+                    format!("\"{line}\" is not ATTRIBUTE OPERATOR VALUE, as \"Session-Timeout = 3600\" is");
+                let reads = usher_aaa_config::row(line).is_some();
+                self.require(reads, keys!["workload", "user", key, i], message);
+            }
+        }
+        let rows = |lines: &[String]| lines.iter().filter_map(|line| usher_aaa_config::row(line)).collect();
+        let user =
+            UserRows { check: rows(&eap.user.check), reply: rows(&eap.user.reply), groups: Vec::new() };
+        if let Err(complaint) = usher_aaa::User::compile(&user, &loaded.dictionary) {
+            self.fault(keys!["workload", "user"], complaint.to_string());
+        }
+        for (i, name) in eap.user.groups.iter().enumerate() {
+            let known = loaded.file.group.iter().any(|group| group.name == *name);
+            let message = format!("the configuration of \"{server}\" has no [[group]] \"{name}\"");
+            self.require(known, keys!["workload", "user", "groups", i], message);
+        }
     }
 
     fn accounting(&mut self, eap: &Eap) {

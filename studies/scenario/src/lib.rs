@@ -15,6 +15,7 @@ pub mod model;
 mod plan;
 pub mod presets;
 pub mod reference;
+pub mod services;
 mod setting;
 mod study;
 mod template;

@@ -6,12 +6,14 @@ use crate::founding;
 use crate::model::{Axis, Scenario, StudyFile, Value};
 use crate::plan::{DEFAULT, Mode, Overrides, Plan, PlannedAxis, Point, Setting, VARIANT, key};
 use crate::presets;
+use crate::services::{self, Memo, Service};
 use crate::setting;
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use usher_config::Ordered;
+use usher_config::disk::Disk;
 use usher_config::tree::{self, TreeNode};
 use usher_config::units::{Count, Quantity};
 use usher_config::{Alone, Collector, Fault, Faults, Format, Location, Outside, Source, hint};
@@ -29,6 +31,7 @@ pub struct Study {
     warnings: Vec<Fault>,
     file: StudyFile,
     tree: TreeNode,
+    from: Origin,
 }
 
 /// What study files are.
@@ -39,18 +42,21 @@ pub fn json_schema() -> String {
     usher_config::json_schema::<StudyFile>(&FORMAT)
 }
 
-/// What a study file may include.
-struct Disk;
+/// Where files come from that a study includes, or names as a service's configuration.
+#[derive(Clone, Copy, Debug)]
+enum Origin {
+    /// Nowhere: the study is a text.
+    Nowhere,
+    /// The disk.
+    Disk,
+}
 
-impl Outside for Disk {
-    fn file(&self, path: &Path) -> Result<String, String> {
-        std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
-    }
-    fn secret(&self, path: &Path) -> Result<String, String> {
-        Err(format!("{}: a study has no secrets", path.display()))
-    }
-    fn variable(&self, _: &str) -> Option<String> {
-        None
+impl Origin {
+    const fn outside(self) -> &'static dyn Outside {
+        match self {
+            Self::Nowhere => &Alone,
+            Self::Disk => &Disk,
+        }
     }
 }
 
@@ -122,29 +128,27 @@ impl Study {
     /// # Errors
     /// Everything that is wrong with the text.
     pub fn parse(name: &str, origin: &str, text: &str) -> Result<Self, Faults> {
-        Self::parse_with(name, origin, text, &Alone)
+        Self::parse_with(name, origin, text, Origin::Nowhere)
     }
 
-    fn parse_with(name: &str, origin: &str, text: &str, outside: &dyn Outside) -> Result<Self, Faults> {
+    fn parse_with(name: &str, origin: &str, text: &str, from: Origin) -> Result<Self, Faults> {
         let mut faults = Collector::new(origin, text);
-        let study = Self::read(name, outside, &mut faults);
+        let study = Self::read(name, from, &mut faults);
         faults.finish(study)
     }
 
-    fn read(name: &str, outside: &dyn Outside, faults: &mut Collector) -> Option<Self> {
-        let tree = usher_config::document(&FORMAT, outside, faults)?;
+    fn read(name: &str, from: Origin, faults: &mut Collector) -> Option<Self> {
+        let mut tree = usher_config::document(&FORMAT, from.outside(), faults)?;
+        services::graft(&mut tree, from.outside(), faults);
         // The study keeps what is written: an axis may choose another preset.
         let mut whole = tree.clone();
-        presets::fill(&mut whole);
-        let read = usher_config::read::<StudyFile>(&mut whole, setting::alone, faults);
-        let file = read.value.filter(|_| read.whole)?;
-        for (path, message) in
-            axis::check(&file).into_iter().chain(check::scenario(&Scenario::from(file.clone())))
-        {
+        let (file, services) = typed(&mut whole, from, &mut Memo::default(), faults)?;
+        let scenario = Scenario::new(file.clone(), services);
+        for (path, message) in axis::check(&file).into_iter().chain(check::scenario(&scenario)) {
             report(&whole, path, message, faults);
         }
         let (sources, warnings) = (faults.sources().to_vec(), faults.warnings());
-        let study = Self { name: name.to_owned(), sources, warnings, file, tree };
+        let study = Self { name: name.to_owned(), sources, warnings, file, tree, from };
         if faults.is_empty() {
             study.check_each(faults);
         }
@@ -153,14 +157,14 @@ impl Study {
 
     /// Puts each value of each axis into the file alone, to see whether it fits its setting.
     fn check_each(&self, faults: &mut Collector) {
+        let mut memo = Memo::default();
         for mode in Mode::ALL {
             let Some(base) = self.base(mode, &Overrides::default(), faults) else { continue };
             for axis in 0..self.file.axes.len() {
                 for choice in self.choices(axis, mode, None, faults) {
                     let mut tree = base.clone();
                     if put_all(&mut tree, &choice.puts, faults) {
-                        presets::fill(&mut tree);
-                        usher_config::read::<StudyFile>(&mut tree, setting::alone, faults);
+                        typed(&mut tree, self.from, &mut memo, faults);
                     }
                 }
             }
@@ -173,6 +177,7 @@ impl Study {
         &self,
         base: &TreeNode,
         choices: impl Iterator<Item = &'a Choice>,
+        memo: &mut Memo,
         faults: &mut Collector,
     ) {
         let varied = self.varied();
@@ -188,10 +193,8 @@ impl Study {
             (tree, alone)
         });
         for (mut tree, given) in as_it_is.chain(with_each) {
-            presets::fill(&mut tree);
-            let read = usher_config::read::<StudyFile>(&mut tree, setting::alone, faults);
-            let Some(file) = read.value.filter(|_| read.whole) else { continue };
-            for (path, message) in check::idle(&Scenario::from(file), &given, &varied) {
+            let Some((file, services)) = typed(&mut tree, self.from, memo, faults) else { continue };
+            for (path, message) in check::idle(&Scenario::new(file, services), &given, &varied) {
                 report(&tree, path, message, faults);
             }
         }
@@ -219,7 +222,7 @@ impl Study {
         let text = std::fs::read_to_string(path)
             .map_err(|source| LoadError::Unreadable { path: path.to_owned(), source })?;
         let name = path.file_stem().map_or_else(|| "study".into(), |stem| stem.to_string_lossy());
-        Ok(Self::parse_with(&name, &path.display().to_string(), &text, &Disk)?)
+        Ok(Self::parse_with(&name, &path.display().to_string(), &text, Origin::Disk)?)
     }
 
     /// Finds a study by a founding study's name, or else as a file.
@@ -290,7 +293,8 @@ impl Study {
         let choices: Vec<Vec<Choice>> =
             (0..axes.len()).map(|i| self.choices(i, mode, values_of(overrides, &axes[i]), faults)).collect();
         let variants = self.variants(mode);
-        self.check_idle(&base, choices.iter().flatten().chain(&variants), faults);
+        let mut memo = Memo::default();
+        self.check_idle(&base, choices.iter().flatten().chain(&variants), &mut memo, faults);
         let count = choices
             .iter()
             .try_fold(variants.len(), |n, c| n.checked_mul(c.len()).filter(|&n| n <= MAX_POINTS));
@@ -317,7 +321,7 @@ impl Study {
                 chosen.push(&variants[rest]);
             }
             chosen.reverse();
-            points.extend(self.point(index, &base, &chosen, overrides, faults));
+            points.extend(self.point(index, &base, &chosen, overrides, &mut memo, faults));
         }
         let planned = axes.iter().zip(&choices).map(|(axis, choices)| PlannedAxis {
             name: axis.name.clone(),
@@ -351,6 +355,7 @@ impl Study {
         base: &TreeNode,
         chosen: &[&Choice],
         overrides: &Overrides,
+        memo: &mut Memo,
         faults: &mut Collector,
     ) -> Option<Point> {
         let mut tree = base.clone();
@@ -359,9 +364,8 @@ impl Study {
                 return None;
             }
         }
-        presets::fill(&mut tree);
-        let read = usher_config::read::<StudyFile>(&mut tree, setting::alone, faults);
-        let mut scenario = Scenario::from(read.value.filter(|_| read.whole)?);
+        let (file, services) = typed(&mut tree, self.from, memo, faults)?;
+        let mut scenario = Scenario::new(file, services);
         for (path, message) in check::scenario(&scenario) {
             report(&tree, path, message, faults);
         }
@@ -541,6 +545,19 @@ impl Study {
         part(format!("{:?} {:?}", overrides.seed, overrides.replications).as_bytes());
         hex(&hasher.finalize())
     }
+}
+
+/// A tree as what it says: its presets are filled in, and the services' configurations are taken out of it.
+fn typed(
+    tree: &mut TreeNode,
+    from: Origin,
+    memo: &mut Memo,
+    faults: &mut Collector,
+) -> Option<(StudyFile, Ordered<Vec<Service>>)> {
+    presets::fill(tree);
+    let services = services::take(tree, from.outside(), memo, faults);
+    let read = usher_config::read::<StudyFile>(tree, setting::alone, faults);
+    Some((read.value.filter(|_| read.whole)?, services))
 }
 
 /// A digest of these bytes, in hexadecimal.

@@ -108,7 +108,9 @@ impl Access {
         let background = others / rate as f64;
         let spoken = match (eap.aaa, eap.diameter.transport) {
             (Aaa::Radius, _) => "RADIUS/UDP",
+            (Aaa::Radsec, _) => "RADIUS/TLS",
             (Aaa::Diameter, DiameterTransport::Tcp) => "Diameter/TCP",
+            (Aaa::Diameter, DiameterTransport::Tls) => "Diameter/TLS",
             (Aaa::Diameter, DiameterTransport::Sctp) => "Diameter/SCTP",
         };
         Some(Self {

@@ -1,35 +1,39 @@
 //! Hosting protocol machines on simulated hosts: deliveries become inputs, outputs become operations.
 
 use super::Report;
+use super::tls::TlsConnections;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use usher_core::collections::HashMap;
 use usher_core::{
     CloseReason, ConnId, Host, Input, Job, ListenerId, Machine, MessageEvent, MessageOp, Path, PortId,
     SocketId, StreamEvent, StreamOp, Transmit, Work,
 };
+use usher_crypto::tls::{ClientConfig, ServerConfig, Trust};
 use usher_sim::sctp::Message;
-use usher_sim::{Context, Delivery, HostId, IpVersion, MessageDelivery, Payload, StreamDelivery};
+use usher_sim::{Addresses, Context, Delivery, HostId, MessageDelivery, Payload, StreamDelivery};
 
-/// A simulated host's address.
-#[derive(Clone, Copy, Debug)]
+/// A simulated host's address, and those of all others.
+#[derive(Clone, Debug)]
 pub(super) struct HostAddress {
     pub(super) host: HostId,
-    pub(super) version: IpVersion,
+    pub(super) addresses: Arc<Addresses>,
 }
 
 impl HostAddress {
     /// The address of a host's port.
-    pub(super) fn address(self, host: HostId, port: u16) -> SocketAddr {
-        SocketAddr::new(host.ip(self.version), port)
+    pub(super) fn address(&self, host: HostId, port: u16) -> SocketAddr {
+        SocketAddr::new(self.addresses.of(host), port)
     }
 
     /// The hosts of a connection's addresses, this one's without a choice.
-    fn ends(self, local: Option<IpAddr>, remote: SocketAddr) -> Option<(HostId, HostId)> {
+    fn ends(&self, local: Option<IpAddr>, remote: SocketAddr) -> Option<(HostId, HostId)> {
         let from = match local {
-            Some(local) => HostId::of_ip(local)?,
+            Some(local) => self.addresses.host(local)?,
             None => self.host,
         };
-        Some((from, HostId::of_ip(remote.ip())?))
+        Some((from, self.addresses.host(remote.ip())?))
     }
 }
 
@@ -72,8 +76,13 @@ impl<T: Copy + Eq + std::hash::Hash> Numbers<T> {
 #[derive(Debug)]
 pub(super) struct Endpoint {
     at: HostAddress,
-    /// Whose the connections and associations are that others open.
+    /// Whose the connections and associations are that others open at ports that are not named below.
     listener: ListenerId,
+    /// By port of ours: whose they are, and their TLS.
+    listeners: BTreeMap<u16, (ListenerId, Option<ServerConfig>)>,
+    /// What of accepted connections was accepted by such a listener.
+    accepted: BTreeMap<u32, ListenerId>,
+    tls: TlsConnections,
     sockets: Numbers<SocketId>,
     opened: Numbers<ConnId>,
     buf: Vec<u8>,
@@ -91,6 +100,9 @@ impl Endpoint {
         Self {
             at,
             listener: ListenerId::default(),
+            listeners: BTreeMap::new(),
+            accepted: BTreeMap::new(),
+            tls: TlsConnections::default(),
             sockets: Numbers::new(),
             opened: Numbers::new(),
             buf: Vec::new(),
@@ -100,6 +112,14 @@ impl Endpoint {
     pub(super) fn accepting(self, listener: ListenerId) -> Self {
         Self { listener, ..self }
     }
+    /// Has what is accepted at this port be this listener's, with TLS inside of that.
+    pub(super) fn accept_at(&mut self, port: u16, listener: ListenerId, tls: Option<ServerConfig>) {
+        self.listeners.insert(port, (listener, tls));
+    }
+    /// The same, with connections that it opens to these addresses inside TLS.
+    pub(super) fn connecting(self, outgoing: BTreeMap<SocketAddr, ClientConfig>) -> Self {
+        Self { tls: TlsConnections::to(outgoing), ..self }
+    }
     /// The simulator's number of a socket.
     pub(super) fn socket(&mut self, socket: SocketId) -> u32 {
         self.sockets.number(socket)
@@ -108,9 +128,12 @@ impl Endpoint {
     /// The machine's id of a connection or association, and whether the other side began it.
     fn conn(&self, sim: ConnId) -> ConnId {
         match sim.is_accepted() {
-            true => ConnId::accepted_at(self.listener, sim.n),
+            true => ConnId::accepted_at(self.listener_of(sim), sim.n),
             false => self.opened.id(sim.n).unwrap_or(sim),
         }
+    }
+    fn listener_of(&self, sim: ConnId) -> ListenerId {
+        self.accepted.get(&sim.n).copied().unwrap_or(self.listener)
     }
     /// The simulator's; `None` for one that is over.
     fn simulated(&self, conn: ConnId) -> Option<ConnId> {
@@ -121,19 +144,27 @@ impl Endpoint {
     }
     /// It is over.
     fn forget(&mut self, sim: ConnId) {
-        if !sim.is_accepted() {
+        if sim.is_accepted() {
+            self.accepted.remove(&sim.n);
+        } else {
             self.opened.forget(sim.n);
         }
+    }
+    /// One was accepted: whose it is, and whether it goes on inside TLS. False where it cannot.
+    fn accept(&mut self, sim: ConnId, port: u16) -> bool {
+        let Some((listener, tls)) = self.listeners.get(&port) else { return true };
+        self.accepted.insert(sim.n, *listener);
+        tls.as_ref().is_none_or(|tls| self.tls.begin(sim, Trust::Server(tls.clone())))
     }
 
     /// Feeds a delivery to a machine.
     pub(super) fn feed<M: Machine>(
         &mut self,
-        ctx: &Context<'_, Report>,
+        ctx: &mut Context<'_, Report>,
         machine: &mut M,
         delivery: &Delivery,
     ) {
-        let (now, at, listener) = (ctx.now(), self.at, self.listener);
+        let (now, at) = (ctx.now(), &self.at);
         match delivery {
             Delivery::Start | Delivery::Link { .. } => {}
             Delivery::Timer => machine.handle(now, Input::Timeout),
@@ -146,29 +177,16 @@ impl Endpoint {
                 };
                 machine.handle(now, Input::Datagram { path, data: payload.as_slice() });
             }
-            Delivery::Stream { conn: sim, event } => {
-                let conn = self.conn(*sim);
-                let event = match event {
-                    StreamDelivery::Connected { remote, remote_port, .. } => {
-                        let (remote, local, certificate) = (at.address(*remote, *remote_port), None, None);
-                        match sim.is_accepted() {
-                            true => StreamEvent::Accepted { listener, remote, local, certificate },
-                            false => StreamEvent::Connected { remote, local, certificate },
-                        }
-                    }
-                    StreamDelivery::Data(payload) => StreamEvent::Data(payload.as_slice()),
-                    StreamDelivery::Closed(reason) => {
-                        self.forget(*sim);
-                        StreamEvent::Closed(*reason)
-                    }
-                };
-                machine.handle(now, Input::Stream { conn, event });
-            }
+            Delivery::Stream { conn: sim, event } => self.stream_event(ctx, machine, *sim, event),
             Delivery::Message { assoc: sim, event } => {
-                let assoc = self.conn(*sim);
+                if let (MessageDelivery::Up { local_port, .. }, true) = (event, sim.is_accepted()) {
+                    // No association is inside TLS.
+                    self.accept(*sim, *local_port);
+                }
+                let (assoc, listener) = (self.conn(*sim), self.listener_of(*sim));
                 let event = match event {
                     MessageDelivery::Up { remote, remote_port, streams, .. } => {
-                        let (remote, streams) = (at.address(*remote, *remote_port), *streams);
+                        let (remote, streams) = (self.at.address(*remote, *remote_port), *streams);
                         match sim.is_accepted() {
                             true => MessageEvent::Accepted { listener, remote, streams },
                             false => MessageEvent::Up { remote, streams },
@@ -188,6 +206,49 @@ impl Endpoint {
                 machine.handle(now, Input::Frame { port: PortId(*port), data: payload.as_slice() });
             }
         }
+    }
+
+    fn stream_event<M: Machine>(
+        &mut self,
+        ctx: &mut Context<'_, Report>,
+        machine: &mut M,
+        sim: ConnId,
+        event: &StreamDelivery,
+    ) {
+        if let (StreamDelivery::Connected { local_port, .. }, true) = (event, sim.is_accepted())
+            && !self.accept(sim, *local_port)
+        {
+            return ctx.abort(sim);
+        }
+        let (conn, listener, tls) = (self.conn(sim), self.listener_of(sim), self.tls.has(sim));
+        let event = match event {
+            StreamDelivery::Connected { remote, remote_port, .. } => {
+                let remote = self.at.address(*remote, *remote_port);
+                if tls {
+                    return self.tls.connected(ctx, sim, (remote, sim.is_accepted().then_some(listener)));
+                }
+                let (local, certificate) = (None, None);
+                match sim.is_accepted() {
+                    true => StreamEvent::Accepted { listener, remote, local, certificate },
+                    false => StreamEvent::Connected { remote, local, certificate },
+                }
+            }
+            StreamDelivery::Data(payload) if tls => {
+                return self.tls.received(ctx, machine, (sim, conn), payload.as_slice());
+            }
+            StreamDelivery::Data(payload) => StreamEvent::Data(payload.as_slice()),
+            StreamDelivery::Closed(reason) => {
+                self.forget(sim);
+                if !tls {
+                    StreamEvent::Closed(*reason)
+                } else if let Some(reason) = self.tls.closed(sim, *reason) {
+                    StreamEvent::Closed(reason)
+                } else {
+                    return;
+                }
+            }
+        };
+        machine.handle(ctx.now(), Input::Stream { conn, event });
     }
 
     /// Carries out what a machine decided, in its order, and arms its timer; what it says and asks is heard by `hear`.
@@ -213,7 +274,7 @@ impl Endpoint {
     ) {
         match transmit {
             Transmit::Datagram { path } => {
-                if let Some(to) = HostId::of_ip(path.remote.ip()) {
+                if let Some(to) = self.at.addresses.host(path.remote.ip()) {
                     let socket = self.sockets.number(path.socket);
                     ctx.send_datagram(socket, to, path.remote.port(), Payload::copied(buf));
                 }
@@ -271,7 +332,14 @@ impl Endpoint {
             match self.at.ends(local, remote) {
                 Some((from, to)) => {
                     let sim = ConnId::opened(self.opened.number(conn));
-                    ctx.connect_from(sim, from, to, remote.port());
+                    let trust = self.tls.trust(remote);
+                    if trust.is_none_or(|trust| self.tls.begin(sim, trust)) {
+                        ctx.connect_from(sim, from, to, remote.port());
+                    } else {
+                        self.forget(sim);
+                        let event = StreamEvent::Closed(CloseReason::Refused);
+                        machine.handle(ctx.now(), Input::Stream { conn, event });
+                    }
                 }
                 None => {
                     let event = StreamEvent::Closed(CloseReason::Refused);
@@ -281,12 +349,18 @@ impl Endpoint {
             return;
         }
         let Some(sim) = self.simulated(conn) else { return };
+        let tls = self.tls.has(sim);
         match op {
             StreamOp::Connect { .. } => {}
+            StreamOp::Data if tls => self.tls.send(ctx, sim, buf),
             StreamOp::Data => ctx.write(sim, Payload::copied(buf)),
+            // Records are read as they come.
+            StreamOp::Credit(_) if tls => {}
             StreamOp::Credit(bytes) => ctx.credit(sim, bytes),
+            StreamOp::Shutdown if tls => self.tls.shutdown(ctx, sim),
             StreamOp::Shutdown => ctx.shutdown(sim),
             StreamOp::Abort => {
+                self.tls.abort(sim);
                 ctx.abort(sim);
                 self.forget(sim);
             }

@@ -1,19 +1,23 @@
 //! One run of a scenario on the simulator: hosts built from roles, a workload, metrics.
 
+mod aaa;
 mod arrivals;
 mod background;
 mod dialogue;
 mod eap;
 mod handover;
+mod helpers;
 mod machine;
 mod measure;
 mod mih;
 #[cfg(test)]
 mod names;
 mod short;
+mod tls;
 mod topology;
 mod writer;
 
+use machine::HostAddress;
 use measure::{Measure, Measured};
 use std::sync::Arc;
 use topology::Topology;
@@ -24,7 +28,7 @@ use usher_scenario::metrics::{self, Metric};
 use usher_scenario::model::{Direction, Scenario, Workload};
 use usher_sim::radio::wimax::Counters;
 use usher_sim::{
-    Application, Builder, Context, DISCARD_PORT, Delivery, Fault, Held, HostId, IpVersion, LinkStats,
+    Addresses, Application, Builder, Context, DISCARD_PORT, Delivery, Fault, Held, HostId, LinkStats,
     SimError, Simulation, Tap, TcpTotals, Transports,
 };
 
@@ -83,7 +87,7 @@ enum Role {
     DialogueServer(Box<dialogue::Server>),
     Station(Box<eap::StationRole>),
     Nas(Box<eap::NasRole>),
-    AaaServer(Box<eap::ServerRole>),
+    AaaServer(Box<aaa::ServerRole>),
     Mih(Box<mih::NodeRole>),
     Mobile(Box<handover::MobileRole>),
     Point(Box<handover::PointRole>),
@@ -182,7 +186,7 @@ pub struct World {
 /// What is built before the simulation itself.
 struct Plan<'a> {
     scenario: &'a Scenario,
-    version: IpVersion,
+    addresses: Arc<Addresses>,
     seed: Seed,
     builder: Builder<Role>,
     transports: Arc<Transports>,
@@ -191,6 +195,11 @@ struct Plan<'a> {
 }
 
 impl Plan<'_> {
+    /// Where a host is.
+    fn at(&self, host: HostId) -> HostAddress {
+        HostAddress { host, addresses: self.addresses.clone() }
+    }
+
     /// Puts a role on a host, with the study's transport settings.
     fn role(&mut self, host: HostId, role: Role) -> u32 {
         let app = self.builder.app(host, role, Some(self.transports.clone()));
@@ -230,7 +239,8 @@ impl World {
         if scenario.run.memory {
             builder.follow_memory();
         }
-        let mut plan = Plan { scenario, version, seed, builder, transports, end };
+        let addresses = Arc::new(builder.addresses().clone());
+        let mut plan = Plan { scenario, addresses, seed, builder, transports, end };
         for outage in &scenario.outages {
             for &host in topology.group(&outage.host)? {
                 let at = |time: usher_scenario::units::Time| Instant::ZERO + time.get();
@@ -245,6 +255,7 @@ impl World {
             }
         }
         let key_log = KeyLog::new();
+        aaa::build(&mut plan, &topology, &key_log)?;
         match &scenario.workload {
             Workload::Dialogue(d) => dialogues(&mut plan, &topology, d)?,
             Workload::Eap(e) => eap::build(&mut plan, &topology, e, &key_log)?,

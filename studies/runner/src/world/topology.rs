@@ -77,8 +77,11 @@ impl Topology {
         {
             let mut rng = seed.stream("place", i as u64);
             let mut members = Vec::new();
-            for _ in 0..host.count.get() {
+            for member in 0..host.count.get() {
                 let id = builder.host(host.cpu.as_ref().map(cpu))?;
+                if let Some(address) = host.address_of(member) {
+                    builder.address(id, address)?;
+                }
                 let way = host.trajectory(rng.unit());
                 builder.place(id, way);
                 ways.insert(id, way);
@@ -89,8 +92,11 @@ impl Topology {
         for (name, host) in scenario.hosts.iter() {
             let Some(owner) = &host.interface_of else { continue };
             let mut members = Vec::new();
-            for owner in self.group(owner)? {
+            for (member, owner) in (0..).zip(self.group(owner)?) {
                 let id = builder.interface(*owner)?;
+                if let Some(address) = host.address_of(member) {
+                    builder.address(id, address)?;
+                }
                 builder.place(id, ways.get(owner).copied().unwrap_or_default());
                 members.push(id);
             }

@@ -4,6 +4,7 @@ mod accounting;
 mod cell;
 mod handover;
 mod mih;
+mod services;
 mod world;
 
 use std::collections::BTreeMap;

@@ -1,12 +1,13 @@
 //! Hosts, links and the traffic in the background.
 
-use super::TimeLaw;
+use super::{OneOrMore, TimeLaw};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use usher_config::Ordered;
+use std::net::IpAddr;
 use usher_config::units::{
     BitRate, Bound, Coordinate, Count, Length, MeanLength, Queue, Share, Size, Speed, Time,
 };
+use usher_config::{Ordered, Value};
 use usher_core::Instant;
 use usher_core::impair::{self, ChannelConfig, QueueLimit};
 use usher_sim::radio::motion::{Position, Trajectory};
@@ -35,9 +36,29 @@ pub struct Host {
     /// It is no host but an interface of this one: one more address of it, for links, cells and BSSs of its own. Of a
     /// group, every member has one. It moves with its host.
     pub interface_of: Option<String>,
+    /// Its address; each further member of the group has the one after. Without it hosts have addresses of 10.0.0.0/8 (IPv6:
+    /// fd00::/64) in the order of the file. Configurations of services know other hosts by their addresses.
+    pub address: Option<IpAddr>,
+    /// The service that it runs, or several, each as it is deployed.
+    #[serde(default)]
+    #[schemars(schema_with = "crate::services::runs_schema")]
+    pub runs: OneOrMore,
+    /// The configuration of that service: the name of its file, from this file's folder, or the same keys as a table. Of
+    /// several services a table with one for each, by the service's name.
+    #[serde(default)]
+    #[schemars(schema_with = "crate::services::config_schema")]
+    pub config: Option<Value>,
 }
 
 impl Host {
+    /// The address of a member of the group, where the file gives it.
+    pub fn address_of(&self, member: u32) -> Option<IpAddr> {
+        Some(match self.address? {
+            IpAddr::V4(first) => IpAddr::V4(first.to_bits().checked_add(member)?.into()),
+            IpAddr::V6(first) => IpAddr::V6(first.to_bits().checked_add(member.into())?.into()),
+        })
+    }
+
     /// True when it moves, or will.
     pub fn moves(&self) -> bool {
         self.velocity.iter().any(|v| v.metres_per_second() != 0.0)

@@ -24,21 +24,23 @@ pub use mih::{
     ByService, Mih, MihFunction, MihMessage, MihTiming, MihTransport, Timing, TimingChange, Unanswered,
     message_name,
 };
-pub use run::{Capture, IpVersion, ModeSettings, ReplicationSettings, Replications, Run};
+pub use run::{Capture, Date, IpVersion, ModeSettings, ReplicationSettings, Replications, Run};
 pub use transport::{
     AckCounts, AckTimer, BackoffReset, Congestion, Control, IdleRestart, LossHalves, LossRecovery,
     NagleVariant, Preset, RtoMinBounds, RtoRestart, Sctp, Tcp, Transport, WindowGrowth,
 };
 pub use workload::{
     Aaa, Accounting, Arrivals, Connection, Connections, Dialogue, DialogueTransport, Diameter,
-    DiameterTransport, Eap, EapTls, Handshake, Load, Radius, RadiusRetransmission, Repeats, Round,
-    StreamPolicy, TimeLaw, Workload,
+    DiameterTransport, Eap, EapTls, Handshake, Load, NasTls, Radius, RadiusRetransmission, Repeats, Round,
+    StationUser, StreamPolicy, TimeLaw, Workload,
 };
 
+use crate::services::Service;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use usher_config::Ordered;
 pub use usher_config::Value;
+use usher_sim::{Addresses, HostId};
 
 /// A study: a question, the network and the workload that answer it, what is varied and what is drawn.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
@@ -111,6 +113,8 @@ pub struct Scenario {
     pub run: Run,
     /// The hosts, or groups of like hosts, in the file's order.
     pub hosts: Ordered<Host>,
+    /// The services that they run, by host.
+    pub services: Ordered<Vec<Service>>,
     /// The links, in the file's order.
     pub links: Ordered<Link>,
     /// The 802.16 cells, in the file's order.
@@ -129,8 +133,9 @@ pub struct Scenario {
     pub capture: Capture,
 }
 
-impl From<StudyFile> for Scenario {
-    fn from(file: StudyFile) -> Self {
+impl Scenario {
+    /// Of a file, with the services that its hosts run.
+    pub(crate) fn new(file: StudyFile, services: Ordered<Vec<Service>>) -> Self {
         let StudyFile {
             run,
             hosts,
@@ -144,11 +149,9 @@ impl From<StudyFile> for Scenario {
             capture,
             ..
         } = file;
-        Self { run, hosts, links, cells, bss, transport, workload, background, outages, capture }
+        Self { run, hosts, services, links, cells, bss, transport, workload, background, outages, capture }
     }
-}
 
-impl Scenario {
     /// The cells that are there, in the file's order.
     pub fn cells_in_use(&self) -> impl Iterator<Item = (&str, &Cell)> {
         self.cells.iter().filter(|(_, cell)| cell.used)
@@ -160,6 +163,35 @@ impl Scenario {
     /// The names of links, cells and BSSs, in the file's order.
     pub fn link_names(&self) -> impl Iterator<Item = &str> {
         self.links.names().chain(self.cells.names()).chain(self.bss.names())
+    }
+    /// The groups with the numbers that their first members have in the simulator: hosts before interfaces, each in the
+    /// file's order.
+    pub fn numbered(&self) -> impl Iterator<Item = (&str, HostId)> {
+        let of = |interfaces: bool| {
+            self.hosts.iter().filter(move |(_, host)| host.interface_of.is_some() == interfaces)
+        };
+        let mut next = 0;
+        of(false).chain(of(true)).map(move |(name, _)| {
+            let first = HostId(next);
+            next = next.saturating_add(self.members(name).unwrap_or(0));
+            (name, first)
+        })
+    }
+    /// The addresses of all hosts; of those that are given one wrongly that of their number.
+    pub fn addresses(&self) -> Addresses {
+        let mut addresses = Addresses::new(match self.run.ip {
+            IpVersion::V4 => usher_sim::IpVersion::V4,
+            IpVersion::V6 => usher_sim::IpVersion::V6,
+        });
+        for (name, first) in self.numbered() {
+            let Some(host) = self.hosts.get(name).filter(|host| host.address.is_some()) else { continue };
+            for member in 0..self.members(name).unwrap_or(0) {
+                if let Some(address) = host.address_of(member) {
+                    addresses.give(HostId(first.0 + member), address);
+                }
+            }
+        }
+        addresses
     }
     /// How many hosts a group has; an interface is as many as the hosts that have it.
     pub fn members(&self, name: &str) -> Option<u32> {

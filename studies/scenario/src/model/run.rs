@@ -1,10 +1,13 @@
 //! How long and how often: `[run]`, `[quick]`, `[full]`, `[capture]`.
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
+use serde::de::{Deserializer, Error};
+use std::borrow::Cow;
 use usher_config::Ordered;
 use usher_config::Value;
 use usher_config::units::{Count, Share, Time};
+use usher_core::WallTime;
 
 /// How long and how often each point runs. A run passes the warm-up, then the duration in which what begins
 /// is counted, then at most the drain in which nothing begins and what was begun may end.
@@ -26,6 +29,9 @@ pub struct Run {
     /// The version of IP, which decides the headers' sizes.
     #[serde(default)]
     pub ip: IpVersion,
+    /// The day on which simulated time begins, at midnight UTC, `"2026-07-01"`: certificates are looked at then.
+    #[serde(default)]
+    pub date: Date,
     /// Follow what hosts hold for their connections and associations, for the metrics `connections.HOST` and `memory.HOST`.
     #[serde(default)]
     pub memory: bool,
@@ -39,6 +45,59 @@ const fn drain() -> Time {
 }
 const fn one() -> u64 {
     1
+}
+
+/// A day of the Gregorian calendar, from 1970 to 9999.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Date(WallTime);
+
+impl Date {
+    /// Its midnight, UTC.
+    pub const fn wall_time(self) -> WallTime {
+        self.0
+    }
+    fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split('-').map(|part| (part.len(), part.parse::<u64>().ok()));
+        let mut number = |digits| parts.next().filter(|(len, _)| *len == digits)?.1;
+        let (year, month, day) = (number(4)?, number(2)?, number(2)?);
+        let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+        let days = [31, if leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+        let before = usize::try_from(month.checked_sub(1)?).ok()?;
+        let fits = parts.next().is_none() && year >= 1970 && (1..=*days.get(before)?).contains(&day);
+        let (past, years) = (year - 1, year.checked_sub(1970)?);
+        // Leap days between 1970 and this year; there were 477 before.
+        let leaps = past / 4 - past / 100 + past / 400 - 477;
+        let since = 365 * years + leaps + days[..before].iter().sum::<u64>() + day - 1;
+        fits.then(|| Self(WallTime::from_unix_secs(86_400 * since)))
+    }
+}
+
+impl Default for Date {
+    /// A day on which the certificates that come with the program are valid: 2026-07-01.
+    fn default() -> Self {
+        Self(WallTime::from_unix_secs(1_782_864_000))
+    }
+}
+
+impl<'de> Deserialize<'de> for Date {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::parse(&text)
+            .ok_or_else(|| D::Error::custom(format!("\"{text}\" is no day, such as \"2026-07-01\"")))
+    }
+}
+
+impl JsonSchema for Date {
+    fn schema_name() -> Cow<'static, str> {
+        "Date".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
+            "description": "A day of the Gregorian calendar, from 1970 to 9999."
+        })
+    }
 }
 
 /// Version of the Internet Protocol.
@@ -115,4 +174,30 @@ pub struct ReplicationSettings {
 pub struct Capture {
     /// Names of links. For a group of links, the first member's is recorded.
     pub links: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_are_those_of_the_calendar() {
+        for (text, seconds) in [("1970-01-01", 0), ("2000-02-29", 951_782_400), ("2026-07-01", 1_782_864_000)]
+        {
+            assert_eq!(Date::parse(text), Some(Date(WallTime::from_unix_secs(seconds))), "{text}");
+        }
+        assert_eq!(Date::parse("2026-07-01"), Some(Date::default()));
+        for wrong in [
+            "",
+            "1969-12-31",
+            "2026-02-29",
+            "2026-13-01",
+            "2026-00-01",
+            "2026-7-1",
+            "2026-07-00",
+            "2026-07-01-",
+        ] {
+            assert_eq!(Date::parse(wrong), None, "{wrong}");
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use super::{Handover, Mih};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer};
+use std::path::PathBuf;
 use usher_aaa::Method;
 use usher_config::named;
 use usher_config::units::{BitRate, Bound, Count, Rate, Share, Size, Switch, Time};
@@ -44,7 +45,8 @@ pub struct Eap {
     pub stations: String,
     /// The authenticators. Station i uses NAS i modulo their number.
     pub nas: String,
-    /// The AAA server. NAS i uses server i modulo their number.
+    /// The AAA server. NAS i uses server i modulo their number. A host that runs "aaa" serves as its configuration says; on
+    /// another there is a server of this workload's own, which knows the stations and offers the method.
     pub server: String,
     /// The EAP method.
     #[serde(deserialize_with = "method")]
@@ -61,6 +63,12 @@ pub struct Eap {
     /// Settings of Diameter.
     #[serde(default)]
     pub diameter: Diameter,
+    /// The TLS of RadSec, and of Diameter over TLS.
+    #[serde(default)]
+    pub tls: NasTls,
+    /// What the stations' users have in the store of a server that is a service of its host.
+    #[serde(default)]
+    pub user: StationUser,
     /// Accounting beside the authentications.
     #[serde(default)]
     pub accounting: Accounting,
@@ -195,6 +203,8 @@ pub enum Handshake {
 pub enum Aaa {
     /// RADIUS over UDP (RFC 2865, 3579).
     Radius,
+    /// RADIUS inside TLS over TCP (RFC 6614).
+    Radsec,
     /// Diameter (RFC 6733, 4072).
     Diameter,
 }
@@ -307,8 +317,46 @@ impl Default for Diameter {
 pub enum DiameterTransport {
     /// TCP.
     Tcp,
+    /// TLS over TCP (RFC 6733, 2.2).
+    Tls,
     /// SCTP (RFC 6733, 2.1).
     Sctp,
+}
+
+/// The TLS between NAS and server. Without files it is made with certificates that come with the program, of RSA-2048, and
+/// the server takes those only where it is the workload's own.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct NasTls {
+    /// The version that the NAS offers.
+    #[serde(deserialize_with = "named::read")]
+    #[schemars(schema_with = "named::schema::<Version>")]
+    pub version: Version,
+    /// PEM: the NAS's certificate, followed by those above it.
+    pub certificate: Option<PathBuf>,
+    /// PEM: its key.
+    pub key: Option<PathBuf>,
+    /// PEM: the authorities of the server's certificate.
+    pub ca: Option<PathBuf>,
+}
+
+impl Default for NasTls {
+    fn default() -> Self {
+        Self { version: Version::Tls13, certificate: None, key: None, ca: None }
+    }
+}
+
+/// What the user of each station has in the stores of servers that hosts run as services, beside a password. Groups are those
+/// of the server's configuration.
+#[derive(Clone, PartialEq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct StationUser {
+    /// What must hold, one `ATTRIBUTE OPERATOR VALUE` each: `"NAS-Port-Type == Ethernet"`.
+    pub check: Vec<String>,
+    /// What an accept says besides: `"Session-Timeout = 3600"`.
+    pub reply: Vec<String>,
+    /// Names of groups, in their order.
+    pub groups: Vec<String>,
 }
 
 /// Which stream of an SCTP association a Diameter message takes.

@@ -1,41 +1,33 @@
 //! Stations, NASes and AAA servers of a scenario.
 
 use super::super::arrivals::{ArrivalProcess, budget};
-use super::super::machine::{Endpoint, HostAddress};
+use super::super::machine::Endpoint;
 use super::super::topology::Topology;
 use super::super::{Plan, Role, WorldError};
 use super::accounts::Accounts;
 use super::nas::NasRole;
-use super::server::ServerRole;
+use super::server::{self, Served};
 use super::station::{GivenUp, Proof, StationRole, Supplicant};
 use super::tls::Tls;
-use super::{Agenda, PASSWORD, SECRET, WRONG_PASSWORD, identity};
+use super::{Agenda, PASSWORD, WRONG_PASSWORD, identity};
 use std::num::NonZeroU16;
+use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::Arc;
-use usher_aaa::{DIAMETER_LISTENER, Method, User, UserSource, Users};
+use usher_aaa::Method;
 use usher_core::Duration;
-use usher_crypto::tls::KeyLog;
+use usher_crypto::tls::{ClientConfig, ClientOptions, Credentials, KeyLog, Roots, WallClock, fixtures};
 use usher_diameter::codes::application::{ACCOUNTING, EAP};
 use usher_diameter::node;
 use usher_diameter::peer::capabilities::Application;
 use usher_diameter::stream::StreamPolicy;
 use usher_nas::authenticator::{self, Authenticator};
 use usher_nas::keying;
-use usher_nas::station::{self, Credentials, Station};
+use usher_nas::station::{self, Station};
 use usher_nas::{AaaConfig, Access, Connections, DiameterConfig, MacAddress, NasIdentity, RadiusConfig};
-use usher_radius::auth::Secret;
 use usher_radius::client::{self, Retransmission, Target};
 use usher_scenario::model::{self, Aaa, DiameterTransport, Eap, RadiusRetransmission, Scenario};
 use usher_scenario::units::{Count, Time};
 use usher_sim::HostId;
-
-/// Diameter over TCP (RFC 6733 §11.4).
-const DIAMETER_PORT: u16 = 3868;
-/// RADIUS authentication (RFC 2865 §3).
-const RADIUS_PORT: u16 = 1812;
-/// RADIUS accounting (RFC 2866 §3).
-const ACCOUNTING_PORT: u16 = 1813;
 
 /// Puts the workload's roles on the topology's hosts.
 pub(in super::super) fn build(
@@ -51,13 +43,16 @@ pub(in super::super) fn build(
     let stations = topology.group(&eap.stations)?;
     let nases = topology.group(&eap.nas)?;
     let servers = topology.group(&eap.server)?;
-    for (i, &host) in servers.iter().enumerate() {
-        server(plan, eap, tls.as_ref(), stations.len(), i as u64, host)?;
+    if server::service(plan.scenario, &eap.server).is_none() {
+        for (i, &host) in (0..).zip(servers) {
+            server::build(plan, eap, (tls.as_ref(), key_log), (stations.len(), nases.len()), (i, host))?;
+        }
     }
+    let nas_tls = nas_tls(plan.scenario, eap, key_log)?;
 
     let by_password = Rc::new(Proof {
-        right: Credentials::password(PASSWORD),
-        wrong: Credentials::password(WRONG_PASSWORD),
+        right: station::Credentials::password(PASSWORD),
+        wrong: station::Credentials::password(WRONG_PASSWORD),
     });
     let given_up = GivenUp::default();
     let local = eap.stations == eap.nas;
@@ -98,8 +93,11 @@ pub(in super::super) fn build(
     };
     for (i, &host) in nases.iter().enumerate() {
         let index = i as u64;
-        let nas = authenticator(plan, eap, index, host, (i % servers.len(), servers))?;
-        let endpoint = Endpoint::new(HostAddress { host, version: plan.version });
+        let server = ((i % servers.len()) as u64, servers[i % servers.len()]);
+        let server = server::known(plan, eap, server, plan.addresses.of(host));
+        let nas = authenticator(plan, eap, (index, host), &server)?;
+        let inside = nas_tls.iter().map(|tls| (server.logins, tls.clone())).collect();
+        let endpoint = Endpoint::new(plan.at(host)).connecting(inside);
         let station = local.then(|| supplicant(plan, index, host));
         let accounts = eap.accounting.used.then(|| {
             let (_, keying) = access(plan.scenario, eap);
@@ -112,7 +110,7 @@ pub(in super::super) fn build(
     }
     if !local {
         for (i, &host) in stations.iter().enumerate() {
-            let endpoint = Endpoint::new(HostAddress { host, version: plan.version });
+            let endpoint = Endpoint::new(plan.at(host));
             let role = StationRole::new(endpoint, supplicant(plan, i as u64, host));
             let app = plan.role(host, Role::Station(Box::new(role)));
             plan.builder.take_frames(app);
@@ -121,104 +119,47 @@ pub(in super::super) fn build(
     Ok(())
 }
 
-fn server(
-    plan: &mut Plan<'_>,
-    eap: &Eap,
-    tls: Option<&Tls>,
-    stations: usize,
-    index: u64,
-    host: HostId,
-) -> Result<(), WorldError> {
-    let mut rng = plan.seed.secure("aaa.server", index);
-    let mut users = Users::new(&mut rng);
-    for station in 0..stations as u64 {
-        users.insert(&identity(station, &eap.realm), User::with_password(PASSWORD));
-    }
-    let mut config = usher_aaa::Config::new(UserSource::Memory(Arc::new(users)));
-    config.methods = vec![eap.method];
-    config.tls = tls.map(Tls::server);
-    // What a study's network makes of a login is to be seen, however long it takes and however many there are.
-    config.login_timeout = Duration::MAX;
-    config.max_half_open_octets = usize::MAX;
-    let any = match plan.version {
-        usher_sim::IpVersion::V4 => std::net::Ipv4Addr::UNSPECIFIED.into(),
-        usher_sim::IpVersion::V6 => std::net::Ipv6Addr::UNSPECIFIED.into(),
-    };
-    match eap.aaa {
-        Aaa::Radius => {
-            let client = usher_radius::server::ClientConfig::new(any, 0, Secret::new(SECRET.as_bytes()));
-            let mut radius = usher_radius::server::Config::new(vec![client]);
-            radius.retain = eap.radius.duplicate_cache.get();
-            config.radius = Some(radius);
-        }
-        Aaa::Diameter => {
-            let mut node = node::Config::new(&server_name(index, &eap.realm), &eap.realm, applications(eap));
-            node.local.addresses = vec![host.ip(plan.version)];
-            node.accept_unknown = true;
-            // NASs by the hundred, with as many connections each as the study gives them.
-            node.max_peers = usize::MAX;
-            node.accept_policy = policy(eap.diameter.stream_policy);
-            timing(&mut node, eap, reconnect(plan.scenario, eap));
-            config.diameter = Some(node);
-        }
-    }
-    let at = HostAddress { host, version: plan.version };
-    let mut endpoint = Endpoint::new(at).accepting(DIAMETER_LISTENER);
-    let (authentication, accounts) =
-        (endpoint.socket(usher_aaa::radius_socket(0)), endpoint.socket(usher_aaa::radius_socket(1)));
-    let accounting = eap.accounting.used;
-    let server = ServerRole::new(endpoint, config, plan.seed.derive("aaa.server", index), accounting)?;
-    let app = plan.role(host, Role::AaaServer(Box::new(server)));
-    match eap.aaa {
-        Aaa::Radius => {
-            plan.builder.bind_udp(app, authentication, RADIUS_PORT)?;
-            if accounting {
-                plan.builder.bind_udp(app, accounts, ACCOUNTING_PORT)?;
-            }
-        }
-        Aaa::Diameter => match eap.diameter.transport {
-            DiameterTransport::Tcp => plan.builder.listen(app, DIAMETER_PORT)?,
-            DiameterTransport::Sctp => plan.builder.listen_sctp(app, DIAMETER_PORT)?,
-        },
-    }
-    Ok(())
-}
-
 fn authenticator(
     plan: &Plan<'_>,
     eap: &Eap,
-    index: u64,
-    host: HostId,
-    (server, hosts): (usize, &[HostId]),
+    (index, host): (u64, HostId),
+    server: &Served,
 ) -> Result<Authenticator, WorldError> {
-    let place = HostAddress { host, version: plan.version };
     let name = format!("nas-{index}");
     let (access, keying) = access(plan.scenario, eap);
     let mut identity = match access {
         Access::Ethernet => NasIdentity::ethernet(&name),
         Access::Wimax => NasIdentity::wimax(&name),
     };
-    identity.address = Some(host.ip(plan.version));
+    identity.address = Some(plan.addresses.of(host));
     let aaa = match eap.aaa {
+        Aaa::Radsec => {
+            let config = client::Config::single(client::ServerConfig::radsec(server.logins));
+            let mut config = client::Config { reconnect: reconnect(plan.scenario, eap), ..config };
+            config.retransmission = retransmission(&eap.radius.retransmission);
+            AaaConfig::Radius(RadiusConfig::new(config))
+        }
         Aaa::Radius => {
-            let address = place.address(hosts[server], RADIUS_PORT);
             let mut config =
-                client::Config::single(client::ServerConfig::new(address, Secret::new(SECRET.as_bytes())));
+                client::Config::single(client::ServerConfig::new(server.logins, server.secret.clone()));
             config.retransmission = retransmission(&eap.radius.retransmission);
             if !eap.accounting.used {
                 AaaConfig::Radius(RadiusConfig::new(config))
             } else {
-                let address = place.address(hosts[server], ACCOUNTING_PORT);
-                config.servers.push(client::ServerConfig::new(address, Secret::new(SECRET.as_bytes())));
+                config.servers.push(client::ServerConfig::new(server.accounting, server.secret.clone()));
                 AaaConfig::Radius(RadiusConfig { accounting: Target::Server(1), ..RadiusConfig::new(config) })
             }
         }
         Aaa::Diameter => {
-            let name = format!("nas-{index}.{}", eap.realm);
-            let address = place.address(hosts[server], DIAMETER_PORT);
-            let mut node = node::Config::new(&name, &eap.realm, applications(eap))
-                .connect_to(&server_name(server as u64, &eap.realm), address);
-            node.local.addresses = vec![host.ip(plan.version)];
+            let mut node = node::Config::new(&nas_name(eap, index), &eap.realm, applications(eap))
+                .connect_to(&server.identity, server.logins);
+            if eap.diameter.transport == DiameterTransport::Tls {
+                for peer in &mut node.peers {
+                    peer.authentication.tls = true;
+                    peer.authentication.certificates.clone_from(&server.certificates);
+                }
+            }
+            node.local.addresses = vec![plan.addresses.of(host)];
             timing(&mut node, eap, reconnect(plan.scenario, eap));
             let config = DiameterConfig::new(node, eap.realm.clone());
             let config = config.over(transport(&eap.diameter)).by(connections(eap.diameter.connections));
@@ -262,17 +203,24 @@ fn exchange(keys: &model::Keys) -> keying::Config {
     }
 }
 
+/// What a NAS calls itself in Diameter.
+fn nas_name(eap: &Eap, index: u64) -> String {
+    format!("nas-{index}.{}", eap.realm)
+}
+
+/// What the shared connections of a NAS call themselves in Diameter.
+pub(super) fn identities(eap: &Eap, index: u64) -> Vec<String> {
+    let node = node::Config::new(&nas_name(eap, index), &eap.realm, &[]);
+    DiameterConfig::new(node, eap.realm.clone()).by(connections(eap.diameter.connections)).identities()
+}
+
 /// What both sides speak of.
-fn applications(eap: &Eap) -> &'static [Application] {
+pub(super) fn applications(eap: &Eap) -> &'static [Application] {
     const BOTH: [Application; 2] = [Application::auth(EAP), Application::acct(ACCOUNTING)];
     if eap.accounting.used { &BOTH } else { &BOTH[..1] }
 }
 
-fn server_name(index: u64, realm: &str) -> String {
-    format!("aaa-{index}.{realm}")
-}
-
-fn policy(policy: model::StreamPolicy) -> StreamPolicy {
+pub(super) fn policy(policy: model::StreamPolicy) -> StreamPolicy {
     match policy {
         model::StreamPolicy::One => StreamPolicy::One,
         model::StreamPolicy::Session => StreamPolicy::BySession,
@@ -282,7 +230,7 @@ fn policy(policy: model::StreamPolicy) -> StreamPolicy {
 
 fn transport(diameter: &model::Diameter) -> node::Transport {
     match diameter.transport {
-        DiameterTransport::Tcp => node::Transport::Stream,
+        DiameterTransport::Tcp | DiameterTransport::Tls => node::Transport::Stream,
         DiameterTransport::Sctp => node::Transport::Message {
             streams: diameter.streams.get().min(u32::from(u16::MAX)) as u16,
             policy: policy(diameter.stream_policy),
@@ -300,14 +248,14 @@ fn connections(connections: model::Connections) -> Connections {
     }
 }
 
-fn reconnect(scenario: &Scenario, eap: &Eap) -> Duration {
+pub(super) fn reconnect(scenario: &Scenario, eap: &Eap) -> Duration {
     match eap.diameter.transport {
-        DiameterTransport::Tcp => scenario.transport.tcp.reconnect.get(),
-        DiameterTransport::Sctp => scenario.transport.sctp.reconnect.get(),
+        DiameterTransport::Sctp if eap.aaa == Aaa::Diameter => scenario.transport.sctp.reconnect.get(),
+        _ => scenario.transport.tcp.reconnect.get(),
     }
 }
 
-fn timing(node: &mut node::Config, eap: &Eap, reconnect: Duration) {
+pub(super) fn timing(node: &mut node::Config, eap: &Eap, reconnect: Duration) {
     node.watchdog = Some(eap.diameter.watchdog.get());
     node.request_timeout = Some(eap.diameter.timeout.get());
     node.reconnect = reconnect;
@@ -326,4 +274,34 @@ fn retransmission(policy: &RadiusRetransmission) -> Retransmission {
             Retransmission::Fixed { interval: interval.get(), count: count.get() }
         }
     }
+}
+
+/// How NASes open connections inside TLS, where the workload has any: with the certificate of its files, or of those that come
+/// with the program.
+fn nas_tls(scenario: &Scenario, eap: &Eap, key_log: &KeyLog) -> Result<Option<ClientConfig>, WorldError> {
+    if eap.aaa != Aaa::Radsec
+        && (eap.aaa != Aaa::Diameter || eap.diameter.transport != DiameterTransport::Tls)
+    {
+        return Ok(None);
+    }
+    let read = |path: &PathBuf| {
+        std::fs::read(path).map_err(|e| WorldError::Role(format!("{}: {e}", path.display())))
+    };
+    let credentials = match (&eap.tls.certificate, &eap.tls.key) {
+        (Some(certificate), Some(key)) => Credentials::from_pem(&read(certificate)?, &read(key)?)?,
+        _ => fixtures::client(2),
+    };
+    let config = ClientConfig::new(ClientOptions {
+        versions: eap.tls.version.into(),
+        credentials: Some(credentials),
+        roots: match &eap.tls.ca {
+            Some(ca) => Roots::from_pem(&read(ca)?)?,
+            None => super::tls::roots(),
+        },
+        server_name: None,
+        resumption: None,
+        clock: WallClock::at(scenario.run.date.wall_time()),
+        key_log: Some(key_log.clone()),
+    });
+    Ok(Some(config?))
 }

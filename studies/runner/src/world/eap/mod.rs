@@ -9,10 +9,12 @@ mod tls;
 
 pub(super) use build::build;
 pub(super) use nas::NasRole;
-pub(super) use server::ServerRole;
 pub(super) use station::StationRole;
 
+use usher_aaa::store::{GroupRows, Op, Row, UserRows};
+use usher_aaa_config::Loaded;
 use usher_core::{Instant, Rng};
+use usher_scenario::model::Eap;
 
 /// The secret that every NAS shares with every RADIUS server in a simulation; captures name it.
 pub(super) const SECRET: &str = "usher-simulation";
@@ -23,6 +25,28 @@ const WRONG_PASSWORD: &[u8] = b"tr0ub4dor&3";
 /// The identity of a station.
 fn identity(station: u64, realm: &str) -> Vec<u8> {
     format!("station-{station:05}@{realm}").into_bytes()
+}
+
+/// The users of the stations as the store of a service has them.
+pub(super) fn users(eap: &Eap, stations: usize, loaded: &Loaded) -> Vec<(String, UserRows)> {
+    // A checked study has no other lines.
+    let rows = |lines: &[String]| -> Vec<Row> {
+        lines.iter().filter_map(|line| usher_aaa_config::row(line)).collect()
+    };
+    let groups = &loaded.file.group;
+    let of_group = eap.user.groups.iter().filter_map(|name| {
+        let group = groups.iter().find(|group| group.name == *name)?;
+        Some(GroupRows { name: name.clone(), check: rows(&group.check), reply: rows(&group.reply) })
+    });
+    let password = String::from_utf8_lossy(PASSWORD).into_owned();
+    let password = Row { attribute: "Cleartext-Password".to_owned(), op: Op::Replace, value: password };
+    let user = UserRows {
+        check: std::iter::once(password).chain(rows(&eap.user.check)).collect(),
+        reply: rows(&eap.user.reply),
+        groups: of_group.collect(),
+    };
+    let name = |i| String::from_utf8_lossy(&identity(i, &eap.realm)).into_owned();
+    (0..stations as u64).map(|i| (name(i), user.clone())).collect()
 }
 
 /// What one station has to do: authentications that fell due, one of them under way.

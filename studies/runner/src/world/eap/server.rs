@@ -1,80 +1,176 @@
-//! An AAA server on a simulated host.
+//! The AAA servers of the workload: what a NAS has to know of one, and those that are the workload's own.
 
-use super::super::machine::{Endpoint, EventOrJob};
-use super::super::{Report, WorldError};
-use usher_aaa::ledger::{Ledger, LedgerConfig};
-use usher_aaa::store::{Memory, Store};
-use usher_aaa::{AaaServer, Command, Config, Job};
-use usher_core::{Instant, Machine, Seed};
-use usher_sim::{Context, Delivery};
+use super::super::aaa::{self, ServerRole};
+use super::super::machine::Endpoint;
+use super::super::{Plan, Role, WorldError};
+use super::tls::Tls;
+use super::{PASSWORD, SECRET, identity};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use usher_aaa::{DIAMETER_LISTENER, RADSEC_LISTENER, User, UserSource, Users, radius_socket};
+use usher_aaa_config::Loaded;
+use usher_core::Duration;
+use usher_crypto::certificate::CertificateMatch;
+use usher_crypto::tls::{KeyLog, ServerConfig, ServerOptions, WallClock, fixtures};
+use usher_diameter::node;
+use usher_radius::Secret;
+use usher_scenario::model::{Aaa, DiameterTransport, Eap, Scenario};
+use usher_scenario::services::Service;
+use usher_sim::{HostId, IpVersion};
 
-/// The server and where it lives.
-#[derive(Debug)]
-pub(in super::super) struct ServerRole {
-    endpoint: Endpoint,
-    config: Config,
-    seed: Seed,
-    /// How often its host has been switched on.
-    boots: u64,
-    server: AaaServer,
-    /// Where there is accounting: what it knows of sessions, and what is left of that when its host is off.
-    books: Option<Box<(Ledger, Memory)>>,
+/// Diameter over TCP, and inside TLS (RFC 6733 §11.4).
+const DIAMETER: u16 = 3868;
+const DIAMETER_TLS: u16 = 5658;
+/// RADIUS authentication (RFC 2865 §3) and accounting (RFC 2866 §3), and inside TLS (RFC 6614 §5).
+const RADIUS: u16 = 1812;
+const ACCOUNTING: u16 = 1813;
+const RADSEC: u16 = 2083;
+
+/// What a NAS has to know of its server.
+pub(super) struct Served {
+    /// RADIUS: the secret that they share.
+    pub(super) secret: Secret,
+    /// Where it takes logins, by the workload's protocol, and, by RADIUS, accounting.
+    pub(super) logins: SocketAddr,
+    pub(super) accounting: SocketAddr,
+    /// What it calls itself in Diameter.
+    pub(super) identity: String,
+    /// Names that its certificate may have, beside what it calls itself.
+    pub(super) certificates: Vec<CertificateMatch>,
 }
 
-impl ServerRole {
-    /// A server that begins anew, with nothing remembered, whenever its host does.
-    pub(super) fn new(
-        endpoint: Endpoint,
-        config: Config,
-        seed: Seed,
-        accounting: bool,
-    ) -> Result<Self, WorldError> {
-        let server = boot(&config, seed, 0)?;
-        let books = accounting.then(|| Box::new((Ledger::new(LedgerConfig::default()), Memory::new())));
-        Ok(Self { endpoint, config, seed, boots: 0, server, books })
-    }
+/// The AAA service that a host runs.
+pub(super) fn service<'a>(scenario: &'a Scenario, host: &str) -> Option<&'a Loaded> {
+    let services = scenario.services.get(host)?;
+    services.iter().map(|Service::Aaa(loaded)| &**loaded).next()
+}
 
-    /// A ledger of what the store has.
-    fn reopen(&mut self, now: Instant) {
-        if let Some(books) = &mut self.books {
-            let (ledger, store) = &mut **books;
-            *ledger = Ledger::new(LedgerConfig::default());
-            // A store in memory never fails, and there is room for what was there before.
-            let _ = store.open_sessions(&mut |row| {
-                ledger.restore(now, &row);
-            });
-        }
-    }
-
-    pub(in super::super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
-        if matches!(delivery, Delivery::Start) {
-            self.boots += 1;
-            // What was accepted at first is accepted again.
-            if self.boots > 1
-                && let Ok(server) = boot(&self.config, self.seed, self.boots)
-            {
-                self.server = server;
-                self.reopen(ctx.now());
-            }
-        }
-        self.endpoint.feed(ctx, &mut self.server, &delivery);
-        let books = &mut self.books;
-        self.endpoint.drain(ctx, &mut self.server, |ctx, server, word| {
-            // Its verdicts show at the stations.
-            let EventOrJob::Job(usher_core::Job { token, what: Job::Account { record }, .. }) = word else {
-                return;
-            };
-            if let Some(books) = books {
-                let (ledger, store) = &mut **books;
-                let durable = ledger.serve(ctx.now(), store, &record);
-                // The request may be gone with its connection: then nobody waits.
-                let _ = server.command(ctx.now(), Command::Accounted { token, durable });
-            }
-        });
+/// What the NAS at an address has to know of a server.
+pub(super) fn known(plan: &Plan<'_>, eap: &Eap, (index, host): (u64, HostId), nas: IpAddr) -> Served {
+    let inside = eap.diameter.transport == DiameterTransport::Tls;
+    let loaded = service(plan.scenario, &eap.server);
+    let port = |listened: fn(&Loaded) -> &[SocketAddr], usual: u16| {
+        let reached = |at: &&SocketAddr| plan.addresses.serves(host, at.ip());
+        let at = loaded.and_then(|loaded| listened(loaded).iter().find(reached));
+        SocketAddr::new(plan.addresses.of(host), at.map_or(usual, SocketAddr::port))
+    };
+    let secret = loaded
+        .and_then(|loaded| loaded.client_of(nas)?.secret.as_ref())
+        .map(|secret| Secret::new(secret.0.as_bytes()));
+    let identity = loaded.and_then(|loaded| loaded.file.diameter.as_ref()).map(|own| own.identity.clone());
+    Served {
+        secret: secret.unwrap_or_else(|| Secret::new(SECRET.as_bytes())),
+        logins: match eap.aaa {
+            Aaa::Radius => port(|l| &l.file.listen.auth, RADIUS),
+            Aaa::Radsec => port(|l| &l.file.listen.radsec, RADSEC),
+            Aaa::Diameter if inside => port(|l| &l.file.listen.diameter_tls, DIAMETER_TLS),
+            Aaa::Diameter => port(|l| &l.file.listen.diameter, DIAMETER),
+        },
+        accounting: port(|l| &l.file.listen.acct, ACCOUNTING),
+        identity: identity.unwrap_or_else(|| name(index, &eap.realm)),
+        certificates: match loaded {
+            Some(_) => Vec::new(),
+            None => vec![CertificateMatch::Name(fixtures::SERVER_NAME.to_owned())],
+        },
     }
 }
 
-fn boot(config: &Config, seed: Seed, boots: u64) -> Result<AaaServer, WorldError> {
-    AaaServer::new(config.clone(), seed.secure("aaa.server.boot", boots))
-        .map_err(|e| WorldError::Role(e.to_string()))
+fn name(index: u64, realm: &str) -> String {
+    format!("aaa-{index}.{realm}")
+}
+
+/// Puts a server of the workload's own on a host: it knows the stations, and offers the method.
+pub(super) fn build(
+    plan: &mut Plan<'_>,
+    eap: &Eap,
+    (tls, key_log): (Option<&Tls>, &KeyLog),
+    (stations, nases): (usize, usize),
+    (index, host): (u64, HostId),
+) -> Result<(), WorldError> {
+    let mut rng = plan.seed.secure("aaa.server", index);
+    let mut users = Users::new(&mut rng);
+    for station in 0..stations as u64 {
+        users.insert(&identity(station, &eap.realm), User::with_password(PASSWORD));
+    }
+    let mut config = usher_aaa::Config::new(UserSource::Memory(Arc::new(users)));
+    config.methods = vec![eap.method];
+    config.tls = tls.map(Tls::server);
+    // What a study's network makes of a login is to be seen, however long it takes and however many there are.
+    config.login_timeout = Duration::MAX;
+    config.max_half_open_octets = usize::MAX;
+    let any = match plan.addresses.version() {
+        IpVersion::V4 => Ipv4Addr::UNSPECIFIED.into(),
+        IpVersion::V6 => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let client = match eap.aaa {
+        Aaa::Radius => Some(usher_radius::server::ClientConfig::new(any, 0, Secret::new(SECRET.as_bytes()))),
+        Aaa::Radsec => {
+            let of_nas = vec![CertificateMatch::Name(fixtures::CLIENT_NAME.to_owned())];
+            Some(usher_radius::server::ClientConfig::radsec(any, 0, of_nas))
+        }
+        Aaa::Diameter => None,
+    };
+    if let Some(client) = client {
+        let mut radius = usher_radius::server::Config::new(vec![client]);
+        radius.retain = eap.radius.duplicate_cache.get();
+        config.radius = Some(radius);
+    } else {
+        let mut node =
+            node::Config::new(&name(index, &eap.realm), &eap.realm, super::build::applications(eap));
+        node.local.addresses = vec![plan.addresses.of(host)];
+        node.accept_unknown = eap.diameter.transport != DiameterTransport::Tls;
+        // NASs by the hundred, with as many connections each as the study gives them.
+        node.max_peers = usize::MAX;
+        node.accept_policy = super::build::policy(eap.diameter.stream_policy);
+        super::build::timing(&mut node, eap, super::build::reconnect(plan.scenario, eap));
+        if !node.accept_unknown {
+            // The certificates that come with the program are of no NAS's name.
+            for identity in (0..nases as u64).flat_map(|i| super::build::identities(eap, i)) {
+                node = node.accept(&identity);
+            }
+            for peer in &mut node.peers {
+                let certificates = vec![CertificateMatch::Name(fixtures::CLIENT_NAME.to_owned())];
+                peer.authentication = node::Authentication { certificates, tls: true, ..Default::default() };
+            }
+        }
+        config.diameter = Some(node);
+    }
+    let mut endpoint = Endpoint::new(plan.at(host)).accepting(DIAMETER_LISTENER);
+    let (authentication, accounts) = (endpoint.socket(radius_socket(0)), endpoint.socket(radius_socket(1)));
+    let inside = match (eap.aaa, eap.diameter.transport) {
+        (Aaa::Radsec, _) => Some((RADSEC, RADSEC_LISTENER)),
+        (Aaa::Diameter, DiameterTransport::Tls) => Some((DIAMETER_TLS, DIAMETER_LISTENER)),
+        _ => None,
+    };
+    if let Some((port, listener)) = inside {
+        endpoint.accept_at(port, listener, Some(own_tls(plan, eap, key_log)?));
+    }
+    let seed = plan.seed.derive("aaa.server", index);
+    let server = ServerRole::new(endpoint, config, aaa::alone(seed), seed)?;
+    let app = plan.role(host, Role::AaaServer(Box::new(server)));
+    match (eap.aaa, eap.diameter.transport) {
+        (Aaa::Radius, _) => {
+            plan.builder.bind_udp(app, authentication, RADIUS)?;
+            if eap.accounting.used {
+                plan.builder.bind_udp(app, accounts, ACCOUNTING)?;
+            }
+        }
+        (Aaa::Radsec, _) => plan.builder.listen(app, RADSEC)?,
+        (Aaa::Diameter, DiameterTransport::Tcp) => plan.builder.listen(app, DIAMETER)?,
+        (Aaa::Diameter, DiameterTransport::Tls) => plan.builder.listen(app, DIAMETER_TLS)?,
+        (Aaa::Diameter, DiameterTransport::Sctp) => plan.builder.listen_sctp(app, DIAMETER)?,
+    }
+    Ok(())
+}
+
+/// The TLS of a server of the workload's own: every NAS shows a certificate.
+fn own_tls(plan: &Plan<'_>, eap: &Eap, key_log: &KeyLog) -> Result<ServerConfig, WorldError> {
+    Ok(ServerConfig::new(ServerOptions {
+        versions: eap.tls.version.into(),
+        credentials: fixtures::server(2),
+        client_roots: Some(super::tls::roots()),
+        resumption: None,
+        clock: WallClock::at(plan.scenario.run.date.wall_time()),
+        key_log: Some(key_log.clone()),
+    })?)
 }

@@ -92,7 +92,7 @@ fn client(tls: &EapTls, credentials: Credentials, key_log: &KeyLog) -> Result<Cl
     })
 }
 
-fn roots() -> Roots {
+pub(super) fn roots() -> Roots {
     Roots::from_der([fixtures::root()])
 }
 

@@ -1,6 +1,6 @@
 //! Mobile nodes, points of service and correspondents of a scenario.
 
-use super::super::machine::{Endpoint, HostAddress};
+use super::super::machine::Endpoint;
 use super::super::mih::{config, identifier};
 use super::super::topology::Topology;
 use super::super::{Plan, Role, WorldError};
@@ -10,6 +10,7 @@ use super::node::MobileRole;
 use super::point::{Nodes, PointRole};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
+use std::sync::Arc;
 use usher_core::{Duration, Instant, SocketId};
 use usher_mih::{LinkAddr, LinkId, LinkTupleId, LinkType, MihfId, PORT, Peer, Route, Transport};
 use usher_mobility::pos::{Client, Neighbour, Trigger};
@@ -18,7 +19,7 @@ use usher_mobility::station::{
 };
 use usher_mobility::{Correspondent, Initiation, PointOfService, Station, correspondent, pos, station};
 use usher_scenario::model::{self, GoingDown, Handover, Initiator, MihTransport, Scenario};
-use usher_sim::HostId;
+use usher_sim::{Addresses, HostId};
 
 /// Requests that a node processes at a time; far more than there are.
 const MAX_REQUESTS: usize = 1000;
@@ -31,7 +32,7 @@ const FORGET: Duration = Duration::from_secs(60);
 struct Parts<'a> {
     handover: &'a Handover,
     transport: Transport,
-    version: usher_sim::IpVersion,
+    addresses: Arc<Addresses>,
     wlan: &'a [HostId],
     wimax: &'a [HostId],
     points: &'a [HostId],
@@ -45,7 +46,7 @@ struct Parts<'a> {
 
 impl Parts<'_> {
     fn ip(&self, host: HostId) -> IpAddr {
-        host.ip(self.version)
+        self.addresses.of(host)
     }
     fn route(&self, local: Option<HostId>, remote: HostId) -> Route {
         let remote = SocketAddr::new(self.ip(remote), PORT);
@@ -159,7 +160,7 @@ pub(in super::super) fn build(
             MihTransport::Tcp => Transport::Tcp,
             MihTransport::Sctp => Transport::Sctp,
         },
-        version: plan.version,
+        addresses: plan.addresses.clone(),
         wlan: topology.group(&handover.wlan)?,
         wimax: topology.group(&handover.wimax)?,
         points,
@@ -180,7 +181,7 @@ pub(in super::super) fn build(
         for (at, &host) in hosts.iter().enumerate() {
             let name = if serving { "mobility.serving" } else { "mobility.target" };
             let point = PointOfService::new(parts.point(at, serving), plan.seed.stream(name, at as u64));
-            let mut endpoint = Endpoint::new(HostAddress { host, version: plan.version });
+            let mut endpoint = Endpoint::new(plan.at(host));
             let socket = endpoint.socket(SocketId::own(0));
             let role = PointRole::new(endpoint, nodes.clone(), point);
             let app = plan.role(host, Role::Point(Box::new(role)));
@@ -238,7 +239,7 @@ fn node(
     let (wlan, wimax) = (parts.wlan[i], parts.wimax[i]);
     let chance = plan.seed.stream("mobility.station", i as u64);
     let station = Station::new(parts.station(i, correspondent), chance);
-    let at = HostAddress { host, version: plan.version };
+    let at = plan.at(host);
     let mut endpoint = Endpoint::new(at).accepting(MIH_LISTENER);
     let sockets = [MIH_SERVING, MIH_TARGET, FLOW_SERVING, FLOW_TARGET, BINDING_SOCKET];
     let [mih_serving, mih_target, flow_serving, flow_target, binding] = sockets.map(|s| endpoint.socket(s));
@@ -267,7 +268,7 @@ fn flow(plan: &mut Plan<'_>, parts: &Parts<'_>, i: usize, host: HostId) -> Resul
     // So that handovers do not begin at one place of the flow's interval.
     let mut chance = plan.seed.stream("mobility.flow", i as u64);
     let begins = Instant::ZERO + chance.between(Duration::ZERO, interval);
-    let mut endpoint = Endpoint::new(HostAddress { host, version: plan.version });
+    let mut endpoint = Endpoint::new(plan.at(host));
     let [_, binding] =
         [correspondent::FLOW_SOCKET, correspondent::BINDING_SOCKET].map(|socket| endpoint.socket(socket));
     let role = CorrespondentRole::new(endpoint, i as u32, begins, Correspondent::new(config));

@@ -8,7 +8,7 @@ pub(super) use node::{NodeRole, Totals};
 pub(super) use settings::{config, identifier};
 
 use super::arrivals::{ArrivalProcess, budget};
-use super::machine::{Endpoint, HostAddress};
+use super::machine::Endpoint;
 use super::topology::Topology;
 use super::{Plan, Role, WorldError};
 use node::Target;
@@ -35,7 +35,7 @@ pub(super) fn build(plan: &mut Plan<'_>, topology: &Topology, mih: &Mih) -> Resu
     let sized = |message: Message, from: &MihfId, to: &MihfId| padded(message, size, from, to);
     let response = |message: Message, from: &MihfId, to: &MihfId| padded(message, response_size, from, to);
     let node = |plan: &Plan<'_>, host: HostId, id: &MihfId| {
-        let mut endpoint = Endpoint::new(HostAddress { host, version: plan.version });
+        let mut endpoint = Endpoint::new(plan.at(host));
         // The first, which is bound where messages go by UDP.
         endpoint.socket(SocketId::own(0));
         let chance = plan.seed.stream("mih", u64::from(host.0));
@@ -50,7 +50,7 @@ pub(super) fn build(plan: &mut Plan<'_>, topology: &Topology, mih: &Mih) -> Resu
     for (i, (&host, mn)) in stations.iter().zip(&mn_ids).enumerate() {
         let at = i % points.len();
         let pos = &pos_ids[at];
-        let place = HostAddress { host, version: plan.version };
+        let place = plan.at(host);
         let link = LinkId::mac(LinkType::Ieee80211, host.mac(0));
         let arrivals = ArrivalProcess::new(
             &mih.arrivals,
@@ -61,8 +61,8 @@ pub(super) fn build(plan: &mut Plan<'_>, topology: &Topology, mih: &Mih) -> Resu
             plan.seed.stream("arrivals", i as u64),
         );
         let mut station = node(plan, host, mn);
-        station.knows(settings::peer(pos.clone(), place, points[at], function), Some(register(&link)));
-        at_points[at].knows(settings::peer(mn.clone(), place, host, function), None);
+        station.knows(settings::peer(pos.clone(), &place, points[at], function), Some(register(&link)));
+        at_points[at].knows(settings::peer(mn.clone(), &place, host, function), None);
         match mih.message {
             MihMessage::Indication => {
                 let message = sized(report(&link), mn, pos)?;

@@ -57,7 +57,7 @@ fn timing(timing: model::Timing) -> Timing {
 }
 
 /// Another function, at its host's own address or that of an interface of it.
-pub(in super::super) fn peer(id: MihfId, place: HostAddress, at: HostId, function: MihFunction<'_>) -> Peer {
+pub(in super::super) fn peer(id: MihfId, place: &HostAddress, at: HostId, function: MihFunction<'_>) -> Peer {
     let transport = match function.transport {
         MihTransport::Udp => Transport::Udp,
         MihTransport::Tcp => Transport::Tcp,

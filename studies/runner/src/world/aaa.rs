@@ -1,0 +1,236 @@
+//! The AAA server on a simulated host, with what stands behind it: the service that `usher aaa serve` runs, of the same
+//! configuration, or a server of the workload's own.
+
+use super::helpers::Helpers;
+use super::machine::{Endpoint, EventOrJob};
+use super::topology::Topology;
+use super::{Plan, Report, Role, WorldError, eap};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use usher_aaa::service::{self, Certificates, Parts, Reading};
+use usher_aaa::store::{Memory, Store, UserRows};
+use usher_aaa::{AaaServer, CacheConfig, Config, IdentityKey, Job, User, UserSource, Users, work};
+use usher_aaa_config::{Carrier, Loaded, With};
+use usher_core::{Instant, Machine, Seed, WallTime, Work};
+use usher_crypto::tls::{KeyLog, WallClock};
+use usher_radius::dictionary::Dictionary;
+use usher_scenario::model::Workload;
+use usher_scenario::services::Service;
+use usher_sim::{Context, Delivery, HostId};
+
+/// The server and where it lives.
+#[derive(Debug)]
+pub(super) struct ServerRole {
+    endpoint: Endpoint,
+    config: Config,
+    seed: Seed,
+    /// How often its host has been switched on.
+    boots: u64,
+    server: AaaServer,
+    /// What it asks, and what is left of that when its host is off.
+    service: Box<service::Service<Memory>>,
+    /// Who answers that after a while.
+    helpers: Helpers<usher_core::Job<Job>>,
+    /// The time of day at the beginning.
+    epoch: WallTime,
+}
+
+impl ServerRole {
+    /// A server that begins anew, with nothing remembered, whenever its host does.
+    pub(super) fn new(
+        endpoint: Endpoint,
+        config: Config,
+        (parts, helpers): (Parts<Memory>, Helpers<usher_core::Job<Job>>),
+        seed: Seed,
+    ) -> Result<Self, WorldError> {
+        let server = boot(&config, seed, 0)?;
+        let service = Box::new(service::Service::new(parts, &mut seed.secure("aaa.service", 0)));
+        let epoch = config.epoch;
+        Ok(Self { endpoint, config, seed, boots: 0, server, service, helpers, epoch })
+    }
+
+    pub(super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+        let now = ctx.now();
+        match delivery {
+            Delivery::Start => {
+                self.boots += 1;
+                // What was accepted at first is accepted again.
+                if self.boots > 1
+                    && let Ok(server) = boot(&self.config, self.seed, self.boots)
+                {
+                    self.server = server;
+                    self.service.restart(now);
+                    self.helpers.restart();
+                }
+            }
+            Delivery::Timer => self.expire(now),
+            _ => {}
+        }
+        self.endpoint.feed(ctx, &mut self.server, &delivery);
+        let (service, helpers, epoch) = (&mut self.service, &mut self.helpers, self.epoch);
+        self.endpoint.drain(ctx, &mut self.server, |ctx, server, word| {
+            let now = ctx.now();
+            match word {
+                EventOrJob::Event(event) => {
+                    for command in service.heed(now, epoch + now.since(Instant::ZERO), &event) {
+                        let _ = server.command(now, command);
+                    }
+                }
+                EventOrJob::Job(job) => {
+                    let label = service.work(&job.what);
+                    if let Some(job) = helpers.put(now, label, job) {
+                        // What no helper does keeps this host's processor.
+                        label.into_iter().for_each(|label| ctx.work(Work { label, units: 1 }));
+                        // The request may be gone with its connection: then nobody waits.
+                        let _ =
+                            server.command(now, service.answer(now, epoch + now.since(Instant::ZERO), job));
+                    }
+                }
+            }
+        });
+        let next = [self.server.poll_timeout(), self.helpers.next(), self.service.poll_timeout()];
+        ctx.set_timer(next.into_iter().flatten().min());
+    }
+
+    /// Has the server hear of what helpers have done by now.
+    fn expire(&mut self, now: Instant) {
+        while let Some(jobs) = self.helpers.pop_due(now) {
+            for job in jobs {
+                let answer = self.service.answer(now, self.epoch + now.since(Instant::ZERO), job);
+                let _ = self.server.command(now, answer);
+            }
+        }
+        if self.service.poll_timeout().is_some_and(|at| at <= now) {
+            self.service.handle_timeout(now);
+        }
+    }
+}
+
+fn boot(config: &Config, seed: Seed, boots: u64) -> Result<AaaServer, WorldError> {
+    AaaServer::new(config.clone(), seed.secure("aaa.server.boot", boots))
+        .map_err(|e| WorldError::Role(e.to_string()))
+}
+
+/// What stands behind a server that knows its users itself.
+pub(super) fn alone(seed: Seed) -> (Parts<Memory>, Helpers<usher_core::Job<Job>>) {
+    let parts = Parts {
+        inline: Arc::default(),
+        reading: Reading { dictionary: Arc::new(Dictionary::builtin()), leave_out: false },
+        known: CacheConfig::default(),
+        ledger: usher_aaa::ledger::LedgerConfig::default(),
+        store: Memory::new(),
+        certificates: None,
+        logins: false,
+    };
+    (parts, Helpers::new(seed.stream("helpers", 0)))
+}
+
+/// Puts the services of a scenario on their hosts. The store of each server has the users of the workload's stations.
+pub(super) fn build(plan: &mut Plan<'_>, topology: &Topology, key_log: &KeyLog) -> Result<(), WorldError> {
+    let stations = match &plan.scenario.workload {
+        Workload::Eap(eap) => Some((eap, topology.group(&eap.stations)?.len())),
+        _ => None,
+    };
+    for (name, services) in plan.scenario.services.iter() {
+        for Service::Aaa(loaded) in services {
+            let users = stations.map(|(eap, count)| eap::users(eap, count, loaded)).unwrap_or_default();
+            for &host in topology.group(name)? {
+                serve(plan, (name, host), loaded, key_log, &users)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn serve(
+    plan: &mut Plan<'_>,
+    (name, host): (&str, HostId),
+    loaded: &Loaded,
+    key_log: &KeyLog,
+    users: &[(String, UserRows)],
+) -> Result<(), WorldError> {
+    let refused = |why: String| WorldError::Role(format!("the service of host \"{name}\": {why}"));
+    let (file, seed) = (&loaded.file, plan.seed.derive("aaa.service", u64::from(host.0)));
+    let epoch = plan.scenario.run.date.wall_time();
+    let clock = WallClock::at(epoch);
+    let tls = usher_aaa_config::tls::make(loaded, &clock, Some(key_log)).map_err(refused)?;
+    let mut rng = seed.secure("aaa.config", 0);
+    let key = match &loaded.identity_key {
+        Some(key) => IdentityKey::new(key.0.as_bytes()),
+        None => IdentityKey::new(&rng.array::<32>()),
+    };
+    let with = With { generated: None, rows: &[], identity_key: &key, tls: tls.as_deref(), epoch, shards: 1 };
+    let mut built = usher_aaa_config::build(loaded, with, &mut rng).map_err(refused)?;
+    // Steps that cost much wait for the processor that the study gives.
+    built.config.max_steps_waiting = 0;
+    let mut store = Memory::new();
+    if let UserSource::Memory(_) = &built.config.users {
+        let mut known = Users::new(&mut rng);
+        for (name, rows) in users {
+            let user = User::compile(rows, &loaded.dictionary).map_err(|e| refused(e.to_string()))?;
+            known.insert(name.as_bytes(), user);
+        }
+        for (name, user) in built.inline.iter() {
+            known.insert(name, User::clone(user));
+        }
+        built.config.users = UserSource::Memory(Arc::new(known));
+    } else {
+        for (name, rows) in users {
+            store.put_user(name, rows).map_err(|e| refused(e.to_string()))?;
+            rows.groups.iter().try_for_each(|g| store.put_group(g)).map_err(|e| refused(e.to_string()))?;
+        }
+    }
+    let inside = tls.as_ref().and_then(|tls| tls.outgoing.clone()).map_or_else(BTreeMap::new, |config| {
+        let all = usher_aaa_config::connecting(file).into_iter().filter(|(_, inside)| *inside);
+        all.map(|(address, _)| (address, config.clone())).collect()
+    });
+    let mut endpoint = Endpoint::new(plan.at(host)).connecting(inside);
+    let clients = tls.as_ref().and_then(|tls| tls.clients.clone());
+    let (mut udp, mut tcp) = (BTreeMap::new(), BTreeSet::new());
+    for binding in usher_aaa_config::listening(&file.listen) {
+        let port = binding.address.port();
+        if !plan.addresses.serves(host, binding.address.ip()) {
+            continue;
+        }
+        match binding.carrier {
+            Carrier::Udp(socket) => drop(udp.entry(port).or_insert_with(|| endpoint.socket(socket))),
+            Carrier::Tcp(listener) if tcp.insert(port) => endpoint.accept_at(port, listener, None),
+            // What is to be inside TLS is not listened on without.
+            Carrier::Tls(listener) if clients.is_some() && tcp.insert(port) => {
+                endpoint.accept_at(port, listener, clients.clone());
+            }
+            Carrier::Tcp(_) | Carrier::Tls(_) => {}
+        }
+    }
+    let helpers = helpers(plan, name, loaded, seed);
+    let certificates = tls.map(|tls| -> Arc<dyn Certificates> { tls });
+    let random = seed.stream("ledger", 0).next_u64();
+    let parts = usher_aaa_config::behind(loaded, &built, store, certificates, random);
+    let role = ServerRole::new(endpoint, built.config, (parts, helpers), seed)?;
+    let app = plan.role(host, Role::AaaServer(Box::new(role)));
+    for (port, socket) in udp {
+        plan.builder.bind_udp(app, socket, port)?;
+    }
+    for port in tcp {
+        plan.builder.listen(app, port)?;
+    }
+    Ok(())
+}
+
+/// Those who do what takes its time aside: as many as the configuration has threads that ask the store, one that writes to it,
+/// and four that ask issuers of certificates.
+fn helpers(plan: &Plan<'_>, host: &str, loaded: &Loaded, seed: Seed) -> Helpers<usher_core::Job<Job>> {
+    let mut helpers = Helpers::new(seed.stream("helpers", 0));
+    let cpu = plan.scenario.hosts.get(host).and_then(|host| host.cpu.as_ref());
+    let kinds = [
+        (work::LOOKUP, usize::from(loaded.file.users.threads), false),
+        (work::WRITE, 1, true),
+        (work::CERTIFICATE, 4, false),
+    ];
+    for (label, threads, together) in kinds {
+        if let Some(time) = cpu.and_then(|cpu| cpu.service.get(label.name())) {
+            helpers.takes(label, time.clone(), threads, together);
+        }
+    }
+    helpers
+}

@@ -1,0 +1,151 @@
+//! TLS between a simulated TCP connection and the machine above it.
+
+use super::Report;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use usher_core::{CloseReason, ConnId, Input, ListenerId, Machine, StreamEvent};
+use usher_crypto::tls::{ClientConfig, TlsStream, Trust};
+use usher_sim::{Context, Payload};
+
+/// An endpoint's connections inside TLS, by the simulator's ids, and which of those that it opens are to be.
+#[derive(Debug, Default)]
+pub(super) struct TlsConnections {
+    outgoing: BTreeMap<SocketAddr, ClientConfig>,
+    all: BTreeMap<ConnId, TlsConnection>,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct TlsConnection {
+    stream: TlsStream,
+    /// The other side, and for one that it began where it was accepted, once TCP is connected.
+    remote: Option<(SocketAddr, Option<ListenerId>)>,
+    /// The machine wants it to end as soon as what it said is sent.
+    ending: bool,
+    /// TLS has failed, and nobody hears of it any more.
+    over: bool,
+}
+
+impl TlsConnections {
+    /// Connections to these addresses are inside TLS.
+    pub(super) fn to(outgoing: BTreeMap<SocketAddr, ClientConfig>) -> Self {
+        Self { outgoing, all: BTreeMap::new() }
+    }
+
+    /// How a connection to this address is to be protected.
+    pub(super) fn trust(&self, remote: SocketAddr) -> Option<Trust> {
+        self.outgoing.get(&remote).cloned().map(Trust::Client)
+    }
+
+    /// Puts a connection inside TLS; false where the configuration cannot work.
+    pub(super) fn begin(&mut self, sim: ConnId, trust: Trust) -> bool {
+        let Ok(stream) = TlsStream::new(trust) else { return false };
+        self.all.insert(sim, TlsConnection { stream, remote: None, ending: false, over: false });
+        true
+    }
+
+    /// Whether a connection is inside TLS.
+    pub(super) fn has(&self, sim: ConnId) -> bool {
+        self.all.contains_key(&sim)
+    }
+
+    /// TCP is connected.
+    pub(super) fn connected(
+        &mut self,
+        ctx: &mut Context<'_, Report>,
+        sim: ConnId,
+        remote: (SocketAddr, Option<ListenerId>),
+    ) {
+        let Some(connection) = self.all.get_mut(&sim) else { return };
+        connection.remote = Some(remote);
+        let mut out = Vec::new();
+        connection.stream.connected(&mut out);
+        write(ctx, sim, &out);
+    }
+
+    /// TCP brought octets: what the other side says reaches the machine, which calls the connection `conn`.
+    pub(super) fn received<M: Machine>(
+        &mut self,
+        ctx: &mut Context<'_, Report>,
+        machine: &mut M,
+        (sim, conn): (ConnId, ConnId),
+        bytes: &[u8],
+    ) {
+        let Some(connection) = self.all.get_mut(&sim).filter(|connection| !connection.over) else { return };
+        let TlsConnection { stream, remote, ending, over } = connection;
+        let (mut data, mut out, now) = (Vec::new(), Vec::new(), ctx.now());
+        let was_up = stream.is_up();
+        let result = stream.receive(bytes, &mut data, &mut out);
+        stream.work().labelled().for_each(|work| ctx.work(work));
+        let mut tell = |event: StreamEvent<'_>| machine.handle(now, Input::Stream { conn, event });
+        if let (true, Some((remote, listener))) = (!was_up && stream.is_up(), *remote) {
+            let (local, certificate) = (None, stream.certificate());
+            tell(match listener {
+                Some(listener) => StreamEvent::Accepted { listener, remote, local, certificate },
+                None => StreamEvent::Connected { remote, local, certificate },
+            });
+            stream.release(&mut out);
+        }
+        if !data.is_empty() {
+            tell(StreamEvent::Data(&data));
+        }
+        if result.is_err() {
+            *over = true;
+            if let Some(reason) = end(sim, stream, CloseReason::Reset) {
+                tell(StreamEvent::Closed(reason));
+            }
+        }
+        write(ctx, sim, &out);
+        // The other side reads the alert before the end.
+        if *over || (*ending && stream.is_up()) {
+            ctx.shutdown(sim);
+        }
+    }
+
+    /// TCP has come to its end: what the machine is to hear of that, if it knows of the connection.
+    pub(super) fn closed(&mut self, sim: ConnId, reason: CloseReason) -> Option<CloseReason> {
+        let connection = self.all.remove(&sim)?;
+        if connection.over { None } else { end(sim, &connection.stream, reason) }
+    }
+
+    /// The machine says something.
+    pub(super) fn send(&mut self, ctx: &mut Context<'_, Report>, sim: ConnId, bytes: &[u8]) {
+        let Some(connection) = self.all.get_mut(&sim) else { return };
+        let mut out = Vec::new();
+        connection.stream.send(bytes, &mut out);
+        write(ctx, sim, &out);
+    }
+
+    /// The machine has no more to say: what it said before the handshake is complete goes first.
+    pub(super) fn shutdown(&mut self, ctx: &mut Context<'_, Report>, sim: ConnId) {
+        let Some(connection) = self.all.get_mut(&sim) else { return };
+        connection.ending = true;
+        if connection.stream.waiting() == 0 {
+            ctx.shutdown(sim);
+        }
+    }
+
+    /// The machine resets it.
+    pub(super) fn abort(&mut self, sim: ConnId) {
+        self.all.remove(&sim);
+    }
+}
+
+/// How a connection's end is told to the machine that it is of, as a live driver tells it: of one that was accepted and never
+/// came up it does not know.
+fn end(sim: ConnId, stream: &TlsStream, reason: CloseReason) -> Option<CloseReason> {
+    match (stream.is_up(), sim.is_accepted()) {
+        (true, _) => Some(reason),
+        (false, true) => None,
+        (false, false) => Some(match reason {
+            CloseReason::TimedOut => CloseReason::TimedOut,
+            _ => CloseReason::Refused,
+        }),
+    }
+}
+
+fn write(ctx: &mut Context<'_, Report>, sim: ConnId, out: &[u8]) {
+    if !out.is_empty() {
+        ctx.write(sim, Payload::copied(out));
+    }
+}

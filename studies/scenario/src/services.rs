@@ -1,0 +1,197 @@
+//! The services that hosts of a study run, each with the configuration that it has where it is deployed.
+//!
+//! `runs = "aaa"` and `config = "aaa.toml"` of a host name the service and the very file that `usher aaa serve` takes; the same
+//! keys may stand in the study itself, as the table `config`. Either way they are part of the study's tree, so that axes and
+//! `--set` vary them (`hosts.server.config.reject_delay`), and faults have the line of the file in which they are.
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use usher_aaa_config::Loaded;
+use usher_config::tree::{Entry, Item, Step, TreeNode};
+use usher_config::{Collector, Format, Location, Ordered, Outside, Value, hint};
+
+usher_core::named! {
+    "a service";
+    /// A service that a host can run.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Kind {
+        /// The AAA server, by RADIUS and Diameter.
+        Aaa = "aaa",
+    }
+}
+
+impl Kind {
+    const fn format(self) -> &'static Format {
+        match self {
+            Self::Aaa => &usher_aaa_config::FORMAT,
+        }
+    }
+}
+
+/// A service with its configuration, checked.
+#[derive(Clone, Debug)]
+pub enum Service {
+    /// The AAA server.
+    Aaa(Arc<Loaded>),
+}
+
+impl PartialEq for Service {
+    /// Whether both were made of one table: tables that are alike are read once.
+    fn eq(&self, other: &Self) -> bool {
+        let (Self::Aaa(one), Self::Aaa(other)) = (self, other);
+        Arc::ptr_eq(one, other)
+    }
+}
+
+/// The keys of a host: which services it runs, and their configurations.
+const HOSTS: &str = "hosts";
+const RUNS: &str = "runs";
+const CONFIG: &str = "config";
+
+/// What was read of each table so far: most points of a plan have the same ones.
+#[derive(Debug, Default)]
+pub(crate) struct Memo(Vec<(Kind, PathBuf, Value, Service)>);
+
+/// A name that a host's `runs` has.
+struct Named {
+    kind: Option<Kind>,
+    text: String,
+    span: Location,
+}
+
+/// The names that a host's `runs` has. What is no text is the typed reader's to report.
+fn named(host: &TreeNode) -> Vec<Named> {
+    let one = |node: &TreeNode| match &node.item {
+        Item::Text(text) => {
+            Some(Named { kind: Kind::from_name(text), text: text.clone(), span: node.span.clone() })
+        }
+        _ => None,
+    };
+    match host.get(RUNS) {
+        Some(TreeNode { item: Item::Array(nodes), .. }) => nodes.iter().filter_map(one).collect(),
+        Some(node) => one(node).into_iter().collect(),
+        None => Vec::new(),
+    }
+}
+
+/// The configuration of one of a host's services: the host's, where it runs one only, else the one of this name in it.
+fn configured<'a>(config: &'a mut TreeNode, named: &Named, alone: bool) -> Option<&'a mut TreeNode> {
+    match alone {
+        true => Some(config),
+        false => config.child_mut(&Step::Key(named.text.clone())),
+    }
+}
+
+fn hosts(tree: &mut TreeNode) -> &mut [Entry] {
+    match tree.child_mut(&Step::Key(HOSTS.to_owned())).map(|hosts| &mut hosts.item) {
+        Some(Item::Table(hosts)) => hosts,
+        _ => &mut [],
+    }
+}
+
+/// The folder of the file in which something stands.
+fn folder(span: &Location, faults: &Collector) -> PathBuf {
+    let source = span.as_ref().and_then(|span| faults.sources().get(span.source));
+    let file = source.or(faults.sources().first()).map(|source| Path::new(&source.name));
+    file.and_then(Path::parent).unwrap_or(Path::new("")).to_owned()
+}
+
+/// Puts the files that `config` names into their places in a study's tree, with those that they include.
+pub(crate) fn graft(tree: &mut TreeNode, outside: &dyn Outside, faults: &mut Collector) {
+    for host in hosts(tree) {
+        let names = named(&host.node);
+        let Some(config) = host.node.child_mut(&Step::Key(CONFIG.to_owned())) else { continue };
+        for name in &names {
+            let (Some(kind), Some(node)) = (name.kind, configured(config, name, names.len() == 1)) else {
+                continue;
+            };
+            let Item::Text(file) = &node.item else { continue };
+            let path: PathBuf = folder(&node.span, faults).join(file);
+            let path = path.components().filter(|part| *part != Component::CurDir).collect::<PathBuf>();
+            if let Some(file) = usher_config::further(&path, &node.span, kind.format(), outside, faults) {
+                *node = file;
+            }
+        }
+    }
+}
+
+/// Takes the services' configurations out of a point's tree, and reads and checks them; by host.
+pub(crate) fn take(
+    tree: &mut TreeNode,
+    outside: &dyn Outside,
+    memo: &mut Memo,
+    faults: &mut Collector,
+) -> Ordered<Vec<Service>> {
+    let mut services = Ordered::default();
+    for host in hosts(tree) {
+        let names = named(&host.node);
+        let mut config = host.node.take(CONFIG);
+        if let (Some(config), true) = (&config, names.is_empty()) {
+            let message = "this is the configuration of no service; name the service, as runs = \"aaa\"";
+            faults.add(config.key_span.clone(), message.to_owned());
+        }
+        let mut of_host = Vec::new();
+        for name in &names {
+            let Some(kind) = name.kind else {
+                let near = hint(&name.text, Kind::ALL.map(Kind::name));
+                faults.add(name.span.clone(), format!("there is no service \"{}\"{near}", name.text));
+                continue;
+            };
+            let alone = names.len() == 1;
+            let node = config.as_mut().and_then(|entry| configured(&mut entry.node, name, alone));
+            match node.map(|node| (&node.item, &*node)) {
+                Some((Item::Table(_), node)) => of_host.extend(memo.read(kind, node, outside, faults)),
+                // A file that could not be read was reported.
+                Some((Item::Text(_), _)) => {}
+                _ => {
+                    let key = if alone { CONFIG.to_owned() } else { format!("{CONFIG}.{}", name.text) };
+                    let message = format!(
+                        "\"{}\" has no configuration; name its file, as {key} = \"{}.toml\", or write its keys below [hosts.{}.{key}]",
+                        name.text, name.text, host.key
+                    );
+                    faults.add(name.span.clone(), message);
+                }
+            }
+        }
+        if !of_host.is_empty() {
+            services.insert(host.key.clone(), of_host);
+        }
+    }
+    services
+}
+
+impl Memo {
+    fn read(
+        &mut self,
+        kind: Kind,
+        node: &TreeNode,
+        outside: &dyn Outside,
+        faults: &mut Collector,
+    ) -> Option<Service> {
+        let (base, value) = (folder(&node.span, faults), node.value());
+        let known = self.0.iter().find(|(k, b, v, _)| *k == kind && *b == base && Some(v) == value.as_ref());
+        if let Some((.., service)) = known {
+            return Some(service.clone());
+        }
+        let service = match kind {
+            Kind::Aaa => {
+                let loaded = usher_aaa_config::read_tree(node.clone(), &base, outside, faults)?;
+                Service::Aaa(Arc::new(loaded))
+            }
+        };
+        self.0.extend(value.map(|value| (kind, base, value, service.clone())));
+        Some(service)
+    }
+}
+
+/// In a schema: the name of a service, or several.
+pub(crate) fn runs_schema(_: &mut SchemaGenerator) -> Schema {
+    let one = usher_config::named::schema_of::<Kind>(|_| true);
+    json_schema!({ "anyOf": [one, { "type": "array", "items": one }] })
+}
+
+/// In a schema: a file, or what it holds, for which each service has a schema of its own.
+pub(crate) fn config_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "anyOf": [{ "type": "string" }, { "type": "object" }] })
+}
