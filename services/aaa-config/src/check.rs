@@ -8,7 +8,7 @@ use super::model::{
 use super::units::Fingerprint;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
-use std::net::IpAddr;
+use core::net::IpAddr;
 use std::path::{Path, PathBuf};
 use usher_aaa::ledger::{PoolConfig, Range, check_pools};
 use usher_aaa::store::{GroupRows, Op, Row, UserRows};
