@@ -54,6 +54,11 @@ const RADIUS_REQUEST: u32 = 1;
 const TUNNEL_TYPE_VLAN: u32 = 13;
 const TUNNEL_MEDIUM_802: u32 = 6;
 
+const AUTH_REQUEST_TYPE: u32 = codes::AUTH_REQUEST_TYPE.code;
+const ORIGIN_HOST: u32 = codes::ORIGIN_HOST.code;
+const MULTI_ROUND_TIME_OUT: u32 = codes::MULTI_ROUND_TIME_OUT.code;
+const AUTHORIZATION_LIFETIME: u32 = codes::AUTHORIZATION_LIFETIME.code;
+
 /// How the attributes are written that are read here and have a form.
 const fn form(number: u8) -> Option<DataType> {
     Some(match number {
@@ -89,19 +94,22 @@ impl Reply {
             Content::Diameter(_, avps) => {
                 // Auth-Request-Type is in every answer (RFC 7155 §3.2, RFC 4072 §3.2).
                 let mut has_type = false;
-                let ill = |a: AvpView<'_>| match u8::try_from(a.code) {
-                    Ok(number) => !is_formed(number, a.data),
-                    Err(_) if a.is(codes::AUTH_REQUEST_TYPE) => {
-                        has_type = matches!(a.u32(), Ok(1..=3));
-                        !has_type
+                for a in avps.view() {
+                    let sound = match (a.vendor, a.code) {
+                        (0, 0..=255) => is_formed(a.code as u8, a.data),
+                        (0, AUTH_REQUEST_TYPE) => {
+                            has_type = matches!(a.u32(), Ok(1..=3));
+                            has_type
+                        }
+                        (0, ORIGIN_HOST) => a.identity().is_ok(),
+                        (0, MULTI_ROUND_TIME_OUT | AUTHORIZATION_LIFETIME) => a.data.len() == 4,
+                        _ => true,
+                    };
+                    if !sound {
+                        return false;
                     }
-                    Err(_) if a.is(codes::ORIGIN_HOST) => a.identity().is_err(),
-                    Err(_) => {
-                        let seconds = [codes::MULTI_ROUND_TIME_OUT, codes::AUTHORIZATION_LIFETIME];
-                        seconds.iter().any(|id| a.is(*id)) && a.data.len() != 4
-                    }
-                };
-                !avps.view().filter(|a| a.vendor == 0).any(ill) && has_type
+                }
+                has_type
             }
         }
     }
