@@ -86,7 +86,8 @@ impl Addresses {
     pub fn new(version: IpVersion) -> Self {
         Self { version, ..Self::default() }
     }
-    /// Gives a host an address of its own; false where it is another host's already or of the other version of IP.
+    /// Gives a host an address of its own; false where another was given it already or it is of the other version of IP. That a
+    /// host which keeps the address of its number has the same is the caller's to see, who knows which hosts there are.
     pub fn give(&mut self, host: HostId, address: IpAddr) -> bool {
         let fits = address.is_ipv4() == (self.version == IpVersion::V4);
         let free = !self.hosts.contains_key(&address) && !self.given.contains_key(&host);

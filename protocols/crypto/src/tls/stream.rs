@@ -64,11 +64,9 @@ impl TlsStream {
     ///
     /// # Errors
     /// The connection is over, or a peer whose certificates were verified earlier (of a session that was taken up, or before
-    /// another configuration came) is not trusted any more.
+    /// another configuration came) is not trusted any more: of such a one nothing is heard, and it is sent nothing.
     pub fn receive(&mut self, bytes: &[u8], data: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<bool, TlsError> {
         let result = self.engine.feed(bytes);
-        self.engine.take_application(data);
-        self.engine.take(out);
         let completed = !self.up && !self.engine.is_handshaking();
         if completed {
             if self.replaced || self.engine.resumed() {
@@ -76,6 +74,8 @@ impl TlsStream {
             }
             self.up = true;
         }
+        self.engine.take_application(data);
+        self.engine.take(out);
         result.map(|()| completed)
     }
 

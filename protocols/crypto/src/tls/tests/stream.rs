@@ -63,3 +63,20 @@ fn a_peer_who_is_not_trusted_any_more_is_told_of() {
     assert!(server.is_up());
     assert!(server.replace(other(foreign)).is_err());
 }
+
+#[test]
+fn of_a_peer_who_is_distrusted_when_the_handshake_ends_nothing_is_heard() {
+    let (mut client, mut server) = streams(Setup::new(Version::Tls13, 2));
+    let (_, other) = Setup { client_roots: issued::other_root(), ..Setup::new(Version::Tls13, 2) }.configs();
+    let (mut octets, mut answer, mut data) = (Vec::new(), Vec::new(), Vec::new());
+    client.connected(&mut octets);
+    server.receive(&octets, &mut data, &mut answer).unwrap();
+    // Another configuration comes amid the handshake, and the client speaks as soon as that is over for it.
+    assert_eq!(server.replace(Trust::Server(other)), Ok(()));
+    let mut last = Vec::new();
+    assert_eq!(client.receive(&answer, &mut data, &mut last), Ok(true));
+    client.send(b"let me in", &mut last);
+    answer.clear();
+    assert!(server.receive(&last, &mut data, &mut answer).is_err());
+    assert!(data.is_empty() && answer.is_empty() && !server.is_up());
+}
