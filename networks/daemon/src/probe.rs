@@ -1,7 +1,7 @@
 //! One login, as a network access server would make it, with every step told in words.
 
 use crate::config;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration as Wait;
@@ -101,6 +101,12 @@ pub enum ProbeError {
 pub fn run(login: &Login, say: &mut dyn FnMut(&str)) -> Result<Ended, ProbeError> {
     let network = |error| ProbeError::Network { server: login.server, error };
     let mut rng = SecureRng::from_seed(crate::installation::random().map_err(network)?);
+    // The driver drops what it cannot send, as datagrams may be: whether there is any way to the server is asked before.
+    let any: IpAddr = match login.server.ip() {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    UdpSocket::bind((any, 0)).and_then(|socket| socket.connect(login.server)).map_err(network)?;
     let mut config = Config::single(ServerConfig::new(login.server, Secret::new(&login.secret)));
     config.max_sockets = 1;
     let nas = NasIdentity { identifier: "usher-test".to_owned(), ..NasIdentity::default() };
@@ -413,4 +419,30 @@ fn tls(login: &Login) -> Result<PeerTls, ProbeError> {
         key_log: None,
     });
     Ok(PeerTls::Real(config.map_err(|e| setup(e.to_string()))?, 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_to_whom_there_is_no_way_is_said_so_at_once() {
+        let login = Login {
+            // No datagram may go there without a leave of its own.
+            server: SocketAddr::from((Ipv4Addr::BROADCAST, 1812)),
+            secret: b"a secret".to_vec(),
+            name: "ann".to_owned(),
+            outside: None,
+            password: b"right".to_vec(),
+            method: Method::Pap,
+            ca: None,
+            certificate: None,
+            mac: None,
+            patience: Wait::from_secs(60),
+        };
+        let begun = std::time::Instant::now();
+        let error = run(&login, &mut |step| panic!("{step}")).unwrap_err().to_string();
+        assert!(error.contains("cannot speak to 255.255.255.255:1812"), "{error}");
+        assert!(begun.elapsed() < login.patience);
+    }
 }

@@ -8,6 +8,8 @@
 use crate::time::Instant;
 use alloc::vec::Vec;
 
+/// Generations are numbered by 30 bits, so that the two highest of a token are its holder's to mark kinds of tokens by.
+const GENERATIONS: u32 = (1 << 30) - 1;
 const NONE: u32 = u32::MAX;
 
 /// The slots of a [`SessionTable`]; see the [module](self).
@@ -100,7 +102,7 @@ impl<T> SessionTable<T> {
         let index = token as u32;
         self.unlink(index);
         let slot = &mut self.slots[index as usize];
-        slot.generation = slot.generation.wrapping_add(1);
+        slot.generation = slot.generation.wrapping_add(1) & GENERATIONS;
         slot.newer = self.free;
         self.free = index;
         self.len -= 1;
@@ -143,6 +145,16 @@ impl<T> SessionTable<T> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn the_highest_bits_of_a_token_stay_free() {
+        let mut table = SessionTable::new();
+        let first = table.insert(Instant::ZERO, 'a');
+        table.slots[0].generation = GENERATIONS;
+        let last = u64::from(GENERATIONS) << 32 | first;
+        assert_eq!((table.remove(last), last >> 62), (Some('a'), 0));
+        assert_eq!(table.insert(Instant::ZERO, 'b'), first, "it begins anew");
+    }
 
     #[test]
     fn a_token_outlives_its_entry_in_vain() {

@@ -224,6 +224,7 @@ impl AccessClient {
     /// # Errors
     /// The question cannot be asked now, or a value does not fit; nothing changed.
     pub fn ask(&mut self, now: Instant, token: u64, request: &Request<'_>) -> Result<(), CommandError> {
+        small(token)?;
         self.now = now;
         match &mut self.protocol {
             Protocol::Radius(r) => r.ask(now, &self.nas, token, request),
@@ -236,6 +237,7 @@ impl AccessClient {
     /// # Errors
     /// It cannot be sent now, or a value does not fit; nothing changed.
     pub fn account(&mut self, now: Instant, token: u64, record: &Record<'_>) -> Result<(), CommandError> {
+        small(token)?;
         self.now = now;
         match &mut self.protocol {
             Protocol::Radius(r) => r.account(now, &self.nas, token | ACCOUNTING, record),
@@ -255,6 +257,14 @@ impl AccessClient {
         if let Protocol::Radius(r) = &mut self.protocol {
             r.recycle(reply);
         }
+    }
+}
+
+/// Whether a token leaves the bits free by which the kinds of questions are told apart.
+const fn small(token: u64) -> Result<(), CommandError> {
+    match token >> 62 {
+        0 => Ok(()),
+        _ => Err(CommandError::Invalid("tokens are below 2^62")),
     }
 }
 

@@ -537,7 +537,12 @@ impl Front {
             usher_access::Failure::Timeout => Failure::Timeout,
             usher_access::Failure::Unavailable => Failure::Unreachable,
             usher_access::Failure::ConnectionLost => Failure::ConnectionLost,
-            usher_access::Failure::BadAnswer => Failure::BadAnswer,
+            usher_access::Failure::BadAnswer => {
+                if let Some(login) = self.logins.get_mut(token) {
+                    sink.exchange(now, login.asked);
+                }
+                Failure::BadAnswer
+            }
             usher_access::Failure::Fault(code) => {
                 if let Some(login) = self.logins.get_mut(token) {
                     sink.exchange(now, login.asked);

@@ -68,7 +68,8 @@ impl<S> Logins<S> {
         self.get_mut(token)?;
         let index = token as u32;
         let place = &mut self.places[index as usize];
-        place.0 = place.0.wrapping_add(1);
+        // The two highest bits of a token are the AAA client's.
+        place.0 = place.0.wrapping_add(1) & ((1 << 30) - 1);
         self.free.push(index);
         place.1.take()
     }
