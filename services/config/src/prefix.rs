@@ -6,7 +6,8 @@ use serde::de::{Deserialize, Deserializer, Error};
 use std::borrow::Cow;
 use std::fmt;
 
-/// A network: `"192.0.2.0/24"`, `"2001:db8::/32"`; an address alone is a network of one.
+/// A network: `"192.0.2.0/24"`, `"2001:db8::/32"`; an address alone is a network of one. What is IPv4 within IPv6
+/// (`::ffff:0:0/96`) is IPv4.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Prefix {
     /// The address.
@@ -32,19 +33,27 @@ impl Prefix {
         };
         let network: IpAddr = address.trim().parse().map_err(|_| wrong())?;
         let most = if network.is_ipv4() { 32 } else { 128 };
-        let bits = match bits {
+        let bits: u8 = match bits {
             None => most,
             Some(bits) => bits.trim().parse().ok().filter(|b| *b <= most).ok_or_else(wrong)?,
         };
-        Ok(Self { network, bits })
+        let mapped = match network {
+            IpAddr::V6(within) => within.to_ipv4_mapped().zip(bits.checked_sub(96)),
+            IpAddr::V4(_) => None,
+        };
+        Ok(match mapped {
+            Some((network, bits)) => Self { network: network.into(), bits },
+            None => Self { network, bits },
+        })
     }
-    /// Whether an address is of this network.
+    /// Whether an address is of this network; an IPv4-mapped address is its IPv4 address.
     #[must_use]
     pub fn holds(&self, address: IpAddr) -> bool {
         let bits = |a: IpAddr| match a {
             IpAddr::V4(a) => u128::from(u32::from(a)) << 96,
             IpAddr::V6(a) => u128::from(a),
         };
+        let address = address.to_canonical();
         let mask = if self.bits == 0 { 0 } else { u128::MAX << (128 - u32::from(self.bits)) };
         self.network.is_ipv4() == address.is_ipv4() && (bits(self.network) ^ bits(address)) & mask == 0
     }
@@ -86,8 +95,22 @@ mod tests {
         for wrong in ["", "192.0.2.0/33", "192.0.2/24", "::/129", "nas.example/24", "10.0.0.0/"] {
             assert!(Prefix::parse(wrong).is_err(), "{wrong}");
         }
+        for (written, meant) in [
+            ("::ffff:192.0.2.1", "192.0.2.1/32"),
+            ("::ffff:192.0.2.0/120", "192.0.2.0/24"),
+            ("::ffff:0:0/96", "0.0.0.0/0"),
+            ("::ffff:0:0/95", "::ffff:0.0.0.0/95"),
+            ("::fffe:0:0/96", "::fffe:0:0/96"),
+        ] {
+            assert_eq!(Prefix::parse(written).unwrap().to_string(), meant, "{written}");
+        }
         let holds = |prefix, address: &str| Prefix::parse(prefix).unwrap().holds(address.parse().unwrap());
         assert!(holds("10.1.0.0/16", "10.1.255.1") && !holds("10.1.0.0/16", "10.2.0.1"));
+        assert!(
+            holds("::ffff:10.1.0.0/112", "10.1.9.9")
+                && holds("10.1.0.0/16", "::ffff:10.1.9.9")
+                && !holds("::/0", "::ffff:10.1.9.9")
+        );
         assert!(
             holds("0.0.0.0/0", "10.2.0.1")
                 && !holds("0.0.0.0/0", "::1")
