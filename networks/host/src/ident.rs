@@ -8,7 +8,7 @@ use std::sync::Arc;
 use usher_config::disk::{Disk, LoadError, text};
 use usher_core::{Instant, Job, ListenerId, Machine};
 use usher_ident::{Answer, AskError, Client, ClientCommand, ClientConfig, ClientEvent, Connection, Question};
-use usher_ident_service::config::{self, DEFAULT_PATH, Loaded};
+use usher_ident_service::config::{self, DEFAULT_PATH, File, Loaded};
 use usher_ident_service::{Command, Event, IdentService, Job as Asked, Owner, User};
 use usher_live::{Clock, Settings, Sockets};
 
@@ -34,13 +34,33 @@ pub enum IdentError {
 /// # Errors
 /// It cannot be read, or everything that is wrong with it.
 pub fn load(path: Option<&Path>) -> Result<Loaded, LoadError> {
-    let default = Path::new(DEFAULT_PATH);
+    load_or(path, Path::new(DEFAULT_PATH))
+}
+
+fn load_or(path: Option<&Path>, default: &Path) -> Result<Loaded, LoadError> {
+    let unreadable = |source| LoadError::Unreadable { path: default.to_owned(), source };
     let (path, text) = match path {
         Some(path) => (path, text(path)?),
-        None if default.exists() => (default, text(default)?),
+        None if default.try_exists().map_err(unreadable)? => (default, text(default)?),
         None => (default, String::new()),
     };
     Ok(config::parse(&path.display().to_string(), &text, &Disk)?)
+}
+
+/// What to tell of a configuration that was read again: its warnings, and what takes effect only at the next start; this
+/// start's was `first`.
+fn notices(first: &File, again: &Loaded) -> Vec<String> {
+    let mut notices: Vec<_> = again.warnings.iter().map(ToString::to_string).collect();
+    if again.file.listen != first.listen {
+        notices.push("listen has changed: that takes effect when the server is started again".to_owned());
+    }
+    if again.file.limits.connections.get() > first.limits.connections.get() {
+        notices.push(
+            "limits.connections is more than at the start: that takes full effect when the server is started again"
+                .to_owned(),
+        );
+    }
+    notices
 }
 
 /// Serves until it is told to end. `listen_on`, where it names addresses, stands against the configuration's.
@@ -70,7 +90,7 @@ pub fn serve(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), Iden
         let owner = find(&connection);
         Command::Found { token, at: clock.wall(clock.now()), owner }
     };
-    let (first, log) = (loaded.file.listen, loaded.file.log);
+    let first = loaded.file;
     Ok(host(Hosted {
         name: "usher-ident",
         machine: IdentService::new(loaded.config),
@@ -85,12 +105,8 @@ pub fn serve(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), Iden
         },
         reload: Box::new(move || match load(path.as_deref()) {
             Ok(loaded) => {
-                if loaded.file.listen != first {
-                    tracing::warn!("listen has changed: that takes effect when the server is started again");
-                }
-                if loaded.file.log != log {
-                    log::change(loaded.file.log);
-                }
+                log::change(loaded.file.log);
+                notices(&first, &loaded).iter().for_each(|notice| tracing::warn!("{notice}"));
                 tracing::info!("the configuration was read again");
                 Some(Command::Configure(loaded.config))
             }
@@ -113,11 +129,18 @@ fn find(connection: &Connection) -> Owner {
             return Owner::Unknown;
         }
     };
-    let name = owner::name(uid).unwrap_or_else(|error| {
-        tracing::error!(%error, uid, "the system does not say a user's name");
-        None
-    });
-    Owner::User(User { name: name.map(String::into_bytes), uid: Some(uid) })
+    named(uid, owner::name(uid))
+}
+
+/// The user with this number. Without knowing the name nobody can say whether the user wants to be hidden.
+fn named(uid: u32, name: io::Result<Option<String>>) -> Owner {
+    match name {
+        Ok(name) => Owner::User(User { name: name.map(String::into_bytes), uid: Some(uid) }),
+        Err(error) => {
+            tracing::error!(%error, uid, "the system does not say a user's name");
+            Owner::Unknown
+        }
+    }
 }
 
 /// The log of who asked.
@@ -126,7 +149,8 @@ fn say(event: Event) {
         Event::Answered { asker, connection: Connection { local, remote }, answer } => {
             tracing::info!(%asker, %local, %remote, %answer, "asked");
         }
-        Event::Refused { asker } => tracing::warn!(%asker, "refused: of no network that may ask"),
+        // Anybody can cause these without end; how many there were is told each minute.
+        Event::Refused { asker } => tracing::debug!(%asker, "refused: of no network that may ask"),
     }
 }
 
@@ -148,4 +172,39 @@ pub fn ask(question: Question, config: ClientConfig) -> io::Result<Result<Answer
 
 fn patience(config: ClientConfig) -> std::time::Duration {
     std::time::Duration::from_nanos(config.patience.as_nanos())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use usher_config::{Alone, Fault};
+
+    #[test]
+    fn who_may_be_hidden_by_name_is_unknown_while_names_are() {
+        assert_eq!(named(1000, Err(io::ErrorKind::TimedOut.into())), Owner::Unknown);
+        let user = |name: Option<&str>| Owner::User(User { name: name.map(Into::into), uid: Some(1000) });
+        assert_eq!(named(1000, Ok(Some("ann".to_owned()))), user(Some("ann")));
+        assert_eq!(named(1000, Ok(None)), user(None));
+    }
+
+    #[test]
+    fn a_default_that_cannot_be_looked_for_is_not_taken_for_none() {
+        let folder = std::env::current_exe().unwrap();
+        assert!(load_or(None, &folder.with_file_name("no.toml")).is_ok());
+        let error = load_or(None, &folder.join("ident.toml")).unwrap_err();
+        assert!(matches!(error, LoadError::Unreadable { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_reload_tells_warnings_and_what_waits_for_a_start() {
+        let read = |text| config::parse("ident.toml", text, &Alone).unwrap();
+        let first = read("[limits]\nconnections = 10\n").file;
+        assert!(notices(&first, &read("[limits]\nconnections = 9\n")).is_empty());
+        let mut again = read("listen = []\n[limits]\nconnections = 11\n");
+        let message = "written otherwise".to_owned();
+        again.warnings.push(Fault { file: String::new(), line: 0, column: 0, message });
+        let told = notices(&first, &again);
+        assert!(told[0] == "written otherwise" && told[1].starts_with("listen has changed"));
+        assert!(told[2].starts_with("limits.connections is more than at the start") && told.len() == 3);
+    }
 }

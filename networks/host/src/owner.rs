@@ -9,6 +9,7 @@ use netlink_packet_sock_diag::constants::{AF_INET, AF_INET6, IPPROTO_TCP};
 use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, InetResponseHeader, SocketId, StateFlags};
 use netlink_sys::Socket;
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
+use nix::errno::Errno;
 use nix::unistd::{Uid, User};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -85,7 +86,16 @@ fn owner(found: &InetResponseHeader, local: SocketAddr, remote: SocketAddr) -> O
 /// # Errors
 /// What the system says.
 pub fn name(uid: u32) -> io::Result<Option<String>> {
-    Ok(User::from_uid(Uid::from_raw(uid))?.map(|user| user.name))
+    name_of(User::from_uid(Uid::from_raw(uid)))
+}
+
+/// getpwuid_r(3) names four errors by which systems say that there is no such user.
+fn name_of(found: nix::Result<Option<User>>) -> io::Result<Option<String>> {
+    match found {
+        Ok(user) => Ok(user.map(|user| user.name)),
+        Err(Errno::ENOENT | Errno::ESRCH | Errno::EBADF | Errno::EPERM) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 #[cfg(test)]
@@ -159,5 +169,9 @@ mod tests {
     fn users_have_names_as_the_system_says() {
         assert_eq!(name(0).unwrap().as_deref(), Some("root"));
         assert_eq!(name(4_000_000_001).unwrap(), None);
+        for none in [Errno::ENOENT, Errno::ESRCH, Errno::EBADF, Errno::EPERM] {
+            assert_eq!(name_of(Err(none)).unwrap(), None, "{none}");
+        }
+        assert!(name_of(Err(Errno::EIO)).is_err());
     }
 }

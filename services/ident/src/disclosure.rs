@@ -46,7 +46,6 @@ impl Policy {
     /// What somebody at this address is told; `None`: nobody there may ask.
     #[must_use]
     pub fn of(&self, asker: IpAddr) -> Option<Disclosure> {
-        let asker = asker.to_canonical();
         let fit = self.askers.iter().filter(|(prefix, _)| prefix.holds(asker));
         fit.max_by_key(|(prefix, _)| prefix.bits).map(|(_, disclosure)| *disclosure)
     }
@@ -60,6 +59,9 @@ impl Policy {
         connection: &Connection,
         owner: &Owner,
     ) -> Answer {
+        if disclosure == Disclosure::Nothing {
+            return Answer::Error(ErrorType::UnknownError);
+        }
         let user = match owner {
             Owner::User(user) => user,
             Owner::Nobody => return Answer::Error(ErrorType::NoUser),
@@ -77,8 +79,7 @@ impl Policy {
                 let sealed = Sealed { at, connection: *connection, user: user.clone() };
                 other(key.seal(&sealed).into_bytes())
             }
-            (Disclosure::Nothing, ..) => Answer::Error(ErrorType::UnknownError),
-            (Disclosure::UserName | Disclosure::Uid | Disclosure::Token | Disclosure::Hidden, ..) => hidden,
+            _ => hidden,
         }
     }
 
@@ -180,11 +181,10 @@ mod tests {
         assert_eq!(told(&policy, Disclosure::Uid, Some("ann@example.org"), None), "HIDDEN-USER");
         let end = "192.0.2.1:1".parse().unwrap();
         let (at, connection) = (WallTime::from_unix_secs(0), Connection { local: end, remote: end });
-        let answer = |owner| policy.answer(Disclosure::UserName, at, &connection, &owner).to_string();
-        assert_eq!(
-            (answer(Owner::Nobody), answer(Owner::Unknown)),
-            ("NO-USER".into(), "UNKNOWN-ERROR".into())
-        );
+        let answer = |told, owner| policy.answer(told, at, &connection, &owner).to_string();
+        assert_eq!(answer(Disclosure::UserName, Owner::Nobody), "NO-USER");
+        assert_eq!(answer(Disclosure::UserName, Owner::Unknown), "UNKNOWN-ERROR");
+        assert_eq!(answer(Disclosure::Nothing, Owner::Nobody), "UNKNOWN-ERROR");
     }
 
     #[test]
@@ -195,6 +195,7 @@ mod tests {
             assert_eq!(told(&policy, disclosure, Some("eve"), Some(1000)), "HIDDEN-USER");
             assert_eq!(told(&policy, disclosure, Some("bob"), Some(1003)), "HIDDEN-USER");
         }
+        assert_eq!(told(&policy, Disclosure::Nothing, Some("eve"), Some(1000)), "UNKNOWN-ERROR");
         assert_eq!(told(&policy, Disclosure::UserName, Some("evelyn"), Some(10_030)), "evelyn (UNIX)");
     }
 

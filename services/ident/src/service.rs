@@ -159,8 +159,8 @@ impl IdentService {
             // Who may not ask any more, and who is told nothing, needs no look-up.
             let told = self.policy.of(asker.ip()).unwrap_or(Disclosure::Nothing);
             let full = self.asked.len() >= self.most;
-            self.counters.lookups_full += u64::from(full);
             if told == Disclosure::Nothing || full {
+                self.counters.lookups_full += u64::from(told != Disclosure::Nothing);
                 let answer = Answer::Error(ErrorType::UnknownError);
                 self.answer(now, token, Asked { asker, connection }, answer);
             } else {
@@ -309,13 +309,15 @@ mod tests {
 
     #[test]
     fn look_ups_are_bounded_and_those_that_come_late_are_nothing() {
-        let (mut net, service, [a, b]) =
-            world(config(&[("0.0.0.0/0", Disclosure::UserName)]), ["192.0.2.7", "192.0.2.8"]);
+        let askers = [("0.0.0.0/0", Disclosure::UserName), ("198.51.100.0/24", Disclosure::Nothing)];
+        let (mut net, service, [a, b, told_nothing]) =
+            world(config(&askers), ["192.0.2.7", "192.0.2.8", "198.51.100.7"]);
         assert_eq!(ask(&mut net, a, 1), Ok("UNKNOWN-ERROR".to_owned()), "nobody answers the look-up");
         assert_eq!(ask(&mut net, b, 1), Ok("UNKNOWN-ERROR".to_owned()));
         assert_eq!(net[service].lookups(), 2);
         assert_eq!(ask(&mut net, b, 6193), Ok("UNKNOWN-ERROR".to_owned()));
-        assert_eq!(net[service].counters().0.lookups_full, 1);
+        assert_eq!(ask(&mut net, told_nothing, 6193), Ok("UNKNOWN-ERROR".to_owned()));
+        assert_eq!(net[service].counters().0.lookups_full, 1, "who is told nothing needs no look-up");
         let found = |token| Command::Found { token, at: WallTime::from_unix_secs(0), owner: Owner::Nobody };
         net.command(service, found(0)).unwrap();
         assert_eq!(net[service].counters().0.late, 1);
