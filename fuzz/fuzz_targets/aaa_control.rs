@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
-use usher_daemon::control::{Answer, Request};
+use usher_control::{Answer, Request};
 use usher_radius::dictionary::Dictionary;
 
 static DICTIONARY: LazyLock<Dictionary> = LazyLock::new(Dictionary::builtin);
@@ -19,7 +19,7 @@ fuzz_target!(|data: &[u8]| {
                     let rows = usher_aaa_config::row(&attribute).into_iter().collect();
                     let user = usher_aaa::store::UserRows { reply: rows, ..Default::default() };
                     // It is understood or not.
-                    let _ = usher_daemon::admin::understood(&user, &DICTIONARY);
+                    let _ = usher_aaa::User::compile(&user, &DICTIONARY);
                 }
             }
         }

@@ -6,10 +6,10 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
+use usher_control::{self as control, Answer, ControlError, ListStatus};
 use usher_core::{Duration, WallTime};
 use usher_crypto::x509::{Information, RevocationList};
 use usher_daemon::Location;
-use usher_daemon::control::{self, Answer, ControlError, ListStatus};
 use usher_pki::{Authority, Entry, InitOptions, Issued, KeyKind, Kind, PkiError, Reason, Request};
 
 /// Where the authority is unless something else is said: in the folder of the configuration, which is root's.

@@ -7,8 +7,8 @@ use crate::output::{Failure, Output, columns};
 use serde_json::json;
 use usher_aaa::store::{ClientRow, Demand};
 use usher_config::Prefix;
+use usher_control::Request;
 use usher_daemon::admin;
-use usher_daemon::control::Request;
 
 pub(super) fn client(output: &Output, command: ClientCommand) -> Result<(), Failure> {
     match command {

@@ -6,8 +6,8 @@ use super::{place, tell};
 use crate::output::{Failure, Output};
 use serde_json::json;
 use usher_aaa::store::{GroupRows, UserRows};
+use usher_control::Request;
 use usher_daemon::admin;
-use usher_daemon::control::Request;
 
 pub(super) fn group(output: &Output, command: GroupCommand) -> Result<(), Failure> {
     let GroupCommand::Set { name, check, reply, config } = command;

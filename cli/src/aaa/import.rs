@@ -6,7 +6,7 @@ use super::user::store;
 use crate::output::{Failure, Output};
 use serde_json::json;
 use std::path::Path;
-use usher_daemon::control::Request;
+use usher_control::Request;
 use usher_store::import::{Complaint, clients_conf, users_file};
 
 fn text(file: &Path) -> Result<String, Failure> {

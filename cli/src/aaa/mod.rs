@@ -14,7 +14,7 @@ mod user;
 
 use crate::output::{Failure, Output};
 use args::{AaaCommand, Config};
-use usher_daemon::control::{self, Answer, ControlError, Request};
+use usher_control::{self as control, Answer, ControlError, Request};
 use usher_daemon::{Installation, InstallationError};
 
 pub(crate) fn aaa(output: &Output, command: AaaCommand) -> Result<(), Failure> {

@@ -5,8 +5,8 @@ use super::{ask, place};
 use crate::output::{Failure, Output, columns};
 use serde_json::json;
 use std::time::{SystemTime, UNIX_EPOCH};
+use usher_control::{self as control, Answer, HomeServerStatus, ListStatus, Request};
 use usher_core::{Duration, WallTime};
-use usher_daemon::control::{self, Answer, HomeServerStatus, ListStatus, Request};
 
 pub(super) fn status(output: &Output, config: &Config) -> Result<(), Failure> {
     let Answer::Status(s) = ask(&place(config)?, &Request::Status)? else {

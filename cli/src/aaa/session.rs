@@ -4,9 +4,9 @@ use super::args::{Config, SessionCommand};
 use super::{ask, place};
 use crate::output::{Failure, Output, columns};
 use serde_json::json;
+use usher_control::{self as control, Answer, ControlError, Request, Session};
 use usher_core::WallTime;
 use usher_daemon::Installation;
-use usher_daemon::control::{self, Answer, ControlError, Request, Session};
 
 pub(super) fn session(output: &Output, command: SessionCommand) -> Result<(), Failure> {
     match command {

@@ -8,9 +8,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 use usher_aaa::Method;
+use usher_control::{self as control, Answer, ControlError, Request};
 use usher_crypto::fault::TlsFault;
 use usher_daemon::Installation;
-use usher_daemon::control::{self, Answer, ControlError, Request};
 use usher_daemon::probe::{self, Ended, Login, Outcome};
 
 /// How long a login may take.

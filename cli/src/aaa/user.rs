@@ -5,7 +5,7 @@ use super::{place, secret};
 use crate::output::{Failure, Output, columns};
 use serde_json::{Value, json};
 use usher_aaa::store::{GroupRows, Row, Store, UserRows};
-use usher_daemon::control::{self, Answer, ControlError, Request};
+use usher_control::{self as control, Answer, ControlError, Request};
 use usher_daemon::{Installation, admin};
 
 /// Names that are asked for at once.

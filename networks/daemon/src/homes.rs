@@ -1,10 +1,10 @@
 //! How home servers are, for logs, metrics and those who ask.
 
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use usher_aaa::proxy::{Report, Service};
 use usher_aaa::{AaaServer, HomeServerState};
+use usher_control::HomeServerStatus;
 use usher_radius::client::{Health, HealthCause, ServerCounts};
 
 /// What a home server is asked for, as labels and logs have it.
@@ -128,25 +128,6 @@ pub(crate) fn merge(all: &mut HomeServers, others: HomeServers) {
             }
         }
     }
-}
-
-/// A home server, for those who ask how things are.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct HomeServerStatus {
-    /// What the configuration calls it.
-    pub name: String,
-    /// `authentication`, `accounting`, or `radsec` for both.
-    pub service: String,
-    /// Where.
-    pub address: String,
-    /// `alive`, `zombie` (owes an answer; others are asked before it) or `dead`.
-    pub state: String,
-    /// Requests that it was asked since the last change of home servers.
-    pub requests: u64,
-    /// Requests that it did not answer in time.
-    pub timeouts: u64,
-    /// How long an answer takes, milliseconds, over all requests that were sent once; `None`: there was none.
-    pub round_trip: Option<f64>,
 }
 
 /// For those who ask how things are.

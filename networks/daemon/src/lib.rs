@@ -13,7 +13,7 @@ pub mod advice;
 mod answers;
 mod clock;
 pub mod config;
-pub mod control;
+mod control;
 mod daemon;
 mod door;
 mod drops;

@@ -13,6 +13,7 @@ pub mod csv;
 pub mod file;
 pub mod journal;
 pub mod manifest;
+#[cfg(feature = "parquet")]
 pub mod parquet;
 pub mod pcapng;
 pub mod row;

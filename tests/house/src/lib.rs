@@ -20,6 +20,7 @@ pub const SIBLINGS: &[(&str, &str, &str)] = &[
     ("usher-aaa", "usher-access", "the ledger's address pools are those of any access server"),
     ("usher-daemon", "usher-store", "its users and accounting are in a store"),
     ("usher-daemon", "usher-pki", "whose certificates are looked after"),
+    ("usher-daemon", "usher-control", "and it is asked by its control socket"),
     ("usher-load", "usher-observe", "what a load shows are rows"),
     ("usher-load", "usher-report", "and ends in a report"),
     ("usher-report", "usher-observe", "a report is made from estimates"),

@@ -1,6 +1,5 @@
-//! The answering side: a thread that accepts, and one for each connection.
+//! The answering side of the control socket: a thread that accepts, and one for each connection.
 
-use super::{Answer, ListStatus, Request, Session, Status};
 use crate::homes;
 use crate::mailbox::Message;
 use crate::running::Running;
@@ -18,6 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use usher_aaa::store::SessionRow;
 use usher_aaa::{Command, DynamicResult, TRACES, TraceFilter, canonical_name, is_alias};
+use usher_control::{Answer, ListStatus, Request, Session, Status};
 use usher_core::Instant as MachineInstant;
 use usher_radius::attribute::{Attributes, kind};
 use usher_radius::packet::Code;

@@ -1,6 +1,6 @@
 //! The asking side.
 
-use super::{Answer, Request};
+use crate::{Answer, Request};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};

@@ -2,12 +2,9 @@
 //! a line, a [`Request`] and its [`Answer`] (of a trace, many).
 
 mod client;
-mod server;
 
 pub use client::{ControlError, ask, follow};
-pub(crate) use server::{begin, free};
 
-pub use crate::homes::HomeServerStatus;
 use serde::{Deserialize, Serialize};
 use usher_aaa::store::SessionRow;
 
@@ -130,6 +127,25 @@ pub struct Status {
     pub lists: Vec<ListStatus>,
     /// Days until certificates end, by whose they are.
     pub certificates: Vec<(String, f64)>,
+}
+
+/// A home server, for those who ask how things are.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct HomeServerStatus {
+    /// What the configuration calls it.
+    pub name: String,
+    /// `authentication`, `accounting`, or `radsec` for both.
+    pub service: String,
+    /// Where.
+    pub address: String,
+    /// `alive`, `zombie` (owes an answer; others are asked before it) or `dead`.
+    pub state: String,
+    /// Requests that it was asked since the last change of home servers.
+    pub requests: u64,
+    /// Requests that it did not answer in time.
+    pub timeouts: u64,
+    /// How long an answer takes, milliseconds, over all requests that were sent once; `None`: there was none.
+    pub round_trip: Option<f64>,
 }
 
 /// A revocation list that is in use.
