@@ -10,7 +10,7 @@ use std::sync::Arc;
 use usher_aaa::{AaaServer, DynamicResult, User, Users, radius_socket};
 use usher_core::bench::{At, Network};
 use usher_core::impair::ChannelConfig;
-use usher_core::{Duration, ListenerId, PortId, Seed};
+use usher_core::{Duration, Input, ListenerId, PortId, Seed};
 use usher_diameter::ResultCode;
 use usher_diameter::avp::AvpBuf;
 use usher_diameter::codes::{self, application, command};
@@ -96,6 +96,11 @@ impl Site {
         });
         result.expect("an answer")
     }
+    /// The station begins anew.
+    fn start(&mut self) {
+        let frame = [&[1, 0x80, 0xc2, 0, 0, 3][..], &mac(0).0, &[0x88, 0x8e, 1, 1, 0, 0]].concat();
+        self.net.give(self.nas, Input::Frame { port: PortId(0), data: &frame });
+    }
     /// How often the station was asked who it is.
     fn identity_requests(&self) -> usize {
         // After the Ethernet header that of EAPOL, then EAP's: a Request of type Identity.
@@ -164,6 +169,31 @@ fn a_change_of_the_session_timeout_ends_the_session_then() {
     assert_eq!(site.said(), [ended(EndCause::SessionTimeout)]);
     let nothing = DynamicResult::Nak(Some(error_cause::SESSION_CONTEXT_NOT_FOUND));
     assert_eq!(site.ask(Code::COA_REQUEST, five), nothing);
+}
+
+#[test]
+fn whoever_begins_anew_and_again_stays_in_for_as_long_as_was_said() {
+    let mut site = Site::usual();
+    let twenty = |a: &mut Attributes| {
+        named(a);
+        a.push_u32(kind::SESSION_TIMEOUT, 20);
+    };
+    assert_eq!(site.ask(Code::COA_REQUEST, twenty), DynamicResult::Ack);
+    for _ in 0..2 {
+        site.start();
+        site.run(5);
+    }
+    assert_eq!(site.said(), [Event::Changed { station: STATION }]);
+    site.start();
+    site.run(15);
+    assert_eq!(site.said(), [ended(EndCause::SessionTimeout)]);
+    assert_eq!(site.net[site.nas].in_progress(), 0);
+    site.log_in();
+    assert!(matches!(&site.said()[..], [Event::Authenticated { .. }]));
+    site.start();
+    site.start();
+    assert_eq!(site.ask(Code::DISCONNECT_REQUEST, named), DynamicResult::Ack);
+    assert_eq!(site.said(), [ended(EndCause::Disconnected)]);
 }
 
 #[test]

@@ -114,11 +114,16 @@ impl Authenticator {
         pkm: BaseSide,
         identity: Option<Vec<u8>>,
     ) -> Result<(), CommandError> {
+        // Whoever is in stays in until there is a verdict, and no longer than was said.
+        let (mut until, mut unsaid) = (None, None);
         match self.ports.get(station) {
-            Some(Status::Running(_)) => {
+            Some(Status::Running(token, before)) => {
                 self.counters.restarted += 1;
-                self.forget(now, station, TerminateCause::UserRequest);
+                until = before;
+                let session = self.drop_session(now, token);
+                unsaid = session.filter(|s| s.rounds == 0).map(|s| s.next);
             }
+            Some(Status::In(before)) => until = before,
             Some(Status::Quiet(until)) if until > now => {
                 self.counters.quiet += 1;
                 return Err(CommandError::WrongState("the station was turned away a moment ago"));
@@ -131,7 +136,7 @@ impl Authenticator {
         }
         self.counters.sessions += 1;
         self.keyings.remove(station);
-        let next = self.again.remove(&station).unwrap_or_default();
+        let next = self.again.remove(&station).or(unsaid).unwrap_or_default();
         let first = self.rng.next_u32() as u8;
         let policy = self.config.retransmission;
         // Without retransmission the sessions' order of age keeps the station's time.
@@ -147,7 +152,7 @@ impl Authenticator {
             }
         };
         let token = self.sessions.insert(now, session);
-        self.ports.set(station, Status::Running(token));
+        self.ports.set(station, Status::Running(token, until));
         self.pump(now, token);
         Ok(())
     }
@@ -207,7 +212,7 @@ impl Authenticator {
         pkm: BaseSide,
         packet: &[u8],
     ) -> Result<(), CommandError> {
-        let Some(Status::Running(token)) = self.ports.get(station) else {
+        let Some(Status::Running(token, _)) = self.ports.get(station) else {
             self.counters.no_session += 1;
             return Err(CommandError::UnknownToken);
         };
@@ -275,7 +280,7 @@ impl Authenticator {
                 DynamicKind::Change => self.change(now, station, &request.content),
                 DynamicKind::Reauthenticate => {
                     // That it is under way serves as well; where there is no room, it stays in.
-                    let running = matches!(self.ports.get(station), Some(Status::Running(_)));
+                    let running = matches!(self.ports.get(station), Some(Status::Running(..)));
                     let _ = running || self.authenticate_again(now, station);
                 }
             }
@@ -521,7 +526,7 @@ impl Authenticator {
         self.again.remove(&station);
         self.left(now, station, cause);
         let status = self.ports.remove(station)?;
-        if let Status::Running(token) = status {
+        if let Status::Running(token, _) = status {
             self.drop_session(now, token);
         }
         Some(status)
@@ -599,12 +604,14 @@ impl Authenticator {
         while let Some((station, status)) = self.ports.pop_due(now) {
             match status {
                 Status::Again(_) if self.authenticate_again(now, station) => {}
-                Status::In(_) | Status::Again(_) => {
-                    self.keyings.remove(station);
-                    self.left(now, station, TerminateCause::SessionTimeout);
+                Status::In(_) | Status::Again(_) | Status::Running(..) => {
+                    if let Status::Running(token, _) = status {
+                        self.drop_session(now, token);
+                    }
+                    self.forget(now, station, TerminateCause::SessionTimeout);
                     self.outputs.event(Event::Ended { station, cause: EndCause::SessionTimeout });
                 }
-                Status::Quiet(_) | Status::Running(_) => self.keyings.remove(station),
+                Status::Quiet(_) => self.keyings.remove(station),
             }
         }
     }

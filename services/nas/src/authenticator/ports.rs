@@ -8,8 +8,8 @@ use usher_core::timer::TimerQueue;
 /// Where a station stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Status {
-    /// In the session of this token.
-    Running(u64),
+    /// In the session of this token; whoever is in meanwhile is so until this time, where there is one.
+    Running(u64, Option<Instant>),
     /// Let in, until a time where there is one.
     In(Option<Instant>),
     /// Let in; at that time it is to be authenticated again.
@@ -25,8 +25,7 @@ impl Status {
     }
     const fn until(self) -> Option<Instant> {
         match self {
-            Self::Running(_) => None,
-            Self::In(until) => until,
+            Self::Running(_, until) | Self::In(until) => until,
             Self::Again(until) | Self::Quiet(until) => Some(until),
         }
     }
@@ -54,7 +53,7 @@ impl Ports {
         if let Some(until) = status.until() {
             self.timers.insert(until, station);
         }
-        self.running += usize::from(matches!(status, Status::Running(_)));
+        self.running += usize::from(matches!(status, Status::Running(..)));
         if let Some(before) = self.by_station.insert(station, status) {
             self.left(station, before);
         }
@@ -70,7 +69,7 @@ impl Ports {
         {
             self.timers.remove(until, station);
         }
-        self.running -= usize::from(matches!(before, Status::Running(_)));
+        self.running -= usize::from(matches!(before, Status::Running(..)));
     }
     pub(super) fn next(&self) -> Option<Instant> {
         self.timers.next()
@@ -78,7 +77,7 @@ impl Ports {
     /// Forgets a station whose time has come, and says where it stood.
     pub(super) fn pop_due(&mut self, now: Instant) -> Option<(StationId, Status)> {
         let (_, station) = self.timers.pop_due(now)?;
-        self.by_station.remove(&station).map(|status| (station, status))
+        self.remove(station).map(|status| (station, status))
     }
 }
 
@@ -99,12 +98,18 @@ mod tests {
         ports.set(a, Status::Quiet(t(5)));
         ports.set(b, Status::In(Some(t(7))));
         assert_eq!((ports.next(), ports.remembered()), (Some(t(5)), 2));
-        ports.set(a, Status::Running(9));
+        ports.set(a, Status::Running(9, None));
         assert_eq!((ports.next(), ports.remembered()), (Some(t(7)), 1));
         ports.set(b, Status::Quiet(t(7)));
         assert_eq!(ports.pop_due(t(6)), None);
         assert_eq!(ports.pop_due(t(7)), Some((b, Status::Quiet(t(7)))));
-        assert_eq!(ports.remove(a), Some(Status::Running(9)));
+        assert_eq!(ports.remove(a), Some(Status::Running(9, None)));
+        assert_eq!((ports.next(), ports.remembered(), ports.get(a)), (None, 0, None));
+        ports.set(a, Status::In(Some(t(9))));
+        ports.set(a, Status::Running(9, Some(t(9))));
+        ports.set(a, Status::Running(10, Some(t(9))));
+        assert_eq!((ports.next(), ports.remembered()), (Some(t(9)), 0));
+        assert_eq!(ports.pop_due(t(9)), Some((a, Status::Running(10, Some(t(9))))));
         assert_eq!((ports.next(), ports.remembered(), ports.get(a)), (None, 0, None));
     }
 }
