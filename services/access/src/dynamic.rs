@@ -58,7 +58,7 @@ pub struct SessionIdentity<'a> {
 pub enum ErrorCause {
     /// It says something that is not supported.
     UnsupportedAttribute = 401,
-    /// It does not say which session.
+    /// It does not say which session, or not all that it takes.
     MissingAttribute = 402,
     /// It is for another NAS.
     NasIdentificationMismatch = 403,
@@ -157,8 +157,10 @@ impl DynamicRequest {
     /// What of a RADIUS request no session need be looked at for.
     pub(crate) fn check(&self, nas: &NasIdentity) -> Result<(), ErrorCause> {
         let says = |number| self.content.value(number);
+        // What cannot be compared is no match either.
         let other = |number, own: Option<&[u8]>| {
-            says(number).is_some_and(|value| own.is_some_and(|own| own != value))
+            let own = || own.into_iter().chain(nas.attributes.get_all(number));
+            self.content.values(number).any(|value| own().all(|own| own != value))
         };
         let (v4, v6) = match nas.address {
             Some(IpAddr::V4(address)) => (Some(address.octets()), None),

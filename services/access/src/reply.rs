@@ -222,18 +222,19 @@ impl Reply {
         self.values(kind::CLASS)
     }
     /// Session-Timeout: how long the session may last (RFC 2865 §5.27); of a challenge, how long the user may take to answer
-    /// (RFC 3579 §2.3; Multi-Round-Time-Out, RFC 6733 §8.19). `None`: without end.
+    /// (RFC 3579 §2.3; Multi-Round-Time-Out, RFC 6733 §8.19). `None`: without end, as Diameter's zero says too (RFC 6733
+    /// §8.13).
     #[must_use]
     pub fn session_timeout(&self) -> Option<Duration> {
-        let rounds = match &self.0 {
-            Content::Radius(_) => None,
-            Content::Diameter(_, avps) => avps.view().get(codes::MULTI_ROUND_TIME_OUT),
-        };
+        let lasts = self.seconds(kind::SESSION_TIMEOUT);
+        let Content::Diameter(_, avps) = &self.0 else { return lasts };
         let seconds = |a: AvpView<'_>| a.u32().ok().map(|seconds| Duration::from_secs(seconds.into()));
-        rounds.and_then(seconds).or_else(|| self.seconds(kind::SESSION_TIMEOUT))
+        let rounds = avps.view().get(codes::MULTI_ROUND_TIME_OUT).and_then(seconds);
+        rounds.or(lasts.filter(|lasts| !lasts.is_zero()))
     }
     /// When the user is to be authenticated again, instead of being sent away: after the Session-Timeout, where
-    /// Termination-Action says so (RFC 3580 §3.17); after Authorization-Lifetime (RFC 6733 §8.9).
+    /// Termination-Action says so (RFC 3580 §3.17); after Authorization-Lifetime (RFC 6733 §8.9), of which zero is at once and
+    /// all ones is never.
     #[must_use]
     pub fn reauthentication(&self) -> Option<Duration> {
         match &self.0 {
@@ -243,7 +244,7 @@ impl Reply {
             }
             Content::Diameter(_, avps) => {
                 let seconds = avps.view().get(codes::AUTHORIZATION_LIFETIME)?.u32().ok()?;
-                Some(Duration::from_secs(seconds.into()))
+                (seconds != u32::MAX).then(|| Duration::from_secs(seconds.into()))
             }
         }
     }

@@ -14,7 +14,7 @@ use core::num::NonZeroU16;
 use usher_core::collections::{HashMap, hash_state};
 use usher_core::{CommandError, Input, Instant, Machine, Output, SecureRng};
 use usher_diameter::accounting::Acr;
-use usher_diameter::avp::{AvpBuf, AvpId};
+use usher_diameter::avp::{AvpBuf, AvpId, Avps};
 use usher_diameter::codes::{self, application, command};
 use usher_diameter::eap::Der;
 use usher_diameter::nasreq::{Aar, AuthRequestType, NasInfo};
@@ -135,6 +135,12 @@ enum Spread {
     },
 }
 
+/// The one of these nodes that this session asks.
+fn shared(nodes: &[NodeId], session: &[u8]) -> Result<NodeId, CommandError> {
+    let (i, _) = StreamPolicy::BySession.choose(Some(session), nodes.len() as u16);
+    nodes.get(usize::from(i)).copied().ok_or(CommandError::Full("connections"))
+}
+
 /// A session that was let in and that the server keeps.
 #[derive(Debug)]
 struct Kept {
@@ -213,10 +219,7 @@ impl DiameterAccess {
     /// The node of this session; its own is made where it has none yet.
     fn node(&mut self, now: Instant, session: u64) -> Result<NodeId, CommandError> {
         let (opened, most) = match &mut self.spread {
-            Spread::Shared(nodes) => {
-                let (i, _) = StreamPolicy::BySession.choose(Some(&session.to_be_bytes()), nodes.len() as u16);
-                return nodes.get(usize::from(i)).copied().ok_or(CommandError::Full("connections"));
-            }
+            Spread::Shared(nodes) => return shared(nodes, &session.to_be_bytes()),
             Spread::PerSession { opened, most, by_session } => {
                 if let Some(&id) = by_session.get(&session) {
                     return Ok(id);
@@ -261,6 +264,14 @@ impl DiameterAccess {
             let _ = self.nodes.command(now, (id, Command::Forget { token: session }));
         }
         self.finish(now, session);
+    }
+
+    /// The answer to a record is wanted no more. By which node it went its session knows, not its token.
+    pub(super) fn cancel_record(&mut self, now: Instant, token: u64) {
+        let Spread::Shared(nodes) = &self.spread else { return };
+        for &id in nodes {
+            let _ = self.nodes.command(now, (id, Command::Forget { token }));
+        }
     }
 
     /// Opens or closes the connection to a peer.
@@ -325,6 +336,10 @@ impl DiameterAccess {
         let (user_name, state) = (Some(name), (!state.is_empty()).then_some(state));
         let request_type = AuthRequestType::AuthorizeAuthenticate;
         let info = NasInfo { framed_mtu: nas.framed_mtu, ..nas.info(&ask.port) };
+        let is_new = match &self.spread {
+            Spread::Shared(_) => false,
+            Spread::PerSession { by_session, .. } => !by_session.contains_key(&token),
+        };
         let id = self.node(now, token)?;
         let session = self.session_id(id, token);
         let host = core::str::from_utf8(server).ok().filter(|h| self.stay && !h.is_empty());
@@ -343,7 +358,11 @@ impl DiameterAccess {
         };
         request.avps.push_u32(codes::AUTH_SESSION_STATE, self.session_state());
         also(&mut request.avps, nas, ask.attributes);
-        self.nodes.command(now, (id, Command::Request(request)))
+        let done = self.nodes.command(now, (id, Command::Request(request)));
+        if done.is_err() && is_new {
+            self.finish(now, token);
+        }
+        done
     }
 
     /// A record goes by a connection of the NAS's, of which it needs one that stays.
@@ -354,11 +373,13 @@ impl DiameterAccess {
         token: u64,
         record: &Record<'_>,
     ) -> Result<(), CommandError> {
-        if matches!(self.spread, Spread::PerSession { .. }) {
+        let Spread::Shared(nodes) = &self.spread else {
             return Err(CommandError::Invalid(
                 "each session has a connection of its own, and accounting none",
             ));
-        }
+        };
+        // All records of a session have one Origin-Host and Session-Id.
+        let id = shared(nodes, record.session.as_bytes())?;
         let name = core::str::from_utf8(record.name).map_err(|_| CommandError::Invalid("a name in UTF-8"))?;
         let (traffic, prefix) = (record.counted(), record.prefix());
         let stops = record.kind == RecordKind::Stop;
@@ -376,7 +397,6 @@ impl DiameterAccess {
             nas: nas.info(&record.port),
             ..Acr::new(record.record_type(), record.number)
         };
-        let id = self.node(now, token)?;
         let identity = self.nodes.get(id).map(Node::identity).unwrap_or_default();
         let session = format!("{identity};{};{}", self.boot, record.session);
         let mut request = acr.request(token, session, self.realm.clone(), None);
@@ -440,7 +460,17 @@ impl DiameterAccess {
                 let kept = if result.is_success() { Ok(()) } else { Err(Failure::Fault(result.0)) };
                 return Some(Event::Accounted { token: token & !ACCOUNTING, kept });
             }
-            node::Event::Answer { token, result, avps } => read(token, result, avps),
+            node::Event::Answer { token, result, avps } => {
+                if result.is_success() {
+                    self.keep(token, avps.view());
+                }
+                let event = read(token, result, avps);
+                if matches!(event, Event::Failed { .. }) {
+                    // A session that the server keeps and nobody has (RFC 6733 §8.1).
+                    self.terminate(now, token, TerminateCause::NasError);
+                }
+                event
+            }
             node::Event::Failed { token, reason } => {
                 let failure = match reason {
                     FailReason::TimedOut => Failure::Timeout,
@@ -471,20 +501,25 @@ impl DiameterAccess {
             }
         };
         match &event {
-            Event::Accept { token, reply } => {
-                if let Some(kept) = &mut self.kept {
-                    let avps = reply.avps();
-                    let host = avps.and_then(|a| a.get(codes::ORIGIN_HOST)?.identity().ok());
-                    let of = avps.and_then(|a| a.get(codes::AUTH_APPLICATION_ID)?.u32().ok());
-                    let application = of.unwrap_or(application::NASREQ);
-                    kept.insert(*token, Kept { application, host: host.map(ToString::to_string) });
-                }
+            Event::Accept { token, .. } | Event::Reject { token, .. } | Event::Failed { token, .. } => {
                 self.finish(now, *token);
             }
-            Event::Reject { token, .. } | Event::Failed { token, .. } => self.finish(now, *token),
             _ => {}
         }
         Some(event)
+    }
+
+    /// Notes a session that was let in, where the server keeps it: that is what its answer says, whatever was asked for, and
+    /// says by silence (Auth-Session-State, RFC 6733 §8.11).
+    fn keep(&mut self, token: u64, avps: Avps<'_>) {
+        let Some(kept) = &mut self.kept else { return };
+        if avps.get(codes::AUTH_SESSION_STATE).is_some_and(|a| a.u32() != Ok(STATE_MAINTAINED)) {
+            return;
+        }
+        let host = avps.get(codes::ORIGIN_HOST).and_then(|a| a.identity().ok());
+        let of = avps.get(codes::AUTH_APPLICATION_ID).and_then(|a| a.u32().ok());
+        let application = of.unwrap_or(application::NASREQ);
+        kept.insert(token, Kept { application, host: host.map(ToString::to_string) });
     }
 
     /// A server asks something (RFC 6733 §8.3, §8.5).

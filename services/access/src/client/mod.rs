@@ -294,7 +294,9 @@ impl Machine for AccessClient {
                 return Err(CommandError::Invalid("this NAS asks by RADIUS"));
             }
             (Protocol::Diameter(d), Command::Cancel { token }) => d.cancel(now, token),
-            (Protocol::Diameter(d), Command::CancelRecord { token }) => d.cancel(now, token | ACCOUNTING),
+            (Protocol::Diameter(d), Command::CancelRecord { token }) => {
+                d.cancel_record(now, token | ACCOUNTING)
+            }
             (Protocol::Diameter(d), Command::Terminate { token, cause }) => d.terminate(now, token, cause),
             (Protocol::Diameter(d), Command::AnswerDynamic { token, answer }) => {
                 return d.answer(now, token, answer);

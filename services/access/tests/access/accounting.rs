@@ -1,12 +1,17 @@
 //! Records of accounting.
 
-use crate::world::{CARRIERS, Carrier, Script, World};
+use crate::world::{CARRIERS, Carrier, Script, World, diameter_config};
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
-use usher_access::{Command, Event, Failure, NasPort, Record, RecordKind, TerminateCause, Traffic};
-use usher_core::{CommandError, Duration};
+use std::num::NonZeroU16;
+use usher_access::{
+    AaaConfig, Command, Connections, Event, Failure, NasPort, Record, RecordKind, TerminateCause, Traffic,
+};
+use usher_core::{CommandError, Duration, Instant};
 use usher_diameter::ResultCode;
 use usher_diameter::accounting::{Aca, Acr, RecordType};
 use usher_diameter::codes;
+use usher_diameter::node;
 use usher_radius::attribute::kind;
 use usher_radius::{Attributes, Code};
 
@@ -86,6 +91,37 @@ fn a_session_is_told_from_start_to_stop() {
             assert_eq!(w.event(), Event::Accounted { token: n as u64, kept: Ok(()) }, "{carrier:?}");
         }
     }
+}
+
+#[test]
+fn all_records_of_a_session_go_by_one_connection_and_any_can_be_cancelled() {
+    let mut config = diameter_config(1).by(Connections::Shared(NonZeroU16::new(2).unwrap()));
+    config.node.request_timeout = Some(Duration::from_secs(5));
+    let silent = Script { radius: |_| None, diameter: |_| None };
+    let mut w = World::with(AaaConfig::Diameter(Box::new(config)), Carrier::Diameter, 1, silent);
+    for session in ["00c0ffee", "00c0ffef"] {
+        for token in 0..4 {
+            let now = w.net.now();
+            let record = Record { session, ..record(RecordKind::Interim, token as u32) };
+            w.net[w.nas].account(now, token, &record).unwrap();
+        }
+        w.net.command(w.nas, Command::CancelRecord { token: 2 }).unwrap();
+        w.run(100);
+        let timed_out = |token| Event::Accounted { token, kept: Err(Failure::Timeout) };
+        assert_eq!(w.events(), [0, 1, 3].map(timed_out));
+    }
+    let told: BTreeSet<_> = w.net.take(w.diameter[0]).into_iter().filter_map(session_of).collect();
+    let of = |session: &str| told.iter().filter(|(_, id)| id.ends_with(session)).count();
+    assert_eq!((of("00c0ffee"), of("00c0ffef")), (1, 1), "{told:?}");
+    let hosts: BTreeSet<_> = told.iter().map(|(host, _)| host).collect();
+    assert_eq!(hosts.len(), 2);
+}
+
+/// Origin-Host and Session-Id of a request.
+fn session_of((_, event): (Instant, node::Event)) -> Option<(String, String)> {
+    let node::Event::Request { message, .. } = event else { return None };
+    let text = |id| message.avps.view().get(id).unwrap().utf8().unwrap().to_owned();
+    Some((text(codes::ORIGIN_HOST), text(codes::SESSION_ID)))
 }
 
 #[test]

@@ -3,10 +3,10 @@
 use crate::world::{
     Carrier, NAS, SERVERS, Script, World, answer, diameter_config, host, radius_config, secret,
 };
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use usher_access::{
-    AaaConfig, Command, DYNAMIC_SOCKET, DynamicConfig, DynamicKind, ErrorCause, Event, NasPort, Proof,
-    Request, SessionIdentity, TerminateCause,
+    AaaConfig, Command, DYNAMIC_SOCKET, DynamicConfig, DynamicKind, ErrorCause, Event, Failure, NasIdentity,
+    NasPort, Proof, Request, SessionIdentity, TerminateCause,
 };
 use usher_core::bench::At;
 use usher_core::{Duration, Instant, Seed, WallTime};
@@ -38,11 +38,14 @@ fn session() -> SessionIdentity<'static> {
 
 /// A NAS that does what is wanted of its session, and one who may want something.
 fn radius() -> (World, At<Client>) {
+    radius_of(NasIdentity { address: Some(NAS), ..NasIdentity::ethernet("nas.example.org") })
+}
+fn radius_of(identity: NasIdentity) -> (World, At<Client>) {
     let mut config = radius_config(Carrier::Udp, 1);
     let clients = vec![ClientConfig::new(SERVERS[1], 32, secret())];
     let freshness = Some(Freshness::new(EPOCH));
     config.dynamic = Some(Box::new(DynamicConfig { clients, freshness }));
-    let mut w = World::with(AaaConfig::Radius(config), Carrier::Udp, 1, SILENT);
+    let mut w = World::of(identity, AaaConfig::Radius(config), Carrier::Udp, 1, SILENT);
     w.net.bind(w.nas, DYNAMIC_SOCKET, SocketAddr::new(NAS, 3799));
     let mut asker = client::Config::single(ServerConfig::new(SocketAddr::new(NAS, 3799), secret()));
     asker.retransmission = client::Retransmission::Fixed { interval: Duration::from_secs(1), count: 2 };
@@ -134,6 +137,11 @@ fn what_no_session_need_be_looked_at_for_is_refused_at_once() {
         a.push_ipv4(kind::NAS_IP_ADDRESS, [10, 0, 0, 9].into());
     };
     assert_eq!(refused(end, other_nas), Some(error_cause::NAS_IDENTIFICATION_MISMATCH));
+    // What the NAS does not have, it is not called.
+    let by_v6 = |a: &mut Attributes| {
+        a.push_text(kind::USER_NAME, "ann").unwrap().push_ipv6(kind::NAS_IPV6_ADDRESS, Ipv6Addr::LOCALHOST);
+    };
+    assert_eq!(refused(end, by_v6), Some(error_cause::NAS_IDENTIFICATION_MISMATCH));
     // A Disconnect-Request says which session, and nothing else (RFC 5176 §3).
     let with_timeout = |a: &mut Attributes| {
         a.push_text(kind::USER_NAME, "ann").unwrap().push_u32(kind::SESSION_TIMEOUT, 5);
@@ -154,6 +162,21 @@ fn what_no_session_need_be_looked_at_for_is_refused_at_once() {
         a.push_text(kind::USER_NAME, "ann").unwrap().push_text(kind::FILTER_ID, "f").unwrap();
     };
     assert_eq!(refused(change, filter), Some(error_cause::UNSUPPORTED_ATTRIBUTE));
+}
+
+#[test]
+fn a_nas_is_known_by_what_its_attributes_call_it() {
+    let mut identity = NasIdentity::ethernet("");
+    identity.attributes.push_text(kind::NAS_IDENTIFIER, "by another name").unwrap();
+    let mut world = radius_of(identity);
+    for (name, cause) in
+        [("by another name", None), ("nas.example.org", Some(error_cause::NAS_IDENTIFICATION_MISMATCH))]
+    {
+        let answer = ask(&mut world, Code::DISCONNECT_REQUEST, |a| {
+            a.push_text(kind::USER_NAME, "ann").unwrap().push_text(kind::NAS_IDENTIFIER, name).unwrap();
+        });
+        assert_eq!(answer.unwrap().1, cause, "{name}");
+    }
 }
 
 #[test]
@@ -188,8 +211,14 @@ fn strangers_and_what_is_old_are_not_heard() {
     assert!(world.0.net[world.0.nas].dynamic_counters().unwrap().unknown_client > 0);
 }
 
-/// A Diameter server that keeps the sessions that it lets in.
+/// A Diameter server that keeps the sessions that it lets in: Ann's without saying so, and not Bob's. It lets Eve in by an
+/// answer that is none.
 fn keeping() -> World {
+    let mut w = asked_by(b"ann");
+    assert!(matches!(w.event(), Event::Accept { .. }));
+    w
+}
+fn asked_by(name: &[u8]) -> World {
     let script = Script {
         radius: |_| None,
         diameter: |message: &Message| {
@@ -197,13 +226,20 @@ fn keeping() -> World {
             let mut avps = AvpBuf::new();
             if message.header.command == command::AA {
                 assert_eq!(view.get(codes::AUTH_SESSION_STATE).unwrap().u32(), Ok(0));
-                avps = answer(message);
+                match view.get(codes::USER_NAME).unwrap().data {
+                    b"eve" => {}
+                    b"ann" => avps = answer(message),
+                    name => {
+                        avps = answer(message);
+                        avps.push_u32(codes::AUTH_SESSION_STATE, u32::from(name == b"bob"));
+                    }
+                }
             } else {
                 assert_eq!(message.header.command, command::SESSION_TERMINATION);
                 assert_eq!(message.header.application, application::NASREQ);
                 assert_eq!(view.get(codes::DESTINATION_HOST).unwrap().data, host(0).as_bytes());
-                // Admin Reset (RFC 4005 §9.3.5).
-                assert_eq!(view.get(codes::TERMINATION_CAUSE).unwrap().u32(), Ok(16));
+                // Admin Reset and NAS Error (RFC 4005 §9.3.5).
+                assert!(matches!(view.get(codes::TERMINATION_CAUSE).unwrap().u32(), Ok(16 | 19)));
             }
             Some((ResultCode::SUCCESS, avps))
         },
@@ -212,10 +248,15 @@ fn keeping() -> World {
     config.stateful = true;
     let mut w = World::with(AaaConfig::Diameter(Box::new(config)), Carrier::Diameter, 1, script);
     let now = w.net.now();
-    w.net[w.nas].ask(now, 1 << 32 | 5, &Request::new(b"ann", Proof::Pap(b"x"))).unwrap();
+    w.net[w.nas].ask(now, 1 << 32 | 5, &Request::new(name, Proof::Pap(b"x"))).unwrap();
     w.run(1);
-    assert!(matches!(w.event(), Event::Accept { .. }));
     w
+}
+/// Whether the server has been told that a session has ended.
+fn is_told(w: &mut World) -> bool {
+    w.net.take(w.diameter[0]).into_iter().any(|(_, event)| {
+        matches!(event, node::Event::Request { message, .. } if message.header.command == command::SESSION_TERMINATION)
+    })
 }
 
 /// The Session-Id of the login.
@@ -262,15 +303,34 @@ fn a_diameter_server_ends_a_session_that_it_keeps_and_is_told_when_it_has_ended(
     let (token, cause) = (1 << 32 | 5, TerminateCause::AdminReset);
     w.net.command(w.nas, Command::Terminate { token, cause }).unwrap();
     w.run(1);
-    let told = w.net.take(w.diameter[0]).into_iter().any(|(_, event)| {
-        matches!(event, node::Event::Request { message, .. } if message.header.command == command::SESSION_TERMINATION)
-    });
-    assert!(told);
+    assert!(is_told(&mut w));
     // It is over: nothing is to be ended any more, and nobody told again.
     assert_eq!(server_asks(&mut w, command::ABORT_SESSION, &id), ResultCode::UNKNOWN_SESSION_ID);
     let before = w.net.sent().len();
     w.net.command(w.nas, Command::Terminate { token, cause }).unwrap();
     assert_eq!(w.net.sent().len(), before);
+}
+
+/// RFC 6733 §8.11: the answer says whether there is a session to be terminated, and by silence that there is.
+#[test]
+fn whether_a_session_is_kept_is_the_servers_word() {
+    for (name, is_kept) in [(&b"ann"[..], true), (b"zoe", true), (b"bob", false)] {
+        let mut w = asked_by(name);
+        assert!(matches!(w.event(), Event::Accept { .. }));
+        w.net.take(w.diameter[0]);
+        let (token, cause) = (1 << 32 | 5, TerminateCause::AdminReset);
+        w.net.command(w.nas, Command::Terminate { token, cause }).unwrap();
+        w.run(1);
+        assert_eq!(is_told(&mut w), is_kept, "{name:?}");
+    }
+}
+
+/// RFC 6733 §8.1.
+#[test]
+fn of_a_session_that_nobody_can_have_the_server_is_told_that_it_has_ended() {
+    let mut w = asked_by(b"eve");
+    assert_eq!(w.event(), Event::Failed { token: 1 << 32 | 5, failure: Failure::BadAnswer });
+    assert!(is_told(&mut w));
 }
 
 #[test]

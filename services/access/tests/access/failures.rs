@@ -1,8 +1,8 @@
 //! Servers that are silent, gone, or make no sense.
 
-use crate::world::{CARRIERS, Carrier, NAS, Script, World, answer, radius_config};
+use crate::world::{CARRIERS, Carrier, NAS, Script, World, answer, diameter_config, radius_config};
 use usher_access::{
-    AaaConfig, AccessClient, Command, ConfigError, Event, Failure, NasIdentity, Proof, Request,
+    AaaConfig, AccessClient, Command, ConfigError, Connections, Event, Failure, NasIdentity, Proof, Request,
 };
 use usher_core::{CommandError, Seed};
 use usher_diameter::ResultCode;
@@ -168,4 +168,16 @@ fn what_cannot_be_is_refused() {
     assert_eq!(w.net.command(w.nas, unknown), Err(CommandError::UnknownToken));
     w.run(60);
     assert_eq!(w.events(), []);
+}
+
+#[test]
+fn a_question_that_is_refused_leaves_no_connection() {
+    let mut config = diameter_config(1).by(Connections::PerSession);
+    (config.max_connections, config.node.max_pending) = (1, 0);
+    let mut w = World::with(AaaConfig::Diameter(Box::new(config)), Carrier::Diameter, 1, ACCEPTS);
+    for token in 0..2 {
+        let now = w.net.now();
+        let refused = w.net[w.nas].ask(now, token, &ASK);
+        assert_eq!(refused, Err(CommandError::Full("pending requests")));
+    }
 }

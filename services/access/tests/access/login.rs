@@ -315,3 +315,30 @@ fn a_server_that_does_not_know_the_password_is_found_out() {
         assert_eq!(expected.check(&reply), right);
     }
 }
+
+/// RFC 6733 §8.9, §8.13; RFC 2865 §5.27 knows no such meaning.
+#[test]
+fn diameter_says_without_end_in_two_ways() {
+    const UNLIMITED: Script = Script {
+        radius: |_| {
+            let mut a = Attributes::new();
+            a.push_u32(kind::SESSION_TIMEOUT, 0);
+            Some((Code::ACCESS_ACCEPT, a))
+        },
+        diameter: |message| {
+            let mut avps = answer(message);
+            avps.push_u32(codes::attribute(kind::SESSION_TIMEOUT), 0);
+            avps.push_u32(codes::AUTHORIZATION_LIFETIME, u32::MAX);
+            Some((ResultCode::SUCCESS, avps))
+        },
+    };
+    for carrier in CARRIERS {
+        let mut w = World::new(carrier, 1, UNLIMITED);
+        let now = w.net.now();
+        w.net[w.nas].ask(now, 1, &Request::new(NAME, Proof::Pap(PASSWORD))).unwrap();
+        w.run(1);
+        let Event::Accept { reply, .. } = w.event() else { panic!("{carrier:?}") };
+        let ends = (carrier != Carrier::Diameter).then_some(Duration::ZERO);
+        assert_eq!((reply.session_timeout(), reply.reauthentication()), (ends, None));
+    }
+}

@@ -100,9 +100,17 @@ impl World {
         Self::with(aaa, carrier, servers, script)
     }
     pub(crate) fn with(aaa: AaaConfig, carrier: Carrier, servers: usize, script: Script) -> Self {
+        let identity = NasIdentity { address: Some(NAS), ..NasIdentity::ethernet("nas.example.org") };
+        Self::of(identity, aaa, carrier, servers, script)
+    }
+    pub(crate) fn of(
+        identity: NasIdentity,
+        aaa: AaaConfig,
+        carrier: Carrier,
+        servers: usize,
+        script: Script,
+    ) -> Self {
         let (mut net, seed) = (network(), Seed::new(5));
-        let mut identity = NasIdentity::ethernet("nas.example.org");
-        identity.address = Some(NAS);
         let client = AccessClient::new(identity, aaa, seed.secure("nas", 0)).unwrap();
         let nas = net.add(client, &[NAS]);
         let (mut radius, mut diameter) = (Vec::new(), Vec::new());
@@ -111,7 +119,10 @@ impl World {
             if carrier == Carrier::Diameter {
                 let mut config = node::Config::new(&host(i), "example.org", &APPLICATIONS);
                 config.local.addresses.push(ip);
-                let node = Node::new(config.accept("nas.example.org"), net.now(), rng);
+                for connection in ["nas.example.org", "nas-1.example.org", "nas-2.example.org"] {
+                    config = config.accept(connection);
+                }
+                let node = Node::new(config, net.now(), rng);
                 let at = net.add(node, &[ip]);
                 net.listen(at, ListenerId::own(0), address);
                 net.on_event(at, move |event| {
