@@ -244,39 +244,132 @@ fn a_station_that_does_not_prove_itself_again_is_out() {
     assert_eq!(site.ask(Code::DISCONNECT_REQUEST, named), nothing);
 }
 
-/// RFC 6733 §8.3, §8.5: a server that keeps the sessions that it lets in asks for them by their names, and is told when they
-/// have ended.
+/// RFC 5176 §3.6, note 3.
 #[test]
-fn a_diameter_server_has_a_station_authenticated_again_and_ends_its_session() {
-    let (seed, delay) = (Seed::new(11), Duration::from_millis(1));
-    let mut net = Network::new(ChannelConfig { delay, ..ChannelConfig::default() });
-    let station = Station::new(station::Config::new(mac(0)), seed.secure("station", 0));
-    let station = net.add(station, &[]);
-    let mut config = diameter_config(1);
-    config.stateful = true;
-    let nas = Authenticator::new(with_diameter(config), seed.secure("nas", 0)).unwrap();
-    let nas = net.add(nas, &[nas_address(0)]);
-    let node = diameter_server(0, users(seed, 1)).diameter.unwrap();
-    let node = net.add(Node::new(node, net.now(), seed.secure("aaa", 0)), &[server_address(0)]);
-    net.listen(node, ListenerId::own(0), SocketAddr::new(server_address(0), DIAMETER_PORT));
-    net.join(&[(station.number, PortId(0)), (nas.number, PortId(0))]);
-    net.on_event(node, |event| {
-        let node::Event::Request { token, message, .. } = event else { return None };
-        let mut avps = AvpBuf::new();
-        if message.header.command == command::DIAMETER_EAP {
-            avps.push_u32(codes::AUTH_REQUEST_TYPE, 3);
+fn what_a_change_leaves_out_remains() {
+    let mut site = Site::usual();
+    let mut change = |timeout: Option<u32>, action: Option<u32>, seconds| {
+        let answer = site.ask(Code::COA_REQUEST, |a| {
+            named(a);
+            for (kind, value) in [(kind::SESSION_TIMEOUT, timeout), (kind::TERMINATION_ACTION, action)] {
+                if let Some(value) = value {
+                    a.push_u32(kind, value);
+                }
+            }
+        });
+        assert_eq!(answer, DynamicResult::Ack);
+        assert_eq!(site.said(), [Event::Changed { station: STATION }]);
+        site.run(seconds);
+        (site.said(), site.net[site.nas].counters().reauthentications)
+    };
+    // What is then, and not when; when, and not what is then; and the way back.
+    assert_eq!(change(Some(20), None, 5), (vec![], 0));
+    assert_eq!(change(None, Some(1), 5), (vec![], 0));
+    assert_eq!(change(Some(30), None, 15), (vec![], 0));
+    assert_eq!(change(None, Some(0), 15), (vec![ended(EndCause::SessionTimeout)], 0));
+    site.log_in();
+    assert!(matches!(&site.said()[..], [Event::Authenticated { .. }]));
+    let cause = |site: &mut Site, write: fn(&mut Attributes)| {
+        let both = |a: &mut Attributes| {
+            named(a);
+            write(a);
+        };
+        match site.ask(Code::COA_REQUEST, both) {
+            DynamicResult::Nak(cause) => cause,
+            other => panic!("{other:?}"),
         }
-        let result = ResultCode::SUCCESS;
-        Some((Duration::ZERO, node::Command::Answer { token: *token, result, avps }))
-    });
-    net.run(Duration::from_secs(1));
-    let (identity, credentials) = (user_name(0), Credentials::password(PASSWORD));
-    net.command(station, station::Command::Authenticate { identity, credentials }).unwrap();
-    net.run(Duration::from_secs(1));
-    let said = net.take(nas);
-    assert!(matches!(said.last(), Some((_, Event::Authenticated { .. }))), "{said:?}");
-    let requests = |net: &mut Network| -> Vec<(u32, String)> {
-        let heard = net.take(node).into_iter().filter_map(|(_, event)| match event {
+    };
+    let state_alone = |a: &mut Attributes| {
+        a.push_bytes(kind::STATE, b"x").unwrap();
+    };
+    assert_eq!(cause(&mut site, state_alone), Some(error_cause::INVALID_REQUEST));
+    let no_action = |a: &mut Attributes| {
+        a.push_u32(kind::TERMINATION_ACTION, 2);
+    };
+    assert_eq!(cause(&mut site, no_action), Some(407));
+    // Whose verdict is awaited gets all that anew.
+    site.start();
+    let timeout = |a: &mut Attributes| {
+        a.push_u32(kind::SESSION_TIMEOUT, 5);
+    };
+    assert_eq!(cause(&mut site, timeout), Some(error_cause::RESOURCES_UNAVAILABLE));
+}
+
+#[test]
+fn a_session_keeps_its_name_when_its_station_is_authenticated_again() {
+    let mut site = Site::usual();
+    let told = |site: &mut Site, kind, session: &str| {
+        let record = Record::new(kind, STATION, session.into(), 0);
+        site.net.command(site.nas, Command::Account { token: 1, record }).unwrap();
+    };
+    told(&mut site, RecordKind::Start, "00c0ffee");
+    site.log_in();
+    // The end of the session before is told late.
+    told(&mut site, RecordKind::Stop, "00c0ffed");
+    site.said();
+    let by_name = |a: &mut Attributes| {
+        a.push_text(kind::ACCT_SESSION_ID, "00c0ffee").unwrap();
+    };
+    assert_eq!(site.ask(Code::DISCONNECT_REQUEST, by_name), DynamicResult::Ack);
+}
+
+/// A Diameter server that keeps the sessions that it lets in, and lets everybody in.
+struct Keeping {
+    net: Network,
+    station: At<Station>,
+    nas: At<Authenticator>,
+    node: At<Node>,
+    session_id: String,
+}
+
+const SUCCESS: (u32, String) = (2001, String::new());
+
+impl Keeping {
+    /// A station that has been let in.
+    fn new(change: fn(&mut authenticator::Config), say: fn(&mut AvpBuf)) -> Self {
+        let (seed, delay) = (Seed::new(11), Duration::from_millis(1));
+        let mut net = Network::new(ChannelConfig { delay, ..ChannelConfig::default() });
+        let station = Station::new(station::Config::new(mac(0)), seed.secure("station", 0));
+        let station = net.add(station, &[]);
+        let mut config = diameter_config(1);
+        config.stateful = true;
+        let mut config = with_diameter(config);
+        change(&mut config);
+        let nas = Authenticator::new(config, seed.secure("nas", 0)).unwrap();
+        let nas = net.add(nas, &[nas_address(0)]);
+        let node = diameter_server(0, users(seed, 1)).diameter.unwrap();
+        let node = net.add(Node::new(node, net.now(), seed.secure("aaa", 0)), &[server_address(0)]);
+        net.listen(node, ListenerId::own(0), SocketAddr::new(server_address(0), DIAMETER_PORT));
+        net.join(&[(station.number, PortId(0)), (nas.number, PortId(0))]);
+        net.on_event(node, move |event| {
+            let node::Event::Request { token, message, .. } = event else { return None };
+            let mut avps = AvpBuf::new();
+            if message.header.command == command::DIAMETER_EAP {
+                avps.push_u32(codes::AUTH_REQUEST_TYPE, 3);
+                say(&mut avps);
+            }
+            let result = ResultCode::SUCCESS;
+            Some((Duration::ZERO, node::Command::Answer { token: *token, result, avps }))
+        });
+        net.run(Duration::from_secs(1));
+        let mut all = Self { net, station, nas, node, session_id: String::new() };
+        all.log_in();
+        let said = all.said();
+        assert!(matches!(said.last(), Some(Event::Authenticated { .. })), "{said:?}");
+        all.session_id = all.heard().remove(0).1;
+        all
+    }
+    fn log_in(&mut self) {
+        let (identity, credentials) = (user_name(0), Credentials::password(PASSWORD));
+        self.net.command(self.station, station::Command::Authenticate { identity, credentials }).unwrap();
+        self.net.run(Duration::from_secs(1));
+    }
+    fn said(&mut self) -> Vec<Event> {
+        self.net.take(self.nas).into_iter().map(|(_, event)| event).collect()
+    }
+    /// What the server has heard: commands of sessions, and results.
+    fn heard(&mut self) -> Vec<(u32, String)> {
+        let heard = self.net.take(self.node).into_iter().filter_map(|(_, event)| match event {
             node::Event::Request { message, .. } => {
                 let session = message.avps.view().get(codes::SESSION_ID)?.utf8().ok()?.to_owned();
                 Some((message.header.command, session))
@@ -285,30 +378,86 @@ fn a_diameter_server_has_a_station_authenticated_again_and_ends_its_session() {
             _ => None,
         });
         heard.collect()
-    };
-    let (_, session_id) = requests(&mut net).remove(0);
-    let mut ask = |command| {
+    }
+    /// What the server hears to a request, what the access server says, and how often it has authenticated again.
+    fn ask(&mut self, command: u32) -> (Vec<(u32, String)>, Vec<Event>, u64) {
         let request = node::Request {
             token: 1,
             application: application::EAP,
             command,
             destination_realm: "example.org".into(),
             destination_host: Some("switch.example.org".into()),
-            session_id: session_id.clone(),
+            session_id: self.session_id.clone(),
             avps: AvpBuf::new(),
         };
-        net.command(node, node::Command::Request(request)).unwrap();
-        net.run(Duration::from_secs(1));
-        let said: Vec<Event> = net.take(nas).into_iter().map(|(_, event)| event).collect();
-        (requests(&mut net), said, net[nas].counters().reauthentications)
-    };
-    let success = (2001, String::new());
+        self.net.command(self.node, node::Command::Request(request)).unwrap();
+        self.net.run(Duration::from_secs(1));
+        let again = self.net[self.nas].counters().reauthentications;
+        (self.heard(), self.said(), again)
+    }
+}
+
+/// RFC 6733 §8.3, §8.5: a server that keeps the sessions that it lets in asks for them by their names, and is told when they
+/// have ended.
+#[test]
+fn a_diameter_server_has_a_station_authenticated_again_and_ends_its_session() {
+    let mut k = Keeping::new(|_| {}, |_| {});
     // It is asked who it is, and stays in meanwhile.
-    assert_eq!(ask(command::RE_AUTH), (vec![success.clone()], vec![], 1));
-    let (heard, said, _) = ask(command::ABORT_SESSION);
+    assert_eq!(k.ask(command::RE_AUTH), (vec![SUCCESS], vec![], 1));
+    let (heard, said, _) = k.ask(command::ABORT_SESSION);
     assert_eq!(said, [ended(EndCause::Disconnected)]);
-    let told = (command::SESSION_TERMINATION, session_id.clone());
-    assert!(heard.contains(&success) && heard.contains(&told), "{heard:?}");
-    let (heard, said, _) = ask(command::ABORT_SESSION);
+    // In this order (RFC 6733 §8.1).
+    assert_eq!(heard, [SUCCESS, (command::SESSION_TERMINATION, k.session_id.clone())]);
+    let (heard, said, _) = k.ask(command::ABORT_SESSION);
     assert_eq!((heard, said), (vec![(ResultCode::UNKNOWN_SESSION_ID.0, String::new())], vec![]));
+}
+
+#[test]
+fn where_there_is_no_room_nobody_is_authenticated_again() {
+    let mut k = Keeping::new(|config| config.max_sessions = 1, |_| {});
+    let frame = [&[1, 0x80, 0xc2, 0, 0, 3][..], &mac(1).0, &[0x88, 0x8e, 1, 1, 0, 0]].concat();
+    k.net.give(k.nas, Input::Frame { port: PortId(0), data: &frame });
+    let full = (ResultCode::RESOURCES_EXCEEDED.0, String::new());
+    assert_eq!(k.ask(command::RE_AUTH), (vec![full], vec![], 0));
+}
+
+#[test]
+fn of_whom_nothing_is_remembered_no_server_keeps_a_session() {
+    let mut k = Keeping::new(|config| config.max_remembered = 0, |_| {});
+    let unknown = (ResultCode::UNKNOWN_SESSION_ID.0, String::new());
+    assert_eq!(k.ask(command::ABORT_SESSION), (vec![unknown], vec![], 0));
+    assert_eq!(k.net[k.nas].counters().not_remembered, 1);
+}
+
+#[test]
+fn of_a_station_of_the_hosts_the_server_is_told_when_it_is_forgotten() {
+    let mut k = Keeping::new(|_| {}, |_| {});
+    let station = StationId::Host(7);
+    k.net.command(k.nas, Command::Begin { station, identity: Some(user_name(1)) }).unwrap();
+    k.net.run(Duration::from_secs(1));
+    assert!(k.said().iter().any(|event| matches!(event, Event::Authenticated { .. })));
+    k.session_id = k.heard().remove(0).1;
+    // When it is authenticated is the host's affair.
+    let refused = (ResultCode::AUTHORIZATION_REJECTED.0, String::new());
+    assert_eq!(k.ask(command::RE_AUTH), (vec![refused], vec![], 0));
+    k.net.command(k.nas, Command::Forget { station }).unwrap();
+    k.net.run(Duration::from_secs(1));
+    assert_eq!(k.heard(), [(command::SESSION_TERMINATION, k.session_id.clone())]);
+    assert!(k.net.command(k.nas, Command::Forget { station }).is_err());
+}
+
+/// RFC 6733 §8.9.
+#[test]
+fn a_lifetime_of_zero_has_a_station_authenticated_again_after_a_pause() {
+    let at_once = |avps: &mut AvpBuf| {
+        avps.push_u32(codes::AUTHORIZATION_LIFETIME, 0);
+    };
+    let mut k = Keeping::new(|_| {}, at_once);
+    let again = |k: &mut Keeping, seconds| {
+        k.net.run(Duration::from_secs(seconds));
+        k.net[k.nas].counters().reauthentications
+    };
+    assert_eq!((again(&mut k, 5), again(&mut k, 6)), (0, 1));
+    k.log_in();
+    assert_eq!((again(&mut k, 5), again(&mut k, 6)), (1, 2));
 }

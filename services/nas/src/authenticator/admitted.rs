@@ -19,6 +19,17 @@ pub(super) struct Admitted {
     pub(super) framed_ip: Option<Ipv4Addr>,
 }
 
+impl Admitted {
+    /// It goes on with the session `before`, by a further login: what it does not say remains.
+    pub(super) fn after(mut self, before: Option<Self>) -> Self {
+        if let Some(before) = before {
+            self.session = before.session;
+            self.framed_ip = self.framed_ip.or(before.framed_ip);
+        }
+        self
+    }
+}
+
 /// Those that are meant by a request.
 pub(super) fn meant(all: &BTreeMap<StationId, Admitted>, request: &DynamicRequest) -> Vec<StationId> {
     let is_meant = |(station, admitted): &(&StationId, &Admitted)| {

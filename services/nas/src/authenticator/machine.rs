@@ -12,7 +12,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use usher_access::{
     AccessClient, Continuation, DynamicKind, DynamicRequest, ErrorCause, Failure, FramedAddress, Proof,
-    Reply, Request, TerminateCause,
+    RecordKind, Reply, Request, TerminateCause,
 };
 use usher_core::collections::hash_state;
 use usher_core::table::SessionTable;
@@ -263,40 +263,68 @@ impl Authenticator {
     /// The AAA server wants something of stations that are in (RFC 5176). Of all that are meant, or of none.
     fn dynamic(&mut self, now: Instant, request: &DynamicRequest) {
         let stations = meant(&self.admitted, request);
-        let answer = match request.kind {
+        let planned = match Change::of(request) {
             _ if stations.is_empty() => Err(ErrorCause::SessionContextNotFound),
-            DynamicKind::Change if !request.changes().all(|kind| CHANGEABLE.contains(&kind)) => {
-                Err(ErrorCause::UnsupportedAttribute)
+            Err(cause) => Err(cause),
+            Ok(change) => {
+                let plan = |station| Ok((station, self.plan(now, request.kind, station, &change)?));
+                let all: Result<Vec<_>, _> = stations.into_iter().map(plan).collect();
+                all.map(|all| (all, change.state))
             }
-            _ => Ok(()),
         };
-        for station in stations.into_iter().filter(|_| answer.is_ok()) {
+        // An Abort-Session-Request is answered before the server is told that the session has ended (RFC 6733 §8.1). It was
+        // asked just now.
+        let answer = planned.as_ref().map_or_else(|cause| Err(*cause), |_| Ok(()));
+        let command = usher_access::Command::AnswerDynamic { token: request.token, answer };
+        let _ = self.aaa.command(now, command);
+        let Ok((planned, state)) = planned else { return };
+        for (station, status) in planned {
             match request.kind {
                 DynamicKind::Disconnect => {
                     self.counters.disconnected += 1;
                     self.forget(now, station, TerminateCause::AdminReset);
                     self.outputs.event(Event::Ended { station, cause: EndCause::Disconnected });
                 }
-                DynamicKind::Change => self.change(now, station, &request.content),
-                DynamicKind::Reauthenticate => {
-                    // That it is under way serves as well; where there is no room, it stays in.
-                    let running = matches!(self.ports.get(station), Some(Status::Running(..)));
-                    let _ = running || self.authenticate_again(now, station);
+                DynamicKind::Change => {
+                    self.counters.changed += 1;
+                    if let Some(status) = status {
+                        self.ports.set(station, status);
+                    }
+                    match (status, &state) {
+                        (Some(Status::In(_)), _) => drop(self.again.remove(&station)),
+                        (_, Some(next)) => drop(self.again.insert(station, next.clone())),
+                        _ => {}
+                    }
+                    self.outputs.event(Event::Changed { station });
                 }
+                // That it is under way serves as well.
+                DynamicKind::Reauthenticate if matches!(status, Some(Status::Running(..))) => {}
+                DynamicKind::Reauthenticate => drop(self.authenticate_again(now, station)),
             }
         }
-        // It was asked just now.
-        let command = usher_access::Command::AnswerDynamic { token: request.token, answer };
-        let _ = self.aaa.command(now, command);
     }
 
-    fn change(&mut self, now: Instant, station: StationId, content: &Reply) {
-        self.counters.changed += 1;
-        // A station that is being authenticated again gets what it may do anew.
-        if content.session_timeout().is_some() && self.ports.get(station).is_some_and(Status::is_in) {
-            self.stay(now, station, Stay::of(content));
+    /// Where a station stands after what is wanted of it, or why that cannot be.
+    fn plan(
+        &mut self,
+        now: Instant,
+        kind: DynamicKind,
+        station: StationId,
+        change: &Change,
+    ) -> Result<Option<Status>, ErrorCause> {
+        let status = self.ports.get(station);
+        match (kind, status) {
+            (DynamicKind::Disconnect, _) => Ok(None),
+            // Its times are the host's to keep.
+            (_, None) => Err(ErrorCause::AdministrativelyProhibited),
+            (DynamicKind::Change, Some(status)) => change.of_status(now, status).map(Some),
+            (DynamicKind::Reauthenticate, Some(Status::Running(..))) => Ok(status),
+            (DynamicKind::Reauthenticate, _) if self.sessions.len() >= self.config.max_sessions => {
+                self.counters.full += 1;
+                Err(ErrorCause::ResourcesUnavailable)
+            }
+            (DynamicKind::Reauthenticate, _) => Ok(status),
         }
-        self.outputs.event(Event::Changed { station });
     }
 
     /// Whether there is room for it now.
@@ -305,18 +333,18 @@ impl Authenticator {
         self.begin(now, station, BaseSide::new(), None).is_ok()
     }
 
-    /// Notes until when a station is in, and what is then.
-    fn stay(&mut self, now: Instant, station: StationId, stay: Stay) {
+    /// Notes until when a station is in, and what is then; whether it is remembered.
+    fn stay(&mut self, now: Instant, station: StationId, stay: Stay) -> bool {
         self.again.remove(&station);
         let status = match &stay.again {
             Some((after, _)) => Status::Again(now + *after),
             None => Status::In(stay.ends.map(|after| now + after)),
         };
-        if self.remember(station, status)
-            && let Some((_, next)) = stay.again
-        {
+        let remembered = self.remember(station, status);
+        if remembered && let Some((_, next)) = stay.again {
             self.again.insert(station, next);
         }
+        remembered
     }
 
     fn account(&mut self, now: Instant, token: u64, record: &Record) -> Result<(), CommandError> {
@@ -334,7 +362,10 @@ impl Authenticator {
             };
             self.aaa.account(now, self.next_record, &record)
         })?;
-        if let Some(admitted) = self.admitted.get_mut(&record.station) {
+        // The record of an end may be that of the session before.
+        if record.kind != RecordKind::Stop
+            && let Some(admitted) = self.admitted.get_mut(&record.station)
+        {
             admitted.session = Some(record.session.clone());
         }
         self.records.insert(self.next_record, token);
@@ -382,15 +413,18 @@ impl Authenticator {
     }
 
     fn accepted(&mut self, now: Instant, token: u64, reply: Reply) {
-        let Some(session) = self.sessions.get_mut(token) else { return };
+        let Some(session) = self.sessions.get_mut(token) else {
+            return self.release(now, token, TerminateCause::NasError);
+        };
         let (station, rounds) = (session.station, session.rounds);
         let Ok(msk) = reply.msk() else {
             session.asking = false;
+            self.release(now, token, TerminateCause::NasError);
             return self.fail(now, token, FailReason::AaaProtocol, true);
         };
         let key = msk.as_ref().map(|msk| self.key(station, msk));
         reply.eap(&mut self.eap);
-        let (stay, admitted) = (Stay::of(&reply), self.admit(token, &reply));
+        let (stay, admitted) = (Stay::of(&reply), self.admitted(token, &reply));
         let say = |session: &mut Session| Event::Authenticated {
             station,
             name: core::mem::take(&mut session.name),
@@ -400,10 +434,10 @@ impl Authenticator {
         };
         let Some(session) = self.conclude(now, token, true, say) else { return };
         self.counters.authenticated += 1;
-        self.left(now, station, TerminateCause::NasRequest);
-        self.stay(now, station, stay);
+        let before = self.left(now, station, TerminateCause::NasRequest);
+        let remembered = self.stay(now, station, stay);
         if let Some(admitted) = admitted {
-            self.admitted.insert(station, admitted);
+            self.admit(now, station, admitted.after(before), remembered);
         }
         if let (Some(config), StationId::Frame { .. }, Access::Wimax) =
             (self.config.keying, session.station, self.config.access)
@@ -421,9 +455,8 @@ impl Authenticator {
     }
 
     /// What a station is known by that is let in by this question; `None`: nothing can be asked of it later.
-    fn admit(&self, token: u64, reply: &Reply) -> Option<Admitted> {
-        let session =
-            self.sessions.get(token).filter(|s| self.aaa.hears_requests() && s.station.mac().is_some())?;
+    fn admitted(&self, token: u64, reply: &Reply) -> Option<Admitted> {
+        let session = self.sessions.get(token).filter(|_| self.aaa.hears_requests())?;
         let framed_ip = match reply.framed_ip_address() {
             Some(FramedAddress::Address(address)) => Some(address),
             _ => None,
@@ -432,12 +465,30 @@ impl Authenticator {
         Some(Admitted { token, names, session: None, framed_ip })
     }
 
-    /// A session of a station that was let in is over.
-    fn left(&mut self, now: Instant, station: StationId, cause: TerminateCause) {
-        if let Some(Admitted { token, .. }) = self.admitted.remove(&station) {
-            // Whether a server keeps the session is known there.
-            let _ = self.aaa.command(now, usher_access::Command::Terminate { token, cause });
+    /// Keeps what a station that was let in is known by, if there is room; otherwise no server keeps its session.
+    fn admit(&mut self, now: Instant, station: StationId, admitted: Admitted, mut remembered: bool) {
+        if matches!(station, StationId::Host(_)) {
+            remembered = self.admitted.len() < self.config.max_remembered;
+            self.counters.not_remembered += u64::from(!remembered);
         }
+        if remembered {
+            self.admitted.insert(station, admitted);
+        } else {
+            self.release(now, admitted.token, TerminateCause::NasError);
+        }
+    }
+
+    /// A session of a station that was let in is over: what it was known by.
+    fn left(&mut self, now: Instant, station: StationId, cause: TerminateCause) -> Option<Admitted> {
+        let admitted = self.admitted.remove(&station)?;
+        self.release(now, admitted.token, cause);
+        Some(admitted)
+    }
+
+    /// The session that this question let in is over, or never came about.
+    fn release(&mut self, now: Instant, token: u64, cause: TerminateCause) {
+        // Whether a server keeps the session is known there.
+        let _ = self.aaa.command(now, usher_access::Command::Terminate { token, cause });
     }
 
     /// The authorization key of a station that is let in.
@@ -521,15 +572,17 @@ impl Authenticator {
         room
     }
 
-    fn forget(&mut self, now: Instant, station: StationId, cause: TerminateCause) -> Option<Status> {
+    /// Whether the station was in; `None`: nothing was known of it.
+    fn forget(&mut self, now: Instant, station: StationId, cause: TerminateCause) -> Option<bool> {
         self.keyings.remove(station);
         self.again.remove(&station);
-        self.left(now, station, cause);
-        let status = self.ports.remove(station)?;
-        if let Status::Running(token, _) = status {
+        let was_admitted = self.left(now, station, cause).is_some();
+        let status = self.ports.remove(station);
+        if let Some(Status::Running(token, _)) = status {
             self.drop_session(now, token);
         }
-        Some(status)
+        let was_in = was_admitted || status.is_some_and(Status::is_in);
+        (was_in || status.is_some()).then_some(was_in)
     }
 
     fn frame(&mut self, now: Instant, port: PortId, data: &[u8]) {
@@ -565,8 +618,7 @@ impl Authenticator {
             StationFrame::Eap(packet) => self.hear(now, station, pkm, packet),
             StationFrame::Start => self.begin(now, station, pkm, None),
             StationFrame::Logoff => {
-                let status = self.forget(now, station, TerminateCause::UserRequest);
-                if status.is_some_and(Status::is_in) {
+                if self.forget(now, station, TerminateCause::UserRequest) == Some(true) {
                     self.outputs.event(Event::Ended { station, cause: EndCause::LoggedOff });
                 }
                 Ok(())
@@ -617,6 +669,10 @@ impl Authenticator {
     }
 }
 
+/// When a station is authenticated again that is to be at once, by an Authorization-Lifetime of zero (RFC 6733 §8.9): whoever
+/// says so of each verdict has a station authenticated without end, but not without a pause.
+const AT_ONCE: Duration = Duration::from_secs(10);
+
 /// What a reply says of the end of a session: when it is, or when the station is authenticated again, with what the AAA
 /// server is to be told then.
 struct Stay {
@@ -631,7 +687,7 @@ impl Stay {
         let again = again.map(|after| {
             let mut next = Continuation::new();
             reply.continuation(&mut next);
-            (after, next)
+            (if after.is_zero() { AT_ONCE } else { after }, next)
         });
         Self { ends, again }
     }
@@ -640,6 +696,59 @@ impl Stay {
 /// What a CoA-Request may change: Session-Timeout, and with Termination-Action what is then; State goes with that (RFC 5176
 /// §3.3).
 const CHANGEABLE: [u8; 3] = [kind::SESSION_TIMEOUT, kind::TERMINATION_ACTION, kind::STATE];
+
+/// What a CoA-Request changes; what it leaves out remains as it is (RFC 5176 §3.6, note 3).
+#[derive(Default)]
+struct Change {
+    lasts: Option<Duration>,
+    /// Whether the station is authenticated again then.
+    again: Option<bool>,
+    /// What the AAA server is to be told then.
+    state: Option<Continuation>,
+}
+
+impl Change {
+    fn of(request: &DynamicRequest) -> Result<Self, ErrorCause> {
+        let content = &request.content;
+        if request.kind != DynamicKind::Change {
+            return Ok(Self::default());
+        }
+        if !request.changes().all(|kind| CHANGEABLE.contains(&kind)) {
+            return Err(ErrorCause::UnsupportedAttribute);
+        }
+        let again = match content.value(kind::TERMINATION_ACTION) {
+            None => None,
+            Some([0, 0, 0, action @ 0..=1]) => Some(*action == 1),
+            Some(_) => return Err(ErrorCause::InvalidAttributeValue),
+        };
+        let state = content.value(kind::STATE).map(|_| {
+            let mut next = Continuation::new();
+            content.continuation(&mut next);
+            next
+        });
+        if state.is_some() && again != Some(true) {
+            return Err(ErrorCause::InvalidRequest);
+        }
+        Ok(Self { lasts: content.session_timeout(), again, state })
+    }
+
+    fn of_status(&self, now: Instant, status: Status) -> Result<Status, ErrorCause> {
+        let (until, again) = match status {
+            _ if self.lasts.is_none() && self.again.is_none() => return Ok(status),
+            Status::In(until) => (until, false),
+            Status::Again(at) => (Some(at), true),
+            // The verdict that is awaited says all that anew.
+            Status::Running(..) | Status::Quiet(_) => return Err(ErrorCause::ResourcesUnavailable),
+        };
+        let until = self.lasts.map(|lasts| now + lasts).or(until);
+        match (self.again.unwrap_or(again), until) {
+            (false, _) => Ok(Status::In(until)),
+            (true, Some(at)) => Ok(Status::Again(at)),
+            // A session without an end has no moment for it.
+            (true, None) => Err(ErrorCause::MissingAttribute),
+        }
+    }
+}
 
 /// Hands a packet to its station: in a frame, or through the host.
 fn send(outputs: &mut Outputs<Event>, config: &Config, (station, pkm): (StationId, BaseSide), packet: &[u8]) {

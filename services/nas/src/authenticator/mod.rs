@@ -64,7 +64,9 @@ pub struct Config {
     pub quiet_period: Duration,
     /// Sessions in progress; further ones are refused.
     pub max_sessions: usize,
-    /// Stations reached by frames that are remembered after their session, let in or turned away.
+    /// Stations reached by frames that are remembered after their session, let in or turned away; of the host's, those that
+    /// were let in and of whom AAA servers may ask something. Of others they can ask nothing, and Diameter servers are told
+    /// that they keep no session.
     pub max_remembered: usize,
 }
 
@@ -108,7 +110,8 @@ pub enum Command {
         /// The packet.
         packet: Vec<u8>,
     },
-    /// A station's link went down, or it shall be sent away: forget everything about it.
+    /// A station's link went down, or it shall be sent away: forget everything about it. Of a [`StationId::Host`] station
+    /// that was let in the host says so when its session has ended, where AAA servers may ask something of sessions.
     Forget {
         /// Who.
         station: StationId,
@@ -195,6 +198,7 @@ pub enum Event {
         name: Vec<u8>,
     },
     /// What a station that is in may do has changed (RFC 5176): when its session ends, or when it is authenticated again.
+    /// Not of [`StationId::Host`] stations: such a request is refused.
     Changed {
         /// Who.
         station: StationId,
