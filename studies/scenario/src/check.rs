@@ -12,7 +12,6 @@ use crate::model::{
     Aaa, Arrivals, Connections, Dialogue, DialogueTransport, DiameterTransport, Eap, IpVersion, Link, Loss,
     RadiusRetransmission, Repeats, Scenario, TimeLaw, Workload,
 };
-use crate::services::Service;
 use crate::work;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -25,10 +24,6 @@ use usher_sim::HostId;
 
 /// The most hosts that a scenario may have, over all groups.
 const MAX_HOSTS: u64 = 1_000_000;
-
-const fn topology_version(v4: bool) -> usher_sim::IpVersion {
-    if v4 { usher_sim::IpVersion::V4 } else { usher_sim::IpVersion::V6 }
-}
 
 /// A fault: the path of what is wrong, and why.
 pub(crate) type Finding = (Vec<String>, String);
@@ -135,7 +130,8 @@ impl Check<'_> {
         let mut known: BTreeMap<IpAddr, &str> = BTreeMap::new();
         let v4 = scenario.run.ip == IpVersion::V4;
         let given = |name| scenario.hosts.get(name).and_then(|host| host.address);
-        if !scenario.hosts.names().any(|name| given(name).is_some()) {
+        // Of too many hosts no addresses are counted up.
+        if self.members.is_empty() || !scenario.hosts.names().any(|name| given(name).is_some()) {
             return;
         }
         for (name, first) in scenario.numbered() {
@@ -149,7 +145,7 @@ impl Check<'_> {
                 let own = scenario.hosts.get(name).and_then(|host| host.address_of(member));
                 let address = match (own, given(name)) {
                     (Some(address), _) => address,
-                    (None, None) => HostId(first.0 + member).ip(topology_version(v4)),
+                    (None, None) => HostId(first.0 + member).ip(scenario.run.ip.into()),
                     (None, Some(first)) => {
                         self.fault(
                             at,
@@ -495,7 +491,7 @@ impl Check<'_> {
     fn nas_tls(&mut self, eap: &Eap) {
         let at = keys!["workload", "tls"];
         let own = eap.aaa == Aaa::Diameter
-            && eap.diameter.transport == DiameterTransport::Tls
+            && eap.inside_tls()
             && eap.diameter.connections == Connections::PerSession;
         let message = "inside TLS each connection must be of a peer that the server knows, and there is no end of these: \
                        workload.diameter.connections must be a number";
@@ -508,18 +504,15 @@ impl Check<'_> {
     fn served(&mut self, eap: &Eap) {
         let scenario = self.scenario;
         let server = &eap.server;
-        let Some(Service::Aaa(loaded)) = scenario.services.get(server).and_then(|all| all.first()) else {
-            return;
-        };
+        let Some(loaded) = scenario.aaa_service(server).filter(|_| !self.members.is_empty()) else { return };
         let addresses = scenario.addresses();
         let first = |name: &str| scenario.numbered().find(|(n, _)| *n == name).map(|(_, first)| first);
         let (Some(of_server), Some(of_nas)) = (first(server), first(&eap.nas)) else { return };
         let listen = &loaded.file.listen;
-        let inside = eap.diameter.transport == DiameterTransport::Tls;
         let mut needed = vec![match eap.aaa {
             Aaa::Radius => ("auth", &listen.auth),
             Aaa::Radsec => ("radsec", &listen.radsec),
-            Aaa::Diameter if inside => ("diameter_tls", &listen.diameter_tls),
+            Aaa::Diameter if eap.inside_tls() => ("diameter_tls", &listen.diameter_tls),
             Aaa::Diameter => ("diameter", &listen.diameter),
         }];
         needed.extend((eap.aaa == Aaa::Radius && eap.accounting.used).then_some(("acct", &listen.acct)));

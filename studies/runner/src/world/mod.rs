@@ -223,7 +223,7 @@ impl World {
         capture: &[String],
         tap: Option<Box<dyn Tap>>,
     ) -> Result<Self, WorldError> {
-        let version = topology::ip_version(scenario.run.ip);
+        let version = scenario.run.ip.into();
         let from = Instant::ZERO + scenario.run.warmup.get();
         let end = from + scenario.run.duration.get();
         let cells = scenario.cells_in_use().map(|(_, c)| c.mtu);

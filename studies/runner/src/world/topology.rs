@@ -168,14 +168,6 @@ fn cpu(cpu: &model::Cpu) -> CpuConfig {
     }
 }
 
-/// The simulator's IP version for the study's.
-pub(super) fn ip_version(version: model::IpVersion) -> IpVersion {
-    match version {
-        model::IpVersion::V4 => IpVersion::V4,
-        model::IpVersion::V6 => IpVersion::V6,
-    }
-}
-
 /// The simulator's TCP settings for the study's, where the smallest MTU is of so many bytes.
 pub fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> usher_sim::tcp::Config {
     use usher_scenario::units::{InitialWindow, Switch};

@@ -17,7 +17,7 @@ struct Setting {
     remedy: &'static str,
 }
 
-const SETTINGS: [Setting; 4] = [
+const SETTINGS: [Setting; 6] = [
     Setting {
         path: "transport.tcp.read_size",
         idle: |scenario| scenario.transport.tcp.read_rate == Bound::Unlimited,
@@ -48,6 +48,26 @@ const SETTINGS: [Setting; 4] = [
         idle: |scenario| scenario.transport.sctp.initial_window.is_some(),
         beside: &["transport.sctp.initial_window"],
         remedy: "transport.sctp.initial_window, in packets, decides where both are given: leave one of the two out",
+    },
+    Setting {
+        path: "workload.tls",
+        idle: |scenario| match &scenario.workload {
+            Workload::Eap(eap) => !eap.inside_tls(),
+            _ => false,
+        },
+        beside: &["workload.aaa", "workload.diameter.transport"],
+        remedy: "NAS and server do not talk inside TLS: set workload.aaa = \"radsec\", or \"diameter\" with \
+                 workload.diameter.transport = \"tls\", or leave this out",
+    },
+    Setting {
+        path: "workload.user",
+        idle: |scenario| match &scenario.workload {
+            Workload::Eap(eap) => scenario.aaa_service(&eap.server).is_none(),
+            _ => false,
+        },
+        beside: &["workload.server"],
+        remedy: "the server is the workload's own, and its users have a password alone: let its host run \"aaa\", or leave \
+                 this out",
     },
 ];
 

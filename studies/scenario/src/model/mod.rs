@@ -38,6 +38,7 @@ pub use workload::{
 use crate::services::Service;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use usher_aaa_config::Loaded;
 use usher_config::Ordered;
 pub use usher_config::Value;
 use usher_sim::{Addresses, HostId};
@@ -179,10 +180,7 @@ impl Scenario {
     }
     /// The addresses of all hosts; of those that are given one wrongly that of their number.
     pub fn addresses(&self) -> Addresses {
-        let mut addresses = Addresses::new(match self.run.ip {
-            IpVersion::V4 => usher_sim::IpVersion::V4,
-            IpVersion::V6 => usher_sim::IpVersion::V6,
-        });
+        let mut addresses = Addresses::new(self.run.ip.into());
         for (name, first) in self.numbered() {
             let Some(host) = self.hosts.get(name).filter(|host| host.address.is_some()) else { continue };
             for member in 0..self.members(name).unwrap_or(0) {
@@ -192,6 +190,10 @@ impl Scenario {
             }
         }
         addresses
+    }
+    /// The AAA service that the members of a group run, if they do.
+    pub fn aaa_service(&self, host: &str) -> Option<&Loaded> {
+        self.services.get(host)?.iter().map(|Service::Aaa(loaded)| &**loaded).next()
     }
     /// How many hosts a group has; an interface is as many as the hosts that have it.
     pub fn members(&self, name: &str) -> Option<u32> {

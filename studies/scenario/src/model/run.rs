@@ -57,14 +57,18 @@ impl Date {
         self.0
     }
     fn parse(text: &str) -> Option<Self> {
-        let mut parts = text.split('-').map(|part| (part.len(), part.parse::<u64>().ok()));
-        let mut number = |digits| parts.next().filter(|(len, _)| *len == digits)?.1;
+        let mut parts = text.split('-');
+        let mut number = |digits| -> Option<u64> {
+            let part = parts.next().filter(|part| part.len() == digits)?;
+            part.bytes().all(|byte| byte.is_ascii_digit()).then(|| part.parse().ok())?
+        };
         let (year, month, day) = (number(4)?, number(2)?, number(2)?);
         let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
         let days = [31, if leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
         let before = usize::try_from(month.checked_sub(1)?).ok()?;
-        let fits = parts.next().is_none() && year >= 1970 && (1..=*days.get(before)?).contains(&day);
-        let (past, years) = (year - 1, year.checked_sub(1970)?);
+        let fits = parts.next().is_none() && (1..=*days.get(before)?).contains(&day);
+        let years = year.checked_sub(1970)?;
+        let past = year - 1;
         // Leap days between 1970 and this year; there were 477 before.
         let leaps = past / 4 - past / 100 + past / 400 - 477;
         let since = 365 * years + leaps + days[..before].iter().sum::<u64>() + day - 1;
@@ -97,6 +101,15 @@ impl JsonSchema for Date {
             "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
             "description": "A day of the Gregorian calendar, from 1970 to 9999."
         })
+    }
+}
+
+impl From<IpVersion> for usher_sim::IpVersion {
+    fn from(version: IpVersion) -> Self {
+        match version {
+            IpVersion::V4 => Self::V4,
+            IpVersion::V6 => Self::V6,
+        }
     }
 }
 
@@ -189,7 +202,9 @@ mod tests {
         assert_eq!(Date::parse("2026-07-01"), Some(Date::default()));
         for wrong in [
             "",
+            "0000-01-01",
             "1969-12-31",
+            "2026-+7-01",
             "2026-02-29",
             "2026-13-01",
             "2026-00-01",

@@ -97,6 +97,17 @@ pub struct Eap {
     pub retry: Switch<Time>,
 }
 
+impl Eap {
+    /// Whether NAS and server talk inside TLS: by RadSec, or by Diameter over TLS.
+    pub fn inside_tls(&self) -> bool {
+        match self.aaa {
+            Aaa::Radius => false,
+            Aaa::Radsec => true,
+            Aaa::Diameter => self.diameter.transport == DiameterTransport::Tls,
+        }
+    }
+}
+
 const fn off() -> Switch<Time> {
     Switch::Off
 }

@@ -43,7 +43,7 @@ pub(in super::super) fn build(
     let stations = topology.group(&eap.stations)?;
     let nases = topology.group(&eap.nas)?;
     let servers = topology.group(&eap.server)?;
-    if server::service(plan.scenario, &eap.server).is_none() {
+    if plan.scenario.aaa_service(&eap.server).is_none() {
         for (i, &host) in (0..).zip(servers) {
             server::build(plan, eap, (tls.as_ref(), key_log), (stations.len(), nases.len()), (i, host))?;
         }
@@ -153,7 +153,7 @@ fn authenticator(
         Aaa::Diameter => {
             let mut node = node::Config::new(&nas_name(eap, index), &eap.realm, applications(eap))
                 .connect_to(&server.identity, server.logins);
-            if eap.diameter.transport == DiameterTransport::Tls {
+            if eap.inside_tls() {
                 for peer in &mut node.peers {
                     peer.authentication.tls = true;
                     peer.authentication.certificates.clone_from(&server.certificates);
@@ -279,9 +279,7 @@ fn retransmission(policy: &RadiusRetransmission) -> Retransmission {
 /// How NASes open connections inside TLS, where the workload has any: with the certificate of its files, or of those that come
 /// with the program.
 fn nas_tls(scenario: &Scenario, eap: &Eap, key_log: &KeyLog) -> Result<Option<ClientConfig>, WorldError> {
-    if eap.aaa != Aaa::Radsec
-        && (eap.aaa != Aaa::Diameter || eap.diameter.transport != DiameterTransport::Tls)
-    {
+    if !eap.inside_tls() {
         return Ok(None);
     }
     let read = |path: &PathBuf| {

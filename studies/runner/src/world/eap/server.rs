@@ -14,8 +14,7 @@ use usher_crypto::certificate::CertificateMatch;
 use usher_crypto::tls::{KeyLog, ServerConfig, ServerOptions, WallClock, fixtures};
 use usher_diameter::node;
 use usher_radius::Secret;
-use usher_scenario::model::{Aaa, DiameterTransport, Eap, Scenario};
-use usher_scenario::services::Service;
+use usher_scenario::model::{Aaa, DiameterTransport, Eap};
 use usher_sim::{HostId, IpVersion};
 
 /// Diameter over TCP, and inside TLS (RFC 6733 §11.4).
@@ -39,16 +38,9 @@ pub(super) struct Served {
     pub(super) certificates: Vec<CertificateMatch>,
 }
 
-/// The AAA service that a host runs.
-pub(super) fn service<'a>(scenario: &'a Scenario, host: &str) -> Option<&'a Loaded> {
-    let services = scenario.services.get(host)?;
-    services.iter().map(|Service::Aaa(loaded)| &**loaded).next()
-}
-
 /// What the NAS at an address has to know of a server.
 pub(super) fn known(plan: &Plan<'_>, eap: &Eap, (index, host): (u64, HostId), nas: IpAddr) -> Served {
-    let inside = eap.diameter.transport == DiameterTransport::Tls;
-    let loaded = service(plan.scenario, &eap.server);
+    let loaded = plan.scenario.aaa_service(&eap.server);
     let port = |listened: fn(&Loaded) -> &[SocketAddr], usual: u16| {
         let reached = |at: &&SocketAddr| plan.addresses.serves(host, at.ip());
         let at = loaded.and_then(|loaded| listened(loaded).iter().find(reached));
@@ -63,7 +55,7 @@ pub(super) fn known(plan: &Plan<'_>, eap: &Eap, (index, host): (u64, HostId), na
         logins: match eap.aaa {
             Aaa::Radius => port(|l| &l.file.listen.auth, RADIUS),
             Aaa::Radsec => port(|l| &l.file.listen.radsec, RADSEC),
-            Aaa::Diameter if inside => port(|l| &l.file.listen.diameter_tls, DIAMETER_TLS),
+            Aaa::Diameter if eap.inside_tls() => port(|l| &l.file.listen.diameter_tls, DIAMETER_TLS),
             Aaa::Diameter => port(|l| &l.file.listen.diameter, DIAMETER),
         },
         accounting: port(|l| &l.file.listen.acct, ACCOUNTING),
@@ -118,7 +110,7 @@ pub(super) fn build(
         let mut node =
             node::Config::new(&name(index, &eap.realm), &eap.realm, super::build::applications(eap));
         node.local.addresses = vec![plan.addresses.of(host)];
-        node.accept_unknown = eap.diameter.transport != DiameterTransport::Tls;
+        node.accept_unknown = !eap.inside_tls();
         // NASs by the hundred, with as many connections each as the study gives them.
         node.max_peers = usize::MAX;
         node.accept_policy = super::build::policy(eap.diameter.stream_policy);
@@ -137,12 +129,11 @@ pub(super) fn build(
     }
     let mut endpoint = Endpoint::new(plan.at(host)).accepting(DIAMETER_LISTENER);
     let (authentication, accounts) = (endpoint.socket(radius_socket(0)), endpoint.socket(radius_socket(1)));
-    let inside = match (eap.aaa, eap.diameter.transport) {
-        (Aaa::Radsec, _) => Some((RADSEC, RADSEC_LISTENER)),
-        (Aaa::Diameter, DiameterTransport::Tls) => Some((DIAMETER_TLS, DIAMETER_LISTENER)),
-        _ => None,
-    };
-    if let Some((port, listener)) = inside {
+    if eap.inside_tls() {
+        let (port, listener) = match eap.aaa {
+            Aaa::Diameter => (DIAMETER_TLS, DIAMETER_LISTENER),
+            Aaa::Radius | Aaa::Radsec => (RADSEC, RADSEC_LISTENER),
+        };
         endpoint.accept_at(port, listener, Some(own_tls(plan, eap, key_log)?));
     }
     let seed = plan.seed.derive("aaa.server", index);
