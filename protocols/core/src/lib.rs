@@ -23,6 +23,7 @@ pub mod rng;
 pub mod table;
 pub mod time;
 pub mod timer;
+mod transport;
 pub mod work;
 
 pub use codec::{Reader, Truncated, Writer};
@@ -34,4 +35,5 @@ pub use named::Named;
 pub use output::{Child, Host, Outputs};
 pub use rng::{Rng, SecureRng, Seed};
 pub use time::{Duration, Instant, WallTime};
+pub use transport::TransportProtocol;
 pub use work::WorkLabel;

@@ -5,7 +5,7 @@ use alloc::string::{String, ToString};
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::str::FromStr;
-use usher_core::WallTime;
+use usher_core::{TransportProtocol, WallTime};
 
 /// An Address (RFC 6733 §4.3.1): an IP address, or another family's as it came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,17 +75,6 @@ pub fn is_identity(name: &str) -> bool {
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_'))
 }
 
-/// The transport of a [`DiameterUri`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum UriTransport {
-    /// `tcp`
-    Tcp,
-    /// `sctp`
-    Sctp,
-    /// `udp` (only with RADIUS)
-    Udp,
-}
-
 /// The protocol of a [`DiameterUri`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UriProtocol {
@@ -107,7 +96,7 @@ pub struct DiameterUri {
     /// The port: 3868, or 5658 with `aaas`, unless given.
     pub port: u16,
     /// TCP unless given.
-    pub transport: UriTransport,
+    pub transport: TransportProtocol,
     /// Diameter unless given.
     pub protocol: UriProtocol,
 }
@@ -138,21 +127,23 @@ impl FromStr for DiameterUri {
             secure,
             host: host.to_string(),
             port,
-            transport: UriTransport::Tcp,
+            transport: TransportProtocol::Tcp,
             protocol: UriProtocol::Diameter,
         };
         for part in parts {
             match part {
-                "transport=tcp" => uri.transport = UriTransport::Tcp,
-                "transport=sctp" => uri.transport = UriTransport::Sctp,
-                "transport=udp" => uri.transport = UriTransport::Udp,
                 "protocol=diameter" => uri.protocol = UriProtocol::Diameter,
                 "protocol=radius" => uri.protocol = UriProtocol::Radius,
                 "protocol=tacacs+" => uri.protocol = UriProtocol::TacacsPlus,
-                _ => return Err(BadFormat("unknown parameter")),
+                part => {
+                    let transport = part.strip_prefix("transport=").and_then(TransportProtocol::from_name);
+                    // TLS is the scheme's.
+                    let transport = transport.filter(|transport| *transport != TransportProtocol::Tls);
+                    uri.transport = transport.ok_or(BadFormat("unknown parameter"))?;
+                }
             }
         }
-        if uri.protocol == UriProtocol::Diameter && uri.transport == UriTransport::Udp {
+        if uri.protocol == UriProtocol::Diameter && uri.transport == TransportProtocol::Udp {
             return Err(BadFormat("Diameter does not run over UDP"));
         }
         Ok(uri)
@@ -162,11 +153,7 @@ impl FromStr for DiameterUri {
 impl fmt::Display for DiameterUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "aaa{}://{}:{}", if self.secure { "s" } else { "" }, self.host, self.port)?;
-        f.write_str(match self.transport {
-            UriTransport::Tcp => ";transport=tcp",
-            UriTransport::Sctp => ";transport=sctp",
-            UriTransport::Udp => ";transport=udp",
-        })?;
+        write!(f, ";transport={}", self.transport)?;
         f.write_str(match self.protocol {
             UriProtocol::Diameter => "",
             UriProtocol::Radius => ";protocol=radius",
@@ -282,7 +269,14 @@ mod tests {
             assert_eq!(uri.to_string().parse::<DiameterUri>().unwrap(), uri);
         }
         assert_eq!("aaas://h".parse::<DiameterUri>().unwrap().port, 5658);
-        for bad in ["http://h", "aaa://", "aaa://h:99999", "aaa://h;x=y", "aaa://h;transport=udp"] {
+        for bad in [
+            "http://h",
+            "aaa://",
+            "aaa://h:99999",
+            "aaa://h;x=y",
+            "aaa://h;transport=udp",
+            "aaa://h;transport=tls",
+        ] {
             assert!(bad.parse::<DiameterUri>().is_err(), "{bad}");
         }
     }

@@ -9,14 +9,16 @@
 //! What comes on a stream is cut by the length in each header. When it cannot be (another version) the stream is
 //! closed, for there is no way to find the next message.
 
-use crate::function::{Counters, Event, PORT, Route, Transport};
+use crate::function::{Counters, Event, PORT, Route};
 use crate::{HEADER, Header, HeaderError, Service};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::ops::Range;
-use usher_core::{AssocId, ConnId, MessageOp, Outputs, Path, SocketId, StreamOp, Transmit};
+use usher_core::{
+    AssocId, ConnId, MessageOp, Outputs, Path, SocketId, StreamOp, Transmit, TransportProtocol,
+};
 
 /// Outbound streams of an association: one for each service.
 pub(crate) const STREAMS: u16 = 4;
@@ -109,7 +111,7 @@ struct Waiting {
 
 #[derive(Debug)]
 struct Connection {
-    transport: Transport,
+    transport: TransportProtocol,
     local: Option<IpAddr>,
     remote: SocketAddr,
     state: State,
@@ -183,7 +185,9 @@ impl Net {
         let (path, conn) = match request.to {
             Target::Way(Way::Datagram(path)) => (Some(path), None),
             Target::Way(Way::Connection(conn)) => (None, Some(conn)),
-            Target::Route(_, route) if route.transport == Transport::Udp => (Some(self.path(&route)), None),
+            Target::Route(_, route) if route.transport == TransportProtocol::Udp => {
+                (Some(self.path(&route)), None)
+            }
             Target::Route(peer, route) => (None, Some(self.connection(peer, &route))),
         };
         let confirm = match (path, conn) {
@@ -248,13 +252,15 @@ impl Net {
         }
     }
 
-    fn hand_over(&mut self, conn: ConnId, transport: Transport, streams: u16, message: &Waiting) {
+    fn hand_over(&mut self, conn: ConnId, transport: TransportProtocol, streams: u16, message: &Waiting) {
         let stream = message.service.index() as u16 % streams.max(1);
         let op = MessageOp::Data { stream, ppid: 0, unordered: !self.ordered };
         for range in message.pdu.packets() {
             let transmit = match transport {
-                Transport::Sctp => Transmit::Message { assoc: conn, op },
-                Transport::Tcp | Transport::Udp => Transmit::Stream { conn, op: StreamOp::Data },
+                TransportProtocol::Sctp => Transmit::Message { assoc: conn, op },
+                TransportProtocol::Tcp | TransportProtocol::Tls | TransportProtocol::Udp => {
+                    Transmit::Stream { conn, op: StreamOp::Data }
+                }
             };
             self.send(transmit, &message.pdu.0[range]);
         }
@@ -298,11 +304,11 @@ impl Net {
         self.by_peer.insert((peer, conn));
         let (local, remote) = (route.local, route.remote);
         self.outputs.operate(match route.transport {
-            Transport::Sctp => {
+            TransportProtocol::Sctp => {
                 let op = MessageOp::Connect { local, remote, streams: STREAMS };
                 Transmit::Message { assoc: conn, op }
             }
-            Transport::Tcp | Transport::Udp => {
+            TransportProtocol::Tcp | TransportProtocol::Tls | TransportProtocol::Udp => {
                 Transmit::Stream { conn, op: StreamOp::Connect { local, remote } }
             }
         });
@@ -322,7 +328,7 @@ impl Net {
             let Some(gone) = self.forget(conn) else { continue };
             self.abort(conn, gone.transport);
             for message in gone.waiting {
-                let path = (route.transport == Transport::Udp).then(|| self.path(route));
+                let path = (route.transport == TransportProtocol::Udp).then(|| self.path(route));
                 if let Some(path) = path {
                     for range in message.pdu.packets() {
                         self.send(Transmit::Datagram { path }, &message.pdu.0[range]);
@@ -337,7 +343,13 @@ impl Net {
     }
 
     /// A connection or association is up: an accepted one, or one of ours that has not been given up meanwhile.
-    pub(crate) fn up(&mut self, conn: ConnId, transport: Transport, remote: SocketAddr, streams: u16) {
+    pub(crate) fn up(
+        &mut self,
+        conn: ConnId,
+        transport: TransportProtocol,
+        remote: SocketAddr,
+        streams: u16,
+    ) {
         if !conn.is_accepted() && !self.connections.contains_key(&conn) {
             return;
         }
@@ -396,10 +408,12 @@ impl Net {
         Some(gone)
     }
 
-    fn abort(&mut self, conn: ConnId, transport: Transport) {
+    fn abort(&mut self, conn: ConnId, transport: TransportProtocol) {
         self.outputs.operate(match transport {
-            Transport::Sctp => Transmit::Message { assoc: conn, op: MessageOp::Abort },
-            Transport::Tcp | Transport::Udp => Transmit::Stream { conn, op: StreamOp::Abort },
+            TransportProtocol::Sctp => Transmit::Message { assoc: conn, op: MessageOp::Abort },
+            TransportProtocol::Tcp | TransportProtocol::Tls | TransportProtocol::Udp => {
+                Transmit::Stream { conn, op: StreamOp::Abort }
+            }
         });
     }
 

@@ -1,11 +1,11 @@
 //! Where a server listens and whom it connects to, as the server calls it: what a host binds.
 
-use crate::model::{File, Listen, Stream, Transport};
+use crate::model::{File, Listen};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use usher_aaa::{DIAMETER_LISTENER, RADSEC_LISTENER, radius_socket};
-use usher_core::{ListenerId, SocketId};
+use usher_core::{ListenerId, SocketId, TransportProtocol};
 
 /// An address that is listened on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,8 +54,8 @@ pub fn listening(listen: &Listen) -> Vec<Binding> {
 /// Home servers and Diameter peers that are connected to, and whether inside TLS.
 #[must_use]
 pub fn connecting(file: &File) -> BTreeMap<SocketAddr, bool> {
-    let homes = file.home_server.iter().filter(|h| h.transport == Transport::Tls);
+    let homes = file.home_server.iter().filter(|h| h.transport == TransportProtocol::Tls);
     let peers = file.diameter.iter().flat_map(|d| &d.peer);
-    let peers = peers.filter_map(|p| Some((p.connect?, p.transport == Stream::Tls)));
+    let peers = peers.filter_map(|p| Some((p.connect?, p.transport == TransportProtocol::Tls)));
     peers.chain(homes.map(|h| (h.address, true))).collect()
 }

@@ -16,7 +16,7 @@ use usher_aaa::service::{Certificates, Inline, Parts, Reading};
 use usher_aaa::store::{ClientRow, Demand};
 use usher_aaa::{CacheConfig, Config, IdentityKey, Method, User, UserSource, Users, canonical_name};
 use usher_config::Prefix;
-use usher_core::{Duration, SecureRng, WallTime};
+use usher_core::{Duration, SecureRng, TransportProtocol, WallTime};
 use usher_diameter::codes::application;
 use usher_diameter::node::{self, Authentication, PeerConfig};
 use usher_diameter::peer::capabilities::Application;
@@ -346,7 +346,7 @@ fn diameter(d: &model::Diameter, realms: &[model::Realm]) -> node::Config {
             authentication: Authentication {
                 networks,
                 certificates: certificates(peer.certificate.as_ref(), peer.fingerprint),
-                tls: peer.transport == model::Stream::Tls,
+                tls: peer.transport == TransportProtocol::Tls,
             },
             origins: peer.origins.clone(),
         });
@@ -377,10 +377,8 @@ fn proxying(loaded: &Loaded) -> Result<Option<proxy::Config>, String> {
         .map(|home| {
             let s = &home.server;
             let mut server = match s.transport {
-                model::Transport::Udp => {
-                    HomeServer::new(&s.name, s.address, Secret::new(home.secret.0.as_bytes()))
-                }
-                model::Transport::Tls => HomeServer::radsec(&s.name, s.address),
+                TransportProtocol::Tls => HomeServer::radsec(&s.name, s.address),
+                _ => HomeServer::new(&s.name, s.address, Secret::new(home.secret.0.as_bytes())),
             };
             server.certificates = certificates(s.certificate.as_ref(), s.fingerprint);
             server.require_message_authenticator = s.message_authenticator;

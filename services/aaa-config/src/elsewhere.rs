@@ -9,6 +9,7 @@ use serde::Deserialize;
 use std::path::PathBuf;
 use usher_config::Prefix;
 use usher_config::units::Time;
+use usher_core::TransportProtocol;
 use usher_radius::client::Liveness;
 
 /// Where requests of a realm are decided.
@@ -100,9 +101,10 @@ pub struct HomeServer {
     pub address: SocketAddr,
     /// Where it takes accounting [default: the next port].
     pub acct_address: Option<SocketAddr>,
-    /// How it is reached.
-    #[serde(default)]
-    pub transport: Transport,
+    /// How it is reached: RADIUS over UDP, or RadSec (RFC 6614) with the certificate of `[tls]`.
+    #[serde(default = "HomeServer::transport", deserialize_with = "of_radius::read")]
+    #[schemars(schema_with = "of_radius::schema")]
+    pub transport: TransportProtocol,
     /// For `tls`: the name (DNS name of the subject alternative names, or common name) that its certificate must bear.
     pub certificate: Option<String>,
     /// For `tls`: the SHA-256 fingerprint of its certificate, in place of a name.
@@ -140,7 +142,13 @@ pub struct HomeServer {
     pub secret_env: Option<String>,
 }
 
+usher_config::some_of!(of_radius: TransportProtocol, |t| matches!(t, TransportProtocol::Udp | TransportProtocol::Tls));
+usher_config::some_of!(of_peers: TransportProtocol, |t| matches!(t, TransportProtocol::Tcp | TransportProtocol::Tls));
+
 impl HomeServer {
+    const fn transport() -> TransportProtocol {
+        TransportProtocol::Udp
+    }
     const fn message_authenticator() -> bool {
         true
     }
@@ -173,17 +181,6 @@ impl HomeServer {
             revive: self.revive_interval.0,
         }
     }
-}
-
-/// How a home server is reached.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Transport {
-    /// RADIUS over UDP.
-    #[default]
-    Udp,
-    /// RadSec (RFC 6614), with the certificate of `[tls]`.
-    Tls,
 }
 
 /// Who this server is in Diameter.
@@ -233,9 +230,10 @@ pub struct DiameterPeer {
     pub prefix: Vec<Prefix>,
     /// Where this server connects to it; without it only the peer connects.
     pub connect: Option<SocketAddr>,
-    /// What carries the connection; with `tls` the peer is not taken without.
-    #[serde(default)]
-    pub transport: Stream,
+    /// What carries the connection; with `tls`, and the certificate of `[tls]`, the peer is not taken without.
+    #[serde(default = "DiameterPeer::transport", deserialize_with = "of_peers::read")]
+    #[schemars(schema_with = "of_peers::schema")]
+    pub transport: TransportProtocol,
     /// The name (DNS name of the subject alternative names, or common name) that its certificate must bear [default: its
     /// identity].
     pub certificate: Option<String>,
@@ -248,13 +246,8 @@ pub struct DiameterPeer {
     pub origins: Vec<String>,
 }
 
-/// What carries Diameter.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Stream {
-    /// TCP.
-    #[default]
-    Tcp,
-    /// TLS, with the certificate of `[tls]`.
-    Tls,
+impl DiameterPeer {
+    const fn transport() -> TransportProtocol {
+        TransportProtocol::Tcp
+    }
 }

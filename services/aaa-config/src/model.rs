@@ -1,8 +1,6 @@
 //! The configuration file as types. The documentation of these items is the published schema's.
 
-pub use super::elsewhere::{
-    Balance, Diameter, DiameterPeer, HomeServer, Realm, RealmAccounting, Stream, Transport, Unanswered,
-};
+pub use super::elsewhere::{Balance, Diameter, DiameterPeer, HomeServer, Realm, RealmAccounting, Unanswered};
 use super::units::Fingerprint;
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};

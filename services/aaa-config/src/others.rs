@@ -1,11 +1,12 @@
 //! Checks of what is said of others: home servers, Diameter peers, the realms that lead to them, and TLS to all.
 
 use super::check::{Check, HomeEntry, at};
-use super::model::{DiameterPeer, File, Hidden, HomeServer, Realm, Stream, Transport};
+use super::model::{DiameterPeer, File, Hidden, HomeServer, Realm};
 use super::units::Fingerprint;
 use alloc::collections::BTreeSet;
 use usher_aaa::Method;
 use usher_config::units::Time;
+use usher_core::TransportProtocol;
 
 impl Check<'_> {
     pub(super) fn homes(&mut self, homes: &mut [HomeServer]) -> Vec<HomeEntry> {
@@ -17,7 +18,7 @@ impl Check<'_> {
             }
             self.one_proof(at!("home_server", i), home.certificate.as_ref(), home.fingerprint);
             let proved = home.certificate.is_some() || home.fingerprint.is_some();
-            if (home.transport == Transport::Tls) != proved {
+            if (home.transport == TransportProtocol::Tls) != proved {
                 let message = if proved {
                     "a certificate is shown by TLS only; add transport = \"tls\", or take this away"
                 } else {
@@ -29,7 +30,7 @@ impl Check<'_> {
             let before = self.found.len();
             let secret = self
                 .secret(&at!("home_server", i), &home.secret, &mut home.secret_file, &home.secret_env)
-                .or_else(|| (home.transport == Transport::Tls).then(|| Hidden("radsec".into())));
+                .or_else(|| (home.transport == TransportProtocol::Tls).then(|| Hidden("radsec".into())));
             match secret {
                 Some(secret) => entries.push(HomeEntry { server: home.clone(), secret }),
                 None if self.found.len() == before => {
@@ -168,13 +169,17 @@ impl Check<'_> {
     fn peer(&mut self, i: usize, peer: &DiameterPeer, plain: bool) {
         self.one_proof(at!("diameter", "peer", i), peer.certificate.as_ref(), peer.fingerprint);
         let proved = peer.certificate.is_some() || peer.fingerprint.is_some();
-        if proved && peer.transport == Stream::Tcp {
+        if proved && peer.transport == TransportProtocol::Tcp {
             self.fault(
                 at!("diameter", "peer", i),
                 "a certificate is shown by TLS only; add transport = \"tls\", or take this away",
             );
         }
-        if plain && peer.transport == Stream::Tcp && peer.prefix.is_empty() && peer.connect.is_none() {
+        if plain
+            && peer.transport == TransportProtocol::Tcp
+            && peer.prefix.is_empty()
+            && peer.connect.is_none()
+        {
             self.fault(
                 at!("diameter", "peer", i),
                 "without TLS a peer is known by its address only; add prefix, or transport = \"tls\"",
@@ -206,11 +211,11 @@ impl Check<'_> {
                 self.fault(at!("listen", key), format!("TLS {missing}"));
             }
         }
-        if let Some(i) = file.home_server.iter().position(|h| h.transport == Transport::Tls) {
+        if let Some(i) = file.home_server.iter().position(|h| h.transport == TransportProtocol::Tls) {
             self.fault(at!("home_server", i, "transport"), format!("TLS {missing}"));
         }
         let peers = file.diameter.as_ref().map_or(&[][..], |d| &d.peer);
-        if let Some(i) = peers.iter().position(|p| p.transport == Stream::Tls) {
+        if let Some(i) = peers.iter().position(|p| p.transport == TransportProtocol::Tls) {
             self.fault(at!("diameter", "peer", i, "transport"), format!("TLS {missing}"));
         }
     }

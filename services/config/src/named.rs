@@ -1,8 +1,8 @@
 //! Closed sets of words: an enum of [`usher_core::Named`] as a setting.
 //!
 //! A field of such a type is read by `#[serde(deserialize_with = "named::read")]` and described by
-//! `#[schemars(schema_with = "named::schema::<T>")]`; one that takes some of the words only has functions of its own that
-//! call [`one_of`] and [`schema_of`] with what holds of those.
+//! `#[schemars(schema_with = "named::schema::<T>")]`; one that takes some of the words only by those of a module that
+//! [`some_of!`](crate::some_of) makes.
 
 use crate::fault::hint;
 use schemars::{Schema, SchemaGenerator, json_schema};
@@ -55,4 +55,24 @@ pub fn schema_of<T: Named>(taken: fn(T) -> bool) -> Schema {
     let each =
         |value: T| json_schema!({ "description": value.about(), "type": "string", "const": value.name() });
     json_schema!({ "oneOf": known.map(each).collect::<Vec<_>>() })
+}
+
+/// A module with `read` and `schema` for a field that takes some of the words: those of which this holds.
+///
+/// ```
+/// usher_config::some_of!(stream: usher_core::TransportProtocol, |t| t == usher_core::TransportProtocol::Tcp);
+/// ```
+#[macro_export]
+macro_rules! some_of {
+    ($vis:vis $name:ident: $type:ty, $taken:expr) => {
+        $vis mod $name {
+            use super::*;
+            pub fn read<'de, D: serde::Deserializer<'de>>(from: D) -> Result<$type, D::Error> {
+                $crate::named::one_of($taken, from)
+            }
+            pub fn schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                $crate::named::schema_of::<$type>($taken)
+            }
+        }
+    };
 }

@@ -7,8 +7,8 @@ mod sws;
 
 use crate::hol::Model;
 use crate::model::{
-    Aaa, Arrivals, Connection, DialogueTransport, Direction, Eap, Link, Load, RadiusRetransmission, Scenario,
-    TimeLaw, Workload,
+    Aaa, Arrivals, Connection, Direction, Eap, Link, Load, RadiusRetransmission, Scenario, TimeLaw,
+    TransportProtocol, Workload,
 };
 use std::collections::VecDeque;
 use usher_aaa::Method;
@@ -156,7 +156,7 @@ fn hol_delay(scenario: &Scenario) -> Option<f64> {
     let tcp = &scenario.transport.tcp;
     let one_round = dialogue.rounds.len() == 1 && dialogue.repeat.get() == 1;
     let on_streams =
-        (dialogue.transport, dialogue.connection) == (DialogueTransport::Tcp, Connection::Persistent);
+        (dialogue.transport, dialogue.connection) == (TransportProtocol::Tcp, Connection::Persistent);
     let (delay, [there, back]) = round_trip(scenario, &dialogue.clients, &dialogue.server)?;
     if !one_round || !on_streams || tcp.rto_min != tcp.rto_max || back < 1.0 || there == 0.0 {
         return None;

@@ -9,8 +9,8 @@ pub(crate) use idle::idle;
 
 use crate::metrics;
 use crate::model::{
-    Aaa, Arrivals, Connections, Dialogue, DialogueTransport, DiameterTransport, Eap, IpVersion, Link, Loss,
-    RadiusRetransmission, Repeats, Scenario, TimeLaw, Workload,
+    Aaa, Arrivals, Connections, Dialogue, Eap, IpVersion, Link, Loss, RadiusRetransmission, Repeats,
+    Scenario, TimeLaw, TransportProtocol, Workload,
 };
 use crate::work;
 use std::collections::BTreeMap;
@@ -51,7 +51,7 @@ pub(crate) fn scenario(scenario: &Scenario) -> Vec<Finding> {
 
 struct Check<'a> {
     scenario: &'a Scenario,
-    /// Each host's representative among those that it is linked with, by group.
+    /// Each host's representative among those that it is linked with, by group; of too many hosts none.
     members: Vec<u32>,
     findings: Vec<Finding>,
 }
@@ -130,7 +130,6 @@ impl Check<'_> {
         let mut known: BTreeMap<IpAddr, &str> = BTreeMap::new();
         let v4 = scenario.run.ip == IpVersion::V4;
         let given = |name| scenario.hosts.get(name).and_then(|host| host.address);
-        // Of too many hosts no addresses are counted up.
         if self.members.is_empty() || !scenario.hosts.names().any(|name| given(name).is_some()) {
             return;
         }
@@ -237,6 +236,10 @@ impl Check<'_> {
     /// Notes that the members of two groups are linked.
     fn join(&mut self, a: &str, b: &str) {
         let (Some((a, na)), Some((b, nb))) = (self.group(a), self.group(b)) else { return };
+        // Too many hosts were reported, and are not gone through.
+        if self.members.is_empty() {
+            return;
+        }
         for i in 0..na.max(nb) {
             if let (Some(x), Some(y)) = (self.representative(a + i % na), self.representative(b + i % nb)) {
                 self.members[x as usize] = y;
@@ -525,7 +528,7 @@ impl Check<'_> {
             );
             self.require(reached, keys!["hosts", server, "config"], message);
         }
-        let sctp = eap.aaa == Aaa::Diameter && eap.diameter.transport == DiameterTransport::Sctp;
+        let sctp = eap.aaa == Aaa::Diameter && eap.diameter.transport == TransportProtocol::Sctp;
         let message = "the AAA service does not listen for SCTP; take \"tcp\" or \"tls\"";
         self.require(!sctp, keys!["workload", "diameter", "transport"], message);
         let message = "stations have no certificates that a configured server could know; take \"eap-md5\"";
@@ -593,10 +596,10 @@ impl Check<'_> {
         }
         self.require(!dialogue.rounds.is_empty(), at("rounds"), "no rounds; at least one is needed");
         let largest = match dialogue.transport {
-            DialogueTransport::Udp => 65_507,
-            DialogueTransport::Tcp => 1 << 30,
+            TransportProtocol::Udp => 65_507,
+            TransportProtocol::Tcp | TransportProtocol::Tls => 1 << 30,
             // A message must fit into the receiver's buffer.
-            DialogueTransport::Sctp => self.scenario.transport.sctp.receive_buffer.bytes().min(1 << 30),
+            TransportProtocol::Sctp => self.scenario.transport.sctp.receive_buffer.bytes().min(1 << 30),
         };
         let streams = dialogue.streams.get();
         self.require(
@@ -615,7 +618,7 @@ impl Check<'_> {
         }
         self.piece(dialogue.write_size, at("write_size"));
         self.require(
-            dialogue.transport == DialogueTransport::Tcp || dialogue.write_rate == Bound::Unlimited,
+            dialogue.transport == TransportProtocol::Tcp || dialogue.write_rate == Bound::Unlimited,
             at("write_rate"),
             "UDP and SCTP send messages whole: only with transport = \"tcp\" can a request be written piece by piece",
         );

@@ -19,7 +19,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use usher_core::collections::{HashMap, HashState};
 use usher_core::impair::ChannelConfig;
-use usher_core::{Instant, Seed};
+use usher_core::{Instant, Seed, TransportProtocol};
 
 /// Why a simulation cannot be built as asked.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -275,6 +275,25 @@ impl<A: Application> Builder<A> {
         match self.sctp_listeners.insert((at, port), app) {
             None => Ok(()),
             Some(_) => Err(SimError::PortTaken { host: at.0, port }),
+        }
+    }
+
+    /// Lets an application have a port at an address of its host: a socket of UDP, or connections or associations that it
+    /// accepts. TLS is the application's own.
+    ///
+    /// # Errors
+    /// [`SimError::PortTaken`], [`SimError::NoInterface`].
+    pub fn serve_at(
+        &mut self,
+        app: u32,
+        protocol: TransportProtocol,
+        socket: u32,
+        (at, port): (HostId, u16),
+    ) -> Result<(), SimError> {
+        match protocol {
+            TransportProtocol::Udp => self.bind_udp_at(app, socket, at, port),
+            TransportProtocol::Tcp | TransportProtocol::Tls => self.listen_at(app, at, port),
+            TransportProtocol::Sctp => self.listen_sctp_at(app, at, port),
         }
     }
 

@@ -8,27 +8,18 @@ use crate::{
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
-use usher_core::Duration;
+use usher_core::{Duration, TransportProtocol};
 
 /// The port of the MIH protocol over UDP and TCP (RFC 5677 §5.3); over SCTP it is ours.
 pub const PORT: u16 = 4551;
 
-/// What carries messages to a peer.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Transport {
-    /// One message or fragment a datagram.
-    Udp,
-    /// Messages one after another, cut by the length in their headers.
-    Tcp,
-    /// One message a user message, one stream for each service. No standard has this: it is our extension.
-    Sctp,
-}
-
 /// How a peer is reached.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Route {
-    /// By what.
-    pub transport: Transport,
+    /// By what: one message or fragment a UDP datagram; over TCP, and TLS, one after another, cut by the length in their
+    /// headers (RFC 5677 §5.2). Over SCTP, one a user message and one stream for each service; no standard has that, it is
+    /// our extension.
+    pub transport: TransportProtocol,
     /// From which of our addresses; none leaves it to the host.
     pub local: Option<IpAddr>,
     /// To which address and port.

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{Bits, MessageId, TransactionId};
 use core::net::{IpAddr, SocketAddr};
-use usher_core::{CloseReason, ConnId, Duration, ListenerId, Path, Seed, SocketId};
+use usher_core::{CloseReason, ConnId, Duration, ListenerId, Path, Seed, SocketId, TransportProtocol};
 
 const MOST: usize = 6;
 
@@ -67,8 +67,8 @@ impl Plaything {
         match what % 12 {
             0 => self.now += Duration::from_millis(u64::from(which) * 10),
             1 => {
-                let transport =
-                    [Transport::Udp, Transport::Tcp, Transport::Sctp][usize::from(which >> 3) % 3];
+                let transport = [TransportProtocol::Udp, TransportProtocol::Tcp, TransportProtocol::Sctp]
+                    [usize::from(which >> 3) % 3];
                 let local = (which & 4 != 0).then(|| address(0).ip());
                 let route = Route { transport, local, remote: address(which) };
                 self.command(Command::Peer(Peer { id: name(which), route, ack: which & 0x80 != 0 }));

@@ -31,7 +31,7 @@ mod tests;
 pub mod work;
 
 pub use crate::counters::Counters;
-pub use config::{Capabilities, Config, PORT, Peer, Route, Timing, Transport, Unanswered};
+pub use config::{Capabilities, Config, PORT, Peer, Route, Timing, Unanswered};
 
 use crate::fragment::{Limits, Reassembly};
 use crate::net::{Indication, Net, Way};
@@ -44,6 +44,7 @@ use table::{Table, Timer, Transaction};
 use usher_core::collections::{HashMap, HashState};
 use usher_core::{
     CommandError, Input, Instant, Machine, MessageEvent, NoJob, Output, OutputOf, Rng, StreamEvent,
+    TransportProtocol,
 };
 use work::WorkMeter;
 
@@ -398,7 +399,7 @@ impl Machine for Mihf {
             Input::Datagram { path, data } => self.packet(now, Way::Datagram(path), data),
             Input::Stream { conn, event } => match event {
                 StreamEvent::Accepted { remote, .. } | StreamEvent::Connected { remote, .. } => {
-                    self.net.up(conn, Transport::Tcp, remote, 1);
+                    self.net.up(conn, TransportProtocol::Tcp, remote, 1);
                 }
                 StreamEvent::Data(data) => {
                     let mut indications = core::mem::take(&mut self.indications);
@@ -417,7 +418,7 @@ impl Machine for Mihf {
             },
             Input::Message { assoc, event } => match event {
                 MessageEvent::Accepted { remote, streams, .. } | MessageEvent::Up { remote, streams } => {
-                    self.net.up(assoc, Transport::Sctp, remote, streams);
+                    self.net.up(assoc, TransportProtocol::Sctp, remote, streams);
                 }
                 MessageEvent::Data { data, .. } => {
                     self.net.message(assoc);

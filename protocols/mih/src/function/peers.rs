@@ -250,7 +250,7 @@ mod tests {
         peers.purge(at(19));
         assert!(!peers.register(b, at(30), 1));
         let remote = core::net::SocketAddr::from(([10, 0, 0, 1], super::super::PORT));
-        let route = Route { transport: super::super::Transport::Udp, local: None, remote };
+        let route = Route { transport: usher_core::TransportProtocol::Udp, local: None, remote };
         let id = MihfId::new("a").unwrap();
         peers.configure(a, &Peer { id: id.clone(), route, ack: false });
         assert!(peers.register(b, at(30), 1));

@@ -3,10 +3,11 @@
 
 use crate::world::{Happening, MihHost, WIFI, World};
 use std::net::{IpAddr, SocketAddr};
+use usher_core::TransportProtocol;
 use usher_core::{
     ConnId, Duration, Input, Instant, ListenerId, MessageEvent, MessageOp, StreamEvent, StreamOp, Transmit,
 };
-use usher_mih::{Message, Transport};
+use usher_mih::Message;
 
 /// How long what was lost waits until it is sent again.
 const AGAIN: Duration = Duration::from_millis(200);
@@ -24,7 +25,7 @@ struct End {
 /// A connection or an association.
 #[derive(Debug)]
 pub(crate) struct Pipe {
-    transport: Transport,
+    transport: TransportProtocol,
     ends: [End; 2],
 }
 
@@ -54,16 +55,16 @@ impl World {
     pub(crate) fn pipe(&mut self, node: MihHost, transmit: Transmit, data: &[u8]) {
         let (transport, conn, wish) = match transmit {
             Transmit::Stream { conn, op: StreamOp::Connect { local, remote } } => {
-                (Transport::Tcp, conn, Wish::Connect { local, remote })
+                (TransportProtocol::Tcp, conn, Wish::Connect { local, remote })
             }
             Transmit::Stream { conn, op: StreamOp::Data } => {
-                (Transport::Tcp, conn, Wish::Data { stream: 0, ppid: 0 })
+                (TransportProtocol::Tcp, conn, Wish::Data { stream: 0, ppid: 0 })
             }
             Transmit::Message { assoc, op: MessageOp::Connect { local, remote, .. } } => {
-                (Transport::Sctp, assoc, Wish::Connect { local, remote })
+                (TransportProtocol::Sctp, assoc, Wish::Connect { local, remote })
             }
             Transmit::Message { assoc, op: MessageOp::Data { stream, ppid, .. } } => {
-                (Transport::Sctp, assoc, Wish::Data { stream, ppid })
+                (TransportProtocol::Sctp, assoc, Wish::Data { stream, ppid })
             }
             // What is closed says nothing more; the other end does not mind.
             Transmit::Stream { op: StreamOp::Shutdown | StreamOp::Abort, .. }
@@ -125,14 +126,14 @@ impl World {
             return;
         }
         let input = match (transport, outcome) {
-            (Transport::Sctp, Outcome::Up) if conn.is_accepted() => {
+            (TransportProtocol::Sctp, Outcome::Up) if conn.is_accepted() => {
                 let event = MessageEvent::Accepted { listener: listener(node), remote, streams: 4 };
                 Input::Message { assoc: conn, event }
             }
-            (Transport::Sctp, Outcome::Up) => {
+            (TransportProtocol::Sctp, Outcome::Up) => {
                 Input::Message { assoc: conn, event: MessageEvent::Up { remote, streams: 4 } }
             }
-            (Transport::Sctp, Outcome::Data { stream, ppid, data }) => Input::Message {
+            (TransportProtocol::Sctp, Outcome::Data { stream, ppid, data }) => Input::Message {
                 assoc: conn,
                 event: MessageEvent::Data { stream: *stream, ppid: *ppid, data },
             },

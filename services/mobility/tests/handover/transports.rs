@@ -2,11 +2,11 @@
 
 use crate::world::{Setting, World, ms};
 use usher_core::Duration;
-use usher_mih::Transport;
+use usher_core::TransportProtocol;
 use usher_mobility::station::State;
 use usher_mobility::{Initiation, Interface};
 
-fn setting(initiation: Initiation, transport: Transport) -> Setting {
+fn setting(initiation: Initiation, transport: TransportProtocol) -> Setting {
     Setting { transport, ack: false, ..Setting::new(initiation) }
 }
 
@@ -21,7 +21,7 @@ fn run(setting: Setting) -> World {
 /// stands since it registered, and is the one by which the network speaks to it.
 #[test]
 fn connections_cost_their_handshakes() {
-    for transport in [Transport::Tcp, Transport::Sctp] {
+    for transport in [TransportProtocol::Tcp, TransportProtocol::Sctp] {
         let world = run(setting(Initiation::Station, transport));
         assert_eq!(world.done(), (true, None, ms(1230 + 20)), "{transport:?}");
         let expected = [
@@ -48,10 +48,10 @@ fn connections_cost_their_handshakes() {
 #[test]
 fn loss_makes_slow() {
     for initiation in [Initiation::Station, Initiation::Network] {
-        let clean = run(setting(initiation, Transport::Tcp)).done().2;
+        let clean = run(setting(initiation, TransportProtocol::Tcp)).done().2;
         let mut slower = 0;
         for seed in 0..40 {
-            let mut lossy = setting(initiation, Transport::Tcp);
+            let mut lossy = setting(initiation, TransportProtocol::Tcp);
             (lossy.seed, lossy.loss) = (seed, 0.4);
             let (success, failure, took) = run(lossy).done();
             assert_eq!((success, failure), (true, None), "{initiation:?} {seed}");
@@ -59,7 +59,7 @@ fn loss_makes_slow() {
             slower += u32::from(took > clean);
         }
         assert!(slower > 20, "{slower}");
-        let mut hasty = setting(initiation, Transport::Tcp);
+        let mut hasty = setting(initiation, TransportProtocol::Tcp);
         hasty.leaves = ms(600);
         let world = run(hasty);
         assert!(!world.done().0);

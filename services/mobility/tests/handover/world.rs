@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use usher_core::bench::Tap;
 use usher_core::impair::{Channel, ChannelConfig, Fate, Loss};
-use usher_core::{Duration, Input, Instant, Machine, Path, Seed, SocketId, Transmit};
+use usher_core::{Duration, Input, Instant, Machine, Path, Seed, SocketId, Transmit, TransportProtocol};
 use usher_mih::{
     Config as MihConfig, Decoded, LinkAddr, LinkId, LinkTupleId, LinkType, Message, MessageId, MihfId, Peer,
-    Route, Timing, Transport,
+    Route, Timing,
 };
 use usher_mobility::pos::{Client, Neighbour, Trigger};
 use usher_mobility::station::CommitAnswer;
@@ -92,7 +92,7 @@ pub(crate) struct Setting {
     pub(crate) trigger: Trigger,
     pub(crate) on_failure: station::OnFailure,
     pub(crate) commit_answer: CommitAnswer,
-    pub(crate) transport: Transport,
+    pub(crate) transport: TransportProtocol,
     /// Ask for MIH acknowledgements.
     pub(crate) ack: bool,
     pub(crate) timing: Timing,
@@ -119,7 +119,7 @@ impl Setting {
             trigger,
             on_failure: station::OnFailure::WaitForLinkDown,
             commit_answer: CommitAnswer::AfterProcessing,
-            transport: Transport::Udp,
+            transport: TransportProtocol::Udp,
             ack: true,
             timing: Timing { retransmission: ms(100), ..Timing::default() },
             processing: PROCESSING,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use usher_observe::manifest::Fact;
-use usher_scenario::model::{Aaa, DiameterTransport, Scenario, Workload};
+use usher_scenario::model::{Aaa, Scenario, TransportProtocol, Workload};
 
 /// What is stated: the most stations, the links from NAS to server, their rate in bit/s and delay in seconds.
 const STATIONS: u32 = 100;
@@ -109,9 +109,9 @@ impl Access {
         let spoken = match (eap.aaa, eap.diameter.transport) {
             (Aaa::Radius, _) => "RADIUS/UDP",
             (Aaa::Radsec, _) => "RADIUS/TLS",
-            (Aaa::Diameter, DiameterTransport::Tcp) => "Diameter/TCP",
-            (Aaa::Diameter, DiameterTransport::Tls) => "Diameter/TLS",
-            (Aaa::Diameter, DiameterTransport::Sctp) => "Diameter/SCTP",
+            (Aaa::Diameter, TransportProtocol::Tls) => "Diameter/TLS",
+            (Aaa::Diameter, TransportProtocol::Sctp) => "Diameter/SCTP",
+            (Aaa::Diameter, _) => "Diameter/TCP",
         };
         Some(Self {
             stations,

@@ -2,7 +2,7 @@
 
 use super::mih::{RETRANSMISSIONS, Seen, access, seconds, tcp, wired};
 use usher_core::Duration;
-use usher_scenario::model::{Handover, Initiator, LossFrom, MihTransport, Modulation, Scenario};
+use usher_scenario::model::{Handover, Initiator, LossFrom, Modulation, Scenario, TransportProtocol};
 
 const RADIUS_M: f64 = 500.0;
 const MAC_RETRANSMISSIONS: u32 = 6;
@@ -56,14 +56,14 @@ pub(super) fn at_point(
     wrong.extend(wired(scenario));
     let timing = &handover.timing;
     match handover.transport {
-        MihTransport::Udp => {
+        TransportProtocol::Udp => {
             seen.timeouts.insert(timing.retransmission.get());
             if !handover.ack {
                 wrong.push("over UDP no MIH acknowledgement".to_owned());
             }
         }
-        MihTransport::Tcp => wrong.extend(tcp(scenario, seen)),
-        MihTransport::Sctp => wrong.push("messages go over SCTP".to_owned()),
+        TransportProtocol::Tcp => wrong.extend(tcp(scenario, seen)),
+        other => wrong.push(format!("messages go over {other}")),
     }
     if timing.retransmissions != RETRANSMISSIONS {
         wrong.push(format!("{} MIH retransmissions, not {RETRANSMISSIONS}", timing.retransmissions));

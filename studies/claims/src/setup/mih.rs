@@ -4,7 +4,7 @@ use super::handover;
 use std::collections::BTreeSet;
 use usher_core::Duration;
 use usher_scenario::model::{
-    Arrivals, IpVersion, LinkSide, Loss, Mih, MihMessage, MihTransport, Scenario, WifiRate, Workload,
+    Arrivals, IpVersion, LinkSide, Loss, Mih, MihMessage, Scenario, TransportProtocol, WifiRate, Workload,
 };
 
 const RADIUS_M: f64 = 50.0;
@@ -98,21 +98,21 @@ fn at_point(scenario: &Scenario, mih: &Mih, seen: &mut Seen) -> Vec<String> {
     wrong.extend(wired(scenario));
     wrong.extend(losses(scenario, seen));
     match mih.transport {
-        MihTransport::Tcp => {
+        TransportProtocol::Tcp => {
             wrong.extend(tcp(scenario, seen));
             let stated = scenario.transport.tcp.rto_max.get() * TIMEOUT_RTOS;
             if mih.ack && mih.timing.retransmission.get() != stated {
                 wrong.push("the MIH timeout is not three times the largest RTO".to_owned());
             }
         }
-        MihTransport::Udp if mih.max_message.bytes() != MAX_MESSAGE => {
+        TransportProtocol::Udp if mih.max_message.bytes() != MAX_MESSAGE => {
             wrong.push(format!(
                 "an MIH packet over UDP has up to {} B, not {MAX_MESSAGE}",
                 mih.max_message.bytes()
             ));
         }
-        MihTransport::Udp => {}
-        MihTransport::Sctp => wrong.push("messages go over SCTP".to_owned()),
+        TransportProtocol::Udp => {}
+        other => wrong.push(format!("messages go over {other}")),
     }
     if mih.size.bytes() != SIZE {
         wrong.push(format!("MIH messages have {} B, not {SIZE}", mih.size.bytes()));
@@ -215,7 +215,7 @@ pub(super) fn tcp(scenario: &Scenario, seen: &mut Seen) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use crate::Setup;
-    use usher_scenario::model::{MihTransport, Workload};
+    use usher_scenario::model::{TransportProtocol, Workload};
     use usher_scenario::{Mode, Overrides, Plan, Study};
 
     fn plan(mode: Mode, set: &[&str]) -> Plan {
@@ -265,7 +265,8 @@ mod tests {
         );
         for point in &mut plan.points {
             let Workload::Mih(mih) = &mut point.scenario.workload else { panic!("no MIH") };
-            (mih.transport, mih.max_message) = (MihTransport::Udp, usher_scenario::units::Size::of(1500));
+            (mih.transport, mih.max_message) =
+                (TransportProtocol::Udp, usher_scenario::units::Size::of(1500));
         }
         assert_eq!(list(&plan), ["an MIH packet over UDP has up to 1500 B, not 1000"]);
     }

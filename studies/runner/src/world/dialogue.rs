@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use usher_core::timer::TimerQueue;
 use usher_core::{AssocId, ConnId, Duration, Instant, Rng, Work};
-use usher_scenario::model::{self, Connection, DialogueTransport, Repeats, TimeLaw};
+use usher_scenario::model::{self, Connection, Repeats, TimeLaw, TransportProtocol};
 use usher_scenario::work;
 use usher_sim::sctp::Message;
 use usher_sim::{Context, Delivery, HostId, MessageDelivery, Payload, StreamDelivery};
@@ -30,7 +30,7 @@ pub(super) type Script = Rc<RefCell<BTreeMap<HostId, VecDeque<u32>>>>;
 /// What client and server have in common.
 #[derive(Debug)]
 pub(super) struct Rules {
-    transport: DialogueTransport,
+    transport: TransportProtocol,
     /// Dialogues share one connection, which is TCP.
     persistent: bool,
     /// Request and answer bytes of each round, repetitions written out.
@@ -53,7 +53,7 @@ impl Rules {
         let rounds = once.repeat(d.repeat.get() as usize);
         Rc::new(Self {
             transport: d.transport,
-            persistent: d.transport == DialogueTransport::Tcp && d.connection == Connection::Persistent,
+            persistent: d.transport == TransportProtocol::Tcp && d.connection == Connection::Persistent,
             uniform: rounds.windows(2).all(|w| w[0] == w[1]),
             rounds,
             turnaround: d.turnaround.clone(),
@@ -160,7 +160,7 @@ impl Client {
 
     pub(super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
         match delivery {
-            Delivery::Start if self.persistent() || self.rules.transport == DialogueTransport::Sctp => {
+            Delivery::Start if self.persistent() || self.rules.transport == TransportProtocol::Sctp => {
                 self.open(ctx);
             }
             Delivery::Timer => self.timer(ctx),
@@ -217,7 +217,7 @@ impl Client {
 
     fn open(&mut self, ctx: &mut Context<'_, Report>) {
         self.reconnect_at = None;
-        if self.rules.transport == DialogueTransport::Sctp {
+        if self.rules.transport == TransportProtocol::Sctp {
             // What its streams are is known when it is up.
             ctx.associate(AssocId::opened(self.connections), self.server, PORT, self.rules.streams);
             return;
@@ -253,7 +253,7 @@ impl Client {
         let round = d.round;
         ctx.work(Work { label: work::DIALOGUE_REQUEST, units: 1 });
         match rules.transport {
-            DialogueTransport::Udp => {
+            TransportProtocol::Udp => {
                 if rules.repeats.is_some_and(|(_, count)| d.sent >= count) {
                     self.end(ctx, id, false);
                     return;
@@ -269,7 +269,7 @@ impl Client {
                 }
                 ctx.send_datagram(0, self.server, PORT, header(id, round, bytes));
             }
-            DialogueTransport::Sctp => {
+            TransportProtocol::Sctp => {
                 if !self.connected {
                     return;
                 }
@@ -279,7 +279,7 @@ impl Client {
                 let message = Message { stream, ppid: 0, unordered: false, payload };
                 ctx.send_message(AssocId::opened(self.connections), message);
             }
-            DialogueTransport::Tcp if rules.persistent => {
+            TransportProtocol::Tcp if rules.persistent => {
                 // Without a connection it waits for the next one.
                 if !self.connected {
                     return;
@@ -293,7 +293,7 @@ impl Client {
                 }
                 self.writer.write(ctx, ConnId::opened(self.connections), bytes);
             }
-            DialogueTransport::Tcp => {
+            TransportProtocol::Tcp | TransportProtocol::Tls => {
                 let conn = match d.conn {
                     Some(conn) => conn,
                     None => {

@@ -588,11 +588,11 @@ fn dialogues(
     d: &usher_scenario::model::Dialogue,
 ) -> Result<(), WorldError> {
     use arrivals::{ArrivalProcess, budget};
-    use usher_scenario::model::DialogueTransport;
+    use usher_scenario::model::TransportProtocol;
     let transport = &plan.scenario.transport;
     let reconnect = match d.transport {
-        DialogueTransport::Sctp => transport.sctp.reconnect,
-        DialogueTransport::Tcp | DialogueTransport::Udp => transport.tcp.reconnect,
+        TransportProtocol::Sctp => transport.sctp.reconnect,
+        _ => transport.tcp.reconnect,
     };
     let rules = dialogue::Rules::new(d, reconnect.get());
     let servers = topology.group(&d.server)?;
@@ -600,11 +600,7 @@ fn dialogues(
         let rng = plan.seed.stream("dialogue.server", i as u64);
         let role = Role::DialogueServer(Box::new(dialogue::Server::new(rules.clone(), rng)));
         let app = plan.role(host, role);
-        match d.transport {
-            DialogueTransport::Tcp => plan.builder.listen(app, dialogue::PORT)?,
-            DialogueTransport::Sctp => plan.builder.listen_sctp(app, dialogue::PORT)?,
-            DialogueTransport::Udp => plan.builder.bind_udp(app, 0, dialogue::PORT)?,
-        }
+        plan.builder.serve_at(app, d.transport, 0, (host, dialogue::PORT))?;
     }
     let clients = topology.group(&d.clients)?;
     let shared = budget(&d.arrivals);

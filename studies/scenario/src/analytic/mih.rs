@@ -3,8 +3,8 @@
 use super::both_ways;
 use crate::mih::{Answer, Exchange, Expected, Lone, Means, Message, Stream};
 use crate::model::{
-    AckCounts, AckTimer, Arrivals, Bss, Direction, IpVersion, LossFrom, Mih, MihMessage, MihTransport,
-    Preamble, RtoMinBounds, Scenario, Workload,
+    AckCounts, AckTimer, Arrivals, Bss, Direction, IpVersion, LossFrom, Mih, MihMessage, Preamble,
+    RtoMinBounds, Scenario, TransportProtocol, Workload,
 };
 use std::collections::VecDeque;
 use usher_core::Duration;
@@ -72,7 +72,7 @@ fn expected(scenario: &Scenario) -> Option<Expected> {
 }
 
 fn exchange(scenario: &Scenario) -> Option<(Exchange, Answer)> {
-    let mih = mih(scenario, MihTransport::Udp)?;
+    let mih = mih(scenario, TransportProtocol::Udp)?;
     // The times of what waits to be acknowledged with its answer, or has a limit that tells, are not followed.
     let tries = mih.timing.retransmission.get() * (u64::from(mih.timing.retransmissions) + 1);
     let longest = tries + tries + mih.processing.get() + Duration::from_secs(1);
@@ -126,7 +126,7 @@ fn answer(scenario: &Scenario, mih: &Mih) -> Option<Answer> {
     Some(Answer { packets: u32::try_from(packets).ok()?, delay })
 }
 
-fn mih(scenario: &Scenario, transport: MihTransport) -> Option<&Mih> {
+fn mih(scenario: &Scenario, transport: TransportProtocol) -> Option<&Mih> {
     match &scenario.workload {
         Workload::Mih(mih) if mih.transport == transport => Some(mih),
         _ => None,
@@ -140,7 +140,7 @@ fn over_tcp(scenario: &Scenario) -> Option<(&Mih, Ways)> {
             && mih.response_size.is_none()
             && matches!(mih.message, MihMessage::Indication | MihMessage::Request)
     };
-    let mih = mih(scenario, MihTransport::Tcp).filter(alike)?;
+    let mih = mih(scenario, TransportProtocol::Tcp).filter(alike)?;
     Some((mih, ways(scenario, mih, mih.size.bytes())?))
 }
 
@@ -246,12 +246,12 @@ fn ways(scenario: &Scenario, mih: &Mih, size: u64) -> Option<Ways> {
 }
 
 /// Of IP and the transport.
-fn headers(scenario: &Scenario, transport: MihTransport) -> u64 {
+fn headers(scenario: &Scenario, transport: TransportProtocol) -> u64 {
     let ip = match scenario.run.ip {
         IpVersion::V4 => 20,
         IpVersion::V6 => 40,
     };
-    ip + if transport == MihTransport::Udp { 8 } else { 20 }
+    ip + if transport == TransportProtocol::Udp { 8 } else { 20 }
 }
 
 /// A neighbour, the delays there and back, and the chances that both ways are survived, if those are independent.

@@ -2,7 +2,7 @@
 
 use super::round_trip;
 use crate::model::{
-    AckTimer, Connection, DialogueTransport, IpVersion, NagleVariant, Scenario, TimeLaw, Workload,
+    AckTimer, Connection, IpVersion, NagleVariant, Scenario, TimeLaw, TransportProtocol, Workload,
 };
 use usher_config::units::Bound;
 
@@ -27,7 +27,7 @@ pub(super) fn data_share(scenario: &Scenario) -> Option<f64> {
     let Workload::Dialogue(dialogue) = &scenario.workload else { return None };
     let tcp = &scenario.transport.tcp;
     let on_streams =
-        (dialogue.transport, dialogue.connection) == (DialogueTransport::Tcp, Connection::Persistent);
+        (dialogue.transport, dialogue.connection) == (TransportProtocol::Tcp, Connection::Persistent);
     let [round] = dialogue.rounds.as_slice() else { return None };
     let at_once = dialogue.turnaround == TimeLaw::default() && tcp.nagle_variant == NagleVariant::Rfc896;
     let (trip, [there, back]) = round_trip(scenario, &dialogue.clients, &dialogue.server)?;

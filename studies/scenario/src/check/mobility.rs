@@ -2,7 +2,7 @@
 
 use super::{Check, keys};
 use crate::model::{
-    Arrivals, Bss, Handover, LossFrom, Mih, MihFunction, MihTransport, TimingChange, message_name,
+    Arrivals, Bss, Handover, LossFrom, Mih, MihFunction, TimingChange, TransportProtocol, message_name,
 };
 use usher_config::hint;
 use usher_config::units::{Coordinate, Count, Length, Queue, Switch, Time};
@@ -218,8 +218,8 @@ impl Check<'_> {
     pub(super) fn function(&mut self, function: MihFunction<'_>) {
         let at = |key: &str| keys!["workload", key];
         let largest = match function.transport {
-            MihTransport::Udp => 65_507,
-            MihTransport::Tcp | MihTransport::Sctp => LARGEST,
+            TransportProtocol::Udp => 65_507,
+            _ => LARGEST,
         };
         let packet = function.max_message.bytes();
         self.require(

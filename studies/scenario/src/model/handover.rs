@@ -1,6 +1,7 @@
 //! Handovers from 802.11 to 802.16: the workload `handover`.
 
-use super::mih::{MihFunction, MihTiming, MihTransport, lifetime, max_message, max_transactions};
+use super::TransportProtocol;
+use super::mih::{MihFunction, MihTiming, lifetime, max_message, max_transactions, of_mih};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use usher_config::units::{Count, Size, Switch, Time};
@@ -28,8 +29,11 @@ pub struct Handover {
     /// With the network leading: from whom its point of service hears that a link is going down.
     #[serde(default)]
     pub going_down: GoingDown,
-    /// What carries MIH messages.
-    pub transport: MihTransport,
+    /// What carries MIH messages (RFC 5677; SCTP is this program's extension): over UDP and SCTP one packet a datagram or
+    /// message; over TCP and SCTP by a connection or association opened before the first message.
+    #[serde(deserialize_with = "of_mih::read")]
+    #[schemars(schema_with = "of_mih::schema")]
+    pub transport: TransportProtocol,
     /// Every message asks for the MIH acknowledgement.
     #[serde(default)]
     pub ack: bool,

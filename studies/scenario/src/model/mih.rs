@@ -1,6 +1,6 @@
 //! IEEE 802.21 messages between stations and points of service: the workloads `mih` and `handover`.
 
-use super::Arrivals;
+use super::{Arrivals, TransportProtocol};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use usher_config::Ordered;
@@ -26,8 +26,11 @@ pub struct Mih {
     pub size: Size,
     /// Size of a response where it is another, as that of an information query is.
     pub response_size: Option<Size>,
-    /// What carries MIH messages.
-    pub transport: MihTransport,
+    /// What carries MIH messages (RFC 5677; SCTP is this program's extension): over UDP and SCTP one packet a datagram or
+    /// message; over TCP and SCTP by a connection or association opened before the first message.
+    #[serde(deserialize_with = "of_mih::read")]
+    #[schemars(schema_with = "of_mih::schema")]
+    pub transport: TransportProtocol,
     /// Every message asks for the MIH acknowledgement.
     #[serde(default)]
     pub ack: bool,
@@ -100,17 +103,7 @@ impl MihMessage {
     }
 }
 
-/// What carries MIH messages (RFC 5677; SCTP is this program's extension).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum MihTransport {
-    /// UDP, one MIH packet per datagram.
-    Udp,
-    /// TCP, one connection, opened before the first message.
-    Tcp,
-    /// SCTP, one MIH packet per message, over one association opened before the first message.
-    Sctp,
-}
+usher_config::some_of!(pub(super) of_mih: TransportProtocol, |t| t != TransportProtocol::Tls);
 
 /// When an MIH message is sent again, and when it is given up.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
@@ -243,7 +236,7 @@ impl MihTiming {
 #[derive(Clone, Copy, Debug)]
 pub struct MihFunction<'a> {
     /// What carries the messages.
-    pub transport: MihTransport,
+    pub transport: TransportProtocol,
     /// Every message asks for the MIH acknowledgement.
     pub ack: bool,
     /// Over SCTP, the messages of a service keep their order.

@@ -21,8 +21,7 @@ pub use cell::{Cell, CellScan, Entry, Frame, Keys, Modulation, Requests};
 pub use handover::{CommitAnswer, Flow, GoingDown, Handover, Initiator, OnFailure};
 pub use hosts::{Background, BackgroundKind, Cpu, Direction, Framing, Host, Link, LinkSide, Loss, Outage};
 pub use mih::{
-    ByService, Mih, MihFunction, MihMessage, MihTiming, MihTransport, Timing, TimingChange, Unanswered,
-    message_name,
+    ByService, Mih, MihFunction, MihMessage, MihTiming, Timing, TimingChange, Unanswered, message_name,
 };
 pub use run::{Capture, Date, IpVersion, ModeSettings, ReplicationSettings, Replications, Run};
 pub use transport::{
@@ -30,9 +29,8 @@ pub use transport::{
     NagleVariant, Preset, RtoMinBounds, RtoRestart, Sctp, Tcp, Transport, WindowGrowth,
 };
 pub use workload::{
-    Aaa, Accounting, Arrivals, Connection, Connections, Dialogue, DialogueTransport, Diameter,
-    DiameterTransport, Eap, EapTls, Handshake, Load, NasTls, Radius, RadiusRetransmission, Repeats, Round,
-    StationUser, StreamPolicy, TimeLaw, Workload,
+    Aaa, Accounting, Arrivals, Connection, Connections, Dialogue, Diameter, Eap, EapTls, Handshake, Load,
+    NasTls, Radius, RadiusRetransmission, Repeats, Round, StationUser, StreamPolicy, TimeLaw, Workload,
 };
 
 use crate::services::Service;
@@ -41,6 +39,7 @@ use serde::Deserialize;
 use usher_aaa_config::Loaded;
 use usher_config::Ordered;
 pub use usher_config::Value;
+pub use usher_core::TransportProtocol;
 use usher_sim::{Addresses, HostId};
 
 /// A study: a question, the network and the workload that answer it, what is varied and what is drawn.

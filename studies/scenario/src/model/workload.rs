@@ -1,12 +1,13 @@
 //! Who says what to whom, and how often: `[workload]`.
 
 use super::{Handover, Mih};
-use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::{Deserialize, Deserializer};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use std::path::PathBuf;
 use usher_aaa::Method;
 use usher_config::named;
 use usher_config::units::{BitRate, Bound, Count, Rate, Share, Size, Switch, Time};
+use usher_core::TransportProtocol;
 use usher_crypto::Version;
 
 /// Who says what to whom, and how often.
@@ -49,8 +50,8 @@ pub struct Eap {
     /// another there is a server of this workload's own, which knows the stations and offers the method.
     pub server: String,
     /// The EAP method.
-    #[serde(deserialize_with = "method")]
-    #[schemars(schema_with = "method_schema")]
+    #[serde(deserialize_with = "method::read")]
+    #[schemars(schema_with = "method::schema")]
     pub method: Method,
     /// Settings of EAP-TLS.
     #[serde(default)]
@@ -103,7 +104,7 @@ impl Eap {
         match self.aaa {
             Aaa::Radius => false,
             Aaa::Radsec => true,
-            Aaa::Diameter => self.diameter.transport == DiameterTransport::Tls,
+            Aaa::Diameter => self.diameter.transport == TransportProtocol::Tls,
         }
     }
 }
@@ -156,13 +157,7 @@ fn simulated(method: Method) -> bool {
     matches!(method, Method::EapMd5 | Method::EapTls)
 }
 
-fn method<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Method, D::Error> {
-    named::one_of(simulated, deserializer)
-}
-
-fn method_schema(_: &mut SchemaGenerator) -> Schema {
-    named::schema_of(simulated)
-}
+usher_config::some_of!(method: Method, simulated);
 
 /// Settings of EAP-TLS.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
@@ -291,12 +286,17 @@ impl Default for RadiusRetransmission {
     }
 }
 
+usher_config::some_of!(of_diameter: TransportProtocol, |t| t != TransportProtocol::Udp);
+usher_config::some_of!(of_dialogue: TransportProtocol, |t| t != TransportProtocol::Tls);
+
 /// Settings of Diameter.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Diameter {
-    /// What carries it.
-    pub transport: DiameterTransport,
+    /// What carries it (RFC 6733, 2.1 and 2.2).
+    #[serde(deserialize_with = "of_diameter::read")]
+    #[schemars(schema_with = "of_diameter::schema")]
+    pub transport: TransportProtocol,
     /// Over SCTP, how many streams are asked for.
     pub streams: Count,
     /// Over SCTP, which stream a message takes.
@@ -312,7 +312,7 @@ pub struct Diameter {
 impl Default for Diameter {
     fn default() -> Self {
         Self {
-            transport: DiameterTransport::Tcp,
+            transport: TransportProtocol::Tcp,
             streams: Count::of(100),
             stream_policy: StreamPolicy::Session,
             connections: Connections::Shared(Count::ONE),
@@ -320,18 +320,6 @@ impl Default for Diameter {
             timeout: Time::secs(30),
         }
     }
-}
-
-/// What carries Diameter.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum DiameterTransport {
-    /// TCP.
-    Tcp,
-    /// TLS over TCP (RFC 6733, 2.2).
-    Tls,
-    /// SCTP (RFC 6733, 2.1).
-    Sctp,
 }
 
 /// The TLS between NAS and server. Without files it is made with certificates that come with the program, of RSA-2048, and
@@ -405,8 +393,11 @@ pub struct Dialogue {
     pub clients: String,
     /// The host that answers.
     pub server: String,
-    /// What carries requests and answers.
-    pub transport: DialogueTransport,
+    /// What carries requests and answers: over UDP and SCTP one datagram or message each, over SCTP by one association opened
+    /// before the first dialogue.
+    #[serde(deserialize_with = "of_dialogue::read")]
+    #[schemars(schema_with = "of_dialogue::schema")]
+    pub transport: TransportProtocol,
     /// The rounds of one dialogue, one after another.
     pub rounds: Vec<Round>,
     /// The rounds are gone through so many times in one dialogue.
@@ -449,18 +440,6 @@ const fn unlimited() -> Bound<BitRate> {
 }
 const fn octet() -> Size {
     Size::of(1)
-}
-
-/// What carries requests and answers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum DialogueTransport {
-    /// TCP.
-    Tcp,
-    /// UDP, one datagram per request and per answer.
-    Udp,
-    /// SCTP, one message per request and per answer, over one association opened before the first dialogue.
-    Sctp,
 }
 
 /// A request and its answer.

@@ -379,6 +379,17 @@ fn each_kind_of_fault_names_its_place_and_what_would_be_right() {
             "t.toml:14:24: transport.sctp.initial_window_bytes: transport.sctp.initial_window, in packets, decides where both are given: leave one \
              of the two out",
         ),
+        // A date that is none, and hosts without end whose addresses nobody could count up.
+        (
+            r#"duration = "10 s""#,
+            "duration = \"10 s\"\ndate = \"0000-01-01\"",
+            "t.toml:5:8: run.date: \"0000-01-01\" is no day, such as \"2026-07-01\"",
+        ),
+        (
+            "count = 4",
+            "count = 4294967295\naddress = \"192.0.2.1\"",
+            "t.toml:5:2: hosts: 4294967296 hosts, and at most 1000000 can be simulated",
+        ),
         (
             r#"y = "delay.mean""#,
             r#"y = "memory.server""#,

@@ -1,7 +1,7 @@
 //! The studies that come with the program, the template and the published schema.
 
 use usher_scenario::metrics::METRICS;
-use usher_scenario::model::{Aaa, Arrivals, DiameterTransport, RadiusRetransmission, StreamPolicy, Workload};
+use usher_scenario::model::{Aaa, Arrivals, RadiusRetransmission, StreamPolicy, TransportProtocol, Workload};
 use usher_scenario::{Mode, Overrides, Study, founding, json_schema, template, work};
 
 fn plan(name: &str, mode: Mode) -> usher_scenario::Plan {
@@ -83,7 +83,7 @@ fn head_of_line_crosses_loss_protocol_and_method() {
         let Workload::Eap(eap) = &p.scenario.workload else { panic!("not EAP") };
         (eap.diameter.transport, eap.diameter.streams.get(), eap.diameter.stream_policy)
     });
-    let expected = (DiameterTransport::Sctp, 100, StreamPolicy::Session);
+    let expected = (TransportProtocol::Sctp, 100, StreamPolicy::Session);
     assert_eq!(streams.collect::<Vec<_>>(), vec![expected; 24]);
     assert!(
         matches!(eap.radius.retransmission, RadiusRetransmission::Fixed { count, .. } if count.get() == 10)

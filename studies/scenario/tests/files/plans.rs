@@ -1,6 +1,6 @@
 //! Plans: their size, keys, seeds, hashes, and what overrides change.
 
-use usher_scenario::model::{DialogueTransport, Direction, Workload};
+use usher_scenario::model::{Direction, TransportProtocol, Workload};
 use usher_scenario::{Mode, Overrides, Plan, Study, template};
 
 fn study() -> Study {
@@ -54,7 +54,7 @@ fn points_have_their_settings_in_place() {
         assert_eq!(link.channel(Direction::Down).loss.mean(), loss);
         let Workload::Dialogue(dialogue) = &point.scenario.workload else { panic!("a dialogue") };
         let udp = point.setting("transport").unwrap().text.starts_with("UDP");
-        assert_eq!(dialogue.transport == DialogueTransport::Udp, udp);
+        assert_eq!(dialogue.transport == TransportProtocol::Udp, udp);
     }
 }
 

@@ -1,11 +1,12 @@
 //! Over UDP.
 
 use super::*;
+use usher_core::TransportProtocol;
 
 const PROCESSING: Duration = Duration::from_millis(200);
 
 fn pair(ack: bool) -> Pair {
-    Pair::new(Transport::Udp, ack, |_| ())
+    Pair::new(TransportProtocol::Udp, ack, |_| ())
 }
 
 #[test]
@@ -67,11 +68,11 @@ fn an_answer_that_is_ready_carries_the_acknowledgement() {
 #[test]
 fn the_wait_for_an_answer_that_carries_the_acknowledgement_is_a_setting() {
     let delayed = |c: &mut Config| c.ack_delay = Duration::from_millis(50);
-    let mut pair = Pair::new(Transport::Udp, true, delayed);
+    let mut pair = Pair::new(TransportProtocol::Udp, true, delayed);
     pair.send(STATION, 1, request());
     pair.serve(Duration::from_millis(40), at(1000));
     assert_eq!(pair.log(), ["0 mn request+req", "60 pos response+req+rsp", "80 mn ack"]);
-    let mut pair = Pair::new(Transport::Udp, true, delayed);
+    let mut pair = Pair::new(TransportProtocol::Udp, true, delayed);
     pair.send(STATION, 1, request());
     pair.serve(Duration::from_millis(60), at(1000));
     let expected = ["0 mn request+req", "70 pos ack", "80 pos response+req+rsp", "100 mn ack"];

@@ -2,11 +2,12 @@
 
 use super::*;
 use crate::{Bits, TransactionId};
+use usher_core::TransportProtocol;
 
 const PROCESSING: Duration = Duration::from_millis(200);
 
 fn pair(ack: bool) -> Pair {
-    Pair::new(Transport::Udp, ack, |_| ())
+    Pair::new(TransportProtocol::Udp, ack, |_| ())
 }
 
 #[test]
@@ -37,7 +38,7 @@ fn a_lost_response_is_sent_again_by_its_own_timer() {
 #[test]
 fn a_response_acknowledges_although_the_acknowledgement_without_payload_was_lost() {
     let settings = |c: &mut Config| c.timing.retransmission = Duration::from_millis(300);
-    let mut pair = Pair::new(Transport::Udp, true, settings).lose(&[1]);
+    let mut pair = Pair::new(TransportProtocol::Udp, true, settings).lose(&[1]);
     pair.send(STATION, 1, request());
     pair.serve(PROCESSING, at(1000));
     assert_eq!(pair.log().len(), 4);
@@ -48,7 +49,7 @@ fn a_response_acknowledges_although_the_acknowledgement_without_payload_was_lost
 fn a_request_that_comes_again_after_its_response_gets_the_response_again() {
     // The response and the duplicate request cross each other.
     let settings = |c: &mut Config| c.timing.retransmission = Duration::from_millis(210);
-    let mut pair = Pair::new(Transport::Udp, true, settings).lose(&[1, 3]);
+    let mut pair = Pair::new(TransportProtocol::Udp, true, settings).lose(&[1, 3]);
     pair.send(STATION, 1, request());
     pair.serve(PROCESSING, at(1000));
     let expected = [
@@ -93,7 +94,7 @@ fn a_late_response_is_dropped_and_not_acknowledged() {
 #[test]
 fn after_the_lifetime_a_late_response_is_of_an_unknown_transaction() {
     let settings = |c: &mut Config| c.lifetime = Duration::from_millis(50);
-    let mut pair = Pair::new(Transport::Udp, true, settings).lose(&[1, 3, 5]);
+    let mut pair = Pair::new(TransportProtocol::Udp, true, settings).lose(&[1, 3, 5]);
     pair.send(STATION, 1, request());
     pair.serve(Duration::from_millis(400), at(5000));
     let c = pair.counters(STATION);
@@ -124,7 +125,7 @@ fn unanswered(ack: bool, unanswered: Unanswered) -> (Vec<String>, Vec<(u64, u64,
         c.timing.unanswered = unanswered;
         c.transaction = None;
     };
-    let mut pair = Pair::new(Transport::Udp, ack, settings);
+    let mut pair = Pair::new(TransportProtocol::Udp, ack, settings);
     pair.send(STATION, 1, request());
     pair.run(at(100_000));
     let skip = if ack { 2 } else { 1 };
@@ -149,7 +150,7 @@ fn a_request_sent_again_for_want_of_a_response_gets_the_lost_response_again() {
         c.timing.response = Some(Duration::from_millis(500));
         c.timing.unanswered = Unanswered::Retransmit;
     };
-    let mut pair = Pair::new(Transport::Udp, false, settings).lose(&[1]);
+    let mut pair = Pair::new(TransportProtocol::Udp, false, settings).lose(&[1]);
     pair.send(STATION, 1, request());
     pair.serve(PROCESSING, at(2000));
     assert_eq!(pair.log(), ["0 mn request", "220 pos response", "500 mn request", "520 pos response"]);
@@ -160,7 +161,7 @@ fn a_request_sent_again_for_want_of_a_response_gets_the_lost_response_again() {
 #[test]
 fn the_transactions_lifetime_ends_a_wait() {
     let settings = |c: &mut Config| c.transaction = Some(Duration::from_secs(2));
-    let mut pair = Pair::new(Transport::Udp, true, settings);
+    let mut pair = Pair::new(TransportProtocol::Udp, true, settings);
     pair.send(STATION, 1, request());
     pair.run(at(10_000));
     assert_eq!(pair.done(), [(2000, 1, "NoResponse".into())]);
@@ -186,7 +187,7 @@ fn timers_are_by_service_and_by_message() {
         c.by_service[crate::Service::Information.index()] = Some(timing(50, 1));
         c.by_message.insert((crate::Service::Information, 2), timing(70, 0));
     };
-    let mut pair = Pair::new(Transport::Udp, true, settings);
+    let mut pair = Pair::new(TransportProtocol::Udp, true, settings);
     pair.fate(|_, _| vec![]);
     pair.send(STATION, 1, request());
     pair.send(STATION, 2, indication());
@@ -215,7 +216,7 @@ fn a_route_that_changes_takes_transactions_with_it() {
     let new = IpAddr::from([10, 0, 9, 1]);
     pair.send(STATION, 1, request());
     pair.run(at(50));
-    let moved = Route { local: Some(new), ..route(Transport::Udp, POS) };
+    let moved = Route { local: Some(new), ..route(TransportProtocol::Udp, POS) };
     pair.command(STATION, Command::Peer(Peer { id: id(POS), route: moved, ack: true })).unwrap();
     pair.serve(Duration::ZERO, at(1000));
     assert_eq!(pair.done(), [(140, 1, "response".into())]);
@@ -232,7 +233,7 @@ fn an_answer_goes_by_the_new_route_if_it_changed_since_the_request() {
     pair.send(STATION, 1, request());
     pair.run(at(100));
     let remote = SocketAddr::from(([10, 0, 9, 1], PORT));
-    let moved = Route { remote, ..route(Transport::Udp, STATION) };
+    let moved = Route { remote, ..route(TransportProtocol::Udp, STATION) };
     pair.command(POS, Command::Peer(Peer { id: id(STATION), route: moved, ack: true })).unwrap();
     pair.serve(PROCESSING, at(1000));
     assert_eq!(pair.paths()[1].remote, SocketAddr::new(ip(STATION), PORT));
@@ -242,7 +243,7 @@ fn an_answer_goes_by_the_new_route_if_it_changed_since_the_request() {
 #[test]
 fn identifiers_wrap_and_an_open_one_is_not_given_again() {
     let settings = |c: &mut Config| c.transaction = None;
-    let mut pair = Pair::new(Transport::Udp, false, settings);
+    let mut pair = Pair::new(TransportProtocol::Udp, false, settings);
     let identifiers = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
     let seen = identifiers.clone();
     pair.fate(move |_, decoded| {
@@ -270,7 +271,7 @@ fn identifiers_wrap_and_an_open_one_is_not_given_again() {
 #[test]
 fn memory_for_transactions_is_bounded() {
     let settings = |c: &mut Config| c.max_transactions = 3;
-    let mut pair = Pair::new(Transport::Udp, false, settings);
+    let mut pair = Pair::new(TransportProtocol::Udp, false, settings);
     for token in 0..5 {
         pair.send(STATION, token, indication());
     }
@@ -346,7 +347,7 @@ fn what_is_for_another_function_is_dropped_and_what_is_for_all_is_not_acknowledg
 fn an_indication_goes_to_all_where_that_has_a_route() {
     let mut pair = pair(true);
     let all = SocketAddr::from(([224, 0, 0, 1], PORT));
-    let route = Route { remote: all, ..route(Transport::Udp, POS) };
+    let route = Route { remote: all, ..route(TransportProtocol::Udp, POS) };
     let to = MihfId::multicast();
     pair.command(STATION, Command::Peer(Peer { id: to.clone(), route, ack: true })).unwrap();
     let send = |message| Command::Send { token: 1, to: to.clone(), message };
@@ -371,7 +372,7 @@ fn replies_to_nothing_are_dropped() {
 
 #[test]
 fn long_messages_go_in_fragments() {
-    let mut pair = Pair::new(Transport::Udp, true, |c| c.max_message = 300);
+    let mut pair = Pair::new(TransportProtocol::Udp, true, |c| c.max_message = 300);
     let long = indication().padded_to(1000, &id(STATION), &id(POS)).unwrap();
     pair.send(STATION, 1, long);
     pair.run(at(1000));
@@ -387,7 +388,7 @@ fn long_messages_go_in_fragments() {
 #[test]
 fn the_rest_of_a_message_is_not_waited_for_for_ever() {
     let settings = |c: &mut Config| (c.max_message, c.patience) = (300, Duration::from_secs(2));
-    let mut pair = Pair::new(Transport::Udp, false, settings);
+    let mut pair = Pair::new(TransportProtocol::Udp, false, settings);
     let long = indication().padded_to(1000, &id(STATION), &id(POS)).unwrap();
     let mut octets = Vec::new();
     long.encode(Bits::default(), TransactionId::new(1), &id(STATION), &id(POS), &mut octets).unwrap();
@@ -418,7 +419,7 @@ fn indications_without_acknowledgement_leave_nothing_behind() {
 #[test]
 fn messages_longer_than_may_be_are_dropped() {
     let settings = |c: &mut Config| (c.max_message, c.max_reassembled) = (300, 500);
-    let mut pair = Pair::new(Transport::Udp, true, settings);
+    let mut pair = Pair::new(TransportProtocol::Udp, true, settings);
     let long = indication().padded_to(1000, &id(STATION), &id(POS)).unwrap();
     pair.send(STATION, 1, long);
     pair.run(at(50));

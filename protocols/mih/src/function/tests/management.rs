@@ -3,6 +3,7 @@
 use super::*;
 use crate::information::Store;
 use crate::{LinkAddr, LinkId, LinkType, NetworkInfo, Query, RegisterCode};
+use usher_core::TransportProtocol;
 
 fn link() -> LinkTupleId {
     let link = LinkId { technology: LinkType::Ieee80211, address: LinkAddr::Mac([2, 0, 0, 0, 0, 1]) };
@@ -10,7 +11,7 @@ fn link() -> LinkTupleId {
 }
 
 fn answer(message: Message, settings: impl Fn(&mut Config)) -> (Pair, Message) {
-    let mut pair = Pair::new(Transport::Udp, true, settings);
+    let mut pair = Pair::new(TransportProtocol::Udp, true, settings);
     pair.send(STATION, 1, message);
     pair.run(at(1000));
     assert_eq!(pair.log(), ["0 mn request+req", "20 pos response+req+rsp", "40 mn ack"]);
@@ -72,7 +73,7 @@ fn stranger(name: &str, transaction: u16, ack_req: bool, message: &Message) -> V
 #[test]
 fn who_registers_can_be_sent_to_by_the_way_by_which_he_was_heard() {
     let settings = |c: &mut Config| c.max_registered = 1;
-    let mut pair = Pair::new(Transport::Udp, false, settings);
+    let mut pair = Pair::new(TransportProtocol::Udp, false, settings);
     let params = [Tlv::LinkIdentifierList(vec![]), Tlv::RegisterCode(RegisterCode::Register)];
     let register = Message::new(MessageId::REGISTER_REQUEST, params);
     let to = MihfId::new("guest").unwrap();
@@ -95,7 +96,7 @@ fn who_registers_can_be_sent_to_by_the_way_by_which_he_was_heard() {
 #[test]
 fn a_registration_ends_with_its_time_and_makes_room() {
     let settings = |c: &mut Config| (c.max_registered, c.registration) = (1, Duration::from_secs(60));
-    let mut pair = Pair::new(Transport::Udp, false, settings);
+    let mut pair = Pair::new(TransportProtocol::Udp, false, settings);
     let params = [Tlv::LinkIdentifierList(vec![]), Tlv::RegisterCode(RegisterCode::Register)];
     let register = Message::new(MessageId::REGISTER_REQUEST, params);
     let registered = |pair: &Pair| {

@@ -13,6 +13,7 @@ use usher_core::bench::{At, Network, Sent};
 use usher_core::impair::ChannelConfig;
 use usher_core::{
     CloseReason, ConnId, Duration, ListenerId, MessageOp, Path, Seed, SocketId, StreamOp, Transmit,
+    TransportProtocol,
 };
 
 pub(super) const STATION: usize = 0;
@@ -32,7 +33,7 @@ pub(super) fn at(ms: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(ms)
 }
 
-pub(super) fn route(transport: Transport, to: usize) -> Route {
+pub(super) fn route(transport: TransportProtocol, to: usize) -> Route {
     Route { transport, local: None, remote: SocketAddr::new(ip(to), PORT) }
 }
 
@@ -53,7 +54,7 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    pub(super) fn new(transport: Transport, ack: bool, settings: impl Fn(&mut Config)) -> Self {
+    pub(super) fn new(transport: TransportProtocol, ack: bool, settings: impl Fn(&mut Config)) -> Self {
         let mut net = Network::new(ChannelConfig { delay: DELAY, ..ChannelConfig::default() });
         net.grant(4);
         let sides = [STATION, POS].map(|side| {

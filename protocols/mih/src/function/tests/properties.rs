@@ -2,6 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
+use usher_core::TransportProtocol;
 
 /// What becomes of each packet in turn: lost, or delayed by so many milliseconds, once or twice.
 fn fates() -> impl Strategy<Value = Vec<Vec<u64>>> {
@@ -41,7 +42,7 @@ proptest! {
     fn whatever_is_sent_is_done_once(
         fates in fates(),
         setting in setting(),
-        transport in prop_oneof![3 => Just(Transport::Udp), 1 => Just(Transport::Tcp), 1 => Just(Transport::Sctp)],
+        transport in prop_oneof![3 => Just(TransportProtocol::Udp), 1 => Just(TransportProtocol::Tcp), 1 => Just(TransportProtocol::Sctp)],
         sent in proptest::collection::vec((0u64..2000, 0usize..2, any::<bool>()), 1..20),
         processing in 0u64..500,
         cut in proptest::option::of(0u64..2000),
@@ -88,7 +89,7 @@ proptest! {
     #[test]
     fn without_loss_everything_succeeds_and_is_delivered_once(
         setting in setting(),
-        transport in prop_oneof![Just(Transport::Udp), Just(Transport::Tcp), Just(Transport::Sctp)],
+        transport in prop_oneof![Just(TransportProtocol::Udp), Just(TransportProtocol::Tcp), Just(TransportProtocol::Sctp)],
         chunk in 1usize..60,
         sent in proptest::collection::vec((0u64..2000, 0usize..2, any::<bool>()), 1..20),
     ) {

@@ -1,8 +1,9 @@
 //! Over TCP and SCTP.
 
 use super::*;
+use usher_core::TransportProtocol;
 
-fn pair(transport: Transport, ack: bool) -> Pair {
+fn pair(transport: TransportProtocol, ack: bool) -> Pair {
     Pair::new(transport, ack, |_| ())
 }
 
@@ -10,7 +11,7 @@ const PROCESSING: Duration = Duration::from_millis(200);
 
 #[test]
 fn the_first_message_opens_a_connection_which_is_kept_and_answered_on() {
-    for transport in [Transport::Tcp, Transport::Sctp] {
+    for transport in [TransportProtocol::Tcp, TransportProtocol::Sctp] {
         let mut pair = pair(transport, false);
         pair.send(STATION, 1, request());
         pair.serve(PROCESSING, at(1000));
@@ -34,7 +35,7 @@ fn the_first_message_opens_a_connection_which_is_kept_and_answered_on() {
 
 #[test]
 fn acknowledgements_go_over_connections_too() {
-    let mut pair = pair(Transport::Tcp, true);
+    let mut pair = pair(TransportProtocol::Tcp, true);
     pair.send(STATION, 1, request());
     pair.serve(PROCESSING, at(1000));
     let expected =
@@ -44,14 +45,14 @@ fn acknowledgements_go_over_connections_too() {
 
 #[test]
 fn what_is_sent_again_while_a_connection_opens_waits_as_well() {
-    let mut pair = pair(Transport::Tcp, true);
+    let mut pair = pair(TransportProtocol::Tcp, true);
     let slow = |config: &mut Config| config.timing.retransmission = Duration::from_millis(15);
     *pair.side(STATION) = {
         let mut config = Config::new(id(STATION));
         slow(&mut config);
         Mihf::new(config, Seed::new(7).stream("mihf", 0))
     };
-    let peer = Peer { id: id(POS), route: route(Transport::Tcp, POS), ack: true };
+    let peer = Peer { id: id(POS), route: route(TransportProtocol::Tcp, POS), ack: true };
     pair.command(STATION, Command::Peer(peer)).unwrap();
     pair.send(STATION, 1, indication());
     pair.run(at(1000));
@@ -67,7 +68,7 @@ fn what_is_sent_again_while_a_connection_opens_waits_as_well() {
 #[test]
 fn messages_are_cut_out_of_a_stream_wherever_its_segments_end() {
     for chunk in 1..80 {
-        let mut pair = pair(Transport::Tcp, true);
+        let mut pair = pair(TransportProtocol::Tcp, true);
         pair.net.segment(chunk);
         for token in 0..5 {
             pair.send(STATION, token, indication());
@@ -84,7 +85,7 @@ fn messages_are_cut_out_of_a_stream_wherever_its_segments_end() {
 
 #[test]
 fn a_connection_that_closed_is_opened_again_when_there_is_something_to_send() {
-    for transport in [Transport::Tcp, Transport::Sctp] {
+    for transport in [TransportProtocol::Tcp, TransportProtocol::Sctp] {
         let mut pair = pair(transport, true);
         pair.send(STATION, 1, indication());
         pair.run(at(500));
@@ -99,7 +100,7 @@ fn a_connection_that_closed_is_opened_again_when_there_is_something_to_send() {
 
 #[test]
 fn what_was_under_way_is_sent_again_by_the_rules_of_mih_alone() {
-    let mut with = pair(Transport::Tcp, true);
+    let mut with = pair(TransportProtocol::Tcp, true);
     with.send(STATION, 1, indication());
     with.run(at(50));
     with.cut();
@@ -108,7 +109,7 @@ fn what_was_under_way_is_sent_again_by_the_rules_of_mih_alone() {
         ["0 mn connect", "40 mn indication+req", "100 mn connect", "140 mn indication+req", "160 pos ack"];
     assert_eq!(with.log(), expected);
     assert_eq!(with.done(), [(180, 1, "done".into())]);
-    let mut without = pair(Transport::Tcp, false);
+    let mut without = pair(TransportProtocol::Tcp, false);
     without.send(STATION, 1, request());
     without.run(at(50));
     without.cut();
@@ -119,7 +120,7 @@ fn what_was_under_way_is_sent_again_by_the_rules_of_mih_alone() {
 
 #[test]
 fn a_request_without_acknowledgements_ends_with_the_connection_by_which_it_last_went() {
-    for transport in [Transport::Tcp, Transport::Sctp] {
+    for transport in [TransportProtocol::Tcp, TransportProtocol::Sctp] {
         let settings = |c: &mut Config| c.transaction = None;
         let mut pair = Pair::new(transport, false, settings);
         pair.send(STATION, 1, request());
@@ -141,7 +142,7 @@ fn a_request_without_acknowledgements_ends_with_the_connection_by_which_it_last_
         pair.command(STATION, Command::Peer(Peer { id: id(POS), route, ack: false })).unwrap();
         let aborted = ConnId::opened(0);
         let down = match transport {
-            Transport::Sctp => {
+            TransportProtocol::Sctp => {
                 Input::Message { assoc: aborted, event: MessageEvent::Down(CloseReason::Reset) }
             }
             _ => Input::Stream { conn: aborted, event: StreamEvent::Closed(CloseReason::Reset) },
@@ -163,7 +164,7 @@ fn a_request_that_is_to_be_sent_again_outlives_its_connection() {
         c.timing.response = Some(Duration::from_millis(500));
         c.timing.unanswered = Unanswered::Retransmit;
     };
-    let mut pair = Pair::new(Transport::Tcp, false, settings);
+    let mut pair = Pair::new(TransportProtocol::Tcp, false, settings);
     pair.send(STATION, 1, request());
     pair.run(at(50));
     pair.cut();
@@ -172,7 +173,7 @@ fn a_request_that_is_to_be_sent_again_outlives_its_connection() {
     assert_eq!(pair.log()[..4], expected);
     assert_eq!(pair.done().len(), 1);
     assert_eq!(pair.done()[0].2, "response");
-    let mut pair = Pair::new(Transport::Tcp, false, settings);
+    let mut pair = Pair::new(TransportProtocol::Tcp, false, settings);
     pair.net.refuse(pair.sides[POS], true);
     pair.send(STATION, 1, request());
     pair.run(at(5000));
@@ -182,10 +183,10 @@ fn a_request_that_is_to_be_sent_again_outlives_its_connection() {
 
 #[test]
 fn a_connection_that_was_given_up_is_none_when_it_comes_up_after_all() {
-    let mut pair = pair(Transport::Tcp, true);
+    let mut pair = pair(TransportProtocol::Tcp, true);
     pair.send(STATION, 1, indication());
     pair.run(at(10));
-    let moved = Route { local: Some(IpAddr::from([10, 0, 9, 1])), ..route(Transport::Tcp, POS) };
+    let moved = Route { local: Some(IpAddr::from([10, 0, 9, 1])), ..route(TransportProtocol::Tcp, POS) };
     pair.command(STATION, Command::Peer(Peer { id: id(POS), route: moved, ack: true })).unwrap();
     pair.run(at(40));
     let remote = SocketAddr::new(ip(POS), PORT);
@@ -198,7 +199,7 @@ fn a_connection_that_was_given_up_is_none_when_it_comes_up_after_all() {
 
 #[test]
 fn without_acknowledgements_a_refused_connection_ends_a_request() {
-    for transport in [Transport::Tcp, Transport::Sctp] {
+    for transport in [TransportProtocol::Tcp, TransportProtocol::Sctp] {
         let mut pair = pair(transport, false);
         pair.net.refuse(pair.sides[POS], true);
         pair.send(STATION, 1, request());
@@ -210,7 +211,7 @@ fn without_acknowledgements_a_refused_connection_ends_a_request() {
 
 #[test]
 fn with_acknowledgements_it_is_tried_again() {
-    let mut pair = pair(Transport::Tcp, true);
+    let mut pair = pair(TransportProtocol::Tcp, true);
     pair.net.refuse(pair.sides[POS], true);
     pair.send(STATION, 1, request());
     pair.run(at(90));
@@ -226,7 +227,7 @@ fn what_waits_for_a_connection_is_bounded() {
     let (bits, tid) = (crate::Bits::default(), crate::TransactionId::new(0));
     request().encode(bits, tid, &id(STATION), &id(POS), &mut one).unwrap();
     let room = 4 * one.len() - 1;
-    let mut pair = Pair::new(Transport::Tcp, false, |c| c.max_queue = room);
+    let mut pair = Pair::new(TransportProtocol::Tcp, false, |c| c.max_queue = room);
     for token in 0..5 {
         pair.send(STATION, token, request());
     }
@@ -236,7 +237,7 @@ fn what_waits_for_a_connection_is_bounded() {
     pair.serve(Duration::ZERO, at(1000));
     assert_eq!(pair.done().len(), 5);
     // A message has the room that its octets need.
-    let mut pair = Pair::new(Transport::Tcp, false, |c| c.max_queue = room);
+    let mut pair = Pair::new(TransportProtocol::Tcp, false, |c| c.max_queue = room);
     pair.send(STATION, 1, request().padded_to(room + 1, &id(STATION), &id(POS)).unwrap());
     pair.send(STATION, 2, request().padded_to(room, &id(STATION), &id(POS)).unwrap());
     assert_eq!(pair.done(), [(0, 1, "Transport".into())]);
@@ -246,7 +247,7 @@ fn what_waits_for_a_connection_is_bounded() {
 
 #[test]
 fn a_stream_that_cannot_be_cut_into_messages_is_closed() {
-    let mut pair = pair(Transport::Tcp, false);
+    let mut pair = pair(TransportProtocol::Tcp, false);
     let remote = SocketAddr::new(ip(STATION), 50_000);
     pair.stream(POS, 9, accepted(remote));
     pair.stream(POS, 9, StreamEvent::Data(&[0x70, 0, 0, 0, 0, 0, 0]));
@@ -260,7 +261,7 @@ fn a_stream_that_cannot_be_cut_into_messages_is_closed() {
 
 #[test]
 fn a_malformed_message_does_not_end_its_stream() {
-    let mut pair = pair(Transport::Tcp, false);
+    let mut pair = pair(TransportProtocol::Tcp, false);
     let remote = SocketAddr::new(ip(STATION), 50_000);
     let mut octets = vec![0x10, 0, 0x34, 7, 0, 1, 0, 1, 0xff];
     indication()
@@ -274,7 +275,7 @@ fn a_malformed_message_does_not_end_its_stream() {
 
 #[test]
 fn each_service_has_its_stream_of_an_association() {
-    let mut pair = pair(Transport::Sctp, false);
+    let mut pair = pair(TransportProtocol::Sctp, false);
     let down = Message::new(MessageId::DEREGISTER_REQUEST, []);
     pair.send(STATION, 1, down);
     pair.send(STATION, 2, indication());
@@ -284,21 +285,21 @@ fn each_service_has_its_stream_of_an_association() {
 
 #[test]
 fn another_route_is_another_connection_and_takes_what_waits_with_it() {
-    let mut pair = pair(Transport::Tcp, true);
+    let mut pair = pair(TransportProtocol::Tcp, true);
     let moved = |transport| Route { local: Some(IpAddr::from([10, 0, 9, 1])), ..route(transport, POS) };
     pair.send(STATION, 1, indication());
     pair.run(at(10));
     let peer = |route| Command::Peer(Peer { id: id(POS), route, ack: true });
-    pair.command(STATION, peer(moved(Transport::Tcp))).unwrap();
+    pair.command(STATION, peer(moved(TransportProtocol::Tcp))).unwrap();
     pair.run(at(1000));
     let expected = ["0 mn connect", "10 mn abort", "10 mn connect", "50 mn indication+req", "70 pos ack"];
     assert_eq!(pair.log(), expected);
     pair.send(STATION, 2, indication());
     pair.run(at(2000));
-    pair.command(STATION, peer(route(Transport::Tcp, POS))).unwrap();
+    pair.command(STATION, peer(route(TransportProtocol::Tcp, POS))).unwrap();
     pair.send(STATION, 3, indication());
     pair.run(at(2010));
-    pair.command(STATION, peer(moved(Transport::Udp))).unwrap();
+    pair.command(STATION, peer(moved(TransportProtocol::Udp))).unwrap();
     pair.run(at(3000));
     let expected = [
         "1000 mn indication+req",

@@ -5,8 +5,8 @@ use crate::pos::{self, Neighbour, PointOfServiceTable, Row};
 use crate::step::Step;
 use core::net::SocketAddr;
 use usher_core::bench::Tap;
-use usher_core::{Duration, Path, Seed, SocketId, Transmit};
-use usher_mih::{Bits, LinkAddr, LinkId, LinkType, Opcode, Peer, Route, TransactionId, Transport};
+use usher_core::{Duration, Path, Seed, SocketId, Transmit, TransportProtocol};
+use usher_mih::{Bits, LinkAddr, LinkId, LinkType, Opcode, Peer, Route, TransactionId};
 
 const NOW: Instant = Instant::from_nanos(1_000_000_000);
 
@@ -24,7 +24,7 @@ fn at(host: u8) -> SocketAddr {
     SocketAddr::new([10, 0, 0, host].into(), mih::PORT)
 }
 fn peer(name: &str, host: u8) -> Peer {
-    let route = Route { transport: Transport::Udp, local: None, remote: at(host) };
+    let route = Route { transport: TransportProtocol::Udp, local: None, remote: at(host) };
     Peer { id: id(name), route, ack: false }
 }
 

@@ -5,10 +5,8 @@ use crate::station::{MIH_SERVING, MIH_TARGET, Row, StationTable};
 use crate::step::Step;
 use core::net::IpAddr;
 use usher_core::bench::Tap;
-use usher_core::{Seed, SocketId};
-use usher_mih::{
-    Bits, HandoverStatus, LinkAddr, LinkId, LinkTupleId, LinkType, Route, Tlv, TransactionId, Transport,
-};
+use usher_core::{Seed, SocketId, TransportProtocol};
+use usher_mih::{Bits, HandoverStatus, LinkAddr, LinkId, LinkTupleId, LinkType, Route, Tlv, TransactionId};
 
 const NOW: Instant = Instant::from_nanos(1_000_000_000);
 const HOME: [u8; 4] = [10, 0, 1, 2];
@@ -21,7 +19,7 @@ fn id(name: &str) -> MihfId {
 
 fn config() -> Config {
     let route = |local: [u8; 4], remote: [u8; 4]| Route {
-        transport: Transport::Udp,
+        transport: TransportProtocol::Udp,
         local: Some(local.into()),
         remote: SocketAddr::new(remote.into(), mih::PORT),
     };

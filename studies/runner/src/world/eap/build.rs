@@ -25,7 +25,7 @@ use usher_nas::keying;
 use usher_nas::station::{self, Station};
 use usher_nas::{AaaConfig, Access, Connections, DiameterConfig, MacAddress, NasIdentity, RadiusConfig};
 use usher_radius::client::{self, Retransmission, Target};
-use usher_scenario::model::{self, Aaa, DiameterTransport, Eap, RadiusRetransmission, Scenario};
+use usher_scenario::model::{self, Aaa, Eap, RadiusRetransmission, Scenario, TransportProtocol};
 use usher_scenario::units::{Count, Time};
 use usher_sim::HostId;
 
@@ -230,11 +230,11 @@ pub(super) fn policy(policy: model::StreamPolicy) -> StreamPolicy {
 
 fn transport(diameter: &model::Diameter) -> node::Transport {
     match diameter.transport {
-        DiameterTransport::Tcp | DiameterTransport::Tls => node::Transport::Stream,
-        DiameterTransport::Sctp => node::Transport::Message {
+        TransportProtocol::Sctp => node::Transport::Message {
             streams: diameter.streams.get().min(u32::from(u16::MAX)) as u16,
             policy: policy(diameter.stream_policy),
         },
+        _ => node::Transport::Stream,
     }
 }
 
@@ -250,7 +250,7 @@ fn connections(connections: model::Connections) -> Connections {
 
 pub(super) fn reconnect(scenario: &Scenario, eap: &Eap) -> Duration {
     match eap.diameter.transport {
-        DiameterTransport::Sctp if eap.aaa == Aaa::Diameter => scenario.transport.sctp.reconnect.get(),
+        TransportProtocol::Sctp if eap.aaa == Aaa::Diameter => scenario.transport.sctp.reconnect.get(),
         _ => scenario.transport.tcp.reconnect.get(),
     }
 }

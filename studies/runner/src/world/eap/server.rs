@@ -14,7 +14,7 @@ use usher_crypto::certificate::CertificateMatch;
 use usher_crypto::tls::{KeyLog, ServerConfig, ServerOptions, WallClock, fixtures};
 use usher_diameter::node;
 use usher_radius::Secret;
-use usher_scenario::model::{Aaa, DiameterTransport, Eap};
+use usher_scenario::model::{Aaa, Eap};
 use usher_sim::{HostId, IpVersion};
 
 /// Diameter over TCP, and inside TLS (RFC 6733 §11.4).
@@ -139,17 +139,18 @@ pub(super) fn build(
     let seed = plan.seed.derive("aaa.server", index);
     let server = ServerRole::new(endpoint, config, aaa::alone(seed), seed)?;
     let app = plan.role(host, Role::AaaServer(Box::new(server)));
-    match (eap.aaa, eap.diameter.transport) {
-        (Aaa::Radius, _) => {
+    match eap.aaa {
+        Aaa::Radius => {
             plan.builder.bind_udp(app, authentication, RADIUS)?;
             if eap.accounting.used {
                 plan.builder.bind_udp(app, accounts, ACCOUNTING)?;
             }
         }
-        (Aaa::Radsec, _) => plan.builder.listen(app, RADSEC)?,
-        (Aaa::Diameter, DiameterTransport::Tcp) => plan.builder.listen(app, DIAMETER)?,
-        (Aaa::Diameter, DiameterTransport::Tls) => plan.builder.listen(app, DIAMETER_TLS)?,
-        (Aaa::Diameter, DiameterTransport::Sctp) => plan.builder.listen_sctp(app, DIAMETER)?,
+        Aaa::Radsec => plan.builder.listen(app, RADSEC)?,
+        Aaa::Diameter => {
+            let port = if eap.inside_tls() { DIAMETER_TLS } else { DIAMETER };
+            plan.builder.serve_at(app, eap.diameter.transport, 0, (host, port))?;
+        }
     }
     Ok(())
 }

@@ -12,13 +12,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use usher_core::{Duration, Instant, SocketId};
-use usher_mih::{LinkAddr, LinkId, LinkTupleId, LinkType, MihfId, PORT, Peer, Route, Transport};
+use usher_mih::{LinkAddr, LinkId, LinkTupleId, LinkType, MihfId, PORT, Peer, Route};
 use usher_mobility::pos::{Client, Neighbour, Trigger};
 use usher_mobility::station::{
     BINDING_SOCKET, CommitAnswer, FLOW_SERVING, FLOW_TARGET, MIH_LISTENER, MIH_SERVING, MIH_TARGET, OnFailure,
 };
 use usher_mobility::{Correspondent, Initiation, PointOfService, Station, correspondent, pos, station};
-use usher_scenario::model::{self, GoingDown, Handover, Initiator, MihTransport, Scenario};
+use usher_scenario::model::{self, GoingDown, Handover, Initiator, Scenario, TransportProtocol};
 use usher_sim::{Addresses, HostId};
 
 /// Requests that a node processes at a time; far more than there are.
@@ -31,7 +31,7 @@ const FORGET: Duration = Duration::from_secs(60);
 /// The members of each kind of hosts, and what they share.
 struct Parts<'a> {
     handover: &'a Handover,
-    transport: Transport,
+    transport: TransportProtocol,
     addresses: Arc<Addresses>,
     wlan: &'a [HostId],
     wimax: &'a [HostId],
@@ -155,11 +155,7 @@ pub(in super::super) fn build(
     let points = topology.group(&handover.pos)?;
     let parts = Parts {
         handover,
-        transport: match handover.transport {
-            MihTransport::Udp => Transport::Udp,
-            MihTransport::Tcp => Transport::Tcp,
-            MihTransport::Sctp => Transport::Sctp,
-        },
+        transport: handover.transport,
         addresses: plan.addresses.clone(),
         wlan: topology.group(&handover.wlan)?,
         wimax: topology.group(&handover.wimax)?,
@@ -185,7 +181,7 @@ pub(in super::super) fn build(
             let socket = endpoint.socket(SocketId::own(0));
             let role = PointRole::new(endpoint, nodes.clone(), point);
             let app = plan.role(host, Role::Point(Box::new(role)));
-            attend(plan, app, handover.transport, socket, host)?;
+            plan.builder.serve_at(app, handover.transport, socket, (host, PORT))?;
             if serving && handover.going_down == GoingDown::Local {
                 plan.builder.link_events(app, parts.access_points[at % parts.access_points.len()]);
             }
@@ -213,22 +209,6 @@ fn attachments<'a>(
     Ok((topology.group(&bss.access_point)?, topology.group(&cell.base_station)?))
 }
 
-/// Lets an MIH function have its port at an address.
-fn attend(
-    plan: &mut Plan<'_>,
-    app: u32,
-    transport: MihTransport,
-    socket: u32,
-    at: HostId,
-) -> Result<(), WorldError> {
-    match transport {
-        MihTransport::Udp => plan.builder.bind_udp_at(app, socket, at, PORT)?,
-        MihTransport::Tcp => plan.builder.listen_at(app, at, PORT)?,
-        MihTransport::Sctp => plan.builder.listen_sctp_at(app, at, PORT)?,
-    }
-    Ok(())
-}
-
 fn node(
     plan: &mut Plan<'_>,
     parts: &Parts<'_>,
@@ -245,8 +225,9 @@ fn node(
     let [mih_serving, mih_target, flow_serving, flow_target, binding] = sockets.map(|s| endpoint.socket(s));
     let role = MobileRole::new(endpoint, i as u32, wlan, wimax, station);
     let app = plan.role(host, Role::Mobile(Box::new(role)));
-    attend(plan, app, parts.handover.transport, mih_serving, wlan)?;
-    attend(plan, app, parts.handover.transport, mih_target, wimax)?;
+    for (socket, at) in [(mih_serving, wlan), (mih_target, wimax)] {
+        plan.builder.serve_at(app, parts.handover.transport, socket, (at, PORT))?;
+    }
     plan.builder.bind_udp_at(app, flow_serving, wlan, FLOW_PORT)?;
     plan.builder.bind_udp_at(app, flow_target, wimax, FLOW_PORT)?;
     plan.builder.bind_udp_at(app, binding, wimax, usher_mip::PORT)?;

@@ -19,7 +19,7 @@ use usher_mih::{
     LinkStatus, LinkStatusRequest, LinkTupleId, LinkType, Message, MessageId, Mihf, MihfId, PORT, Query,
     RegisterCode, Status, Tlv,
 };
-use usher_scenario::model::{Mih, MihMessage, MihTransport};
+use usher_scenario::model::{Mih, MihMessage, TransportProtocol};
 use usher_sim::HostId;
 
 /// Puts the workload's roles on the topology's hosts.
@@ -101,14 +101,10 @@ fn put(
     plan: &mut Plan<'_>,
     host: HostId,
     role: NodeRole,
-    transport: MihTransport,
+    transport: TransportProtocol,
 ) -> Result<u32, WorldError> {
     let app = plan.role(host, Role::Mih(Box::new(role)));
-    match transport {
-        MihTransport::Udp => plan.builder.bind_udp(app, 0, PORT)?,
-        MihTransport::Tcp => plan.builder.listen(app, PORT)?,
-        MihTransport::Sctp => plan.builder.listen_sctp(app, PORT)?,
-    }
+    plan.builder.serve_at(app, transport, 0, (host, PORT))?;
     Ok(app)
 }
 

@@ -4,8 +4,8 @@ use super::super::WorldError;
 use super::super::machine::HostAddress;
 use std::collections::BTreeMap;
 use usher_core::Duration;
-use usher_mih::{Config, MessageId, MihfId, PORT, Peer, Route, Timing, Transport, Unanswered};
-use usher_scenario::model::{self, MihFunction, MihTransport, message_name};
+use usher_mih::{Config, MessageId, MihfId, PORT, Peer, Route, Timing, Unanswered};
+use usher_scenario::model::{self, MihFunction, message_name};
 use usher_sim::HostId;
 
 /// The identifier of member `index` of a kind of hosts.
@@ -58,11 +58,6 @@ fn timing(timing: model::Timing) -> Timing {
 
 /// Another function, at its host's own address or that of an interface of it.
 pub(in super::super) fn peer(id: MihfId, place: &HostAddress, at: HostId, function: MihFunction<'_>) -> Peer {
-    let transport = match function.transport {
-        MihTransport::Udp => Transport::Udp,
-        MihTransport::Tcp => Transport::Tcp,
-        MihTransport::Sctp => Transport::Sctp,
-    };
-    let route = Route { transport, local: None, remote: place.address(at, PORT) };
+    let route = Route { transport: function.transport, local: None, remote: place.address(at, PORT) };
     Peer { id, route, ack: function.ack }
 }
