@@ -1,6 +1,7 @@
 //! `usher study run`
 
 use crate::place::{Folder, ProgramOutput, STUDY};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -70,6 +71,23 @@ fn a_row_is_run_again_alone_by_the_line_that_the_report_prints() {
     );
     let json = place.shell(&format!("{line}2 --json")).with_code(0).json();
     assert_eq!(json["metrics"]["delay.mean"].as_f64().unwrap().to_string(), value);
+}
+
+#[test]
+fn the_rehearsal_gives_the_numbers_of_the_readme() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let place = Folder::new();
+    let study = root.join("docs/rehearsal/rehearsal.toml");
+    place.usher(&["study", "run", study.to_str().unwrap(), "--out", "r"]).with_code(0);
+    let summary = std::fs::read_to_string(place.path("r/summary.csv")).unwrap();
+    let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
+    for threads in [1, 2, 4] {
+        let row =
+            summary.lines().find(|l| l.starts_with(&format!("rehearsal,{threads},delay.p99,10,"))).unwrap();
+        let value = |i| row.split(',').nth(i).unwrap().parse::<f64>().unwrap() * 1e3;
+        let line = format!("| {threads} | {:.0} ms ({:.0} to {:.0} ms) |", value(4), value(5), value(6));
+        assert!(readme.lines().any(|l| l == line), "README does not say: {line}");
+    }
 }
 
 /// Begins a long run and ends it by Ctrl-C when some replications are done.
