@@ -268,6 +268,31 @@ fn foreign_path(line: &str) -> Option<&str> {
     })
 }
 
+/// Files and folders that a page names are there.
+#[test]
+fn paths_that_pages_name_exist() {
+    let mut breaches = Vec::new();
+    let all = sources();
+    for file in all.iter().filter(|file| file.extension() == "md" && file.path != "CHANGELOG.md") {
+        for (number, line) in file.text.lines().enumerate() {
+            for path in line.split('`').skip(1).step_by(2).filter(|piece| names_path(piece)) {
+                let path = path.trim_end_matches('/');
+                if !all.iter().any(|f| f.path == path || f.path.starts_with(&format!("{path}/"))) {
+                    breaches.push(format!("{}:{}: there is no {path}", file.path, number + 1));
+                }
+            }
+        }
+    }
+    none(breaches);
+}
+
+/// Whether a piece of code in a page is the path of one of the project's own files or folders of source.
+fn names_path(piece: &str) -> bool {
+    const FLOORS: [&str; 5] = ["protocols/", "services/", "networks/", "studies/", "cli/"];
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    FLOORS.iter().any(|floor| piece.starts_with(floor)) && piece.chars().all(plain) && !piece.contains("NAME")
+}
+
 #[test]
 fn every_crate_takes_the_workspace_lints() {
     let own = |m: &usher_house::Member| m.manifest.get("lints").and_then(|l| l.get("workspace")?.as_bool());
@@ -376,6 +401,11 @@ fn exemptions_are_still_needed() {
 fn the_rules_find_what_they_look_for() {
     assert_eq!(foreign_path("see /home/someone/notes"), Some("/home/someone/notes"));
     assert!(has_example("/// ```text\n/// a\n/// ```\n/// ```\n/// let b = 1;\n/// ```\n"));
+    assert!(
+        names_path("networks/live/src/driver.rs")
+            && !names_path("protocols/NAME")
+            && !names_path("cli serve")
+    );
     assert!(!has_example("/// ```text\n/// let a = 1;\n/// ```\n"));
     assert_eq!(foreign_path("/proc/self/status and 10 /s, and/or, `/dev/full`"), None);
     let source = Source {
