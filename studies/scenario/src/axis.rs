@@ -1,6 +1,5 @@
 //! The values of an axis: as text for keys and rows, as numbers for figures.
 
-use crate::analytic;
 use crate::check::{Finding, keys, repeated};
 use crate::metrics;
 use crate::model::{Axis, StudyFile, Value};
@@ -214,9 +213,6 @@ fn figures(file: &StudyFile, findings: &mut Vec<Finding>) {
         if figure.y.0.is_empty() || units.iter().any(|u| *u != units[0]) {
             let message = "one metric is needed, or several of one unit".to_owned();
             findings.push((keys!["figures", i, "y"], message));
-        }
-        if let Some(message) = figure.analytic.as_deref().and_then(analytic::unknown) {
-            findings.push((keys!["figures", i, "analytic"], message));
         }
         findings.extend(reference::check(file, i, figure));
         for (j, series) in figure.series.iter().enumerate() {

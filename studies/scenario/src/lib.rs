@@ -4,13 +4,11 @@
 //! varied (axes) and what is drawn (figures). Every quantity carries its unit, every key is known, every
 //! fault is reported with its line. The format is described in `docs/study-files.md`.
 
-pub mod analytic;
 mod axis;
 mod check;
+mod form;
 pub mod founding;
-pub mod hol;
 pub mod metrics;
-pub mod mih;
 pub mod model;
 mod plan;
 pub mod presets;
@@ -21,6 +19,7 @@ mod study;
 mod template;
 pub mod work;
 
+pub use form::Form;
 pub use model::{Scenario, StudyFile};
 pub use plan::{DEFAULT, Mode, Overrides, Plan, PlannedAxis, Point, Setting, VARIANT};
 pub use study::{FORMAT, LoadError, MAX_POINTS, Study, json_schema};

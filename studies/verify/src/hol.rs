@@ -7,9 +7,9 @@ use crate::wire::{Carrier, Planned, Way, run};
 use crate::{Finding, Oracle};
 use usher_core::impair::Loss;
 use usher_core::{Duration, Instant, Seed};
-use usher_scenario::analytic;
-use usher_scenario::hol::Model;
+use usher_scenario::Form;
 use usher_sim::{sctp, tcp};
+use usher_theory::hol::Model;
 
 pub(crate) const ORACLES: &[Oracle] = &[
     Oracle {
@@ -252,7 +252,7 @@ arrivals = {{ kind = "poisson", rate = "5 /s", start = "1 s" }}
     for clients in [1, 4] {
         let plan = plan(&text(clients))?;
         let scenario = &plan.points.first().ok_or("the study has no point")?.scenario;
-        let theory = analytic::value("hol-delay", scenario).ok_or("the form does not apply")?;
+        let theory = usher_theory::value(Form::HolDelay, scenario).ok_or("the form does not apply")?;
         let delays = metric(&plan, "delay.mean", REPLICATIONS as u32)?;
         let delays: Vec<f64> = delays.into_iter().map(|s| s / REPAIR.as_secs_f64()).collect();
         let case = if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") };

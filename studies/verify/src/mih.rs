@@ -8,7 +8,7 @@ use crate::statistics::{ERRORS, mean, within};
 use crate::study::{metric, plan};
 use crate::{Finding, Oracle};
 use usher_core::Duration;
-use usher_scenario::{Plan, analytic};
+use usher_scenario::{Form, Plan};
 
 pub(crate) const ORACLES: &[Oracle] = &[
     Oracle {
@@ -155,13 +155,13 @@ arrivals = {{ kind = "constant", interval = "500 ms", start = "5 s" }}
 }
 
 /// What a form gives for a plan's point.
-fn theory(plan: &Plan, form: &str) -> Result<f64, String> {
+fn theory(plan: &Plan, form: Form) -> Result<f64, String> {
     let point = plan.points.first().ok_or("the study has no point")?;
-    analytic::value(form, &point.scenario).ok_or(format!("{form} does not apply"))
+    usher_theory::value(form, &point.scenario).ok_or(format!("{form} does not apply"))
 }
 
 /// A metric against its form at each loss.
-fn by_loss(name: &str, unit: &str, form: &str, acks: &[bool]) -> Result<Vec<Finding>, String> {
+fn by_loss(name: &str, unit: &str, form: Form, acks: &[bool]) -> Result<Vec<Finding>, String> {
     let mut findings = Vec::new();
     for (message, ack) in MESSAGES.into_iter().flat_map(|message| acks.iter().map(move |ack| (message, *ack)))
     {
@@ -176,24 +176,30 @@ fn by_loss(name: &str, unit: &str, form: &str, acks: &[bool]) -> Result<Vec<Find
 }
 
 fn success() -> Result<Vec<Finding>, String> {
-    by_loss("success", "", "mih-success", &[false, true])
+    by_loss("success", "", Form::MihSuccess, &[false, true])
 }
 
 fn delay() -> Result<Vec<Finding>, String> {
-    by_loss("delay.mean", "s", "mih-delay", &[true])
+    by_loss("delay.mean", "s", Form::MihDelay, &[true])
 }
 
 fn overhead() -> Result<Vec<Finding>, String> {
-    by_loss("mih.overhead", "packets", "mih-overhead", &[true])
+    by_loss("mih.overhead", "packets", Form::MihOverhead, &[true])
 }
 
 fn timeouts() -> Result<Vec<Finding>, String> {
     let one = |timeout_ms| {
         let case = Case { message: "request", loss: 30, timeout_ms, seconds: 1000, ..UDP };
         let plan = case.plan()?;
-        let bound = theory(&plan, "mih-success-bound")?;
+        let bound = theory(&plan, Form::MihSuccessBound)?;
         let label = format!("{timeout_ms} ms, the bound being {bound:.6}");
-        Ok(within(label, "", theory(&plan, "mih-success")?, &metric(&plan, "success", REPLICATIONS)?, 0.05))
+        Ok(within(
+            label,
+            "",
+            theory(&plan, Form::MihSuccess)?,
+            &metric(&plan, "success", REPLICATIONS)?,
+            0.05,
+        ))
     };
     [30, 50, 210, 1000].into_iter().map(one).collect()
 }
@@ -287,7 +293,7 @@ fn over_tcp() -> Result<Vec<Finding>, String> {
     ] {
         let plan = case.plan()?;
         for (name, form, unit) in
-            [("delay.mean", "mih-tcp-delay", "s"), ("tcp.per-mih-packet", "mih-tcp-segments", "segments")]
+            [("delay.mean", Form::MihTcpDelay, "s"), ("tcp.per-mih-packet", Form::MihTcpSegments, "segments")]
         {
             let values = metric(&plan, name, REPLICATIONS)?;
             let label = format!("{unit} at {} %, max RTO {} ms", case.loss, case.rto_max_ms);
@@ -301,7 +307,7 @@ fn bound_over_tcp() -> Result<Vec<Finding>, String> {
     let one = |(loss, rto_max)| {
         let case = Case { message: "request", ..over(loss, rto_max) };
         let plan = case.plan()?;
-        let (bound, values) = (theory(&plan, "mih-tcp-delay")?, metric(&plan, "delay.mean", REPLICATIONS)?);
+        let (bound, values) = (theory(&plan, Form::MihTcpDelay)?, metric(&plan, "delay.mean", REPLICATIONS)?);
         let (mean, error) = mean(&values);
         Ok(Finding {
             case: format!("{loss} %, max RTO {rto_max} ms"),

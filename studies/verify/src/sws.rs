@@ -7,7 +7,7 @@
 
 use crate::study::{metric, plan};
 use crate::{Finding, Oracle};
-use usher_scenario::{Plan, analytic};
+use usher_scenario::{Form, Plan};
 
 pub(crate) const ORACLES: &[Oracle] = &[
     Oracle {
@@ -141,7 +141,8 @@ fn form() -> Result<Vec<Finding>, String> {
     let one = |case: &Case| {
         let plan = case.plan()?;
         let point = plan.points.first().ok_or("the study has no point")?;
-        let form = analytic::value("tcp-data-share", &point.scenario).ok_or("the form does not apply")?;
+        let form =
+            usher_theory::value(Form::TcpDataShare, &point.scenario).ok_or("the form does not apply")?;
         Ok(finding(case, form, 1e-9))
     };
     CASES.iter().map(one).collect()

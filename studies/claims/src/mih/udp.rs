@@ -8,7 +8,7 @@ use crate::measure::Estimate;
 use crate::measure::{Curve, Side, Values, agrees, contrast, mean, minus, rise, side, turn};
 use crate::results::View;
 use usher_core::Duration;
-use usher_scenario::mih::{Exchange, Message};
+use usher_theory::mih::{Exchange, Message};
 
 const STUDY: &str = "mih-udp";
 const TIMEOUT: &str = "timeout";

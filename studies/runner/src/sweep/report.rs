@@ -11,7 +11,7 @@ use usher_observe::{Estimate, Point};
 use usher_report::{Axis, Cell, Column, Figure, Kind, Report, Rerun, Section, Series, Table};
 use usher_scenario::model::{self, Statistic, StudyFile, Value};
 use usher_scenario::units::Quantity;
-use usher_scenario::{Plan, analytic, metrics, reference};
+use usher_scenario::{Plan, metrics, reference};
 
 /// Estimates by point and metric.
 type Estimates = HashMap<(Point, String), Estimate>;
@@ -199,8 +199,7 @@ fn figure(
         let Some((name, x)) = place(said, plan, estimates, point, metric) else { continue };
         let at = (super::plan::point(point), metric.clone());
         let Some(estimate) = estimates.get(&at) else { continue };
-        if let Some(exact) = said.analytic.as_deref().and_then(|form| analytic::value(form, &point.scenario))
-        {
+        if let Some(exact) = said.analytic.and_then(|form| usher_theory::value(form, &point.scenario)) {
             let name = format!("{name} (closed form)");
             let drawn = usher_report::Point::exact(x, exact);
             match series.iter_mut().find(|s| s.name == name) {

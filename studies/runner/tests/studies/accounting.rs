@@ -1,13 +1,13 @@
 //! Accounting beside logins, from TOML to metrics.
 
 use super::run;
-use usher_scenario::{Mode, Overrides, Study, analytic};
+use usher_scenario::{Form, Mode, Overrides, Study};
 
 /// A closed form of the one point of a study.
-fn form(name: &str, text: &str) -> f64 {
+fn form(name: Form, text: &str) -> f64 {
     let study = Study::parse("test", "test.toml", text).unwrap();
     let plan = study.plan(Mode::Default, &Overrides::default()).unwrap();
-    analytic::value(name, &plan.points[0].scenario).unwrap_or_else(|| panic!("no {name}"))
+    usher_theory::value(name, &plan.points[0].scenario).unwrap_or_else(|| panic!("no {name}"))
 }
 
 /// Stations in their NASs' hosts and a server 10 ms from them; `workload` says what else is set.
@@ -108,7 +108,7 @@ fn exponential_sessions_have_as_many_records_as_the_closed_form_says() {
     let law =
         r#"accounting = { used = true, interim = "5 s", session = { kind = "exponential", mean = "20 s" } }"#;
     let m = run(&study("radius", 40, "", &format!("{MANY}\n{law}")));
-    let expected = form("accounting-records", &study("radius", 40, "", &format!("{MANY}\n{law}")));
+    let expected = form(Form::AccountingRecords, &study("radius", 40, "", &format!("{MANY}\n{law}")));
     assert!((expected - 2.0 - 1.0 / (0.25f64.exp() - 1.0)).abs() < 1e-12, "{expected}");
     let (records, good) = (m["accounting.records"], m["completed"]);
     assert!((records / expected - 1.0).abs() < 0.04, "{records} for {expected}, of {good} logins");
@@ -121,7 +121,7 @@ fn a_login_with_its_records_is_as_many_packets_as_the_closed_form_says() {
     let login = r#"arrivals = { kind = "poisson", rate = "40 /s" }"#;
     for (accounting, expected) in [("", 4.0), ("accounting = { used = true, session = \"3 s\" }", 8.0)] {
         let text = study("radius", 40, "", &format!("{login}\n{accounting}"));
-        assert_eq!(form("radius-packets", &text), expected);
+        assert_eq!(form(Form::RadiusPackets, &text), expected);
         let packets = run(&text)["packets.core"];
         assert!((packets / expected - 1.0).abs() < 0.01, "{packets} for {expected}");
     }
@@ -138,7 +138,8 @@ fn without_a_second_try_as_many_are_lost_as_the_link_loses() {
     let m = run(&study("radius", 40, "loss = \"10 %\"", &format!("{MANY}\n{again}")));
     assert!(m["accounting.lost"] < 0.002, "{}", m["accounting.lost"]);
     // Every fifth record takes a second more, or some.
-    let late = form("accounting-delay", &study("radius", 40, "loss = \"10 %\"", &format!("{MANY}\n{again}")));
+    let late =
+        form(Form::AccountingDelay, &study("radius", 40, "loss = \"10 %\"", &format!("{MANY}\n{again}")));
     assert!((late - (0.020 + 0.19 / 0.81)).abs() < 0.002, "{late}");
     assert!((m["accounting.delay"] - late).abs() < 0.03, "{}", m["accounting.delay"]);
     // TCP loses nothing, as long as it needs no more patience than its users have.

@@ -1,7 +1,7 @@
 //! Stations that authenticate over an 802.16 cell, from TOML to metrics.
 
 use super::run;
-use usher_scenario::{Mode, Overrides, Study};
+use usher_scenario::{Form, Mode, Overrides, Study};
 
 /// Stations, base stations and a server 10 ms from each; EAP-MD5 over RADIUS.
 fn study(stations: u32, nas: u32, cell: &str, arrivals: &str) -> String {
@@ -162,7 +162,7 @@ fn traffic_keys_follow_an_authentication_where_the_study_says_so() {
     for lead in [1, 2] {
         let text = tls(&format!("keys = {{ used = true }}\nframe = {{ uplink_lead = {lead} }}"));
         let plan = Study::parse("t", "t", &text).unwrap().plan(Mode::Default, &Overrides::default()).unwrap();
-        let form = usher_scenario::analytic::value("keys-delay", &plan.points[0].scenario).unwrap();
+        let form = usher_theory::value(Form::KeysDelay, &plan.points[0].scenario).unwrap();
         let took = run(&text)["keys.delay"];
         assert!((took - form).abs() < 0.000_5, "{took} for {form}");
     }

@@ -2,7 +2,7 @@
 
 use super::{Metrics, run};
 use usher_runner::world::World;
-use usher_scenario::{Mode, Overrides, Study, analytic};
+use usher_scenario::{Form, Mode, Overrides, Study};
 
 /// A mobile node, a router and a point of service, 10 ms apart; what is lost is lost once, next to the mobile node.
 fn study(message: &str, transport: &str, loss: &str, duration: u32, more: &str) -> String {
@@ -237,11 +237,11 @@ fn a_delayed_acknowledgement_travels_with_the_response() {
         let m: Metrics = world.run().unwrap().metrics.into_iter().collect();
         let (segments, expected) = (m["tcp.per-mih-packet"], expected(&message, &delay));
         assert!((segments - expected).abs() < 0.015, "{message} {delay}: {segments}");
-        let form = analytic::value("mih-tcp-segments", &point.scenario).unwrap();
+        let form = usher_theory::value(Form::MihTcpSegments, &point.scenario).unwrap();
         assert!((form - expected).abs() < 0.001, "{message} {delay}: {form} by the closed form");
         let waits = if (&message[..], &delay[..]) == ("indication", "0.5 s") { cycle / 2.0 } else { 0.0 };
         assert!((m["mih.delivery"] - 0.0205 - waits).abs() < 0.005, "{message} {delay}: {m:?}");
-        let form = analytic::value("mih-tcp-delay", &point.scenario).unwrap();
+        let form = usher_theory::value(Form::MihTcpDelay, &point.scenario).unwrap();
         assert!(
             (m["delay.mean"] / form - 1.0).abs() < 0.01,
             "{message} {delay}: {form} by the closed form, {m:?}"
@@ -268,15 +268,15 @@ fn messages_of_all_services_succeed_as_their_closed_form_has_it() {
             let m = run(&text);
             let plan = Study::parse("test", "test.toml", &text).unwrap();
             let plan = plan.plan(Mode::Default, &Overrides::default()).unwrap();
-            let form = |name| analytic::value(name, &plan.points[0].scenario).unwrap();
-            let (success, trials) = (form("mih-success"), 4000.0);
+            let form = |name| usher_theory::value(name, &plan.points[0].scenario).unwrap();
+            let (success, trials) = (form(Form::MihSuccess), 4000.0);
             let bound = 4.0 * (success * (1.0 - success) / trials).sqrt() + 0.5 / trials;
             assert!(
                 (m["success"] - success).abs() < bound,
                 "{message} {timer}: {success}, and {}",
                 m["success"]
             );
-            for (name, metric) in [("mih-delay", "delay.mean"), ("mih-overhead", "mih.overhead")] {
+            for (name, metric) in [(Form::MihDelay, "delay.mean"), (Form::MihOverhead, "mih.overhead")] {
                 let (form, ours) = (form(name), m[metric]);
                 assert!((ours / form - 1.0).abs() < 0.04, "{message} {timer}: {metric} {ours}, and {form}");
             }

@@ -2,7 +2,7 @@
 
 use super::{Metrics, run};
 use usher_runner::world::World;
-use usher_scenario::{Mode, Overrides, Study};
+use usher_scenario::{Form, Mode, Overrides, Study};
 
 const DIALOGUE: &str = r#"
 title = "t"
@@ -203,7 +203,7 @@ fn silly_windows_are_as_their_closed_form_has_them() {
         let world = World::new(&point.scenario, point.seed(0), &[], None).unwrap();
         let m: Metrics = world.run().unwrap().metrics.into_iter().collect();
         assert_eq!(m["failures"], 0.0, "{}", point.key);
-        let Some(form) = usher_scenario::analytic::value("tcp-data-share", &point.scenario) else { continue };
+        let Some(form) = usher_theory::value(Form::TcpDataShare, &point.scenario) else { continue };
         formed += 1;
         let share = m["tcp.data-share"];
         // An answer lets the acknowledgement that rides on it come early, once in a request.
@@ -343,7 +343,7 @@ fn the_delay_over_radius_is_that_of_the_closed_form() {
         let study = Study::parse("test", "test.toml", &text).unwrap_or_else(|faults| panic!("{faults}"));
         let plan = study.plan(Mode::Default, &Overrides::default()).unwrap();
         let point = &plan.points[0];
-        let expected = usher_scenario::analytic::value("radius-delay", &point.scenario).unwrap();
+        let expected = usher_theory::value(Form::RadiusDelay, &point.scenario).unwrap();
         let means: Vec<f64> = (0..8)
             .map(|r| {
                 let world = World::new(&point.scenario, point.seed(r), &[], None).unwrap();

@@ -1,12 +1,17 @@
 //! What is varied and what is drawn: `[[axes]]` and `[[figures]]`.
 
+use crate::Form;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use std::borrow::Cow;
 use std::fmt;
 use usher_config::units::{Count, Share};
-use usher_config::{Ordered, Value};
+use usher_config::{Ordered, Value, named};
+
+fn form<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Form>, D::Error> {
+    named::read(deserializer).map(Some)
+}
 
 /// Something that is varied: a setting over values, or a named choice between bundles of settings.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
@@ -185,8 +190,10 @@ pub struct Figure {
     /// A logarithmic scale upwards.
     #[serde(default)]
     pub log_y: bool,
-    /// The closed form drawn beside the results, by its name.
-    pub analytic: Option<String>,
+    /// The closed form drawn beside the results.
+    #[serde(default, deserialize_with = "form")]
+    #[schemars(schema_with = "named::schema::<Form>")]
+    pub analytic: Option<Form>,
     /// Identifiers of the published statements that the figure is held against.
     #[serde(default)]
     pub claims: Vec<String>,

@@ -2,8 +2,8 @@
 //! one takes.
 
 use super::{attempts, round_trip};
-use crate::model::{Aaa, Eap, Scenario, TimeLaw, Workload};
 use usher_aaa::Method;
+use usher_scenario::model::{Aaa, Eap, Scenario, TimeLaw, Workload};
 
 fn eap(scenario: &Scenario) -> Option<&Eap> {
     match &scenario.workload {
@@ -64,10 +64,10 @@ pub(super) fn delay(scenario: &Scenario) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use crate::analytic::value;
-    use crate::{Mode, Overrides, Study};
+    use crate::value;
+    use usher_scenario::{Form, Mode, Overrides, Study};
 
-    fn at(name: &str, settings: &[&str]) -> Option<f64> {
+    fn at(name: Form, settings: &[&str]) -> Option<f64> {
         let mut overrides = Overrides::default();
         settings.iter().for_each(|setting| overrides.set(setting).unwrap());
         let plan = Study::open("aaa-accounting").unwrap().plan(Mode::Quick, &overrides).unwrap();
@@ -78,7 +78,8 @@ mod tests {
 
     #[test]
     fn a_session_has_a_start_a_stop_and_what_is_between() {
-        let of = |accounting: &str| at("accounting-records", &[RADIUS, &format!("accounting={accounting}")]);
+        let of =
+            |accounting: &str| at(Form::AccountingRecords, &[RADIUS, &format!("accounting={accounting}")]);
         assert_eq!(of("none"), None);
         assert_eq!(of("Start and Stop"), Some(2.0));
         // A mean of four intervals.
@@ -86,14 +87,14 @@ mod tests {
         assert!((of("Interim every 2 s").unwrap() - 2.0 - told).abs() < 1e-12);
         let constant = |lasts: &str| {
             let session = format!("workload.accounting.session={lasts}");
-            at("accounting-records", &[RADIUS, "accounting=Interim every 2 s", &session])
+            at(Form::AccountingRecords, &[RADIUS, "accounting=Interim every 2 s", &session])
         };
         assert_eq!([constant("7 s"), constant("8 s"), constant("1 s")], [Some(5.0), Some(5.0), Some(2.0)]);
     }
 
     #[test]
     fn a_login_is_four_packets_and_a_record_two() {
-        let of = |more: &[&str]| at("radius-packets", more);
+        let of = |more: &[&str]| at(Form::RadiusPackets, more);
         assert_eq!(of(&[RADIUS, "accounting=none"]), Some(4.0));
         assert_eq!(of(&[RADIUS, "accounting=Start and Stop"]), Some(8.0));
         assert_eq!(of(&["protocol=Diameter/TCP", "accounting=none"]), None);
@@ -105,16 +106,16 @@ mod tests {
         let both = "accounting=Start and Stop";
         // 2 ms and 10 ms, there and back.
         for protocol in [RADIUS, "protocol=Diameter/TCP"] {
-            let delay = at("accounting-delay", &[protocol, both]).unwrap();
+            let delay = at(Form::AccountingDelay, &[protocol, both]).unwrap();
             assert!((delay - 0.024).abs() < 1e-12, "{protocol}: {delay}");
         }
-        assert_eq!(at("accounting-delay", &[RADIUS, "accounting=none"]), None);
-        assert_eq!(at("accounting-delay", &["protocol=Diameter/TCP", both, "links.core.loss=1 %"]), None);
+        assert_eq!(at(Form::AccountingDelay, &[RADIUS, "accounting=none"]), None);
+        assert_eq!(at(Form::AccountingDelay, &["protocol=Diameter/TCP", both, "links.core.loss=1 %"]), None);
         // Half of what crosses both ways is lost: sent at 0, 2, 6, 14 s and, half the time, at 30 s, and each time a
         // quarter gets through, as in the form of a login's delay.
         let last = 81.0 / 8.0;
         let wait = (2.0 * 48.0 + 6.0 * 36.0 + 14.0 * 27.0 + 30.0 * last) / (64.0 + 48.0 + 36.0 + 27.0 + last);
-        let delay = at("accounting-delay", &[RADIUS, both, "links.core.loss=50 %"]).unwrap();
+        let delay = at(Form::AccountingDelay, &[RADIUS, both, "links.core.loss=50 %"]).unwrap();
         assert!((delay - 0.024 - wait).abs() < 1e-9, "{delay}");
     }
 }

@@ -1,10 +1,10 @@
 //! Silly windows: what `docs/silly-window.md` derives, for a scenario.
 
 use super::round_trip;
-use crate::model::{
+use usher_config::units::Bound;
+use usher_scenario::model::{
     AckTimer, Connection, IpVersion, NagleVariant, Scenario, TimeLaw, TransportProtocol, Workload,
 };
-use usher_config::units::Bound;
 
 /// Octets of TCP's header without options.
 const TCP_HEADER: f64 = 20.0;

@@ -2,12 +2,12 @@
 
 use super::both_ways;
 use crate::mih::{Answer, Exchange, Expected, Lone, Means, Message, Stream};
-use crate::model::{
+use std::collections::VecDeque;
+use usher_core::Duration;
+use usher_scenario::model::{
     AckCounts, AckTimer, Arrivals, Bss, Direction, IpVersion, LossFrom, Mih, MihMessage, Preamble,
     RtoMinBounds, Scenario, TransportProtocol, Workload,
 };
-use std::collections::VecDeque;
-use usher_core::Duration;
 use usher_sim::radio::wifi::Rate;
 
 /// Before a frame of 802.11b: SIFS and two slots.
@@ -302,8 +302,8 @@ fn frame(bss: &Bss, octets: u64) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use crate::analytic::value;
-    use crate::{Mode, Overrides, Study};
+    use crate::value;
+    use usher_scenario::{Form, Mode, Overrides, Study};
 
     const TEXT: &str = "title = 'T'\nquestion = 'Q?'\n[run]\nduration = '9 s'\n[hosts.mn]\n[hosts.pos]\n\
         [links.l]\nbetween = ['mn', 'pos']\ndelay = '20 ms'\nloss = '30 %'\n\
@@ -312,14 +312,14 @@ mod tests {
         processing = '200 ms'\narrivals = { kind = 'constant', interval = '500 ms' }\nack = true\n";
 
     #[track_caller]
-    fn at(text: &str, name: &str) -> Option<f64> {
+    fn at(text: &str, name: Form) -> Option<f64> {
         let study = Study::parse("t", "t.toml", text).unwrap();
         let plan = study.plan(Mode::Default, &Overrides::default()).unwrap();
         value(name, &plan.points[0].scenario)
     }
 
     #[track_caller]
-    fn close(text: &str, name: &str, expected: f64) {
+    fn close(text: &str, name: Form, expected: f64) {
         let value = at(text, name).unwrap();
         assert!((value - expected).abs() < 1e-9, "{name}: {value} is not {expected}");
     }
@@ -327,16 +327,16 @@ mod tests {
     #[test]
     fn over_udp() {
         let once = TEXT.replace("ack = true", "ack = false");
-        close(&once, "mih-success", 0.49);
-        close(&once, "mih-success-bound", 0.49);
-        close(&once, "mih-delay", 0.24);
-        close(&once, "mih-overhead", 1.0);
-        close(TEXT, "mih-success-bound", 0.973 * 0.973);
-        assert!(at(TEXT, "mih-success").unwrap() < 0.973 * 0.973);
-        close(&TEXT.replace("request", "indication"), "mih-success", 0.973);
-        assert!(at(TEXT, "mih-tcp-delay").is_none());
+        close(&once, Form::MihSuccess, 0.49);
+        close(&once, Form::MihSuccessBound, 0.49);
+        close(&once, Form::MihDelay, 0.24);
+        close(&once, Form::MihOverhead, 1.0);
+        close(TEXT, Form::MihSuccessBound, 0.973 * 0.973);
+        assert!(at(TEXT, Form::MihSuccess).unwrap() < 0.973 * 0.973);
+        close(&TEXT.replace("request", "indication"), Form::MihSuccess, 0.973);
+        assert!(at(TEXT, Form::MihTcpDelay).is_none());
         for (from, to) in [("ack = true", "ack = true\nack_delay = '1 s'"), ("processing = '200 ms'\n", "")] {
-            assert_eq!(at(&TEXT.replace(from, to), "mih-success"), None, "{to}");
+            assert_eq!(at(&TEXT.replace(from, to), Form::MihSuccess), None, "{to}");
         }
     }
 
@@ -344,15 +344,15 @@ mod tests {
     fn over_tcp() {
         let tcp = TEXT.replace("'udp'", "'tcp'").replace("ack = true", "ack = false");
         // Each way 20 ms and 0.2 s for each of 0.3 / 0.7 losses.
-        close(&tcp, "mih-tcp-delay", 0.24 + 2.0 * 0.2 * 0.3 / 0.7);
-        assert!(at(&tcp, "mih-tcp-segments").is_none() && at(&tcp, "mih-delay").is_none());
+        close(&tcp, Form::MihTcpDelay, 0.24 + 2.0 * 0.2 * 0.3 / 0.7);
+        assert!(at(&tcp, Form::MihTcpSegments).is_none() && at(&tcp, Form::MihDelay).is_none());
         let indications = tcp.replace("request", "indication");
-        assert!(at(&indications, "mih-tcp-delay").unwrap() > 0.02 + 0.2 * 0.3 / 0.7);
-        assert!(at(&indications, "mih-tcp-segments").unwrap() > 2.0);
+        assert!(at(&indications, Form::MihTcpDelay).unwrap() > 0.02 + 0.2 * 0.3 / 0.7);
+        assert!(at(&indications, Form::MihTcpSegments).unwrap() > 2.0);
         for (from, to) in
             [("'200 ms'\nmss", "'1 s'\nmss"), ("delayed_ack = 'off'\n", ""), ("mss = '1280 B'\n", "")]
         {
-            assert_eq!(at(&indications.replace(from, to), "mih-tcp-delay"), None, "{to}");
+            assert_eq!(at(&indications.replace(from, to), Form::MihTcpDelay), None, "{to}");
         }
     }
 
@@ -363,14 +363,14 @@ mod tests {
             .replace("[transport", "[hosts.ap]\n[bss.w]\naccess_point = 'ap'\nstations = 'mn'\n[transport");
         let cell = cell.replace("['mn', 'pos']", "['ap', 'pos']").replace("ack = true", "ack = false");
         let frame = 242e-6 + 264.0 * 8.0 / 11e6;
-        close(&cell, "mih-delay", 0.24 + 2.0 * frame);
+        close(&cell, Form::MihDelay, 0.24 + 2.0 * frame);
         close(
             &cell.replace("'mn'\n[transport", "'mn'\npacket_loss = '10 %'\n[transport"),
-            "mih-success",
+            Form::MihSuccess,
             0.49 * 0.81,
         );
         assert_eq!(
-            at(&cell.replace("'mn'\n[transport", "'mn'\nframe_loss = '10 %'\n[transport"), "mih-success"),
+            at(&cell.replace("'mn'\n[transport", "'mn'\nframe_loss = '10 %'\n[transport"), Form::MihSuccess),
             None
         );
     }

@@ -1,7 +1,7 @@
 //! The exchange of traffic keys over an 802.16 cell.
 
-use crate::model::{Scenario, Workload};
 use usher_aaa::Method;
+use usher_scenario::model::{Scenario, Workload};
 
 /// Messages that a station has to say between EAP's success and its keys: SA-TEK-Request and Key-Request.
 const MESSAGES_UP: u32 = 2;

@@ -1,4 +1,4 @@
-//! Closed forms that a figure can draw beside its results, by the name in its `analytic`.
+//! What the closed forms that figures can draw give for a scenario.
 
 mod accounts;
 mod keys;
@@ -6,125 +6,32 @@ mod mih;
 mod sws;
 
 use crate::hol::Model;
-use crate::model::{
+use std::collections::VecDeque;
+use usher_aaa::Method;
+use usher_core::impair::Loss;
+use usher_scenario::Form;
+use usher_scenario::model::{
     Aaa, Arrivals, Connection, Direction, Eap, Link, Load, RadiusRetransmission, Scenario, TimeLaw,
     TransportProtocol, Workload,
 };
-use std::collections::VecDeque;
-use usher_aaa::Method;
-use usher_config::hint;
-use usher_core::impair::Loss;
 
-/// A closed form.
-#[derive(Clone, Copy, Debug)]
-pub struct Form {
-    /// Its name in study files.
-    pub name: &'static str,
-    /// What it gives, and under which assumptions.
-    pub about: &'static str,
-    eval: fn(&Scenario) -> Option<f64>,
-}
-
-/// All closed forms.
-pub const FORMS: &[Form] = &[
-    Form {
-        name: "radius-delay",
-        about: "mean delay in seconds of an EAP-MD5 authentication over RADIUS/UDP that completes: each of two \
-                requests is repeated by its policy until it and its reply both survive independent loss; \
-                propagation delays alone, without transmission times and queues",
-        eval: radius_delay,
-    },
-    Form {
-        name: "radius-packets",
-        about: "packets between NAS and AAA server, both ways, for each login by EAP-MD5 over RADIUS/UDP without loss: two \
-                requests with their answers, and one with its answer for each record of accounting, in the long run",
-        eval: accounts::packets,
-    },
-    Form {
-        name: "accounting-records",
-        about: "records of accounting for each login in the long run: Start, Stop and the Interims of a session of \
-                constant or exponential length",
-        eval: accounts::records,
-    },
-    Form {
-        name: "accounting-delay",
-        about: "mean delay in seconds of the records of accounting that are acknowledged: a round trip, and over RADIUS what \
-                its policy waits for where request or answer is lost; propagation delays alone, without transmission times \
-                and queues",
-        eval: accounts::delay,
-    },
-    Form {
-        name: "hol-delay",
-        about: "mean delay in seconds of dialogues of one round over their clients' persistent TCP connections, \
-                whose requests alone are lost, independently: what losses hold up behind them included, each \
-                repaired by a timeout that is fixed (rto_min = rto_max); propagation delays alone, without \
-                transmission times and queues, and without fast retransmission (docs/head-of-line.md)",
-        eval: hol_delay,
-    },
-    Form {
-        name: "mih-success",
-        about: "share of MIH transactions over UDP that succeed, each packet lost by itself: with MIH acknowledgement by \
-                the standard's rule to give up (docs/mih.md), a response of several packets included; propagation delays, \
-                and the time of a frame of 802.11",
-        eval: mih::success,
-    },
-    Form {
-        name: "mih-success-bound",
-        about: "share of MIH transactions over UDP that would succeed if each message counted by itself and nothing were \
-                ever too late: (1 - p^3)^2 for requests with MIH acknowledgement and two retransmissions",
-        eval: mih::success_bound,
-    },
-    Form {
-        name: "mih-delay",
-        about: "mean delay in seconds of MIH transactions over UDP that succeed (docs/mih.md)",
-        eval: mih::delay,
-    },
-    Form {
-        name: "mih-overhead",
-        about: "MIH packets over UDP for each message that carries information (docs/mih.md)",
-        eval: mih::overhead,
-    },
-    Form {
-        name: "mih-tcp-delay",
-        about: "mean delay in seconds over TCP without MIH acknowledgement: of indications, one segment being under way at \
-                a time, while few find no room in it, with acknowledgements that wait without loss alone; of requests a \
-                lower bound, that of segments that nothing waits for (docs/mih.md)",
-        eval: mih::tcp_delay,
-    },
-    Form {
-        name: "mih-tcp-segments",
-        about: "TCP segments of both sides for each indication without MIH acknowledgement, where mih-tcp-delay's model \
-                holds; without loss for each request or response, too, with acknowledgements that wait (docs/mih.md)",
-        eval: mih::tcp_segments,
-    },
-    Form {
-        name: "tcp-data-share",
-        about: "share of data in the octets of packets with data, of dialogues of one round over persistent TCP connections \
-                without loss, whose requests one side writes or reads a few octets at a time; propagation delays alone \
-                (docs/silly-window.md)",
-        eval: sws::data_share,
-    },
-    Form {
-        name: "keys-delay",
-        about: "time in seconds from EAP's success to a station's traffic keys over an idle 802.16 cell without loss: two messages \
-                up, each asked for, granted, said and answered, in 2 + uplink_lead frames; without the symbols within a \
-                frame, processors and collisions",
-        eval: keys::delay,
-    },
-];
-
-/// The value of a closed form for a scenario; `None` where it does not apply, or has no such name.
-pub fn value(name: &str, scenario: &Scenario) -> Option<f64> {
-    (FORMS.iter().find(|f| f.name == name)?.eval)(scenario)
-}
-
-/// What is wrong with the name of a closed form.
-pub(crate) fn unknown(name: &str) -> Option<String> {
-    if FORMS.iter().any(|f| f.name == name) {
-        return None;
+/// The value of a closed form for a scenario; `None` where it does not apply.
+pub fn value(form: Form, scenario: &Scenario) -> Option<f64> {
+    match form {
+        Form::RadiusDelay => radius_delay(scenario),
+        Form::RadiusPackets => accounts::packets(scenario),
+        Form::AccountingRecords => accounts::records(scenario),
+        Form::AccountingDelay => accounts::delay(scenario),
+        Form::HolDelay => hol_delay(scenario),
+        Form::MihSuccess => mih::success(scenario),
+        Form::MihSuccessBound => mih::success_bound(scenario),
+        Form::MihDelay => mih::delay(scenario),
+        Form::MihOverhead => mih::overhead(scenario),
+        Form::MihTcpDelay => mih::tcp_delay(scenario),
+        Form::MihTcpSegments => mih::tcp_segments(scenario),
+        Form::TcpDataShare => sws::data_share(scenario),
+        Form::KeysDelay => keys::delay(scenario),
     }
-    let known = FORMS.iter().map(|f| f.name);
-    Some(format!("there is no closed form \"{name}\"{}", hint(name, known)))
 }
 
 fn radius_delay(scenario: &Scenario) -> Option<f64> {
@@ -250,7 +157,7 @@ fn both_ways(link: &Link, first: Direction) -> Option<(f64, [f64; 2])> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Mode, Overrides, Study};
+    use usher_scenario::{Mode, Overrides, Study};
 
     fn at(protocol: &str, loss: &str) -> Option<f64> {
         let study = Study::open("aaa-hol").unwrap();
@@ -259,7 +166,7 @@ mod tests {
             overrides.set(&setting).unwrap();
         }
         let plan = study.plan(Mode::Quick, &overrides).unwrap();
-        value("radius-delay", &plan.points[0].scenario)
+        value(Form::RadiusDelay, &plan.points[0].scenario)
     }
 
     #[test]
@@ -285,7 +192,7 @@ mod tests {
         let at = |text: &str| {
             let study = Study::parse("t", "t.toml", text).unwrap();
             let plan = study.plan(Mode::Default, &Overrides::default()).unwrap();
-            value("hol-delay", &plan.points[0].scenario)
+            value(Form::HolDelay, &plan.points[0].scenario)
         };
         // Requests go down the link; two clients' connections share the rate.
         let added = Model { rate: 4.0, loss: 0.1, repair: 0.5, streams: 2 }.mean();
@@ -306,7 +213,7 @@ mod tests {
                 overrides.set(&format!("{axis}={value}")).unwrap();
             }
             let plan = study.plan(Mode::Quick, &overrides).unwrap();
-            value("tcp-data-share", &plan.points[0].scenario)
+            value(Form::TcpDataShare, &plan.points[0].scenario)
         };
         // 5000 octets in segments of so many, and the answer's one.
         let share = |segment: f64| 5001.0 / (5001.0 + 40.0 * (5000.0 / segment + 1.0));
@@ -346,7 +253,7 @@ mod tests {
                 overrides.set(&format!("{name}={value}")).unwrap();
             }
             let plan = study.plan(Mode::Quick, &overrides).unwrap_or_else(|faults| panic!("{faults}"));
-            value("keys-delay", &plan.points[0].scenario)
+            value(Form::KeysDelay, &plan.points[0].scenario)
         };
         assert_eq!(at(&[]), Some(0.030));
         assert_eq!(at(&[("cells.access.frame.uplink_lead", "2")]), Some(0.040));
@@ -360,11 +267,5 @@ mod tests {
         ] {
             assert_eq!(at(&[other]), None, "{other:?}");
         }
-    }
-
-    #[test]
-    fn an_unknown_name_is_told_from_a_known_one() {
-        assert_eq!(unknown("radius-delay"), None);
-        assert!(unknown("radius-dely").unwrap().contains("did you mean \"radius-delay\""));
     }
 }
