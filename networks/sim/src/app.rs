@@ -56,6 +56,14 @@ pub enum Delivery {
         /// The frame.
         payload: Payload,
     },
+    /// The answer to [`Context::ask_owner`].
+    Owner {
+        /// Of the question.
+        token: u64,
+        /// The application whose connection it is, by its number in the order of creation; `None`: there is no such
+        /// connection.
+        app: Option<u32>,
+    },
 }
 
 /// What happens on a TCP connection.
@@ -67,6 +75,8 @@ pub enum StreamDelivery {
         remote: HostId,
         /// Its port.
         remote_port: u16,
+        /// Our side: the host or an interface of it.
+        local: HostId,
         /// Our port.
         local_port: u16,
     },
@@ -116,6 +126,7 @@ pub(crate) enum Op<R> {
     Abort { conn: ConnId },
     Frame { port: u32, payload: Payload },
     Link { at: HostId, command: LinkCommand },
+    Owner { token: u64, local: (HostId, u16), remote: (HostId, u16) },
     Timer(Option<Instant>),
     Report(R),
 }
@@ -184,6 +195,11 @@ impl<R> Context<'_, R> {
     /// Tells a link what to do: that of the host, or of an interface of it, which is a station of a cell or basic service set.
     pub fn link_command(&mut self, at: HostId, command: LinkCommand) {
         self.ops.push(Op::Link { at, command });
+    }
+    /// Asks whose the TCP connection with these ends is, of which the first is the host's own or of an interface of it;
+    /// [`Delivery::Owner`] is the answer. A host's kernel knows its own connections and no others.
+    pub fn ask_owner(&mut self, token: u64, local: (HostId, u16), remote: (HostId, u16)) {
+        self.ops.push(Op::Owner { token, local, remote });
     }
     /// Asks for a [`Delivery::Timer`] at this time, instead of any asked for before.
     pub fn set_timer(&mut self, at: Option<Instant>) {

@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use usher_config::log::Log;
+use usher_config::tree::TreeNode;
 use usher_config::units::{Count, Time};
 use usher_config::{Collector, Fault, Faults, Format, Outside, Prefix, named, secret};
 use usher_ident::{PORT, ServerConfig, Token};
@@ -141,17 +142,32 @@ pub struct Loaded {
 /// Everything that is wrong with it.
 pub fn parse(origin: &str, text: &str, outside: &dyn Outside) -> Result<Loaded, Faults> {
     let mut faults = Collector::new(origin, text);
-    let loaded = usher_config::document(&FORMAT, outside, &mut faults).and_then(|mut tree| {
-        let read = usher_config::read::<File>(&mut tree, |_| false, &mut faults);
-        let file = read.value.filter(|_| read.whole)?;
-        let folder = Path::new(origin).parent().unwrap_or(Path::new(""));
-        let (config, found) = check(&file, folder, outside);
-        for (keys, message) in found {
-            faults.add(tree.place(&tree.steps(&keys)), message);
-        }
-        Some(Loaded { config: config?, file, warnings: faults.warnings() })
-    });
+    let folder = Path::new(origin).parent().unwrap_or(Path::new(""));
+    let loaded = usher_config::document(&FORMAT, outside, &mut faults)
+        .and_then(|tree| checked(tree, folder, outside, &mut faults));
     faults.finish(loaded)
+}
+
+/// Reads and checks a table of another file that holds the keys of a configuration, such as a host's of a study; faults and
+/// warnings have its lines. Relative paths go from `base`. `None`: something is wrong, as `faults` says.
+pub fn read_tree(
+    mut tree: TreeNode,
+    base: &Path,
+    outside: &dyn Outside,
+    faults: &mut Collector,
+) -> Option<Loaded> {
+    usher_config::renew(&mut tree, &FORMAT, faults);
+    checked(tree, base, outside, faults)
+}
+
+fn checked(mut tree: TreeNode, base: &Path, outside: &dyn Outside, faults: &mut Collector) -> Option<Loaded> {
+    let read = usher_config::read::<File>(&mut tree, |_| false, faults);
+    let file = read.value.filter(|_| read.whole)?;
+    let (config, found) = check(&file, base, outside);
+    for (keys, message) in found {
+        faults.add(tree.place(&tree.steps(&keys)), message);
+    }
+    Some(Loaded { config: config?, file, warnings: faults.warnings() })
 }
 
 /// A fault, and the keys that lead to its place.

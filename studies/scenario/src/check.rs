@@ -2,6 +2,7 @@
 //! contradict each other.
 
 mod cells;
+mod ident;
 mod idle;
 mod mobility;
 
@@ -389,6 +390,7 @@ impl Check<'_> {
         match &self.scenario.workload {
             Workload::Eap(eap) => self.eap(eap),
             Workload::Dialogue(dialogue) => self.dialogue(dialogue),
+            Workload::Ident(ident) => self.ident(ident),
             Workload::Mih(mih) => self.mih(mih),
             Workload::Handover(handover) => self.handover(handover),
         }

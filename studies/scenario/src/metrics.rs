@@ -137,6 +137,9 @@ metrics! {
     /// Share of them that were given up by the NAS, refused, or without acknowledgement when the drain was over.
     ACCOUNTING_LOST = Run "accounting.lost" in "":
         "share of the records of accounting that were never acknowledged";
+    /// Of the workload `ident`: share of the completed dialogues whose answer is the name or the number of the user who had
+    /// the connection; others are hidden, sealed, unknown or wrong.
+    IDENT_NAMED = Run "ident.named" in "": "share of the answers that name the connection's user";
     /// TCP segments of all hosts, acknowledgements included, per completed dialogue.
     TCP_SEGMENTS = Run "tcp.segments" in "": "TCP segments of all hosts, per completed dialogue";
     /// Of them, those with something sent before, per completed dialogue.

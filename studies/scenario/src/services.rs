@@ -7,7 +7,6 @@
 use schemars::{Schema, SchemaGenerator, json_schema};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-use usher_aaa_config::Loaded;
 use usher_config::tree::{Entry, Item, Step, TreeNode};
 use usher_config::{Collector, Format, Location, Ordered, Outside, Value, hint};
 
@@ -18,6 +17,8 @@ usher_core::named! {
     pub enum Kind {
         /// The AAA server, by RADIUS and Diameter.
         Aaa = "aaa",
+        /// The IDENT server, of the connections of its host.
+        Ident = "ident",
     }
 }
 
@@ -25,6 +26,7 @@ impl Kind {
     const fn format(self) -> &'static Format {
         match self {
             Self::Aaa => &usher_aaa_config::FORMAT,
+            Self::Ident => &usher_ident_service::config::FORMAT,
         }
     }
 }
@@ -33,14 +35,19 @@ impl Kind {
 #[derive(Clone, Debug)]
 pub enum Service {
     /// The AAA server.
-    Aaa(Arc<Loaded>),
+    Aaa(Arc<usher_aaa_config::Loaded>),
+    /// The IDENT server.
+    Ident(Arc<usher_ident_service::config::Loaded>),
 }
 
 impl PartialEq for Service {
     /// Whether both were made of one table: tables that are alike are read once.
     fn eq(&self, other: &Self) -> bool {
-        let (Self::Aaa(one), Self::Aaa(other)) = (self, other);
-        Arc::ptr_eq(one, other)
+        match (self, other) {
+            (Self::Aaa(one), Self::Aaa(other)) => Arc::ptr_eq(one, other),
+            (Self::Ident(one), Self::Ident(other)) => Arc::ptr_eq(one, other),
+            (Self::Aaa(_) | Self::Ident(_), _) => false,
+        }
     }
 }
 
@@ -178,6 +185,10 @@ impl Memo {
             Kind::Aaa => {
                 let loaded = usher_aaa_config::read_tree(node.clone(), &base, outside, faults)?;
                 Service::Aaa(Arc::new(loaded))
+            }
+            Kind::Ident => {
+                let loaded = usher_ident_service::config::read_tree(node.clone(), &base, outside, faults)?;
+                Service::Ident(Arc::new(loaded))
             }
         };
         self.0.extend(value.map(|value| (kind, base, value, service.clone())));

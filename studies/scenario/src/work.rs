@@ -19,6 +19,7 @@ pub fn all() -> impl Iterator<Item = WorkLabel> {
         usher_pkm::work::WORK,
         usher_mih::work::WORK,
         usher_mobility::work::WORK,
+        usher_ident::work::WORK,
         usher_aaa::work::WORK,
         WORK,
     ];

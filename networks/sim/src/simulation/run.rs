@@ -157,6 +157,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             Op::Abort { conn } => self.close(app, conn, true),
             Op::Frame { port, payload } => self.send_frame(app, port, payload),
             Op::Link { at, command } => self.link_command(app, at, command),
+            Op::Owner { token, local, remote } => self.tell_owner(app, token, local, remote),
             Op::Timer(at) => self.set_timer(app, at),
             Op::Report(report) => self.observer.report(self.now, app, report),
         }

@@ -190,6 +190,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
                 tcp::Event::Connected => StreamDelivery::Connected {
                     remote: key.remote,
                     remote_port: key.remote_port,
+                    local: key.local,
                     local_port: key.local_port,
                 },
                 tcp::Event::Data { len, payload } => StreamDelivery::Data(Payload { len, bytes: payload }),
@@ -225,6 +226,21 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             self.arm_tcp(index);
             self.weigh_connection(index);
         }
+    }
+
+    /// Tells an application whose a connection of its host is.
+    pub(super) fn tell_owner(
+        &mut self,
+        app: u32,
+        token: u64,
+        (local, local_port): (HostId, u16),
+        (remote, remote_port): (HostId, u16),
+    ) {
+        let ours = self.local_address(app, Some(local));
+        let key = ours.map(|local| FourTuple { local, remote, local_port, remote_port });
+        let conn = key.and_then(|key| self.conns.get(*self.tuples.get(&key)? as usize));
+        let owner = conn.filter(|conn| conn.attached).map(|conn| conn.app);
+        self.deliver(app, Delivery::Owner { token, app: owner });
     }
 
     /// A slow application has read a piece: its room in the window is free again.

@@ -25,6 +25,8 @@ enum App {
     Caller { from: Vec<HostId>, to: HostId },
     /// Accepts, and tells who.
     Called,
+    /// Accepts, and asks whose the connection is, one from the next port, and the other end; and again when it is over.
+    Asker,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,6 +37,7 @@ enum Seen {
     Association(HostId),
     Text(u8),
     Over(CloseReason),
+    Owner(u64, Option<u32>),
 }
 
 impl Application for App {
@@ -68,6 +71,21 @@ impl Application for App {
                 let payload = Payload::copied(&[b'a' + (assoc.n / 2) as u8]);
                 ctx.send_message(assoc, Message { stream: 0, ppid: 0, unordered: false, payload });
             }
+            (
+                Self::Asker,
+                Delivery::Stream {
+                    conn,
+                    event: StreamDelivery::Connected { remote, remote_port, local, local_port },
+                },
+            ) => {
+                let ends = [(local, local_port), (remote, remote_port)];
+                ctx.ask_owner(1, ends[0], (remote, remote_port + 1));
+                ctx.ask_owner(2, ends[1], ends[0]);
+                ctx.ask_owner(0, ends[0], ends[1]);
+                ctx.abort(conn);
+                ctx.ask_owner(3, ends[0], ends[1]);
+            }
+            (_, Delivery::Owner { token, app }) => ctx.report(Seen::Owner(token, app)),
             (_, Delivery::Stream { event, .. }) => ctx.report(match event {
                 StreamDelivery::Connected { remote, .. } => Seen::Stream(remote),
                 StreamDelivery::Data(p) => Seen::Text(p.as_slice()[0]),
@@ -207,6 +225,18 @@ fn connections_are_accepted_at_the_address_that_listens() {
     // The first finds TCP only, the second SCTP only.
     assert_eq!(of(1), [Seen::Stream(w.interfaces[0]), Seen::Over(CloseReason::Refused)]);
     assert_eq!(of(2), [Seen::Over(CloseReason::Refused)]);
+}
+
+#[test]
+fn a_host_knows_whose_its_own_connections_are() {
+    let mut w = world(None);
+    let asker = w.builder.app(w.mobile, App::Asker, None);
+    w.builder.listen_at(asker, w.interfaces[0], 80).unwrap();
+    w.builder.app(w.far, App::Caller { from: vec![w.far], to: w.interfaces[0] }, None);
+    let (sim, _) = run(w.builder, secs(3));
+    let told: Vec<_> = sim.observer().0.iter().filter(|l| l.1 == asker).map(|l| l.2).collect();
+    let answers = [(1, None), (2, None), (0, Some(asker)), (3, None)];
+    assert_eq!(told, answers.map(|(token, app)| Seen::Owner(token, app)));
 }
 
 #[test]

@@ -78,7 +78,7 @@ pub(super) fn otherwise<'a>(
                 (rto_max, timeouts) = (&handover::RTO_MAX[..], &handover::TIMEOUTS[..]);
                 handover::at_point(study, scenario, handover, &mut seen)
             }
-            Workload::Eap(_) | Workload::Dialogue(_) => continue,
+            Workload::Eap(_) | Workload::Dialogue(_) | Workload::Ident(_) => continue,
         };
         let list = found.get_or_insert_default();
         for text in all {

@@ -18,7 +18,7 @@ pub struct Failing {
     pub worst: Point,
     /// That share of its dialogues that failed, the mean over its replications, above 0 and at most 1.
     pub share: f64,
-    /// What a dialogue is in this study: "dialogues", "authentications", "transactions", "handovers".
+    /// What a dialogue is in this study: "dialogues", "authentications", "questions", "transactions", "handovers".
     pub noun: &'static str,
     /// Delays are of those that ended well.
     delays_leave_out: bool,
@@ -48,6 +48,7 @@ impl Failing {
         let workload = plan.points.first().map(|p| &p.scenario.workload);
         let noun = match workload {
             Some(Workload::Eap(_)) => "authentications",
+            Some(Workload::Ident(_)) => "questions",
             Some(Workload::Mih(_)) => "transactions",
             Some(Workload::Handover(_)) => "handovers",
             Some(Workload::Dialogue(_)) | None => "dialogues",

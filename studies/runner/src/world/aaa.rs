@@ -132,7 +132,8 @@ pub(super) fn build(plan: &mut Plan<'_>, topology: &Topology, key_log: &KeyLog) 
         _ => None,
     };
     for (name, services) in plan.scenario.services.iter() {
-        for Service::Aaa(loaded) in services {
+        for service in services {
+            let Service::Aaa(loaded) = service else { continue };
             let users = stations.map(|(eap, count)| eap::users(eap, count, loaded)).unwrap_or_default();
             for &host in topology.group(name)? {
                 serve(plan, (name, host), loaded, key_log, &users)?;

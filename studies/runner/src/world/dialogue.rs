@@ -173,7 +173,7 @@ impl Client {
                 }
             }
             Delivery::Message { event, .. } => self.message(ctx, event),
-            Delivery::Start | Delivery::Frame { .. } | Delivery::Link { .. } => {}
+            Delivery::Start | Delivery::Frame { .. } | Delivery::Link { .. } | Delivery::Owner { .. } => {}
         }
         ctx.set_timer(self.next_timer());
     }
@@ -495,7 +495,11 @@ impl Server {
                 let message = Message { stream, ppid: 0, unordered: false, payload };
                 self.answer(ctx, Answer::Message { assoc, message });
             }
-            Delivery::Start | Delivery::Frame { .. } | Delivery::Link { .. } | Delivery::Message { .. } => {}
+            Delivery::Start
+            | Delivery::Frame { .. }
+            | Delivery::Link { .. }
+            | Delivery::Owner { .. }
+            | Delivery::Message { .. } => {}
         }
     }
 

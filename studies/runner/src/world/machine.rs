@@ -28,7 +28,7 @@ impl HostAddress {
     }
 
     /// The hosts of a connection's addresses, this one's without a choice.
-    fn ends(&self, local: Option<IpAddr>, remote: SocketAddr) -> Option<(HostId, HostId)> {
+    pub(super) fn ends(&self, local: Option<IpAddr>, remote: SocketAddr) -> Option<(HostId, HostId)> {
         let from = match local {
             Some(local) => self.addresses.host(local)?,
             None => self.host,
@@ -166,7 +166,7 @@ impl Endpoint {
     ) {
         let (now, at) = (ctx.now(), &self.at);
         match delivery {
-            Delivery::Start | Delivery::Link { .. } => {}
+            Delivery::Start | Delivery::Link { .. } | Delivery::Owner { .. } => {}
             Delivery::Timer => machine.handle(now, Input::Timeout),
             Delivery::Datagram { socket, from, from_port, at: to, payload } => {
                 let path = Path {
@@ -222,12 +222,12 @@ impl Endpoint {
         }
         let (conn, listener, tls) = (self.conn(sim), self.listener_of(sim), self.tls.has(sim));
         let event = match event {
-            StreamDelivery::Connected { remote, remote_port, .. } => {
+            StreamDelivery::Connected { remote, remote_port, local, .. } => {
                 let remote = self.at.address(*remote, *remote_port);
                 if tls {
                     return self.tls.connected(ctx, sim, (remote, sim.is_accepted().then_some(listener)));
                 }
-                let (local, certificate) = (None, None);
+                let (local, certificate) = (Some(self.at.addresses.of(*local)), None);
                 match sim.is_accepted() {
                     true => StreamEvent::Accepted { listener, remote, local, certificate },
                     false => StreamEvent::Connected { remote, local, certificate },

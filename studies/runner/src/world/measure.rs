@@ -50,6 +50,9 @@ pub(super) struct Measure {
     late: u64,
     lost: u64,
     recording: u128,
+    /// Of counted dialogues that ended well: questions about a connection's user that were answered, and rightly.
+    answers: u64,
+    named: u64,
     /// Of handovers.
     tally: Tally,
     /// Between the two phases of a run: end as soon as nothing that counts is open.
@@ -120,6 +123,8 @@ impl Measure {
             late: 0,
             lost: 0,
             recording: 0,
+            answers: 0,
+            named: 0,
             tally: Tally::default(),
             draining: false,
         }
@@ -178,6 +183,9 @@ impl Measure {
             out.put(metrics::ACCOUNTING_LATE, share(self.late));
             out.put(metrics::ACCOUNTING_LOST, share(self.records - self.kept));
         }
+        if self.answers > 0 {
+            out.put(metrics::IDENT_NAMED, self.named as f64 / self.answers as f64);
+        }
         self.tally.metrics(&mut out);
         out
     }
@@ -218,6 +226,11 @@ impl Observer<Report> for Measure {
                 None => self.lost += 1,
             },
             Report::Recorded { .. } => {}
+            Report::Identified(began, right) if self.counts(began) => {
+                self.answers += 1;
+                self.named += u64::from(right);
+            }
+            Report::Identified(..) => {}
             Report::Withdrawn(began) => self.begun -= u64::from(self.counts(began)),
             Report::Mobile(node, said) => {
                 let (from, to) = (self.from, self.to);

@@ -7,6 +7,7 @@ mod dialogue;
 mod eap;
 mod handover;
 mod helpers;
+mod ident;
 mod machine;
 mod measure;
 mod mih;
@@ -59,6 +60,8 @@ enum Report {
     },
     /// The application protocol sent so many requests again.
     Retransmissions(u64),
+    /// A question of a dialogue that began then is answered, and whether by the right user.
+    Identified(Instant, bool),
     /// A dialogue that began then is none after all.
     Withdrawn(Instant),
     /// Something happened to the mobile node of this number.
@@ -88,6 +91,9 @@ enum Role {
     Station(Box<eap::StationRole>),
     Nas(Box<eap::NasRole>),
     AaaServer(Box<aaa::ServerRole>),
+    IdentServer(Box<ident::ServerRole>),
+    IdentAsker(Box<ident::AskerRole>),
+    IdentUser(Box<ident::UserRole>),
     Mih(Box<mih::NodeRole>),
     Mobile(Box<handover::MobileRole>),
     Point(Box<handover::PointRole>),
@@ -105,6 +111,9 @@ impl Application for Role {
             Self::Station(station) => station.handle(ctx, delivery),
             Self::Nas(nas) => nas.handle(ctx, delivery),
             Self::AaaServer(server) => server.handle(ctx, delivery),
+            Self::IdentServer(server) => server.handle(ctx, &delivery),
+            Self::IdentAsker(asker) => asker.handle(ctx, &delivery),
+            Self::IdentUser(user) => user.handle(ctx, &delivery),
             Self::Mih(node) => node.handle(ctx, delivery),
             Self::Mobile(node) => node.handle(ctx, delivery),
             Self::Point(point) => point.handle(ctx, delivery),
@@ -190,6 +199,8 @@ struct Plan<'a> {
     seed: Seed,
     builder: Builder<Role>,
     transports: Arc<Transports>,
+    /// Who runs which application, where it is not Usher's own user.
+    users: ident::Users,
     /// Nothing begins from here on.
     end: Instant,
 }
@@ -240,7 +251,8 @@ impl World {
             builder.follow_memory();
         }
         let addresses = Arc::new(builder.addresses().clone());
-        let mut plan = Plan { scenario, addresses, seed, builder, transports, end };
+        let users = ident::Users::default();
+        let mut plan = Plan { scenario, addresses, seed, builder, transports, users, end };
         for outage in &scenario.outages {
             for &host in topology.group(&outage.host)? {
                 let at = |time: usher_scenario::units::Time| Instant::ZERO + time.get();
@@ -256,9 +268,11 @@ impl World {
         }
         let key_log = KeyLog::new();
         aaa::build(&mut plan, &topology, &key_log)?;
+        ident::serve(&mut plan, &topology)?;
         match &scenario.workload {
             Workload::Dialogue(d) => dialogues(&mut plan, &topology, d)?,
             Workload::Eap(e) => eap::build(&mut plan, &topology, e, &key_log)?,
+            Workload::Ident(i) => ident::build(&mut plan, &topology, i)?,
             Workload::Mih(m) => mih::build(&mut plan, &topology, m)?,
             Workload::Handover(h) => handover::build(&mut plan, &topology, h)?,
         }

@@ -151,7 +151,7 @@ impl Topology {
 fn carries_frames(scenario: &Scenario, [a, b]: &[String; 2]) -> bool {
     match &scenario.workload {
         model::Workload::Eap(e) => [(a, b), (b, a)].contains(&(&e.stations, &e.nas)),
-        model::Workload::Dialogue(_) | model::Workload::Mih(_) | model::Workload::Handover(_) => false,
+        _ => false,
     }
 }
 

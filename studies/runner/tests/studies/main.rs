@@ -3,6 +3,7 @@
 mod accounting;
 mod cell;
 mod handover;
+mod ident;
 mod mih;
 mod services;
 mod world;

@@ -55,7 +55,7 @@ prefix = "192.0.2.0/24"
 secret = "a secret of 23 octets.."
 "#;
 
-fn at(metrics: &Metrics, name: &str) -> f64 {
+pub(crate) fn at(metrics: &Metrics, name: &str) -> f64 {
     *metrics.get(name).unwrap_or_else(|| panic!("no {name} in {metrics:?}"))
 }
 
@@ -159,18 +159,18 @@ delay = "30 ms"
 }
 
 /// Files of a study in a folder of its own.
-struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("usher-services-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
     }
-    fn write(&self, name: &str, text: &str) {
+    pub(crate) fn write(&self, name: &str, text: &str) {
         std::fs::write(self.0.join(name), text).unwrap();
     }
-    fn open(&self) -> Result<Study, String> {
+    pub(crate) fn open(&self) -> Result<Study, String> {
         Study::load(&self.0.join("study.toml")).map_err(|error| error.to_string())
     }
 }

@@ -29,14 +29,13 @@ pub use transport::{
     NagleVariant, Preset, RtoMinBounds, RtoRestart, Sctp, Tcp, Transport, WindowGrowth,
 };
 pub use workload::{
-    Aaa, Accounting, Arrivals, Connection, Connections, Dialogue, Diameter, Eap, EapTls, Handshake, Load,
-    NasTls, Radius, RadiusRetransmission, Repeats, Round, StationUser, StreamPolicy, TimeLaw, Workload,
+    Aaa, Accounting, Arrivals, Connection, Connections, Dialogue, Diameter, Eap, EapTls, Handshake, Ident,
+    Load, NasTls, Radius, RadiusRetransmission, Repeats, Round, StationUser, StreamPolicy, TimeLaw, Workload,
 };
 
 use crate::services::Service;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use usher_aaa_config::Loaded;
 use usher_config::Ordered;
 pub use usher_config::Value;
 pub use usher_core::TransportProtocol;
@@ -191,8 +190,18 @@ impl Scenario {
         addresses
     }
     /// The AAA service that the members of a group run, if they do.
-    pub fn aaa_service(&self, host: &str) -> Option<&Loaded> {
-        self.services.get(host)?.iter().map(|Service::Aaa(loaded)| &**loaded).next()
+    pub fn aaa_service(&self, host: &str) -> Option<&usher_aaa_config::Loaded> {
+        self.services.get(host)?.iter().find_map(|service| match service {
+            Service::Aaa(loaded) => Some(&**loaded),
+            Service::Ident(_) => None,
+        })
+    }
+    /// The IDENT service that the members of a group run, if they do.
+    pub fn ident_service(&self, host: &str) -> Option<&usher_ident_service::config::Loaded> {
+        self.services.get(host)?.iter().find_map(|service| match service {
+            Service::Ident(loaded) => Some(&**loaded),
+            Service::Aaa(_) => None,
+        })
     }
     /// How many hosts a group has; an interface is as many as the hosts that have it.
     pub fn members(&self, name: &str) -> Option<u32> {

@@ -19,6 +19,8 @@ pub enum Workload {
     Eap(Box<Eap>),
     /// Clients and a server exchange requests and answers of given sizes.
     Dialogue(Box<Dialogue>),
+    /// Users connect to a server, which asks their hosts who they are.
+    Ident(Ident),
     /// Mobile nodes and points of service exchange IEEE 802.21 messages.
     Mih(Box<Mih>),
     /// Mobile nodes hand over from 802.11 to 802.16.
@@ -31,6 +33,7 @@ impl Workload {
         match self {
             Self::Eap(eap) => Some(&eap.arrivals),
             Self::Dialogue(dialogue) => Some(&dialogue.arrivals),
+            Self::Ident(ident) => Some(&ident.arrivals),
             Self::Mih(mih) => Some(&mih.arrivals),
             Self::Handover(_) => None,
         }
@@ -478,6 +481,34 @@ pub enum Repeats {
         /// How many transmissions at most, the first included.
         count: Count,
     },
+}
+
+/// Users of hosts connect to a server by TCP, as to one for mail or chat, and the server asks each one's host who has that
+/// connection (RFC 1413), at port 113. A dialogue is one such question, from the server's accepting the connection until it has
+/// the answer, or knows that there is none; then it closes both connections.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Ident {
+    /// The hosts whose users connect. One that runs "ident" answers as its configuration says; another refuses. Host i uses
+    /// server i modulo the servers' number.
+    pub clients: String,
+    /// The host that they connect to, at port 6667, and that asks.
+    pub server: String,
+    /// The users of each of the hosts. All other connections are those of the user `usher`.
+    #[serde(default = "users")]
+    pub users: Vec<String>,
+    /// How long the server waits for an answer, the connection included; RFC 1413 asks for 30 s at least.
+    #[serde(default = "patience")]
+    pub patience: Time,
+    /// When users connect. Each user of each host is a client of its own.
+    pub arrivals: Arrivals,
+}
+
+fn users() -> Vec<String> {
+    vec!["user".to_owned()]
+}
+const fn patience() -> Time {
+    Time::secs(30)
 }
 
 /// A time, the same always or drawn anew each time.

@@ -1,0 +1,247 @@
+//! IDENT (RFC 1413): the service of a host, which knows the host's own connections, and the workload that asks it.
+
+use super::arrivals::{ArrivalProcess, budget};
+use super::machine::{Endpoint, EventOrJob, HostAddress};
+use super::topology::Topology;
+use super::{End, Plan, Report, Role, WorldError};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use usher_core::{ConnId, Instant, Job, ListenerId, Machine, WallTime};
+use usher_ident::{
+    Answer, AskError, Client, ClientCommand, ClientConfig, ClientEvent, Connection, PORT, PortPair, Question,
+};
+use usher_ident_service::{Command, Config, IdentService, Job as Asked, Owner, User};
+use usher_scenario::model;
+use usher_scenario::services::Service;
+use usher_sim::{Context, Delivery, HostId, StreamDelivery};
+
+/// Where those servers listen that ask.
+const SERVER_PORT: u16 = 6667;
+
+/// Users by the number of their application.
+pub(super) type Users = Rc<RefCell<BTreeMap<u32, User>>>;
+
+/// Whose the connections are that began at a host's port, as only the study knows.
+type Truth = Rc<RefCell<BTreeMap<(HostId, u16), User>>>;
+
+/// The service that `usher ident serve` runs. Its kernel is the simulated host's.
+#[derive(Debug)]
+pub(super) struct ServerRole {
+    at: HostAddress,
+    endpoint: Endpoint,
+    config: Config,
+    service: IdentService,
+    users: Users,
+    /// The time of day at the beginning.
+    epoch: WallTime,
+}
+
+impl ServerRole {
+    pub(super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: &Delivery) {
+        let now = ctx.now();
+        let at = self.epoch + now.since(Instant::ZERO);
+        match delivery {
+            Delivery::Start => self.service = IdentService::new(self.config.clone()),
+            Delivery::Owner { token, app } => {
+                let user = |app| self.users.borrow().get(&app).cloned().unwrap_or_else(usher);
+                let owner = app.map_or(Owner::Nobody, |app| Owner::User(user(app)));
+                // Whoever asked may be gone.
+                let _ = self.service.command(now, Command::Found { token: *token, at, owner });
+            }
+            _ => {}
+        }
+        let Self { at: own, endpoint, service, .. } = self;
+        endpoint.feed(ctx, service, delivery);
+        endpoint.drain(ctx, service, |ctx, service, word| {
+            let EventOrJob::Job(Job { token, what: Asked::Owner(Connection { local, remote }) }) = word
+            else {
+                return;
+            };
+            match own.ends(Some(local.ip()), remote) {
+                Some((from, to)) => ctx.ask_owner(token, (from, local.port()), (to, remote.port())),
+                None => {
+                    let _ = service.command(now, Command::Found { token, at, owner: Owner::Nobody });
+                }
+            }
+        });
+    }
+}
+
+/// As whom Usher's own programs run.
+fn usher() -> User {
+    User { name: Some(b"usher".to_vec()), uid: None }
+}
+
+/// A server that asks whose each connection is that it accepts.
+#[derive(Debug)]
+pub(super) struct AskerRole {
+    at: HostAddress,
+    endpoint: Endpoint,
+    config: ClientConfig,
+    client: Client,
+    /// What it asked, by the tokens of its questions: about which connection, of which client's port, and since when.
+    asked: BTreeMap<u64, (ConnId, (HostId, u16), Instant)>,
+    next: u64,
+    truth: Truth,
+}
+
+impl AskerRole {
+    pub(super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: &Delivery) {
+        let (now, mut over) = (ctx.now(), Vec::new());
+        match delivery {
+            Delivery::Start => {
+                self.client = Client::new(self.config);
+                over.extend(self.asked.keys().map(|token| (*token, Err(AskError::Closed))));
+            }
+            Delivery::Stream { conn, event } if conn.is_accepted() => {
+                if let StreamDelivery::Connected { remote, remote_port, local, local_port } = *event {
+                    let token = self.next;
+                    self.next += 1;
+                    self.asked.insert(token, (*conn, (remote, remote_port), now));
+                    ctx.report(Report::Begun);
+                    let question = Question {
+                        server: self.at.address(remote, PORT),
+                        local: Some(self.at.addresses.of(local)),
+                        ports: PortPair::new(remote_port, local_port),
+                    };
+                    // It has room for all that are asked, and their ports are some.
+                    let _ = self.client.command(now, ClientCommand::Ask { token, question });
+                }
+            }
+            _ => self.endpoint.feed(ctx, &mut self.client, delivery),
+        }
+        self.endpoint.drain(ctx, &mut self.client, |_, _, word| match word {
+            EventOrJob::Event(ClientEvent::Answered { token, answer }) => over.push((token, answer)),
+            EventOrJob::Job(job) => match job.what {},
+        });
+        for (token, answer) in over {
+            let Some((conn, whose, began)) = self.asked.remove(&token) else { continue };
+            ctx.shutdown(conn);
+            if let Ok(answer) = &answer {
+                let right = self.truth.borrow().get(&whose).is_some_and(|user| names(answer, user));
+                ctx.report(Report::Identified(began, right));
+            }
+            let end = if answer.is_ok() { End::Completed } else { End::Failed };
+            ctx.report(Report::Ended { began, end });
+        }
+    }
+}
+
+/// Whether an answer is this user's name or number.
+fn names(answer: &Answer, user: &User) -> bool {
+    let Answer::UserId { user: said, .. } = answer else { return false };
+    let number = user.uid.map(|uid| uid.to_string().into_bytes());
+    [&user.name, &number].into_iter().flatten().any(|known| known == said.name())
+}
+
+/// A user of a host, who connects to a server.
+#[derive(Debug)]
+pub(super) struct UserRole {
+    host: HostId,
+    server: HostId,
+    user: User,
+    arrivals: ArrivalProcess,
+    opened: u32,
+    /// Connections under way.
+    open: u32,
+    truth: Truth,
+}
+
+impl UserRole {
+    pub(super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: &Delivery) {
+        let now = ctx.now();
+        match delivery {
+            // Connections are gone with a host that failed.
+            Delivery::Start if std::mem::take(&mut self.open) > 0 => self.arrivals.ended(now),
+            Delivery::Stream { event: StreamDelivery::Connected { local, local_port, .. }, .. } => {
+                self.truth.borrow_mut().insert((*local, *local_port), self.user.clone());
+            }
+            Delivery::Stream { event: StreamDelivery::Closed(_), .. } => {
+                self.open -= 1;
+                self.arrivals.ended(now);
+            }
+            _ => {}
+        }
+        while self.arrivals.take(now) {
+            let conn = ConnId::opened(self.opened);
+            self.opened += 1;
+            self.open += 1;
+            ctx.connect_from(conn, self.host, self.server, SERVER_PORT);
+        }
+        ctx.set_timer(self.arrivals.next());
+    }
+}
+
+/// Puts the IDENT services of a scenario on their hosts.
+pub(super) fn serve(plan: &mut Plan<'_>, topology: &Topology) -> Result<(), WorldError> {
+    for (name, services) in plan.scenario.services.iter() {
+        let loaded = services.iter().filter_map(|service| match service {
+            Service::Ident(loaded) => Some(loaded),
+            Service::Aaa(_) => None,
+        });
+        for (loaded, &host) in loaded
+            .flat_map(|loaded| topology.group(name).into_iter().flatten().map(move |host| (loaded, host)))
+        {
+            let mut endpoint = Endpoint::new(plan.at(host));
+            let mut ports = BTreeMap::new();
+            for (n, address) in (0..).zip(&loaded.file.listen) {
+                if plan.addresses.serves(host, address.ip()) {
+                    ports.entry(address.port()).or_insert(ListenerId::own(n));
+                }
+            }
+            for (port, listener) in &ports {
+                endpoint.accept_at(*port, *listener, None);
+            }
+            let role = ServerRole {
+                at: plan.at(host),
+                endpoint,
+                service: IdentService::new(loaded.config.clone()),
+                config: loaded.config.clone(),
+                users: plan.users.clone(),
+                epoch: plan.scenario.run.date.wall_time(),
+            };
+            let app = plan.role(host, Role::IdentServer(Box::new(role)));
+            ports.into_keys().try_for_each(|port| plan.builder.listen(app, port))?;
+        }
+    }
+    Ok(())
+}
+
+/// Puts the workload's roles on the topology's hosts.
+pub(super) fn build(
+    plan: &mut Plan<'_>,
+    topology: &Topology,
+    ident: &model::Ident,
+) -> Result<(), WorldError> {
+    let (clients, servers) = (topology.group(&ident.clients)?, topology.group(&ident.server)?);
+    let truth = Truth::default();
+    let config = ClientConfig { patience: ident.patience.get(), questions: usize::MAX };
+    for &host in servers {
+        let role = AskerRole {
+            at: plan.at(host),
+            endpoint: Endpoint::new(plan.at(host)),
+            config,
+            client: Client::new(config),
+            asked: BTreeMap::new(),
+            next: 0,
+            truth: truth.clone(),
+        };
+        let app = plan.role(host, Role::IdentAsker(Box::new(role)));
+        plan.builder.listen(app, SERVER_PORT)?;
+    }
+    let (shared, all) = (budget(&ident.arrivals), (clients.len() * ident.users.len()) as u64);
+    let users = clients.iter().enumerate().flat_map(|(i, &host)| {
+        (0..).zip(&ident.users).map(move |(n, name)| (host, servers[i % servers.len()], n, name))
+    });
+    for (index, (host, server, n, name)) in (0..).zip(users) {
+        let rng = plan.seed.stream("arrivals", index);
+        let arrivals = ArrivalProcess::new(&ident.arrivals, index, all, plan.end, shared.clone(), rng);
+        let user = User { name: Some(name.clone().into_bytes()), uid: Some(1000 + n) };
+        let (truth, known) = (truth.clone(), user.clone());
+        let role = UserRole { host, server, user, arrivals, opened: 0, open: 0, truth };
+        let app = plan.role(host, Role::IdentUser(Box::new(role)));
+        plan.users.borrow_mut().insert(app, known);
+    }
+    Ok(())
+}
