@@ -3,7 +3,7 @@
 use crate::reply::{Content, Reply};
 use crate::{NasIdentity, NasPort};
 use core::net::{IpAddr, Ipv4Addr};
-use usher_diameter::{ResultCode, codes};
+use usher_diameter::ResultCode;
 use usher_radius::attribute::{RawAttribute, kind};
 use usher_radius::packet::Code;
 
@@ -185,10 +185,6 @@ impl DynamicRequest {
             return Err(ErrorCause::MissingAttribute);
         }
         if self.content.is_sound() { Ok(()) } else { Err(ErrorCause::InvalidRequest) }
-    }
-    /// Session-Id, where Diameter carried it.
-    pub(crate) fn session_id(&self) -> Option<&str> {
-        self.content.avps()?.get(codes::SESSION_ID)?.utf8().ok()
     }
 }
 

@@ -9,7 +9,7 @@ use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use usher_core::Duration;
 use usher_crypto::Key;
-use usher_diameter::avp::{AvpBuf, AvpId, AvpView, Avps};
+use usher_diameter::avp::{AvpBuf, AvpId, AvpView};
 use usher_diameter::{ResultCode, codes};
 use usher_radius::attribute::{DataType, HideError, Tagged, Value, kind, vendor};
 use usher_radius::client::{MppeKeys, Response};
@@ -377,13 +377,6 @@ impl Reply {
         match &self.0 {
             Content::Radius(r) => r.attributes.iter().count(),
             Content::Diameter(_, avps) => avps.view().count(),
-        }
-    }
-    /// The AVPs, where Diameter carried it.
-    pub(crate) fn avps(&self) -> Option<Avps<'_>> {
-        match &self.0 {
-            Content::Radius(_) => None,
-            Content::Diameter(_, avps) => Some(avps.view()),
         }
     }
 }

@@ -244,6 +244,32 @@ fn a_station_that_does_not_prove_itself_again_is_out() {
     assert_eq!(site.ask(Code::DISCONNECT_REQUEST, named), nothing);
 }
 
+#[test]
+fn a_station_that_must_prove_itself_again_cannot_put_that_off() {
+    let again = |site: &mut Site| {
+        let due = |a: &mut Attributes| {
+            named(a);
+            a.push_u32(kind::SESSION_TIMEOUT, 10).push_u32(kind::TERMINATION_ACTION, 1);
+        };
+        assert_eq!(site.ask(Code::COA_REQUEST, due), DynamicResult::Ack);
+        assert_eq!(site.said(), [Event::Changed { station: STATION }]);
+    };
+    // Beginning anew before its time, and from then on.
+    for first in [2, 12] {
+        let mut site = Site::usual();
+        again(&mut site);
+        site.run(first);
+        for _ in first / 5..13 {
+            site.start();
+            site.run(5);
+            assert_eq!(site.said(), []);
+        }
+        site.start();
+        site.run(8);
+        assert_eq!(site.said(), [ended(EndCause::SessionTimeout)]);
+    }
+}
+
 /// RFC 5176 §3.6, note 3.
 #[test]
 fn what_a_change_leaves_out_remains() {
@@ -418,7 +444,30 @@ fn where_there_is_no_room_nobody_is_authenticated_again() {
     let frame = [&[1, 0x80, 0xc2, 0, 0, 3][..], &mac(1).0, &[0x88, 0x8e, 1, 1, 0, 0]].concat();
     k.net.give(k.nas, Input::Frame { port: PortId(0), data: &frame });
     let full = (ResultCode::RESOURCES_EXCEEDED.0, String::new());
-    assert_eq!(k.ask(command::RE_AUTH), (vec![full], vec![], 0));
+    // Who is not authenticated again is out, as the server knows by the answer (RFC 6733 §8.1).
+    assert_eq!(k.ask(command::RE_AUTH), (vec![full], vec![ended(EndCause::Disconnected)], 0));
+    assert_eq!(k.ask(command::RE_AUTH).0, [(ResultCode::UNKNOWN_SESSION_ID.0, String::new())]);
+}
+
+/// RFC 6733 §8.1: a refusal ends the session that was authenticated before.
+#[test]
+fn whom_the_server_refuses_when_it_is_authenticated_again_is_out() {
+    let mut k = Keeping::new(|_| {}, |_| {});
+    assert_eq!(k.ask(command::RE_AUTH), (vec![SUCCESS], vec![], 1));
+    k.net.on_event(k.node, |event| {
+        let node::Event::Request { token, message, .. } = event else { return None };
+        let result = match message.header.command {
+            command::DIAMETER_EAP => ResultCode::AUTHENTICATION_REJECTED,
+            _ => ResultCode::SUCCESS,
+        };
+        Some((Duration::ZERO, node::Command::Answer { token: *token, result, avps: AvpBuf::new() }))
+    });
+    k.log_in();
+    assert_eq!(k.said(), [Event::Rejected { station: STATION, name: user_name(0) }]);
+    // That was asked under a name of its own.
+    let heard: Vec<u32> = k.heard().into_iter().map(|(command, _)| command).collect();
+    assert_eq!(heard, [command::DIAMETER_EAP, command::SESSION_TERMINATION]);
+    assert_eq!(k.ask(command::ABORT_SESSION).0, [(ResultCode::UNKNOWN_SESSION_ID.0, String::new())]);
 }
 
 #[test]
@@ -437,13 +486,18 @@ fn of_a_station_of_the_hosts_the_server_is_told_when_it_is_forgotten() {
     k.net.run(Duration::from_secs(1));
     assert!(k.said().iter().any(|event| matches!(event, Event::Authenticated { .. })));
     k.session_id = k.heard().remove(0).1;
-    // When it is authenticated is the host's affair.
-    let refused = (ResultCode::AUTHORIZATION_REJECTED.0, String::new());
-    assert_eq!(k.ask(command::RE_AUTH), (vec![refused], vec![], 0));
     k.net.command(k.nas, Command::Forget { station }).unwrap();
     k.net.run(Duration::from_secs(1));
     assert_eq!(k.heard(), [(command::SESSION_TERMINATION, k.session_id.clone())]);
     assert!(k.net.command(k.nas, Command::Forget { station }).is_err());
+    // When it is authenticated is the host's affair: where the server wants that, its session ends.
+    k.net.command(k.nas, Command::Begin { station, identity: Some(user_name(1)) }).unwrap();
+    k.net.run(Duration::from_secs(1));
+    k.said();
+    k.session_id = k.heard().remove(0).1;
+    let refused = (ResultCode::AUTHORIZATION_REJECTED.0, String::new());
+    let out = Event::Ended { station, cause: EndCause::Disconnected };
+    assert_eq!(k.ask(command::RE_AUTH), (vec![refused], vec![out], 0));
 }
 
 /// RFC 6733 §8.9.

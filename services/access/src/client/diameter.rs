@@ -154,6 +154,8 @@ struct Kept {
 struct Asked {
     node: NodeId,
     token: u64,
+    kind: DynamicKind,
+    session: u64,
 }
 
 #[derive(Debug)]
@@ -535,16 +537,15 @@ impl DiameterAccess {
             command::RE_AUTH if self.kept.is_some() => DynamicKind::Reauthenticate,
             _ => return Err(Fault::new(ResultCode::COMMAND_UNSUPPORTED, "nothing is asked of a NAS")),
         };
-        let content = Reply(Content::Diameter(ResultCode::SUCCESS, message.avps));
-        let mut request = DynamicRequest { token: self.next_asked, kind, session: None, content };
-        let session = request.session_id().map(ToString::to_string);
-        request.session = session.and_then(|session| self.session_of(now, &session));
-        if request.session.is_none() {
+        let named = message.avps.view().get(codes::SESSION_ID).and_then(|a| a.utf8().ok());
+        let Some(session) = named.and_then(|named| self.session_of(now, named)) else {
             return Err(Fault::new(ResultCode::UNKNOWN_SESSION_ID, "there is no such session"));
-        }
-        self.asked.insert(self.next_asked, Asked { node, token });
+        };
+        let asked = self.next_asked;
+        self.asked.insert(asked, Asked { node, token, kind, session });
         self.next_asked += 1;
-        Ok(request)
+        let content = Reply(Content::Diameter(ResultCode::SUCCESS, message.avps));
+        Ok(DynamicRequest { token: asked, kind, session: Some(session), content })
     }
 
     pub(super) fn answer(
@@ -553,9 +554,25 @@ impl DiameterAccess {
         token: u64,
         answer: Result<(), ErrorCause>,
     ) -> Result<(), CommandError> {
-        let Asked { node, token } = self.asked.remove(&token).ok_or(CommandError::UnknownToken)?;
-        let result = answer.map_or_else(ErrorCause::result, |()| ResultCode::SUCCESS);
-        self.nodes.command(now, (node, Command::Answer { token, result, avps: AvpBuf::new() }))
+        let Asked { node, token, kind, session } =
+            self.asked.remove(&token).ok_or(CommandError::UnknownToken)?;
+        let result = match (kind, answer) {
+            (_, Ok(())) => ResultCode::SUCCESS,
+            // RFC 6733 §8.5.2.
+            (DynamicKind::Disconnect, Err(cause)) if cause != ErrorCause::SessionContextNotFound => {
+                ResultCode::UNABLE_TO_COMPLY
+            }
+            (_, Err(cause)) => cause.result(),
+        };
+        self.nodes.command(now, (node, Command::Answer { token, result, avps: AvpBuf::new() }))?;
+        // By that the server knows that the session is over (RFC 6733 §8.1).
+        if kind == DynamicKind::Reauthenticate
+            && answer.is_err()
+            && let Some(kept) = &mut self.kept
+        {
+            kept.remove(&session);
+        }
+        Ok(())
     }
 
     /// A peer's number among those of all connections, where it has one.

@@ -88,7 +88,9 @@ pub enum Command {
         /// Why.
         cause: TerminateCause,
     },
-    /// To answer [`Event::Dynamic`].
+    /// To answer [`Event::Dynamic`]. Whoever refuses to authenticate a user again ends the session, as the server does by that
+    /// answer (RFC 6733 §8.1): it is not told of the end ([`Terminate`](Self::Terminate)). Of a session that is to end, and
+    /// is not ended, it hears DIAMETER_UNABLE_TO_COMPLY, unless there is none (§8.5.2).
     AnswerDynamic {
         /// The request's.
         token: u64,

@@ -311,6 +311,28 @@ fn a_diameter_server_ends_a_session_that_it_keeps_and_is_told_when_it_has_ended(
     assert_eq!(w.net.sent().len(), before);
 }
 
+/// RFC 6733 §8.1, §8.5.2: a session that is not ended goes on.
+#[test]
+fn a_session_that_is_not_ended_goes_on() {
+    for (cause, result) in [
+        (ErrorCause::SessionContextNotRemovable, ResultCode::UNABLE_TO_COMPLY),
+        (ErrorCause::ResourcesUnavailable, ResultCode::UNABLE_TO_COMPLY),
+        (ErrorCause::SessionContextNotFound, ResultCode::UNKNOWN_SESSION_ID),
+    ] {
+        let mut w = keeping();
+        let id = session_id(&mut w);
+        w.net.on_event(w.nas, move |event| {
+            let Event::Dynamic(request) = event else { return None };
+            Some((Duration::ZERO, Command::AnswerDynamic { token: request.token, answer: Err(cause) }))
+        });
+        assert_eq!(server_asks(&mut w, command::ABORT_SESSION, &id), result);
+        let (token, cause) = (1 << 32 | 5, TerminateCause::AdminReset);
+        w.net.command(w.nas, Command::Terminate { token, cause }).unwrap();
+        w.run(1);
+        assert!(is_told(&mut w));
+    }
+}
+
 /// RFC 6733 §8.11: the answer says whether there is a session to be terminated, and by silence that there is.
 #[test]
 fn whether_a_session_is_kept_is_the_servers_word() {
@@ -344,6 +366,12 @@ fn a_diameter_server_wants_a_user_authenticated_again() {
         Some((Duration::ZERO, Command::AnswerDynamic { token: request.token, answer }))
     });
     assert_eq!(server_asks(&mut w, command::RE_AUTH, &id), ResultCode::AUTHORIZATION_REJECTED);
+    // So the session is over on both sides, and nobody is told of its end (RFC 6733 §8.1).
+    assert_eq!(server_asks(&mut w, command::RE_AUTH, &id), ResultCode::UNKNOWN_SESSION_ID);
+    let (token, cause) = (1 << 32 | 5, TerminateCause::AdminReset);
+    w.net.command(w.nas, Command::Terminate { token, cause }).unwrap();
+    w.run(1);
+    assert!(!is_told(&mut w));
     for other in ["nas.example.org;1;1;5", "another;0;1;5", "x", ""] {
         assert_eq!(server_asks(&mut w, command::RE_AUTH, other), ResultCode::UNKNOWN_SESSION_ID);
     }

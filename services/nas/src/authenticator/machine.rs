@@ -124,6 +124,7 @@ impl Authenticator {
                 unsaid = session.filter(|s| s.rounds == 0).map(|s| s.next);
             }
             Some(Status::In(before)) => until = before,
+            Some(Status::Again(at)) => until = Some(at.max(now) + AGAIN_WITHIN),
             Some(Status::Quiet(until)) if until > now => {
                 self.counters.quiet += 1;
                 return Err(CommandError::WrongState("the station was turned away a moment ago"));
@@ -267,8 +268,8 @@ impl Authenticator {
             _ if stations.is_empty() => Err(ErrorCause::SessionContextNotFound),
             Err(cause) => Err(cause),
             Ok(change) => {
-                let plan = |station| Ok((station, self.plan(now, request.kind, station, &change)?));
-                let all: Result<Vec<_>, _> = stations.into_iter().map(plan).collect();
+                let plan = |&station| Ok((station, self.plan(now, request.kind, station, &change)?));
+                let all: Result<Vec<_>, _> = stations.iter().map(plan).collect();
                 all.map(|all| (all, change.state))
             }
         };
@@ -277,14 +278,16 @@ impl Authenticator {
         let answer = planned.as_ref().map_or_else(|cause| Err(*cause), |_| Ok(()));
         let command = usher_access::Command::AnswerDynamic { token: request.token, answer };
         let _ = self.aaa.command(now, command);
-        let Ok((planned, state)) = planned else { return };
+        let Ok((planned, state)) = planned else {
+            // Whoever is not authenticated again where that is wanted is out (RFC 6733 §8.1).
+            if request.kind == DynamicKind::Reauthenticate {
+                stations.into_iter().for_each(|station| self.disconnect(now, station));
+            }
+            return;
+        };
         for (station, status) in planned {
             match request.kind {
-                DynamicKind::Disconnect => {
-                    self.counters.disconnected += 1;
-                    self.forget(now, station, TerminateCause::AdminReset);
-                    self.outputs.event(Event::Ended { station, cause: EndCause::Disconnected });
-                }
+                DynamicKind::Disconnect => self.disconnect(now, station),
                 DynamicKind::Change => {
                     self.counters.changed += 1;
                     if let Some(status) = status {
@@ -297,11 +300,24 @@ impl Authenticator {
                     }
                     self.outputs.event(Event::Changed { station });
                 }
-                // That it is under way serves as well.
-                DynamicKind::Reauthenticate if matches!(status, Some(Status::Running(..))) => {}
-                DynamicKind::Reauthenticate => drop(self.authenticate_again(now, station)),
+                DynamicKind::Reauthenticate => match status {
+                    // That it is under way serves as well.
+                    Some(Status::Running(token, until)) => {
+                        let latest = now + AGAIN_WITHIN;
+                        let until = until.map_or(latest, |until| until.min(latest));
+                        self.ports.set(station, Status::Running(token, Some(until)));
+                    }
+                    _ => drop(self.authenticate_again(now, station)),
+                },
             }
         }
+    }
+
+    /// Sends a station away because the AAA server wants it.
+    fn disconnect(&mut self, now: Instant, station: StationId) {
+        self.counters.disconnected += 1;
+        self.forget(now, station, TerminateCause::AdminReset);
+        self.outputs.event(Event::Ended { station, cause: EndCause::Disconnected });
     }
 
     /// Where a station stands after what is wanted of it, or why that cannot be.
@@ -327,9 +343,14 @@ impl Authenticator {
         }
     }
 
-    /// Whether there is room for it now.
+    /// Whether there is room for it now. It stays in until its session would have ended anyway, and no longer than it takes.
     fn authenticate_again(&mut self, now: Instant, station: StationId) -> bool {
         self.counters.reauthentications += 1;
+        let latest = now + AGAIN_WITHIN;
+        match self.ports.get(station) {
+            Some(Status::In(Some(until))) if until < latest => {}
+            _ => self.ports.set(station, Status::Again(now)),
+        }
         self.begin(now, station, BaseSide::new(), None).is_ok()
     }
 
@@ -668,6 +689,10 @@ impl Authenticator {
         }
     }
 }
+
+/// How long a station that is to be authenticated again is in at most without having proved itself, however often it begins
+/// anew.
+const AGAIN_WITHIN: Duration = Duration::from_secs(60);
 
 /// When a station is authenticated again that is to be at once, by an Authorization-Lifetime of zero (RFC 6733 §8.9): whoever
 /// says so of each verdict has a station authenticated without end, but not without a pause.

@@ -148,7 +148,7 @@ pub enum EndCause {
     LoggedOff,
     /// Its Session-Timeout passed.
     SessionTimeout,
-    /// The AAA server wanted it out (RFC 5176, RFC 6733 §8.5).
+    /// The AAA server wanted it out (RFC 5176, RFC 6733 §8.5), or authenticated again, which cannot be done (RFC 6733 §8.1).
     Disconnected,
     /// No traffic keys came about: the AAA server gave no key from which they could follow, or the station fell silent or
     /// proved no such key.
