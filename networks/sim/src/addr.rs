@@ -99,7 +99,11 @@ impl Addresses {
     }
     /// The host's address.
     #[must_use]
+    #[inline]
     pub fn of(&self, host: HostId) -> IpAddr {
+        if self.given.is_empty() {
+            return host.ip(self.version);
+        }
         self.given.get(&host).copied().unwrap_or_else(|| host.ip(self.version))
     }
     /// Its further address number `path`; number 0 is [`of`](Self::of).
@@ -109,7 +113,11 @@ impl Addresses {
     }
     /// The host that has this address, if any could.
     #[must_use]
+    #[inline]
     pub fn host(&self, address: IpAddr) -> Option<HostId> {
+        if self.given.is_empty() {
+            return HostId::of_ip(address);
+        }
         let named = self.hosts.get(&address).copied();
         named.or_else(|| HostId::of_ip(address).filter(|host| !self.given.contains_key(host)))
     }

@@ -19,6 +19,7 @@
 //! event carries a token that becomes another's command and comes back with the result. No machine holds a reference to
 //! one that it does not contain.
 
+use crate::output::Outputs;
 use crate::time::Instant;
 use crate::work::WorkLabel;
 use alloc::vec::Vec;
@@ -540,6 +541,20 @@ pub trait Machine {
     /// bytes, or is empty for an operation without data; otherwise what it holds means nothing. Poll again until `None`.
     #[must_use]
     fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>>;
+
+    /// Puts what comes before its next event into the outputs of its container, where `outside` is what a transmit is called,
+    /// and gives that event. A machine that has no outputs of its own, but those of machines within, hands this on to them,
+    /// so that nothing is moved once more.
+    fn next_event<E, J>(
+        &mut self,
+        outputs: &mut Outputs<E, J>,
+        outside: impl Fn(Transmit) -> Transmit,
+    ) -> Option<Self::Event>
+    where
+        Self: Machine<Job = NoJob> + Sized,
+    {
+        outputs.up_to_event(outside, |buf| self.poll_output(buf))
+    }
 
     /// When to feed [`Input::Timeout`]; asked again after every feed, since it may have moved either way.
     #[must_use]

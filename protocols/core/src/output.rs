@@ -82,7 +82,7 @@ impl<E, J> Outputs<E, J> {
     }
     /// Something is to be done on the network, without bytes, for a machine within this one and in its stead.
     pub fn operate_for<M>(&mut self, child: &Child<M>, transmit: Transmit) {
-        self.operate(child.outside(transmit));
+        self.operate(within(child.slot, transmit));
     }
     /// The next output, as [`Machine::poll_output`] gives it.
     pub fn poll(&mut self, buf: &mut Vec<u8>) -> Option<Output<E, J>> {
@@ -101,12 +101,21 @@ impl<E, J> Outputs<E, J> {
     /// Takes the outputs of a machine within this one up to its next event, and gives that. Nothing of a step may be left
     /// behind: ask until the answer is `None`.
     pub fn next_event<M: Machine<Job = NoJob>>(&mut self, child: &mut Child<M>) -> Option<M::Event> {
+        let slot = child.slot;
+        child.machine.next_event(self, |transmit| within(slot, transmit))
+    }
+    /// Takes what `poll` gives up to the next event, and gives that; `outside` is what a transmit is called here.
+    pub fn up_to_event<X>(
+        &mut self,
+        outside: impl Fn(Transmit) -> Transmit,
+        mut poll: impl FnMut(&mut Vec<u8>) -> Option<Output<X>>,
+    ) -> Option<X> {
         let mut buf = self.buffer();
         let event = loop {
-            match child.machine.poll_output(&mut buf) {
+            match poll(&mut buf) {
                 Some(Output::Transmit(transmit)) => {
                     let next = self.buffer();
-                    self.transmit(child.outside(transmit), core::mem::replace(&mut buf, next));
+                    self.transmit(outside(transmit), core::mem::replace(&mut buf, next));
                 }
                 Some(Output::Work(work)) => self.work(work),
                 Some(Output::Event(event)) => break Some(event),
@@ -143,9 +152,11 @@ impl<M> Child<M> {
     pub const fn slot(&self) -> Option<u16> {
         self.slot
     }
-    fn outside(&self, transmit: Transmit) -> Transmit {
-        self.slot.map_or(transmit, |slot| transmit.within(slot))
-    }
+}
+
+/// What a transmit of the machine in this slot is called outside.
+fn within(slot: Option<u16>, transmit: Transmit) -> Transmit {
+    slot.map_or(transmit, |slot| transmit.within(slot))
 }
 
 impl<M> core::ops::Deref for Child<M> {

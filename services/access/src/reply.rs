@@ -55,7 +55,6 @@ const TUNNEL_TYPE_VLAN: u32 = 13;
 const TUNNEL_MEDIUM_802: u32 = 6;
 
 const AUTH_REQUEST_TYPE: u32 = codes::AUTH_REQUEST_TYPE.code;
-const ORIGIN_HOST: u32 = codes::ORIGIN_HOST.code;
 const MULTI_ROUND_TIME_OUT: u32 = codes::MULTI_ROUND_TIME_OUT.code;
 const AUTHORIZATION_LIFETIME: u32 = codes::AUTHORIZATION_LIFETIME.code;
 
@@ -101,7 +100,6 @@ impl Reply {
                             has_type = matches!(a.u32(), Ok(1..=3));
                             has_type
                         }
-                        (0, ORIGIN_HOST) => a.identity().is_ok(),
                         (0, MULTI_ROUND_TIME_OUT | AUTHORIZATION_LIFETIME) => a.data.len() == 4,
                         _ => true,
                     };
@@ -177,7 +175,7 @@ impl Reply {
         match &self.0 {
             Content::Radius(r) => state = r.attributes.get(kind::STATE).unwrap_or_default(),
             Content::Diameter(_, avps) => avps.view().for_each(|a| {
-                if a.is(codes::ORIGIN_HOST) {
+                if a.is(codes::ORIGIN_HOST) && a.identity().is_ok() {
                     host = a.data;
                 } else if a.is(codes::STATE) {
                     state = a.data;

@@ -43,6 +43,7 @@ impl Continuation {
     /// The server's name behind its length, and the State that it gave; a name that is too long is left out.
     pub(crate) fn set(&mut self, host: &[u8], state: &[u8]) {
         self.0.clear();
+        self.0.reserve(1 + host.len() + state.len());
         let (length, host) = u8::try_from(host.len()).map_or((0, &[][..]), |length| (length, host));
         self.0.push(length);
         self.0.extend_from_slice(host);

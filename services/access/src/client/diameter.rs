@@ -6,13 +6,14 @@ use super::{ACCOUNTING, Event, Failure};
 use crate::dynamic::{DynamicKind, DynamicRequest, ErrorCause};
 use crate::reply::{Content, Reply};
 use crate::{Continuation, NasIdentity, Proof, Record, RecordKind, Request, TerminateCause};
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::num::NonZeroU16;
 use usher_core::collections::{HashMap, hash_state};
-use usher_core::{CommandError, Input, Instant, Machine, Output, SecureRng};
+use usher_core::{CommandError, Input, Instant, Machine, Output, Outputs, SecureRng, Transmit};
 use usher_diameter::accounting::Acr;
 use usher_diameter::avp::{AvpBuf, AvpId, Avps};
 use usher_diameter::codes::{self, application, command};
@@ -137,6 +138,9 @@ enum Spread {
 
 /// The one of these nodes that this session asks.
 fn shared(nodes: &[NodeId], session: &[u8]) -> Result<NodeId, CommandError> {
+    if let [only] = nodes {
+        return Ok(*only);
+    }
     let (i, _) = StreamPolicy::BySession.choose(Some(session), nodes.len() as u16);
     nodes.get(usize::from(i)).copied().ok_or(CommandError::Full("connections"))
 }
@@ -171,7 +175,7 @@ pub(super) struct DiameterAccess {
     boot: u32,
     /// By the login's token; `None`: the server keeps no sessions.
     kept: Option<BTreeMap<u64, Kept>>,
-    asked: BTreeMap<u64, Asked>,
+    asked: HashMap<u64, Asked>,
     next_asked: u64,
 }
 
@@ -180,7 +184,8 @@ impl DiameterAccess {
         let boot = rng.next_u32();
         let identities = config.identities();
         let shared = !identities.is_empty();
-        let mut nodes = Nodes::new(shared, &mut rng);
+        let asked = HashMap::with_hasher(hash_state(&mut rng));
+        let mut nodes = Nodes::new(shared);
         let accept_unknown = config.node.accept_unknown && identities.len() == 1;
         let spread = match config.connections {
             Connections::Shared(_) => {
@@ -200,7 +205,7 @@ impl DiameterAccess {
         };
         Self {
             kept: (config.stateful && shared).then(BTreeMap::new),
-            asked: BTreeMap::new(),
+            asked,
             next_asked: 0,
             nodes,
             spread,
@@ -450,6 +455,20 @@ impl DiameterAccess {
         }
     }
 
+    pub(super) fn next_event<E, J>(
+        &mut self,
+        now: Instant,
+        outputs: &mut Outputs<E, J>,
+        outside: impl Fn(Transmit) -> Transmit,
+    ) -> Option<Event> {
+        loop {
+            let (id, event) = self.nodes.next_event(outputs, &outside)?;
+            if let Some(event) = self.hear(now, id, event) {
+                return Some(event);
+            }
+        }
+    }
+
     /// What a node says, in the words of both protocols.
     fn hear(&mut self, now: Instant, id: NodeId, event: node::Event) -> Option<Event> {
         let event = match event {
@@ -493,7 +512,7 @@ impl DiameterAccess {
             }
             node::Event::Request { token, message, .. } => {
                 return match self.asked(now, id, token, message) {
-                    Ok(request) => Some(Event::Dynamic(request)),
+                    Ok(request) => Some(Event::Dynamic(Box::new(request))),
                     Err(fault) => {
                         // The connection it came by may be gone: then nobody waits for the answer.
                         let _ = self.nodes.command(now, (id, Command::Reject { token, fault }));

@@ -21,7 +21,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use diameter::DiameterAccess;
 use radius::RadiusAccess;
-use usher_core::{CommandError, Input, Instant, Machine, NoJob, OutputOf, SecureRng};
+use usher_core::{CommandError, Input, Instant, Machine, NoJob, OutputOf, Outputs, SecureRng, Transmit};
 use usher_diameter::node::{self, PeerId};
 use usher_radius::client::{Health, HealthCause};
 
@@ -140,7 +140,7 @@ pub enum Event {
         kept: Result<(), Failure>,
     },
     /// The AAA server wants something of a session.
-    Dynamic(DynamicRequest),
+    Dynamic(Box<DynamicRequest>),
     /// A Diameter peer can be asked, or no longer.
     Peer {
         /// Which: index among the configured peers, for each connection anew where there are several ([`Connections`]).
@@ -313,6 +313,17 @@ impl Machine for AccessClient {
         match &mut self.protocol {
             Protocol::Radius(r) => r.poll_output(buf),
             Protocol::Diameter(d) => d.poll_output(self.now, buf),
+        }
+    }
+
+    fn next_event<E, J>(
+        &mut self,
+        outputs: &mut Outputs<E, J>,
+        outside: impl Fn(Transmit) -> Transmit,
+    ) -> Option<Event> {
+        match &mut self.protocol {
+            Protocol::Radius(r) => r.next_event(outputs, outside),
+            Protocol::Diameter(d) => d.next_event(self.now, outputs, outside),
         }
     }
 

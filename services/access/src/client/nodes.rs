@@ -1,10 +1,11 @@
 //! Diameter nodes side by side behind one host: each has its own identity and connections; timers, outputs and work are
 //! those of one machine. A node's number is its slot, by which its connections are told from those of others.
 
-use usher_core::collections::{HashMap, hash_state};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use usher_core::timer::TimerQueue;
 use usher_core::{
-    Child, CommandError, Input, Instant, ListenerId, Machine, NoJob, OutputOf, Outputs, Owner, SecureRng,
+    CommandError, Input, Instant, ListenerId, Machine, NoJob, Output, OutputOf, Outputs, Owner, Transmit,
 };
 use usher_diameter::node::{Command, Counters, DisconnectCause, Event, Node, PeerId};
 
@@ -16,7 +17,7 @@ pub const LISTENER: ListenerId = ListenerId { owner: Owner::slot(0), n: 0 };
 
 #[derive(Debug)]
 struct Entry {
-    node: Child<Node>,
+    node: Node,
     armed: Option<Instant>,
     /// It goes when its last connection has.
     closing: bool,
@@ -25,23 +26,27 @@ struct Entry {
 #[derive(Debug)]
 pub(super) struct Nodes {
     accepting: bool,
-    nodes: HashMap<NodeId, Entry>,
+    nodes: BTreeMap<NodeId, Entry>,
     next: NodeId,
     timers: TimerQueue<NodeId>,
+    /// What nodes decided before the one that decided last.
     outputs: Outputs<(NodeId, Event)>,
+    /// That one: what it decided is with it.
+    last: Option<NodeId>,
     /// What nodes that are gone counted.
     past: Counters,
 }
 
 impl Nodes {
     /// Without nodes; `accepting`: the first one takes the connections accepted for it ([`LISTENER`]), else nobody.
-    pub(super) fn new(accepting: bool, rng: &mut SecureRng) -> Self {
+    pub(super) fn new(accepting: bool) -> Self {
         Self {
             accepting,
-            nodes: HashMap::with_hasher(hash_state(rng)),
+            nodes: BTreeMap::new(),
             next: 0,
             timers: TimerQueue::new(),
             outputs: Outputs::default(),
+            last: None,
             past: Counters::default(),
         }
     }
@@ -61,12 +66,12 @@ impl Nodes {
         }
         let id = self.next;
         self.next += 1;
-        self.nodes.insert(id, Entry { node: Child::new(id, node), armed: None, closing: false });
-        self.settle(id);
+        self.nodes.insert(id, Entry { node, armed: None, closing: false });
+        self.with(id, |_| ());
         Ok(id)
     }
     pub(super) fn get(&self, id: NodeId) -> Option<&Node> {
-        self.nodes.get(&id).map(|e| &*e.node)
+        self.nodes.get(&id).map(|e| &e.node)
     }
     pub(super) fn counters(&self) -> Counters {
         let mut all = self.past;
@@ -78,12 +83,13 @@ impl Nodes {
     pub(super) fn close(&mut self, now: Instant, id: NodeId, peers: usize) {
         let Some(entry) = self.nodes.get_mut(&id) else { return };
         entry.closing = true;
-        for p in 0..peers as u32 {
-            let cause = DisconnectCause::DoNotWantToTalkToYou;
-            // Configured peers are always known.
-            let _ = entry.node.command(now, Command::Disconnect { peer: PeerId(p), cause });
-        }
-        self.settle(id);
+        self.with(id, |node| {
+            for p in 0..peers as u32 {
+                let cause = DisconnectCause::DoNotWantToTalkToYou;
+                // Configured peers are always known.
+                let _ = node.command(now, Command::Disconnect { peer: PeerId(p), cause });
+            }
+        });
     }
 
     /// Lets a node begin at once instead of at its first timeout.
@@ -92,18 +98,26 @@ impl Nodes {
     }
 
     fn feed(&mut self, now: Instant, id: NodeId, input: Input<'_>) {
-        if let Some(entry) = self.nodes.get_mut(&id) {
-            entry.node.handle(now, input);
-            self.settle(id);
+        self.with(id, |node| node.handle(now, input));
+    }
+
+    /// Takes what the node decided that decided last.
+    fn take_last(&mut self) {
+        let Some(id) = self.last.take() else { return };
+        let Some(entry) = self.nodes.get_mut(&id) else { return };
+        while let Some(event) = entry.node.next_event(&mut self.outputs, |transmit| transmit.within(id)) {
+            self.outputs.event((id, event));
         }
     }
 
-    /// Takes what a node decided, arms its timer, and lets it go when it is done.
-    fn settle(&mut self, id: NodeId) {
-        let Some(entry) = self.nodes.get_mut(&id) else { return };
-        while let Some(event) = self.outputs.next_event(&mut entry.node) {
-            self.outputs.event((id, event));
+    /// Gives a node something, arms its timer, and lets it go when it is done.
+    fn with<R>(&mut self, id: NodeId, give: impl FnOnce(&mut Node) -> R) -> Option<R> {
+        if self.last != Some(id) {
+            self.take_last();
         }
+        let entry = self.nodes.get_mut(&id)?;
+        let given = give(&mut entry.node);
+        self.last = Some(id);
         let over = entry.closing && entry.node.connections() == 0;
         let due = entry.node.poll_timeout().filter(|_| !over);
         if due != entry.armed {
@@ -115,9 +129,13 @@ impl Nodes {
             }
             entry.armed = due;
         }
-        if over && let Some(entry) = self.nodes.remove(&id) {
-            self.past.add(entry.node.counters());
+        if over {
+            self.take_last();
+            if let Some(entry) = self.nodes.remove(&id) {
+                self.past.add(entry.node.counters());
+            }
         }
+        Some(given)
     }
 }
 
@@ -141,20 +159,50 @@ impl Machine for Nodes {
             (Some((id, input)), Some(_)) if self.accepting && self.nodes.contains_key(&id) => {
                 self.feed(now, id, input);
             }
-            (_, Some(transmit)) => self.outputs.operate(transmit),
+            (_, Some(transmit)) => {
+                self.take_last();
+                self.outputs.operate(transmit);
+            }
             (None, None) => {}
         }
     }
 
     fn command(&mut self, now: Instant, (id, command): Self::Command) -> Result<(), CommandError> {
-        let entry = self.nodes.get_mut(&id).ok_or(CommandError::UnknownToken)?;
-        let done = entry.node.command(now, command);
-        self.settle(id);
-        done
+        self.with(id, |node| node.command(now, command)).unwrap_or(Err(CommandError::UnknownToken))
     }
 
-    fn poll_output(&mut self, buf: &mut alloc::vec::Vec<u8>) -> Option<OutputOf<Self>> {
-        self.outputs.poll(buf)
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+        if let Some(output) = self.outputs.poll(buf) {
+            return Some(output);
+        }
+        let id = self.last?;
+        let output = self.nodes.get_mut(&id).and_then(|entry| entry.node.poll_output(buf));
+        if output.is_none() {
+            self.last = None;
+        }
+        Some(match output? {
+            Output::Transmit(transmit) => Output::Transmit(transmit.within(id)),
+            Output::Event(event) => Output::Event((id, event)),
+            Output::Work(work) => Output::Work(work),
+            Output::Job(job) => match job.what {},
+        })
+    }
+
+    fn next_event<E, J>(
+        &mut self,
+        outputs: &mut Outputs<E, J>,
+        outside: impl Fn(Transmit) -> Transmit,
+    ) -> Option<Self::Event> {
+        if let Some(event) = outputs.up_to_event(&outside, |buf| self.outputs.poll(buf)) {
+            return Some(event);
+        }
+        let id = self.last?;
+        let node = self.nodes.get_mut(&id).map(|entry| &mut entry.node);
+        let event = node.and_then(|node| node.next_event(outputs, |transmit| outside(transmit.within(id))));
+        if event.is_none() {
+            self.last = None;
+        }
+        event.map(|event| (id, event))
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
@@ -165,7 +213,6 @@ impl Machine for Nodes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec::Vec;
     use core::net::SocketAddr;
     use usher_core::{
         CloseReason, ConnId, MessageEvent, MessageOp, Output, Seed, StreamEvent, StreamOp, Transmit,
@@ -179,7 +226,7 @@ mod tests {
         SocketAddr::from(([10, 0, 0, 1], port))
     }
     fn nodes(accepting: bool) -> Nodes {
-        Nodes::new(accepting, &mut Seed::new(1).secure("nodes", 0))
+        Nodes::new(accepting)
     }
     fn node(i: u64) -> Node {
         let over = Transport::Message { streams: 4, policy: StreamPolicy::BySession };
@@ -236,7 +283,7 @@ mod tests {
         let event = StreamEvent::Closed(CloseReason::Refused);
         all.handle(T, Input::Stream { conn: ids[0], event });
         all.handle(T, Input::Message { assoc: ids[1], event: MessageEvent::Down(CloseReason::TimedOut) });
-        assert_eq!(all.nodes[&0].node.connections(), 0);
+        assert_eq!(all.get(0).unwrap().connections(), 0);
         assert_eq!(all.counters().connect_failed, 2);
         all.handle(T, Input::Stream { conn: ids[0], event: StreamEvent::Data(b"late") });
         assert_eq!(sent(&mut all), []);
@@ -260,7 +307,7 @@ mod tests {
             ];
             assert_eq!(sent(&mut all), if accepting { &[][..] } else { &refused });
             let taken = if accepting { 2 } else { 0 };
-            assert_eq!((all.nodes[&0].node.connections(), all.nodes[&1].node.connections()), (taken, 0));
+            assert_eq!((all.get(0).unwrap().connections(), all.get(1).unwrap().connections()), (taken, 0));
         }
     }
 

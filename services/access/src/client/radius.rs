@@ -7,7 +7,9 @@ use crate::{NasIdentity, Record, Request};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use usher_core::{Child, CommandError, Input, Instant, Machine, Output, Outputs, Owner, SecureRng, SocketId};
+use usher_core::{
+    Child, CommandError, Input, Instant, Machine, Output, Outputs, Owner, SecureRng, SocketId, Transmit,
+};
 use usher_radius::Freshness;
 use usher_radius::attribute::{Attributes, ValueTooLong, kind};
 use usher_radius::client::{self, Client, Command, Response, Target};
@@ -236,7 +238,7 @@ impl RadiusAccess {
             dynamic.asked.insert(token, (code, state));
             let request = DynamicRequest { token, kind, session: None, content };
             match request.check(nas) {
-                Ok(()) => self.outputs.event(Event::Dynamic(request)),
+                Ok(()) => self.outputs.event(Event::Dynamic(Box::new(request))),
                 // It was asked just now.
                 Err(cause) => drop(dynamic.answer(now, token, Err(cause))),
             }
@@ -268,9 +270,21 @@ impl RadiusAccess {
         })
     }
 
+    pub(super) fn next_event<E, J>(
+        &mut self,
+        outputs: &mut Outputs<E, J>,
+        outside: impl Fn(Transmit) -> Transmit,
+    ) -> Option<Event> {
+        match self.dynamic {
+            Some(_) => outputs.up_to_event(outside, |buf| self.poll_output(buf)),
+            None => self.client.next_event(outputs, outside).map(hear),
+        }
+    }
+
     pub(super) fn poll_timeout(&mut self) -> Option<Instant> {
-        let dynamic = self.dynamic.as_mut().and_then(|dynamic| dynamic.server.poll_timeout());
-        [self.client.poll_timeout(), dynamic].into_iter().flatten().min()
+        let client = self.client.poll_timeout();
+        let Some(dynamic) = &mut self.dynamic else { return client };
+        [client, dynamic.server.poll_timeout()].into_iter().flatten().min()
     }
 }
 

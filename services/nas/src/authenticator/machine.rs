@@ -101,6 +101,10 @@ impl Authenticator {
     pub fn keying_counters(&self) -> keying::Counters {
         self.keyings.counters()
     }
+    /// Takes back the reply of [`Event::Authenticated`] once it is not needed any more: its memory serves the next request.
+    pub fn recycle(&mut self, reply: Reply) {
+        self.aaa.recycle(reply);
+    }
     /// Sessions in progress.
     #[must_use]
     pub fn in_progress(&self) -> usize {

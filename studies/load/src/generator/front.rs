@@ -149,6 +149,18 @@ impl Front {
         }
     }
 
+    /// Calling-Station-Id: a locally administered address for each user, which is said by RADIUS.
+    fn station(&self, user: usize) -> Option<[u8; 17]> {
+        if self.setup.diameter {
+            return None;
+        }
+        let mut text = *b"02-00-00-00-00-00";
+        for (i, byte) in (user as u32).to_be_bytes().into_iter().enumerate() {
+            digits(&mut text[6 + 3 * i..8 + 3 * i], byte.into());
+        }
+        Some(text)
+    }
+
     /// Asks for a user by its proof.
     fn ask(
         &mut self,
@@ -158,8 +170,8 @@ impl Front {
         proof: Proof<'_>,
         continues: Option<&Continuation>,
     ) -> Result<(), NotNow> {
-        let station = station(user);
-        let port = port(&station, token);
+        let station = self.station(user);
+        let port = port(station.as_ref(), token);
         let request = Request { port, continues, ..Request::new(name, proof) };
         let asked = self.fleet[nas].access.ask(now, token, &request).map_err(|_| NotNow::Full);
         self.touched(nas);
@@ -357,7 +369,8 @@ impl Front {
         let mut id = [b'-'; 25];
         digits(&mut id[..8], u64::from(self.boot));
         digits(&mut id[9..], token);
-        let (octets, station) = (u64::from(number) * 1_000_000, station(user));
+        let octets = u64::from(number) * 1_000_000;
+        let station = self.station(user);
         let traffic = Traffic {
             input_octets: octets,
             output_octets: octets * 4,
@@ -366,7 +379,7 @@ impl Front {
         };
         let record = Record {
             name: self.users.get(user).0,
-            port: port(&station, token),
+            port: port(station.as_ref(), token),
             lasted: now.since(began),
             traffic: Some(traffic),
             ..Record::new(kind, core::str::from_utf8(&id).unwrap_or_default(), number)
@@ -573,18 +586,9 @@ const fn plain(verdict: Verdict) -> Result<Success, Failure> {
     }
 }
 
-/// Calling-Station-Id: a locally administered address for each user.
-fn station(user: usize) -> [u8; 17] {
-    let mut text = *b"02-00-00-00-00-00";
-    for (i, byte) in (user as u32).to_be_bytes().into_iter().enumerate() {
-        digits(&mut text[6 + 3 * i..8 + 3 * i], byte.into());
-    }
-    text
-}
-
 /// Where a login is: at the port of its token's lower half.
-fn port(station: &[u8; 17], token: u64) -> NasPort<'_> {
-    let calling_station = core::str::from_utf8(station).ok();
+fn port(station: Option<&[u8; 17]>, token: u64) -> NasPort<'_> {
+    let calling_station = station.and_then(|station| core::str::from_utf8(station).ok());
     NasPort { number: Some(token as u32), calling_station, ..NasPort::default() }
 }
 

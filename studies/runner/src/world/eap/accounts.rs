@@ -52,13 +52,24 @@ impl Accounts {
         }
     }
 
-    /// Hears what the authenticator has to say.
+    /// A station has been let in.
+    pub(super) fn let_in(
+        &mut self,
+        ctx: &mut Context<'_, Report>,
+        nas: &mut Authenticator,
+        station: StationId,
+        name: Vec<u8>,
+    ) {
+        if self.keyed {
+            self.entering.insert(station, name);
+        } else {
+            self.begin(ctx, nas, station, name);
+        }
+    }
+
+    /// Hears what else the authenticator has to say.
     pub(super) fn hear(&mut self, ctx: &mut Context<'_, Report>, nas: &mut Authenticator, event: Event) {
         match event {
-            Event::Authenticated { station, name, .. } if self.keyed => {
-                self.entering.insert(station, name);
-            }
-            Event::Authenticated { station, name, .. } => self.begin(ctx, nas, station, name),
             Event::Keyed { station } => {
                 if let Some(name) = self.entering.remove(&station) {
                     self.begin(ctx, nas, station, name);
@@ -72,7 +83,7 @@ impl Accounts {
         }
     }
 
-    /// A station is in.
+    /// A station's session begins.
     fn begin(
         &mut self,
         ctx: &mut Context<'_, Report>,

@@ -83,6 +83,12 @@ impl NasRole {
                 (Output::Event(Event::Failed { station: StationId::Frame { mac, .. }, .. }), _) => {
                     self.given_up.borrow_mut().insert(mac);
                 }
+                (Output::Event(Event::Authenticated { station, name, reply, .. }), _) => {
+                    self.nas.recycle(reply);
+                    if let Some(accounts) = &mut self.accounts {
+                        accounts.let_in(ctx, &mut self.nas, station, name);
+                    }
+                }
                 (Output::Event(event), _) => {
                     if let Some(accounts) = &mut self.accounts {
                         accounts.hear(ctx, &mut self.nas, event);
