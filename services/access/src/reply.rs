@@ -9,6 +9,7 @@ use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use usher_core::Duration;
 use usher_crypto::Key;
+use usher_crypto::legacy::mschap::MsChapKeys;
 use usher_diameter::avp::{AvpBuf, AvpId, AvpView};
 use usher_diameter::{ResultCode, codes};
 use usher_radius::attribute::{DataType, HideError, Tagged, Value, kind, vendor};
@@ -196,6 +197,16 @@ impl Reply {
                 let (recv, send) = a.data.split_at(a.data.len() / 2);
                 MppeKeys { recv: recv.into(), send: send.into() }
             })),
+        }
+    }
+    /// The keys of an MS-CHAP login (RFC 2548 §2.4.1); MS-CHAPv2's are [`keys`](Self::keys). Diameter has no AVP for them.
+    ///
+    /// # Errors
+    /// They have not the length that they must have.
+    pub fn ms_chap_keys(&self) -> Result<Option<MsChapKeys>, HideError> {
+        match &self.0 {
+            Content::Radius(r) => r.ms_chap_keys(),
+            Content::Diameter(..) => Ok(None),
         }
     }
     /// The master session key of an EAP method (RFC 3748 §7.10), where the keys are one.

@@ -1,4 +1,4 @@
-//! MS-CHAP (RFC 2433), MS-CHAPv2 (RFC 2759) and the keys that the latter gives (RFC 3079).
+//! MS-CHAP (RFC 2433), MS-CHAPv2 (RFC 2759) and the keys that they give (RFC 3079).
 
 use super::{NT_HASH_LEN, nt_hash_hash};
 use crate::Key;
@@ -53,6 +53,44 @@ pub fn v1_response(challenge: &[u8; 8], hash: &[u8; NT_HASH_LEN]) -> [u8; RESPON
         out.copy_from_slice(&block);
     }
     response
+}
+
+/// The LAN Manager hash of a password (RFC 2433 §A.2, LmPasswordHash); `None` where it is longer than the 14 characters that
+/// count, or has others than those of ASCII, which are written differently from one system to the next.
+#[must_use]
+pub fn lm_hash(password: &[u8]) -> Option<[u8; NT_HASH_LEN]> {
+    let mut padded = [0; 14];
+    padded.get_mut(..password.len()).filter(|_| password.is_ascii())?.copy_from_slice(password);
+    padded.make_ascii_uppercase();
+    let mut hash = [0; NT_HASH_LEN];
+    for (half, out) in padded.chunks_exact(7).zip(hash.chunks_exact_mut(8)) {
+        let mut block = (*b"KGS!@#$%").into();
+        Des::new(&spread(half).into()).encrypt_block(&mut block);
+        out.copy_from_slice(&block);
+    }
+    Some(hash)
+}
+
+/// What follows for MPPE from an MS-CHAP login (RFC 3079 §2), as MS-CHAP-MPPE-Keys has it (RFC 2548 §2.4.1).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MsChapKeys {
+    /// LM-Key: the first half of the LAN Manager hash, from which keys of 40 and 56 bits follow; zeros where there is none.
+    pub lm: Key<[u8; 8]>,
+    /// NT-Key: the hash of the NT hash, from which with the challenge keys of 128 bits follow. RFC 2548 has the NT hash itself
+    /// here, which is worth the password; RFC 3079 §2.3 wants the hash of it, and that is what servers and clients agree on.
+    pub nt: Key<[u8; NT_HASH_LEN]>,
+}
+
+impl MsChapKeys {
+    /// Those of a user with this NT hash, and with this password where it is known.
+    #[must_use]
+    pub fn of(hash: &[u8; NT_HASH_LEN], password: Option<&[u8]>) -> Self {
+        let mut lm = Key::new([0; 8]);
+        if let Some(hash) = password.and_then(lm_hash) {
+            lm.copy_from_slice(&hash[..8]);
+        }
+        Self { lm, nt: Key::new(nt_hash_hash(hash)) }
+    }
 }
 
 /// Seven octets as a DES key of eight, whose lowest bits are parity and do not matter.
@@ -155,6 +193,41 @@ mod tests {
         let keys = mppe_keys(&nt_hash(b"clientPass"), &RESPONSE);
         assert_eq!(*keys.send, *b"\x8b\x7c\xdc\x14\x9b\x99\x3a\x1b\xa1\x18\xcb\x15\x3f\x56\xdc\xcb");
         assert_ne!(keys.recv, keys.send);
+    }
+
+    /// RFC 3079 §2.4.
+    fn get_key(initial: &[u8], current: &[u8]) -> [u8; 20] {
+        let sha1 = Sha1::new().chain_update(initial).chain_update([0; 40]);
+        sha1.chain_update(current).chain_update([0xf2; 40]).finalize().into()
+    }
+
+    #[test]
+    fn rfc_3079_section_2_5() {
+        let password = b"clientPass";
+        let hash = lm_hash(password).unwrap();
+        assert_eq!(hash, *b"\x76\xa1\x52\x93\x60\x96\xd7\x83\x0e\x23\x90\x22\x74\x04\xaf\xd2");
+        let keys = MsChapKeys::of(&nt_hash(password), Some(password));
+        let of_56_bits = get_key(&*keys.lm, &*keys.lm);
+        assert_eq!(of_56_bits[1..8], *b"\x08\x01\x53\x8c\xec\x4a\x08");
+        let start = Sha1::new()
+            .chain_update(*keys.nt)
+            .chain_update(*keys.nt)
+            .chain_update(b"\x10\x2d\xb5\xdf\x08\x5d\x30\x41")
+            .finalize();
+        assert_eq!(
+            get_key(&start[..16], &start[..16])[..16],
+            *b"\x59\xd1\x59\xbc\x09\xf7\x6f\x1d\xa2\xa8\x6a\x28\xff\xec\x0b\x1e"
+        );
+    }
+
+    #[test]
+    fn not_every_password_has_a_lan_manager_hash() {
+        assert_eq!(lm_hash(b"CLIENTPASS"), lm_hash(b"clientPass"));
+        assert!(lm_hash(b"14 characters!").is_some() && lm_hash(b"").is_some());
+        for none in [&b"fifteen of them"[..], "\u{e9}".as_bytes(), b"\xe9"] {
+            assert_eq!(lm_hash(none), None);
+            assert_eq!(*MsChapKeys::of(&nt_hash(none), Some(none)).lm, [0; 8]);
+        }
     }
 
     /// RFC 2433 §B.2: the challenge, and the response for the password `MyPw`.

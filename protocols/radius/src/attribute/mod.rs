@@ -199,6 +199,8 @@ pub mod vendor {
     pub const MS_CHAP_DOMAIN: u8 = 10;
     /// MS-CHAP-Challenge (RFC 2548 §2.1.2).
     pub const MS_CHAP_CHALLENGE: u8 = 11;
+    /// MS-CHAP-MPPE-Keys (RFC 2548 §2.4.1): LM-Key, NT-Key and eight zeros, hidden as User-Password is.
+    pub const MS_CHAP_MPPE_KEYS: u8 = 12;
     /// MS-CHAP2-Response (RFC 2548 §2.3.2): identifier, flags, peer challenge, eight zeros, response.
     pub const MS_CHAP2_RESPONSE: u8 = 25;
     /// MS-CHAP2-Success (RFC 2548 §2.3.3): identifier, authenticator response.

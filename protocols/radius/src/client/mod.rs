@@ -16,7 +16,7 @@ pub use liveness::{Health, HealthCause};
 pub use machine::Client;
 pub use retransmit::Retransmission;
 
-use crate::attribute::{Attributes, HideError, kind, reveal_salted, vendor};
+use crate::attribute::{Attributes, HideError, kind, reveal_password, reveal_salted, vendor};
 use crate::auth::Secret;
 use crate::freshness::Freshness;
 use crate::packet::Code;
@@ -25,6 +25,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use usher_core::Duration;
 use usher_crypto::Key;
+use usher_crypto::legacy::mschap::MsChapKeys;
 
 /// By what a server is reached.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -306,6 +307,22 @@ impl Response {
             (Some(recv), Some(send)) => Some(MppeKeys { recv: recv.into(), send: send.into() }),
             _ => None,
         })
+    }
+    /// What MS-CHAP-MPPE-Keys holds, in answer to an MS-CHAP response; `None`: the reply has none.
+    ///
+    /// # Errors
+    /// It has not the length that RFC 2548 §2.4.1 gives it. That another secret hid it nothing tells.
+    pub fn ms_chap_keys(&self) -> Result<Option<MsChapKeys>, HideError> {
+        let hidden = self.attributes.get_vendor(vendor::MICROSOFT, vendor::MS_CHAP_MPPE_KEYS);
+        let Some(hidden) = hidden else { return Ok(None) };
+        let hidden: &[u8; 32] = hidden.try_into().map_err(|_| HideError::Blocks(hidden.len()))?;
+        let mut keys = reveal_password(self.secret.as_bytes(), &self.request_authenticator, hidden)?;
+        // Zeros at the end are not padding here.
+        keys.resize(hidden.len(), 0);
+        let (mut lm, mut nt) = (Key::new([0; 8]), Key::new([0; 16]));
+        lm.copy_from_slice(&keys[..8]);
+        nt.copy_from_slice(&keys[8..24]);
+        Ok(Some(MsChapKeys { lm, nt }))
     }
     /// The first Tunnel-Password, its tag removed.
     ///

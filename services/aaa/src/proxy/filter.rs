@@ -88,8 +88,6 @@ const FRAMED_USER: u32 = 2;
 /// Microsoft's types (RFC 2548 §2.4) that say how its keys are used, and the keys of MS-CHAP.
 const MS_MPPE_ENCRYPTION_POLICY: u8 = 7;
 const MS_MPPE_ENCRYPTION_TYPES: u8 = 8;
-const MS_CHAP_MPPE_KEYS: u8 = 12;
-
 impl Filter {
     /// Holds a request against the filter.
     #[must_use]
@@ -179,7 +177,7 @@ fn answer_passes(code: Code, oid: &[u32], value: &[u8]) -> bool {
             octet(n),
             MS_MPPE_ENCRYPTION_POLICY
                 | MS_MPPE_ENCRYPTION_TYPES
-                | MS_CHAP_MPPE_KEYS
+                | vendor::MS_CHAP_MPPE_KEYS
                 | vendor::MS_MPPE_SEND_KEY
                 | vendor::MS_MPPE_RECV_KEY
                 | vendor::MS_CHAP2_SUCCESS

@@ -92,9 +92,6 @@ fn reveal(response: &Response, value: &[u8]) -> Result<Vec<u8>, RelayError> {
         .map_err(|_| RelayError::Hidden)
 }
 
-/// MS-CHAP-MPPE-Keys (RFC 2548 §2.4.1): 32 octets, hidden as User-Password is.
-const MS_CHAP_MPPE_KEYS: u8 = 12;
-
 /// A Vendor-Specific attribute; Microsoft's keys in it are hidden anew, each in an attribute of its own.
 fn vendor_specific(a: RawAttribute<'_>, out: &mut Attributes, response: &Response) -> Result<(), RelayError> {
     let Some((vendor::MICROSOFT, mut rest)) = read_vendor(a.value) else {
@@ -109,7 +106,7 @@ fn vendor_specific(a: RawAttribute<'_>, out: &mut Attributes, response: &Respons
             vendor::MS_MPPE_SEND_KEY | vendor::MS_MPPE_RECV_KEY => {
                 out.push_vendor_salted(vendor::MICROSOFT, kind, &reveal(response, value)?)?;
             }
-            MS_CHAP_MPPE_KEYS => {
+            vendor::MS_CHAP_MPPE_KEYS => {
                 let (secret, authenticator) = (response.secret.as_bytes(), &response.request_authenticator);
                 let mut clear =
                     reveal_password(secret, authenticator, value).map_err(|_| RelayError::Hidden)?;
@@ -210,7 +207,7 @@ mod tests {
         reply.push_msk(&msk).push_tunnel_password(3, b"tunnel").unwrap();
         let mut keys = [5; 32];
         keys[24..].fill(0);
-        reply.push_vendor_hidden(vendor::MICROSOFT, MS_CHAP_MPPE_KEYS, &keys).unwrap();
+        reply.push_vendor_hidden(vendor::MICROSOFT, vendor::MS_CHAP_MPPE_KEYS, &keys).unwrap();
         reply.push_vendor(9, 1, b"shell").unwrap();
         reply.push_bytes(kind::CLASS, b"class").unwrap();
         let answered = far.answer(second.token, reply);
@@ -219,7 +216,7 @@ mod tests {
         let heard = near.answer(first.token, back);
         assert_eq!(heard.mppe_keys().unwrap().unwrap().msk(), Some(msk.into()));
         assert_eq!(heard.tunnel_password().unwrap().unwrap(), b"tunnel");
-        let hidden = heard.attributes.get_vendor(vendor::MICROSOFT, MS_CHAP_MPPE_KEYS).unwrap();
+        let hidden = heard.attributes.get_vendor(vendor::MICROSOFT, vendor::MS_CHAP_MPPE_KEYS).unwrap();
         let clear = reveal_password(b"near secret", &heard.request_authenticator, hidden).unwrap();
         assert_eq!(clear, keys[..24]);
         assert_eq!(heard.attributes.get_vendor(9, 1), Some(&b"shell"[..]));

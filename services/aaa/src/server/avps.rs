@@ -9,7 +9,7 @@ use usher_radius::attribute::{Attributes, Framing, RawAttribute, kind, read_vend
 use usher_radius::dictionary::Dictionary;
 
 /// Microsoft's keys (RFC 2548 §2.4), which RADIUS hides and Diameter says by EAP-Master-Session-Key.
-const HIDDEN_KEYS: [u8; 3] = [12, vendor::MS_MPPE_SEND_KEY, vendor::MS_MPPE_RECV_KEY];
+const HIDDEN_KEYS: [u8; 3] = [vendor::MS_CHAP_MPPE_KEYS, vendor::MS_MPPE_SEND_KEY, vendor::MS_MPPE_RECV_KEY];
 
 /// What one protocol says of a hop or of a packet, and the other says in its own way.
 pub(super) const NOT_TRANSLATED: [u8; 7] = [

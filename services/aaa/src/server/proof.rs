@@ -10,7 +10,8 @@ use core::fmt;
 use usher_core::SecureRng;
 use usher_crypto::Key;
 use usher_crypto::digest::{equal, md5};
-use usher_crypto::legacy::{mschap, nt_hash};
+use usher_crypto::legacy::mschap::{self, MsChapKeys};
+use usher_crypto::legacy::nt_hash;
 use usher_diameter::nasreq;
 use usher_radius::attribute::{Attributes, kind, vendor};
 
@@ -182,7 +183,7 @@ pub(super) fn weigh(proof: Proof, user: &User, name: &[u8]) -> Worth {
                 equal(&right, &m.response)
             });
             match right {
-                Some(hash) => Worth::Right(m.success(name, &hash)),
+                Some(hash) => Worth::Right(m.success(name, &hash, user)),
                 None => Worth::Wrong,
             }
         }
@@ -190,10 +191,20 @@ pub(super) fn weigh(proof: Proof, user: &User, name: &[u8]) -> Worth {
 }
 
 impl MsChap {
-    /// What an Access-Accept says: that the server knows the password too, and the keys.
-    fn success(&self, name: &[u8], hash: &[u8; 16]) -> Attributes {
+    /// What an Access-Accept says: the keys, and to MS-CHAPv2 that the server knows the password too.
+    fn success(&self, name: &[u8], hash: &[u8; 16], user: &User) -> Attributes {
         let mut reply = Attributes::new();
-        let MsChapKind::V2 { challenge, peer_challenge } = &self.kind else { return reply };
+        let MsChapKind::V2 { challenge, peer_challenge } = &self.kind else {
+            let clear = match &user.password {
+                Some(Password::Clear(clear)) => Some(&clear[..]),
+                _ => None,
+            };
+            let keys = MsChapKeys::of(hash, clear);
+            let keys = Key::from([&keys.lm[..], &keys.nt[..], &[0; 8]].concat());
+            let fits = reply.push_vendor_hidden(vendor::MICROSOFT, vendor::MS_CHAP_MPPE_KEYS, &keys).is_ok();
+            debug_assert!(fits, "32 octets fit every attribute");
+            return reply;
+        };
         let proof = mschap::authenticator_response(hash, &self.response, peer_challenge, challenge, name);
         let mut success = alloc::vec![self.identifier];
         success.extend_from_slice(&proof);

@@ -10,7 +10,8 @@ use usher_aaa::{
 };
 use usher_core::{CommandError, Machine, Seed};
 use usher_crypto::digest::md5;
-use usher_crypto::legacy::{mschap, nt_hash};
+use usher_crypto::legacy::mschap::{self, MsChapKeys};
+use usher_crypto::legacy::nt_hash;
 use usher_crypto::password::{argon2_hash, argon2_verify};
 use usher_radius::attribute::{kind, vendor};
 use usher_radius::dictionary::Dictionary;
@@ -113,9 +114,18 @@ fn ms_chap_is_held_against_the_hash() {
         a.push_vendor(vendor::MICROSOFT, vendor::MS_CHAP_CHALLENGE, &challenge).unwrap();
         a.push_vendor(vendor::MICROSOFT, vendor::MS_CHAP_RESPONSE, &value).unwrap();
     };
+    let mut p = Pair::new(server(NAME.as_bytes(), with(Password::NtHash(nt_hash(CLEAR).into()))));
+    p.ask(1, Code::ACCESS_REQUEST, |a| ask(a, 1, CLEAR));
+    let keys = p.reply().unwrap().ms_chap_keys().unwrap();
+    assert_eq!(keys, Some(MsChapKeys::of(&nt_hash(CLEAR), None)));
     let mut p = Pair::new(server(NAME.as_bytes(), User::with_password(CLEAR)));
     p.ask(1, Code::ACCESS_REQUEST, |a| ask(a, 1, CLEAR));
-    assert_eq!(p.answer().unwrap().1, Code::ACCESS_ACCEPT);
+    let reply = p.reply().unwrap();
+    assert_eq!(reply.code, Code::ACCESS_ACCEPT);
+    // RFC 3079 §2.5.1 and §2.5.3, of this password.
+    let keys = reply.ms_chap_keys().unwrap().unwrap();
+    assert_eq!(*keys.lm, *b"\x76\xa1\x52\x93\x60\x96\xd7\x83");
+    assert_eq!(*keys.nt, *b"\x41\xc0\x0c\x58\x4b\xd2\xd9\x1c\x40\x17\xa2\xa1\x2f\xa5\x9f\x3f");
     p.ask(2, Code::ACCESS_REQUEST, |a| ask(a, 1, b"other"));
     assert_eq!(p.answer().unwrap().1, Code::ACCESS_REJECT);
     p.ask(3, Code::ACCESS_REQUEST, |a| ask(a, 0, CLEAR));

@@ -316,6 +316,33 @@ fn a_server_that_does_not_know_the_password_is_found_out() {
     }
 }
 
+/// RFC 2548 §2.4.1.
+#[test]
+fn the_keys_of_ms_chap_are_read() {
+    fn accept(keys: &[u8]) -> Option<(Code, Attributes)> {
+        let mut a = Attributes::new();
+        a.push_vendor_hidden(vendor::MICROSOFT, vendor::MS_CHAP_MPPE_KEYS, keys).unwrap();
+        Some((Code::ACCESS_ACCEPT, a))
+    }
+    const KEYS: [u8; 32] = [
+        1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 0, 0, 0, 0, 0, 0,
+        0, 0, 0,
+    ];
+    let reply = |radius| {
+        let mut w = World::new(Carrier::Udp, 1, Script { radius, diameter: |_| None });
+        let now = w.net.now();
+        let proof = Proof::MsChap(MsChapResponse::to(7, [8; 8], PASSWORD));
+        w.net[w.nas].ask(now, 1, &Request::new(NAME, proof)).unwrap();
+        w.run(1);
+        let Event::Accept { reply, .. } = w.event() else { panic!() };
+        reply
+    };
+    let keys = reply(|_| accept(&KEYS)).ms_chap_keys().unwrap().unwrap();
+    assert_eq!((&keys.lm[..], &keys.nt[..]), (&KEYS[..8], &KEYS[8..24]));
+    assert_eq!(reply(|_| Some((Code::ACCESS_ACCEPT, Attributes::new()))).ms_chap_keys(), Ok(None));
+    assert!(reply(|_| accept(&KEYS[..16])).ms_chap_keys().is_err());
+}
+
 /// RFC 6733 §8.9, §8.13; RFC 2865 §5.27 knows no such meaning.
 #[test]
 fn diameter_says_without_end_in_two_ways() {
