@@ -59,8 +59,12 @@ SIGTERM ends it when the logins under way are answered and all accounting is wri
     #[command(after_help = "Examples:
   usher aaa test ann
   usher aaa test ann --method eap-md5 --password-file ./password
-  usher aaa test ann --method peap --ca ca.pem --server 192.0.2.1:1812 --secret-file ./secret")]
-    Test(Test),
+  usher aaa test ann --method peap --ca ca.pem --server 192.0.2.1:1812 --secret-file ./secret
+  usher aaa test ann --tls --ca ca.pem --certificate nas.pem --key nas.key --server 192.0.2.1:2083
+  usher aaa test ann --peer aaa.example.org --identity nas.example.org --server 192.0.2.1:3868
+
+By RADIUS over UDP, unless --tls or --peer say otherwise. The server must have this side among its clients or peers.")]
+    Test(Box<Test>),
 }
 
 /// Which configuration.
@@ -318,17 +322,35 @@ pub(crate) struct Test {
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) server: Option<SocketAddr>,
     /// A file that holds the secret shared with the server [default: that of the configuration].
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["over_tls", "peer"])]
     pub(crate) secret_file: Option<PathBuf>,
+    /// Ask by TLS, with --ca, --certificate and --key: by RadSec, or with --peer by Diameter.
+    #[arg(long = "tls")]
+    pub(crate) over_tls: bool,
+    /// Ask by Diameter: what the server calls itself (its Origin-Host).
+    #[arg(long, value_name = "HOST")]
+    pub(crate) peer: Option<String>,
+    /// With --peer: what this side calls itself.
+    #[arg(long, value_name = "HOST", default_value = "test.example.org")]
+    pub(crate) identity: String,
+    /// With --peer: our realm [default: what follows the first dot of --identity].
+    #[arg(long)]
+    pub(crate) realm: Option<String>,
+    /// With --peer: Destination-Realm [default: what follows the first dot of --peer].
+    #[arg(long, value_name = "REALM")]
+    pub(crate) destination: Option<String>,
     /// Authorities of the server's certificate, PEM.
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
-    /// For eap-tls: the user's certificate with those above it, PEM.
-    #[arg(long, value_name = "FILE")]
+    /// For eap-tls and for --tls: the certificate by which this side is known, with those above it, PEM.
+    #[arg(long, value_name = "FILE", requires = "key")]
     pub(crate) certificate: Option<PathBuf>,
-    /// For eap-tls: its private key, PEM.
-    #[arg(long, value_name = "FILE")]
+    /// Its private key, PEM.
+    #[arg(long, value_name = "FILE", requires = "certificate")]
     pub(crate) key: Option<PathBuf>,
+    /// With --tls: the name that the server's certificate must bear.
+    #[arg(long, value_name = "NAME", requires = "over_tls")]
+    pub(crate) server_name: Option<String>,
     /// A Calling-Station-Id.
     #[arg(long)]
     pub(crate) mac: Option<String>,

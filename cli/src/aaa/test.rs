@@ -2,6 +2,7 @@
 
 use super::args::Test;
 use super::{place, secret};
+use crate::load::realm_of;
 use crate::output::{Failure, Output};
 use serde_json::json;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -11,7 +12,7 @@ use usher_aaa::Method;
 use usher_control::{self as control, Answer, ControlError, Request};
 use usher_crypto::fault::TlsFault;
 use usher_daemon::Installation;
-use usher_daemon::probe::{self, Ended, Login, Outcome};
+use usher_daemon::probe::{self, Carrier, Ended, Login, Outcome};
 
 /// How long a login may take.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -37,15 +38,25 @@ pub(super) fn test(output: &Output, test: &Test) -> Result<(), Failure> {
     let local = place(&test.config);
     let server = match test.server {
         Some(server) => server,
-        None => reachable(local.as_ref().map_err(|f| Failure::usage(&f.message))?)?,
+        None => reachable(local.as_ref().map_err(|f| Failure::usage(&f.message))?, test)?,
     };
     let heard = match &local {
         Ok(place) if server.ip().is_loopback() => listen(place, &test.name),
         _ => None,
     };
-    let secret = match &test.secret_file {
-        Some(file) => secret::read(Some(file), "secret")?,
-        None => shared(&local?, server)?,
+    let carrier = match (&test.peer, &test.secret_file) {
+        (Some(peer), _) => Carrier::Diameter {
+            peer: peer.clone(),
+            identity: test.identity.clone(),
+            realm: test.realm.clone().unwrap_or_else(|| realm_of(&test.identity)),
+            destination: test.destination.clone().unwrap_or_else(|| realm_of(peer)),
+            tls: test.over_tls,
+        },
+        (None, _) if test.over_tls => Carrier::RadSec,
+        (None, Some(file)) => {
+            Carrier::Udp { secret: secret::read(Some(file), "secret")?.into_bytes().into() }
+        }
+        (None, None) => Carrier::Udp { secret: shared(&local?, server)?.into_bytes().into() },
     };
     if test.outside.is_some() && !matches!(method, Method::Peap | Method::Ttls) {
         return Err(Failure::usage("--outside is for the methods with a tunnel: peap and ttls"));
@@ -53,16 +64,16 @@ pub(super) fn test(output: &Output, test: &Test) -> Result<(), Failure> {
     if let Some(key) = &test.key {
         secret::private(key)?;
     }
-    let ca = test.ca.clone();
     let login = Login {
         server,
-        secret: secret.into_bytes(),
+        carrier,
         name: test.name.clone(),
         outside: test.outside.clone(),
         password: password.into_bytes(),
         method,
-        ca,
+        ca: test.ca.clone(),
         certificate: test.certificate.clone().zip(test.key.clone()),
+        server_name: test.server_name.clone(),
         mac: test.mac.clone(),
         patience: PATIENCE,
     };
@@ -151,11 +162,18 @@ fn listen(place: &Installation, user: &str) -> Option<Receiver<Line>> {
     Some(lines)
 }
 
-/// The first address that the local server listens on.
-fn reachable(place: &Installation) -> Result<SocketAddr, Failure> {
-    let first = place.loaded.file.listen.auth.first().copied();
-    let mut address =
-        first.ok_or_else(|| Failure::usage("the server listens nowhere; name one by --server"))?;
+/// The first address at which the local server can be asked so.
+fn reachable(place: &Installation, test: &Test) -> Result<SocketAddr, Failure> {
+    let listen = &place.loaded.file.listen;
+    let all = match (&test.peer, test.over_tls) {
+        (None, false) => &listen.auth,
+        (None, true) => &listen.radsec,
+        (Some(_), false) => &listen.diameter,
+        (Some(_), true) => &listen.diameter_tls,
+    };
+    let first = all.first().copied();
+    let mut address = first
+        .ok_or_else(|| Failure::usage("the local server cannot be asked so; name another by --server"))?;
     if address.ip().is_unspecified() {
         address.set_ip(match address.ip() {
             IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),

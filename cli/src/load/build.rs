@@ -326,14 +326,13 @@ fn diameter(d: &Diameter) -> Result<Job, Failure> {
     }
     let tunnel = logins.iter().any(|l| matches!(l, DiameterLogin::Eap(m) if m.has_tunnel()));
     let anonymous = anonymous(&d.tls, tunnel)?;
-    let behind = |host: &str| host.split_once('.').map_or(host, |(_, realm)| realm).to_owned();
     let front = FrontConfig::Diameter(DiameterConfig {
         address,
         local: local(address)?,
         server: d.peer.clone(),
         host: d.identity.clone(),
-        realm: d.realm.clone().unwrap_or_else(|| behind(&d.identity)),
-        destination: d.destination.clone().unwrap_or_else(|| behind(&d.peer)),
+        realm: d.realm.clone().unwrap_or_else(|| realm_of(&d.identity)),
+        destination: d.destination.clone().unwrap_or_else(|| realm_of(&d.peer)),
         connections: d.connections.get(),
         first: 0,
         accounting: sessions(&d.accounting, logins.is_empty()),
@@ -351,6 +350,11 @@ fn diameter(d: &Diameter) -> Result<Job, Failure> {
     let tls = if d.over_tls { Some(connection_tls(&d.tls)?) } else { None };
     let what = if mix.is_empty() { "accounting".to_owned() } else { named(&d.load, &mix) };
     finish("diameter", what, &d.load, front, mix, users, vec![address], tls)
+}
+
+/// What follows the first dot of a host's name.
+pub(crate) fn realm_of(host: &str) -> String {
+    host.split_once('.').map_or(host, |(_, realm)| realm).to_owned()
 }
 
 /// Our address on the way there; nothing is sent.

@@ -5,6 +5,8 @@ mod build;
 mod value;
 mod view;
 
+pub(crate) use build::realm_of;
+
 use crate::output::{Failure, Output, quoted};
 use args::LoadCommand;
 use std::io::IsTerminal;

@@ -8,19 +8,23 @@ use std::time::Duration as Wait;
 use tokio::time::timeout;
 use usher_aaa::Method;
 use usher_access::{
-    AaaConfig, AccessClient, ChapResponse, Continuation, Event, Failure, MsChapV2Response, NasIdentity,
-    NasPort, Proof, RadiusConfig, Reply, Request,
+    AaaConfig, AccessClient, ChapResponse, Continuation, DiameterConfig, Event, Failure, MsChapV2Response,
+    NasIdentity, NasPort, Proof, RadiusConfig, Reply, Request,
 };
 use usher_core::{Duration, Instant, Job, NoJob, SecureRng};
+use usher_crypto::Key;
 use usher_crypto::fault::{CertificateFault, TlsFault};
 use usher_crypto::tls::{ClientConfig, ClientOptions, Credentials, Roots, VersionRange, WallClock};
+use usher_diameter::codes::application;
+use usher_diameter::node;
+use usher_diameter::peer::capabilities::Application;
 use usher_eap::method::peap::PeerMethodPeap;
 use usher_eap::method::tls::{PeerMethodTls, PeerTls};
 use usher_eap::method::ttls::{self, PeerMethodTtls};
 use usher_eap::method::{PeerOffer, gtc, md5, mschapv2};
 use usher_eap::packet;
 use usher_eap::peer::{self, Peer};
-use usher_live::{Clock, Driver, Role, Sockets};
+use usher_live::{Carriage, Clock, Driver, Outgoing, Role, Sockets, TlsClient};
 use usher_radius::Secret;
 use usher_radius::client::{Config, ServerConfig};
 
@@ -33,8 +37,8 @@ const ROUNDS: u32 = 100;
 pub struct Login {
     /// The server.
     pub server: SocketAddr,
-    /// The secret shared with it.
-    pub secret: Vec<u8>,
+    /// How it is asked.
+    pub carrier: Carrier,
     /// The user.
     pub name: String,
     /// The name outside a tunnel; `None`: the user's.
@@ -45,12 +49,39 @@ pub struct Login {
     pub method: Method,
     /// PEM: authorities of the server's certificate.
     pub ca: Option<PathBuf>,
-    /// PEM: the user's certificate, for EAP-TLS, and its key.
+    /// PEM: the certificate by which this side is known, and its key: by EAP-TLS, and by the server where it is asked by TLS.
     pub certificate: Option<(PathBuf, PathBuf)>,
+    /// The name that the certificate must bear that the server shows where it is asked by TLS.
+    pub server_name: Option<String>,
     /// Calling-Station-Id.
     pub mac: Option<String>,
     /// How long the whole may take.
     pub patience: Wait,
+}
+
+/// How a server is asked.
+#[derive(Clone, Debug)]
+pub enum Carrier {
+    /// RADIUS by datagrams.
+    Udp {
+        /// The secret shared with the server.
+        secret: Key,
+    },
+    /// RADIUS over TLS (RFC 6614).
+    RadSec,
+    /// Diameter.
+    Diameter {
+        /// What the server calls itself.
+        peer: String,
+        /// What this side calls itself.
+        identity: String,
+        /// Our realm.
+        realm: String,
+        /// Destination-Realm.
+        destination: String,
+        /// By TLS.
+        tls: bool,
+    },
 }
 
 /// The methods that a login can be proved by here: of PEAP with MSCHAPv2 inside, of TTLS with PAP.
@@ -106,18 +137,29 @@ pub fn run(login: &Login, say: &mut dyn FnMut(&str)) -> Result<Ended, ProbeError
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    UdpSocket::bind((any, 0)).and_then(|socket| socket.connect(login.server)).map_err(network)?;
-    let mut config = Config::single(ServerConfig::new(login.server, Secret::new(&login.secret)));
-    config.max_sockets = 1;
-    let nas = NasIdentity { identifier: "usher-test".to_owned(), ..NasIdentity::default() };
-    let aaa = AaaConfig::Radius(RadiusConfig::new(config));
-    let access = AccessClient::new(nas, aaa, SecureRng::from_seed(rng.array()))
+    let way = UdpSocket::bind((any, 0)).and_then(|s| s.connect(login.server).and_then(|()| s.local_addr()));
+    let local = way.map_err(network)?.ip();
+    let (identifier, by_tls) = match &login.carrier {
+        Carrier::Udp { .. } => ("usher-test", false),
+        Carrier::RadSec => ("usher-test", true),
+        Carrier::Diameter { identity, tls, .. } => (&identity[..], *tls),
+    };
+    let nas = NasIdentity { identifier: identifier.to_owned(), ..NasIdentity::default() };
+    let access = AccessClient::new(nas, login.aaa(local), SecureRng::from_seed(rng.array()))
         .map_err(|e| ProbeError::Setup(e.to_string()))?;
+    let outgoing = match by_tls {
+        true => {
+            let tls = TlsClient::new(tls(login, login.server_name.as_deref())?);
+            Some(Arc::new(move |_| Carriage::Tls(tls.clone())) as Outgoing)
+        }
+        false => None,
+    };
     let clock = Clock::start();
     let mut test = Test {
         login,
         say,
         access,
+        rng: Some(rng),
         peer: None,
         next: Continuation::new(),
         round: 0,
@@ -125,14 +167,14 @@ pub fn run(login: &Login, say: &mut dyn FnMut(&str)) -> Result<Ended, ProbeError
         tls: None,
         end: None,
     };
-    if login.method.eap_type().is_some() {
-        test.begin_eap(clock.now(), SecureRng::from_seed(rng.array()))?;
-    } else {
-        test.begin(clock.now(), &mut rng)?;
+    // Diameter's connection comes up first.
+    if !login.by_diameter() {
+        test.begin(clock.now())?;
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(network)?;
     runtime.block_on(async {
-        let (driver, _mailbox) = Driver::new(Hosted(&mut test), Sockets::default(), clock);
+        let sockets = Sockets { outgoing, ..Sockets::default() };
+        let (driver, _mailbox) = Driver::new(Hosted(&mut test), sockets, clock);
         // What has come to no end by then is silence.
         match timeout(login.patience, driver.run()).await {
             Ok(Err(error)) => Err(network(error)),
@@ -141,6 +183,31 @@ pub fn run(login: &Login, say: &mut dyn FnMut(&str)) -> Result<Ended, ProbeError
     })?;
     let outcome = test.end.take().unwrap_or_else(|| Ok(test.silence()))?;
     Ok(Ended { outcome, tls: test.tls })
+}
+
+impl Login {
+    const fn by_diameter(&self) -> bool {
+        matches!(self.carrier, Carrier::Diameter { .. })
+    }
+
+    /// How the server is asked, from this address.
+    fn aaa(&self, local: IpAddr) -> AaaConfig {
+        let server = match &self.carrier {
+            Carrier::Udp { secret } => ServerConfig::new(self.server, Secret::new(secret)),
+            Carrier::RadSec => ServerConfig::radsec(self.server),
+            Carrier::Diameter { peer, identity, realm, destination, .. } => {
+                let id =
+                    if self.method.eap_type().is_some() { application::EAP } else { application::NASREQ };
+                let mut node = node::Config::new(identity, realm, &[Application::auth(id)]);
+                node = node.connect_to(peer, self.server);
+                node.local.addresses.push(local);
+                return AaaConfig::Diameter(Box::new(DiameterConfig::new(node, destination.clone())));
+            }
+        };
+        let mut config = Config::single(server);
+        config.max_sockets = 1;
+        AaaConfig::Radius(RadiusConfig::new(config))
+    }
 }
 
 fn micros(wait: Wait) -> Duration {
@@ -152,6 +219,8 @@ struct Test<'a> {
     login: &'a Login,
     say: &'a mut dyn FnMut(&str),
     access: AccessClient,
+    /// Until the login begins.
+    rng: Option<SecureRng>,
     /// The peer's side of EAP.
     peer: Option<Peer>,
     next: Continuation,
@@ -170,30 +239,31 @@ impl Test<'_> {
         self.access.ask(now, 0, &request).map_err(|e| ProbeError::Setup(e.to_string()))
     }
 
-    /// Asks by something else than EAP.
-    fn begin(&mut self, now: Instant, rng: &mut SecureRng) -> Result<(), ProbeError> {
+    /// Asks the first question.
+    fn begin(&mut self, now: Instant) -> Result<(), ProbeError> {
+        let Some(mut rng) = self.rng.take() else { return Ok(()) };
         let Login { method, name, password, .. } = self.login;
+        if method.eap_type().is_some() {
+            return self.begin_eap(now, rng);
+        }
         let [identifier] = rng.array();
         let challenge: [u8; 16] = rng.array();
         let (proof, what) = match method {
-            Method::Chap => (
-                Proof::Chap(ChapResponse::to(identifier, &challenge, password)),
-                "Access-Request with a CHAP response: the password itself is not sent.",
-            ),
+            Method::Chap => {
+                let response = ChapResponse::to(identifier, &challenge, password);
+                (Proof::Chap(response), "a CHAP response: the password itself is not sent")
+            }
             Method::MsChapV2 => {
                 let name = name.as_bytes();
                 let (response, _) = MsChapV2Response::to(identifier, challenge, rng.array(), name, password);
-                (
-                    Proof::MsChapV2(response),
-                    "Access-Request with an MS-CHAPv2 response: the password itself is not sent.",
-                )
+                (Proof::MsChapV2(response), "an MS-CHAPv2 response: the password itself is not sent")
             }
-            _ => {
-                (Proof::Pap(password), "Access-Request with the password, hidden by the shared secret (PAP).")
-            }
+            _ if self.login.by_diameter() => (Proof::Pap(password), "the password (PAP)"),
+            _ => (Proof::Pap(password), "the password, hidden by the shared secret (PAP)"),
         };
         self.ask(now, proof)?;
-        (self.say)(what);
+        let [request, ..] = self.words();
+        (self.say)(&format!("{request} with {what}."));
         Ok(())
     }
 
@@ -231,7 +301,8 @@ impl Test<'_> {
             return Ok(());
         }
         let what = if self.round == 1 { "who it is" } else { "an answer" };
-        (self.say)(&format!("Access-Request {}: EAP with {what}, {} octets.", self.round, packet.len()));
+        let ([request, ..], length) = (self.words(), packet.len());
+        (self.say)(&format!("{request} {}: EAP with {what}, {length} octets.", self.round));
         self.ask(now, Proof::Eap(&packet))
     }
 
@@ -250,8 +321,9 @@ impl Test<'_> {
             self.ended(reply, outcome);
             return Ok(());
         }
+        let [_, challenge, ..] = self.words();
         let Some(peer) = &mut self.peer else {
-            (self.say)("Access-Challenge, which this method does not know: taken for a reject.");
+            (self.say)(&format!("{challenge}, which this method does not know: taken for a reject."));
             self.end = Some(Ok(Outcome::Rejected));
             return Ok(());
         };
@@ -259,7 +331,7 @@ impl Test<'_> {
         if let Some(kind) = kind
             && self.last != Some(kind)
         {
-            (self.say)(&format!("Access-Challenge: the server proposes {kind}."));
+            (self.say)(&format!("{challenge}: the server proposes {kind}."));
             self.last = Some(kind);
         }
         if matches!(peer.poll_event(), Some(peer::Event::Failure)) {
@@ -278,9 +350,10 @@ impl Test<'_> {
         let name = &self.login.name;
         let message = reply.messages().next().map(String::from_utf8_lossy);
         let message = message.map(|m| format!(" It says: {m}")).unwrap_or_default();
+        let [.., accept, reject] = self.words();
         if outcome == Outcome::Accepted {
             let count = reply.count();
-            (self.say)(&format!("Access-Accept with {count} attributes: {name} is let in.{message}"));
+            (self.say)(&format!("{accept} with {count} attributes: {name} is let in.{message}"));
             match self.peer.as_mut().map(Peer::poll_event) {
                 None => {}
                 Some(Some(peer::Event::Success { keys })) => {
@@ -296,18 +369,42 @@ impl Test<'_> {
                 }
             }
         } else {
-            (self.say)(&format!("Access-Reject: {name} is turned away.{message}"));
+            let code = reply.result_code().map(|code| format!(" ({code})")).unwrap_or_default();
+            (self.say)(&format!("{reject}{code}: {name} is turned away.{message}"));
         }
         self.end = Some(Ok(outcome));
     }
 
     fn silence(&mut self) -> Outcome {
+        let why = match &self.login.carrier {
+            Carrier::Udp { .. } => {
+                "Is this machine one of its clients? A wrong shared secret is met with silence too"
+            }
+            Carrier::RadSec => "Is this machine one of its clients, by this certificate?",
+            Carrier::Diameter { .. } if self.rng.is_none() => "The connection came up",
+            Carrier::Diameter { .. } => {
+                "No connection came up: is that what it calls itself, and are we one of its peers?"
+            }
+        };
+        let server = self.login.server;
         (self.say)(&format!(
-            "No answer from {}. Is the server running? Is this machine one of its clients? A wrong shared secret is \
-             met with silence too; the server's log and metrics tell which.",
-            self.login.server
+            "No answer from {server}. Is the server running? {why}; the server's log and metrics tell which."
         ));
         Outcome::Silence
+    }
+
+    /// What a request is called, an answer that asks for more, one that lets in, one that does not.
+    fn words(&self) -> [&'static str; 4] {
+        match (self.login.by_diameter(), &self.peer) {
+            (false, _) => ["Access-Request", "Access-Challenge", "Access-Accept", "Access-Reject"],
+            (true, None) => ["AA-Request", "AA-Answer", "AA-Answer of success", "AA-Answer of refusal"],
+            (true, Some(_)) => [
+                "Diameter-EAP-Request",
+                "Diameter-EAP-Answer",
+                "Diameter-EAP-Answer of success",
+                "Diameter-EAP-Answer of refusal",
+            ],
+        }
     }
 }
 
@@ -335,6 +432,7 @@ impl Role for Hosted<'_, '_> {
                 self.0.end = Some(Ok(self.0.silence()));
                 Ok(())
             }
+            Event::Peer { up: true, .. } => self.0.begin(now),
             // Nothing else is asked.
             _ => Ok(()),
         };
@@ -374,15 +472,15 @@ fn offer(login: &Login) -> Result<Box<dyn PeerOffer>, ProbeError> {
     Ok(match login.method {
         Method::EapGtc => Box::new(gtc::Token::new(&login.password)),
         Method::EapMsChapV2 => account(),
-        Method::EapTls => Box::new(PeerMethodTls { tls: tls(login)?, fragment: FRAGMENT }),
+        Method::EapTls => Box::new(PeerMethodTls { tls: users_tls(login)?, fragment: FRAGMENT }),
         Method::Peap => Box::new(PeerMethodPeap {
-            tls: tls(login)?,
+            tls: users_tls(login)?,
             fragment: FRAGMENT,
             identity: name.clone(),
             inner: Arc::from([account()]),
         }),
         Method::Ttls => Box::new(PeerMethodTtls {
-            tls: tls(login)?,
+            tls: users_tls(login)?,
             fragment: FRAGMENT,
             identity: name.clone(),
             proof: ttls::Proof::Pap(login.password.as_slice().into()),
@@ -391,34 +489,40 @@ fn offer(login: &Login) -> Result<Box<dyn PeerOffer>, ProbeError> {
     })
 }
 
-fn tls(login: &Login) -> Result<PeerTls, ProbeError> {
+/// The TLS of the user's method.
+fn users_tls(login: &Login) -> Result<PeerTls, ProbeError> {
+    if login.method == Method::EapTls && login.certificate.is_none() {
+        return Err(ProbeError::Setup("eap-tls needs --certificate FILE and --key FILE".to_owned()));
+    }
+    Ok(PeerTls::Real(tls(login, None)?, 0))
+}
+
+fn tls(login: &Login, server_name: Option<&str>) -> Result<ClientConfig, ProbeError> {
     let setup = |e: String| ProbeError::Setup(e);
     let read = |path: &PathBuf| std::fs::read(path).map_err(|e| setup(format!("{}: {e}", path.display())));
-    let ca = login.ca.as_ref().ok_or_else(|| {
-        setup("this method shows the server's certificate; give its authority by --ca FILE".to_owned())
-    })?;
+    let ca = login
+        .ca
+        .as_ref()
+        .ok_or_else(|| setup("the server shows a certificate; give its authority by --ca FILE".to_owned()))?;
     let roots = Roots::from_pem(&read(ca)?).map_err(|e| setup(format!("{}: {e}", ca.display())))?;
-    let credentials = match (&login.certificate, login.method) {
-        (Some((certificate, key)), _) => {
+    let credentials = match &login.certificate {
+        Some((certificate, key)) => {
             let key = config::from_file(key).map_err(setup)?;
             let made = Credentials::from_pem(&read(certificate)?, key.0.as_bytes());
             Some(made.map_err(|e| setup(format!("{}: {e}", certificate.display())))?)
         }
-        (None, Method::EapTls) => {
-            return Err(setup("eap-tls needs --certificate FILE and --key FILE".to_owned()));
-        }
-        (None, _) => None,
+        None => None,
     };
-    let config = ClientConfig::new(ClientOptions {
+    ClientConfig::new(ClientOptions {
         versions: VersionRange::default(),
         credentials,
         roots,
-        server_name: None,
+        server_name: server_name.map(str::to_owned),
         resumption: None,
         clock: WallClock::at(crate::clock::wall()),
         key_log: None,
-    });
-    Ok(PeerTls::Real(config.map_err(|e| setup(e.to_string()))?, 0))
+    })
+    .map_err(|e| setup(e.to_string()))
 }
 
 #[cfg(test)]
@@ -430,13 +534,14 @@ mod tests {
         let login = Login {
             // No datagram may go there without a leave of its own.
             server: SocketAddr::from((Ipv4Addr::BROADCAST, 1812)),
-            secret: b"a secret".to_vec(),
+            carrier: Carrier::Udp { secret: b"a secret".to_vec().into() },
             name: "ann".to_owned(),
             outside: None,
             password: b"right".to_vec(),
             method: Method::Pap,
             ca: None,
             certificate: None,
+            server_name: None,
             mac: None,
             patience: Wait::from_secs(60),
         };

@@ -92,6 +92,54 @@ fn a_radsec_home_server_bears_the_name_that_is_expected_or_is_asked_nothing() {
     );
 }
 
+/// `usher aaa test` asks by whatever the server listens for.
+#[test]
+fn a_test_login_goes_by_radsec_and_by_diameter_too() {
+    let (cert, place, ports) = (certificates(), Folder::new(), Ports::free());
+    let pki = cert.path("pki");
+    private(&place, "right", "right\n");
+    private(&place, "wrong", "wrong\n");
+    let listen = ["radsec", "diameter", "diameter_tls"]
+        .map(|key| format!("{key} = [\"127.0.0.1:{}\"]", Ports::free().auth))
+        .join("\n");
+    let more = format!(
+        "[[client]]\nname = \"front\"\nprefix = \"127.0.0.1\"\ncertificate = \"front.example.net\"\n{}{ANN}\
+         [diameter]\nidentity = \"home.hotel.example\"\nrealm = \"hotel.example\"\npeers = [\"front.example.net\"]\n",
+        tls(&pki, "home.hotel.example")
+    );
+    let home = Daemon::start(&place, &listening(&ports, 1, &listen, &more));
+    let test = |password: &str, by: &[&str]| {
+        let login = ["aaa", "test", "ann@hotel.example", "--config", "aaa.toml", "--password-file", password];
+        place.usher(&[&login, by].concat())
+    };
+    let file = |name: &str| pki.join(name).display().to_string();
+    let of = ["ca.crt", "issued/front.example.net.crt", "issued/front.example.net.key"].map(file);
+    let files = ["--ca", &of[0], "--certificate", &of[1], "--key", &of[2]];
+    let tls = [&["--tls", "--server-name", "home.hotel.example"][..], &files].concat();
+    let peer = ["--peer", "home.hotel.example", "--identity", "front.example.net"];
+    for (by, plain, eap) in [
+        (tls.clone(), ["Access-Request with", "Access-Accept"], "Access-Accept"),
+        (peer.to_vec(), ["AA-Request with", "AA-Answer of success"], "Diameter-EAP-Answer of success"),
+        (
+            [&peer[..], &tls].concat(),
+            ["AA-Request with", "AA-Answer of success"],
+            "Diameter-EAP-Answer of success",
+        ),
+    ] {
+        let said = test("right", &by).with_code(0);
+        assert!(plain.iter().all(|word| said.out.contains(word)), "{by:?}: {said:?}");
+        let said = test("wrong", &by).with_code(1);
+        assert!(said.out.contains("cause: wrong-password"), "{by:?}: {said:?}");
+        let inside = ["--method", "ttls"];
+        let more = if by.contains(&"--tls") { &inside[..] } else { &[&inside[..], &files].concat() };
+        let said = test("right", &[&by[..], more].concat()).with_code(0);
+        assert!(said.out.contains(eap), "{by:?}: {said:?}");
+    }
+    test("right", &["--server-name", "home.hotel.example"]).with_code(2);
+    test("right", &["--tls", "--secret-file", "right"]).with_code(2);
+    assert_eq!(home.end(), Some(0));
+}
+
 #[test]
 fn certificates_may_be_known_by_their_fingerprints() {
     let (cert, mut config) = (certificates(), String::new());
