@@ -52,6 +52,13 @@ impl Client {
         all.sort_unstable();
         (all, self.next_conn)
     }
+    /// Whether this RadSec connection is up.
+    #[must_use]
+    pub fn is_connected(&self, conn: ConnId) -> bool {
+        let link = self.by_conn.get(&conn).map(|&(server, lane)| (usize::from(server), lane as usize));
+        let link = link.and_then(|(server, lane)| self.links.get(server)?.get(lane));
+        link.is_some_and(|link| link.up() == Some(conn))
+    }
     fn link(&mut self, server: u16, lane: u32) -> &mut ServerConnection {
         let links = &mut self.links[usize::from(server)];
         if links.len() <= lane as usize {

@@ -8,7 +8,7 @@ use crate::packet::Packet;
 use crate::radsec::Framer;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::net::{Ipv4Addr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use usher_core::collections::{HashMap, HashState};
 use usher_core::{ConnId, Instant, Path, SocketId, StreamEvent, StreamOp, Transmit};
 
@@ -40,6 +40,13 @@ impl Server {
     #[must_use]
     pub fn connections(&self) -> usize {
         self.streams.0.len()
+    }
+
+    /// Whether a RadSec connection with this other side is taken: it is a client's, and there is room.
+    #[must_use]
+    pub fn takes(&self, remote: IpAddr, certificate: Option<&[u8]>) -> bool {
+        self.connections() < self.config.max_connections
+            && self.clients.identify(remote, certificate).is_some()
     }
 
     pub(super) fn stream(&mut self, now: Instant, conn: ConnId, event: StreamEvent<'_>) {

@@ -8,12 +8,14 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use usher_core::{
-    Child, CommandError, Input, Instant, Machine, Output, Outputs, Owner, SecureRng, SocketId, Transmit,
+    CloseReason, CommandError, ConnId, Input, Instant, ListenerId, Machine, Output, Outputs, Owner,
+    SecureRng, SocketId, StreamEvent, Transmit,
 };
 use usher_radius::Freshness;
 use usher_radius::attribute::{Attributes, ValueTooLong, kind};
 use usher_radius::client::{self, Client, Command, Response, Target};
 use usher_radius::packet::Code;
+use usher_radius::radsec::{BadLength, Framer};
 use usher_radius::server::{self, ClientConfig, Role, Server};
 
 /// How a NAS asks over RADIUS.
@@ -25,7 +27,8 @@ pub struct RadiusConfig {
     pub target: Target,
     /// Which of them is told of sessions.
     pub accounting: Target,
-    /// Who may ask something of sessions at [`DYNAMIC_SOCKET`]; `None`: nobody.
+    /// Who may ask something of sessions: at [`DYNAMIC_SOCKET`], and as a RadSec server by the connection that this client has
+    /// opened to it, since all packets have one port there (RFC 6614 §2.1); `None`: nobody.
     pub dynamic: Option<Box<DynamicConfig>>,
 }
 
@@ -46,6 +49,9 @@ pub struct DynamicConfig {
     pub freshness: Option<Freshness>,
 }
 
+/// What a server may ask (RFC 5176 §2).
+const REQUESTS: [Code; 2] = [Code::DISCONNECT_REQUEST, Code::COA_REQUEST];
+
 /// The slot of the server within the client.
 const DYNAMIC: u16 = 0;
 
@@ -54,12 +60,60 @@ pub const DYNAMIC_SOCKET: SocketId = SocketId { owner: Owner::slot(DYNAMIC), n: 
 
 #[derive(Debug)]
 struct Dynamic {
-    server: Child<Server>,
+    server: Server,
     /// Requests without an answer: their codes, and the State that the answer repeats (RFC 5176 §3.3).
     asked: BTreeMap<u64, (Code, Option<Vec<u8>>)>,
+    /// The client's RadSec connections by which may be asked as well.
+    shared: BTreeMap<ConnId, Framer>,
 }
 
 impl Dynamic {
+    /// Parts what comes by a RadSec connection of the client's: requests are for the server, answers for the client.
+    fn part(&mut self, now: Instant, client: &mut Client, conn: ConnId, event: StreamEvent<'_>) {
+        const fn given(conn: ConnId, event: StreamEvent<'_>) -> Input<'_> {
+            Input::Stream { conn, event }
+        }
+        match (event, self.shared.get_mut(&conn)) {
+            (StreamEvent::Data(mut data), Some(framer)) => loop {
+                match framer.next(&mut data) {
+                    Ok(None) => break,
+                    Ok(Some(packet)) => {
+                        let asks = packet.first().is_some_and(|code| REQUESTS.contains(&Code(*code)));
+                        let input = given(conn, StreamEvent::Data(packet));
+                        if asks { self.server.handle(now, input) } else { client.handle(now, input) }
+                    }
+                    Err(BadLength(length)) => {
+                        // The client counts it, and gives the connection up.
+                        let [high, low] = length.to_be_bytes();
+                        client.handle(now, given(conn, StreamEvent::Data(&[0, 0, high, low])));
+                        break;
+                    }
+                }
+            },
+            (StreamEvent::Connected { remote, local, certificate }, None) => {
+                client.handle(now, given(conn, event));
+                if client.is_connected(conn) && self.server.takes(remote.ip(), certificate) {
+                    let listener = ListenerId::own(0);
+                    let accepted = StreamEvent::Accepted { listener, remote, local, certificate };
+                    self.server.handle(now, given(conn, accepted));
+                    self.shared.insert(conn, Framer::new());
+                }
+            }
+            _ => client.handle(now, given(conn, event)),
+        }
+    }
+
+    /// Forgets the connections that the client has no longer.
+    fn forget(&mut self, now: Instant, client: &Client) {
+        let gone: Vec<ConnId> =
+            self.shared.keys().copied().filter(|conn| !client.is_connected(*conn)).collect();
+        for conn in gone {
+            self.shared.remove(&conn);
+            let event = StreamEvent::Closed(CloseReason::Closed);
+            self.server.handle(now, Input::Stream { conn, event });
+        }
+    }
+
     fn answer(
         &mut self,
         now: Instant,
@@ -101,7 +155,7 @@ impl RadiusAccess {
                 let server =
                     server::Config { role, streams: role, freshness, ..server::Config::new(clients) };
                 let server = Server::new(server, SecureRng::from_seed(rng.array()))?;
-                Some(Dynamic { server: Child::new(DYNAMIC, server), asked: BTreeMap::new() })
+                Some(Dynamic { server, asked: BTreeMap::new(), shared: BTreeMap::new() })
             }
             None => None,
         };
@@ -204,20 +258,28 @@ impl RadiusAccess {
 
     pub(super) fn handle(&mut self, now: Instant, nas: &NasIdentity, input: Input<'_>) {
         let Some(dynamic) = &mut self.dynamic else { return self.client.handle(now, input) };
-        match input.enter() {
-            Some((DYNAMIC, input)) => dynamic.server.handle(now, input),
+        match (input.enter(), input) {
+            (Some((DYNAMIC, input)), _) => dynamic.server.handle(now, input),
+            (None, Input::Stream { conn, event }) => dynamic.part(now, &mut self.client, conn, event),
             _ => self.client.handle(now, input),
         }
         if input == Input::Timeout {
             dynamic.server.handle(now, input);
         }
+        dynamic.forget(now, &self.client);
         self.hear_dynamic(now, nas);
     }
 
     /// Hands on what is asked of sessions; what no session need be looked at for is refused at once.
     fn hear_dynamic(&mut self, now: Instant, nas: &NasIdentity) {
         while let Some(dynamic) = &mut self.dynamic
-            && let Some(event) = self.outputs.next_event(&mut dynamic.server)
+            && let Some(event) = {
+                let Dynamic { server, shared, .. } = dynamic;
+                server.next_event(&mut self.outputs, |transmit| match transmit {
+                    Transmit::Stream { conn, .. } if shared.contains_key(&conn) => transmit,
+                    _ => transmit.within(DYNAMIC),
+                })
+            }
         {
             let server::Event::Request(asked) = event;
             let (token, code) = (asked.token, asked.code);

@@ -1,15 +1,19 @@
 //! What AAA servers ask of sessions: RFC 5176 over RADIUS, RFC 6733 §8 over Diameter.
 
 use crate::world::{
-    Carrier, NAS, SERVERS, Script, World, answer, diameter_config, host, radius_config, secret,
+    Carrier, NAS, PORT, SERVERS, Script, World, answer, diameter_config, host, network, radius_config, secret,
 };
 use std::net::{Ipv6Addr, SocketAddr};
 use usher_access::{
-    AaaConfig, Command, DYNAMIC_SOCKET, DynamicConfig, DynamicKind, ErrorCause, Event, Failure, NasIdentity,
-    NasPort, Proof, Request, SessionIdentity, TerminateCause,
+    AaaConfig, AccessClient, Command, DYNAMIC_SOCKET, DynamicConfig, DynamicKind, ErrorCause, Event, Failure,
+    NasIdentity, NasPort, Proof, Request, SessionIdentity, TerminateCause,
 };
 use usher_core::bench::At;
-use usher_core::{Duration, Instant, Seed, WallTime};
+use usher_core::{
+    CommandError, ConnId, Duration, Input, Instant, ListenerId, Machine, NoJob, OutputOf, Outputs, Seed,
+    StreamEvent, StreamOp, Transmit, WallTime,
+};
+use usher_crypto::digest::md5;
 use usher_diameter::avp::AvpBuf;
 use usher_diameter::codes::{self, application, command};
 use usher_diameter::node;
@@ -209,6 +213,99 @@ fn strangers_and_what_is_old_are_not_heard() {
     world.0.run(60);
     assert_eq!(world.0.events(), []);
     assert!(world.0.net[world.0.nas].dynamic_counters().unwrap().unknown_client > 0);
+}
+
+/// A RadSec server that sends octets as they are by the connection that it accepted.
+#[derive(Default)]
+struct RadSecServer {
+    conn: Option<ConnId>,
+    outputs: Outputs<Vec<u8>>,
+}
+
+impl Machine for RadSecServer {
+    type Command = Vec<u8>;
+    type Event = Vec<u8>;
+    type Job = NoJob;
+
+    fn handle(&mut self, _: Instant, input: Input<'_>) {
+        let Input::Stream { conn, event } = input else { return };
+        match event {
+            StreamEvent::Accepted { .. } => self.conn = Some(conn),
+            StreamEvent::Data(data) => self.outputs.event(data.to_vec()),
+            _ => self.conn = None,
+        }
+    }
+    fn command(&mut self, _: Instant, octets: Vec<u8>) -> Result<(), CommandError> {
+        let conn = self.conn.ok_or(CommandError::UnknownToken)?;
+        self.outputs.transmit(Transmit::Stream { conn, op: StreamOp::Data }, octets);
+        Ok(())
+    }
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+        self.outputs.poll(buf)
+    }
+    fn poll_timeout(&mut self) -> Option<Instant> {
+        None
+    }
+}
+
+/// A packet of RadSec's secret: a request of this code, or the answer to what has this authenticator.
+fn packet(code: Code, identifier: u8, authenticator: [u8; 16], attributes: &[u8]) -> Vec<u8> {
+    let head = [code.0, identifier, 0, 20 + attributes.len() as u8];
+    let digest = md5(&[&head, &authenticator, attributes, b"radsec"]);
+    [&head[..], &digest, attributes].concat()
+}
+
+/// RFC 6614 §2.1: one port, and one connection, for all that RADIUS says.
+#[test]
+fn a_radsec_server_asks_by_the_connection_that_the_nas_opened() {
+    for (asker, heard) in [(SERVERS[0], true), (SERVERS[1], false)] {
+        let mut config = radius_config(Carrier::RadSec, 1);
+        let clients = vec![ClientConfig::radsec(asker, 32, Vec::new())];
+        config.dynamic = Some(Box::new(DynamicConfig { clients, freshness: None }));
+        let mut net = network();
+        let identity = NasIdentity { address: Some(NAS), ..NasIdentity::ethernet("nas.example.org") };
+        let access = AccessClient::new(identity, AaaConfig::Radius(config), Seed::new(5).secure("nas", 0));
+        let nas = net.add(access.unwrap(), &[NAS]);
+        let server = net.add(RadSecServer::default(), &[SERVERS[0]]);
+        net.listen(server, ListenerId::own(0), SocketAddr::new(SERVERS[0], PORT));
+        net.on_event(nas, |event| {
+            let Event::Dynamic(request) = event else { return None };
+            let answer =
+                if request.is_about(&session()) { Ok(()) } else { Err(ErrorCause::SessionContextNotFound) };
+            Some((Duration::ZERO, Command::AnswerDynamic { token: request.token, answer }))
+        });
+        let now = net.now();
+        net[nas].ask(now, 1, &Request::new(b"ann", Proof::Pap(b"x"))).unwrap();
+        net.run(Duration::from_millis(100));
+        let asked = net.take(server).remove(0).1;
+        let mut authenticator = [0; 16];
+        authenticator.copy_from_slice(&asked[4..20]);
+        // The answer and two requests as one stretch, and the end of the last later.
+        let stretch = [
+            packet(Code::ACCESS_ACCEPT, asked[1], authenticator, &[]),
+            packet(Code::DISCONNECT_REQUEST, 7, [0; 16], b"\x01\x05ann"),
+            packet(Code::COA_REQUEST, 8, [0; 16], b"\x01\x05eve"),
+        ]
+        .concat();
+        let (first, last) = stretch.split_at(stretch.len() - 30);
+        for part in [first, last] {
+            net.command(server, part.to_vec()).unwrap();
+            net.run(Duration::from_millis(100));
+        }
+        let events: Vec<Event> = net.take(nas).into_iter().map(|(_, event)| event).collect();
+        assert!(matches!(&events[0], Event::Accept { token: 1, .. }), "{events:?}");
+        assert_eq!(events.len(), if heard { 3 } else { 1 }, "{events:?}");
+        let answers: Vec<(u8, u8)> = net.take(server).iter().map(|(_, data)| (data[0], data[1])).collect();
+        let right = [(Code::DISCONNECT_ACK.0, 7), (Code::COA_NAK.0, 8)];
+        assert_eq!(answers, if heard { &right[..] } else { &[] });
+        if heard {
+            // What no packet can be ends the connection, and both sides of it are forgotten.
+            net.command(server, vec![43, 1, 0, 3]).unwrap();
+            net.run(Duration::from_millis(100));
+            assert_eq!(net[nas].radius_counters().unwrap().connections_spoilt, 1);
+            assert_eq!(net[server].conn, None);
+        }
+    }
 }
 
 /// A Diameter server that keeps the sessions that it lets in: Ann's without saying so, and not Bob's. It lets Eve in by an
