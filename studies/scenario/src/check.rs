@@ -5,13 +5,14 @@ mod cells;
 mod ident;
 mod idle;
 mod mobility;
+mod workloads;
 
 pub(crate) use idle::idle;
 
 use crate::metrics;
 use crate::model::{
     Aaa, Arrivals, Connections, Dialogue, Eap, IpVersion, Link, Loss, RadiusRetransmission, Repeats,
-    Scenario, TimeLaw, TransportProtocol, Workload,
+    Scenario, TimeLaw, TransportProtocol,
 };
 use crate::work;
 use std::collections::BTreeMap;
@@ -44,7 +45,7 @@ pub(crate) fn scenario(scenario: &Scenario) -> Vec<Finding> {
     check.cells();
     check.bss();
     check.transport();
-    check.workload();
+    check.workloads();
     check.background();
     check.outages();
     check.findings
@@ -383,19 +384,6 @@ impl Check<'_> {
                 keys!["outages", i, "until"],
                 format!("{until} is not after from, {from}"),
             );
-        }
-    }
-
-    fn workload(&mut self) {
-        match &self.scenario.workload {
-            Workload::Eap(eap) => self.eap(eap),
-            Workload::Dialogue(dialogue) => self.dialogue(dialogue),
-            Workload::Ident(ident) => self.ident(ident),
-            Workload::Mih(mih) => self.mih(mih),
-            Workload::Handover(handover) => self.handover(handover),
-        }
-        if let Some(arrivals) = self.scenario.workload.arrivals() {
-            self.arrivals(arrivals);
         }
     }
 

@@ -11,6 +11,7 @@ pub mod founding;
 pub mod metrics;
 pub mod model;
 mod plan;
+pub mod ports;
 pub mod presets;
 pub mod reference;
 pub mod services;

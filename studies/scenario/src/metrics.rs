@@ -1,6 +1,6 @@
 //! The metrics that a run yields, by the names that figures and the stopping rule use.
 
-use crate::model::{Bss, Cell, Host, Link, Scenario, StudyFile};
+use crate::model::{Bss, Cell, Host, Link, Scenario, StudyFile, Workload};
 use usher_config::{Ordered, hint};
 use usher_mobility::Step;
 
@@ -9,7 +9,7 @@ use usher_mobility::Step;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Metric {
-    /// Its name; a family's is followed by `.` and the name of a link, cell or host.
+    /// Its name; a family's is followed by `.` and the name of a link, cell, host or workload.
     pub name: &'static str,
     /// Its unit; empty for a plain number or a share.
     pub unit: &'static str,
@@ -26,6 +26,8 @@ pub struct Metric {
 pub enum Of {
     /// Of a run.
     Run,
+    /// Of the workload, without a name behind it; of several, of each.
+    Workload,
     /// Of each link, or group of links; cells and BSSs are among them.
     Link,
     /// Of each cell, or group of cells.
@@ -40,10 +42,15 @@ impl Metric {
         format!("{}.{name}", self.name)
     }
 
+    /// Its name for a workload: of one that stands alone, which is called nothing, its own.
+    pub fn of_workload(self, workload: &str) -> String {
+        if workload.is_empty() { self.name.to_owned() } else { self.member(workload) }
+    }
+
     /// Its row in the documentation: name, unit, and what it is in full.
     pub fn row(self) -> String {
         let name = match self.of {
-            Of::Run => self.name.to_owned(),
+            Of::Run | Of::Workload => self.name.to_owned(),
             Of::Link => self.member("LINK"),
             Of::Cell => self.member("CELL"),
             Of::Host => self.member("HOST"),
@@ -89,57 +96,57 @@ macro_rules! metrics {
 
 metrics! {
     /// Mean delay of counted dialogues that ended well.
-    DELAY_MEAN = Run "delay.mean" in "s": "mean delay of the completed dialogues";
+    DELAY_MEAN = Workload "delay.mean" in "s": "mean delay of the completed dialogues";
     /// Median of the same delays, exact over the run's dialogues.
-    DELAY_P50 = Run "delay.p50" in "s": "median delay of the completed dialogues";
+    DELAY_P50 = Workload "delay.p50" in "s": "median delay of the completed dialogues";
     /// Their 95 % quantile, likewise.
-    DELAY_P95 = Run "delay.p95" in "s": "delay that 95 % of the completed dialogues stay below";
+    DELAY_P95 = Workload "delay.p95" in "s": "delay that 95 % of the completed dialogues stay below";
     /// Their 99 % quantile, likewise.
-    DELAY_P99 = Run "delay.p99" in "s": "delay that 99 % of the completed dialogues stay below";
+    DELAY_P99 = Workload "delay.p99" in "s": "delay that 99 % of the completed dialogues stay below";
     /// The largest of them.
-    DELAY_MAX = Run "delay.max" in "s": "largest delay of a completed dialogue";
+    DELAY_MAX = Workload "delay.max" in "s": "largest delay of a completed dialogue";
     /// Counted dialogues that began.
-    STARTED = Run "started" in "": "dialogues begun";
+    STARTED = Workload "started" in "": "dialogues begun";
     /// Of them, those that ended well.
-    COMPLETED = Run "completed" in "": "dialogues that ended well";
+    COMPLETED = Workload "completed" in "": "dialogues that ended well";
     /// Of them, authentications that the AAA server refused.
-    REJECTED = Run "rejected" in "": "authentications that ended in a reject";
+    REJECTED = Workload "rejected" in "": "authentications that ended in a reject";
     /// Share of `started` that failed: given up by the station, the NAS or the client, or still open; of handovers,
     /// those that the exchange of messages did not lead.
-    FAILURES = Run "failures" in "": "share of the dialogues begun that failed";
+    FAILURES = Workload "failures" in "": "share of the dialogues begun that failed";
     /// Share of `started` that ended well.
-    SUCCESS = Run "success" in "": "share of the dialogues begun that ended well";
+    SUCCESS = Workload "success" in "": "share of the dialogues begun that ended well";
     /// Requests that the application protocol sent again (RADIUS, dialogues over UDP), per completed dialogue.
-    RETRANSMISSIONS = Run "retransmissions" in "":
+    RETRANSMISSIONS = Workload "retransmissions" in "":
         "requests that the application sent again, per completed dialogue";
     /// Where a cell's `keys` are used: from EAP's success at the station until it has its traffic keys, mean of the
     /// counted dialogues that ended well.
-    KEYS_DELAY = Run "keys.delay" in "s":
+    KEYS_DELAY = Workload "keys.delay" in "s":
         "from EAP's success until the station has its traffic keys, mean of the completed dialogues";
     /// Share of the counted dialogues let in by EAP that ended without traffic keys, or were still without.
-    KEYS_FAILURES = Run "keys.failures" in "": "share of the stations let in by EAP that got no traffic keys";
+    KEYS_FAILURES = Workload "keys.failures" in "": "share of the stations let in by EAP that got no traffic keys";
     /// Messages of the exchange of traffic keys, those sent again included, per completed dialogue.
-    KEYS_MESSAGES = Run "keys.messages" in "":
+    KEYS_MESSAGES = Workload "keys.messages" in "":
         "messages of the exchange of traffic keys, per completed dialogue";
     /// Bytes of those messages, from the management message type on, per completed dialogue.
-    KEYS_BYTES = Run "keys.bytes" in "B":
+    KEYS_BYTES = Workload "keys.bytes" in "B":
         "bytes of those messages, without the cell's headers, per completed dialogue";
     /// Where the workload has `accounting`: records that fell due within the run's duration, per counted dialogue that
     /// ended well.
-    ACCOUNTING_RECORDS = Run "accounting.records" in "":
+    ACCOUNTING_RECORDS = Workload "accounting.records" in "":
         "records of accounting, per counted dialogue that ended well";
     /// From when such a record falls due until its NAS has the acknowledgement, mean of those that have one.
-    ACCOUNTING_DELAY = Run "accounting.delay" in "s":
+    ACCOUNTING_DELAY = Workload "accounting.delay" in "s":
         "from when a record of accounting falls due until the NAS has its acknowledgement, mean of those that have one";
     /// Share of these records acknowledged later than `workload.accounting.late`.
-    ACCOUNTING_LATE = Run "accounting.late" in "":
+    ACCOUNTING_LATE = Workload "accounting.late" in "":
         "share of the records of accounting acknowledged later than they should be";
     /// Share of them that were given up by the NAS, refused, or without acknowledgement when the drain was over.
-    ACCOUNTING_LOST = Run "accounting.lost" in "":
+    ACCOUNTING_LOST = Workload "accounting.lost" in "":
         "share of the records of accounting that were never acknowledged";
     /// Of the workload `ident`: share of the completed dialogues whose answer is the name or the number of the user who had
     /// the connection; others are hidden, sealed, unknown or wrong.
-    IDENT_NAMED = Run "ident.named" in "": "share of the answers that name the connection's user";
+    IDENT_NAMED = Workload "ident.named" in "": "share of the answers that name the connection's user";
     /// TCP segments of all hosts, acknowledgements included, per completed dialogue.
     TCP_SEGMENTS = Run "tcp.segments" in "": "TCP segments of all hosts, per completed dialogue";
     /// Of them, those with something sent before, per completed dialogue.
@@ -174,65 +181,65 @@ metrics! {
     SCTP_PER_MIH_PACKET = Run "sctp.per-mih-packet" in "": "SCTP packets of all hosts, per MIH packet";
     /// MIH packets given to the transport (retransmissions, acknowledgements and fragments included), per indication,
     /// request or response that a user gave.
-    MIH_OVERHEAD = Run "mih.overhead" in "":
+    MIH_OVERHEAD = Workload "mih.overhead" in "":
         "MIH packets given to the transport, per indication, request or response that a user gave";
     /// The same packets, per counted transaction.
-    MIH_PACKETS = Run "mih.packets" in "": "MIH packets given to the transport, per transaction";
+    MIH_PACKETS = Workload "mih.packets" in "": "MIH packets given to the transport, per transaction";
     /// Of them, messages sent again, per counted transaction.
-    MIH_RETRANSMISSIONS = Run "mih.retransmissions" in "": "MIH messages sent again, per transaction";
+    MIH_RETRANSMISSIONS = Workload "mih.retransmissions" in "": "MIH messages sent again, per transaction";
     /// Messages that came again and were given to the user as if they were new, per counted transaction.
-    MIH_DUPLICATES = Run "mih.duplicates" in "":
+    MIH_DUPLICATES = Workload "mih.duplicates" in "":
         "messages that came again and were given to the user as if they were new, per transaction";
     /// Responses dropped because their transaction was over, per counted transaction.
-    MIH_LATE = Run "mih.late" in "": "responses dropped because their transaction was over, per transaction";
+    MIH_LATE = Workload "mih.late" in "": "responses dropped because their transaction was over, per transaction";
     /// Mean delay of the handovers to which the exchange of messages led; `delay.mean` and its quantiles are of all.
-    DELAY_SUCCESS = Run "delay.success" in "s":
+    DELAY_SUCCESS = Workload "delay.success" in "s":
         "mean delay of the handovers to which the exchange of messages led";
     /// Mean delay of the other handovers.
-    DELAY_FAILED = Run "delay.failed" in "s": "mean delay of the other handovers";
+    DELAY_FAILED = Workload "delay.failed" in "s": "mean delay of the other handovers";
     /// Of a mobile node that leads: the scan, mean of the successful handovers. Its steps follow each other and add
     /// up to the handover's delay.
-    STEP_SCAN = Run "step.scan" in "s": "the scan of the new network, mean of the successful handovers";
+    STEP_SCAN = Workload "step.scan" in "s": "the scan of the new network, mean of the successful handovers";
     /// The candidate query of a mobile node that leads, or a point of service's own question to the candidate.
-    STEP_RESOURCES = Run "step.resources" in "s":
+    STEP_RESOURCES = Workload "step.resources" in "s":
         "asking whether the new network has resources, mean of the successful handovers";
     /// The commitment to the new network, of a mobile node or a point of service that leads.
-    STEP_COMMIT = Run "step.commit" in "s": "committing to the new network, mean of the successful handovers";
+    STEP_COMMIT = Workload "step.commit" in "s": "committing to the new network, mean of the successful handovers";
     /// With the network leading: from the beginning to the scan. With scan, decision, entry and redirection it adds
     /// up to the delay.
-    STEP_PREPARATION = Run "step.preparation" in "s":
+    STEP_PREPARATION = Workload "step.preparation" in "s":
         "from the beginning until the network asks for a scan, mean of the successful handovers";
     /// With the network leading: from the mobile node's answer to the network's choice.
-    STEP_DECISION = Run "step.decision" in "s":
+    STEP_DECISION = Workload "step.decision" in "s":
         "from the answer to that until the network's choice, mean of the successful handovers";
     /// Entry into the new network.
-    STEP_ENTRY = Run "step.entry" in "s": "entry into the new network, mean of the successful handovers";
+    STEP_ENTRY = Workload "step.entry" in "s": "entry into the new network, mean of the successful handovers";
     /// The redirection of the flow.
-    STEP_REDIRECTION = Run "step.redirection" in "s":
+    STEP_REDIRECTION = Workload "step.redirection" in "s":
         "the redirection of the flow, mean of the successful handovers";
     /// Telling the network, after the end of the successful handovers.
-    STEP_COMPLETION = Run "step.completion" in "s":
+    STEP_COMPLETION = Workload "step.completion" in "s":
         "telling the network that it is done, after the handover's end, mean of the successful handovers";
     /// Of the point of service that leads: asking the mobile node, its scan included.
-    STEP_CANDIDATE = Run "step.candidate" in "s":
+    STEP_CANDIDATE = Workload "step.candidate" in "s":
         "asking the mobile node for its candidates, its scan included, mean of the successful handovers";
     /// Of the point of service that leads: reserving.
-    STEP_RESERVATION = Run "step.reservation" in "s":
+    STEP_RESERVATION = Workload "step.reservation" in "s":
         "the network's reservation of resources, mean of the successful handovers";
     /// Share of the flow's packets sent during handovers that did not arrive.
-    APP_LOSS = Run "app.loss" in "": "share of the flow's packets sent during handovers that did not arrive";
+    APP_LOSS = Workload "app.loss" in "": "share of the flow's packets sent during handovers that did not arrive";
     /// Share of the flow's packets that did not arrive, of those sent from a node's leaving the cell until its flow
     /// is redirected, in handovers that failed; the cell is left when Link_Going_Down said that it would be.
-    APP_LOSS_AFTER_LEAVING = Run "app.loss-after-leaving" in "":
+    APP_LOSS_AFTER_LEAVING = Workload "app.loss-after-leaving" in "":
         "share of the flow's packets that did not arrive, of those sent from a node's leaving the cell until its \
          flow is redirected, in handovers that failed";
     /// The same packets, per handover: those sent during it that did not arrive.
-    APP_LOST = Run "app.lost" in "": "packets of the flow sent during a handover that did not arrive";
+    APP_LOST = Workload "app.lost" in "": "packets of the flow sent during a handover that did not arrive";
     /// Most transactions that an MIH function held at once, those remembered included.
-    MIH_MEMORY = Run "mih.memory" in "": "most transactions that an MIH function held at once";
+    MIH_MEMORY = Workload "mih.memory" in "": "most transactions that an MIH function held at once";
     /// Mean time from the sending of an indication or request of the workload `mih` to its first delivery to the
     /// remote user, whatever becomes of its transaction.
-    MIH_DELIVERY = Run "mih.delivery" in "s":
+    MIH_DELIVERY = Workload "mih.delivery" in "s":
         "mean time until the remote user has an indication or a request, whatever becomes of its transaction";
     /// Packets on the named link, both ways, transport acknowledgements included, background traffic not, per
     /// completed dialogue.
@@ -274,6 +281,7 @@ pub struct Names<'a> {
     links: &'a Ordered<Link>,
     cells: &'a Ordered<Cell>,
     bss: &'a Ordered<Bss>,
+    workloads: &'a Ordered<Workload>,
     /// What hosts hold is followed.
     memory: bool,
 }
@@ -281,7 +289,14 @@ pub struct Names<'a> {
 impl<'a> From<&'a StudyFile> for Names<'a> {
     fn from(file: &'a StudyFile) -> Self {
         let memory = file.run.memory;
-        Self { hosts: &file.hosts, links: &file.links, cells: &file.cells, bss: &file.bss, memory }
+        Self {
+            hosts: &file.hosts,
+            links: &file.links,
+            cells: &file.cells,
+            bss: &file.bss,
+            workloads: &file.workloads,
+            memory,
+        }
     }
 }
 impl Names<'_> {
@@ -298,6 +313,7 @@ impl<'a> From<&'a Scenario> for Names<'a> {
             links: &scenario.links,
             cells: &scenario.cells,
             bss: &scenario.bss,
+            workloads: &scenario.workloads,
             memory,
         }
     }
@@ -310,6 +326,8 @@ pub fn find<'a>(name: &str, names: impl Into<Names<'a>>) -> Option<&'static Metr
         let Some(rest) = name.strip_prefix(m.name) else { return false };
         match (m.of, rest.strip_prefix('.')) {
             (Of::Run, _) => rest.is_empty(),
+            (Of::Workload, None) => rest.is_empty() && names.workloads.is_empty(),
+            (Of::Workload, Some(workload)) => names.workloads.get(workload).is_some(),
             (Of::Link, Some(link)) => names.of_links().any(|name| name == link),
             (Of::Cell, Some(cell)) => names.cells.get(cell).is_some(),
             (Of::Host, Some(host)) => names.hosts.get(host).is_some(),
@@ -322,6 +340,7 @@ pub fn find<'a>(name: &str, names: impl Into<Names<'a>>) -> Option<&'static Metr
 pub fn is_declared(name: &str) -> bool {
     METRICS.iter().any(|m| match m.of {
         Of::Run => name == m.name,
+        Of::Workload if name == m.name => true,
         _ => name.strip_prefix(m.name).is_some_and(|rest| rest.starts_with('.')),
     })
 }
@@ -334,11 +353,18 @@ pub(crate) fn unknown<'a>(name: &str, names: impl Into<Names<'a>>) -> Option<Str
         return (followed && !names.memory)
             .then(|| format!("\"{name}\" is followed only where [run] has memory = true"));
     }
+    if let Some(first) = names.workloads.names().next()
+        && METRICS.iter().any(|metric| metric.name == name && metric.of == Of::Workload)
+    {
+        return Some(format!("each workload has a \"{name}\" of its own: write \"{name}.{first}\""));
+    }
     let mut known = Vec::new();
     for metric in METRICS {
         let mut of = |name: &str| known.push(metric.member(name));
         match metric.of {
             Of::Run => known.push(metric.name.to_owned()),
+            Of::Workload if names.workloads.is_empty() => known.push(metric.name.to_owned()),
+            Of::Workload => names.workloads.names().for_each(&mut of),
             Of::Link => names.of_links().for_each(&mut of),
             Of::Cell => names.cells.names().for_each(&mut of),
             Of::Host => names.hosts.names().for_each(&mut of),

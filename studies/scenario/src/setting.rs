@@ -4,7 +4,8 @@ use usher_config::tree::{Entry, Item, Step, TreeNode};
 use usher_config::{Location, hint};
 
 /// The tables that axes may reach into.
-const SETTABLE: [&str; 8] = ["run", "hosts", "links", "cells", "bss", "transport", "workload", "background"];
+const SETTABLE: [&str; 9] =
+    ["run", "hosts", "links", "cells", "bss", "transport", "workload", "workloads", "background"];
 
 /// Puts a node at a path, making tables on the way; `path_span` is where the path is written.
 ///
@@ -36,7 +37,7 @@ pub(crate) fn set(
         node = match &mut node.item {
             Item::Table(entries) => {
                 let found = entries.iter().position(|e| e.key == *key);
-                let named = matches!(keys[0].as_str(), "hosts" | "links" | "cells" | "bss");
+                let named = matches!(keys[0].as_str(), "hosts" | "links" | "cells" | "bss" | "workloads");
                 if found.is_none() && depth == 1 && named {
                     let known = hint(key, entries.iter().map(|e| e.key.as_str()));
                     return Err(wrong(format!("there is no \"{key}\" in {}{known}", keys[0])));
@@ -78,7 +79,7 @@ pub(crate) fn set(
 pub(crate) fn alone(path: &[Step]) -> bool {
     match path.first() {
         Some(Step::Key(key)) => match key.as_str() {
-            "hosts" | "links" | "cells" | "bss" => path.len() > 2,
+            "hosts" | "links" | "cells" | "bss" | "workloads" => path.len() > 2,
             "workload" => path.len() > 1,
             "axes" => false,
             _ => true,

@@ -97,7 +97,7 @@ impl Access {
 
     /// Reads it from a point; `None` where that is not of EAP authentications at a server that the NAS reaches.
     pub(super) fn of(scenario: &Scenario) -> Option<Self> {
-        let Workload::Eap(eap) = &scenario.workload else { return None };
+        let Some(Workload::Eap(eap)) = &scenario.workload else { return None };
         let stations = scenario.hosts.get(&eap.stations)?.count.get();
         let path = path(scenario, &eap.nas, &eap.server)?;
         let links = || path.iter().filter_map(|name| scenario.links.get(name));
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(Setup::of(&plan).unwrap().deviations(), Vec::<String>::new());
         let Some(last) = plan.points.last_mut() else { panic!("no point") };
         let world = last.scenario.clone();
-        let Workload::Eap(eap) = &mut last.scenario.workload else { panic!("no EAP") };
+        let Some(Workload::Eap(eap)) = &mut last.scenario.workload else { panic!("no EAP") };
         let links = path(&world, &eap.nas, &eap.server).unwrap();
         let [a, b] = &world.links.get(links[0]).unwrap().between;
         eap.nas = if *a == eap.nas { b.clone() } else { a.clone() };

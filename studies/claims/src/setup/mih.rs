@@ -73,12 +73,12 @@ pub(super) fn otherwise<'a>(
     let (mut seen, mut rto_max, mut timeouts) = (Seen::default(), &RTO_MAX[..], &[][..]);
     for scenario in scenarios {
         let all = match &scenario.workload {
-            Workload::Mih(mih) => at_point(scenario, mih, &mut seen),
-            Workload::Handover(handover) => {
+            Some(Workload::Mih(mih)) => at_point(scenario, mih, &mut seen),
+            Some(Workload::Handover(handover)) => {
                 (rto_max, timeouts) = (&handover::RTO_MAX[..], &handover::TIMEOUTS[..]);
                 handover::at_point(study, scenario, handover, &mut seen)
             }
-            Workload::Eap(_) | Workload::Dialogue(_) | Workload::Ident(_) => continue,
+            _ => continue,
         };
         let list = found.get_or_insert_default();
         for text in all {
@@ -264,7 +264,7 @@ mod tests {
             ]
         );
         for point in &mut plan.points {
-            let Workload::Mih(mih) = &mut point.scenario.workload else { panic!("no MIH") };
+            let Some(Workload::Mih(mih)) = &mut point.scenario.workload else { panic!("no MIH") };
             (mih.transport, mih.max_message) =
                 (TransportProtocol::Udp, usher_scenario::units::Size::of(1500));
         }

@@ -18,8 +18,9 @@ pub struct Failing {
     pub worst: Point,
     /// That share of its dialogues that failed, the mean over its replications, above 0 and at most 1.
     pub share: f64,
-    /// What a dialogue is in this study: "dialogues", "authentications", "questions", "transactions", "handovers".
-    pub noun: &'static str,
+    /// What a dialogue is in this study: "dialogues", "authentications", "questions", "transactions", "handovers"; of several
+    /// workloads the one with that share, as `authentications of "wifi"`.
+    pub noun: String,
     /// Delays are of those that ended well.
     delays_leave_out: bool,
 }
@@ -27,8 +28,15 @@ pub struct Failing {
 impl Failing {
     /// Looks the rows of a run through; `None` where nothing failed.
     pub fn of(plan: &Plan, results: &Results) -> Option<Self> {
+        let workloads = plan.points.first().into_iter().flat_map(|point| point.scenario.all_workloads());
+        let failing = workloads.filter_map(|(name, workload)| Self::of_workload((name, workload), results));
+        failing.reduce(|worst, other| if other.share > worst.share { other } else { worst })
+    }
+
+    fn of_workload((name, workload): (&str, &Workload), results: &Results) -> Option<Self> {
+        let metric = metrics::FAILURES.of_workload(name);
         let mut sums: HashMap<&Point, (f64, u32)> = HashMap::new();
-        for row in results.rows.iter().filter(|r| &*r.metric == metrics::FAILURES.name) {
+        for row in results.rows.iter().filter(|r| *r.metric == *metric) {
             let (sum, n) = sums.entry(&row.point).or_default();
             *sum += row.value;
             *n += 1;
@@ -45,15 +53,15 @@ impl Failing {
             }
         }
         let (points, worst, share) = failing?;
-        let workload = plan.points.first().map(|p| &p.scenario.workload);
         let noun = match workload {
-            Some(Workload::Eap(_)) => "authentications",
-            Some(Workload::Ident(_)) => "questions",
-            Some(Workload::Mih(_)) => "transactions",
-            Some(Workload::Handover(_)) => "handovers",
-            Some(Workload::Dialogue(_)) | None => "dialogues",
+            Workload::Eap(_) => "authentications",
+            Workload::Ident(_) => "questions",
+            Workload::Mih(_) => "transactions",
+            Workload::Handover(_) => "handovers",
+            Workload::Dialogue(_) => "dialogues",
         };
-        let delays_leave_out = !matches!(workload, Some(Workload::Handover(_)));
+        let noun = if name.is_empty() { noun.to_owned() } else { format!("{noun} of \"{name}\"") };
+        let delays_leave_out = !matches!(workload, Workload::Handover(_));
         Some(Self { points, of: sums.len(), worst: worst.clone(), share, noun, delays_leave_out })
     }
 }
@@ -67,7 +75,7 @@ impl fmt::Display for Failing {
             (of, at) => write!(
                 f,
                 "{} failed at {} of {of} points: {share} of them at the worst ({at}).",
-                capitalised(self.noun),
+                capitalised(&self.noun),
                 self.points
             )?,
         }
@@ -137,7 +145,7 @@ mod tests {
         assert!((failing.share - 0.89).abs() < 1e-12);
         let worst = crate::sweep::plan::point(&plan.points[2]);
         let noun = match plan.points[0].scenario.workload {
-            Workload::Eap(_) => "Authentications",
+            Some(Workload::Eap(_)) => "Authentications",
             _ => "Dialogues",
         };
         let text = format!(
@@ -155,7 +163,7 @@ mod tests {
             of: 1,
             worst: Point::default(),
             share: 0.376,
-            noun: "handovers",
+            noun: "handovers".to_owned(),
             delays_leave_out: false,
         };
         assert_eq!(failing.to_string(), "37.6 % of the handovers failed.");

@@ -312,11 +312,15 @@ const TOLD: f64 = 0.01;
 fn failing(said: &model::Figure, plan: &Plan, estimates: &Estimates) -> Missing {
     let of_ends =
         [metrics::FAILURES, metrics::SUCCESS, metrics::STARTED, metrics::COMPLETED, metrics::REJECTED];
-    let counts = |y: &String| of_ends.iter().any(|metric| metric.name == y);
+    let counts = |y: &String, workload: &str| of_ends.iter().any(|metric| metric.of_workload(workload) == *y);
     let mut missing = Missing::new();
     for (metric, point) in said.y.0.iter().flat_map(|y| plan.points.iter().map(move |p| (y, p))) {
-        let failures = estimates.get(&(super::plan::point(point), metrics::FAILURES.name.to_owned()));
-        if let Some(failures) = failures.filter(|f| f.mean >= TOLD && !counts(metric))
+        // Of several workloads that of the metric.
+        let mut names = point.scenario.all_workloads().map(|(name, _)| name);
+        let of = names.find(|name| name.is_empty() || metric.ends_with(&format!(".{name}")));
+        let Some(workload) = of else { continue };
+        let failures = estimates.get(&(super::plan::point(point), metrics::FAILURES.of_workload(workload)));
+        if let Some(failures) = failures.filter(|f| f.mean >= TOLD && !counts(metric, workload))
             && let Some((name, x)) = place(said, plan, estimates, point, metric)
         {
             missing.insert((name, x.to_bits()), failures.mean);
@@ -402,7 +406,11 @@ fn sure(value: f64, half_width: f64) -> String {
 fn table(file: &StudyFile, plan: &Plan, estimates: &Estimates, tails: &Tails) -> Table {
     let mut shown: Vec<&str> = plan.figures.iter().flat_map(|f| f.y.0.iter().map(String::as_str)).collect();
     shown.extend(plan.points.first().map(|p| p.scenario.run.replications.metric.as_str()));
-    shown.extend([metrics::DELAY_P95.name, metrics::FAILURES.name]);
+    let workloads = plan.points.first().into_iter().flat_map(|p| p.scenario.all_workloads());
+    let of_each =
+        workloads.flat_map(|(name, _)| [metrics::DELAY_P95, metrics::FAILURES].map(|m| m.of_workload(name)));
+    let of_each: Vec<String> = of_each.collect();
+    shown.extend(of_each.iter().map(String::as_str));
     let mut names: Vec<&str> = Vec::new();
     for name in shown {
         if !names.contains(&name) {

@@ -14,7 +14,6 @@ use usher_aaa_config::{Carrier, Loaded, With};
 use usher_core::{Instant, Machine, Seed, WallTime, Work};
 use usher_crypto::tls::{KeyLog, WallClock};
 use usher_radius::dictionary::Dictionary;
-use usher_scenario::model::Workload;
 use usher_scenario::services::Service;
 use usher_sim::{Context, Delivery, HostId};
 
@@ -125,16 +124,16 @@ pub(super) fn alone(seed: Seed) -> (Parts<Memory>, Helpers<usher_core::Job<Job>>
     (parts, Helpers::new(seed.stream("helpers", 0)))
 }
 
-/// Puts the services of a scenario on their hosts. The store of each server has the users of the workload's stations.
+/// Puts the services of a scenario on their hosts. The store of each server has the users of all workloads' stations.
 pub(super) fn build(plan: &mut Plan<'_>, topology: &Topology, key_log: &KeyLog) -> Result<(), WorldError> {
-    let stations = match &plan.scenario.workload {
-        Workload::Eap(eap) => Some((eap, topology.group(&eap.stations)?.len())),
-        _ => None,
-    };
+    let eap = plan.scenario.eap_workloads();
+    let stations = eap.map(|of| topology.group(&of.1.stations).map(|stations| (of, stations.len())));
+    let stations = stations.collect::<Result<Vec<_>, _>>()?;
     for (name, services) in plan.scenario.services.iter() {
         for service in services {
             let Service::Aaa(loaded) = service else { continue };
-            let users = stations.map(|(eap, count)| eap::users(eap, count, loaded)).unwrap_or_default();
+            let users =
+                stations.iter().flat_map(|(of, count)| eap::users(*of, *count, loaded)).collect::<Vec<_>>();
             for &host in topology.group(name)? {
                 serve(plan, (name, host), loaded, key_log, &users)?;
             }

@@ -15,12 +15,11 @@ use std::rc::Rc;
 use usher_core::timer::TimerQueue;
 use usher_core::{AssocId, ConnId, Duration, Instant, Rng, Work};
 use usher_scenario::model::{self, Connection, Repeats, TimeLaw, TransportProtocol};
+use usher_scenario::ports::DIALOGUE;
 use usher_scenario::work;
 use usher_sim::sctp::Message;
 use usher_sim::{Context, Delivery, HostId, MessageDelivery, Payload, StreamDelivery};
 
-/// The port that dialogue servers listen on.
-pub(super) const PORT: u16 = 7;
 /// In a UDP or SCTP message: the dialogue and the round it belongs to.
 const HEADER: usize = 12;
 
@@ -219,7 +218,7 @@ impl Client {
         self.reconnect_at = None;
         if self.rules.transport == TransportProtocol::Sctp {
             // What its streams are is known when it is up.
-            ctx.associate(AssocId::opened(self.connections), self.server, PORT, self.rules.streams);
+            ctx.associate(AssocId::opened(self.connections), self.server, DIALOGUE, self.rules.streams);
             return;
         }
         self.connected = true;
@@ -228,7 +227,7 @@ impl Client {
         if self.rules.scripted() {
             self.rules.script.borrow_mut().insert(self.host, VecDeque::new());
         }
-        ctx.connect(ConnId::opened(self.connections), self.server, PORT);
+        ctx.connect(ConnId::opened(self.connections), self.server, DIALOGUE);
         self.send_waiting(ctx);
     }
 
@@ -267,7 +266,7 @@ impl Client {
                     d.due = Some(at);
                     self.due.insert(at, id);
                 }
-                ctx.send_datagram(0, self.server, PORT, header(id, round, bytes));
+                ctx.send_datagram(0, self.server, DIALOGUE, header(id, round, bytes));
             }
             TransportProtocol::Sctp => {
                 if !self.connected {
@@ -301,7 +300,7 @@ impl Client {
                         d.conn = Some(conn);
                         self.connections += 1;
                         self.own.insert(conn, (id, 0));
-                        ctx.connect(conn, self.server, PORT);
+                        ctx.connect(conn, self.server, DIALOGUE);
                         conn
                     }
                 };

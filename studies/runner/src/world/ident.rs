@@ -13,11 +13,9 @@ use usher_ident::{
 };
 use usher_ident_service::{Command, Config, IdentService, Job as Asked, Owner, User};
 use usher_scenario::model;
+use usher_scenario::ports::CHAT;
 use usher_scenario::services::Service;
 use usher_sim::{Context, Delivery, HostId, StreamDelivery};
-
-/// Where those servers listen that ask.
-const SERVER_PORT: u16 = 6667;
 
 /// Users by the number of their application.
 pub(super) type Users = Rc<RefCell<BTreeMap<u32, User>>>;
@@ -167,7 +165,7 @@ impl UserRole {
             let conn = ConnId::opened(self.opened);
             self.opened += 1;
             self.open += 1;
-            ctx.connect_from(conn, self.host, self.server, SERVER_PORT);
+            ctx.connect_from(conn, self.host, self.server, CHAT);
         }
         ctx.set_timer(self.arrivals.next());
     }
@@ -228,7 +226,7 @@ pub(super) fn build(
             truth: truth.clone(),
         };
         let app = plan.role(host, Role::IdentAsker(Box::new(role)));
-        plan.builder.listen(app, SERVER_PORT)?;
+        plan.builder.listen(app, CHAT)?;
     }
     let (shared, all) = (budget(&ident.arrivals), (clients.len() * ident.users.len()) as u64);
     let users = clients.iter().enumerate().flat_map(|(i, &host)| {

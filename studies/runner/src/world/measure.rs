@@ -2,29 +2,52 @@
 
 use super::handover::Tally;
 use super::{End, Report};
+use std::ops::Range;
 use usher_core::{Duration, Instant};
 use usher_observe::stats::quantiles;
-use usher_scenario::metrics::{self, Metric};
+use usher_scenario::metrics::{self, Metric, Of};
 use usher_sim::Observer;
 
 /// What a run measured, by the metrics' names.
 #[derive(Debug, Default)]
-pub(super) struct Measured(pub(super) Vec<(String, f64)>);
+pub(super) struct Measured {
+    pub(super) all: Vec<(String, f64)>,
+    /// Which of several workloads is measured.
+    workload: String,
+}
 
 impl Measured {
-    /// A metric of the run.
+    /// The workload of this name is measured next.
+    pub(super) fn of(&mut self, workload: &str) {
+        workload.clone_into(&mut self.workload);
+    }
+    /// A metric of the run, or of the workload that is measured.
     pub(super) fn put(&mut self, metric: Metric, value: f64) {
-        self.0.push((metric.name.to_owned(), value));
+        let name = match metric.of {
+            Of::Workload => metric.of_workload(&self.workload),
+            Of::Run | Of::Link | Of::Cell | Of::Host => metric.name.to_owned(),
+        };
+        self.all.push((name, value));
     }
     /// A metric of a link, cell or host of this name.
     pub(super) fn put_of(&mut self, name: &str, metric: Metric, value: f64) {
-        self.0.push((metric.member(name), value));
+        self.all.push((metric.member(name), value));
     }
 }
 
-/// Hears what the roles report. A dialogue counts when it began within the counting interval.
+/// Hears what the roles report.
 #[derive(Debug)]
 pub(super) struct Measure {
+    workloads: Vec<Dialogues>,
+    /// The number of each workload's first application.
+    firsts: Vec<u32>,
+    /// Between the two phases of a run: end as soon as nothing that counts is open.
+    draining: bool,
+}
+
+/// What one workload did. A dialogue counts when it began within the counting interval.
+#[derive(Debug)]
+pub(super) struct Dialogues {
     from: Instant,
     to: Instant,
     /// Delays of counted dialogues that came to an end.
@@ -55,8 +78,6 @@ pub(super) struct Measure {
     named: u64,
     /// Of handovers.
     tally: Tally,
-    /// Between the two phases of a run: end as soon as nothing that counts is open.
-    draining: bool,
 }
 
 /// Many delays, compactly: in pieces, since a single list would be copied each time that it grows, and in
@@ -103,7 +124,41 @@ impl Samples {
 }
 
 impl Measure {
-    pub(super) fn new(from: Instant, to: Instant) -> Self {
+    /// `firsts` are the numbers of the workloads' first applications, ascending.
+    pub(super) fn new(from: Instant, to: Instant, firsts: Vec<u32>) -> Self {
+        let workloads = firsts.iter().map(|_| Dialogues::new(from, to)).collect();
+        Self { workloads, firsts, draining: false }
+    }
+
+    /// From now on the run is done when all that counts has ended.
+    pub(super) fn drain(&mut self) {
+        self.draining = true;
+    }
+
+    /// What a workload did.
+    pub(super) fn of(&self, workload: usize) -> &Dialogues {
+        &self.workloads[workload]
+    }
+
+    /// The applications of a workload, by their numbers.
+    pub(super) fn apps(&self, workload: usize) -> Range<usize> {
+        let end = self.firsts.get(workload + 1).map_or(usize::MAX, |next| *next as usize);
+        self.firsts[workload] as usize..end
+    }
+
+    /// A workload's metrics of dialogues. What has not ended by now counts as failed.
+    pub(super) fn metrics(&mut self, workload: usize, out: &mut Measured) {
+        self.workloads[workload].metrics(out);
+    }
+
+    /// Dialogues of all workloads that ended well since the counting began.
+    pub(super) fn completed(&self) -> u64 {
+        self.workloads.iter().map(Dialogues::completed).sum()
+    }
+}
+
+impl Dialogues {
+    fn new(from: Instant, to: Instant) -> Self {
         Self {
             from,
             to,
@@ -126,7 +181,6 @@ impl Measure {
             answers: 0,
             named: 0,
             tally: Tally::default(),
-            draining: false,
         }
     }
 
@@ -139,15 +193,8 @@ impl Measure {
         dialogues + self.records - self.kept - self.lost
     }
 
-    /// From now on the run is done when all that counts has ended.
-    pub(super) fn drain(&mut self) {
-        self.draining = true;
-    }
-
-    /// The metrics of dialogues. What has not ended by now counts as failed.
-    pub(super) fn metrics(&mut self) -> Measured {
+    fn metrics(&mut self, out: &mut Measured) {
         let (n, good) = (self.delays.len(), self.succeeded);
-        let mut out = Measured::default();
         if n > 0 {
             out.put(metrics::DELAY_MEAN, self.delay_sum as f64 / n as f64 / 1e9);
             let [p50, p95, p99, max] = quantiles(&mut self.delays.take(), [0.5, 0.95, 0.99, 1.0]);
@@ -186,8 +233,7 @@ impl Measure {
         if self.answers > 0 {
             out.put(metrics::IDENT_NAMED, self.named as f64 / self.answers as f64);
         }
-        self.tally.metrics(&mut out);
-        out
+        self.tally.metrics(out);
     }
 
     /// Counted dialogues that began.
@@ -204,10 +250,8 @@ impl Measure {
     pub(super) fn completed(&self) -> u64 {
         self.completed
     }
-}
 
-impl Observer<Report> for Measure {
-    fn report(&mut self, now: Instant, _app: u32, report: Report) {
+    fn report(&mut self, now: Instant, report: Report) {
         match report {
             Report::Begun => self.begun += u64::from(self.counts(now)),
             Report::Admitted(began) => self.admitted += u64::from(self.counts(began)),
@@ -259,8 +303,20 @@ impl Observer<Report> for Measure {
             Report::Retransmissions(_) => {}
         }
     }
+}
+
+impl Observer<Report> for Measure {
+    fn report(&mut self, now: Instant, app: u32, report: Report) {
+        let workload = match self.firsts.len() {
+            1 => 0,
+            _ => self.firsts.partition_point(|first| *first <= app).saturating_sub(1),
+        };
+        if let Some(dialogues) = self.workloads.get_mut(workload) {
+            dialogues.report(now, report);
+        }
+    }
 
     fn is_done(&self) -> bool {
-        self.draining && self.open() == 0
+        self.draining && self.workloads.iter().all(|dialogues| dialogues.open() == 0)
     }
 }

@@ -27,6 +27,7 @@ use usher_core::{Instant, Seed};
 use usher_crypto::tls::KeyLog;
 use usher_scenario::metrics::{self, Metric};
 use usher_scenario::model::{Direction, Scenario, Workload};
+use usher_scenario::ports;
 use usher_sim::radio::wimax::Counters;
 use usher_sim::{
     Addresses, Application, Builder, Context, DISCARD_PORT, Delivery, Fault, Held, HostId, LinkStats,
@@ -201,6 +202,10 @@ struct Plan<'a> {
     transports: Arc<Transports>,
     /// Who runs which application, where it is not Usher's own user.
     users: ident::Users,
+    /// The workload that is being built; one that stands alone is called nothing.
+    name: &'a str,
+    /// How many applications with transports there are.
+    apps: u32,
     /// Nothing begins from here on.
     end: Instant,
 }
@@ -214,6 +219,7 @@ impl Plan<'_> {
     /// Puts a role on a host, with the study's transport settings.
     fn role(&mut self, host: HostId, role: Role) -> u32 {
         let app = self.builder.app(host, role, Some(self.transports.clone()));
+        self.apps = app + 1;
         if let Some(rate) = self.scenario.transport.tcp.read_rate.get() {
             let piece = self.scenario.transport.tcp.read_size.map(|size| size.bytes() as u32);
             self.builder.read_slowly(app, rate.bits_per_second() / 8, piece);
@@ -252,7 +258,7 @@ impl World {
         }
         let addresses = Arc::new(builder.addresses().clone());
         let users = ident::Users::default();
-        let mut plan = Plan { scenario, addresses, seed, builder, transports, users, end };
+        let mut plan = Plan { scenario, addresses, seed, builder, transports, users, name: "", apps: 0, end };
         for outage in &scenario.outages {
             for &host in topology.group(&outage.host)? {
                 let at = |time: usher_scenario::units::Time| Instant::ZERO + time.get();
@@ -269,12 +275,19 @@ impl World {
         let key_log = KeyLog::new();
         aaa::build(&mut plan, &topology, &key_log)?;
         ident::serve(&mut plan, &topology)?;
-        match &scenario.workload {
-            Workload::Dialogue(d) => dialogues(&mut plan, &topology, d)?,
-            Workload::Eap(e) => eap::build(&mut plan, &topology, e, &key_log)?,
-            Workload::Ident(i) => ident::build(&mut plan, &topology, i)?,
-            Workload::Mih(m) => mih::build(&mut plan, &topology, m)?,
-            Workload::Handover(h) => handover::build(&mut plan, &topology, h)?,
+        let mut firsts = Vec::new();
+        for (name, workload) in scenario.all_workloads() {
+            firsts.push(plan.apps);
+            plan.name = name;
+            // Beside others each has chance of its own, whatever the others are.
+            plan.seed = if name.is_empty() { seed } else { seed.derive(&format!("workload {name}"), 0) };
+            match workload {
+                Workload::Dialogue(d) => dialogues(&mut plan, &topology, d)?,
+                Workload::Eap(e) => eap::build(&mut plan, &topology, e, &key_log)?,
+                Workload::Ident(i) => ident::build(&mut plan, &topology, i)?,
+                Workload::Mih(m) => mih::build(&mut plan, &topology, m)?,
+                Workload::Handover(h) => handover::build(&mut plan, &topology, h)?,
+            }
         }
         for (i, b) in scenario.background.iter().enumerate() {
             let to = topology.group(&b.to)?;
@@ -289,7 +302,7 @@ impl World {
                 let _ = plan.builder.bind_udp(sink, 0, DISCARD_PORT);
             }
         }
-        let sim = plan.builder.build(Measure::new(from, end), tap);
+        let sim = plan.builder.build(Measure::new(from, end, firsts), tap);
         Ok(Self { sim, topology, scenario: scenario.clone(), interfaces, key_log })
     }
 
@@ -321,13 +334,15 @@ impl World {
         let (links_before, transports_before) = (self.links(), self.transport_totals());
         let segments_before = self.sim.tcp_totals();
         let cells_before = self.cells();
-        let mih_before = self.mih_totals();
-        let keying_before = self.keying_totals();
+        let names: Vec<String> = self.scenario.all_workloads().map(|(name, _)| name.to_owned()).collect();
+        let mih_before: Vec<_> = (0..names.len()).map(|i| self.mih_totals(i)).collect();
+        let keying_before: Vec<_> = (0..names.len()).map(|i| self.keying_totals(i)).collect();
         self.sim.run_until(just_before(end));
         let links_at_end = self.links();
         // MIH functions go on with what has failed for their users: it is in their transports' queues, and counts. So
         // do the last packets of a flow.
-        if !matches!(self.scenario.workload, Workload::Mih(_) | Workload::Handover(_)) {
+        let goes_on = |workload: &Workload| matches!(workload, Workload::Mih(_) | Workload::Handover(_));
+        if !self.scenario.all_workloads().any(|(_, workload)| goes_on(workload)) {
             self.sim.observer_mut().drain();
         }
         if !usher_sim::Observer::is_done(self.sim.observer()) {
@@ -339,17 +354,27 @@ impl World {
         let wall_s = started.elapsed().as_secs_f64();
         let peak_rss_bytes = peak_rss_bytes();
 
-        let mut out = self.sim.observer_mut().metrics();
+        let mut out = Measured::default();
+        for (i, name) in names.iter().enumerate() {
+            out.of(name);
+            self.sim.observer_mut().metrics(i, &mut out);
+        }
         self.transport_metrics(&mut out, transports_before);
-        self.keying_metrics(&mut out, keying_before);
+        for (i, (name, before)) in names.iter().zip(keying_before).enumerate() {
+            out.of(name);
+            self.keying_metrics(&mut out, i, before);
+        }
         self.segment_metrics(&mut out, segments_before);
-        self.mih_metrics(&mut out, transports_before, mih_before);
+        for (i, (name, before)) in names.iter().zip(mih_before).enumerate() {
+            out.of(name);
+            self.mih_metrics(&mut out, i, transports_before, before);
+        }
         self.link_metrics(&mut out, &links_before, &links_at_end);
         self.cell_metrics(&mut out, &cells_before);
         self.cpu_metrics(&mut out);
         self.memory_metrics(&mut out);
         Ok(RunResult {
-            metrics: out.0,
+            metrics: out.all,
             packet_hops: self.sim.packet_hops(),
             wall_s,
             peak_rss_bytes,
@@ -428,9 +453,15 @@ impl World {
         }
     }
 
-    /// Messages of exchanges of traffic keys, and their bytes.
-    fn keying_totals(&self) -> [u64; 2] {
-        let sides = self.sim.apps().filter_map(|role| match role {
+    /// The roles of a workload.
+    fn roles(&self, workload: usize) -> impl Iterator<Item = &Role> {
+        let apps = self.sim.observer().apps(workload);
+        self.sim.apps().take(apps.end).skip(apps.start)
+    }
+
+    /// Messages of a workload's exchanges of traffic keys, and their bytes.
+    fn keying_totals(&self, workload: usize) -> [u64; 2] {
+        let sides = self.roles(workload).filter_map(|role| match role {
             Role::Station(station) => Some(station.keying_totals()),
             Role::Nas(nas) => Some(nas.keying_totals()),
             _ => None,
@@ -438,8 +469,9 @@ impl World {
         sides.fold([0; 2], |[m, b], side| [m + side.sent, b + side.octets])
     }
 
-    fn keying_metrics(&self, out: &mut Measured, before: [u64; 2]) {
-        let (completed, after) = (self.sim.observer().completed() as f64, self.keying_totals());
+    fn keying_metrics(&self, out: &mut Measured, workload: usize, before: [u64; 2]) {
+        let completed = self.sim.observer().of(workload).completed() as f64;
+        let after = self.keying_totals(workload);
         if completed > 0.0 && after[0] > 0 {
             for ((metric, before), after) in
                 [metrics::KEYS_MESSAGES, metrics::KEYS_BYTES].iter().zip(before).zip(after)
@@ -449,9 +481,9 @@ impl World {
         }
     }
 
-    /// What all MIH functions counted together; nothing where there is none.
-    fn mih_totals(&self) -> Option<mih::Totals> {
-        let functions = self.sim.apps().filter_map(|role| match role {
+    /// What all MIH functions of a workload counted together; nothing where there is none.
+    fn mih_totals(&self, workload: usize) -> Option<mih::Totals> {
+        let functions = self.roles(workload).filter_map(|role| match role {
             Role::Mih(node) => Some(node.totals()),
             Role::Mobile(node) => Some(node.totals()),
             Role::Point(point) => Some(point.totals()),
@@ -463,14 +495,16 @@ impl World {
     fn mih_metrics(
         &self,
         out: &mut Measured,
+        workload: usize,
         transports_before: [(Metric, u64); 9],
         before: Option<mih::Totals>,
     ) {
-        let (Some(before), Some(after)) = (before, self.mih_totals()) else { return };
+        let (Some(before), Some(after)) = (before, self.mih_totals(workload)) else { return };
         let packets = after.packets - before.packets;
-        let begun = self.sim.observer().begun() as f64;
+        let dialogues = self.sim.observer().of(workload);
+        let begun = dialogues.begun() as f64;
         if begun > 0.0 {
-            out.put(metrics::SUCCESS, self.sim.observer().succeeded() as f64 / begun);
+            out.put(metrics::SUCCESS, dialogues.succeeded() as f64 / begun);
         }
         let messages = after.messages - before.messages;
         if messages > 0 {
@@ -499,7 +533,8 @@ impl World {
                 metrics::SCTP_PACKETS => metrics::SCTP_PER_MIH_PACKET,
                 _ => continue,
             };
-            if after > 0 && packets > 0 {
+            // What carries several workloads is told of none.
+            if after > 0 && packets > 0 && self.scenario.workload.is_some() {
                 out.put(carried, (after - before) as f64 / packets as f64);
             }
         }
@@ -614,7 +649,7 @@ fn dialogues(
         let rng = plan.seed.stream("dialogue.server", i as u64);
         let role = Role::DialogueServer(Box::new(dialogue::Server::new(rules.clone(), rng)));
         let app = plan.role(host, role);
-        plan.builder.serve_at(app, d.transport, 0, (host, dialogue::PORT))?;
+        plan.builder.serve_at(app, d.transport, 0, (host, ports::DIALOGUE))?;
     }
     let clients = topology.group(&d.clients)?;
     let shared = budget(&d.arrivals);

@@ -149,10 +149,7 @@ impl Topology {
 
 /// Whether a link joins stations with their NAS: what travels there are frames, whole with their headers.
 fn carries_frames(scenario: &Scenario, [a, b]: &[String; 2]) -> bool {
-    match &scenario.workload {
-        model::Workload::Eap(e) => [(a, b), (b, a)].contains(&(&e.stations, &e.nas)),
-        _ => false,
-    }
+    scenario.eap_workloads().any(|(_, e)| [(a, b), (b, a)].contains(&(&e.stations, &e.nas)))
 }
 
 fn cpu(cpu: &model::Cpu) -> CpuConfig {

@@ -6,6 +6,7 @@ mod handover;
 mod ident;
 mod mih;
 mod services;
+mod workloads;
 mod world;
 
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! What no single value shows about cells.
 
 use super::{Check, keys};
-use crate::model::{Cell, Workload};
+use crate::model::{Cell, Eap};
 use usher_aaa::Method;
 use usher_config::units::Queue;
 use usher_sim::radio::wimax::ConfigError;
@@ -98,13 +98,15 @@ impl Check<'_> {
             return;
         }
         let path = keys!["cells", name, "keys", "used"];
-        match &self.scenario.workload {
-            Workload::Eap(eap) if eap.nas == cell.base_station && eap.stations == cell.stations => self.require(
+        let joins = |eap: &Eap| eap.nas == cell.base_station && eap.stations == cell.stations;
+        let authentication = self.scenario.eap_workloads().find(|(_, eap)| joins(eap));
+        match authentication {
+            Some((_, eap)) => self.require(
                 eap.method != Method::EapMd5,
                 path,
                 "EAP-MD5 gives no key from which traffic keys could follow: workload.method = \"eap-tls\" does",
             ),
-            _ => self.fault(
+            None => self.fault(
                 path,
                 format!(
                     "traffic keys follow from an authentication: the workload must be of kind \"eap\", with stations = \

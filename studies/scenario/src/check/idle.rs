@@ -1,16 +1,23 @@
 //! Settings that tell only beside another: given where that other never lets them, they would do nothing.
 
 use super::Finding;
+use super::workloads::of_workload;
 use crate::model::{Scenario, Workload};
 use usher_config::tree::TreeNode;
 use usher_config::units::Bound;
+
+/// Whether a setting does nothing in a scenario that has it.
+enum Idle {
+    Of(fn(&Scenario) -> bool),
+    OfWorkload(fn(&Scenario, &Workload) -> bool),
+}
 
 /// A setting that tells only beside others.
 struct Setting {
     /// Its path.
     path: &'static str,
-    /// Whether it does nothing in a scenario that has it.
-    idle: fn(&Scenario) -> bool,
+    /// When it does nothing.
+    idle: Idle,
     /// Those that decide it.
     beside: &'static [&'static str],
     /// What is wrong, and what to do.
@@ -20,51 +27,51 @@ struct Setting {
 const SETTINGS: [Setting; 6] = [
     Setting {
         path: "transport.tcp.read_size",
-        idle: |scenario| scenario.transport.tcp.read_rate == Bound::Unlimited,
+        idle: Idle::Of(|scenario| scenario.transport.tcp.read_rate == Bound::Unlimited),
         beside: &["transport.tcp.read_rate"],
         remedy: "applications read at once whatever has come: give transport.tcp.read_rate as well, or leave this out",
     },
     Setting {
         path: "workload.write_size",
-        idle: |scenario| match &scenario.workload {
+        idle: Idle::OfWorkload(|_, workload| match workload {
             Workload::Dialogue(dialogue) => dialogue.write_rate == Bound::Unlimited,
             _ => false,
-        },
+        }),
         beside: &["workload.write_rate"],
         remedy: "requests are written whole: give workload.write_rate as well, or leave this out",
     },
     Setting {
         path: "transport.sctp.duplicate_resets_delay",
-        idle: |scenario| {
+        idle: Idle::Of(|scenario| {
             let sctp = &scenario.transport.sctp;
             sctp.bundle_sacks && !sctp.duplicate_resets_delay
-        },
+        }),
         beside: &["transport.sctp.bundle_sacks", "transport.sctp.preset"],
         remedy: "where acknowledgements ride on data, one that goes at once begins the delay anew in any case: set \
                  transport.sctp.bundle_sacks = false as well, or leave this out",
     },
     Setting {
         path: "transport.sctp.initial_window_bytes",
-        idle: |scenario| scenario.transport.sctp.initial_window.is_some(),
+        idle: Idle::Of(|scenario| scenario.transport.sctp.initial_window.is_some()),
         beside: &["transport.sctp.initial_window"],
         remedy: "transport.sctp.initial_window, in packets, decides where both are given: leave one of the two out",
     },
     Setting {
         path: "workload.tls",
-        idle: |scenario| match &scenario.workload {
+        idle: Idle::OfWorkload(|_, workload| match workload {
             Workload::Eap(eap) => !eap.inside_tls(),
             _ => false,
-        },
+        }),
         beside: &["workload.aaa", "workload.diameter.transport"],
         remedy: "NAS and server do not talk inside TLS: set workload.aaa = \"radsec\", or \"diameter\" with \
                  workload.diameter.transport = \"tls\", or leave this out",
     },
     Setting {
         path: "workload.user",
-        idle: |scenario| match &scenario.workload {
+        idle: Idle::OfWorkload(|scenario, workload| match workload {
             Workload::Eap(eap) => scenario.aaa_service(&eap.server).is_none(),
             _ => false,
-        },
+        }),
         beside: &["workload.server"],
         remedy: "the server is the workload's own, and its users have a password alone: let its host run \"aaa\", or leave \
                  this out",
@@ -74,14 +81,26 @@ const SETTINGS: [Setting; 6] = [
 /// The settings of `given` that do nothing in a scenario. What an axis or a choice decides beside them may let them tell
 /// at other points, which is in order: `varied` are the paths that those set.
 pub(crate) fn idle(scenario: &Scenario, given: &TreeNode, varied: &[String]) -> Vec<Finding> {
-    let told = |setting: &&Setting| {
-        let keys: Vec<String> = setting.path.split('.').map(str::to_owned).collect();
-        let there = given.steps(&keys).iter().try_fold(given, |node, step| node.child(step)).is_some();
-        there && (setting.idle)(scenario) && !setting.beside.iter().any(|path| sets(varied, path))
-    };
-    let finding =
-        |setting: &Setting| (setting.path.split('.').map(str::to_owned).collect(), setting.remedy.to_owned());
-    SETTINGS.iter().filter(told).map(finding).collect()
+    let mut findings = Vec::new();
+    for setting in &SETTINGS {
+        let mut look = |idle: bool, of: &dyn Fn(&str) -> String| {
+            let path = of(setting.path);
+            let keys: Vec<String> = path.split('.').map(str::to_owned).collect();
+            let there = given.steps(&keys).iter().try_fold(given, |node, step| node.child(step)).is_some();
+            if there && idle && !setting.beside.iter().any(|beside| sets(varied, &of(beside))) {
+                findings.push((keys, of(setting.remedy)));
+            }
+        };
+        match setting.idle {
+            Idle::Of(idle) => look(idle(scenario), &str::to_owned),
+            Idle::OfWorkload(idle) => {
+                for (name, workload) in scenario.all_workloads() {
+                    look(idle(scenario, workload), &|text| of_workload(text, name));
+                }
+            }
+        }
+    }
+    findings
 }
 
 /// Whether one of the paths is that of a setting, or of a table that has it.

@@ -81,7 +81,10 @@ pub struct StudyFile {
     #[serde(default)]
     pub transport: Transport,
     /// Who says what to whom, and how often.
-    pub workload: Workload,
+    pub workload: Option<Workload>,
+    /// Several workloads side by side, by name, in place of `workload`. Each has its own metrics, such as `delay.mean.NAME`.
+    #[serde(default)]
+    pub workloads: Ordered<Workload>,
     /// Traffic that shares the links and is not counted.
     #[serde(default)]
     pub background: Vec<Background>,
@@ -122,8 +125,10 @@ pub struct Scenario {
     pub bss: Ordered<Bss>,
     /// Settings of the transport protocols.
     pub transport: Transport,
-    /// Who says what to whom.
-    pub workload: Workload,
+    /// Who says what to whom, in a study of one workload.
+    pub workload: Option<Workload>,
+    /// The workloads of another, by name.
+    pub workloads: Ordered<Workload>,
     /// Traffic that is not counted.
     pub background: Vec<Background>,
     /// Hosts that fail and come back.
@@ -143,12 +148,26 @@ impl Scenario {
             bss,
             transport,
             workload,
+            workloads,
             background,
             outages,
             capture,
             ..
         } = file;
-        Self { run, hosts, services, links, cells, bss, transport, workload, background, outages, capture }
+        Self {
+            run,
+            hosts,
+            services,
+            links,
+            cells,
+            bss,
+            transport,
+            workload,
+            workloads,
+            background,
+            outages,
+            capture,
+        }
     }
 
     /// The cells that are there, in the file's order.
@@ -158,6 +177,17 @@ impl Scenario {
     /// The BSSs that are there, in the file's order.
     pub fn bss_in_use(&self) -> impl Iterator<Item = (&str, &Bss)> {
         self.bss.iter().filter(|(_, bss)| bss.used)
+    }
+    /// The workloads with their names, in the file's order; one that stands alone is called nothing.
+    pub fn all_workloads(&self) -> impl Iterator<Item = (&str, &Workload)> {
+        self.workload.iter().map(|sole| ("", sole)).chain(self.workloads.iter())
+    }
+    /// The workloads of EAP among them.
+    pub fn eap_workloads(&self) -> impl Iterator<Item = (&str, &Eap)> {
+        self.all_workloads().filter_map(|(name, workload)| match workload {
+            Workload::Eap(eap) => Some((name, &**eap)),
+            _ => None,
+        })
     }
     /// The names of links, cells and BSSs, in the file's order.
     pub fn link_names(&self) -> impl Iterator<Item = &str> {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use usher_scenario::{Mode, Overrides, Study, template};
 
 /// A small study that is right; the tests change lines of it.
-const RIGHT: &str = r#"title = "T"
+pub(crate) const RIGHT: &str = r#"title = "T"
 question = "Q?"
 [run]
 duration = "10 s"
@@ -92,7 +92,7 @@ fn each_kind_of_fault_names_its_place_and_what_would_be_right() {
         (
             r#"question = "Q?""#,
             "question = \"Q?\"\nauthor = \"me\"",
-            "t.toml:3:1: unknown key \"author\" at the top; known are \"title\", \"question\", \"description\", \"groups\", \"run\", \"quick\", \"full\", \"sensitivity\", \"hosts\", \"links\", \"cells\", \"bss\", \"transport\", \"workload\", \"background\", \"outages\", \"choices\", \"axes\", \"figures\", \"recommendations\", \"capture\"",
+            "t.toml:3:1: unknown key \"author\" at the top; known are \"title\", \"question\", \"description\", \"groups\", \"run\", \"quick\", \"full\", \"sensitivity\", \"hosts\", \"links\", \"cells\", \"bss\", \"transport\", \"workload\", \"workloads\", \"background\", \"outages\", \"choices\", \"axes\", \"figures\", \"recommendations\", \"capture\"",
         ),
         (
             r#"transport = "tcp""#,
@@ -865,50 +865,6 @@ fn faults_of_a_handover_name_their_place() {
         let text = HANDOVER.replacen(line, other, 1);
         let found = Study::parse("t", "t.toml", &text).and_then(|study| study.check());
         assert_eq!(found.unwrap_err().to_string().trim_end(), expected, "{other}");
-    }
-}
-
-#[test]
-fn faults_of_a_workload_of_ident_name_their_place() {
-    let (head, axes) = RIGHT.split_once("[[axes]]").unwrap();
-    let (head, _) = head.split_once("[workload]").unwrap();
-    let workload = "[workload]\nkind = \"ident\"\nclients = \"client\"\nserver = \"server\"\nusers = [\"ann\", \"bob\"]\n\
-                    patience = \"30 s\"\narrivals = { kind = \"poisson\", rate = \"5 /s\" }\n";
-    let right = format!("{head}{workload}[[axes]]{axes}");
-    let found = |line: &str, other: &str| {
-        assert!(right.contains(line), "{line}");
-        let study = Study::parse("t", "t.toml", &right.replacen(line, other, 1));
-        study.and_then(|study| study.check()).map_err(|faults| faults.to_string().trim_end().to_owned())
-    };
-    assert_eq!(found("title", "title"), Ok(()));
-    let table = [
-        (
-            "server = \"server\"",
-            "server = \"client\"",
-            "t.toml:16:10: workload.server: \"client\" cannot be the server as well",
-        ),
-        (
-            "clients = \"client\"",
-            "clients = \"cleint\"",
-            "t.toml:15:11: workload.clients: there is no host \"cleint\"; did you mean \"client\"?",
-        ),
-        ("[\"ann\", \"bob\"]", "[]", "t.toml:17:9: workload.users: no users; at least one is needed"),
-        ("\"bob\"", "\"ann\"", "t.toml:17:17: workload.users[1]: \"ann\" is there twice"),
-        (
-            "\"bob\"",
-            "\"b\\nb\"",
-            "t.toml:17:17: workload.users[1]: \"b\\nb\" is no name that an answer could hold",
-        ),
-        ("\"30 s\"", "\"0 s\"", "t.toml:18:12: workload.patience: zero is impossible here"),
-        (
-            "[hosts.server]",
-            "runs = \"ident\"\n[hosts.server]",
-            "t.toml:7:8: \"ident\" has no configuration; name its file, as config = \"ident.toml\", or write its keys below \
-             [hosts.client.config]",
-        ),
-    ];
-    for (line, other, expected) in table {
-        assert_eq!(found(line, other).unwrap_err(), expected, "{other}");
     }
 }
 

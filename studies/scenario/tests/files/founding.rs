@@ -77,10 +77,10 @@ fn head_of_line_crosses_loss_protocol_and_method() {
         .iter()
         .find(|p| p.key == "loss=5 %; protocol=RADIUS/UDP, every 3 s; method=eap-tls")
         .unwrap_or_else(|| panic!("{:?}", full.points.iter().map(|p| &p.key).collect::<Vec<_>>()));
-    let Workload::Eap(eap) = &point.scenario.workload else { panic!("not EAP") };
+    let Some(Workload::Eap(eap)) = &point.scenario.workload else { panic!("not EAP") };
     assert_eq!((eap.aaa, eap.method), (Aaa::Radius, usher_aaa::Method::EapTls));
     let streams = full.points.iter().filter(|p| p.key.contains("SCTP, many streams")).map(|p| {
-        let Workload::Eap(eap) = &p.scenario.workload else { panic!("not EAP") };
+        let Some(Workload::Eap(eap)) = &p.scenario.workload else { panic!("not EAP") };
         (eap.diameter.transport, eap.diameter.streams.get(), eap.diameter.stream_policy)
     });
     let expected = (TransportProtocol::Sctp, 100, StreamPolicy::Session);
@@ -144,8 +144,8 @@ fn as_in_the_document_no_mih_transaction_is_given_up() {
         for mode in [Mode::Quick, Mode::Default, Mode::Full] {
             for point in plan(name, mode).points {
                 let limit = match &point.scenario.workload {
-                    Workload::Mih(mih) => mih.transaction.get(),
-                    Workload::Handover(handover) => handover.transaction.get(),
+                    Some(Workload::Mih(mih)) => mih.transaction.get(),
+                    Some(Workload::Handover(handover)) => handover.transaction.get(),
                     other => panic!("{name}: {other:?}"),
                 };
                 assert_eq!(limit, None, "{name}: {}", point.key);
@@ -154,7 +154,7 @@ fn as_in_the_document_no_mih_transaction_is_given_up() {
     }
     // Without acknowledgement nothing is sent twice: to remember it would hide the requests that have its number next.
     for point in plan("mih-udp", Mode::Default).points {
-        let Workload::Mih(mih) = &point.scenario.workload else { panic!("not MIH") };
+        let Some(Workload::Mih(mih)) = &point.scenario.workload else { panic!("not MIH") };
         assert_eq!(mih.lifetime.get().is_some(), mih.ack, "{}", point.key);
     }
 }
@@ -165,7 +165,8 @@ fn the_yardsticks_make_as_many_transactions_as_they_say() {
         let plan = plan(name, Mode::Default);
         let [point] = plan.points.as_slice() else { panic!("{name} has one point") };
         assert_eq!((point.key.as_str(), plan.runs()), ("-", (1, 1)));
-        let Some(Arrivals::Constant { interval, start, stagger, count }) = point.scenario.workload.arrivals()
+        let Some(Arrivals::Constant { interval, start, stagger, count }) =
+            point.scenario.workload.as_ref().and_then(Workload::arrivals)
         else {
             panic!("constant arrivals")
         };

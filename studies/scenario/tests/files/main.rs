@@ -5,3 +5,4 @@ mod faults;
 mod founding;
 mod plans;
 mod schema;
+mod workloads;

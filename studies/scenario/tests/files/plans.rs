@@ -52,7 +52,7 @@ fn points_have_their_settings_in_place() {
         let link = point.scenario.links.get("core").unwrap();
         assert_eq!(link.channel(Direction::Up).loss.mean(), loss);
         assert_eq!(link.channel(Direction::Down).loss.mean(), loss);
-        let Workload::Dialogue(dialogue) = &point.scenario.workload else { panic!("a dialogue") };
+        let Some(Workload::Dialogue(dialogue)) = &point.scenario.workload else { panic!("a dialogue") };
         let udp = point.setting("transport").unwrap().text.starts_with("UDP");
         assert_eq!(dialogue.transport == TransportProtocol::Udp, udp);
     }

@@ -7,7 +7,7 @@ use usher_scenario::model::{Aaa, Eap, Scenario, TimeLaw, Workload};
 
 fn eap(scenario: &Scenario) -> Option<&Eap> {
     match &scenario.workload {
-        Workload::Eap(eap) => Some(eap),
+        Some(Workload::Eap(eap)) => Some(eap),
         _ => None,
     }
 }

@@ -128,7 +128,7 @@ fn answer(scenario: &Scenario, mih: &Mih) -> Option<Answer> {
 
 fn mih(scenario: &Scenario, transport: TransportProtocol) -> Option<&Mih> {
     match &scenario.workload {
-        Workload::Mih(mih) if mih.transport == transport => Some(mih),
+        Some(Workload::Mih(mih)) if mih.transport == transport => Some(mih),
         _ => None,
     }
 }

@@ -9,7 +9,7 @@ use super::nas::NasRole;
 use super::server::{self, Served};
 use super::station::{GivenUp, Proof, StationRole, Supplicant};
 use super::tls::Tls;
-use super::{Agenda, PASSWORD, WRONG_PASSWORD, identity};
+use super::{Agenda, PASSWORD, WRONG_PASSWORD, identity, named};
 use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -76,7 +76,7 @@ pub(in super::super) fn build(
             let_in: None,
             counted: false,
             agenda: Agenda::new(arrivals, chance, eap.wrong_credentials.get()),
-            identity: identity(index, &eap.realm),
+            identity: identity(plan.name, index, &eap.realm),
             mac,
             given_up: given_up.clone(),
             retry: eap.retry.get().map(|t| t.get()),
@@ -125,7 +125,7 @@ fn authenticator(
     (index, host): (u64, HostId),
     server: &Served,
 ) -> Result<Authenticator, WorldError> {
-    let name = format!("nas-{index}");
+    let name = named(plan.name, &format!("nas-{index}"));
     let (access, keying) = access(plan.scenario, eap);
     let mut identity = match access {
         Access::Ethernet => NasIdentity::ethernet(&name),
@@ -151,7 +151,7 @@ fn authenticator(
             }
         }
         Aaa::Diameter => {
-            let mut node = node::Config::new(&nas_name(eap, index), &eap.realm, applications(eap))
+            let mut node = node::Config::new(&nas_name(plan.name, eap, index), &eap.realm, applications(eap))
                 .connect_to(&server.identity, server.logins);
             if eap.inside_tls() {
                 for peer in &mut node.peers {
@@ -204,13 +204,13 @@ fn exchange(keys: &model::Keys) -> keying::Config {
 }
 
 /// What a NAS calls itself in Diameter.
-fn nas_name(eap: &Eap, index: u64) -> String {
-    format!("nas-{index}.{}", eap.realm)
+fn nas_name(workload: &str, eap: &Eap, index: u64) -> String {
+    named(workload, &format!("nas-{index}.{}", eap.realm))
 }
 
 /// What the shared connections of a NAS call themselves in Diameter.
-pub(super) fn identities(eap: &Eap, index: u64) -> Vec<String> {
-    let node = node::Config::new(&nas_name(eap, index), &eap.realm, &[]);
+pub(super) fn identities(workload: &str, eap: &Eap, index: u64) -> Vec<String> {
+    let node = node::Config::new(&nas_name(workload, eap, index), &eap.realm, &[]);
     DiameterConfig::new(node, eap.realm.clone()).by(connections(eap.diameter.connections)).identities()
 }
 

@@ -22,13 +22,22 @@ pub(super) const SECRET: &str = "usher-simulation";
 const PASSWORD: &[u8] = b"correct horse battery staple";
 const WRONG_PASSWORD: &[u8] = b"tr0ub4dor&3";
 
-/// The identity of a station.
-fn identity(station: u64, realm: &str) -> Vec<u8> {
-    format!("station-{station:05}@{realm}").into_bytes()
+/// The identity of a station of a workload, in whose names it is where there are several.
+fn identity(workload: &str, station: u64, realm: &str) -> Vec<u8> {
+    named(workload, &format!("station-{station:05}@{realm}")).into_bytes()
+}
+
+/// What something of a workload is called.
+fn named(workload: &str, name: &str) -> String {
+    if workload.is_empty() { name.to_owned() } else { format!("{workload}-{name}") }
 }
 
 /// The users of the stations as the store of a service has them.
-pub(super) fn users(eap: &Eap, stations: usize, loaded: &Loaded) -> Vec<(String, UserRows)> {
+pub(super) fn users(
+    (workload, eap): (&str, &Eap),
+    stations: usize,
+    loaded: &Loaded,
+) -> Vec<(String, UserRows)> {
     // A checked study has no other lines.
     let rows = |lines: &[String]| -> Vec<Row> {
         lines.iter().filter_map(|line| usher_aaa_config::row(line)).collect()
@@ -45,7 +54,7 @@ pub(super) fn users(eap: &Eap, stations: usize, loaded: &Loaded) -> Vec<(String,
         reply: rows(&eap.user.reply),
         groups: of_group.collect(),
     };
-    let name = |i| String::from_utf8_lossy(&identity(i, &eap.realm)).into_owned();
+    let name = |i| String::from_utf8_lossy(&identity(workload, i, &eap.realm)).into_owned();
     (0..stations as u64).map(|i| (name(i), user.clone())).collect()
 }
 

@@ -15,15 +15,8 @@ use usher_crypto::tls::{KeyLog, ServerConfig, ServerOptions, WallClock, fixtures
 use usher_diameter::node;
 use usher_radius::Secret;
 use usher_scenario::model::{Aaa, Eap};
+use usher_scenario::ports::{ACCOUNTING, DIAMETER, DIAMETER_TLS, RADIUS, RADSEC};
 use usher_sim::{HostId, IpVersion};
-
-/// Diameter over TCP, and inside TLS (RFC 6733 §11.4).
-const DIAMETER: u16 = 3868;
-const DIAMETER_TLS: u16 = 5658;
-/// RADIUS authentication (RFC 2865 §3) and accounting (RFC 2866 §3), and inside TLS (RFC 6614 §5).
-const RADIUS: u16 = 1812;
-const ACCOUNTING: u16 = 1813;
-const RADSEC: u16 = 2083;
 
 /// What a NAS has to know of its server.
 pub(super) struct Served {
@@ -82,7 +75,7 @@ pub(super) fn build(
     let mut rng = plan.seed.secure("aaa.server", index);
     let mut users = Users::new(&mut rng);
     for station in 0..stations as u64 {
-        users.insert(&identity(station, &eap.realm), User::with_password(PASSWORD));
+        users.insert(&identity(plan.name, station, &eap.realm), User::with_password(PASSWORD));
     }
     let mut config = usher_aaa::Config::new(UserSource::Memory(Arc::new(users)));
     config.methods = vec![eap.method];
@@ -117,7 +110,7 @@ pub(super) fn build(
         super::build::timing(&mut node, eap, super::build::reconnect(plan.scenario, eap));
         if !node.accept_unknown {
             // The certificates that come with the program are of no NAS's name.
-            for identity in (0..nases as u64).flat_map(|i| super::build::identities(eap, i)) {
+            for identity in (0..nases as u64).flat_map(|i| super::build::identities(plan.name, eap, i)) {
                 node = node.accept(&identity);
             }
             for peer in &mut node.peers {

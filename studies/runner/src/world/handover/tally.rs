@@ -175,7 +175,7 @@ mod tests {
     fn measured(tally: &Tally) -> BTreeMap<String, f64> {
         let mut out = Measured::default();
         tally.metrics(&mut out);
-        out.0.into_iter().collect()
+        out.all.into_iter().collect()
     }
 
     fn note(tally: &mut Tally, now: u64, said: Milestone) {

@@ -1,0 +1,146 @@
+//! Several workloads in one study, side by side.
+
+use crate::services::at;
+use crate::{Metrics, run};
+
+/// Stations of switches by RADIUS, and others of base stations by Diameter, at one AAA server; and a dialogue over the same link.
+const SEVERAL: &str = r#"
+title = "Several"
+question = "Do they get on with each other?"
+[run]
+duration = "20 s"
+replications = { metric = "delay.mean.wired" }
+[hosts.office]
+count = 4
+[hosts.switch]
+count = 2
+address = "192.0.2.10"
+[hosts.mobile]
+count = 6
+[hosts.base]
+count = 2
+address = "192.0.2.20"
+[hosts.edge]
+[hosts.server]
+address = "192.0.2.1"
+runs = "aaa"
+[hosts.server.config]
+reject_delay = "0 s"
+listen = { auth = ["0.0.0.0:1812"], acct = [], diameter = ["0.0.0.0:3868"] }
+methods = { order = ["eap-md5"] }
+[[hosts.server.config.client]]
+name = "switches"
+prefix = "192.0.2.0/24"
+secret = "a secret of 23 octets.."
+[hosts.server.config.diameter]
+identity = "aaa.example.org"
+realm = "example.org"
+[[hosts.server.config.diameter.peer]]
+identity = "wireless-nas-0.example.org"
+prefix = ["192.0.2.20"]
+[[hosts.server.config.diameter.peer]]
+identity = "wireless-nas-1.example.org"
+prefix = ["192.0.2.21"]
+[links.office]
+between = ["office", "switch"]
+[links.mobile]
+between = ["mobile", "base"]
+[links.uplink]
+between = ["switch", "edge"]
+delay = "1 ms"
+[links.backhaul]
+between = ["base", "edge"]
+delay = "1 ms"
+[links.core]
+between = ["edge", "server"]
+rate = "10 Mb/s"
+delay = "10 ms"
+[hosts.web]
+[links.web]
+between = ["web", "edge"]
+delay = "5 ms"
+
+[workloads.wired]
+kind = "eap"
+stations = "office"
+nas = "switch"
+server = "server"
+method = "eap-md5"
+aaa = "radius"
+arrivals = { kind = "constant", interval = "500 ms", stagger = "20 ms", count = 10 }
+
+[workloads.wireless]
+kind = "eap"
+stations = "mobile"
+nas = "base"
+server = "server"
+method = "eap-md5"
+aaa = "diameter"
+arrivals = { kind = "poisson", rate = "10 /s" }
+
+[workloads.talk]
+kind = "dialogue"
+clients = "switch"
+server = "web"
+transport = "udp"
+rounds = [{ request = "100 B", answer = "100 B" }]
+arrivals = { kind = "poisson", rate = "10 /s" }
+"#;
+
+/// What one workload measured, under the names that it would have alone.
+fn of(metrics: &Metrics, workload: &str) -> Metrics {
+    let end = format!(".{workload}");
+    let own = metrics.iter().filter_map(|(name, value)| Some((name.strip_suffix(&end)?.to_owned(), *value)));
+    own.collect()
+}
+
+#[test]
+fn each_workload_has_its_own_metrics() {
+    let metrics = run(SEVERAL);
+    assert!(!metrics.contains_key("delay.mean") && !metrics.contains_key("started"), "{metrics:?}");
+    let [wired, wireless, talk] = ["wired", "wireless", "talk"].map(|workload| of(&metrics, workload));
+    assert_eq!(["started", "completed", "rejected"].map(|name| at(&wired, name)), [40.0, 40.0, 0.0]);
+    let begun = at(&wireless, "started");
+    assert!((150.0..250.0).contains(&begun) && at(&wireless, "completed") == begun, "{metrics:?}");
+    assert_eq!((at(&talk, "failures"), at(&wireless, "failures")), (0.0, 0.0));
+    // To the AAA server and back are 22 ms, twice by EAP-MD5; to the other 12 ms.
+    for eap in [&wired, &wireless] {
+        assert!((0.044..0.050).contains(&at(eap, "delay.p50")), "{metrics:?}");
+    }
+    assert!((at(&talk, "delay.p50") - 0.012).abs() < 0.000_1, "{metrics:?}");
+    // What all of them share is of the run: rates divide by all that was completed.
+    let completed: f64 = [&wired, &wireless, &talk].map(|workload| at(workload, "completed")).iter().sum();
+    assert!(at(&metrics, "packets.core") * completed > 4.0 * (40.0 + begun), "{metrics:?}");
+    assert_eq!(metrics, run(SEVERAL), "the same seed gives the same rows");
+}
+
+#[test]
+fn a_workload_has_its_chance_whatever_stands_beside_it() {
+    let all = run(SEVERAL);
+    // Without the dialogue, which shares no link with them that would have anybody wait.
+    let (two, _) = SEVERAL.split_once("[workloads.talk]").unwrap();
+    let fewer = run(two);
+    for workload in ["wired", "wireless"] {
+        assert_eq!(of(&fewer, workload), of(&all, workload));
+    }
+    // Another name, other chance: its own arrivals differ, and where no link makes anybody wait nothing else does.
+    let free = two.replace("rate = \"10 Mb/s\"\n", "");
+    let (named, renamed) = (run(&free), run(&free.replace("wireless", "air")));
+    assert_eq!(of(&renamed, "wired"), of(&named, "wired"));
+    assert_ne!(at(&renamed, "started.air"), at(&named, "started.wireless"));
+}
+
+#[test]
+fn workloads_with_servers_of_their_own_share_a_host() {
+    // The same host is a RADIUS server to one workload, a Diameter server to another and asks by IDENT.
+    let text = SEVERAL.replace("runs = \"aaa\"\n", "");
+    let (head, rest) = text.split_once("[hosts.server.config]").unwrap();
+    let (_, links) = rest.split_once("[links.office]").unwrap();
+    let ident = "[workloads.chat]\nkind = \"ident\"\nclients = \"switch\"\nserver = \"server\"\n\
+                 arrivals = { kind = \"poisson\", rate = \"5 /s\" }\n";
+    let metrics = run(&format!("{head}[links.office]{links}{ident}"));
+    for workload in ["wired", "wireless", "talk"] {
+        assert_eq!(at(&metrics, &format!("failures.{workload}")), 0.0, "{metrics:?}");
+    }
+    assert_eq!(at(&metrics, "failures.chat"), 1.0, "switches do not answer");
+}

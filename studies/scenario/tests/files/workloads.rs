@@ -1,0 +1,176 @@
+//! Workloads of IDENT, and several side by side: what is wrong with them, and where.
+
+use crate::faults::RIGHT;
+use usher_scenario::{Mode, Overrides, Study};
+
+#[test]
+fn faults_of_a_workload_of_ident_name_their_place() {
+    let (head, axes) = RIGHT.split_once("[[axes]]").unwrap();
+    let (head, _) = head.split_once("[workload]").unwrap();
+    let workload = "[workload]\nkind = \"ident\"\nclients = \"client\"\nserver = \"server\"\nusers = [\"ann\", \"bob\"]\n\
+                    patience = \"30 s\"\narrivals = { kind = \"poisson\", rate = \"5 /s\" }\n";
+    let right = format!("{head}{workload}[[axes]]{axes}");
+    let found = |line: &str, other: &str| {
+        assert!(right.contains(line), "{line}");
+        let study = Study::parse("t", "t.toml", &right.replacen(line, other, 1));
+        study.and_then(|study| study.check()).map_err(|faults| faults.to_string().trim_end().to_owned())
+    };
+    assert_eq!(found("title", "title"), Ok(()));
+    let table = [
+        (
+            "server = \"server\"",
+            "server = \"client\"",
+            "t.toml:16:10: workload.server: \"client\" cannot be the server as well",
+        ),
+        (
+            "clients = \"client\"",
+            "clients = \"cleint\"",
+            "t.toml:15:11: workload.clients: there is no host \"cleint\"; did you mean \"client\"?",
+        ),
+        ("[\"ann\", \"bob\"]", "[]", "t.toml:17:9: workload.users: no users; at least one is needed"),
+        ("\"bob\"", "\"ann\"", "t.toml:17:17: workload.users[1]: \"ann\" is there twice"),
+        (
+            "\"bob\"",
+            "\"b\\nb\"",
+            "t.toml:17:17: workload.users[1]: \"b\\nb\" is no name that an answer could hold",
+        ),
+        ("\"30 s\"", "\"0 s\"", "t.toml:18:12: workload.patience: zero is impossible here"),
+        (
+            "[hosts.server]",
+            "runs = \"ident\"\n[hosts.server]",
+            "t.toml:7:8: \"ident\" has no configuration; name its file, as config = \"ident.toml\", or write its keys below \
+             [hosts.client.config]",
+        ),
+    ];
+    for (line, other, expected) in table {
+        assert_eq!(found(line, other).unwrap_err(), expected, "{other}");
+    }
+}
+
+/// Two workloads side by side.
+const SEVERAL: &str = r#"title = "T"
+question = "Q?"
+[run]
+duration = "10 s"
+replications = { metric = "delay.mean.b" }
+[hosts.station]
+[hosts.nas]
+[hosts.client]
+[hosts.server]
+[hosts.other]
+[links.a]
+between = ["station", "nas"]
+[links.b]
+between = ["nas", "server"]
+[links.c]
+between = ["client", "server"]
+[links.d]
+between = ["client", "other"]
+[workloads.a]
+kind = "eap"
+stations = "station"
+nas = "nas"
+server = "server"
+method = "eap-md5"
+aaa = "radius"
+arrivals = { kind = "poisson", rate = "1 /s" }
+[workloads.b]
+kind = "dialogue"
+clients = "client"
+server = "other"
+transport = "tcp"
+rounds = [{ request = "200 B", answer = "200 B" }]
+arrivals = { kind = "poisson", rate = "5 /s" }
+"#;
+
+/// What is wrong with the two workloads with one text in place of another.
+fn beside(text: &str, other: &str) -> Result<(), String> {
+    assert!(SEVERAL.contains(text), "{text}");
+    let study = Study::parse("t", "t.toml", &SEVERAL.replacen(text, other, 1));
+    study.and_then(|study| study.check()).map_err(|faults| faults.to_string().trim_end().to_owned())
+}
+
+#[test]
+fn faults_of_several_workloads_name_the_workload() {
+    assert_eq!(beside("title", "title"), Ok(()));
+    let eap = "[workloads.c]\nkind = \"eap\"\nstations = \"client\"\nnas = \"other\"\nserver = \"server\"\nmethod = \"eap-md5\"\n\
+               aaa = \"radius\"\narrivals = { kind = \"poisson\", rate = \"1 /s\" }\n[workloads.b]";
+    let talk = "[workloads.c]\nkind = \"dialogue\"\nclients = \"client\"\nserver = \"other\"\ntransport = \"tcp\"\n\
+                rounds = [{ request = \"1 B\", answer = \"1 B\" }]\narrivals = { kind = \"poisson\", rate = \"1 /s\" }\n[workloads.b]";
+    let table = [
+        (
+            "metric = \"delay.mean.b\"",
+            "metric = \"delay.mean\"".to_owned(),
+            "t.toml:5:27: run.replications.metric: each workload has a \"delay.mean\" of its own: write \"delay.mean.a\"",
+        ),
+        (
+            "rate = \"5 /s\"",
+            "rate = \"5 /s\", limit = 0".to_owned(),
+            "t.toml:33:55: workloads.b.arrivals.limit: 0 is impossible here: one or more",
+        ),
+        (
+            "method = \"eap-md5\"",
+            "method = \"eap-md5\"\ntls = { version = \"1.2\" }".to_owned(),
+            "t.toml:25:1: workloads.a.tls: NAS and server do not talk inside TLS: set workloads.a.aaa = \"radsec\", or \
+             \"diameter\" with workloads.a.diameter.transport = \"tls\", or leave this out",
+        ),
+        (
+            "[workloads.b]",
+            talk.to_owned(),
+            "t.toml:37:10: workloads.b.server: \"other\" has a server of \"c\" at TCP port 7 already, and this workload's would be \
+             there too: name another host",
+        ),
+        (
+            "[workloads.b]",
+            eap.to_owned(),
+            "t.toml:31:10: workloads.c.server: \"server\" has a server of \"a\" at UDP port 1812 already, and this workload's \
+             would be there too: name another host",
+        ),
+        (
+            "[workloads.b]",
+            eap.replace("nas = \"other\"", "nas = \"nas\"")
+                .replace("aaa = \"radius\"", "aaa = \"diameter\"")
+                .replace("stations = \"client\"", "stations = \"station\""),
+            "t.toml:29:12: workloads.c.stations: \"station\" hears the frames of \"a\", and a host's frames are one workload's: \
+             name another host\n\
+             t.toml:30:7: workloads.c.nas: \"nas\" hears the frames of \"a\", and a host's frames are one workload's: name \
+             another host",
+        ),
+        (
+            "[workloads.b]",
+            "[workloads.b_1]".to_owned(),
+            "t.toml:5:27: run.replications.metric: there is no metric \"delay.mean.b\"; did you mean \"delay.mean.a\"?\n\
+             t.toml:27:12: workloads.b_1: \"b_1\" is not of at most 32 letters, digits and \"-\"",
+        ),
+        (
+            "[workloads.b]",
+            "[workload]".to_owned(),
+            "t.toml:5:27: run.replications.metric: there is no metric \"delay.mean.b\"; did you mean \"delay.mean.a\"?\n\
+             t.toml:27:2: workload: there is [workloads.a] as well: give this one a name too, as [workloads.NAME]",
+        ),
+    ];
+    for (text, other, expected) in table {
+        assert_eq!(beside(text, &other).unwrap_err(), expected, "{other}");
+    }
+    let (alone, _) = RIGHT.split_once("[workload]").unwrap();
+    let faults = Study::parse("t", "t.toml", alone).unwrap_err().to_string();
+    assert!(faults.contains("nobody says anything: write [workload], or [workloads.NAME]"), "{faults}");
+}
+
+#[test]
+fn axes_and_overrides_reach_named_workloads() {
+    let axis =
+        "[[axes]]\nname = \"rate\"\nset = \"workloads.b.arrivals.rate\"\nvalues = [\"5 /s\", \"6 /s\"]\n";
+    let study = Study::parse("t", "t.toml", &format!("{SEVERAL}{axis}")).unwrap();
+    study.check().unwrap();
+    let mut overrides = Overrides::default();
+    overrides.set("workloads.a.method=eap-tls").unwrap();
+    let plan = study.plan(Mode::Default, &overrides).unwrap();
+    let rates =
+        plan.points.iter().map(|p| format!("{:?}", p.scenario.workloads.get("b").unwrap().arrivals()));
+    let rates: std::collections::BTreeSet<String> = rates.collect();
+    assert_eq!(rates.len(), 2);
+    overrides.set("workloads.c.method=eap-tls").unwrap();
+    let wrong = study.plan(Mode::Default, &overrides).unwrap_err().to_string();
+    assert!(wrong.contains("there is no \"c\" in workloads"), "{wrong}");
+}
