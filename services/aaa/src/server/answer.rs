@@ -38,17 +38,14 @@ pub(super) enum Verdict<'a> {
 
 /// The reply's code and attributes; `list` gives an empty list.
 pub(super) fn radius(verdict: Verdict<'_>, list: impl FnOnce() -> Attributes) -> (Code, Attributes) {
+    let again = matches!(verdict, Verdict::Again { .. });
     match verdict {
-        Verdict::Challenge { eap, state } => {
+        Verdict::Challenge { eap, state } | Verdict::Again { eap, state } => {
             let mut a = list();
             a.push_eap(eap);
-            let fits = a.push_bytes(kind::STATE, &state);
-            debug_assert!(fits.is_ok(), "16 octets fit every attribute");
-            (Code::ACCESS_CHALLENGE, a)
-        }
-        Verdict::Again { eap, state } => {
-            let mut a = list();
-            a.push_eap(eap).push_u32(kind::ERROR_CAUSE, INVALID_EAP_PACKET_IGNORED);
+            if again {
+                a.push_u32(kind::ERROR_CAUSE, INVALID_EAP_PACKET_IGNORED);
+            }
             let fits = a.push_bytes(kind::STATE, &state);
             debug_assert!(fits.is_ok(), "16 octets fit every attribute");
             (Code::ACCESS_CHALLENGE, a)

@@ -11,18 +11,25 @@
 //! certificate is revoked, whether limits let a login in, the keeping of an accounting record. What takes this server's own
 //! time, the public-key operations of a TLS handshake, may wait for its turn ([`Config::max_steps_waiting`]).
 
+mod accounting;
 mod alias;
 mod answer;
 mod api;
+mod ask;
 mod avps;
 mod cache;
 mod config;
+mod context;
 mod counters;
+mod dynamic;
+mod fronts;
 mod half_open;
 mod held;
 mod held_back;
+mod logins;
 mod machine;
 mod proof;
+mod proxy;
 mod reason;
 mod session;
 mod shard;
@@ -41,3 +48,11 @@ pub use machine::{AaaServer, DIAMETER_LISTENER, RADSEC_LISTENER, radius_socket};
 pub use reason::{Reason, StatusFault};
 pub use shard::{ShardConfig, ShardKey, shard_of};
 pub use trace::TRACES;
+
+/// The slots of what a server is made of.
+const RADIUS: u16 = 0;
+const DIAMETER: u16 = 1;
+/// Who asks home servers; a new configuration's asks by the other.
+const HOMES: [u16; 2] = [2, 3];
+/// Who asks access servers (RFC 5176).
+const DYNAMIC: u16 = 4;

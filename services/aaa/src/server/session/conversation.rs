@@ -1,101 +1,26 @@
-//! One unfinished session, and the EAP back end's part in it.
+//! The EAP back end's part in a login: the method that runs, and what is made of what it says.
 
-use super::answer::Asker;
-use super::cache::Generation;
-use super::config::Config;
-use super::half_open::Source;
-use super::proof::{Denial, Proof};
-use super::reason::Reason;
-use super::shard::ShardKey;
-use super::trace::{self, Slots};
+use crate::server::config::Config;
+use crate::server::reason::Reason;
+use crate::server::shard::ShardKey;
+use crate::server::{Event, Job, trace};
 use crate::users::{Method, Password, User};
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use usher_core::{Instant, Outputs};
+use usher_core::Outputs;
 use usher_crypto::Key;
 use usher_crypto::fingerprint::sha256;
 use usher_eap::method::{
-    Context, Credential, Inner, Question, Remembered, ServerMethod, ServerOffer, UserSecret, gtc, md5,
+    Context, Credential, Fault, Inner, Question, Remembered, ServerMethod, ServerOffer, UserSecret, gtc, md5,
     mschapv2,
 };
 use usher_eap::packet::{Code, Packet, Type};
-use usher_eap::server::{Event, Server};
+use usher_eap::server::{Event as EapEvent, Server};
 use usher_radius::attribute::{Attributes, kind};
-
-/// Whose session it is: nobody else may go on with it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Owner {
-    /// The RADIUS client of this index.
-    Radius(u32),
-    /// The Diameter node of this identity, as far as that is authenticated.
-    Diameter(Arc<str>),
-}
-
-impl Owner {
-    /// The RADIUS client.
-    pub(super) const fn client(&self) -> Option<u32> {
-        match self {
-            Self::Radius(client) => Some(*client),
-            Self::Diameter(_) => None,
-        }
-    }
-}
-
-/// A request, whichever protocol carried it.
-#[derive(Debug)]
-pub(super) struct Ask {
-    pub(super) asker: Asker,
-    /// Where it came from.
-    pub(super) source: Source,
-    pub(super) owner: Owner,
-    /// When it came.
-    pub(super) arrived: Instant,
-    pub(super) request: Attributes,
-}
-
-impl Ask {
-    /// The user's name as the request has it.
-    pub(super) fn name(&self) -> &[u8] {
-        self.request.get(kind::USER_NAME).unwrap_or_default()
-    }
-}
-
-/// A request that waits for its answer.
-#[derive(Debug)]
-pub(super) struct Pending {
-    pub(super) asker: Asker,
-    /// Where it came from.
-    pub(super) source: Source,
-    /// When it came.
-    pub(super) arrived: Instant,
-    /// What it said.
-    pub(super) request: Attributes,
-}
-
-impl From<Ask> for Pending {
-    fn from(ask: Ask) -> Self {
-        Self { asker: ask.asker, source: ask.source, arrived: ask.arrived, request: ask.request }
-    }
-}
-
-#[derive(Debug)]
-pub(super) enum Stage {
-    /// The identity was asked for under this identifier.
-    Identity { identifier: u8 },
-    /// The user is being looked up.
-    Looking(Proof),
-    /// The host compares a password, in this method.
-    Verifying(Method),
-    /// A method is under way.
-    Eap(Box<Conversation>),
-    /// The proof convinces; the host is asked whether the certificate is still good.
-    Certificate(Box<Approval>),
-    /// The host is asked whether limits allow it.
-    Admission(Box<Approval>),
-}
 
 /// An EAP method under way.
 #[derive(Debug)]
@@ -192,78 +117,6 @@ impl Approval {
     }
 }
 
-#[derive(Debug)]
-pub(super) struct Session {
-    pub(super) owner: Owner,
-    pub(super) begun: Instant,
-    pub(super) pending: Option<Pending>,
-    pub(super) name: Vec<u8>,
-    /// The user, or who stands in for one who may not log in.
-    pub(super) user: Option<Arc<User>>,
-    /// Why the user may not log in, whatever is proven.
-    pub(super) refusal: Option<Reason>,
-    /// The row of the user's that cannot be understood or does not hold, where that is why.
-    pub(super) row: Option<Box<str>>,
-    /// What a reject says besides.
-    pub(super) denial: Option<Denial>,
-    /// Its failure was counted.
-    pub(super) failed: bool,
-    /// The host was told that its user is turned away; the peer is being told.
-    pub(super) ended: bool,
-    /// When its last look-up began.
-    pub(super) asked: Generation,
-    /// Calling-Station-Id, once a request that had one was answered and is gone.
-    pub(super) station: Box<[u8]>,
-    /// Whom its decisions are told to, line by line.
-    pub(super) traced: Slots,
-    /// Who looks for a user, and whose this login may turn out to be once it is known who is inside its tunnel.
-    pub(super) maybe: Slots,
-    pub(super) stage: Stage,
-}
-
-impl Session {
-    /// The name that a proof is for: inside a tunnel the one that is given there, empty until then.
-    pub(super) fn claimed(&self) -> &[u8] {
-        match &self.stage {
-            Stage::Eap(c) if c.in_tunnel() => c.server.identity().unwrap_or_default(),
-            _ => &self.name,
-        }
-    }
-
-    /// The conversation, where a method is under way.
-    pub(super) fn take_conversation(&mut self) -> Option<Box<Conversation>> {
-        match core::mem::replace(&mut self.stage, Stage::Identity { identifier: 0 }) {
-            Stage::Eap(conversation) => Some(conversation),
-            stage => {
-                self.stage = stage;
-                None
-            }
-        }
-    }
-
-    /// Why a login failed, of what its method says, and what is known of that besides.
-    pub(super) fn because(&self, reason: Reason, detail: Option<String>) -> (Reason, Option<String>) {
-        let why = self.why(reason);
-        let detail = detail.filter(|_| why == reason);
-        (why, detail.or_else(|| self.row_of(why).map(ToString::to_string)))
-    }
-
-    /// The row of the user's that is a reason, and what of it.
-    pub(super) fn row_of(&self, reason: Reason) -> Option<&str> {
-        self.row.as_deref().filter(|_| matches!(reason, Reason::BadRows | Reason::Checks))
-    }
-
-    /// Why a login failed, of what its method says: where the user could not log in at all, that.
-    pub(super) fn why(&self, reason: Reason) -> Reason {
-        // Outside a tunnel the name may be anybody's: that nobody has it is no reason.
-        let outside = matches!(&self.stage, Stage::Eap(c) if c.in_tunnel() && c.server.identity().is_none());
-        match self.refusal {
-            Some(refusal) if reason.of_proof() && !outside => refusal,
-            _ => reason,
-        }
-    }
-}
-
 impl Conversation {
     /// The method that runs.
     pub(super) fn method(&self) -> Option<Method> {
@@ -272,30 +125,80 @@ impl Conversation {
     pub(super) fn in_tunnel(&self) -> bool {
         self.method().is_some_and(is_tunnel)
     }
+
+    /// What the automaton says after it was given something; its packet goes to `out`.
+    pub(super) fn step(&mut self, outputs: &mut Outputs<Event, Job>, out: &mut Vec<u8>) -> Progress {
+        let eap = &mut self.server;
+        while let Some(done) = eap.poll_work() {
+            outputs.work(done);
+        }
+        let sends = eap.poll_transmit(out);
+        match eap.poll_event() {
+            Some(EapEvent::Success { method, keys }) => {
+                let mut approval = Approval::new(by_type(method));
+                approval.eap = out.as_slice().try_into().ok();
+                approval.msk = keys.map(|k| k.msk);
+                approval.inner = eap.identity().map(<[u8]>::to_vec);
+                approval.inner_method = eap.inner();
+                approval.resumed = eap.resumed();
+                Progress::Success(Box::new(approval))
+            }
+            Some(EapEvent::Failure { .. }) => Progress::Failure,
+            Some(EapEvent::Ask(question)) => Progress::Ask(question),
+            None if sends => Progress::Request,
+            None => Progress::Ignored,
+        }
+    }
+
+    /// Why it failed, and what is known of that besides.
+    pub(super) fn why_failed(&self, user: Option<&User>, config: &Config) -> (Reason, Option<String>) {
+        let server = &self.server;
+        match server.fault() {
+            // The user's rows say what may be inside.
+            Some(Fault::NoInner) if user.is_some_and(|user| user.inside().is_some()) => {
+                return (Reason::MethodForbidden, None);
+            }
+            Some(fault) => return (fault.into(), server.detail()),
+            None => {}
+        }
+        /// Most methods that are named.
+        const SOME: usize = 8;
+        let wished: Vec<Type> = server.wishes().iter().take(SOME).map(|kind| Type(*kind)).collect();
+        let known = Method::ALL.into_iter().filter(|method| {
+            config.methods.contains(method) && method.eap_type().is_some_and(|kind| wished.contains(&kind))
+        });
+        // What the server offers others was not offered to this user.
+        let reasons = known.filter_map(|m| user.filter(|user| !user.may_use(m)).map(|user| why_not(user, m)));
+        let names: Vec<String> = wished.iter().filter(|kind| kind.0 != 0).map(ToString::to_string).collect();
+        let detail = match (server.wishes().is_empty(), names.is_empty()) {
+            (true, _) => None,
+            (false, true) => Some("the device takes nothing of what it is offered".into()),
+            (false, false) => Some(format!("the device wants {}", names.join(", "))),
+        };
+        (most_telling(reasons), detail)
+    }
 }
 
-/// What a session takes with what finds it and its request in the RADIUS server, octets, without what is its own kind's.
-const SESSION: usize = 1 << 10;
-
-impl Session {
-    /// About how many octets of memory it holds.
-    pub(super) fn memory(&self) -> usize {
-        let request = self.pending.as_ref().map_or(0, |pending| pending.request.len());
-        let stage = match &self.stage {
-            Stage::Eap(conversation) => conversation.server.memory(),
-            Stage::Identity { .. }
-            | Stage::Looking(_)
-            | Stage::Verifying(_)
-            | Stage::Certificate(_)
-            | Stage::Admission(_) => 0,
-        };
-        SESSION + self.name.capacity() + request + stage
+/// Why a user cannot log in by a method that the server offers.
+pub(super) fn why_not(user: &User, method: Method) -> Reason {
+    let listed = user.methods.is_empty() || user.methods.contains(&method);
+    if !listed || method == Method::Mab {
+        Reason::MethodForbidden
+    } else if user.password.is_none() {
+        Reason::NoPassword
+    } else {
+        Reason::PasswordForm
     }
+}
+
+/// Of the reasons why methods cannot admit a user, one that another method would not have.
+pub(super) fn most_telling(reasons: impl Iterator<Item = Reason>) -> Reason {
+    reasons.min_by_key(|reason| *reason == Reason::MethodForbidden).unwrap_or(Reason::NoMethod)
 }
 
 /// Where a conversation stands after a packet.
 #[derive(Debug)]
-pub(super) enum Step {
+pub(super) enum Progress {
     /// It goes on with the request that was written.
     Request,
     /// The peer is who it says; a Success was written.
@@ -387,41 +290,8 @@ pub(super) fn offers(config: &Config, user: &User, name: &[u8], held: bool) -> V
     offers
 }
 
-/// What a server's automaton says after it was given something; its packet goes to `out`.
-pub(super) fn step(
-    eap: &mut Server,
-    outputs: &mut Outputs<super::Event, super::Job>,
-    out: &mut Vec<u8>,
-) -> Step {
-    while let Some(done) = eap.poll_work() {
-        outputs.work(done);
-    }
-    let sends = eap.poll_transmit(out);
-    match eap.poll_event() {
-        Some(Event::Success { method, keys }) => {
-            let mut approval = Approval::new(by_type(method));
-            approval.eap = out.as_slice().try_into().ok();
-            approval.msk = keys.map(|k| k.msk);
-            approval.inner = eap.identity().map(<[u8]>::to_vec);
-            approval.inner_method = eap.inner();
-            approval.resumed = eap.resumed();
-            Step::Success(Box::new(approval))
-        }
-        Some(Event::Failure { .. }) => Step::Failure,
-        Some(Event::Ask(question)) => Step::Ask(question),
-        None if sends => Step::Request,
-        None => Step::Ignored,
-    }
-}
-
 pub(super) fn by_type(kind: Type) -> Method {
     Method::ALL.into_iter().find(|m| m.eap_type() == Some(kind)).unwrap_or(Method::EapMd5)
-}
-
-/// The name that an EAP-Response/Identity gives (RFC 3748 §5.1), and its identifier.
-pub(super) fn identity(packet: &[u8]) -> Option<(&[u8], u8)> {
-    let p = Packet::parse(packet).ok()?;
-    (p.code() == Code::Response && p.kind() == Some(Type::IDENTITY)).then(|| (p.data(), p.identifier()))
 }
 
 /// The longest EAP packet that need not be cut on its way to the peer (RFC 3579 §2.4): on the media of IEEE 802 EAPOL's
@@ -438,9 +308,13 @@ pub(super) fn mtu(request: &Attributes) -> Option<usize> {
     Some(mtu.clamp(64, 65_535) as usize - header)
 }
 
-/// How a conversation begins that does not begin with an identity.
+/// How a peer begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Opening {
+pub(in crate::server) enum Opening<'a> {
+    /// By nothing yet (EAP-Start, RFC 3579 §2.1).
+    Start,
+    /// By the name that an EAP-Response/Identity of this identifier gives (RFC 3748 §5.1).
+    Identity(&'a [u8], u8),
     /// By the answer, of this identifier, to something that the NAS asked.
     Response(u8),
     /// By a request of this identifier: somebody wants us to prove ourselves.
@@ -449,8 +323,12 @@ pub(super) enum Opening {
     Noise(Option<u8>),
 }
 
-pub(super) fn opening(packet: &[u8]) -> Opening {
+pub(in crate::server) fn opening(packet: &[u8]) -> Opening<'_> {
     match Packet::parse(packet) {
+        _ if packet.is_empty() => Opening::Start,
+        Ok(p) if p.code() == Code::Response && p.kind() == Some(Type::IDENTITY) => {
+            Opening::Identity(p.data(), p.identifier())
+        }
         Ok(p) if p.code() == Code::Response => Opening::Response(p.identifier()),
         Ok(p) if p.code() == Code::Request => Opening::Request(p.identifier()),
         _ => Opening::Noise(packet.get(1).copied()),
@@ -458,7 +336,7 @@ pub(super) fn opening(packet: &[u8]) -> Opening {
 }
 
 /// An EAP-Failure in answer to the response of this identifier.
-pub(super) const fn failure(identifier: u8) -> [u8; 4] {
+pub(in crate::server) const fn failure(identifier: u8) -> [u8; 4] {
     [4, identifier, 0, 4]
 }
 

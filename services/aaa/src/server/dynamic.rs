@@ -1,0 +1,118 @@
+//! What access servers are asked (RFC 5176).
+
+use super::DYNAMIC;
+use super::api::{DynamicResult, Event};
+use super::context::Context;
+use super::fronts::Fronts;
+use core::net::SocketAddr;
+use usher_core::{Child, CommandError, Input, Instant, Machine, SecureRng};
+use usher_radius::Freshness;
+use usher_radius::attribute::{Attributes, kind};
+use usher_radius::client::{self, Client, ServerConfig, Target};
+use usher_radius::packet::Code;
+
+/// Which session of which access server is meant (RFC 5176 §3), in a Disconnect-Request (§3.6).
+const IDENTIFICATION: [u8; 12] = [
+    kind::USER_NAME,
+    kind::NAS_IP_ADDRESS,
+    kind::NAS_PORT,
+    kind::VENDOR_SPECIFIC,
+    kind::CALLED_STATION_ID,
+    kind::CALLING_STATION_ID,
+    kind::NAS_IDENTIFIER,
+    kind::ACCT_SESSION_ID,
+    kind::ACCT_MULTI_SESSION_ID,
+    kind::NAS_PORT_ID,
+    kind::CHARGEABLE_USER_IDENTITY,
+    kind::NAS_IPV6_ADDRESS,
+];
+/// A Service-Type (RFC 5176 §3.2): the access server is to ask for its authorisation anew.
+const AUTHORIZE_ONLY: u32 = 17;
+
+/// Who asks access servers, once one was asked.
+#[derive(Debug, Default)]
+pub(super) struct Dynamic {
+    client: Option<Child<Client>>,
+}
+
+impl Dynamic {
+    /// The client, where it is in this slot.
+    pub(super) fn client(&mut self, slot: u16) -> Option<&mut Child<Client>> {
+        self.client.as_mut().filter(|_| slot == DYNAMIC)
+    }
+    pub(super) fn timeout(&mut self, now: Instant) {
+        if let Some(client) = &mut self.client {
+            client.handle(now, Input::Timeout);
+        }
+    }
+    pub(super) fn poll_timeout(&mut self) -> Option<Instant> {
+        self.client.as_mut().and_then(|client| client.poll_timeout())
+    }
+
+    /// Asks an access server.
+    pub(super) fn ask(
+        &mut self,
+        fronts: &mut Fronts,
+        (token, to): (u64, SocketAddr),
+        code: Code,
+        mut attributes: Attributes,
+    ) -> Result<(), CommandError> {
+        if !matches!(code, Code::COA_REQUEST | Code::DISCONNECT_REQUEST) {
+            return Err(CommandError::Invalid(
+                "an access server is asked by CoA-Request or Disconnect-Request",
+            ));
+        }
+        let identifies = |kind| IDENTIFICATION.contains(&kind) || kind == kind::EVENT_TIMESTAMP;
+        if code == Code::DISCONNECT_REQUEST && !attributes.iter().all(|a| identifies(a.kind)) {
+            return Err(CommandError::Invalid("a Disconnect-Request says which session, and nothing else"));
+        }
+        if attributes.get_u32(kind::SERVICE_TYPE) == Some(AUTHORIZE_ONLY) {
+            return Err(CommandError::Invalid(
+                "Authorize Only asks for a login that this server does not serve",
+            ));
+        }
+        let known = fronts.radius.as_ref().and_then(|s| s.client_at(to.ip()));
+        let (_, known) = known.ok_or(CommandError::Invalid("this address is no RADIUS client of ours"))?;
+        let server = ServerConfig::new(to, known.secret.clone());
+        let full = |_| CommandError::Full("access servers that are asked");
+        let epoch = fronts.ctx.config.epoch;
+        let (client, index) = match &mut self.client {
+            Some(client) => {
+                let index = client.add_server(server).map_err(full)?;
+                (client, index)
+            }
+            none => {
+                let freshness = Some(Freshness::new(epoch));
+                let config = client::Config { freshness, ..client::Config::single(server) };
+                let client =
+                    Client::new(config, SecureRng::from_seed(fronts.ctx.rng.array())).map_err(full)?;
+                (none.insert(Child::new(DYNAMIC, client)), 0)
+            }
+        };
+        if attributes.get(kind::EVENT_TIMESTAMP).is_none() {
+            // By it an access server tells a new request from an old one (RFC 5176 §6.3).
+            attributes.push_u32(kind::EVENT_TIMESTAMP, fronts.ctx.wall().unix_secs() as u32);
+        }
+        client.set_clock(epoch);
+        let target = Target::Server(index);
+        client.command(fronts.ctx.now, client::Command::Request { token, target, code, attributes })
+    }
+
+    /// Hears what access servers answer; whether anything was said.
+    pub(super) fn drain(&mut self, ctx: &mut Context) -> bool {
+        let mut heard = false;
+        while let Some(event) = self.client.as_mut().and_then(|client| ctx.outputs.next_event(client)) {
+            heard = true;
+            let (token, result) = match event {
+                client::Event::Response(r) => match r.code {
+                    Code::COA_ACK | Code::DISCONNECT_ACK => (r.token, DynamicResult::Ack),
+                    _ => (r.token, DynamicResult::Nak(r.attributes.get_u32(kind::ERROR_CAUSE))),
+                },
+                client::Event::TimedOut { token } => (token, DynamicResult::TimedOut),
+                client::Event::Server { .. } => continue,
+            };
+            ctx.outputs.event(Event::Dynamic { token, result });
+        }
+        heard
+    }
+}

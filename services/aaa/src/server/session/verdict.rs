@@ -1,0 +1,389 @@
+//! How a login comes to its end: what is still asked of the host, and what is said of it then.
+
+use super::conversation::{Approval, Conversation, credential};
+use super::{Pending, Reject, Session, Stage, Step};
+use crate::ledger::{Admission, AdmitRequest, text};
+use crate::server::answer::Asker;
+use crate::server::api::{CertificateVerdict, Job, Login, nas_address};
+use crate::server::context::Context;
+use crate::server::held::HeldReject;
+use crate::server::reason::Reason;
+use crate::users::{Method, canonical_name};
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use core::net::{IpAddr, Ipv6Addr};
+use usher_core::{CommandError, Instant};
+use usher_crypto::Key;
+use usher_eap::method::Fault;
+use usher_eap::packet::Type;
+use usher_radius::attribute::{Attributes, kind};
+
+/// RFC 5580 §4.1.
+const OPERATOR_NAME: u8 = 126;
+
+/// That somebody is let in, and with which address.
+#[derive(Debug)]
+pub(in crate::server) struct Grant {
+    approval: Box<Approval>,
+    address: Option<IpAddr>,
+    prefix: Option<(Ipv6Addr, u8)>,
+}
+
+/// What is said of a login whose user is let in.
+#[derive(Debug)]
+pub(in crate::server) struct Accepted {
+    pub(in crate::server) asker: Asker,
+    /// The EAP-Success.
+    pub(in crate::server) eap: Option<[u8; 4]>,
+    pub(in crate::server) msk: Option<Key<[u8; 64]>>,
+    /// The EAP method.
+    pub(in crate::server) method: Option<Type>,
+    pub(in crate::server) reply: Attributes,
+    /// For the host.
+    pub(in crate::server) login: Box<Login>,
+}
+
+impl Session {
+    /// A proof convinced: what else the host has to say comes next.
+    pub(super) fn approve(&mut self, ctx: &mut Context, mut approval: Box<Approval>) -> Step {
+        let asks = ctx.config.certificate_status;
+        let eap = self.conversation().filter(|_| asks);
+        let chain = eap.map(|eap| eap.server.peer_certificates().to_vec()).unwrap_or_default();
+        let by_certificate = asks && approval.method == Method::EapTls;
+        if chain.is_empty() && !by_certificate {
+            return self.admit(ctx, approval);
+        }
+        let name = by_certificate.then(|| self.name.clone());
+        let resumed = approval.resumed;
+        approval.conversation = self.take_conversation();
+        self.stage = Stage::Certificate(approval);
+        self.assign(ctx, Job::CheckCertificate { client: self.client(), name, chain, resumed })
+    }
+
+    /// The host has looked at the peer's certificate.
+    pub(in crate::server) fn on_certificate(
+        &mut self,
+        ctx: &mut Context,
+        verdict: CertificateVerdict,
+    ) -> Result<Step, CommandError> {
+        let Stage::Certificate(approval) = &self.stage else { return Err(CommandError::UnknownToken) };
+        let reason = match verdict {
+            CertificateVerdict::Good => {
+                return Ok(self.take_approval().map_or(Step::Wait, |approval| self.admit(ctx, approval)));
+            }
+            CertificateVerdict::Status(fault) => Reason::Status(fault),
+            CertificateVerdict::Distrusted(fault) => Reason::Distrusted(fault),
+            CertificateVerdict::OtherName => Reason::CertificateName,
+        };
+        Ok(approval.reject(reason))
+    }
+
+    /// Asks the host about limits where there are some. Whoever may not log in gets no further, whatever was proven.
+    fn admit(&mut self, ctx: &Context, mut approval: Box<Approval>) -> Step {
+        if let Some(reason) = self.refusal {
+            let step = approval.reject(reason);
+            self.stage = Stage::Admission(approval);
+            return step;
+        }
+        let limited = self.user.as_ref().is_some_and(|u| u.simultaneous.is_some() || u.pool.is_some());
+        if !limited && !ctx.config.limits {
+            return Step::Accept(Grant { approval, address: None, prefix: None });
+        }
+        let Some(pending) = &self.pending else { return Step::Wait };
+        let request = self.admit_request(pending, approval.inner.as_deref());
+        let step = Step::Admit(self.client(), pending.source.address(), request);
+        approval.conversation = approval.conversation.take().or_else(|| self.take_conversation());
+        self.stage = Stage::Admission(approval);
+        step
+    }
+
+    fn admit_request(&self, pending: &Pending, inner: Option<&[u8]>) -> AdmitRequest {
+        let request = &pending.request;
+        let user = self.user.as_ref();
+        let octets = |kind| request.get(kind).map(text);
+        AdmitRequest {
+            user: text(inner.unwrap_or(&self.name)),
+            simultaneous: user.and_then(|u| u.simultaneous),
+            pool: user.and_then(|u| u.pool.clone()),
+            nas: nas_address(request).unwrap_or(pending.source.address()),
+            port: octets(kind::NAS_PORT_ID)
+                .or_else(|| request.get_u32(kind::NAS_PORT).map(|port| port.to_string()))
+                .unwrap_or_default(),
+            calling_station_id: octets(kind::CALLING_STATION_ID).unwrap_or_default(),
+        }
+    }
+
+    /// The host has said whether limits allow it.
+    pub(in crate::server) fn on_admitted(&mut self, admission: Admission) -> Result<Step, CommandError> {
+        let Stage::Admission(approval) = &self.stage else { return Err(CommandError::UnknownToken) };
+        Ok(match admission {
+            Admission::Yes { address, prefix } => {
+                let grant = |approval| Step::Accept(Grant { approval, address, prefix });
+                self.take_approval().map_or(Step::Wait, grant)
+            }
+            Admission::No(refusal) => approval.reject(Reason::Limit(refusal)),
+            Admission::Unavailable => Step::Undecided(Reason::StoreAway),
+        })
+    }
+
+    fn take_conversation(&mut self) -> Option<Box<Conversation>> {
+        match core::mem::replace(&mut self.stage, Stage::Identity { identifier: 0 }) {
+            Stage::Eap(conversation) => Some(conversation),
+            stage => {
+                self.stage = stage;
+                None
+            }
+        }
+    }
+    /// The approval that waits for the host.
+    fn take_approval(&mut self) -> Option<Box<Approval>> {
+        match core::mem::replace(&mut self.stage, Stage::Identity { identifier: 0 }) {
+            Stage::Certificate(approval) | Stage::Admission(approval) => Some(approval),
+            _ => None,
+        }
+    }
+
+    /// Tells the host at once that somebody is turned away who is being told so, by an alert of TLS or that the password
+    /// is wrong: many a device does not come back to hear the end.
+    pub(super) fn conclude(&mut self, ctx: &mut Context) {
+        let (false, Some(eap), Some(pending)) = (self.ended, self.conversation(), &self.pending) else {
+            return;
+        };
+        if !eap.server.refuses() && !matches!(eap.server.fault(), Some(Fault::Tls(_))) {
+            return;
+        }
+        let (method, request) = (eap.method(), pending.request.clone());
+        let (reason, detail) = eap.why_failed(self.user.as_deref(), &ctx.config);
+        let (reason, detail) = self.because(reason, detail);
+        self.trace_rejected(ctx, reason, detail.as_deref(), || {
+            "the device is told, and has still to answer".into()
+        });
+        self.ended = true;
+        ctx.tell_rejected(Login { method, ..self.login(reason, detail, request) });
+    }
+
+    fn trace_rejected(
+        &self,
+        ctx: &mut Context,
+        reason: Reason,
+        detail: Option<&str>,
+        then: impl FnOnce() -> String,
+    ) {
+        self.audience.tell_end(ctx, reason, || {
+            let detail = detail.map(|detail| format!(" ({detail})")).unwrap_or_default();
+            format!("rejected, {}: {reason}{detail}; {}", reason.name(), then())
+        });
+    }
+
+    /// Lets its user in. `None`: nobody waits for that.
+    pub(in crate::server) fn accept(mut self, ctx: &mut Context, grant: Grant) -> Option<Accepted> {
+        let Grant { approval, address, prefix } = grant;
+        self.trace(ctx, || {
+            let inner = approval.inner_method.map(|m| format!(" ({m})")).unwrap_or_default();
+            format!("accepted by {}{inner}", approval.method.name())
+        });
+        let conversation = self.take_conversation();
+        let (Some(pending), Some(user), None) = (self.pending.take(), self.user.take(), self.refusal) else {
+            return None;
+        };
+        let approval = *approval;
+        ctx.counters.accepted(approval.method);
+        let who = approval.inner.as_deref().unwrap_or(&self.name);
+        if let Some(mut conversation) = conversation.or(approval.conversation)
+            && matches!(approval.method, Method::EapTls | Method::Peap | Method::Ttls)
+        {
+            conversation.server.remember(who, &credential(&ctx.shard.key, &user));
+        }
+        ctx.held_back.succeeded(who, pending.station());
+        let mut reply = core::mem::take(&mut ctx.list);
+        if who != self.name {
+            self.name_inner(ctx, who, &mut reply);
+        }
+        reply.extend(&user.reply);
+        chargeable(ctx, &pending.request, who, &mut reply);
+        // RFC 3579 §3: so that proxies that know nothing of EAP, and accounting, know whose session it is.
+        if approval.eap.is_some()
+            && let Asker::Radius(_) = pending.asker
+            && reply.get(kind::USER_NAME).is_none()
+            && let Some(given) = pending.request.get(kind::USER_NAME).filter(|given| !given.is_empty())
+        {
+            let fits = reply.push_bytes(kind::USER_NAME, given);
+            debug_assert!(fits.is_ok(), "it came in an attribute");
+        }
+        if approval.method == Method::Mab {
+            // Who was seen but proved nothing is told no secret (RFC 5080 §2.1.1).
+            reply.remove(kind::TUNNEL_PASSWORD);
+        }
+        match address {
+            Some(IpAddr::V4(address)) => {
+                reply.push_ipv4(kind::FRAMED_IP_ADDRESS, address);
+            }
+            Some(IpAddr::V6(address)) => {
+                reply.push_ipv6(kind::FRAMED_IPV6_ADDRESS, address);
+            }
+            None => {}
+        }
+        if let Some((prefix, length)) = prefix {
+            let mut value = [0; 18];
+            value[1] = length;
+            value[2..].copy_from_slice(&prefix.octets());
+            let fits = reply.push_bytes(kind::FRAMED_IPV6_PREFIX, &value);
+            debug_assert!(fits.is_ok(), "18 octets fit every attribute");
+        }
+        reply.extend(&approval.reply);
+        if self.audience.any() {
+            let mut lines = alloc::vec!["Access-Accept".into()];
+            lines.extend(ctx.tracers.attributes(&reply));
+            self.audience.tell_lines(ctx, None, lines);
+        }
+        ctx.tracers.forget(self.audience.number());
+        let login = Login {
+            inner: approval.inner,
+            method: Some(approval.method),
+            inner_method: approval.inner_method,
+            begun: self.begun,
+            resumed: approval.resumed,
+            ..Login::of(self.name, self.owner.client(), None, pending.request)
+        };
+        Some(Accepted {
+            asker: pending.asker,
+            eap: approval.eap,
+            msk: approval.msk,
+            method: approval.method.eap_type(),
+            reply,
+            login: Box::new(login),
+        })
+    }
+
+    /// Says who is inside a tunnel, in the name's own words or in those that only servers of our key can read. First of
+    /// all Classes, for access servers that give back one alone.
+    fn name_inner(&self, ctx: &mut Context, inner: &[u8], reply: &mut Attributes) {
+        // An identity that is too long for an attribute is left out.
+        if self.client().is_some_and(|client| ctx.config.inner_names.contains(&client)) {
+            let _ = reply.push_bytes(kind::USER_NAME, inner);
+        } else if let Some(key) = &ctx.config.identity_key
+            && let Some(class) = key.class(ctx.rng.array(), inner)
+        {
+            let _ = reply.push_bytes(kind::CLASS, &class);
+        }
+    }
+
+    /// Turns its user away: the reject and when it is due, and the login for the host, or where the host was told before
+    /// what came. `None`: nobody waits for that.
+    pub(in crate::server) fn reject(
+        mut self,
+        ctx: &mut Context,
+        reject: Reject,
+    ) -> Option<(Instant, HeldReject, Result<Login, Attributes>)> {
+        let Reject { method, reason, detail, identifier } = reject;
+        let delay = ctx.config.reject_delay;
+        let (reason, detail) = self.because(reason, detail);
+        let later = || format!("Access-Reject goes out {delay} after its request");
+        if self.ended {
+            self.trace(ctx, later);
+        } else {
+            self.trace_rejected(ctx, reason, detail.as_deref(), later);
+        }
+        ctx.tracers.forget(self.audience.number());
+        let Pending { asker, arrived, request, .. } = self.pending.take()?;
+        let reply = self.denial.map_or_else(Attributes::new, |denial| denial.reply(&mut ctx.rng));
+        let login = if self.ended {
+            Err(request)
+        } else {
+            Ok(Login { method, ..self.login(reason, detail, request) })
+        };
+        Some((arrived + delay, (asker, identifier, reply), login))
+    }
+
+    /// Comes to no verdict: who waits for one, and the login for the host.
+    pub(in crate::server) fn undecided(
+        mut self,
+        ctx: &mut Context,
+        reason: Reason,
+    ) -> (Option<Asker>, Box<Login>) {
+        ctx.counters.rejected(reason);
+        self.audience.tell_end(ctx, reason, || format!("no verdict, {}: {reason}", reason.name()));
+        let (asker, request) = match self.pending.take() {
+            Some(Pending { asker, request, .. }) => (Some(asker), request),
+            None => {
+                let mut request = core::mem::take(&mut ctx.list);
+                // It came in an attribute.
+                let _ = request.push_bytes(kind::CALLING_STATION_ID, &self.station);
+                (None, request)
+            }
+        };
+        (asker, Box::new(self.login(reason, None, request)))
+    }
+
+    /// Is forgotten; whoever waits gets no answer.
+    pub(in crate::server) fn abandon(self, ctx: &mut Context) -> Option<Pending> {
+        ctx.tracers.forget(self.audience.number());
+        self.pending
+    }
+
+    /// What the host is told of it that ends without its user let in.
+    fn login(&self, reason: Reason, detail: Option<String>, request: Attributes) -> Login {
+        let login = Login {
+            begun: self.begun,
+            detail: detail.map(String::into_boxed_str),
+            told: self.failed,
+            ..Login::of(self.name.clone(), self.client(), Some(reason), request)
+        };
+        match &self.stage {
+            Stage::Eap(c) => {
+                let inner = c.server.identity().map(<[u8]>::to_vec);
+                Login { method: c.method(), inner, inner_method: c.server.inner(), ..login }
+            }
+            &Stage::Verifying(method) => Login { method: Some(method), ..login },
+            Stage::Certificate(approval) | Stage::Admission(approval) => Login {
+                method: Some(approval.method),
+                inner: approval.inner.clone(),
+                inner_method: approval.inner_method,
+                resumed: approval.resumed,
+                ..login
+            },
+            Stage::Identity { .. } | Stage::Looking(_) => login,
+        }
+    }
+
+    /// Why it failed, of what its method says, and what is known of that besides.
+    fn because(&self, reason: Reason, detail: Option<String>) -> (Reason, Option<String>) {
+        let why = self.why(reason);
+        let detail = detail.filter(|_| why == reason);
+        (why, detail.or_else(|| self.row_of(why).map(ToString::to_string)))
+    }
+    /// Why it failed, of what its method says: where the user could not log in at all, that.
+    pub(super) fn why(&self, reason: Reason) -> Reason {
+        // Outside a tunnel the name may be anybody's: that nobody has it is no reason.
+        let outside = self.conversation().is_some_and(|c| c.in_tunnel() && c.server.identity().is_none());
+        match self.refusal {
+            Some(refusal) if reason.of_proof() && !outside => refusal,
+            _ => reason,
+        }
+    }
+    /// The row of the user's that is a reason, and what of it.
+    pub(super) fn row_of(&self, reason: Reason) -> Option<&str> {
+        self.row.as_deref().filter(|_| matches!(reason, Reason::BadRows | Reason::Checks))
+    }
+}
+
+impl Approval {
+    /// Its user is turned away all the same.
+    fn reject(&self, reason: Reason) -> Step {
+        Step::reject(Some(self.method), reason, self.eap.map(|eap| eap[1]))
+    }
+}
+
+/// Answers who asks for a Chargeable-User-Identity (RFC 4372 §2.1), and nobody else.
+fn chargeable(ctx: &Context, request: &Attributes, name: &[u8], reply: &mut Attributes) {
+    let asked = request.get(kind::CHARGEABLE_USER_IDENTITY).is_some();
+    if let Some(key) = ctx.config.identity_key.as_ref().filter(|_| asked)
+        && reply.get(kind::CHARGEABLE_USER_IDENTITY).is_none()
+    {
+        let operator = request.get(OPERATOR_NAME).unwrap_or_default();
+        let identity = key.chargeable(operator, &canonical_name(name));
+        let fits = reply.push_bytes(kind::CHARGEABLE_USER_IDENTITY, &identity).is_ok();
+        debug_assert!(fits, "32 octets fit every attribute");
+    }
+}
