@@ -9,6 +9,7 @@ use crate::machine::{
 use crate::output::Host;
 use crate::time::{Duration, Instant};
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::marker::PhantomData;
@@ -79,7 +80,9 @@ where
         self.slot.events.push((self.wire.now, event));
         self.answer(answer);
     }
-    fn work(&mut self, _: Work) {}
+    fn work(&mut self, work: Work) {
+        *self.wire.work.entry(work.label.name()).or_default() += work.units;
+    }
     fn job(&mut self, job: Job<M::Job>) {
         let answer = (self.slot.on_job)(job);
         self.answer(answer);
@@ -245,6 +248,10 @@ impl Network {
     /// Takes what a machine has said.
     pub fn take<M: Machine + 'static>(&mut self, host: At<M>) -> Vec<(Instant, M::Event)> {
         core::mem::take(&mut self.slot_mut(host).events)
+    }
+    /// Takes what the machines have done, by its label.
+    pub fn take_work(&mut self) -> BTreeMap<&'static str, u32> {
+        core::mem::take(&mut self.wire.work)
     }
     /// Gives a machine a command, and carries out what it decides.
     ///

@@ -1,11 +1,10 @@
 //! Worlds to test in.
 
-use crate::world::{DIAMETER_PORT, RADIUS_PORT, Who, World, nas_address, server_address};
+use crate::world::{DIAMETER_PORT, RADIUS_PORT, World, nas_address, server_address};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use usher_aaa::{AaaServer, User, UserSource, Users};
-use usher_core::bench::Tap;
-use usher_core::{Instant, Machine, Seed};
+use usher_core::Seed;
 use usher_diameter::codes::application;
 use usher_diameter::node;
 use usher_diameter::peer::capabilities::Application;
@@ -75,28 +74,23 @@ pub(crate) fn radius_nas(servers: usize) -> authenticator::Config {
 /// One AAA server, one NAS and so many stations, none of which has asked yet.
 pub(crate) fn world(stations: usize, nas: authenticator::Config, aaa: &[usher_aaa::Config]) -> World {
     let seed = Seed::new(7);
-    let mut w = World::new();
-    for (i, config) in aaa.iter().enumerate() {
-        w.servers.push(Tap::new(AaaServer::new(config.clone(), seed.secure("aaa", i as u64)).unwrap()));
-    }
+    let serve = |(i, config): (u64, &usher_aaa::Config)| {
+        AaaServer::new(config.clone(), seed.secure("aaa", i)).unwrap()
+    };
+    let servers = (0..).zip(aaa).map(serve).collect();
     let (access, keying) = (nas.access, nas.keying);
-    w.nas.push(Tap::new(Authenticator::new(nas, seed.secure("nas", 0)).unwrap()));
-    for i in 0..stations {
+    let station = |i| {
         let config = station::Config { access, keying, ..station::Config::new(mac(i)) };
-        w.stations.push(Tap::new(Station::new(config, seed.secure("station", i as u64))));
-        w.wired_to.push(0);
-    }
-    w.off = vec![false; aaa.len()];
-    w.drain(Who::Nas(0));
-    w
+        Station::new(config, seed.secure("station", i as u64))
+    };
+    let nas = Authenticator::new(nas, seed.secure("nas", 0)).unwrap();
+    World::new(servers, nas, (0..stations).map(station).collect())
 }
 
 impl World {
     pub(crate) fn ask_in(&mut self, i: usize, name: &[u8], credentials: Credentials) {
-        let now: Instant = self.now;
         let identity = name.to_vec();
-        self.stations[i].command(now, station::Command::Authenticate { identity, credentials }).unwrap();
-        self.drain(Who::Station(i));
+        self.net.command(self.stations[i], station::Command::Authenticate { identity, credentials }).unwrap();
     }
     pub(crate) fn ask_in_by_password(&mut self, i: usize) {
         self.ask_in(i, &user_name(i), Credentials::password(PASSWORD));

@@ -51,7 +51,7 @@ fn everybody(w: &mut World, n: usize) {
     for (i, outcome) in outcomes.iter().enumerate() {
         assert_eq!(*outcome, if i % 3 == 0 { OUT } else { IN }, "station {i}");
     }
-    assert_eq!((w.nas[0].in_progress(), w.servers[0].half_open()), (0, 0));
+    assert_eq!((w.net[w.nas].in_progress(), w.net[w.servers[0]].half_open()), (0, 0));
 }
 
 /// How often each Diameter peer came, and went.
@@ -80,7 +80,7 @@ fn three_connections_share_the_sessions() {
     assert_eq!(peers(&w).0.into_iter().collect::<Vec<_>>(), ids);
     assert_eq!((w.open(), visitors(&w)), (3, 3));
     everybody(&mut w, n);
-    assert_eq!((w.opened, w.nas[0].diameter_counters().unwrap().total()), (3, 0));
+    assert_eq!((w.opened(), w.net[w.nas].diameter_counters().unwrap().total()), (3, 0));
 }
 
 #[test]
@@ -88,11 +88,7 @@ fn one_connection_of_three_is_lost_and_only_its_sessions_wait_for_it() {
     let n = 60;
     let mut w = new(n, diameter_config(1).by(shared(3)));
     let cause = DisconnectCause::DoNotWantToTalkToYou;
-    let command = |w: &mut World, c| {
-        let done = w.nas[0].command(w.now, authenticator::Command::Diameter(c));
-        w.drain(Who::Nas(0));
-        done
-    };
+    let command = |w: &mut World, c| w.net.command(w.nas, authenticator::Command::Diameter(c));
     command(&mut w, Command::Disconnect { peer: PeerId(1), cause }).unwrap();
     w.run_until(2);
     assert_eq!(peers(&w).1, BTreeMap::from([(PeerId(1), 1)]));
@@ -116,7 +112,7 @@ fn several_connections_to_several_servers_fail_over_each_for_itself() {
     let n = 30;
     let mut w = new(n, diameter_config(2).by(shared(2)));
     assert_eq!(peers(&w).0.len(), 4);
-    w.passes = Box::new(|p| p.to != Who::Server(0));
+    w.passes(|p| p.to != Who::Server(0));
     for i in 0..n {
         w.ask_in_by_password(i);
     }
@@ -124,7 +120,7 @@ fn several_connections_to_several_servers_fail_over_each_for_itself() {
     w.switch_off(0);
     w.run_until(3);
     assert_eq!(w.outcomes(), vec![IN; n]);
-    assert_eq!(w.nas[0].diameter_counters().unwrap().retransmitted, n as u64);
+    assert_eq!(w.net[w.nas].diameter_counters().unwrap().retransmitted, n as u64);
     assert_eq!(peers(&w).1.into_keys().collect::<Vec<_>>(), [PeerId(0), PeerId(2)]);
 }
 
@@ -132,17 +128,17 @@ fn several_connections_to_several_servers_fail_over_each_for_itself() {
 fn each_session_opens_and_closes_its_own_connection() {
     let n = 60;
     let mut w = new(n, diameter_config(1).by(Connections::PerSession));
-    assert_eq!((w.open(), w.opened), (0, 0));
+    assert_eq!((w.open(), w.opened()), (0, 0));
     everybody(&mut w, n);
-    assert_eq!((w.opened, w.most_open, w.open(), visitors(&w)), (n, n, 0, n));
+    assert_eq!((w.opened(), w.most_open, w.open(), visitors(&w)), (n, n, 0, n));
     assert_eq!(peers(&w), Default::default());
     // Each connection had its capabilities exchanged and was left in good order: nothing was dropped.
-    assert_eq!(w.nas[0].diameter_counters().unwrap().total(), 0);
-    assert_eq!(w.servers[0].diameter_counters().unwrap().total(), 0);
+    assert_eq!(w.net[w.nas].diameter_counters().unwrap().total(), 0);
+    assert_eq!(w.net[w.servers[0]].diameter_counters().unwrap().total(), 0);
     // And nothing is left to be done.
-    assert_eq!(w.servers[0].poll_timeout(), None);
+    assert_eq!(w.net[w.servers[0]].poll_timeout(), None);
     let connect = authenticator::Command::Diameter(Command::Connect { peer: PeerId(0) });
-    assert!(w.nas[0].command(w.now, connect).is_err());
+    assert!(w.net.command(w.nas, connect).is_err());
 }
 
 #[test]
@@ -163,8 +159,8 @@ fn hundreds_of_sessions_come_and_go_and_leave_no_trace_at_the_server() {
         w.run_until(2 * (round + 1));
     }
     assert_eq!(w.outcomes(), vec![IN; 400]);
-    assert_eq!((w.opened, w.open(), visitors(&w)), (400, 0, 400));
-    assert_eq!(w.servers[0].diameter_counters().unwrap().total(), 0);
+    assert_eq!((w.opened(), w.open(), visitors(&w)), (400, 0, 400));
+    assert_eq!(w.net[w.servers[0]].diameter_counters().unwrap().total(), 0);
 }
 
 #[test]
@@ -182,7 +178,7 @@ fn a_session_beyond_the_limit_is_refused_and_the_limit_is_free_again_afterwards(
     }
     w.run_until(1);
     assert_eq!(w.outcomes(), [IN, IN, OUT]);
-    assert_eq!((w.nas[0].counters().aaa_unavailable, w.most_open), (1, 2));
+    assert_eq!((w.net[w.nas].counters().aaa_unavailable, w.most_open), (1, 2));
     w.ask_in_by_password(2);
     w.run_until(2);
     assert_eq!(w.outcomes(), [IN, IN, OUT, IN]);
@@ -201,22 +197,20 @@ fn a_session_that_is_given_up_takes_its_connection_along() {
     let forget = |w: &mut World, i: usize| {
         let mac = crate::build::mac(i);
         let station = StationId::Frame { port: usher_core::PortId(i as u32), mac };
-        let now = w.now;
-        w.nas[0].command(now, authenticator::Command::Forget { station }).unwrap();
-        w.drain(Who::Nas(0));
+        w.net.command(w.nas, authenticator::Command::Forget { station }).unwrap();
     };
     let step = usher_core::Duration::from_micros(500);
     w.ask_in_by_password(0);
-    while w.opened == 0 {
-        w.run_to(w.now + step);
+    while w.opened() == 0 {
+        w.run_to(w.now() + step);
     }
     forget(&mut w, 0);
     w.run_until(1);
-    assert_eq!((w.open(), w.servers[0].counters().sessions), (0, 0));
+    assert_eq!((w.open(), w.net[w.servers[0]].counters().sessions), (0, 0));
 
     w.ask_in_by_password(1);
-    while w.servers[0].counters().sessions == 0 {
-        w.run_to(w.now + step);
+    while w.net[w.servers[0]].counters().sessions == 0 {
+        w.run_to(w.now() + step);
     }
     forget(&mut w, 1);
     assert_eq!(w.open(), 1);
@@ -224,7 +218,7 @@ fn a_session_that_is_given_up_takes_its_connection_along() {
     assert_eq!(w.open(), 0);
 
     let mut heard = 0;
-    w.passes = Box::new(move |p| {
+    w.passes(move |p| {
         heard += usize::from(p.to == Who::Station(2));
         p.to != Who::Station(2) || heard < 2
     });
@@ -236,7 +230,7 @@ fn a_session_that_is_given_up_takes_its_connection_along() {
         matches!(e, authenticator::Event::Failed { reason: FailReason::StationTimeout, .. })
     };
     assert_eq!(w.nas_events.iter().filter(|(_, _, e)| timeout(e)).count(), 1);
-    assert_eq!((w.open(), w.opened), (0, 3));
+    assert_eq!((w.open(), w.opened()), (0, 3));
 }
 
 #[test]
@@ -246,7 +240,7 @@ fn a_session_whose_server_is_off_fails_and_is_not_connected_for_again() {
     w.ask_in_by_password(0);
     w.run_until(200);
     assert_eq!(w.outcomes(), [station::Event::Timeout]);
-    assert_eq!((w.nas[0].counters().aaa_timeouts, w.nas[0].poll_timeout()), (1, None));
+    assert_eq!((w.net[w.nas].counters().aaa_timeouts, w.net[w.nas].poll_timeout()), (1, None));
 }
 
 #[test]
@@ -256,7 +250,7 @@ fn over_associations_by_each_policy() {
     {
         let mut w = new(60, diameter_config(1).over(sctp(policy)));
         everybody(&mut w, 60);
-        assert_eq!((w.opened, w.streams.len()), (1, streams), "{policy:?}");
+        assert_eq!((w.opened(), w.streams()), (1, streams), "{policy:?}");
     }
 }
 
@@ -265,11 +259,11 @@ fn several_associations_and_one_for_each_session() {
     let over = sctp(StreamPolicy::BySession);
     let mut w = new(60, diameter_config(1).by(shared(3)).over(over));
     everybody(&mut w, 60);
-    assert_eq!((w.opened, w.open()), (3, 3));
+    assert_eq!((w.opened(), w.open()), (3, 3));
     let mut w = new(60, diameter_config(1).by(Connections::PerSession).over(over));
     everybody(&mut w, 60);
-    assert_eq!((w.opened, w.open(), visitors(&w)), (60, 0, 60));
-    assert_eq!(w.nas[0].diameter_counters().unwrap().total(), 0);
+    assert_eq!((w.opened(), w.open(), visitors(&w)), (60, 0, 60));
+    assert_eq!(w.net[w.nas].diameter_counters().unwrap().total(), 0);
 }
 
 #[test]

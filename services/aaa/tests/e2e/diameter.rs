@@ -43,7 +43,7 @@ fn a_password_lets_in_and_wrong_ones_do_not() {
     let (station, rounds, timeout) = admitted.unwrap();
     assert_eq!(station, StationId::Frame { port: PortId(0), mac: mac(0) });
     assert_eq!((rounds, timeout.map(|t| t.as_secs())), (2, Some(3600)));
-    let c = w.servers[0].counters();
+    let c = w.net[w.servers[0]].counters();
     assert_eq!((c.accepted_eap_md5, c.rejected_wrong_password, c.rejected_unknown_user), (1, 1, 1));
     assert!(w.work["diameter.request"] > 0 && w.work["diameter.answer"] > 0);
 }
@@ -52,14 +52,14 @@ fn a_password_lets_in_and_wrong_ones_do_not() {
 fn a_request_under_way_when_the_connection_is_lost_goes_to_the_other_server() {
     let mut w = connected(1, 2);
     // The first server never sees the first request: it dies with it on the way.
-    w.passes = Box::new(|p| p.to != Who::Server(0));
+    w.passes(|p| p.to != Who::Server(0));
     w.ask_in_by_password(0);
     w.run_until(2);
     w.switch_off(0);
     w.run_until(3);
     assert_eq!(w.outcomes(), [IN]);
-    assert_eq!(w.nas[0].diameter_counters().unwrap().retransmitted, 1);
-    assert_eq!(w.servers[1].counters().accepted_eap_md5, 1);
+    assert_eq!(w.net[w.nas].diameter_counters().unwrap().retransmitted, 1);
+    assert_eq!(w.net[w.servers[1]].counters().accepted_eap_md5, 1);
     let down = authenticator::Event::DiameterPeer { peer: PeerId(0), up: false };
     assert!(w.nas_events.iter().any(|(_, _, e)| *e == down));
 }
@@ -69,7 +69,7 @@ fn a_session_that_loses_its_server_fails_and_the_next_one_finds_another() {
     let mut w = connected(2, 2);
     // The second round of the first session is cut off.
     let mut rounds = 0;
-    w.passes = Box::new(move |p| {
+    w.passes(move |p| {
         rounds += usize::from(p.to == Who::Server(0));
         p.to != Who::Server(0) || rounds < 2
     });
@@ -89,7 +89,7 @@ fn a_session_that_loses_its_server_fails_and_the_next_one_finds_another() {
         })
         .collect();
     assert_eq!(reasons, [FailReason::AaaTimeout]);
-    assert_eq!((w.nas[0].in_progress(), w.servers[1].counters().accepted_eap_md5), (0, 1));
+    assert_eq!((w.net[w.nas].in_progress(), w.net[w.servers[1]].counters().accepted_eap_md5), (0, 1));
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn without_any_server_a_session_times_out() {
     w.ask_in_by_password(0);
     w.run_until(100);
     assert_eq!(w.outcomes(), [station::Event::Timeout]);
-    assert_eq!(w.nas[0].counters().aaa_timeouts, 1);
+    assert_eq!(w.net[w.nas].counters().aaa_timeouts, 1);
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn hundreds_of_sessions_share_one_connection() {
         assert_eq!(*outcome, if i % 3 == 0 { station::Event::Failure } else { IN }, "station {i}");
     }
     assert_eq!(w.outcomes().len(), n);
-    assert_eq!((w.nas[0].in_progress(), w.servers[0].half_open()), (0, 0));
+    assert_eq!((w.net[w.nas].in_progress(), w.net[w.servers[0]].half_open()), (0, 0));
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn noise_on_a_connection_is_counted_and_harmless() {
     feed(&mut w, StreamEvent::Accepted { listener, remote, local: None, certificate: None });
     feed(&mut w, StreamEvent::Data(b"GET / HTTP/1.1\r\n\r\n and then some more"));
     feed(&mut w, StreamEvent::Closed(CloseReason::Closed));
-    assert_eq!(w.servers[0].diameter_counters().unwrap().unframable, 1);
+    assert_eq!(w.net[w.servers[0]].diameter_counters().unwrap().unframable, 1);
     w.ask_in_by_password(0);
     w.run_until(3);
     assert_eq!(w.outcomes(), [IN]);
@@ -165,5 +165,5 @@ fn who_connects_where_nobody_serves_is_refused() {
 fn a_nas_without_diameter_takes_no_diameter_command() {
     let mut w = world(0, crate::build::radius_nas(1), &[]);
     let command = usher_diameter::node::Command::Connect { peer: PeerId(0) };
-    assert!(w.nas[0].command(Instant::ZERO, authenticator::Command::Diameter(command)).is_err());
+    assert!(w.net[w.nas].command(Instant::ZERO, authenticator::Command::Diameter(command)).is_err());
 }

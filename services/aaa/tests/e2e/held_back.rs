@@ -238,7 +238,7 @@ fn inside_a_tunnel_the_name_inside_is_held_back_and_the_one_outside_is_not() {
     let login = |held: &[u8], outside: &[u8], credentials| {
         let mut w = world(1, radius_nas(1), &[config.clone()]);
         let hold = Command::HoldBack { name: held.to_vec(), station: Vec::new() };
-        w.servers[0].command(w.now, hold).unwrap();
+        w.net.command(w.servers[0], hold).unwrap();
         let (outcome, login) = tunnels::login(w, outside, credentials);
         (matches!(outcome, station::Event::Success { .. }), login.reason)
     };

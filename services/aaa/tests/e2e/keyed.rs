@@ -136,8 +136,8 @@ fn everybody_gets_the_key(mut w: World) {
     keys.sort_unstable();
     keys.dedup();
     assert_eq!(keys.len(), n * 3 / 4);
-    assert_eq!(w.servers[0].counters().accepted_eap_tls, n as u64 * 3 / 4);
-    assert_eq!(w.servers[0].counters().rejected_wrong_password, n as u64 / 4);
+    assert_eq!(w.net[w.servers[0]].counters().accepted_eap_tls, n as u64 * 3 / 4);
+    assert_eq!(w.net[w.servers[0]].counters().rejected_wrong_password, n as u64 / 4);
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn a_nak_chooses_among_what_is_offered() {
     w.ask_in_by_password(0);
     w.run_until(1);
     assert_eq!(w.outcomes(), [station::Event::Success { msk: None }]);
-    assert_eq!(w.servers[0].counters().accepted_eap_md5, 1);
+    assert_eq!(w.net[w.servers[0]].counters().accepted_eap_md5, 1);
 
     let mut config = with_keyed(aaa_config(users(Seed::new(1), 1)));
     config.methods = vec![Method::EapTls];
@@ -168,7 +168,7 @@ fn a_nak_chooses_among_what_is_offered() {
     w.ask_in_by_password(0);
     w.run_until(1);
     assert_eq!(w.outcomes(), [station::Event::Failure]);
-    assert_eq!(w.servers[0].counters().rejected_no_method, 1);
+    assert_eq!(w.net[w.servers[0]].counters().rejected_no_method, 1);
 }
 
 /// A station in the access server's own host: EAP packets are handed over.

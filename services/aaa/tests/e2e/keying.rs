@@ -56,7 +56,7 @@ fn ask_in(w: &mut World, station: usize, recording: &Arc<Recording>) {
 fn one(mut lost: impl FnMut(Who, usize) -> bool + 'static) -> World {
     let recording = recording();
     let mut w = tls_world(1, Some(Config::default()), &recording);
-    w.passes = Box::new(move |p| !lost(p.to, p.octets));
+    w.passes(move |p| !lost(p.to, p.octets));
     ask_in(&mut w, 0, &recording);
     w.run_until(60);
     w
@@ -86,8 +86,8 @@ fn traffic_keys_follow_the_success_of_eap() {
     assert!(matches!(station[1], (at, Event::Success { msk: Some(_) }) if at == ms(4)), "{station:?}");
     let order: Vec<bool> = base.iter().map(|e| matches!(e, authenticator::Event::Keyed { .. })).collect();
     assert_eq!(order, [false, true], "{base:?}");
-    assert_eq!((w.nas[0].counters().keyed, w.nas[0].counters().unkeyed), (1, 0));
-    let (down, up) = (w.nas[0].keying_counters(), w.stations[0].keying_counters());
+    assert_eq!((w.net[w.nas].counters().keyed, w.net[w.nas].counters().unkeyed), (1, 0));
+    let (down, up) = (w.net[w.nas].keying_counters(), w.net[w.stations[0]].keying_counters());
     assert_eq!((down.sent, down.heard, up.sent, up.heard), (3, 2, 2, 3));
     assert_eq!(
         down.octets + up.octets,
@@ -105,7 +105,7 @@ fn without_it_eap_is_the_end() {
     ask_in(&mut w, 0, &recording);
     w.run_until(60);
     assert!(matches!(w.outcomes()[..], [Event::Success { msk: Some(_) }]));
-    assert_eq!((w.nas[0].counters().keyed, w.nas[0].keying_counters().sent), (0, 0));
+    assert_eq!((w.net[w.nas].counters().keyed, w.net[w.nas].keying_counters().sent), (0, 0));
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn a_message_lost_is_said_again() {
         let (station, _) = told(&w);
         let took = station[1].0.as_millis();
         assert!((wait..wait + 10).contains(&took), "{octets}: {took} ms");
-        let resent = w.nas[0].keying_counters().resent + w.stations[0].keying_counters().resent;
+        let resent = w.net[w.nas].keying_counters().resent + w.net[w.stations[0]].keying_counters().resent;
         assert!((1..=2).contains(&resent), "{octets}: {resent}");
     }
 }
@@ -135,18 +135,18 @@ fn silence_ends_on_both_sides() {
         cause: EndCause::Unkeyed,
     };
     assert_eq!(base.last(), Some(&&ended));
-    assert_eq!((w.nas[0].counters().unkeyed, w.nas[0].keying_counters().sent), (1, 4));
-    assert_eq!(w.stations[0].counters().unkeyed, 1);
+    assert_eq!((w.net[w.nas].counters().unkeyed, w.net[w.nas].keying_counters().sent), (1, 4));
+    assert_eq!(w.net[w.stations[0]].counters().unkeyed, 1);
     // The request for keys never arrives: the base station gives up when a station does.
     let w = one(|_, octets| octets == KEY_REQUEST);
     let (_, base) = told(&w);
     assert_eq!(w.station_events.last().map(|(_, _, e)| e), Some(&Event::Unkeyed));
     assert_eq!(base.last(), Some(&&ended));
-    assert_eq!((w.nas[0].counters().unkeyed, w.nas[0].counters().keyed), (1, 0));
+    assert_eq!((w.net[w.nas].counters().unkeyed, w.net[w.nas].counters().keyed), (1, 0));
     // The key never arrives: the base station, which has sent it, cannot tell.
     let w = one(|_, octets| octets == KEY_REPLY);
     assert_eq!(w.station_events.last().map(|(_, _, e)| e), Some(&Event::Unkeyed));
-    assert_eq!((w.nas[0].counters().unkeyed, w.nas[0].keying_counters().resent), (0, 3));
+    assert_eq!((w.net[w.nas].counters().unkeyed, w.net[w.nas].keying_counters().resent), (0, 3));
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn a_method_without_keys_gives_none() {
     assert_eq!(w.outcomes(), [Event::Unkeyed]);
     let last = w.nas_events.last().map(|(_, _, e)| e);
     assert!(matches!(last, Some(authenticator::Event::Ended { cause: EndCause::Unkeyed, .. })), "{last:?}");
-    assert_eq!(w.nas[0].keying_counters().sent, 0);
+    assert_eq!(w.net[w.nas].keying_counters().sent, 0);
 }
 
 #[test]
@@ -166,23 +166,23 @@ fn a_forged_challenge_is_dropped_and_the_true_one_heard() {
     let mut w = tls_world(1, Some(Config::default()), &recording);
     // The true one is lost, so that the station waits for a second.
     let mut done = false;
-    w.passes = Box::new(move |p| p.octets != CHALLENGE || std::mem::replace(&mut done, true));
+    w.passes(move |p| p.octets != CHALLENGE || std::mem::replace(&mut done, true));
     ask_in(&mut w, 0, &recording);
     while !w.station_events.iter().any(|(_, _, e)| *e == Event::Admitted) {
-        w.run_to(w.now + Duration::from_millis(1));
+        w.run_to(w.now() + Duration::from_millis(1));
     }
     let key = AuthKey::new(&[9; 64], mac(0).0, [2, 0, 0, 0, 0, 1], 0);
-    let mut forger = Base::new(Config::default(), key, &mut Seed::new(3).secure("forger", 0), w.now);
+    let mut forger = Base::new(Config::default(), key, &mut Seed::new(3).secure("forger", 0), w.now());
     let mut message = Vec::new();
     assert!(forger.poll_transmit(&mut message));
     let frame = [&mac(0).0[..], &[2, 0, 0, 0, 0, 1], &ETHERTYPE_PKM.to_be_bytes(), &message].concat();
     w.inject(Who::Station(0), Input::Frame { port: PortId(0), data: &frame });
-    assert_eq!(w.stations[0].keying_counters().wrong_digest, 1);
+    assert_eq!(w.net[w.stations[0]].keying_counters().wrong_digest, 1);
     // Nor does the base station believe it, or open a session for a stranger.
     let frame =
         [&[1, 0x80, 0xc2, 0, 0, 3][..], &mac(9).0, &ETHERTYPE_PKM.to_be_bytes(), &[9, 21, 1]].concat();
     w.inject(Who::Nas(0), Input::Frame { port: PortId(9), data: &frame });
-    assert_eq!(w.nas[0].counters().unknown_pkm, 1);
+    assert_eq!(w.net[w.nas].counters().unknown_pkm, 1);
     w.run_until(60);
     assert!(has_keys(&w), "{:?}", w.station_events);
 }
@@ -196,7 +196,7 @@ fn many_come_in_over_a_lossy_way_or_end_all_the_same() {
         ask_in(&mut w, i, &recording);
     }
     let mut rng = Seed::new(6).stream("loss", 0);
-    w.passes = Box::new(move |p| {
+    w.passes(move |p| {
         let access = matches!(p.to, Who::Station(_)) || matches!(p.from, Who::Station(_));
         !(access && rng.chance(0.05))
     });
@@ -206,7 +206,7 @@ fn many_come_in_over_a_lossy_way_or_end_all_the_same() {
     let keyed = w.station_events.iter().filter(|(_, _, e)| matches!(e, Event::Success { .. })).count();
     // EAP's success is said once and may be lost; of those who heard it few miss their keys.
     assert!(keyed > n * 8 / 10, "{keyed} of {n}");
-    let (down, up) = (w.nas[0].keying_counters(), w.stations[0].keying_counters());
+    let (down, up) = (w.net[w.nas].keying_counters(), w.net[w.stations[0]].keying_counters());
     assert_eq!((down.wrong_digest, down.replayed, up.wrong_digest, up.replayed), (0, 0, 0, 0));
     let failed = |reason| {
         let is = |e: &authenticator::Event| matches!(e, authenticator::Event::Failed { reason: r, .. } if *r == reason);
@@ -222,8 +222,8 @@ fn a_station_that_asks_again_gets_new_keys() {
     for round in 1..=2u64 {
         ask_in(&mut w, 0, &recording);
         w.run_until(30 * round);
-        assert_eq!(w.nas[0].counters().keyed, round);
+        assert_eq!(w.net[w.nas].counters().keyed, round);
     }
-    let sums = (w.nas[0].keying_counters().sent, w.stations[0].keying_counters().sent);
+    let sums = (w.net[w.nas].keying_counters().sent, w.net[w.stations[0]].keying_counters().sent);
     assert_eq!(sums, (6, 4), "what is over is counted on");
 }

@@ -28,8 +28,8 @@ fn a_password_lets_in_as_over_eapol() {
     w.ask_in_by_password(0);
     w.run_until(1);
     assert_eq!(w.station_events, [(0, Instant::ZERO + Duration::from_millis(10), IN)]);
-    assert_eq!(w.nas[0].counters().authenticated, 1);
-    let s = w.stations[0].counters();
+    assert_eq!(w.net[w.nas].counters().authenticated, 1);
+    let s = w.net[w.stations[0]].counters();
     assert_eq!((s.malformed, s.not_for_us, s.unknown_pkm, s.stale_pkm, s.bad_eap), (0, 0, 0, 0, 0));
 }
 
@@ -105,13 +105,13 @@ fn losses_are_made_up_for() {
     for lost in 0..10 {
         let retransmission = Some(Retransmission::default());
         let mut w = usual(1, authenticator::Config { retransmission, ..base_station() });
-        w.passes = Box::new(move |p| p.number != lost);
+        w.passes(move |p| p.number != lost);
         w.ask_in_by_password(0);
         w.run_until(100);
         // Nothing repeats the last word, EAP-Success; whoever misses it gives up.
         let end = if lost == 9 { station::Event::Timeout } else { IN };
         assert_eq!(w.outcomes(), [end], "packet {lost}");
-        assert_eq!(w.stations[0].counters().stale_pkm, 0);
+        assert_eq!(w.net[w.stations[0]].counters().stale_pkm, 0);
     }
 }
 
@@ -147,9 +147,9 @@ fn noise_is_counted_and_harmless() {
             w.inject(who, Input::Frame { port: PortId(if to == 0 { 0 } else { 9 }), data: &bytes });
         }
     }
-    let n = *w.nas[0].counters();
+    let n = *w.net[w.nas].counters();
     assert_eq!((n.malformed, n.not_for_us, n.no_session, n.unknown_pkm), (4, 3, 1, 1));
-    let s = *w.stations[0].counters();
+    let s = *w.net[w.stations[0]].counters();
     assert_eq!((s.malformed, s.not_for_us, s.stale_pkm, s.unknown_pkm), (4, 3, 1, 1));
     w.run_until(10);
     assert_eq!(w.outcomes(), [IN]);

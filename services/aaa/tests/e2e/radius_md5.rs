@@ -2,7 +2,7 @@
 
 use crate::build::{PASSWORD, aaa_config, mac, radius_nas, user_name, users, world};
 use crate::world::{Who, World};
-use usher_core::{Duration, Input, Instant, Machine, PortId, Seed};
+use usher_core::{Duration, Input, Instant, PortId, Seed};
 use usher_nas::StationId;
 use usher_nas::authenticator::{self, EndCause, FailReason};
 use usher_nas::station::{self, Credentials};
@@ -31,9 +31,9 @@ fn a_password_lets_in_within_two_exchanges() {
     };
     assert_eq!((*station, &name[..], msk.as_ref()), (frame_station(0), &user_name(0)[..], None));
     assert_eq!((*rounds, reply.session_timeout()), (2, Some(Duration::from_secs(3600))));
-    let server = w.servers[0].counters();
+    let server = w.net[w.servers[0]].counters();
     assert_eq!((server.sessions, server.challenges, server.accepted_eap_md5), (1, 1, 1));
-    assert_eq!((w.servers[0].half_open(), w.nas[0].in_progress()), (0, 0));
+    assert_eq!((w.net[w.servers[0]].half_open(), w.net[w.nas].in_progress()), (0, 0));
     for label in ["radius.request", "radius.response", "eap.md5"] {
         assert!(w.work.contains_key(label), "{:?}", w.work);
     }
@@ -46,13 +46,13 @@ fn a_wrong_password_and_an_unknown_user_are_turned_away_and_held_off() {
     w.ask_in(1, b"nobody", Credentials::password(PASSWORD));
     w.run_until(1);
     assert_eq!(w.outcomes(), [station::Event::Failure, station::Event::Failure]);
-    let c = w.servers[0].counters();
+    let c = w.net[w.servers[0]].counters();
     assert_eq!((c.rejected_wrong_password, c.rejected_unknown_user, c.sessions), (1, 1, 2));
-    assert_eq!(w.nas[0].counters().rejected, 2);
+    assert_eq!(w.net[w.nas].counters().rejected, 2);
     // Within the quiet period nobody listens to it; after that it may try again.
     w.ask_in_by_password(0);
     w.run_until(2);
-    assert_eq!((w.nas[0].counters().quiet, w.station_events.len()), (1, 2));
+    assert_eq!((w.net[w.nas].counters().quiet, w.station_events.len()), (1, 2));
     w.run_until(70);
     assert_eq!(w.station_events.last(), Some(&(0, w.station_events[2].1, IN)));
 }
@@ -60,13 +60,13 @@ fn a_wrong_password_and_an_unknown_user_are_turned_away_and_held_off() {
 #[test]
 fn lost_datagrams_are_sent_again_by_the_radius_client() {
     let mut w = usual(1);
-    w.passes = Box::new(|p| p.number != 3 && p.number != 9);
+    w.passes(|p| p.number != 3 && p.number != 9);
     w.ask_in_by_password(0);
     w.run_until(60);
     assert_eq!(w.outcomes(), [IN]);
-    assert_eq!(w.nas[0].radius_counters().unwrap().retransmissions, 2);
-    assert_eq!(w.servers[0].radius_counters().unwrap().duplicates_answered, 1);
-    assert_eq!(w.servers[0].counters().sessions, 1);
+    assert_eq!(w.net[w.nas].radius_counters().unwrap().retransmissions, 2);
+    assert_eq!(w.net[w.servers[0]].radius_counters().unwrap().duplicates_answered, 1);
+    assert_eq!(w.net[w.servers[0]].counters().sessions, 1);
     let ms = w.station_events[0].1.since(Instant::ZERO).as_millis();
     assert_eq!(ms, 10 + 2 * 2000);
 }
@@ -80,7 +80,7 @@ fn a_silent_server_fails_the_session_and_the_next_server_answers() {
     w.run_until(100);
     // RFC 3579 §2.1: no EAP-Failure is made as the result of a timeout.
     assert_eq!(w.outcomes(), [station::Event::Timeout]);
-    assert_eq!(w.nas[0].counters().aaa_timeouts, 1);
+    assert_eq!(w.net[w.nas].counters().aaa_timeouts, 1);
     let reason = FailReason::AaaTimeout;
     let failed = authenticator::Event::Failed { station: frame_station(0), reason };
     assert_eq!(w.nas_events.last().map(|(_, at, e)| (at.as_nanos() / 1_000_000, e)), Some((30_003, &failed)));
@@ -90,8 +90,8 @@ fn a_silent_server_fails_the_session_and_the_next_server_answers() {
     w.ask_in_by_password(0);
     w.run_until(100);
     assert_eq!(w.outcomes(), [IN]);
-    assert_eq!(w.nas[0].radius_counters().unwrap().failovers, 1);
-    assert_eq!(w.servers[1].counters().accepted_eap_md5, 1);
+    assert_eq!(w.net[w.nas].radius_counters().unwrap().failovers, 1);
+    assert_eq!(w.net[w.servers[1]].counters().accepted_eap_md5, 1);
 }
 
 #[test]
@@ -100,23 +100,23 @@ fn a_session_belongs_to_its_server_and_a_strange_state_is_turned_away() {
     let mut w = world(1, radius_nas(2), &[aaa_config(users.clone()), aaa_config(users)]);
     // The first server challenges, then falls silent: the second knows nothing of the session.
     w.ask_in_by_password(0);
-    w.passes = Box::new(|p| p.to != Who::Server(0) || p.number < 6);
+    w.passes(|p| p.to != Who::Server(0) || p.number < 6);
     w.run_until(100);
     assert_eq!(w.outcomes(), [station::Event::Failure]);
-    assert_eq!(w.servers[1].counters().unknown_session, 1);
+    assert_eq!(w.net[w.servers[1]].counters().unknown_session, 1);
 }
 
 #[test]
 fn an_absent_authenticator_and_a_station_that_falls_silent_time_out() {
     let mut w = usual(1);
-    w.passes = Box::new(|p| p.from != Who::Nas(0));
+    w.passes(|p| p.from != Who::Nas(0));
     w.ask_in_by_password(0);
     w.run_until(200);
     assert_eq!(w.outcomes(), [station::Event::Timeout]);
     assert_eq!(w.station_events[0].1, Instant::ZERO + Duration::from_secs(90));
-    assert_eq!(w.stations[0].counters().starts_repeated, 2);
-    assert!(w.nas[0].counters().restarted + w.nas[0].counters().station_timeouts > 0);
-    assert_eq!((w.nas[0].in_progress(), w.servers[0].half_open()), (0, 0));
+    assert_eq!(w.net[w.stations[0]].counters().starts_repeated, 2);
+    assert!(w.net[w.nas].counters().restarted + w.net[w.nas].counters().station_timeouts > 0);
+    assert_eq!((w.net[w.nas].in_progress(), w.net[w.servers[0]].half_open()), (0, 0));
 }
 
 #[test]
@@ -125,16 +125,16 @@ fn the_authenticator_repeats_requests_on_a_lossy_access_link() {
     config.retransmission = Some(authenticator::Retransmission::default());
     let mut w = world(1, config, &[aaa_config(users(Seed::new(1), 1))]);
     // The identity request, and the answer to the MD5 challenge, are lost once.
-    w.passes = Box::new(|p| p.number != 1 && p.number != 7);
+    w.passes(|p| p.number != 1 && p.number != 7);
     w.ask_in_by_password(0);
     w.run_until(60);
     assert_eq!(w.outcomes(), [IN]);
-    assert_eq!(w.nas[0].counters().retransmissions, 2);
+    assert_eq!(w.net[w.nas].counters().retransmissions, 2);
 
     config = radius_nas(1);
     config.retransmission = Some(authenticator::Retransmission { count: 2, ..Default::default() });
     let mut w = world(1, config, &[aaa_config(users(Seed::new(1), 1))]);
-    w.passes = Box::new(|p| p.from != Who::Nas(0));
+    w.passes(|p| p.from != Who::Nas(0));
     w.ask_in_by_password(0);
     w.run_until(25);
     // 3 s, 6 s and 12 s.
@@ -147,21 +147,19 @@ fn the_authenticator_repeats_requests_on_a_lossy_access_link() {
 fn hundreds_of_sessions_interleave() {
     let n = 300;
     let mut w = usual(n);
+    let mut rng = Seed::new(5).stream("loss", 0);
+    w.passes(move |p| {
+        let access = matches!(p.to, Who::Station(_)) || matches!(p.from, Who::Station(_));
+        access || !rng.chance(0.1)
+    });
     for i in 0..n {
         match i % 10 {
             3 => w.ask_in(i, &user_name(i), Credentials::password(b"wrong")),
             7 => w.ask_in(i, b"nobody", Credentials::password(PASSWORD)),
             _ => w.ask_in_by_password(i),
         }
-        let now = w.now;
-        w.run_until(0);
-        w.now = now + Duration::from_micros(100);
+        w.run_to(w.now() + Duration::from_micros(100));
     }
-    let mut rng = Seed::new(5).stream("loss", 0);
-    w.passes = Box::new(move |p| {
-        let access = matches!(p.to, Who::Station(_)) || matches!(p.from, Who::Station(_));
-        access || !rng.chance(0.1)
-    });
     w.run_until(60);
     let outcomes = w.outcomes();
     assert_eq!(outcomes.len(), n);
@@ -169,8 +167,8 @@ fn hundreds_of_sessions_interleave() {
         let expected = if i % 10 == 3 || i % 10 == 7 { station::Event::Failure } else { IN };
         assert_eq!(*outcome, expected, "station {i}");
     }
-    assert_eq!(w.nas[0].counters().authenticated, n as u64 * 8 / 10);
-    assert_eq!((w.nas[0].in_progress(), w.servers[0].half_open()), (0, 0));
+    assert_eq!(w.net[w.nas].counters().authenticated, n as u64 * 8 / 10);
+    assert_eq!((w.net[w.nas].in_progress(), w.net[w.servers[0]].half_open()), (0, 0));
 }
 
 #[test]
@@ -179,8 +177,7 @@ fn one_who_was_let_in_logs_off_or_runs_out_of_time() {
     w.ask_in_by_password(0);
     w.ask_in_by_password(1);
     w.run_until(10);
-    w.stations[0].command(w.now, station::Command::LogOff).unwrap();
-    w.drain(Who::Station(0));
+    w.net.command(w.stations[0], station::Command::LogOff).unwrap();
     w.run_until(4000);
     let ends: Vec<_> =
         w.nas_events[2..].iter().map(|(_, at, e)| (at.as_nanos() / 1_000_000, e.clone())).collect();
@@ -214,9 +211,9 @@ fn noise_is_counted_and_harmless() {
         w.inject(Who::Nas(0), Input::Frame { port: PortId(9), data: &bytes });
         w.inject(Who::Station(0), Input::Frame { port: PortId(0), data: &bytes });
     }
-    let c = *w.nas[0].counters();
+    let c = *w.net[w.nas].counters();
     assert_eq!((c.malformed, c.not_for_us, c.unknown_eapol, c.no_session), (4, 1, 1, 1));
-    assert_eq!(w.stations[0].counters().malformed, 4);
+    assert_eq!(w.net[w.stations[0]].counters().malformed, 4);
     w.run_until(10);
     assert_eq!(w.outcomes(), [IN]);
 }
@@ -232,9 +229,9 @@ fn new_sessions_push_the_longest_idle_out() {
         w.ask_in_by_password(i);
     }
     w.run_until(60);
-    assert_eq!(w.servers[0].counters().evicted, 1);
+    assert_eq!(w.net[w.servers[0]].counters().evicted, 1);
     let refused = w.outcomes().iter().filter(|e| **e != IN).count();
-    assert_eq!((refused, w.servers[0].counters().unknown_session), (1, 1));
+    assert_eq!((refused, w.net[w.servers[0]].counters().unknown_session), (1, 1));
 }
 
 #[test]
@@ -246,7 +243,7 @@ fn a_nas_has_a_limit_too() {
         w.ask_in_by_password(i);
     }
     w.run_until(20);
-    assert_eq!((w.nas[0].counters().full, w.outcomes().len()), (1, 2));
+    assert_eq!((w.net[w.nas].counters().full, w.outcomes().len()), (1, 2));
     // The third says EAPOL-Start again, and finds room.
     w.run_until(40);
     assert_eq!(w.outcomes(), [IN, IN, IN]);

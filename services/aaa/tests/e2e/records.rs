@@ -1,10 +1,10 @@
 //! Records of accounting that an access server sends.
 
 use crate::build::{aaa_config, diameter_nas, diameter_server, mac, radius_nas, user_name, users, world};
-use crate::world::{Who, World};
+use crate::world::World;
 use usher_aaa::ledger::{Ledger, LedgerConfig};
 use usher_aaa::store::Memory;
-use usher_core::{CommandError, Duration, Machine, PortId, Seed};
+use usher_core::{CommandError, Duration, PortId, Seed};
 use usher_diameter::codes::application;
 use usher_diameter::peer::capabilities::Application;
 use usher_nas::authenticator::{self, Command, Event};
@@ -36,16 +36,15 @@ fn access(radius: bool, connections: Option<Connections>) -> (authenticator::Con
 
 /// Does what a host does for its server until nothing more happens.
 fn serve(w: &mut World, ledger: &mut Ledger, store: &mut Memory) {
-    let until = w.now.since(usher_core::Instant::ZERO).as_secs() + 2;
+    let until = w.now().since(usher_core::Instant::ZERO).as_secs() + 2;
     for _ in 0..20 {
-        w.run_to(w.now + Duration::from_millis(1));
-        for (_, _, job) in std::mem::take(&mut w.server_jobs) {
+        w.run_to(w.now() + Duration::from_millis(1));
+        for job in w.jobs() {
             if let usher_core::Job { token, what: usher_aaa::Job::Account { record }, .. } = job {
-                let durable = ledger.serve(w.now, store, &record);
-                w.servers[0].command(w.now, usher_aaa::Command::Accounted { token, durable }).unwrap();
+                let durable = ledger.serve(w.now(), store, &record);
+                w.net.command(w.servers[0], usher_aaa::Command::Accounted { token, durable }).unwrap();
             }
         }
-        w.drain(Who::Server(0));
     }
     w.run_until(until);
 }
@@ -67,8 +66,7 @@ fn start_interim_and_stop_are_one_session_of_the_store() {
         w.run_until(1);
         for (token, kind) in [(7, RecordKind::Start), (8, RecordKind::Interim), (9, RecordKind::Stop)] {
             let command = Command::Account { token, record: record(kind, (token - 7) as u32) };
-            w.nas[0].command(w.now, command).unwrap();
-            w.drain(Who::Nas(0));
+            w.net.command(w.nas, command).unwrap();
             serve(&mut w, &mut ledger, &mut store);
         }
         assert_eq!(ends(&w), [(7, true), (8, true), (9, true)], "RADIUS: {radius}");
@@ -77,7 +75,7 @@ fn start_interim_and_stop_are_one_session_of_the_store() {
         assert_eq!(rows[0].username.as_bytes(), user_name(0));
         assert!(rows[0].acctstoptime.is_some(), "{:?}", rows[0]);
         assert_eq!(rows[0].acctsessiontime, 20, "{:?}", rows[0]);
-        assert_eq!((w.nas[0].counters().records, w.nas[0].counters().kept), (3, 3));
+        assert_eq!((w.net[w.nas].counters().records, w.net[w.nas].counters().kept), (3, 3));
     }
 }
 
@@ -88,11 +86,10 @@ fn a_record_that_nobody_acknowledges_is_lost() {
         let mut w = world(1, nas, &[server]);
         w.run_until(1);
         // The host of this server keeps nothing, so that it does not answer.
-        w.nas[0].command(w.now, Command::Account { token: 5, record: record(RecordKind::Start, 0) }).unwrap();
-        w.drain(Who::Nas(0));
+        w.net.command(w.nas, Command::Account { token: 5, record: record(RecordKind::Start, 0) }).unwrap();
         w.run_until(100);
         assert_eq!(ends(&w), [(5, false)], "RADIUS: {radius}");
-        assert_eq!((w.nas[0].counters().records, w.nas[0].counters().kept), (1, 0));
+        assert_eq!((w.net[w.nas].counters().records, w.net[w.nas].counters().kept), (1, 0));
     }
 }
 
@@ -102,5 +99,5 @@ fn connections_of_single_sessions_take_no_records() {
     let mut w = world(1, nas, &[server]);
     w.run_until(1);
     let command = Command::Account { token: 5, record: record(RecordKind::Start, 0) };
-    assert!(matches!(w.nas[0].command(w.now, command), Err(CommandError::Invalid(_))));
+    assert!(matches!(w.net.command(w.nas, command), Err(CommandError::Invalid(_))));
 }

@@ -2,7 +2,7 @@
 
 use crate::build::{PASSWORD, aaa_config, radius_nas, user_name, users, world};
 use crate::pair::{NEVER, Pair};
-use crate::world::{Who, World};
+use crate::world::World;
 use std::sync::Arc;
 use usher_aaa::{
     CertificateVerdict, Command, Config, Event, Job, Login, Method, Reason, User, UserSource, Users,
@@ -86,7 +86,7 @@ impl Site {
         };
         self.w.server_events.clear();
         self.w.ask_in(0, user, credentials);
-        let until = self.w.now + Duration::from_secs(100);
+        let until = self.w.now() + Duration::from_secs(100);
         self.w.run_to(until);
         let decided = self.w.server_events.iter().find_map(|(_, _, e)| match e {
             Event::Accepted(login) | Event::Rejected(login) => Some(Login::clone(login)),
@@ -96,8 +96,7 @@ impl Site {
     }
 
     fn command(&mut self, command: Command) {
-        self.w.servers[0].command(self.w.now, command).unwrap();
-        self.w.drain(Who::Server(0));
+        self.w.net.command(self.w.servers[0], command).unwrap();
     }
 
     /// Goes on with other users, and all else as it was.

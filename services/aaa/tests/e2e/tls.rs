@@ -57,7 +57,7 @@ fn tls_world(stations: usize, carrier: Carrier, tls: ServerTls) -> World {
     config.tls = Some(Arc::new(ServerMethodTls { tls, fragment: FRAGMENT }));
     let mut w = world(stations, nas, &[config]);
     w.run_until(1);
-    w.sent = 0;
+    w.renumber();
     w
 }
 
@@ -83,7 +83,7 @@ fn observe(
     w.ask_in(0, &user_name(0), peer(at_peer));
     let lengths = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
     let seen = lengths.clone();
-    w.passes = Box::new(move |p| {
+    w.passes(move |p| {
         seen.borrow_mut().push(p.octets);
         true
     });
@@ -92,7 +92,7 @@ fn observe(
     assert_eq!(pairs.len(), 1, "{carrier:?} {version:?} {recorded}: {:?}", w.station_events);
     assert_eq!(pairs[0].0, pairs[0].1);
     assert_ne!(pairs[0].0, [0; 64]);
-    assert_eq!(w.servers[0].counters().accepted_eap_tls, 1);
+    assert_eq!(w.net[w.servers[0]].counters().accepted_eap_tls, 1);
     let rounds = w.nas_events.iter().find_map(|(_, _, e)| match e {
         usher_nas::authenticator::Event::Authenticated { rounds, .. } => Some(*rounds),
         _ => None,
@@ -122,7 +122,7 @@ fn a_certificate_of_a_foreign_authority_admits_nobody() {
         w.ask_in(0, &user_name(0), peer(PeerTls::Real(config, 0)));
         w.run_until(2);
         assert_eq!(w.outcomes(), [station::Event::Failure], "{version:?}");
-        assert_eq!(w.servers[0].counters().rejected_tls, 1);
+        assert_eq!(w.net[w.servers[0]].counters().rejected_tls, 1);
     }
 }
 
@@ -136,7 +136,7 @@ fn many_recorded_handshakes_interleave_on_a_lossy_way() {
         w.ask_in(i, &user_name(i), peer(PeerTls::Recorded(recording.clone())));
     }
     let mut rng = Seed::new(6).stream("loss", 0);
-    w.passes = Box::new(move |p| {
+    w.passes(move |p| {
         let access = matches!(p.to, Who::Station(_)) || matches!(p.from, Who::Station(_));
         access || !rng.chance(0.05)
     });
@@ -144,8 +144,8 @@ fn many_recorded_handshakes_interleave_on_a_lossy_way() {
     let pairs = pairs_of_keys(&w);
     assert_eq!(pairs.len(), n);
     assert!(pairs.iter().all(|(station, nas)| station == nas));
-    assert!(w.nas[0].radius_counters().unwrap().retransmissions > 50);
-    assert_eq!((w.nas[0].in_progress(), w.servers[0].half_open()), (0, 0));
+    assert!(w.net[w.nas].radius_counters().unwrap().retransmissions > 50);
+    assert_eq!((w.net[w.nas].in_progress(), w.net[w.servers[0]].half_open()), (0, 0));
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn a_diameter_session_that_loses_its_server_amid_a_handshake_starts_anew_elsewhe
     let mut w = world(1, nas, &configs);
     w.run_until(1);
     let mut rounds = 0;
-    w.passes = Box::new(move |p| {
+    w.passes(move |p| {
         rounds += usize::from(p.to == Who::Server(0));
         p.to != Who::Server(0) || rounds < 4
     });
@@ -177,9 +177,9 @@ fn a_diameter_session_that_loses_its_server_amid_a_handshake_starts_anew_elsewhe
     w.run_until(70);
     // Amid a method a Failure from the way is not believed (RFC 4137 figure 3): the station waits in vain.
     assert_eq!(w.outcomes(), [station::Event::Timeout]);
-    assert_eq!(w.nas[0].counters().aaa_timeouts, 1);
+    assert_eq!(w.net[w.nas].counters().aaa_timeouts, 1);
     w.ask_in(0, &user_name(0), peer(PeerTls::Recorded(recording)));
     w.run_until(72);
     assert_eq!(pairs_of_keys(&w).len(), 1);
-    assert_eq!(w.servers[1].counters().accepted_eap_tls, 1);
+    assert_eq!(w.net[w.servers[1]].counters().accepted_eap_tls, 1);
 }

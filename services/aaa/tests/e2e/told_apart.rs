@@ -272,7 +272,7 @@ fn packets(config: &Config, outside: &[u8], credentials: Credentials) -> Vec<(bo
     let mut w = world(1, radius_nas(1), std::slice::from_ref(config));
     let seen = Rc::new(RefCell::new(Vec::new()));
     let kept = seen.clone();
-    w.passes = Box::new(move |packet| {
+    w.passes(move |packet| {
         kept.borrow_mut().push((matches!(packet.from, crate::world::Who::Server(_)), packet.octets));
         true
     });

@@ -21,7 +21,7 @@ fn told(credentials: Credentials) -> [Vec<TraceLine>; 4] {
     let mut w = world(1, radius_nas(1), &[tunnels::config(crate::tls::server(Version::Tls13))]);
     let filters = [user(&user_name(0)), Some(TraceFilter::All), user(b"bob"), user(ANONYMOUS)];
     for (slot, filter) in (0..).zip(filters) {
-        w.servers[0].command(w.now, Command::Trace { slot, filter }).unwrap();
+        w.net.command(w.servers[0], Command::Trace { slot, filter }).unwrap();
     }
     w.ask_in(0, ANONYMOUS, credentials);
     w.run_until(20);
