@@ -32,6 +32,9 @@ impl<M> Clone for At<M> {
 
 impl<M> Copy for At<M> {}
 
+/// The number of no host.
+const NOBODY: usize = usize::MAX;
+
 type Answer<M> = Option<(Duration, <M as Machine>::Command)>;
 type OnEvent<M> = Box<dyn FnMut(&<M as Machine>::Event) -> Answer<M>>;
 type OnJob<M> = Box<dyn FnMut(Job<<M as Machine>::Job>) -> Answer<M>>;
@@ -50,9 +53,9 @@ struct Drain<'a, M: Machine> {
     wire: &'a mut Wire,
 }
 
-impl<M: Machine> Drain<'_, M>
+impl<M> Drain<'_, M>
 where
-    M::Command: 'static,
+    M: Machine<Command: 'static> + 'static,
 {
     fn answer(&mut self, answer: Answer<M>) {
         let Some((after, command)) = answer else { return };
@@ -60,13 +63,21 @@ where
             let done = self.slot.machine.command(self.wire.now, command);
             return done.expect("a machine takes the answer to what it said");
         }
-        self.wire.push(self.wire.now + after, self.host, What::Answer(Box::new(command)), Vec::new());
+        let host: At<M> = At { number: self.host, machine: PhantomData };
+        self.wire.push(self.wire.now + after, self.host, told(host, command), Vec::new());
     }
 }
 
-impl<M: Machine> Host for Drain<'_, M>
+/// Gives a machine a command. What asked for it may have gone away meanwhile.
+fn told<M: Machine<Command: 'static> + 'static>(host: At<M>, command: M::Command) -> What {
+    What::Deed(Box::new(move |net| {
+        let _ = net.command(host, command);
+    }))
+}
+
+impl<M> Host for Drain<'_, M>
 where
-    M::Command: 'static,
+    M: Machine<Command: 'static> + 'static,
 {
     type Machine = M;
     fn machine(&mut self) -> &mut M {
@@ -92,7 +103,6 @@ where
 /// A host, whatever its machine is.
 trait Hosted: Any {
     fn handle(&mut self, now: Instant, input: Input<'_>);
-    fn answer(&mut self, now: Instant, command: Box<dyn Any>);
     fn drain(&mut self, host: usize, wire: &mut Wire);
     fn timeout(&mut self) -> Option<Instant>;
 }
@@ -103,11 +113,6 @@ where
 {
     fn handle(&mut self, now: Instant, input: Input<'_>) {
         self.machine.handle(now, input);
-    }
-    fn answer(&mut self, now: Instant, command: Box<dyn Any>) {
-        let command = command.downcast().expect("an answer for the machine of this host");
-        // What asked may have gone away meanwhile.
-        let _ = self.machine.command(now, *command);
     }
     fn drain(&mut self, host: usize, wire: &mut Wire) {
         Drain { slot: self, host, wire }.drain(&mut Vec::new());
@@ -120,8 +125,8 @@ where
 /// Machines, and the network between them, in virtual time.
 ///
 /// What a machine decides is carried out in its order. Datagrams, frames, streams and associations go by
-/// [`Channel`](crate::impair::Channel)s, one in each direction between two hosts; of streams and associations nothing is
-/// lost or damaged there. What is due at one time happens in the order in which it was sent, and timers go off after it.
+/// [`Channel`](crate::impair::Channel)s, one in each direction between two hosts or on an address's own link; of streams
+/// and associations nothing is lost or damaged there. What is due at one time happens in the order in which it was sent, and timers go off after it.
 ///
 /// [`Index`] is the machine itself. What it decides when it is called so is carried out with the next run.
 pub struct Network {
@@ -167,6 +172,20 @@ impl Network {
         self.wire.link(a.number, b.number, channel);
         self.wire.link(b.number, a.number, channel);
     }
+    /// An address has a link of its own: what comes from it or goes to it takes this channel, whichever host is at the
+    /// other end. Where both ends have one, it is the sender's.
+    pub fn attach(&mut self, address: IpAddr, channel: &ChannelConfig) {
+        self.wire.attach(address, channel);
+    }
+    /// Channels that are made from now on draw other chance with each seed (0 at the beginning).
+    pub fn seed(&mut self, seed: u16) {
+        self.wire.seed = seed;
+    }
+    /// What a channel would lose of streams and associations arrives this much later for each time that it would. It must
+    /// not be one that loses all.
+    pub fn resend(&mut self, after: Duration) {
+        self.wire.resent = Some(after);
+    }
     /// Connections that two hosts begin are as if each of them had shown this certificate (DER).
     pub fn show<M>(&mut self, host: At<M>, certificate: Option<&'static [u8]>) {
         self.wire.certificates[host.number] = certificate;
@@ -193,6 +212,15 @@ impl Network {
     /// Whether the way between two hosts is cut. Datagrams and frames are lost meanwhile, streams and associations wait.
     pub fn sever<A, B>(&mut self, a: At<A>, b: At<B>, severed: bool) {
         self.wire.sever(a.number, b.number, severed);
+    }
+    /// Whether the link of an address is down. What goes from it or to it is lost meanwhile, of streams and associations
+    /// too, and what is under way when it goes down.
+    pub fn down(&mut self, address: IpAddr, down: bool) {
+        if down {
+            self.wire.down.insert(address);
+        } else {
+            self.wire.down.remove(&address);
+        }
     }
     /// Whether a host hears, says and does nothing at all.
     pub fn silence<M>(&mut self, host: At<M>, silent: bool) {
@@ -268,8 +296,15 @@ impl Network {
         done
     }
     /// Gives a machine a command at this time, or now if that is past. It is nothing if the machine then refuses it.
-    pub fn later<M: Machine<Command: 'static>>(&mut self, host: At<M>, at: Instant, command: M::Command) {
-        self.wire.push(at.max(self.wire.now), host.number, What::Answer(Box::new(command)), Vec::new());
+    pub fn later<M>(&mut self, host: At<M>, at: Instant, command: M::Command)
+    where
+        M: Machine<Command: 'static> + 'static,
+    {
+        self.wire.push(at.max(self.wire.now), host.number, told(host, command), Vec::new());
+    }
+    /// Does this at that time, or now if that is past: faults, links that come and go.
+    pub fn at(&mut self, at: Instant, deed: impl FnOnce(&mut Self) + 'static) {
+        self.wire.push(at.max(self.wire.now), NOBODY, What::Deed(Box::new(deed)), Vec::new());
     }
     /// Gives a machine an input that nobody sent, and carries out what it decides.
     pub fn give<M>(&mut self, host: At<M>, input: Input<'_>) {
@@ -316,7 +351,8 @@ impl Network {
         self.settle();
         while self.step() {}
     }
-    fn settle(&mut self) {
+    /// Carries out what machines decided when they were called by themselves.
+    pub fn settle(&mut self) {
         (0..self.hosts.len()).for_each(|host| self.drain(host));
     }
 
@@ -341,7 +377,7 @@ impl Network {
         awake.filter_map(|(n, host)| Some((host.timeout()?.max(*now), n))).min()
     }
     fn arrive(&mut self, Arrival { host, what, bytes }: Arrival) {
-        if self.wire.silent[host] {
+        if self.wire.silent.get(host) == Some(&true) || self.wire.is_dead(host, &what) {
             return;
         }
         let data = &bytes[..];
@@ -365,10 +401,7 @@ impl Network {
                 }
             }
             What::Closed(id, reason) => self.closed((host, id), reason),
-            What::Answer(command) => {
-                self.hosts[host].answer(self.wire.now, command);
-                self.drain(host);
-            }
+            What::Deed(deed) => deed(self),
         }
     }
     /// An end hears that its connection is up; with the accepting one's word the other is on its way.
@@ -380,7 +413,7 @@ impl Network {
         let certificate = self.wire.certificates[other.0];
         let listener = conn.listener;
         if listener.is_some() {
-            self.wire.reliably(host, other.0, What::Up(other.1));
+            self.wire.rise(end);
         }
         let input = match (streams, listener) {
             (Some(streams), Some(listener)) => {

@@ -1,5 +1,6 @@
 //! What is under way between hosts.
 
+use super::network::Network;
 use crate::impair::{Channel, ChannelConfig, Fate, Loss};
 use crate::machine::{
     AssocId, CloseReason, ConnId, ListenerId, MessageOp, Path, PortId, Side, SocketId, StreamOp, Transmit,
@@ -9,7 +10,6 @@ use crate::time::{Duration, Instant};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use core::any::Any;
 use core::net::{IpAddr, SocketAddr};
 
 /// The ports that are given to sockets and connections without one.
@@ -36,8 +36,8 @@ pub(super) enum What {
     Data(ConnId),
     Message(AssocId, u16, u32),
     Closed(ConnId, CloseReason),
-    /// A command.
-    Answer(Box<dyn Any>),
+    /// What is done then, with the whole network.
+    Deed(Box<dyn FnOnce(&mut Network)>),
 }
 
 pub(super) struct Arrival {
@@ -59,6 +59,8 @@ pub(super) struct Conn {
     pub(super) listener: Option<ListenerId>,
     /// Of an association.
     pub(super) streams: Option<u16>,
+    /// When it is up here.
+    first: Instant,
     /// When the last thing in order arrives here, by its stream.
     last: BTreeMap<u16, Instant>,
     /// When the last thing at all does.
@@ -68,7 +70,15 @@ pub(super) struct Conn {
 /// How much later than by the channel alone the copies of a thing arrive.
 type Meddler = Box<dyn FnMut(usize, &mut Sent) -> Vec<Duration>>;
 
-/// One direction between two hosts: for what may be lost, and for what is sent again until it arrives.
+/// From one host to another, and the addresses at both ends where it is not a segment's.
+#[derive(Clone, Copy)]
+struct Way {
+    from: usize,
+    to: usize,
+    ends: Option<[IpAddr; 2]>,
+}
+
+/// One direction between two hosts, or of an address's link: for what may be lost, and for what is sent again until it arrives.
 struct Pipe {
     lossy: Channel,
     reliable: Channel,
@@ -80,9 +90,15 @@ pub(super) struct Wire {
     sequence: u64,
     channel: ChannelConfig,
     pipes: BTreeMap<(usize, usize), Pipe>,
+    /// Of addresses: from each, and to it.
+    links: BTreeMap<IpAddr, [Pipe; 2]>,
+    pub(super) down: BTreeSet<IpAddr>,
+    pub(super) seed: u16,
+    /// How long what was lost of a stream waits until it is sent again.
+    pub(super) resent: Option<Duration>,
     severed: BTreeSet<(usize, usize)>,
     /// What waits for a severed way.
-    held: Vec<(usize, Arrival)>,
+    held: Vec<(Way, Arrival)>,
     pub(super) addresses: Vec<Vec<IpAddr>>,
     pub(super) silent: Vec<bool>,
     pub(super) refusing: Vec<bool>,
@@ -107,6 +123,10 @@ impl Wire {
             sequence: 0,
             channel,
             pipes: BTreeMap::new(),
+            links: BTreeMap::new(),
+            down: BTreeSet::new(),
+            seed: 0,
+            resent: None,
             severed: BTreeSet::new(),
             held: Vec::new(),
             addresses: Vec::new(),
@@ -135,18 +155,45 @@ impl Wire {
     pub(super) fn pop(&mut self) -> Option<Arrival> {
         self.queue.pop_first().map(|(_, arrival)| arrival)
     }
-    pub(super) fn link(&mut self, from: usize, to: usize, config: &ChannelConfig) {
-        let chance = |label| Seed::new(from as u64).stream(label, to as u64);
+    /// A pipe with chance of its own, by which two numbers it is known.
+    fn made(&self, from: u64, to: u64, config: &ChannelConfig) -> Pipe {
+        let chance = |label| Seed::new((u64::from(self.seed) << 48) | from).stream(label, to);
         let reliable =
             ChannelConfig { loss: Loss::None, duplicate: 0.0, reorder: 0.0, corrupt: 0.0, ..config.clone() };
         let lossy = Channel::new(config.clone(), chance("lossy"));
-        self.pipes.insert((from, to), Pipe { lossy, reliable: Channel::new(reliable, chance("reliable")) });
+        Pipe { lossy, reliable: Channel::new(reliable, chance("reliable")) }
     }
-    fn pipe(&mut self, from: usize, to: usize) -> &mut Pipe {
+    pub(super) fn link(&mut self, from: usize, to: usize, config: &ChannelConfig) {
+        let pipe = self.made(from as u64, to as u64, config);
+        self.pipes.insert((from, to), pipe);
+    }
+    pub(super) fn attach(&mut self, address: IpAddr, config: &ChannelConfig) {
+        let pipes = [0, 1].map(|way| self.made((1 << 32) | self.links.len() as u64, way, config));
+        self.links.insert(address, pipes);
+    }
+    fn pipe(&mut self, way: Way) -> &mut Pipe {
+        let Way { from, to, ends } = way;
+        let own = ends.iter().flatten().enumerate().find(|(_, address)| self.links.contains_key(*address));
+        if let Some((direction, address)) = own {
+            return &mut self.links.get_mut(address).expect("just seen")[direction];
+        }
         if !self.pipes.contains_key(&(from, to)) {
             self.link(from, to, &self.channel.clone());
         }
         self.pipes.get_mut(&(from, to)).expect("just linked")
+    }
+    /// Whether what arrives does so by a link that is down.
+    pub(super) fn is_dead(&self, host: usize, what: &What) -> bool {
+        match what {
+            What::Datagram(path) => self.is_down(path.local.ip(), path.remote.ip()),
+            What::Up(id) | What::Data(id) | What::Message(id, ..) | What::Closed(id, _) => {
+                self.ends.get(&(host, *id)).is_some_and(|conn| self.is_down(conn.local, conn.remote.ip()))
+            }
+            What::Frame(_) | What::Deed(_) => false,
+        }
+    }
+    fn is_down(&self, one: IpAddr, other: IpAddr) -> bool {
+        self.down.contains(&one) || self.down.contains(&other)
     }
     fn is_severed(&self, a: usize, b: usize) -> bool {
         self.severed.contains(&(a.min(b), a.max(b)))
@@ -159,11 +206,11 @@ impl Wire {
         }
         self.severed.remove(&way);
         let held = core::mem::take(&mut self.held);
-        for (from, arrival) in held {
-            match self.is_severed(from, arrival.host) {
-                true => self.held.push((from, arrival)),
+        for (way, arrival) in held {
+            match self.is_severed(way.from, way.to) {
+                true => self.held.push((way, arrival)),
                 false => {
-                    let at = self.reliable(from, arrival.host, arrival.bytes.len());
+                    let at = self.reliable(way, arrival.bytes.len());
                     self.push(at, arrival.host, arrival.what, arrival.bytes);
                 }
             }
@@ -171,7 +218,7 @@ impl Wire {
     }
     pub(super) fn clear(&mut self) {
         self.held.clear();
-        self.queue.retain(|_, arrival| matches!(arrival.what, What::Answer(_)));
+        self.queue.retain(|_, arrival| matches!(arrival.what, What::Deed(_)));
     }
     pub(super) fn cut(&mut self, host: usize) {
         let cut = |(end, conn): (&End, &Conn)| end.0 == host || conn.other.is_some_and(|o| o.0 == host);
@@ -182,42 +229,52 @@ impl Wire {
     }
 
     /// What may be lost.
-    fn lossily(
-        &mut self,
-        from: usize,
-        to: usize,
-        delays: &[Duration],
-        bytes: &[u8],
-        what: impl Fn() -> What,
-    ) {
-        if self.is_severed(from, to) {
+    fn lossily(&mut self, way: Way, delays: &[Duration], bytes: &[u8], what: impl Fn() -> What) {
+        let down = way.ends.is_some_and(|[from, to]| self.is_down(from, to));
+        if down || self.is_severed(way.from, way.to) {
             return;
         }
         let now = self.now;
-        let fate = self.pipe(from, to).lossy.offer(now, bytes.len() as u32);
+        let fate = self.pipe(way).lossy.offer(now, bytes.len() as u32);
         let Fate::Delivered { arrives, corrupted: false, again, .. } = fate else { return };
         for at in [Some(arrives), again].into_iter().flatten() {
-            delays.iter().for_each(|delay| self.push(at + *delay, to, what(), bytes.to_vec()));
+            delays.iter().for_each(|delay| self.push(at + *delay, way.to, what(), bytes.to_vec()));
         }
     }
     /// When what is sent now by a stream or an association arrives.
-    fn reliable(&mut self, from: usize, to: usize, octets: usize) -> Instant {
-        let now = self.now;
-        match self.pipe(from, to).reliable.offer(now, octets as u32) {
-            Fate::Delivered { arrives, .. } => arrives,
-            fate => panic!("a queue that is too short for a stream: {fate:?}"),
+    fn reliable(&mut self, way: Way, octets: usize) -> Instant {
+        let (now, resent) = (self.now, self.resent);
+        let pipe = self.pipe(way);
+        let Fate::Delivered { mut arrives, .. } = pipe.reliable.offer(now, octets as u32) else {
+            panic!("a queue that is too short for a stream");
+        };
+        while let Some(after) = resent
+            && !matches!(pipe.lossy.offer(now, octets as u32), Fate::Delivered { corrupted: false, .. })
+        {
+            arrives += after;
+        }
+        arrives
+    }
+    /// The other end hears that its connection is up, before all else.
+    pub(super) fn rise(&mut self, end: End) {
+        let Some((way, there)) = self.way(end) else { return };
+        let at = self.reliable(way, 0);
+        if let Some(conn) = self.ends.get_mut(&there) {
+            (conn.first, conn.latest) = (at, at);
+        }
+        self.deliver(way, at, What::Up(there.1), Vec::new());
+    }
+    fn deliver(&mut self, way: Way, at: Instant, what: What, bytes: Vec<u8>) {
+        match self.is_severed(way.from, way.to) {
+            true => self.held.push((way, Arrival { host: way.to, what, bytes })),
+            false => self.push(at, way.to, what, bytes),
         }
     }
-    /// What carries no octets and cannot be lost.
-    pub(super) fn reliably(&mut self, from: usize, to: usize, what: What) {
-        let at = self.reliable(from, to, 0);
-        self.deliver(from, to, at, what, Vec::new());
-    }
-    fn deliver(&mut self, from: usize, to: usize, at: Instant, what: What, bytes: Vec<u8>) {
-        match self.is_severed(from, to) {
-            true => self.held.push((from, Arrival { host: to, what, bytes })),
-            false => self.push(at, to, what, bytes),
-        }
+    /// From one end of a connection to the other, which is given too.
+    fn way(&self, end: End) -> Option<(Way, End)> {
+        let conn = self.ends.get(&end)?;
+        let other = conn.other?;
+        Some((Way { from: end.0, to: other.0, ends: Some([conn.local, conn.remote.ip()]) }, other))
     }
 
     /// Carries out what a host's machine wants done.
@@ -271,14 +328,15 @@ impl Wire {
         let there: Vec<_> = self.bound.iter().filter(there).copied().collect();
         for (local, to, socket) in there {
             let path = Path { socket, local, remote: source };
-            self.lossily(from, to, delays, bytes, || What::Datagram(path));
+            let way = Way { from, to, ends: Some([source.ip(), local.ip()]) };
+            self.lossily(way, delays, bytes, || What::Datagram(path));
         }
     }
     fn frame(&mut self, from: usize, port: PortId, delays: &[Duration], bytes: &[u8]) {
         let on = self.segments.iter().filter(|segment| segment.contains(&(from, port)));
         let others: Vec<_> = on.flatten().copied().filter(|other| *other != (from, port)).collect();
         for (to, port) in others {
-            self.lossily(from, to, delays, bytes, || What::Frame(port));
+            self.lossily(Way { from, to, ends: None }, delays, bytes, || What::Frame(port));
         }
     }
     fn connect(&mut self, end: End, local: Option<IpAddr>, remote: SocketAddr, streams: Option<u16>) {
@@ -290,6 +348,7 @@ impl Wire {
             remote,
             listener,
             streams,
+            first: Instant::ZERO,
             last: BTreeMap::new(),
             latest: Instant::ZERO,
         };
@@ -297,15 +356,17 @@ impl Wire {
         let Some((to, listener)) = to.filter(|(to, _)| !self.refusing[*to]) else {
             self.ends.insert(end, conn(None, source.ip(), remote, None));
             let to = to.map_or(from, |(to, _)| to);
-            let there = self.reliable(from, to, 0);
-            let back = there + self.reliable(to, from, 0).since(self.now);
+            let (ours, theirs) = (source.ip(), remote.ip());
+            let there = self.reliable(Way { from, to, ends: Some([ours, theirs]) }, 0);
+            let back = self.reliable(Way { from: to, to: from, ends: Some([theirs, ours]) }, 0);
+            let back = there + back.since(self.now);
             return self.push(back, from, What::Closed(end.1, CloseReason::Refused), Vec::new());
         };
         let theirs = ConnId { owner: listener.owner, side: Side::Accepted, n: self.begun.into() };
         self.begun += 1;
         self.ends.insert(end, conn(Some((to, theirs)), source.ip(), remote, None));
         self.ends.insert((to, theirs), conn(Some(end), remote.ip(), source, Some(listener)));
-        self.reliably(from, to, What::Up(theirs));
+        self.rise(end);
     }
     /// `order`: the stream in whose order it arrives; a stream connection is but one.
     fn data(
@@ -316,13 +377,10 @@ impl Wire {
         bytes: Vec<u8>,
         what: impl Fn(ConnId) -> What,
     ) {
-        let (Some(Conn { other: Some((to, id)), .. }), Some(delay)) = (self.ends.get(&end), delays.first())
-        else {
-            return;
-        };
-        let (to, id) = (*to, *id);
-        let mut at = self.reliable(end.0, to, bytes.len()) + *delay;
-        if let Some(there) = self.ends.get_mut(&(to, id)) {
+        let (Some((way, other)), Some(delay)) = (self.way(end), delays.first()) else { return };
+        let mut at = self.reliable(way, bytes.len()) + *delay;
+        if let Some(there) = self.ends.get_mut(&other) {
+            at = at.max(there.first);
             if let Some(stream) = order {
                 let last = there.last.entry(stream).or_default();
                 at = at.max(*last);
@@ -330,13 +388,15 @@ impl Wire {
             }
             there.latest = at.max(there.latest);
         }
-        self.deliver(end.0, to, at, what(id), bytes);
+        self.deliver(way, at, what(other.1), bytes);
     }
     /// This end is gone at once; the other hears it after all that it was sent.
     fn end(&mut self, end: End, reason: CloseReason) {
-        let Some(Conn { other: Some((to, id)), .. }) = self.ends.remove(&end) else { return };
-        let latest = self.ends.get(&(to, id)).map_or(self.now, |there| there.latest);
-        let at = self.reliable(end.0, to, 0).max(latest);
-        self.deliver(end.0, to, at, What::Closed(id, reason), Vec::new());
+        let way = self.way(end);
+        self.ends.remove(&end);
+        let Some((way, other)) = way else { return };
+        let latest = self.ends.get(&other).map_or(self.now, |there| there.latest);
+        let at = self.reliable(way, 0).max(latest);
+        self.deliver(way, at, What::Closed(other.1, reason), Vec::new());
     }
 }
