@@ -8,13 +8,14 @@
 mod aaa;
 mod responder;
 
-use aaa::{Aaa, Peer};
+use aaa::Peer;
 use responder::{Command, Event, Outcome, Responder};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use usher_access::{self, AaaConfig, AccessClient, Continuation, NasIdentity, Proof, RadiusConfig, Request};
-use usher_core::bench::Tap;
-use usher_core::{Duration, Input, Instant, Machine, Path, Seed, SocketId, Transmit};
+use usher_core::bench::{At, Network};
+use usher_core::impair::ChannelConfig;
+use usher_core::{Duration, Instant, Seed, SocketId};
 use usher_radius::Secret;
 use usher_radius::client::{self, ServerConfig};
 
@@ -27,47 +28,61 @@ fn secret() -> Secret {
     Secret::new(b"sixteen octets!!")
 }
 
-/// The gateway host: it owns both machines and moves tokens between them.
-struct Gateway {
-    responder: Tap<Responder>,
-    access: Tap<AccessClient>,
+/// Peers, an AAA server, and a gateway: two machines at one address, and what moves tokens between them.
+struct World {
+    net: Network,
+    responder: At<Responder>,
+    access: At<AccessClient>,
+    peers: Vec<At<Peer>>,
     /// What each SA's last challenge wants told again: the composition's, since neither machine needs the other's.
     next: HashMap<u64, Continuation>,
     up: Vec<(u64, [u8; 64])>,
     failed: Vec<u64>,
 }
 
-impl Gateway {
-    fn new() -> Self {
+impl World {
+    fn new(peers: impl IntoIterator<Item = Peer>) -> Self {
         let mut config = client::Config::single(ServerConfig::new(address(2, 1812), secret()));
         config.retransmission = client::Retransmission::Fixed { interval: Duration::from_secs(1), count: 3 };
         let aaa = AaaConfig::Radius(RadiusConfig::new(config));
         let nas = NasIdentity { identifier: "gateway".into(), ..NasIdentity::default() };
         let access = AccessClient::new(nas, aaa, Seed::new(1).secure("radius", 0)).unwrap();
-        let access = Tap::new(access);
-        let responder = Tap::new(Responder::default());
-        Self { responder, access, next: HashMap::new(), up: Vec::new(), failed: Vec::new() }
+        let mut net = Network::new(ChannelConfig { delay: DELAY, ..ChannelConfig::default() });
+        let gateway = [address(1, 0).ip()];
+        let responder = net.add(Responder::default(), &gateway);
+        net.bind(responder, SocketId::own(0), address(1, 500));
+        let access = net.add(access, &gateway);
+        aaa::add(&mut net, address(2, 1812), gateway[0], secret());
+        let mut add = |(i, peer)| {
+            let host = net.add(peer, &[address(100, 0).ip()]);
+            net.bind(host, SocketId::own(0), address(100, i));
+            host
+        };
+        let peers = (0..).zip(peers).map(&mut add).collect();
+        Self { net, responder, access, peers, next: HashMap::new(), up: Vec::new(), failed: Vec::new() }
     }
 
-    /// One machine's events become the other's commands, until neither has any.
-    fn compose(&mut self, now: Instant) {
-        loop {
-            if let Some(event) = self.responder.poll_event() {
+    /// Until nothing happens any more. One machine's events become the other's commands.
+    fn run(&mut self) {
+        self.net.settle();
+        while self.net.step() {
+            for (_, event) in self.net.take(self.responder) {
                 match event {
                     Event::Eap { sa, identity, packet } => {
                         let continues = self.next.get(&sa);
                         let request = Request { continues, ..Request::new(&identity, Proof::Eap(&packet)) };
-                        self.access.ask(now, sa, &request).unwrap();
+                        let now = self.net.now();
+                        self.net[self.access].ask(now, sa, &request).unwrap();
                     }
                     Event::Established { sa, msk } => self.up.push((sa, msk)),
                     Event::Failed { sa } => self.failed.push(sa),
                 }
-            } else if let Some(event) = self.access.poll_event() {
-                let (sa, outcome) = self.outcome(event);
-                self.responder.command(now, Command::EapResult { sa, outcome }).unwrap();
-            } else {
-                return;
             }
+            for (_, event) in self.net.take(self.access) {
+                let (sa, outcome) = self.outcome(event);
+                self.net.command(self.responder, Command::EapResult { sa, outcome }).unwrap();
+            }
+            self.net.settle();
         }
     }
 
@@ -92,135 +107,59 @@ impl Gateway {
             other => panic!("{other:?}"),
         }
     }
-}
 
-/// Peers, gateway and AAA server, with a queue of datagrams between them.
-struct World {
-    now: Instant,
-    gateway: Gateway,
-    aaa: Aaa,
-    peers: Vec<Peer>,
-    queue: BTreeMap<(Instant, usize), (SocketAddr, SocketAddr, Vec<u8>)>,
-    sent: usize,
-    lost: Vec<usize>,
-}
-
-impl World {
-    fn new(peers: Vec<Peer>) -> Self {
-        Self {
-            now: Instant::ZERO,
-            gateway: Gateway::new(),
-            aaa: Aaa::new(address(1, 0).ip(), secret()),
-            peers,
-            queue: BTreeMap::new(),
-            sent: 0,
-            lost: Vec::new(),
-        }
+    fn is_up(&self, peer: usize) -> bool {
+        self.net[self.peers[peer]].is_up()
     }
-    fn post(&mut self, from: SocketAddr, to: SocketAddr, bytes: Vec<u8>) {
-        if !self.lost.contains(&self.sent) {
-            self.queue.insert((self.now + DELAY, self.sent), (from, to, bytes));
-        }
-        self.sent += 1;
-    }
-
-    fn drain(&mut self) {
-        let (now, mut buf) = (self.now, Vec::new());
-        self.gateway.compose(now);
-        while let Some(Transmit::Datagram { path }) = self.gateway.responder.poll_transmit(&mut buf) {
-            self.post(address(1, 500), path.remote, buf.clone());
-        }
-        while let Some(Transmit::Datagram { path }) = self.gateway.access.poll_transmit(&mut buf) {
-            self.post(address(1, 50_000 + path.socket.n as u16), path.remote, buf.clone());
-        }
-        while let Some((to, bytes)) = self.aaa.poll() {
-            self.post(address(2, 1812), to, bytes);
-        }
-        for i in 0..self.peers.len() {
-            while let Some(bytes) = self.peers[i].poll() {
-                self.post(address(100, i as u16), address(1, 500), bytes);
-            }
-        }
-    }
-
-    fn run(&mut self) {
-        self.drain();
-        loop {
-            let timeout = self.gateway.access.poll_timeout();
-            let next = self.queue.first_key_value().map(|(&key, _)| key);
-            match next {
-                Some(key) if timeout.is_none_or(|t| key.0 <= t) => {
-                    self.now = key.0;
-                    let (from, to, bytes) = self.queue.remove(&key).unwrap();
-                    self.deliver(from, to, &bytes);
-                }
-                _ => match timeout {
-                    Some(at) => {
-                        self.now = at;
-                        self.gateway.access.handle(at, Input::Timeout);
-                    }
-                    None => return,
-                },
-            }
-            self.drain();
-        }
-    }
-
-    fn deliver(&mut self, from: SocketAddr, to: SocketAddr, data: &[u8]) {
-        let path = Path { socket: SocketId::own(0), local: to, remote: from };
-        let input = Input::Datagram { path, data };
-        match (to.ip(), to.port()) {
-            (ip, 500) if ip == address(1, 0).ip() => self.gateway.responder.handle(self.now, input),
-            (ip, _) if ip == address(1, 0).ip() => self.gateway.access.handle(self.now, input),
-            (ip, _) if ip == address(2, 0).ip() => self.aaa.handle(self.now, input),
-            (_, peer) => self.peers[usize::from(peer)].receive(data),
-        }
+    /// When a peer heard that the responder has the key.
+    fn told(&self, peer: usize) -> Instant {
+        self.net.events(self.peers[peer])[0].0
     }
 }
 
 #[test]
 fn a_responder_gets_its_key_from_a_radius_client_by_token() {
-    let mut w = World::new(vec![Peer::new("ann", "secret")]);
+    let mut w = World::new([Peer::new("ann", "secret")]);
     w.run();
-    let (sa, msk) = w.gateway.up[0];
-    assert_eq!(w.peers[0].msk(), Some(msk));
-    assert!(w.peers[0].is_up() && sa == 0);
+    let (sa, msk) = w.up[0];
+    assert_eq!(w.net[w.peers[0]].msk(), Some(msk));
+    assert!(w.is_up(0) && sa == 0);
     // Six messages with the gateway and four behind it.
-    assert_eq!(w.sent, 10);
-    assert_eq!(w.now, Instant::ZERO + DELAY * 10);
+    assert_eq!(w.net.sent().len(), 10);
+    assert_eq!(w.told(0), Instant::ZERO + DELAY * 10);
 }
 
 #[test]
 fn two_hundred_security_associations_interleave_and_get_their_own_keys() {
     let names: Vec<String> = (0..200).map(|i| format!("user{i}")).collect();
     let peers = names.iter().enumerate();
-    let peers = peers.map(|(i, n)| Peer::new(n, if i % 5 == 4 { "wrong" } else { "secret" })).collect();
+    let peers = peers.map(|(i, n)| Peer::new(n, if i % 5 == 4 { "wrong" } else { "secret" }));
     let mut w = World::new(peers);
     w.run();
-    assert_eq!((w.gateway.up.len(), w.gateway.failed.len()), (160, 40));
-    for (sa, msk) in w.gateway.up.clone() {
-        let name = w.gateway.responder.identity(sa).to_vec();
-        let peer = w.peers.iter().find(|p| p.name().as_bytes() == name).unwrap();
-        assert_eq!(peer.msk(), Some(msk));
+    assert_eq!((w.up.len(), w.failed.len()), (160, 40));
+    for &(sa, msk) in &w.up {
+        let name = w.net[w.responder].identity(sa);
+        let mut peers = w.peers.iter().map(|peer| &w.net[*peer]);
+        assert_eq!(peers.find(|p| p.name().as_bytes() == name).unwrap().msk(), Some(msk));
     }
-    let mut keys: Vec<_> = w.gateway.up.iter().map(|(_, k)| *k).collect();
+    let mut keys: Vec<_> = w.up.iter().map(|(_, k)| *k).collect();
     keys.sort_unstable();
     keys.dedup();
     assert_eq!(keys.len(), 160);
-    assert!(w.peers.iter().enumerate().all(|(i, p)| p.is_up() == (i % 5 != 4)));
+    assert!((0..200).all(|i| w.is_up(i) == (i % 5 != 4)));
 }
 
 #[test]
 fn a_lost_datagram_delays_and_a_silent_server_fails() {
-    let mut w = World::new(vec![Peer::new("ann", "secret")]);
-    w.lost = vec![1];
+    let mut w = World::new([Peer::new("ann", "secret")]);
+    w.net.lose(&[1]);
     w.run();
-    assert!(w.peers[0].is_up());
-    assert_eq!(w.now, Instant::ZERO + DELAY * 10 + Duration::from_secs(1));
+    assert!(w.is_up(0));
+    assert_eq!(w.told(0), Instant::ZERO + DELAY * 10 + Duration::from_secs(1));
 
-    let mut w = World::new(vec![Peer::new("ann", "secret")]);
-    w.lost = vec![1, 2, 3];
+    let mut w = World::new([Peer::new("ann", "secret")]);
+    w.net.lose(&[1, 2, 3]);
     w.run();
-    assert_eq!((&w.gateway.failed[..], w.gateway.up.len(), w.peers[0].is_up()), (&[0][..], 0, false));
-    assert_eq!(w.gateway.access.radius_counters().unwrap().timeouts, 1);
+    assert_eq!((&w.failed[..], w.up.len(), w.is_up(0)), (&[0][..], 0, false));
+    assert_eq!(w.net[w.access].radius_counters().unwrap().timeouts, 1);
 }
