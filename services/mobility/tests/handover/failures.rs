@@ -2,7 +2,7 @@
 //! otherwise.
 
 use crate::world::{GOING, Setting, World, mn, ms};
-use usher_core::{Duration, Machine};
+use usher_core::Duration;
 use usher_mih::{MessageId as M, Unanswered};
 use usher_mobility::station::{Failure, OnFailure, State};
 use usher_mobility::{Initiation, Interface, LinkCommand, LinkEvent, pos, station};
@@ -28,7 +28,7 @@ fn run(setting: Setting) -> World {
 /// A world in which all messages of this name are lost from the beginning of the handover on.
 fn without(setting: Setting, lost: M) -> World {
     let mut world = World::new(setting);
-    world.filter = Box::new(move |id, ack| id == lost && !ack);
+    world.lose(move |id, ack| id == lost && !ack);
     world.run(Duration::from_secs(25));
     world
 }
@@ -56,8 +56,8 @@ fn a_station_that_leads_may_lose_any_message() {
         let took = if failure.is_some() { KNOWN } else { 1230 };
         assert_eq!(world.done(), (failure.is_none(), failure, ms(took)), "{lost}");
         let incomplete = u64::from(failure.is_none());
-        assert_eq!(world.station.counters().incomplete, incomplete, "{lost}");
-        assert_eq!(world.station.state(), State::Moved, "{lost}");
+        assert_eq!(world.station().counters().incomplete, incomplete, "{lost}");
+        assert_eq!(world.station().state(), State::Moved, "{lost}");
     }
 }
 
@@ -82,8 +82,8 @@ fn a_network_that_leads_may_lose_any_message() {
     for (lost, failure, took) in expected {
         let world = without(setting(Initiation::Network), lost);
         assert_eq!(world.done(), (failure.is_none(), failure, ms(took)), "{lost}");
-        assert_eq!(world.station.state(), State::Moved, "{lost}");
-        let broken = world.serving.counters().broken_off;
+        assert_eq!(world.station().state(), State::Moved, "{lost}");
+        let broken = world.serving().counters().broken_off;
         // A station that did not acknowledge the commitment may have heard it all the same.
         let known_to_fail = failure == Some(LinkDown) && lost != M::NET_HO_COMMIT_REQUEST;
         assert_eq!(broken, u64::from(known_to_fail), "{lost}");
@@ -123,7 +123,7 @@ fn a_station_may_leave_only_what_does_not_answer() {
         assert_eq!(without(setting.clone(), request).done(), (false, lost, ms(KNOWN)), "{request}");
     }
     let mut world = World::new(setting.clone());
-    world.filter = Box::new(|id, ack| ack && id == M::MN_HO_CANDIDATE_QUERY_REQUEST);
+    world.lose(|id, ack| ack && id == M::MN_HO_CANDIDATE_QUERY_REQUEST);
     world.run(Duration::from_secs(25));
     assert_eq!(world.done(), (false, lost, ms(KNOWN)));
     // So are a refusal and a scan in vain.
@@ -168,12 +168,12 @@ fn the_flow_is_lost_until_it_is_redirected() {
 #[test]
 fn the_network_may_have_heard_what_seemed_lost() {
     let mut world = World::new(setting(Initiation::Network));
-    world.filter = Box::new(|id, ack| ack && id == M::LINK_GOING_DOWN_INDICATION);
+    world.lose(|id, ack| ack && id == M::LINK_GOING_DOWN_INDICATION);
     world.run(ms(350));
-    assert_eq!(world.station.state(), State::Waiting);
+    assert_eq!(world.station().state(), State::Waiting);
     world.run(Duration::from_secs(20));
     assert_eq!(world.done(), (true, None, ms(1030)));
-    assert_eq!(world.station.counters().broken_off, 1);
+    assert_eq!(world.station().counters().broken_off, 1);
 }
 
 /// A response that comes after the station has given up is nothing to it.
@@ -186,7 +186,7 @@ fn late_responses_come_in_vain() {
         setting.processing = ms(processing);
         let world = run(setting);
         assert_eq!(world.done(), (failure.is_none(), failure, ms(took)), "{processing}");
-        let late = world.station.mihf().counters().late_responses;
+        let late = world.station().mihf().counters().late_responses;
         assert_eq!(late > 0, failure.is_some(), "{processing}");
     }
 }
@@ -211,8 +211,8 @@ fn a_station_may_leave_amid_any_step() {
                 let scan = took.saturating_sub(ms(leaves + 160));
                 assert!(scan <= ms(150), "{initiation:?} {leaves}: {took:?}");
             }
-            assert_eq!(world.station.state(), State::Moved);
-            let left = world.said.iter().find_map(|(_, event)| match event {
+            assert_eq!(world.station().state(), State::Moved);
+            let left = world.said().iter().find_map(|(_, event)| match event {
                 station::Event::HandoverDone { left, .. } => Some(*left),
                 _ => None,
             });
@@ -229,14 +229,14 @@ fn a_target_without_resources_refuses() {
     let world = run(full.clone());
     assert_eq!(world.done(), (false, Some(Failure::Refused), ms(KNOWN)));
     assert_eq!(world.steps()[1].0, "wait");
-    assert_eq!((world.target.counters().no_resources, world.target.counters().reserved), (1, 0));
+    assert_eq!((world.target().counters().no_resources, world.target().counters().reserved), (1, 0));
     full.on_failure = OnFailure::OtherInterface;
     assert_eq!(run(full).done(), (false, Some(Failure::Refused), ms(150 + 460 + 100 + 60)));
     let mut full = setting(Initiation::Network);
     full.capacity = 0;
     let world = run(full);
     assert_eq!(world.done(), (false, Some(Failure::LinkDown), ms(UNKNOWN)));
-    assert_eq!(world.serving.counters().broken_off, 1);
+    assert_eq!(world.serving().counters().broken_off, 1);
 }
 
 /// The new network may be hard to find and to enter, and may lose the redirection.
@@ -254,7 +254,7 @@ fn the_new_network_is_tried_again() {
     blind.blind_scans = 1;
     let world = run(blind);
     assert_eq!(world.done(), (false, Some(Failure::NoNetwork), ms(UNKNOWN)));
-    assert_eq!(world.serving.counters().broken_off, 1);
+    assert_eq!(world.serving().counters().broken_off, 1);
 
     let mut shut = setting(Initiation::Station);
     shut.failed_entries = 2;
@@ -262,11 +262,11 @@ fn the_new_network_is_tried_again() {
     assert_eq!(world.done(), (true, None, ms(1230 + 2 * (100 + 1000))));
 
     let mut world = World::new(setting(Initiation::Station));
-    world.lost_updates = 2;
+    world.lose_updates(2);
     world.run(Duration::from_secs(20));
     // Again after one and a half seconds and after three more (RFC 6275 §11.8).
     assert_eq!(world.done(), (true, None, ms(1230 + 1500 + 3000)));
-    assert_eq!(world.station.counters().binding_updates, 3);
+    assert_eq!(world.station().counters().binding_updates, 3);
 }
 
 /// A new link that is lost again amid the redirection is entered again.
@@ -281,23 +281,23 @@ fn the_new_link_may_be_lost_again() {
     world.at_link(GOING + ms(1300), Interface::Target, LinkEvent::Down);
     world.run(ms(5000));
     assert_eq!(world.done(), (true, None, ms(1230)));
-    assert_eq!(world.station.state(), State::Moved);
+    assert_eq!(world.station().state(), State::Moved);
     let released = |(_, event): &(_, station::Event)| {
         matches!(event, station::Event::LinkCommand { command: LinkCommand::Disconnect, .. })
     };
-    assert!(!world.said.iter().any(released));
+    assert!(!world.said().iter().any(released));
 }
 
 /// The old link recovers while the station waits for its loss: there is no handover, and there may be one later.
 #[test]
 fn a_link_may_come_back() {
     let mut world = World::new(setting(Initiation::Station));
-    world.filter = Box::new(|id, _| id == M::MN_HO_CANDIDATE_QUERY_REQUEST);
+    world.lose(|id, _| id == M::MN_HO_CANDIDATE_QUERY_REQUEST);
     world.at_link(GOING + ms(2000), Interface::Serving, LinkEvent::Up);
     world.run(ms(2500));
-    assert_eq!(world.station.state(), State::Resting);
-    assert_eq!(world.station.counters().cancelled, 1);
-    world.filter = Box::new(|_, _| false);
+    assert_eq!(world.station().state(), State::Resting);
+    assert_eq!(world.station().counters().cancelled, 1);
+    world.lose(|_, _| false);
     let within = Duration::from_secs(6);
     world.at_link(GOING + ms(3000), Interface::Serving, LinkEvent::GoingDown { within });
     world.run(Duration::from_secs(20));
@@ -321,7 +321,7 @@ fn too_many_requests_are_refused() {
     setting.max_requests = 0;
     let world = run(setting);
     assert_eq!(world.done().1, Some(Failure::Refused));
-    assert_eq!(world.serving.counters().overloaded, 1);
+    assert_eq!(world.serving().counters().overloaded, 1);
 }
 
 /// A reservation whose station does not come expires, and so does the handover that it was made for.
@@ -331,15 +331,15 @@ fn what_nobody_comes_for_is_given_back() {
     // The station never leaves 802.11, nor answers the commitment.
     setting.leaves = Duration::from_secs(1000);
     let mut world = World::new(setting);
-    world.filter = Box::new(|id, _| id == M::NET_HO_COMMIT_REQUEST);
+    world.lose(|id, _| id == M::NET_HO_COMMIT_REQUEST);
     world.run(Duration::from_secs(20));
-    assert_eq!(world.target.admission().reserved(), 1);
-    assert_eq!(world.serving.state(&mn()), Some(pos::State::Leaving));
+    assert_eq!(world.target().admission().reserved(), 1);
+    assert_eq!(world.serving().state(&mn()), Some(pos::State::Leaving));
     world.run(Duration::from_secs(90));
-    assert_eq!(world.target.admission().reserved(), 0);
-    assert_eq!(world.target.counters().expired, 1);
-    assert_eq!(world.serving.state(&mn()), Some(pos::State::Idle));
-    assert_eq!(world.serving.counters().forgotten, 1);
+    assert_eq!(world.target().admission().reserved(), 0);
+    assert_eq!(world.target().counters().expired, 1);
+    assert_eq!(world.serving().state(&mn()), Some(pos::State::Idle));
+    assert_eq!(world.serving().counters().forgotten, 1);
 }
 
 /// A station that leaves without a word is told to the point of service by its user.
@@ -347,10 +347,9 @@ fn what_nobody_comes_for_is_given_back() {
 fn a_station_may_leave_without_a_handover() {
     let mut world = World::new(setting(Initiation::Station));
     world.run_to(GOING - ms(1000));
-    assert_eq!(world.serving.admission().attached(), 1);
-    let now = world.now;
-    world.serving.command(now, pos::Command::Leave { station: mn() }).unwrap();
-    assert_eq!(world.serving.admission().attached(), 0);
+    assert_eq!(world.serving().admission().attached(), 1);
+    world.net.command(world.serving, pos::Command::Leave { station: mn() }).unwrap();
+    assert_eq!(world.serving().admission().attached(), 0);
 }
 
 /// Loss on the air, from light to heavy: every handover ends once, in the new network, and the flow with it.
@@ -366,7 +365,7 @@ fn every_handover_ends_whatever_is_lost() {
                 let world = run(setting);
                 let (success, _, took) = world.done();
                 assert!(took <= ms(UNKNOWN), "{took:?}");
-                assert_eq!(world.station.state(), State::Moved);
+                assert_eq!(world.station().state(), State::Moved);
                 assert_eq!(world.received.values().last(), Some(&Interface::Target));
                 successes[i] += u32::from(success);
             }

@@ -1,7 +1,7 @@
 //! Both flows, without loss.
 
 use crate::world::{GOING, Setting, World, mn, ms};
-use usher_core::{Duration, Machine};
+use usher_core::Duration;
 use usher_mih::MessageId as M;
 use usher_mobility::pos::Trigger;
 use usher_mobility::station::CommitAnswer;
@@ -16,8 +16,8 @@ fn run(setting: Setting) -> World {
 /// Everything that both flows have in common.
 #[track_caller]
 fn all_is_well(world: &World) {
-    assert_eq!(world.station.state(), station::State::Moved);
-    let counters = world.station.counters();
+    assert_eq!(world.station().state(), station::State::Moved);
+    let counters = world.station().counters();
     let counted = (counters.began, counters.succeeded, counters.failed, counters.incomplete);
     assert_eq!(counted, (1, 1, 0, 0));
     assert_eq!((counters.refused, counters.late_results, counters.unknown_requests), (0, 0, 0));
@@ -26,13 +26,13 @@ fn all_is_well(world: &World) {
         *event
             == station::Event::LinkCommand { interface: Interface::Serving, command: LinkCommand::Disconnect }
     };
-    assert!(world.said.iter().any(released));
+    assert!(world.said().iter().any(released));
     let places =
         |pos: &usher_mobility::PointOfService| (pos.admission().attached(), pos.admission().reserved());
-    assert_eq!((places(&world.serving), places(&world.target)), ((0, 0), (1, 0)));
-    assert_eq!((world.target.counters().reserved, world.target.counters().arrived), (1, 1));
-    assert_eq!(world.serving.counters().gone, 1);
-    assert_eq!(world.serving.state(&mn()), Some(pos::State::Idle));
+    assert_eq!((places(world.serving()), places(world.target())), ((0, 0), (1, 0)));
+    assert_eq!((world.target().counters().reserved, world.target().counters().arrived), (1, 1));
+    assert_eq!(world.serving().counters().gone, 1);
+    assert_eq!(world.serving().state(&mn()), Some(pos::State::Idle));
     // Nothing of the flow was lost, and all of it goes by the new link in the end.
     assert_eq!(world.lost(), [] as [u64; 0]);
     assert_eq!(world.received.values().last(), Some(&Interface::Target));
@@ -80,7 +80,7 @@ fn messages_are_those_of_the_flow() {
         M::N2N_HO_COMPLETE_RESPONSE,
         M::MN_HO_COMPLETE_RESPONSE,
     ];
-    assert_eq!(world.messages, expected);
+    assert_eq!(world.messages(), expected);
     all_is_well(&world);
     let mut setting = Setting::new(Initiation::Network);
     setting.ack = false;
@@ -105,7 +105,7 @@ fn messages_are_those_of_the_flow() {
         M::N2N_HO_COMPLETE_RESPONSE,
         M::MN_HO_COMPLETE_RESPONSE,
     ];
-    assert_eq!(world.messages, expected);
+    assert_eq!(world.messages(), expected);
     all_is_well(&world);
 }
 
@@ -137,8 +137,8 @@ fn the_network_leads_and_hears_by_itself() {
     let world = run(setting);
     assert_eq!(world.done(), (true, None, ms(440 + 150 + 260 + 100 + 60)));
     assert_eq!(world.steps()[0], ("preparation", 440));
-    assert_eq!(world.station.counters().unsubscribed, 1);
-    assert!(!world.messages.contains(&M::LINK_GOING_DOWN_INDICATION));
+    assert_eq!(world.station().counters().unsubscribed, 1);
+    assert!(!world.messages().contains(&M::LINK_GOING_DOWN_INDICATION));
     all_is_well(&world);
 }
 
@@ -176,18 +176,17 @@ fn the_network_may_know_before_the_station() {
     let early = GOING - Duration::from_secs(1);
     world.run_to(early);
     let event = LinkEvent::GoingDown { within: Duration::from_secs(10) };
-    world.serving.command(early, pos::Command::Link { station: mn(), event }).unwrap();
+    world.net.command(world.serving, pos::Command::Link { station: mn(), event }).unwrap();
     world.run(Duration::from_secs(20));
     assert_eq!(world.done(), (true, None, ms(150 + 260 + 100 + 60)));
     assert_eq!(world.steps()[0], ("preparation", 0));
-    assert_eq!(world.serving.counters().began, 1);
-    assert_eq!(world.station.counters().ignored_link_events, 1);
+    assert_eq!(world.serving().counters().began, 1);
+    assert_eq!(world.station().counters().ignored_link_events, 1);
 }
 
 #[test]
 fn work_is_told_by_label() {
-    let world = run(Setting::new(Initiation::Network));
-    let labels: Vec<&str> = world.labels.iter().copied().collect();
+    let labels: Vec<&str> = run(Setting::new(Initiation::Network)).net.take_work().into_keys().collect();
     let own = ["mobility.binding", "mobility.data", "mobility.link", "mobility.request"];
     assert_eq!(labels.iter().filter(|l| l.starts_with("mobility")).copied().collect::<Vec<_>>(), own);
     assert!(labels.iter().any(|l| l.starts_with("mih.")));
@@ -199,5 +198,5 @@ fn worlds_repeat() {
     let mut setting = Setting::new(Initiation::Network);
     setting.loss = 0.3;
     let (a, b) = (run(setting.clone()), run(setting));
-    assert_eq!((a.said, a.serving_said, a.target_said), (b.said, b.serving_said, b.target_said));
+    assert_eq!((a.said(), a.pos_said()), (b.said(), b.pos_said()));
 }

@@ -2,6 +2,5 @@
 
 mod failures;
 mod flows;
-mod pipes;
 mod transports;
 mod world;

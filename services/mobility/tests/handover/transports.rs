@@ -33,13 +33,13 @@ fn connections_cost_their_handshakes() {
             ("completion", 540),
         ];
         assert_eq!(world.steps(), expected, "{transport:?}");
-        assert_eq!(world.pipes.len(), 3, "{transport:?}");
+        assert_eq!(world.connections(), 3, "{transport:?}");
         let world = run(setting(Initiation::Network, transport));
         assert_eq!(world.done(), (true, None, ms(1030 + 20)), "{transport:?}");
         assert_eq!(world.steps()[0], ("preparation", 480), "{transport:?}");
-        assert_eq!(world.station.state(), State::Moved);
-        assert_eq!(world.station.counters().incomplete, 0);
-        assert_eq!((world.serving.counters().gone, world.target.counters().arrived), (1, 1));
+        assert_eq!(world.station().state(), State::Moved);
+        assert_eq!(world.station().counters().incomplete, 0);
+        assert_eq!((world.serving().counters().gone, world.target().counters().arrived), (1, 1));
     }
 }
 
@@ -63,7 +63,7 @@ fn loss_makes_slow() {
         hasty.leaves = ms(600);
         let world = run(hasty);
         assert!(!world.done().0);
-        assert_eq!(world.station.state(), State::Moved);
+        assert_eq!(world.station().state(), State::Moved);
         assert_eq!(world.received.values().last(), Some(&Interface::Target));
     }
 }

@@ -1,14 +1,15 @@
-//! A station, two points of service and a correspondent, joined by pipes, in virtual time.
+//! A station, two points of service and a correspondent.
 
-use crate::pipes::{Outcome, Pipe};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use usher_core::bench::Tap;
-use usher_core::impair::{Channel, ChannelConfig, Fate, Loss};
-use usher_core::{Duration, Input, Instant, Machine, Path, Seed, SocketId, Transmit, TransportProtocol};
+use usher_core::bench::{At, Network, Sent};
+use usher_core::impair::{ChannelConfig, Loss};
+use usher_core::{
+    Duration, Instant, ListenerId, MessageOp, Seed, SocketId, StreamOp, Transmit, TransportProtocol,
+};
 use usher_mih::{
-    Config as MihConfig, Decoded, LinkAddr, LinkId, LinkTupleId, LinkType, Message, MessageId, MihfId, Peer,
-    Route, Timing,
+    Config as MihConfig, LinkAddr, LinkId, LinkTupleId, LinkType, Message, MessageId, MihfId, Peer, Route,
+    Timing,
 };
 use usher_mobility::pos::{Client, Neighbour, Trigger};
 use usher_mobility::station::CommitAnswer;
@@ -17,12 +18,14 @@ use usher_mobility::{
     pos, station,
 };
 
-pub(crate) const WIFI: Duration = Duration::from_millis(20);
-pub(crate) const WIMAX: Duration = Duration::from_millis(30);
-pub(crate) const WIRE: Duration = Duration::from_millis(10);
-pub(crate) const PROCESSING: Duration = Duration::from_millis(200);
-pub(crate) const SCAN: Duration = Duration::from_millis(150);
-pub(crate) const ENTRY: Duration = Duration::from_millis(100);
+const WIFI: Duration = Duration::from_millis(20);
+const WIMAX: Duration = Duration::from_millis(30);
+const WIRE: Duration = Duration::from_millis(10);
+const PROCESSING: Duration = Duration::from_millis(200);
+const SCAN: Duration = Duration::from_millis(150);
+const ENTRY: Duration = Duration::from_millis(100);
+/// How long what was lost waits until it is sent again.
+const AGAIN: Duration = Duration::from_millis(200);
 /// When the old link begins to go down.
 pub(crate) const GOING: Instant = Instant::from_nanos(5_000_000_000);
 /// The socket of a point of service.
@@ -34,41 +37,14 @@ pub(crate) fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-pub(crate) const HOME: IpAddr = address(1, 2);
-pub(crate) const CARE_OF: IpAddr = address(2, 2);
+const HOME: IpAddr = address(1, 2);
+const CARE_OF: IpAddr = address(2, 2);
 const SERVING: IpAddr = address(10, 1);
 const TARGET: IpAddr = address(20, 1);
 const CORRESPONDENT: IpAddr = address(9, 9);
 
 const fn address(net: u8, host: u8) -> IpAddr {
     IpAddr::V4(std::net::Ipv4Addr::new(10, 0, net, host))
-}
-
-/// The machines that speak MIH.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum MihHost {
-    Station,
-    Serving,
-    Target,
-}
-
-impl MihHost {
-    pub(crate) fn at(ip: IpAddr) -> Self {
-        match ip {
-            HOME | CARE_OF => Self::Station,
-            SERVING => Self::Serving,
-            TARGET => Self::Target,
-            other => panic!("nobody is at {other}"),
-        }
-    }
-    /// Its first address.
-    pub(crate) const fn home(self) -> IpAddr {
-        match self {
-            Self::Station => HOME,
-            Self::Serving => SERVING,
-            Self::Target => TARGET,
-        }
-    }
 }
 
 fn id(name: &str) -> MihfId {
@@ -108,7 +84,7 @@ pub(crate) struct Setting {
     pub(crate) failed_entries: u32,
     /// Frame loss in the old network once the link is going down.
     pub(crate) loss: f64,
-    pub(crate) seed: u64,
+    pub(crate) seed: u16,
 }
 
 impl Setting {
@@ -193,104 +169,119 @@ impl Setting {
     }
 }
 
-/// What is under way, by time and order.
-#[derive(Debug)]
-pub(crate) enum Happening {
-    Datagram { from: SocketAddr, to: SocketAddr, data: Vec<u8> },
-    Pipe { pipe: usize, to: usize, outcome: Outcome },
-    Link { interface: Interface, event: LinkEvent },
-    Flow,
+/// A message in its envelope, if this is one, with whether it is an acknowledgement without payload.
+fn message(sent: &Sent) -> Option<(MessageId, bool)> {
+    let is_mih = match sent.transmit {
+        Transmit::Datagram { path } => path.remote.port() == usher_mih::PORT,
+        Transmit::Stream { op, .. } => op == StreamOp::Data,
+        Transmit::Message { op, .. } => matches!(op, MessageOp::Data { .. }),
+        Transmit::Frame { .. } => false,
+    };
+    is_mih.then(|| {
+        let decoded = Message::decode(&sent.bytes).unwrap();
+        (decoded.message.id, decoded.is_acknowledgement())
+    })
 }
 
-/// Decides of a message, by its name and whether it is an acknowledgement without payload, whether it is lost.
-pub(crate) type Filter = Box<dyn FnMut(MessageId, bool) -> bool>;
+/// What becomes of a copy that is to arrive, or not.
+fn unless(lost: bool) -> Vec<Duration> {
+    if lost { Vec::new() } else { vec![Duration::ZERO] }
+}
 
 /// The world; what was said in it is kept.
 pub(crate) struct World {
-    pub(crate) now: Instant,
-    pub(crate) station: Tap<Station>,
-    pub(crate) serving: Tap<PointOfService>,
-    pub(crate) target: Tap<PointOfService>,
-    pub(crate) correspondent: Tap<Correspondent>,
+    pub(crate) net: Network,
+    station: At<Station>,
+    pub(crate) serving: At<PointOfService>,
+    target: At<PointOfService>,
+    correspondent: At<Correspondent>,
     setting: Setting,
-    queue: BTreeMap<(Instant, u64), Happening>,
-    order: u64,
-    air: Channel,
-    pub(crate) pipes: Vec<Pipe>,
-    pub(crate) filter: Filter,
-    /// Binding Updates that are still to be lost.
-    pub(crate) lost_updates: u32,
-    wifi_up: bool,
-    wimax_up: bool,
-    pub(crate) said: Vec<(Instant, station::Event)>,
-    pub(crate) serving_said: Vec<(Instant, pos::Event)>,
-    pub(crate) target_said: Vec<(Instant, pos::Event)>,
-    pub(crate) sent: BTreeMap<u32, Instant>,
+    /// How much of what the station said has been heeded.
+    heeded: usize,
     pub(crate) received: BTreeMap<u32, Interface>,
-    /// Messages that were sent, without repetitions in a row.
-    pub(crate) messages: Vec<MessageId>,
-    pub(crate) labels: BTreeSet<&'static str>,
 }
 
 impl World {
     pub(crate) fn new(setting: Setting) -> Self {
-        let seed = Seed::new(setting.seed);
-        let air = ChannelConfig {
-            delay: WIFI,
-            loss: Loss::Bernoulli(setting.loss),
-            impaired_from: GOING,
-            ..ChannelConfig::default()
-        };
-        let correspondent = correspondent::Config {
+        let seed = Seed::new(setting.seed.into());
+        let delay = |delay| ChannelConfig { delay, ..ChannelConfig::default() };
+        let wifi = ChannelConfig { loss: Loss::Bernoulli(setting.loss), impaired_from: GOING, ..delay(WIFI) };
+        let config = correspondent::Config {
             station: SocketAddr::new(HOME, FLOW),
             size: 100,
             interval: ms(500),
             packets: None,
             longest_binding: Duration::from_secs(3600),
         };
-        let mut world = Self {
-            now: Instant::ZERO,
-            station: Tap::new(Station::new(setting.station(), seed.stream("station", 0))),
-            serving: Tap::new(PointOfService::new(setting.pos(true), seed.stream("pos", 0))),
-            target: Tap::new(PointOfService::new(setting.pos(false), seed.stream("pos", 1))),
-            correspondent: Tap::new(Correspondent::new(correspondent)),
-            queue: BTreeMap::new(),
-            order: 0,
-            air: Channel::new(air, seed.stream("air", 0)),
-            pipes: Vec::new(),
-            filter: Box::new(|_, _| false),
-            lost_updates: 0,
-            wifi_up: true,
-            wimax_up: false,
-            said: Vec::new(),
-            serving_said: Vec::new(),
-            target_said: Vec::new(),
-            sent: BTreeMap::new(),
-            received: BTreeMap::new(),
-            messages: Vec::new(),
-            labels: BTreeSet::new(),
-            setting,
-        };
-        world.serving.command(world.now, pos::Command::Start).unwrap();
-        world.target.command(world.now, pos::Command::Start).unwrap();
-        world.station.command(world.now, station::Command::Start).unwrap();
+        let mut net = Network::new(delay(WIRE));
+        net.seed(setting.seed);
+        net.attach(HOME, &wifi);
+        net.attach(CARE_OF, &delay(WIMAX));
+        net.down(CARE_OF, true);
+        net.resend(AGAIN);
+        let station = Station::new(setting.station(), seed.stream("station", 0));
+        let station = net.add(station, &[HOME, CARE_OF]);
+        for (address, mih, flow) in [
+            (HOME, station::MIH_SERVING, station::FLOW_SERVING),
+            (CARE_OF, station::MIH_TARGET, station::FLOW_TARGET),
+        ] {
+            net.bind(station, mih, SocketAddr::new(address, usher_mih::PORT));
+            net.bind(station, flow, SocketAddr::new(address, FLOW));
+            net.listen(station, station::MIH_LISTENER, SocketAddr::new(address, usher_mih::PORT));
+        }
+        net.bind(station, station::BINDING_SOCKET, SocketAddr::new(CARE_OF, usher_mip::PORT));
+        let [serving, target] = [(SERVING, true), (TARGET, false)].map(|(address, serving)| {
+            let chance = seed.stream("pos", (!serving).into());
+            let pos = net.add(PointOfService::new(setting.pos(serving), chance), &[address]);
+            let address = SocketAddr::new(address, usher_mih::PORT);
+            net.bind(pos, MIH, address);
+            net.listen(pos, ListenerId::own(0), address);
+            net.command(pos, pos::Command::Start).unwrap();
+            pos
+        });
+        let correspondent = net.add(Correspondent::new(config), &[CORRESPONDENT]);
+        let binding = SocketAddr::new(CORRESPONDENT, usher_mip::PORT);
+        net.bind(correspondent, correspondent::BINDING_SOCKET, binding);
+        net.command(station, station::Command::Start).unwrap();
+        net.later(correspondent, Instant::ZERO + ms(250), correspondent::Command::Start);
+        let (heeded, received) = (0, BTreeMap::new());
+        let mut world = Self { net, station, serving, target, correspondent, setting, heeded, received };
         let within = world.setting.leaves;
-        world.at(
-            GOING,
-            Happening::Link { interface: Interface::Serving, event: LinkEvent::GoingDown { within } },
-        );
-        world.at(GOING + within, Happening::Link { interface: Interface::Serving, event: LinkEvent::Down });
-        world.at(Instant::ZERO + ms(250), Happening::Flow);
+        world.at_link(GOING, Interface::Serving, LinkEvent::GoingDown { within });
+        world.at_link(GOING + within, Interface::Serving, LinkEvent::Down);
         world
     }
 
+    /// A link event is told to whom it concerns.
     pub(crate) fn at_link(&mut self, at: Instant, interface: Interface, event: LinkEvent) {
-        self.at(at, Happening::Link { interface, event });
+        let (station, serving) = (self.station, self.serving);
+        self.net.at(at, move |net| {
+            let address = if interface == Interface::Serving { HOME } else { CARE_OF };
+            match event {
+                LinkEvent::Down => net.down(address, true),
+                LinkEvent::Up => net.down(address, false),
+                _ => {}
+            }
+            net.command(station, station::Command::Link { interface, event }).unwrap();
+            if interface == Interface::Serving {
+                net.command(serving, pos::Command::Link { station: mn(), event }).unwrap();
+            }
+        });
     }
 
-    pub(crate) fn at(&mut self, at: Instant, happening: Happening) {
-        self.queue.insert((at, self.order), happening);
-        self.order += 1;
+    /// Loses messages from now on, by name and by whether they are acknowledgements without payload.
+    pub(crate) fn lose(&mut self, mut which: impl FnMut(MessageId, bool) -> bool + 'static) {
+        self.net.meddle(move |_, sent| unless(message(sent).is_some_and(|(id, ack)| which(id, ack))));
+    }
+
+    /// Loses the first so many Binding Updates.
+    pub(crate) fn lose_updates(&mut self, mut count: u32) {
+        let to = SocketAddr::new(CORRESPONDENT, usher_mip::PORT);
+        self.net.meddle(move |_, sent| {
+            let lost = matches!(sent.transmit, Transmit::Datagram { path } if path.remote == to) && count > 0;
+            count -= u32::from(lost);
+            unless(lost)
+        });
     }
 
     /// Runs until this long after the beginning of the handover.
@@ -300,190 +291,19 @@ impl World {
 
     /// Runs until a time.
     pub(crate) fn run_to(&mut self, end: Instant) -> &mut Self {
-        loop {
-            self.drain();
-            let timers = [
-                self.station.poll_timeout(),
-                self.serving.poll_timeout(),
-                self.target.poll_timeout(),
-                self.correspondent.poll_timeout(),
-            ];
-            let timer = timers.into_iter().flatten().min();
-            let queued = self.queue.keys().next().map(|(at, _)| *at);
-            let Some(next) = timer.into_iter().chain(queued).min().filter(|at| *at <= end) else { break };
-            assert!(next >= self.now, "time runs backwards: {next:?} after {:?}", self.now);
-            self.now = next;
-            if queued == Some(next) {
-                let (_, happening) = self.queue.pop_first().unwrap();
-                self.happen(happening);
-            } else {
-                let due = |at: Option<Instant>| at.is_some_and(|at| at <= next);
-                if due(timers[0]) {
-                    self.station.handle(next, Input::Timeout);
-                }
-                if due(timers[1]) {
-                    self.serving.handle(next, Input::Timeout);
-                }
-                if due(timers[2]) {
-                    self.target.handle(next, Input::Timeout);
-                }
-                if due(timers[3]) {
-                    self.correspondent.handle(next, Input::Timeout);
-                }
+        while self.net.due().is_some_and(|at| at <= end) {
+            self.net.step();
+            while let Some((_, event)) = self.said().get(self.heeded).cloned() {
+                self.heeded += 1;
+                self.heed(&event);
             }
         }
-        self.now = end;
+        self.net.run_until(end);
         self
     }
 
-    fn happen(&mut self, happening: Happening) {
-        let now = self.now;
-        match happening {
-            Happening::Flow => self.correspondent.command(now, correspondent::Command::Start).unwrap(),
-            Happening::Link { interface, event } => {
-                match (interface, event) {
-                    (Interface::Serving, LinkEvent::Down) => self.wifi_up = false,
-                    (Interface::Serving, LinkEvent::Up) => self.wifi_up = true,
-                    (Interface::Target, LinkEvent::Up) => self.wimax_up = true,
-                    (Interface::Target, LinkEvent::Down) => self.wimax_up = false,
-                    _ => {}
-                }
-                if interface == Interface::Serving {
-                    let command = pos::Command::Link { station: mn(), event };
-                    self.serving.command(now, command).unwrap();
-                }
-                self.station.command(now, station::Command::Link { interface, event }).unwrap();
-            }
-            Happening::Datagram { from, to, data } => {
-                // What is under way when a link goes down is lost.
-                if self.is_gone(from.ip()) || self.is_gone(to.ip()) {
-                    return;
-                }
-                let socket = match (to.ip(), to.port()) {
-                    (HOME, FLOW) => station::FLOW_SERVING,
-                    (CARE_OF, FLOW) => station::FLOW_TARGET,
-                    (CARE_OF, usher_mip::PORT) => station::BINDING_SOCKET,
-                    (HOME, usher_mih::PORT) => station::MIH_SERVING,
-                    (CARE_OF, usher_mih::PORT) => station::MIH_TARGET,
-                    (CORRESPONDENT, usher_mip::PORT) => correspondent::BINDING_SOCKET,
-                    (_, usher_mih::PORT) => MIH,
-                    other => panic!("nobody listens at {other:?}"),
-                };
-                let input = Input::Datagram { path: Path { socket, local: to, remote: from }, data: &data };
-                if to.ip() == CORRESPONDENT {
-                    self.correspondent.handle(now, input);
-                } else {
-                    self.handle(MihHost::at(to.ip()), input);
-                }
-            }
-            Happening::Pipe { pipe, to, outcome } => self.come_out(pipe, to, &outcome),
-        }
-    }
-
-    pub(crate) fn handle(&mut self, node: MihHost, input: Input<'_>) {
-        match node {
-            MihHost::Station => self.station.handle(self.now, input),
-            MihHost::Serving => self.serving.handle(self.now, input),
-            MihHost::Target => self.target.handle(self.now, input),
-        }
-    }
-
-    /// True for an address whose link is down.
-    pub(crate) fn is_gone(&self, ip: IpAddr) -> bool {
-        (ip == HOME && !self.wifi_up) || (ip == CARE_OF && !self.wimax_up)
-    }
-
-    /// How long a packet takes between two addresses.
-    pub(crate) fn delay(&self, ends: [IpAddr; 2]) -> Duration {
-        if ends.contains(&HOME) {
-            WIFI
-        } else if ends.contains(&CARE_OF) {
-            WIMAX
-        } else {
-            WIRE
-        }
-    }
-
-    /// Offers a packet to the old network's air.
-    pub(crate) fn lost_on_air(&mut self, octets: u32) -> bool {
-        !matches!(self.air.offer(self.now, octets), Fate::Delivered { .. })
-    }
-
-    fn drain(&mut self) {
-        let mut buf = Vec::new();
-        let now = self.now;
-        loop {
-            let mut quiet = true;
-            for node in [MihHost::Station, MihHost::Serving, MihHost::Target] {
-                loop {
-                    let transmit = match node {
-                        MihHost::Station => self.station.poll_transmit(&mut buf),
-                        MihHost::Serving => self.serving.poll_transmit(&mut buf),
-                        MihHost::Target => self.target.poll_transmit(&mut buf),
-                    };
-                    match transmit {
-                        None => break,
-                        Some(Transmit::Datagram { path }) => {
-                            let from = match (node, path.socket) {
-                                (MihHost::Station, station::MIH_SERVING) => {
-                                    SocketAddr::new(HOME, usher_mih::PORT)
-                                }
-                                (MihHost::Station, station::MIH_TARGET) => {
-                                    SocketAddr::new(CARE_OF, usher_mih::PORT)
-                                }
-                                (MihHost::Station, station::BINDING_SOCKET) => {
-                                    SocketAddr::new(CARE_OF, usher_mip::PORT)
-                                }
-                                (MihHost::Serving | MihHost::Target, MIH) => {
-                                    SocketAddr::new(node.home(), usher_mih::PORT)
-                                }
-                                other => panic!("{other:?} sends"),
-                            };
-                            self.send(from, path.remote, &buf);
-                        }
-                        Some(other) => self.pipe(node, other, &buf),
-                    }
-                }
-            }
-            while let Some(transmit) = self.correspondent.poll_transmit(&mut buf) {
-                let Transmit::Datagram { path } = transmit else { panic!("{transmit:?}") };
-                let port = if path.socket == correspondent::FLOW_SOCKET { 6000 } else { usher_mip::PORT };
-                self.send(SocketAddr::new(CORRESPONDENT, port), path.remote, &buf);
-            }
-            while let Some(event) = self.station.poll_event() {
-                quiet = false;
-                self.heard(&event);
-                self.said.push((now, event));
-            }
-            while let Some(event) = self.serving.poll_event() {
-                self.serving_said.push((now, event));
-            }
-            while let Some(event) = self.target.poll_event() {
-                self.target_said.push((now, event));
-            }
-            while let Some(event) = self.correspondent.poll_event() {
-                if let correspondent::Event::Sent { sequence, .. } = event {
-                    self.sent.insert(sequence, now);
-                }
-            }
-            let works = [
-                self.station.poll_work(),
-                self.serving.poll_work(),
-                self.target.poll_work(),
-                self.correspondent.poll_work(),
-            ];
-            for work in works.into_iter().flatten() {
-                quiet = false;
-                self.labels.insert(work.label.name());
-            }
-            if quiet {
-                return;
-            }
-        }
-    }
-
     /// The links obey the station.
-    fn heard(&mut self, event: &station::Event) {
+    fn heed(&mut self, event: &station::Event) {
         match *event {
             station::Event::LinkCommand { interface, command } => {
                 let (after, event) = match command {
@@ -499,7 +319,7 @@ impl World {
                     LinkCommand::Connect => (ENTRY, LinkEvent::Up),
                     LinkCommand::Disconnect => (Duration::ZERO, LinkEvent::Down),
                 };
-                self.at(self.now + after, Happening::Link { interface, event });
+                self.at_link(self.net.now() + after, interface, event);
             }
             station::Event::Received { sequence, interface } => {
                 assert_eq!(self.received.insert(sequence, interface), None, "packet {sequence} came twice");
@@ -508,41 +328,52 @@ impl World {
         }
     }
 
-    fn send(&mut self, from: SocketAddr, to: SocketAddr, data: &[u8]) {
-        let delay = self.delay([from.ip(), to.ip()]);
-        if self.is_gone(from.ip()) || (delay == WIFI && self.lost_on_air(data.len() as u32)) {
-            return;
-        }
-        if from.port() == usher_mih::PORT && self.is_to_be_lost(&Message::decode(data).unwrap()) {
-            return;
-        }
-        if to == SocketAddr::new(CORRESPONDENT, usher_mip::PORT) && self.lost_updates > 0 {
-            self.lost_updates -= 1;
-            return;
-        }
-        self.at(self.now + delay, Happening::Datagram { from, to, data: data.to_vec() });
+    pub(crate) fn station(&self) -> &Station {
+        &self.net[self.station]
     }
-
-    /// Notes a message, and says whether it is to be lost.
-    pub(crate) fn is_to_be_lost(&mut self, decoded: &Decoded) -> bool {
-        let id = decoded.message.id;
-        if self.messages.last() != Some(&id) {
-            self.messages.push(id);
-        }
-        (self.filter)(id, decoded.is_acknowledgement())
+    pub(crate) fn serving(&self) -> &PointOfService {
+        &self.net[self.serving]
+    }
+    pub(crate) fn target(&self) -> &PointOfService {
+        &self.net[self.target]
+    }
+    /// What the station said.
+    pub(crate) fn said(&self) -> &[(Instant, station::Event)] {
+        self.net.events(self.station)
+    }
+    /// What the points of service said.
+    pub(crate) fn pos_said(&self) -> [&[(Instant, pos::Event)]; 2] {
+        [self.serving, self.target].map(|pos| self.net.events(pos))
+    }
+    /// Messages that were sent, without repetitions in a row.
+    pub(crate) fn messages(&self) -> Vec<MessageId> {
+        let mut all: Vec<_> = self.net.sent().iter().filter_map(|sent| Some(message(sent)?.0)).collect();
+        all.dedup();
+        all
+    }
+    /// How many connections and associations were begun.
+    pub(crate) fn connections(&self) -> usize {
+        let begins = |sent: &&Sent| {
+            matches!(
+                sent.transmit,
+                Transmit::Stream { op: StreamOp::Connect { .. }, .. }
+                    | Transmit::Message { op: MessageOp::Connect { .. }, .. }
+            )
+        };
+        self.net.sent().iter().filter(begins).count()
     }
 
     /// The handover's end: success, reason, how long it took; it must have ended exactly once.
     #[track_caller]
     pub(crate) fn done(&self) -> (bool, Option<station::Failure>, Duration) {
-        let mut ends = self.said.iter().filter_map(|(_, event)| match *event {
+        let mut ends = self.said().iter().filter_map(|(_, event)| match *event {
             station::Event::HandoverDone { success, failure, began, ended, .. } => {
                 Some((success, failure, ended.since(began)))
             }
             _ => None,
         });
         let end =
-            ends.next().unwrap_or_else(|| panic!("no end: {:?} {:#?}", self.station.state(), self.said));
+            ends.next().unwrap_or_else(|| panic!("no end: {:?} {:#?}", self.station().state(), self.said()));
         assert_eq!(ends.next(), None, "a second end");
         end
     }
@@ -553,7 +384,7 @@ impl World {
             station::Event::Step { step, took } => Some((step.name(), took.as_millis())),
             _ => None,
         };
-        self.said.iter().filter_map(step).collect()
+        self.said().iter().filter_map(step).collect()
     }
 
     /// The serving point of service's steps, by name and milliseconds.
@@ -562,15 +393,16 @@ impl World {
             pos::Event::Step { step, took, .. } => Some((step.name(), took.as_millis())),
             _ => None,
         };
-        self.serving_said.iter().filter_map(step).collect()
+        self.net.events(self.serving).iter().filter_map(step).collect()
     }
 
     /// When packets that never arrived were sent, from the beginning of the handover on, among those that had time to.
     pub(crate) fn lost(&self) -> Vec<u64> {
-        let missing = |(sequence, at): (&u32, &Instant)| {
-            let late = *at + Duration::from_secs(1) > self.now;
+        let missing = |(at, event): &(Instant, correspondent::Event)| {
+            let correspondent::Event::Sent { sequence, .. } = event else { return None };
+            let late = *at + Duration::from_secs(1) > self.net.now();
             (!self.received.contains_key(sequence) && !late).then(|| at.since(GOING).as_millis())
         };
-        self.sent.iter().filter_map(missing).collect()
+        self.net.events(self.correspondent).iter().filter_map(missing).collect()
     }
 }
