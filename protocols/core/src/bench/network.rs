@@ -316,23 +316,29 @@ impl Network {
         let timer = self.timer().map(|(at, _)| at);
         self.wire.next().into_iter().chain(timer).min()
     }
-    /// Lets the next thing happen; false: nothing is due any more.
-    pub fn step(&mut self) -> bool {
+    /// Lets the next thing happen, and gives the number of the host that it happens to (`usize::MAX`: none in
+    /// particular); `None`: nothing is due any more.
+    pub fn step(&mut self) -> Option<usize> {
         let arrival = self.wire.next();
         match (arrival, self.timer()) {
             (Some(at), timer) if timer.is_none_or(|(timer, _)| at <= timer) => {
-                self.wire.now = at;
-                if let Some(arrival) = self.wire.pop() {
-                    self.arrive(arrival);
-                }
+                self.wire.now = at.max(self.wire.now);
+                let arrival = self.wire.pop()?;
+                let host = arrival.host;
+                self.arrive(arrival);
+                Some(host)
             }
             (_, Some((at, host))) => {
                 self.wire.now = at;
                 self.feed(host, Input::Timeout);
+                Some(host)
             }
-            (_, None) => return false,
+            (_, None) => None,
         }
-        true
+    }
+    /// Time passes in which nobody does anything: what is due in it is late.
+    pub fn pass(&mut self, time: Duration) {
+        self.wire.now += time;
     }
     /// Lets everything happen until this moment, that included; one that is past is now.
     pub fn run_until(&mut self, until: Instant) {
@@ -349,7 +355,7 @@ impl Network {
     /// Lets everything happen until nothing is due any more.
     pub fn run_out(&mut self) {
         self.settle();
-        while self.step() {}
+        while self.step().is_some() {}
     }
     /// Carries out what machines decided when they were called by themselves.
     pub fn settle(&mut self) {

@@ -276,6 +276,16 @@ fn a_silent_host_hears_says_and_does_nothing() {
 }
 
 #[test]
+fn what_is_due_while_nobody_does_anything_is_late() {
+    let (mut net, a, b) = two(slow());
+    tell(&mut net, a, [Do::Wake(ms(5)), datagram(0, &[1])]);
+    net.pass(TEN * 2);
+    assert_eq!([net.step(), net.step(), net.step()], [Some(b.number), Some(a.number), None]);
+    assert_eq!(heard(&mut net, b), [at(20, "0 10.0.0.1:7 [1]")]);
+    assert_eq!(heard(&mut net, a), [at(20, "alarm")]);
+}
+
+#[test]
 fn what_is_said_is_answered_at_once_and_jobs_after_their_time() {
     let (mut net, a, b) = two(slow());
     net.on_event(b, |said| (said.contains('9')).then_some((Duration::ZERO, Do::Ask("whom"))));

@@ -65,7 +65,7 @@ impl World {
     /// Until nothing happens any more. One machine's events become the other's commands.
     fn run(&mut self) {
         self.net.settle();
-        while self.net.step() {
+        while self.net.step().is_some() {
             for (_, event) in self.net.take(self.responder) {
                 match event {
                     Event::Eap { sa, identity, packet } => {

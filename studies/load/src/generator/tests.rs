@@ -4,11 +4,14 @@ use super::*;
 use crate::eap::{EapMethod, Tls};
 use crate::pace::Arrivals;
 use crate::tally::quantile;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::rc::Rc;
 use usher_aaa::{AaaServer, DIAMETER_LISTENER, Method, User, UserSource};
-use usher_core::bench::Tap;
-use usher_core::{CloseReason, ConnId, Path, Seed, SocketId, StreamEvent, StreamOp, Transmit, WallTime};
+use usher_core::bench::{At, Network, Sent};
+use usher_core::impair::ChannelConfig;
+use usher_core::{Seed, SocketId, StreamOp, Transmit, WallTime};
 use usher_diameter::codes::{application, command::DISCONNECT_PEER};
 use usher_diameter::message::MessageView;
 use usher_diameter::node;
@@ -24,225 +27,106 @@ const HOST: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 1, 0, 1));
 /// One way.
 const DELAY: Duration = Duration::from_millis(1);
 
-/// What stands at the other end.
-enum Other {
-    Aaa(Box<Tap<AaaServer>>),
-    /// Answers each request as the function says.
-    Scripted(Box<Tap<Server>>, fn(&server::Request) -> (Code, Attributes)),
-}
-
-enum What {
-    Datagram(Path, Vec<u8>),
-    Connected(ConnId, SocketAddr),
-    Data(ConnId, Vec<u8>),
-    Closed(ConnId),
-}
-
-struct World {
-    now: Instant,
-    generator: Tap<Generator>,
-    other: Other,
-    /// (time, order) → (to the server, what).
-    queue: BTreeMap<(Instant, u64), (bool, What)>,
-    order: u64,
-    /// The server takes nothing within these times; what comes meanwhile waits.
+/// What makes a server slow.
+#[derive(Clone, Copy, Default)]
+struct Slow {
+    /// It takes nothing within these times; what comes meanwhile waits.
     stall: Option<(Instant, Instant)>,
-    accepted: u32,
-    /// The server takes a datagram so long after the one before at the soonest, and when it is free again.
+    /// It takes a datagram so long after the one before at the soonest, and when it is free again.
     service: Duration,
     free: Instant,
-    /// The generator needs so long for each thing that it hears, and when it is free again.
-    toil: Duration,
-    /// How long it was busy.
-    busy: Duration,
-    /// The sockets that datagrams came from, with their addresses.
-    sources: BTreeMap<SocketId, IpAddr>,
-    /// The generator's sockets in the order of their ports, and its connections in the order in which they came.
-    sockets: Vec<SocketId>,
-    conns: Vec<ConnId>,
 }
 
-impl World {
-    fn new(config: Config, other: Other) -> Self {
-        let generator = Generator::new(config, Instant::ZERO, Seed::new(3).secure("load", 0)).unwrap();
-        let generator = Tap::new(generator);
-        let (now, queue) = (Instant::ZERO, BTreeMap::new());
-        Self {
-            now,
-            generator,
-            other,
-            queue,
-            order: 0,
-            stall: None,
-            accepted: 0,
-            service: Duration::ZERO,
-            free: Instant::ZERO,
-            toil: Duration::ZERO,
-            busy: Duration::ZERO,
-            sources: BTreeMap::new(),
-            sockets: Vec::new(),
-            conns: Vec::new(),
-        }
-    }
-
-    fn post(&mut self, server: bool, what: What) {
-        self.order += 1;
-        let mut at = self.now + DELAY;
+impl Slow {
+    /// How much later than it arrives it takes what is sent now.
+    fn wait(&mut self, now: Instant) -> Duration {
+        let arrives = now + DELAY;
+        let mut at = arrives;
         if let Some((from, to)) = self.stall
-            && server
-            && at >= from
-            && at < to
+            && (from..to).contains(&at)
         {
             at = to;
         }
-        if server && !self.service.is_zero() {
+        if !self.service.is_zero() {
             at = at.max(self.free) + self.service;
             self.free = at;
         }
-        self.queue.insert((at, self.order), (server, what));
+        at.since(arrives)
     }
+}
 
-    fn drain(&mut self) {
-        let mut buf = Vec::new();
-        while let Some(transmit) = self.generator.poll_transmit(&mut buf) {
-            self.carry(true, transmit, &buf);
-        }
-        loop {
-            let transmit = match &mut self.other {
-                Other::Aaa(s) => {
-                    while s.poll_event().is_some() {}
-                    s.poll_transmit(&mut buf)
-                }
-                Other::Scripted(s, answer) => {
-                    while let Some(event) = s.poll_event() {
-                        let server::Event::Request(request) = event;
-                        let (code, attributes) = answer(&request);
-                        let token = request.token;
-                        s.command(self.now, server::Command::Respond { token, code, attributes }).unwrap();
-                    }
-                    s.poll_transmit(&mut buf)
-                }
-            };
-            let Some(transmit) = transmit else { return };
-            self.carry(false, transmit, &buf);
-        }
+struct World {
+    net: Network,
+    generator: At<Generator>,
+    slow: Rc<Cell<Slow>>,
+    /// The generator needs so long for each thing that it hears.
+    toil: Duration,
+    /// How long it was busy.
+    busy: Duration,
+}
+
+impl World {
+    fn new(config: Config, other: impl FnOnce(&mut Network)) -> Self {
+        let generator = Generator::new(config, Instant::ZERO, Seed::new(3).secure("load", 0)).unwrap();
+        let mut net = Network::new(ChannelConfig { delay: DELAY, ..ChannelConfig::default() });
+        let generator = net.add(generator, &[HOST]);
+        other(&mut net);
+        let slow = Rc::new(Cell::new(Slow::default()));
+        let of_server = slow.clone();
+        net.meddle(move |_, sent| {
+            let mut slow = of_server.get();
+            let wait = if sent.from == generator.number { slow.wait(sent.at) } else { Duration::ZERO };
+            of_server.set(slow);
+            vec![wait]
+        });
+        Self { net, generator, slow, toil: Duration::ZERO, busy: Duration::ZERO }
     }
-
-    fn carry(&mut self, to_server: bool, transmit: Transmit, bytes: &[u8]) {
-        match transmit {
-            Transmit::Datagram { path } if to_server => {
-                let remote = SocketAddr::new(HOST, 10_000 + place(&mut self.sockets, path.socket) as u16);
-                self.sources.insert(path.socket, path.local.ip());
-                let path = Path { socket: self.other.socket(), local: SERVER, remote };
-                self.post(true, What::Datagram(path, bytes.to_vec()));
-            }
-            Transmit::Datagram { path } => {
-                let socket = self.sockets[usize::from(path.remote.port() - 10_000)];
-                let path = Path { socket, local: path.remote, remote: SERVER };
-                self.post(false, What::Datagram(path, bytes.to_vec()));
-            }
-            Transmit::Stream { conn, op } => {
-                let there = match to_server {
-                    true => {
-                        let n = place(&mut self.conns, conn);
-                        ConnId::accepted_at(DIAMETER_LISTENER, n as u32)
-                    }
-                    false => self.conns[conn.n as usize],
-                };
-                match op {
-                    StreamOp::Connect { remote, .. } => {
-                        self.accepted += 1;
-                        let from = SocketAddr::new(HOST, 20_000);
-                        self.post(true, What::Connected(there, from));
-                        self.post(false, What::Connected(conn, remote));
-                    }
-                    StreamOp::Data => self.post(to_server, What::Data(there, bytes.to_vec())),
-                    StreamOp::Shutdown | StreamOp::Abort => self.post(to_server, What::Closed(there)),
-                    StreamOp::Credit(_) => {}
-                }
-            }
-            Transmit::Message { .. } | Transmit::Frame { .. } => panic!("neither is used"),
-        }
+    fn stall(&self, from: Instant, to: Instant) {
+        self.slow.set(Slow { stall: Some((from, to)), ..self.slow.get() });
     }
-
-    fn feed(&mut self, server: bool, input: Input<'_>) {
-        match (server, &mut self.other) {
-            (false, _) => {
-                self.generator.handle(self.now, input);
-                self.now += self.toil;
-                self.busy += self.toil;
-            }
-            (true, Other::Aaa(s)) => s.handle(self.now, input),
-            (true, Other::Scripted(s, _)) => s.handle(self.now, input),
-        }
-        self.drain();
+    fn serve(&self, service: Duration) {
+        self.slow.set(Slow { service, ..self.slow.get() });
+    }
+    fn now(&self) -> Instant {
+        self.net.now()
+    }
+    fn load(&self) -> &Generator {
+        &self.net[self.generator]
+    }
+    fn measured(&self) -> Duration {
+        self.load().measured(self.now())
+    }
+    fn command(&mut self, command: Command) {
+        self.net.command(self.generator, command).unwrap();
+    }
+    /// What the generator sent.
+    fn sent(&self) -> impl Iterator<Item = &Sent> {
+        self.net.sent().iter().filter(|sent| sent.from == self.generator.number)
+    }
+    /// The sockets that datagrams came from, with their addresses.
+    fn sources(&self) -> BTreeMap<SocketId, IpAddr> {
+        let source = |sent: &Sent| match sent.transmit {
+            Transmit::Datagram { path } => Some((path.socket, path.local.ip())),
+            _ => None,
+        };
+        self.sent().filter_map(source).collect()
     }
 
     /// Until the generator says that it has finished, or that time.
     fn run(&mut self, until: f64) -> &Tally {
         let until = Instant::ZERO + Duration::from_secs_f64(until);
-        self.drain();
-        loop {
-            if self.generator.poll_event() == Some(Event::Finished) {
-                return self.generator.tally();
+        self.net.settle();
+        while self.net.take(self.generator).is_empty() {
+            if self.net.due().is_none_or(|at| at > until) {
+                self.net.run_until(until);
+                break;
             }
-            let packet = self.queue.first_key_value().map(|((at, _), _)| *at);
-            let ours = self.generator.poll_timeout();
-            let theirs = match &mut self.other {
-                Other::Aaa(s) => s.poll_timeout(),
-                Other::Scripted(s, _) => s.poll_timeout(),
-            };
-            let Some(next) = [packet, ours, theirs].into_iter().flatten().min().filter(|at| *at <= until)
-            else {
-                self.now = until;
-                return self.generator.tally();
-            };
-            self.now = self.now.max(next);
-            if packet == Some(next) {
-                let Some((_, (server, what))) = self.queue.pop_first() else { continue };
-                match what {
-                    What::Datagram(path, data) => self.feed(server, Input::Datagram { path, data: &data }),
-                    What::Connected(conn, remote) => {
-                        let (local, certificate) = (None, None);
-                        let event = match conn.is_accepted() {
-                            true => {
-                                let listener = DIAMETER_LISTENER;
-                                StreamEvent::Accepted { listener, remote, local, certificate }
-                            }
-                            false => StreamEvent::Connected { remote, local, certificate },
-                        };
-                        self.feed(server, Input::Stream { conn, event });
-                    }
-                    What::Data(conn, data) => {
-                        self.feed(server, Input::Stream { conn, event: StreamEvent::Data(&data) });
-                    }
-                    What::Closed(conn) => {
-                        let event = StreamEvent::Closed(CloseReason::Closed);
-                        self.feed(server, Input::Stream { conn, event });
-                    }
-                }
-            } else {
-                self.feed(ours != Some(next), Input::Timeout);
+            if self.net.step() == Some(self.generator.number) {
+                self.net.pass(self.toil);
+                self.busy += self.toil;
             }
         }
-    }
-}
-
-/// Where something is in a list; it is added where it is not.
-fn place<T: PartialEq>(all: &mut Vec<T>, one: T) -> usize {
-    all.iter().position(|other| *other == one).unwrap_or_else(|| {
-        all.push(one);
-        all.len() - 1
-    })
-}
-
-impl Other {
-    /// The socket that it is asked by.
-    fn socket(&self) -> SocketId {
-        match self {
-            Self::Aaa(_) => usher_aaa::radius_socket(0),
-            Self::Scripted(..) => SocketId::own(0),
-        }
+        self.load().tally()
     }
 }
 
@@ -285,7 +169,8 @@ fn config(front: FrontConfig, pace: Pace) -> Config {
     }
 }
 
-fn aaa(methods: &[Method], with: impl FnOnce(&mut usher_aaa::Config)) -> Other {
+/// Adds an AAA server.
+fn aaa(methods: &[Method], with: impl FnOnce(&mut usher_aaa::Config)) -> Box<dyn FnOnce(&mut Network)> {
     let mut users = usher_aaa::Users::new(&mut Seed::new(1).secure("users", 0));
     for i in 0..50 {
         users.insert(
@@ -295,15 +180,28 @@ fn aaa(methods: &[Method], with: impl FnOnce(&mut usher_aaa::Config)) -> Other {
     }
     let mut config = usher_aaa::Config::new(UserSource::Memory(Arc::new(users)));
     config.methods = methods.to_vec();
-    config.radius = Some(server::Config::new(vec![ClientConfig::new(HOST, 32, secret())]));
+    config.radius = Some(server::Config::new(vec![ClientConfig::new(HOST, 16, secret())]));
     with(&mut config);
-    Other::Aaa(Box::new(Tap::new(AaaServer::new(config, Seed::new(1).secure("aaa", 0)).unwrap())))
+    let server = AaaServer::new(config, Seed::new(1).secure("aaa", 0)).unwrap();
+    Box::new(|net| {
+        let server = net.add(server, &[SERVER.ip()]);
+        net.bind(server, usher_aaa::radius_socket(0), SERVER);
+        net.listen(server, DIAMETER_LISTENER, SERVER);
+    })
 }
 
-fn scripted(answer: fn(&server::Request) -> (Code, Attributes)) -> Other {
-    let config = server::Config::new(vec![ClientConfig::new(HOST, 32, secret())]);
+/// Adds a server that answers each request as the function says.
+fn scripted(answer: fn(&server::Request) -> (Code, Attributes)) -> impl FnOnce(&mut Network) {
+    let config = server::Config::new(vec![ClientConfig::new(HOST, 16, secret())]);
     let server = Server::new(config, Seed::new(1).secure("server", 0)).unwrap();
-    Other::Scripted(Box::new(Tap::new(server)), answer)
+    move |net| {
+        let server = net.add(server, &[SERVER.ip()]);
+        net.bind(server, SocketId::own(0), SERVER);
+        net.on_event(server, move |server::Event::Request(request)| {
+            let (code, attributes) = answer(request);
+            Some((Duration::ZERO, server::Command::Respond { token: request.token, code, attributes }))
+        });
+    }
 }
 
 const CLOSED: Pace = Pace::Closed { concurrency: 8 };
@@ -324,7 +222,7 @@ fn a_closed_loop_keeps_so_many_under_way() {
     assert_eq!(tally.exchanges, 200);
     assert!(near(quantile(&tally.latency, 0.5), 0.002) && near(quantile(&tally.latency, 1.0), 0.002));
     // 200 logins of 2 ms, 8 at a time.
-    assert_eq!(w.generator.measured(w.now), Duration::from_millis(50));
+    assert_eq!(w.measured(), Duration::from_millis(50));
 }
 
 #[test]
@@ -336,7 +234,7 @@ fn an_open_loop_measures_from_the_time_a_login_was_meant_to_begin() {
     c.outstanding = 100;
     let mut w = World::new(c, aaa(&[Method::Pap], |_| {}));
     let second = |s| Instant::ZERO + Duration::from_secs_f64(s);
-    w.stall = Some((second(2.0), second(2.5)));
+    w.stall(second(2.0), second(2.5));
     let tally = w.run(60.0).clone();
     assert_eq!(tally.begun, 2000, "the warm-up is not counted, all that was due is");
     assert_eq!((tally.succeeded, tally.failed_total()), (2000, 0));
@@ -344,7 +242,7 @@ fn an_open_loop_measures_from_the_time_a_login_was_meant_to_begin() {
     assert!(quantile(&tally.latency, 0.99).unwrap() > 0.45, "{:?}", quantile(&tally.latency, 0.99));
     assert!(near(quantile(&tally.latency, 0.5), 0.002));
     assert!(quantile(&tally.lag, 0.85).unwrap() > 0.1, "how late they began is told");
-    assert_eq!(w.generator.measured(w.now), Duration::from_secs(2));
+    assert_eq!(w.measured(), Duration::from_secs(2));
     assert!((1990..=2000).contains(&tally.completed), "{}", tally.completed);
 }
 
@@ -374,9 +272,9 @@ fn what_is_not_verified_does_not_count() {
     let mut w = World::new(c, aaa(&[Method::Pap], |_| {}));
     let tally = w.run(60.0).clone();
     assert_eq!((tally.succeeded, tally.failed(Failure::Timeout)), (0, 8));
-    let counters: BTreeMap<_, _> = w.generator.counters().into_iter().collect();
+    let counters: BTreeMap<_, _> = w.load().counters().into_iter().collect();
     assert_eq!((counters["requests"], counters["retransmissions"]), (8, 16));
-    assert_eq!(w.now, Instant::ZERO + Duration::from_secs(6));
+    assert_eq!(w.now(), Instant::ZERO + Duration::from_secs(6));
 }
 
 #[test]
@@ -445,7 +343,7 @@ fn accounting_follows_a_login() {
     let tally = w.run(120.0).clone();
     // Login, start, two interims and stop.
     assert_eq!((tally.succeeded, tally.records, tally.exchanges), (8, 32, 40));
-    assert_eq!(w.now, Instant::ZERO + Duration::from_secs(30) + Duration::from_millis(10));
+    assert_eq!(w.now(), Instant::ZERO + Duration::from_secs(30) + Duration::from_millis(10));
 }
 
 #[test]
@@ -469,27 +367,25 @@ fn a_window_can_be_begun_and_ended_by_command() {
     c.warmup = Duration::MAX;
     let mut w = World::new(c, aaa(&[Method::Pap], |_| {}));
     assert_eq!(w.run(1.0).begun, 0, "warm until told");
-    w.generator
-        .command(w.now, Command::Pace(Pace::Open { rate: 1000.0, arrivals: Arrivals::Regular }))
-        .unwrap();
-    w.generator.command(w.now, Command::Measure).unwrap();
+    w.command(Command::Pace(Pace::Open { rate: 1000.0, arrivals: Arrivals::Regular }));
+    w.command(Command::Measure);
     assert_eq!(w.run(2.0).begun, 1000);
     // A server that stands still: what is under way for longer than the limit is overdue, the rest is cut off.
-    w.generator.command(w.now, Command::Measure).unwrap();
-    w.generator.take_tally();
-    w.stall = Some((w.now, w.now + Duration::from_secs(5)));
+    w.command(Command::Measure);
+    w.net[w.generator].take_tally();
+    w.stall(w.now(), w.now() + Duration::from_secs(5));
     w.run(2.5);
-    w.generator.command(w.now, Command::Close(Duration::from_millis(100))).unwrap();
-    let tally = w.generator.take_tally();
+    w.command(Command::Close(Duration::from_millis(100)));
+    let tally = w.net[w.generator].take_tally();
     assert_eq!((tally.begun, tally.succeeded), (500, 0));
     let (overdue, cut_off) = (tally.failed(Failure::Overdue), tally.cut_off);
     assert!((395..=405).contains(&overdue) && overdue + cut_off == 500, "{overdue} {cut_off}");
-    assert!(!w.generator.is_measuring());
-    w.generator.command(w.now, Command::Abandon).unwrap();
-    assert_eq!(w.generator.outstanding(), 0);
-    w.generator.command(w.now, Command::Stop).unwrap();
-    assert!(w.generator.is_finished());
-    let after = w.generator.take_tally();
+    assert!(!w.load().is_measuring());
+    w.command(Command::Abandon);
+    assert_eq!(w.load().outstanding(), 0);
+    w.command(Command::Stop);
+    assert!(w.load().is_finished());
+    let after = w.net[w.generator].take_tally();
     assert_eq!((after.cut_off, after.failed_total()), (0, 0), "each is counted once");
 }
 
@@ -498,7 +394,7 @@ fn what_could_not_begin_is_counted() {
     let mut c = config(pap(), Pace::Open { rate: 1000.0, arrivals: Arrivals::Regular });
     (c.duration, c.outstanding, c.patience) = (Some(Duration::from_secs(1)), 10, Duration::from_secs(1));
     let mut w = World::new(c, aaa(&[Method::Pap], |_| {}));
-    w.stall = Some((Instant::ZERO, Instant::ZERO + Duration::from_secs(100)));
+    w.stall(Instant::ZERO, Instant::ZERO + Duration::from_secs(100));
     let tally = w.run(60.0).clone();
     assert_eq!((tally.begun, tally.failed(Failure::Unfinished)), (10, 10));
     let missed = tally.failed(Failure::NotBegun);
@@ -541,13 +437,15 @@ fn diameter_logs_in_over_several_connections() {
         let tally = w.run(60.0).clone();
         assert_eq!((tally.succeeded, tally.failed_total(), tally.exchanges), (120, 0, 120 * rounds));
         assert!(tally.expected_rejects > 0);
-        assert_eq!(w.accepted, 3);
+        let connects =
+            |sent: &&Sent| matches!(sent.transmit, Transmit::Stream { op: StreamOp::Connect { .. }, .. });
+        assert_eq!(w.sent().filter(connects).count(), 3);
         // Each connection's goodbye is on its way (RFC 6733 §5.4).
-        let goodbye = |what: &What| match what {
-            What::Data(_, data) => MessageView::parse(data).unwrap().header().command == DISCONNECT_PEER,
-            _ => false,
+        let goodbye = |sent: &&Sent| {
+            sent.at + DELAY > w.now()
+                && MessageView::parse(&sent.bytes).is_ok_and(|m| m.header().command == DISCONNECT_PEER)
         };
-        assert_eq!(w.queue.values().filter(|(server, what)| *server && goodbye(what)).count(), 3);
+        assert_eq!(w.sent().filter(goodbye).count(), 3);
     }
 }
 

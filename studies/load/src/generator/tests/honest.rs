@@ -9,7 +9,7 @@ use usher_crypto::tls::{
 };
 use usher_eap::method::tls::{ServerMethodTls, ServerTls};
 
-fn accepts() -> Other {
+fn accepts() -> impl FnOnce(&mut Network) {
     scripted(|_| (Code::ACCESS_ACCEPT, Attributes::new()))
 }
 
@@ -22,17 +22,17 @@ fn every_login_of_a_step_is_counted_once() {
     let mut c = config(pap(), Pace::Open { rate: 800.0, arrivals: Arrivals::Exponential });
     (c.warmup, c.outstanding) = (Duration::MAX, 100);
     let mut w = World::new(c, accepts());
-    w.service = Duration::from_millis(2);
+    w.serve(Duration::from_millis(2));
     w.run(1.0);
     let mut meant = 0;
     let mut sum = Tally::default();
     for step in 0..4 {
-        w.generator.command(w.now, Command::Pace(open(800.0))).unwrap();
-        w.generator.command(w.now, Command::Measure).unwrap();
+        w.command(Command::Pace(open(800.0)));
+        w.command(Command::Measure);
         w.run(2.0 + f64::from(step));
-        w.generator.command(w.now, Command::Close(Duration::from_millis(100))).unwrap();
+        w.command(Command::Close(Duration::from_millis(100)));
         meant += 800;
-        sum.add(&w.generator.take_tally());
+        sum.add(&w.net[w.generator].take_tally());
     }
     // The server takes 500/s, a hundred are under way, the others wait for room.
     assert_eq!(sum.ended() + sum.cut_off, meant, "{:?} {}", sum.failures().collect::<Vec<_>>(), sum.cut_off);
@@ -45,12 +45,12 @@ fn what_an_interrupt_cuts_off_is_counted() {
     let mut c = config(pap(), CLOSED);
     c.duration = Some(Duration::from_secs(60));
     let mut w = World::new(c, accepts());
-    w.stall = Some((Instant::from_nanos(500_000_000), Instant::FAR_FUTURE));
+    w.stall(Instant::from_nanos(500_000_000), Instant::FAR_FUTURE);
     w.run(1.0);
-    w.generator.command(w.now, Command::Stop).unwrap();
-    w.generator.command(w.now, Command::Abandon).unwrap();
-    assert!(w.generator.is_finished());
-    let tally = w.generator.take_tally();
+    w.command(Command::Stop);
+    w.command(Command::Abandon);
+    assert!(w.load().is_finished());
+    let tally = w.net[w.generator].take_tally();
     assert_eq!((tally.cut_off, tally.failed_total()), (8, 0));
     assert_eq!(tally.begun, tally.succeeded + 8);
 }
@@ -61,9 +61,10 @@ fn a_slow_generator_says_that_it_is_the_limit() {
         let mut c = config(pap(), open(1000.0));
         (c.duration, c.outstanding) = (Some(Duration::from_secs(2)), 100_000);
         let mut w = World::new(c, accepts());
-        (w.toil, w.service) = (toil, service);
+        w.toil = toil;
+        w.serve(service);
         w.run(2.0);
-        Limit::judge(w.generator.tally(), Some(w.busy.as_secs_f64() / 2.0))
+        Limit::judge(w.load().tally(), Some(w.busy.as_secs_f64() / 2.0))
     };
     // It does 400 things a second: answers wait for it, whatever it begins in time.
     assert!(matches!(run(Duration::from_micros(2_500), Duration::ZERO), Some(Limit::Busy { .. })));
@@ -79,9 +80,9 @@ fn a_host_that_stands_still_makes_logins_late() {
     let mut w = World::new(c, accepts());
     w.run(1.0);
     // The host has no processor for a tenth of a second.
-    w.now += Duration::from_millis(100);
+    w.net.pass(Duration::from_millis(100));
     w.run(60.0);
-    assert!(matches!(Limit::judge(w.generator.tally(), Some(0.2)), Some(Limit::Late { .. })));
+    assert!(matches!(Limit::judge(w.load().tally(), Some(0.2)), Some(Limit::Late { .. })));
 }
 
 #[test]
@@ -90,18 +91,14 @@ fn waiting_for_a_logins_time_is_no_work() {
     c.spin = Duration::from_millis(3);
     let mut w = World::new(c, accepts());
     let at = |us: u64| Instant::from_nanos(us * 1000);
-    w.generator.handle(at(0), Input::Timeout);
+    w.net[w.generator].handle(at(0), Input::Timeout);
     for us in (97_000..=99_000).step_by(10) {
-        w.generator.handle(at(us), Input::Timeout);
+        w.net[w.generator].handle(at(us), Input::Timeout);
     }
-    assert_eq!(w.generator.spun(), Duration::from_millis(2), "the sleep before is none of it");
-    w.generator.handle(at(100_000), Input::Timeout);
-    w.generator.handle(at(100_010), Input::Timeout);
-    assert_eq!(
-        (w.generator.spun(), w.generator.outstanding()),
-        (Duration::from_millis(2), 1),
-        "a login began"
-    );
+    assert_eq!(w.load().spun(), Duration::from_millis(2), "the sleep before is none of it");
+    w.net[w.generator].handle(at(100_000), Input::Timeout);
+    w.net[w.generator].handle(at(100_010), Input::Timeout);
+    assert_eq!((w.load().spun(), w.load().outstanding()), (Duration::from_millis(2), 1), "a login began");
 }
 
 #[test]
@@ -109,9 +106,9 @@ fn waiting_for_room_is_not_the_generators_fault() {
     let mut c = config(pap(), open(1000.0));
     (c.duration, c.outstanding) = (Some(Duration::from_secs(2)), 50);
     let mut w = World::new(c, accepts());
-    w.service = Duration::from_micros(2_500);
+    w.serve(Duration::from_micros(2_500));
     w.run(60.0);
-    let tally = w.generator.tally();
+    let tally = w.load().tally();
     assert!(quantile(&tally.lag, 0.5).unwrap() > 0.1, "they began late");
     assert!(quantile(&tally.own_lag, 1.0).unwrap() < 1e-3, "since the server was slow");
     assert_eq!(Limit::judge(tally, None), None);
@@ -124,27 +121,27 @@ impl Stage for Virtual {
     type Error = ();
     fn step(&mut self, rate: f64) -> Result<Step, ()> {
         let w = &mut self.0;
-        let until = |w: &World, s: f64| w.now.since(Instant::ZERO).as_secs_f64() + s;
-        w.generator.command(w.now, Command::Pace(open(rate))).unwrap();
+        let until = |w: &World, s: f64| w.now().since(Instant::ZERO).as_secs_f64() + s;
+        w.command(Command::Pace(open(rate)));
         let settled = until(w, 1.0);
         w.run(settled);
-        w.generator.take_tally();
-        w.generator.command(w.now, Command::Measure).unwrap();
+        w.net[w.generator].take_tally();
+        w.command(Command::Measure);
         let (held, before) = (until(w, 9.0), w.busy);
         w.run(held);
-        w.generator.command(w.now, Command::Close(Duration::from_secs_f64(self.1.p99))).unwrap();
-        let tally = w.generator.take_tally();
+        w.command(Command::Close(Duration::from_secs_f64(self.1.p99)));
+        let tally = w.net[w.generator].take_tally();
         let busy = w.busy.as_secs_f64() - before.as_secs_f64();
         let limit = Limit::judge(&tally, Some(busy / 9.0));
-        Ok(Step::new(rate, w.generator.measured(w.now).as_secs_f64(), tally, limit))
+        Ok(Step::new(rate, w.measured().as_secs_f64(), tally, limit))
     }
     fn judged(&mut self, step: &Step) -> Result<(), ()> {
         if !step.kept_up {
             let w = &mut self.0;
-            w.generator.command(w.now, Command::Abandon).unwrap();
-            w.generator.command(w.now, Command::Pace(open(1e-3))).unwrap();
+            w.command(Command::Abandon);
+            w.command(Command::Pace(open(1e-3)));
             // What the server has yet to do of them is done.
-            let rest = (w.free.max(w.now) + DELAY + DELAY).since(Instant::ZERO).as_secs_f64();
+            let rest = (w.slow.get().free.max(w.now()) + DELAY + DELAY).since(Instant::ZERO).as_secs_f64();
             w.run(rest);
         }
         Ok(())
@@ -155,7 +152,8 @@ fn ramp(service: Duration, toil: Duration) -> Ramp {
     let mut c = config(pap(), open(20.0));
     (c.warmup, c.outstanding) = (Duration::MAX, 100_000);
     let mut w = World::new(c, accepts());
-    (w.service, w.toil) = (service, toil);
+    w.toil = toil;
+    w.serve(service);
     w.run(0.5);
     let config = RampConfig { start: 20.0, ..RampConfig::default() };
     let mut ramp = Ramp::new(config);
@@ -254,8 +252,8 @@ fn each_access_server_has_its_socket_and_name() {
     let mut w = World::new(c, aaa(&[Method::EapMd5], |_| {}));
     let tally = w.run(60.0).clone();
     assert_eq!((tally.succeeded, tally.failed_total()), (2000, 0));
-    assert_eq!(w.sources.len(), 10);
-    let addresses: Vec<IpAddr> = w.sources.values().copied().collect();
+    assert_eq!(w.sources().len(), 10);
+    let addresses: Vec<IpAddr> = w.sources().values().copied().collect();
     assert_eq!((addresses[0], addresses[9]), ("10.1.0.252".parse().unwrap(), "10.1.1.5".parse().unwrap()));
 
     front.logins = vec![RadiusLogin::Pap];
@@ -277,12 +275,12 @@ fn an_access_server_has_256_requests_under_way_at_most() {
     let mut c = config(FrontConfig::Radius(front), open(100_000.0));
     (c.duration, c.outstanding) = (Some(Duration::from_millis(50)), 10_000);
     let mut w = World::new(c, accepts());
-    w.stall = Some((Instant::ZERO, Instant::from_nanos(40_000_000)));
+    w.stall(Instant::ZERO, Instant::from_nanos(40_000_000));
     w.run(0.030);
-    assert_eq!(w.generator.outstanding(), 512);
+    assert_eq!(w.load().outstanding(), 512);
     let tally = w.run(60.0).clone();
     assert_eq!(tally.succeeded + tally.failed(Failure::NotBegun), 5000 - 1);
-    assert!(w.sources.len() == 2 && tally.succeeded > 512);
+    assert!(w.sources().len() == 2 && tally.succeeded > 512);
 }
 
 #[test]
