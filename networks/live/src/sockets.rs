@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use usher_core::{ListenerId, SocketId};
-use usher_crypto::tls::{ClientConfig, ServerConfig};
+use usher_crypto::tls::{ClientConfig, HANDSHAKE_TIMEOUT, ServerConfig};
 
 /// What protects a connection that the machine opens.
 #[derive(Clone, Debug)]
@@ -199,7 +199,7 @@ impl Default for Settings {
             stream_queue: 4 << 20,
             time_slice: Duration::from_millis(4),
             connect_timeout: Duration::from_secs(10),
-            handshake_timeout: Duration::from_secs(10),
+            handshake_timeout: Duration::from_nanos(HANDSHAKE_TIMEOUT.as_nanos()),
             linger: Duration::from_secs(2),
             ephemeral: SocketOptions { shared: false, ..SocketOptions::default() },
             offload: true,

@@ -58,19 +58,21 @@ pub fn bears(chain: &[Vec<u8>], name: &[u8]) -> bool {
     chain.first().is_some_and(|leaf| Information::of_der(leaf).is_ok_and(|said| said.is_of(name)))
 }
 
-/// Makes the configurations. Where there is a key log, secrets go there, so that captures can be read.
+/// Makes the configurations. `simulated` is the key log of a simulator: secrets go there, so that its captures can be read, and
+/// signatures are of one length, so that its results do not hang on what TLS draws.
 ///
 /// # Errors
 /// A sentence that says what is wrong.
 pub fn make(
     loaded: &Loaded,
     clock: &WallClock,
-    key_log: Option<&KeyLog>,
+    simulated: Option<&KeyLog>,
 ) -> Result<Option<Arc<Tls>>, String> {
     let (Some(tls), Some(files)) = (&loaded.file.tls, &loaded.tls) else { return Ok(None) };
     let versions = VersionRange { min: tls.min_version, max: tls.max_version };
     let named = |e| format!("{}: {e}", tls.certificate.display());
     let credentials = Credentials::from_pem(&files.certificate, files.key.0.as_bytes()).map_err(named)?;
+    let credentials = if simulated.is_some() { credentials.with_even_signatures() } else { credentials };
     let (lists, crls): (Vec<Used>, Vec<Vec<u8>>) = lists::used(tls, files)?.into_iter().unzip();
     let resumption = (tls.sessions > 0).then_some(Resumption {
         sessions: tls.sessions,
@@ -84,7 +86,7 @@ pub fn make(
             client_roots,
             resumption,
             clock: clock.clone(),
-            key_log: key_log.cloned(),
+            key_log: simulated.cloned(),
         })
     };
     let ca = tls.ca.as_ref().map(|p| p.display().to_string()).unwrap_or_default();
@@ -104,7 +106,7 @@ pub fn make(
                 // A session would outlast the server's certificate.
                 resumption: None,
                 clock: clock.clone(),
-                key_log: key_log.cloned(),
+                key_log: simulated.cloned(),
             })
             .map_err(named)
         })

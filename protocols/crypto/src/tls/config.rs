@@ -47,6 +47,8 @@ pub struct Credentials {
     chain: Vec<CertificateDer<'static>>,
     /// PKCS #8, PKCS #1 or SEC 1.
     key: Key,
+    /// Whether all signatures are of one length.
+    even: bool,
 }
 
 impl Credentials {
@@ -55,7 +57,7 @@ impl Credentials {
     #[must_use]
     pub fn from_der<'a>(chain: impl IntoIterator<Item = &'a [u8]>, key: &[u8]) -> Self {
         let chain = chain.into_iter().map(|der| CertificateDer::from(der.to_vec())).collect();
-        Self { chain, key: key.into() }
+        Self { chain, key: key.into(), even: false }
     }
 
     /// From PEM: the certificates of one text, the leaf first, and the first private key of the other.
@@ -65,7 +67,20 @@ impl Credentials {
     pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, TlsError> {
         let chain = certificates(chain)?;
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|e| config("private key", e))?;
-        Ok(Self { chain, key: key.secret_der().into() })
+        Ok(Self { chain, key: key.secret_der().into(), even: false })
+    }
+
+    /// The same, with all signatures of one length: those of ECDSA differ by an octet or two, so that it signs anew until one
+    /// has the usual length. For a simulator, whose results are the same whatever TLS draws.
+    #[must_use]
+    pub fn with_even_signatures(self) -> Self {
+        Self { even: true, ..self }
+    }
+
+    /// Whether the key is of RSA; a client of TLS 1.2 alone takes no other of a server.
+    #[must_use]
+    pub fn is_rsa(&self) -> bool {
+        PrivateKeyDer::try_from(self.key.as_slice()).is_ok_and(|key| count::is_rsa(&key))
     }
 
     /// The leaf certificate in DER; empty if there is none.
@@ -183,7 +198,8 @@ impl ClientConfig {
     /// [`TlsError::Config`] names the part that cannot be used.
     pub fn new(options: ClientOptions) -> Result<Self, TlsError> {
         let ClientOptions { versions, credentials, roots, server_name, resumption, clock, key_log } = options;
-        let provider = count::client_provider(versions);
+        let even = credentials.as_ref().is_some_and(|credentials| credentials.even);
+        let provider = count::signing(count::client_provider(versions), even);
         let name = server_name
             .map(|name| ServerName::try_from(name).map_err(|e| config("server name", e)))
             .transpose()?;
@@ -248,7 +264,7 @@ impl ServerConfig {
     /// [`TlsError::Config`] names the part that cannot be used.
     pub fn new(options: ServerOptions) -> Result<Self, TlsError> {
         let ServerOptions { versions, credentials, client_roots, resumption, clock, key_log } = options;
-        let provider = count::server_provider();
+        let provider = count::signing(count::server_provider(), credentials.even);
         let trust = client_roots.map(|roots| roots.trust(clock.clone()).map(Arc::new)).transpose()?;
         let builder = rustls::ServerConfig::builder_with_details(provider, Arc::new(clock.clone()))
             .with_protocol_versions(&protocols(versions)?)

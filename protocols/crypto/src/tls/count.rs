@@ -68,6 +68,19 @@ pub(super) fn server_provider() -> Arc<CryptoProvider> {
     ALL.clone()
 }
 
+/// A provider, or the same with signatures of one length.
+pub(super) fn signing(provider: Arc<CryptoProvider>, even: bool) -> Arc<CryptoProvider> {
+    match even {
+        true => Arc::new(CryptoProvider { key_provider: &EvenKeys, ..CryptoProvider::clone(&provider) }),
+        false => provider,
+    }
+}
+
+/// Whether a key is of RSA.
+pub(super) fn is_rsa(key: &PrivateKeyDer<'_>) -> bool {
+    aws_lc_rs::sign::any_supported_type(key).is_ok_and(|key| key.algorithm() == SignatureAlgorithm::RSA)
+}
+
 fn with(suites: &[SupportedCipherSuite], groups: &[&'static dyn SupportedKxGroup]) -> Arc<CryptoProvider> {
     static ALGORITHMS: LazyLock<WebPkiSupportedAlgorithms> =
         LazyLock::new(|| counted_algorithms(aws_lc_rs::default_provider().signature_verification_algorithms));
@@ -153,6 +166,61 @@ impl KeyProvider for Keys {
 }
 
 #[derive(Debug)]
+struct EvenKeys;
+
+impl KeyProvider for EvenKeys {
+    fn load_private_key(&self, key: PrivateKeyDer<'static>) -> Result<Arc<dyn SigningKey>, Error> {
+        Ok(Arc::new(Key(Arc::new(EvenKey(aws_lc_rs::sign::any_supported_type(&key)?)))))
+    }
+}
+
+#[derive(Debug)]
+struct EvenKey(Arc<dyn SigningKey>);
+
+impl SigningKey for EvenKey {
+    fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
+        Some(Box::new(Even(self.0.choose_scheme(offered)?)))
+    }
+    fn public_key(&self) -> Option<SubjectPublicKeyInfoDer<'_>> {
+        self.0.public_key()
+    }
+    fn algorithm(&self) -> SignatureAlgorithm {
+        self.0.algorithm()
+    }
+}
+
+/// Signs anew until the signature has the length that about half of all have.
+#[derive(Debug)]
+struct Even(Box<dyn Signer>);
+
+/// Tries until then, of which one in two succeeds.
+const MOST_TRIES: usize = 64;
+
+impl Signer for Even {
+    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Error> {
+        // Two integers (RFC 3279 section 2.2.3), of which just one has its highest bit set and so an octet more; of 521 bits
+        // none has.
+        let usual = match self.scheme() {
+            SignatureScheme::ECDSA_NISTP256_SHA256 => 71,
+            SignatureScheme::ECDSA_NISTP384_SHA384 => 103,
+            SignatureScheme::ECDSA_NISTP521_SHA512 => 139,
+            _ => return self.0.sign(message),
+        };
+        let mut signature = self.0.sign(message)?;
+        for _ in 1..MOST_TRIES {
+            if signature.len() == usual {
+                break;
+            }
+            signature = self.0.sign(message)?;
+        }
+        Ok(signature)
+    }
+    fn scheme(&self) -> SignatureScheme {
+        self.0.scheme()
+    }
+}
+
+#[derive(Debug)]
 struct Key(Arc<dyn SigningKey>);
 
 /// What an RSA key signs by where the peer leaves the choice: SHA-256 resists at 128 bits, as an RSA key of 3072 bits does
@@ -209,5 +277,27 @@ mod tests {
         assert_eq!(chosen(&pss[..2]), Some(S::RSA_PSS_SHA512), "before PKCS #1 v1.5, whatever the digest");
         assert_eq!(chosen(&[S::RSA_PKCS1_SHA512, S::RSA_PKCS1_SHA256]), Some(S::RSA_PKCS1_SHA256));
         assert_eq!(chosen(&[S::ED25519]), None);
+    }
+
+    #[test]
+    fn ecdsa_signatures_are_of_one_length_where_that_is_asked_for() {
+        let (p256, p384) = (&rcgen::PKCS_ECDSA_P256_SHA256, &rcgen::PKCS_ECDSA_P384_SHA384);
+        let kinds = [(p256, S::ECDSA_NISTP256_SHA256, 71), (p384, S::ECDSA_NISTP384_SHA384, 103)];
+        for (kind, scheme, usual) in kinds {
+            let made = rcgen::KeyPair::generate_for(kind).unwrap().serialize_der();
+            let key = PrivateKeyDer::try_from(made).unwrap();
+            let lengths = |keys: &dyn KeyProvider| -> std::collections::BTreeSet<usize> {
+                let signer =
+                    keys.load_private_key(key.clone_key()).unwrap().choose_scheme(&[scheme]).unwrap();
+                (0..64).map(|_| signer.sign(b"said").unwrap().len()).collect()
+            };
+            assert_eq!(lengths(&EvenKeys), [usual].into(), "{scheme:?}");
+            assert!(lengths(&Keys).len() > 1, "else there is no need of it");
+        }
+        take();
+        let rsa = PrivateKeyDer::try_from(fixtures::server(1).key_der().to_vec()).unwrap();
+        assert!(is_rsa(&rsa));
+        let signer = EvenKeys.load_private_key(rsa).unwrap().choose_scheme(&[S::RSA_PSS_SHA256]).unwrap();
+        assert_eq!((signer.sign(b"said").unwrap().len(), take().sign), (256, 1));
     }
 }

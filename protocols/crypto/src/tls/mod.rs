@@ -31,7 +31,7 @@ pub use keylog::KeyLog;
 pub use recorded::{Flight, RecordedTls, Recording, Side, record};
 pub use session::{Client, Server};
 pub use sessions::SessionNote;
-pub use stream::{TlsStream, Trust};
+pub use stream::{HANDSHAKE_TIMEOUT, TlsStream, Trust};
 pub use trust::Roots;
 
 use crate::fault::{Alert, TlsFault};

@@ -3,6 +3,10 @@
 use super::{Client, ClientConfig, Server, ServerConfig, TlsEngine, TlsError, TlsWork};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use usher_core::Duration;
+
+/// How long a handshake may take, from when the transport is connected: the same in every host that is not told otherwise.
+pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One connection's TLS: octets of the transport go in and come out as they are on the wire, those of the application as it
 /// says them. What the application says before the handshake is complete waits here.
