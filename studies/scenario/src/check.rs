@@ -19,9 +19,12 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use usher_aaa::Method;
 use usher_aaa::store::UserRows;
+use usher_aaa_config::Loaded;
 use usher_config::hint;
 use usher_config::units::{Bound, Queue, Size, Time};
 use usher_core::WorkLabel;
+use usher_crypto::Version;
+use usher_crypto::tls::Credentials;
 use usher_sim::HostId;
 
 /// The most hosts that a scenario may have, over all groups.
@@ -490,7 +493,15 @@ impl Check<'_> {
                        workload.diameter.connections must be a number";
         self.require(!own, keys!["workload", "diameter", "connections"], message);
         let both = eap.tls.certificate.is_some() == eap.tls.key.is_some();
-        self.require(both, at, "certificate and key belong together; give both, or neither");
+        let belong = "certificate and key belong together; give both, or neither";
+        self.require(both, at, belong);
+        let both = eap.eap_tls.certificate.is_some() == eap.eap_tls.key.is_some();
+        self.require(both, keys!["workload", "eap_tls"], belong);
+        let served = self.scenario.aaa_service(&eap.server).is_some();
+        let message =
+            "a server of the workload's own offers neither; take \"eap-tls\", or let its host run \"aaa\"";
+        let tunnelled = matches!(eap.method, Method::Peap | Method::Ttls);
+        self.require(!tunnelled || served, keys!["workload", "method"], message);
     }
 
     /// Whether the service on the server's host, if it runs one, serves the workload.
@@ -521,8 +532,7 @@ impl Check<'_> {
         let sctp = eap.aaa == Aaa::Diameter && eap.diameter.transport == TransportProtocol::Sctp;
         let message = "the AAA service does not listen for SCTP; take \"tcp\" or \"tls\"";
         self.require(!sctp, keys!["workload", "diameter", "transport"], message);
-        let message = "stations have no certificates that a configured server could know; take \"eap-md5\"";
-        self.require(eap.method != Method::EapTls, keys!["workload", "method"], message);
+        self.served_by_tls(eap, loaded);
         if eap.aaa == Aaa::Radius {
             for member in 0..scenario.members(&eap.nas).unwrap_or(0) {
                 let nas = addresses.of(HostId(of_nas.0 + member));
@@ -554,6 +564,28 @@ impl Check<'_> {
             let known = loaded.file.group.iter().any(|group| group.name == *name);
             let message = format!("the configuration of \"{server}\" has no [[group]] \"{name}\"");
             self.require(known, keys!["workload", "user", "groups", i], message);
+        }
+    }
+
+    /// Whether stations and a service can have a handshake of TLS.
+    fn served_by_tls(&mut self, eap: &Eap, loaded: &Loaded) {
+        let at = |key: &str| keys!["workload", key];
+        let own = &eap.eap_tls;
+        if eap.has_tls() {
+            let proven = own.certificate.is_some() || eap.method != Method::EapTls;
+            let message = "nothing that comes with the program is known to a server that its host runs: give, as PEM files, the ca of \
+                           its certificate and, for EAP-TLS, certificate and key of a user";
+            self.require(proven && own.ca.is_some(), at("eap_tls"), message);
+        }
+        let inside = [(eap.has_tls(), own.version, "eap_tls"), (eap.inside_tls(), eap.tls.version, "tls")];
+        let Some(files) = &loaded.tls else { return };
+        let key = Credentials::from_pem(&files.certificate, files.key.0.as_bytes());
+        for (_, _, table) in
+            inside.into_iter().filter(|(used, version, _)| *used && *version == Version::Tls12)
+        {
+            let rsa = key.as_ref().is_ok_and(Credentials::is_rsa);
+            let message = "a client of 1.2 takes servers with RSA keys alone, and this one's is of another kind; take \"1.3\"";
+            self.require(rsa, keys!["workload", table, "version"], message);
         }
     }
 

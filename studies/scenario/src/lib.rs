@@ -5,6 +5,7 @@
 //! fault is reported with its line. The format is described in `docs/study-files.md`.
 
 mod axis;
+pub mod certificates;
 mod check;
 mod form;
 pub mod founding;

@@ -9,6 +9,8 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use usher_config::tree::{Entry, Item, Step, TreeNode};
 use usher_config::{Collector, Format, Location, Ordered, Outside, Value, hint};
+use usher_core::WallTime;
+use usher_crypto::tls::WallClock;
 
 usher_core::named! {
     "a service";
@@ -98,7 +100,7 @@ fn hosts(tree: &mut TreeNode) -> &mut [Entry] {
 }
 
 /// The folder of the file in which something stands.
-fn folder(span: &Location, faults: &Collector) -> PathBuf {
+pub(crate) fn folder(span: &Location, faults: &Collector) -> PathBuf {
     let source = span.as_ref().and_then(|span| faults.sources().get(span.source));
     let file = source.or(faults.sources().first()).map(|source| Path::new(&source.name));
     file.and_then(Path::parent).unwrap_or(Path::new("")).to_owned()
@@ -184,6 +186,13 @@ impl Memo {
         let service = match kind {
             Kind::Aaa => {
                 let loaded = usher_aaa_config::read_tree(node.clone(), &base, outside, faults)?;
+                // Whether its certificates are of use is found here and not by a run.
+                if let Err(why) =
+                    usher_aaa_config::tls::make(&loaded, &WallClock::at(WallTime::from_unix_secs(0)), None)
+                {
+                    faults.add(node.get("tls").unwrap_or(node).span.clone(), why);
+                    return None;
+                }
                 Service::Aaa(Arc::new(loaded))
             }
             Kind::Ident => {

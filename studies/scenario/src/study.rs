@@ -1,12 +1,13 @@
 //! A study file, loaded and checked, and how its plan is made.
 
 use crate::axis;
+use crate::certificates;
 use crate::check;
 use crate::founding;
-use crate::model::{Axis, Scenario, StudyFile, Value};
+use crate::model::{Axis, Beside, Scenario, StudyFile, Value};
 use crate::plan::{DEFAULT, Mode, Overrides, Plan, PlannedAxis, Point, Setting, VARIANT, key};
 use crate::presets;
-use crate::services::{self, Memo, Service};
+use crate::services;
 use crate::setting;
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
@@ -107,6 +108,13 @@ impl From<Faults> for LoadError {
     }
 }
 
+/// What was read of other files so far.
+#[derive(Debug, Default)]
+struct Memo {
+    services: services::Memo,
+    certificates: certificates::Memo,
+}
+
 /// The values of one axis in a plan: the text, and what it puts where.
 struct Choice {
     setting: Setting,
@@ -142,8 +150,8 @@ impl Study {
         services::graft(&mut tree, from.outside(), faults);
         // The study keeps what is written: an axis may choose another preset.
         let mut whole = tree.clone();
-        let (file, services) = typed(&mut whole, from, &mut Memo::default(), faults)?;
-        let scenario = Scenario::new(file.clone(), services);
+        let (file, named) = typed(&mut whole, from, &mut Memo::default(), faults)?;
+        let scenario = Scenario::new(file.clone(), named);
         for (path, message) in axis::check(&file).into_iter().chain(check::scenario(&scenario)) {
             report(&whole, path, message, faults);
         }
@@ -193,8 +201,8 @@ impl Study {
             (tree, alone)
         });
         for (mut tree, given) in as_it_is.chain(with_each) {
-            let Some((file, services)) = typed(&mut tree, self.from, memo, faults) else { continue };
-            for (path, message) in check::idle(&Scenario::new(file, services), &given, &varied) {
+            let Some((file, named)) = typed(&mut tree, self.from, memo, faults) else { continue };
+            for (path, message) in check::idle(&Scenario::new(file, named), &given, &varied) {
                 report(&tree, path, message, faults);
             }
         }
@@ -364,8 +372,8 @@ impl Study {
                 return None;
             }
         }
-        let (file, services) = typed(&mut tree, self.from, memo, faults)?;
-        let mut scenario = Scenario::new(file, services);
+        let (file, named) = typed(&mut tree, self.from, memo, faults)?;
+        let mut scenario = Scenario::new(file, named);
         for (path, message) in check::scenario(&scenario) {
             report(&tree, path, message, faults);
         }
@@ -547,17 +555,19 @@ impl Study {
     }
 }
 
-/// A tree as what it says: its presets are filled in, and the services' configurations are taken out of it.
+/// A tree as what it says: its presets are filled in, the services' configurations are taken out of it, and the files that it
+/// names are read.
 fn typed(
     tree: &mut TreeNode,
     from: Origin,
     memo: &mut Memo,
     faults: &mut Collector,
-) -> Option<(StudyFile, Ordered<Vec<Service>>)> {
+) -> Option<(StudyFile, Beside)> {
     presets::fill(tree);
-    let services = services::take(tree, from.outside(), memo, faults);
+    let services = services::take(tree, from.outside(), &mut memo.services, faults);
+    let certificates = certificates::read(tree, from.outside(), &mut memo.certificates, faults);
     let read = usher_config::read::<StudyFile>(tree, setting::alone, faults);
-    Some((read.value.filter(|_| read.whole)?, services))
+    Some((read.value.filter(|_| read.whole)?, (services, certificates)))
 }
 
 /// A digest of these bytes, in hexadecimal.

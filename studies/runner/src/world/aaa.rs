@@ -2,9 +2,9 @@
 //! configuration, or a server of the workload's own.
 
 use super::helpers::Helpers;
-use super::machine::{Endpoint, EventOrJob};
+use super::machine::{Endpoint, EventOrJob, HostAddress};
 use super::topology::Topology;
-use super::{Plan, Report, Role, WorldError, eap};
+use super::{Plan, Role, WorldError, eap};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use usher_aaa::service::{self, Certificates, Parts, Reading};
@@ -14,12 +14,13 @@ use usher_aaa_config::{Carrier, Loaded, With};
 use usher_core::{Instant, Machine, Seed, WallTime, Work};
 use usher_crypto::tls::{KeyLog, WallClock};
 use usher_radius::dictionary::Dictionary;
+use usher_scenario::model::Cpu;
 use usher_scenario::services::Service;
 use usher_sim::{Context, Delivery, HostId};
 
 /// The server and where it lives.
 #[derive(Debug)]
-pub(super) struct ServerRole {
+pub struct ServerRole {
     endpoint: Endpoint,
     config: Config,
     seed: Seed,
@@ -41,14 +42,15 @@ impl ServerRole {
         config: Config,
         (parts, helpers): (Parts<Memory>, Helpers<usher_core::Job<Job>>),
         seed: Seed,
-    ) -> Result<Self, WorldError> {
+    ) -> Result<Self, String> {
         let server = boot(&config, seed, 0)?;
         let service = Box::new(service::Service::new(parts, &mut seed.secure("aaa.service", 0)));
         let epoch = config.epoch;
         Ok(Self { endpoint, config, seed, boots: 0, server, service, helpers, epoch })
     }
 
-    pub(super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+    /// Feeds it what the simulator delivers.
+    pub fn handle<R>(&mut self, ctx: &mut Context<'_, R>, delivery: Delivery) {
         let now = ctx.now();
         match delivery {
             Delivery::Start => {
@@ -68,10 +70,10 @@ impl ServerRole {
         self.endpoint.feed(ctx, &mut self.server, &delivery);
         let (service, helpers, epoch) = (&mut self.service, &mut self.helpers, self.epoch);
         self.endpoint.drain(ctx, &mut self.server, |ctx, server, word| {
-            let now = ctx.now();
+            let (now, wall) = (ctx.now(), time_of_day(epoch, ctx.now()));
             match word {
                 EventOrJob::Event(event) => {
-                    for command in service.heed(now, epoch + now.since(Instant::ZERO), &event) {
+                    for command in service.heed(now, wall, &event) {
                         let _ = server.command(now, command);
                     }
                 }
@@ -81,13 +83,17 @@ impl ServerRole {
                         // What no helper does keeps this host's processor.
                         label.into_iter().for_each(|label| ctx.work(Work { label, units: 1 }));
                         // The request may be gone with its connection: then nobody waits.
-                        let _ =
-                            server.command(now, service.answer(now, epoch + now.since(Instant::ZERO), job));
+                        let _ = server.command(now, service.answer(now, wall, job));
                     }
                 }
             }
         });
-        let next = [self.server.poll_timeout(), self.helpers.next(), self.service.poll_timeout()];
+        let next = [
+            self.server.poll_timeout(),
+            self.helpers.next(),
+            self.service.poll_timeout(),
+            self.endpoint.poll_timeout(),
+        ];
         ctx.set_timer(next.into_iter().flatten().min());
     }
 
@@ -95,7 +101,7 @@ impl ServerRole {
     fn expire(&mut self, now: Instant) {
         while let Some(jobs) = self.helpers.pop_due(now) {
             for job in jobs {
-                let answer = self.service.answer(now, self.epoch + now.since(Instant::ZERO), job);
+                let answer = self.service.answer(now, time_of_day(self.epoch, now), job);
                 let _ = self.server.command(now, answer);
             }
         }
@@ -105,9 +111,12 @@ impl ServerRole {
     }
 }
 
-fn boot(config: &Config, seed: Seed, boots: u64) -> Result<AaaServer, WorldError> {
-    AaaServer::new(config.clone(), seed.secure("aaa.server.boot", boots))
-        .map_err(|e| WorldError::Role(e.to_string()))
+fn time_of_day(epoch: WallTime, now: Instant) -> WallTime {
+    epoch + now.since(Instant::ZERO)
+}
+
+fn boot(config: &Config, seed: Seed, boots: u64) -> Result<AaaServer, String> {
+    AaaServer::new(config.clone(), seed.secure("aaa.server.boot", boots)).map_err(|e| e.to_string())
 }
 
 /// What stands behind a server that knows its users itself.
@@ -126,14 +135,16 @@ pub(super) fn alone(seed: Seed) -> (Parts<Memory>, Helpers<usher_core::Job<Job>>
 
 /// Puts the services of a scenario on their hosts. The store of each server has the users of all workloads' stations.
 pub(super) fn build(plan: &mut Plan<'_>, topology: &Topology, key_log: &KeyLog) -> Result<(), WorldError> {
-    let eap = plan.scenario.eap_workloads();
-    let stations = eap.map(|of| topology.group(&of.1.stations).map(|stations| (of, stations.len())));
-    let stations = stations.collect::<Result<Vec<_>, _>>()?;
+    let mut stations = Vec::new();
+    for (workload, of) in plan.scenario.eap_workloads() {
+        let count = topology.group(&of.stations)?.len();
+        stations.push((of, eap::names(plan.scenario, workload, of, count)));
+    }
     for (name, services) in plan.scenario.services.iter() {
         for service in services {
             let Service::Aaa(loaded) = service else { continue };
             let users =
-                stations.iter().flat_map(|(of, count)| eap::users(*of, *count, loaded)).collect::<Vec<_>>();
+                stations.iter().flat_map(|(of, names)| eap::users(of, names, loaded)).collect::<Vec<_>>();
             for &host in topology.group(name)? {
                 serve(plan, (name, host), loaded, key_log, &users)?;
             }
@@ -149,86 +160,126 @@ fn serve(
     key_log: &KeyLog,
     users: &[(String, UserRows)],
 ) -> Result<(), WorldError> {
-    let refused = |why: String| WorldError::Role(format!("the service of host \"{name}\": {why}"));
-    let (file, seed) = (&loaded.file, plan.seed.derive("aaa.service", u64::from(host.0)));
-    let epoch = plan.scenario.run.date.wall_time();
-    let clock = WallClock::at(epoch);
-    let tls = usher_aaa_config::tls::make(loaded, &clock, Some(key_log)).map_err(refused)?;
-    let mut rng = seed.secure("aaa.config", 0);
-    let key = match &loaded.identity_key {
-        Some(key) => IdentityKey::new(key.0.as_bytes()),
-        None => IdentityKey::new(&rng.array::<32>()),
+    let made = Made {
+        seed: plan.seed.derive("aaa.service", u64::from(host.0)),
+        epoch: plan.scenario.run.date.wall_time(),
+        cpu: plan.scenario.hosts.get(name).and_then(|host| host.cpu.as_ref()),
+        users,
+        key_log,
     };
-    let with = With { generated: None, rows: &[], identity_key: &key, tls: tls.as_deref(), epoch, shards: 1 };
-    let mut built = usher_aaa_config::build(loaded, with, &mut rng).map_err(refused)?;
-    // Steps that cost much wait for the processor that the study gives.
-    built.config.max_steps_waiting = 0;
-    let mut store = Memory::new();
-    if let UserSource::Memory(_) = &built.config.users {
-        let mut known = Users::new(&mut rng);
-        for (name, rows) in users {
-            let user = User::compile(rows, &loaded.dictionary).map_err(|e| refused(e.to_string()))?;
-            known.insert(name.as_bytes(), user);
-        }
-        for (name, user) in built.inline.iter() {
-            known.insert(name, User::clone(user));
-        }
-        built.config.users = UserSource::Memory(Arc::new(known));
-    } else {
-        for (name, rows) in users {
-            store.put_user(name, rows).map_err(|e| refused(e.to_string()))?;
-            rows.groups.iter().try_for_each(|g| store.put_group(g)).map_err(|e| refused(e.to_string()))?;
-        }
-    }
-    let inside = tls.as_ref().and_then(|tls| tls.outgoing.clone()).map_or_else(BTreeMap::new, |config| {
-        let all = usher_aaa_config::connecting(file).into_iter().filter(|(_, inside)| *inside);
-        all.map(|(address, _)| (address, config.clone())).collect()
-    });
-    let mut endpoint = Endpoint::new(plan.at(host)).connecting(inside);
-    let clients = tls.as_ref().and_then(|tls| tls.clients.clone());
-    let (mut udp, mut tcp) = (BTreeMap::new(), BTreeSet::new());
-    for binding in usher_aaa_config::listening(&file.listen) {
-        let port = binding.address.port();
-        if !plan.addresses.serves(host, binding.address.ip()) {
-            continue;
-        }
-        match binding.carrier {
-            Carrier::Udp(socket) => drop(udp.entry(port).or_insert_with(|| endpoint.socket(socket))),
-            Carrier::Tcp(listener) if tcp.insert(port) => endpoint.accept_at(port, listener, None),
-            // What is to be inside TLS is not listened on without.
-            Carrier::Tls(listener) if clients.is_some() && tcp.insert(port) => {
-                endpoint.accept_at(port, listener, clients.clone());
-            }
-            Carrier::Tcp(_) | Carrier::Tls(_) => {}
-        }
-    }
-    let helpers = helpers(plan, name, loaded, seed);
-    let certificates = tls.map(|tls| -> Arc<dyn Certificates> { tls });
-    let random = seed.stream("ledger", 0).next_u64();
-    let parts = usher_aaa_config::behind(loaded, &built, store, certificates, random);
-    let role = ServerRole::new(endpoint, built.config, (parts, helpers), seed)?;
-    let app = plan.role(host, Role::AaaServer(Box::new(role)));
-    for (port, socket) in udp {
+    let bound = Bound::new(loaded, plan.at(host), &made)
+        .map_err(|why| WorldError::Role(format!("the service of host \"{name}\": {why}")))?;
+    let app = plan.role(host, Role::AaaServer(Box::new(bound.role)));
+    for (port, socket) in bound.udp {
         plan.builder.bind_udp(app, socket, port)?;
     }
-    for port in tcp {
+    for port in bound.tcp {
         plan.builder.listen(app, port)?;
     }
     Ok(())
 }
 
+/// What an AAA service is made with on a simulated host, beside its configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct Made<'a> {
+    /// From which all its chance derives.
+    pub seed: Seed,
+    /// The time of day at the beginning.
+    pub epoch: WallTime,
+    /// What its helpers' work takes.
+    pub cpu: Option<&'a Cpu>,
+    /// Users of its store, by name.
+    pub users: &'a [(String, UserRows)],
+    /// Where TLS's secrets go.
+    pub key_log: &'a KeyLog,
+}
+
+/// An AAA service as the daemon runs it, on a simulated host, and the ports that are its own.
+#[derive(Debug)]
+pub struct Bound {
+    /// The service.
+    pub role: ServerRole,
+    /// Ports of UDP, with its numbers of their sockets.
+    pub udp: BTreeMap<u16, u32>,
+    /// Ports of TCP.
+    pub tcp: BTreeSet<u16>,
+}
+
+impl Bound {
+    /// The service of a configuration, at the addresses of `[listen]` that others reach.
+    ///
+    /// # Errors
+    /// A sentence that says why it cannot serve.
+    pub fn new(loaded: &Loaded, at: HostAddress, made: &Made<'_>) -> Result<Self, String> {
+        let (file, seed, epoch) = (&loaded.file, made.seed, made.epoch);
+        let clock = WallClock::at(epoch);
+        let tls = usher_aaa_config::tls::make(loaded, &clock, Some(made.key_log))?;
+        let mut rng = seed.secure("aaa.config", 0);
+        let key = match &loaded.identity_key {
+            Some(key) => IdentityKey::new(key.0.as_bytes()),
+            None => IdentityKey::new(&rng.array::<32>()),
+        };
+        let with =
+            With { generated: None, rows: &[], identity_key: &key, tls: tls.as_deref(), epoch, shards: 1 };
+        let mut built = usher_aaa_config::build(loaded, with, &mut rng)?;
+        // Steps that cost much wait for the processor that the study gives.
+        built.config.max_steps_waiting = 0;
+        let mut store = Memory::new();
+        if let UserSource::Memory(_) = &built.config.users {
+            let mut known = Users::new(&mut rng);
+            for (name, rows) in made.users {
+                let user = User::compile(rows, &loaded.dictionary).map_err(|e| e.to_string())?;
+                known.insert(name.as_bytes(), user);
+            }
+            for (name, user) in built.inline.iter() {
+                known.insert(name, User::clone(user));
+            }
+            built.config.users = UserSource::Memory(Arc::new(known));
+        } else {
+            for (name, rows) in made.users {
+                store.put_user(name, rows).map_err(|e| e.to_string())?;
+                rows.groups.iter().try_for_each(|g| store.put_group(g)).map_err(|e| e.to_string())?;
+            }
+        }
+        let inside = tls.as_ref().and_then(|tls| tls.outgoing.clone()).map_or_else(BTreeMap::new, |config| {
+            let all = usher_aaa_config::connecting(file).into_iter().filter(|(_, inside)| *inside);
+            all.map(|(address, _)| (address, config.clone())).collect()
+        });
+        let (host, addresses) = (at.host, at.addresses.clone());
+        let mut endpoint = Endpoint::new(at).connecting(inside);
+        let clients = tls.as_ref().and_then(|tls| tls.clients.clone());
+        let (mut udp, mut tcp) = (BTreeMap::new(), BTreeSet::new());
+        for binding in usher_aaa_config::listening(&file.listen) {
+            let port = binding.address.port();
+            if !addresses.serves(host, binding.address.ip()) {
+                continue;
+            }
+            match binding.carrier {
+                Carrier::Udp(socket) => drop(udp.entry(port).or_insert_with(|| endpoint.socket(socket))),
+                Carrier::Tcp(listener) if tcp.insert(port) => endpoint.accept_at(port, listener, None),
+                // What is to be inside TLS is not listened on without.
+                Carrier::Tls(listener) if clients.is_some() && tcp.insert(port) => {
+                    endpoint.accept_at(port, listener, clients.clone());
+                }
+                Carrier::Tcp(_) | Carrier::Tls(_) => {}
+            }
+        }
+        let certificates = tls.map(|tls| -> Arc<dyn Certificates> { tls });
+        let random = seed.stream("ledger", 0).next_u64();
+        let parts = usher_aaa_config::behind(loaded, &built, store, certificates, random);
+        let helpers = helpers(made, usize::from(file.users.threads));
+        let role = ServerRole::new(endpoint, built.config, (parts, helpers), seed)?;
+        Ok(Self { role, udp, tcp })
+    }
+}
+
 /// Those who do what takes its time aside: as many as the configuration has threads that ask the store, one that writes to it,
 /// and four that ask issuers of certificates.
-fn helpers(plan: &Plan<'_>, host: &str, loaded: &Loaded, seed: Seed) -> Helpers<usher_core::Job<Job>> {
-    let mut helpers = Helpers::new(seed.stream("helpers", 0));
-    let cpu = plan.scenario.hosts.get(host).and_then(|host| host.cpu.as_ref());
-    let kinds = [
-        (work::LOOKUP, usize::from(loaded.file.users.threads), false),
-        (work::WRITE, 1, true),
-        (work::CERTIFICATE, 4, false),
-    ];
+fn helpers(made: &Made<'_>, threads: usize) -> Helpers<usher_core::Job<Job>> {
+    let mut helpers = Helpers::new(made.seed.stream("helpers", 0));
+    let kinds = [(work::LOOKUP, threads, false), (work::WRITE, 1, true), (work::CERTIFICATE, 4, false)];
     for (label, threads, together) in kinds {
-        if let Some(time) = cpu.and_then(|cpu| cpu.service.get(label.name())) {
+        if let Some(time) = made.cpu.and_then(|cpu| cpu.service.get(label.name())) {
             helpers.takes(label, time.clone(), threads, together);
         }
     }

@@ -1,14 +1,13 @@
 //! Hosting protocol machines on simulated hosts: deliveries become inputs, outputs become operations.
 
-use super::Report;
 use super::tls::TlsConnections;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use usher_core::collections::HashMap;
 use usher_core::{
-    CloseReason, ConnId, Host, Input, Job, ListenerId, Machine, MessageEvent, MessageOp, Path, PortId,
-    SocketId, StreamEvent, StreamOp, Transmit, Work,
+    CloseReason, ConnId, Host, Input, Instant, Job, ListenerId, Machine, MessageEvent, MessageOp, Path,
+    PortId, SocketId, StreamEvent, StreamOp, Transmit, Work,
 };
 use usher_crypto::tls::{ClientConfig, ServerConfig, Trust};
 use usher_sim::sctp::Message;
@@ -16,14 +15,16 @@ use usher_sim::{Addresses, Context, Delivery, HostId, MessageDelivery, Payload, 
 
 /// A simulated host's address, and those of all others.
 #[derive(Clone, Debug)]
-pub(super) struct HostAddress {
-    pub(super) host: HostId,
-    pub(super) addresses: Arc<Addresses>,
+pub struct HostAddress {
+    /// The host.
+    pub host: HostId,
+    /// Where everybody is.
+    pub addresses: Arc<Addresses>,
 }
 
 impl HostAddress {
     /// The address of a host's port.
-    pub(super) fn address(&self, host: HostId, port: u16) -> SocketAddr {
+    pub fn address(&self, host: HostId, port: u16) -> SocketAddr {
         SocketAddr::new(self.addresses.of(host), port)
     }
 
@@ -62,6 +63,10 @@ impl<T: Copy + Eq + std::hash::Hash> Numbers<T> {
     fn id(&self, number: u32) -> Option<T> {
         self.all.get(number as usize).copied()
     }
+    /// All are over.
+    fn forget_all(&mut self) {
+        self.numbers.clear();
+    }
     /// What has this number is over: the machine may give its id again, and may have done so already.
     fn forget(&mut self, number: u32) {
         if let Some(id) = self.id(number)
@@ -74,7 +79,7 @@ impl<T: Copy + Eq + std::hash::Hash> Numbers<T> {
 
 /// Where a machine lives, with its sockets and connections.
 #[derive(Debug)]
-pub(super) struct Endpoint {
+pub struct Endpoint {
     at: HostAddress,
     /// Whose the connections and associations are that others open at ports that are not named below.
     listener: ListenerId,
@@ -90,13 +95,16 @@ pub(super) struct Endpoint {
 
 /// What a machine says or asks.
 #[derive(Debug)]
-pub(super) enum EventOrJob<M: Machine> {
+pub enum EventOrJob<M: Machine> {
+    /// What it says.
     Event(M::Event),
+    /// What it asks of a slow helper.
     Job(Job<M::Job>),
 }
 
 impl Endpoint {
-    pub(super) fn new(at: HostAddress) -> Self {
+    /// The endpoint of a host's machine. What others open is the machine's own.
+    pub fn new(at: HostAddress) -> Self {
         Self {
             at,
             listener: ListenerId::default(),
@@ -109,19 +117,19 @@ impl Endpoint {
         }
     }
     /// The same, accepting connections and associations by this listener.
-    pub(super) fn accepting(self, listener: ListenerId) -> Self {
+    pub fn accepting(self, listener: ListenerId) -> Self {
         Self { listener, ..self }
     }
     /// Has what is accepted at this port be this listener's, with TLS inside of that.
-    pub(super) fn accept_at(&mut self, port: u16, listener: ListenerId, tls: Option<ServerConfig>) {
+    pub fn accept_at(&mut self, port: u16, listener: ListenerId, tls: Option<ServerConfig>) {
         self.listeners.insert(port, (listener, tls));
     }
     /// The same, with connections that it opens to these addresses inside TLS.
-    pub(super) fn connecting(self, outgoing: BTreeMap<SocketAddr, ClientConfig>) -> Self {
+    pub fn connecting(self, outgoing: BTreeMap<SocketAddr, ClientConfig>) -> Self {
         Self { tls: TlsConnections::to(outgoing), ..self }
     }
     /// The simulator's number of a socket.
-    pub(super) fn socket(&mut self, socket: SocketId) -> u32 {
+    pub fn socket(&mut self, socket: SocketId) -> u32 {
         self.sockets.number(socket)
     }
 
@@ -150,6 +158,12 @@ impl Endpoint {
             self.opened.forget(sim.n);
         }
     }
+    /// All are over without a word.
+    fn lose(&mut self) {
+        self.accepted.clear();
+        self.tls.lose();
+        self.opened.forget_all();
+    }
     /// One was accepted: whose it is, and whether it goes on inside TLS. False where it cannot.
     fn accept(&mut self, sim: ConnId, port: u16) -> bool {
         let Some((listener, tls)) = self.listeners.get(&port) else { return true };
@@ -158,22 +172,29 @@ impl Endpoint {
     }
 
     /// Feeds a delivery to a machine.
-    pub(super) fn feed<M: Machine>(
-        &mut self,
-        ctx: &mut Context<'_, Report>,
-        machine: &mut M,
-        delivery: &Delivery,
-    ) {
-        let (now, at) = (ctx.now(), &self.at);
+    pub fn feed<R, M: Machine>(&mut self, ctx: &mut Context<'_, R>, machine: &mut M, delivery: &Delivery) {
+        let now = ctx.now();
         match delivery {
-            Delivery::Start | Delivery::Link { .. } | Delivery::Owner { .. } => {}
-            Delivery::Timer => machine.handle(now, Input::Timeout),
+            // A host that was off has lost its connections.
+            Delivery::Start => self.lose(),
+            Delivery::Link { .. } | Delivery::Owner { .. } => {}
+            Delivery::Timer => {
+                while let Some(sim) = self.tls.pop_overdue(now) {
+                    let conn = self.conn(sim);
+                    ctx.abort(sim);
+                    self.forget(sim);
+                    if let Some(reason) = self.tls.closed(sim, CloseReason::TimedOut) {
+                        machine.handle(now, Input::Stream { conn, event: StreamEvent::Closed(reason) });
+                    }
+                }
+                machine.handle(now, Input::Timeout);
+            }
             Delivery::Datagram { socket, from, from_port, at: to, payload } => {
                 let path = Path {
                     // Datagrams come to sockets that were bound or sent by.
                     socket: self.sockets.id(*socket).unwrap_or_default(),
-                    local: at.address(*to, 0),
-                    remote: at.address(*from, *from_port),
+                    local: self.at.address(*to, 0),
+                    remote: self.at.address(*from, *from_port),
                 };
                 machine.handle(now, Input::Datagram { path, data: payload.as_slice() });
             }
@@ -208,9 +229,9 @@ impl Endpoint {
         }
     }
 
-    fn stream_event<M: Machine>(
+    fn stream_event<R, M: Machine>(
         &mut self,
-        ctx: &mut Context<'_, Report>,
+        ctx: &mut Context<'_, R>,
         machine: &mut M,
         sim: ConnId,
         event: &StreamDelivery,
@@ -224,10 +245,15 @@ impl Endpoint {
         let event = match event {
             StreamDelivery::Connected { remote, remote_port, local, .. } => {
                 let remote = self.at.address(*remote, *remote_port);
+                let local = self.at.addresses.of(*local);
                 if tls {
-                    return self.tls.connected(ctx, sim, (remote, sim.is_accepted().then_some(listener)));
+                    return self.tls.connected(
+                        ctx,
+                        sim,
+                        (remote, local, sim.is_accepted().then_some(listener)),
+                    );
                 }
-                let (local, certificate) = (Some(self.at.addresses.of(*local)), None);
+                let (local, certificate) = (Some(local), None);
                 match sim.is_accepted() {
                     true => StreamEvent::Accepted { listener, remote, local, certificate },
                     false => StreamEvent::Connected { remote, local, certificate },
@@ -252,22 +278,27 @@ impl Endpoint {
     }
 
     /// Carries out what a machine decided, in its order, and arms its timer; what it says and asks is heard by `hear`.
-    pub(super) fn drain<'c, M: Machine>(
+    pub fn drain<'c, R, M: Machine>(
         &mut self,
-        ctx: &mut Context<'c, Report>,
+        ctx: &mut Context<'c, R>,
         machine: &mut M,
-        hear: impl FnMut(&mut Context<'c, Report>, &mut M, EventOrJob<M>),
+        hear: impl FnMut(&mut Context<'c, R>, &mut M, EventOrJob<M>),
     ) {
         let mut buf = std::mem::take(&mut self.buf);
         Hosted { endpoint: self, ctx, machine, hear }.drain(&mut buf);
         self.buf = buf;
-        ctx.set_timer(machine.poll_timeout());
+        ctx.set_timer([machine.poll_timeout(), self.poll_timeout()].into_iter().flatten().min());
+    }
+
+    /// When it wants the timer, beside its machine.
+    pub fn poll_timeout(&mut self) -> Option<Instant> {
+        self.tls.next()
     }
 
     /// Does one thing that a machine wants done. A datagram's source is the address at which its socket is bound.
-    pub(super) fn transmit<M: Machine>(
+    pub fn transmit<R, M: Machine>(
         &mut self,
-        ctx: &mut Context<'_, Report>,
+        ctx: &mut Context<'_, R>,
         machine: &mut M,
         transmit: Transmit,
         buf: &[u8],
@@ -285,9 +316,9 @@ impl Endpoint {
         }
     }
 
-    fn message<M: Machine>(
+    fn message<R, M: Machine>(
         &mut self,
-        ctx: &mut Context<'_, Report>,
+        ctx: &mut Context<'_, R>,
         machine: &mut M,
         assoc: ConnId,
         op: MessageOp,
@@ -320,9 +351,9 @@ impl Endpoint {
         }
     }
 
-    fn stream<M: Machine>(
+    fn stream<R, M: Machine>(
         &mut self,
-        ctx: &mut Context<'_, Report>,
+        ctx: &mut Context<'_, R>,
         machine: &mut M,
         conn: ConnId,
         op: StreamOp,
@@ -369,15 +400,15 @@ impl Endpoint {
 }
 
 /// A machine on its endpoint while it is drained.
-struct Hosted<'a, 'c, M, F> {
+struct Hosted<'a, 'c, R, M, F> {
     endpoint: &'a mut Endpoint,
-    ctx: &'a mut Context<'c, Report>,
+    ctx: &'a mut Context<'c, R>,
     machine: &'a mut M,
     hear: F,
 }
 
-impl<'c, M: Machine, F: FnMut(&mut Context<'c, Report>, &mut M, EventOrJob<M>)> Host
-    for Hosted<'_, 'c, M, F>
+impl<'c, R, M: Machine, F: FnMut(&mut Context<'c, R>, &mut M, EventOrJob<M>)> Host
+    for Hosted<'_, 'c, R, M, F>
 {
     type Machine = M;
 
@@ -399,22 +430,4 @@ impl<'c, M: Machine, F: FnMut(&mut Context<'c, Report>, &mut M, EventOrJob<M>)> 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Found by reading: a late end of an old connection took the entry of the one that had its id by then.
-    #[test]
-    fn the_end_of_an_old_connection_leaves_its_successor_alone() {
-        let mut numbers = Numbers::new();
-        let id = ConnId::opened(7);
-        let old = numbers.number(id);
-        numbers.forget(old);
-        assert_eq!((numbers.known(id), numbers.id(old)), (None, Some(id)));
-        let new = numbers.number(id);
-        assert_ne!(old, new);
-        numbers.forget(old);
-        assert_eq!(numbers.known(id), Some(new));
-        numbers.forget(new);
-        assert_eq!(numbers.known(id), None);
-    }
-}
+mod tests;

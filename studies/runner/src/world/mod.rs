@@ -18,7 +18,8 @@ mod tls;
 mod topology;
 mod writer;
 
-use machine::HostAddress;
+pub use aaa::{Bound, Made, ServerRole};
+pub use machine::{Endpoint, EventOrJob, HostAddress};
 use measure::{Measure, Measured};
 use std::sync::Arc;
 use topology::Topology;

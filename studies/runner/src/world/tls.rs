@@ -1,10 +1,9 @@
 //! TLS between a simulated TCP connection and the machine above it.
 
-use super::Report;
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
-use usher_core::{CloseReason, ConnId, Input, ListenerId, Machine, StreamEvent};
-use usher_crypto::tls::{ClientConfig, TlsStream, Trust};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use usher_core::{CloseReason, ConnId, Input, Instant, ListenerId, Machine, StreamEvent};
+use usher_crypto::tls::{ClientConfig, HANDSHAKE_TIMEOUT, TlsStream, Trust};
 use usher_sim::{Context, Payload};
 
 /// An endpoint's connections inside TLS, by the simulator's ids, and which of those that it opens are to be.
@@ -12,14 +11,16 @@ use usher_sim::{Context, Payload};
 pub(super) struct TlsConnections {
     outgoing: BTreeMap<SocketAddr, ClientConfig>,
     all: BTreeMap<ConnId, TlsConnection>,
+    /// Until when those are to be up that have begun, or over whose TLS failed: in the order of that.
+    deadlines: VecDeque<(Instant, ConnId)>,
 }
 
 /// One of them.
 #[derive(Debug)]
 struct TlsConnection {
     stream: TlsStream,
-    /// The other side, and for one that it began where it was accepted, once TCP is connected.
-    remote: Option<(SocketAddr, Option<ListenerId>)>,
+    /// The other side, our address, and for one that the other side began where it was accepted: once TCP is connected.
+    remote: Option<(SocketAddr, IpAddr, Option<ListenerId>)>,
     /// The machine wants it to end as soon as what it said is sent.
     ending: bool,
     /// TLS has failed, and nobody hears of it any more.
@@ -29,7 +30,7 @@ struct TlsConnection {
 impl TlsConnections {
     /// Connections to these addresses are inside TLS.
     pub(super) fn to(outgoing: BTreeMap<SocketAddr, ClientConfig>) -> Self {
-        Self { outgoing, all: BTreeMap::new() }
+        Self { outgoing, ..Self::default() }
     }
 
     /// How a connection to this address is to be protected.
@@ -49,24 +50,31 @@ impl TlsConnections {
         self.all.contains_key(&sim)
     }
 
+    /// How many there are.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
     /// TCP is connected.
-    pub(super) fn connected(
+    pub(super) fn connected<R>(
         &mut self,
-        ctx: &mut Context<'_, Report>,
+        ctx: &mut Context<'_, R>,
         sim: ConnId,
-        remote: (SocketAddr, Option<ListenerId>),
+        remote: (SocketAddr, IpAddr, Option<ListenerId>),
     ) {
         let Some(connection) = self.all.get_mut(&sim) else { return };
         connection.remote = Some(remote);
+        self.deadlines.push_back((ctx.now() + HANDSHAKE_TIMEOUT, sim));
         let mut out = Vec::new();
         connection.stream.connected(&mut out);
         write(ctx, sim, &out);
     }
 
     /// TCP brought octets: what the other side says reaches the machine, which calls the connection `conn`.
-    pub(super) fn received<M: Machine>(
+    pub(super) fn received<R, M: Machine>(
         &mut self,
-        ctx: &mut Context<'_, Report>,
+        ctx: &mut Context<'_, R>,
         machine: &mut M,
         (sim, conn): (ConnId, ConnId),
         bytes: &[u8],
@@ -78,8 +86,8 @@ impl TlsConnections {
         let result = stream.receive(bytes, &mut data, &mut out);
         stream.work().labelled().for_each(|work| ctx.work(work));
         let mut tell = |event: StreamEvent<'_>| machine.handle(now, Input::Stream { conn, event });
-        if let (true, Some((remote, listener))) = (!was_up && stream.is_up(), *remote) {
-            let (local, certificate) = (None, stream.certificate());
+        if let (true, Some((remote, local, listener))) = (!was_up && stream.is_up(), *remote) {
+            let (local, certificate) = (Some(local), stream.certificate());
             tell(match listener {
                 Some(listener) => StreamEvent::Accepted { listener, remote, local, certificate },
                 None => StreamEvent::Connected { remote, local, certificate },
@@ -91,6 +99,7 @@ impl TlsConnections {
         }
         if result.is_err() {
             *over = true;
+            self.deadlines.push_back((now + HANDSHAKE_TIMEOUT, sim));
             if let Some(reason) = end(sim, stream, CloseReason::Reset) {
                 tell(StreamEvent::Closed(reason));
             }
@@ -102,6 +111,30 @@ impl TlsConnections {
         }
     }
 
+    /// The next one that has not come up, or to its end, in its time; it stays until it is [`closed`](Self::closed).
+    pub(super) fn pop_overdue(&mut self, now: Instant) -> Option<ConnId> {
+        self.next().filter(|at| *at <= now)?;
+        self.deadlines.pop_front().map(|(_, sim)| sim)
+    }
+
+    /// When that is.
+    pub(super) fn next(&mut self) -> Option<Instant> {
+        let waited_for = |connection: &TlsConnection| connection.over || !connection.stream.is_up();
+        while let Some((at, sim)) = self.deadlines.front() {
+            if self.all.get(sim).is_some_and(waited_for) {
+                return Some(*at);
+            }
+            self.deadlines.pop_front();
+        }
+        None
+    }
+
+    /// All are over without a word.
+    pub(super) fn lose(&mut self) {
+        self.all.clear();
+        self.deadlines.clear();
+    }
+
     /// TCP has come to its end: what the machine is to hear of that, if it knows of the connection.
     pub(super) fn closed(&mut self, sim: ConnId, reason: CloseReason) -> Option<CloseReason> {
         let connection = self.all.remove(&sim)?;
@@ -109,7 +142,7 @@ impl TlsConnections {
     }
 
     /// The machine says something.
-    pub(super) fn send(&mut self, ctx: &mut Context<'_, Report>, sim: ConnId, bytes: &[u8]) {
+    pub(super) fn send<R>(&mut self, ctx: &mut Context<'_, R>, sim: ConnId, bytes: &[u8]) {
         let Some(connection) = self.all.get_mut(&sim) else { return };
         let mut out = Vec::new();
         connection.stream.send(bytes, &mut out);
@@ -117,7 +150,7 @@ impl TlsConnections {
     }
 
     /// The machine has no more to say: what it said before the handshake is complete goes first.
-    pub(super) fn shutdown(&mut self, ctx: &mut Context<'_, Report>, sim: ConnId) {
+    pub(super) fn shutdown<R>(&mut self, ctx: &mut Context<'_, R>, sim: ConnId) {
         let Some(connection) = self.all.get_mut(&sim) else { return };
         connection.ending = true;
         if connection.stream.waiting() == 0 {
@@ -144,7 +177,7 @@ fn end(sim: ConnId, stream: &TlsStream, reason: CloseReason) -> Option<CloseReas
     }
 }
 
-fn write(ctx: &mut Context<'_, Report>, sim: ConnId, out: &[u8]) {
+fn write<R>(ctx: &mut Context<'_, R>, sim: ConnId, out: &[u8]) {
     if !out.is_empty() {
         ctx.write(sim, Payload::copied(out));
     }

@@ -6,6 +6,7 @@ mod handover;
 mod ident;
 mod mih;
 mod services;
+mod tls;
 mod workloads;
 mod world;
 

@@ -6,7 +6,7 @@ use usher_runner::world::World;
 use usher_scenario::{Mode, Overrides, Point, Study};
 
 /// Stations log in at two NASes, which ask the service of "server".
-fn study(server: &str, workload: &str) -> String {
+pub(crate) fn study(server: &str, workload: &str) -> String {
     format!(
         r#"
 title = "Services"
@@ -60,7 +60,7 @@ pub(crate) fn at(metrics: &Metrics, name: &str) -> f64 {
 }
 
 /// All 120 logins that began are completed.
-fn all_in(metrics: &Metrics) {
+pub(crate) fn all_in(metrics: &Metrics) {
     let counts = ["started", "completed", "failures", "rejected"].map(|name| at(metrics, name));
     assert_eq!(counts, [120.0, 120.0, 0.0, 0.0], "{metrics:?}");
 }
@@ -159,11 +159,12 @@ delay = "30 ms"
 }
 
 /// Files of a study in a folder of its own.
-pub(crate) struct Folder(PathBuf);
+pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
     pub(crate) fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("usher-services-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
     }

@@ -24,7 +24,7 @@ struct Setting {
     remedy: &'static str,
 }
 
-const SETTINGS: [Setting; 6] = [
+const SETTINGS: [Setting; 12] = [
     Setting {
         path: "transport.tcp.read_size",
         idle: Idle::Of(|scenario| scenario.transport.tcp.read_rate == Bound::Unlimited),
@@ -68,15 +68,60 @@ const SETTINGS: [Setting; 6] = [
     },
     Setting {
         path: "workload.user",
-        idle: Idle::OfWorkload(|scenario, workload| match workload {
-            Workload::Eap(eap) => scenario.aaa_service(&eap.server).is_none(),
-            _ => false,
-        }),
+        idle: Idle::OfWorkload(|scenario, workload| served(scenario, workload) == Some(false)),
         beside: &["workload.server"],
         remedy: "the server is the workload's own, and its users have a password alone: let its host run \"aaa\", or leave \
                  this out",
     },
+    Setting {
+        path: "workload.eap_tls.client_chain",
+        idle: Idle::OfWorkload(|scenario, workload| served(scenario, workload) == Some(true)),
+        beside: &["workload.server"],
+        remedy: RUN,
+    },
+    Setting {
+        path: "workload.eap_tls.server_chain",
+        idle: Idle::OfWorkload(|scenario, workload| served(scenario, workload) == Some(true)),
+        beside: &["workload.server"],
+        remedy: RUN,
+    },
+    Setting {
+        path: "workload.eap_tls.handshake",
+        idle: Idle::OfWorkload(|scenario, workload| served(scenario, workload) == Some(true)),
+        beside: &["workload.server"],
+        remedy: RUN,
+    },
+    Setting {
+        path: "workload.eap_tls.certificate",
+        idle: Idle::OfWorkload(|scenario, workload| served(scenario, workload) == Some(false)),
+        beside: &["workload.server"],
+        remedy: OWN,
+    },
+    Setting {
+        path: "workload.eap_tls.key",
+        idle: Idle::OfWorkload(|scenario, workload| served(scenario, workload) == Some(false)),
+        beside: &["workload.server"],
+        remedy: OWN,
+    },
+    Setting {
+        path: "workload.eap_tls.ca",
+        idle: Idle::OfWorkload(|scenario, workload| served(scenario, workload) == Some(false)),
+        beside: &["workload.server"],
+        remedy: OWN,
+    },
 ];
+
+const RUN: &str = "the server is a service of its host, whose certificates are its own, and each handshake is computed: leave this out";
+const OWN: &str = "the server is the workload's own, which knows the certificates that come with the program: let its host run \"aaa\", \
+                   or leave this out";
+
+/// Whether the server of a workload's logins is a service of its host.
+fn served(scenario: &Scenario, workload: &Workload) -> Option<bool> {
+    match workload {
+        Workload::Eap(eap) => Some(scenario.aaa_service(&eap.server).is_some()),
+        _ => None,
+    }
+}
 
 /// The settings of `given` that do nothing in a scenario. What an axis or a choice decides beside them may let them tell
 /// at other points, which is in order: `varied` are the paths that those set.

@@ -47,6 +47,7 @@ pub struct Host {
     /// several services a table with one for each, by the service's name.
     #[serde(default)]
     #[schemars(schema_with = "crate::services::config_schema")]
+    // It stands here for the schema: `crate::services` takes it out of the tree before this is read, so that it is `None`.
     pub config: Option<Value>,
 }
 

@@ -33,6 +33,7 @@ pub use workload::{
     Load, NasTls, Radius, RadiusRetransmission, Repeats, Round, StationUser, StreamPolicy, TimeLaw, Workload,
 };
 
+use crate::certificates::Certificates;
 use crate::services::Service;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -117,6 +118,8 @@ pub struct Scenario {
     pub hosts: Ordered<Host>,
     /// The services that they run, by host.
     pub services: Ordered<Vec<Service>>,
+    /// What the files hold that workloads name, by workload; that of one that stands alone is called nothing.
+    pub certificates: Ordered<Certificates>,
     /// The links, in the file's order.
     pub links: Ordered<Link>,
     /// The 802.16 cells, in the file's order.
@@ -137,9 +140,13 @@ pub struct Scenario {
     pub capture: Capture,
 }
 
+/// What a file's study has beside it: the services that its hosts run, by host, and what the files hold that its
+/// workloads name.
+pub(crate) type Beside = (Ordered<Vec<Service>>, Ordered<Certificates>);
+
 impl Scenario {
-    /// Of a file, with the services that its hosts run.
-    pub(crate) fn new(file: StudyFile, services: Ordered<Vec<Service>>) -> Self {
+    /// Of a file, with what it has beside it.
+    pub(crate) fn new(file: StudyFile, (services, certificates): Beside) -> Self {
         let StudyFile {
             run,
             hosts,
@@ -158,6 +165,7 @@ impl Scenario {
             run,
             hosts,
             services,
+            certificates,
             links,
             cells,
             bss,

@@ -52,11 +52,11 @@ pub struct Eap {
     /// The AAA server. NAS i uses server i modulo their number. A host that runs "aaa" serves as its configuration says; on
     /// another there is a server of this workload's own, which knows the stations and offers the method.
     pub server: String,
-    /// The EAP method.
+    /// The EAP method. PEAP, with EAP-MSCHAPv2 inside, and EAP-TTLS, with PAP inside, are for a server that its host runs.
     #[serde(deserialize_with = "method::read")]
     #[schemars(schema_with = "method::schema")]
     pub method: Method,
-    /// Settings of EAP-TLS.
+    /// Settings of EAP-TLS, and of the TLS of PEAP and EAP-TTLS.
     #[serde(default)]
     pub eap_tls: EapTls,
     /// How the NAS and the server talk.
@@ -82,7 +82,7 @@ pub struct Eap {
     #[serde(default = "realm")]
     pub realm: String,
     /// Share of authentications tried with a wrong password, or for EAP-TLS with a certificate of another
-    /// authority.
+    /// authority, whatever `eap_tls.certificate` says.
     #[serde(default)]
     pub wrong_credentials: Share,
     /// How long the authenticator waits for the peer's answer before it repeats its request on the access
@@ -109,6 +109,11 @@ impl Eap {
             Aaa::Radsec => true,
             Aaa::Diameter => self.diameter.transport == TransportProtocol::Tls,
         }
+    }
+
+    /// Whether stations speak TLS.
+    pub fn has_tls(&self) -> bool {
+        self.method != Method::EapMd5
     }
 }
 
@@ -157,19 +162,28 @@ impl Default for Accounting {
 
 /// The EAP methods that are simulated.
 fn simulated(method: Method) -> bool {
-    matches!(method, Method::EapMd5 | Method::EapTls)
+    matches!(method, Method::EapMd5 | Method::EapTls | Method::Peap | Method::Ttls)
 }
 
 usher_config::some_of!(method: Method, simulated);
 
-/// Settings of EAP-TLS.
+/// Settings of EAP-TLS, and of the TLS of PEAP and EAP-TTLS. With a server that its host runs, the stations are devices of one
+/// user whom that server knows: they show that user's certificate under the name that it bears, each handshake is computed, and
+/// the server's chain is its own.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EapTls {
-    /// The version of TLS.
+    /// The version of TLS. By 1.2 stations take servers with RSA keys alone.
     #[serde(deserialize_with = "named::read")]
     #[schemars(schema_with = "named::schema::<Version>")]
     pub version: Version,
+    /// PEM: the certificate of the stations' user, followed by those above it; its name is the first with an `@`, or else the
+    /// first.
+    pub certificate: Option<PathBuf>,
+    /// PEM: its key, readable by nobody else.
+    pub key: Option<PathBuf>,
+    /// PEM: the authorities of the server's certificate.
+    pub ca: Option<PathBuf>,
     /// Certificates that the client sends, its own and those above it except the root.
     pub client_chain: Count,
     /// Certificates that the server sends, its own and those above it except the root.
@@ -186,6 +200,9 @@ impl Default for EapTls {
     fn default() -> Self {
         Self {
             version: Version::Tls12,
+            certificate: None,
+            key: None,
+            ca: None,
             client_chain: Count::of(2),
             server_chain: Count::of(2),
             fragment: Size::of(1024),
@@ -326,7 +343,7 @@ impl Default for Diameter {
 }
 
 /// The TLS between NAS and server. Without files it is made with certificates that come with the program, of RSA-2048, and
-/// the server takes those only where it is the workload's own.
+/// the server takes those only where it is the workload's own. Files are sought from the folder of the file that names them.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct NasTls {
@@ -336,7 +353,7 @@ pub struct NasTls {
     pub version: Version,
     /// PEM: the NAS's certificate, followed by those above it.
     pub certificate: Option<PathBuf>,
-    /// PEM: its key.
+    /// PEM: its key, readable by nobody else.
     pub key: Option<PathBuf>,
     /// PEM: the authorities of the server's certificate.
     pub ca: Option<PathBuf>,

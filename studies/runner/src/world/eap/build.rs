@@ -9,13 +9,11 @@ use super::nas::NasRole;
 use super::server::{self, Served};
 use super::station::{GivenUp, Proof, StationRole, Supplicant};
 use super::tls::Tls;
-use super::{Agenda, PASSWORD, WRONG_PASSWORD, identity, named};
+use super::{Agenda, PASSWORD, WRONG_PASSWORD, named};
 use std::num::NonZeroU16;
-use std::path::PathBuf;
 use std::rc::Rc;
-use usher_aaa::Method;
 use usher_core::Duration;
-use usher_crypto::tls::{ClientConfig, ClientOptions, Credentials, KeyLog, Roots, WallClock, fixtures};
+use usher_crypto::tls::{ClientConfig, ClientOptions, KeyLog, WallClock, fixtures};
 use usher_diameter::codes::application::{ACCOUNTING, EAP};
 use usher_diameter::node;
 use usher_diameter::peer::capabilities::Application;
@@ -25,6 +23,7 @@ use usher_nas::keying;
 use usher_nas::station::{self, Station};
 use usher_nas::{AaaConfig, Access, Connections, DiameterConfig, MacAddress, NasIdentity, RadiusConfig};
 use usher_radius::client::{self, Retransmission, Target};
+use usher_scenario::certificates::Party;
 use usher_scenario::model::{self, Aaa, Eap, RadiusRetransmission, Scenario, TransportProtocol};
 use usher_scenario::units::{Count, Time};
 use usher_sim::HostId;
@@ -36,9 +35,11 @@ pub(in super::super) fn build(
     eap: &Eap,
     key_log: &KeyLog,
 ) -> Result<(), WorldError> {
-    let tls = match eap.method {
-        Method::EapTls => Some(Tls::new(eap, key_log)?),
-        _ => None,
+    let certificates = plan.scenario.certificates.get(plan.name);
+    let tls = match certificates.and_then(|of| of.stations.as_ref()) {
+        _ if !eap.has_tls() => None,
+        Some(party) => Some(Tls::served(plan.scenario, eap, party, key_log)?),
+        None => Some(Tls::new(eap, key_log)?),
     };
     let stations = topology.group(&eap.stations)?;
     let nases = topology.group(&eap.nas)?;
@@ -48,12 +49,13 @@ pub(in super::super) fn build(
             server::build(plan, eap, (tls.as_ref(), key_log), (stations.len(), nases.len()), (i, host))?;
         }
     }
-    let nas_tls = nas_tls(plan.scenario, eap, key_log)?;
+    let nas_tls = nas_tls(plan.scenario, eap, certificates.and_then(|of| of.nas.as_deref()), key_log)?;
 
     let by_password = Rc::new(Proof {
         right: station::Credentials::password(PASSWORD),
         wrong: station::Credentials::password(WRONG_PASSWORD),
     });
+    let names = super::names(plan.scenario, plan.name, eap, stations.len());
     let given_up = GivenUp::default();
     let local = eap.stations == eap.nas;
     let shared = budget(&eap.arrivals);
@@ -67,7 +69,7 @@ pub(in super::super) fn build(
             plan.seed.stream("arrivals", index),
         );
         let chance = plan.seed.stream("credentials", index);
-        let mac = MacAddress(host.mac(0));
+        let (mac, name) = (MacAddress(host.mac(0)), &names[index as usize]);
         let mut config = station::Config::new(mac);
         (config.access, config.keying) = access(plan.scenario, eap);
         config.auth_timeout = eap.give_up.get().map_or(Duration::MAX, |t| t.get());
@@ -76,7 +78,7 @@ pub(in super::super) fn build(
             let_in: None,
             counted: false,
             agenda: Agenda::new(arrivals, chance, eap.wrong_credentials.get()),
-            identity: identity(plan.name, index, &eap.realm),
+            identity: name.clone(),
             mac,
             given_up: given_up.clone(),
             retry: eap.retry.get().map(|t| t.get()),
@@ -84,8 +86,8 @@ pub(in super::super) fn build(
             proof: match &tls {
                 None => by_password.clone(),
                 Some(tls) => Rc::new(Proof {
-                    right: tls.credentials(true, index),
-                    wrong: tls.credentials(false, index),
+                    right: tls.credentials(true, (index, name)),
+                    wrong: tls.credentials(false, (index, name)),
                 }),
             },
         };
@@ -278,24 +280,20 @@ fn retransmission(policy: &RadiusRetransmission) -> Retransmission {
 
 /// How NASes open connections inside TLS, where the workload has any: with the certificate of its files, or of those that come
 /// with the program.
-fn nas_tls(scenario: &Scenario, eap: &Eap, key_log: &KeyLog) -> Result<Option<ClientConfig>, WorldError> {
+fn nas_tls(
+    scenario: &Scenario,
+    eap: &Eap,
+    party: Option<&Party>,
+    key_log: &KeyLog,
+) -> Result<Option<ClientConfig>, WorldError> {
     if !eap.inside_tls() {
         return Ok(None);
     }
-    let read = |path: &PathBuf| {
-        std::fs::read(path).map_err(|e| WorldError::Role(format!("{}: {e}", path.display())))
-    };
-    let credentials = match (&eap.tls.certificate, &eap.tls.key) {
-        (Some(certificate), Some(key)) => Credentials::from_pem(&read(certificate)?, &read(key)?)?,
-        _ => fixtures::client(2),
-    };
+    let credentials = party.and_then(|party| party.credentials.clone());
     let config = ClientConfig::new(ClientOptions {
         versions: eap.tls.version.into(),
-        credentials: Some(credentials),
-        roots: match &eap.tls.ca {
-            Some(ca) => Roots::from_pem(&read(ca)?)?,
-            None => super::tls::roots(),
-        },
+        credentials: Some(credentials.unwrap_or_else(|| fixtures::client(2))),
+        roots: party.and_then(|party| party.roots.clone()).unwrap_or_else(super::tls::roots),
         server_name: None,
         resumption: None,
         clock: WallClock::at(scenario.run.date.wall_time()),

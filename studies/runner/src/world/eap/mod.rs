@@ -11,10 +11,12 @@ pub(super) use build::build;
 pub(super) use nas::NasRole;
 pub(super) use station::StationRole;
 
+use std::collections::BTreeSet;
+use usher_aaa::Method;
 use usher_aaa::store::{GroupRows, Op, Row, UserRows};
 use usher_aaa_config::Loaded;
 use usher_core::{Instant, Rng};
-use usher_scenario::model::Eap;
+use usher_scenario::model::{Eap, Scenario};
 
 /// The secret that every NAS shares with every RADIUS server in a simulation; captures name it.
 pub(super) const SECRET: &str = "usher-simulation";
@@ -32,12 +34,18 @@ fn named(workload: &str, name: &str) -> String {
     if workload.is_empty() { name.to_owned() } else { format!("{workload}-{name}") }
 }
 
+/// What each station calls itself: by its number, or all by the certificate of their user.
+pub(super) fn names(scenario: &Scenario, workload: &str, eap: &Eap, stations: usize) -> Vec<Vec<u8>> {
+    let certificates = scenario.certificates.get(workload).filter(|_| eap.method == Method::EapTls);
+    let party = certificates.and_then(|of| of.stations.as_ref());
+    let of_user = party.and_then(|party| party.name.as_ref());
+    let name =
+        |i| of_user.map_or_else(|| identity(workload, i, &eap.realm), |name| name.clone().into_bytes());
+    (0..stations as u64).map(name).collect()
+}
+
 /// The users of the stations as the store of a service has them.
-pub(super) fn users(
-    (workload, eap): (&str, &Eap),
-    stations: usize,
-    loaded: &Loaded,
-) -> Vec<(String, UserRows)> {
+pub(super) fn users(eap: &Eap, names: &[Vec<u8>], loaded: &Loaded) -> Vec<(String, UserRows)> {
     // A checked study has no other lines.
     let rows = |lines: &[String]| -> Vec<Row> {
         lines.iter().filter_map(|line| usher_aaa_config::row(line)).collect()
@@ -54,8 +62,9 @@ pub(super) fn users(
         reply: rows(&eap.user.reply),
         groups: of_group.collect(),
     };
-    let name = |i| String::from_utf8_lossy(&identity(workload, i, &eap.realm)).into_owned();
-    (0..stations as u64).map(|i| (name(i), user.clone())).collect()
+    // Stations may be of one user.
+    let names: BTreeSet<&Vec<u8>> = names.iter().collect();
+    names.into_iter().map(|name| (String::from_utf8_lossy(name).into_owned(), user.clone())).collect()
 }
 
 /// What one station has to do: authentications that fell due, one of them under way.

@@ -66,7 +66,8 @@ impl NasRole {
             .as_mut()
             .and_then(|(station, user)| [station.poll_timeout(), user.next()].into_iter().flatten().min());
         let accounts = self.accounts.as_ref().and_then(Accounts::next);
-        ctx.set_timer([self.nas.poll_timeout(), local, accounts].into_iter().flatten().min());
+        let tls = self.endpoint.poll_timeout();
+        ctx.set_timer([self.nas.poll_timeout(), local, accounts, tls].into_iter().flatten().min());
     }
 
     /// Carries out what the authenticator decided; frames go to the station in its own host, where there is one.

@@ -79,7 +79,7 @@ pub(super) fn build(
     }
     let mut config = usher_aaa::Config::new(UserSource::Memory(Arc::new(users)));
     config.methods = vec![eap.method];
-    config.tls = tls.map(Tls::server);
+    config.tls = tls.and_then(Tls::server);
     // What a study's network makes of a login is to be seen, however long it takes and however many there are.
     config.login_timeout = Duration::MAX;
     config.max_half_open_octets = usize::MAX;
@@ -130,7 +130,7 @@ pub(super) fn build(
         endpoint.accept_at(port, listener, Some(own_tls(plan, eap, key_log)?));
     }
     let seed = plan.seed.derive("aaa.server", index);
-    let server = ServerRole::new(endpoint, config, aaa::alone(seed), seed)?;
+    let server = ServerRole::new(endpoint, config, aaa::alone(seed), seed).map_err(WorldError::Role)?;
     let app = plan.role(host, Role::AaaServer(Box::new(server)));
     match eap.aaa {
         Aaa::Radius => {

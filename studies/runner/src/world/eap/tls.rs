@@ -1,22 +1,31 @@
-//! EAP-TLS in studies: certificates of `vectors/certs`, real or recorded handshakes.
+//! The TLS of EAP methods in studies: with a server of the workload's own certificates of `vectors/certs`, real or recorded
+//! handshakes; with a service of a host the study's files.
 
 use super::super::WorldError;
+use super::{PASSWORD, WRONG_PASSWORD};
 use std::sync::Arc;
+use usher_aaa::Method;
+use usher_core::WallTime;
 use usher_crypto::tls::{
     ClientConfig, ClientOptions, Credentials, KeyLog, Resumption, Roots, ServerConfig, ServerOptions,
     TlsError, WallClock, fixtures, record,
 };
-use usher_eap::method::ServerOffer;
+use usher_eap::method::peap::PeerMethodPeap;
 use usher_eap::method::tls::{PeerMethodTls, PeerTls, ServerMethodTls, ServerTls};
+use usher_eap::method::ttls::{PeerMethodTtls, Proof};
+use usher_eap::method::{PeerOffer, ServerOffer, mschapv2};
 use usher_nas::station;
-use usher_scenario::model::{Eap, EapTls, Handshake};
+use usher_scenario::certificates::Party;
+use usher_scenario::model::{Eap, EapTls, Handshake, Scenario};
 
 /// Both sides' TLS for a run.
 #[derive(Debug)]
 pub(super) struct Tls {
+    method: Method,
     right: Source,
     wrong: Source,
-    server: Arc<dyn ServerOffer>,
+    /// That of a server of the workload's own.
+    server: Option<Arc<dyn ServerOffer>>,
     fragment: usize,
 }
 
@@ -36,9 +45,10 @@ impl Tls {
     /// One handshake stands for all only where all are alike: each is computed where credentials may be
     /// wrong or sessions resumed.
     pub(super) fn new(eap: &Eap, key_log: &KeyLog) -> Result<Self, WorldError> {
-        let tls = &eap.eap_tls;
-        let client = client(tls, fixtures::client(chain(tls.client_chain.get())), key_log)?;
-        let foreign = self::client(tls, fixtures::foreign_client(), key_log)?;
+        let (tls, method) = (&eap.eap_tls, eap.method);
+        let with = |credentials| client(tls, (Some(credentials), roots()), fixtures::WALL_TIME, key_log);
+        let client = with(fixtures::client(chain(tls.client_chain.get())))?;
+        let foreign = with(fixtures::foreign_client())?;
         let server = ServerConfig::new(ServerOptions {
             versions: tls.version.into(),
             credentials: fixtures::server(chain(tls.server_chain.get())),
@@ -51,43 +61,73 @@ impl Tls {
         let alike = eap.wrong_credentials.get() == 0.0 && !tls.resumption;
         if tls.handshake == Handshake::Recorded && alike {
             let recording = Arc::new(record(&client, &server)?);
-            return Ok(Self {
-                right: Source::Recorded(recording.clone()),
-                wrong: Source::Recorded(recording.clone()),
-                server: Arc::new(ServerMethodTls { tls: ServerTls::Recorded(recording), fragment }),
-                fragment,
-            });
+            let (right, wrong) = (Source::Recorded(recording.clone()), Source::Recorded(recording.clone()));
+            let server = Arc::new(ServerMethodTls { tls: ServerTls::Recorded(recording), fragment });
+            return Ok(Self { method, right, wrong, server: Some(server), fragment });
         }
-        Ok(Self {
-            right: Source::Real(client),
-            wrong: Source::Real(foreign),
-            server: Arc::new(ServerMethodTls { tls: ServerTls::Real(server), fragment }),
-            fragment,
-        })
+        let server = Arc::new(ServerMethodTls { tls: ServerTls::Real(server), fragment });
+        let (right, wrong) = (Source::Real(client), Source::Real(foreign));
+        Ok(Self { method, right, wrong, server: Some(server), fragment })
     }
 
-    pub(super) fn server(&self) -> Arc<dyn ServerOffer> {
+    /// Of a service, whose side of it is its own.
+    pub(super) fn served(
+        scenario: &Scenario,
+        eap: &Eap,
+        party: &Party,
+        key_log: &KeyLog,
+    ) -> Result<Self, WorldError> {
+        let (tls, wall) = (&eap.eap_tls, scenario.run.date.wall_time());
+        let of = |credentials: Option<Credentials>| {
+            let credentials = credentials.filter(|_| eap.method == Method::EapTls);
+            client(tls, (credentials, party.roots.clone().unwrap_or_default()), wall, key_log)
+        };
+        let (right, wrong) = (of(party.credentials.clone())?, of(Some(fixtures::foreign_client()))?);
+        let fragment = tls.fragment.bytes() as usize;
+        let (right, wrong) = (Source::Real(right), Source::Real(wrong));
+        Ok(Self { method: eap.method, right, wrong, server: None, fragment })
+    }
+
+    pub(super) fn server(&self) -> Option<Arc<dyn ServerOffer>> {
         self.server.clone()
     }
 
-    /// What a station proves itself with, rightly or wrongly.
-    pub(super) fn credentials(&self, right: bool, station: u64) -> station::Credentials {
+    /// What a station of this name proves itself with, rightly or wrongly.
+    pub(super) fn credentials(&self, right: bool, (station, name): (u64, &[u8])) -> station::Credentials {
+        let (fragment, identity) = (self.fragment, name.to_vec());
+        let password = if right { PASSWORD } else { WRONG_PASSWORD };
         let tls = match if right { &self.right } else { &self.wrong } {
             Source::Real(config) => PeerTls::Real(config.clone(), station),
             Source::Recorded(recording) => PeerTls::Recorded(recording.clone()),
         };
-        station::Credentials::method(PeerMethodTls { tls, fragment: self.fragment })
+        match self.method {
+            Method::Peap => {
+                let inner: Box<dyn PeerOffer> = Box::new(mschapv2::Account::new(name, password));
+                let inner = Arc::new([inner]);
+                station::Credentials::method(PeerMethodPeap { tls, fragment, identity, inner })
+            }
+            Method::Ttls => {
+                let proof = Proof::Pap(password.into());
+                station::Credentials::method(PeerMethodTtls { tls, fragment, identity, proof })
+            }
+            _ => station::Credentials::method(PeerMethodTls { tls, fragment }),
+        }
     }
 }
 
-fn client(tls: &EapTls, credentials: Credentials, key_log: &KeyLog) -> Result<ClientConfig, TlsError> {
+fn client(
+    tls: &EapTls,
+    (credentials, roots): (Option<Credentials>, Roots),
+    wall: WallTime,
+    key_log: &KeyLog,
+) -> Result<ClientConfig, TlsError> {
     ClientConfig::new(ClientOptions {
         versions: tls.version.into(),
-        credentials: Some(credentials),
-        roots: roots(),
+        credentials,
+        roots,
         server_name: None,
         resumption: tls.resumption.then(Resumption::default),
-        clock: WallClock::at(fixtures::WALL_TIME),
+        clock: WallClock::at(wall),
         key_log: Some(key_log.clone()),
     })
 }
