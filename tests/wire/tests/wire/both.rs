@@ -1,188 +1,413 @@
-//! One AAA service in two hosts: the same access server makes the same logins and reports the same sessions to it in
-//! the simulator and, as `usher aaa serve` runs it, on the sockets of this machine; what is said is the same.
+//! One AAA service in two hosts: the same access servers make the same logins and report the same sessions to it in the
+//! simulator, as a study runs it, and on the sockets of this machine, as `usher aaa serve` runs it, both of one file; what is
+//! said is the same, message by message, on the way in and on the way to home servers.
 
+mod hosts;
+mod shown;
+
+use hosts::{Actor, App, Hosted, Kind, Message, Nobody, Noted, Said, Script, Word, live, local};
+use shown::{DIFFERS, differs, parts, shown};
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::Duration as Wait;
-use usher_aaa::service::Service;
-use usher_aaa::store::{Memory, Op, Row, Store, UserRows};
-use usher_aaa::{AaaServer, IdentityKey};
-use usher_aaa_config::{With, behind, build, tls};
-use usher_core::bench::Tap;
-use usher_core::{Input, Instant, Machine, Path, Seed, SocketId, Transmit, WallTime};
+use usher_aaa::store::{Op, Row, Store, UserRows};
+use usher_access::{
+    AaaConfig, AccessClient, Continuation, DiameterConfig, Event as AccessEvent, NasIdentity, Proof, Record,
+    RecordKind, Reply, Request as Question,
+};
+use usher_core::{Duration, Instant, ListenerId, Machine, Seed, SocketId, WallTime};
+use usher_crypto::certificate::CertificateMatch;
 use usher_crypto::password::argon2_hash;
-use usher_crypto::tls::{ClientConfig, ClientOptions, Credentials, Roots, VersionRange, WallClock};
+use usher_crypto::tls::{
+    ClientConfig, ClientOptions, Credentials, KeyLog, Roots, ServerConfig, ServerOptions, VersionRange,
+    WallClock,
+};
 use usher_daemon::config::load;
+use usher_diameter::codes::application::{ACCOUNTING, EAP, NASREQ};
+use usher_diameter::node;
+use usher_diameter::peer::capabilities::Application;
 use usher_eap::method::tls::{PeerMethodTls, PeerTls};
 use usher_eap::method::{PeerOffer, md5};
 use usher_eap::peer::{self, Peer};
-use usher_pki::{Authority, InitOptions, KeyKind, Kind, Request};
+use usher_live::{Carriage, Listener, SocketOptions, Sockets, TlsClient, TlsServer, bind_udp, listen};
+use usher_pki::{Authority, InitOptions, KeyKind, Kind as Whom, Request};
 use usher_radius::Secret;
 use usher_radius::attribute::{Attributes, kind};
-use usher_radius::client::{self, Client, ServerConfig as Home, Target};
-use usher_radius::packet::{Code, Packet};
-use usher_sim::{Application, Builder, Context, Delivery, HostId, IpVersion, LinkConfig, Observer, Payload};
+use usher_radius::client::{self, Client, Retransmission, ServerConfig as Upstream, Target};
+use usher_radius::packet::Code;
+use usher_radius::server::{self, Server};
+use usher_runner::world::{Bound, Endpoint, HostAddress, Made};
+use usher_sim::{Builder, IpVersion, LinkConfig};
 use usher_wire_tests::Temporary;
 
 const SECRET: &[u8] = b"the secret of both";
+const HOME_SECRET: &[u8] = b"the secret with home servers";
 /// Small enough that certificates are cut in pieces, both ways.
 const FRAGMENT: usize = 512;
+/// The last octets of the addresses, of the loopback network in either host.
+const AAA: u8 = 1;
+const SWITCH: u8 = 2;
+const GATEWAY: u8 = 3;
+const HOME: u8 = 7;
 
-/// What the access server does, one after the other.
+/// How a switch asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum By {
+    Udp,
+    Radsec,
+}
+
+/// What the switch does, one after the other.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// A login by EAP-MD5 with this password.
-    Md5(&'static str),
+    Md5(By, &'static str),
     /// A login by EAP-TLS.
-    Tls,
-    /// A login by PAP with this name and password.
-    Pap(&'static str, &'static str),
+    Tls(By),
+    /// A login by PAP with this name and password; a challenge is answered.
+    Pap(By, &'static str, &'static str),
     /// A login by EAP-MD5 of somebody whom nobody knows.
     Stranger,
-    /// A record of this Acct-Status-Type.
-    Account(u32),
+    /// A record of this user and Acct-Status-Type.
+    Account(By, &'static str, u32),
 }
 
-const STEPS: [Step; 12] = [
-    Step::Md5("right"),
-    Step::Account(1),
-    Step::Md5("wrong"),
-    Step::Tls,
-    Step::Account(3),
-    Step::Pap("ann", "right"),
-    Step::Pap("ann", "wrong"),
+const STEPS: [Step; 26] = [
+    Step::Md5(By::Udp, "right"),
+    Step::Account(By::Udp, "ann", 1),
+    Step::Md5(By::Udp, "wrong"),
+    Step::Tls(By::Udp),
+    Step::Account(By::Udp, "ann", 3),
+    Step::Pap(By::Udp, "ann", "right"),
+    Step::Pap(By::Udp, "ann", "wrong"),
     Step::Stranger,
-    Step::Account(2),
-    Step::Pap("bob", "wrong"),
-    Step::Pap("bob", "left"),
-    Step::Pap("carl", "left"),
+    Step::Account(By::Udp, "ann", 2),
+    Step::Pap(By::Udp, "bob", "wrong"),
+    Step::Pap(By::Udp, "bob", "left"),
+    Step::Pap(By::Udp, "carl", "left"),
+    // By RadSec.
+    Step::Md5(By::Radsec, "right"),
+    Step::Tls(By::Radsec),
+    Step::Account(By::Radsec, "ann", 1),
+    Step::Pap(By::Radsec, "bob", "wrong"),
+    // To a home server by datagrams, where a login may take two rounds.
+    Step::Pap(By::Udp, "cat@far.example", "right"),
+    Step::Pap(By::Udp, "cat@far.example", "wrong"),
+    Step::Pap(By::Udp, "dan@far.example", "right"),
+    Step::Account(By::Udp, "cat@far.example", 1),
+    // To a home server by RadSec.
+    Step::Pap(By::Udp, "cat@safe.example", "right"),
+    Step::Pap(By::Radsec, "cat@safe.example", "wrong"),
+    Step::Pap(By::Radsec, "dan@safe.example", "right"),
+    Step::Account(By::Radsec, "cat@safe.example", 2),
+    // To nobody.
+    Step::Pap(By::Udp, "cat@closed.example", "right"),
+    Step::Pap(By::Radsec, "ann", "right"),
 ];
 
-/// Datagrams as the access server saw them: whether it sent them, and what they were.
-type Transcript = Vec<(bool, Vec<u8>)>;
-
-/// The access server with the stations behind it: a machine, whatever hosts it.
-struct Nas {
-    client: Tap<Client>,
-    tls: ClientConfig,
-    wall: WallTime,
-    next: usize,
-    name: &'static str,
-    peer: Option<Peer>,
-    said: Transcript,
+/// What the gateway does.
+#[derive(Clone, Copy, Debug)]
+enum Ask {
+    Md5(&'static str),
+    Tls,
+    Pap(&'static str, &'static str),
+    Account(RecordKind),
 }
 
-impl Nas {
-    fn new(server: [SocketAddr; 2], tls: ClientConfig, wall: WallTime) -> Self {
-        let home = |address| Home::new(address, Secret::new(SECRET));
-        let mut config = client::Config::single(home(server[0]));
-        config.servers.push(home(server[1]));
-        let client = Tap::new(Client::new(config, Seed::new(5).secure("nas", 0)).unwrap());
-        Self { client, tls, wall, next: 0, name: "", peer: None, said: Vec::new() }
+const ASKS: [Ask; 8] = [
+    Ask::Md5("right"),
+    Ask::Account(RecordKind::Start),
+    Ask::Md5("wrong"),
+    Ask::Tls,
+    Ask::Pap("ann", "right"),
+    Ask::Pap("ann", "wrong"),
+    Ask::Pap("eve", "right"),
+    Ask::Account(RecordKind::Stop),
+];
+
+/// No answer is lost here, and none is waited for so long.
+const NEVER_AGAIN: Retransmission = Retransmission::Fixed { interval: Duration::from_secs(100), count: 1 };
+
+/// What stations prove themselves by.
+#[derive(Clone)]
+struct Station {
+    tls: ClientConfig,
+    wall: WallTime,
+}
+
+impl Station {
+    fn offer(&self, password: Option<&str>) -> Box<dyn PeerOffer> {
+        match password {
+            Some(password) => Box::new(md5::Password::new(password.as_bytes())),
+            None => {
+                let tls = PeerTls::Real(self.tls.clone(), 0);
+                Box::new(PeerMethodTls { tls, fragment: FRAGMENT })
+            }
+        }
+    }
+
+    /// The peer of a login, asked who it is, and its answer.
+    fn peer(&self, now: Instant, name: &str, password: Option<&str>, n: u64) -> (Peer, Vec<u8>) {
+        let config = peer::Config {
+            identity: name.as_bytes().to_vec(),
+            methods: Arc::from([self.offer(password)]),
+            timeout: Duration::from_secs(60),
+            wall: self.wall,
+        };
+        let mut peer = Peer::new(config, Seed::new(6).secure("peer", n), now);
+        peer.handle(now, &[1, 1, 0, 5, 1]);
+        let mut packet = Vec::new();
+        assert!(peer.poll_transmit(&mut packet), "the station answers");
+        (peer, packet)
+    }
+}
+
+/// What an access server asks by RADIUS, with the stations behind it.
+struct Switch {
+    station: Station,
+    next: usize,
+    by: By,
+    name: &'static str,
+    peer: Option<Peer>,
+}
+
+impl Switch {
+    fn new(ports: &Ports, station: Station, said: &Said) -> Actor<Self> {
+        let udp = |port| Upstream::new(local(AAA, port), Secret::new(SECRET));
+        let mut config = client::Config::single(udp(ports.auth));
+        config.servers.extend([udp(ports.acct), Upstream::radsec(local(AAA, ports.radsec))]);
+        config.retransmission = NEVER_AGAIN;
+        let client = Client::new(config, Seed::new(5).secure("nas", 0)).unwrap();
+        let script = Self { station, next: 0, by: By::Udp, name: "", peer: None };
+        Actor { machine: Noted::new(client, "switch", Kind::Radsec, said), script }
+    }
+
+    /// What every request says.
+    fn base(&self) -> Attributes {
+        let mut a = Attributes::new();
+        a.push_text(kind::USER_NAME, self.name).unwrap().push_text(kind::NAS_IDENTIFIER, "switch").unwrap();
+        a.push_text(kind::CALLING_STATION_ID, "02-00-00-00-00-01").unwrap().push_u32(kind::NAS_PORT, 7);
+        a
+    }
+
+    fn ask(&self, now: Instant, client: &mut Client, code: Code, attributes: Attributes) {
+        let target = Target::Server(match (self.by, code) {
+            (By::Radsec, _) => 2,
+            (By::Udp, Code::ACCOUNTING_REQUEST) => 1,
+            (By::Udp, _) => 0,
+        });
+        client.command(now, client::Command::Request { token: 1, target, code, attributes }).unwrap();
+    }
+
+    fn ask_eap(&self, now: Instant, client: &mut Client, packet: &[u8], state: Option<&[u8]>) {
+        let mut a = self.base();
+        if let Some(state) = state {
+            a.push_bytes(kind::STATE, state).unwrap();
+        }
+        a.push_eap(packet);
+        self.ask(now, client, Code::ACCESS_REQUEST, a);
+    }
+}
+
+impl Script for Switch {
+    type Machine = Client;
+
+    fn begin(&mut self, now: Instant, client: &mut Client) {
+        let Some(&step) = STEPS.get(self.next) else {
+            self.next += 1;
+            return;
+        };
+        self.next += 1;
+        self.peer = None;
+        (self.by, self.name) = match step {
+            Step::Md5(by, _) | Step::Tls(by) => (by, "ann"),
+            Step::Stranger => (By::Udp, "eve"),
+            Step::Pap(by, name, _) | Step::Account(by, name, _) => (by, name),
+        };
+        let password = match step {
+            Step::Md5(_, password) => Some(password),
+            Step::Stranger => Some("right"),
+            Step::Tls(_) => None,
+            Step::Pap(_, _, password) => {
+                let mut a = self.base();
+                a.push_user_password(password.as_bytes()).unwrap();
+                return self.ask(now, client, Code::ACCESS_REQUEST, a);
+            }
+            Step::Account(_, _, status) => {
+                let mut a = self.base();
+                a.push_u32(kind::ACCT_STATUS_TYPE, status).push_text(kind::ACCT_SESSION_ID, "5f2a").unwrap();
+                a.push_u32(kind::ACCT_SESSION_TIME, 60 * (status - 1));
+                return self.ask(now, client, Code::ACCOUNTING_REQUEST, a);
+            }
+        };
+        let (peer, packet) = self.station.peer(now, self.name, password, self.next as u64);
+        self.peer = Some(peer);
+        self.ask_eap(now, client, &packet, None);
+    }
+
+    fn hear(&mut self, now: Instant, client: &mut Client, event: client::Event) {
+        let client::Event::Response(response) = event else { panic!("{event:?}") };
+        let (mut packet, state) = (Vec::new(), response.attributes.get(kind::STATE));
+        if let Some(peer) = &mut self.peer
+            && response.attributes.eap(&mut packet)
+        {
+            peer.handle(now, &packet);
+        }
+        match (response.code, &mut self.peer) {
+            (Code::ACCESS_CHALLENGE, Some(peer)) => {
+                assert!(peer.poll_transmit(&mut packet), "the station answers");
+                self.ask_eap(now, client, &packet, state);
+            }
+            (Code::ACCESS_CHALLENGE, None) => {
+                let mut a = self.base();
+                a.push_user_password(b"and more").unwrap().push_bytes(kind::STATE, state.unwrap()).unwrap();
+                self.ask(now, client, Code::ACCESS_REQUEST, a);
+            }
+            _ => self.begin(now, client),
+        }
     }
 
     fn is_done(&self) -> bool {
         self.next > STEPS.len()
     }
+}
 
-    /// Begins with the next step.
-    fn begin(&mut self, now: Instant) {
-        let step = STEPS.get(self.next).copied();
+/// What an access server asks by Diameter.
+struct Gateway {
+    station: Station,
+    next: usize,
+    peer: Option<Peer>,
+}
+
+const NAME: &str = "ann";
+
+impl Gateway {
+    fn new(ports: &Ports, station: Station, said: &Said) -> Actor<Self> {
+        let applications = [Application::auth(EAP), Application::auth(NASREQ), Application::acct(ACCOUNTING)];
+        let mut node = node::Config::new("gateway.example.net", "example.net", &applications)
+            .connect_to("aaa.example.net", local(AAA, ports.diameter));
+        node.peers[0].authentication.tls = true;
+        node.local.addresses = vec![local(GATEWAY, 0).ip()];
+        let config = AaaConfig::Diameter(Box::new(DiameterConfig::new(node, "example.net".to_owned())));
+        let identity = NasIdentity::ethernet("gateway");
+        let client = AccessClient::new(identity, config, Seed::new(8).secure("gateway", 0)).unwrap();
+        let script = Self { station, next: 0, peer: None };
+        Actor { machine: Noted::new(client, "gateway", Kind::Diameter, said), script }
+    }
+
+    fn step(&mut self, now: Instant, client: &mut AccessClient) {
+        let token = self.next as u64;
+        let Some(&ask) = ASKS.get(self.next) else {
+            self.next += 1;
+            return;
+        };
         self.next += 1;
         self.peer = None;
-        match step {
-            None => {}
-            Some(Step::Md5(password)) => {
-                self.eap(now, "ann", Box::new(md5::Password::new(password.as_bytes())));
+        let password = match ask {
+            Ask::Md5(password) => Some(password),
+            Ask::Tls => None,
+            Ask::Pap(name, password) => {
+                let question = Question::new(name.as_bytes(), Proof::Pap(password.as_bytes()));
+                return client.ask(now, token, &question).unwrap();
             }
-            Some(Step::Stranger) => self.eap(now, "eve", Box::new(md5::Password::new(b"right"))),
-            Some(Step::Tls) => {
-                let tls = PeerTls::Real(self.tls.clone(), 0);
-                self.eap(now, "ann", Box::new(PeerMethodTls { tls, fragment: FRAGMENT }));
+            Ask::Account(kind) => {
+                let number = u32::from(kind == RecordKind::Stop);
+                let record = Record { name: NAME.as_bytes(), ..Record::new(kind, "5f2b", number) };
+                return client.account(now, token, &record).unwrap();
             }
-            Some(Step::Pap(name, password)) => {
-                let mut a = self.base(name);
-                a.push_user_password(password.as_bytes()).unwrap();
-                self.ask(now, Code::ACCESS_REQUEST, a);
-            }
-            Some(Step::Account(status)) => {
-                let mut a = self.base("ann");
-                a.push_u32(kind::ACCT_STATUS_TYPE, status).push_text(kind::ACCT_SESSION_ID, "5f2a").unwrap();
-                a.push_u32(kind::ACCT_SESSION_TIME, 60 * (status - 1));
-                self.ask(now, Code::ACCOUNTING_REQUEST, a);
-            }
-        }
-    }
-
-    /// What every request says.
-    fn base(&mut self, name: &'static str) -> Attributes {
-        self.name = name;
-        let mut a = Attributes::new();
-        a.push_text(kind::USER_NAME, name).unwrap().push_text(kind::NAS_IDENTIFIER, "switch").unwrap();
-        a.push_text(kind::CALLING_STATION_ID, "02-00-00-00-00-01").unwrap().push_u32(kind::NAS_PORT, 7);
-        a
-    }
-
-    fn ask(&mut self, now: Instant, code: Code, attributes: Attributes) {
-        let target = Target::Server(u16::from(code == Code::ACCOUNTING_REQUEST));
-        let request = client::Command::Request { token: 1, target, code, attributes };
-        self.client.command(now, request).unwrap();
-    }
-
-    fn eap(&mut self, now: Instant, name: &'static str, offer: Box<dyn PeerOffer>) {
-        let config = peer::Config {
-            identity: name.as_bytes().to_vec(),
-            methods: Arc::from([offer]),
-            timeout: usher_core::Duration::from_secs(60),
-            wall: self.wall,
         };
-        let mut peer = Peer::new(config, Seed::new(6).secure("peer", self.next as u64), now);
-        peer.handle(now, &[1, 1, 0, 5, 1]);
+        let (peer, packet) = self.station.peer(now, NAME, password, 100 + token);
         self.peer = Some(peer);
-        self.name = name;
-        self.answer(now, None);
+        client.ask(now, token, &Question::new(NAME.as_bytes(), Proof::Eap(&packet))).unwrap();
     }
 
-    /// Sends what the station says.
-    fn answer(&mut self, now: Instant, state: Option<&[u8]>) {
-        let mut a = self.base(self.name);
-        let mut packet = Vec::new();
-        assert!(self.peer.as_mut().unwrap().poll_transmit(&mut packet), "the station answers");
-        if let Some(state) = state {
-            a.push_bytes(kind::STATE, state).unwrap();
-        }
-        a.push_eap(&packet);
-        self.ask(now, Code::ACCESS_REQUEST, a);
+    fn go_on(&mut self, now: Instant, client: &mut AccessClient, (token, reply): (u64, &Reply)) {
+        let (mut packet, mut next) = (Vec::new(), Continuation::new());
+        let peer = self.peer.as_mut().expect("EAP alone has rounds");
+        assert!(reply.eap(&mut packet));
+        peer.handle(now, &packet);
+        assert!(peer.poll_transmit(&mut packet), "the station answers");
+        reply.continuation(&mut next);
+        let question = Question::new(NAME.as_bytes(), Proof::Eap(&packet));
+        client.ask(now, token, &Question { continues: Some(&next), ..question }).unwrap();
     }
+}
 
-    fn receive(&mut self, now: Instant, path: Path, data: &[u8]) {
-        self.said.push((false, data.to_vec()));
-        self.client.handle(now, Input::Datagram { path, data });
-        while let Some(event) = self.client.poll_event() {
-            let client::Event::Response(response) = event else { panic!("{event:?}") };
-            let mut packet = Vec::new();
-            if let Some(peer) = &mut self.peer
-                && response.attributes.eap(&mut packet)
-            {
-                peer.handle(now, &packet);
+impl Script for Gateway {
+    type Machine = AccessClient;
+
+    fn begin(&mut self, _: Instant, _: &mut AccessClient) {}
+
+    fn hear(&mut self, now: Instant, client: &mut AccessClient, event: AccessEvent) {
+        match event {
+            AccessEvent::Peer { up, .. } => {
+                assert!(up, "the connection stays");
+                self.step(now, client);
             }
-            match response.code {
-                Code::ACCESS_CHALLENGE => self.answer(now, response.attributes.get(kind::STATE)),
-                _ => self.begin(now),
-            }
-        }
-    }
-
-    fn transmit(&mut self, buf: &mut Vec<u8>) -> Option<Path> {
-        match self.client.poll_transmit(buf)? {
-            Transmit::Datagram { path } => {
-                self.said.push((true, buf.clone()));
-                Some(path)
+            AccessEvent::Challenge { token, reply } => self.go_on(now, client, (token, &reply)),
+            AccessEvent::Accept { .. } | AccessEvent::Reject { .. } | AccessEvent::Accounted { .. } => {
+                self.step(now, client);
             }
             other => panic!("{other:?}"),
         }
+    }
+
+    fn is_done(&self) -> bool {
+        self.next > ASKS.len()
+    }
+}
+
+/// The home server of other realms, which knows everybody by one password.
+struct Home;
+
+impl Home {
+    fn new(said: &Said) -> Actor<Self> {
+        let any = local(0, 0).ip();
+        let clients = [
+            server::ClientConfig::new(any, 8, Secret::new(HOME_SECRET)),
+            server::ClientConfig::radsec(any, 8, vec![CertificateMatch::Name("aaa.example.net".to_owned())]),
+        ];
+        let server =
+            Server::new(server::Config::new(clients.into()), Seed::new(9).secure("home", 0)).unwrap();
+        Actor { machine: Noted::new(server, "home", Kind::Radsec, said), script: Self }
+    }
+}
+
+impl Script for Home {
+    type Machine = Server;
+
+    fn begin(&mut self, _: Instant, _: &mut Server) {}
+
+    fn hear(&mut self, now: Instant, machine: &mut Server, event: server::Event) {
+        let server::Event::Request(request) = event;
+        let mut attributes = Attributes::new();
+        let twice = request.attributes.get(kind::USER_NAME).is_some_and(|name| name.starts_with(b"dan"));
+        let right = request.user_password().unwrap().is_some_and(|password| *password == *b"right");
+        let again = request.attributes.get(kind::STATE);
+        let code = match request.code {
+            Code::ACCOUNTING_REQUEST => Code::ACCOUNTING_RESPONSE,
+            _ if twice && again.is_none() => {
+                attributes.push_bytes(kind::STATE, b"once").unwrap();
+                attributes.push_text(kind::REPLY_MESSAGE, "And?").unwrap();
+                Code::ACCESS_CHALLENGE
+            }
+            _ if right || again == Some(b"once") => {
+                attributes.push_text(kind::REPLY_MESSAGE, "Welcome").unwrap();
+                attributes.push_bytes(kind::CLASS, b"of home").unwrap();
+                attributes.push_u32(kind::SESSION_TIMEOUT, 600);
+                // What a home server may not say of another's network.
+                attributes.push_text(kind::FILTER_ID, "all").unwrap();
+                Code::ACCESS_ACCEPT
+            }
+            _ => Code::ACCESS_REJECT,
+        };
+        machine.command(now, server::Command::Respond { token: request.token, code, attributes }).unwrap();
+    }
+
+    fn is_done(&self) -> bool {
+        false
     }
 }
 
@@ -199,8 +424,13 @@ impl Certificates {
         let (folder, key) = (Temporary::new(), KeyKind::Rsa2048);
         let options = InitOptions { name: "Both".into(), key, days: 30, now: wall };
         let mut authority = Authority::init(&folder.path().join("pki"), &options).unwrap();
-        for (name, kind, file) in [("aaa.example.net", Kind::Server, "server"), ("ann", Kind::Client, "ann")]
-        {
+        for (name, kind, file) in [
+            ("aaa.example.net", Whom::Server, "server"),
+            ("home.example.net", Whom::Server, "home"),
+            ("switch.example.net", Whom::Client, "switch"),
+            ("gateway.example.net", Whom::Client, "gateway"),
+            ("ann", Whom::Client, "ann"),
+        ] {
             let request =
                 Request { name: name.into(), kind, names: Vec::new(), key, days: 9, ocsp: None, crl: None };
             let issued = authority.issue(&request, wall).unwrap();
@@ -222,11 +452,15 @@ impl Certificates {
         Credentials::from_pem(&self.read(&format!("{name}.pem")), &self.read(&format!("{name}.key"))).unwrap()
     }
 
-    fn client(&self) -> ClientConfig {
+    fn roots(&self) -> Roots {
+        Roots::from_pem(&self.read("ca.pem")).unwrap()
+    }
+
+    fn client(&self, name: &str) -> ClientConfig {
         ClientConfig::new(ClientOptions {
             versions: VersionRange::default(),
-            credentials: Some(self.credentials("ann")),
-            roots: Roots::from_pem(&self.read("ca.pem")).unwrap(),
+            credentials: Some(self.credentials(name)),
+            roots: self.roots(),
             server_name: None,
             resumption: None,
             clock: WallClock::at(self.wall),
@@ -234,143 +468,195 @@ impl Certificates {
         })
         .unwrap()
     }
+
+    fn home(&self) -> ServerConfig {
+        ServerConfig::new(ServerOptions {
+            versions: VersionRange::default(),
+            credentials: self.credentials("home"),
+            client_roots: Some(self.roots()),
+            resumption: None,
+            clock: WallClock::at(self.wall),
+            key_log: None,
+        })
+        .unwrap()
+    }
+
+    fn station(&self) -> Station {
+        Station { tls: self.client("ann"), wall: self.wall }
+    }
 }
 
-/// What runs on the simulated hosts.
-enum App {
-    Nas(Box<Nas>),
-    Aaa(Box<(Tap<AaaServer>, Service<Memory>, WallTime)>),
+/// What is said by access servers and the home server: of RADIUS, of Diameter.
+type Transcripts = [Vec<Message>; 2];
+
+fn transcripts(said: [Said; 2]) -> Transcripts {
+    said.map(|said| std::mem::take(&mut *said.lock().unwrap()))
 }
 
-fn address(host: HostId, port: u16) -> SocketAddr {
-    SocketAddr::new(host.ip(IpVersion::V4), port)
+fn simulated(certificates: &Certificates, ports: &Ports) -> Transcripts {
+    let mut builder = Builder::<App>::new(IpVersion::V4, Seed::new(7));
+    let [aaa, switch, gateway, home] = [AAA, SWITCH, GATEWAY, HOME].map(|n| {
+        let host = builder.host(None).unwrap();
+        builder.address(host, local(n, 0).ip()).unwrap();
+        host
+    });
+    for other in [switch, gateway, home] {
+        builder.link(aaa, other, &LinkConfig::default());
+    }
+    let addresses = Arc::new(builder.addresses().clone());
+    let at = |host| HostAddress { host, addresses: addresses.clone() };
+
+    // The very file that the daemon serves from.
+    let loaded = load(&certificates.folder.path().join("aaa.toml")).unwrap();
+    let users = [("bob".to_owned(), bob())];
+    let (seed, epoch, key_log) = (Seed::new(7), certificates.wall, &KeyLog::new());
+    let made = Made { seed, epoch, cpu: None, users: &users, key_log };
+    let bound = Bound::new(&loaded, at(aaa), &made).unwrap();
+    let app = builder.app(aaa, App::Aaa(Box::new(bound.role)), None);
+    bound.udp.into_iter().for_each(|(port, socket)| builder.bind_udp(app, socket, port).unwrap());
+    bound.tcp.into_iter().for_each(|port| builder.listen(app, port).unwrap());
+
+    let said = [Said::default(), Said::default()];
+    let mut endpoint = Endpoint::new(at(home));
+    let sockets = [0, 1].map(|n| endpoint.socket(SocketId::own(n)));
+    endpoint.accept_at(ports.home_tls, ListenerId::default(), Some(certificates.home()));
+    let app = builder.app(home, App::Home(Box::new(Hosted { endpoint, actor: Home::new(&said[0]) })), None);
+    for (socket, port) in sockets.into_iter().zip([ports.home, ports.home_acct]) {
+        builder.bind_udp(app, socket, port).unwrap();
+    }
+    builder.listen(app, ports.home_tls).unwrap();
+
+    let inside = |host, port, name| {
+        let outgoing = BTreeMap::from([(local(AAA, port), certificates.client(name))]);
+        Endpoint::new(at(host)).connecting(outgoing)
+    };
+    let endpoint = inside(switch, ports.radsec, "switch");
+    let actor = Switch::new(ports, certificates.station(), &said[0]);
+    builder.app(switch, App::Switch(Box::new(Hosted { endpoint, actor })), None);
+    let endpoint = inside(gateway, ports.diameter, "gateway");
+    let actor = Gateway::new(ports, certificates.station(), &said[1]);
+    builder.app(gateway, App::Gateway(Box::new(Hosted { endpoint, actor })), None);
+    let mut simulation = builder.build(Nobody, None);
+    // Before the first watchdog.
+    simulation.run_until(Instant::ZERO + Duration::from_secs(20));
+    for app in simulation.apps() {
+        match app {
+            App::Switch(hosted) => {
+                assert!(hosted.actor.script.is_done(), "step {}", hosted.actor.script.next)
+            }
+            App::Gateway(hosted) => {
+                assert!(hosted.actor.script.is_done(), "step {}", hosted.actor.script.next)
+            }
+            App::Home(_) | App::Aaa(_) => {}
+        }
+    }
+    transcripts(said)
 }
 
-impl Application for App {
-    type Report = Transcript;
+/// Ports that nobody uses just now.
+#[derive(Clone, Copy, Debug)]
+struct Ports {
+    auth: u16,
+    acct: u16,
+    radsec: u16,
+    diameter: u16,
+    home: u16,
+    home_acct: u16,
+    home_tls: u16,
+}
 
-    fn handle(&mut self, ctx: &mut Context<'_, Transcript>, delivery: Delivery) {
-        let (now, mut buf) = (ctx.now(), Vec::new());
-        let datagram = match delivery {
-            Delivery::Datagram { socket, from, from_port, at, payload } => {
-                let (local, remote) = (address(at, 0), address(from, from_port));
-                Some((Path { socket: SocketId::own(socket), local, remote }, payload))
-            }
-            _ => None,
-        };
-        let send = |ctx: &mut Context<'_, Transcript>, path: Path, data: &[u8]| {
-            let to = HostId::of_ip(path.remote.ip()).unwrap();
-            ctx.send_datagram(path.socket.n, to, path.remote.port(), Payload::copied(data));
-        };
-        match self {
-            Self::Nas(nas) => {
-                match datagram {
-                    Some((path, payload)) => nas.receive(now, path, payload.as_slice()),
-                    None => nas.begin(now),
-                }
-                while let Some(path) = nas.transmit(&mut buf) {
-                    send(ctx, path, &buf);
-                }
-                if nas.is_done() {
-                    ctx.report(std::mem::take(&mut nas.said));
-                }
-            }
-            Self::Aaa(host) => {
-                let (server, service, epoch) = &mut **host;
-                let wall = *epoch + now.since(Instant::ZERO);
-                if let Some((path, payload)) = datagram {
-                    let path = Path { socket: usher_aaa::radius_socket(path.socket.n), ..path };
-                    server.handle(now, Input::Datagram { path, data: payload.as_slice() });
-                }
-                while let Some(job) = server.poll_job() {
-                    let answer = service.answer(now, wall, job);
-                    server.command(now, answer).unwrap();
-                }
-                while let Some(event) = server.poll_event() {
-                    for command in service.heed(now, wall, &event) {
-                        server.command(now, command).unwrap();
-                    }
-                }
-                while let Some(transmit) = server.poll_transmit(&mut buf) {
-                    let Transmit::Datagram { path } = transmit else { panic!("{transmit:?}") };
-                    send(ctx, path, &buf);
-                }
-            }
+impl Ports {
+    fn free() -> Self {
+        let udp = |host| UdpSocket::bind(local(host, 0)).unwrap().local_addr().unwrap().port();
+        let tcp = |host| TcpListener::bind(local(host, 0)).unwrap().local_addr().unwrap().port();
+        Self {
+            auth: udp(AAA),
+            acct: udp(AAA),
+            radsec: tcp(AAA),
+            diameter: tcp(AAA),
+            home: udp(HOME),
+            home_acct: udp(HOME),
+            home_tls: tcp(HOME),
         }
     }
 }
 
-#[derive(Default)]
-struct Log(Option<Transcript>);
-
-impl Observer<Transcript> for Log {
-    fn report(&mut self, _: Instant, _: u32, said: Transcript) {
-        self.0 = Some(said);
-    }
-}
-
-fn simulated(certificates: &Certificates) -> Transcript {
-    let seed = Seed::new(7);
-    let mut builder = Builder::<App>::new(IpVersion::V4, seed);
-    let [nas, aaa] = [(); 2].map(|()| builder.host(None).unwrap());
-    builder.link(nas, aaa, &LinkConfig::default());
-    // The very file that the daemon serves from.
-    let loaded = load(&certificates.folder.path().join("aaa.toml")).unwrap();
-    let tls = tls::make(&loaded, &WallClock::at(certificates.wall), None).unwrap().unwrap();
-    let with = With {
-        generated: None,
-        rows: &[],
-        identity_key: &IdentityKey::new(loaded.identity_key.as_ref().unwrap().0.as_bytes()),
-        tls: Some(&tls),
-        epoch: certificates.wall,
-        shards: 1,
-    };
-    let mut built = build(&loaded, with, &mut seed.secure("users", 0)).unwrap();
-    built.config.max_steps_waiting = 0;
-    let mut store = Memory::new();
-    put_users(&mut store);
-    let service = Service::new(behind(&loaded, &built, store, Some(tls), 0), &mut seed.secure("known", 0));
-    let server = Tap::new(AaaServer::new(built.config, seed.secure("aaa", 0)).unwrap());
-    let host = (server, service, certificates.wall);
-    let app = builder.app(aaa, App::Aaa(Box::new(host)), None);
-    builder.bind_udp(app, 0, 1812).unwrap();
-    builder.bind_udp(app, 1, 1813).unwrap();
-    let servers = [address(aaa, 1812), address(aaa, 1813)];
-    let client = Nas::new(servers, certificates.client(), certificates.wall);
-    builder.app(nas, App::Nas(Box::new(client)), None);
-    let mut simulation = builder.build(Log::default(), None);
-    simulation.run_until(Instant::ZERO + usher_core::Duration::from_secs(60));
-    simulation.observer().0.clone().expect("the access server has done all")
-}
-
-/// A port that nobody uses just now.
-fn port() -> u16 {
-    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
-/// Users of the store: who has an argon2 hash, and an address of the pool.
-fn put_users(store: &mut dyn Store) {
+/// A user of the store, who has an argon2 hash, and an address of the pool.
+fn bob() -> UserRows {
     let row =
         |attribute: &str, value: String| Row { attribute: attribute.to_owned(), op: Op::Replace, value };
     let password = row("Crypt-Password", argon2_hash(b"left", &[7; 16]));
     let check = vec![password, row("Pool-Name", "one".to_owned())];
-    store.put_user("bob", &UserRows { check, ..UserRows::default() }).unwrap();
+    UserRows { check, ..UserRows::default() }
 }
 
 /// The one configuration of both, and where it listens.
-fn configure(certificates: &Certificates) -> [u16; 2] {
+fn configure(certificates: &Certificates) -> Ports {
     let folder = certificates.folder.path();
-    let [auth, acct] = [port(), port()];
-    let secret = String::from_utf8_lossy(SECRET);
+    let ports = Ports::free();
+    let [secret, home_secret] = [SECRET, HOME_SECRET].map(String::from_utf8_lossy);
+    let Ports { auth, acct, radsec, diameter, home, home_acct, home_tls } = ports;
+    // Nobody waits for the answer to a question about its status.
+    let patient = "response_window = \"60 s\"\nzombie_period = \"60 s\"\nstatus_check = false";
     let config = format!(
-        "shards = 2\nstate_dir = \"{state}\"\nreject_delay = \"0 s\"\n\
-         [listen]\nauth = [\"127.0.0.1:{auth}\"]\nacct = [\"127.0.0.1:{acct}\"]\n\
-         [[client]]\nname = \"switch\"\nprefix = \"0.0.0.0/0\"\nsecret = \"{secret}\"\n\
-         [users]\nstore = \"sqlite\"\npath = \"users.db\"\n[[user]]\nname = \"ann\"\npassword = \"right\"\n\
-         [[pool]]\nname = \"one\"\nranges = [\"192.0.2.7-192.0.2.7\"]\n\
-         [accounting]\nidentity_key_file = \"identity.key\"\n\
-         [methods]\norder = [\"eap-md5\", \"eap-tls\", \"pap\"]\nfragment_size = {FRAGMENT}\n\
-         [tls]\ncertificate = \"server.pem\"\nkey = \"server.key\"\nca = \"ca.pem\"\n",
+        r#"
+shards = 2
+state_dir = "{state}"
+reject_delay = "0 s"
+[listen]
+auth = ["127.0.0.{AAA}:{auth}"]
+acct = ["127.0.0.{AAA}:{acct}"]
+radsec = ["127.0.0.{AAA}:{radsec}"]
+diameter_tls = ["127.0.0.{AAA}:{diameter}"]
+[[client]]
+name = "switch"
+prefix = "0.0.0.0/0"
+secret = "{secret}"
+certificate = "switch.example.net"
+[users]
+store = "sqlite"
+path = "users.db"
+[[user]]
+name = "ann"
+password = "right"
+[[pool]]
+name = "one"
+ranges = ["192.0.2.7-192.0.2.7"]
+[accounting]
+identity_key_file = "identity.key"
+[methods]
+order = ["eap-md5", "eap-tls", "pap"]
+fragment_size = {FRAGMENT}
+[tls]
+certificate = "server.pem"
+key = "server.key"
+ca = "ca.pem"
+[[home_server]]
+name = "far"
+address = "127.0.0.{HOME}:{home}"
+acct_address = "127.0.0.{HOME}:{home_acct}"
+secret = "{home_secret}"
+{patient}
+[[home_server]]
+name = "safe"
+address = "127.0.0.{HOME}:{home_tls}"
+transport = "tls"
+certificate = "home.example.net"
+{patient}
+[[realm]]
+name = "far.example"
+servers = ["far"]
+[[realm]]
+name = "safe.example"
+servers = ["safe"]
+[[realm]]
+name = "closed.example"
+refuse = true
+[diameter]
+identity = "aaa.example.net"
+realm = "example.net"
+peer = [{{ identity = "gateway.example.net", transport = "tls" }}]
+"#,
         state = folder.join("state").display()
     );
     for (name, text) in [("aaa.toml", &*config), ("identity.key", "0123456789abcdef0123456789abcdef\n")] {
@@ -378,11 +664,11 @@ fn configure(certificates: &Certificates) -> [u16; 2] {
         std::fs::write(&file, text).unwrap();
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
     }
-    put_users(&mut usher_store::Sqlite::open(folder.join("users.db")).unwrap());
-    [auth, acct]
+    usher_store::Sqlite::open(folder.join("users.db")).unwrap().put_user("bob", &bob()).unwrap();
+    ports
 }
 
-fn live(certificates: &Certificates, [auth, acct]: [u16; 2]) -> Transcript {
+fn on_sockets(certificates: &Certificates, ports: &Ports) -> Transcripts {
     let folder = certificates.folder.path();
     let file = folder.join("aaa.toml");
     // It serves until this program ends.
@@ -393,71 +679,86 @@ fn live(certificates: &Certificates, [auth, acct]: [u16; 2]) -> Transcript {
         std::thread::sleep(Wait::from_millis(5));
     }
 
-    let ends = [auth, acct].map(|port| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
-    let mut nas = Nas::new(ends, certificates.client(), certificates.wall);
-    let mut sockets: BTreeMap<SocketId, UdpSocket> = BTreeMap::new();
-    let clock = usher_live::Clock::start();
-    let mut buf = Vec::new();
-    nas.begin(clock.now());
-    while !nas.is_done() {
-        let path = nas.transmit(&mut buf).expect("there is something to be asked");
-        let socket = sockets.entry(path.socket).or_insert_with(|| UdpSocket::bind("127.0.0.1:0").unwrap());
-        socket.set_read_timeout(Some(Wait::from_secs(20))).unwrap();
-        socket.send_to(&buf, path.remote).unwrap();
-        let mut answer = [0; 4096];
-        let (n, remote) = socket.recv_from(&mut answer).expect("the server answers");
-        nas.receive(clock.now(), Path { remote, ..path }, &answer[..n]);
-    }
-    nas.said
-}
-
-/// An attribute of a message: its type, its length, and its value where that is not drawn.
-type Shown = (u8, usize, Option<Vec<u8>>);
-
-/// What is the same wherever the service runs.
-fn shown(datagram: &[u8]) -> (Code, u8, usize, Vec<Shown>) {
-    let packet = Packet::parse(datagram).unwrap();
-    let value = |kind: u8, value: &[u8]| match kind {
-        // Proofs, keys and names of a conversation; what EAP holds is looked at below.
-        kind::STATE | kind::MESSAGE_AUTHENTICATOR | kind::EAP_MESSAGE | kind::VENDOR_SPECIFIC => None,
-        _ => Some(value.to_vec()),
+    let (said, options) = ([Said::default(), Said::default()], SocketOptions::default());
+    let udp = |n, port| (SocketId::own(n), bind_udp(local(HOME, port), &options).unwrap());
+    let listener = Listener {
+        id: ListenerId::default(),
+        socket: listen(local(HOME, ports.home_tls), &options).unwrap(),
+        tls: Some(TlsServer::new(certificates.home())),
     };
-    let mut attributes: Vec<Shown> =
-        packet.attributes().map(|a| (a.kind, a.value.len(), value(a.kind, a.value))).collect();
-    let mut eap = Vec::new();
-    if Attributes::from_wire(packet.attribute_bytes()).unwrap().eap(&mut eap) {
-        // Code, identifier, length and type are not drawn; with EAP-TLS neither are the flags, and an identity is told.
-        let plain = match eap.get(4) {
-            Some(1) => eap.len(),
-            Some(4 | 13) => 6,
-            _ => eap.len(),
-        };
-        attributes.push((0, eap.len(), Some(eap[..plain].to_vec())));
-    }
-    (packet.code(), packet.identifier(), datagram.len(), attributes)
+    let sockets = Sockets {
+        udp: vec![udp(0, ports.home), udp(1, ports.home_acct)],
+        listeners: vec![listener],
+        ..Sockets::default()
+    };
+    let (home, to_home) = live("home", Home::new(&said[0]), sockets);
+    let inside = |name| {
+        let tls = TlsClient::new(certificates.client(name));
+        let outgoing = move |_: SocketAddr| Carriage::Tls(tls.clone());
+        Sockets { outgoing: Some(Arc::new(outgoing)), ..Sockets::default() }
+    };
+    let actor = Switch::new(ports, certificates.station(), &said[0]);
+    let (switch, _mailbox) = live("switch", actor, inside("switch"));
+    drop(switch.join().expect("all steps are made").unwrap());
+    let actor = Gateway::new(ports, certificates.station(), &said[1]);
+    let (gateway, _mailbox) = live("gateway", actor, inside("gateway"));
+    drop(gateway.join().expect("all is asked").unwrap());
+    assert!(to_home.send(Word::End));
+    drop(home.join().expect("it answers everybody").unwrap());
+    transcripts(said)
 }
 
 #[test]
 fn the_simulator_and_the_daemon_say_the_same() {
     let certificates = Certificates::new();
     let ports = configure(&certificates);
-    let (simulated, live) = (simulated(&certificates), live(&certificates, ports));
-    for (n, (a, b)) in simulated.iter().zip(&live).enumerate() {
-        assert_eq!((a.0, shown(&a.1)), (b.0, shown(&b.1)), "message {n}");
+    let (simulated, live) = (simulated(&certificates, &ports), on_sockets(&certificates, &ports));
+    let (mut seen, mut apart) = (vec![false; DIFFERS.len()], Vec::new());
+    for (simulated, live) in simulated.iter().zip(&live) {
+        for (n, (a, b)) in simulated.iter().zip(live).enumerate() {
+            let ((one, ours), (other, theirs)) = (shown(a), shown(b));
+            if one != other || ours.len() != theirs.len() {
+                apart.push(format!("message {n}: simulated {one}, live {other}"));
+            }
+            for (ours, theirs) in ours.into_iter().zip(theirs).filter(|(ours, theirs)| ours != theirs) {
+                apart.push(format!("message {n}, {one}: simulated {ours:?}, live {theirs:?}"));
+            }
+            let differ = parts(a).1.into_iter().zip(parts(b).1).filter(|(a, b)| a != b);
+            differ.filter_map(|((number, _), _)| differs(a, number)).for_each(|n| seen[n] = true);
+        }
     }
-    assert_eq!(simulated.len(), live.len());
+    assert!(apart.is_empty(), "{}", apart.join("\n"));
+    assert_eq!(simulated.each_ref().map(Vec::len), live.each_ref().map(Vec::len));
+    let [radius, diameter] = &live;
     // What was to happen did: the last word of each step.
-    let last = |said: &Transcript| {
-        let codes = said.iter().filter(|(sent, _)| !sent).map(|(_, data)| Code(data[0]));
-        codes.filter(|code| *code != Code::ACCESS_CHALLENGE).collect::<Vec<_>>()
+    let heard = |said: &'static str, all: &[Message]| -> Vec<Message> {
+        all.iter().filter(|m| m.who == said && !m.sent).cloned().collect()
     };
+    let codes = heard("switch", radius).into_iter().map(|m| Code(m.bytes[0]));
+    let last: Vec<Code> = codes.filter(|code| *code != Code::ACCESS_CHALLENGE).collect();
     use Code as C;
     let (yes, no, kept) = (C::ACCESS_ACCEPT, C::ACCESS_REJECT, C::ACCOUNTING_RESPONSE);
-    assert_eq!(last(&live), [yes, kept, no, yes, kept, yes, no, no, kept, no, yes, no]);
-    assert!(live.iter().filter(|(_, data)| data.len() > FRAGMENT).count() > 2, "certificates went both ways");
-    // And what is drawn is drawn anew: the same octets come from neither twice.
-    let differ = simulated.iter().zip(&live).filter(|(a, b)| !a.0 && a.1 != b.1).count();
-    assert!(differ >= 10, "{differ}");
+    assert_eq!(last[..12], [yes, kept, no, yes, kept, yes, no, no, kept, no, yes, no]);
+    assert_eq!(last[12..16], [yes, yes, kept, no], "by RadSec");
+    assert_eq!(last[16..20], [yes, no, yes, kept], "to a home server");
+    assert_eq!(last[20..24], [yes, no, yes, kept], "to a home server by RadSec");
+    assert_eq!(last[24..], [no, yes]);
+    assert!(radius.iter().filter(|m| m.bytes.len() > FRAGMENT).count() > 4, "certificates went both ways");
+    for (kind, requests) in [(Kind::Udp, 5), (Kind::Radsec, 5)] {
+        let all = heard("home", radius).into_iter().filter(|m| m.kind == kind).count();
+        assert_eq!(all, requests, "{kind:?}");
+    }
+    let results = heard("gateway", diameter).into_iter().filter_map(|m| {
+        let (_, parts) = parts(&m);
+        let (_, result) = parts.into_iter().find(|(number, _)| *number == (268, 0))?;
+        Some(u32::from_be_bytes(result.try_into().unwrap()))
+    });
+    let results: Vec<u32> = results.filter(|result| *result != 1001).collect();
+    assert_eq!(results, [2001, 2001, 2001, 4001, 2001, 2001, 4001, 4001, 2001]);
+    // And what is said to differ does, or it would be compared: the same octets come from neither twice.
+    let alike: Vec<_> = DIFFERS.iter().zip(seen).filter(|(_, seen)| !seen).collect();
+    let alike: Vec<_> = alike.iter().map(|(d, _)| (d.who, d.number, d.why)).collect();
+    assert!(alike.is_empty(), "these are the same in both: {alike:?}");
 }
 
 #[test]
@@ -471,12 +772,12 @@ fn the_comparison_sees_a_difference() {
             authenticator: [9; 16],
             attributes,
         };
-        let mut out = Vec::new();
-        packet.emit(&mut out).unwrap();
-        out
+        let mut bytes = Vec::new();
+        packet.emit(&mut bytes).unwrap();
+        Message { who: "switch", sent: true, kind: Kind::Udp, bytes }
     };
     let mut other = packet("ann");
-    (other[4], other[30]) = (0, 0);
+    (other.bytes[4], other.bytes[30]) = (0, 0);
     assert_eq!(shown(&packet("ann")), shown(&other), "authenticator and State are drawn");
     assert_ne!(shown(&packet("ann")), shown(&packet("ane")));
     assert_ne!(shown(&packet("ann")), shown(&packet("anna")));
