@@ -380,6 +380,12 @@ mod tests {
     }
 
     #[test]
+    fn a_chain_that_never_leaves_its_good_state_loses_what_that_loses() {
+        let stays = Loss::GilbertElliott { to_bad: 0.0, to_good: 0.0, good: 0.25, bad: 1.0 };
+        assert_eq!(stays.mean(), 0.25);
+    }
+
+    #[test]
     fn a_script_loses_exactly_its_packets() {
         let mut c = channel(ChannelConfig { loss: Loss::Script(vec![1, 3]), ..Default::default() });
         let got: Vec<bool> = (0..5).map(|_| arrival(c.offer(ms(0), 1)).is_some()).collect();

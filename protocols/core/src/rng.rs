@@ -142,6 +142,7 @@ mod tests {
         );
         let mut secure = seed.secure("radius.client", 0);
         assert_eq!(secure.array::<8>(), [3, 230, 58, 13, 64, 23, 182, 213]);
+        assert_ne!(secure.next_u32(), secure.next_u32());
         assert_ne!(seed.stream("loss", 8).next_u64(), seed.stream("loss", 7).next_u64());
         assert_ne!(seed.stream("los", 7).next_u64(), seed.stream("loss", 7).next_u64());
     }

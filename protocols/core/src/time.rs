@@ -247,6 +247,15 @@ mod tests {
         }
     }
 
+    #[test]
+    fn whole_units_are_rounded_down_and_time_does_not_go_below_zero() {
+        let long = Duration::from_millis(61_999);
+        assert_eq!((long.as_secs(), long.as_millis()), (61, 61_999));
+        let at = Instant::ZERO + long;
+        assert_eq!(at - Duration::from_millis(1_999), Instant::ZERO + Duration::from_secs(60));
+        assert_eq!(at - Duration::from_secs(62), Instant::ZERO);
+    }
+
     /// `date -u -d @SECONDS +%FT%T`.
     #[test]
     fn a_time_of_day_prints_as_rfc_3339_has_it() {

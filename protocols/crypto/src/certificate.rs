@@ -206,6 +206,15 @@ mod tests {
     }
 
     #[test]
+    fn where_both_are_there_the_alternative_name_is_the_one_that_counts() {
+        let mut other = SERVER.to_vec();
+        let name = b"aaa.usher.test";
+        let last = other.windows(name.len()).rposition(|octets| octets == name).unwrap();
+        other[last] = b'b';
+        assert!(named("baa.usher.test").fits(&other) && !named("aaa.usher.test").fits(&other));
+    }
+
+    #[test]
     fn without_a_host_name_the_common_name_stands() {
         assert!(named("station@usher.test").fits(CLIENT) && !named("aaa.usher.test").fits(CLIENT));
     }

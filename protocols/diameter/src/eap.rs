@@ -205,6 +205,13 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_may_have_no_eap_payload() {
+        let mut avps = AvpBuf::new();
+        avps.push_u32(codes::AUTH_REQUEST_TYPE, 1);
+        assert_eq!(Dea::parse(avps.view()).unwrap().eap, None);
+    }
+
+    #[test]
     fn an_eap_payload_is_required() {
         let mut b = AvpBuf::new();
         b.push_u32(codes::AUTH_REQUEST_TYPE, 1);

@@ -105,6 +105,12 @@ mod tests {
         for (error, want) in [
             (Error::AlertReceived(rustls::AlertDescription::UnknownCA), TlsFault::Alert(Alert(48))),
             (CertificateError::UnknownIssuer.into(), of(C::UnknownAuthority)),
+            (CertificateError::Expired.into(), of(C::Expired)),
+            (CertificateError::NotValidYet.into(), of(C::NotYetValid)),
+            (CertificateError::UnknownRevocationStatus.into(), of(C::ListUnusable)),
+            (CertificateError::InvalidPurpose.into(), of(C::Purpose)),
+            (CertificateError::NotValidForName.into(), of(C::Name)),
+            (CertificateError::BadEncoding.into(), of(C::Malformed)),
             (CertificateError::Revoked.into(), of(C::Revoked)),
             (CertificateError::ExpiredRevocationList.into(), of(C::ListExpired)),
             (CertRevocationListError::BadSignature.into(), of(C::ListUnusable)),

@@ -228,6 +228,7 @@ fn requests_that_are_not_for_us_get_the_rfcs_answer() {
     assert_eq!(got.len(), 4);
     assert!(got.iter().all(|(token, code)| u64::from(code.0) == *token), "{got:?}");
     assert!(w.sent_by(1, 268).iter().all(|h| h.flags.is_error()));
+    assert_eq!((w[1].counters().not_for_us, w[1].counters().loop_detected), (2, 1));
 }
 
 #[test]
