@@ -179,11 +179,18 @@ impl Client {
         if good {
             self.link(server, lane).framer = framer;
         } else {
-            self.counters.connections_spoilt += 1;
-            self.link(server, lane).proved = false;
-            self.operate(conn, StreamOp::Abort);
-            self.broke(now, conn, server, lane);
+            self.abandon(now, conn);
         }
+    }
+
+    /// Resets a RadSec connection by which came what nobody who knows RADIUS and the secret sends, and counts it; one that
+    /// is over already is let be. What waited by it goes to another server of its group, or by the next connection.
+    pub fn abandon(&mut self, now: Instant, conn: ConnId) {
+        let Some(&(server, lane)) = self.by_conn.get(&conn) else { return };
+        self.counters.connections_spoilt += 1;
+        self.link(server, lane).proved = false;
+        self.operate(conn, StreamOp::Abort);
+        self.broke(now, conn, server, lane);
     }
 
     /// An answer came by a connection.

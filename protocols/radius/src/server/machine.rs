@@ -311,15 +311,7 @@ impl Server {
     /// A request of a kind that is not served. By RadSec, whose one port says nothing of what is served, its client is
     /// told (RFC 6614 §2.5).
     fn unwanted(&mut self, origin: Origin, packet: &Packet<'_>) -> Shown {
-        let code = match packet.code() {
-            Code::ACCOUNTING_REQUEST => Code::ACCOUNTING_RESPONSE,
-            Code::COA_REQUEST => Code::COA_NAK,
-            Code::DISCONNECT_REQUEST => Code::DISCONNECT_NAK,
-            _ => return Shown::Fine,
-        };
-        if origin.conn.is_none() {
-            return Shown::Fine;
-        }
+        let Some(code) = refusal(packet.code()).filter(|_| origin.conn.is_some()) else { return Shown::Fine };
         let config = self.clients.get(origin.client);
         let secret = config.secret.clone();
         let signed = match verify(packet, &secret, config) {
@@ -334,10 +326,7 @@ impl Server {
             }
         };
         let mut list = self.attributes();
-        list.push_u32(kind::ERROR_CAUSE, error_cause::UNSUPPORTED_EXTENSION);
-        for a in packet.attributes().filter(|a| a.kind == kind::PROXY_STATE) {
-            list.push_concat(a.kind, a.value);
-        }
+        unsupported(packet, &mut list);
         self.reply_at_once(origin, packet, code, signed, list, &secret);
         Shown::Fine
     }
@@ -430,6 +419,42 @@ impl Server {
             self.spare_lists.push(list);
         }
     }
+}
+
+/// By what code a request is refused whose kind is not served (RFC 6614 §2.5).
+fn refusal(code: Code) -> Option<Code> {
+    match code {
+        Code::ACCOUNTING_REQUEST => Some(Code::ACCOUNTING_RESPONSE),
+        Code::COA_REQUEST => Some(Code::COA_NAK),
+        Code::DISCONNECT_REQUEST => Some(Code::DISCONNECT_NAK),
+        _ => None,
+    }
+}
+
+/// What that says.
+fn unsupported(packet: &Packet<'_>, list: &mut Attributes) {
+    list.push_u32(kind::ERROR_CAUSE, error_cause::UNSUPPORTED_EXTENSION);
+    for a in packet.attributes().filter(|a| a.kind == kind::PROXY_STATE) {
+        list.push_concat(a.kind, a.value);
+    }
+}
+
+/// The NAK, with Error-Cause 406, that a RadSec client answers to a CoA- or Disconnect-Request where it takes none from
+/// the server of the connection (RFC 6614 §2.5); empty where it fits no packet. `None`: what came is no such request, or
+/// does not know the secret, and its connection is to be given up (RFC 6613 §2.6.4).
+#[must_use]
+pub fn refuse(request: &[u8]) -> Option<Vec<u8>> {
+    let packet = Packet::parse(request).ok()?;
+    let code = refusal(packet.code())?;
+    let config = ClientConfig::radsec(core::net::Ipv4Addr::UNSPECIFIED.into(), 0, Vec::new());
+    let message_authenticator = verify(&packet, &config.secret, &config).ok()?;
+    let mut list = Attributes::new();
+    unsupported(&packet, &mut list);
+    let (identifier, request_authenticator) = (packet.identifier(), packet.authenticator());
+    let reply = Reply { code, identifier, request_authenticator, message_authenticator, salt: 0 };
+    let mut out = Vec::new();
+    let fits = encode(&mut out, &reply, &list, &[], &config.secret).is_ok();
+    Some(if fits { out } else { Vec::new() })
 }
 
 /// Why a request is not believed.

@@ -11,7 +11,7 @@ mod machine;
 mod stream;
 
 pub use clients::ConfigError;
-pub use machine::Server;
+pub use machine::{Server, refuse};
 
 use crate::attribute::{Attributes, HideError, kind, reveal_password};
 use crate::auth::Secret;

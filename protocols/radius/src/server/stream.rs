@@ -42,6 +42,12 @@ impl Server {
         self.streams.0.len()
     }
 
+    /// Whether this RadSec connection is open: it was taken, and nothing came by it that ends it.
+    #[must_use]
+    pub fn is_connected(&self, conn: ConnId) -> bool {
+        self.streams.0.contains_key(&conn)
+    }
+
     /// Whether a RadSec connection with this other side is taken: it is a client's, and there is room.
     #[must_use]
     pub fn takes(&self, remote: IpAddr, certificate: Option<&[u8]>) -> bool {

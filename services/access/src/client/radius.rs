@@ -9,7 +9,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use usher_core::{
     CloseReason, CommandError, ConnId, Input, Instant, ListenerId, Machine, Output, Outputs, Owner,
-    SecureRng, SocketId, StreamEvent, Transmit,
+    SecureRng, SocketId, StreamEvent, StreamOp, Transmit,
 };
 use usher_radius::Freshness;
 use usher_radius::attribute::{Attributes, ValueTooLong, kind};
@@ -28,7 +28,8 @@ pub struct RadiusConfig {
     /// Which of them is told of sessions.
     pub accounting: Target,
     /// Who may ask something of sessions: at [`DYNAMIC_SOCKET`], and as a RadSec server by the connection that this client has
-    /// opened to it, since all packets have one port there (RFC 6614 §2.1); `None`: nobody.
+    /// opened to it, since all packets have one port there (RFC 6614 §2.1); `None`: nobody. Who asks by a connection
+    /// and may not is refused with Error-Cause 406 (RFC 6614 §2.5).
     pub dynamic: Option<Box<DynamicConfig>>,
 }
 
@@ -63,57 +64,17 @@ struct Dynamic {
     server: Server,
     /// Requests without an answer: their codes, and the State that the answer repeats (RFC 5176 §3.3).
     asked: BTreeMap<u64, (Code, Option<Vec<u8>>)>,
-    /// The client's RadSec connections by which may be asked as well.
-    shared: BTreeMap<ConnId, Framer>,
+}
+
+/// A RadSec connection of the client's.
+#[derive(Debug)]
+struct Shared {
+    framer: Framer,
+    /// Whether its server may ask something of sessions; it is refused otherwise.
+    may_ask: bool,
 }
 
 impl Dynamic {
-    /// Parts what comes by a RadSec connection of the client's: requests are for the server, answers for the client.
-    fn part(&mut self, now: Instant, client: &mut Client, conn: ConnId, event: StreamEvent<'_>) {
-        const fn given(conn: ConnId, event: StreamEvent<'_>) -> Input<'_> {
-            Input::Stream { conn, event }
-        }
-        match (event, self.shared.get_mut(&conn)) {
-            (StreamEvent::Data(mut data), Some(framer)) => loop {
-                match framer.next(&mut data) {
-                    Ok(None) => break,
-                    Ok(Some(packet)) => {
-                        let asks = packet.first().is_some_and(|code| REQUESTS.contains(&Code(*code)));
-                        let input = given(conn, StreamEvent::Data(packet));
-                        if asks { self.server.handle(now, input) } else { client.handle(now, input) }
-                    }
-                    Err(BadLength(length)) => {
-                        // The client counts it, and gives the connection up.
-                        let [high, low] = length.to_be_bytes();
-                        client.handle(now, given(conn, StreamEvent::Data(&[0, 0, high, low])));
-                        break;
-                    }
-                }
-            },
-            (StreamEvent::Connected { remote, local, certificate }, None) => {
-                client.handle(now, given(conn, event));
-                if client.is_connected(conn) && self.server.takes(remote.ip(), certificate) {
-                    let listener = ListenerId::own(0);
-                    let accepted = StreamEvent::Accepted { listener, remote, local, certificate };
-                    self.server.handle(now, given(conn, accepted));
-                    self.shared.insert(conn, Framer::new());
-                }
-            }
-            _ => client.handle(now, given(conn, event)),
-        }
-    }
-
-    /// Forgets the connections that the client has no longer.
-    fn forget(&mut self, now: Instant, client: &Client) {
-        let gone: Vec<ConnId> =
-            self.shared.keys().copied().filter(|conn| !client.is_connected(*conn)).collect();
-        for conn in gone {
-            self.shared.remove(&conn);
-            let event = StreamEvent::Closed(CloseReason::Closed);
-            self.server.handle(now, Input::Stream { conn, event });
-        }
-    }
-
     fn answer(
         &mut self,
         now: Instant,
@@ -140,7 +101,11 @@ pub(super) struct RadiusAccess {
     target: Target,
     accounting: Target,
     dynamic: Option<Dynamic>,
-    /// What `dynamic` wants done and said.
+    /// The client's connections that are up: by them its servers ask as well.
+    shared: BTreeMap<ConnId, Shared>,
+    /// Whether there has been one.
+    by_radsec: bool,
+    /// What `dynamic` wants done and said, and what is refused without it.
     outputs: Outputs<Event>,
     /// A list whose memory serves the next request.
     spare: Option<Attributes>,
@@ -155,7 +120,7 @@ impl RadiusAccess {
                 let server =
                     server::Config { role, streams: role, freshness, ..server::Config::new(clients) };
                 let server = Server::new(server, SecureRng::from_seed(rng.array()))?;
-                Some(Dynamic { server, asked: BTreeMap::new(), shared: BTreeMap::new() })
+                Some(Dynamic { server, asked: BTreeMap::new() })
             }
             None => None,
         };
@@ -164,6 +129,8 @@ impl RadiusAccess {
             target: config.target,
             accounting: config.accounting,
             dynamic,
+            shared: BTreeMap::new(),
+            by_radsec: false,
             outputs: Outputs::default(),
             spare: None,
         })
@@ -257,25 +224,94 @@ impl RadiusAccess {
     }
 
     pub(super) fn handle(&mut self, now: Instant, nas: &NasIdentity, input: Input<'_>) {
-        let Some(dynamic) = &mut self.dynamic else { return self.client.handle(now, input) };
-        match (input.enter(), input) {
-            (Some((DYNAMIC, input)), _) => dynamic.server.handle(now, input),
-            (None, Input::Stream { conn, event }) => dynamic.part(now, &mut self.client, conn, event),
-            _ => self.client.handle(now, input),
+        let entered = input.enter();
+        if let (None, Input::Stream { conn, event }) = (entered, input) {
+            self.part(now, conn, event);
+        } else if let (Some((DYNAMIC, input)), Some(dynamic)) = (entered, &mut self.dynamic) {
+            dynamic.server.handle(now, input);
+        } else {
+            self.client.handle(now, input);
         }
-        if input == Input::Timeout {
+        if let (Input::Timeout, Some(dynamic)) = (input, &mut self.dynamic) {
             dynamic.server.handle(now, input);
         }
-        dynamic.forget(now, &self.client);
+        // What is said by a connection is taken while it is known whose it is.
         self.hear_dynamic(now, nas);
+        self.forget(now);
+    }
+
+    /// Parts what comes by a RadSec connection of the client's: requests are for the server of `dynamic`, or refused, and
+    /// answers for the client. What ends the connection for one ends it for both, and nothing behind it is heard.
+    fn part(&mut self, now: Instant, conn: ConnId, event: StreamEvent<'_>) {
+        const fn given(conn: ConnId, event: StreamEvent<'_>) -> Input<'_> {
+            Input::Stream { conn, event }
+        }
+        let Self { client, dynamic, shared, outputs, .. } = self;
+        match (event, shared.get_mut(&conn)) {
+            (StreamEvent::Data(mut data), Some(link)) => {
+                while let Some(packet) = link.framer.next(&mut data).transpose() {
+                    let is_good = match (packet, &mut *dynamic) {
+                        (Err(BadLength(_)), _) => false,
+                        (Ok(packet), _) if !packet.first().is_some_and(|c| REQUESTS.contains(&Code(*c))) => {
+                            client.handle(now, given(conn, StreamEvent::Data(packet)));
+                            client.is_connected(conn)
+                        }
+                        (Ok(packet), Some(dynamic)) if link.may_ask => {
+                            dynamic.server.handle(now, given(conn, StreamEvent::Data(packet)));
+                            dynamic.server.is_connected(conn)
+                        }
+                        (Ok(packet), _) => match server::refuse(packet) {
+                            Some(nak) if nak.is_empty() => true,
+                            Some(nak) => {
+                                outputs.transmit(Transmit::Stream { conn, op: StreamOp::Data }, nak);
+                                true
+                            }
+                            None => false,
+                        },
+                    };
+                    if !is_good {
+                        return client.abandon(now, conn);
+                    }
+                }
+            }
+            (StreamEvent::Connected { remote, local, certificate }, None) => {
+                client.handle(now, given(conn, event));
+                if !client.is_connected(conn) {
+                    return;
+                }
+                let asking = dynamic.as_mut().filter(|d| d.server.takes(remote.ip(), certificate));
+                let may_ask = asking.is_some();
+                if let Some(dynamic) = asking {
+                    let listener = ListenerId::own(0);
+                    let accepted = StreamEvent::Accepted { listener, remote, local, certificate };
+                    dynamic.server.handle(now, given(conn, accepted));
+                }
+                shared.insert(conn, Shared { framer: Framer::new(), may_ask });
+                self.by_radsec = true;
+            }
+            _ => client.handle(now, given(conn, event)),
+        }
+    }
+
+    /// Forgets the connections that the client has no longer.
+    fn forget(&mut self, now: Instant) {
+        let Self { client, dynamic, shared, .. } = self;
+        shared.retain(|&conn, _| {
+            let stays = client.is_connected(conn);
+            if let (false, Some(dynamic)) = (stays, &mut *dynamic) {
+                let event = StreamEvent::Closed(CloseReason::Closed);
+                dynamic.server.handle(now, Input::Stream { conn, event });
+            }
+            stays
+        });
     }
 
     /// Hands on what is asked of sessions; what no session need be looked at for is refused at once.
     fn hear_dynamic(&mut self, now: Instant, nas: &NasIdentity) {
         while let Some(dynamic) = &mut self.dynamic
             && let Some(event) = {
-                let Dynamic { server, shared, .. } = dynamic;
-                server.next_event(&mut self.outputs, |transmit| match transmit {
+                let shared = &self.shared;
+                dynamic.server.next_event(&mut self.outputs, |transmit| match transmit {
                     Transmit::Stream { conn, .. } if shared.contains_key(&conn) => transmit,
                     _ => transmit.within(DYNAMIC),
                 })
@@ -337,9 +373,10 @@ impl RadiusAccess {
         outputs: &mut Outputs<E, J>,
         outside: impl Fn(Transmit) -> Transmit,
     ) -> Option<Event> {
-        match self.dynamic {
-            Some(_) => outputs.up_to_event(outside, |buf| self.poll_output(buf)),
-            None => self.client.next_event(outputs, outside).map(hear),
+        if self.dynamic.is_some() || self.by_radsec {
+            outputs.up_to_event(outside, |buf| self.poll_output(buf))
+        } else {
+            self.client.next_event(outputs, outside).map(hear)
         }
     }
 

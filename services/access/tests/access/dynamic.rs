@@ -3,12 +3,12 @@
 use crate::world::{
     Carrier, NAS, PORT, SERVERS, Script, World, answer, diameter_config, host, network, radius_config, secret,
 };
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use usher_access::{
     AaaConfig, AccessClient, Command, DYNAMIC_SOCKET, DynamicConfig, DynamicKind, ErrorCause, Event, Failure,
     NasIdentity, NasPort, Proof, Request, SessionIdentity, TerminateCause,
 };
-use usher_core::bench::At;
+use usher_core::bench::{At, Network};
 use usher_core::{
     CommandError, ConnId, Duration, Input, Instant, ListenerId, Machine, NoJob, OutputOf, Outputs, Seed,
     StreamEvent, StreamOp, Transmit, WallTime,
@@ -255,36 +255,45 @@ fn packet(code: Code, identifier: u8, authenticator: [u8; 16], attributes: &[u8]
     [&head[..], &digest, attributes].concat()
 }
 
-/// RFC 6614 §2.1: one port, and one connection, for all that RADIUS says.
+/// A NAS whose login a RadSec server was asked for: of sessions this address may ask; and the request's head.
+fn by_radsec(asker: Option<IpAddr>) -> (Network, At<AccessClient>, At<RadSecServer>, (u8, [u8; 16])) {
+    let mut config = radius_config(Carrier::RadSec, 1);
+    config.dynamic = asker.map(|asker| {
+        let clients = vec![ClientConfig::radsec(asker, 32, Vec::new())];
+        Box::new(DynamicConfig { clients, freshness: None })
+    });
+    let mut net = network();
+    let identity = NasIdentity { address: Some(NAS), ..NasIdentity::ethernet("nas.example.org") };
+    let access = AccessClient::new(identity, AaaConfig::Radius(config), Seed::new(5).secure("nas", 0));
+    let nas = net.add(access.unwrap(), &[NAS]);
+    let server = net.add(RadSecServer::default(), &[SERVERS[0]]);
+    net.listen(server, ListenerId::own(0), SocketAddr::new(SERVERS[0], PORT));
+    net.on_event(nas, |event| {
+        let Event::Dynamic(request) = event else { return None };
+        let answer =
+            if request.is_about(&session()) { Ok(()) } else { Err(ErrorCause::SessionContextNotFound) };
+        Some((Duration::ZERO, Command::AnswerDynamic { token: request.token, answer }))
+    });
+    let now = net.now();
+    net[nas].ask(now, 1, &Request::new(b"ann", Proof::Pap(b"x"))).unwrap();
+    net.run(Duration::from_millis(100));
+    let asked = net.take(server).remove(0).1;
+    let mut authenticator = [0; 16];
+    authenticator.copy_from_slice(&asked[4..20]);
+    (net, nas, server, (asked[1], authenticator))
+}
+
+/// RFC 6614 §2.1: one port, and one connection, for all that RADIUS says; and §2.5: who may not ask is told so.
 #[test]
 fn a_radsec_server_asks_by_the_connection_that_the_nas_opened() {
-    for (asker, heard) in [(SERVERS[0], true), (SERVERS[1], false)] {
-        let mut config = radius_config(Carrier::RadSec, 1);
-        let clients = vec![ClientConfig::radsec(asker, 32, Vec::new())];
-        config.dynamic = Some(Box::new(DynamicConfig { clients, freshness: None }));
-        let mut net = network();
-        let identity = NasIdentity { address: Some(NAS), ..NasIdentity::ethernet("nas.example.org") };
-        let access = AccessClient::new(identity, AaaConfig::Radius(config), Seed::new(5).secure("nas", 0));
-        let nas = net.add(access.unwrap(), &[NAS]);
-        let server = net.add(RadSecServer::default(), &[SERVERS[0]]);
-        net.listen(server, ListenerId::own(0), SocketAddr::new(SERVERS[0], PORT));
-        net.on_event(nas, |event| {
-            let Event::Dynamic(request) = event else { return None };
-            let answer =
-                if request.is_about(&session()) { Ok(()) } else { Err(ErrorCause::SessionContextNotFound) };
-            Some((Duration::ZERO, Command::AnswerDynamic { token: request.token, answer }))
-        });
-        let now = net.now();
-        net[nas].ask(now, 1, &Request::new(b"ann", Proof::Pap(b"x"))).unwrap();
-        net.run(Duration::from_millis(100));
-        let asked = net.take(server).remove(0).1;
-        let mut authenticator = [0; 16];
-        authenticator.copy_from_slice(&asked[4..20]);
+    for asker in [Some(SERVERS[0]), Some(SERVERS[1]), None] {
+        let heard = asker == Some(SERVERS[0]);
+        let (mut net, nas, server, (identifier, authenticator)) = by_radsec(asker);
         // The answer and two requests as one stretch, and the end of the last later.
         let stretch = [
-            packet(Code::ACCESS_ACCEPT, asked[1], authenticator, &[]),
+            packet(Code::ACCESS_ACCEPT, identifier, authenticator, &[]),
             packet(Code::DISCONNECT_REQUEST, 7, [0; 16], b"\x01\x05ann"),
-            packet(Code::COA_REQUEST, 8, [0; 16], b"\x01\x05eve"),
+            packet(Code::COA_REQUEST, 8, [0; 16], b"\x01\x05eve\x21\x03p"),
         ]
         .concat();
         let (first, last) = stretch.split_at(stretch.len() - 30);
@@ -295,15 +304,57 @@ fn a_radsec_server_asks_by_the_connection_that_the_nas_opened() {
         let events: Vec<Event> = net.take(nas).into_iter().map(|(_, event)| event).collect();
         assert!(matches!(&events[0], Event::Accept { token: 1, .. }), "{events:?}");
         assert_eq!(events.len(), if heard { 3 } else { 1 }, "{events:?}");
-        let answers: Vec<(u8, u8)> = net.take(server).iter().map(|(_, data)| (data[0], data[1])).collect();
-        let right = [(Code::DISCONNECT_ACK.0, 7), (Code::COA_NAK.0, 8)];
-        assert_eq!(answers, if heard { &right[..] } else { &[] });
-        if heard {
-            // What no packet can be ends the connection, and both sides of it are forgotten.
-            net.command(server, vec![43, 1, 0, 3]).unwrap();
-            net.run(Duration::from_millis(100));
-            assert_eq!(net[nas].radius_counters().unwrap().connections_spoilt, 1);
-            assert_eq!(net[server].conn, None);
+        let answers: Vec<Vec<u8>> = net.take(server).into_iter().map(|(_, data)| data).collect();
+        let heads: Vec<(u8, u8)> = answers.iter().map(|data| (data[0], data[1])).collect();
+        let first = if heard { Code::DISCONNECT_ACK } else { Code::DISCONNECT_NAK };
+        assert_eq!(heads, [(first.0, 7), (Code::COA_NAK.0, 8)]);
+        if !heard {
+            // Error-Cause: Unsupported Extension.
+            assert_eq!(answers[0][20..], [101, 6, 0, 0, 1, 150]);
+            assert_eq!(answers[1][20..], *b"\x65\x06\0\0\x01\x96\x21\x03p");
+            let request = packet(Code::DISCONNECT_REQUEST, 7, [0; 16], b"\x01\x05ann");
+            let digest = md5(&[&answers[0][..4], &request[4..20], &answers[0][20..], b"radsec"]);
+            assert_eq!(answers[0][4..20], digest);
+        }
+        // What no packet can be ends the connection, and both sides of it are forgotten.
+        net.command(server, vec![43, 1, 0, 3]).unwrap();
+        net.run(Duration::from_millis(100));
+        assert_eq!(net[nas].radius_counters().unwrap().connections_spoilt, 1);
+        assert_eq!(net[server].conn, None);
+    }
+}
+
+/// RFC 6613 §2.6.4: whichever side of the connection a packet is for, what follows one that ends it is not heard, and
+/// nothing goes by it any more.
+#[test]
+fn a_packet_that_ends_a_radsec_connection_is_the_last_that_is_heard_of_it() {
+    for asker in [Some(SERVERS[0]), Some(SERVERS[1]), None] {
+        for case in 0..4 {
+            let (mut net, nas, server, (identifier, authenticator)) = by_radsec(asker);
+            let accept = packet(Code::ACCESS_ACCEPT, identifier, authenticator, &[]);
+            let disconnect = packet(Code::DISCONNECT_REQUEST, 7, [0; 16], b"\x01\x05ann");
+            let spoilt = |mut packet: Vec<u8>| {
+                packet[4] ^= 1;
+                packet
+            };
+            let stretch = match case {
+                0 => [spoilt(accept), disconnect],
+                1 => [spoilt(disconnect), accept],
+                // An attribute longer than its packet.
+                2 => [packet(Code::DISCONNECT_REQUEST, 7, [0; 16], b"\x01\x09ann"), accept],
+                _ => {
+                    let signed = [&[80, 18][..], &[9; 16]].concat();
+                    [packet(Code::DISCONNECT_REQUEST, 7, [0; 16], &signed), accept]
+                }
+            };
+            net.command(server, stretch.concat()).unwrap();
+            net.run(Duration::from_millis(10));
+            assert_eq!(net.take(nas).len(), 0, "{asker:?} {case}");
+            assert_eq!(net[nas].radius_counters().unwrap().connections_spoilt, 1, "{asker:?} {case}");
+            assert_eq!((net[server].conn, net.take(server).len()), (None, 0), "{asker:?} {case}");
+            // What waits goes by the next connection.
+            net.run(Duration::from_secs(5));
+            assert_eq!(net.take(server).first().map(|(_, asked)| asked[0]), Some(1), "{asker:?} {case}");
         }
     }
 }
