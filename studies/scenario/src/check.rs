@@ -8,15 +8,17 @@ mod mobility;
 mod workloads;
 
 pub(crate) use idle::idle;
+use workloads::of_workload;
 
 use crate::metrics;
 use crate::model::{
     Aaa, Arrivals, Connections, Dialogue, Eap, IpVersion, Link, Loss, RadiusRetransmission, Repeats,
     Scenario, TimeLaw, TransportProtocol,
 };
+use crate::ports;
 use crate::work;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use usher_aaa::Method;
 use usher_aaa::store::UserRows;
 use usher_aaa_config::Loaded;
@@ -41,7 +43,7 @@ pub(crate) use keys;
 
 /// Everything that is wrong with a scenario.
 pub(crate) fn scenario(scenario: &Scenario) -> Vec<Finding> {
-    let mut check = Check { scenario, members: Vec::new(), findings: Vec::new() };
+    let mut check = Check { scenario, members: Vec::new(), workload: String::new(), findings: Vec::new() };
     check.run();
     check.hosts();
     check.links();
@@ -58,6 +60,8 @@ struct Check<'a> {
     scenario: &'a Scenario,
     /// Each host's representative among those that it is linked with, by group; of too many hosts none.
     members: Vec<u32>,
+    /// The workload that is looked at; one that stands alone is called nothing.
+    workload: String,
     findings: Vec<Finding>,
 }
 
@@ -74,6 +78,19 @@ impl Check<'_> {
 
     fn positive(&mut self, time: Time, path: Vec<String>) {
         self.require(!time.get().is_zero(), path, "zero is impossible here");
+    }
+
+    /// A setting of the workload that is looked at, as messages call it.
+    fn setting(&self, key: &str) -> String {
+        of_workload(&format!("workload.{key}"), &self.workload)
+    }
+
+    /// All addresses of a host with a port, as a configuration writes them.
+    fn anywhere(&self, port: u16) -> SocketAddr {
+        match self.scenario.run.ip {
+            IpVersion::V4 => (Ipv4Addr::UNSPECIFIED, port).into(),
+            IpVersion::V6 => (Ipv6Addr::UNSPECIFIED, port).into(),
+        }
     }
 
     fn run(&mut self) {
@@ -489,8 +506,10 @@ impl Check<'_> {
         let own = eap.aaa == Aaa::Diameter
             && eap.inside_tls()
             && eap.diameter.connections == Connections::PerSession;
-        let message = "inside TLS each connection must be of a peer that the server knows, and there is no end of these: \
-                       workload.diameter.connections must be a number";
+        let message = format!(
+            "inside TLS each connection must be of a peer that the server knows, and there is no end of these: {} must be a number",
+            self.setting("diameter.connections")
+        );
         self.require(!own, keys!["workload", "diameter", "connections"], message);
         let both = eap.tls.certificate.is_some() == eap.tls.key.is_some();
         let belong = "certificate and key belong together; give both, or neither";
@@ -514,17 +533,22 @@ impl Check<'_> {
         let (Some(of_server), Some(of_nas)) = (first(server), first(&eap.nas)) else { return };
         let listen = &loaded.file.listen;
         let mut needed = vec![match eap.aaa {
-            Aaa::Radius => ("auth", &listen.auth),
-            Aaa::Radsec => ("radsec", &listen.radsec),
-            Aaa::Diameter if eap.inside_tls() => ("diameter_tls", &listen.diameter_tls),
-            Aaa::Diameter => ("diameter", &listen.diameter),
+            Aaa::Radius => ("auth", &listen.auth, ports::RADIUS),
+            Aaa::Radsec => ("radsec", &listen.radsec, ports::RADSEC),
+            Aaa::Diameter if eap.inside_tls() => ("diameter_tls", &listen.diameter_tls, ports::DIAMETER_TLS),
+            Aaa::Diameter => ("diameter", &listen.diameter, ports::DIAMETER),
         }];
-        needed.extend((eap.aaa == Aaa::Radius && eap.accounting.used).then_some(("acct", &listen.acct)));
-        for (key, listened) in needed {
+        needed.extend((eap.aaa == Aaa::Radius && eap.accounting.used).then_some((
+            "acct",
+            &listen.acct,
+            ports::ACCOUNTING,
+        )));
+        for (key, listened, port) in needed {
             let reached = listened.iter().any(|at| addresses.serves(of_server, at.ip()));
             let message = format!(
                 "what [listen] of the configuration of \"{server}\" has for {key} cannot be reached from other hosts, and the \
-                 workload needs it: add an address, such as {key} = [\"0.0.0.0:1812\"], or {}",
+                 workload needs it: add an address, such as {key} = [\"{}\"], or {}",
+                self.anywhere(port),
                 addresses.of(of_server)
             );
             self.require(reached, keys!["hosts", server, "config"], message);
@@ -602,8 +626,10 @@ impl Check<'_> {
         self.require(
             !(eap.accounting.used && own),
             at("used"),
-            "accounting goes by connections that stay, and each authentication has one of its own: \
-             workload.diameter.connections must be a number",
+            format!(
+                "accounting goes by connections that stay, and each authentication has one of its own: {} must be a number",
+                self.setting("diameter.connections")
+            ),
         );
     }
 

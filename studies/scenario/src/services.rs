@@ -141,12 +141,16 @@ pub(crate) fn take(
             faults.add(config.key_span.clone(), message.to_owned());
         }
         let mut of_host = Vec::new();
-        for name in &names {
+        for (n, name) in names.iter().enumerate() {
             let Some(kind) = name.kind else {
                 let near = hint(&name.text, Kind::ALL.map(Kind::name));
                 faults.add(name.span.clone(), format!("there is no service \"{}\"{near}", name.text));
                 continue;
             };
+            if names.iter().take(n).any(|before| before.kind == Some(kind)) {
+                faults.add(name.span.clone(), format!("\"{}\" is there twice", name.text));
+                continue;
+            }
             let alone = names.len() == 1;
             let node = config.as_mut().and_then(|entry| configured(&mut entry.node, name, alone));
             match node.map(|node| (&node.item, &*node)) {

@@ -23,6 +23,12 @@ pub(crate) fn set(
     if !SETTABLE.contains(&keys[0].as_str()) {
         return Err(wrong(format!("\"{}\" cannot be varied{}", keys[0], hint(&keys[0], SETTABLE))));
     }
+    if let (None, Some(Item::Table(several)), true) =
+        (study.get("workload"), study.get("workloads").map(|node| &node.item), keys[0] == "workload")
+    {
+        let known: Vec<String> = several.iter().map(|entry| format!("workloads.{}", entry.key)).collect();
+        return Err(wrong(format!("workloads have names here: {}", known.join(", "))));
+    }
     if keys.len() == 1 {
         return Err(wrong(format!("it is the whole of \"{path}\"; name one setting in it")));
     }

@@ -89,7 +89,23 @@ impl ArrivalProcess {
             }
             budget.set(left - 1);
         }
-        self.next = match &mut self.law {
+        self.next = self.after(at);
+        true
+    }
+
+    /// Drops what fell due before `now`, as on a host that was off; a closed loop goes on then.
+    pub(super) fn skip(&mut self, now: Instant) {
+        while let Some(at) = self.next().filter(|at| *at < now) {
+            if let Law::Closed { .. } = self.law {
+                return;
+            }
+            self.next = self.after(at);
+        }
+    }
+
+    /// When the next one falls due after that of `at`.
+    fn after(&mut self, at: Instant) -> Option<Instant> {
+        match &mut self.law {
             Law::Poisson { mean } => Some(at + self.rng.exponential(*mean)),
             Law::Constant { interval, left } => {
                 if let Some(left) = left {
@@ -98,8 +114,7 @@ impl ArrivalProcess {
                 (*left != Some(0)).then_some(at + *interval)
             }
             Law::Closed { .. } => None,
-        };
-        true
+        }
     }
 
     /// Tells a closed loop that its dialogue has ended.

@@ -5,9 +5,9 @@ use super::machine::{Endpoint, EventOrJob, HostAddress};
 use super::topology::Topology;
 use super::{End, Plan, Report, Role, WorldError};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use usher_core::{ConnId, Instant, Job, ListenerId, Machine, WallTime};
+use usher_core::{ConnId, Duration, Instant, Job, ListenerId, Machine, WallTime};
 use usher_ident::{
     Answer, AskError, Client, ClientCommand, ClientConfig, ClientEvent, Connection, PORT, PortPair, Question,
 };
@@ -20,8 +20,20 @@ use usher_sim::{Context, Delivery, HostId, StreamDelivery};
 /// Users by the number of their application.
 pub(super) type Users = Rc<RefCell<BTreeMap<u32, User>>>;
 
-/// Whose the connections are that began at a host's port, as only the study knows.
-type Truth = Rc<RefCell<BTreeMap<(HostId, u16), User>>>;
+/// The connections that began at a host's port, as only the study knows them.
+type Truth = Rc<RefCell<BTreeMap<(HostId, u16), Dialled>>>;
+
+/// A user's connection.
+#[derive(Debug)]
+struct Dialled {
+    user: User,
+    /// When the user asked for it; `None` once the server has accepted it.
+    since: Option<Instant>,
+}
+
+/// How much longer than the server waits for an answer a user waits for the connection's end: the end may be lost and be sent
+/// again.
+const MARGIN: Duration = Duration::from_secs(5);
 
 /// The service that `usher ident serve` runs. Its kernel is the simulated host's.
 #[derive(Debug)]
@@ -97,6 +109,12 @@ impl AskerRole {
                     let token = self.next;
                     self.next += 1;
                     self.asked.insert(token, (*conn, (remote, remote_port), now));
+                    let dialled =
+                        self.truth.borrow_mut().get_mut(&(remote, remote_port)).and_then(|d| d.since.take());
+                    if let Some(since) = dialled {
+                        // From here on it is the server's question that counts.
+                        ctx.report(Report::Withdrawn(since));
+                    }
                     ctx.report(Report::Begun);
                     let question = Question {
                         server: self.at.address(remote, PORT),
@@ -117,7 +135,8 @@ impl AskerRole {
             let Some((conn, whose, began)) = self.asked.remove(&token) else { continue };
             ctx.shutdown(conn);
             if let Ok(answer) = &answer {
-                let right = self.truth.borrow().get(&whose).is_some_and(|user| names(answer, user));
+                let right =
+                    self.truth.borrow().get(&whose).is_some_and(|dialled| names(answer, &dialled.user));
                 ctx.report(Report::Identified(began, right));
             }
             let end = if answer.is_ok() { End::Completed } else { End::Failed };
@@ -142,32 +161,73 @@ pub(super) struct UserRole {
     arrivals: ArrivalProcess,
     opened: u32,
     /// Connections under way.
-    open: u32,
+    open: BTreeMap<ConnId, Open>,
+    /// When those that are established are given up.
+    ends: BTreeSet<(Instant, ConnId)>,
+    /// How long the server waits for an answer.
+    patience: Duration,
     truth: Truth,
+}
+
+/// A connection under way, of its user.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    since: Instant,
+    /// Its port and when it is given up, once it is established.
+    established: Option<(u16, Instant)>,
 }
 
 impl UserRole {
     pub(super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: &Delivery) {
         let now = ctx.now();
         match delivery {
-            // Connections are gone with a host that failed.
-            Delivery::Start if std::mem::take(&mut self.open) > 0 => self.arrivals.ended(now),
-            Delivery::Stream { event: StreamDelivery::Connected { local, local_port, .. }, .. } => {
-                self.truth.borrow_mut().insert((*local, *local_port), self.user.clone());
+            Delivery::Start => {
+                // Connections are gone with a host that failed, and whoever is at one that is off connects nowhere.
+                while let Some((&conn, _)) = self.open.first_key_value() {
+                    self.end(ctx, conn);
+                }
+                self.arrivals.skip(now);
             }
-            Delivery::Stream { event: StreamDelivery::Closed(_), .. } => {
-                self.open -= 1;
-                self.arrivals.ended(now);
+            Delivery::Stream { conn, event: StreamDelivery::Connected { local, local_port, .. } } => {
+                let Some(open) = self.open.get_mut(conn) else { return };
+                let until = now + self.patience + MARGIN;
+                open.established = Some((*local_port, until));
+                self.ends.insert((until, *conn));
+                let dialled = Dialled { user: self.user.clone(), since: Some(open.since) };
+                self.truth.borrow_mut().insert((*local, *local_port), dialled);
             }
+            Delivery::Stream { conn, event: StreamDelivery::Closed(_) } => self.end(ctx, *conn),
             _ => {}
+        }
+        // The server's host may have failed and know nothing of a connection: nobody ends that but the user.
+        while let Some(&(_, conn)) = self.ends.first().filter(|(until, _)| *until <= now) {
+            ctx.abort(conn);
+            self.end(ctx, conn);
         }
         while self.arrivals.take(now) {
             let conn = ConnId::opened(self.opened);
             self.opened += 1;
-            self.open += 1;
+            self.open.insert(conn, Open { since: now, established: None });
+            ctx.report(Report::Begun);
             ctx.connect_from(conn, self.host, self.server, CHAT);
         }
-        ctx.set_timer(self.arrivals.next());
+        ctx.set_timer(
+            self.arrivals.next().into_iter().chain(self.ends.first().map(|(until, _)| *until)).min(),
+        );
+    }
+
+    /// A connection is over. One that the server has not accepted was in vain.
+    fn end(&mut self, ctx: &mut Context<'_, Report>, conn: ConnId) {
+        let Some(Open { since, established }) = self.open.remove(&conn) else { return };
+        let accepted = established.is_some_and(|(port, until)| {
+            self.ends.remove(&(until, conn));
+            let dialled = self.truth.borrow_mut().get_mut(&(self.host, port)).and_then(|d| d.since.take());
+            dialled.is_none()
+        });
+        if !accepted {
+            ctx.report(Report::Ended { began: since, end: End::Failed });
+        }
+        self.arrivals.ended(ctx.now());
     }
 }
 
@@ -237,7 +297,17 @@ pub(super) fn build(
         let arrivals = ArrivalProcess::new(&ident.arrivals, index, all, plan.end, shared.clone(), rng);
         let user = User { name: Some(name.clone().into_bytes()), uid: Some(1000 + n) };
         let (truth, known) = (truth.clone(), user.clone());
-        let role = UserRole { host, server, user, arrivals, opened: 0, open: 0, truth };
+        let role = UserRole {
+            host,
+            server,
+            user,
+            arrivals,
+            opened: 0,
+            open: BTreeMap::new(),
+            ends: BTreeSet::new(),
+            patience: ident.patience.get(),
+            truth,
+        };
         let app = plan.role(host, Role::IdentUser(Box::new(role)));
         plan.users.borrow_mut().insert(app, known);
     }

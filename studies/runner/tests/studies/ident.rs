@@ -105,6 +105,35 @@ fn a_connection_that_its_host_does_not_know_is_nobodys() {
 }
 
 #[test]
+fn users_give_up_what_their_server_has_forgotten() {
+    // Whatever a connection was at when the server's host went off, its user is at the next one 6 s later.
+    for from in (1000..1040).step_by(5) {
+        let outage = format!("[[outages]]\nhost = \"server\"\nfrom = \"{from} ms\"\nuntil = \"1200 ms\"\n");
+        let closed = study(&inline("user-name"), "").replace(
+            "arrivals = { kind = \"constant\", interval = \"2 s\", stagger = \"100 ms\", count = 5 }",
+            "patience = \"1 s\"\narrivals = { kind = \"closed\", pause = \"50 ms\" }",
+        );
+        let metrics = run(&(closed + &outage));
+        let [started, completed, failures] = counts(&metrics);
+        // A connection takes 80 ms and its pause 50 ms: 154 of each of four users, but for those of seven seconds.
+        assert!(started > 390.0 && completed >= started - 4.0, "{from} ms: {metrics:?}");
+        assert!((failures - (started - completed) / started).abs() < 1e-9);
+    }
+    // Of a server that does not come back nothing is heard, and what is asked of it fails.
+    let outage = "[[outages]]\nhost = \"server\"\nfrom = \"3 s\"\nuntil = \"1000 s\"\n";
+    let metrics = run(&(study(&inline("user-name"), "") + outage));
+    assert_eq!(counts(&metrics), [20.0, 8.0, 0.6], "{metrics:?}");
+}
+
+#[test]
+fn users_of_a_host_that_is_off_do_not_connect() {
+    let outage = "[[outages]]\nhost = \"client\"\nfrom = \"3 s\"\nuntil = \"6.5 s\"\n";
+    // Of each user the connections of 4 s and of 6 s, with their staggers.
+    let metrics = run(&(study(&inline("user-name"), "") + outage));
+    assert_eq!(counts(&metrics), [12.0, 12.0, 0.0], "{metrics:?}");
+}
+
+#[test]
 fn what_is_lost_is_sent_again_and_told_rightly() {
     let config = inline("user-name").replace("hide = [\"eve\"]\n", "");
     let metrics = run(&study(&config, "loss = \"10 %\""));

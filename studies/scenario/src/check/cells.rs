@@ -1,5 +1,6 @@
 //! What no single value shows about cells.
 
+use super::workloads::of_workload;
 use super::{Check, keys};
 use crate::model::{Cell, Eap};
 use usher_aaa::Method;
@@ -101,17 +102,22 @@ impl Check<'_> {
         let joins = |eap: &Eap| eap.nas == cell.base_station && eap.stations == cell.stations;
         let authentication = self.scenario.eap_workloads().find(|(_, eap)| joins(eap));
         match authentication {
-            Some((_, eap)) => self.require(
+            Some((name, eap)) => self.require(
                 eap.method != Method::EapMd5,
                 path,
-                "EAP-MD5 gives no key from which traffic keys could follow: workload.method = \"eap-tls\" does",
+                format!(
+                    "EAP-MD5 gives no key from which traffic keys could follow: {} = \"eap-tls\" does",
+                    of_workload("workload.method", name)
+                ),
             ),
             None => self.fault(
                 path,
                 format!(
-                    "traffic keys follow from an authentication: the workload must be of kind \"eap\", with stations = \
+                    "traffic keys follow from an authentication: {} must be of kind \"eap\", with stations = \
                      \"{}\" and nas = \"{}\"",
-                    cell.stations, cell.base_station
+                    if self.scenario.workloads.is_empty() { "the workload" } else { "a workload" },
+                    cell.stations,
+                    cell.base_station
                 ),
             ),
         }

@@ -45,7 +45,8 @@ impl Check<'_> {
         if !(0..scenario.members(clients).unwrap_or(0)).all(reached) {
             let message = format!(
                 "what the configuration of \"{clients}\" has for listen cannot be reached from other hosts at port {PORT}, and \
-                 the workload needs it: add an address, such as listen = [\"0.0.0.0:{PORT}\"]"
+                 the workload needs it: add an address, such as listen = [\"{}\"]",
+                self.anywhere(PORT)
             );
             self.fault(keys!["hosts", clients, "config"], message);
         }

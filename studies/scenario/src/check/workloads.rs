@@ -3,7 +3,10 @@
 use super::{Check, keys};
 use crate::model::{Aaa, Eap, TransportProtocol, Workload};
 use crate::ports;
+use crate::services::{Kind, Service};
 use std::collections::BTreeMap;
+use usher_aaa_config::Carrier;
+use usher_sim::HostId;
 
 /// The most characters of a workload's name, which is part of those that its hosts give themselves.
 const LONGEST_NAME: usize = 32;
@@ -11,7 +14,16 @@ const LONGEST_NAME: usize = 32;
 /// A port at which a workload's own server listens: the setting that names its host, the host, the protocol and the number.
 type Listener<'a> = (&'static str, &'a str, TransportProtocol, u16);
 
-/// What is said of settings of the sole workload, said of the one of this name.
+/// Who listens at a port.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner<'a> {
+    /// A service of the host.
+    Service(Kind),
+    /// The server of a workload.
+    Workload(&'a str),
+}
+
+/// What Usher itself says of settings of the sole workload, said of the one of this name.
 pub(super) fn of_workload(text: &str, name: &str) -> String {
     if name.is_empty() { text.to_owned() } else { text.replace("workload.", &format!("workloads.{name}.")) }
 }
@@ -31,6 +43,7 @@ impl Check<'_> {
         }
         for (name, workload) in scenario.all_workloads() {
             let before = self.findings.len();
+            name.clone_into(&mut self.workload);
             match workload {
                 Workload::Eap(eap) => self.eap(eap),
                 Workload::Dialogue(dialogue) => self.dialogue(dialogue),
@@ -41,12 +54,11 @@ impl Check<'_> {
             if let Some(arrivals) = workload.arrivals() {
                 self.arrivals(arrivals);
             }
-            // They speak of the sole workload.
-            for (path, message) in self.findings.iter_mut().skip(before).filter(|_| !name.is_empty()) {
+            // They are of the sole workload.
+            for (path, _) in self.findings.iter_mut().skip(before).filter(|_| !name.is_empty()) {
                 if path.first().is_some_and(|first| first == "workload") {
                     path.splice(..1, keys!["workloads", name]);
                 }
-                *message = of_workload(message, name);
             }
         }
         for name in scenario.workloads.names() {
@@ -64,24 +76,74 @@ impl Check<'_> {
     /// A port is one server's.
     fn ports(&mut self) {
         let scenario = self.scenario;
-        let mut taken: BTreeMap<(&str, &str, u16), &str> = BTreeMap::new();
-        for (name, workload) in scenario.workloads.iter() {
+        let mut taken: BTreeMap<(&str, &str, u16), Owner<'_>> = BTreeMap::new();
+        for (host, services) in scenario.services.iter() {
+            let served: Vec<_> = services.iter().flat_map(|service| self.served_at(host, service)).collect();
+            for (kind, transport, port) in served {
+                let before = *taken.entry((host, transport.name(), port)).or_insert(Owner::Service(kind));
+                if let Owner::Service(first) = before
+                    && first != kind
+                {
+                    let message = format!(
+                        "\"{}\" is at {} port {port} already, and \"{}\" would be there too: give one of them another port",
+                        first.name(),
+                        transport.name().to_uppercase(),
+                        kind.name()
+                    );
+                    self.fault(keys!["hosts", host, "runs"], message);
+                }
+            }
+        }
+        for (name, workload) in scenario.all_workloads() {
             for (key, host, transport, port) in self.listeners(workload) {
-                let Some(first) =
-                    taken.insert((host, transport.name(), port), name).filter(|first| *first != name)
-                else {
-                    continue;
+                let own = Owner::Workload(name);
+                let before = *taken.entry((host, transport.name(), port)).or_insert(own);
+                let whose = match before {
+                    Owner::Workload(first) if first == name => continue,
+                    Owner::Workload(first) => format!("has a server of \"{first}\""),
+                    Owner::Service(kind) => format!("runs \"{}\"", kind.name()),
                 };
                 let transport = transport.name().to_uppercase();
+                let path = match name {
+                    "" => keys!["workload", key],
+                    _ => keys!["workloads", name, key],
+                };
                 self.fault(
-                    keys!["workloads", name, key],
+                    path,
                     format!(
-                        "\"{host}\" has a server of \"{first}\" at {transport} port {port} already, and this workload's would \
-                         be there too: name another host"
+                        "\"{host}\" {whose} at {transport} port {port} already, and this workload's would be there too: name \
+                         another host"
                     ),
                 );
             }
         }
+    }
+
+    /// Where a service of a host listens for others.
+    fn served_at(&self, host: &str, service: &Service) -> Vec<(Kind, TransportProtocol, u16)> {
+        let (tcp, udp) = (TransportProtocol::Tcp, TransportProtocol::Udp);
+        let (kind, all) = match service {
+            Service::Aaa(loaded) => {
+                let of = |carrier| if matches!(carrier, Carrier::Udp(_)) { udp } else { tcp };
+                let all = usher_aaa_config::listening(&loaded.file.listen);
+                (
+                    Kind::Aaa,
+                    all.iter().map(|binding| (of(binding.carrier), binding.address)).collect::<Vec<_>>(),
+                )
+            }
+            Service::Ident(loaded) => {
+                (Kind::Ident, loaded.file.listen.iter().map(|address| (tcp, *address)).collect())
+            }
+        };
+        // Too many hosts were reported, and are not gone through.
+        let first =
+            self.scenario.numbered().find(|(name, _)| *name == host).filter(|_| !self.members.is_empty());
+        let Some((_, first)) = first else { return Vec::new() };
+        let (addresses, members) = (self.scenario.addresses(), self.scenario.members(host).unwrap_or(0));
+        let reached =
+            |ip| (0..members).any(|member| addresses.serves(HostId(first.0.saturating_add(member)), ip));
+        let reached = all.into_iter().filter(|(_, address)| reached(address.ip()));
+        reached.map(|(transport, address)| (kind, transport, address.port())).collect()
     }
 
     /// Where a workload's own servers listen.
@@ -116,6 +178,7 @@ impl Check<'_> {
                     function("wimax", &handover.wimax),
                     function("pos", &handover.pos),
                     function("target", &handover.target),
+                    ("correspondent", &handover.correspondent, udp, usher_mip::PORT),
                 ]
             }
         }

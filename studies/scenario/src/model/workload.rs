@@ -502,7 +502,8 @@ pub enum Repeats {
 
 /// Users of hosts connect to a server by TCP, as to one for mail or chat, and the server asks each one's host who has that
 /// connection (RFC 1413), at port 113. A dialogue is one such question, from the server's accepting the connection until it has
-/// the answer, or knows that there is none; then it closes both connections.
+/// the answer, or knows that there is none; then it closes both connections. A connection that the server never accepts is one
+/// that failed. A user who has not heard of a connection's end 5 s after the server's patience is over goes on without.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Ident {

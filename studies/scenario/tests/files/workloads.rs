@@ -152,6 +152,13 @@ fn faults_of_several_workloads_name_the_workload() {
     for (text, other, expected) in table {
         assert_eq!(beside(text, &other).unwrap_err(), expected, "{other}");
     }
+    // What a user writes is said as it is written.
+    let realm = beside("aaa = \"radius\"", "aaa = \"radius\"\nrealm = \"my workload.org\"").unwrap_err();
+    assert_eq!(realm, "t.toml:26:9: workloads.a.realm: \"my workload.org\" is not a domain name");
+    let keys =
+        "[cells.w]\nbase_station = \"nas\"\nstations = \"station\"\nkeys = { used = true }\n[workloads.a]";
+    let keys = beside("[workloads.a]", keys).unwrap_err();
+    assert!(keys.contains(": workloads.a.method = \"eap-tls\" does"), "{keys}");
     let (alone, _) = RIGHT.split_once("[workload]").unwrap();
     let faults = Study::parse("t", "t.toml", alone).unwrap_err().to_string();
     assert!(faults.contains("nobody says anything: write [workload], or [workloads.NAME]"), "{faults}");
@@ -173,4 +180,87 @@ fn axes_and_overrides_reach_named_workloads() {
     overrides.set("workloads.c.method=eap-tls").unwrap();
     let wrong = study.plan(Mode::Default, &overrides).unwrap_err().to_string();
     assert!(wrong.contains("there is no \"c\" in workloads"), "{wrong}");
+    let mut overrides = Overrides::default();
+    overrides.set("workload.method=eap-tls").unwrap();
+    let wrong = study.plan(Mode::Default, &overrides).unwrap_err().to_string();
+    assert!(wrong.contains("workloads have names here: workloads.a, workloads.b"), "{wrong}");
+}
+
+#[test]
+fn ports_of_services_and_of_workloads_are_each_ones_own() {
+    let aaa = "runs = \"aaa\"\n[hosts.other.config]\nlisten = { auth = [\"0.0.0.0:7\"], acct = [], diameter = [\"0.0.0.0:7\"] }\n\
+               methods = { order = [\"eap-md5\"] }\n[hosts.other.config.diameter]\nidentity = \"a.example.org\"\nrealm = \"example.org\"\n\
+               [[hosts.other.config.diameter.peer]]\nidentity = \"p.example.org\"\nprefix = [\"0.0.0.0/0\"]\n\
+               [[hosts.other.config.client]]\nname = \"x\"\nprefix = \"0.0.0.0/0\"\nsecret = \"a secret of 23 octets..\"\n[links.a]";
+    let ident = "runs = \"ident\"\n[hosts.other.config]\nlisten = [\"0.0.0.0:7\"]\n[links.a]";
+    let both = "runs = [\"aaa\", \"ident\"]\n[hosts.other.config.ident]\nlisten = [\"0.0.0.0:1812\", \"10.0.0.5:3868\"]\n\
+                [hosts.other.config.aaa]\nlisten = { auth = [\"0.0.0.0:1812\"], acct = [], diameter = [\"0.0.0.0:3868\"] }\n\
+                methods = { order = [\"eap-md5\"] }\n[hosts.other.config.aaa.diameter]\nidentity = \"a.example.org\"\nrealm = \"example.org\"\n\
+                [[hosts.other.config.aaa.diameter.peer]]\nidentity = \"p.example.org\"\nprefix = [\"0.0.0.0/0\"]\n\
+                [links.a]";
+    let named = "this workload's would be there too: name another host";
+    let table = [
+        (aaa.to_owned(), format!("\"other\" runs \"aaa\" at TCP port 7 already, and {named}")),
+        (ident.to_owned(), format!("\"other\" runs \"ident\" at TCP port 7 already, and {named}")),
+        (
+            both.to_owned(),
+            "hosts.other.runs: \"aaa\" is at TCP port 3868 already, and \"ident\" would be there too: give one of them another \
+             port"
+                .to_owned(),
+        ),
+        (ident.replace("\"ident\"", "[\"ident\", \"ident\"]"), "t.toml:11:18: \"ident\" is there twice".to_owned()),
+    ];
+    for (other, expected) in table {
+        let found = beside("[links.a]", &other).unwrap_err();
+        assert!(found.contains(&expected), "{other}: {found}");
+    }
+    let loopback = aaa.replace("0.0.0.0:7", "127.0.0.1:7");
+    assert_eq!(beside("[links.a]", &loopback), Ok(()), "which nobody else reaches");
+    // A sole workload is looked at as well.
+    let server = "[hosts.server]\nruns = \"ident\"\n[hosts.server.config]\nlisten = [\"0.0.0.0:7\"]";
+    let study = Study::parse("t", "t.toml", &RIGHT.replacen("[hosts.server]", server, 1));
+    let found = study.and_then(|study| study.check()).unwrap_err().to_string();
+    assert!(found.contains(" workload.server: \"server\" runs \"ident\" at TCP port 7 already"), "{found}");
+}
+
+#[test]
+fn hints_of_addresses_are_of_the_version_and_the_port_that_are_needed() {
+    let server = |listen: &str| {
+        format!(
+            "[hosts.server]\nruns = \"aaa\"\n[hosts.server.config]\nlisten = {{ acct = [], {listen} }}\n\
+             methods = {{ order = [\"eap-md5\"] }}\n[hosts.server.config.diameter]\nidentity = \"a.example.org\"\n\
+             realm = \"example.org\"\n[[hosts.server.config.diameter.peer]]\nidentity = \"a-nas-0.example.org\"\n\
+             prefix = [\"0.0.0.0/0\"]\n[[hosts.server.config.client]]\nname = \"x\"\nprefix = \"0.0.0.0/0\"\n\
+             secret = \"a secret of 23 octets..\""
+        )
+    };
+    for (ip, aaa, carrier, hint) in [
+        ("v4", "radius", "auth", "0.0.0.0:1812"),
+        ("v4", "diameter", "diameter", "0.0.0.0:3868"),
+        ("v6", "diameter", "diameter", "[::]:3868"),
+    ] {
+        let others = if carrier == "auth" { "" } else { "auth = [], " };
+        let listen = format!("{others}{carrier} = [\"127.0.0.1:9\"]");
+        let text = SEVERAL
+            .replacen("[hosts.server]", &server(&listen), 1)
+            .replacen("aaa = \"radius\"", &format!("aaa = \"{aaa}\""), 1)
+            .replacen("[run]", &format!("[run]\nip = \"{ip}\""), 1);
+        let found =
+            Study::parse("t", "t.toml", &text).and_then(|study| study.check()).unwrap_err().to_string();
+        assert!(found.contains(&format!("such as {carrier} = [\"{hint}\"]")), "{found}");
+    }
+}
+
+#[test]
+fn two_handovers_have_correspondents_of_their_own() {
+    let (_, handover) = usher_scenario::founding::all()
+        .iter()
+        .find(|study| study.name == "handover-mn")
+        .and_then(|study| study.text.split_once("[workload]"))
+        .unwrap();
+    let (workload, _) = handover.split_once("\n[").unwrap();
+    let both = format!("[workloads.x]{workload}\n[workloads.y]{workload}\n[workloads.a]");
+    let found = beside("[workloads.a]", &both).unwrap_err();
+    let of_y = "workloads.y.correspondent: \"correspondent\" has a server of \"x\" at UDP port 4191 already";
+    assert!(found.contains(of_y), "{found}");
 }
