@@ -267,9 +267,8 @@ impl Job<'_> {
         let failing = Failing::of(&self.plan, &results);
         let untrusted = Untrusted::of(&self.plan, &results);
         if !output.json {
-            let warnings =
-                [failing.as_ref().map(ToString::to_string), untrusted.as_ref().map(ToString::to_string)];
-            let warnings = warnings.into_iter().flatten();
+            let warnings = failing.iter().map(ToString::to_string);
+            let warnings = warnings.chain(untrusted.as_ref().map(ToString::to_string));
             output.text(&self.summary(&results, warnings, begun.elapsed().as_secs_f64(), &report))?;
         }
         if !results.complete {
@@ -279,7 +278,7 @@ impl Job<'_> {
             "study": self.plan.study, "folder": path.display().to_string(), "report": report.display().to_string(),
             "points": results.points.len(), "replications": manifest.replications, "complete": results.complete,
             "seconds": manifest.elapsed_s,
-            "failing": failing.map(|f| json!({
+            "failing": failing.first().map(|f| json!({
                 "points": f.points, "of": f.of, "worst": key::of(&f.worst), "share": f.share,
             })),
             "moved": untrusted.map(|u| json!({

@@ -210,6 +210,12 @@ fn figures(file: &StudyFile, findings: &mut Vec<Finding>) {
                 None => units.extend(metrics::find(y, file).map(|m| m.unit)),
             }
         }
+        if figure.analytic.is_some() && file.workloads.len() > 1 {
+            let message =
+                "closed forms are of a study of one workload, and this one has several: leave this out"
+                    .to_owned();
+            findings.push((keys!["figures", i, "analytic"], message));
+        }
         if figure.y.0.is_empty() || units.iter().any(|u| *u != units[0]) {
             let message = "one metric is needed, or several of one unit".to_owned();
             findings.push((keys!["figures", i, "y"], message));

@@ -349,6 +349,9 @@ pub fn is_declared(name: &str) -> bool {
 pub(crate) fn unknown<'a>(name: &str, names: impl Into<Names<'a>>) -> Option<String> {
     let names = names.into();
     if let Some(metric) = find(name, names) {
+        if [TCP_PER_MIH_PACKET, SCTP_PER_MIH_PACKET].contains(metric) && names.workloads.len() > 1 {
+            return Some(format!("\"{name}\" is of a study of one workload, and this one has several"));
+        }
         let followed = [CONNECTIONS, MEMORY].contains(metric);
         return (followed && !names.memory)
             .then(|| format!("\"{name}\" is followed only where [run] has memory = true"));

@@ -35,7 +35,7 @@ pub fn value(form: Form, scenario: &Scenario) -> Option<f64> {
 }
 
 fn radius_delay(scenario: &Scenario) -> Option<f64> {
-    let Some(Workload::Eap(eap)) = &scenario.workload else { return None };
+    let Some(Workload::Eap(eap)) = scenario.sole_workload() else { return None };
     if eap.aaa != Aaa::Radius || eap.method != Method::EapMd5 {
         return None;
     }
@@ -57,7 +57,7 @@ fn radius_delay(scenario: &Scenario) -> Option<f64> {
 }
 
 fn hol_delay(scenario: &Scenario) -> Option<f64> {
-    let Some(Workload::Dialogue(dialogue)) = &scenario.workload else { return None };
+    let Some(Workload::Dialogue(dialogue)) = scenario.sole_workload() else { return None };
     let Arrivals::Poisson { rate, per, .. } = &dialogue.arrivals else { return None };
     let TimeLaw::Constant(turnaround) = dialogue.turnaround else { return None };
     let tcp = &scenario.transport.tcp;

@@ -7,7 +7,7 @@ use usher_observe::Point;
 use usher_scenario::model::Workload;
 use usher_scenario::{Plan, metrics};
 
-/// The points of a run whose dialogues failed, and the worst of them.
+/// The points of a run at which dialogues of a workload failed, and the worst of them.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Failing {
     /// How many points have failures.
@@ -19,18 +19,20 @@ pub struct Failing {
     /// That share of its dialogues that failed, the mean over its replications, above 0 and at most 1.
     pub share: f64,
     /// What a dialogue is in this study: "dialogues", "authentications", "questions", "transactions", "handovers"; of several
-    /// workloads the one with that share, as `authentications of "wifi"`.
+    /// workloads with its name, as `authentications of "wifi"`.
     pub noun: String,
     /// Delays are of those that ended well.
     delays_leave_out: bool,
 }
 
 impl Failing {
-    /// Looks the rows of a run through; `None` where nothing failed.
-    pub fn of(plan: &Plan, results: &Results) -> Option<Self> {
+    /// Looks the rows of a run through: one for each workload of which something failed, those with larger shares first.
+    pub fn of(plan: &Plan, results: &Results) -> Vec<Self> {
         let workloads = plan.points.first().into_iter().flat_map(|point| point.scenario.all_workloads());
         let failing = workloads.filter_map(|(name, workload)| Self::of_workload((name, workload), results));
-        failing.reduce(|worst, other| if other.share > worst.share { other } else { worst })
+        let mut failing: Vec<Self> = failing.collect();
+        failing.sort_by(|a, b| b.share.total_cmp(&a.share));
+        failing
     }
 
     fn of_workload((name, workload): (&str, &Workload), results: &Results) -> Option<Self> {
@@ -137,10 +139,11 @@ mod tests {
         let plan = study.plan(Mode::Quick, &Overrides::default()).unwrap();
         assert!(plan.points.len() > 2);
         let mut shares = vec![[0.0, 0.0]; plan.points.len()];
-        assert_eq!(Failing::of(&plan, &results(&plan, &shares)), None);
+        assert_eq!(Failing::of(&plan, &results(&plan, &shares)), []);
         shares[1] = [0.001, 0.0];
         shares[2] = [0.9, 0.88];
-        let failing = Failing::of(&plan, &results(&plan, &shares)).unwrap();
+        let all = Failing::of(&plan, &results(&plan, &shares));
+        let [failing] = &all[..] else { panic!("{all:?}") };
         assert_eq!((failing.points, failing.of), (2, plan.points.len()));
         assert!((failing.share - 0.89).abs() < 1e-12);
         let worst = crate::sweep::plan::point(&plan.points[2]);
@@ -154,6 +157,36 @@ mod tests {
             key::of(&worst)
         );
         assert_eq!(failing.to_string(), text);
+    }
+
+    #[test]
+    fn each_workload_that_fails_is_told() {
+        let dialogue = |name: &str, server: &str| {
+            format!(
+                "[workloads.{name}]\nkind = \"dialogue\"\nclients = \"client\"\nserver = \"{server}\"\ntransport = \"udp\"\n\
+                 rounds = [{{ request = \"1 B\", answer = \"1 B\" }}]\narrivals = {{ kind = \"poisson\", rate = \"1 /s\" }}\n"
+            )
+        };
+        let text = format!(
+            "title = \"T\"\nquestion = \"Q?\"\n[run]\nduration = \"1 s\"\nreplications = {{ metric = \"delay.mean.a\" }}\n\
+             [hosts.client]\n[hosts.one]\n[hosts.two]\n[links.one]\nbetween = [\"client\", \"one\"]\n\
+             [links.two]\nbetween = [\"client\", \"two\"]\n{}{}",
+            dialogue("a", "one"),
+            dialogue("b", "two")
+        );
+        let study = Study::parse("t", "t.toml", &text).unwrap();
+        let plan = study.plan(Mode::Quick, &Overrides::default()).unwrap();
+        let mut of_both = results(&plan, &[[0.25, 0.25]]);
+        let mut of_b = of_both.rows.clone();
+        of_both.rows.iter_mut().for_each(|row| row.metric = "failures.a".into());
+        of_b.iter_mut().for_each(|row| (row.metric, row.value) = ("failures.b".into(), 0.5));
+        of_both.rows.extend(of_b);
+        let told = Failing::of(&plan, &of_both).iter().map(|f| f.to_string()).collect::<Vec<_>>();
+        assert!(
+            told.len() == 2 && told[0].starts_with("50.0 % of") && told[1].starts_with("25.0 % of"),
+            "{told:?}"
+        );
+        assert!(told[0].contains("of \"b\"") && told[1].contains("of \"a\""), "{told:?}");
     }
 
     #[test]

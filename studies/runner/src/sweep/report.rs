@@ -316,8 +316,12 @@ fn failing(said: &model::Figure, plan: &Plan, estimates: &Estimates) -> Missing 
     let mut missing = Missing::new();
     for (metric, point) in said.y.0.iter().flat_map(|y| plan.points.iter().map(move |p| (y, p))) {
         // Of several workloads that of the metric.
+        let found = metrics::find(metric, &point.scenario);
+        let own = |name: &str| {
+            found.is_some_and(|m| m.of == metrics::Of::Workload && m.of_workload(name) == *metric)
+        };
         let mut names = point.scenario.all_workloads().map(|(name, _)| name);
-        let of = names.find(|name| name.is_empty() || metric.ends_with(&format!(".{name}")));
+        let of = names.find(|name| name.is_empty() || own(name));
         let Some(workload) = of else { continue };
         let failures = estimates.get(&(super::plan::point(point), metrics::FAILURES.of_workload(workload)));
         if let Some(failures) = failures.filter(|f| f.mean >= TOLD && !counts(metric, workload))
@@ -512,6 +516,26 @@ mod tests {
         let mut of_failures = said.clone();
         of_failures.y.0 = vec!["failures".to_owned()];
         assert!(failing(&of_failures, &plan, &estimates).is_empty());
+    }
+
+    #[test]
+    fn a_links_metric_is_no_workloads_of_the_same_name() {
+        let text = usher_scenario::template()
+            .replace("[workload", "[workloads.core")
+            .replace("\"workload.", "\"workloads.core.")
+            .replace("delay.mean", "delay.mean.core");
+        let text = text.replace("[run.replications]", "[run.replications]\nmetric = \"delay.mean.core\"");
+        let study = usher_scenario::Study::parse("t", "t.toml", &text).unwrap();
+        let plan = study.plan(usher_scenario::Mode::Quick, &usher_scenario::Overrides::default()).unwrap();
+        let point = super::super::plan::point(plan.points.last().unwrap());
+        let estimate = |mean| Estimate { mean, half_width: 0.0, n: 5 };
+        let values = ["failures.core", "delay.mean.core", "drops.core"]
+            .map(|metric| ((point.clone(), metric.to_owned()), estimate(0.5)));
+        let estimates = Estimates::from(values);
+        let mut said = plan.figures[0].clone();
+        assert_eq!(failing(&said, &plan, &estimates).len(), 1);
+        said.y.0 = vec!["drops.core".to_owned()];
+        assert!(failing(&said, &plan, &estimates).is_empty());
     }
 
     /// The template's quick plan with this in its first figure, and one point's tail.

@@ -41,8 +41,10 @@ pub(super) struct Measure {
     workloads: Vec<Dialogues>,
     /// The number of each workload's first application.
     firsts: Vec<u32>,
-    /// Between the two phases of a run: end as soon as nothing that counts is open.
-    draining: bool,
+    /// In the drain, by workload: whether it is done as soon as nothing of it that counts is open.
+    ends: Vec<bool>,
+    /// Dialogues of all workloads that ended well since the counting began, those of workloads that are done included.
+    completed: u64,
 }
 
 /// What one workload did. A dialogue counts when it began within the counting interval.
@@ -127,12 +129,12 @@ impl Measure {
     /// `firsts` are the numbers of the workloads' first applications, ascending.
     pub(super) fn new(from: Instant, to: Instant, firsts: Vec<u32>) -> Self {
         let workloads = firsts.iter().map(|_| Dialogues::new(from, to)).collect();
-        Self { workloads, firsts, draining: false }
+        Self { workloads, firsts, ends: Vec::new(), completed: 0 }
     }
 
-    /// From now on the run is done when all that counts has ended.
-    pub(super) fn drain(&mut self) {
-        self.draining = true;
+    /// From now on a workload is done when all of it that counts has ended, where `ends` says so, and the run when all are.
+    pub(super) fn drain(&mut self, ends: Vec<bool>) {
+        self.ends = ends;
     }
 
     /// What a workload did.
@@ -153,7 +155,7 @@ impl Measure {
 
     /// Dialogues of all workloads that ended well since the counting began.
     pub(super) fn completed(&self) -> u64 {
-        self.workloads.iter().map(Dialogues::completed).sum()
+        self.completed
     }
 }
 
@@ -311,12 +313,47 @@ impl Observer<Report> for Measure {
             1 => 0,
             _ => self.firsts.partition_point(|first| *first <= app).saturating_sub(1),
         };
-        if let Some(dialogues) = self.workloads.get_mut(workload) {
+        let several = self.workloads.len() > 1;
+        let Some(dialogues) = self.workloads.get_mut(workload) else { return };
+        if let Report::Ended { end: End::Completed, .. } = report {
+            self.completed += u64::from(now >= dialogues.from);
+        }
+        // What one that is done still does depends on how long others take.
+        let done = several && self.ends.get(workload) == Some(&true) && dialogues.open() == 0;
+        if !done {
             dialogues.report(now, report);
         }
     }
 
     fn is_done(&self) -> bool {
-        self.draining && self.workloads.iter().all(|dialogues| dialogues.open() == 0)
+        let done = |(dialogues, ends): (&Dialogues, &bool)| *ends && dialogues.open() == 0;
+        !self.ends.is_empty() && self.workloads.iter().zip(&self.ends).all(done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_workload_that_is_done_is_final() {
+        let at = Instant::from_nanos;
+        let ended = |began| Report::Ended { began: at(began), end: End::Completed };
+        let mut measure = Measure::new(at(10), at(20), vec![0, 1]);
+        measure.report(at(11), 0, Report::Begun);
+        measure.report(at(11), 1, Report::Begun);
+        measure.drain(vec![true, true]);
+        measure.report(at(21), 0, ended(11));
+        // What began in the warm-up goes on while the other workload is open.
+        measure.report(at(22), 0, ended(5));
+        measure.report(at(22), 0, Report::Retransmissions(3));
+        let own = measure.of(0);
+        assert_eq!((own.completed(), own.retransmissions, measure.completed()), (1, 0, 2));
+        assert!(!measure.is_done());
+        measure.report(at(23), 1, ended(11));
+        assert!(measure.is_done());
+        // One whose packets count to the end is never done.
+        measure.drain(vec![true, false]);
+        assert!(!measure.is_done());
     }
 }

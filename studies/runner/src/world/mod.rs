@@ -343,9 +343,8 @@ impl World {
         // MIH functions go on with what has failed for their users: it is in their transports' queues, and counts. So
         // do the last packets of a flow.
         let goes_on = |workload: &Workload| matches!(workload, Workload::Mih(_) | Workload::Handover(_));
-        if !self.scenario.all_workloads().any(|(_, workload)| goes_on(workload)) {
-            self.sim.observer_mut().drain();
-        }
+        let ends = self.scenario.all_workloads().map(|(_, workload)| !goes_on(workload)).collect();
+        self.sim.observer_mut().drain(ends);
         if !usher_sim::Observer::is_done(self.sim.observer()) {
             self.sim.run_until(drained);
         }
@@ -535,7 +534,7 @@ impl World {
                 _ => continue,
             };
             // What carries several workloads is told of none.
-            if after > 0 && packets > 0 && self.scenario.workload.is_some() {
+            if after > 0 && packets > 0 && self.scenario.sole_workload().is_some() {
                 out.put(carried, (after - before) as f64 / packets as f64);
             }
         }

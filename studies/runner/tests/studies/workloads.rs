@@ -2,6 +2,7 @@
 
 use crate::services::at;
 use crate::{Metrics, run};
+use usher_scenario::{Form, Mode, Overrides, Study};
 
 /// Stations of switches by RADIUS, and others of base stations by Diameter, at one AAA server; and a dialogue over the same link.
 const SEVERAL: &str = r#"
@@ -128,6 +129,30 @@ fn a_workload_has_its_chance_whatever_stands_beside_it() {
     let (named, renamed) = (run(&free), run(&free.replace("wireless", "air")));
     assert_eq!(of(&renamed, "wired"), of(&named, "wired"));
     assert_ne!(at(&renamed, "started.air"), at(&named, "started.wireless"));
+}
+
+#[test]
+fn one_workload_with_a_name_is_a_study_of_one() {
+    let study = |workload: &str| {
+        format!(
+            "title = \"T\"\nquestion = \"Q?\"\n[run]\nduration = \"10 s\"\nreplications = {{ metric = \"tcp.segments\" }}\n\
+             [hosts.node]\n[hosts.point]\n[links.a]\nbetween = [\"node\", \"point\"]\ndelay = \"3 ms\"\n[{workload}]\n\
+             kind = \"mih\"\nmn = \"node\"\npos = \"point\"\ntransport = \"tcp\"\nmessage = \"indication\"\nsize = \"200 B\"\n\
+             arrivals = {{ kind = \"poisson\", rate = \"3 /s\" }}\n"
+        )
+    };
+    let closed = |text: &str| {
+        let study = Study::parse("t", "t.toml", text).unwrap();
+        let plan = study.plan(Mode::Default, &Overrides::default()).unwrap();
+        usher_theory::value(Form::RadiusDelay, &plan.points[0].scenario).unwrap()
+    };
+    assert!(at(&run(&study("workloads.m")), "tcp.per-mih-packet") > 1.0);
+    let eap = |workload: &str| {
+        let (head, _) = SEVERAL.split_once("[workloads.wireless]").unwrap();
+        let (metric, name) = ("delay.mean.wired", "[workloads.wired]");
+        head.replace(metric, "tcp.segments").replace(name, &format!("[{workload}]"))
+    };
+    assert_eq!(closed(&eap("workloads.m")), closed(&eap("workload")));
 }
 
 #[test]

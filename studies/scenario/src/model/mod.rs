@@ -190,6 +190,11 @@ impl Scenario {
     pub fn all_workloads(&self) -> impl Iterator<Item = (&str, &Workload)> {
         self.workload.iter().map(|sole| ("", sole)).chain(self.workloads.iter())
     }
+    /// The workload of a study that has one, whether it has a name or not.
+    pub fn sole_workload(&self) -> Option<&Workload> {
+        let mut all = self.all_workloads();
+        all.next().filter(|_| all.next().is_none()).map(|(_, sole)| sole)
+    }
     /// The workloads of EAP among them.
     pub fn eap_workloads(&self) -> impl Iterator<Item = (&str, &Eap)> {
         self.all_workloads().filter_map(|(name, workload)| match workload {

@@ -152,6 +152,15 @@ fn faults_of_several_workloads_name_the_workload() {
     for (text, other, expected) in table {
         assert_eq!(beside(text, &other).unwrap_err(), expected, "{other}");
     }
+    let carried = beside("\"delay.mean.b\"", "\"tcp.per-mih-packet\"").unwrap_err();
+    let expected = "metric: \"tcp.per-mih-packet\" is of a study of one workload, and this one has several";
+    assert!(carried.ends_with(expected), "{carried}");
+    let figure = "[[axes]]\nname = \"rate\"\nset = \"workloads.a.arrivals.rate\"\nvalues = [\"5 /s\", \"6 /s\"]\n[[figures]]\n\
+                  name = \"f\"\ntitle = \"F\"\nx = \"rate\"\ny = \"delay.mean.a\"\nanalytic = \"radius-delay\"\n[workloads.b]";
+    let form = beside("[workloads.b]", figure).unwrap_err();
+    let expected =
+        "analytic: closed forms are of a study of one workload, and this one has several: leave this out";
+    assert!(form.ends_with(expected), "{form}");
     // What a user writes is said as it is written.
     let realm = beside("aaa = \"radius\"", "aaa = \"radius\"\nrealm = \"my workload.org\"").unwrap_err();
     assert_eq!(realm, "t.toml:26:9: workloads.a.realm: \"my workload.org\" is not a domain name");

@@ -6,7 +6,7 @@ use usher_aaa::Method;
 use usher_scenario::model::{Aaa, Eap, Scenario, TimeLaw, Workload};
 
 fn eap(scenario: &Scenario) -> Option<&Eap> {
-    match &scenario.workload {
+    match scenario.sole_workload() {
         Some(Workload::Eap(eap)) => Some(eap),
         _ => None,
     }

@@ -8,7 +8,7 @@ const MESSAGES_UP: u32 = 2;
 
 /// From EAP's success to a station's traffic keys, on an idle cell.
 pub(super) fn delay(scenario: &Scenario) -> Option<f64> {
-    let Some(Workload::Eap(eap)) = &scenario.workload else { return None };
+    let Some(Workload::Eap(eap)) = scenario.sole_workload() else { return None };
     let (_, cell) = scenario
         .cells_in_use()
         .find(|(_, cell)| cell.base_station == eap.nas && cell.stations == eap.stations)?;

@@ -127,7 +127,7 @@ fn answer(scenario: &Scenario, mih: &Mih) -> Option<Answer> {
 }
 
 fn mih(scenario: &Scenario, transport: TransportProtocol) -> Option<&Mih> {
-    match &scenario.workload {
+    match scenario.sole_workload() {
         Some(Workload::Mih(mih)) if mih.transport == transport => Some(mih),
         _ => None,
     }

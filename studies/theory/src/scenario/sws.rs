@@ -24,7 +24,7 @@ impl Slow {
 
 /// The share of data in the packets with data, both ways.
 pub(super) fn data_share(scenario: &Scenario) -> Option<f64> {
-    let Some(Workload::Dialogue(dialogue)) = &scenario.workload else { return None };
+    let Some(Workload::Dialogue(dialogue)) = scenario.sole_workload() else { return None };
     let tcp = &scenario.transport.tcp;
     let on_streams =
         (dialogue.transport, dialogue.connection) == (TransportProtocol::Tcp, Connection::Persistent);
