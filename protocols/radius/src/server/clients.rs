@@ -86,6 +86,14 @@ impl Clients {
         }?;
         Some((index, self.configs.get(index as usize)?))
     }
+    /// Whether an address is of a RadSec client's network that is narrower than this many bits.
+    pub(crate) fn narrower_by_radsec(&self, address: IpAddr, prefix: u8) -> bool {
+        self.configs.iter().any(|c| {
+            c.transport != Transport::Udp
+                && c.prefix > prefix
+                && within(c.network, c.prefix, address.to_canonical())
+        })
+    }
     /// The client that a connection is of.
     pub(crate) fn identify(&self, address: IpAddr, certificate: Option<&[u8]>) -> Option<u32> {
         let fits = |c: &&ClientConfig| match &c.transport {
@@ -178,6 +186,18 @@ mod tests {
         assert_eq!(of("::ffff:10.0.0.1", Some(&client[..])), Some(3), "the longer prefix");
         assert_eq!((of("192.0.2.1", None), of("2001:db8::1", Some(&client[..]))), (None, None));
         assert_eq!(c.find("10.0.0.1".parse().unwrap()).map(|f| f.0), Some(0), "no datagrams over TLS");
+        for (address, prefix, narrower) in [
+            ("10.0.0.1", 7, true),
+            ("::ffff:10.0.0.1", 7, true),
+            ("10.0.0.1", 8, false),
+            ("11.0.0.1", 7, false),
+        ] {
+            assert_eq!(
+                c.narrower_by_radsec(address.parse().unwrap(), prefix),
+                narrower,
+                "{address}/{prefix}"
+            );
+        }
     }
 
     #[test]

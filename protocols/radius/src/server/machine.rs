@@ -129,10 +129,11 @@ impl Server {
     pub fn client(&self, index: u32) -> &ClientConfig {
         self.clients.get(index)
     }
-    /// The client that sends datagrams from an address, and its index.
+    /// The client that sends datagrams from an address, and its index; `None` also where the address is of a RadSec
+    /// client whose network is the narrower one: who is there has not this client's secret.
     #[must_use]
     pub fn client_at(&self, address: core::net::IpAddr) -> Option<(u32, &ClientConfig)> {
-        self.clients.find(address)
+        self.clients.find(address).filter(|(_, c)| !self.clients.narrower_by_radsec(address, c.prefix))
     }
     /// Whether a client whose packet came from `source` may name an access server by this address (NAS-IP-Address,
     /// NAS-IPv6-Address): its own, one of its network that is no other client's, or one that it is said to speak for.

@@ -166,7 +166,7 @@ pub enum Command {
     Dynamic {
         /// Comes back with the answer.
         token: u64,
-        /// The NAS; a client of this server, whose secret signs the request.
+        /// The NAS; a client of this server by UDP, whose secret signs the request.
         to: SocketAddr,
         /// CoA-Request or Disconnect-Request.
         code: Code,

@@ -72,7 +72,8 @@ impl Dynamic {
             ));
         }
         let known = fronts.radius.as_ref().and_then(|s| s.client_at(to.ip()));
-        let (_, known) = known.ok_or(CommandError::Invalid("this address is no RADIUS client of ours"))?;
+        let (_, known) = known
+            .ok_or(CommandError::Invalid("this address is of no client of ours that is asked by UDP"))?;
         let server = ServerConfig::new(to, known.secret.clone());
         let full = |_| CommandError::Full("access servers that are asked");
         let epoch = fronts.ctx.config.epoch;

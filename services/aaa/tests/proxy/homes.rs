@@ -435,6 +435,25 @@ fn access_servers_are_asked_for_changes() {
     );
 }
 
+/// It is no client by UDP, whatever network its address is of: another's secret says nothing to it.
+#[test]
+fn an_access_server_by_radsec_is_not_asked_by_udp() {
+    for (prefix, is_asked) in [(32, false), (24, true), (0, true)] {
+        let mut config = server_of(&[], NAS, "nas");
+        let clients =
+            vec![ClientConfig::new(NAS, 24, secret("nas")), ClientConfig::radsec(NAS, prefix, Vec::new())];
+        config.radius = Some(server::Config::new(clients));
+        let mut w = World::new(vec![config]);
+        let mut attributes = Attributes::new();
+        attributes.push_text(kind::USER_NAME, "ann@example.org").unwrap();
+        let (to, code) = (SocketAddr::new(NAS, 3799), Code::DISCONNECT_REQUEST);
+        let asked = w.net.command(w.servers[0], Command::Dynamic { token: 1, to, code, attributes });
+        assert_eq!(asked.is_ok(), is_asked, "{prefix}");
+        w.settle();
+        assert_eq!(w.asked_nas.len(), usize::from(is_asked), "{prefix}");
+    }
+}
+
 #[test]
 fn configurations_that_lead_nowhere_are_refused() {
     let broken = |realms: Vec<Realm>, servers: Vec<u16>| {
