@@ -14,7 +14,7 @@ use usher_access::{
 use usher_core::{Duration, Instant, Job, NoJob, SecureRng};
 use usher_crypto::Key;
 use usher_crypto::fault::{CertificateFault, TlsFault};
-use usher_crypto::tls::{ClientConfig, ClientOptions, Credentials, Roots, VersionRange, WallClock};
+use usher_crypto::tls::{ClientConfig, ClientOptions, Credentials, Roots, TlsError, VersionRange, WallClock};
 use usher_diameter::codes::application;
 use usher_diameter::node;
 use usher_diameter::peer::capabilities::Application;
@@ -96,7 +96,7 @@ pub enum Outcome {
     Accepted,
     /// Turned away.
     Rejected,
-    /// The server said nothing.
+    /// The server said nothing, or the TLS by which it is asked did not come about ([`Ended::tls`]).
     Silence,
 }
 
@@ -147,13 +147,11 @@ pub fn run(login: &Login, say: &mut dyn FnMut(&str)) -> Result<Ended, ProbeError
     let nas = NasIdentity { identifier: identifier.to_owned(), ..NasIdentity::default() };
     let access = AccessClient::new(nas, login.aaa(local), SecureRng::from_seed(rng.array()))
         .map_err(|e| ProbeError::Setup(e.to_string()))?;
-    let outgoing = match by_tls {
-        true => {
-            let tls = TlsClient::new(tls(login, login.server_name.as_deref())?);
-            Some(Arc::new(move |_| Carriage::Tls(tls.clone())) as Outgoing)
-        }
+    let carriage = match by_tls {
+        true => Some(TlsClient::new(tls(login, login.server_name.as_deref())?)),
         false => None,
     };
+    let outgoing = carriage.clone().map(|tls| Arc::new(move |_| Carriage::Tls(tls.clone())) as Outgoing);
     let clock = Clock::start();
     let mut test = Test {
         login,
@@ -165,6 +163,7 @@ pub fn run(login: &Login, say: &mut dyn FnMut(&str)) -> Result<Ended, ProbeError
         round: 0,
         last: None,
         tls: None,
+        carriage,
         end: None,
     };
     // Diameter's connection comes up first.
@@ -228,6 +227,8 @@ struct Test<'a> {
     /// The method that the server proposed last.
     last: Option<packet::Type>,
     tls: Option<TlsFault>,
+    /// The TLS by which the server is asked, where it is.
+    carriage: Option<TlsClient>,
     end: Option<Result<Outcome, ProbeError>>,
 }
 
@@ -376,6 +377,14 @@ impl Test<'_> {
     }
 
     fn silence(&mut self) -> Outcome {
+        if let Some(error) = self.carriage.as_ref().and_then(TlsClient::first_fault) {
+            let said = match error {
+                TlsError::Failed(_, said) => said,
+                _ => "",
+            };
+            self.tls = Some(tls_told(error.fault(), said, self.login, self.say));
+            return Outcome::Silence;
+        }
         let why = match &self.login.carrier {
             Carrier::Udp { .. } => {
                 "Is this machine one of its clients? A wrong shared secret is met with silence too"
@@ -445,13 +454,19 @@ impl Role for Hosted<'_, '_> {
     }
     fn message(&mut self, _: Instant, (): ()) {}
     fn stopped(&self) -> bool {
-        self.0.end.is_some()
+        // Another attempt would end as the first.
+        self.0.end.is_some() || self.0.carriage.as_ref().is_some_and(|tls| tls.first_fault().is_some())
     }
 }
 
 /// What TLS of this side has to say once it has come to its end.
 fn tls_ended(peer: &Peer, login: &Login, say: &mut dyn FnMut(&str)) -> Option<TlsFault> {
     let (fault, said) = peer.tls_fault()?;
+    Some(tls_told(fault, &said, login, say))
+}
+
+/// Says why TLS ended, and what its engine says of it besides.
+fn tls_told(fault: TlsFault, said: &str, login: &Login, say: &mut dyn FnMut(&str)) -> TlsFault {
     let hint = match fault {
         TlsFault::Certificate(CertificateFault::UnknownAuthority | CertificateFault::Signature) => {
             let ca = login.ca.as_ref().map_or_else(String::new, |ca| format!(" ({})", ca.display()));
@@ -462,7 +477,7 @@ fn tls_ended(peer: &Peer, login: &Login, say: &mut dyn FnMut(&str)) -> Option<Tl
         _ => format!(" ({said})"),
     };
     say(&format!("TLS ends: {} [{}].{hint}", fault.told("the server"), fault.name()));
-    Some(fault)
+    fault
 }
 
 /// What the peer can do: the one method.

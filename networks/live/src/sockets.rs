@@ -4,11 +4,11 @@ use socket2::{Domain, Protocol, Socket, Type};
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::watch;
 use usher_core::{ListenerId, SocketId};
-use usher_crypto::tls::{ClientConfig, HANDSHAKE_TIMEOUT, ServerConfig};
+use usher_crypto::tls::{ClientConfig, HANDSHAKE_TIMEOUT, ServerConfig, TlsError};
 
 /// What protects a connection that the machine opens.
 #[derive(Clone, Debug)]
@@ -95,17 +95,20 @@ pub fn listen(address: SocketAddr, options: &SocketOptions) -> io::Result<TcpLis
     Ok(socket.into())
 }
 
+/// The first fault of a configuration's connections.
+pub(crate) type Faults = Arc<OnceLock<TlsError>>;
+
 macro_rules! replaceable {
     ($(#[$meta:meta])* $name:ident, $config:ty) => {
         $(#[$meta])*
         #[derive(Clone, Debug)]
-        pub struct $name(Arc<watch::Sender<$config>>);
+        pub struct $name(Arc<watch::Sender<$config>>, Faults);
 
         impl $name {
             /// Begins with this configuration.
             #[must_use]
             pub fn new(config: $config) -> Self {
-                Self(Arc::new(watch::Sender::new(config)))
+                Self(Arc::new(watch::Sender::new(config)), Faults::default())
             }
 
             /// New connections take this configuration. Those that are open keep theirs, but for whom they trust: the
@@ -119,6 +122,16 @@ macro_rules! replaceable {
             #[must_use]
             pub fn current(&self) -> $config {
                 self.0.borrow().clone()
+            }
+
+            /// What ended the first of its connections that TLS itself ended, in the handshake or after it.
+            #[must_use]
+            pub fn first_fault(&self) -> Option<&TlsError> {
+                self.1.get()
+            }
+
+            pub(crate) fn faults(&self) -> Faults {
+                Arc::clone(&self.1)
             }
 
             /// The configuration, and each that comes in its place.

@@ -436,6 +436,9 @@ impl Carrier {
             Ok(_) => Ok(false),
             Err(error) => {
                 tls::count(&self.link.counters, &error);
+                if let Some(tls) = &self.tls {
+                    tls.ended(error);
+                }
                 // What cannot be sent any more is no other end than this.
                 let _ = self.flush();
                 self.part().await;

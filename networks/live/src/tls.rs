@@ -1,6 +1,7 @@
 //! TLS between a socket and the machine, whose configuration can be replaced.
 
 use crate::counters::DriverCounters;
+use crate::sockets::Faults;
 use crate::{TlsClient, TlsServer};
 use tokio::sync::watch;
 use usher_crypto::fault::TlsFault;
@@ -11,6 +12,7 @@ use usher_crypto::tls::{ClientConfig, ServerConfig, TlsError, TlsStream, Trust};
 pub(crate) struct Tls {
     pub(crate) stream: TlsStream,
     next: Next,
+    faults: Faults,
 }
 
 #[derive(Debug)]
@@ -30,15 +32,21 @@ impl Next {
 
 impl Tls {
     pub(crate) fn server(tls: &TlsServer) -> Result<Self, TlsError> {
-        Self::new(Next::Server(tls.watch()))
+        Self::new(Next::Server(tls.watch()), tls.faults())
     }
 
     pub(crate) fn client(tls: &TlsClient) -> Result<Self, TlsError> {
-        Self::new(Next::Client(tls.watch()))
+        Self::new(Next::Client(tls.watch()), tls.faults())
     }
 
-    fn new(mut next: Next) -> Result<Self, TlsError> {
-        Ok(Self { stream: TlsStream::new(next.current())?, next })
+    fn new(mut next: Next, faults: Faults) -> Result<Self, TlsError> {
+        Ok(Self { stream: TlsStream::new(next.current())?, next, faults })
+    }
+
+    /// It ends the connection: of those of its configuration the first is remembered.
+    pub(crate) fn ended(&self, error: TlsError) {
+        // Another was the first.
+        let _ = self.faults.set(error);
     }
 
     /// Waits for another configuration and goes on with it.

@@ -140,6 +140,45 @@ fn a_test_login_goes_by_radsec_and_by_diameter_too() {
     assert_eq!(home.end(), Some(0));
 }
 
+/// Whose fault it is that TLS does not come about is said, and at once.
+#[test]
+fn a_test_login_says_why_the_tls_to_its_server_ends() {
+    let (cert, other, place, ports) = (certificates(), certificates(), Folder::new(), Ports::free());
+    private(&place, "right", "right\n");
+    let listen = ["radsec", "diameter_tls"]
+        .map(|key| format!("{key} = [\"127.0.0.1:{}\"]", Ports::free().auth))
+        .join("\n");
+    let more = format!(
+        "[[client]]\nname = \"front\"\nprefix = \"127.0.0.1\"\ncertificate = \"front.example.net\"\n{}{ANN}\
+         [diameter]\nidentity = \"home.hotel.example\"\nrealm = \"hotel.example\"\npeers = [\"front.example.net\"]\n",
+        tls(&cert.path("pki"), "home.hotel.example")
+    );
+    let home = Daemon::start(&place, &listening(&ports, 1, &listen, &more));
+    let file = |of: &Folder, name: &str| of.path("pki").join(name).display().to_string();
+    let name = ["issued/front.example.net.crt", "issued/front.example.net.key"];
+    let (right, wrong) = ((&cert, "home.hotel.example"), (&other, "home.hotel.example"));
+    for (trusted, shown, fault) in [
+        (wrong, &cert, "Is --ca"),
+        ((&cert, "another.example"), &cert, "another.example"),
+        (right, &other, "alert"),
+    ] {
+        let files = [file(trusted.0, "ca.crt"), file(shown, name[0]), file(shown, name[1])];
+        for by in [&[][..], &["--peer", "home.hotel.example", "--identity", "front.example.net"]] {
+            let begun = std::time::Instant::now();
+            let login =
+                ["aaa", "test", "ann@hotel.example", "--config", "aaa.toml", "--password-file", "right"];
+            let by_tls = ["--tls", "--server-name", trusted.1, "--ca", &files[0]];
+            let own = ["--certificate", &files[1], "--key", &files[2]];
+            let said = place.usher(&[&login[..], &by_tls, &own, by].concat()).with_code(1);
+            assert!(said.out.contains("TLS ends: ") && said.out.contains(fault), "{fault}: {said:?}");
+            assert!(said.out.contains("cause, as this side sees it: "), "{said:?}");
+            assert!(!said.out.contains("No answer"), "{said:?}");
+            assert!(begun.elapsed().as_secs() < 10, "{said:?}");
+        }
+    }
+    assert_eq!(home.end(), Some(0));
+}
+
 #[test]
 fn certificates_may_be_known_by_their_fingerprints() {
     let (cert, mut config) = (certificates(), String::new());
