@@ -21,6 +21,7 @@ pub const SIBLINGS: &[(&str, &str, &str)] = &[
     ("usher-daemon", "usher-store", "its users and accounting are in a store"),
     ("usher-daemon", "usher-pki", "whose certificates are looked after"),
     ("usher-daemon", "usher-control", "and it is asked by its control socket"),
+    ("usher-lab", "usher-sim", "it builds what the simulator builds: the same links, counts and captures"),
     ("usher-load", "usher-observe", "what a load shows are rows"),
     ("usher-load", "usher-report", "and ends in a report"),
     ("usher-report", "usher-observe", "a report is made from estimates"),
@@ -48,10 +49,13 @@ pub const ENVIRONMENT: &[(&str, &str)] = &[
 ];
 
 /// Files that may hold unsafe code, one to a crate, and why.
-pub const UNSAFE: &[(&str, &str)] = &[(
-    "networks/live/src/mmsg.rs",
-    "datagrams in batches: no safe interface to recvmmsg and sendmmsg exists",
-)];
+pub const UNSAFE: &[(&str, &str)] = &[
+    ("networks/live/src/mmsg.rs", "datagrams in batches: no safe interface to recvmmsg and sendmmsg exists"),
+    (
+        "networks/lab/src/sys.rs",
+        "packets of all links by a ring that the kernel fills: no safe interface to packet sockets exists",
+    ),
+];
 
 /// Protocol crates without a fuzz target of their own, and why.
 pub const UNFUZZED: &[(&str, &str)] = &[

@@ -1,0 +1,26 @@
+//! The lab: a network as the simulator has it, of the kernel's own parts. Each host is a network namespace; each link is two
+//! veth pairs whose inner ends are in the namespace of a relay, which gives every packet to the machine that impairs the
+//! simulator's links ([`usher_core::impair::Channel`]), with the same streams of chance.
+//!
+//! [`acquire`] makes sure of the rights, [`Lab::build`] makes a [`Topology`], [`Lab::start`] begins to relay, and what runs on
+//! a host runs in a thread that has entered its [`Namespace`]. Nothing has a name in the file system that would outlive the
+//! process: namespaces, interfaces, addresses and routes are gone with its end, whatever that was.
+
+mod error;
+mod lab;
+mod link;
+mod namespace;
+mod netlink;
+mod permission;
+mod registry;
+mod relay;
+mod sys;
+mod topology;
+
+pub use error::LabError;
+pub use lab::{Lab, Outcome};
+pub use namespace::Namespace;
+pub use permission::{Missing, Rights, acquire};
+pub use registry::{Left, Listed, ListedHost, Registry};
+pub use relay::{Delays, RelayReport};
+pub use topology::{End, HostSpec, LinkSpec, Topology};

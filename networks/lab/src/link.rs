@@ -1,0 +1,279 @@
+//! What the relay does with packets, without any IO: each is offered to the channel of its direction and kept until it arrives.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::net::IpAddr;
+use usher_core::Instant;
+use usher_core::impair::{Channel, Fate};
+use usher_sim::{DISCARD_PORT, Framing, LinkStats};
+
+use crate::sys::ETHERNET;
+use crate::topology::Topology;
+
+/// Octets of the headers that are looked into.
+const IPV4: usize = 20;
+const IPV6: usize = 40;
+
+const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
+const ETHERTYPE_IPV6: [u8; 2] = [0x86, 0xdd];
+const PROTOCOL_UDP: u8 = 17;
+
+/// One direction of a link.
+#[derive(Debug)]
+struct Direction {
+    channel: Channel,
+    framing: Framing,
+    stats: LinkStats,
+    /// The interface in the relay's namespace by which the receiver is reached, and the receiver's address on it.
+    interface: u32,
+    mac: [u8; 6],
+    /// The receiving host's addresses.
+    receiver: Vec<IpAddr>,
+    /// No packet is offered before this, since a channel's time does not go back.
+    offered: Instant,
+    leaves: Option<u16>,
+    arrives: Option<u16>,
+}
+
+/// A packet under way.
+#[derive(Debug)]
+struct UnderWay {
+    direction: usize,
+    damaged: bool,
+    frame: Vec<u8>,
+}
+
+/// A packet that has arrived.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    /// When it was to.
+    pub(crate) due: Instant,
+    /// By which interface of the relay.
+    pub(crate) interface: u32,
+    /// Its octets, from the Ethernet header on.
+    pub(crate) frame: Vec<u8>,
+    /// Where it is captured.
+    pub(crate) capture: Option<(u16, Framing)>,
+    /// The receiver does not get it: it is damaged, and not for one of the receiver's addresses, whose checksums would tell.
+    pub(crate) withheld: bool,
+}
+
+/// All directions of all links, and what is under way on them.
+#[derive(Debug)]
+pub(crate) struct Links {
+    directions: Vec<Direction>,
+    queue: BinaryHeap<Reverse<(Instant, u64, usize)>>,
+    under_way: Vec<UnderWay>,
+    free: Vec<usize>,
+    spare: Vec<Vec<u8>>,
+    sequence: u64,
+    /// Frames that were no IP packets for one receiver.
+    pub(crate) ignored: u64,
+}
+
+impl Links {
+    pub(crate) fn new(topology: &Topology) -> Self {
+        let mut directions = Vec::new();
+        for (n, link) in topology.links.iter().enumerate() {
+            for (channel, from) in [(&link.config.up, 0), (&link.config.down, 1)] {
+                let to = 1 - from;
+                let rng = topology.seed.stream("link", directions.len() as u64);
+                directions.push(Direction {
+                    channel: Channel::new(channel.clone(), rng),
+                    framing: link.config.framing,
+                    stats: LinkStats::default(),
+                    interface: interface(n, to),
+                    mac: mac(topology, n, to),
+                    receiver: topology.hosts[link.ends[to].host].addresses.clone(),
+                    offered: Instant::ZERO,
+                    leaves: link.capture[from],
+                    arrives: link.capture[to],
+                });
+            }
+        }
+        Self {
+            directions,
+            queue: BinaryHeap::new(),
+            under_way: Vec::new(),
+            free: Vec::new(),
+            spare: Vec::new(),
+            sequence: 0,
+            ignored: 0,
+        }
+    }
+
+    /// What each link did, by direction: from its first end, and from its second.
+    pub(crate) fn stats(&self) -> Vec<[LinkStats; 2]> {
+        self.directions.chunks_exact(2).map(|d| [d[0].stats, d[1].stats]).collect()
+    }
+
+    /// A frame left the host behind this interface of the relay; `leaves` sees it as it is on the link, if the link is
+    /// captured there.
+    pub(crate) fn offer(
+        &mut self,
+        interface: u32,
+        at: Instant,
+        octets: &[u8],
+        leaves: impl FnOnce(u16, Instant, &[u8]),
+    ) {
+        let index = (interface as usize).wrapping_sub(FIRST as usize);
+        let (Some(direction), Some(packet)) = (self.directions.get_mut(index), Packet::read(octets)) else {
+            self.ignored += 1;
+            return;
+        };
+        let at = at.max(direction.offered);
+        direction.offered = at;
+        let mut frame = self.spare.pop().unwrap_or_default();
+        frame.clear();
+        frame.extend_from_slice(octets);
+        frame[..6].copy_from_slice(&direction.mac);
+        if let Some(point) = direction.leaves {
+            leaves(point, at, on_link(&frame, direction.framing));
+        }
+        let bytes = (octets.len() - ETHERNET) as u32 + direction.framing.overhead();
+        let stats = &mut direction.stats;
+        stats.offered += 1;
+        stats.offered_bytes += u64::from(bytes);
+        if packet.background {
+            stats.background += 1;
+            stats.background_bytes += u64::from(bytes);
+        }
+        match direction.channel.offer(at, bytes) {
+            Fate::Delivered { arrives, corrupted, again, .. } => {
+                stats.corrupted += u64::from(corrupted);
+                if let Some(again) = again {
+                    stats.duplicated += 1;
+                    let copy = frame.clone();
+                    self.keep(index, arrives, corrupted, frame);
+                    self.keep(index, again, false, copy);
+                } else {
+                    self.keep(index, arrives, corrupted, frame);
+                }
+            }
+            lost => {
+                match lost {
+                    Fate::QueueFull => stats.queue_full += 1,
+                    _ => stats.lost += 1,
+                }
+                stats.dropped_bytes += u64::from(bytes);
+                self.spare.push(frame);
+            }
+        }
+    }
+
+    fn keep(&mut self, direction: usize, arrives: Instant, damaged: bool, frame: Vec<u8>) {
+        let packet = UnderWay { direction, damaged, frame };
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.under_way[place] = packet;
+                place
+            }
+            None => {
+                self.under_way.push(packet);
+                self.under_way.len() - 1
+            }
+        };
+        self.sequence += 1;
+        self.queue.push(Reverse((arrives, self.sequence, place)));
+    }
+
+    /// When the next packet arrives.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.queue.peek().map(|Reverse((at, ..))| *at)
+    }
+
+    /// How many packets are under way.
+    pub(crate) fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// The next packet that has arrived by `now`.
+    pub(crate) fn arrive(&mut self, now: Instant) -> Option<Arrival> {
+        if self.next()? > now {
+            return None;
+        }
+        let Reverse((due, _, place)) = self.queue.pop()?;
+        self.free.push(place);
+        let packet = &mut self.under_way[place];
+        let mut frame = std::mem::take(&mut packet.frame);
+        let direction = &self.directions[packet.direction];
+        let mut withheld = false;
+        if packet.damaged {
+            if let Some(last) = frame.last_mut() {
+                *last ^= 1;
+            }
+            let to = Packet::read(&frame).map(|p| p.to);
+            withheld = !to.is_some_and(|to| direction.receiver.contains(&to));
+        }
+        let capture = direction.arrives.map(|point| (point, direction.framing));
+        Some(Arrival { due, interface: direction.interface, frame, capture, withheld })
+    }
+
+    /// Takes a frame back whose octets are not needed any more.
+    pub(crate) fn reuse(&mut self, frame: Vec<u8>) {
+        self.spare.push(frame);
+    }
+}
+
+/// The index of a network's first interface in the relay's namespace: 1 is the loopback's.
+const FIRST: u32 = 2;
+
+/// The index of the interface in the relay's namespace that is at a link's end.
+pub(crate) fn interface(link: usize, end: usize) -> u32 {
+    FIRST + (2 * link + end) as u32
+}
+
+/// The locally administered MAC address of the host's interface at a link's end: its address' number and its port, as in
+/// the simulator.
+pub(crate) fn mac(topology: &Topology, link: usize, end: usize) -> [u8; 6] {
+    let end = topology.links[link].ends[end];
+    let [_, a, b, c] = topology.number(end).to_be_bytes();
+    let port = topology.place(end.host, link).unwrap_or(0);
+    [0x02, 0, port as u8, a, b, c]
+}
+
+/// The octets that are on a link with this framing.
+pub(crate) fn on_link(frame: &[u8], framing: Framing) -> &[u8] {
+    match framing {
+        Framing::Ethernet => frame,
+        Framing::None => frame.get(ETHERNET..).unwrap_or_default(),
+    }
+}
+
+/// What the relay has to know of an IP packet.
+#[derive(Clone, Copy, Debug)]
+struct Packet {
+    to: IpAddr,
+    background: bool,
+}
+
+impl Packet {
+    /// Of a frame for one receiver that holds an IP packet; `None` for all others, of which the simulator knows none: neighbour
+    /// discovery, multicast, what else a kernel says on its own.
+    fn read(frame: &[u8]) -> Option<Self> {
+        const GROUP: u8 = 1;
+        if frame.first()? & GROUP != 0 {
+            return None;
+        }
+        let ip = frame.get(ETHERNET..)?;
+        let (to, transport) = match *frame.get(12..ETHERNET)? {
+            [a, b] if [a, b] == ETHERTYPE_IPV4 => {
+                let to: [u8; 4] = ip.get(16..IPV4)?.try_into().ok()?;
+                let header = usize::from(ip[0] & 0x0f) * 4;
+                let first = u16::from_be_bytes([ip[6], ip[7]]) & 0x1fff == 0;
+                let udp = ip[9] == PROTOCOL_UDP && first;
+                (IpAddr::from(to), udp.then(|| ip.get(header..)).flatten())
+            }
+            [a, b] if [a, b] == ETHERTYPE_IPV6 => {
+                let to: [u8; 16] = ip.get(24..IPV6)?.try_into().ok()?;
+                (IpAddr::from(to), (ip[6] == PROTOCOL_UDP).then(|| ip.get(IPV6..)).flatten())
+            }
+            _ => return None,
+        };
+        if to.is_multicast() {
+            return None;
+        }
+        let port = transport.and_then(|udp| Some(u16::from_be_bytes([*udp.get(2)?, *udp.get(3)?])));
+        Some(Self { to, background: port == Some(DISCARD_PORT) })
+    }
+}

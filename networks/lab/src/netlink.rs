@@ -1,0 +1,190 @@
+//! Interfaces, addresses, routes and rules by rtnetlink(7), one request after another, each acknowledged.
+
+use crate::error::{Doing, LabError};
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage, AddressScope};
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+};
+use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType};
+use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::AsRawFd;
+
+/// The index of the loopback interface, the first of each namespace.
+pub(crate) const LOOPBACK: u32 = 1;
+
+/// The routing table that is asked where no rule says otherwise (RT_TABLE_MAIN).
+pub(crate) const MAIN: u8 = 254;
+
+/// A socket of one namespace's rtnetlink.
+pub(crate) struct Netlink {
+    socket: Socket,
+    sequence: u32,
+    name: String,
+}
+
+impl std::fmt::Debug for Netlink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Netlink").field("of", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// One end of a veth pair.
+pub(crate) struct VethEnd<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) index: u32,
+    pub(crate) mac: [u8; 6],
+}
+
+impl Netlink {
+    /// Of the calling thread's namespace, which is called `name` where something fails.
+    pub(crate) fn open(name: &str) -> Result<Self, LabError> {
+        let open = || {
+            let mut socket = Socket::new(NETLINK_ROUTE)?;
+            socket.bind_auto()?;
+            socket.connect(&SocketAddr::new(0, 0))?;
+            Ok(socket)
+        };
+        let opened: io::Result<Socket> = open();
+        let socket = opened.doing(|| format!("open the rtnetlink of {name}"))?;
+        Ok(Self { socket, sequence: 0, name: name.to_owned() })
+    }
+
+    fn ask(
+        &mut self,
+        what: impl FnOnce() -> String,
+        flags: u16,
+        message: RouteNetlinkMessage,
+    ) -> Result<(), LabError> {
+        self.sequence += 1;
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
+        header.sequence_number = self.sequence;
+        let mut message = NetlinkMessage::new(header, NetlinkPayload::from(message));
+        message.finalize();
+        let mut octets = vec![0; message.buffer_len()];
+        message.serialize(&mut octets);
+        self.exchange(&octets).doing(|| format!("{} in {}", what(), self.name))
+    }
+
+    fn exchange(&self, octets: &[u8]) -> io::Result<()> {
+        self.socket.send(octets, 0)?;
+        let (answer, _) = self.socket.recv_from_full()?;
+        let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer).map_err(io::Error::other)?;
+        match answer.payload {
+            NetlinkPayload::Error(answer) if answer.code.is_none() => Ok(()),
+            NetlinkPayload::Error(answer) => Err(answer.to_io()),
+            _ => Err(io::Error::other("the kernel's answer is none to what was asked")),
+        }
+    }
+
+    /// Makes a veth pair: one end here, the other in a namespace that is open as `there`. Neither resolves addresses: what a
+    /// host sends goes to the other end of its link, whoever that is.
+    pub(crate) fn veth(
+        &mut self,
+        here: &VethEnd<'_>,
+        peer: &VethEnd<'_>,
+        there: &impl AsRawFd,
+        mtu: u32,
+    ) -> Result<(), LabError> {
+        let end = |end: &VethEnd<'_>| {
+            let mut message = LinkMessage::default();
+            message.header.index = end.index;
+            message.header.flags = LinkFlags::Noarp;
+            message.header.change_mask = LinkFlags::Noarp;
+            message.attributes = vec![
+                LinkAttribute::IfName(end.name.to_owned()),
+                LinkAttribute::Address(end.mac.to_vec()),
+                LinkAttribute::Mtu(mtu),
+            ];
+            message
+        };
+        let mut other = end(peer);
+        other.attributes.push(LinkAttribute::NetNsFd(there.as_raw_fd()));
+        let mut message = end(here);
+        message.attributes.push(LinkAttribute::LinkInfo(vec![
+            LinkInfo::Kind(InfoKind::Veth),
+            LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(other))),
+        ]));
+        let what = || format!("make the veth {}", here.name);
+        self.ask(what, NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewLink(message))
+    }
+
+    /// Switches an interface on or off, and its resolution of addresses off.
+    pub(crate) fn set_up(&mut self, index: u32, up: bool) -> Result<(), LabError> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        message.header.flags = if up { LinkFlags::Up } else { LinkFlags::empty() };
+        message.header.change_mask = LinkFlags::Up;
+        if index != LOOPBACK {
+            message.header.flags |= LinkFlags::Noarp;
+            message.header.change_mask |= LinkFlags::Noarp;
+        }
+        let what = || format!("switch interface {index} {}", if up { "on" } else { "off" });
+        self.ask(what, 0, RouteNetlinkMessage::SetLink(message))
+    }
+
+    /// Gives an interface an address, which is that of nobody else on its link.
+    pub(crate) fn address(&mut self, index: u32, address: IpAddr) -> Result<(), LabError> {
+        let mut message = AddressMessage::default();
+        message.header.family = family(address);
+        message.header.prefix_len = bits(address);
+        message.header.flags = AddressHeaderFlags::Nodad | AddressHeaderFlags::Permanent;
+        message.header.scope = AddressScope::Universe;
+        message.header.index = index;
+        message.attributes = vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
+        let what = || format!("give interface {index} the address {address}");
+        self.ask(what, NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewAddress(message))
+    }
+
+    /// Leads to an address, or to all of the source's family, by an interface.
+    pub(crate) fn route(
+        &mut self,
+        table: u8,
+        to: Option<IpAddr>,
+        index: u32,
+        source: IpAddr,
+    ) -> Result<(), LabError> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(source);
+        message.header.destination_prefix_length = to.map_or(0, bits);
+        message.header.table = table;
+        message.header.protocol = RouteProtocol::Static;
+        message.header.scope = if source.is_ipv4() { RouteScope::Link } else { RouteScope::Universe };
+        message.header.kind = RouteType::Unicast;
+        message.attributes = vec![RouteAttribute::Oif(index), RouteAttribute::PrefSource(source.into())];
+        message.attributes.extend(to.map(|to| RouteAttribute::Destination(to.into())));
+        let what = || {
+            let to = to.map_or_else(|| "everybody".to_owned(), |to| to.to_string());
+            format!("make a route to {to} by interface {index}")
+        };
+        self.ask(what, NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewRoute(message))
+    }
+
+    /// Lets what has this source be led by a table of its own.
+    pub(crate) fn rule(&mut self, source: IpAddr, table: u8) -> Result<(), LabError> {
+        let mut message = RuleMessage::default();
+        message.header.family = family(source);
+        message.header.src_len = bits(source);
+        message.header.table = table;
+        message.header.action = RuleAction::ToTable;
+        message.attributes = vec![RuleAttribute::Source(source), RuleAttribute::Priority(u32::from(table))];
+        let what = || format!("make a rule for packets from {source}");
+        self.ask(what, NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewRule(message))
+    }
+}
+
+fn family(address: IpAddr) -> AddressFamily {
+    if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
+}
+
+fn bits(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 32 } else { 128 }
+}

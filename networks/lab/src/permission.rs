@@ -1,0 +1,112 @@
+//! Who may build a lab: who may make network namespaces, or may make a user namespace in which he may.
+
+use nix::sched::{CloneFlags, unshare};
+use std::fmt;
+use std::fs;
+use std::io;
+
+/// By what right this process makes network namespaces.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rights {
+    /// Its own: it is root, or has CAP_SYS_ADMIN and CAP_NET_ADMIN.
+    Own,
+    /// Those that it has within a user namespace (user_namespaces(7)).
+    UserNamespace,
+}
+
+impl fmt::Display for Rights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Own => "own rights",
+            Self::UserNamespace => "a user namespace",
+        })
+    }
+}
+
+/// The right that is missing, and how to get it.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "the lab makes network namespaces and joins them by veth links; for that it needs CAP_SYS_ADMIN and CAP_NET_ADMIN, or a \
+     user namespace, and has neither: {0}"
+)]
+pub struct Missing(pub(crate) String);
+
+/// Makes sure that this process may make network namespaces. One without the right moves itself into a user namespace, where
+/// it counts as root, for the rest of its life; that only a process with a single thread may do, so a program calls this
+/// first of all.
+///
+/// # Errors
+/// [`Missing`], which names the setting or right that stands in the way.
+pub fn acquire() -> Result<Rights, Missing> {
+    if probe().is_ok() {
+        return Ok(if in_user_namespace() { Rights::UserNamespace } else { Rights::Own });
+    }
+    let (uid, gid) = (nix::unistd::geteuid(), nix::unistd::getegid());
+    unshare(CloneFlags::CLONE_NEWUSER).map_err(|e| Missing(why_no_user_namespace(e.into())))?;
+    let map = |file: &str, text: String| {
+        fs::write(format!("/proc/self/{file}"), text).map_err(|e| {
+            Missing(format!("/proc/self/{file} of the new user namespace cannot be written: {e}"))
+        })
+    };
+    map("setgroups", "deny".to_owned())?;
+    map("uid_map", format!("0 {uid} 1"))?;
+    map("gid_map", format!("0 {gid} 1"))?;
+    probe().map_err(|e| Missing(why_no_network_namespace(&e)))?;
+    Ok(Rights::UserNamespace)
+}
+
+/// Tries whether a network namespace can be made, in a thread whose it will be, and which ends.
+fn probe() -> io::Result<()> {
+    let tried = std::thread::spawn(|| unshare(CloneFlags::CLONE_NEWNET));
+    match tried.join() {
+        Ok(result) => Ok(result?),
+        Err(_) => Err(io::Error::other("the thread that tried ended")),
+    }
+}
+
+/// Whether this process is in a user namespace that is not the system's first.
+pub(crate) fn in_user_namespace() -> bool {
+    // The first one maps all numbers to themselves (user_namespaces(7)).
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let words: Vec<&str> = map.split_whitespace().collect();
+    !words.is_empty() && words != ["0", "0", "4294967295"]
+}
+
+fn setting(path: &str) -> Option<String> {
+    Some(fs::read_to_string(format!("/proc/sys/{path}")).ok()?.trim().to_owned())
+}
+
+fn why_no_user_namespace(error: io::Error) -> String {
+    let threads = fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
+    if setting("user/max_user_namespaces").as_deref() == Some("0") {
+        return "/proc/sys/user/max_user_namespaces is 0: set it to some thousands, or run as root"
+            .to_owned();
+    }
+    if setting("kernel/unprivileged_userns_clone").as_deref() == Some("0") {
+        return "/proc/sys/kernel/unprivileged_userns_clone is 0: set it to 1, or run as root".to_owned();
+    }
+    if threads > 1 {
+        return format!(
+            "this process has {threads} threads already, and only one with a single thread may enter a user namespace: run as root"
+        );
+    }
+    let cause = match error.raw_os_error() {
+        Some(libc::EPERM) => " (a security policy or a container forbids it)",
+        Some(libc::EINVAL) => " (the kernel is built without CONFIG_USER_NS)",
+        _ => "",
+    };
+    format!("a user namespace cannot be made{cause}: {error}; run as root")
+}
+
+fn why_no_network_namespace(error: &io::Error) -> String {
+    if setting("kernel/apparmor_restrict_unprivileged_userns").as_deref() == Some("1") {
+        return "/proc/sys/kernel/apparmor_restrict_unprivileged_userns is 1, so a user namespace gives no rights: set it to 0, \
+                write an AppArmor profile with `userns,` for usher, or run as root"
+            .to_owned();
+    }
+    if setting("user/max_net_namespaces").as_deref() == Some("0") {
+        return "/proc/sys/user/max_net_namespaces is 0: set it to some thousands".to_owned();
+    }
+    format!("within a user namespace a network namespace cannot be made either: {error}; run as root")
+}

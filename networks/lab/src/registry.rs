@@ -1,0 +1,284 @@
+//! What labs are there, and what was left of those that are not. A lab's network has no name and ends with its process; two
+//! things can outlive a process that is killed: the file here that says to people what runs, and programs that it started on
+//! hosts.
+
+use crate::error::{Doing, LabError};
+use crate::namespace::Namespace;
+use crate::topology::Topology;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The variable of programs that a lab started: by it they are known when their lab is gone.
+const MARK: &str = "USHER_LAB";
+
+/// Where the labs of a user are listed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Registry {
+    folder: PathBuf,
+}
+
+/// What was left of labs that are not there any more, and is gone now.
+#[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize)]
+pub struct Left {
+    /// The names of labs whose process ended without ending them.
+    pub labs: Vec<String>,
+    /// Programs of theirs that still ran: number and name.
+    pub programs: Vec<(i32, String)>,
+}
+
+impl Left {
+    /// Whether nothing was left.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.labs.is_empty() && self.programs.is_empty()
+    }
+}
+
+/// A lab that is there, as its process said when it was built.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+pub struct Listed {
+    /// Its process.
+    pub process: i32,
+    /// What it is of.
+    pub name: String,
+    /// Its hosts.
+    pub hosts: Vec<ListedHost>,
+    /// Its links: name, and the names of the hosts that they join.
+    pub links: Vec<(String, [String; 2])>,
+}
+
+/// A host of a lab that is there.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+pub struct ListedHost {
+    /// Its name.
+    pub name: String,
+    /// Its addresses.
+    pub addresses: Vec<IpAddr>,
+    /// The descriptor of its namespace in the lab's process: `nsenter --net=/proc/PROCESS/fd/DESCRIPTOR` enters it.
+    pub descriptor: i32,
+}
+
+/// A process as it cannot be taken for another: its number, and when it began in ticks since the system did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Owner {
+    process: i32,
+    began: u64,
+}
+
+impl Owner {
+    fn this() -> io::Result<Self> {
+        let process = rustix::process::getpid().as_raw_nonzero().get();
+        Ok(Self { process, began: began(process)? })
+    }
+
+    /// As `PROCESS-BEGAN`.
+    fn read(text: &str) -> Option<Self> {
+        let (process, began) = text.split_once('-')?;
+        Some(Self { process: process.parse().ok()?, began: began.parse().ok()? })
+    }
+
+    fn alive(self) -> bool {
+        began(self.process).is_ok_and(|began| began == self.began)
+    }
+
+    fn text(self) -> String {
+        format!("{}-{}", self.process, self.began)
+    }
+}
+
+/// Field 22 of `/proc/PROCESS/stat` (proc_pid_stat(5)); the second is a name in parentheses that may hold anything.
+fn began(process: i32) -> io::Result<u64> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
+    let fields: Vec<&str> =
+        stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().collect()).unwrap_or_default();
+    // One that has ended and that nobody has asked about yet is not there any more.
+    let there = fields.first().is_some_and(|state| !matches!(*state, "Z" | "X"));
+    let began = fields.get(19).filter(|_| there).and_then(|began| began.parse().ok());
+    began.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+}
+
+impl Registry {
+    /// The user's own: `/run/usher/lab` for root, and otherwise a folder in `$XDG_RUNTIME_DIR` or of temporary files.
+    ///
+    /// # Errors
+    /// [`LabError::Kernel`] where no such folder can be made.
+    pub fn of_user() -> Result<Self, LabError> {
+        if let Ok(registry) = Self::at(Path::new("/run/usher/lab")) {
+            return Ok(registry);
+        }
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty());
+        if let Some(runtime) = runtime
+            && let Ok(registry) = Self::at(&Path::new(&runtime).join("usher/lab"))
+        {
+            return Ok(registry);
+        }
+        Self::at(&std::env::temp_dir().join(format!("usher-lab-{}", outer_user())))
+    }
+
+    /// In this folder, which is made when missing, and must be the user's.
+    ///
+    /// # Errors
+    /// [`LabError::Kernel`].
+    pub fn at(folder: &Path) -> Result<Self, LabError> {
+        let make = || {
+            fs::DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
+            let owner = fs::symlink_metadata(folder)?;
+            let own = owner.is_dir() && owner.uid() == rustix::process::geteuid().as_raw();
+            if own && rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_ok() {
+                return Ok(());
+            }
+            Err(io::Error::from(io::ErrorKind::PermissionDenied))
+        };
+        let made: io::Result<()> = make();
+        made.doing(|| format!("keep a list of labs in {}", folder.display()))?;
+        Ok(Self { folder: folder.to_owned() })
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Lists a lab of this process.
+    pub(crate) fn record(&self, topology: &Topology, hosts: &[Namespace]) -> Result<Record, LabError> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let owner = Owner::this().doing(|| "read /proc/self/stat".to_owned())?;
+        let name = |host: usize| topology.hosts[host].name.clone();
+        let listed = Listed {
+            process: owner.process,
+            name: topology.name.clone(),
+            hosts: topology
+                .hosts
+                .iter()
+                .zip(hosts)
+                .map(|(host, namespace)| ListedHost {
+                    name: host.name.clone(),
+                    addresses: host.addresses.clone(),
+                    descriptor: namespace.descriptor(),
+                })
+                .collect(),
+            links: topology
+                .links
+                .iter()
+                .map(|l| (l.name.clone(), l.ends.map(|end| name(end.host))))
+                .collect(),
+        };
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let file = self.folder.join(format!("{}-{number}.json", owner.text()));
+        let text = serde_json::to_string(&listed).map_err(io::Error::other);
+        text.and_then(|text| fs::write(&file, text)).doing(|| format!("write {}", file.display()))?;
+        Ok(Record { file, owner })
+    }
+
+    /// The files of the list: whose each is.
+    fn files(&self) -> Result<Vec<(PathBuf, Owner)>, LabError> {
+        let listed = fs::read_dir(&self.folder).doing(|| format!("read {}", self.folder.display()))?;
+        let owner = |path: &Path| {
+            let name = path.file_name()?.to_str()?.strip_suffix(".json")?;
+            Owner::read(name.rsplit_once('-')?.0)
+        };
+        let mut files: Vec<_> =
+            listed.flatten().filter_map(|entry| Some((entry.path(), owner(&entry.path())?))).collect();
+        files.sort_by(|a, b| a.0.cmp(&b.0));
+        Ok(files)
+    }
+
+    /// The labs that are there.
+    ///
+    /// # Errors
+    /// [`LabError::Kernel`].
+    pub fn running(&self) -> Result<Vec<Listed>, LabError> {
+        let read = |file: &Path| serde_json::from_str(&fs::read_to_string(file).ok()?).ok();
+        let files = self.files()?;
+        Ok(files.iter().filter(|(_, owner)| owner.alive()).filter_map(|(file, _)| read(file)).collect())
+    }
+
+    /// Removes what is left of labs whose process is gone: their entries here, and the programs that they had started.
+    ///
+    /// # Errors
+    /// [`LabError::Kernel`].
+    pub fn clean(&self) -> Result<Left, LabError> {
+        let mut left = Left::default();
+        for (file, owner) in self.files()? {
+            if owner.alive() {
+                continue;
+            }
+            let listed: Option<Listed> =
+                fs::read_to_string(&file).ok().and_then(|text| serde_json::from_str(&text).ok());
+            match fs::remove_file(&file) {
+                // Another lab that began at the same time was first.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                removed => removed.doing(|| format!("remove {}", file.display()))?,
+            }
+            left.labs.push(listed.map_or_else(|| format!("of process {}", owner.process), |l| l.name));
+        }
+        let processes = fs::read_dir("/proc").doing(|| "read /proc".to_owned())?;
+        for process in processes.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()) {
+            if let Some(name) = end_orphan(process) {
+                left.programs.push((process, name));
+            }
+        }
+        Ok(left)
+    }
+}
+
+/// Ends a program that a lab had started which is not there any more; its name, if it was one.
+fn end_orphan(process: i32) -> Option<String> {
+    orphaned(process)?;
+    let held = pidfd_open(Pid::from_raw(process)?, PidfdFlags::empty()).ok()?;
+    // Asked again, now that the number cannot become another's.
+    orphaned(process)?;
+    let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+    pidfd_send_signal(&held, Signal::KILL).ok()?;
+    Some(name.trim().to_owned())
+}
+
+fn orphaned(process: i32) -> Option<()> {
+    let environment = fs::read(format!("/proc/{process}/environ")).ok()?;
+    let marked = environment.split(|octet| *octet == 0).find_map(|variable| {
+        let value = variable.strip_prefix(MARK.as_bytes())?.strip_prefix(b"=")?;
+        Owner::read(std::str::from_utf8(value).ok()?)
+    })?;
+    (!marked.alive()).then_some(())
+}
+
+/// The user's number outside of a user namespace that this process may have made.
+fn outer_user() -> u32 {
+    let inner = rustix::process::geteuid().as_raw();
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let outer = map.lines().find_map(|line| {
+        let mut numbers = line.split_whitespace().map_while(|word| word.parse::<u32>().ok());
+        let (within, without, count) = (numbers.next()?, numbers.next()?, numbers.next()?);
+        let place = inner.checked_sub(within).filter(|place| *place < count)?;
+        without.checked_add(place)
+    });
+    outer.unwrap_or(inner)
+}
+
+/// A lab's entry; it is gone with this.
+#[derive(Debug)]
+pub(crate) struct Record {
+    file: PathBuf,
+    owner: Owner,
+}
+
+impl Record {
+    /// Lets a program be known as started by this process.
+    pub(crate) fn mark(&self, command: &mut Command) {
+        command.env(MARK, self.owner.text());
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        // What cannot be removed is removed by the next lab.
+        let _ = fs::remove_file(&self.file);
+    }
+}

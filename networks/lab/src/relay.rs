@@ -1,0 +1,357 @@
+//! The thread that stands in the middle of all links: it takes what hosts send from the kernel's ring, asks [`Links`] what
+//! becomes of it, and sends it on when it arrives.
+//!
+//! The kernel stamps a frame when it leaves its host, so a packet's time begins there, however late the relay wakes up. It
+//! sleeps by the kernel's high-resolution timers until shortly before the next arrival, as shortly as the timers have shown
+//! to be late, and watches the clock from there.
+
+use crate::error::{Doing, LabError};
+use crate::link::{Links, on_link};
+use crate::namespace::Namespace;
+use crate::sys::{self, Ring, Sender};
+use hdrhistogram::Histogram;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::time::{ClockId, clock_gettime};
+use std::io;
+use std::num::NonZeroU64;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use usher_core::{Duration, Instant};
+use usher_live::Clock;
+use usher_sim::Tap;
+
+/// Frames that the ring holds until the relay takes them.
+const SLOTS: usize = 4096;
+
+/// Frames that are taken before what has arrived is looked for.
+const AT_ONCE: usize = 64;
+
+/// A turn before the hosts' threads, and behind those of the system (sched(7)).
+const PRIORITY: i32 = 10;
+
+/// How long before an arrival the relay wakes up: as late as timers were, within these.
+const WAKE_BEFORE: [Duration; 2] = [Duration::from_micros(5), Duration::from_micros(200)];
+
+/// A stamp that is older than this is not of the clock that we know: somebody set the wall clock.
+const OLDEST_STAMP: Duration = Duration::from_secs(1);
+
+/// Nanoseconds: what is later is counted as this late.
+const LATEST: u64 = 60_000_000_000;
+
+/// How much later than they were to packets went on: seconds.
+#[derive(Clone, Copy, PartialEq, Debug, Default, serde::Serialize)]
+pub struct Delays {
+    /// How many packets.
+    pub count: u64,
+    /// Their mean.
+    pub mean: f64,
+    /// Half were not later than this.
+    pub median: f64,
+    /// Nine tenths.
+    pub p90: f64,
+    /// 99 of 100.
+    pub p99: f64,
+    /// 999 of 1000.
+    pub p999: f64,
+    /// The last of all.
+    pub max: f64,
+}
+
+/// What the relay did, for a run's record: where anything but `frames`, `delays` and `ignored` is not zero, the network was
+/// not quite the one that was asked for.
+#[derive(Clone, Copy, PartialEq, Debug, Default, serde::Serialize)]
+pub struct RelayReport {
+    /// Whether it had its turn before all others (`SCHED_FIFO`).
+    pub real_time: bool,
+    /// Frames that hosts sent.
+    pub frames: u64,
+    /// What the relay itself added to the links' delays.
+    pub delays: Delays,
+    /// Frames that were no IP packets for one receiver, such as neighbour discovery: nobody got them.
+    pub ignored: u64,
+    /// Frames that were lost because the relay came too late to take them.
+    pub overflowed: u64,
+    /// Frames that the kernel did not take back, as when an interface is switched off.
+    pub refused: u64,
+    /// Frames that were longer than the link's MTU.
+    pub truncated: u64,
+    /// Frames whose checksum was left to hardware.
+    pub unsummed: u64,
+    /// Frames that were under way at the end.
+    pub under_way: u64,
+    /// Processor time of the relay's thread, in which the kernel receives what is sent on: seconds.
+    pub processor: f64,
+}
+
+/// What the relay's thread and its owner share.
+#[derive(Debug)]
+struct State {
+    links: Links,
+    tap: Option<Box<dyn Tap>>,
+    report: RelayReport,
+    /// Nanoseconds.
+    delays: Histogram<u64>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    ended: AtomicBool,
+    wake: OwnedFd,
+}
+
+impl Shared {
+    /// Whoever held it only counted: there is nothing that could be half done.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A relay that runs.
+#[derive(Debug)]
+pub(crate) struct Relay {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl Relay {
+    /// Begins to relay in a namespace whose interfaces are those that `links` knows; frames are of at most `longest` octets.
+    pub(crate) fn start(
+        namespace: &Namespace,
+        links: Links,
+        longest: usize,
+        clock: Clock,
+        tap: Option<Box<dyn Tap>>,
+    ) -> Result<Self, LabError> {
+        let delays = Histogram::new_with_bounds(1, LATEST, 3).map_err(io::Error::other);
+        let delays = delays.doing(|| "count delays".to_owned())?;
+        let report = RelayReport::default();
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State { links, tap, report, delays }),
+            ended: AtomicBool::new(false),
+            wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+                .doing(|| "make the relay's event".to_owned())?,
+        });
+        let opened = namespace.run(|| Ok((Ring::open(longest, SLOTS)?, Sender::open()?)))?;
+        let (ring, sender): (Ring, Sender) =
+            opened.map_err(|e: io::Error| e).doing(|| "open the relay's packet sockets".to_owned())?;
+        let relaying = Relaying { shared: shared.clone(), ring, sender, clock, margin: WAKE_BEFORE[0] };
+        let thread = std::thread::Builder::new()
+            .name("lab-relay".to_owned())
+            .spawn(move || relaying.run())
+            .doing(|| "start the relay's thread".to_owned())?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// What the links did so far.
+    pub(crate) fn stats(&self) -> Vec<[usher_sim::LinkStats; 2]> {
+        self.shared.state().links.stats()
+    }
+
+    /// What the relay did so far.
+    pub(crate) fn report(&self) -> RelayReport {
+        self.shared.state().report()
+    }
+
+    /// Ends it; what was under way is lost.
+    pub(crate) fn stop(mut self) -> Result<Stopped, LabError> {
+        self.end()?;
+        let mut state = self.shared.state();
+        Ok((state.links.stats(), state.report(), state.tap.take()))
+    }
+
+    fn end(&mut self) -> Result<(), LabError> {
+        let Some(thread) = self.thread.take() else { return Ok(()) };
+        self.shared.ended.store(true, Ordering::Release);
+        rustix::io::write(&self.shared.wake, &1u64.to_ne_bytes()).doing(|| "end the relay".to_owned())?;
+        thread.join().map_err(|_| LabError::Ended("relay"))?.doing(|| "relay".to_owned())
+    }
+}
+
+/// What is left of a relay: what the links did, what it did itself, where captures went.
+pub(crate) type Stopped = (Vec<[usher_sim::LinkStats; 2]>, RelayReport, Option<Box<dyn Tap>>);
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        // Its owner ends without having asked; there is nobody to tell.
+        let _ = self.end();
+    }
+}
+
+impl State {
+    fn report(&self) -> RelayReport {
+        let mut report = self.report;
+        let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
+        let at = |share| seconds(self.delays.value_at_quantile(share));
+        report.ignored = self.links.ignored;
+        report.under_way = self.links.waiting() as u64;
+        report.delays = Delays {
+            count: self.delays.len(),
+            mean: self.delays.mean() / 1e9,
+            median: at(0.5),
+            p90: at(0.9),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: seconds(self.delays.max()),
+        };
+        report
+    }
+}
+
+/// The thread's own.
+struct Relaying {
+    shared: Arc<Shared>,
+    ring: Ring,
+    sender: Sender,
+    clock: Clock,
+    margin: Duration,
+}
+
+impl Relaying {
+    fn run(mut self) -> io::Result<()> {
+        // Without the right to either it is a little less precise, and its report says so.
+        let real_time = sys::real_time(PRIORITY).is_ok();
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        let shared = self.shared.clone();
+        shared.state().report.real_time = real_time;
+        let mut sent = Vec::with_capacity(AT_ONCE);
+        while !shared.ended.load(Ordering::Acquire) {
+            let mut state = shared.state();
+            self.take(&mut state);
+            while self.pass_on(&mut state, &mut sent) == AT_ONCE {}
+            let next = state.links.next();
+            state.report.processor = usher_live::thread_cpu_time().as_secs_f64();
+            drop(state);
+            self.wait(next)?;
+        }
+        shared.state().report.overflowed += self.ring.overflowed()?;
+        Ok(())
+    }
+
+    /// Offers what hosts sent to their links.
+    fn take(&mut self, state: &mut State) {
+        if !self.ring.ready() {
+            return;
+        }
+        let (now, ahead) = clocks(&self.clock);
+        let State { links, tap, report, .. } = state;
+        self.ring.take(AT_ONCE, |frame| {
+            report.frames += 1;
+            if frame.truncated {
+                report.truncated += 1;
+                return;
+            }
+            report.unsummed += u64::from(frame.unsummed);
+            let at = stamped(frame.stamp, now, ahead);
+            links.offer(frame.interface, at, frame.octets, |point, at, octets| {
+                if let Some(tap) = tap {
+                    tap.packet(at, point, true, octets);
+                }
+            });
+        });
+    }
+
+    /// Sends on what has arrived, up to [`AT_ONCE`] packets; how many.
+    fn pass_on(&self, state: &mut State, arrived: &mut Vec<crate::link::Arrival>) -> usize {
+        let now = self.clock.now();
+        while arrived.len() < AT_ONCE
+            && let Some(arrival) = state.links.arrive(now)
+        {
+            arrived.push(arrival);
+        }
+        if arrived.is_empty() {
+            return 0;
+        }
+        let frames = arrived.iter().filter(|a| !a.withheld).map(|a| (a.interface, &a.frame[..]));
+        state.report.refused += self.sender.send(frames);
+        let done = self.clock.now();
+        let count = arrived.len();
+        for arrival in arrived.drain(..) {
+            state.delays.saturating_record(done.since(arrival.due).as_nanos());
+            if let (Some((point, framing)), Some(tap)) = (arrival.capture, &mut state.tap) {
+                tap.packet(done, point, false, on_link(&arrival.frame, framing));
+            }
+            state.links.reuse(arrival.frame);
+        }
+        count
+    }
+
+    /// Waits for a frame, for the end, or for the time of the next arrival.
+    fn wait(&mut self, next: Option<Instant>) -> io::Result<()> {
+        loop {
+            if self.ring.ready() || self.shared.ended.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            let timeout = match next {
+                None => None,
+                Some(due) => {
+                    let now = self.clock.now();
+                    if due <= now {
+                        return Ok(());
+                    }
+                    let left = due.since(now);
+                    if left <= self.margin {
+                        std::hint::spin_loop();
+                        continue;
+                    }
+                    Some((now, left - self.margin))
+                }
+            };
+            let mut of = [
+                PollFd::from_borrowed_fd(self.ring.as_fd(), PollFlags::IN),
+                PollFd::from_borrowed_fd(self.shared.wake.as_fd(), PollFlags::IN),
+            ];
+            let span = timeout.map(|(_, span)| Timespec {
+                tv_sec: i64::try_from(span.as_nanos() / 1_000_000_000).unwrap_or(i64::MAX),
+                tv_nsec: (span.as_nanos() % 1_000_000_000) as _,
+            });
+            match poll(&mut of, span.as_ref()) {
+                Ok(0) => {
+                    if let Some((asked, span)) = timeout {
+                        self.late(self.clock.now().since(asked + span));
+                    }
+                }
+                Ok(_) => {}
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// A timer was this late: wake up as much earlier, and forget it slowly.
+    fn late(&mut self, by: Duration) {
+        let slowly = self.margin - Duration::from_nanos(self.margin.as_nanos() / 64);
+        self.margin = by.max(slowly).max(WAKE_BEFORE[0]).min(WAKE_BEFORE[1]);
+    }
+}
+
+/// What our clock shows, and by how many nanoseconds the wall clock is ahead of it.
+fn clocks(clock: &Clock) -> (Instant, i128) {
+    const CLOSE: Duration = Duration::from_micros(2);
+    let mut best = (Duration::MAX, Instant::ZERO, 0);
+    // A thread that loses its turn between the two reads would take that time for a difference of the clocks.
+    for _ in 0..4 {
+        let before = clock.now();
+        let wall = clock_gettime(ClockId::Realtime);
+        let after = clock.now();
+        let wall = i128::from(wall.tv_sec) * 1_000_000_000 + i128::from(wall.tv_nsec);
+        let took = after.since(before);
+        if took < best.0 {
+            let middle = before.as_nanos() + took.as_nanos() / 2;
+            best = (took, after, wall - i128::from(middle));
+        }
+        if took <= CLOSE {
+            break;
+        }
+    }
+    (best.1, best.2)
+}
+
+/// When a frame left its host, by our clock.
+fn stamped(stamp: u64, now: Instant, ahead: i128) -> Instant {
+    let at = i128::from(stamp) - ahead;
+    let at = Instant::from_nanos(u64::try_from(at.max(0)).unwrap_or(u64::MAX));
+    if at <= now && now.since(at) <= OLDEST_STAMP { at } else { now }
+}

@@ -1,0 +1,298 @@
+//! The one place that speaks to the system directly: packets of all links by one ring that the kernel fills (packet(7),
+//! `PACKET_RX_RING`) and in batches by `sendmmsg`, what the hardware would do in a veth's place switched off (`SIOCETHTOOL`),
+//! and a thread's scheduling. No safe interface to these exists in what the
+//! house uses.
+//!
+//! The ring is memory that the kernel writes, too. A slot's status says whose it is; it is read and written as an atomic, and
+//! the rest of a slot is touched only while the slot is ours.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Octets of an Ethernet header.
+pub(crate) const ETHERNET: usize = 14;
+
+/// Octets of the kernel's header in front of a frame in the ring, and room that it leaves; rounded up.
+const SLOT_HEAD: usize = 128;
+
+/// Octets that the ring is asked for at a time: a multiple of a page and of all smaller slots.
+const BLOCK: usize = 65_536;
+
+/// Most frames that one call sends.
+const BATCH: usize = 64;
+
+/// A frame in the ring.
+#[derive(Debug)]
+pub(crate) struct Frame<'a> {
+    /// By which interface it came.
+    pub(crate) interface: u32,
+    /// When, by the system's wall clock: nanoseconds since 1970.
+    pub(crate) stamp: u64,
+    /// Its octets, from the Ethernet header on.
+    pub(crate) octets: &'a [u8],
+    /// It is longer than the ring's slots.
+    pub(crate) truncated: bool,
+    /// Its checksum was left to hardware that is not there.
+    pub(crate) unsummed: bool,
+}
+
+/// Frames of all interfaces of a namespace, as they come in.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    socket: socket2::Socket,
+    memory: NonNull<u8>,
+    length: usize,
+    slot: usize,
+    slots: usize,
+    next: usize,
+}
+
+// SAFETY: the memory is the ring's own mapping, which nobody else in the process knows; moving the ring to another thread
+// moves all access to it.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    /// A ring of this many slots, for frames of up to `longest` octets, of the calling thread's namespace.
+    pub(crate) fn open(longest: usize, slots: usize) -> io::Result<Self> {
+        let slot = (longest + SLOT_HEAD).next_power_of_two().max(2048);
+        let block = BLOCK.max(slot);
+        let blocks = slots.div_ceil(block / slot);
+        let slots = blocks * (block / slot);
+        // Of no protocol yet: it hears nothing before the ring is there.
+        let socket = socket2::Socket::new(socket2::Domain::PACKET, socket2::Type::RAW, None)?;
+        option(&socket, libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as libc::c_int)?;
+        let one: libc::c_int = 1;
+        option(&socket, libc::PACKET_IGNORE_OUTGOING, one)?;
+        let (size, count) = (block as libc::c_uint, blocks as libc::c_uint);
+        let request = libc::tpacket_req {
+            tp_block_size: size,
+            tp_block_nr: count,
+            tp_frame_size: slot as libc::c_uint,
+            tp_frame_nr: slots as libc::c_uint,
+        };
+        option(&socket, libc::PACKET_RX_RING, request)?;
+        let length = block * blocks;
+        // SAFETY: a new mapping at a place that the kernel chooses, of the length that was just asked for.
+        let memory = unsafe {
+            let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+            libc::mmap(ptr::null_mut(), length, access, kind, socket.as_raw_fd(), 0)
+        };
+        if memory == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let memory = NonNull::new(memory.cast()).ok_or_else(|| io::Error::other("a mapping at address 0"))?;
+        let ring = Self { socket, memory, length, slot, slots, next: 0 };
+        // SAFETY: the address is a plain structure of the length that is said.
+        let bound = unsafe {
+            let mut address: libc::sockaddr_ll = zeroed();
+            address.sll_family = libc::AF_PACKET as u16;
+            address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+            let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+            libc::bind(ring.socket.as_raw_fd(), ptr::from_ref(&address).cast(), length)
+        };
+        if bound < 0 { Err(io::Error::last_os_error()) } else { Ok(ring) }
+    }
+
+    fn head(&self) -> (*mut u8, &AtomicU32) {
+        // SAFETY: `next` is below `slots`, so the slot is within the mapping; slots are aligned to 2048 octets, and the status
+        // is their first word.
+        unsafe {
+            let slot = self.memory.as_ptr().add(self.next * self.slot);
+            (slot, AtomicU32::from_ptr(slot.cast()))
+        }
+    }
+
+    /// Whether a frame waits.
+    pub(crate) fn ready(&self) -> bool {
+        self.head().1.load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
+    }
+
+    /// Hands over the frames that wait, `most` at most, and gives their slots back; how many there were.
+    pub(crate) fn take(&mut self, most: usize, mut each: impl FnMut(Frame<'_>)) -> usize {
+        let mut taken = 0;
+        while taken < most {
+            let (slot, status) = self.head();
+            let flags = status.load(Ordering::Acquire);
+            if flags & libc::TP_STATUS_USER == 0 {
+                break;
+            }
+            // SAFETY: the status said that the slot is ours until it is given back below; the kernel wrote a header and an
+            // address behind it, and both are plain integers.
+            let (head, address) = unsafe {
+                let address =
+                    slot.add(size_of::<libc::tpacket2_hdr>().next_multiple_of(libc::TPACKET_ALIGNMENT));
+                (ptr::read(slot.cast::<libc::tpacket2_hdr>()), ptr::read(address.cast::<libc::sockaddr_ll>()))
+            };
+            let from = usize::from(head.tp_mac).min(self.slot);
+            let length = (head.tp_snaplen as usize).min(self.slot - from);
+            // SAFETY: within the slot, by the line above.
+            let octets = unsafe { std::slice::from_raw_parts(slot.add(from), length) };
+            each(Frame {
+                interface: u32::try_from(address.sll_ifindex).unwrap_or(0),
+                stamp: u64::from(head.tp_sec) * 1_000_000_000 + u64::from(head.tp_nsec),
+                octets,
+                truncated: head.tp_len as usize > length,
+                unsummed: flags & libc::TP_STATUS_CSUMNOTREADY != 0,
+            });
+            status.store(libc::TP_STATUS_KERNEL, Ordering::Release);
+            self.next = (self.next + 1) % self.slots;
+            taken += 1;
+        }
+        taken
+    }
+
+    /// How many frames found no slot since this was asked last.
+    pub(crate) fn overflowed(&self) -> io::Result<u64> {
+        // SAFETY: the kernel writes at most the length that it is told.
+        unsafe {
+            let mut stats: libc::tpacket_stats = zeroed();
+            let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;
+            let (level, name) = (libc::SOL_PACKET, libc::PACKET_STATISTICS);
+            let (out, length) = (ptr::from_mut(&mut stats).cast(), ptr::from_mut(&mut length));
+            match libc::getsockopt(self.socket.as_raw_fd(), level, name, out, length) {
+                0 => Ok(u64::from(stats.tp_drops)),
+                _ => Err(io::Error::last_os_error()),
+            }
+        }
+    }
+}
+
+impl AsFd for Ring {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is the ring's own, and no slice of it outlives `take`.
+        unsafe { libc::munmap(self.memory.as_ptr().cast(), self.length) };
+    }
+}
+
+/// Sets an option of a packet socket.
+fn option<T: Copy>(socket: &socket2::Socket, name: libc::c_int, value: T) -> io::Result<()> {
+    let length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel reads as many octets as it is told, which the value has.
+    let set = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, name, ptr::from_ref(&value).cast(), length)
+    };
+    if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Sends frames by the interfaces of a namespace.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    socket: socket2::Socket,
+}
+
+impl Sender {
+    /// For the calling thread's namespace.
+    pub(crate) fn open() -> io::Result<Self> {
+        // Of no protocol: it hears nothing.
+        Ok(Self { socket: socket2::Socket::new(socket2::Domain::PACKET, socket2::Type::RAW, None)? })
+    }
+
+    /// Sends frames, each by its interface, in their order; how many the kernel did not take.
+    pub(crate) fn send<'a>(&self, frames: impl IntoIterator<Item = (u32, &'a [u8])>) -> u64 {
+        let mut frames = frames.into_iter();
+        let mut refused = 0;
+        loop {
+            // SAFETY: all three are structures of integers and pointers, for which all zeros is a value.
+            let (mut names, mut vectors, mut heads): (
+                [libc::sockaddr_ll; BATCH],
+                [libc::iovec; BATCH],
+                [libc::mmsghdr; BATCH],
+            ) = unsafe { (zeroed(), zeroed(), zeroed()) };
+            let mut count = 0;
+            while count < BATCH
+                && let Some((interface, octets)) = frames.next()
+            {
+                let name = &mut names[count];
+                name.sll_family = libc::AF_PACKET as u16;
+                name.sll_ifindex = i32::try_from(interface).unwrap_or(0);
+                let protocol = octets.get(12..ETHERNET).map_or([0; 2], |p| [p[0], p[1]]);
+                name.sll_protocol = u16::from_ne_bytes(protocol);
+                vectors[count] =
+                    libc::iovec { iov_base: octets.as_ptr().cast_mut().cast(), iov_len: octets.len() };
+                let head = &mut heads[count].msg_hdr;
+                head.msg_name = ptr::from_mut(name).cast();
+                head.msg_namelen = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+                head.msg_iov = &mut vectors[count];
+                head.msg_iovlen = 1;
+                count += 1;
+            }
+            if count == 0 {
+                return refused;
+            }
+            let mut done = 0;
+            while done < count {
+                // SAFETY: the heads from `done` on point at names, vectors and octets that live until the call is over; the
+                // kernel only reads the octets.
+                let sent = unsafe {
+                    let left = (count - done) as libc::c_uint;
+                    libc::sendmmsg(self.socket.as_raw_fd(), heads.as_mut_ptr().add(done), left, 0)
+                };
+                match usize::try_from(sent) {
+                    Ok(sent) if sent > 0 => done += sent,
+                    _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+                    // The first of them was refused.
+                    _ => {
+                        refused += 1;
+                        done += 1;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Switches off what a veth leaves to hardware that it has not: checksums, and the cutting and joining of segments, so that
+/// what is on the link are whole packets of at most the link's MTU.
+pub(crate) fn offloads_off(interface: &str) -> io::Result<()> {
+    const COMMANDS: [u32; 5] = [
+        0x17, // ETHTOOL_STXCSUM
+        0x19, // ETHTOOL_SSG
+        0x1f, // ETHTOOL_STSO
+        0x24, // ETHTOOL_SGSO
+        0x2c, // ETHTOOL_SGRO
+    ];
+    #[repr(C)]
+    struct Value {
+        command: u32,
+        data: u32,
+    }
+    let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::DGRAM, None)?;
+    for command in COMMANDS {
+        let mut value = Value { command, data: 0 };
+        // SAFETY: the request is zeros with a name that is shorter than its room, and points at a value that outlives the call.
+        let set = unsafe {
+            let mut request: libc::ifreq = zeroed();
+            let room = request.ifr_name.len() - 1;
+            for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes().take(room)) {
+                *to = from as libc::c_char;
+            }
+            request.ifr_ifru.ifru_data = ptr::from_mut(&mut value).cast();
+            libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, ptr::from_mut(&mut request))
+        };
+        if set < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// Puts the calling thread before all that have no such turn (`SCHED_FIFO`, sched(7)).
+pub(crate) fn real_time(priority: i32) -> io::Result<()> {
+    // SAFETY: the parameters are a plain structure, which the kernel reads.
+    let set = unsafe {
+        let mut parameters: libc::sched_param = zeroed();
+        parameters.sched_priority = priority;
+        libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameters)
+    };
+    if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

@@ -1,0 +1,285 @@
+//! What the lab builds: hosts with addresses, links between them, and the ways that packets take.
+
+use crate::LabError;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+use usher_core::Seed;
+use usher_sim::LinkConfig;
+
+/// Octets of the smallest MTU: RFC 791 §3.2 for IPv4, RFC 8200 §5 for IPv6.
+const SMALLEST_MTU: [u32; 2] = [68, 1280];
+
+/// Octets of the largest: no IP packet is longer.
+const LARGEST_MTU: u32 = 65_535;
+
+/// Most addresses of a host: each but the first has a routing table of its own.
+const MOST_ADDRESSES: usize = 100;
+
+/// Most links of a network: each has two interfaces in the relay's namespace.
+const MOST_LINKS: usize = 10_000;
+
+/// Octets of a name; it is printed.
+const LONGEST_NAME: usize = 200;
+
+/// A network, in the terms of the simulator: the same links, the same streams of chance.
+#[derive(Clone, Debug)]
+pub struct Topology {
+    /// What it is of, for people who look at what runs.
+    pub name: String,
+    /// The run's seed: link k has the streams `("link", 2k)` and `("link", 2k + 1)`, as in the simulator.
+    pub seed: Seed,
+    /// The hosts.
+    pub hosts: Vec<HostSpec>,
+    /// The links between them.
+    pub links: Vec<LinkSpec>,
+}
+
+/// A host: one network namespace.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HostSpec {
+    /// Its name.
+    pub name: String,
+    /// Its addresses. The first is its own; each other is that of an interface, a node of the network of its own, between
+    /// which and the others the host forwards nothing: what has it as source leaves by the links that end at it.
+    pub addresses: Vec<IpAddr>,
+    /// Settings of its kernel beside those that the lab makes, by their paths below `/proc/sys/net`, as in
+    /// `("ipv4/tcp_no_metrics_save", "1")`.
+    pub settings: Vec<(String, String)>,
+}
+
+/// Where a link ends.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct End {
+    /// The host, by its place.
+    pub host: usize,
+    /// Which address of the host is reached by the link, by its place; 0 is the host's own.
+    pub address: usize,
+}
+
+impl End {
+    /// The host's own address.
+    #[must_use]
+    pub const fn of(host: usize) -> Self {
+        Self { host, address: 0 }
+    }
+}
+
+/// A link between two hosts.
+#[derive(Clone, Debug)]
+pub struct LinkSpec {
+    /// Its name.
+    pub name: String,
+    /// Its ends; `config.up` is from the first to the second.
+    pub ends: [End; 2],
+    /// What it does to packets. Each is charged its IP length and what the framing adds, as in the simulator: the
+    /// Ethernet header that packets have between namespaces costs nothing.
+    pub config: LinkConfig,
+    /// The capture points at its ends: what leaves there is seen before the queue, what arrives there after all losses.
+    pub capture: [Option<u16>; 2],
+}
+
+/// A way of packets: out of a host by a link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Way {
+    /// To this address; `None`: to all.
+    pub(crate) to: Option<IpAddr>,
+    /// By this link.
+    pub(crate) link: usize,
+}
+
+impl Topology {
+    /// Says what cannot be built.
+    pub(crate) fn check(&self) -> Result<(), LabError> {
+        let fault = |what: String| Err(LabError::Topology(what));
+        if self.links.len() > MOST_LINKS {
+            return fault(format!("{} links: the lab has room for {MOST_LINKS}", self.links.len()));
+        }
+        let mut owners: BTreeMap<IpAddr, &str> = BTreeMap::new();
+        for host in &self.hosts {
+            let name = &host.name;
+            if host.addresses.is_empty() || host.addresses.len() > MOST_ADDRESSES {
+                return fault(format!("host {name}: it needs one to {MOST_ADDRESSES} addresses"));
+            }
+            if name.len() > LONGEST_NAME {
+                return fault(format!("host {name}: its name is longer than {LONGEST_NAME} octets"));
+            }
+            for address in &host.addresses {
+                if address.is_unspecified() || address.is_multicast() || address.is_loopback() {
+                    return fault(format!("host {name}: {address} is no address of one host on a network"));
+                }
+                if let Some(other) = owners.insert(*address, name) {
+                    return fault(format!("host {name}: its address {address} is that of host {other}"));
+                }
+            }
+            for (path, _) in &host.settings {
+                if path.split('/').any(|part| part.is_empty() || part.starts_with('.')) {
+                    return fault(format!("host {name}: {path} is no setting below /proc/sys/net"));
+                }
+            }
+        }
+        self.links.iter().try_for_each(|link| self.check_link(link))
+    }
+
+    fn check_link(&self, link: &LinkSpec) -> Result<(), LabError> {
+        let fault = |what: String| Err(LabError::Topology(format!("link {}: {what}", link.name)));
+        let mut smallest = SMALLEST_MTU[0];
+        for end in link.ends {
+            match self.address(end) {
+                Some(IpAddr::V6(_)) => smallest = SMALLEST_MTU[1],
+                Some(IpAddr::V4(_)) => {}
+                None => return fault(format!("it ends at {end:?}, which is not there")),
+            }
+        }
+        if link.ends[0].host == link.ends[1].host {
+            return fault("both its ends are of one host".to_owned());
+        }
+        if !(smallest..=LARGEST_MTU).contains(&link.config.mtu) {
+            return fault(format!("its MTU is {}, not {smallest} to {LARGEST_MTU}", link.config.mtu));
+        }
+        Ok(())
+    }
+
+    /// The address at an end.
+    pub(crate) fn address(&self, end: End) -> Option<IpAddr> {
+        self.hosts.get(end.host)?.addresses.get(end.address).copied()
+    }
+
+    /// Which of a link's ends are of this host.
+    fn port(&self, link: usize, host: usize) -> Option<usize> {
+        self.links[link].ends.iter().position(|end| end.host == host)
+    }
+
+    /// A host's interfaces in their order: link, and which end of it.
+    pub(crate) fn ports(&self, host: usize) -> impl Iterator<Item = (usize, usize)> {
+        (0..self.links.len()).filter_map(move |link| Some((link, self.port(link, host)?)))
+    }
+
+    /// The place of a link among its host's interfaces.
+    pub(crate) fn place(&self, host: usize, link: usize) -> Option<usize> {
+        self.ports(host).position(|(l, _)| l == link)
+    }
+
+    /// The links that end at an address, in their order.
+    fn links_of(&self, node: End) -> impl Iterator<Item = usize> {
+        (0..self.links.len()).filter(move |link| self.links[*link].ends.contains(&node))
+    }
+
+    /// Whether what comes to this end for others goes on by another link.
+    pub(crate) fn forwards(&self, end: End) -> bool {
+        self.links_of(end).nth(1).is_some()
+    }
+
+    /// A number for each address of the network, from 0 in the order of hosts.
+    pub(crate) fn number(&self, end: End) -> u32 {
+        let before: usize = self.hosts[..end.host].iter().map(|h| h.addresses.len()).sum();
+        (before + end.address) as u32
+    }
+
+    /// The ways out from an address: by fewest links, ties to the earlier link; with one link all goes by that, as in the
+    /// simulator.
+    pub(crate) fn ways(&self, from: End) -> Vec<Way> {
+        let first: Vec<usize> = self.links_of(from).collect();
+        match first[..] {
+            [] => return Vec::new(),
+            [only] => return vec![Way { to: None, link: only }],
+            _ => {}
+        }
+        let mut by: BTreeMap<End, usize> = BTreeMap::new();
+        let mut reached = VecDeque::new();
+        for link in first {
+            let to = self.other(link, from);
+            if to != from && !by.contains_key(&to) {
+                by.insert(to, link);
+                reached.push_back(to);
+            }
+        }
+        while let Some(at) = reached.pop_front() {
+            let out = by[&at];
+            for link in self.links_of(at) {
+                let to = self.other(link, at);
+                if to != from && !by.contains_key(&to) {
+                    by.insert(to, out);
+                    reached.push_back(to);
+                }
+            }
+        }
+        let family = |end| self.address(end).map(|a| a.is_ipv4());
+        let same = |(to, _): &(End, usize)| to.host != from.host && family(*to) == family(from);
+        by.into_iter().filter(same).map(|(to, link)| Way { to: self.address(to), link }).collect()
+    }
+
+    /// The end of a link that is not `of`.
+    pub(crate) fn other(&self, link: usize, of: End) -> End {
+        let [a, b] = self.links[link].ends;
+        if a == of { b } else { a }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(n: u8) -> HostSpec {
+        HostSpec { name: format!("h{n}"), addresses: vec![[10, 0, 0, n + 1].into()], settings: Vec::new() }
+    }
+    fn link(a: usize, b: usize) -> LinkSpec {
+        let ends = [End::of(a), End::of(b)];
+        LinkSpec { name: format!("{a}-{b}"), ends, config: LinkConfig::default(), capture: [None; 2] }
+    }
+    fn network(hosts: u8, links: &[(usize, usize)]) -> Topology {
+        Topology {
+            name: "test".to_owned(),
+            seed: Seed::new(1),
+            hosts: (0..hosts).map(host).collect(),
+            links: links.iter().map(|(a, b)| link(*a, *b)).collect(),
+        }
+    }
+
+    #[test]
+    fn ways_are_those_of_fewest_links_and_of_the_earlier_link() {
+        // A square with a tail: 0-1, 1-2, 0-3, 3-2, 2-4.
+        let net = network(5, &[(0, 1), (1, 2), (0, 3), (3, 2), (2, 4)]);
+        let ways = net.ways(End::of(0));
+        let to = |n: u8| ways.iter().find(|w| w.to == Some([10, 0, 0, n + 1].into())).map(|w| w.link);
+        assert_eq!([1, 2, 3, 4].map(to), [Some(0), Some(0), Some(2), Some(0)]);
+        assert_eq!(net.ways(End::of(4)), [Way { to: None, link: 4 }]);
+        assert!(net.forwards(End::of(2)) && !net.forwards(End::of(4)));
+        assert_eq!(net.ports(2).collect::<Vec<_>>(), [(1, 1), (3, 1), (4, 0)]);
+        assert_eq!(net.place(2, 3), Some(1));
+    }
+
+    #[test]
+    fn an_interface_is_a_node_of_its_own() {
+        let mut net = network(3, &[(0, 1), (0, 2)]);
+        net.hosts[0].addresses.push([192, 0, 2, 1].into());
+        net.links[1].ends[0].address = 1;
+        assert_eq!(net.ways(End::of(0)), [Way { to: None, link: 0 }]);
+        assert_eq!(net.ways(End { host: 0, address: 1 }), [Way { to: None, link: 1 }]);
+        assert!(!net.forwards(End::of(0)));
+        assert_eq!(net.number(End::of(1)), 2);
+    }
+
+    #[test]
+    fn what_cannot_be_built_is_said() {
+        type Change = fn(&mut Topology);
+        let said = |change: Change| {
+            let mut net = network(2, &[(0, 1)]);
+            change(&mut net);
+            net.check().map_err(|e| e.to_string())
+        };
+        assert_eq!(said(|_| {}), Ok(()));
+        let faults: [(Change, &str); 7] = [
+            (|n| n.hosts[1].addresses = n.hosts[0].addresses.clone(), "is that of host h0"),
+            (|n| n.hosts[1].addresses.clear(), "needs one"),
+            (|n| n.hosts[1].addresses[0] = [127, 0, 0, 1].into(), "no address of one host"),
+            (|n| n.hosts[0].settings.push(("../kernel/x".into(), "1".into())), "no setting"),
+            (|n| n.links[0].ends[1] = End { host: 1, address: 3 }, "not there"),
+            (|n| n.links[0].ends[1] = n.links[0].ends[0], "one host"),
+            (|n| n.links[0].config.mtu = 60, "MTU"),
+        ];
+        for (change, part) in faults {
+            let fault = said(change).expect_err(part);
+            assert!(fault.contains(part), "{fault}");
+        }
+    }
+}

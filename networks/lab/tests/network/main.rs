@@ -1,0 +1,5 @@
+//! The lab over real namespaces; needs its rights, as root has them.
+
+mod support;
+
+mod links;
