@@ -181,9 +181,4 @@ impl Claim {
     pub fn is_robust(&self) -> bool {
         documents().iter().any(|d| d.id == self.document && d.robust)
     }
-
-    /// True where the statement's number is a time, for which 0.05 s are allowed whatever its size.
-    pub fn is_delay(&self) -> bool {
-        self.unit == "s"
-    }
 }

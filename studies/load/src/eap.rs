@@ -81,11 +81,6 @@ impl EapMethod {
     pub(crate) const fn gives_keys(&self) -> bool {
         !matches!(self, Self::Md5 | Self::Gtc)
     }
-    /// Whether a password is proved.
-    #[must_use]
-    pub const fn has_password(&self) -> bool {
-        !matches!(self, Self::Tls(_))
-    }
     /// Whether a login can be wrong, so that it must be turned away: by a wrong password, or by the certificate of
     /// another user.
     #[must_use]

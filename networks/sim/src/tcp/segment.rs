@@ -20,8 +20,6 @@ impl Flags {
     pub const PSH: Self = Self(8);
     /// The acknowledgement field means something.
     pub const ACK: Self = Self(16);
-    /// The urgent pointer means something (parsed and ignored).
-    pub const URG: Self = Self(32);
 
     /// True when all bits of `other` are set.
     pub const fn contains(self, other: Self) -> bool {

@@ -159,8 +159,6 @@ pub mod kind {
 
 /// Values of Error-Cause (RFC 5176 §3.5).
 pub mod error_cause {
-    /// The session context of a former login was removed.
-    pub const RESIDUAL_SESSION_CONTEXT_REMOVED: u32 = 201;
     /// An attribute that the NAS does not know.
     pub const UNSUPPORTED_ATTRIBUTE: u32 = 401;
     /// An attribute that says which session is missing.
@@ -173,18 +171,10 @@ pub mod error_cause {
     pub const UNSUPPORTED_SERVICE: u32 = 405;
     /// What was asked is not served at all.
     pub const UNSUPPORTED_EXTENSION: u32 = 406;
-    /// Not allowed for this session.
-    pub const ADMINISTRATIVELY_PROHIBITED: u32 = 501;
-    /// A proxy knows no way to the NAS.
-    pub const REQUEST_NOT_ROUTABLE: u32 = 502;
     /// No such session.
     pub const SESSION_CONTEXT_NOT_FOUND: u32 = 503;
-    /// The session is there and cannot be removed.
-    pub const SESSION_CONTEXT_NOT_REMOVABLE: u32 = 504;
     /// The NAS lacks what it would take.
     pub const RESOURCES_UNAVAILABLE: u32 = 506;
-    /// More than one session fits, and that is not supported.
-    pub const MULTIPLE_SESSION_SELECTION_UNSUPPORTED: u32 = 508;
 }
 
 /// Private enterprise numbers of vendors and the types they define.
@@ -195,8 +185,6 @@ pub mod vendor {
     pub const MS_CHAP_RESPONSE: u8 = 1;
     /// MS-CHAP-Error (RFC 2548 §2.1.5): identifier, text.
     pub const MS_CHAP_ERROR: u8 = 2;
-    /// MS-CHAP-Domain (RFC 2548 §2.1.4).
-    pub const MS_CHAP_DOMAIN: u8 = 10;
     /// MS-CHAP-Challenge (RFC 2548 §2.1.2).
     pub const MS_CHAP_CHALLENGE: u8 = 11;
     /// MS-CHAP-MPPE-Keys (RFC 2548 §2.4.1): LM-Key, NT-Key and eight zeros, hidden as User-Password is.
