@@ -222,7 +222,6 @@ fn over_radius(
         accounting: sessions,
         anonymous,
         common,
-        epoch: now(),
     });
     let mut job = finish(command, what, load, front, mix, users, addresses, None)?;
     job.plan.offload = !nas.no_offload;
@@ -339,7 +338,6 @@ fn diameter(d: &Diameter) -> Result<Job, Failure> {
         logins,
         anonymous,
         timeout: d.timeout.0,
-        epoch: now(),
     });
     if d.load.threads > d.connections {
         return Err(Failure::usage(format!(

@@ -119,7 +119,6 @@ impl Begun {
             generated: generated.as_deref(),
             rows: &rows,
             tls: tls.as_deref(),
-            epoch: clock.wall_epoch(),
             shards: count,
         };
         let built = made(&place.loaded, with, &mut rng).map_err(ServeError::Config)?;
@@ -291,7 +290,7 @@ async fn until_told(running: &Arc<Running>, shards: &[Threads]) -> Result<(), Se
     tracing::info!(shards = shards.len(), version = env!("CARGO_PKG_VERSION"), "started");
     notify::ready();
     let mut drops = Drops::default();
-    let mut told = running.clock.wall_epoch();
+    let mut epoch = running.clock.wall_epoch();
     let mut tick = tokio::time::interval(Duration::from_secs(1));
     let mut reload: Option<tokio::task::JoinHandle<()>> = None;
     let mut again = false;
@@ -304,8 +303,7 @@ async fn until_told(running: &Arc<Running>, shards: &[Threads]) -> Result<(), Se
         };
         tokio::select! {
             _ = tick.tick() => {
-                running.wall.set(wall());
-                running.follow_clock(&mut told);
+                running.follow_clock(&mut epoch);
                 if shards.iter().any(Shard::is_finished) {
                     // Whoever started the server starts it again.
                     return Err(ServeError::Config("a shard's thread has failed; ending".to_owned()));

@@ -4,7 +4,7 @@ mod reload;
 
 use crate::installation::Installation;
 use crate::ledger::LedgerHandle;
-use crate::mailbox::{Mailboxes, Message};
+use crate::mailbox::Mailboxes;
 use crate::shards::Upstreams;
 use crate::stats::Latency;
 use crate::status::CertificateStatus;
@@ -12,19 +12,17 @@ use crate::workers::{KnownUsers, Workers};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::{Duration, Instant as Monotonic};
+use std::time::Instant as Monotonic;
 use usher_aaa::service::{Inline, Reading};
 use usher_aaa::store::{ClientRow, Store, UserRows};
-use usher_aaa::{Command, ShardKey, User};
+use usher_aaa::{ShardKey, User};
 use usher_aaa_config::tls::Tls;
 use usher_aaa_config::{Built, Loaded, NotServed, PassedOver, With, build};
-use usher_core::{SecureRng, WallTime};
+use usher_core::{Duration, SecureRng, WallTime};
 use usher_crypto::tls::WallClock;
 use usher_live::{Clock, TlsServer};
 use usher_radius::attribute::Attributes;
 
-/// What the shards' wall clock may differ from the system's.
-const DRIFT: Duration = Duration::from_millis(100);
 /// A difference that no drift makes within a second.
 const SET: Duration = Duration::from_secs(1);
 
@@ -97,23 +95,13 @@ impl Running {
         self.place.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Tells the shards what the system's clock shows, where that is not what they were told: it was set, or drifts.
-    pub(crate) fn follow_clock(&self, told: &mut WallTime) {
-        let epoch = self.clock.wall_epoch();
-        let apart = |by: Duration| {
-            let by = usher_core::Duration::from_nanos(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX));
-            epoch > *told + by || *told > epoch + by
-        };
-        if !apart(DRIFT) {
-            return;
-        }
-        if apart(SET) {
+    /// Has the certificates judged by what the system's clock shows, and says where it was set since it was looked at last.
+    pub(crate) fn follow_clock(&self, epoch: &mut WallTime) {
+        let before = std::mem::replace(epoch, self.clock.wall_epoch());
+        if *epoch > before + SET || before > *epoch + SET {
             tracing::warn!("the system's clock was set; times follow it");
         }
-        *told = epoch;
-        for mailbox in self.mailboxes.all() {
-            mailbox.send(Message::Command(Command::Clock { epoch }));
-        }
+        self.wall.set(crate::clock::wall());
     }
 
     /// Adds what `ATTRIBUTE = VALUE` says.

@@ -86,10 +86,8 @@ pub fn serve(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), Iden
     let connections = loaded.config.server.connections.saturating_mul(2);
     let settings = Settings { connections, connections_per_address: connections, ..Settings::default() };
     let clock = Clock::start();
-    let found = move |Job { token, what: Asked::Owner(connection) }| {
-        let owner = find(&connection);
-        Command::Found { token, at: clock.wall(clock.now()), owner }
-    };
+    let found =
+        |Job { token, what: Asked::Owner(connection) }| Command::Found { token, owner: find(&connection) };
     let first = loaded.file;
     Ok(host(Hosted {
         name: "usher-ident",

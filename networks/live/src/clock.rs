@@ -24,8 +24,7 @@ impl Clock {
         Instant::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// The wall time at [`Instant::ZERO`] by what the system's wall clock shows now: what a machine's configuration
-    /// takes. It changes when that clock is set, and slowly as it is slewed.
+    /// The wall time at [`Instant::ZERO`] by what the system's wall clock shows now: what machines are told. It changes when that clock is set, and slowly as it is slewed.
     #[must_use]
     pub fn wall_epoch(&self) -> WallTime {
         epoch(SystemTime::now(), self.start.elapsed())
@@ -34,12 +33,48 @@ impl Clock {
     /// The wall time at `now`, counted from [`wall_epoch`](Self::wall_epoch).
     #[must_use]
     pub fn wall(&self, now: Instant) -> WallTime {
-        self.wall_epoch() + now.since(Instant::ZERO)
+        now.wall(self.wall_epoch())
     }
 
     /// The point of the system's clock that is `at`; `None` where it cannot be written.
     pub(crate) fn system(&self, at: Instant) -> Option<std::time::Instant> {
         self.start.checked_add(std::time::Duration::from_nanos(at.as_nanos()))
+    }
+}
+
+/// Looks at the wall clock for a machine that is to hear when it was set or has drifted.
+#[derive(Debug)]
+pub(crate) struct WallWatch {
+    clock: Clock,
+    /// What the machine has heard; `None`: nothing yet.
+    told: Option<WallTime>,
+    next: Instant,
+}
+
+impl WallWatch {
+    /// How often it looks, at the most.
+    const EVERY: Duration = Duration::from_secs(1);
+    /// What it keeps to itself: a clock that is slewed is off by less, and nothing that is said by wall time is as exact.
+    const DRIFT: Duration = Duration::from_millis(100);
+
+    pub(crate) const fn new(clock: Clock) -> Self {
+        Self { clock, told: None, next: Instant::ZERO }
+    }
+    /// The wall time at [`Instant::ZERO`], where the machine is to hear of it now.
+    pub(crate) fn look(&mut self, now: Instant) -> Option<WallTime> {
+        if now < self.next {
+            return None;
+        }
+        self.next = now + Self::EVERY;
+        self.shown(self.clock.wall_epoch())
+    }
+    fn shown(&mut self, epoch: WallTime) -> Option<WallTime> {
+        let near = |told: WallTime| epoch <= told + Self::DRIFT && told <= epoch + Self::DRIFT;
+        if self.told.is_some_and(near) {
+            return None;
+        }
+        self.told = Some(epoch);
+        self.told
     }
 }
 
@@ -61,6 +96,19 @@ mod tests {
         assert_eq!(epoch(at(1010), Elapsed::from_secs(10)), WallTime::from_unix_secs(1000));
         assert_eq!(epoch(at(4610), Elapsed::from_secs(10)), WallTime::from_unix_secs(4600), "an hour ahead");
         assert_eq!(epoch(at(5), Elapsed::from_secs(10)), WallTime::from_unix_secs(0), "before 1970");
+    }
+
+    #[test]
+    fn a_machine_hears_first_and_when_the_clock_was_set_or_has_drifted() {
+        let at = |millis| WallTime::from_unix_secs(1000) + Duration::from_millis(millis);
+        let mut watch = WallWatch::new(Clock::start());
+        let shown = [0, 60, 100, 160, 60, 3_600_000, 0].map(|millis| watch.shown(at(millis)).is_some());
+        assert_eq!(shown, [true, false, false, true, false, true, true]);
+        let mut watch = WallWatch::new(Clock::start());
+        let early = [0, 999_999_999].map(|nanos| watch.look(Instant::from_nanos(nanos)).is_some());
+        assert_eq!((early, watch.next), ([true, false], Instant::ZERO + Duration::from_secs(1)));
+        assert_eq!(watch.look(watch.next), None, "it shows what it showed");
+        assert_eq!(watch.next, Instant::ZERO + Duration::from_secs(2));
     }
 
     #[test]

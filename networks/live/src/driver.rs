@@ -1,5 +1,6 @@
 //! The driver: one node on its sockets.
 
+use crate::clock::WallWatch;
 use crate::mmsg::{BATCH, Inbox, Letter, Outbox, Received};
 use crate::streams::Streams;
 use crate::udp::Port;
@@ -58,6 +59,7 @@ impl<N: Role> Driver<N> {
     pub async fn run(self) -> io::Result<N> {
         let mut running = Running::new(self)?;
         let now = running.clock.now();
+        running.follow_wall_clock(now);
         running.drain(now);
         std::future::poll_fn(|cx| running.poll(cx)).await;
         let linger = running.settings.linger;
@@ -93,6 +95,7 @@ struct Running<N: Role> {
     buffer: Vec<u8>,
     /// When the machine was last given something.
     now: Instant,
+    wall: WallWatch,
     streams: Streams,
     sleep: Pin<Box<Sleep>>,
     /// When `sleep` ends; it is not looked at while this is the far future.
@@ -127,6 +130,7 @@ impl<N: Role> Running<N> {
             spare: Vec::with_capacity(BATCH),
             buffer: Vec::new(),
             now: Instant::ZERO,
+            wall: WallWatch::new(clock),
             sleep: Box::pin(sleep_until(tokio::time::Instant::now())),
             armed: Instant::FAR_FUTURE,
         })
@@ -135,6 +139,7 @@ impl<N: Role> Running<N> {
     /// Does a bounded part of everything that can be done; ready when the node has stopped.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.ready.watch(cx.waker());
+        self.follow_wall_clock(self.clock.now());
         let again = self.messages(cx) | self.notes(cx);
         let mut tasks = std::mem::take(&mut self.tasks);
         self.ready.take(&mut tasks);
@@ -161,6 +166,14 @@ impl<N: Role> Running<N> {
             cx.waker().wake_by_ref();
         }
         Poll::Pending
+    }
+
+    /// Tells the machine what the wall clock shows where that is not what it was told: the clock was set, or drifts.
+    fn follow_wall_clock(&mut self, now: Instant) {
+        if let Some(epoch) = self.wall.look(now) {
+            self.node.machine().set_epoch(now, epoch);
+            self.drain(now);
+        }
     }
 
     /// A batch of the mailbox; true if there may be more.

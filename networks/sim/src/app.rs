@@ -4,7 +4,7 @@ use crate::addr::HostId;
 use crate::packet::Payload;
 use crate::radio::{LinkCommand, LinkEvent};
 use crate::sctp::Message;
-use usher_core::{AssocId, CloseReason, ConnId, Instant, Work};
+use usher_core::{AssocId, CloseReason, ConnId, Instant, WallTime, Work};
 
 /// What the simulator delivers to an application.
 #[derive(Clone, Debug)]
@@ -136,6 +136,7 @@ pub(crate) enum Op<R> {
 #[derive(Debug)]
 pub struct Context<'a, R> {
     pub(crate) now: Instant,
+    pub(crate) epoch: WallTime,
     pub(crate) ops: &'a mut Vec<Op<R>>,
     pub(crate) work: &'a mut Vec<Work>,
 }
@@ -144,6 +145,14 @@ impl<R> Context<'_, R> {
     /// The time at which the handler runs.
     pub fn now(&self) -> Instant {
         self.now
+    }
+    /// The wall time at [`Instant::ZERO`].
+    pub fn epoch(&self) -> WallTime {
+        self.epoch
+    }
+    /// What the wall clock shows.
+    pub fn wall(&self) -> WallTime {
+        self.now.wall(self.epoch)
     }
     /// Sends a datagram from one of the application's sockets; a socket number not used before gets an
     /// ephemeral port.

@@ -5,10 +5,11 @@ mod network;
 mod tests;
 mod wire;
 
-pub use network::{At, Network};
+pub use network::{At, EPOCH, Network};
 pub use wire::Sent;
 
 use crate::machine::{Job, Machine, Output, Transmit, Work};
+use crate::time::Instant;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::{Deref, DerefMut};
@@ -25,8 +26,9 @@ pub struct Tap<M: Machine> {
 }
 
 impl<M: Machine> Tap<M> {
-    /// This machine.
-    pub const fn new(machine: M) -> Self {
+    /// This machine, which is told that it is [`EPOCH`].
+    pub fn new(mut machine: M) -> Self {
+        machine.set_epoch(Instant::ZERO, EPOCH);
         Self {
             machine,
             transmits: VecDeque::new(),

@@ -2,10 +2,11 @@
 //!
 //! A host (the simulator, a live driver, a test) owns a [`Machine`] and
 //!
-//! 1. feeds it one [`Input`], one command, or datagrams that came together ([`Machine::handle_datagrams`]), with the time;
-//! 2. then drains it: [`Machine::poll_output`] gives, until it answers `None`, what the machine wants sent, what it has to
+//! 1. says what time it is by the wall clock ([`Machine::set_epoch`]), before anything else and whenever that clock was set;
+//! 2. feeds it one [`Input`], one command, or datagrams that came together ([`Machine::handle_datagrams`]), with the time;
+//! 3. then drains it: [`Machine::poll_output`] gives, until it answers `None`, what the machine wants sent, what it has to
 //!    say, what that cost and what it asks of slow helpers, in the order in which the machine decided them;
-//! 3. then arms one timer for [`Machine::poll_timeout`] and feeds [`Input::Timeout`] when it comes.
+//! 4. then arms one timer for [`Machine::poll_timeout`] and feeds [`Input::Timeout`] when it comes.
 //!
 //! A host carries the outputs out in their order, by [`Host::drain`](crate::Host::drain): what a machine says of an answer
 //! before it sends it has been heard by the time the answer leaves.
@@ -20,7 +21,7 @@
 //! one that it does not contain.
 
 use crate::output::Outputs;
-use crate::time::Instant;
+use crate::time::{Instant, WallTime};
 use crate::work::WorkLabel;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -515,6 +516,15 @@ pub trait Machine {
     type Event;
     /// What it asks of slow helpers; [`NoJob`] where it asks nothing.
     type Job;
+
+    /// Says what the wall clock shows: `epoch` is its time at [`Instant::ZERO`], that of any other follows by
+    /// [`Instant::wall`]. Each host says it before it feeds anything, and again when the clock was set or has drifted. It is
+    /// no input of its own, since few machines care: those that do keep it, those that hold such ones hand it on.
+    /// Until it is said, machines go by [`WallTime::UNIX_EPOCH`].
+    /// Afterwards drain [`poll_output`](Self::poll_output) until it answers `None`.
+    fn set_epoch(&mut self, now: Instant, epoch: WallTime) {
+        let _ = (now, epoch);
+    }
 
     /// Feeds one input. Afterwards drain [`poll_output`](Self::poll_output) until it answers `None`.
     fn handle(&mut self, now: Instant, input: Input<'_>);

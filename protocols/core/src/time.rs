@@ -155,6 +155,10 @@ impl Instant {
     pub const fn since(self, earlier: Self) -> Duration {
         Duration(self.0.saturating_sub(earlier.0))
     }
+    /// What the wall clock shows then, where `epoch` is what it shows at [`Instant::ZERO`].
+    pub fn wall(self, epoch: WallTime) -> WallTime {
+        epoch + self.since(Self::ZERO)
+    }
 }
 
 impl Add<Duration> for Instant {
@@ -191,6 +195,9 @@ impl fmt::Debug for Instant {
 pub struct WallTime(u64);
 
 impl WallTime {
+    /// 1970-01-01T00:00:00Z.
+    pub const UNIX_EPOCH: Self = Self(0);
+
     /// `secs` whole seconds after 1970-01-01T00:00:00Z.
     pub const fn from_unix_secs(secs: u64) -> Self {
         Self(secs.saturating_mul(1_000_000_000))

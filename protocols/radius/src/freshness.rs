@@ -2,13 +2,11 @@
 
 use crate::attribute::kind;
 use crate::packet::Packet;
-use usher_core::{Duration, Instant, WallTime};
+use usher_core::{Duration, WallTime};
 
 /// What an Event-Timestamp must say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Freshness {
-    /// The time of day at [`usher_core::Instant::ZERO`].
-    pub epoch: WallTime,
     /// How far it may be from now, either way.
     pub window: Duration,
     /// Whether a CoA-Request or Disconnect-Request without one is dropped.
@@ -16,16 +14,17 @@ pub struct Freshness {
 }
 
 impl Freshness {
-    /// RFC 5176 §6.3's window of 300 s; an Event-Timestamp may be missing.
-    #[must_use]
-    pub const fn new(epoch: WallTime) -> Self {
-        Self { epoch, window: Duration::from_secs(300), required: false }
-    }
     /// Whether a packet's Event-Timestamp is of now; `None`: it has none.
-    pub(crate) fn judge(&self, now: Instant, packet: &Packet<'_>) -> Option<bool> {
+    pub(crate) fn judge(&self, now: WallTime, packet: &Packet<'_>) -> Option<bool> {
         let at = <[u8; 4]>::try_from(packet.get(kind::EVENT_TIMESTAMP)?);
-        let wall = (self.epoch + now.since(Instant::ZERO)).unix_secs();
-        let near = |at| wall.abs_diff(u32::from_be_bytes(at).into()) <= self.window.as_secs();
+        let near = |at| now.unix_secs().abs_diff(u32::from_be_bytes(at).into()) <= self.window.as_secs();
         Some(at.is_ok_and(near))
+    }
+}
+
+impl Default for Freshness {
+    /// RFC 5176 §6.3's window of 300 s; an Event-Timestamp may be missing.
+    fn default() -> Self {
+        Self { window: Duration::from_secs(300), required: false }
     }
 }

@@ -16,7 +16,7 @@ use usher_aaa::service::{Certificates, Inline, Parts, Reading};
 use usher_aaa::store::{ClientRow, Demand};
 use usher_aaa::{CacheConfig, Config, IdentityKey, Method, User, UserSource, Users, canonical_name};
 use usher_config::Prefix;
-use usher_core::{Duration, SecureRng, TransportProtocol, WallTime};
+use usher_core::{Duration, SecureRng, TransportProtocol};
 use usher_diameter::codes::application;
 use usher_diameter::node::{self, Authentication, PeerConfig};
 use usher_diameter::peer::capabilities::Application;
@@ -103,8 +103,6 @@ pub struct With<'a> {
     /// What `[tls]` says, by [`crate::tls::make`].
     #[cfg(feature = "tls")]
     pub tls: Option<&'a Tls>,
-    /// The time of day at [`usher_core::Instant::ZERO`].
-    pub epoch: WallTime,
     /// How many servers share what all may have: a daemon's threads.
     pub shards: usize,
 }
@@ -162,7 +160,6 @@ pub fn build(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Result<Bui
     config.max_half_open_octets =
         usize::try_from(file.limits.half_open_memory.bytes()).unwrap_or(usize::MAX) / with.shards.max(1);
     config.max_steps_waiting = STEPS_WAITING;
-    config.epoch = with.epoch;
     config.max_half_open = file.limits.half_open;
     config.reject_delay = file.reject_delay.0;
     config.failures = failures(&file.limits);

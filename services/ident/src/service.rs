@@ -67,8 +67,6 @@ pub enum Command {
     Found {
         /// Of the job.
         token: u64,
-        /// When this was so.
-        at: WallTime,
         /// The owner.
         owner: Owner,
     },
@@ -121,6 +119,8 @@ pub struct IdentService {
     server: Child<Server>,
     policy: Policy,
     most: usize,
+    /// The wall time at [`Instant::ZERO`].
+    epoch: WallTime,
     /// Look-ups under way, under the tokens of the server's questions.
     asked: BTreeMap<u64, Asked>,
     counters: Counters,
@@ -135,6 +135,7 @@ impl IdentService {
             server: Child::only(Server::new(config.server)),
             policy: config.policy,
             most: config.lookups,
+            epoch: WallTime::UNIX_EPOCH,
             asked: BTreeMap::new(),
             counters: Counters::default(),
             outputs: Outputs::default(),
@@ -186,6 +187,10 @@ impl Machine for IdentService {
     type Event = Event;
     type Job = Job;
 
+    fn set_epoch(&mut self, _: Instant, epoch: WallTime) {
+        self.epoch = epoch;
+    }
+
     fn handle(&mut self, now: Instant, input: Input<'_>) {
         if let Input::Stream { event: StreamEvent::Accepted { remote, .. }, .. } = input
             && self.policy.of(remote.ip()).is_none()
@@ -201,9 +206,10 @@ impl Machine for IdentService {
 
     fn command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
         match command {
-            Command::Found { token, at, owner } => {
+            Command::Found { token, owner } => {
                 let asked = self.asked.remove(&token).ok_or(CommandError::UnknownToken)?;
                 let told = self.policy.of(asked.asker.ip()).unwrap_or(Disclosure::Nothing);
+                let at = now.wall(self.epoch);
                 let answer = self.policy.answer(told, at, &asked.connection, &owner);
                 self.answer(now, token, asked, answer);
             }
@@ -266,8 +272,7 @@ mod tests {
                 6197 => Owner::Unknown,
                 _ => return None,
             };
-            let at = WallTime::from_unix_secs(1_700_000_000);
-            Some((Duration::from_millis(3), Command::Found { token, at, owner }))
+            Some((Duration::from_millis(3), Command::Found { token, owner }))
         });
         let clients = askers.map(|address| net.add(Client::new(ClientConfig::default()), &[ip(address)]));
         (net, service, clients)
@@ -318,7 +323,7 @@ mod tests {
         assert_eq!(ask(&mut net, b, 6193), Ok("UNKNOWN-ERROR".to_owned()));
         assert_eq!(ask(&mut net, told_nothing, 6193), Ok("UNKNOWN-ERROR".to_owned()));
         assert_eq!(net[service].counters().0.lookups_full, 1, "who is told nothing needs no look-up");
-        let found = |token| Command::Found { token, at: WallTime::from_unix_secs(0), owner: Owner::Nobody };
+        let found = |token| Command::Found { token, owner: Owner::Nobody };
         net.command(service, found(0)).unwrap();
         assert_eq!(net[service].counters().0.late, 1);
         assert_eq!(net.command(service, found(0)), Err(CommandError::UnknownToken));

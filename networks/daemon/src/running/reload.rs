@@ -95,7 +95,6 @@ impl Running {
             generated: generated.as_deref(),
             rows: &rows,
             tls: tls.as_deref(),
-            epoch: self.clock.wall_epoch(),
             shards: self.shards,
         };
         let seed = installation::random().map_err(|e| e.to_string())?;
@@ -118,7 +117,6 @@ impl Running {
         if what == Taken::All {
             self.known.reconfigure(users);
         }
-        before.config.epoch = self.clock.wall_epoch();
         let back = || {
             self.swap_inline(&mut inline);
             self.swap_reading(&mut rows_read);

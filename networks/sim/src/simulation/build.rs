@@ -19,7 +19,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use usher_core::collections::{HashMap, HashState};
 use usher_core::impair::ChannelConfig;
-use usher_core::{Instant, Seed, TransportProtocol};
+use usher_core::{Instant, Seed, TransportProtocol, WallTime};
 
 /// Why a simulation cannot be built as asked.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -79,6 +79,7 @@ pub struct Builder<A: Application> {
     sctp_listeners: HashMap<(HostId, u16), u32>,
     outages: Vec<Outage>,
     follow_memory: bool,
+    epoch: WallTime,
     multihomed: HashMap<HostId, Vec<u32>>,
     channels: Vec<Arc<ChannelConfig>>,
 }
@@ -102,6 +103,7 @@ impl<A: Application> Builder<A> {
             sctp_listeners: HashMap::with_hasher(HashState::with_seed(0)),
             outages: Vec::new(),
             follow_memory: false,
+            epoch: WallTime::UNIX_EPOCH,
             multihomed: HashMap::with_hasher(HashState::with_seed(0)),
             channels: Vec::new(),
         }
@@ -315,6 +317,12 @@ impl<A: Application> Builder<A> {
         slot.read_size = piece.and_then(NonZeroU32::new);
     }
 
+    /// The wall time at [`Instant::ZERO`], which all hosts' clocks show ([`Context::epoch`](crate::Context::epoch));
+    /// [`WallTime::UNIX_EPOCH`] else.
+    pub fn epoch(&mut self, epoch: WallTime) {
+        self.epoch = epoch;
+    }
+
     /// Follows what hosts hold for their connections and associations, for
     /// [`Simulation::held_at_most`].
     pub fn follow_memory(&mut self) {
@@ -384,6 +392,7 @@ impl<A: Application> Builder<A> {
             version: self.addresses.version(),
             addresses: self.addresses,
             now: Instant::ZERO,
+            epoch: self.epoch,
             started: false,
             queue: EventQueue::new(),
             hosts: self.hosts,

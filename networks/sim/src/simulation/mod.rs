@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use usher_core::collections::HashMap;
-use usher_core::{AssocId, ConnId, Instant, Rng, Work};
+use usher_core::{AssocId, ConnId, Instant, Rng, WallTime, Work};
 
 /// The transport settings of an application's connections and associations.
 #[derive(Clone, Debug, Default)]
@@ -319,6 +319,7 @@ pub struct Simulation<A: Application, O> {
     version: IpVersion,
     addresses: Addresses,
     now: Instant,
+    epoch: WallTime,
     started: bool,
     queue: EventQueue<Event>,
     hosts: Vec<Host<A::Report>>,

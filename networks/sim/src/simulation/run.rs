@@ -73,7 +73,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             return;
         }
         let mut ops = self.spare_ops.pop().unwrap_or_default();
-        let mut ctx = Context { now: self.now, ops: &mut ops, work: &mut self.work };
+        let mut ctx = Context { now: self.now, epoch: self.epoch, ops: &mut ops, work: &mut self.work };
         slot.app.handle(&mut ctx, delivery);
         self.work.clear();
         self.execute_all(app, ops);
@@ -92,7 +92,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     /// Lets a free core of the host handle a delivery; the outputs wait until its work is done.
     fn process(&mut self, host: HostId, app: u32, delivery: Delivery) {
         let mut ops = self.spare_ops.pop().unwrap_or_default();
-        let mut ctx = Context { now: self.now, ops: &mut ops, work: &mut self.work };
+        let mut ctx = Context { now: self.now, epoch: self.epoch, ops: &mut ops, work: &mut self.work };
         self.apps[app as usize].app.handle(&mut ctx, delivery);
         let Some(cpu) = &mut self.hosts[host.0 as usize].cpu else { return };
         cpu.stats.handled += 1;

@@ -7,7 +7,7 @@ use crate::machine::{
     StreamEvent, Transmit, Work,
 };
 use crate::output::Host;
-use crate::time::{Duration, Instant};
+use crate::time::{Duration, Instant, WallTime};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -31,6 +31,9 @@ impl<M> Clone for At<M> {
 }
 
 impl<M> Copy for At<M> {}
+
+/// The wall time at [`Instant::ZERO`] in every [`Network`], until it is set: 2026-01-01T00:00:00Z.
+pub const EPOCH: WallTime = WallTime::from_unix_secs(1_767_225_600);
 
 /// The number of no host.
 const NOBODY: usize = usize::MAX;
@@ -140,10 +143,11 @@ impl Network {
         Self { hosts: Vec::new(), wire: Wire::new(channel) }
     }
     /// Adds a host. The first of its addresses is the one that it sends from where its machine leaves the choice.
-    pub fn add<M>(&mut self, machine: M, addresses: &[IpAddr]) -> At<M>
+    pub fn add<M>(&mut self, mut machine: M, addresses: &[IpAddr]) -> At<M>
     where
         M: Machine<Command: 'static, Event: 'static, Job: 'static> + 'static,
     {
+        machine.set_epoch(self.wire.now, EPOCH);
         let on_job = |job: Job<_>| panic!("nobody does the job of token {}", job.token);
         let slot =
             Slot { machine, events: Vec::new(), on_event: Box::new(|_| None), on_job: Box::new(on_job) };
@@ -280,6 +284,12 @@ impl Network {
     /// Takes what the machines have done, by its label.
     pub fn take_work(&mut self) -> BTreeMap<&'static str, u32> {
         core::mem::take(&mut self.wire.work)
+    }
+    /// The wall clock of a host is set.
+    pub fn set_epoch<M: Machine + 'static>(&mut self, host: At<M>, epoch: WallTime) {
+        let now = self.wire.now;
+        self[host].set_epoch(now, epoch);
+        self.drain(host.number);
     }
     /// Gives a machine a command, and carries out what it decides.
     ///

@@ -84,6 +84,8 @@ pub(super) enum Outgoing {
 #[derive(Debug)]
 pub struct Client {
     pub(super) config: Config,
+    /// The wall time at [`Instant::ZERO`].
+    pub(super) epoch: WallTime,
     pub(super) rng: SecureRng,
     pub(super) identifiers: Identifiers,
     pub(super) pending: Vec<Option<Pending>>,
@@ -164,6 +166,7 @@ impl Client {
             spare_buffers: Vec::new(),
             spare_lists: Vec::new(),
             config,
+            epoch: WallTime::UNIX_EPOCH,
             rng,
         };
         (0..servers).for_each(|i| client.know(i as u16));
@@ -202,12 +205,6 @@ impl Client {
         self.config.servers.push(server);
         self.know(index);
         Ok(index)
-    }
-    /// The clock was set: this is the time of day at [`Instant::ZERO`].
-    pub const fn set_clock(&mut self, epoch: WallTime) {
-        if let Some(freshness) = &mut self.config.freshness {
-            freshness.epoch = epoch;
-        }
     }
     /// What happened so far.
     #[must_use]
@@ -508,6 +505,10 @@ impl Machine for Client {
     type Command = Command;
     type Event = Event;
     type Job = NoJob;
+
+    fn set_epoch(&mut self, _: Instant, epoch: WallTime) {
+        self.epoch = epoch;
+    }
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {
         match input {

@@ -91,7 +91,7 @@ impl Client {
         }
         let dynamic = matches!(request, Code::COA_REQUEST | Code::DISCONNECT_REQUEST);
         let freshness = self.config.freshness.filter(|_| dynamic);
-        if freshness.and_then(|f| f.judge(now, reply)) == Some(false) {
+        if freshness.and_then(|f| f.judge(now.wall(self.epoch), reply)) == Some(false) {
             self.counters.stale += 1;
             return Shown::Fine;
         }

@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 use usher_core::collections::hash_state;
 use usher_core::{
     CommandError, ConnId, Input, Instant, Machine, NoJob, Output, OutputOf, Path, SecureRng, StreamOp,
-    Transmit,
+    Transmit, WallTime,
 };
 
 /// How many lists are kept for reuse.
@@ -65,6 +65,8 @@ pub struct Server {
     pub(super) clients: Clients,
     /// Its list of clients is in `clients`.
     pub(super) config: Config,
+    /// The wall time at [`Instant::ZERO`].
+    epoch: WallTime,
     rng: SecureRng,
     pub(super) cache: Cache,
     pub(super) streams: Streams,
@@ -86,6 +88,7 @@ impl Server {
             cache: Cache::new(hash_state(&mut rng), config.retain, Bounds::of(&config)),
             streams: Streams::new(hash_state(&mut rng)),
             config,
+            epoch: WallTime::UNIX_EPOCH,
             rng,
             ready: VecDeque::new(),
             work: WorkMeter::default(),
@@ -177,7 +180,7 @@ impl Server {
     fn is_fresh(&self, now: Instant, packet: &Packet<'_>) -> bool {
         let dynamic = matches!(packet.code(), Code::COA_REQUEST | Code::DISCONNECT_REQUEST);
         let Some(policy) = self.config.freshness.filter(|_| dynamic) else { return true };
-        policy.judge(now, packet).unwrap_or(!policy.required)
+        policy.judge(now.wall(self.epoch), packet).unwrap_or(!policy.required)
     }
 
     /// Takes a packet of a client.
@@ -541,6 +544,10 @@ impl Machine for Server {
     type Command = Command;
     type Event = Event;
     type Job = NoJob;
+
+    fn set_epoch(&mut self, _: Instant, epoch: WallTime) {
+        self.epoch = epoch;
+    }
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {
         match input {

@@ -11,7 +11,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
-use usher_core::{Instant, WallTime};
+use usher_core::Instant;
 use usher_crypto::Key;
 use usher_crypto::fault::TlsFault;
 use usher_diameter::avp::AvpBuf;
@@ -133,11 +133,6 @@ pub enum Command {
     Unable {
         /// The job's.
         token: u64,
-    },
-    /// The host's wall clock was set, or has drifted.
-    Clock {
-        /// The time of day at [`Instant::ZERO`], as it shows now.
-        epoch: WallTime,
     },
     /// Go on with another configuration; sessions under way go on. An `Err` says that it contradicts itself, and
     /// leaves the one before.

@@ -6,7 +6,7 @@ use crate::ledger::FailureLimit;
 use crate::users::{Method, Users};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use usher_core::{Duration, WallTime};
+use usher_core::Duration;
 use usher_eap::method::ServerOffer;
 use usher_radius::dictionary::Dictionary;
 
@@ -88,8 +88,6 @@ pub struct Config {
     /// How long a session may take from its first request to its verdict, however busy it is: a later request is one of
     /// an unknown session.
     pub login_timeout: Duration,
-    /// The time of day at [`usher_core::Instant::ZERO`], by which certificates are judged.
-    pub epoch: WallTime,
     /// How many unfinished sessions there may be. A new one beyond it pushes one out: of the client with the most
     /// unfinished sessions, the one that idled longest.
     pub max_half_open: usize,
@@ -133,7 +131,7 @@ pub struct Config {
 
 impl Config {
     /// Neither front, EAP-MD5 and PAP for these users, 30 s of idleness and 5 min in all, 100,000 unfinished sessions
-    /// and 512 MiB of them, rejects without delay, on the first of January 2026.
+    /// and 512 MiB of them, rejects without delay.
     #[must_use]
     pub fn new(users: UserSource) -> Self {
         Self {
@@ -151,7 +149,6 @@ impl Config {
             inner_names: Vec::new(),
             session_timeout: Duration::from_secs(30),
             login_timeout: Duration::from_secs(300),
-            epoch: WallTime::from_unix_secs(1_767_225_600),
             max_half_open: 100_000,
             max_half_open_octets: 512 << 20,
             max_steps_waiting: 0,

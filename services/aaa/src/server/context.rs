@@ -24,6 +24,8 @@ use usher_radius::attribute::{Attributes, kind};
 pub(super) struct Context {
     /// When the step is taken.
     pub(super) now: Instant,
+    /// The wall time at [`Instant::ZERO`].
+    pub(super) epoch: WallTime,
     pub(super) config: Config,
     pub(super) shard: ShardConfig,
     pub(super) cache: UserCache,
@@ -40,9 +42,9 @@ pub(super) struct Context {
 }
 
 impl Context {
-    /// The time of day.
+    /// The wall time.
     pub(super) fn wall(&self) -> WallTime {
-        self.config.epoch + self.now.since(Instant::ZERO)
+        self.now.wall(self.epoch)
     }
 
     /// Asks something of the host.

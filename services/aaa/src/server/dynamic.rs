@@ -76,17 +76,17 @@ impl Dynamic {
             .ok_or(CommandError::Invalid("this address is of no client of ours that is asked by UDP"))?;
         let server = ServerConfig::new(to, known.secret.clone());
         let full = |_| CommandError::Full("access servers that are asked");
-        let epoch = fronts.ctx.config.epoch;
         let (client, index) = match &mut self.client {
             Some(client) => {
                 let index = client.add_server(server).map_err(full)?;
                 (client, index)
             }
             none => {
-                let freshness = Some(Freshness::new(epoch));
+                let freshness = Some(Freshness::default());
                 let config = client::Config { freshness, ..client::Config::single(server) };
-                let client =
+                let mut client =
                     Client::new(config, SecureRng::from_seed(fronts.ctx.rng.array())).map_err(full)?;
+                client.set_epoch(fronts.ctx.now, fronts.ctx.epoch);
                 (none.insert(Child::new(DYNAMIC, client)), 0)
             }
         };
@@ -94,7 +94,6 @@ impl Dynamic {
             // By it an access server tells a new request from an old one (RFC 5176 §6.3).
             attributes.push_u32(kind::EVENT_TIMESTAMP, fronts.ctx.wall().unix_secs() as u32);
         }
-        client.set_clock(epoch);
         let target = Target::Server(index);
         client.command(fronts.ctx.now, client::Command::Request { token, target, code, attributes })
     }

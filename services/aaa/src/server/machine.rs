@@ -19,7 +19,7 @@ use super::reason::Reason;
 use super::shard::{ShardConfig, ShardKey};
 use super::stand_in::StandIns;
 use super::trace::Tracers;
-use super::{DIAMETER, RADIUS};
+use super::{DIAMETER, DYNAMIC, RADIUS};
 use crate::proxy::HomeServers;
 use crate::users::canonical_name;
 use alloc::boxed::Box;
@@ -28,7 +28,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use usher_core::{
     CommandError, Input, Instant, ListenerId, Machine, OutputOf, Outputs, Owner as Slot, Path, SecureRng,
-    SocketId,
+    SocketId, WallTime,
 };
 use usher_diameter::codes::{self, application, command};
 use usher_diameter::eap::Der;
@@ -79,6 +79,7 @@ impl AaaServer {
         let proxy = Proxy::new(&config, &mut rng)?;
         let ctx = Context {
             now: Instant::ZERO,
+            epoch: WallTime::UNIX_EPOCH,
             cache,
             stand_ins: StandIns::new(&shard.key),
             held_back: HeldBack::new(config.failures, &mut rng),
@@ -226,10 +227,6 @@ impl AaaServer {
             }
             Command::Unable { token } => logins.answered(fronts, token, |session, _| session.on_unable()),
             Command::Accounted { token, durable } => accounting.written(fronts, token, durable),
-            Command::Clock { epoch } => {
-                fronts.ctx.config.epoch = epoch;
-                Ok(())
-            }
             Command::Reload(config) => self.reload(*config),
             Command::Forget { name } => {
                 forget(&mut fronts.ctx, name.as_deref());
@@ -459,6 +456,14 @@ impl Machine for AaaServer {
     type Command = Command;
     type Event = Event;
     type Job = Job;
+
+    fn set_epoch(&mut self, now: Instant, epoch: WallTime) {
+        let Self { fronts, dynamic, .. } = self;
+        fronts.ctx.epoch = epoch;
+        if let Some(client) = dynamic.client(DYNAMIC) {
+            client.set_epoch(now, epoch);
+        }
+    }
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {
         self.fronts.ctx.now = now;

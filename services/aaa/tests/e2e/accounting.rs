@@ -8,10 +8,10 @@ use usher_aaa::ledger::{AdmitRequest, LedgerConfig, PoolConfig};
 use usher_aaa::service::{Parts, Service};
 use usher_aaa::store::{Memory, SessionRow};
 use usher_aaa::{AaaServer, Admission, Command, DIAMETER_LISTENER, Job, radius_socket};
-use usher_core::bench::Tap;
+use usher_core::bench::{EPOCH, Tap};
 use usher_core::{
     CommandError, ConnId, Duration, Input, Instant, Machine, Path, Seed, SocketId, StreamEvent, StreamOp,
-    Transmit, WallTime,
+    Transmit,
 };
 use usher_diameter::ResultCode;
 use usher_diameter::accounting::{Aca, Acr, RecordType};
@@ -33,18 +33,16 @@ pub(crate) struct Host {
     pub(crate) server: Tap<AaaServer>,
     config: usher_aaa::Config,
     pub(crate) service: Service<Memory>,
-    pub(crate) epoch: WallTime,
     /// Does nothing when it is asked for accounting.
     silent: bool,
 }
 
 impl Host {
     pub(crate) fn new(config: usher_aaa::Config, ledger: LedgerConfig) -> Self {
-        let epoch = config.epoch;
         let server = Tap::new(AaaServer::new(config.clone(), Seed::new(4).secure("aaa", 0)).unwrap());
         let parts = Parts::new(ledger, Memory::new());
         let service = Service::new(parts, &mut Seed::new(4).secure("known", 0));
-        Self { server, config, service, epoch, silent: false }
+        Self { server, config, service, silent: false }
     }
     /// It dies and comes again with nothing but its store.
     pub(crate) fn restart(&mut self, now: Instant) {
@@ -55,7 +53,7 @@ impl Host {
     pub(crate) fn serve(&mut self, now: Instant) {
         while let Some(job) = self.server.poll_job() {
             if !(self.silent && matches!(job.what, Job::Account { .. })) {
-                let answer = self.service.answer(now, self.epoch + now.since(Instant::ZERO), job);
+                let answer = self.service.answer(now, now.wall(EPOCH), job);
                 self.server.command(now, answer).unwrap();
             }
         }
@@ -63,7 +61,7 @@ impl Host {
     /// Whether somebody would be let in.
     fn admits(&mut self, now: Instant, request: &AdmitRequest) -> bool {
         let what = Job::Admit { client: None, request: request.clone() };
-        let answer = self.service.answer(now, self.epoch, usher_core::Job { token: 0, what });
+        let answer = self.service.answer(now, EPOCH, usher_core::Job { token: 0, what });
         matches!(answer, Command::Admitted { admission: Admission::Yes { .. }, .. })
     }
     pub(crate) fn rows(&self) -> Vec<SessionRow> {
@@ -150,8 +148,8 @@ fn a_radius_session_is_kept_and_acknowledged() {
     let [row] = &r.host.rows()[..] else { panic!() };
     assert_eq!(row.nasipaddress, nas_address(0), "without NAS-IP-Address, where it came from");
     assert_eq!((row.acctsessiontime, row.acctinputoctets, row.interims), (90, 9000, 1));
-    assert_eq!(row.acctstarttime, Some(r.host.epoch + Duration::from_secs(10)));
-    assert_eq!(row.acctstoptime, Some(r.host.epoch + Duration::from_secs(100)));
+    assert_eq!(row.acctstarttime, Some(EPOCH + Duration::from_secs(10)));
+    assert_eq!(row.acctstoptime, Some(EPOCH + Duration::from_secs(100)));
     let c = r.host.server.counters();
     assert_eq!((c.accounting, c.accounted, c.bad_accounting), (3, 3, 0));
     assert_eq!(r.host.server.accounting_waiting(), 0);
@@ -193,7 +191,7 @@ fn without_its_store_the_server_is_silent_and_recovers_by_itself() {
     assert_eq!((r.host.server.counters().unavailable, r.host.rows().len()), (2, 0));
     r.host.service.store_mut().set_away(false);
     assert!(r.tell(16, START, "1", 6, None));
-    assert_eq!(r.host.rows()[0].acctstarttime, Some(r.host.epoch + Duration::from_secs(10)));
+    assert_eq!(r.host.rows()[0].acctstarttime, Some(EPOCH + Duration::from_secs(10)));
     assert!(r.tell(20, ON, "2", 10, None));
 }
 
@@ -355,7 +353,7 @@ fn a_diameter_session_is_kept_and_answered() {
     let [row] = &d.host.rows()[..] else { panic!() };
     assert_eq!((row.acctsessionid.as_str(), row.interims), ("switch.example.org;1;7", 1));
     assert_eq!((row.acctsessiontime, row.acctinputoctets), (90, 90 << 32));
-    assert_eq!(row.acctstoptime, Some(d.host.epoch + Duration::from_secs(100)));
+    assert_eq!(row.acctstoptime, Some(EPOCH + Duration::from_secs(100)));
 }
 
 #[test]

@@ -45,7 +45,7 @@ impl Site {
         let server = aaa_config(users);
         if let AaaConfig::Radius(radius) = &mut config.aaa {
             let clients = vec![ClientConfig::new(server_address(0), 32, secret())];
-            let freshness = Some(Freshness::new(server.epoch));
+            let freshness = Some(Freshness::default());
             radius.dynamic = Some(Box::new(DynamicConfig { clients, freshness }));
         }
         let delay = Duration::from_millis(1);

@@ -8,6 +8,7 @@ use usher_aaa::{
     CacheConfig, Command, Config, Event, Found, Job, Method, Password, Reason, TraceFilter, User, UserSource,
     Users,
 };
+use usher_core::bench::EPOCH;
 use usher_core::{CommandError, Machine, Seed};
 use usher_crypto::digest::md5;
 use usher_crypto::legacy::mschap::{self, MsChapKeys};
@@ -290,8 +291,7 @@ fn a_locked_or_expired_user_stays_out() {
     p.ask_pap(1, b"ann", b"x");
     assert_eq!((p.answer().unwrap().1, p.server.counters().rejected_locked), (Code::ACCESS_REJECT, 1));
     let mut user = User::with_password(b"x");
-    let config = server(b"ann", User::default());
-    user.expires = Some(config.epoch);
+    user.expires = Some(EPOCH);
     let mut p = Pair::new(server(b"ann", user));
     p.ask_pap(1, b"ann", b"x");
     assert_eq!((p.answer().unwrap().1, p.server.counters().rejected_expired), (Code::ACCESS_REJECT, 1));

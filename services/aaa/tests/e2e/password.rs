@@ -9,7 +9,7 @@ use usher_aaa::{
     AaaServer, CacheConfig, Command, Event, Found, IdentityKey, Job, Method, Password, Reason, User,
     UserSource,
 };
-use usher_core::bench::Tap;
+use usher_core::bench::{EPOCH, Tap};
 use usher_core::{CommandError, Duration, Input, Instant, Machine, Path, Seed};
 use usher_crypto::Key;
 use usher_eap::method::ttls::Proof;
@@ -264,14 +264,13 @@ fn who_cannot_be_judged_now_gets_no_answer() {
 fn a_clock_that_is_set_ends_a_users_time() {
     let mut all = usher_aaa::Users::new(&mut Seed::new(1).secure("users", 0));
     let mut user = User::with_password(PASSWORD);
-    let epoch = aaa_config(users(Seed::new(1), 0)).epoch;
-    user.expires = Some(epoch + Duration::from_secs(3600));
+    user.expires = Some(EPOCH + Duration::from_secs(3600));
     all.insert(b"ann", user);
     let mut p = Pair::new(aaa_config(Arc::new(all)));
     p.ask_pap(1, b"ann", PASSWORD);
-    p.server.command(NEVER, Command::Clock { epoch: epoch + Duration::from_secs(3601) }).unwrap();
+    p.server.set_epoch(NEVER, EPOCH + Duration::from_secs(3601));
     p.ask_pap(2, b"ann", PASSWORD);
-    p.server.command(NEVER, Command::Clock { epoch }).unwrap();
+    p.server.set_epoch(NEVER, EPOCH);
     p.ask_pap(3, b"ann", PASSWORD);
     let codes = [p.answer(), p.answer(), p.answer()].map(|a| a.map(|a| a.1));
     assert_eq!(codes, [Code::ACCESS_ACCEPT, Code::ACCESS_REJECT, Code::ACCESS_ACCEPT].map(Some));

@@ -21,7 +21,9 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use diameter::DiameterAccess;
 use radius::RadiusAccess;
-use usher_core::{CommandError, Input, Instant, Machine, NoJob, OutputOf, Outputs, SecureRng, Transmit};
+use usher_core::{
+    CommandError, Input, Instant, Machine, NoJob, OutputOf, Outputs, SecureRng, Transmit, WallTime,
+};
 use usher_diameter::node::{self, PeerId};
 use usher_radius::client::{Health, HealthCause};
 
@@ -274,6 +276,13 @@ impl Machine for AccessClient {
     type Command = Command;
     type Event = Event;
     type Job = NoJob;
+
+    fn set_epoch(&mut self, now: Instant, epoch: WallTime) {
+        // Nothing in Diameter asks for it.
+        if let Protocol::Radius(r) = &mut self.protocol {
+            r.set_epoch(now, epoch);
+        }
+    }
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {
         self.now = now;

@@ -9,7 +9,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use usher_core::{
     CloseReason, CommandError, ConnId, Input, Instant, ListenerId, Machine, Output, Outputs, Owner,
-    SecureRng, SocketId, StreamEvent, StreamOp, Transmit,
+    SecureRng, SocketId, StreamEvent, StreamOp, Transmit, WallTime,
 };
 use usher_radius::Freshness;
 use usher_radius::attribute::{Attributes, ValueTooLong, kind};
@@ -221,6 +221,13 @@ impl RadiusAccess {
     pub(super) fn cancel(&mut self, now: Instant, token: u64) {
         // There need not be a question: its answer may have come.
         let _ = self.client.command(now, Command::Cancel { token });
+    }
+
+    pub(super) fn set_epoch(&mut self, now: Instant, epoch: WallTime) {
+        self.client.set_epoch(now, epoch);
+        if let Some(dynamic) = &mut self.dynamic {
+            dynamic.server.set_epoch(now, epoch);
+        }
     }
 
     pub(super) fn handle(&mut self, now: Instant, nas: &NasIdentity, input: Input<'_>) {

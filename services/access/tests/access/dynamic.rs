@@ -11,7 +11,7 @@ use usher_access::{
 use usher_core::bench::{At, Network};
 use usher_core::{
     CommandError, ConnId, Duration, Input, Instant, ListenerId, Machine, NoJob, OutputOf, Outputs, Seed,
-    StreamEvent, StreamOp, Transmit, WallTime,
+    StreamEvent, StreamOp, Transmit,
 };
 use usher_crypto::digest::md5;
 use usher_diameter::avp::AvpBuf;
@@ -23,7 +23,6 @@ use usher_radius::client::{self, Client, ServerConfig, Target};
 use usher_radius::server::ClientConfig;
 use usher_radius::{Attributes, Code, Freshness};
 
-const EPOCH: WallTime = WallTime::from_unix_secs(1_800_000_000);
 const SILENT: Script = Script { radius: |_| None, diameter: |_| None };
 
 /// The session that the NAS has.
@@ -47,7 +46,7 @@ fn radius() -> (World, At<Client>) {
 fn radius_of(identity: NasIdentity) -> (World, At<Client>) {
     let mut config = radius_config(Carrier::Udp, 1);
     let clients = vec![ClientConfig::new(SERVERS[1], 32, secret())];
-    let freshness = Some(Freshness::new(EPOCH));
+    let freshness = Some(Freshness::default());
     config.dynamic = Some(Box::new(DynamicConfig { clients, freshness }));
     let mut w = World::of(identity, AaaConfig::Radius(config), Carrier::Udp, 1, SILENT);
     w.net.bind(w.nas, DYNAMIC_SOCKET, SocketAddr::new(NAS, 3799));

@@ -19,7 +19,7 @@ use usher_core::table::SessionTable;
 use usher_core::timer::TimerQueue;
 use usher_core::{
     Child, CommandError, Duration, Input, Instant, Machine, NoJob, OutputOf, Outputs, PortId, SecureRng,
-    Transmit, Work,
+    Transmit, WallTime, Work,
 };
 use usher_crypto::Key;
 use usher_eap::authenticator::{Answer as Verdict, Authenticator as Conversation, End};
@@ -795,6 +795,10 @@ impl Machine for Authenticator {
     type Command = Command;
     type Event = Event;
     type Job = NoJob;
+
+    fn set_epoch(&mut self, now: Instant, epoch: WallTime) {
+        self.aaa.set_epoch(now, epoch);
+    }
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {
         match input {

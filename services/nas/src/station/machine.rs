@@ -6,7 +6,8 @@ use crate::station_id::MacAddress;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use usher_core::{
-    CommandError, Duration, Input, Instant, Machine, NoJob, OutputOf, Outputs, SecureRng, Transmit, Work,
+    CommandError, Duration, Input, Instant, Machine, NoJob, OutputOf, Outputs, SecureRng, Transmit, WallTime,
+    Work,
 };
 use usher_crypto::Key;
 use usher_eap::peer::{self, Peer};
@@ -35,6 +36,8 @@ pub struct Station {
     /// The station's side of PKM, where that carries EAP.
     pkm: StationSide,
     deadline: Option<Instant>,
+    /// The wall time at [`Instant::ZERO`].
+    epoch: WallTime,
     outputs: Outputs<Event>,
     counters: Counters,
     /// Of exchanges of keys that are over.
@@ -52,6 +55,7 @@ impl Station {
             state: State::Idle,
             pkm: StationSide::new(),
             deadline: None,
+            epoch: WallTime::UNIX_EPOCH,
             outputs: Outputs::default(),
             counters: Counters::default(),
             keying: keying::Counters::default(),
@@ -99,7 +103,7 @@ impl Station {
             methods: credentials.0,
             // The station keeps its own time.
             timeout: Duration::MAX,
-            wall: self.config.epoch + now.since(Instant::ZERO),
+            wall: now.wall(self.epoch),
         };
         let peer = Box::new(Peer::new(config, SecureRng::from_seed(self.rng.array()), now));
         self.counters.attempts += 1;
@@ -261,6 +265,10 @@ impl Machine for Station {
     type Command = Command;
     type Event = Event;
     type Job = NoJob;
+
+    fn set_epoch(&mut self, _: Instant, epoch: WallTime) {
+        self.epoch = epoch;
+    }
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {
         match input {

@@ -10,7 +10,7 @@ use crate::station_id::MacAddress;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use usher_core::{Duration, PortId, WallTime};
+use usher_core::{Duration, PortId};
 use usher_crypto::Key;
 use usher_eap::method::PeerOffer;
 use usher_eap::method::md5::Password;
@@ -37,13 +37,11 @@ pub struct Config {
     /// With [`Access::Wimax`], the exchange of traffic keys that follows EAP; `None`: there is none, and EAP's success is
     /// the end.
     pub keying: Option<keying::Config>,
-    /// The time of day at [`usher_core::Instant::ZERO`], by which certificates are judged.
-    pub epoch: WallTime,
 }
 
 impl Config {
     /// A station on a wire: EAPOL-Start every 30 s, three times; 60 s of patience with an authenticator
-    /// that fell silent; on the first of January 2026.
+    /// that fell silent.
     #[must_use]
     pub const fn new(mac: MacAddress) -> Self {
         Self {
@@ -55,7 +53,6 @@ impl Config {
             max_start: 3,
             auth_timeout: Duration::from_secs(60),
             keying: None,
-            epoch: WallTime::from_unix_secs(1_767_225_600),
         }
     }
 }

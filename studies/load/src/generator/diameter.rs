@@ -9,7 +9,7 @@ use crate::eap::EapMethod;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use usher_access::{AaaConfig, AccessClient, NasIdentity};
-use usher_core::{Duration, Instant, SecureRng, WallTime};
+use usher_core::{Duration, Instant, SecureRng};
 use usher_diameter::codes::application;
 use usher_diameter::node;
 use usher_diameter::peer::capabilities::Application;
@@ -55,8 +55,6 @@ pub struct DiameterConfig {
     pub anonymous: Option<Arc<[u8]>>,
     /// How long an answer is waited for.
     pub timeout: Duration,
-    /// The time of day at [`Instant::ZERO`], for certificates.
-    pub epoch: WallTime,
 }
 
 /// The identity of the `n`-th connection, from 0.
@@ -124,7 +122,6 @@ impl DiameterConfig {
             methods: self.logins.iter().map(DiameterLogin::method).collect(),
             accounting: self.accounting,
             anonymous: self.anonymous.clone(),
-            epoch: self.epoch,
         })
     }
 }

@@ -40,8 +40,6 @@ pub(super) struct Setup {
     pub(super) accounting: Option<Accounting>,
     /// The identity outside an EAP tunnel; `None`: the user's name.
     pub(super) anonymous: Option<Arc<[u8]>>,
-    /// The time of day at [`Instant::ZERO`].
-    pub(super) epoch: WallTime,
 }
 
 /// What is asked at present.
@@ -80,6 +78,8 @@ struct Nas {
 #[derive(Debug)]
 pub(super) struct Front {
     setup: Setup,
+    /// The wall time at [`Instant::ZERO`].
+    epoch: WallTime,
     users: Arc<Users>,
     fleet: Vec<Nas>,
     /// When each has something to do.
@@ -118,6 +118,7 @@ impl Front {
             timers: TimerQueue::new(),
             eap_in: Vec::new(),
             eap_out: Vec::new(),
+            epoch: WallTime::UNIX_EPOCH,
             setup,
         }
     }
@@ -135,10 +136,6 @@ impl Front {
         let nas = (0..count).map(|i| (self.next + i) % count).find(|&i| self.fleet[i].logins < room)?;
         self.next = (nas + 1) % count;
         Some(nas)
-    }
-
-    fn wall(&self, now: Instant) -> WallTime {
-        WallTime::from_unix_secs(self.setup.epoch.unix_secs() + now.as_nanos() / 1_000_000_000)
     }
 
     /// The identity outside the tunnel of a login's method, where it has one.
@@ -208,7 +205,7 @@ impl Front {
             }
             Method::Eap(method) => {
                 let rng = SecureRng::from_seed(self.rng.array());
-                let wall = self.wall(now);
+                let wall = now.wall(self.epoch);
                 let who = Who { number: start.user, outer, name, password, wrong: start.wrong };
                 let mut packet = std::mem::take(&mut self.eap_out);
                 let conversation = Conversation::begin(&method, who, wall, now, rng, &mut packet);
@@ -482,6 +479,11 @@ impl Front {
         let mut sum = usher_radius::client::Counters::default();
         self.fleet.iter().filter_map(|n| n.access.radius_counters()).for_each(|c| sum.add(c));
         sum.iter().collect()
+    }
+
+    pub(super) fn set_epoch(&mut self, now: Instant, epoch: WallTime) {
+        self.epoch = epoch;
+        self.fleet.iter_mut().for_each(|nas| nas.access.set_epoch(now, epoch));
     }
 
     pub(super) fn handle(&mut self, now: Instant, input: Input<'_>, sink: &mut Sink) {

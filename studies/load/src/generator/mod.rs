@@ -21,7 +21,9 @@ use crate::users::Users;
 use front::Front;
 use login::{Sink, Start};
 use std::sync::Arc;
-use usher_core::{CommandError, Duration, Input, Instant, Machine, NoJob, OutputOf, Outputs, Rng, SecureRng};
+use usher_core::{
+    CommandError, Duration, Input, Instant, Machine, NoJob, OutputOf, Outputs, Rng, SecureRng, WallTime,
+};
 
 /// How soon a login that found no room is tried again.
 const RETRY: Duration = Duration::from_millis(5);
@@ -501,6 +503,10 @@ impl Machine for Generator {
     type Command = Command;
     type Event = Event;
     type Job = NoJob;
+
+    fn set_epoch(&mut self, now: Instant, epoch: WallTime) {
+        self.front.set_epoch(now, epoch);
+    }
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {
         let idle = matches!(input, Input::Timeout) && self.is_idle(now);

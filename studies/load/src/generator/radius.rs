@@ -6,7 +6,7 @@ use crate::eap::EapMethod;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use usher_access::{AaaConfig, AccessClient, NasIdentity};
-use usher_core::{Duration, SecureRng, WallTime};
+use usher_core::{Duration, SecureRng};
 use usher_radius::attribute::Attributes;
 use usher_radius::client::{self, Target};
 
@@ -71,8 +71,6 @@ pub struct RadiusConfig {
     pub anonymous: Option<Arc<[u8]>>,
     /// What every request has besides: NAS-Identifier, where there is no fleet, and the like.
     pub common: Attributes,
-    /// The time of day at [`Instant::ZERO`], for certificates and Event-Timestamp.
-    pub epoch: WallTime,
 }
 
 impl RadiusLogin {
@@ -124,7 +122,6 @@ impl RadiusConfig {
             methods: self.logins.iter().map(RadiusLogin::method).collect(),
             accounting: self.accounting,
             anonymous: self.anonymous.clone(),
-            epoch: self.epoch,
         })
     }
 }

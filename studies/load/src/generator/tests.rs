@@ -11,7 +11,7 @@ use std::rc::Rc;
 use usher_aaa::{AaaServer, DIAMETER_LISTENER, Method, User, UserSource};
 use usher_core::bench::{At, Network, Sent};
 use usher_core::impair::ChannelConfig;
-use usher_core::{Seed, SocketId, StreamOp, Transmit, WallTime};
+use usher_core::{Seed, SocketId, StreamOp, Transmit};
 use usher_diameter::codes::{application, command::DISCONNECT_PEER};
 use usher_diameter::message::MessageView;
 use usher_diameter::node;
@@ -146,10 +146,8 @@ fn radius(login: Option<RadiusLogin>) -> RadiusConfig {
         accounting: None,
         anonymous: None,
         common,
-        epoch: EPOCH,
     }
 }
-const EPOCH: WallTime = WallTime::from_unix_secs(1_767_225_600);
 
 fn config(front: FrontConfig, pace: Pace) -> Config {
     Config {
@@ -415,7 +413,6 @@ fn diameter(login: DiameterLogin, connections: usize) -> FrontConfig {
         accounting: None,
         anonymous: None,
         timeout: Duration::from_secs(30),
-        epoch: EPOCH,
     })
 }
 

@@ -31,8 +31,6 @@ pub struct ServerRole {
     service: Box<service::Service<Memory>>,
     /// Who answers that after a while.
     helpers: Helpers<usher_core::Job<Job>>,
-    /// The time of day at the beginning.
-    epoch: WallTime,
 }
 
 impl ServerRole {
@@ -45,8 +43,7 @@ impl ServerRole {
     ) -> Result<Self, String> {
         let server = boot(&config, seed, 0)?;
         let service = Box::new(service::Service::new(parts, &mut seed.secure("aaa.service", 0)));
-        let epoch = config.epoch;
-        Ok(Self { endpoint, config, seed, boots: 0, server, service, helpers, epoch })
+        Ok(Self { endpoint, config, seed, boots: 0, server, service, helpers })
     }
 
     /// Feeds it what the simulator delivers.
@@ -64,13 +61,13 @@ impl ServerRole {
                     self.helpers.restart();
                 }
             }
-            Delivery::Timer => self.expire(now),
+            Delivery::Timer => self.expire(now, ctx.wall()),
             _ => {}
         }
         self.endpoint.feed(ctx, &mut self.server, &delivery);
-        let (service, helpers, epoch) = (&mut self.service, &mut self.helpers, self.epoch);
+        let (service, helpers) = (&mut self.service, &mut self.helpers);
         self.endpoint.drain(ctx, &mut self.server, |ctx, server, word| {
-            let (now, wall) = (ctx.now(), time_of_day(epoch, ctx.now()));
+            let (now, wall) = (ctx.now(), ctx.wall());
             match word {
                 EventOrJob::Event(event) => {
                     for command in service.heed(now, wall, &event) {
@@ -98,10 +95,10 @@ impl ServerRole {
     }
 
     /// Has the server hear of what helpers have done by now.
-    fn expire(&mut self, now: Instant) {
+    fn expire(&mut self, now: Instant, wall: WallTime) {
         while let Some(jobs) = self.helpers.pop_due(now) {
             for job in jobs {
-                let answer = self.service.answer(now, time_of_day(self.epoch, now), job);
+                let answer = self.service.answer(now, wall, job);
                 let _ = self.server.command(now, answer);
             }
         }
@@ -109,10 +106,6 @@ impl ServerRole {
             self.service.handle_timeout(now);
         }
     }
-}
-
-fn time_of_day(epoch: WallTime, now: Instant) -> WallTime {
-    epoch + now.since(Instant::ZERO)
 }
 
 fn boot(config: &Config, seed: Seed, boots: u64) -> Result<AaaServer, String> {
@@ -162,7 +155,7 @@ fn serve(
 ) -> Result<(), WorldError> {
     let made = Made {
         seed: plan.seed.derive("aaa.service", u64::from(host.0)),
-        epoch: plan.scenario.run.date.wall_time(),
+        wall: plan.scenario.run.date.wall_time(),
         cpu: plan.scenario.hosts.get(name).and_then(|host| host.cpu.as_ref()),
         users,
         key_log,
@@ -184,8 +177,8 @@ fn serve(
 pub struct Made<'a> {
     /// From which all its chance derives.
     pub seed: Seed,
-    /// The time of day at the beginning.
-    pub epoch: WallTime,
+    /// The wall time by which its certificates are judged.
+    pub wall: WallTime,
     /// What its helpers' work takes.
     pub cpu: Option<&'a Cpu>,
     /// Users of its store, by name.
@@ -211,16 +204,15 @@ impl Bound {
     /// # Errors
     /// A sentence that says why it cannot serve.
     pub fn new(loaded: &Loaded, at: HostAddress, made: &Made<'_>) -> Result<Self, String> {
-        let (file, seed, epoch) = (&loaded.file, made.seed, made.epoch);
-        let clock = WallClock::at(epoch);
+        let (file, seed) = (&loaded.file, made.seed);
+        let clock = WallClock::at(made.wall);
         let tls = usher_aaa_config::tls::make(loaded, &clock, Some(made.key_log))?;
         let mut rng = seed.secure("aaa.config", 0);
         let key = match &loaded.identity_key {
             Some(key) => IdentityKey::new(key.0.as_bytes()),
             None => IdentityKey::new(&rng.array::<32>()),
         };
-        let with =
-            With { generated: None, rows: &[], identity_key: &key, tls: tls.as_deref(), epoch, shards: 1 };
+        let with = With { generated: None, rows: &[], identity_key: &key, tls: tls.as_deref(), shards: 1 };
         let mut built = usher_aaa_config::build(loaded, with, &mut rng)?;
         // Steps that cost much wait for the processor that the study gives.
         built.config.max_steps_waiting = 0;

@@ -7,7 +7,7 @@ use super::{End, Plan, Report, Role, WorldError};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use usher_core::{ConnId, Duration, Instant, Job, ListenerId, Machine, WallTime};
+use usher_core::{ConnId, Duration, Instant, Job, ListenerId, Machine};
 use usher_ident::{
     Answer, AskError, Client, ClientCommand, ClientConfig, ClientEvent, Connection, PORT, PortPair, Question,
 };
@@ -43,21 +43,18 @@ pub(super) struct ServerRole {
     config: Config,
     service: IdentService,
     users: Users,
-    /// The time of day at the beginning.
-    epoch: WallTime,
 }
 
 impl ServerRole {
     pub(super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: &Delivery) {
         let now = ctx.now();
-        let at = self.epoch + now.since(Instant::ZERO);
         match delivery {
             Delivery::Start => self.service = IdentService::new(self.config.clone()),
             Delivery::Owner { token, app } => {
                 let user = |app| self.users.borrow().get(&app).cloned().unwrap_or_else(usher);
                 let owner = app.map_or(Owner::Nobody, |app| Owner::User(user(app)));
                 // Whoever asked may be gone.
-                let _ = self.service.command(now, Command::Found { token: *token, at, owner });
+                let _ = self.service.command(now, Command::Found { token: *token, owner });
             }
             _ => {}
         }
@@ -71,7 +68,7 @@ impl ServerRole {
             match own.ends(Some(local.ip()), remote) {
                 Some((from, to)) => ctx.ask_owner(token, (from, local.port()), (to, remote.port())),
                 None => {
-                    let _ = service.command(now, Command::Found { token, at, owner: Owner::Nobody });
+                    let _ = service.command(now, Command::Found { token, owner: Owner::Nobody });
                 }
             }
         });
@@ -257,7 +254,6 @@ pub(super) fn serve(plan: &mut Plan<'_>, topology: &Topology) -> Result<(), Worl
                 service: IdentService::new(loaded.config.clone()),
                 config: loaded.config.clone(),
                 users: plan.users.clone(),
-                epoch: plan.scenario.run.date.wall_time(),
             };
             let app = plan.role(host, Role::IdentServer(Box::new(role)));
             ports.into_keys().try_for_each(|port| plan.builder.listen(app, port))?;

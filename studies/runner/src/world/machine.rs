@@ -175,8 +175,11 @@ impl Endpoint {
     pub fn feed<R, M: Machine>(&mut self, ctx: &mut Context<'_, R>, machine: &mut M, delivery: &Delivery) {
         let now = ctx.now();
         match delivery {
-            // A host that was off has lost its connections.
-            Delivery::Start => self.lose(),
+            Delivery::Start => {
+                // A host that was off has lost its connections.
+                self.lose();
+                machine.set_epoch(now, ctx.epoch());
+            }
             Delivery::Link { .. } | Delivery::Owner { .. } => {}
             Delivery::Timer => {
                 while let Some(sim) = self.tls.pop_overdue(now) {

@@ -249,6 +249,7 @@ impl World {
         let mtus = scenario.links.iter().map(|(_, l)| l.mtu).chain(cells).chain(bss);
         let mtu = mtus.map(|mtu| mtu.bytes() as u32).min().unwrap_or(1500);
         let mut builder = Builder::new(version, seed);
+        builder.epoch(scenario.run.date.wall_time());
         let topology = Topology::build(scenario, seed, &mut builder)?;
         let transports = Arc::new(Transports {
             tcp: Arc::new(topology::tcp_config(&scenario.transport.tcp, version, mtu)),

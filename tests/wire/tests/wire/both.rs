@@ -495,6 +495,7 @@ fn transcripts(said: [Said; 2]) -> Transcripts {
 
 fn simulated(certificates: &Certificates, ports: &Ports) -> Transcripts {
     let mut builder = Builder::<App>::new(IpVersion::V4, Seed::new(7));
+    builder.epoch(certificates.wall);
     let [aaa, switch, gateway, home] = [AAA, SWITCH, GATEWAY, HOME].map(|n| {
         let host = builder.host(None).unwrap();
         builder.address(host, local(n, 0).ip()).unwrap();
@@ -509,8 +510,8 @@ fn simulated(certificates: &Certificates, ports: &Ports) -> Transcripts {
     // The very file that the daemon serves from.
     let loaded = load(&certificates.folder.path().join("aaa.toml")).unwrap();
     let users = [("bob".to_owned(), bob())];
-    let (seed, epoch, key_log) = (Seed::new(7), certificates.wall, &KeyLog::new());
-    let made = Made { seed, epoch, cpu: None, users: &users, key_log };
+    let (seed, wall, key_log) = (Seed::new(7), certificates.wall, &KeyLog::new());
+    let made = Made { seed, wall, cpu: None, users: &users, key_log };
     let bound = Bound::new(&loaded, at(aaa), &made).unwrap();
     let app = builder.app(aaa, App::Aaa(Box::new(bound.role)), None);
     bound.udp.into_iter().for_each(|(port, socket)| builder.bind_udp(app, socket, port).unwrap());

@@ -338,7 +338,8 @@ fn an_answer_of_another_time_is_dropped() {
     for (stamp, taken) in
         [(None, true), (Some(1_000_000), true), (Some(1_000_400), true), (Some(1_000_401), false)]
     {
-        let mut c = client_with(|c| c.freshness = Some(crate::Freshness::new(epoch)));
+        let mut c = client_with(|c| c.freshness = Some(crate::Freshness::default()));
+        c.set_epoch(at(0.0), epoch);
         let mut s = server_with(|c| c.role = server::Role::DynamicAuthorization);
         ask(&mut c, at(99.0), 1, Code::DISCONNECT_REQUEST, user());
         let request = sent(&mut c).remove(0).1;
@@ -351,11 +352,11 @@ fn an_answer_of_another_time_is_dropped() {
         assert_eq!(c.poll_event().is_some(), taken, "{stamp:?}");
         assert_eq!((c.outstanding(), c.counters().stale), (usize::from(!taken), u64::from(!taken)));
         // The clock is set: what was of tomorrow is of now.
-        c.set_clock(epoch + Duration::from_secs(1));
+        c.set_epoch(at(100.0), epoch + Duration::from_secs(1));
         arrive(&mut c, at(100.0), FAR, &reply);
         assert_eq!(c.outstanding(), 0);
     }
-    let mut c = client_with(|c| c.freshness = Some(crate::Freshness::new(epoch)));
+    let mut c = client_with(|c| c.freshness = Some(crate::Freshness::default()));
     ask(&mut c, at(0.0), 1, Code::ACCESS_REQUEST, user());
     let mut a = Attributes::new();
     a.push_u32(kind::EVENT_TIMESTAMP, 7);

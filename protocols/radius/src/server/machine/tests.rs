@@ -267,9 +267,10 @@ fn old_requests_for_dynamic_authorisation_are_dropped() {
     let epoch = usher_core::WallTime::from_unix_secs(1_000_000);
     for required in [false, true] {
         let window = usher_core::Duration::from_secs(300);
-        let freshness = Some(crate::Freshness { epoch, window, required });
+        let freshness = Some(crate::Freshness { window, required });
         let mut c = client_with(|_| {});
         let mut s = server_with(|c| (c.role, c.freshness) = (Role::DynamicAuthorization, freshness));
+        s.set_epoch(at(0.0), epoch);
         let mut served = Vec::new();
         for stamp in [None, Some(1_000_000), Some(1_000_400), Some(1_000_401), Some(999_799)] {
             let mut a = user();

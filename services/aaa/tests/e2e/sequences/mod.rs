@@ -10,6 +10,7 @@ use std::path::Path as FilePath;
 use table::{Found, Record, Sequence, Stamp, Step, difference, sequences};
 use usher_aaa::ledger::LedgerConfig;
 use usher_aaa::store::SessionRow;
+use usher_core::bench::EPOCH;
 use usher_core::{Duration, Input, Machine, Path, Seed, WallTime};
 use usher_diameter::accounting::{Acr, RecordType};
 use usher_diameter::data::Time;
@@ -94,7 +95,7 @@ fn over_radius(sequence: &Sequence) -> Option<String> {
             let mut host = host.borrow_mut();
             let now = at(BEFORE + record.at);
             let mut attributes = record.attributes(address);
-            let base = host.epoch.unix_secs() + BEFORE;
+            let base = EPOCH.unix_secs() + BEFORE;
             match record.stamp() {
                 Stamp::None => {}
                 Stamp::Unset(stamp) => {
@@ -128,13 +129,13 @@ fn over_radius(sequence: &Sequence) -> Option<String> {
     if silent != sequence.silent {
         return Some(format!("not acknowledged: {silent:?}"));
     }
-    difference(&sequence.usher, found(&host), (host.epoch.unix_secs() + BEFORE) as i64)
+    difference(&sequence.usher, found(&host), (EPOCH.unix_secs() + BEFORE) as i64)
 }
 
 /// What is wrong with a sequence over Diameter.
 fn over_diameter(sequence: &Sequence) -> Option<String> {
     let diameter = std::cell::RefCell::new(Diameter::with(ledger()));
-    let base = diameter.borrow().host.epoch.unix_secs() + BEFORE;
+    let base = EPOCH.unix_secs() + BEFORE;
     let silent = told(
         sequence,
         |secs| diameter.borrow_mut().host.service.restart(at(BEFORE + secs)),

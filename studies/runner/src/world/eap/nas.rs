@@ -42,10 +42,10 @@ impl NasRole {
 
     pub(in super::super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
         self.endpoint.feed(ctx, &mut self.nas, &delivery);
-        if let Some((station, _)) = &mut self.local
-            && matches!(delivery, Delivery::Timer)
-        {
-            station.handle(ctx.now(), Input::Timeout);
+        match (&mut self.local, &delivery) {
+            (Some((station, _)), Delivery::Start) => station.set_epoch(ctx.now(), ctx.epoch()),
+            (Some((station, _)), Delivery::Timer) => station.handle(ctx.now(), Input::Timeout),
+            _ => {}
         }
         if let Some(accounts) = &mut self.accounts {
             accounts.expire(ctx, &mut self.nas);

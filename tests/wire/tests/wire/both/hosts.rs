@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use usher_core::{
     CommandError, ConnId, Input, Instant, Job, Machine, NoJob, Output, OutputOf, StreamEvent, StreamOp,
-    Transmit,
+    Transmit, WallTime,
 };
 use usher_live::{Clock, Driver, Mailbox, Role, Shard, Sockets, spawn};
 use usher_runner::world::{Endpoint, EventOrJob, ServerRole};
@@ -82,6 +82,10 @@ impl<M: Machine> Machine for Noted<M> {
     type Command = M::Command;
     type Event = M::Event;
     type Job = M::Job;
+
+    fn set_epoch(&mut self, now: Instant, epoch: WallTime) {
+        self.machine.set_epoch(now, epoch);
+    }
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {
         match input {
