@@ -43,18 +43,27 @@ impl HostAddress {
 struct Numbers<T> {
     all: Vec<T>,
     numbers: HashMap<T, u32>,
+    /// What was asked for last, mostly what is asked for next.
+    recent: Option<(T, u32)>,
 }
 
 impl<T: Copy + Eq + std::hash::Hash> Numbers<T> {
     fn new() -> Self {
-        Self { all: Vec::new(), numbers: HashMap::default() }
+        Self { all: Vec::new(), numbers: HashMap::default(), recent: None }
     }
     /// The simulator's number; a new one for what had none.
     fn number(&mut self, id: T) -> u32 {
-        *self.numbers.entry(id).or_insert_with(|| {
+        if let Some((recent, number)) = self.recent
+            && recent == id
+        {
+            return number;
+        }
+        let number = *self.numbers.entry(id).or_insert_with(|| {
             self.all.push(id);
             (self.all.len() - 1) as u32
-        })
+        });
+        self.recent = Some((id, number));
+        number
     }
     /// The simulator's number, if it has one.
     fn known(&self, id: T) -> Option<u32> {
@@ -66,6 +75,7 @@ impl<T: Copy + Eq + std::hash::Hash> Numbers<T> {
     /// All are over.
     fn forget_all(&mut self) {
         self.numbers.clear();
+        self.recent = None;
     }
     /// What has this number is over: the machine may give its id again, and may have done so already.
     fn forget(&mut self, number: u32) {
@@ -73,6 +83,7 @@ impl<T: Copy + Eq + std::hash::Hash> Numbers<T> {
             && self.known(id) == Some(number)
         {
             self.numbers.remove(&id);
+            self.recent = None;
         }
     }
 }
