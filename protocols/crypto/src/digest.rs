@@ -92,6 +92,15 @@ impl core::fmt::Debug for SipHashKey {
     }
 }
 
+/// The SHA-1 digest (FIPS 180-4) of the concatenation of `parts`.
+#[must_use]
+pub fn sha1(parts: &[&[u8]]) -> [u8; 20] {
+    use sha1::Digest;
+    let mut hash = sha1::Sha1::new();
+    parts.iter().for_each(|part| hash.update(part));
+    hash.finalize().into()
+}
+
 /// HMAC-SHA1 (RFC 2104) of the concatenation of `parts`, under a key of any length.
 #[must_use]
 pub fn hmac_sha1(key: &[u8], parts: &[&[u8]]) -> [u8; 20] {
@@ -123,6 +132,12 @@ mod tests {
     use md5::Digest;
     use proptest::collection::vec;
     use proptest::prelude::*;
+
+    #[test]
+    fn sha1_of_fips_180() {
+        let digest = sha1(&[b"a", b"bc"]);
+        assert_eq!((digest[..4].to_vec(), digest[19]), (vec![0xa9, 0x99, 0x3e, 0x36], 0x9d));
+    }
 
     #[test]
     fn hmac_sha1_of_rfc_2202() {

@@ -32,7 +32,7 @@ pub use recorded::{Flight, RecordedTls, Recording, Side, record};
 pub use session::{Client, Server};
 pub use sessions::SessionNote;
 pub use stream::{HANDSHAKE_TIMEOUT, TlsStream, Trust};
-pub use trust::Roots;
+pub use trust::{ChainVerifier, Roots};
 
 use crate::fault::{Alert, TlsFault};
 use crate::work;

@@ -92,6 +92,28 @@ impl Roots {
     }
 }
 
+/// Verifies chains of certificates that are shown outside TLS, such as in IKEv2. Clones share what is remembered.
+#[derive(Clone, Debug)]
+pub struct ChainVerifier(Arc<Trust>);
+
+impl ChainVerifier {
+    /// Whoever has a certificate below these authorities.
+    ///
+    /// # Errors
+    /// [`TlsError::Config`] if there is no authority, or one is no certificate.
+    pub fn new(roots: Roots, clock: WallClock) -> Result<Self, TlsError> {
+        Ok(Self(Arc::new(roots.trust(clock)?)))
+    }
+    /// The path of a chain, DER, from its first certificate to a root: those that it is made of, in their order, then the
+    /// root. What the certificate may be used for is the caller's to look at.
+    ///
+    /// # Errors
+    /// [`TlsError::Failed`] says why it is refused.
+    pub fn path(&self, chain: &[impl AsRef<[u8]>]) -> Result<Vec<Vec<u8>>, TlsError> {
+        self.0.path(chain, Purpose::Any)
+    }
+}
+
 /// Verifies peers' certificates.
 #[derive(Debug)]
 pub(super) struct Trust {

@@ -2,10 +2,12 @@
 
 mod information;
 mod list;
+mod name;
 mod signature;
 
 pub use information::Information;
 pub use list::RevocationList;
+pub use name::{SubjectName, bears};
 pub use signature::holds;
 
 use alloc::string::{String, ToString};

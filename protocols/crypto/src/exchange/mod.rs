@@ -1,0 +1,132 @@
+//! Key exchange, by a name: Diffie-Hellman modulo primes and on curves, and key encapsulation. Both are begun by one side
+//! and answered by the other.
+
+#[cfg(feature = "tls")]
+mod aws;
+mod modp;
+
+use crate::Key;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use usher_core::SecureRng;
+
+usher_core::named! {
+    "a key exchange method";
+    /// Which method. Those but `modp-…` need the feature `tls`, and cannot be begun without it.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+    pub enum ExchangeAlgorithm {
+        /// Diffie-Hellman modulo a prime of 1024 bits, which is too short to be safe.
+        Modp1024 = "modp-1024",
+        /// Diffie-Hellman modulo a prime of 2048 bits.
+        Modp2048 = "modp-2048",
+        /// Diffie-Hellman modulo a prime of 3072 bits.
+        Modp3072 = "modp-3072",
+        /// The curve P-256.
+        Ecp256 = "ecp-256",
+        /// The curve P-384.
+        Ecp384 = "ecp-384",
+        /// X25519.
+        X25519 = "x25519",
+        /// ML-KEM-768 (FIPS 203). Its keys come from the system, whatever chance is given.
+        MlKem768 = "ml-kem-768",
+    }
+}
+
+/// Why an exchange gave no secret.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ExchangeError {
+    /// The other side's public value is none, or one that makes a secret that others know.
+    #[error("the other side's public value is none that can be used")]
+    Public,
+    /// The method is not built in: the program lacks the feature `tls`.
+    #[error("the method is not built in")]
+    Absent,
+    /// The library refuses.
+    #[error("the library refuses")]
+    Library,
+}
+
+/// An exchange that one side has begun.
+pub trait KeyExchange: Send {
+    /// What the other side is to be sent. Of curves, x and y without a head (RFC 5903 §7).
+    fn public(&self) -> &[u8];
+    /// The shared secret, from what the other side sent.
+    ///
+    /// # Errors
+    /// Its value is not to be used.
+    fn finish(self: Box<Self>, peer: &[u8]) -> Result<Key, ExchangeError>;
+}
+
+impl core::fmt::Debug for dyn KeyExchange {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("KeyExchange(..)")
+    }
+}
+
+impl ExchangeAlgorithm {
+    /// Whether it is built in.
+    #[must_use]
+    pub const fn is_available(self) -> bool {
+        cfg!(feature = "tls") || matches!(self, Self::Modp1024 | Self::Modp2048 | Self::Modp3072)
+    }
+
+    /// Begins an exchange.
+    ///
+    /// # Errors
+    /// The method is not built in, or the library refuses.
+    pub fn begin(self, rng: &mut SecureRng) -> Result<Box<dyn KeyExchange>, ExchangeError> {
+        match self {
+            Self::Modp1024 => modp::MODP_1024.begin(rng),
+            Self::Modp2048 => modp::MODP_2048.begin(rng),
+            Self::Modp3072 => modp::MODP_3072.begin(rng),
+            #[cfg(feature = "tls")]
+            _ => aws::begin(self, rng),
+            #[cfg(not(feature = "tls"))]
+            _ => Err(ExchangeError::Absent),
+        }
+    }
+
+    /// Answers an exchange: what the other side is to be sent, and the shared secret.
+    ///
+    /// # Errors
+    /// Its value is not to be used, the method is not built in, or the library refuses.
+    pub fn answer(self, rng: &mut SecureRng, peer: &[u8]) -> Result<(Vec<u8>, Key), ExchangeError> {
+        #[cfg(feature = "tls")]
+        if self == Self::MlKem768 {
+            return aws::encapsulate(peer);
+        }
+        let ours = self.begin(rng)?;
+        let public = ours.public().to_vec();
+        Ok((public, ours.finish(peer)?))
+    }
+}
+
+#[cfg(all(test, feature = "tls"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_sides_have_the_same_secret_and_an_eavesdropper_another() {
+        let mut rng = SecureRng::from_seed([3; 32]);
+        for method in ExchangeAlgorithm::ALL {
+            let begun = method.begin(&mut rng).unwrap();
+            let other = method.begin(&mut rng).unwrap();
+            assert_ne!(begun.public(), other.public());
+            let (answer, secret) = method.answer(&mut rng, begun.public()).unwrap();
+            assert_eq!(begun.finish(&answer).unwrap(), secret, "{method}");
+            assert_ne!(other.finish(&answer).unwrap(), secret, "{method}");
+            let short = method.begin(&mut rng).unwrap();
+            assert_eq!(short.finish(&answer[1..]), Err(ExchangeError::Public), "{method}");
+            assert_eq!(method.answer(&mut rng, &answer[1..]), Err(ExchangeError::Public), "{method}");
+            assert!(method.is_available());
+        }
+    }
+
+    #[test]
+    fn the_same_chance_gives_the_same_keys() {
+        for method in ExchangeAlgorithm::ALL.into_iter().filter(|m| *m != ExchangeAlgorithm::MlKem768) {
+            let [a, b] = [9, 9].map(|seed| method.begin(&mut SecureRng::from_seed([seed; 32])).unwrap());
+            assert_eq!(a.public(), b.public(), "{method}");
+        }
+    }
+}

