@@ -150,6 +150,7 @@ pub fn oracles() -> Vec<Oracle> {
 pub fn automata() -> Vec<Diagram> {
     [
         &usher_eap::AUTOMATA[..],
+        &usher_ike::AUTOMATA,
         &usher_diameter::peer::AUTOMATA,
         &usher_mih::AUTOMATA,
         &usher_pkm::keying::AUTOMATA,

@@ -12,6 +12,7 @@ pub const FLOORS: [&str; 5] = ["protocols", "services", "networks", "studies", "
 pub const SIBLINGS: &[(&str, &str, &str)] = &[
     ("protocols", "usher-core", "the machine shape, codecs, timers, chance"),
     ("protocols", "usher-crypto", "digests, keys, the TLS engine"),
+    ("usher-ike", "usher-eap", "IKE_AUTH carries EAP"),
     ("services", "usher-config", "a service's file is read by the one reader"),
     ("networks", "usher-live", "what serves is machines on live sockets"),
     ("networks", "usher-host", "what all programs that serve have in common"),

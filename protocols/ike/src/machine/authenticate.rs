@@ -1,0 +1,462 @@
+//! IKE_AUTH (RFC 7296 §1.2, §2.15, §2.16): who both sides are, by shared keys, certificates or EAP.
+
+pub(super) mod initiator;
+pub(super) mod responder;
+
+use super::config::{Connection, LocalAuth, RemoteAuth};
+use super::event::{EndReason, IkeJob};
+use super::sa::{Context, IkeSa, Phase};
+use crate::code::{AuthMethod, CertificateEncoding, HashAlgorithm, NotifyType};
+use crate::keys::{shared_key_code, signed_octets};
+use crate::message::notifies;
+use crate::payload::{Configuration, Identification, Notify, Payload, Proposal, TrafficSelectors};
+use crate::work;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use usher_core::{CommandError, Instant};
+use usher_crypto::Key;
+use usher_crypto::digest::equal;
+use usher_crypto::signature::{KeyKind, SignatureScheme};
+use usher_eap::authenticator::Authenticator;
+use usher_eap::peer::Peer;
+
+/// Certificates that somebody may show, and octets of them.
+const CERTIFICATES: usize = 16;
+
+/// What waits for a helper.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Waits {
+    /// For nobody.
+    Nobody,
+    Signature(SignatureScheme),
+    Verification,
+    Eap,
+    Address,
+}
+
+/// The conversation of EAP.
+#[derive(Debug)]
+pub(super) enum Eap {
+    /// There is none.
+    None,
+    Peer(Box<Peer>),
+    Authenticator(Box<Authenticator>),
+    /// It has succeeded, with the method's key where it gave one.
+    Done(Option<Key>),
+}
+
+/// What is known of a CHILD_SA that is asked for with the IKE_SA.
+#[derive(Debug)]
+pub(super) struct ChildAsked {
+    pub(super) proposals: Vec<Proposal>,
+    pub(super) initiator: TrafficSelectors,
+    pub(super) responder: TrafficSelectors,
+    pub(super) transport: bool,
+}
+
+/// An IKE_SA whose sides prove who they are.
+#[derive(Debug)]
+pub(super) struct Authenticating {
+    /// The first request and the first response, as they were sent.
+    first: (Vec<u8>, Vec<u8>),
+    nonces: (Vec<u8>, Vec<u8>),
+    /// Hashes of digital signatures that the other side takes; none: it knows no digital signatures.
+    pub(super) hashes: Vec<HashAlgorithm>,
+    /// The responder can do without a CHILD_SA.
+    pub(super) childless: bool,
+    pub(super) waits: Waits,
+    pub(super) eap: Eap,
+    /// The other side has proved who it is, but for EAP.
+    pub(super) verified: bool,
+    /// This side's proof, once it is signed.
+    pub(super) proof: Option<Payload>,
+    /// This side has sent its proof.
+    pub(super) proved: bool,
+    /// Both have agreed that EAP alone proves who the responder is.
+    pub(super) eap_only: bool,
+    /// What the initiator wants besides.
+    pub(super) child: Option<ChildAsked>,
+    pub(super) configuration: Option<Configuration>,
+    /// What it gets.
+    pub(super) given: Option<Vec<crate::payload::ConfigurationAttribute>>,
+    pub(super) initial_contact: bool,
+    /// The algorithms of the IKE_SA, of a responder.
+    pub(super) chosen: Option<Proposal>,
+    /// The key that the AAA server gave.
+    key: Option<Key>,
+    /// The SPI at which the first CHILD_SA receives, of an initiator.
+    pub(super) child_spi: u32,
+    /// The last response of the responder, while it is verified.
+    pub(super) response: Vec<Payload>,
+}
+
+impl Authenticating {
+    pub(super) fn new(request: Vec<u8>, response: Vec<u8>, initiator: Vec<u8>, responder: Vec<u8>) -> Self {
+        Self {
+            first: (request, response),
+            nonces: (initiator, responder),
+            hashes: Vec::new(),
+            childless: false,
+            waits: Waits::Nobody,
+            eap: Eap::None,
+            verified: false,
+            proof: None,
+            proved: false,
+            eap_only: false,
+            child: None,
+            configuration: None,
+            given: None,
+            initial_contact: false,
+            chosen: None,
+            key: None,
+            child_spi: 0,
+            response: Vec::new(),
+        }
+    }
+    pub(super) fn nonces(&self) -> (&[u8], &[u8]) {
+        (&self.nonces.0, &self.nonces.1)
+    }
+    /// Whether this is the first request.
+    pub(super) fn is_first(&self, octets: &[u8]) -> bool {
+        self.first.0 == octets
+    }
+    pub(super) fn eap_timeout(&self) -> Option<Instant> {
+        match &self.eap {
+            Eap::Peer(peer) => peer.poll_timeout(),
+            _ => None,
+        }
+    }
+}
+
+/// The state of proving; `None` of an IKE_SA that is past it.
+pub(super) fn state(sa: &mut IkeSa) -> Option<&mut Authenticating> {
+    match &mut sa.phase {
+        Phase::Authenticating(state) => Some(state),
+        _ => None,
+    }
+}
+
+/// What one side signs: the initiator, or the responder.
+fn octets(sa: &mut IkeSa, initiator: bool, id: &Identification) -> Option<Vec<u8>> {
+    let session = sa.session.as_ref()?;
+    let (prf, keys) = (session.algorithms.prf, session.keys.clone());
+    let state = state(sa)?;
+    let id = [&[id.kind.0, 0, 0, 0][..], &id.data].concat();
+    Some(if initiator {
+        signed_octets(prf, &state.first.0, &state.nonces.1, &keys.sk_pi, &id)
+    } else {
+        signed_octets(prf, &state.first.1, &state.nonces.0, &keys.sk_pr, &id)
+    })
+}
+
+/// The AUTH payload's data by a shared key, of this side or of the other.
+fn code(sa: &mut IkeSa, initiator: bool, id: &Identification, key: &[u8]) -> Option<Key> {
+    let octets = octets(sa, initiator, id)?;
+    let prf = sa.session.as_ref()?.algorithms.prf;
+    Some(shared_key_code(prf, key, &octets))
+}
+
+/// The key that proves who somebody is after EAP: the method's, or SK_p where it gave none (§2.16).
+fn eap_key(sa: &mut IkeSa, initiator: bool) -> Option<Key> {
+    let keys = sa.session.as_ref()?.keys.clone();
+    match &state(sa)?.eap {
+        Eap::Done(Some(msk)) => Some(msk.clone()),
+        Eap::Done(None) => Some(if initiator { keys.sk_pi } else { keys.sk_pr }),
+        _ => None,
+    }
+}
+
+/// This side's proof by a shared key.
+pub(super) fn shared_proof(sa: &mut IkeSa, key: &[u8]) -> Option<Payload> {
+    let (id, initiator) = (sa.connection.local.clone(), sa.initiator);
+    let data = code(sa, initiator, &id, key)?.to_vec();
+    Some(Payload::Authentication { method: AuthMethod::SHARED_KEY_MESSAGE_INTEGRITY_CODE, data })
+}
+
+/// This side's proof after EAP.
+pub(super) fn eap_proof(sa: &mut IkeSa) -> Option<Payload> {
+    let key = eap_key(sa, sa.initiator)?;
+    shared_proof(sa, &key)
+}
+
+/// Whether the other side's AUTH payload is of this shared key.
+pub(super) fn shared_holds(sa: &mut IkeSa, payload: &Payload, key: &[u8]) -> bool {
+    let Payload::Authentication { method: AuthMethod::SHARED_KEY_MESSAGE_INTEGRITY_CODE, data } = payload
+    else {
+        return false;
+    };
+    let Some(id) = sa.remote.clone() else { return false };
+    let initiator = !sa.initiator;
+    code(sa, initiator, &id, key).is_some_and(|code| equal(&code, data))
+}
+
+/// Whether the other side's AUTH payload after EAP is right.
+pub(super) fn eap_holds(sa: &mut IkeSa, payload: &Payload) -> bool {
+    let initiator = !sa.initiator;
+    eap_key(sa, initiator).is_some_and(|key| shared_holds(sa, payload, &key))
+}
+
+/// Which certificates are wanted (§3.7).
+pub(super) fn certificate_request(connection: &Connection) -> Payload {
+    let authorities = match &connection.remote_auth {
+        RemoteAuth::Certificate { authorities } => authorities.concat(),
+        _ => Vec::new(),
+    };
+    Payload::CertificateRequest { encoding: CertificateEncoding::X509_SIGNATURE, authorities }
+}
+
+/// This side's certificates.
+pub(super) fn certificates(connection: &Connection) -> Vec<Payload> {
+    let LocalAuth::Certificate { chain, .. } = &connection.local_auth else { return Vec::new() };
+    let payload = |der: &Vec<u8>| Payload::Certificate {
+        encoding: CertificateEncoding::X509_SIGNATURE,
+        data: der.clone(),
+    };
+    chain.iter().map(payload).collect()
+}
+
+/// The algorithms of digital signatures, in DER as RFC 7427, appendix A, has them.
+const IDENTIFIERS: [(SignatureScheme, HashAlgorithm, &[u8]); 9] = [
+    (SignatureScheme::RsaPkcs1Sha256, HashAlgorithm::SHA2_256, &RSA_SHA256),
+    (SignatureScheme::RsaPkcs1Sha384, HashAlgorithm::SHA2_384, &RSA_SHA384),
+    (SignatureScheme::RsaPkcs1Sha512, HashAlgorithm::SHA2_512, &RSA_SHA512),
+    (SignatureScheme::RsaPssSha256, HashAlgorithm::SHA2_256, &PSS_SHA256),
+    (SignatureScheme::RsaPssSha384, HashAlgorithm::SHA2_384, &PSS_SHA384),
+    (SignatureScheme::RsaPssSha512, HashAlgorithm::SHA2_512, &PSS_SHA512),
+    (SignatureScheme::EcdsaP256Sha256, HashAlgorithm::SHA2_256, &ECDSA_SHA256),
+    (SignatureScheme::EcdsaP384Sha384, HashAlgorithm::SHA2_384, &ECDSA_SHA384),
+    (SignatureScheme::RsaPkcs1Sha1, HashAlgorithm::SHA1, &RSA_SHA1),
+];
+
+const fn rsa(last: u8) -> [u8; 15] {
+    [0x30, 0x0d, 6, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, last, 5, 0]
+}
+const RSA_SHA1: [u8; 15] = rsa(5);
+const RSA_SHA256: [u8; 15] = rsa(0x0b);
+const RSA_SHA384: [u8; 15] = rsa(0x0c);
+const RSA_SHA512: [u8; 15] = rsa(0x0d);
+const fn ecdsa(last: u8) -> [u8; 12] {
+    [0x30, 0x0a, 6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, last]
+}
+const ECDSA_SHA256: [u8; 12] = ecdsa(2);
+const ECDSA_SHA384: [u8; 12] = ecdsa(3);
+/// RSASSA-PSS with a digest (the last octet of its identifier), the same in MGF1, and a salt of so many octets.
+const fn pss(digest: u8, salt: u8) -> [u8; 72] {
+    [
+        0x30, 0x46, 6, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 0x0a, 0x30, 0x39, 0xa0, 0x0f, 0x30, 0x0d,
+        6, 9, 0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2, digest, 5, 0, 0xa1, 0x1c, 0x30, 0x1a, 6, 9, 0x2a, 0x86,
+        0x48, 0x86, 0xf7, 0x0d, 1, 1, 8, 0x30, 0x0d, 6, 9, 0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2, digest, 5, 0,
+        0xa2, 3, 2, 1, salt, 0xa3, 3, 2, 1, 1,
+    ]
+}
+const PSS_SHA256: [u8; 72] = pss(1, 32);
+const PSS_SHA384: [u8; 72] = pss(2, 48);
+const PSS_SHA512: [u8; 72] = pss(3, 64);
+
+/// How a key of this kind signs for whoever takes these hashes; `None`: not at all.
+fn scheme_for(kind: KeyKind, hashes: &[HashAlgorithm]) -> Option<SignatureScheme> {
+    match (kind, hashes.is_empty()) {
+        (KeyKind::EcdsaP256, true) => return Some(SignatureScheme::EcdsaP256Sha256Fixed),
+        (KeyKind::EcdsaP384, true) => return Some(SignatureScheme::EcdsaP384Sha384Fixed),
+        // The RSA of RFC 7296 is of SHA-1 with those who say nothing of hashes, which nothing here signs by.
+        (KeyKind::Rsa | KeyKind::Ed25519, true) => return None,
+        _ => {}
+    }
+    let fits = |(scheme, hash, _): &&(SignatureScheme, HashAlgorithm, &[u8])| {
+        scheme.key() == kind && hashes.contains(hash)
+    };
+    IDENTIFIERS.iter().find(fits).map(|(scheme, ..)| *scheme)
+}
+
+/// The AUTH payload of a signature.
+fn signature_payload(scheme: SignatureScheme, signature: &[u8]) -> Payload {
+    let identifier = IDENTIFIERS.iter().find(|(known, ..)| *known == scheme).map(|(.., der)| *der);
+    let (method, data) = match (scheme, identifier) {
+        (SignatureScheme::EcdsaP256Sha256Fixed, _) => (AuthMethod::ECDSA_SHA256_P256, signature.to_vec()),
+        (SignatureScheme::EcdsaP384Sha384Fixed, _) => (AuthMethod::ECDSA_SHA384_P384, signature.to_vec()),
+        (_, identifier) => {
+            let identifier = identifier.unwrap_or(&[]);
+            // The identifiers have 72 octets at most.
+            let data = [&[identifier.len() as u8], identifier, signature].concat();
+            (AuthMethod::DIGITAL_SIGNATURE, data)
+        }
+    };
+    Payload::Authentication { method, data }
+}
+
+/// How an AUTH payload is signed, and the signature; `None`: by nothing that is taken here.
+fn signature_of(payload: &Payload) -> Option<(SignatureScheme, &[u8])> {
+    let Payload::Authentication { method, data } = payload else { return None };
+    match *method {
+        AuthMethod::RSA_DIGITAL_SIGNATURE => Some((SignatureScheme::RsaPkcs1Sha1, data)),
+        AuthMethod::ECDSA_SHA256_P256 => Some((SignatureScheme::EcdsaP256Sha256Fixed, data)),
+        AuthMethod::ECDSA_SHA384_P384 => Some((SignatureScheme::EcdsaP384Sha384Fixed, data)),
+        AuthMethod::DIGITAL_SIGNATURE => {
+            let (length, rest) = data.split_first()?;
+            let (identifier, signature) = rest.split_at_checked(usize::from(*length))?;
+            let known =
+                IDENTIFIERS.iter().find(|(_, hash, der)| *der == identifier && *hash != HashAlgorithm::SHA1);
+            Some((known?.0, signature))
+        }
+        _ => None,
+    }
+}
+
+/// Has this side's proof be made: at once by a shared key, by a helper with a certificate's key. False: it cannot be.
+pub(super) fn prove(sa: &mut IkeSa, cx: &mut Context<'_>) -> bool {
+    let connection = sa.connection.clone();
+    match &connection.local_auth {
+        LocalAuth::Psk(key) => {
+            cx.work(work::DERIVE);
+            let proof = shared_proof(sa, key);
+            let Some(state) = state(sa) else { return false };
+            state.proof = proof;
+            state.proof.is_some()
+        }
+        LocalAuth::Certificate { kind, .. } => {
+            let initiator = sa.initiator;
+            let Some(octets) = octets(sa, initiator, &connection.local) else { return false };
+            let Some(state) = state(sa) else { return false };
+            let Some(scheme) = scheme_for(*kind, &state.hashes) else { return false };
+            state.waits = Waits::Signature(scheme);
+            cx.work(work::SIGN);
+            sa.job(cx, IkeJob::Sign { connection: connection.name.clone(), scheme, octets });
+            true
+        }
+        // There is nothing to prove before EAP, or but by it.
+        LocalAuth::Eap { .. } | LocalAuth::EapOnly => true,
+    }
+}
+
+/// Has the other side's proof be verified: at once by a shared key, by a helper with a certificate. `None`: a helper is asked.
+pub(super) fn verify(
+    sa: &mut IkeSa,
+    cx: &mut Context<'_>,
+    payloads: &[Payload],
+    proof: &Payload,
+) -> Option<bool> {
+    let connection = sa.connection.clone();
+    match &connection.remote_auth {
+        RemoteAuth::Psk(key) => {
+            cx.work(work::DERIVE);
+            Some(shared_holds(sa, proof, key))
+        }
+        RemoteAuth::Certificate { .. } => {
+            let certificates: Vec<Vec<u8>> = payloads
+                .iter()
+                .filter_map(|payload| match payload {
+                    Payload::Certificate { encoding: CertificateEncoding::X509_SIGNATURE, data } => {
+                        Some(data.clone())
+                    }
+                    _ => None,
+                })
+                .take(CERTIFICATES)
+                .collect();
+            let Some((scheme, signature)) = signature_of(proof) else { return Some(false) };
+            let (signature, initiator) = (signature.to_vec(), !sa.initiator);
+            let Some(identity) = sa.remote.clone() else { return Some(false) };
+            let Some(octets) = octets(sa, initiator, &identity) else { return Some(false) };
+            if certificates.is_empty() {
+                return Some(false);
+            }
+            state(sa)?.waits = Waits::Verification;
+            cx.work(work::VERIFY);
+            let connection = connection.name.clone();
+            sa.job(cx, IkeJob::Verify { connection, identity, certificates, scheme, octets, signature });
+            None
+        }
+        RemoteAuth::Eap { .. } | RemoteAuth::EapOnly => Some(false),
+    }
+}
+
+/// A helper has signed this side's proof.
+pub(super) fn signed(
+    sa: &mut IkeSa,
+    cx: &mut Context<'_>,
+    signature: Option<Vec<u8>>,
+) -> Result<(), CommandError> {
+    let waiting = state(sa).filter(|state| matches!(state.waits, Waits::Signature(_)));
+    let state = waiting.ok_or(CommandError::WrongState("it waits for no signature"))?;
+    let Waits::Signature(scheme) = state.waits else { return Ok(()) };
+    state.waits = Waits::Nobody;
+    state.proof = signature.map(|signature| signature_payload(scheme, &signature));
+    match (state.proof.is_some(), sa.initiator) {
+        (true, true) => initiator::proved(sa, cx),
+        (true, false) => responder::go_on(sa, cx),
+        (false, true) => sa.end(cx, EndReason::Helper),
+        (false, false) => responder::fail(sa, cx, EndReason::Helper),
+    }
+    Ok(())
+}
+
+/// A helper has verified the other side's proof.
+pub(super) fn verified(sa: &mut IkeSa, cx: &mut Context<'_>, holds: bool) -> Result<(), CommandError> {
+    let waiting = state(sa).filter(|state| state.waits == Waits::Verification);
+    let state = waiting.ok_or(CommandError::WrongState("it waits for no verification"))?;
+    state.waits = Waits::Nobody;
+    state.verified = holds;
+    match (sa.initiator, holds) {
+        (true, _) => initiator::verified(sa, cx, holds),
+        (false, true) => responder::go_on(sa, cx),
+        (false, false) => responder::fail(sa, cx, EndReason::AuthenticationFailed),
+    }
+    Ok(())
+}
+
+/// The payload of a type, if there is one.
+pub(super) fn find<'a, T>(payloads: &'a [Payload], of: impl FnMut(&'a Payload) -> Option<T>) -> Option<T> {
+    payloads.iter().find_map(of)
+}
+pub(super) fn authentication(payloads: &[Payload]) -> Option<&Payload> {
+    payloads.iter().find(|payload| matches!(payload, Payload::Authentication { .. }))
+}
+pub(super) fn eap(payloads: &[Payload]) -> Option<&[u8]> {
+    find(payloads, |payload| if let Payload::Eap(packet) = payload { Some(&packet[..]) } else { None })
+}
+pub(super) fn configuration(payloads: &[Payload]) -> Option<&Configuration> {
+    find(payloads, |payload| if let Payload::Configuration(c) = payload { Some(c) } else { None })
+}
+pub(super) fn has(payloads: &[Payload], kind: NotifyType) -> bool {
+    notifies(payloads).any(|notify| notify.kind == kind)
+}
+pub(super) fn error(payloads: &[Payload]) -> Option<&Notify> {
+    notifies(payloads).find(|notify| notify.kind.is_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_algorithms_of_signatures_are_those_of_rfc_7427() {
+        use crate::tests::octets;
+        for (der, want) in [
+            (&RSA_SHA256[..], "300d06092a864886f70d01010b0500"),
+            (&ECDSA_SHA384, "300a06082a8648ce3d040303"),
+            (
+                &PSS_SHA256,
+                "304606092a864886f70d01010a3039a00f300d06096086480165030402010500a11c301a06092a864886f70d010108300d\
+                 06096086480165030402010500a203020120a303020101",
+            ),
+        ] {
+            assert_eq!(der, octets(want));
+        }
+    }
+
+    #[test]
+    fn a_signature_is_found_again_as_it_was_made() {
+        for kind in KeyKind::ALL {
+            for hashes in [&[][..], &[HashAlgorithm::SHA2_256, HashAlgorithm::SHA2_384]] {
+                let Some(scheme) = scheme_for(kind, hashes) else { continue };
+                let payload = signature_payload(scheme, b"signature");
+                assert_eq!(signature_of(&payload), Some((scheme, &b"signature"[..])), "{scheme}");
+            }
+        }
+        assert_eq!(scheme_for(KeyKind::Rsa, &[]), None);
+        assert_eq!(scheme_for(KeyKind::EcdsaP384, &[HashAlgorithm::SHA2_256]), None);
+        let sha1 = signature_payload(SignatureScheme::RsaPkcs1Sha1, b"signature");
+        assert_eq!(signature_of(&sha1), None, "a digital signature by SHA-1 is not taken");
+        let cut = Payload::Authentication { method: AuthMethod::DIGITAL_SIGNATURE, data: [9, 1].into() };
+        assert_eq!(signature_of(&cut), None);
+    }
+}

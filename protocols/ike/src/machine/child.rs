@@ -1,0 +1,295 @@
+//! CHILD_SAs: their selectors (RFC 7296 §2.9), keys (§2.17) and how they come and go.
+
+use super::authenticate::ChildAsked;
+use super::collision::ChildState;
+use super::config::{ChildConfig, Mode};
+use super::create::Nonces;
+use super::event::{ChildSa, Event, SaId};
+use super::sa::{Context, IkeSa, jittered};
+use crate::code::{NotifyType, ProtocolId, TransformType};
+use crate::message::notifies;
+use crate::payload::{Notify, Payload, Proposal, TrafficSelector, TrafficSelectors};
+use crate::suite::{PacketAlgorithms, choose, is_offered, numbered};
+use crate::work;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use usher_core::Instant;
+
+/// CHILD_SAs of an IKE_SA at most, those that are being replaced among them.
+pub(super) const MOST: usize = 64;
+/// SPIs below are reserved (RFC 4303 §2.1).
+const FIRST_SPI: u32 = 256;
+
+/// A CHILD_SA of an IKE_SA.
+#[derive(Debug)]
+pub(super) struct Child {
+    pub(super) sa: ChildSa,
+    /// Which of its connection's.
+    pub(super) config: usize,
+    pub(super) state: ChildState,
+    /// When this side replaces it.
+    pub(super) rekey_at: Option<Instant>,
+    /// What the other side's rekeying made while ours is out: the SPI at which that receives, and the lowest nonce of that
+    /// exchange.
+    pub(super) rival: Option<(u32, Vec<u8>)>,
+}
+
+impl Child {
+    pub(super) fn remove(self, cx: &mut Context<'_>, sa: SaId) {
+        if !matches!(self.state, ChildState::Gone | ChildState::Bereft) {
+            cx.outputs.event(Event::Remove { sa, inbound: self.sa.inbound, outbound: self.sa.outbound });
+        }
+    }
+}
+
+/// An SPI at which no other CHILD_SA of the IKE_SA receives.
+pub(super) fn new_spi(sa: &IkeSa, cx: &mut Context<'_>) -> u32 {
+    loop {
+        let spi = cx.rng.next_u32();
+        if spi >= FIRST_SPI && sa.children.iter().all(|child| child.sa.inbound != spi) {
+            return spi;
+        }
+    }
+}
+
+/// What both have in common, without what is within another.
+pub(super) fn narrow(ours: &[TrafficSelector], theirs: &TrafficSelectors) -> Vec<TrafficSelector> {
+    let both =
+        ours.iter().flat_map(|our| theirs.selectors.iter().filter_map(|their| our.intersection(their)));
+    let mut all: Vec<TrafficSelector> = Vec::new();
+    for selector in both {
+        if all.len() < usize::from(u8::MAX) && !all.iter().any(|other| other.contains(&selector)) {
+            all.retain(|other| !selector.contains(other));
+            all.push(selector);
+        }
+    }
+    all
+}
+
+/// Traffic of this side, and of the other.
+fn selectors(sa: &IkeSa, config: &ChildConfig) -> (Vec<TrafficSelector>, Vec<TrafficSelector>) {
+    let hosts = |addresses: &[IpAddr]| -> Vec<TrafficSelector> {
+        addresses.iter().copied().map(TrafficSelector::address).collect()
+    };
+    let everything = || {
+        let v4 = TrafficSelector::network(core::net::Ipv4Addr::UNSPECIFIED.into(), 0);
+        v4.into_iter().chain(TrafficSelector::network(core::net::Ipv6Addr::UNSPECIFIED.into(), 0)).collect()
+    };
+    let dynamic = |of: &Option<Vec<TrafficSelector>>, given: bool, address: IpAddr| match of {
+        Some(selectors) => selectors.clone(),
+        // The other side knows the address that it will give.
+        None if given && sa.given.is_empty() => everything(),
+        None if given => hosts(&sa.given),
+        // Of a host that does not know its own address the other side knows one.
+        None if address.is_unspecified() => everything(),
+        None => hosts(&[address]),
+    };
+    let address = sa.connection.address;
+    (
+        dynamic(&config.local, address && sa.initiator, sa.path.local.ip()),
+        dynamic(&config.remote, address && !sa.initiator, sa.path.remote.ip()),
+    )
+}
+
+/// The payloads that ask for a CHILD_SA that receives at this SPI.
+pub(super) fn offer(sa: &IkeSa, config: &ChildConfig, proposals: &[Proposal], spi: u32) -> [Payload; 3] {
+    let (local, remote) = selectors(sa, config);
+    [
+        Payload::SecurityAssociation(numbered(proposals.iter().cloned(), &spi.to_be_bytes())),
+        Payload::TrafficSelectorsInitiator(local.into()),
+        Payload::TrafficSelectorsResponder(remote.into()),
+    ]
+}
+
+fn spi_of(proposal: &Proposal) -> Option<u32> {
+    let spi = u32::from_be_bytes(proposal.spi[..].try_into().ok()?);
+    (proposal.protocol == ProtocolId::ESP && spi != 0).then_some(spi)
+}
+
+/// What a CHILD_SA is made of.
+struct Parts<'a> {
+    config: usize,
+    proposal: &'a Proposal,
+    /// At which this side receives, and the other.
+    spis: (u32, u32),
+    local: Vec<TrafficSelector>,
+    remote: Vec<TrafficSelector>,
+    secret: Option<&'a [u8]>,
+    nonces: &'a Nonces,
+    replaces: Option<u32>,
+    mode: Mode,
+    /// This side began the exchange.
+    initiator: bool,
+}
+
+/// Installs a CHILD_SA. False: the algorithms are not known, which a chosen proposal never leads to.
+fn install(sa: &mut IkeSa, cx: &mut Context<'_>, parts: Parts<'_>) -> bool {
+    let (Some(algorithms), Some(session)) = (PacketAlgorithms::of(parts.proposal), &sa.session) else {
+        return false;
+    };
+    cx.work(work::DERIVE);
+    let nonces = (&parts.nonces.0[..], &parts.nonces.1[..]);
+    let keys = session.keys.child(session.algorithms.prf, &algorithms, parts.secret, nonces);
+    let (outbound_keys, inbound_keys) =
+        if parts.initiator { (keys.initiator, keys.responder) } else { (keys.responder, keys.initiator) };
+    let config = &sa.connection.children[parts.config];
+    let child = ChildSa {
+        name: config.name.clone(),
+        inbound: parts.spis.0,
+        outbound: parts.spis.1,
+        algorithms,
+        extended_sequence_numbers: parts.proposal.of(TransformType::ESN).any(|esn| esn.id == 1),
+        inbound_keys,
+        outbound_keys,
+        local: parts.local,
+        remote: parts.remote,
+        mode: parts.mode,
+        path: sa.path,
+        encapsulated: sa.nat.0 || sa.nat.1,
+        replaces: parts.replaces,
+    };
+    let rekey_after = config.rekey_after;
+    let rekey_at = rekey_after.map(|after| cx.now + jittered(cx, after));
+    cx.counters.children += 1;
+    cx.outputs.event(Event::Install { sa: sa.id, child: Box::new(child.clone()) });
+    let (config, state) = (parts.config, ChildState::Installed);
+    sa.children.push(Child { sa: child, config, state, rekey_at, rival: None });
+    true
+}
+
+/// Grants what the other side asks for: installs it, and gives the payloads that say so. `secret` is of its own key
+/// exchange, with the payload that goes back.
+///
+/// # Errors
+/// What is to be said instead.
+pub(super) fn grant(
+    sa: &mut IkeSa,
+    cx: &mut Context<'_>,
+    asked: &ChildAsked,
+    exchanged: Option<&super::create::Exchanged>,
+    nonces: &Nonces,
+    replaces: Option<u32>,
+) -> Result<Vec<Payload>, NotifyType> {
+    if sa.children.len() >= MOST {
+        return Err(NotifyType::NO_ADDITIONAL_SAS);
+    }
+    let connection = sa.connection.clone();
+    let mut why = NotifyType::TS_UNACCEPTABLE;
+    for (number, config) in connection.children.iter().enumerate() {
+        let (ours, theirs) = selectors(sa, config);
+        let local = narrow(&ours, &asked.responder);
+        let remote = narrow(&theirs, &asked.initiator);
+        if local.is_empty() || remote.is_empty() {
+            continue;
+        }
+        let proposals = match exchanged {
+            Some(_) => config.proposals.clone(),
+            None => config.proposals.iter().map(Proposal::without_key_exchange).collect(),
+        };
+        let Some(mut proposal) = choose(&proposals, &asked.proposals) else {
+            why = NotifyType::NO_PROPOSAL_CHOSEN;
+            continue;
+        };
+        let Some(outbound) = spi_of(&proposal) else { return Err(NotifyType::INVALID_SYNTAX) };
+        let inbound = new_spi(sa, cx);
+        // Transport mode is agreed by both, and tunnel mode is what either may insist on (§1.3.1).
+        let transport = asked.transport && config.mode == Mode::Transport;
+        let mode = if transport { Mode::Transport } else { Mode::Tunnel };
+        let (initiator, responder) = (remote.clone().into(), local.clone().into());
+        let secret = exchanged.map(|exchanged| exchanged.secret.as_slice());
+        let parts = Parts {
+            config: number,
+            proposal: &proposal,
+            spis: (inbound, outbound),
+            local,
+            remote,
+            secret,
+            nonces,
+            replaces,
+            mode,
+            initiator: false,
+        };
+        if !install(sa, cx, parts) {
+            return Err(NotifyType::NO_PROPOSAL_CHOSEN);
+        }
+        proposal.spi = inbound.to_be_bytes().to_vec();
+        let mut payloads = Vec::new();
+        if transport {
+            payloads.push(Payload::Notify(Notify::new(NotifyType::USE_TRANSPORT_MODE)));
+        }
+        payloads.push(Payload::SecurityAssociation([proposal].into()));
+        payloads.push(Payload::TrafficSelectorsInitiator(initiator));
+        payloads.push(Payload::TrafficSelectorsResponder(responder));
+        return Ok(payloads);
+    }
+    cx.counters.children_refused += 1;
+    Err(why)
+}
+
+/// What this side had asked for.
+pub(super) struct Made<'a> {
+    pub(super) config: usize,
+    pub(super) spi: u32,
+    pub(super) secret: Option<&'a [u8]>,
+    pub(super) nonces: &'a Nonces,
+    pub(super) replaces: Option<u32>,
+}
+
+/// Installs what the other side has granted; false: it has refused, or granted what it must not, which is said.
+pub(super) fn accept(sa: &mut IkeSa, cx: &mut Context<'_>, made: &Made<'_>, payloads: &[Payload]) -> bool {
+    let why = match try_accept(sa, cx, made, payloads) {
+        Ok(()) => return true,
+        Err(why) => why,
+    };
+    cx.counters.children_refused += 1;
+    let name = sa.connection.children[made.config].name.clone();
+    cx.outputs.event(Event::ChildRefused { sa: sa.id, name, why });
+    false
+}
+
+fn try_accept(
+    sa: &mut IkeSa,
+    cx: &mut Context<'_>,
+    made: &Made<'_>,
+    payloads: &[Payload],
+) -> Result<(), NotifyType> {
+    let asked = super::authenticate::responder::asked(payloads);
+    let Ok(Some(granted)) = asked else {
+        let error = notifies(payloads).find(|notify| notify.kind.is_error());
+        return Err(error.map_or(NotifyType::INVALID_SYNTAX, |notify| notify.kind));
+    };
+    let connection = sa.connection.clone();
+    let config = &connection.children[made.config];
+    let proposals: Vec<_> = match made.secret {
+        Some(_) => config.proposals.clone(),
+        None => config.proposals.iter().map(Proposal::without_key_exchange).collect(),
+    };
+    let offered = numbered(proposals, &[]);
+    let [chosen] = &granted.proposals[..] else { return Err(NotifyType::NO_PROPOSAL_CHOSEN) };
+    let fits = is_offered(&offered, chosen) && PacketAlgorithms::of(chosen).is_some();
+    let (true, Some(outbound)) = (fits, spi_of(chosen)) else { return Err(NotifyType::NO_PROPOSAL_CHOSEN) };
+    let (local, remote) = selectors(sa, config);
+    let within = |granted: &TrafficSelectors, asked: &[TrafficSelector]| {
+        let all = granted.selectors.iter().all(|one| asked.iter().any(|whole| whole.contains(one)));
+        all && !granted.selectors.is_empty() && granted.others.is_empty()
+    };
+    // A responder may only narrow (§2.9).
+    if !within(&granted.initiator, &local) || !within(&granted.responder, &remote) {
+        return Err(NotifyType::TS_UNACCEPTABLE);
+    }
+    let transport = granted.transport && config.mode == Mode::Transport;
+    let parts = Parts {
+        config: made.config,
+        proposal: chosen,
+        spis: (made.spi, outbound),
+        local: granted.initiator.selectors,
+        remote: granted.responder.selectors,
+        secret: made.secret,
+        nonces: made.nonces,
+        replaces: made.replaces,
+        mode: if transport { Mode::Transport } else { Mode::Tunnel },
+        initiator: true,
+    };
+    if install(sa, cx, parts) { Ok(()) } else { Err(NotifyType::NO_PROPOSAL_CHOSEN) }
+}

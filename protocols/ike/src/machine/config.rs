@@ -1,0 +1,191 @@
+//! What an endpoint allows, and with whom it speaks how.
+
+use crate::payload::{Identification, Proposal, TrafficSelector};
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use usher_core::Duration;
+use usher_crypto::Key;
+use usher_crypto::signature::KeyKind;
+use usher_eap::method::PeerOffer;
+
+/// When a request is sent again (RFC 7296 §2.4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Retransmission {
+    /// The first wait.
+    pub first: Duration,
+    /// Each further wait is so many tenths of the one before.
+    pub tenths: u32,
+    /// How often a request is sent again before the IKE_SA is given up.
+    pub count: u32,
+}
+
+impl Default for Retransmission {
+    /// After 4 s, and each time 1.8 times as long, five times: given up after 165 s.
+    fn default() -> Self {
+        Self { first: Duration::from_secs(4), tenths: 18, count: 5 }
+    }
+}
+
+impl Retransmission {
+    /// The wait after so many retransmissions.
+    #[must_use]
+    pub fn wait(&self, retransmissions: u32) -> Duration {
+        (0..retransmissions.min(32)).fold(self.first, |wait, _| wait * u64::from(self.tenths) / 10)
+    }
+}
+
+/// What an [`Endpoint`](super::Endpoint) allows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// When requests are sent again.
+    pub retransmission: Retransmission,
+    /// IKE_SAs at a time whose initiator has not proved who it is; with more of them none is begun.
+    pub half_open: usize,
+    /// From so many of them on an initiator has to send back a cookie first (RFC 7296 §2.6).
+    pub cookies_from: usize,
+    /// How long a responder waits for an initiator to prove who it is.
+    pub patience: Duration,
+    /// How long a cookie holds at least.
+    pub cookie_lifetime: Duration,
+    /// IKE_SAs in all.
+    pub sas: usize,
+    /// Octets of an IP packet, above which a message is sent in fragments where the other side takes them (RFC 7383).
+    pub packet: usize,
+    /// Octets of a message that is put together from fragments, at most.
+    pub message: usize,
+    /// How long without a word a NAT keeps its mapping: then something is sent (RFC 3948 §4).
+    pub keepalive: Duration,
+}
+
+impl Default for Config {
+    /// 10 000 half-open IKE_SAs, cookies from 100 on, 30 s to prove oneself, cookies for 60 s, 100 000 IKE_SAs, packets of
+    /// 1280 octets, messages of 64 KiB, keepalives after 20 s.
+    fn default() -> Self {
+        Self {
+            retransmission: Retransmission::default(),
+            half_open: 10_000,
+            cookies_from: 100,
+            patience: Duration::from_secs(30),
+            cookie_lifetime: Duration::from_secs(60),
+            sas: 100_000,
+            packet: 1280,
+            message: 1 << 16,
+            keepalive: Duration::from_secs(20),
+        }
+    }
+}
+
+/// How this side proves who it is.
+#[derive(Clone, Debug)]
+pub enum LocalAuth {
+    /// By a key that the other side has too.
+    Psk(Key),
+    /// By a certificate whose key somebody signs with ([`IkeJob::Sign`](super::IkeJob::Sign)).
+    Certificate {
+        /// The chain, DER, its own first.
+        chain: Vec<Vec<u8>>,
+        /// Of what kind the key is.
+        kind: KeyKind,
+    },
+    /// By EAP: an initiator does.
+    Eap {
+        /// Answered where the server asks who it is.
+        identity: Vec<u8>,
+        /// What it can do, the preferred method first.
+        methods: Arc<[alloc::boxed::Box<dyn PeerOffer>]>,
+    },
+    /// A responder proves it by the EAP method alone, where the initiator agrees (RFC 5998).
+    EapOnly,
+}
+
+/// How the other side has to prove who it is.
+#[derive(Clone, Debug)]
+pub enum RemoteAuth {
+    /// By a key that this side has too.
+    Psk(Key),
+    /// By a certificate that somebody verifies ([`IkeJob::Verify`](super::IkeJob::Verify)).
+    Certificate {
+        /// The SHA-1 hashes of the public keys of authorities that are trusted, for the request; may be none.
+        authorities: Vec<[u8; 20]>,
+    },
+    /// By EAP: an initiator does, and an AAA server or somebody on this host judges
+    /// ([`Event::Eap`](super::Event::Eap)).
+    Eap {
+        /// The initiator is asked who it is for EAP; otherwise its IKE identity stands for that (RFC 7296 §3.16).
+        ask_identity: bool,
+    },
+    /// A responder proves it by the EAP method alone: the initiator offers that, and takes other proof too if this is
+    /// something else besides (RFC 5998).
+    EapOnly,
+}
+
+/// Whether an IKE_SA needs a CHILD_SA from its beginning (RFC 6023).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Childless {
+    /// It needs one.
+    Never,
+    /// The initiator decides: as an initiator, with a CHILD_SA.
+    #[default]
+    Allow,
+    /// It is made without, and CHILD_SAs follow by CREATE_CHILD_SA.
+    Force,
+}
+
+/// Whether packets are carried whole or only what they hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Mode {
+    /// Whole packets between gateways.
+    #[default]
+    Tunnel,
+    /// The payloads of packets between the two ends.
+    Transport,
+}
+
+/// A kind of CHILD_SA.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ChildConfig {
+    /// Its name, for events.
+    pub name: String,
+    /// How packets may be protected, the preferred way first.
+    pub proposals: Vec<Proposal>,
+    /// Traffic of this side. `None`: of the address that this side was given.
+    pub local: Option<Vec<TrafficSelector>>,
+    /// Traffic of the other side. `None`: of the address that it was given.
+    pub remote: Option<Vec<TrafficSelector>>,
+    /// Its mode.
+    pub mode: Mode,
+    /// When it is replaced by a new one; `None`: never by this side.
+    pub rekey_after: Option<Duration>,
+}
+
+/// A peer, or a kind of peers.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    /// Its name, for events.
+    pub name: String,
+    /// Who this side is.
+    pub local: Identification,
+    /// Who the other side must be; `None`: anybody who proves who it is.
+    pub remote: Option<Identification>,
+    /// How this side proves it.
+    pub local_auth: LocalAuth,
+    /// How the other side has to.
+    pub remote_auth: RemoteAuth,
+    /// How the IKE_SA may be protected, the preferred way first.
+    pub proposals: Vec<Proposal>,
+    /// Which CHILD_SAs there may be. An initiator begins with the first.
+    pub children: Vec<ChildConfig>,
+    /// Whether it goes without one.
+    pub childless: Childless,
+    /// Messages may be sent in fragments (RFC 7383).
+    pub fragmentation: bool,
+    /// As an initiator: asks for an address. As a responder: gives one ([`Event::AddressWanted`](super::Event::AddressWanted)).
+    pub address: bool,
+    /// When the IKE_SA is replaced by a new one; `None`: never by this side.
+    pub rekey_after: Option<Duration>,
+    /// Without a word for so long the other side is asked whether it lives; `None`: never.
+    pub liveness: Option<Duration>,
+    /// An IKE_SA that is new ends others of the same two identities.
+    pub unique: bool,
+}

@@ -1,0 +1,319 @@
+//! What an endpoint is told, says and asks.
+
+use super::config::{Connection, Mode};
+use crate::header::Spi;
+use crate::keys::PacketKeys;
+use crate::payload::{ConfigurationAttribute, Identification, TrafficSelector};
+use crate::suite::PacketAlgorithms;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use usher_core::Path;
+use usher_crypto::Key;
+use usher_crypto::signature::{KeyKind, SignatureScheme};
+
+/// Names an IKE_SA of an endpoint; a name is never given twice.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SaId(pub u64);
+
+/// What an AAA server, or whoever judges, says to an EAP packet.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum EapAnswer {
+    /// A request for the peer.
+    Continue(Vec<u8>),
+    /// The peer is who it says, with the key of the method where it gives one.
+    Accept {
+        /// EAP-Success; empty: one is made.
+        packet: Vec<u8>,
+        /// The master session key.
+        msk: Option<Key>,
+    },
+    /// It is not.
+    Reject {
+        /// EAP-Failure; empty: one is made.
+        packet: Vec<u8>,
+    },
+    /// Nobody answers.
+    Unanswered,
+}
+
+/// What an endpoint is told.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// These are the peers that may begin, the preferred first. IKE_SAs that are there stay as they are.
+    Serve(Vec<Arc<Connection>>),
+    /// Begin an IKE_SA.
+    Initiate {
+        /// Comes back with [`Event::Initiated`].
+        token: u64,
+        /// With whom and how.
+        connection: Arc<Connection>,
+        /// From which address of ours. An unspecified one leaves the choice to the host; there is then taken to be a NAT.
+        local: SocketAddr,
+        /// To which address.
+        remote: SocketAddr,
+    },
+    /// The answer to [`Event::Eap`].
+    Eap {
+        /// Of the event.
+        sa: SaId,
+        /// The answer.
+        answer: EapAnswer,
+    },
+    /// The answer to [`Event::AddressWanted`]: what the initiator gets; none: there is no address.
+    Address {
+        /// Of the event.
+        sa: SaId,
+        /// Addresses, and whatever else it is told.
+        attributes: Vec<ConfigurationAttribute>,
+    },
+    /// The answer to [`IkeJob::Sign`]; `None`: it cannot be signed.
+    Signed {
+        /// Of the job.
+        token: u64,
+        /// The signature.
+        signature: Option<Vec<u8>>,
+    },
+    /// The answer to [`IkeJob::Verify`].
+    Verified {
+        /// Of the job.
+        token: u64,
+        /// The certificate is trusted, is of that identity, and its key has signed.
+        holds: bool,
+    },
+    /// Make a CHILD_SA of this name of its connection.
+    CreateChild {
+        /// On which IKE_SA.
+        sa: SaId,
+        /// Which.
+        name: String,
+    },
+    /// Replace a CHILD_SA by a new one.
+    RekeyChild {
+        /// Of which IKE_SA.
+        sa: SaId,
+        /// The SPI at which it receives.
+        spi: u32,
+    },
+    /// End a CHILD_SA.
+    DeleteChild {
+        /// Of which IKE_SA.
+        sa: SaId,
+        /// The SPI at which it receives.
+        spi: u32,
+    },
+    /// Replace an IKE_SA by a new one.
+    Rekey(SaId),
+    /// End an IKE_SA.
+    Delete(SaId),
+    /// Ask whether the other side lives.
+    Probe(SaId),
+}
+
+/// A CHILD_SA: two SAs of ESP.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ChildSa {
+    /// The name of its configuration.
+    pub name: String,
+    /// The SPI of packets that come.
+    pub inbound: u32,
+    /// The SPI of packets that go.
+    pub outbound: u32,
+    /// How packets are protected.
+    pub algorithms: PacketAlgorithms,
+    /// Sequence numbers have 64 bits.
+    pub extended_sequence_numbers: bool,
+    /// The keys of packets that come.
+    pub inbound_keys: PacketKeys,
+    /// The keys of packets that go.
+    pub outbound_keys: PacketKeys,
+    /// Traffic of this side.
+    pub local: Vec<TrafficSelector>,
+    /// Traffic of the other side.
+    pub remote: Vec<TrafficSelector>,
+    /// Its mode.
+    pub mode: Mode,
+    /// From where to where packets go.
+    pub path: Path,
+    /// Packets are within UDP: a NAT is between the two.
+    pub encapsulated: bool,
+    /// The SPI at which the CHILD_SA receives that this one takes the place of.
+    pub replaces: Option<u32>,
+}
+
+/// Why an IKE_SA ended, or never came to be.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum EndReason {
+    /// This side was told to end it.
+    Deleted,
+    /// The other side ended it.
+    DeletedByPeer,
+    /// A new one took its place.
+    Rekeyed,
+    /// The same two have another, newer one.
+    Replaced,
+    /// The other side does not answer.
+    Unreachable,
+    /// The initiator did not go on.
+    HalfOpen,
+    /// No proposal is acceptable to both.
+    NoProposal,
+    /// The other side did not prove who it is.
+    AuthenticationFailed,
+    /// This side did not convince the other.
+    Refused,
+    /// The other side breaks the protocol.
+    Protocol,
+    /// A helper of this side failed: no signature, no AAA server.
+    Helper,
+    /// The other side insists on what this side does not do.
+    Unsupported,
+}
+
+/// What an endpoint says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// An IKE_SA was begun by [`Command::Initiate`].
+    Initiated {
+        /// Of the command.
+        token: u64,
+        /// Its name.
+        sa: SaId,
+    },
+    /// An initiator's EAP packet is to be judged; [`Command::Eap`] is owed.
+    Eap {
+        /// Of which IKE_SA.
+        sa: SaId,
+        /// Who the initiator says it is.
+        identity: Identification,
+        /// Of which connection it is.
+        connection: String,
+        /// From where it comes.
+        remote: SocketAddr,
+        /// Its packet; the first of a conversation is an Identity response.
+        packet: Vec<u8>,
+    },
+    /// An initiator that has proved who it is asks for addresses; [`Command::Address`] is owed.
+    AddressWanted {
+        /// Of which IKE_SA.
+        sa: SaId,
+        /// Who it is.
+        identity: Identification,
+        /// What it asks for.
+        attributes: Vec<ConfigurationAttribute>,
+    },
+    /// The responder has given this side addresses and the like.
+    Configured {
+        /// Of which IKE_SA.
+        sa: SaId,
+        /// What it gave.
+        attributes: Vec<ConfigurationAttribute>,
+    },
+    /// Both have proved who they are.
+    Established {
+        /// The IKE_SA.
+        sa: SaId,
+        /// The name of its connection.
+        connection: String,
+        /// Who the other side is.
+        remote: Identification,
+        /// SPIs of initiator and responder.
+        spis: (Spi, Spi),
+        /// From where to where its messages go.
+        path: Path,
+    },
+    /// A CHILD_SA is to be installed, before what is sent after this.
+    Install {
+        /// Of which IKE_SA.
+        sa: SaId,
+        /// The CHILD_SA.
+        child: Box<ChildSa>,
+    },
+    /// A CHILD_SA is to be removed.
+    Remove {
+        /// Of which IKE_SA.
+        sa: SaId,
+        /// The SPI at which it receives.
+        inbound: u32,
+        /// The SPI at which it sends.
+        outbound: u32,
+    },
+    /// The other side would not make a CHILD_SA.
+    ChildRefused {
+        /// Of which IKE_SA.
+        sa: SaId,
+        /// The name of its configuration.
+        name: String,
+        /// What it said; of this side's refusal what this side said.
+        why: crate::code::NotifyType,
+    },
+    /// An IKE_SA has taken the place of another, with its CHILD_SAs. The other's end follows.
+    Rekeyed {
+        /// The old one.
+        old: SaId,
+        /// The new one.
+        new: SaId,
+        /// SPIs of initiator and responder.
+        spis: (Spi, Spi),
+    },
+    /// The other side has answered: it lives.
+    Alive {
+        /// The IKE_SA.
+        sa: SaId,
+    },
+    /// The other side's address has changed: a NAT has given it another.
+    Moved {
+        /// The IKE_SA.
+        sa: SaId,
+        /// From where to where its messages and packets go now.
+        path: Path,
+    },
+    /// An IKE_SA has ended. Its CHILD_SAs have been removed.
+    Ended {
+        /// The IKE_SA.
+        sa: SaId,
+        /// Why.
+        reason: EndReason,
+    },
+}
+
+/// What an endpoint asks of slow helpers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum IkeJob {
+    /// Sign these octets with the key of a connection; [`Command::Signed`] is owed.
+    Sign {
+        /// The name of the connection.
+        connection: String,
+        /// How.
+        scheme: SignatureScheme,
+        /// What.
+        octets: Vec<u8>,
+    },
+    /// Verify what somebody says it is; [`Command::Verified`] is owed.
+    Verify {
+        /// The name of the connection.
+        connection: String,
+        /// Who it says it is.
+        identity: Identification,
+        /// Certificates, DER, its own first, others in no order.
+        certificates: Vec<Vec<u8>>,
+        /// How it has signed; `None` with ECDSA or RSA of an older method: the key says.
+        scheme: SignatureScheme,
+        /// What it has signed.
+        octets: Vec<u8>,
+        /// The signature.
+        signature: Vec<u8>,
+    },
+}
+
+impl IkeJob {
+    /// The kind of key that is needed.
+    #[must_use]
+    pub const fn key(&self) -> KeyKind {
+        match self {
+            Self::Sign { scheme, .. } | Self::Verify { scheme, .. } => scheme.key(),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! INFORMATIONAL (RFC 7296 §1.4): deletion, and proof of life.
+
+use super::collision::{ChildAction, ChildEvent, ChildRekeying, ChildState, SaEvent, SaRekeying, SaState};
+use super::event::{EndReason, Event};
+use super::sa::{Context, Exchange, IkeSa, Task};
+use super::{authenticate, create};
+use crate::code::{ExchangeType, NotifyType, ProtocolId};
+use crate::payload::{Delete, Payload};
+use alloc::vec::Vec;
+
+const INFORMATIONAL: ExchangeType = ExchangeType::INFORMATIONAL;
+
+pub(super) fn begin(sa: &mut IkeSa, cx: &mut Context<'_>, task: &Task) {
+    match task {
+        Task::DeleteChild(spi) => {
+            let Some(child) = sa.children.iter_mut().find(|child| child.sa.inbound == *spi) else { return };
+            let Some(row) = ChildRekeying::step(child.state, ChildEvent::Delete, |_| false) else { return };
+            child.state = row.to;
+            let delete = Delete::Child { protocol: ProtocolId::ESP, spis: [*spi].into() };
+            sa.request(cx, INFORMATIONAL, &[Payload::Delete(delete)], Exchange::DeleteChild(*spi));
+        }
+        Task::Delete(reason) => {
+            let Some(row) = SaRekeying::step(sa.state, SaEvent::Delete, |_| false) else { return };
+            sa.state = row.to;
+            sa.request(cx, INFORMATIONAL, &[Payload::Delete(Delete::Ike)], Exchange::Delete(*reason));
+        }
+        _ => sa.request(cx, INFORMATIONAL, &[], Exchange::Probe),
+    }
+}
+
+/// The other side has answered that it has deleted a CHILD_SA, or has had none.
+pub(super) fn child_deleted(sa: &mut IkeSa, cx: &mut Context<'_>, spi: u32) {
+    let Some(at) = sa.children.iter().position(|child| child.sa.inbound == spi) else { return };
+    if let Some(row) = ChildRekeying::step(sa.children[at].state, ChildEvent::DeleteAnswered, |_| false) {
+        debug_assert_eq!(row.to, ChildState::Gone);
+        let child = sa.children.remove(at);
+        child.remove(cx, sa.id);
+    }
+}
+
+pub(super) fn request(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: &[Payload]) {
+    let deletes = payloads.iter().filter_map(|payload| match payload {
+        Payload::Delete(delete) => Some(delete),
+        _ => None,
+    });
+    let mut deleted = Vec::new();
+    for delete in deletes {
+        match delete {
+            Delete::Ike => return delete_sa(sa, cx),
+            Delete::Child { protocol: ProtocolId::ESP, spis } => {
+                deleted.extend(spis.iter().filter_map(|spi| delete_child(sa, cx, *spi)));
+            }
+            Delete::Child { .. } => {}
+        }
+    }
+    let mut answer = Vec::new();
+    if !deleted.is_empty() {
+        answer.push(Payload::Delete(Delete::Child { protocol: ProtocolId::ESP, spis: deleted }));
+    }
+    sa.respond(cx, INFORMATIONAL, &answer);
+    if authenticate::has(payloads, NotifyType::AUTHENTICATION_FAILED) {
+        // An initiator says so that was not convinced (§2.21.2).
+        sa.end_lingering(cx, EndReason::Refused);
+    }
+}
+
+/// The other side deletes the IKE_SA. What this side has under way on it is forgotten (§2.25.2).
+fn delete_sa(sa: &mut IkeSa, cx: &mut Context<'_>) {
+    let replaced = matches!(sa.state, SaState::Replaced | SaState::Outdated | SaState::Collided);
+    let reason = match (replaced, &sa.outstanding) {
+        (true, _) => EndReason::Rekeyed,
+        (false, Some(_)) if sa.state == SaState::Deleting => EndReason::Deleted,
+        _ => EndReason::DeletedByPeer,
+    };
+    create::sa_event(sa, cx, SaEvent::PeerDeletes, None);
+    sa.respond(cx, INFORMATIONAL, &[]);
+    sa.end_lingering(cx, reason);
+}
+
+/// The other side deletes a CHILD_SA, named by the SPI at which it receives. Gives the SPI that goes back.
+fn delete_child(sa: &mut IkeSa, cx: &mut Context<'_>, spi: u32) -> Option<u32> {
+    let at =
+        sa.children.iter().position(|child| child.sa.outbound == spi && child.state != ChildState::Bereft)?;
+    let child = &mut sa.children[at];
+    let row = ChildRekeying::step(child.state, ChildEvent::PeerDeletes, |_| false)?;
+    child.state = row.to;
+    let inbound = child.sa.inbound;
+    if row.actions.contains(&ChildAction::Remove) {
+        cx.outputs.event(Event::Remove { sa: sa.id, inbound, outbound: spi });
+    }
+    if row.to == ChildState::Gone {
+        sa.children.remove(at);
+    }
+    row.actions.contains(&ChildAction::AnswerDelete).then_some(inbound)
+}

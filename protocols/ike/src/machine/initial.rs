@@ -1,0 +1,377 @@
+//! IKE_SA_INIT (RFC 7296 §1.2, §2.6, §2.7, §2.23).
+
+use super::authenticate::{self, Authenticating};
+use super::config::{Childless, Connection};
+use super::event::EndReason;
+use super::sa::{Context, IkeSa, Phase, Session};
+use super::{NAT_SOCKET, SOCKET};
+use crate::code::{HashAlgorithm, KeyExchangeMethod, NotifyType};
+use crate::header::Spi;
+use crate::keys::{IkeKeys, Seeds};
+use crate::message::Message;
+use crate::payload::{Notify, Payload, Proposal};
+use crate::suite::{IkeAlgorithms, choose, exchange, is_offered, numbered};
+use crate::work;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+use usher_core::Path;
+use usher_crypto::digest::{equal, sha1};
+use usher_crypto::exchange::KeyExchange;
+
+/// Octets of our nonces: half a key of the strongest function at least (§2.10).
+pub(super) const NONCE: usize = 32;
+/// How often a first request is altered as the responder asks: for a cookie, for another method.
+const ATTEMPTS: u32 = 5;
+
+/// The port of IKE, and that of IKE and ESP behind a NAT.
+pub(super) const PORT: u16 = 500;
+pub(super) const NAT_PORT: u16 = 4500;
+
+/// Hash algorithms of digital signatures that are taken (RFC 7427 §4).
+pub(super) const HASHES: [HashAlgorithm; 3] =
+    [HashAlgorithm::SHA2_256, HashAlgorithm::SHA2_384, HashAlgorithm::SHA2_512];
+
+/// An initiator that waits for the first response.
+#[derive(Debug)]
+pub(super) struct Begun {
+    exchange: Box<dyn KeyExchange>,
+    method: KeyExchangeMethod,
+    nonce: [u8; NONCE],
+    cookie: Option<Vec<u8>>,
+    attempts: u32,
+    octets: Vec<u8>,
+}
+
+/// Where a NAT would alter it (§2.23): the hash of an address as its host knows it.
+fn address_hash(spis: (Spi, Spi), address: SocketAddr) -> [u8; 20] {
+    let port = address.port().to_be_bytes();
+    match address.ip() {
+        IpAddr::V4(v4) => sha1(&[&spis.0.0, &spis.1.0, &v4.octets(), &port]),
+        IpAddr::V6(v6) => sha1(&[&spis.0.0, &spis.1.0, &v6.octets(), &port]),
+    }
+}
+
+fn nat_detection(cx: &mut Context<'_>, spis: (Spi, Spi), path: Path) -> [Payload; 2] {
+    // Who does not know its own address is taken to be behind a NAT.
+    let source = if path.local.ip().is_unspecified() { cx.random() } else { address_hash(spis, path.local) };
+    [
+        Payload::Notify(Notify::with(NotifyType::NAT_DETECTION_SOURCE_IP, source)),
+        Payload::Notify(Notify::with(
+            NotifyType::NAT_DETECTION_DESTINATION_IP,
+            address_hash(spis, path.remote),
+        )),
+    ]
+}
+
+/// Whether a NAT is before this side, and before the other. The other side says which addresses it knows.
+fn nat_found(message: &Message, spis: (Spi, Spi), path: Path) -> (bool, bool) {
+    let differs = |kind, address| {
+        let mut hashes = message.notifies().filter(|notify| notify.kind == kind).peekable();
+        let hash = address_hash(spis, address);
+        hashes.peek().is_some() && !hashes.any(|notify| equal(&notify.data, &hash))
+    };
+    let local = if path.local.ip().is_unspecified() {
+        // Whatever its hash, it is not what this side sent.
+        message.notify(NotifyType::NAT_DETECTION_DESTINATION_IP).is_some()
+    } else {
+        differs(NotifyType::NAT_DETECTION_DESTINATION_IP, path.local)
+    };
+    (local, differs(NotifyType::NAT_DETECTION_SOURCE_IP, path.remote))
+}
+
+fn features(connection: &Connection, responder: bool) -> Vec<Payload> {
+    let mut all = Vec::new();
+    if connection.fragmentation {
+        all.push(Payload::Notify(Notify::new(NotifyType::IKEV2_FRAGMENTATION_SUPPORTED)));
+    }
+    let hashes: Vec<u8> = HASHES.iter().flat_map(|hash| hash.0.to_be_bytes()).collect();
+    all.push(Payload::Notify(Notify::with(NotifyType::SIGNATURE_HASH_ALGORITHMS, hashes)));
+    if responder && connection.childless != Childless::Never {
+        all.push(Payload::Notify(Notify::new(NotifyType::CHILDLESS_IKEV2_SUPPORTED)));
+    }
+    all
+}
+
+/// What the other side can, as its first message says.
+fn heed(sa: &mut IkeSa, authenticating: &mut Authenticating, message: &Message) {
+    let has = |kind| message.notify(kind).is_some();
+    sa.fragmentation = sa.connection.fragmentation && has(NotifyType::IKEV2_FRAGMENTATION_SUPPORTED);
+    authenticating.childless = has(NotifyType::CHILDLESS_IKEV2_SUPPORTED);
+    if let Some(hashes) = message.notify(NotifyType::SIGNATURE_HASH_ALGORITHMS) {
+        let numbers = hashes.data.as_chunks::<2>().0.iter();
+        let known = numbers.map(|octets| HashAlgorithm(u16::from_be_bytes(*octets)));
+        authenticating.hashes = known.filter(|hash| HASHES.contains(hash)).collect();
+    }
+}
+
+/// Begins an IKE_SA. `None`: none of its key exchange methods is built in.
+pub(super) fn begin(
+    cx: &mut Context<'_>,
+    connection: Arc<Connection>,
+    local: SocketAddr,
+    remote: SocketAddr,
+) -> Option<Box<IkeSa>> {
+    let known = connection.proposals.iter().filter_map(Proposal::key_exchange);
+    let method = known.into_iter().find(|method| exchange(*method).is_some())?;
+    let mut begun = start(cx, method)?;
+    // Every other port is one where messages have the marker.
+    let socket = if remote.port() == PORT { SOCKET } else { NAT_SOCKET };
+    let path = Path { socket, local, remote };
+    let mut sa = Box::new(IkeSa::new(connection, true, path, cx.now));
+    sa.spis.0 = Spi(cx.random());
+    send(&mut sa, cx, &mut begun);
+    sa.phase = Phase::Begun(begun);
+    Some(sa)
+}
+
+fn start(cx: &mut Context<'_>, method: KeyExchangeMethod) -> Option<Box<Begun>> {
+    cx.work(work::KEY_EXCHANGE);
+    let exchange = exchange(method)?.begin(cx.rng).ok()?;
+    let nonce = cx.random();
+    Some(Box::new(Begun { exchange, method, nonce, cookie: None, attempts: 0, octets: Vec::new() }))
+}
+
+fn send(sa: &mut IkeSa, cx: &mut Context<'_>, begun: &mut Begun) {
+    let mut payloads = Vec::new();
+    if let Some(cookie) = &begun.cookie {
+        // The cookie stands first (§2.6).
+        payloads.push(Payload::Notify(Notify::with(NotifyType::COOKIE, cookie.clone())));
+    }
+    payloads.push(Payload::SecurityAssociation(numbered(sa.connection.proposals.iter().cloned(), &[])));
+    payloads.push(Payload::KeyExchange { method: begun.method, data: begun.exchange.public().to_vec() });
+    payloads.push(Payload::Nonce(begun.nonce.to_vec()));
+    payloads.extend(nat_detection(cx, sa.spis, sa.path));
+    payloads.extend(features(&sa.connection, false));
+    begun.octets = sa.request_plain(cx, payloads);
+}
+
+/// Takes the response to the first request. What it says is not authenticated yet.
+pub(super) fn response(sa: &mut IkeSa, cx: &mut Context<'_>, message: &Message, octets: &[u8]) {
+    let Phase::Begun(begun) = &mut sa.phase else {
+        cx.counters.not_expected += 1;
+        return;
+    };
+    if message.unsupported_critical().is_some() {
+        cx.counters.critical += 1;
+        return;
+    }
+    let wanted =
+        message.notify(NotifyType::INVALID_KE_PAYLOAD).and_then(Notify::number).map(KeyExchangeMethod);
+    let cookie = message.notify(NotifyType::COOKIE).map(|notify| &notify.data);
+    if wanted.is_some() || cookie.is_some() {
+        begun.attempts += 1;
+        if begun.attempts > ATTEMPTS || cookie.is_some_and(|cookie| !(1..=64).contains(&cookie.len())) {
+            cx.counters.not_expected += 1;
+            return;
+        }
+        if let Some(cookie) = cookie {
+            begun.cookie = Some(cookie.clone());
+        }
+        let (attempts, cookie, nonce) = (begun.attempts, begun.cookie.clone(), begun.nonce);
+        if let Some(method) = wanted {
+            // One that was offered, and another than before.
+            let offered = sa
+                .connection
+                .proposals
+                .iter()
+                .any(|p| p.of(crate::code::TransformType::KE).any(|transform| transform.id == method.0));
+            if !offered || method == begun.method {
+                cx.counters.not_expected += 1;
+                return;
+            }
+            let Some(other) = start(cx, method) else { return };
+            **begun = Begun { attempts, cookie, nonce, ..*other };
+        }
+        sa.outstanding = None;
+        let Phase::Begun(mut begun) = core::mem::replace(&mut sa.phase, Phase::Established) else { return };
+        send(sa, cx, &mut begun);
+        sa.phase = Phase::Begun(begun);
+        return;
+    }
+    if let Some(error) = message.notifies().find(|notify| notify.kind.is_error()) {
+        let reason = match error.kind {
+            NotifyType::NO_PROPOSAL_CHOSEN => EndReason::NoProposal,
+            _ => EndReason::Refused,
+        };
+        return sa.end(cx, reason);
+    }
+    let Some(answer) = Answer::of(message) else {
+        cx.counters.syntax += 1;
+        return;
+    };
+    let chosen = match answer.proposals {
+        [chosen] if is_offered(&numbered(sa.connection.proposals.iter().cloned(), &[]), chosen) => chosen,
+        _ => return sa.end(cx, EndReason::NoProposal),
+    };
+    let algorithms = IkeAlgorithms::of(chosen).filter(|_| chosen.key_exchange() == Some(answer.method));
+    let (Some(algorithms), true) = (algorithms, answer.method == begun.method) else {
+        return sa.end(cx, EndReason::NoProposal);
+    };
+    let Phase::Begun(begun) = core::mem::replace(&mut sa.phase, Phase::Established) else { return };
+    sa.outstanding = None;
+    sa.spis.1 = message.header.responder_spi;
+    cx.work(work::KEY_EXCHANGE);
+    let Ok(secret) = begun.exchange.finish(answer.public) else { return sa.end(cx, EndReason::Protocol) };
+    let mut authenticating =
+        Authenticating::new(begun.octets, octets.to_vec(), begun.nonce.to_vec(), answer.nonce.to_vec());
+    heed(sa, &mut authenticating, message);
+    sa.nat = nat_found(message, sa.spis, sa.path);
+    if sa.nat.0 || sa.nat.1 {
+        move_to_nat_port(sa);
+    }
+    if !derive(sa, cx, algorithms, &secret, &authenticating) {
+        return sa.end(cx, EndReason::Protocol);
+    }
+    sa.phase = Phase::Authenticating(Box::new(authenticating));
+    authenticate::initiator::begin(sa, cx);
+}
+
+/// From the first message after IKE_SA_INIT on, port 4500 is used where there is a NAT (§2.23).
+fn move_to_nat_port(sa: &mut IkeSa) {
+    if sa.path.remote.port() == PORT {
+        sa.path.remote.set_port(NAT_PORT);
+        if sa.path.local.port() == PORT {
+            sa.path.local.set_port(NAT_PORT);
+        }
+        sa.path.socket = NAT_SOCKET;
+    }
+}
+
+fn derive(
+    sa: &mut IkeSa,
+    cx: &mut Context<'_>,
+    algorithms: IkeAlgorithms,
+    secret: &[u8],
+    authenticating: &Authenticating,
+) -> bool {
+    let (initiator_nonce, responder_nonce) = authenticating.nonces();
+    let seeds =
+        Seeds { initiator_nonce, responder_nonce, initiator_spi: sa.spis.0, responder_spi: sa.spis.1 };
+    cx.work(work::DERIVE);
+    let keys = IkeKeys::initial(&algorithms, secret, &seeds);
+    sa.session = Session::new(algorithms, keys, sa.initiator);
+    sa.session.is_some()
+}
+
+/// What both first messages must have.
+struct Answer<'a> {
+    proposals: &'a [Proposal],
+    method: KeyExchangeMethod,
+    public: &'a [u8],
+    nonce: &'a [u8],
+}
+
+impl<'a> Answer<'a> {
+    fn of(message: &'a Message) -> Option<Self> {
+        let (mut proposals, mut exchange, mut nonce) = (None, None, None);
+        for payload in &message.payloads {
+            let again = match payload {
+                Payload::SecurityAssociation(all) => proposals.replace(&all[..]).is_some(),
+                Payload::KeyExchange { method, data } => exchange.replace((*method, &data[..])).is_some(),
+                Payload::Nonce(octets) => nonce.replace(&octets[..]).is_some(),
+                _ => false,
+            };
+            if again {
+                return None;
+            }
+        }
+        let (method, public) = exchange?;
+        Some(Self { proposals: proposals?, method, public, nonce: nonce? })
+    }
+}
+
+/// What becomes of a first request.
+pub(super) enum Begins {
+    /// It is none, or none that is answered; it is counted.
+    Nothing,
+    /// It is refused, without anything being kept.
+    Refused(Notify),
+    /// An IKE_SA begins, and its response has been sent.
+    Begun(Box<IkeSa>),
+}
+
+/// The nonce of a first request, if it has one: of what a cookie is made.
+pub(super) fn nonce(message: &Message) -> Option<&[u8]> {
+    Answer::of(message).map(|answer| answer.nonce)
+}
+
+/// Takes a first request.
+pub(super) fn request(cx: &mut Context<'_>, path: Path, message: &Message, octets: &[u8]) -> Begins {
+    if let Some(kind) = message.unsupported_critical() {
+        cx.counters.critical += 1;
+        return Begins::Refused(Notify::with(NotifyType::UNSUPPORTED_CRITICAL_PAYLOAD, [kind.0]));
+    }
+    let Some(asked) = Answer::of(message) else {
+        cx.counters.syntax += 1;
+        return Begins::Refused(Notify::new(NotifyType::INVALID_SYNTAX));
+    };
+    let chosen = cx.connections.iter().find_map(|connection| {
+        let proposal = choose(&connection.proposals, asked.proposals)?;
+        let algorithms = IkeAlgorithms::of(&proposal)?;
+        Some((connection.clone(), proposal, algorithms))
+    });
+    let Some((connection, mut proposal, mut algorithms)) = chosen else {
+        cx.counters.no_proposal += 1;
+        return Begins::Refused(Notify::new(NotifyType::NO_PROPOSAL_CHOSEN));
+    };
+    if proposal.key_exchange() != Some(asked.method) {
+        // What the initiator guessed may be acceptable all the same, which spares a round.
+        let guessed = Proposal {
+            transforms: [crate::payload::Transform::new(crate::code::TransformType::KE, asked.method.0)]
+                .into(),
+            ..proposal.clone()
+        };
+        let narrowed: Vec<_> = asked.proposals.iter().map(|p| with_only(p, &guessed)).collect();
+        let better = choose(&connection.proposals, &narrowed);
+        match better.and_then(|proposal| Some((IkeAlgorithms::of(&proposal)?, proposal))) {
+            Some((found, same)) => (algorithms, proposal) = (found, same),
+            None => {
+                cx.counters.invalid_ke += 1;
+                let method = proposal.key_exchange().map_or(0, |method| method.0);
+                return Begins::Refused(Notify::with(NotifyType::INVALID_KE_PAYLOAD, method.to_be_bytes()));
+            }
+        }
+    }
+    cx.work(work::KEY_EXCHANGE);
+    let Ok((public, secret)) = algorithms.exchange.answer(cx.rng, asked.public) else {
+        cx.counters.syntax += 1;
+        return Begins::Refused(Notify::new(NotifyType::INVALID_SYNTAX));
+    };
+    let mut sa = Box::new(IkeSa::new(connection, false, path, cx.now));
+    sa.spis = (message.header.initiator_spi, Spi(cx.random()));
+    sa.patience = Some(cx.now + cx.config.patience);
+    let nonce: [u8; NONCE] = cx.random();
+    let method = asked.method;
+    let mut payloads = alloc::vec![
+        Payload::SecurityAssociation([proposal.clone()].into()),
+        Payload::KeyExchange { method, data: public },
+        Payload::Nonce(nonce.to_vec()),
+    ];
+    payloads.extend(nat_detection(cx, sa.spis, path));
+    if matches!(sa.connection.remote_auth, super::config::RemoteAuth::Certificate { .. }) {
+        payloads.push(authenticate::certificate_request(&sa.connection));
+    }
+    payloads.extend(features(&sa.connection, true));
+    // The initiator's hashes are of SPIs that it knew: its own, and none (§2.23).
+    sa.nat = nat_found(message, (sa.spis.0, Spi::ZERO), path);
+    let response = sa.respond_plain(cx, payloads);
+    let mut authenticating =
+        Authenticating::new(octets.to_vec(), response, asked.nonce.to_vec(), nonce.to_vec());
+    authenticating.chosen = Some(proposal);
+    heed(&mut sa, &mut authenticating, message);
+    if !derive(&mut sa, cx, algorithms, &secret, &authenticating) {
+        return Begins::Nothing;
+    }
+    sa.phase = Phase::Authenticating(Box::new(authenticating));
+    Begins::Begun(sa)
+}
+
+/// A proposal whose key exchange methods are those of another alone.
+fn with_only(proposal: &Proposal, other: &Proposal) -> Proposal {
+    let kind = crate::code::TransformType::KE;
+    let mut proposal = proposal.clone();
+    proposal.transforms.retain(|t| t.kind != kind || other.of(kind).any(|o| o.id == t.id));
+    proposal
+}

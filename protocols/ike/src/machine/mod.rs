@@ -1,0 +1,561 @@
+//! The endpoint: IKE_SAs with any number of peers, of both roles.
+
+mod authenticate;
+mod child;
+mod collision;
+mod config;
+mod cookie;
+mod create;
+mod event;
+mod fragments;
+mod informational;
+mod initial;
+mod sa;
+#[cfg(test)]
+mod tests;
+
+pub use config::{ChildConfig, Childless, Config, Connection, LocalAuth, Mode, RemoteAuth, Retransmission};
+pub use event::{ChildSa, Command, EapAnswer, EndReason, Event, IkeJob, SaId};
+
+use crate::code::{ExchangeType, NotifyType};
+use crate::header::{Header, Spi};
+use crate::message::{Message, NON_ESP_MARKER, ParseError};
+use crate::payload::{Identification, Notify, Payload};
+use crate::protect::Sealed;
+use crate::work;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use cookie::Cookies;
+use core::net::SocketAddr;
+use initial::Begins;
+use sa::{Context, IkeSa, Phase};
+use usher_core::automaton::Diagram;
+use usher_core::collections::{HashMap, hash_state};
+use usher_core::table::SessionTable;
+use usher_core::timer::TimerQueue;
+use usher_core::{
+    CommandError, Input, Instant, Machine, OutputOf, Outputs, Path, Reader, SecureRng, SocketId, Transmit,
+    WallTime, Work,
+};
+
+/// The automata as they run: what becomes of CHILD_SAs and of IKE_SAs that are replaced and deleted.
+pub const AUTOMATA: [Diagram; 2] = [collision::ChildRekeying::DIAGRAM, collision::SaRekeying::DIAGRAM];
+
+/// The socket of UDP port 500.
+pub const SOCKET: SocketId = SocketId::own(0);
+/// The socket of UDP port 4500, on which ESP comes too: what begins with four octets of zero is the endpoint's.
+pub const NAT_SOCKET: SocketId = SocketId::own(1);
+
+usher_core::counters! {
+    /// What an [`Endpoint`] did.
+    pub struct Counters {
+        /// Requests sent, without repetitions.
+        requests,
+        /// Responses sent, without repetitions.
+        responses,
+        /// Requests sent again.
+        retransmissions,
+        /// Responses sent again, since their requests came again.
+        duplicates,
+        /// Requests that came again while a helper was asked.
+        duplicate_pending,
+        /// IKE_SAs given up since a request was not answered.
+        given_up,
+        /// IKE_SAs given up whose initiator did not go on.
+        half_open_expired,
+        /// Keepalives sent to a NAT.
+        keepalives,
+        /// Datagrams that are not of IKE.
+        not_ike,
+        /// Datagrams that are no message.
+        malformed,
+        /// Messages of another major version.
+        version,
+        /// Messages of no IKE_SA that is known.
+        unknown_spi,
+        /// Messages that cannot be now: of a message ID outside the window, of an exchange that is not under way, of the wrong
+        /// direction.
+        not_expected,
+        /// Messages that are not under the keys of their IKE_SA.
+        integrity,
+        /// Fragments that are not kept.
+        fragments,
+        /// Messages whose payloads are not as they must be.
+        syntax,
+        /// Messages with a payload that must be understood and is not.
+        critical,
+        /// First requests without an acceptable proposal.
+        no_proposal,
+        /// Requests that were asked for another key exchange method.
+        invalid_ke,
+        /// First requests that were asked for a cookie.
+        cookies,
+        /// First requests with a cookie that does not hold.
+        cookies_wrong,
+        /// First requests dropped, since there are as many IKE_SAs as may be.
+        full,
+        /// IKE_SAs begun by others.
+        begun,
+        /// IKE_SAs whose sides did not prove who they are.
+        authentication_failed,
+        /// IKE_SAs established, without those that took the place of another.
+        established,
+        /// IKE_SAs that took the place of another.
+        rekeyed,
+        /// CHILD_SAs installed.
+        children,
+        /// CHILD_SAs refused, by either side.
+        children_refused,
+        /// Requests answered with TEMPORARY_FAILURE.
+        temporary_failures,
+        /// SAs replaced by both sides at the same time.
+        collisions,
+        /// IKE_SAs whose other side moved behind its NAT.
+        moved,
+    }
+}
+
+/// What an IKE_SA of two identities is found by.
+type Pair = (Identification, Identification);
+
+/// An IKEv2 endpoint: a [`Machine`] over the datagrams of [`SOCKET`] and [`NAT_SOCKET`].
+#[derive(Debug)]
+pub struct Endpoint {
+    config: Config,
+    epoch: WallTime,
+    connections: Vec<Arc<Connection>>,
+    rng: SecureRng,
+    sas: SessionTable<Box<IkeSa>>,
+    /// By this side's SPI.
+    by_spi: HashMap<Spi, u64>,
+    /// Those that others began, by where from and their initiator's SPI: a first request may come again.
+    by_origin: HashMap<(SocketAddr, Spi), u64>,
+    /// Those that are established, by who both sides are.
+    by_pair: HashMap<Pair, Vec<u64>>,
+    half_open: usize,
+    cookies: Cookies,
+    timers: TimerQueue<u64>,
+    armed: HashMap<u64, Instant>,
+    counters: Counters,
+    outputs: Outputs<Event, IkeJob>,
+}
+
+impl Endpoint {
+    /// An endpoint that allows this much. Its chance is what keys are made of.
+    #[must_use]
+    pub fn new(config: Config, mut rng: SecureRng) -> Self {
+        let hasher = hash_state(&mut rng);
+        Self {
+            config,
+            epoch: WallTime::UNIX_EPOCH,
+            connections: Vec::new(),
+            rng,
+            sas: SessionTable::new(),
+            by_spi: HashMap::with_hasher(hasher.clone()),
+            by_origin: HashMap::with_hasher(hasher.clone()),
+            by_pair: HashMap::with_hasher(hasher.clone()),
+            half_open: 0,
+            cookies: Cookies::default(),
+            timers: TimerQueue::new(),
+            armed: HashMap::with_hasher(hasher.clone()),
+            counters: Counters::default(),
+            outputs: Outputs::default(),
+        }
+    }
+    /// What it has done.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+    /// IKE_SAs that there are, those that are being made or have just ended among them.
+    #[must_use]
+    pub fn sas(&self) -> usize {
+        self.sas.len()
+    }
+    /// IKE_SAs whose initiator has not proved who it is.
+    #[must_use]
+    pub const fn half_open(&self) -> usize {
+        self.half_open
+    }
+
+    /// Does one step of an IKE_SA, and what follows of it for the endpoint.
+    fn step<T>(
+        &mut self,
+        now: Instant,
+        token: u64,
+        what: impl FnOnce(&mut IkeSa, &mut Context<'_>) -> T,
+    ) -> Option<T> {
+        let sa = self.sas.get_mut(token)?;
+        let was_half_open = sa.is_half_open();
+        let mut cx = Context {
+            now,
+            epoch: self.epoch,
+            config: &self.config,
+            connections: &self.connections,
+            rng: &mut self.rng,
+            outputs: &mut self.outputs,
+            counters: &mut self.counters,
+            born: Vec::new(),
+        };
+        let result = what(sa, &mut cx);
+        let born = cx.born;
+        let announce = core::mem::take(&mut sa.announce).then(|| self.pair(token)).flatten();
+        if let Some(sa) = self.sas.get(token)
+            && was_half_open
+            && !sa.is_half_open()
+        {
+            self.half_open -= 1;
+        }
+        for sa in born {
+            self.be_born(now, sa);
+        }
+        if let Some(pair) = announce {
+            self.announce(now, token, pair);
+        }
+        self.settle(token);
+        Some(result)
+    }
+
+    fn pair(&self, token: u64) -> Option<Pair> {
+        let sa = self.sas.get(token)?;
+        Some((sa.connection.local.clone(), sa.remote.clone()?))
+    }
+
+    /// An IKE_SA is established: others of the same two end, where it says that they are no more or there shall be one only.
+    fn announce(&mut self, now: Instant, token: u64, pair: Pair) {
+        self.counters.established += 1;
+        let Some(sa) = self.sas.get(token) else { return };
+        let (forgotten, unique) = (sa.initial_contact, sa.connection.unique);
+        let all = self.by_pair.entry(pair).or_default();
+        let others = if forgotten || unique { core::mem::take(all) } else { Vec::new() };
+        all.push(token);
+        for other in others {
+            self.step(now, other, |sa, cx| {
+                if forgotten {
+                    // The other side knows nothing of it any more (RFC 7296 §2.4).
+                    sa.end(cx, EndReason::Replaced);
+                } else if sa.is_established() {
+                    sa.plan(sa::Task::Delete(EndReason::Replaced));
+                    sa.go_on(cx);
+                }
+            });
+        }
+    }
+
+    /// Takes in an IKE_SA that has come to be by rekeying.
+    fn be_born(&mut self, now: Instant, mut sa: IkeSa) {
+        let (old, spis, own, silent) = (sa.takes_place_of.take(), sa.spis, sa.own_spi(), sa.silent);
+        let pair = sa.remote.clone().map(|remote| (sa.connection.local.clone(), remote));
+        let token = self.insert(now, own, Box::new(sa));
+        if let Some(old) = old {
+            self.outputs.event(Event::Rekeyed { old, new: SaId(token), spis });
+        }
+        if let Some(pair) = pair.filter(|_| !silent) {
+            self.by_pair.entry(pair).or_default().push(token);
+        }
+        self.step(now, token, |sa, cx| sa.go_on(cx));
+    }
+
+    fn insert(&mut self, now: Instant, own: Spi, sa: Box<IkeSa>) -> u64 {
+        let token = self.sas.insert(now, sa);
+        if let Some(sa) = self.sas.get_mut(token) {
+            sa.id = SaId(token);
+        }
+        self.by_spi.insert(own, token);
+        token
+    }
+
+    /// Arms the timer of an IKE_SA, or forgets it where it has ended.
+    fn settle(&mut self, token: u64) {
+        let Some(sa) = self.sas.get(token) else { return };
+        if matches!(sa.phase, Phase::Ended) && sa.lingers_until.is_none() {
+            return self.forget(token);
+        }
+        let due = sa.due(&self.config);
+        let before = match due {
+            Some(due) => self.armed.insert(token, due),
+            None => self.armed.remove(&token),
+        };
+        if before == due {
+            return;
+        }
+        if let Some(before) = before {
+            self.timers.remove(before, token);
+        }
+        if let Some(due) = due {
+            self.timers.insert(due, token);
+        }
+    }
+
+    fn forget(&mut self, token: u64) {
+        let pair = self.pair(token);
+        let Some(sa) = self.sas.remove(token) else { return };
+        self.by_spi.remove(&sa.own_spi());
+        if let Some(origin) = sa.origin {
+            self.by_origin.remove(&(origin, sa.spis.0));
+        }
+        if sa.is_half_open() {
+            self.half_open -= 1;
+        }
+        if let Some(before) = self.armed.remove(&token) {
+            self.timers.remove(before, token);
+        }
+        if let Some(pair) = pair
+            && let Some(all) = self.by_pair.get_mut(&pair)
+        {
+            all.retain(|other| *other != token);
+            if all.is_empty() {
+                self.by_pair.remove(&pair);
+            }
+        }
+    }
+
+    fn datagram(&mut self, now: Instant, path: Path, data: &[u8]) {
+        let marker = path.socket == NAT_SOCKET;
+        let octets = if marker { data.strip_prefix(&NON_ESP_MARKER[..]) } else { Some(data) };
+        let Some(octets) = octets else {
+            // ESP, or a keepalive (RFC 3948 §2.3).
+            self.counters.not_ike += 1;
+            return;
+        };
+        self.outputs.work(Work { label: work::MESSAGE, units: 1 });
+        let header = match Header::parse(&mut Reader::new(octets)) {
+            Ok((header, ..)) => header,
+            Err(ParseError::MajorVersion(_)) => return self.other_version(path, marker, octets),
+            Err(_) => {
+                self.counters.malformed += 1;
+                return;
+            }
+        };
+        match (header.exchange, header.response) {
+            (ExchangeType::IKE_SA_INIT, false) => self.first_request(now, path, marker, octets),
+            (ExchangeType::IKE_SA_INIT, true) => self.first_response(now, &header, octets),
+            _ => self.protected(now, path, &header, octets),
+        }
+    }
+
+    /// Answers a request of a version that is to come (RFC 7296 §2.5); with the version that is known.
+    fn other_version(&mut self, path: Path, marker: bool, octets: &[u8]) {
+        self.counters.version += 1;
+        let mut altered = octets.to_vec();
+        altered[17] = 0x20;
+        let Ok((header, ..)) = Header::parse(&mut Reader::new(&altered)) else { return };
+        if octets[17] > 0x2f && !header.response && header.initiator {
+            self.refuse(path, marker, &header, Notify::new(NotifyType::INVALID_MAJOR_VERSION));
+        }
+    }
+
+    /// Answers without an IKE_SA.
+    fn refuse(&mut self, path: Path, marker: bool, to: &Header, notify: Notify) {
+        let header = Header { initiator: false, response: true, higher_version: false, ..*to };
+        let mut bytes = self.outputs.buffer();
+        if marker {
+            bytes.extend_from_slice(&NON_ESP_MARKER);
+        }
+        Message { header, payloads: [Payload::Notify(notify)].into() }.emit(&mut bytes);
+        self.counters.responses += 1;
+        self.outputs.transmit(Transmit::Datagram { path }, bytes);
+    }
+
+    fn first_request(&mut self, now: Instant, path: Path, marker: bool, octets: &[u8]) {
+        let Ok(message) = Message::parse(octets) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        let header = message.header;
+        if !header.initiator
+            || header.message_id != 0
+            || !header.responder_spi.is_zero()
+            || header.initiator_spi.is_zero()
+        {
+            self.counters.not_expected += 1;
+            return;
+        }
+        if let Some(token) = self.by_origin.get(&(path.remote, header.initiator_spi)).copied() {
+            // It came again; or another did, by an SPI that is taken.
+            self.step(now, token, |sa, cx| sa.first_again(cx, path, octets));
+            return;
+        }
+        if let Some(nonce) = initial::nonce(&message).filter(|_| self.half_open >= self.config.cookies_from) {
+            let of = (path.remote.ip(), header.initiator_spi, nonce);
+            let shown = message.payloads.first().and_then(|payload| match payload {
+                Payload::Notify(notify) if notify.kind == NotifyType::COOKIE => Some(&notify.data[..]),
+                _ => None,
+            });
+            let holds =
+                shown.is_some_and(|cookie| self.cookies.holds(now, &self.config, &mut self.rng, of, cookie));
+            if !holds {
+                self.counters.cookies_wrong += u64::from(shown.is_some());
+                self.counters.cookies += 1;
+                let cookie = self.cookies.make(now, &self.config, &mut self.rng, of);
+                return self.refuse(path, marker, &header, Notify::with(NotifyType::COOKIE, cookie));
+            }
+        }
+        if self.half_open >= self.config.half_open || self.sas.len() >= self.config.sas {
+            self.counters.full += 1;
+            return;
+        }
+        let mut cx = Context {
+            now,
+            epoch: self.epoch,
+            config: &self.config,
+            connections: &self.connections,
+            rng: &mut self.rng,
+            outputs: &mut self.outputs,
+            counters: &mut self.counters,
+            born: Vec::new(),
+        };
+        match initial::request(&mut cx, path, &message, octets) {
+            Begins::Nothing => {}
+            Begins::Refused(notify) => self.refuse(path, marker, &header, notify),
+            Begins::Begun(mut sa) => {
+                sa.origin = Some(path.remote);
+                self.counters.begun += 1;
+                self.half_open += 1;
+                let (own, key) = (sa.own_spi(), (path.remote, sa.spis.0));
+                let token = self.insert(now, own, sa);
+                self.by_origin.insert(key, token);
+                self.settle(token);
+            }
+        }
+    }
+
+    fn first_response(&mut self, now: Instant, header: &Header, octets: &[u8]) {
+        let token = self.by_spi.get(&header.initiator_spi).copied();
+        let (Some(token), false) = (token, header.initiator) else {
+            self.counters.unknown_spi += 1;
+            return;
+        };
+        let Ok(message) = Message::parse(octets) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        self.step(now, token, |sa, cx| initial::response(sa, cx, &message, octets));
+    }
+
+    fn protected(&mut self, now: Instant, path: Path, header: &Header, octets: &[u8]) {
+        let own = if header.initiator { header.responder_spi } else { header.initiator_spi };
+        let Some(token) = self.by_spi.get(&own).copied() else {
+            self.counters.unknown_spi += 1;
+            return;
+        };
+        let fits = |sa: &IkeSa| sa.spis == (header.initiator_spi, header.responder_spi);
+        if !self.sas.get(token).is_some_and(|sa| fits(sa)) {
+            self.counters.unknown_spi += 1;
+            return;
+        }
+        match Sealed::find(octets) {
+            Ok(Some(sealed)) => {
+                self.step(now, token, |sa, cx| sa.handle(cx, path, &sealed));
+            }
+            // A message in the clear, of which nothing is believed.
+            Ok(None) => self.counters.not_expected += 1,
+            Err(_) => self.counters.malformed += 1,
+        }
+    }
+
+    fn initiate(
+        &mut self,
+        now: Instant,
+        of: u64,
+        connection: Arc<Connection>,
+        (local, remote): (SocketAddr, SocketAddr),
+    ) -> Result<(), CommandError> {
+        if self.sas.len() >= self.config.sas {
+            return Err(CommandError::Full("IKE_SAs"));
+        }
+        if matches!(connection.local_auth, LocalAuth::EapOnly)
+            || matches!(connection.remote_auth, RemoteAuth::Eap { .. })
+        {
+            return Err(CommandError::Invalid("its proofs are those of a responder"));
+        }
+        let known = connection.remote.clone().map(|remote| (connection.local.clone(), remote));
+        let contact = connection.unique && known.is_some_and(|pair| !self.by_pair.contains_key(&pair));
+        let mut cx = Context {
+            now,
+            epoch: self.epoch,
+            config: &self.config,
+            connections: &self.connections,
+            rng: &mut self.rng,
+            outputs: &mut self.outputs,
+            counters: &mut self.counters,
+            born: Vec::new(),
+        };
+        let begun = initial::begin(&mut cx, connection, local, remote);
+        let Some(mut sa) = begun else {
+            return Err(CommandError::Invalid("no key exchange method is built in"));
+        };
+        sa.initial_contact = contact;
+        let own = sa.own_spi();
+        let token = self.insert(now, own, sa);
+        self.outputs.event(Event::Initiated { token: of, sa: SaId(token) });
+        self.settle(token);
+        Ok(())
+    }
+
+    fn timeout(&mut self, now: Instant) {
+        while let Some((_, token)) = self.timers.pop_due(now) {
+            self.armed.remove(&token);
+            self.step(now, token, |sa, cx| sa.timeout(cx));
+        }
+    }
+}
+
+impl Machine for Endpoint {
+    type Command = Command;
+    type Event = Event;
+    type Job = IkeJob;
+
+    fn set_epoch(&mut self, _: Instant, epoch: WallTime) {
+        self.epoch = epoch;
+    }
+
+    fn handle(&mut self, now: Instant, input: Input<'_>) {
+        match input {
+            Input::Datagram { path, data } => self.datagram(now, path, data),
+            Input::Timeout => self.timeout(now),
+            other => {
+                if let Some(refusal) = other.refusal() {
+                    self.outputs.operate(refusal);
+                }
+            }
+        }
+    }
+
+    fn command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
+        let token = match &command {
+            Command::Serve(_) | Command::Initiate { .. } => 0,
+            Command::Signed { token, .. } | Command::Verified { token, .. } => *token,
+            Command::Eap { sa, .. }
+            | Command::Address { sa, .. }
+            | Command::CreateChild { sa, .. }
+            | Command::RekeyChild { sa, .. }
+            | Command::DeleteChild { sa, .. }
+            | Command::Rekey(sa)
+            | Command::Delete(sa)
+            | Command::Probe(sa) => sa.0,
+        };
+        match command {
+            Command::Serve(connections) => {
+                self.connections = connections;
+                Ok(())
+            }
+            Command::Initiate { token, connection, local, remote } => {
+                self.initiate(now, token, connection, (local, remote))
+            }
+            command => {
+                let done = self.step(now, token, |sa, cx| sa.command(cx, command));
+                done.unwrap_or(Err(CommandError::UnknownToken))
+            }
+        }
+    }
+
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+        self.outputs.poll(buf)
+    }
+
+    fn poll_timeout(&mut self) -> Option<Instant> {
+        self.timers.next()
+    }
+}

@@ -1,0 +1,687 @@
+//! One IKE_SA: its keys, its window of one message in each direction, and what it still has to do.
+
+use super::child::Child;
+use super::collision::{ChildState, SaEvent, SaState};
+use super::config::{Config, Connection, LocalAuth};
+use super::event::{Command, EndReason, Event, IkeJob, SaId};
+use super::fragments::Reassembly;
+use super::{Counters, NAT_SOCKET, authenticate, create, informational, initial};
+use crate::code::{ExchangeType, NotifyType, PayloadType};
+use crate::header::{Header, Spi};
+use crate::keys::IkeKeys;
+use crate::message::{Message, unsupported_critical};
+use crate::payload::{Notify, Payload, parse_chain};
+use crate::protect::{Protection, Sealed};
+use crate::suite::IkeAlgorithms;
+use crate::work;
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use usher_core::{CommandError, Duration, Instant, Outputs, Path, SecureRng, Transmit, WallTime, Work};
+
+/// What a step of an IKE_SA works with: the endpoint's, while it lasts.
+pub(super) struct Context<'a> {
+    pub(super) now: Instant,
+    /// What the wall clock shows at time zero.
+    pub(super) epoch: WallTime,
+    pub(super) config: &'a Config,
+    pub(super) connections: &'a [Arc<Connection>],
+    pub(super) rng: &'a mut SecureRng,
+    pub(super) outputs: &'a mut Outputs<Event, IkeJob>,
+    pub(super) counters: &'a mut Counters,
+    /// IKE_SAs that came to be in this step.
+    pub(super) born: Vec<IkeSa>,
+}
+
+impl Context<'_> {
+    pub(super) fn work(&mut self, label: usher_core::WorkLabel) {
+        self.outputs.work(Work { label, units: 1 });
+    }
+    /// An SPI, or a nonce, or any other octets that nobody can guess.
+    pub(super) fn random<const N: usize>(&mut self) -> [u8; N] {
+        self.rng.array()
+    }
+}
+
+/// The keys of an IKE_SA as they are used.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) algorithms: IkeAlgorithms,
+    pub(super) keys: IkeKeys,
+    pub(super) outbound: Protection,
+    inbound: Protection,
+}
+
+impl Session {
+    /// `None`: a key does not fit, which a chosen proposal never leads to.
+    pub(super) fn new(algorithms: IkeAlgorithms, keys: IkeKeys, initiator: bool) -> Option<Self> {
+        let of = |cipher, mac| Protection::new(&algorithms.packets, cipher, mac);
+        let (ours, theirs) = (of(&keys.sk_ei, &keys.sk_ai)?, of(&keys.sk_er, &keys.sk_ar)?);
+        let (outbound, inbound) = if initiator { (ours, theirs) } else { (theirs, ours) };
+        Some(Self { algorithms, keys, outbound, inbound })
+    }
+}
+
+/// Where an IKE_SA stands.
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// Its IKE_SA_INIT request is out.
+    Begun(Box<initial::Begun>),
+    /// Its sides prove who they are.
+    Authenticating(Box<authenticate::Authenticating>),
+    /// It is there.
+    Established,
+    /// It has ended, and is forgotten after this step, or when it has answered for long enough.
+    Ended,
+}
+
+/// What is to be done on an IKE_SA, one exchange each.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Task {
+    /// Make the CHILD_SA of this number of its connection.
+    CreateChild(usize),
+    /// Replace the CHILD_SA that receives at this SPI.
+    RekeyChild(u32),
+    /// End the CHILD_SA that receives at this SPI.
+    DeleteChild(u32),
+    Rekey,
+    Delete(EndReason),
+    Probe,
+}
+
+/// A request that waits for its response.
+#[derive(Debug)]
+pub(super) struct Outstanding {
+    id: u32,
+    datagrams: Vec<Vec<u8>>,
+    retransmissions: u32,
+    due: Instant,
+    pub(super) what: Exchange,
+}
+
+/// What a request is of.
+#[derive(Debug)]
+pub(super) enum Exchange {
+    Init,
+    Auth,
+    Create(Box<create::Request>),
+    DeleteChild(u32),
+    Delete(EndReason),
+    Probe,
+}
+
+/// The last request of the other side.
+#[derive(Debug)]
+enum Answered {
+    /// None came yet, or it is answered: what was sent.
+    Response(Vec<Vec<u8>>),
+    /// A helper is asked first.
+    Pending,
+}
+
+/// An IKE_SA.
+#[derive(Debug)]
+pub(super) struct IkeSa {
+    pub(super) id: SaId,
+    pub(super) connection: Arc<Connection>,
+    /// This side is its original initiator.
+    pub(super) initiator: bool,
+    pub(super) spis: (Spi, Spi),
+    pub(super) path: Path,
+    /// Where the other side's last request came from, and its response goes to.
+    reply: Path,
+    /// A NAT is before this side, before the other.
+    pub(super) nat: (bool, bool),
+    pub(super) fragmentation: bool,
+    pub(super) session: Option<Session>,
+    pub(super) phase: Phase,
+    pub(super) remote: Option<crate::payload::Identification>,
+    pub(super) children: Vec<Child>,
+    pub(super) state: SaState,
+    pub(super) tasks: VecDeque<Task>,
+    pub(super) outstanding: Option<Outstanding>,
+    pub(super) next_request: u32,
+    pub(super) expected: u32,
+    answered: Answered,
+    reassembly: Reassembly,
+    /// What another side's rekeying made while ours is out, and the lowest nonce of that exchange.
+    pub(super) held: Option<(Box<IkeSa>, Vec<u8>)>,
+    /// When it is to be replaced.
+    pub(super) rekey_at: Option<Instant>,
+    /// When its initiator must have proved who it is.
+    pub(super) patience: Option<Instant>,
+    pub(super) heard: Instant,
+    sent: Instant,
+    /// Nothing new is begun before: the other side has said that it cannot now.
+    pub(super) rest_until: Option<Instant>,
+    /// It has just been established by its sides' proofs.
+    pub(super) announce: bool,
+    /// Its initiator has no other of the same two.
+    pub(super) initial_contact: bool,
+    /// It has lost against another that was made at the same time, and nothing is said of its end.
+    pub(super) silent: bool,
+    /// Which it takes the place of, until that is told.
+    pub(super) takes_place_of: Option<SaId>,
+    /// It has ended, and until then answers its last request again.
+    pub(super) lingers_until: Option<Instant>,
+    /// From where its first request came, of one that another began.
+    pub(super) origin: Option<core::net::SocketAddr>,
+    /// The addresses that its initiator was given.
+    pub(super) given: Vec<core::net::IpAddr>,
+}
+
+impl IkeSa {
+    pub(super) fn new(connection: Arc<Connection>, initiator: bool, path: Path, now: Instant) -> Self {
+        Self {
+            id: SaId(0),
+            connection,
+            initiator,
+            spis: (Spi::ZERO, Spi::ZERO),
+            path,
+            reply: path,
+            nat: (false, false),
+            fragmentation: false,
+            session: None,
+            phase: Phase::Established,
+            remote: None,
+            children: Vec::new(),
+            state: SaState::Established,
+            tasks: VecDeque::new(),
+            outstanding: None,
+            next_request: 0,
+            expected: 0,
+            answered: Answered::Response(Vec::new()),
+            reassembly: Reassembly::default(),
+            held: None,
+            rekey_at: None,
+            patience: None,
+            heard: now,
+            sent: now,
+            rest_until: None,
+            announce: false,
+            initial_contact: false,
+            silent: false,
+            takes_place_of: None,
+            lingers_until: None,
+            origin: None,
+            given: Vec::new(),
+        }
+    }
+    /// This side's SPI, by which messages find it.
+    pub(super) fn own_spi(&self) -> Spi {
+        if self.initiator { self.spis.0 } else { self.spis.1 }
+    }
+    /// True until the initiator has proved who it is, of an IKE_SA that the other side began.
+    pub(super) fn is_half_open(&self) -> bool {
+        !self.initiator && matches!(self.phase, Phase::Authenticating(_))
+    }
+    pub(super) fn is_established(&self) -> bool {
+        matches!(self.phase, Phase::Established)
+    }
+
+    fn header(&self, exchange: ExchangeType, response: bool, message_id: u32) -> Header {
+        Header {
+            initiator_spi: self.spis.0,
+            responder_spi: self.spis.1,
+            exchange,
+            initiator: self.initiator,
+            response,
+            higher_version: false,
+            message_id,
+        }
+    }
+
+    fn transmit(&mut self, cx: &mut Context<'_>, datagrams: &[Vec<u8>], path: Path) {
+        self.sent = cx.now;
+        for datagram in datagrams {
+            let mut bytes = cx.outputs.buffer();
+            if path.socket == NAT_SOCKET {
+                bytes.extend_from_slice(&crate::NON_ESP_MARKER);
+            }
+            bytes.extend_from_slice(datagram);
+            cx.outputs.transmit(Transmit::Datagram { path }, bytes);
+        }
+    }
+
+    /// The most octets that a message may have before it is sent in fragments.
+    fn limit(&self, cx: &Context<'_>) -> Option<usize> {
+        let ip = if self.path.remote.is_ipv4() { 20 } else { 40 };
+        let marker = if self.path.socket == NAT_SOCKET { 4 } else { 0 };
+        self.fragmentation.then(|| cx.config.packet.saturating_sub(ip + 8 + marker))
+    }
+
+    /// Sends a request in the clear: the first one.
+    pub(super) fn request_plain(&mut self, cx: &mut Context<'_>, payloads: Vec<Payload>) -> Vec<u8> {
+        let mut octets = Vec::new();
+        Message { header: self.header(ExchangeType::IKE_SA_INIT, false, 0), payloads }.emit(&mut octets);
+        self.send_request(cx, Exchange::Init, 0, alloc::vec![octets.clone()]);
+        octets
+    }
+
+    /// Sends a request under the IKE_SA's keys. There must be none outstanding.
+    pub(super) fn request(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: ExchangeType,
+        payloads: &[Payload],
+        what: Exchange,
+    ) {
+        let id = self.next_request;
+        let (header, limit) = (self.header(exchange, false, id), self.limit(cx));
+        let Some(session) = &mut self.session else { return };
+        let datagrams = session.outbound.seal(&header, payloads, limit, cx.rng);
+        cx.work(work::PROTECT);
+        self.send_request(cx, what, id, datagrams);
+    }
+
+    fn send_request(&mut self, cx: &mut Context<'_>, what: Exchange, id: u32, datagrams: Vec<Vec<u8>>) {
+        debug_assert!(self.outstanding.is_none(), "the window has one request");
+        self.transmit(cx, &datagrams, self.path);
+        cx.counters.requests += 1;
+        cx.work(work::MESSAGE);
+        let due = cx.now + cx.config.retransmission.wait(0);
+        self.next_request = id.wrapping_add(1);
+        self.outstanding = Some(Outstanding { id, datagrams, retransmissions: 0, due, what });
+    }
+
+    /// Answers the other side's last request, by the way that it came.
+    pub(super) fn respond(&mut self, cx: &mut Context<'_>, exchange: ExchangeType, payloads: &[Payload]) {
+        let (header, limit) = (self.header(exchange, true, self.expected.wrapping_sub(1)), self.limit(cx));
+        let Some(session) = &mut self.session else { return };
+        let datagrams = session.outbound.seal(&header, payloads, limit, cx.rng);
+        cx.work(work::PROTECT);
+        self.responded(cx, datagrams);
+    }
+    pub(super) fn respond_notify(&mut self, cx: &mut Context<'_>, exchange: ExchangeType, notify: Notify) {
+        self.respond(cx, exchange, &[Payload::Notify(notify)]);
+    }
+    /// Answers the first request, and expects the next.
+    pub(super) fn respond_plain(&mut self, cx: &mut Context<'_>, payloads: Vec<Payload>) -> Vec<u8> {
+        let mut octets = Vec::new();
+        Message { header: self.header(ExchangeType::IKE_SA_INIT, true, 0), payloads }.emit(&mut octets);
+        self.expected = 1;
+        self.responded(cx, alloc::vec![octets.clone()]);
+        octets
+    }
+    fn responded(&mut self, cx: &mut Context<'_>, datagrams: Vec<Vec<u8>>) {
+        self.transmit(cx, &datagrams, self.reply);
+        cx.counters.responses += 1;
+        cx.work(work::MESSAGE);
+        self.answered = Answered::Response(datagrams);
+    }
+    /// The last response goes again: its request did (RFC 7296 §2.1).
+    pub(super) fn repeat_response(&mut self, cx: &mut Context<'_>, path: Path) {
+        let Answered::Response(datagrams) = &mut self.answered else {
+            cx.counters.duplicate_pending += 1;
+            return;
+        };
+        let datagrams = core::mem::take(datagrams);
+        cx.counters.duplicates += 1;
+        self.transmit(cx, &datagrams, path);
+        self.answered = Answered::Response(datagrams);
+    }
+    /// A helper is asked before the last request is answered.
+    pub(super) fn pend(&mut self) {
+        self.answered = Answered::Pending;
+    }
+    pub(super) fn job(&mut self, cx: &mut Context<'_>, what: IkeJob) {
+        cx.outputs.job(usher_core::Job { token: self.id.0, what });
+    }
+
+    /// It ends: nothing more is sent.
+    pub(super) fn end(&mut self, cx: &mut Context<'_>, reason: EndReason) {
+        if matches!(self.phase, Phase::Ended) {
+            return;
+        }
+        self.phase = Phase::Ended;
+        for child in core::mem::take(&mut self.children) {
+            child.remove(cx, self.id);
+        }
+        self.outstanding = None;
+        self.held = None;
+        if !self.silent {
+            cx.outputs.event(Event::Ended { sa: self.id, reason });
+        }
+    }
+    /// It ends by its last response, which goes again where its request does.
+    pub(super) fn end_lingering(&mut self, cx: &mut Context<'_>, reason: EndReason) {
+        self.end(cx, reason);
+        self.lingers_until = Some(cx.now + cx.config.patience);
+    }
+
+    /// The first request comes again, or another with its SPI.
+    pub(super) fn first_again(&mut self, cx: &mut Context<'_>, path: Path, octets: &[u8]) {
+        match &self.phase {
+            Phase::Authenticating(state) if self.expected == 1 && state.is_first(octets) => {
+                self.repeat_response(cx, path);
+            }
+            _ => cx.counters.not_expected += 1,
+        }
+    }
+
+    /// Takes a message under the IKE_SA's keys.
+    pub(super) fn handle(&mut self, cx: &mut Context<'_>, path: Path, sealed: &Sealed<'_>) {
+        let header = &sealed.header;
+        if header.initiator == self.initiator {
+            cx.counters.not_expected += 1;
+            return;
+        }
+        let (response, id) = (header.response, header.message_id);
+        let repeated = !response && id == self.expected.wrapping_sub(1) && id < self.expected;
+        let awaited = if response {
+            self.outstanding.as_ref().is_some_and(|o| o.id == id && !matches!(o.what, Exchange::Init))
+        } else {
+            // The window has one request, which may still be with a helper.
+            let open = !matches!(self.phase, Phase::Ended) && !matches!(self.answered, Answered::Pending);
+            id == self.expected && open
+        };
+        if !repeated && !awaited {
+            cx.counters.not_expected += 1;
+            return;
+        }
+        let Some(session) = &self.session else {
+            cx.counters.not_expected += 1;
+            return;
+        };
+        if repeated && sealed.fragment.is_some_and(|(number, _)| number != 1) {
+            // The first fragment alone has the response sent again (RFC 7383 §2.6.1).
+            cx.counters.duplicates += 1;
+            return;
+        }
+        cx.work(work::OPEN);
+        let Some(content) = session.inbound.open(sealed) else {
+            cx.counters.integrity += 1;
+            return;
+        };
+        self.heard = cx.now;
+        if repeated {
+            return self.repeat_response(cx, path);
+        }
+        let (first, content) = match sealed.fragment {
+            None => (sealed.first, content),
+            Some(_) if !self.fragmentation => {
+                cx.counters.fragments += 1;
+                return;
+            }
+            Some(of) => {
+                match self.reassembly.add((response, id), of, sealed.first, content, cx.config.message) {
+                    Ok(Some(whole)) => whole,
+                    Ok(None) => return,
+                    Err(_) => {
+                        cx.counters.fragments += 1;
+                        return;
+                    }
+                }
+            }
+        };
+        self.reassembly = Reassembly::default();
+        let payloads = parse_chain(first, &content);
+        if response {
+            self.handle_response(cx, header.exchange, payloads.ok());
+        } else {
+            // The IKE_SA must be closed before its message IDs come to their end (RFC 7296 §2.2).
+            let Some(next) = self.expected.checked_add(1) else { return self.end(cx, EndReason::Protocol) };
+            self.expected = next;
+            self.follow(cx, path);
+            self.handle_request(cx, header.exchange, payloads.ok());
+        }
+        self.go_on(cx);
+    }
+
+    /// Takes the address that the other side's newest request came from: until it has proved who it is, since it may have
+    /// moved to port 4500, and then where a NAT may have given it another (RFC 7296 §2.23).
+    fn follow(&mut self, cx: &mut Context<'_>, path: Path) {
+        self.reply = path;
+        if self.is_half_open() {
+            self.path = path;
+        } else if self.is_established() && self.nat.1 && !self.nat.0 && path.remote != self.path.remote {
+            self.path = path;
+            cx.counters.moved += 1;
+            cx.outputs.event(Event::Moved { sa: self.id, path: self.path });
+        }
+    }
+
+    fn handle_request(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: ExchangeType,
+        payloads: Option<Vec<Payload>>,
+    ) {
+        let Some(payloads) = payloads else {
+            return self.refuse(cx, exchange, Notify::new(NotifyType::INVALID_SYNTAX));
+        };
+        if let Some(PayloadType(kind)) = unsupported_critical(&payloads) {
+            let notify = Notify::with(NotifyType::UNSUPPORTED_CRITICAL_PAYLOAD, [kind]);
+            cx.counters.critical += 1;
+            return self.respond_notify(cx, exchange, notify);
+        }
+        match exchange {
+            ExchangeType::IKE_AUTH if matches!(self.phase, Phase::Authenticating(_)) => {
+                authenticate::responder::request(self, cx, payloads);
+            }
+            ExchangeType::CREATE_CHILD_SA if self.is_established() => create::request(self, cx, &payloads),
+            ExchangeType::INFORMATIONAL if self.is_established() => {
+                informational::request(self, cx, &payloads)
+            }
+            // A message that cannot be now, from whoever has the keys.
+            _ => self.refuse(cx, exchange, Notify::new(NotifyType::INVALID_SYNTAX)),
+        }
+    }
+
+    /// Answers what breaks the protocol, after which nothing is believed of the other side (RFC 7296 §2.21).
+    pub(super) fn refuse(&mut self, cx: &mut Context<'_>, exchange: ExchangeType, notify: Notify) {
+        cx.counters.syntax += 1;
+        self.respond_notify(cx, exchange, notify);
+        self.end_lingering(cx, EndReason::Protocol);
+    }
+
+    fn handle_response(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: ExchangeType,
+        payloads: Option<Vec<Payload>>,
+    ) {
+        let Some(outstanding) = self.outstanding.take() else { return };
+        let Some(payloads) = payloads.filter(|payloads| unsupported_critical(payloads).is_none()) else {
+            // A response cannot be refused; so the IKE_SA cannot go on (RFC 7296 §2.21.3).
+            cx.counters.syntax += 1;
+            return self.end(cx, EndReason::Protocol);
+        };
+        let fits = match outstanding.what {
+            Exchange::Init | Exchange::Auth => ExchangeType::IKE_AUTH,
+            Exchange::Create(_) => ExchangeType::CREATE_CHILD_SA,
+            Exchange::DeleteChild(_) | Exchange::Delete(_) | Exchange::Probe => ExchangeType::INFORMATIONAL,
+        };
+        if exchange != fits {
+            cx.counters.syntax += 1;
+            return self.end(cx, EndReason::Protocol);
+        }
+        match outstanding.what {
+            Exchange::Init | Exchange::Auth => authenticate::initiator::response(self, cx, payloads),
+            Exchange::Create(request) => create::response(self, cx, *request, &payloads),
+            Exchange::DeleteChild(spi) => informational::child_deleted(self, cx, spi),
+            Exchange::Delete(reason) => {
+                create::sa_event(self, cx, SaEvent::DeleteAnswered, None);
+                self.end(cx, reason);
+            }
+            Exchange::Probe => cx.outputs.event(Event::Alive { sa: self.id }),
+        }
+    }
+
+    /// Begins the next exchange, where none is under way.
+    pub(super) fn go_on(&mut self, cx: &mut Context<'_>) {
+        while self.is_established() && self.outstanding.is_none() {
+            if self.rest_until.is_some_and(|until| until > cx.now) {
+                return;
+            }
+            self.rest_until = None;
+            let Some(task) = self.tasks.pop_front() else { return };
+            match task {
+                Task::CreateChild(_) | Task::RekeyChild(_) | Task::Rekey => create::begin(self, cx, task),
+                Task::DeleteChild(_) | Task::Delete(_) | Task::Probe => informational::begin(self, cx, &task),
+            }
+        }
+    }
+
+    /// Something is to be done, unless it is to be done already.
+    pub(super) fn plan(&mut self, task: Task) {
+        if !self.tasks.contains(&task) {
+            match task {
+                Task::Delete(_) => self.tasks.push_front(task),
+                task => self.tasks.push_back(task),
+            }
+        }
+    }
+
+    pub(super) fn command(&mut self, cx: &mut Context<'_>, command: Command) -> Result<(), CommandError> {
+        let child = |sa: &Self, spi| sa.children.iter().any(|child| child.sa.inbound == spi);
+        match command {
+            Command::Eap { answer, .. } => authenticate::responder::eap(self, cx, answer)?,
+            Command::Address { attributes, .. } => authenticate::responder::address(self, cx, attributes)?,
+            Command::Signed { signature, .. } => authenticate::signed(self, cx, signature)?,
+            Command::Verified { holds, .. } => authenticate::verified(self, cx, holds)?,
+            Command::Delete(_) if !self.is_established() => self.end(cx, EndReason::Deleted),
+            _ if !self.is_established() => return Err(CommandError::WrongState("it is not established")),
+            _ if !matches!(self.state, SaState::Established | SaState::Rekeying | SaState::Collided) => {
+                return Err(CommandError::WrongState("another has taken its place, or it is being deleted"));
+            }
+            Command::CreateChild { name, .. } => {
+                let mut names = self.connection.children.iter();
+                let number = names.position(|child| child.name == name);
+                let number =
+                    number.ok_or(CommandError::Invalid("its connection has no CHILD_SA of this name"))?;
+                self.plan(Task::CreateChild(number));
+            }
+            Command::RekeyChild { spi, .. } if child(self, spi) => self.plan(Task::RekeyChild(spi)),
+            Command::DeleteChild { spi, .. } if child(self, spi) => self.plan(Task::DeleteChild(spi)),
+            Command::RekeyChild { .. } | Command::DeleteChild { .. } => {
+                return Err(CommandError::Invalid("it has no CHILD_SA that receives at this SPI"));
+            }
+            Command::Rekey(_) => self.plan(Task::Rekey),
+            Command::Delete(_) => self.plan(Task::Delete(EndReason::Deleted)),
+            Command::Probe(_) => self.plan(Task::Probe),
+            Command::Serve(_) | Command::Initiate { .. } => {}
+        }
+        self.go_on(cx);
+        Ok(())
+    }
+
+    /// When it is to be woken.
+    pub(super) fn due(&self, config: &Config) -> Option<Instant> {
+        if matches!(self.phase, Phase::Ended) {
+            return self.lingers_until;
+        }
+        let established = self.is_established();
+        let keepalive = (self.nat.0 && established).then(|| self.sent + config.keepalive);
+        let liveness = self.connection.liveness.filter(|_| established && self.outstanding.is_none());
+        let eap = match &self.phase {
+            Phase::Authenticating(authenticating) => authenticating.eap_timeout(),
+            _ => None,
+        };
+        let rest = self.rest_until.filter(|_| !self.tasks.is_empty());
+        let children = self.children.iter().filter_map(|child| child.rekey_at);
+        let own = [
+            self.outstanding.as_ref().map(|o| o.due),
+            self.patience,
+            self.rekey_at,
+            keepalive,
+            liveness.map(|after| self.heard + after),
+            eap,
+            rest,
+        ];
+        own.into_iter().flatten().chain(children).min()
+    }
+
+    pub(super) fn timeout(&mut self, cx: &mut Context<'_>) {
+        let now = cx.now;
+        let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        if matches!(self.phase, Phase::Ended) {
+            self.lingers_until = self.lingers_until.filter(|until| *until > now);
+            return;
+        }
+        if is_due(self.patience) {
+            cx.counters.half_open_expired += 1;
+            return self.end(cx, EndReason::HalfOpen);
+        }
+        if is_due(self.outstanding.as_ref().map(|o| o.due)) && !self.retransmit(cx) {
+            return;
+        }
+        if let Phase::Authenticating(authenticating) = &self.phase
+            && is_due(authenticating.eap_timeout())
+        {
+            return authenticate::initiator::eap_timed_out(self, cx);
+        }
+        if self.nat.0 && self.is_established() && is_due(Some(self.sent + cx.config.keepalive)) {
+            self.sent = now;
+            let mut bytes = cx.outputs.buffer();
+            bytes.push(0xff);
+            cx.counters.keepalives += 1;
+            cx.outputs.transmit(Transmit::Datagram { path: self.path }, bytes);
+        }
+        if is_due(self.rekey_at) {
+            self.rekey_at = None;
+            // What the other side has replaced it should have deleted.
+            let left_over = self.state == SaState::Replaced;
+            self.plan(if left_over { Task::Delete(EndReason::Rekeyed) } else { Task::Rekey });
+        }
+        let mut due = Vec::new();
+        for child in self.children.iter_mut().filter(|child| is_due(child.rekey_at)) {
+            child.rekey_at = None;
+            let spi = child.sa.inbound;
+            let left_over = child.state == ChildState::Replaced;
+            due.push(if left_over { Task::DeleteChild(spi) } else { Task::RekeyChild(spi) });
+        }
+        due.into_iter().for_each(|task| self.plan(task));
+        let liveness = self.connection.liveness.map(|after| self.heard + after);
+        if self.outstanding.is_none() && is_due(liveness) && self.tasks.is_empty() {
+            self.plan(Task::Probe);
+        }
+        self.go_on(cx);
+    }
+
+    /// Sends the outstanding request again; false: it has been sent often enough, and the IKE_SA ends.
+    fn retransmit(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(mut outstanding) = self.outstanding.take() else { return true };
+        if outstanding.retransmissions >= cx.config.retransmission.count {
+            cx.counters.given_up += 1;
+            self.end(cx, EndReason::Unreachable);
+            return false;
+        }
+        outstanding.retransmissions += 1;
+        outstanding.due = cx.now + cx.config.retransmission.wait(outstanding.retransmissions);
+        cx.counters.retransmissions += 1;
+        self.transmit(cx, &outstanding.datagrams, self.path);
+        self.outstanding = Some(outstanding);
+        true
+    }
+
+    /// It is there: timers of its life begin.
+    pub(super) fn establish(&mut self, cx: &mut Context<'_>) {
+        self.phase = Phase::Established;
+        self.patience = None;
+        self.heard = cx.now;
+        // Both sides of one configuration should not begin at the same time: one of them waits up to a tenth longer.
+        self.rekey_at = self.connection.rekey_after.map(|after| cx.now + jittered(cx, after));
+    }
+
+    /// Who this side is, in the payload of its role.
+    pub(super) fn own_identification(&self) -> Payload {
+        let id = self.connection.local.clone();
+        if self.initiator {
+            Payload::IdentificationInitiator(id)
+        } else {
+            Payload::IdentificationResponder(id)
+        }
+    }
+    /// True where this side proves who it is by EAP.
+    pub(super) fn is_eap_peer(&self) -> bool {
+        matches!(self.connection.local_auth, LocalAuth::Eap { .. })
+    }
+}
+
+/// A time, or up to a tenth less.
+pub(super) fn jittered(cx: &mut Context<'_>, time: Duration) -> Duration {
+    let less = (time.as_nanos() / 10).saturating_mul(u64::from(cx.rng.next_u32() >> 16)) >> 16;
+    time - Duration::from_nanos(less)
+}

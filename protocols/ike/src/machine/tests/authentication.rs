@@ -1,0 +1,197 @@
+//! Who both sides are: by shared keys and EAP; certificates are in `certificates`, since they need a library.
+
+use super::*;
+use usher_core::CommandError;
+
+fn eap(initiator: LocalAuth, ask_identity: bool) -> (Connection, Connection) {
+    let ours = Connection { local_auth: initiator, ..connection(true) };
+    let theirs = Connection { remote_auth: RemoteAuth::Eap { ask_identity }, ..connection(false) };
+    (ours, theirs)
+}
+
+#[test]
+fn a_wrong_key_of_either_side_is_found_out() {
+    let wrong = Key::from(&b"another"[..]);
+    let mut ours = connection(true);
+    ours.local_auth = LocalAuth::Psk(wrong.clone());
+    let mut world = World::new(ours, connection(false));
+    world.initiate();
+    world.net.run(secs(1));
+    assert_eq!(world.ended(world.responder), [EndReason::AuthenticationFailed]);
+    assert_eq!(world.ended(world.initiator), [EndReason::Refused]);
+    assert_eq!(world.counters(world.responder).authentication_failed, 1);
+    world.forgotten();
+    let mut theirs = connection(false);
+    theirs.local_auth = LocalAuth::Psk(wrong);
+    let mut world = World::new(connection(true), theirs);
+    world.initiate();
+    world.net.run(secs(1));
+    assert_eq!(world.ended(world.initiator), [EndReason::AuthenticationFailed]);
+    // The responder has let the initiator in, and is told that it did not convince.
+    assert_eq!(world.ended(world.responder), [EndReason::Refused]);
+    world.forgotten();
+}
+
+#[test]
+fn an_identity_that_nobody_serves_is_refused() {
+    for (local, remote) in [("other.test", "gw.test"), ("ini.test", "other.test")] {
+        let mut ours = connection(true);
+        ours.local = Identification::fqdn(local);
+        ours.remote = Some(Identification::fqdn(remote));
+        let mut world = World::new(ours, connection(false));
+        world.initiate();
+        world.net.run(secs(1));
+        assert_eq!(world.ended(world.responder), [EndReason::AuthenticationFailed], "{local} {remote}");
+        assert_eq!(world.ended(world.initiator), [EndReason::Refused]);
+    }
+}
+
+#[test]
+fn a_responder_that_is_another_than_was_wanted_is_not_believed() {
+    let mut ours = connection(true);
+    ours.remote = None;
+    let mut world = World::new(ours, connection(false));
+    world.connect();
+    let remote = world.events(world.initiator).into_iter().find_map(|event| match event {
+        Event::Established { remote, .. } => Some(remote),
+        _ => None,
+    });
+    assert_eq!(remote, Some(Identification::fqdn("gw.test")), "anybody was");
+}
+
+#[test]
+fn eap_methods_with_and_without_keys_prove_who_the_initiator_is() {
+    for (method, messages) in [(Method::Md5, 10), (Method::MsChapV2, 12)] {
+        for ask in [false, true] {
+            let (ours, theirs) = eap(peer_auth(method, PASSWORD), ask);
+            let mut world = World::with(config(), ours, theirs, method);
+            world.connect();
+            world.fit(1);
+            // IKE_SA_INIT, the identity where it is asked for, the method's rounds, and the proofs of its key.
+            assert_eq!(world.net.sent().len(), messages - if ask { 0 } else { 2 }, "{method:?} {ask}");
+            let identities: Vec<_> = world
+                .events(world.responder)
+                .into_iter()
+                .filter_map(|event| match event {
+                    Event::Eap { packet, identity, connection, .. } => {
+                        assert_eq!(
+                            (identity.to_string().as_str(), connection.as_str()),
+                            ("ini.test", "site")
+                        );
+                        Some(packet)
+                    }
+                    _ => None,
+                })
+                .collect();
+            let name = if ask { &b"ann"[..] } else { b"ini.test" };
+            assert_eq!(identities[0][5..], *name, "the first packet says who it is");
+        }
+    }
+}
+
+#[test]
+fn a_wrong_password_is_a_failure_of_eap() {
+    for method in [Method::Md5, Method::MsChapV2] {
+        let (ours, theirs) = eap(peer_auth(method, b"wrong"), false);
+        let mut world = World::with(config(), ours, theirs, method);
+        world.initiate();
+        world.net.run(secs(1));
+        assert_eq!(world.ended(world.responder), [EndReason::AuthenticationFailed], "{method:?}");
+        assert_eq!(world.ended(world.initiator), [EndReason::Refused]);
+        world.forgotten();
+    }
+}
+
+#[test]
+fn eap_alone_proves_both_where_its_method_has_a_key() {
+    let (mut ours, mut theirs) = eap(peer_auth(Method::MsChapV2, PASSWORD), false);
+    ours.remote_auth = RemoteAuth::EapOnly;
+    theirs.local_auth = LocalAuth::EapOnly;
+    let mut world = World::new(ours.clone(), theirs.clone());
+    world.connect();
+    world.fit(1);
+    // EAP-MD5 has none: neither side goes on (RFC 5998 §3).
+    ours.local_auth = peer_auth(Method::Md5, PASSWORD);
+    let mut world = World::with(config(), ours.clone(), theirs.clone(), Method::Md5);
+    world.initiate();
+    world.net.run(secs(1));
+    assert_eq!(world.ended(world.responder), [EndReason::AuthenticationFailed]);
+    assert_eq!(world.ended(world.initiator), [EndReason::Refused]);
+    // An initiator that does not offer it finds nobody, and one that offers it is proved to besides where that is so.
+    ours.remote_auth = RemoteAuth::Psk(Key::from(&b"secret"[..]));
+    let mut world = World::new(ours, theirs);
+    world.initiate();
+    world.net.run(secs(1));
+    assert_eq!(world.ended(world.responder), [EndReason::AuthenticationFailed]);
+}
+
+#[test]
+fn a_server_of_another_key_does_not_convince_after_eap() {
+    let (ours, theirs) = eap(peer_auth(Method::MsChapV2, PASSWORD), false);
+    let mut world = World::new(ours, theirs);
+    let responder = world.responder;
+    let mut eap = EapHost::default();
+    world.net.on_event(responder, move |event| {
+        let Event::Eap { sa, packet, .. } = event else { return None };
+        let answer = match eap.answer(*sa, packet, Method::MsChapV2) {
+            EapAnswer::Accept { packet, .. } => {
+                EapAnswer::Accept { packet, msk: Some(Key::from(&[9; 64][..])) }
+            }
+            other => other,
+        };
+        Some((millis(1), Command::Eap { sa: *sa, answer }))
+    });
+    world.initiate();
+    world.net.run(secs(1));
+    assert_eq!(world.ended(responder), [EndReason::AuthenticationFailed]);
+}
+
+#[test]
+fn an_aaa_server_that_is_silent_ends_the_login() {
+    let (ours, theirs) = eap(peer_auth(Method::MsChapV2, PASSWORD), false);
+    let mut world = World::new(ours, theirs);
+    let responder = world.responder;
+    world.net.on_event(responder, |event| {
+        let Event::Eap { sa, .. } = event else { return None };
+        Some((secs(9), Command::Eap { sa: *sa, answer: EapAnswer::Unanswered }))
+    });
+    world.initiate();
+    world.net.run(secs(8));
+    // Meanwhile the request came again and waits.
+    assert!(world.counters(responder).duplicate_pending > 0);
+    world.net.run(secs(5));
+    assert_eq!(
+        (world.ended(responder), world.ended(world.initiator)),
+        (vec![EndReason::Helper], vec![EndReason::Refused])
+    );
+}
+
+#[test]
+fn commands_that_fit_nothing_are_refused() {
+    let mut world = World::psk();
+    let (ours, _) = world.connect();
+    let initiator = world.initiator;
+    let mut refused = |command| world.net.command(initiator, command).unwrap_err();
+    assert_eq!(refused(Command::Probe(SaId(99))), CommandError::UnknownToken);
+    let unanswered = EapAnswer::Unanswered;
+    assert!(matches!(refused(Command::Eap { sa: ours, answer: unanswered }), CommandError::WrongState(_)));
+    assert!(matches!(
+        refused(Command::Address { sa: ours, attributes: vec![] }),
+        CommandError::WrongState(_)
+    ));
+    assert!(matches!(
+        refused(Command::Signed { token: ours.0, signature: None }),
+        CommandError::WrongState(_)
+    ));
+    assert!(matches!(refused(Command::Verified { token: ours.0, holds: true }), CommandError::WrongState(_)));
+    assert!(matches!(
+        refused(Command::CreateChild { sa: ours, name: "no".into() }),
+        CommandError::Invalid(_)
+    ));
+    assert!(matches!(refused(Command::RekeyChild { sa: ours, spi: 1 }), CommandError::Invalid(_)));
+    assert!(matches!(refused(Command::DeleteChild { sa: ours, spi: 1 }), CommandError::Invalid(_)));
+    let eap = Connection { remote_auth: RemoteAuth::Eap { ask_identity: false }, ..connection(true) };
+    let (local, remote) = (at(INITIATOR, 500), at(RESPONDER, 500));
+    let begin = Command::Initiate { token: 0, connection: Arc::new(eap), local, remote };
+    assert!(matches!(refused(begin), CommandError::Invalid(_)));
+}

@@ -1,0 +1,176 @@
+//! IKE_SA_INIT: proposals, cookies, another key exchange method, NAT.
+
+use super::*;
+use crate::code::*;
+use crate::{Message, NON_ESP_MARKER};
+use usher_core::Transmit;
+use usher_core::bench::Sent;
+
+/// The message of a datagram that was sent, in the clear.
+fn message(sent: &Sent) -> Option<Message> {
+    Message::parse(sent.bytes.strip_prefix(&NON_ESP_MARKER[..]).unwrap_or(&sent.bytes)).ok()
+}
+
+fn ports(sent: &Sent) -> (u16, u16) {
+    match sent.transmit {
+        Transmit::Datagram { path } => (path.local.port(), path.remote.port()),
+        _ => (0, 0),
+    }
+}
+
+#[test]
+fn an_ike_sa_is_made_with_four_messages_on_port_500() {
+    let mut world = World::psk();
+    world.connect();
+    world.fit(1);
+    assert_eq!(world.net.sent().len(), 4);
+    assert!(world.net.sent().iter().all(|sent| ports(sent) == (500, 500)));
+    let shown: Vec<_> = world.net.sent().iter().map(|sent| message(sent).unwrap().to_string()).collect();
+    assert_eq!(
+        shown,
+        [
+            "IKE_SA_INIT request 0 [ SA KE(CURVE25519) No N(NAT_DETECTION_SOURCE_IP) \
+             N(NAT_DETECTION_DESTINATION_IP) N(IKEV2_FRAGMENTATION_SUPPORTED) N(SIGNATURE_HASH_ALGORITHMS) ]",
+            "IKE_SA_INIT response 0 [ SA KE(CURVE25519) No N(NAT_DETECTION_SOURCE_IP) \
+             N(NAT_DETECTION_DESTINATION_IP) N(IKEV2_FRAGMENTATION_SUPPORTED) N(SIGNATURE_HASH_ALGORITHMS) \
+             N(CHILDLESS_IKEV2_SUPPORTED) ]",
+            "IKE_AUTH request 1 [ SK ]",
+            "IKE_AUTH response 1 [ SK ]",
+        ]
+    );
+    let child = world.children(world.initiator).into_values().next().unwrap();
+    assert_eq!((child.name.as_str(), child.encapsulated, child.replaces), ("net", false, None));
+    assert_eq!((child.local, child.remote), (network("10.1.0.0", 16), network("10.2.0.0", 16)));
+    let work = world.net.take_work();
+    let units = |name| work.get(name).copied().unwrap_or(0);
+    assert_eq!((units("ike.key_exchange"), units("ike.protect"), units("ike.open")), (3, 2, 2));
+    assert_eq!((units("ike.message"), units("ike.derive")), (8, 8));
+    assert_eq!((world.sas(), world.net[world.responder].half_open()), ((1, 1), 0));
+}
+
+#[test]
+fn a_responder_that_wants_another_method_says_which() {
+    let mut responder = connection(false);
+    responder.proposals = vec![Proposal::ike("aes128-sha256-modp1024").unwrap()];
+    let mut world = World::new(connection(true), responder);
+    world.connect();
+    world.fit(1);
+    let shown: Vec<_> = world.net.sent().iter().filter_map(message).map(|m| m.to_string()).collect();
+    assert_eq!(shown[1], "IKE_SA_INIT response 0 [ N(INVALID_KE_PAYLOAD) ]");
+    assert!(shown[2].starts_with("IKE_SA_INIT request 0 [ SA KE(MODP_1024)"), "{}", shown[2]);
+    assert_eq!(shown.len(), 6);
+    assert_eq!(world.counters(world.responder).invalid_ke, 1);
+}
+
+#[test]
+fn what_an_initiator_guessed_right_is_taken_though_another_is_preferred() {
+    let mut responder = connection(false);
+    responder.proposals = vec![Proposal::ike("aes128-sha256-modp1024-x25519").unwrap()];
+    let mut world = World::new(connection(true), responder);
+    world.connect();
+    assert_eq!(world.net.sent().len(), 4);
+}
+
+#[test]
+fn without_a_common_proposal_there_is_no_ike_sa() {
+    let mut responder = connection(false);
+    responder.proposals = vec![Proposal::ike("aes256-sha384-x25519").unwrap()];
+    let mut world = World::new(connection(true), responder);
+    world.initiate();
+    world.net.run(secs(1));
+    assert_eq!(world.ended(world.initiator), [EndReason::NoProposal]);
+    assert_eq!((world.counters(world.responder).no_proposal, world.sas()), (1, (0, 0)));
+}
+
+#[test]
+fn under_pressure_a_cookie_is_asked_for_and_nothing_kept_before() {
+    let config = Config { cookies_from: 0, ..config() };
+    let mut world = World::with(config, connection(true), connection(false), Method::MsChapV2);
+    world.initiate();
+    world.net.run(millis(15));
+    assert_eq!((world.sas(), world.net[world.responder].half_open()), ((1, 0), 0));
+    world.net.run(secs(1));
+    world.fit(1);
+    let messages: Vec<_> = world.net.sent().iter().filter_map(message).collect();
+    assert_eq!(messages[1].to_string(), "IKE_SA_INIT response 0 [ N(COOKIE) ]");
+    assert!(messages[2].to_string().starts_with("IKE_SA_INIT request 0 [ N(COOKIE) SA"), "it stands first");
+    assert_eq!(messages[2].payloads[1..], messages[0].payloads[..], "all else is as it was");
+    assert_eq!((world.counters(world.responder).cookies, messages.len()), (1, 6));
+}
+
+#[test]
+fn a_cookie_and_another_method_may_both_be_asked_for() {
+    let mut responder = connection(false);
+    responder.proposals = vec![Proposal::ike("aes128-sha256-modp1024").unwrap()];
+    let config = Config { cookies_from: 0, ..config() };
+    let mut world = World::with(config, connection(true), responder, Method::MsChapV2);
+    world.connect();
+    let shown: Vec<_> = world.net.sent().iter().filter_map(message).map(|m| m.to_string()).collect();
+    assert!(shown[4].starts_with("IKE_SA_INIT request 0 [ N(COOKIE) SA KE(MODP_1024)"), "{}", shown[4]);
+    assert_eq!(shown.len(), 8);
+}
+
+#[test]
+fn a_responder_that_asks_for_ever_is_given_up() {
+    let mut world = World::psk();
+    let responder = world.responder;
+    world.net.silence(responder, true);
+    world.initiate();
+    world.net.run(millis(1));
+    let first = message(&world.net.sent()[0]).unwrap();
+    let initiator = world.initiator;
+    for n in 0..20u8 {
+        let notify = Notify::with(NotifyType::COOKIE, vec![n; 8]);
+        let header = crate::Header { initiator: false, response: true, ..first.header };
+        let mut octets = Vec::new();
+        Message { header, payloads: vec![Payload::Notify(notify)] }.emit(&mut octets);
+        world.forge(initiator, at(RESPONDER, 500), at(INITIATOR, 500), &octets);
+    }
+    assert_eq!(world.counters(initiator).requests, 1 + 5, "five times at most");
+}
+
+#[test]
+fn behind_a_nat_all_goes_on_by_port_4500_with_the_marker() {
+    let mut world = World::psk();
+    let connection = world.connection.clone();
+    let (local, remote) = (at("0.0.0.0", 500), at(RESPONDER, 500));
+    let initiator = world.initiator;
+    // It does not know its own address.
+    world.net.command(initiator, Command::Initiate { token: 1, connection, local, remote }).unwrap();
+    world.net.run(secs(1));
+    world.fit(1);
+    let sent = world.net.sent();
+    assert_eq!(sent.iter().map(ports).collect::<Vec<_>>()[..3], [(500, 500), (500, 500), (4500, 4500)]);
+    assert!(sent[2..].iter().all(|sent| sent.bytes.starts_with(&NON_ESP_MARKER)));
+    assert!(sent[..2].iter().all(|sent| !sent.bytes.starts_with(&NON_ESP_MARKER)));
+    assert!(
+        world
+            .children(initiator)
+            .values()
+            .all(|child| child.encapsulated && child.path.remote.port() == 4500)
+    );
+    // A NAT forgets those who are silent.
+    world.net.run(secs(41));
+    assert_eq!((world.counters(initiator).keepalives, world.counters(world.responder).keepalives), (2, 0));
+    assert_eq!(world.counters(world.responder).not_ike, 2);
+}
+
+#[test]
+fn a_first_request_that_comes_again_is_answered_again_and_makes_no_second_ike_sa() {
+    let mut world = World::psk();
+    // The first response is lost.
+    world.net.lose(&[1]);
+    world.initiate();
+    world.net.run(secs(6));
+    world.fit(1);
+    assert_eq!(
+        (world.counters(world.initiator).retransmissions, world.counters(world.responder).duplicates),
+        (1, 1)
+    );
+    assert_eq!(world.counters(world.responder).begun, 1);
+    let first = world.net.sent()[0].bytes.clone();
+    let responder = world.responder;
+    // Once the IKE_SA is there it is not answered any more.
+    world.forge(responder, at(INITIATOR, 500), at(RESPONDER, 500), &first);
+    assert_eq!((world.counters(responder).not_expected, world.sas().1), (1, 1));
+}

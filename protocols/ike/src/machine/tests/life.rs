@@ -1,0 +1,356 @@
+//! What an IKE_SA carries, and how it and its CHILD_SAs end.
+
+use super::*;
+use crate::code::*;
+
+#[test]
+fn an_answer_leaves_after_what_it_grants_is_installed() {
+    use usher_core::{Machine, Output};
+    let mut world = World::psk();
+    world.initiate();
+    world.net.run(millis(25));
+    // The request of IKE_AUTH, given to the responder by hand.
+    let request = world.net.sent()[2].bytes.clone();
+    let path = usher_core::Path { socket: SOCKET, local: at(RESPONDER, 500), remote: at(INITIATOR, 500) };
+    let (responder, now) = (world.responder, world.net.now());
+    let endpoint = &mut world.net[responder];
+    endpoint.handle(now, usher_core::Input::Datagram { path, data: &request });
+    let (mut buf, mut order) = (Vec::new(), Vec::new());
+    while let Some(output) = endpoint.poll_output(&mut buf) {
+        match output {
+            Output::Event(Event::Established { .. }) => order.push("established"),
+            Output::Event(Event::Install { .. }) => order.push("install"),
+            Output::Transmit(_) => order.push("transmit"),
+            _ => {}
+        }
+    }
+    assert_eq!(order, ["established", "install", "transmit"]);
+}
+
+#[test]
+fn traffic_is_narrowed_to_what_both_allow() {
+    let mut ours = connection(true);
+    ours.children[0].local = Some(network("10.0.0.0", 8));
+    ours.children[0].remote =
+        Some([network("10.2.0.0", 16), network("10.2.7.0", 24), network("172.16.0.0", 12)].concat());
+    let mut world = World::new(ours, connection(false));
+    world.connect();
+    world.fit(1);
+    let child = world.children(world.initiator).into_values().next().unwrap();
+    assert_eq!((child.local, child.remote), (network("10.1.0.0", 16), network("10.2.0.0", 16)));
+}
+
+#[test]
+fn without_common_traffic_there_is_an_ike_sa_without_a_child() {
+    let mut ours = connection(true);
+    ours.children[0].local = Some(network("192.168.0.0", 16));
+    let mut world = World::new(ours.clone(), connection(false));
+    world.connect();
+    world.fit(0);
+    let refused = |world: &World| {
+        world.events(world.initiator).into_iter().find_map(|event| match event {
+            Event::ChildRefused { name, why, .. } => Some((name, why)),
+            _ => None,
+        })
+    };
+    assert_eq!(refused(&world), Some(("net".into(), NotifyType::TS_UNACCEPTABLE)));
+    assert_eq!(world.counters(world.responder).children_refused, 1);
+    ours.children[0].local = Some(network("10.1.0.0", 16));
+    ours.children[0].proposals = vec![Proposal::esp("3des-sha1").unwrap()];
+    let mut world = World::new(ours, connection(false));
+    world.connect();
+    assert_eq!(refused(&world), Some(("net".into(), NotifyType::NO_PROPOSAL_CHOSEN)));
+}
+
+#[test]
+fn transport_mode_is_had_where_both_want_it() {
+    for (ours, theirs, mode) in [
+        (Mode::Transport, Mode::Transport, Mode::Transport),
+        (Mode::Transport, Mode::Tunnel, Mode::Tunnel),
+        (Mode::Tunnel, Mode::Transport, Mode::Tunnel),
+    ] {
+        let (mut a, mut b) = (connection(true), connection(false));
+        (a.children[0].mode, b.children[0].mode) = (ours, theirs);
+        let mut world = World::new(a, b);
+        world.connect();
+        world.fit(1);
+        assert!(world.children(world.responder).values().all(|child| child.mode == mode));
+    }
+}
+
+#[test]
+fn an_initiator_is_given_an_address_and_a_name_server() {
+    let (mut ours, mut theirs) = (connection(true), connection(false));
+    (ours.address, theirs.address) = (true, true);
+    (ours.children[0].local, theirs.children[0].remote) = (None, None);
+    let mut world = World::new(ours, theirs);
+    world.connect();
+    world.fit(1);
+    let given = world.events(world.initiator).into_iter().find_map(|event| match event {
+        Event::Configured { attributes, .. } => Some(attributes),
+        _ => None,
+    });
+    let given: Vec<_> = given.unwrap().iter().filter_map(ConfigurationAttribute::as_address).collect();
+    assert_eq!(given, [address("10.9.0.7"), address("10.9.0.1")]);
+    let child = world.children(world.initiator).into_values().next().unwrap();
+    assert_eq!(child.local, network("10.9.0.7", 32), "its traffic is of that address");
+}
+
+#[test]
+fn without_an_address_to_give_there_is_no_child() {
+    let (mut ours, mut theirs) = (connection(true), connection(false));
+    (ours.address, theirs.address) = (true, true);
+    let mut world = World::new(ours, theirs);
+    let responder = world.responder;
+    world.net.on_event(responder, |event| match event {
+        Event::AddressWanted { sa, identity, attributes } => {
+            assert_eq!(identity.to_string(), "ini.test");
+            assert!(attributes.iter().any(|a| a.kind == ConfigurationType::INTERNAL_IP4_ADDRESS));
+            Some((millis(1), Command::Address { sa: *sa, attributes: vec![] }))
+        }
+        _ => None,
+    });
+    world.connect();
+    world.fit(0);
+    assert!(
+        world.events(world.initiator).iter().any(|event| matches!(
+            event,
+            Event::ChildRefused { why: NotifyType::INTERNAL_ADDRESS_FAILURE, .. }
+        ))
+    );
+}
+
+#[test]
+fn an_ike_sa_may_begin_without_a_child_which_follows() {
+    let ours = Connection { childless: Childless::Force, ..connection(true) };
+    let mut world = World::new(ours.clone(), connection(false));
+    world.connect();
+    world.fit(1);
+    assert_eq!(world.net.sent().len(), 6, "CREATE_CHILD_SA is an exchange of its own");
+    let theirs = Connection { childless: Childless::Never, ..connection(false) };
+    let mut world = World::new(ours, theirs);
+    world.initiate();
+    world.net.run(secs(1));
+    assert_eq!(
+        world.ended(world.initiator),
+        [EndReason::Unsupported],
+        "the responder does not say that it can"
+    );
+}
+
+#[test]
+fn another_child_is_made_with_a_key_exchange_of_its_own() {
+    let mut world = World::psk();
+    let (ours, theirs) = world.connect();
+    let (initiator, responder) = (world.initiator, world.responder);
+    let before = world.net.take_work()["ike.key_exchange"];
+    world.net.command(initiator, Command::CreateChild { sa: ours, name: "net".into() }).unwrap();
+    world.net.run(secs(1));
+    world.fit(2);
+    let after = world.net.take_work()["ike.key_exchange"];
+    assert_eq!((before, after), (3, 3), "begun, answered, finished");
+    // The responder of the IKE_SA may begin too.
+    world.net.command(responder, Command::CreateChild { sa: theirs, name: "net".into() }).unwrap();
+    world.net.run(secs(1));
+    world.fit(3);
+}
+
+#[test]
+fn another_method_is_asked_for_in_create_child_sa_too() {
+    let (mut ours, mut theirs) = (connection(true), connection(false));
+    ours.children[0].proposals = vec![Proposal::esp("aes128gcm16-x25519-modp1024").unwrap()];
+    theirs.children[0].proposals = vec![Proposal::esp("aes128gcm16-modp1024").unwrap()];
+    let mut world = World::new(ours, theirs);
+    let (ours, _) = world.connect();
+    let initiator = world.initiator;
+    world.net.command(initiator, Command::CreateChild { sa: ours, name: "net".into() }).unwrap();
+    world.net.run(secs(1));
+    world.fit(2);
+    assert_eq!(world.counters(world.responder).invalid_ke, 1);
+}
+
+#[test]
+fn a_child_and_an_ike_sa_are_deleted_by_either_side() {
+    for by_initiator in [true, false] {
+        let mut world = World::psk();
+        let (ours, theirs) = world.connect();
+        let (host, sa) = if by_initiator { (world.initiator, ours) } else { (world.responder, theirs) };
+        let spi = *world.children(host).keys().next().unwrap();
+        world.net.command(host, Command::DeleteChild { sa, spi }).unwrap();
+        world.net.run(secs(1));
+        world.fit(0);
+        world.net.command(host, Command::CreateChild { sa, name: "net".into() }).unwrap();
+        world.net.run(secs(1));
+        world.fit(1);
+        world.net.command(host, Command::Delete(sa)).unwrap();
+        world.net.run(secs(1));
+        world.fit(0);
+        let (first, second) = (world.ended(world.initiator), world.ended(world.responder));
+        let want = (vec![EndReason::Deleted], vec![EndReason::DeletedByPeer]);
+        assert_eq!(if by_initiator { (first, second) } else { (second, first) }, want);
+        world.forgotten();
+    }
+}
+
+#[test]
+fn a_deletion_whose_answer_is_lost_is_answered_again() {
+    let mut world = World::psk();
+    let (ours, _) = world.connect();
+    // Four messages so far; the request is the fifth, its answer the sixth.
+    world.net.lose(&[5]);
+    let initiator = world.initiator;
+    world.net.command(initiator, Command::Delete(ours)).unwrap();
+    world.net.run(secs(10));
+    assert_eq!(world.ended(initiator), [EndReason::Deleted]);
+    assert_eq!(world.counters(world.responder).duplicates, 1);
+    world.forgotten();
+}
+
+#[test]
+fn both_may_delete_at_the_same_time() {
+    let mut world = World::psk();
+    let (ours, theirs) = world.connect();
+    let (initiator, responder) = (world.initiator, world.responder);
+    let spis = [initiator, responder].map(|host| *world.children(host).keys().next().unwrap());
+    world.net.command(initiator, Command::DeleteChild { sa: ours, spi: spis[0] }).unwrap();
+    world.net.command(responder, Command::DeleteChild { sa: theirs, spi: spis[1] }).unwrap();
+    world.net.run(secs(1));
+    world.fit(0);
+    world.net.command(initiator, Command::Delete(ours)).unwrap();
+    world.net.command(responder, Command::Delete(theirs)).unwrap();
+    world.net.run(secs(1));
+    assert_eq!(
+        (world.ended(initiator), world.ended(responder)),
+        (vec![EndReason::Deleted], vec![EndReason::Deleted])
+    );
+    world.forgotten();
+}
+
+#[test]
+fn a_silent_side_is_asked_whether_it_lives_and_given_up() {
+    let ours = Connection { liveness: Some(secs(30)), ..connection(true) };
+    let mut world = World::new(ours, connection(false));
+    world.connect();
+    let (initiator, responder) = (world.initiator, world.responder);
+    world.net.run(secs(62));
+    let alive = world.events(initiator).iter().filter(|event| matches!(event, Event::Alive { .. })).count();
+    assert_eq!(alive, 2);
+    world.net.silence(responder, true);
+    world.net.run(secs(30 + 166));
+    assert_eq!(world.ended(initiator), [EndReason::Unreachable]);
+    let counters = world.counters(initiator);
+    assert_eq!((counters.retransmissions, counters.given_up), (5, 1));
+    assert_eq!(world.children(initiator).len(), 0, "what it carried is removed");
+}
+
+#[test]
+fn a_probe_is_an_empty_exchange() {
+    let mut world = World::psk();
+    let (ours, _) = world.connect();
+    let initiator = world.initiator;
+    world.net.command(initiator, Command::Probe(ours)).unwrap();
+    world.net.run(secs(1));
+    assert!(world.events(initiator).contains(&Event::Alive { sa: ours }));
+}
+
+#[test]
+fn requests_go_one_after_another() {
+    let mut world = World::psk();
+    let (ours, _) = world.connect();
+    let initiator = world.initiator;
+    for _ in 0..3 {
+        world.net.command(initiator, Command::Probe(ours)).unwrap();
+        world.net.command(initiator, Command::CreateChild { sa: ours, name: "net".into() }).unwrap();
+    }
+    world.net.run(millis(5));
+    assert_eq!(world.net.sent().len(), 5, "the window has one request");
+    world.net.run(secs(1));
+    // The same is not planned twice.
+    assert_eq!(world.children(initiator).len(), 2);
+}
+
+#[test]
+fn long_messages_are_sent_in_fragments_where_both_can() {
+    for (ours, theirs, fragmented) in [(true, true, true), (true, false, false), (false, true, false)] {
+        let (mut a, mut b) = (connection(true), connection(false));
+        (a.fragmentation, b.fragmentation) = (ours, theirs);
+        let config = Config { packet: 200, ..config() };
+        let mut world = World::with(config, a, b, Method::MsChapV2);
+        world.connect();
+        world.fit(1);
+        let after: Vec<_> = world.net.sent()[2..].iter().map(|sent| sent.bytes.len()).collect();
+        assert_eq!(after.len() > 2, fragmented, "{after:?}");
+        assert!(!fragmented || after.iter().all(|length| *length + 28 <= 200), "{after:?}");
+    }
+}
+
+#[test]
+fn fragments_that_are_lost_are_sent_again_with_all_others() {
+    let config = Config { packet: 200, ..config() };
+    let mut world = World::with(config, connection(true), connection(false), Method::MsChapV2);
+    // Of IKE_AUTH's request, and of its response.
+    world.net.lose(&[3, 7]);
+    world.initiate();
+    world.net.run(secs(20));
+    world.fit(1);
+    assert!(world.counters(world.initiator).retransmissions >= 1);
+}
+
+#[test]
+fn an_ike_sa_that_is_new_ends_another_of_the_same_two() {
+    // As the responder is told by INITIAL_CONTACT, and as it is set.
+    for unique in [true, false] {
+        let ours = Connection { unique: true, ..connection(true) };
+        let theirs = Connection { unique, ..connection(false) };
+        let mut world = World::new(ours.clone(), theirs);
+        world.connect();
+        // The initiator starts anew and knows nothing any more.
+        let initiator = world.initiator;
+        world.net[initiator] = Endpoint::new(config(), SecureRng::from_seed([9; 32]));
+        world.net.take(initiator);
+        world.connection = Arc::new(ours);
+        world.initiate();
+        world.net.run(secs(1));
+        assert_eq!(world.ended(world.responder), [EndReason::Replaced]);
+        assert_eq!(world.children(world.responder).len(), 1);
+        assert_eq!(world.sas().1, 1);
+    }
+}
+
+#[test]
+fn an_initiator_that_does_not_go_on_is_forgotten() {
+    let mut world = World::psk();
+    let initiator = world.initiator;
+    world.initiate();
+    world.net.run(millis(15));
+    world.net.silence(initiator, true);
+    world.net.run(millis(1));
+    assert_eq!((world.sas().1, world.net[world.responder].half_open()), (1, 1));
+    world.net.run(secs(31));
+    assert_eq!((world.sas().1, world.net[world.responder].half_open()), (0, 0));
+    assert_eq!(world.ended(world.responder), [EndReason::HalfOpen]);
+    assert_eq!(world.counters(world.responder).half_open_expired, 1);
+}
+
+#[test]
+fn a_host_that_a_nat_gives_another_address_is_followed() {
+    let mut world = World::psk();
+    let connection = world.connection.clone();
+    let initiator = world.initiator;
+    let (local, remote) = (at("0.0.0.0", 500), at(RESPONDER, 500));
+    world.net.command(initiator, Command::Initiate { token: 1, connection, local, remote }).unwrap();
+    world.net.run(secs(1));
+    let sa = world.established(initiator).unwrap();
+    world.net.command(initiator, Command::Probe(sa)).unwrap();
+    // The same message from another port of the NAT, before the right one arrives.
+    let probe = world.net.sent().last().unwrap().bytes.clone();
+    let responder = world.responder;
+    let other = at("203.0.113.9", 61000);
+    world.forge(responder, other, at(RESPONDER, 4500), &probe);
+    let moved = world.events(responder).into_iter().find_map(|event| match event {
+        Event::Moved { path, .. } => Some(path.remote),
+        _ => None,
+    });
+    assert_eq!((moved, world.counters(responder).moved), (Some(other), 1));
+    assert!(instant(secs(1)) <= world.net.now());
+}

@@ -1,0 +1,433 @@
+//! SAs that are replaced: by one side, by the other, by both at the same time; every row of the tables.
+
+use super::super::collision::{ChildRekeying, ChildState, SaRekeying, SaState};
+use super::*;
+
+fn rekeyed(world: &World, host: At<Endpoint>) -> Vec<(SaId, SaId)> {
+    let pair = |event| match event {
+        Event::Rekeyed { old, new, .. } => Some((old, new)),
+        _ => None,
+    };
+    world.events(host).into_iter().filter_map(pair).collect()
+}
+
+/// Other nonces from now on.
+fn stir(endpoint: &mut Endpoint) {
+    endpoint.rng.next_u32();
+}
+
+fn spi(world: &World, host: At<Endpoint>) -> u32 {
+    *world.children(host).keys().next().unwrap()
+}
+
+/// One side replaces its CHILD_SA.
+fn a_child_is_replaced() {
+    for by_initiator in [true, false] {
+        let mut world = World::psk();
+        let (ours, theirs) = world.connect();
+        let (host, sa) = if by_initiator { (world.initiator, ours) } else { (world.responder, theirs) };
+        let old = spi(&world, host);
+        world.net.command(host, Command::RekeyChild { sa, spi: old }).unwrap();
+        world.net.run(secs(1));
+        world.fit(1);
+        let children = world.children(host);
+        assert_eq!(
+            (children.contains_key(&old), children.values().next().unwrap().replaces),
+            (false, Some(old))
+        );
+    }
+}
+
+/// Both replace the same CHILD_SA: one new one remains, whichever has the lowest nonce.
+fn a_child_is_replaced_by_both() {
+    for seed in 0..8 {
+        let mut world = World::psk();
+        let (ours, theirs) = world.connect();
+        // Other nonces each time.
+        let initiator = world.initiator;
+        (0..seed).for_each(|_| stir(&mut world.net[initiator]));
+        let (a, b) = (spi(&world, world.initiator), spi(&world, world.responder));
+        world.net.run(secs(1));
+        world.net.command(world.initiator, Command::RekeyChild { sa: ours, spi: a }).unwrap();
+        world.net.command(world.responder, Command::RekeyChild { sa: theirs, spi: b }).unwrap();
+        world.net.run(secs(2));
+        world.fit(1);
+        let collisions =
+            world.counters(world.initiator).collisions + world.counters(world.responder).collisions;
+        assert_eq!(collisions, 1, "one of them deletes its own");
+    }
+}
+
+/// The answer to one side's request is late, until after the other side has deleted the old CHILD_SA.
+fn an_answer_is_late() {
+    for lost in 0..4usize {
+        for by_initiator in [true, false] {
+            let mut world = World::psk();
+            let (ours, theirs) = world.connect();
+            let (a, b) = (spi(&world, world.initiator), spi(&world, world.responder));
+            let base = world.net.sent().len();
+            world.net.meddle(move |n, _| if n == base + lost { vec![secs(7)] } else { vec![Duration::ZERO] });
+            let order = if by_initiator { [0, 1] } else { [1, 0] };
+            for which in order {
+                let (host, sa, spi) = [(world.initiator, ours, a), (world.responder, theirs, b)][which];
+                world.net.command(host, Command::RekeyChild { sa, spi }).unwrap();
+            }
+            world.net.run(secs(60));
+            world.fit(1);
+        }
+    }
+}
+
+/// A CHILD_SA is deleted by one side while the other replaces it.
+fn a_child_is_deleted_while_it_is_replaced() {
+    for first in [true, false] {
+        let mut world = World::psk();
+        let (ours, theirs) = world.connect();
+        let (a, b) = (spi(&world, world.initiator), spi(&world, world.responder));
+        if first {
+            world.net.command(world.responder, Command::DeleteChild { sa: theirs, spi: b }).unwrap();
+            world.net.command(world.initiator, Command::RekeyChild { sa: ours, spi: a }).unwrap();
+        } else {
+            world.net.command(world.initiator, Command::RekeyChild { sa: ours, spi: a }).unwrap();
+            world.net.run(millis(5));
+            world.net.command(world.responder, Command::DeleteChild { sa: theirs, spi: b }).unwrap();
+        }
+        world.net.run(secs(30));
+        let (ours, theirs) = (world.children(world.initiator).len(), world.children(world.responder).len());
+        assert_eq!(ours, theirs, "{first}");
+    }
+}
+
+/// One side replaces an IKE_SA, with what it carries.
+fn an_ike_sa_is_replaced() {
+    for by_initiator in [true, false] {
+        let mut world = World::psk();
+        let (ours, theirs) = world.connect();
+        let (host, sa) = if by_initiator { (world.initiator, ours) } else { (world.responder, theirs) };
+        world.net.command(host, Command::Rekey(sa)).unwrap();
+        world.net.run(secs(1));
+        world.fit(1);
+        let pairs = [rekeyed(&world, world.initiator), rekeyed(&world, world.responder)];
+        assert_eq!((pairs[0].len(), pairs[1].len()), (1, 1));
+        assert_eq!((pairs[0][0].0, pairs[1][0].0), (ours, theirs));
+        assert_eq!(world.ended(world.initiator), [EndReason::Rekeyed]);
+        assert_eq!(world.ended(world.responder), [EndReason::Rekeyed]);
+        world.net.run(secs(40));
+        assert_eq!(world.sas(), (1, 1));
+        // The new one carries on: its children are replaced, and it is, by whichever side.
+        let new = pairs[0][0].1;
+        let old = spi(&world, world.initiator);
+        world.net.command(world.initiator, Command::RekeyChild { sa: new, spi: old }).unwrap();
+        world.net.run(secs(1));
+        world.net.command(world.responder, Command::Rekey(pairs[1][0].1)).unwrap();
+        world.net.run(secs(1));
+        world.fit(1);
+        assert_eq!(rekeyed(&world, world.initiator).len(), 2);
+        let last = rekeyed(&world, world.initiator)[1].1;
+        world.net.command(world.initiator, Command::Delete(last)).unwrap();
+        world.forgotten();
+    }
+}
+
+/// Both replace the IKE_SA at the same time, and messages come in another order than they were sent.
+fn an_ike_sa_is_replaced_by_both() {
+    for late in 0..6usize {
+        for draws in 0..4 {
+            let mut world = World::psk();
+            let (ours, theirs) = world.connect();
+            let initiator = world.initiator;
+            (0..draws).for_each(|_| stir(&mut world.net[initiator]));
+            let base = world.net.sent().len();
+            world.net.meddle(
+                move |n, _| {
+                    if late < 5 && n == base + late { vec![secs(7)] } else { vec![Duration::ZERO] }
+                },
+            );
+            world.net.command(world.initiator, Command::Rekey(ours)).unwrap();
+            world.net.command(world.responder, Command::Rekey(theirs)).unwrap();
+            // An IKE_SA whose maker never heard of it is deleted after a while, and given up.
+            world.net.run(secs(400));
+            world.fit(1);
+            assert_eq!(world.sas(), (1, 1), "late {late}");
+            let pairs = [rekeyed(&world, world.initiator), rekeyed(&world, world.responder)];
+            assert_eq!((pairs[0].len(), pairs[1].len()), (1, 1), "late {late}");
+            // What remains is one and the same: it carries exchanges of both sides.
+            for (host, sa) in [(world.initiator, pairs[0][0].1), (world.responder, pairs[1][0].1)] {
+                world.net.command(host, Command::CreateChild { sa, name: "net".into() }).unwrap();
+                world.net.run(secs(1));
+            }
+            world.fit(3);
+        }
+    }
+}
+
+/// One side deletes the IKE_SA while the other replaces it, and the other way round.
+fn an_ike_sa_is_deleted_while_it_is_replaced() {
+    for (first, after) in [(true, 0), (true, 12), (false, 0), (false, 12)] {
+        let mut world = World::psk();
+        let (ours, theirs) = world.connect();
+        let (a, b) = (world.initiator, world.responder);
+        if first {
+            world.net.command(a, Command::Rekey(ours)).unwrap();
+            world.net.run(millis(after));
+            let _ = world.net.command(b, Command::Delete(theirs));
+        } else {
+            world.net.command(b, Command::Delete(theirs)).unwrap();
+            world.net.run(millis(after));
+            let _ = world.net.command(a, Command::Rekey(ours));
+        }
+        world.net.run(secs(200));
+        assert_eq!(world.sas().0, world.sas().1, "{first} {after}");
+        assert_eq!(world.children(a).len(), world.children(b).len());
+    }
+}
+
+/// A responder that has no room, for a moment or at all.
+fn a_rekeying_is_refused() {
+    // The responder replaces a CHILD_SA while the initiator replaces the IKE_SA: one of them has to wait (RFC 7296 §2.25.2).
+    let mut world = World::psk();
+    let (ours, theirs) = world.connect();
+    let b = spi(&world, world.responder);
+    world.net.command(world.initiator, Command::Rekey(ours)).unwrap();
+    world.net.command(world.responder, Command::RekeyChild { sa: theirs, spi: b }).unwrap();
+    world.net.run(secs(60));
+    world.fit(1);
+    let failures = world.counters(world.initiator).temporary_failures
+        + world.counters(world.responder).temporary_failures;
+    assert_eq!(failures, 2, "each refuses the other's");
+    assert_eq!(rekeyed(&world, world.initiator).len(), 1, "and tries again");
+    // Proposals that are no more acceptable.
+    let mut theirs = connection(false);
+    theirs.children[0].proposals = vec![Proposal::esp("aes128gcm16-modp1024").unwrap()];
+    let mut ours = connection(true);
+    ours.children[0].proposals = vec![Proposal::esp("aes128gcm16-x25519").unwrap()];
+    let mut world = World::new(ours, theirs);
+    let (ours, _) = world.connect();
+    let a = spi(&world, world.initiator);
+    world.net.command(world.initiator, Command::RekeyChild { sa: ours, spi: a }).unwrap();
+    world.net.run(secs(1));
+    world.fit(1);
+    assert_eq!(spi(&world, world.initiator), a, "the old one stays");
+}
+
+/// Messages from now on, by their number, take so much longer.
+fn delay(world: &mut World, late: &[(usize, Duration)]) {
+    let late = late.to_vec();
+    let base = world.net.sent().len();
+    world.net.meddle(move |n, _| {
+        let found = late.iter().find(|(number, _)| base + number == n);
+        vec![found.map_or(Duration::ZERO, |(_, time)| *time)]
+    });
+}
+
+/// Both ask to replace a CHILD_SA.
+fn both_ask(world: &mut World, (ours, theirs): (SaId, SaId)) {
+    let (a, b) = (spi(world, world.initiator), spi(world, world.responder));
+    world.net.command(world.initiator, Command::RekeyChild { sa: ours, spi: a }).unwrap();
+    world.net.command(world.responder, Command::RekeyChild { sa: theirs, spi: b }).unwrap();
+}
+
+/// A request arrives when the other side has replaced the CHILD_SA already: while it deletes the old one, after that, and
+/// where the deletion is late.
+fn a_request_comes_too_late() {
+    const LATE: [&[(usize, Duration)]; 3] = [
+        &[(0, Duration::from_millis(25))],
+        &[(0, Duration::from_millis(15)), (3, Duration::from_secs(1))],
+        &[(0, Duration::from_secs(7))],
+    ];
+    for late in LATE {
+        let mut world = World::psk();
+        let ids = world.connect();
+        delay(&mut world, late);
+        both_ask(&mut world, ids);
+        world.net.run(secs(60));
+        world.fit(1);
+        // The same of the IKE_SA.
+        let mut world = World::psk();
+        let (ours, theirs) = world.connect();
+        delay(&mut world, late);
+        world.net.command(world.initiator, Command::Rekey(ours)).unwrap();
+        world.net.command(world.responder, Command::Rekey(theirs)).unwrap();
+        world.net.run(secs(400));
+        world.fit(1);
+        assert_eq!(world.sas(), (1, 1));
+    }
+}
+
+/// What an endpoint holds of its CHILD_SAs is altered, as one would that has lost its memory or breaks the rules.
+fn alter(world: &mut World, host: At<Endpoint>, sa: SaId, how: impl FnOnce(&mut super::super::sa::IkeSa)) {
+    let now = world.net.now();
+    world.net[host].step(now, sa.0, |sa, _| how(sa));
+}
+
+/// The other side knows nothing of a CHILD_SA any more.
+fn a_child_is_not_found() {
+    let mut world = World::psk();
+    let (ours, theirs) = world.connect();
+    let a = spi(&world, world.initiator);
+    let responder = world.responder;
+    alter(&mut world, responder, theirs, |sa| sa.children.clear());
+    world.net.command(world.initiator, Command::RekeyChild { sa: ours, spi: a }).unwrap();
+    world.net.run(secs(1));
+    assert_eq!(world.children(world.initiator).len(), 0);
+    // The same once it has replaced it, and before it says so.
+    let mut world = World::psk();
+    let ids = world.connect();
+    delay(&mut world, &[(0, Duration::from_secs(1)), (3, Duration::from_secs(9))]);
+    both_ask(&mut world, ids);
+    world.net.run(millis(200));
+    alter(&mut world, responder, ids.1, |sa| sa.children.clear());
+    world.net.run(secs(100));
+    assert_eq!(world.counters(world.initiator).syntax, 0);
+}
+
+/// A side that asks to replace what it has replaced already: it has to wait.
+fn a_peer_asks_twice() {
+    let again = |world: &mut World, theirs: SaId| {
+        let responder = world.responder;
+        let mut old = 0;
+        alter(world, responder, theirs, |sa| {
+            sa.tasks.clear();
+            sa.children[0].state = ChildState::Installed;
+            old = sa.children[0].sa.inbound;
+        });
+        world.net.command(responder, Command::RekeyChild { sa: theirs, spi: old }).unwrap();
+    };
+    // It has replaced it, and deletes it late.
+    let mut world = World::psk();
+    let (_, theirs) = world.connect();
+    let b = spi(&world, world.responder);
+    world.net.command(world.responder, Command::RekeyChild { sa: theirs, spi: b }).unwrap();
+    world.net.command(world.responder, Command::Probe(theirs)).unwrap();
+    world.net.run(millis(25));
+    again(&mut world, theirs);
+    world.net.run(secs(60));
+    assert!(world.counters(world.initiator).temporary_failures > 0);
+    // Both have replaced it, and our answer is late.
+    let mut world = World::psk();
+    let ids = world.connect();
+    delay(&mut world, &[(0, Duration::from_secs(7))]);
+    both_ask(&mut world, ids);
+    world.net.command(world.responder, Command::Probe(ids.1)).unwrap();
+    world.net.run(millis(25));
+    again(&mut world, ids.1);
+    world.net.run(secs(60));
+    assert!(world.counters(world.initiator).temporary_failures > 0);
+    // Ours has taken its place, and is to be deleted.
+    let mut world = World::psk();
+    let (ours, theirs) = world.connect();
+    let a = spi(&world, world.initiator);
+    world.net.command(world.initiator, Command::RekeyChild { sa: ours, spi: a }).unwrap();
+    world.net.command(world.initiator, Command::Probe(ours)).unwrap();
+    world.net.run(millis(15));
+    again(&mut world, theirs);
+    world.net.run(secs(60));
+    assert!(world.counters(world.initiator).temporary_failures > 0);
+    // Of IKE_SAs: one that was replaced by the other side, or by both.
+    for collide in [true, false] {
+        let mut world = World::psk();
+        let (ours, theirs) = world.connect();
+        let responder = world.responder;
+        let late = if collide { vec![(0, secs(7)), (3, secs(9))] } else { vec![(2, secs(9))] };
+        delay(&mut world, &late);
+        if collide {
+            world.net.command(world.initiator, Command::Rekey(ours)).unwrap();
+        }
+        world.net.command(responder, Command::Rekey(theirs)).unwrap();
+        world.net.run(millis(25));
+        alter(&mut world, responder, theirs, |sa| {
+            sa.state = SaState::Established;
+            sa.outstanding = None;
+            sa.next_request -= 1;
+        });
+        world.net.command(responder, Command::Rekey(theirs)).unwrap();
+        world.net.run(secs(1));
+        assert!(world.counters(world.initiator).temporary_failures > 0, "{collide}");
+    }
+}
+
+/// A host deletes what is being replaced, by whichever side.
+fn what_is_replaced_is_deleted_by_its_host() {
+    // The other side's has taken its place.
+    let mut world = World::psk();
+    let (ours, theirs) = world.connect();
+    let (a, b) = (spi(&world, world.initiator), spi(&world, world.responder));
+    world.net.command(world.initiator, Command::RekeyChild { sa: ours, spi: a }).unwrap();
+    world.net.command(world.initiator, Command::Probe(ours)).unwrap();
+    world.net.run(millis(15));
+    world.net.command(world.responder, Command::DeleteChild { sa: theirs, spi: b }).unwrap();
+    world.net.run(secs(60));
+    world.fit(1);
+    // Both have, the answer to one is late, and whichever is deleted meanwhile one remains.
+    for seed in 0..8 {
+        let mut world = World::psk();
+        let ids = world.connect();
+        let initiator = world.initiator;
+        (0..seed).for_each(|_| stir(&mut world.net[initiator]));
+        let b = spi(&world, world.responder);
+        // The responder's answer to the initiator.
+        let base = world.net.sent().len();
+        world.net.meddle(move |n, sent| {
+            vec![if n >= base && n < base + 4 && sent.from == 1 && n > base + 1 {
+                secs(7)
+            } else {
+                Duration::ZERO
+            }]
+        });
+        both_ask(&mut world, ids);
+        world.net.run(millis(25));
+        let _ = world.net.command(world.responder, Command::DeleteChild { sa: ids.1, spi: b });
+        world.net.run(secs(100));
+        let (ours, theirs) = (world.children(world.initiator).len(), world.children(world.responder).len());
+        assert_eq!(ours, theirs, "{seed}");
+    }
+    // Both delete the same.
+    let mut world = World::psk();
+    let (ours, theirs) = world.connect();
+    let (a, b) = (spi(&world, world.initiator), spi(&world, world.responder));
+    world.net.command(world.initiator, Command::DeleteChild { sa: ours, spi: a }).unwrap();
+    world.net.command(world.responder, Command::DeleteChild { sa: theirs, spi: b }).unwrap();
+    world.net.run(secs(1));
+    world.fit(0);
+    world.net.command(world.initiator, Command::Delete(ours)).unwrap();
+    world.net.command(world.responder, Command::Delete(theirs)).unwrap();
+    world.net.run(secs(1));
+    world.forgotten();
+}
+
+/// A side falls silent after it has replaced something, before it deletes the old: the other does.
+fn what_is_left_over_is_deleted() {
+    for ike in [true, false] {
+        let mut world = World::psk();
+        let (ours, _) = world.connect();
+        let a = spi(&world, world.initiator);
+        let what = if ike { Command::Rekey(ours) } else { Command::RekeyChild { sa: ours, spi: a } };
+        world.net.command(world.initiator, what).unwrap();
+        world.net.run(millis(15));
+        let initiator = world.initiator;
+        world.net.silence(initiator, true);
+        world.net.run(secs(300));
+        assert!(world.ended(world.responder).contains(&EndReason::Unreachable), "{ike}");
+        assert_eq!(world.counters(world.responder).given_up, 1);
+    }
+}
+
+#[test]
+fn sas_are_replaced_and_deleted_by_one_side_and_by_both() {
+    let all = || {
+        a_child_is_replaced();
+        a_child_is_replaced_by_both();
+        an_answer_is_late();
+        a_child_is_deleted_while_it_is_replaced();
+        an_ike_sa_is_replaced();
+        an_ike_sa_is_replaced_by_both();
+        an_ike_sa_is_deleted_while_it_is_replaced();
+        a_rekeying_is_refused();
+        a_request_comes_too_late();
+        a_child_is_not_found();
+        a_peer_asks_twice();
+        what_is_replaced_is_deleted_by_its_host();
+        what_is_left_over_is_deleted();
+    };
+    ChildRekeying::cover(|| SaRekeying::cover(all));
+}

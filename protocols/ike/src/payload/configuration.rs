@@ -1,0 +1,96 @@
+//! Configuration payloads (RFC 7296 §3.15).
+
+use crate::ParseError;
+use crate::code::{CfgType, ConfigurationType};
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use usher_core::{Reader, Writer};
+
+/// One value, or the wish for one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConfigurationAttribute {
+    /// Of what, in 15 bits.
+    pub kind: ConfigurationType,
+    /// The value; empty: none in particular. At most 65535 octets.
+    pub value: Vec<u8>,
+}
+
+impl ConfigurationAttribute {
+    /// The wish for a value, whatever it is.
+    #[must_use]
+    pub const fn wish(kind: ConfigurationType) -> Self {
+        Self { kind, value: Vec::new() }
+    }
+    /// An internal address. An IPv6 address has the length of its prefix behind it.
+    #[must_use]
+    pub fn address(address: IpAddr, prefix: u8) -> Self {
+        match address {
+            IpAddr::V4(v4) => {
+                Self { kind: ConfigurationType::INTERNAL_IP4_ADDRESS, value: v4.octets().to_vec() }
+            }
+            IpAddr::V6(v6) => {
+                let mut value = v6.octets().to_vec();
+                value.push(prefix);
+                Self { kind: ConfigurationType::INTERNAL_IP6_ADDRESS, value }
+            }
+        }
+    }
+    /// A name server.
+    #[must_use]
+    pub fn dns(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(v4) => Self { kind: ConfigurationType::INTERNAL_IP4_DNS, value: v4.octets().to_vec() },
+            IpAddr::V6(v6) => Self { kind: ConfigurationType::INTERNAL_IP6_DNS, value: v6.octets().to_vec() },
+        }
+    }
+    /// The internal address that it gives to whoever asked; `None`: it is of something else, or gives none.
+    #[must_use]
+    pub fn internal_address(&self) -> Option<IpAddr> {
+        let internal = [ConfigurationType::INTERNAL_IP4_ADDRESS, ConfigurationType::INTERNAL_IP6_ADDRESS]
+            .contains(&self.kind);
+        self.as_address().filter(|_| internal)
+    }
+    /// The address that stands first in the value, where its length lets it be one.
+    #[must_use]
+    pub fn as_address(&self) -> Option<IpAddr> {
+        match (self.value.len(), &self.value[..]) {
+            (4 | 8, v4) => v4.first_chunk::<4>().map(|v4| Ipv4Addr::from(*v4).into()),
+            (16 | 17, v6) => v6.first_chunk::<16>().map(|v6| Ipv6Addr::from(*v6).into()),
+            _ => None,
+        }
+    }
+}
+
+/// A request for configuration, or the answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Configuration {
+    /// Whether it asks or tells.
+    pub kind: CfgType,
+    /// What.
+    pub attributes: Vec<ConfigurationAttribute>,
+}
+
+impl Configuration {
+    /// Those of a kind.
+    pub fn of(&self, kind: ConfigurationType) -> impl Iterator<Item = &ConfigurationAttribute> {
+        self.attributes.iter().filter(move |attribute| attribute.kind == kind)
+    }
+
+    pub(super) fn parse(mut reader: Reader<'_>) -> Result<Self, ParseError> {
+        let (kind, _) = (CfgType(reader.u8()?), reader.bytes(3)?);
+        let mut attributes = Vec::new();
+        while !reader.is_empty() {
+            // The highest bit is reserved.
+            let kind = ConfigurationType(reader.u16()? & !(1 << 15));
+            let length = reader.u16()?;
+            attributes.push(ConfigurationAttribute { kind, value: reader.bytes(length.into())?.to_vec() });
+        }
+        Ok(Self { kind, attributes })
+    }
+    pub(super) fn emit(&self, writer: &mut Writer<'_>) {
+        writer.u8(self.kind.0).zeros(3);
+        for attribute in &self.attributes {
+            writer.u16(attribute.kind.0).u16(attribute.value.len() as u16).bytes(&attribute.value);
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Notify and Delete payloads (RFC 7296 §3.10, §3.11).
+
+use crate::ParseError;
+use crate::code::{NotifyType, ProtocolId};
+use alloc::vec::Vec;
+use core::fmt;
+use usher_core::{Reader, Writer};
+
+/// A notification.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Notify {
+    /// The protocol of the SA that it is about.
+    pub protocol: ProtocolId,
+    /// The SPI of that SA; empty where it is about none or about the IKE_SA. At most 255 octets.
+    pub spi: Vec<u8>,
+    /// What is said.
+    pub kind: NotifyType,
+    /// What is said besides.
+    pub data: Vec<u8>,
+}
+
+impl Notify {
+    /// One that is about no SA in particular, and says no more.
+    #[must_use]
+    pub const fn new(kind: NotifyType) -> Self {
+        Self { protocol: ProtocolId::NONE, spi: Vec::new(), kind, data: Vec::new() }
+    }
+    /// One that is about no SA in particular.
+    #[must_use]
+    pub fn with(kind: NotifyType, data: impl Into<Vec<u8>>) -> Self {
+        Self { data: data.into(), ..Self::new(kind) }
+    }
+    /// One about an SA of ESP, or of AH.
+    #[must_use]
+    pub fn about(kind: NotifyType, protocol: ProtocolId, spi: u32) -> Self {
+        Self { protocol, spi: spi.to_be_bytes().to_vec(), ..Self::new(kind) }
+    }
+    /// The SPI of a CHILD_SA, where it is about one.
+    #[must_use]
+    pub fn child_spi(&self) -> Option<u32> {
+        Some(u32::from_be_bytes(self.spi[..].try_into().ok()?))
+    }
+    /// The number that stands with it, where it has two octets: of INVALID_KE_PAYLOAD the method that is wanted.
+    #[must_use]
+    pub fn number(&self) -> Option<u16> {
+        Some(u16::from_be_bytes(self.data[..].try_into().ok()?))
+    }
+
+    pub(super) fn parse(mut reader: Reader<'_>) -> Result<Self, ParseError> {
+        let (protocol, spi) = (ProtocolId(reader.u8()?), usize::from(reader.u8()?));
+        let kind = NotifyType(reader.u16()?);
+        let spi = reader.bytes(spi)?.to_vec();
+        Ok(Self { protocol, spi, kind, data: reader.take_rest().to_vec() })
+    }
+    pub(super) fn emit(&self, writer: &mut Writer<'_>) {
+        writer.u8(self.protocol.0).u8(self.spi.len() as u8).u16(self.kind.0);
+        writer.bytes(&self.spi).bytes(&self.data);
+    }
+}
+
+impl fmt::Display for Notify {
+    /// Its kind, and of a CHILD_SA the SPI.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.kind.fmt(f)?;
+        self.child_spi().map_or(Ok(()), |spi| write!(f, " {spi:08x}"))
+    }
+}
+
+/// Which SAs the sender has deleted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Delete {
+    /// The IKE_SA that the message is of, and with it all its CHILD_SAs.
+    Ike,
+    /// SAs of ESP or AH, by the SPIs at which the sender received. At most 65535.
+    Child {
+        /// The protocol.
+        protocol: ProtocolId,
+        /// The SPIs.
+        spis: Vec<u32>,
+    },
+}
+
+impl Delete {
+    pub(super) fn parse(mut reader: Reader<'_>) -> Result<Self, ParseError> {
+        let (protocol, size, count) = (ProtocolId(reader.u8()?), reader.u8()?, usize::from(reader.u16()?));
+        match (protocol, size, count) {
+            (ProtocolId::IKE, 0, 0) if reader.is_empty() => Ok(Self::Ike),
+            (ProtocolId::AH | ProtocolId::ESP, 4, _) if reader.remaining() == count * 4 => {
+                let spis = core::iter::from_fn(|| reader.u32().ok()).collect();
+                Ok(Self::Child { protocol, spis })
+            }
+            _ => Err(ParseError::Delete),
+        }
+    }
+    pub(super) fn emit(&self, writer: &mut Writer<'_>) {
+        match self {
+            Self::Ike => {
+                writer.u8(ProtocolId::IKE.0).u8(0).u16(0);
+            }
+            Self::Child { protocol, spis } => {
+                writer.u8(protocol.0).u8(4).u16(spis.len() as u16);
+                spis.iter().for_each(|spi| {
+                    writer.u32(*spi);
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Security Association payloads (RFC 7296 §3.3): proposals, their transforms, and the attributes of these.
+
+use crate::ParseError;
+use crate::code::{EncryptionId, IntegrityId, KeyExchangeMethod, PrfId, ProtocolId, TransformType};
+use alloc::vec::Vec;
+use core::fmt;
+use usher_core::{Reader, Writer};
+
+/// The attribute of a transform that says how long its key is, in bits (§3.3.5).
+pub const KEY_LENGTH: u16 = 14;
+/// Proposals of a payload, and transforms of a proposal, at most: the latter are counted in an octet.
+pub const MAX_PROPOSALS: usize = 255;
+
+/// A transform attribute (§3.3.5).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Attribute {
+    /// Of two octets, written without a length.
+    Short {
+        /// Its type, of 15 bits.
+        kind: u16,
+        /// Its value.
+        value: u16,
+    },
+    /// Of any length.
+    Long {
+        /// Its type, of 15 bits.
+        kind: u16,
+        /// Its value, of at most 65535 octets.
+        value: Vec<u8>,
+    },
+}
+
+/// The highest bit of an attribute's type: its value has two octets.
+const SHORT: u16 = 1 << 15;
+
+/// One algorithm that is proposed or chosen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Transform {
+    /// What it is of.
+    pub kind: TransformType,
+    /// Which of its kind.
+    pub id: u16,
+    /// What is said of it besides.
+    pub attributes: Vec<Attribute>,
+}
+
+impl Transform {
+    /// One without attributes.
+    #[must_use]
+    pub const fn new(kind: TransformType, id: u16) -> Self {
+        Self { kind, id, attributes: Vec::new() }
+    }
+    /// One with a key of so many bits.
+    #[must_use]
+    pub fn with_key_length(kind: TransformType, id: u16, bits: u16) -> Self {
+        Self {
+            attributes: [Attribute::Short { kind: KEY_LENGTH, value: bits }].into(),
+            ..Self::new(kind, id)
+        }
+    }
+    /// The length of its key in bits, where that is said.
+    #[must_use]
+    pub fn key_length(&self) -> Option<u16> {
+        self.attributes.iter().find_map(|attribute| match attribute {
+            Attribute::Short { kind: KEY_LENGTH, value } => Some(*value),
+            _ => None,
+        })
+    }
+    /// True where an attribute stands with it that nobody knows here: such a transform is not to be chosen (§3.3.6).
+    #[must_use]
+    pub fn has_unknown_attribute(&self) -> bool {
+        !self.attributes.iter().all(|a| matches!(a, Attribute::Short { kind: KEY_LENGTH, .. }))
+    }
+
+    fn parse(reader: &mut Reader<'_>) -> Result<(Self, bool), ParseError> {
+        let mut inner = substructure(reader, 3)?;
+        let last = inner.1;
+        let (kind, _, id) = (TransformType(inner.0.u8()?), inner.0.u8()?, inner.0.u16()?);
+        let mut attributes = Vec::new();
+        while !inner.0.is_empty() {
+            let kind = inner.0.u16()?;
+            let value = inner.0.u16()?;
+            attributes.push(if kind & SHORT != 0 {
+                Attribute::Short { kind: kind & !SHORT, value }
+            } else {
+                Attribute::Long { kind, value: inner.0.bytes(value.into())?.to_vec() }
+            });
+        }
+        Ok((Self { kind, id, attributes }, last))
+    }
+
+    fn emit(&self, writer: &mut Writer<'_>, last: bool) {
+        let at = writer.len();
+        writer.u8(if last { 0 } else { 3 }).u8(0).u16(0).u8(self.kind.0).u8(0).u16(self.id);
+        for attribute in &self.attributes {
+            match attribute {
+                Attribute::Short { kind, value } => writer.u16(kind | SHORT).u16(*value),
+                Attribute::Long { kind, value } => writer.u16(*kind).u16(value.len() as u16).bytes(value),
+            };
+        }
+        let length = (writer.len() - at) as u16;
+        writer.patch(at + 2, &length.to_be_bytes());
+    }
+}
+
+impl fmt::Display for Transform {
+    /// `ENCR_AES_CBC-256`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            TransformType::ENCR => EncryptionId(self.id).fmt(f),
+            TransformType::PRF => PrfId(self.id).fmt(f),
+            TransformType::INTEG => IntegrityId(self.id).fmt(f),
+            TransformType::KE => KeyExchangeMethod(self.id).fmt(f),
+            TransformType::ESN if self.id == 0 => f.write_str("NO_ESN"),
+            TransformType::ESN if self.id == 1 => f.write_str("ESN"),
+            kind => write!(f, "{kind} {}", self.id),
+        }?;
+        self.key_length().map_or(Ok(()), |bits| write!(f, "-{bits}"))
+    }
+}
+
+/// Reads the header that proposals and transforms share: whether another follows (`more` says how), and the length. Gives
+/// what it holds, and whether it is the last.
+fn substructure<'a>(reader: &mut Reader<'a>, more: u8) -> Result<(Reader<'a>, bool), ParseError> {
+    let (follows, _, length) = (reader.u8()?, reader.u8()?, usize::from(reader.u16()?));
+    let content = length.checked_sub(4).ok_or(ParseError::Length)?;
+    let last = match follows {
+        0 => true,
+        n if n == more => false,
+        _ => return Err(ParseError::Substructure),
+    };
+    Ok((reader.sub(content)?, last))
+}
+
+/// One way to protect what is to be protected: of each kind of transform one is to be chosen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Proposal {
+    /// Its number: 1 for the first, one more for each that follows; of a chosen one that of the proposal.
+    pub number: u8,
+    /// Of which protocol the SA would be.
+    pub protocol: ProtocolId,
+    /// The SPI that the sender chose for it; empty in the first exchange of an IKE_SA, and of at most 255 octets.
+    pub spi: Vec<u8>,
+    /// The algorithms, 255 at most.
+    pub transforms: Vec<Transform>,
+}
+
+impl Proposal {
+    /// Those of a kind.
+    pub fn of(&self, kind: TransformType) -> impl Iterator<Item = &Transform> {
+        self.transforms.iter().filter(move |transform| transform.kind == kind)
+    }
+
+    fn parse(reader: &mut Reader<'_>) -> Result<(Self, bool), ParseError> {
+        let (mut inner, last) = substructure(reader, 2)?;
+        let (number, protocol) = (inner.u8()?, ProtocolId(inner.u8()?));
+        let (spi, count) = (usize::from(inner.u8()?), usize::from(inner.u8()?));
+        let spi = inner.bytes(spi)?.to_vec();
+        let mut transforms = Vec::with_capacity(count.min(inner.remaining() / 8));
+        for n in 1..=count {
+            let (transform, last) = Transform::parse(&mut inner)?;
+            if last != (n == count) {
+                return Err(ParseError::Substructure);
+            }
+            transforms.push(transform);
+        }
+        if !inner.is_empty() {
+            return Err(ParseError::Length);
+        }
+        Ok((Self { number, protocol, spi, transforms }, last))
+    }
+
+    fn emit(&self, writer: &mut Writer<'_>, last: bool) {
+        let at = writer.len();
+        writer.u8(if last { 0 } else { 2 }).u8(0).u16(0).u8(self.number).u8(self.protocol.0);
+        writer.u8(self.spi.len() as u8).u8(self.transforms.len() as u8).bytes(&self.spi);
+        for (n, transform) in self.transforms.iter().enumerate() {
+            transform.emit(writer, n + 1 == self.transforms.len());
+        }
+        let length = (writer.len() - at) as u16;
+        writer.patch(at + 2, &length.to_be_bytes());
+    }
+}
+
+impl fmt::Display for Proposal {
+    /// `ESP:ENCR_AES_CBC-128/AUTH_HMAC_SHA2_256_128/NO_ESN`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.protocol)?;
+        for (n, transform) in self.transforms.iter().enumerate() {
+            let between = if n == 0 { "" } else { "/" };
+            write!(f, "{between}{transform}")?;
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn parse(mut reader: Reader<'_>) -> Result<Vec<Proposal>, ParseError> {
+    let mut proposals = Vec::new();
+    loop {
+        let (proposal, last) = Proposal::parse(&mut reader)?;
+        proposals.push(proposal);
+        if last != reader.is_empty() {
+            return Err(ParseError::Substructure);
+        }
+        if last {
+            return Ok(proposals);
+        }
+        if proposals.len() == MAX_PROPOSALS {
+            return Err(ParseError::TooMany);
+        }
+    }
+}
+
+pub(super) fn emit(proposals: &[Proposal], writer: &mut Writer<'_>) {
+    for (n, proposal) in proposals.iter().enumerate() {
+        proposal.emit(writer, n + 1 == proposals.len());
+    }
+}

@@ -1,0 +1,198 @@
+//! Encrypted payloads (RFC 7296 §3.14, RFC 5282, RFC 7383): messages under the keys of an IKE_SA.
+
+use crate::ParseError;
+use crate::code::PayloadType;
+use crate::header::{HEADER_LEN, Header};
+use crate::payload::{PAYLOAD_HEADER_LEN, Payload, emit_chain, first_kind};
+use crate::suite::PacketAlgorithms;
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use usher_core::{Reader, SecureRng, Writer};
+use usher_crypto::cipher::{Cipher, CipherAlgorithm};
+use usher_crypto::digest::equal;
+use usher_crypto::mac::Mac;
+
+/// Octets in which a fragment says which of how many it is.
+const FRAGMENT_HEADER: usize = 4;
+
+/// A message whose payloads are encrypted, as it came.
+#[derive(Clone, Copy, Debug)]
+pub struct Sealed<'a> {
+    /// Its header, which is authenticated with it.
+    pub header: Header,
+    /// Which of how many fragments it is, from 1.
+    pub fragment: Option<(u16, u16)>,
+    /// The type of the first payload within.
+    pub first: PayloadType,
+    octets: &'a [u8],
+    /// Where the initialization vector begins.
+    body: usize,
+}
+
+impl<'a> Sealed<'a> {
+    /// Finds the Encrypted payload of a message; `None`: it has none. It must be the message's only one: nobody sends
+    /// others before it, and what they would mean no RFC says.
+    ///
+    /// # Errors
+    /// The message is none.
+    pub fn find(octets: &'a [u8]) -> Result<Option<Self>, ParseError> {
+        let mut reader = Reader::new(octets);
+        let (header, kind, length) = Header::parse(&mut reader)?;
+        if length != octets.len() {
+            return Err(ParseError::MessageLength { said: length, is: octets.len() });
+        }
+        if kind != PayloadType::SK && kind != PayloadType::SKF {
+            return Ok(None);
+        }
+        let (first, _, length) = (PayloadType(reader.u8()?), reader.u8()?, usize::from(reader.u16()?));
+        if length != PAYLOAD_HEADER_LEN + reader.remaining() {
+            return Err(ParseError::Length);
+        }
+        let mut fragment = None;
+        if kind == PayloadType::SKF {
+            let (number, total) = (reader.u16()?, reader.u16()?);
+            if number == 0 || number > total {
+                return Err(ParseError::Fragment { number, total });
+            }
+            fragment = Some((number, total));
+        }
+        let body = octets.len() - reader.remaining();
+        Ok(Some(Self { header, fragment, first, octets, body }))
+    }
+}
+
+/// Protects the messages of one direction of an IKE_SA.
+#[derive(Debug)]
+pub struct Protection {
+    algorithm: CipherAlgorithm,
+    cipher: Box<dyn Cipher>,
+    mac: Option<(Box<dyn Mac>, usize)>,
+    /// The next initialization vector of a cipher that must not have one twice.
+    counter: u64,
+}
+
+impl Protection {
+    /// By these algorithms and keys; `None`: a key is not of the algorithm's length.
+    #[must_use]
+    pub fn new(algorithms: &PacketAlgorithms, cipher_key: &[u8], integrity_key: &[u8]) -> Option<Self> {
+        let algorithm = algorithms.cipher?;
+        let mac =
+            algorithms.integrity.map(|integrity| (integrity.mac.with_key(integrity_key), integrity.len));
+        Some(Self { algorithm, cipher: algorithm.with_key(cipher_key)?, mac, counter: 0 })
+    }
+
+    fn checksum_len(&self) -> usize {
+        self.mac.as_ref().map_or(self.algorithm.tag_len(), |(_, len)| *len)
+    }
+
+    /// How many octets of payloads fit into a fragment of so many octets in all, header included.
+    fn capacity(&self, limit: usize) -> usize {
+        let around =
+            HEADER_LEN + PAYLOAD_HEADER_LEN + FRAGMENT_HEADER + self.algorithm.iv_len() + self.checksum_len();
+        let room = limit.saturating_sub(around) / self.algorithm.block_len() * self.algorithm.block_len();
+        room.saturating_sub(1)
+    }
+
+    /// Octets that a message of so many octets of payloads has.
+    fn sealed_len(&self, content: usize) -> usize {
+        let block = self.algorithm.block_len();
+        let padded = (content + 1).div_ceil(block) * block;
+        HEADER_LEN + PAYLOAD_HEADER_LEN + self.algorithm.iv_len() + padded + self.checksum_len()
+    }
+
+    /// Writes a message with these payloads, as one or, where it would be longer than `limit`, as fragments of at most so
+    /// many octets (RFC 7383 §2.5). No fragment is made smaller than 64 octets of payloads.
+    #[must_use]
+    pub fn seal(
+        &mut self,
+        header: &Header,
+        payloads: &[Payload],
+        limit: Option<usize>,
+        rng: &mut SecureRng,
+    ) -> Vec<Vec<u8>> {
+        let mut content = Vec::new();
+        emit_chain(payloads, &mut Writer::new(&mut content));
+        let first = first_kind(payloads);
+        let Some(limit) = limit.filter(|limit| self.sealed_len(content.len()) > *limit) else {
+            return vec![self.seal_one(header, first, None, &content, rng)];
+        };
+        let chunks: Vec<&[u8]> = content.chunks(self.capacity(limit).max(64)).collect();
+        let total = chunks.len() as u16;
+        let numbered = (1..).zip(chunks);
+        // The first alone says of what type the first payload is.
+        let kind = |number| if number == 1 { first } else { PayloadType::NONE };
+        numbered.map(|(n, chunk)| self.seal_one(header, kind(n), Some((n, total)), chunk, rng)).collect()
+    }
+
+    fn seal_one(
+        &mut self,
+        header: &Header,
+        first: PayloadType,
+        fragment: Option<(u16, u16)>,
+        content: &[u8],
+        rng: &mut SecureRng,
+    ) -> Vec<u8> {
+        let mut octets = Vec::with_capacity(self.sealed_len(content.len()) + FRAGMENT_HEADER);
+        let mut writer = Writer::new(&mut octets);
+        header.emit(&mut writer, if fragment.is_some() { PayloadType::SKF } else { PayloadType::SK });
+        writer.u8(first.0).u8(0).u16(0);
+        if let Some((number, total)) = fragment {
+            writer.u16(number).u16(total);
+        }
+        let associated = writer.len();
+        let iv = self.next_iv(rng);
+        writer.bytes(&iv).bytes(content);
+        let padding = self.algorithm.block_len() - 1 - content.len() % self.algorithm.block_len();
+        writer.zeros(padding).u8(padding as u8).zeros(self.checksum_len());
+        let length = writer.len();
+        writer.patch(HEADER_LEN + 2, &((length - HEADER_LEN) as u16).to_be_bytes());
+        Header::finish(&mut writer, length);
+        let (before, body) = octets.split_at_mut(associated);
+        let (_, rest) = body.split_at_mut(iv.len());
+        let (data, checksum) = rest.split_at_mut(rest.len() - self.checksum_len());
+        let tag = if self.mac.is_some() { &mut [][..] } else { &mut *checksum };
+        // Vector, data and tag have the lengths that the cipher asks for, so that there is nothing to refuse.
+        let sealed = self.cipher.seal(&iv, before, data, tag);
+        debug_assert_eq!(sealed, Ok(()));
+        if let Some((mac, len)) = &self.mac {
+            let end = octets.len() - len;
+            let mut code = Vec::new();
+            mac.code(&[&octets[..end]], &mut code);
+            octets[end..].copy_from_slice(&code[..*len]);
+        }
+        octets
+    }
+
+    fn next_iv(&mut self, rng: &mut SecureRng) -> Vec<u8> {
+        if self.algorithm.tag_len() > 0 {
+            self.counter += 1;
+            return self.counter.to_be_bytes().to_vec();
+        }
+        let mut iv = vec![0; self.algorithm.iv_len()];
+        rng.fill(&mut iv);
+        iv
+    }
+
+    /// The octets of the payloads within; `None`: it was altered, is not of this IKE_SA, or is no ciphertext at all.
+    #[must_use]
+    pub fn open(&self, sealed: &Sealed<'_>) -> Option<Vec<u8>> {
+        let (before, body) = sealed.octets.split_at_checked(sealed.body)?;
+        let (iv, rest) = body.split_at_checked(self.algorithm.iv_len())?;
+        let (data, checksum) = rest.split_at_checked(rest.len().checked_sub(self.checksum_len())?)?;
+        let mut tag = checksum;
+        if let Some((mac, len)) = &self.mac {
+            let mut code = Vec::new();
+            mac.code(&[&sealed.octets[..sealed.octets.len() - len]], &mut code);
+            if !equal(&code[..*len], checksum) {
+                return None;
+            }
+            tag = &[];
+        }
+        let mut data = data.to_vec();
+        self.cipher.open(iv, before, &mut data, tag).ok()?;
+        let padding = usize::from(data.pop()?);
+        data.truncate(data.len().checked_sub(padding)?);
+        Some(data)
+    }
+}

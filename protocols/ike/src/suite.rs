@@ -1,0 +1,340 @@
+//! Algorithms: proposals in words, what is chosen of them (RFC 7296 §2.7, §3.3), and what a chosen one means.
+
+use crate::code::{EncryptionId, IntegrityId, KeyExchangeMethod, PrfId, ProtocolId, TransformType};
+use crate::payload::{Proposal, Transform};
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use usher_crypto::cipher::CipherAlgorithm;
+use usher_crypto::exchange::ExchangeAlgorithm;
+use usher_crypto::mac::MacAlgorithm;
+
+/// An algorithm of packets, as it is written: its word, what it is of, its number, its key in bits.
+type Word = (&'static str, TransformType, u16, Option<u16>);
+
+const ENCRYPTIONS: [Word; 9] = [
+    ("aes128", TransformType::ENCR, EncryptionId::ENCR_AES_CBC.0, Some(128)),
+    ("aes192", TransformType::ENCR, EncryptionId::ENCR_AES_CBC.0, Some(192)),
+    ("aes256", TransformType::ENCR, EncryptionId::ENCR_AES_CBC.0, Some(256)),
+    ("aes128gcm16", TransformType::ENCR, EncryptionId::ENCR_AES_GCM_16.0, Some(128)),
+    ("aes192gcm16", TransformType::ENCR, EncryptionId::ENCR_AES_GCM_16.0, Some(192)),
+    ("aes256gcm16", TransformType::ENCR, EncryptionId::ENCR_AES_GCM_16.0, Some(256)),
+    ("chacha20poly1305", TransformType::ENCR, EncryptionId::ENCR_CHACHA20_POLY1305.0, None),
+    ("3des", TransformType::ENCR, EncryptionId::ENCR_3DES.0, None),
+    ("null", TransformType::ENCR, EncryptionId::ENCR_NULL.0, None),
+];
+
+const INTEGRITIES: [Word; 5] = [
+    ("sha1", TransformType::INTEG, IntegrityId::AUTH_HMAC_SHA1_96.0, None),
+    ("sha256", TransformType::INTEG, IntegrityId::AUTH_HMAC_SHA2_256_128.0, None),
+    ("sha384", TransformType::INTEG, IntegrityId::AUTH_HMAC_SHA2_384_192.0, None),
+    ("sha512", TransformType::INTEG, IntegrityId::AUTH_HMAC_SHA2_512_256.0, None),
+    ("aesxcbc", TransformType::INTEG, IntegrityId::AUTH_AES_XCBC_96.0, None),
+];
+
+const OTHERS: [Word; 13] = [
+    ("prfsha1", TransformType::PRF, PrfId::PRF_HMAC_SHA1.0, None),
+    ("prfsha256", TransformType::PRF, PrfId::PRF_HMAC_SHA2_256.0, None),
+    ("prfsha384", TransformType::PRF, PrfId::PRF_HMAC_SHA2_384.0, None),
+    ("prfsha512", TransformType::PRF, PrfId::PRF_HMAC_SHA2_512.0, None),
+    ("prfaesxcbc", TransformType::PRF, PrfId::PRF_AES128_XCBC.0, None),
+    ("modp1024", TransformType::KE, KeyExchangeMethod::MODP_1024.0, None),
+    ("modp2048", TransformType::KE, KeyExchangeMethod::MODP_2048.0, None),
+    ("modp3072", TransformType::KE, KeyExchangeMethod::MODP_3072.0, None),
+    ("ecp256", TransformType::KE, KeyExchangeMethod::ECP_256.0, None),
+    ("ecp384", TransformType::KE, KeyExchangeMethod::ECP_384.0, None),
+    ("x25519", TransformType::KE, KeyExchangeMethod::CURVE25519.0, None),
+    ("noesn", TransformType::ESN, 0, None),
+    ("esn", TransformType::ESN, 1, None),
+];
+
+/// Words that mean the same as another.
+const ALIASES: [(&str, &str); 4] = [
+    ("curve25519", "x25519"),
+    ("aes128gcm", "aes128gcm16"),
+    ("aes256gcm", "aes256gcm16"),
+    ("sha2_256", "sha256"),
+];
+
+/// A proposal in words that means nothing.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ProposalError {
+    /// A word that is no algorithm.
+    #[error("\"{0}\" is no algorithm: write such as aes256gcm16-prfsha384-ecp384 or aes128-sha256-x25519")]
+    Word(String),
+    /// An algorithm of no use in a proposal for this protocol.
+    #[error("\"{0}\" is of no use there")]
+    Misplaced(String),
+    /// A kind of algorithm is missing.
+    #[error("it has no algorithm for {0}")]
+    Missing(&'static str),
+    /// An encryption that authenticates stands beside one that does not: they need two proposals.
+    #[error("encryption that authenticates and encryption that does not need a proposal each")]
+    Mixed,
+}
+
+fn authenticates(id: u16) -> bool {
+    matches!(EncryptionId(id), EncryptionId::ENCR_AES_GCM_16 | EncryptionId::ENCR_CHACHA20_POLY1305)
+}
+
+impl Proposal {
+    /// A proposal for an IKE_SA, of words between hyphens, the preferred ones first: `aes256-aes128-sha256-x25519-modp2048`.
+    /// Without a word for the pseudorandom function it is that of the integrity algorithms.
+    ///
+    /// # Errors
+    /// A word is none, or something is missing.
+    pub fn ike(words: &str) -> Result<Self, ProposalError> {
+        let mut proposal = Self::of_words(ProtocolId::IKE, words)?;
+        if proposal.of(TransformType::PRF).next().is_none() {
+            let prf = |integrity: &Transform| match IntegrityId(integrity.id) {
+                IntegrityId::AUTH_HMAC_SHA1_96 => PrfId::PRF_HMAC_SHA1,
+                IntegrityId::AUTH_AES_XCBC_96 => PrfId::PRF_AES128_XCBC,
+                IntegrityId::AUTH_HMAC_SHA2_384_192 => PrfId::PRF_HMAC_SHA2_384,
+                IntegrityId::AUTH_HMAC_SHA2_512_256 => PrfId::PRF_HMAC_SHA2_512,
+                _ => PrfId::PRF_HMAC_SHA2_256,
+            };
+            let prfs: Vec<_> = proposal.of(TransformType::INTEG).map(prf).collect();
+            proposal.transforms.extend(prfs.into_iter().map(|prf| Transform::new(TransformType::PRF, prf.0)));
+        }
+        for (kind, what) in
+            [(TransformType::PRF, "pseudorandom function"), (TransformType::KE, "key exchange")]
+        {
+            if proposal.of(kind).next().is_none() {
+                return Err(ProposalError::Missing(what));
+            }
+        }
+        if proposal.of(TransformType::ENCR).any(|t| t.id == EncryptionId::ENCR_NULL.0) {
+            return Err(ProposalError::Misplaced("null".into()));
+        }
+        Ok(proposal)
+    }
+
+    /// A proposal for a CHILD_SA of ESP: `aes128gcm16-x25519`, `aes128-sha256-esn-noesn`. A key exchange in it is done when
+    /// the CHILD_SA is not made with its IKE_SA. Without a word for extended sequence numbers there are none.
+    ///
+    /// # Errors
+    /// A word is none, or something is missing.
+    pub fn esp(words: &str) -> Result<Self, ProposalError> {
+        let mut proposal = Self::of_words(ProtocolId::ESP, words)?;
+        if proposal.of(TransformType::ESN).next().is_none() {
+            proposal.transforms.push(Transform::new(TransformType::ESN, 0));
+        }
+        Ok(proposal)
+    }
+
+    fn of_words(protocol: ProtocolId, words: &str) -> Result<Self, ProposalError> {
+        let mut transforms = Vec::new();
+        for word in words.split('-') {
+            let meant = ALIASES.iter().find(|(alias, _)| *alias == word).map_or(word, |(_, meant)| meant);
+            let mut all = ENCRYPTIONS.iter().chain(&INTEGRITIES).chain(&OTHERS);
+            let found = all.find(|(name, ..)| *name == meant);
+            let &(_, kind, id, bits) = found.ok_or_else(|| ProposalError::Word(word.to_string()))?;
+            let ike = protocol == ProtocolId::IKE;
+            if ike && kind == TransformType::ESN || !ike && kind == TransformType::PRF {
+                return Err(ProposalError::Misplaced(word.to_string()));
+            }
+            transforms.push(
+                bits.map_or(Transform::new(kind, id), |bits| Transform::with_key_length(kind, id, bits)),
+            );
+        }
+        transforms.sort_by_key(|transform: &Transform| transform.kind);
+        let proposal = Self { number: 1, protocol, spi: Vec::new(), transforms };
+        let aead: Vec<bool> = proposal.of(TransformType::ENCR).map(|t| authenticates(t.id)).collect();
+        let first = *aead.first().ok_or(ProposalError::Missing("encryption"))?;
+        if aead.iter().any(|other| *other != first) {
+            return Err(ProposalError::Mixed);
+        }
+        let integrity = proposal.transforms.iter().any(|transform| transform.kind == TransformType::INTEG);
+        match (first, integrity) {
+            (true, true) => Err(ProposalError::Mixed),
+            (false, false) => Err(ProposalError::Missing("integrity")),
+            _ => Ok(proposal),
+        }
+    }
+
+    /// Without what is exchanged for it: what a CHILD_SA is that is made with its IKE_SA (RFC 7296 §1.2).
+    #[must_use]
+    pub(crate) fn without_key_exchange(&self) -> Self {
+        let mut proposal = self.clone();
+        proposal.transforms.retain(|transform| transform.kind != TransformType::KE);
+        proposal
+    }
+
+    /// The key exchange method of a chosen proposal.
+    #[must_use]
+    pub(crate) fn key_exchange(&self) -> Option<KeyExchangeMethod> {
+        self.of(TransformType::KE).map(|t| KeyExchangeMethod(t.id)).find(|m| *m != KeyExchangeMethod::NONE)
+    }
+}
+
+/// Numbers proposals from 1.
+pub(crate) fn numbered(proposals: impl IntoIterator<Item = Proposal>, spi: &[u8]) -> Vec<Proposal> {
+    let number = |(n, proposal)| Proposal { number: n, spi: spi.to_vec(), ..proposal };
+    (1u8..).zip(proposals).map(number).collect()
+}
+
+fn kinds(a: &Proposal, b: &Proposal) -> Vec<TransformType> {
+    let mut kinds: Vec<_> = a.transforms.iter().chain(&b.transforms).map(|t| t.kind).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    kinds
+}
+
+fn same(a: &Transform, b: &Transform) -> bool {
+    a.id == b.id && a.key_length() == b.key_length() && !b.has_unknown_attribute()
+}
+
+/// What two proposals have in common: of each kind of transform the first of ours that is theirs too.
+fn common(ours: &Proposal, theirs: &Proposal) -> Option<Vec<Transform>> {
+    let mut chosen = Vec::new();
+    for kind in kinds(ours, theirs) {
+        let theirs_has = theirs.of(kind).next().is_some();
+        let ours_has = ours.of(kind).next().is_some();
+        let found = match (ours_has, theirs_has) {
+            (true, true) => Some(ours.of(kind).find(|our| theirs.of(kind).any(|their| same(our, their)))?),
+            // Whoever names none of a kind has it without, and so may the other where 0 is among its own.
+            (true, false) if ours.of(kind).any(|our| our.id == 0) => None,
+            (false, _) => Some(theirs.of(kind).find(|their| their.id == 0)?),
+            _ => return None,
+        };
+        chosen.extend(found.cloned());
+    }
+    Some(chosen)
+}
+
+/// What a responder chooses: by its own preference. The number is that of the other side's proposal (RFC 7296 §3.3.1).
+#[must_use]
+pub fn choose(ours: &[Proposal], theirs: &[Proposal]) -> Option<Proposal> {
+    let both = ours.iter().flat_map(|our| theirs.iter().map(move |their| (our, their)));
+    both.filter(|(our, their)| our.protocol == their.protocol).find_map(|(our, their)| {
+        let transforms = common(our, their)?;
+        Some(Proposal { number: their.number, protocol: their.protocol, spi: their.spi.clone(), transforms })
+    })
+}
+
+/// Whether what a responder chose is of what it was offered: one transform of each kind, and all of one proposal.
+#[must_use]
+pub fn is_offered(offered: &[Proposal], chosen: &Proposal) -> bool {
+    let Some(offer) = offered.iter().find(|o| o.number == chosen.number && o.protocol == chosen.protocol)
+    else {
+        return false;
+    };
+    kinds(offer, chosen).into_iter().all(|kind| {
+        let mut of_kind = chosen.of(kind);
+        match (of_kind.next(), of_kind.next()) {
+            (Some(one), None) => {
+                offer.of(kind).any(|offered| same(offered, one))
+                    || one.id == 0 && offer.of(kind).next().is_none()
+            }
+            (None, _) => offer.of(kind).any(|offered| offered.id == 0),
+            _ => false,
+        }
+    })
+}
+
+/// A code of which a part is sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Integrity {
+    /// The code. Its key is as long as its output.
+    pub mac: MacAlgorithm,
+    /// How many of its octets are sent.
+    pub len: usize,
+}
+
+impl Integrity {
+    fn of(id: IntegrityId) -> Option<Self> {
+        let (mac, len) = match id {
+            IntegrityId::AUTH_HMAC_SHA1_96 => (MacAlgorithm::HmacSha1, 12),
+            IntegrityId::AUTH_AES_XCBC_96 => (MacAlgorithm::AesXcbc, 12),
+            IntegrityId::AUTH_HMAC_SHA2_256_128 => (MacAlgorithm::HmacSha256, 16),
+            IntegrityId::AUTH_HMAC_SHA2_384_192 => (MacAlgorithm::HmacSha384, 24),
+            IntegrityId::AUTH_HMAC_SHA2_512_256 => (MacAlgorithm::HmacSha512, 32),
+            _ => return None,
+        };
+        Some(Self { mac, len })
+    }
+}
+
+/// How packets are protected: those of an IKE_SA, or those of ESP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PacketAlgorithms {
+    /// The cipher; `None`: packets are not enciphered (RFC 2410).
+    pub cipher: Option<CipherAlgorithm>,
+    /// Octets of its key, with its salt.
+    pub cipher_key: usize,
+    /// The code, where the cipher does not authenticate.
+    pub integrity: Option<Integrity>,
+}
+
+impl PacketAlgorithms {
+    /// Octets of the integrity algorithm's key.
+    #[must_use]
+    pub fn integrity_key(&self) -> usize {
+        self.integrity.map_or(0, |integrity| integrity.mac.output_len())
+    }
+
+    /// What a chosen proposal means; `None`: something is not known here, or nothing would authenticate.
+    #[must_use]
+    pub fn of(proposal: &Proposal) -> Option<Self> {
+        let encryption = proposal.of(TransformType::ENCR).next()?;
+        let bits = encryption.key_length().unwrap_or(0);
+        let cipher = match EncryptionId(encryption.id) {
+            EncryptionId::ENCR_3DES => Some(CipherAlgorithm::TripleDesCbc),
+            EncryptionId::ENCR_AES_CBC => Some(CipherAlgorithm::AesCbc),
+            EncryptionId::ENCR_AES_GCM_16 => Some(CipherAlgorithm::AesGcm),
+            EncryptionId::ENCR_CHACHA20_POLY1305 => Some(CipherAlgorithm::ChaCha20Poly1305),
+            EncryptionId::ENCR_NULL => None,
+            _ => return None,
+        };
+        let cipher_key = cipher.map_or(Some(0), |cipher| cipher.key_len(bits))?;
+        let integrity = match proposal.of(TransformType::INTEG).next().filter(|t| t.id != 0) {
+            Some(transform) => Some(Integrity::of(IntegrityId(transform.id))?),
+            None => None,
+        };
+        let authenticates = cipher.is_some_and(|cipher| cipher.tag_len() > 0);
+        (authenticates != integrity.is_some()).then_some(Self { cipher, cipher_key, integrity })
+    }
+}
+
+/// The algorithms of an IKE_SA.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IkeAlgorithms {
+    /// How its messages are protected.
+    pub packets: PacketAlgorithms,
+    /// The pseudorandom function.
+    pub prf: MacAlgorithm,
+    /// The key exchange.
+    pub exchange: ExchangeAlgorithm,
+}
+
+impl IkeAlgorithms {
+    /// What a chosen proposal means; `None`: something is not known here.
+    #[must_use]
+    pub fn of(proposal: &Proposal) -> Option<Self> {
+        let prf = match PrfId(proposal.of(TransformType::PRF).next()?.id) {
+            PrfId::PRF_HMAC_SHA1 => MacAlgorithm::HmacSha1,
+            PrfId::PRF_AES128_XCBC => MacAlgorithm::AesXcbc,
+            PrfId::PRF_HMAC_SHA2_256 => MacAlgorithm::HmacSha256,
+            PrfId::PRF_HMAC_SHA2_384 => MacAlgorithm::HmacSha384,
+            PrfId::PRF_HMAC_SHA2_512 => MacAlgorithm::HmacSha512,
+            _ => return None,
+        };
+        let exchange = exchange(proposal.key_exchange()?)?;
+        let packets = PacketAlgorithms::of(proposal).filter(|packets| packets.cipher.is_some())?;
+        Some(Self { packets, prf, exchange })
+    }
+}
+
+/// The algorithm of a key exchange method; `None`: it is not known here, or not built in.
+#[must_use]
+pub fn exchange(method: KeyExchangeMethod) -> Option<ExchangeAlgorithm> {
+    let algorithm = match method {
+        KeyExchangeMethod::MODP_1024 => ExchangeAlgorithm::Modp1024,
+        KeyExchangeMethod::MODP_2048 => ExchangeAlgorithm::Modp2048,
+        KeyExchangeMethod::MODP_3072 => ExchangeAlgorithm::Modp3072,
+        KeyExchangeMethod::ECP_256 => ExchangeAlgorithm::Ecp256,
+        KeyExchangeMethod::ECP_384 => ExchangeAlgorithm::Ecp384,
+        KeyExchangeMethod::CURVE25519 => ExchangeAlgorithm::X25519,
+        _ => return None,
+    };
+    algorithm.is_available().then_some(algorithm)
+}

@@ -1,0 +1,8 @@
+pub(crate) mod arbitrary;
+pub(crate) mod captured;
+mod codec;
+mod keys;
+mod protect;
+mod suite;
+
+pub(crate) use captured::octets;

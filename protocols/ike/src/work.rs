@@ -1,0 +1,18 @@
+//! The labelled work of an endpoint.
+
+usher_core::work_labels! {
+    /// A message sent or received: its headers, the state that it finds and leaves.
+    MESSAGE = "ike.message" per "message";
+    /// A message enciphered and authenticated.
+    PROTECT = "ike.protect" per "message";
+    /// A message, or a fragment of one, checked and deciphered.
+    OPEN = "ike.open" per "message";
+    /// Half of a key exchange: a new pair of keys, or a secret from the other side's.
+    KEY_EXCHANGE = "ike.key_exchange" per "public-key operation";
+    /// Keys derived, or a proof by a shared key computed.
+    DERIVE = "ike.derive" per "derivation";
+    /// A signature made, by a helper.
+    SIGN = "ike.sign" per "public-key operation";
+    /// A chain of certificates and the signature of its first verified, by a helper.
+    VERIFY = "ike.verify" per "public-key operation";
+}
