@@ -1,0 +1,113 @@
+//! A namespace with charon in it, and a folder of its own for what it keeps.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+const CHARON: &str = "/usr/lib/ipsec/charon";
+const PLUGINS: &str = "random nonce openssl aes sha1 sha2 md5 hmac kdf gcm chapoly pem pkcs1 pkcs8 x509 pubkey curve25519 gmp \
+                       kernel-libipsec kernel-netlink socket-default vici eap-identity eap-md5 eap-mschapv2";
+
+/// It ends with whoever holds it.
+pub(crate) struct Place {
+    name: String,
+    folder: PathBuf,
+    charon: Child,
+}
+
+#[track_caller]
+fn ip(arguments: &[&str]) {
+    let done = Command::new("ip").args(arguments).status().expect("ip is installed: scripts/setup test");
+    assert!(done.success(), "ip {arguments:?}: this needs root");
+}
+
+impl Place {
+    #[track_caller]
+    pub(crate) fn new(connections: &str) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("usher-ike-{}-{n}", std::process::id());
+        let folder = std::env::temp_dir().join(&name);
+        fs::create_dir_all(folder.join("run")).expect("a folder can be made");
+        let path = |file: &str| folder.join(file).display().to_string();
+        let settings = format!(
+            "charon {{\n load = {PLUGINS}\n install_routes = no\n port = 500\n port_nat_t = 4500\n \
+             filelog {{ log {{ path = {}\n default = 1\n flush_line = yes }} }}\n plugins {{ vici {{ socket = unix://{} }} }}\n}}\n",
+            path("log"),
+            path("vici")
+        );
+        fs::write(folder.join("strongswan.conf"), settings).expect("a file can be written");
+        fs::write(folder.join("swanctl.conf"), connections).expect("a file can be written");
+        ip(&["netns", "add", &name]);
+        ip(&["-n", &name, "link", "set", "lo", "up"]);
+        // An address of the traffic that charon protects, without which it installs nothing.
+        ip(&["-n", &name, "addr", "add", "10.2.0.1/32", "dev", "lo"]);
+        // Its process number and sockets are below /run, which it has for itself.
+        let script = format!("mount --bind {} /run && exec {CHARON}", path("run"));
+        let charon = Command::new("ip")
+            .args(["netns", "exec", &name, "sh", "-c", &script])
+            .env("STRONGSWAN_CONF", path("strongswan.conf"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("ip can be run");
+        let place = Self { name, folder, charon };
+        let begun = Instant::now();
+        while !place.folder.join("vici").exists() {
+            assert!(begun.elapsed() < Duration::from_secs(20), "charon does not come up:\n{}", place.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let file = place.folder.join("swanctl.conf").display().to_string();
+        let loaded = place.swanctl(&["--load-all", "--file", &file]);
+        assert!(loaded.contains("successfully loaded"), "{loaded}");
+        place
+    }
+    /// The namespace.
+    pub(crate) fn namespace(&self) -> fs::File {
+        fs::File::open(format!("/run/netns/{}", self.name)).expect("the namespace is there")
+    }
+    /// What charon has logged.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+    }
+    /// Asks charon something, and gives what it says.
+    #[track_caller]
+    pub(crate) fn swanctl(&self, arguments: &[&str]) -> String {
+        self.start_swanctl(arguments).end()
+    }
+    /// Asks charon something that takes its time.
+    #[track_caller]
+    pub(crate) fn start_swanctl(&self, arguments: &[&str]) -> Asked {
+        let socket = format!("unix://{}", self.folder.join("vici").display());
+        let mut command = Command::new("swanctl");
+        command
+            .args(arguments)
+            .args(["--uri", &socket])
+            .env("STRONGSWAN_CONF", self.folder.join("strongswan.conf"));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Asked(command.spawn().expect("swanctl is installed: scripts/setup test"))
+    }
+}
+
+/// A question to charon.
+pub(crate) struct Asked(Child);
+
+impl Asked {
+    /// What it says.
+    pub(crate) fn end(self) -> String {
+        let done = self.0.wait_with_output().expect("swanctl ends");
+        [done.stdout, done.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // `ip` has become `sh`, and that charon.
+        let _ = self.charon.kill();
+        let _ = self.charon.wait();
+        let _ = Command::new("ip").args(["netns", "del", &self.name]).status();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
