@@ -8,6 +8,9 @@ pub enum LabError {
     /// The network asked for cannot be.
     #[error("the lab cannot build this network: {0}")]
     Topology(String),
+    /// The study has what a lab has not.
+    #[error("this study cannot run on the lab: {0}")]
+    Unfit(String),
     /// The system does not let us.
     #[error("{0}")]
     Permission(#[from] crate::Missing),

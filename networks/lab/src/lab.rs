@@ -177,7 +177,7 @@ fn device(place: usize) -> String {
 }
 
 /// The index of a host's interface: 1 is the loopback's.
-fn index(place: usize) -> u32 {
+pub(crate) fn index(place: usize) -> u32 {
     place as u32 + LOOPBACK + 1
 }
 

@@ -7,6 +7,7 @@
 //! process: namespaces, interfaces, addresses and routes are gone with its end, whatever that was.
 
 mod error;
+mod hosts;
 mod lab;
 mod link;
 mod namespace;
@@ -18,6 +19,7 @@ mod sys;
 mod topology;
 
 pub use error::LabError;
+pub use hosts::{Counters, Hosts, Kernel, Precision, Setting, Setup, Untold, sysctls, untold};
 pub use lab::{Lab, Outcome};
 pub use namespace::Namespace;
 pub use permission::{Missing, Rights, acquire};

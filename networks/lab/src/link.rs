@@ -7,6 +7,7 @@ use usher_core::Instant;
 use usher_core::impair::{Channel, Fate};
 use usher_sim::{DISCARD_PORT, Framing, LinkStats};
 
+use crate::hosts::EAPOL;
 use crate::sys::ETHERNET;
 use crate::topology::Topology;
 
@@ -126,7 +127,9 @@ impl Links {
         let mut frame = self.spare.pop().unwrap_or_default();
         frame.clear();
         frame.extend_from_slice(octets);
-        frame[..6].copy_from_slice(&direction.mac);
+        if let Some(mac) = frame.get_mut(..6).filter(|_| packet.to.is_some()) {
+            mac.copy_from_slice(&direction.mac);
+        }
         if let Some(point) = direction.leaves {
             leaves(point, at, on_link(&frame, direction.framing));
         }
@@ -202,7 +205,7 @@ impl Links {
             if let Some(last) = frame.last_mut() {
                 *last ^= 1;
             }
-            let to = Packet::read(&frame).map(|p| p.to);
+            let to = Packet::read(&frame).and_then(|p| p.to);
             withheld = !to.is_some_and(|to| direction.receiver.contains(&to));
         }
         let capture = direction.arrives.map(|point| (point, direction.framing));
@@ -243,15 +246,19 @@ pub(crate) fn on_link(frame: &[u8], framing: Framing) -> &[u8] {
 /// What the relay has to know of an IP packet.
 #[derive(Clone, Copy, Debug)]
 struct Packet {
-    to: IpAddr,
+    /// Where IP is to carry it; `None` for a frame of EAPOL, which goes no further than the link and keeps its addresses.
+    to: Option<IpAddr>,
     background: bool,
 }
 
 impl Packet {
-    /// Of a frame for one receiver that holds an IP packet; `None` for all others, of which the simulator knows none: neighbour
-    /// discovery, multicast, what else a kernel says on its own.
+    /// Of a frame for one receiver that holds an IP packet, and of one of EAPOL; `None` for all others, of which the simulator
+    /// knows none: neighbour discovery, multicast, what else a kernel says on its own.
     fn read(frame: &[u8]) -> Option<Self> {
         const GROUP: u8 = 1;
+        if frame.get(12..ETHERNET)? == EAPOL.to_be_bytes() {
+            return Some(Self { to: None, background: false });
+        }
         if frame.first()? & GROUP != 0 {
             return None;
         }
@@ -274,6 +281,6 @@ impl Packet {
             return None;
         }
         let port = transport.and_then(|udp| Some(u16::from_be_bytes([*udp.get(2)?, *udp.get(3)?])));
-        Some(Self { to, background: port == Some(DISCARD_PORT) })
+        Some(Self { to: Some(to), background: port == Some(DISCARD_PORT) })
     }
 }

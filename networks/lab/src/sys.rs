@@ -86,15 +86,8 @@ impl Ring {
         }
         let memory = NonNull::new(memory.cast()).ok_or_else(|| io::Error::other("a mapping at address 0"))?;
         let ring = Self { socket, memory, length, slot, slots, next: 0 };
-        // SAFETY: the address is a plain structure of the length that is said.
-        let bound = unsafe {
-            let mut address: libc::sockaddr_ll = zeroed();
-            address.sll_family = libc::AF_PACKET as u16;
-            address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
-            let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-            libc::bind(ring.socket.as_raw_fd(), ptr::from_ref(&address).cast(), length)
-        };
-        if bound < 0 { Err(io::Error::last_os_error()) } else { Ok(ring) }
+        bind(&ring.socket, 0, libc::ETH_P_ALL as u16)?;
+        Ok(ring)
     }
 
     fn head(&self) -> (*mut u8, &AtomicU32) {
@@ -182,6 +175,29 @@ fn option<T: Copy>(socket: &socket2::Socket, name: libc::c_int, value: T) -> io:
         libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, name, ptr::from_ref(&value).cast(), length)
     };
     if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// A socket for the frames of one protocol, by its EtherType, at one interface of the calling thread's namespace; it does not
+/// block.
+pub(crate) fn packets(interface: u32, protocol: u16) -> io::Result<socket2::Socket> {
+    let socket = socket2::Socket::new(socket2::Domain::PACKET, socket2::Type::RAW, None)?;
+    socket.set_nonblocking(true)?;
+    bind(&socket, interface, protocol)?;
+    Ok(socket)
+}
+
+/// Binds a packet socket: it hears frames of this EtherType at this interface, 0 for all, and sends by it.
+fn bind(socket: &socket2::Socket, interface: u32, protocol: u16) -> io::Result<()> {
+    // SAFETY: the address is a plain structure of the length that is said.
+    let bound = unsafe {
+        let mut address: libc::sockaddr_ll = zeroed();
+        address.sll_family = libc::AF_PACKET as u16;
+        address.sll_protocol = protocol.to_be();
+        address.sll_ifindex = interface as libc::c_int;
+        let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        libc::bind(socket.as_raw_fd(), ptr::from_ref(&address).cast(), length)
+    };
+    if bound < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Sends frames by the interfaces of a namespace.

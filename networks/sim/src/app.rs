@@ -113,21 +113,102 @@ pub enum MessageDelivery {
     Down(CloseReason),
 }
 
-/// What an application asked for while it handled a delivery; done when its CPU time has passed.
+/// What an application asked for while it handled a delivery, in the order in which it did. The network that hosts it
+/// carries it out: in the simulator when the CPU time of the work has passed.
 #[derive(Debug)]
-pub(crate) enum Op<R> {
-    Datagram { socket: u32, to: HostId, port: u16, payload: Payload },
-    Connect { conn: ConnId, from: Option<HostId>, to: HostId, port: u16 },
-    Write { conn: ConnId, payload: Payload },
-    Associate { assoc: AssocId, from: Option<HostId>, to: HostId, port: u16, streams: u16 },
-    Send { assoc: AssocId, message: Message },
-    Credit { conn: ConnId, bytes: u32 },
-    Shutdown { conn: ConnId },
-    Abort { conn: ConnId },
-    Frame { port: u32, payload: Payload },
-    Link { at: HostId, command: LinkCommand },
-    Owner { token: u64, local: (HostId, u16), remote: (HostId, u16) },
+pub enum Op<R> {
+    /// [`Context::send_datagram`].
+    Datagram {
+        /// From this socket of the application.
+        socket: u32,
+        /// To this host.
+        to: HostId,
+        /// To this port of it.
+        port: u16,
+        /// This.
+        payload: Payload,
+    },
+    /// [`Context::connect`].
+    Connect {
+        /// The connection's id.
+        conn: ConnId,
+        /// From this address of the host; `None` is its own.
+        from: Option<HostId>,
+        /// To this host.
+        to: HostId,
+        /// To this port of it.
+        port: u16,
+    },
+    /// [`Context::write`].
+    Write {
+        /// On this connection.
+        conn: ConnId,
+        /// This.
+        payload: Payload,
+    },
+    /// [`Context::associate`].
+    Associate {
+        /// The association's id.
+        assoc: AssocId,
+        /// From this address of the host; `None` is its own.
+        from: Option<HostId>,
+        /// To this host.
+        to: HostId,
+        /// To this port of it.
+        port: u16,
+        /// Outbound streams that are asked for.
+        streams: u16,
+    },
+    /// [`Context::send_message`].
+    Send {
+        /// On this association.
+        assoc: AssocId,
+        /// This.
+        message: Message,
+    },
+    /// [`Context::credit`].
+    Credit {
+        /// Of this connection.
+        conn: ConnId,
+        /// So many more bytes.
+        bytes: u32,
+    },
+    /// [`Context::shutdown`].
+    Shutdown {
+        /// This connection or association.
+        conn: ConnId,
+    },
+    /// [`Context::abort`].
+    Abort {
+        /// This connection or association.
+        conn: ConnId,
+    },
+    /// [`Context::send_frame`].
+    Frame {
+        /// Out of this port of the host.
+        port: u32,
+        /// This, with its Ethernet header.
+        payload: Payload,
+    },
+    /// [`Context::link_command`].
+    Link {
+        /// Whose link.
+        at: HostId,
+        /// What it is to do.
+        command: LinkCommand,
+    },
+    /// [`Context::ask_owner`].
+    Owner {
+        /// The question's.
+        token: u64,
+        /// Our end of the connection.
+        local: (HostId, u16),
+        /// The other.
+        remote: (HostId, u16),
+    },
+    /// [`Context::set_timer`].
     Timer(Option<Instant>),
+    /// [`Context::report`].
     Report(R),
 }
 
@@ -141,7 +222,17 @@ pub struct Context<'a, R> {
     pub(crate) work: &'a mut Vec<Work>,
 }
 
-impl<R> Context<'_, R> {
+impl<'a, R> Context<'a, R> {
+    /// For a network that hosts applications: what the handler asks for goes to the end of `ops`, what it charges to that
+    /// of `work`; `epoch` is the wall time at [`Instant::ZERO`].
+    pub const fn new(
+        now: Instant,
+        epoch: WallTime,
+        ops: &'a mut Vec<Op<R>>,
+        work: &'a mut Vec<Work>,
+    ) -> Self {
+        Self { now, epoch, ops, work }
+    }
     /// The time at which the handler runs.
     pub fn now(&self) -> Instant {
         self.now

@@ -21,12 +21,13 @@ mod reassembly;
 mod simulation;
 
 pub use addr::{Addresses, HostId, IpVersion, MAX_HOSTS};
-pub use app::{Application, Context, Delivery, MessageDelivery, Observer, StreamDelivery};
+pub use app::{Application, Context, Delivery, MessageDelivery, Observer, Op, StreamDelivery};
 pub use capture::Tap;
 pub use cpu::{CpuConfig, CpuStats, ServiceTime};
 pub use link::{Framing, LinkConfig, LinkId, LinkStats};
 pub use packet::{DISCARD_PORT, Payload, UDP_HEADER};
 pub use queue::EventQueue;
 pub use simulation::{
-    Builder, CellId, Fault, Held, HostStats, SctpTotals, SimError, Simulation, TcpTotals, Transports,
+    AppPart, Builder, CellId, Fault, Held, HostPart, HostStats, LinkPart, OutagePart, Parts, SctpTotals,
+    SimError, Simulation, SocketPart, TcpTotals, Transports,
 };

@@ -64,23 +64,23 @@ pub enum SimError {
 /// Collects hosts, links and applications.
 #[derive(Debug)]
 pub struct Builder<A: Application> {
-    addresses: Addresses,
+    pub(super) addresses: Addresses,
     pub(super) seed: Seed,
-    hosts: Vec<Host<A::Report>>,
-    interfaces: BTreeMap<HostId, HostId>,
+    pub(super) hosts: Vec<Host<A::Report>>,
+    pub(super) interfaces: BTreeMap<HostId, HostId>,
     pub(super) directions: Vec<Direction>,
     pub(super) cells: Vec<Radio>,
     pub(super) air: Air,
     pub(super) places: BTreeMap<HostId, Trajectory>,
-    apps: Vec<AppSlot<A>>,
+    pub(super) apps: Vec<AppSlot<A>>,
     udp_ports: HashMap<u64, (u32, u32)>,
-    listeners: HashMap<(HostId, u16), u32>,
+    pub(super) listeners: HashMap<(HostId, u16), u32>,
     transports: Arc<Transports>,
-    sctp_listeners: HashMap<(HostId, u16), u32>,
-    outages: Vec<Outage>,
+    pub(super) sctp_listeners: HashMap<(HostId, u16), u32>,
+    pub(super) outages: Vec<Outage>,
     follow_memory: bool,
-    epoch: WallTime,
-    multihomed: HashMap<HostId, Vec<u32>>,
+    pub(super) epoch: WallTime,
+    pub(super) multihomed: HashMap<HostId, Vec<u32>>,
     channels: Vec<Arc<ChannelConfig>>,
 }
 
@@ -352,7 +352,7 @@ impl<A: Application> Builder<A> {
     }
 
     /// Next hops by fewest links, ties to the earlier link: one table for each host with several ports.
-    fn routes(&mut self) {
+    pub(super) fn routes(&mut self) {
         let n = self.hosts.len();
         let neighbours = |hosts: &[Host<A::Report>], h: usize| hosts[h].ports.clone();
         for h in 0..n {

@@ -5,12 +5,14 @@ mod memory;
 mod message;
 mod net;
 mod outage;
+mod parts;
 mod radio;
 mod run;
 mod stream;
 
 pub use build::{Builder, SimError};
 pub use memory::Held;
+pub use parts::{AppPart, HostPart, LinkPart, OutagePart, Parts, SocketPart};
 pub use radio::CellId;
 
 use crate::addr::{Addresses, HostId, IpVersion};

@@ -1,0 +1,103 @@
+//! What the kernel's TCP counted in the namespaces of all hosts (RFC 4022, and Linux's own counters beside those).
+
+use super::Hosts;
+use crate::error::{Doing, LabError};
+use std::collections::BTreeMap;
+use usher_sim::{Application, HostId, IpVersion, Observer, TcpTotals};
+
+/// Octets of a TCP header with the option of RFC 7323 and without.
+const HEADER: u64 = 20;
+const TIMESTAMPS: u64 = 12;
+
+/// The counters of a namespace by their names, such as `Tcp.RetransSegs`.
+type Counted = BTreeMap<String, u64>;
+
+/// Reads a file of pairs of lines: names, then numbers, both behind the name of the protocol.
+fn pairs(text: &str, into: &mut Counted) {
+    let lines: Vec<&str> = text.lines().collect();
+    for pair in lines.chunks_exact(2) {
+        let mut names = pair[0].split_whitespace();
+        let numbers = pair[1].split_whitespace();
+        let Some(protocol) = names.next() else { continue };
+        for (name, number) in names.zip(numbers.skip(1)) {
+            // Some limits are shown as -1.
+            let Ok(number) = number.parse::<u64>() else { continue };
+            *into.entry(format!("{}.{name}", protocol.trim_end_matches(':'))).or_default() += number;
+        }
+    }
+}
+
+impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
+    /// What TCP did on all hosts. Data that was sent again counts once in the octets, as the kernel has no counter for it.
+    ///
+    /// # Errors
+    /// The kernel's counters cannot be read.
+    pub fn tcp_totals(&self) -> Result<TcpTotals, LabError> {
+        let mut hosts: Vec<HostId> = self.apps.iter().map(|slot| slot.host).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        let mut all = Counted::new();
+        for host in hosts {
+            self.within(host, || {
+                for file in ["snmp", "netstat"] {
+                    let path = format!("/proc/thread-self/net/{file}");
+                    let text = std::fs::read_to_string(&path).doing(|| format!("read {path}"))?;
+                    pairs(&text, &mut all);
+                }
+                Ok::<(), LabError>(())
+            })??;
+        }
+        Ok(self.totals_of(&all))
+    }
+
+    fn totals_of(&self, all: &Counted) -> TcpTotals {
+        let get = |name: &str| all.get(name).copied().unwrap_or(0);
+        // A FIN counts among what was sent first, like data.
+        let first = get("TcpExt.TCPOrigDataSent");
+        let sent = get("Tcp.OutSegs");
+        let opened = get("Tcp.ActiveOpens") + get("Tcp.PassiveOpens");
+        let header = match self.addresses.version() {
+            IpVersion::V4 => 20,
+            IpVersion::V6 => 40,
+        };
+        let timestamps = self.apps.iter().any(|slot| slot.transports.tcp.timestamps);
+        let headers = header + HEADER + if timestamps { TIMESTAMPS } else { 0 };
+        TcpTotals {
+            segments: sent + get("Tcp.RetransSegs"),
+            retransmitted: get("Tcp.RetransSegs"),
+            timeouts: get("TcpExt.TCPTimeouts"),
+            fast_retransmits: get("TcpExt.TCPFastRetrans"),
+            pure_acks: sent.saturating_sub(first + opened + get("Tcp.OutRsts")),
+            blocked: get("TcpExt.TCPOFOQueue"),
+            data_segments: first,
+            data_octets: self.octets_written,
+            data_packet_octets: self.octets_written + first * headers,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_have_the_names_of_the_line_before() {
+        let text = "Ip: Forwarding InReceives\nIp: 1 7\nTcp: RtoMin MaxConn RetransSegs\nTcp: 200 -1 4\n";
+        let mut counted = Counted::new();
+        pairs(text, &mut counted);
+        pairs(text, &mut counted);
+        let shown: Vec<(&str, u64)> = counted.iter().map(|(name, n)| (name.as_str(), *n)).collect();
+        assert_eq!(
+            shown,
+            [("Ip.Forwarding", 2), ("Ip.InReceives", 14), ("Tcp.RetransSegs", 8), ("Tcp.RtoMin", 400)]
+        );
+    }
+
+    #[test]
+    fn a_file_cut_short_is_read_as_far_as_it_goes() {
+        let mut counted = Counted::new();
+        pairs("Tcp: A B\nTcp: 1\nTcp: C\n", &mut counted);
+        assert_eq!(counted.into_iter().collect::<Vec<_>>(), [("Tcp.A".to_owned(), 1)]);
+        pairs("\n\n", &mut Counted::new());
+    }
+}

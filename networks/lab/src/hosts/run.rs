@@ -1,0 +1,153 @@
+//! The event loop: sockets, timers, applications and what they ask for.
+
+use super::{Due, Hosts, Source};
+use crate::error::{Doing, LabError};
+use rustix::event::{Timespec, epoll};
+use std::sync::atomic::Ordering;
+use usher_core::{Duration, Instant};
+use usher_live::{Clock, thread_cpu_time};
+use usher_sim::{Application, Context, Delivery, Observer, Op};
+
+/// How often it is looked whether a run is to end before its time.
+const LOOK: Duration = Duration::from_millis(100);
+/// A turn before most others, and behind the relay (sched(7)).
+const NICE: i32 = -15;
+/// Events taken from the kernel at a time.
+const EVENTS: usize = 256;
+
+impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
+    /// Runs until `until`, until the observer is done, or until it is told to stop. May be called again with a later time.
+    pub fn run_until(&mut self, until: Instant) {
+        let clock = match self.clock {
+            Some(clock) => clock,
+            None => self.begin(),
+        };
+        let mut events = Vec::with_capacity(EVENTS);
+        while self.failed.is_none() && !self.observer.is_done() && !self.stop.load(Ordering::Relaxed) {
+            self.now = clock.now();
+            if self.now >= until {
+                return;
+            }
+            self.ring(clock);
+            let next = self.due.first().map_or(Instant::FAR_FUTURE, |(at, _)| *at).min(until);
+            self.now = clock.now();
+            let wait = next.since(self.now).min(LOOK);
+            let timeout = Timespec {
+                tv_sec: (wait.as_nanos() / 1_000_000_000) as i64,
+                tv_nsec: (wait.as_nanos() % 1_000_000_000) as i64,
+            };
+            events.clear();
+            match epoll::wait(&self.poller, rustix::buffer::spare_capacity(&mut events), Some(&timeout)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(e) => self.failed = Err::<(), _>(e).doing(|| "wait for sockets".to_owned()).err(),
+            }
+            for event in &events {
+                self.now = clock.now();
+                let (number, flags) = (event.data.u64(), event.flags);
+                // What an earlier event of the batch closed is gone.
+                match self.sources.get(&number) {
+                    Some(Source::Bound(_)) => self.receive_datagrams(number),
+                    Some(Source::Listener(_)) => self.accept(number),
+                    Some(Source::Stream(_)) => self.stream_event(number, flags),
+                    Some(Source::Frames(_)) => self.receive_frames(number),
+                    None => {}
+                }
+                if self.observer.is_done() {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self) -> Clock {
+        // The kernel else lets a timer be 50 µs late, to wake up less often.
+        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+        // No real-time turn: this thread and those that it starts also make namespaces and links, in which the kernel waits
+        // for threads of its own that have none.
+        self.precision.preferred = rustix::process::setpriority_process(None, NICE).is_ok();
+        let clock = Clock::start();
+        self.clock = Some(clock);
+        if let Err(error) = self.lab.start(clock, self.tap.take()) {
+            self.failed = Some(error);
+            return clock;
+        }
+        for app in 0..self.apps.len() as u32 {
+            self.now = clock.now();
+            self.deliver(app, Delivery::Start);
+        }
+        clock
+    }
+
+    /// Tells everybody whose time has come.
+    fn ring(&mut self, clock: Clock) {
+        while let Some(&(at, due)) = self.due.first()
+            && at <= self.now
+        {
+            self.due.pop_first();
+            let late = self.now.since(at).as_nanos();
+            self.precision.timers += 1;
+            self.precision.late_ns += late;
+            self.precision.latest_ns = self.precision.latest_ns.max(late);
+            match due {
+                Due::App(app) => {
+                    self.apps[app as usize].deadline = None;
+                    self.deliver(app, Delivery::Timer);
+                }
+                Due::Read(stream) => self.slow_read(stream),
+            }
+            self.now = clock.now();
+        }
+    }
+
+    /// Hands something to an application and carries out what it asks for.
+    pub(super) fn deliver(&mut self, app: u32, delivery: Delivery) {
+        let began = thread_cpu_time();
+        let mut ops = self.spare_ops.pop().unwrap_or_default();
+        let slot = &mut self.apps[app as usize];
+        slot.app.handle(&mut Context::new(self.now, self.epoch, &mut ops, &mut self.work), delivery);
+        // What labels say that it costs is the simulator's affair: here it costs what it costs.
+        self.work.clear();
+        for op in ops.drain(..) {
+            self.execute(app, op);
+        }
+        self.spare_ops.push(ops);
+        self.apps[app as usize].processor += thread_cpu_time().saturating_sub(began);
+    }
+
+    fn execute(&mut self, app: u32, op: Op<A::Report>) {
+        match op {
+            Op::Datagram { socket, to, port, payload } => self.send_datagram(app, socket, to, port, &payload),
+            Op::Connect { conn, from, to, port } => self.connect(app, conn, from, to, port),
+            Op::Write { conn, payload } => self.write(app, conn, payload),
+            Op::Credit { conn, bytes } => self.credit(app, conn, bytes),
+            Op::Associate { .. } | Op::Send { .. } => {
+                self.failed =
+                    Some(LabError::Unfit("it has SCTP, and roles are hosted on UDP and TCP".to_owned()));
+            }
+            Op::Shutdown { conn } => self.shutdown(app, conn),
+            Op::Abort { conn } => self.abort(app, conn),
+            Op::Frame { port, payload } => self.send_frame(app, port, &payload),
+            // There is no radio whose link could do anything.
+            Op::Link { .. } => self.counters.stale_operation += 1,
+            Op::Owner { token, local, remote } => {
+                let owner = self.owner(app, local, remote);
+                self.deliver(app, Delivery::Owner { token, app: owner });
+            }
+            Op::Timer(at) => self.set_timer(app, at),
+            Op::Report(report) => self.observer.report(self.now, app, report),
+        }
+    }
+
+    fn set_timer(&mut self, app: u32, at: Option<Instant>) {
+        let slot = &mut self.apps[app as usize];
+        if slot.deadline == at {
+            return;
+        }
+        if let Some(before) = std::mem::replace(&mut slot.deadline, at) {
+            self.due.remove(&(before, Due::App(app)));
+        }
+        if let Some(at) = at {
+            self.due.insert((at, Due::App(app)));
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! The study's transport settings on the kernel: what it has them by, and what it does otherwise.
+//!
+//! `docs/lab.md` has the same as a table.
+
+use socket2::Socket;
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::io;
+use std::path::Path;
+use std::time::Duration as StdDuration;
+use usher_core::Duration;
+use usher_sim::tcp::{
+    AckEvery, AckTimer, BackoffReset, Config, CongestionControl, IdleRestart, InitialWindow, LossHalves,
+    NagleVariant, Recovery, RtoRestart, WindowGrowth,
+};
+
+/// The kernel's own retransmission timeout before a measurement (`TCP_TIMEOUT_INIT`).
+const INITIAL_RTO: Duration = Duration::from_secs(1);
+/// What the kernel's largest timeout may be (`net.ipv4.tcp_rto_max_ms`).
+const MAX_RTO: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(120)];
+/// What TCP_MAXSEG takes (`TCP_MIN_MSS`, `MAX_TCP_WINDOW`).
+const SEGMENT: [u32; 2] = [88, 32_767];
+/// As good as for ever, in milliseconds: the most that TCP_USER_TIMEOUT takes.
+const FOR_EVER: StdDuration = StdDuration::from_millis(i32::MAX as u64);
+
+/// Settings of the kernel beyond the study's: sysctls of every host's namespace, by their names.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Kernel {
+    /// Name and value, `net.ipv4.tcp_recovery` and `0`.
+    pub sysctls: BTreeMap<String, String>,
+}
+
+impl Kernel {
+    /// Takes `net.ipv4.tcp_recovery=0`.
+    ///
+    /// # Errors
+    /// It is no name and value, or not of a namespace.
+    pub fn set(&mut self, argument: &str) -> Result<(), String> {
+        let (name, value) = argument
+            .split_once('=')
+            .map(|(name, value)| (name.trim(), value.trim()))
+            .filter(|(name, value)| !name.is_empty() && !value.is_empty())
+            .ok_or_else(|| format!("\"{argument}\" is no name and value, such as net.ipv4.tcp_recovery=0"))?;
+        let fine = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        if !name.starts_with("net.") || !name.chars().all(fine) || name.contains("..") {
+            return Err(format!(
+                "\"{name}\" is no sysctl of a network namespace; those begin with \"net.\", such as net.ipv4.tcp_recovery"
+            ));
+        }
+        self.sysctls.insert(name.to_owned(), value.to_owned());
+        Ok(())
+    }
+}
+
+/// A sysctl that a study's settings ask for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Setting {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value.
+    pub value: String,
+    /// Whether a kernel may lack it, which then does what it does by itself.
+    pub since: Option<&'static str>,
+}
+
+/// A setting of a study that the kernel does not have.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Untold {
+    /// Its path in a study.
+    pub setting: &'static str,
+    /// What the study has.
+    pub study: String,
+    /// What the kernel does.
+    pub kernel: &'static str,
+}
+
+impl Display for Untold {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} = {}: {}", self.setting, self.study, self.kernel)
+    }
+}
+
+/// The sysctls of a namespace that has these settings.
+pub fn sysctls(tcp: &Config) -> Vec<Setting> {
+    let always = |name, value: String| Setting { name, value, since: None };
+    let flag = |on: bool| u32::from(on).to_string();
+    let [least, most] = MAX_RTO;
+    // A limit of the table is 255 for both; without end is TCP_USER_TIMEOUT's affair.
+    let retries = |n: Option<u32>, most: u32| n.map_or(most, |n| n.clamp(1, most)).to_string();
+    vec![
+        always("net.ipv4.tcp_sack", flag(tcp.recovery == Recovery::Sack)),
+        always("net.ipv4.tcp_timestamps", flag(tcp.timestamps)),
+        always("net.ipv4.tcp_window_scaling", flag(tcp.window_scale.is_some())),
+        always("net.ipv4.tcp_slow_start_after_idle", flag(tcp.restart_after_idle)),
+        always("net.ipv4.tcp_retries2", retries(tcp.max_retransmissions, 255)),
+        always("net.ipv4.tcp_syn_retries", retries(tcp.max_syn_retransmissions, 127)),
+        always("net.ipv4.tcp_synack_retries", retries(tcp.max_syn_retransmissions, 127)),
+        // A connection is to begin as the study says, not as an earlier one ended.
+        always("net.ipv4.tcp_no_metrics_save", flag(true)),
+        Setting {
+            name: "net.ipv4.tcp_rto_min_us",
+            value: (tcp.min_rto.as_nanos() / 1000).max(1).to_string(),
+            since: Some("6.11"),
+        },
+        Setting {
+            name: "net.ipv4.tcp_rto_max_ms",
+            value: (tcp.max_rto.clamp(least, most).as_nanos() / 1_000_000).to_string(),
+            since: Some("6.15"),
+        },
+    ]
+}
+
+/// Sets what is a socket's own affair, before it connects or listens.
+pub(super) fn set(socket: &Socket, tcp: &Config) -> io::Result<()> {
+    socket.set_tcp_nodelay(!tcp.nagle)?;
+    socket.set_tcp_mss(u32::from(tcp.mss).clamp(SEGMENT[0], SEGMENT[1]))?;
+    socket.set_recv_buffer_size(tcp.receive_buffer as usize)?;
+    if tcp.max_retransmissions.is_none() {
+        socket.set_tcp_user_timeout(Some(FOR_EVER))?;
+    }
+    socket.set_tcp_congestion(control(tcp.congestion).as_bytes())
+}
+
+const fn control(congestion: CongestionControl) -> &'static str {
+    match congestion {
+        CongestionControl::Reno => "reno",
+        CongestionControl::Cubic => "cubic",
+        CongestionControl::Bbr => "bbr",
+    }
+}
+
+/// What of these settings the kernel does otherwise.
+pub fn untold(tcp: &Config) -> Vec<Untold> {
+    let mut all = Vec::new();
+    let mut tell = |differs: bool, setting, study: String, kernel| {
+        if differs {
+            all.push(Untold { setting, study, kernel });
+        }
+    };
+    let named = |name: &str| format!("\"{name}\"");
+    let time = |t: Duration| format!("\"{t}\"");
+    let [least, most] = MAX_RTO;
+    tell(
+        tcp.recovery == Recovery::Reno,
+        "transport.tcp.congestion",
+        named("reno"),
+        "without SACK the kernel recovers as RFC 6582 (NewReno) has it",
+    );
+    tell(
+        tcp.initial_window != InitialWindow::Rfc6928,
+        "transport.tcp.initial_window",
+        format!("{:?}", tcp.initial_window).to_lowercase(),
+        "the kernel begins with 10 segments (TCP_INIT_CWND)",
+    );
+    tell(
+        tcp.nagle && tcp.nagle_variant != NagleVariant::Minshall,
+        "transport.tcp.nagle_variant",
+        named(if tcp.nagle_variant == NagleVariant::Bsd { "bsd" } else { "rfc896" }),
+        "the kernel has Minshall's: a small segment waits for an earlier small one only",
+    );
+    tell(
+        !tcp.silly_window_avoidance,
+        "transport.tcp.silly_window_avoidance",
+        "false".to_owned(),
+        "the kernel avoids silly windows on both sides",
+    );
+    tell(
+        tcp.deliver_first,
+        "transport.tcp.deliver_first",
+        "true".to_owned(),
+        "the kernel sends what an acknowledgement lets go before the application hears of it",
+    );
+    if let Some(delayed) = tcp.delayed_ack {
+        tell(
+            delayed.timeout != Duration::from_millis(40),
+            "transport.tcp.delayed_ack",
+            time(delayed.timeout),
+            "the kernel delays by 40 to 200 ms, as it guesses the sender's pace, and not at first (quick-ack mode)",
+        );
+        tell(
+            !matches!(delayed.every, AckEvery::LargestSeen(2)),
+            "transport.tcp.delayed_ack_segments",
+            match delayed.every {
+                AckEvery::Segments(n) => format!("{n} segments"),
+                AckEvery::FullSized(n) => format!("{n} full segments"),
+                AckEvery::LargestSeen(n) => format!("{n} of the largest seen"),
+            },
+            "the kernel acknowledges when more than one segment of the largest size seen has come",
+        );
+        tell(
+            tcp.ack_timer == AckTimer::Tick,
+            "transport.tcp.delayed_ack_timer",
+            named("tick"),
+            "the kernel's timer begins with the segment",
+        );
+    }
+    tell(
+        tcp.initial_rto != INITIAL_RTO,
+        "transport.tcp.rto_initial",
+        time(tcp.initial_rto),
+        "the kernel begins with 1 s (TCP_TIMEOUT_INIT)",
+    );
+    tell(
+        tcp.max_rto < least || tcp.max_rto > most,
+        "transport.tcp.rto_max",
+        time(tcp.max_rto),
+        "the kernel takes 1 s to 120 s",
+    );
+    tell(
+        tcp.granularity != tcp.min_rto,
+        "transport.tcp.rto_min_bounds",
+        named("timeout"),
+        "the kernel's bound is of the variance: a timeout is the round trip and rto_min at least",
+    );
+    tell(
+        tcp.backoff_reset == BackoffReset::Acknowledgement,
+        "transport.tcp.backoff_reset",
+        named("acknowledgement"),
+        "the kernel forgets the doubling with a new measurement of the round trip",
+    );
+    tell(
+        tcp.rto_restart == RtoRestart::OldTimeout,
+        "transport.tcp.rto_restart",
+        named("old-timeout"),
+        "the kernel restarts its timer for the new timeout",
+    );
+    tell(
+        tcp.window_growth == WindowGrowth::Acknowledgements,
+        "transport.tcp.window_growth",
+        named("acknowledgements"),
+        "the kernel counts what is acknowledged",
+    );
+    tell(
+        tcp.loss_halves == LossHalves::Window,
+        "transport.tcp.loss_halves",
+        named("window"),
+        "the kernel halves by its congestion control's rule",
+    );
+    tell(
+        tcp.idle_restart == IdleRestart::MeasuredRto,
+        "transport.tcp.idle_restart",
+        named("measured-rto"),
+        "the kernel shrinks its window after an RTO of silence",
+    );
+    tell(
+        !tcp.advancing_duplicates,
+        "transport.tcp.advancing_duplicates",
+        "false".to_owned(),
+        "the kernel counts every acknowledgement that reports more by SACK",
+    );
+    tell(
+        tcp.fast_retransmit_restarts,
+        "transport.tcp.fast_retransmit_restarts",
+        "true".to_owned(),
+        "the kernel goes by RFC 6298",
+    );
+    tell(
+        !tcp.rtt_tick.is_zero(),
+        "transport.tcp.rtt_tick",
+        time(tcp.rtt_tick),
+        "the kernel measures in microseconds",
+    );
+    tell(
+        !tcp.limited_transmit,
+        "transport.tcp.limited_transmit",
+        "false".to_owned(),
+        "the kernel sends new data on duplicate acknowledgements",
+    );
+    all
+}
+
+/// The settings of a namespace, by their paths below `/proc/sys/net`: the study's where the kernel has them, and the others.
+pub(super) fn of_namespace(tcp: &Config, kernel: &Kernel) -> Vec<(String, String)> {
+    let path = |name: &str| name.trim_start_matches("net.").replace('.', "/");
+    let there = |name: &str| Path::new("/proc/sys/net").join(path(name)).exists();
+    let own = sysctls(tcp).into_iter().filter(|s| s.since.is_none() || there(s.name));
+    let mut all: BTreeMap<String, String> = own.map(|s| (path(s.name), s.value)).collect();
+    all.extend(kernel.sysctls.iter().map(|(name, value)| (path(name), value.clone())));
+    all.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sysctl_of_no_namespace_is_refused() {
+        let mut kernel = Kernel::default();
+        assert_eq!(kernel.set(" net.ipv4.tcp_recovery = 0"), Ok(()));
+        assert_eq!(kernel.sysctls["net.ipv4.tcp_recovery"], "0");
+        for wrong in
+            ["net.ipv4.tcp_recovery", "=1", "kernel.panic=1", "net.ipv4/../../kernel.panic=1", "net..x=1"]
+        {
+            assert!(kernel.set(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_has_is_not_told() {
+        let tcp = Config {
+            recovery: Recovery::Sack,
+            congestion: CongestionControl::Cubic,
+            initial_window: InitialWindow::Rfc6928,
+            nagle_variant: NagleVariant::Minshall,
+            delayed_ack: None,
+            min_rto: Duration::from_millis(200),
+            granularity: Duration::from_millis(200),
+            ..Config::default()
+        };
+        assert_eq!(untold(&tcp), []);
+        let told = untold(&Config { max_rto: Duration::from_millis(200), ..tcp.clone() });
+        assert_eq!(told.iter().map(|u| u.setting).collect::<Vec<_>>(), ["transport.tcp.rto_max"]);
+        let by_name = |name: &str| sysctls(&tcp).into_iter().find(|s| s.name == name).unwrap().value;
+        assert_eq!(by_name("net.ipv4.tcp_rto_min_us"), "200000");
+        assert_eq!(
+            (by_name("net.ipv4.tcp_sack"), by_name("net.ipv4.tcp_window_scaling")),
+            ("1".into(), "0".into())
+        );
+    }
+}

@@ -1,0 +1,390 @@
+//! TCP.
+
+use super::{Due, Hosts, Source, settings};
+use crate::error::{Doing, LabError};
+use rustix::event::epoll::EventFlags;
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::time::Duration as StdDuration;
+use usher_core::{CloseReason, ConnId, Duration};
+use usher_sim::{Application, Delivery, HostId, Observer, Payload, StreamDelivery};
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 1024;
+/// What the bytes are that nobody reads.
+static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+
+/// A port at which connections are accepted.
+#[derive(Debug)]
+pub(super) struct Listener {
+    pub(super) socket: Socket,
+    app: u32,
+    at: HostId,
+    port: u16,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) socket: Socket,
+    app: u32,
+    conn: ConnId,
+    local: (HostId, u16),
+    remote: (HostId, u16),
+    connecting: bool,
+    /// Acknowledge at once what has been read.
+    quick_ack: bool,
+    /// Writes that the kernel has not taken whole, and how much it has of the first.
+    out: VecDeque<Payload>,
+    taken: usize,
+    /// Its sending side is to be closed when they are gone.
+    closes: bool,
+    /// Bytes that may be read; `None` all.
+    credit: Option<u64>,
+    /// Bytes that a slow application is reading.
+    reading: u32,
+}
+
+impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
+    /// A socket with the settings of an application's transport, bound in its host.
+    fn tcp_socket(&self, app: u32, at: HostId, port: u16) -> Result<Socket, LabError> {
+        let address = SocketAddr::new(self.addresses.of(at), port);
+        let tcp = &self.apps[app as usize].transports.tcp;
+        let made = self.within(at, || {
+            let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+            socket.set_nonblocking(true)?;
+            socket.set_reuse_address(port != 0)?;
+            settings::set(&socket, tcp)?;
+            socket.bind(&address.into())?;
+            Ok::<Socket, std::io::Error>(socket)
+        })?;
+        made.doing(|| format!("bind TCP to {address}"))
+    }
+
+    pub(super) fn listen(&mut self, app: u32, at: HostId, port: u16) -> Result<(), LabError> {
+        let socket = self.tcp_socket(app, at, port)?;
+        let address = SocketAddr::new(self.addresses.of(at), port);
+        socket.listen(BACKLOG).doing(|| format!("listen at {address}"))?;
+        self.watch(Source::Listener(Listener { socket, app, at, port }), EventFlags::IN)?;
+        Ok(())
+    }
+
+    pub(super) fn accept(&mut self, source: u64) {
+        loop {
+            let Some(Source::Listener(listener)) = self.sources.get(&source) else { return };
+            let (app, at, port) = (listener.app, listener.at, listener.port);
+            let (socket, sender) = match listener.socket.accept() {
+                Ok(accepted) => accepted,
+                Err(e) if matches!(e.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {
+                    continue;
+                }
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return,
+                // It would be tried again at once and for ever.
+                Err(e) => {
+                    let doing = format!("accept a connection at port {port}");
+                    self.failed = Some(LabError::Kernel { doing, source: e });
+                    return;
+                }
+            };
+            let Some((from, from_port)) = self.host_at(&sender) else {
+                self.counters.unknown_sender += 1;
+                continue;
+            };
+            let slot = &mut self.apps[app as usize];
+            let conn = ConnId::accepted(slot.accepted);
+            slot.accepted += 1;
+            // What the listener's socket had set, this one has.
+            if socket.set_nonblocking(true).is_err() {
+                self.counters.no_socket += 1;
+                continue;
+            }
+            let Some(stream) = self.take_in(socket, app, conn, (at, port), (from, from_port), false) else {
+                continue;
+            };
+            self.connected(stream);
+            self.read(stream);
+        }
+    }
+
+    fn host_at(&self, address: &SockAddr) -> Option<(HostId, u16)> {
+        let address = address.as_socket()?;
+        Some((self.addresses.host(address.ip())?, address.port()))
+    }
+
+    fn take_in(
+        &mut self,
+        socket: Socket,
+        app: u32,
+        conn: ConnId,
+        local: (HostId, u16),
+        remote: (HostId, u16),
+        connecting: bool,
+    ) -> Option<u64> {
+        let quick_ack = self.apps[app as usize].transports.tcp.delayed_ack.is_none();
+        let stream = Stream {
+            socket,
+            app,
+            conn,
+            local,
+            remote,
+            connecting,
+            quick_ack,
+            out: VecDeque::new(),
+            taken: 0,
+            closes: false,
+            credit: None,
+            reading: 0,
+        };
+        stream.acknowledge();
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        match self.watch(Source::Stream(stream), flags) {
+            Ok(source) => {
+                self.apps[app as usize].conns.insert(conn, source);
+                Some(source)
+            }
+            Err(_) => {
+                self.counters.no_socket += 1;
+                None
+            }
+        }
+    }
+
+    pub(super) fn connect(&mut self, app: u32, conn: ConnId, from: Option<HostId>, to: HostId, port: u16) {
+        let refused = Delivery::Stream { conn, event: StreamDelivery::Closed(CloseReason::Refused) };
+        let Some(at) = self.own_address(app, from) else {
+            self.counters.stale_operation += 1;
+            return self.deliver(app, refused);
+        };
+        let address = SocketAddr::new(self.addresses.of(to), port);
+        let Ok(socket) = self.tcp_socket(app, at, 0) else {
+            self.counters.no_socket += 1;
+            return self.deliver(app, refused);
+        };
+        let local_port = socket.local_addr().ok().and_then(|a| a.as_socket()).map_or(0, |a| a.port());
+        match socket.connect(&address.into()) {
+            Err(e) if e.raw_os_error() != Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => {
+                self.deliver(app, refused)
+            }
+            _ => {
+                self.take_in(socket, app, conn, (at, local_port), (to, port), true);
+            }
+        }
+    }
+
+    fn stream(&mut self, app: u32, conn: ConnId) -> Option<(u64, &mut Stream)> {
+        let source = self.apps[app as usize].conns.get(&conn).copied();
+        let found = source.and_then(|source| match self.sources.get_mut(&source) {
+            Some(Source::Stream(stream)) => Some((source, stream)),
+            _ => None,
+        });
+        self.counters.stale_operation += u64::from(found.is_none());
+        found
+    }
+
+    pub(super) fn write(&mut self, app: u32, conn: ConnId, payload: Payload) {
+        let len = u64::from(payload.len);
+        let Some((source, stream)) = self.stream(app, conn) else { return };
+        if stream.closes || len == 0 {
+            return;
+        }
+        stream.out.push_back(payload);
+        let waits = stream.connecting || stream.out.len() > 1;
+        self.octets_written += len;
+        if !waits {
+            self.flush(source);
+        }
+    }
+
+    /// Gives the kernel what it takes; a write is one call where it takes it whole.
+    fn flush(&mut self, source: u64) {
+        let Some(Source::Stream(stream)) = self.sources.get_mut(&source) else { return };
+        while let Some(first) = stream.out.front() {
+            let (from, len) = (stream.taken, first.len as usize);
+            let bytes = first.as_slice();
+            let piece = match bytes.get(from..) {
+                Some(rest) if !rest.is_empty() => rest,
+                _ => &ZEROS[..(len - from).min(ZEROS.len())],
+            };
+            match (&stream.socket).write(piece) {
+                Ok(n) => {
+                    stream.taken += n;
+                    if stream.taken >= len {
+                        stream.out.pop_front();
+                        stream.taken = 0;
+                    }
+                }
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return,
+                // The reading side tells what has become of it.
+                Err(_) => stream.out.clear(),
+            }
+        }
+        if stream.closes {
+            let _ = stream.socket.shutdown(Shutdown::Write);
+        }
+    }
+
+    pub(super) fn stream_event(&mut self, source: u64, flags: EventFlags) {
+        let Some(Source::Stream(stream)) = self.sources.get_mut(&source) else { return };
+        if stream.connecting {
+            match stream.socket.take_error() {
+                Ok(Some(error)) => return self.close(source, reason(&error)),
+                Err(error) => return self.close(source, reason(&error)),
+                Ok(None) if !flags.intersects(EventFlags::OUT) => return,
+                Ok(None) => {}
+            }
+            stream.connecting = false;
+            stream.acknowledge();
+            self.connected(source);
+        }
+        if flags.intersects(EventFlags::OUT) {
+            self.flush(source);
+        }
+        self.read(source);
+    }
+
+    fn connected(&mut self, source: u64) {
+        let Some(Source::Stream(stream)) = self.sources.get(&source) else { return };
+        let (app, conn) = (stream.app, stream.conn);
+        let ((local, local_port), (remote, remote_port)) = (stream.local, stream.remote);
+        let event = StreamDelivery::Connected { remote, remote_port, local, local_port };
+        self.deliver(app, Delivery::Stream { conn, event });
+    }
+
+    /// Reads what may be read.
+    fn read(&mut self, source: u64) {
+        loop {
+            let Some(Source::Stream(stream)) = self.sources.get_mut(&source) else { return };
+            if stream.connecting || stream.reading > 0 {
+                return;
+            }
+            let slot = &self.apps[stream.app as usize];
+            if let Some(rate) = slot.read_rate {
+                let piece = slot.read_size.map_or(u32::from(slot.transports.tcp.mss), |size| size.get());
+                return self.begin_slow_read(source, u64::from(rate), piece);
+            }
+            let most = stream.credit.map_or(self.buffer.len(), |n| self.buffer.len().min(n as usize));
+            if most == 0 {
+                return;
+            }
+            if !self.read_once(source, most) {
+                return;
+            }
+        }
+    }
+
+    /// Reads once; false when there is nothing more to read.
+    fn read_once(&mut self, source: u64, most: usize) -> bool {
+        let Some(Source::Stream(stream)) = self.sources.get_mut(&source) else { return false };
+        match (&stream.socket).read(&mut self.buffer[..most]) {
+            Ok(0) => {
+                // Nobody here uses half-closed connections: ours ends with the other side's.
+                self.close(source, CloseReason::Closed);
+                false
+            }
+            Ok(len) => {
+                if let Some(credit) = &mut stream.credit {
+                    *credit -= len as u64;
+                }
+                // Before the application hears of it, as the simulator has it.
+                stream.acknowledge();
+                let (app, conn) = (stream.app, stream.conn);
+                let event = StreamDelivery::Data(Payload::copied(&self.buffer[..len]));
+                self.deliver(app, Delivery::Stream { conn, event });
+                true
+            }
+            Err(e) if e.kind() == ErrorKind::Interrupted => true,
+            Err(e) if e.kind() == ErrorKind::WouldBlock => false,
+            Err(e) => {
+                self.close(source, reason(&e));
+                false
+            }
+        }
+    }
+
+    /// A slow application begins to read what there is, a piece at most; it hears of it at once and takes its room when
+    /// it has read it, as in the simulator.
+    fn begin_slow_read(&mut self, source: u64, rate: u64, piece: u32) {
+        let Some(Source::Stream(stream)) = self.sources.get_mut(&source) else { return };
+        let waiting = rustix::io::ioctl_fionread(&stream.socket).unwrap_or(0);
+        let reading = waiting.min(u64::from(piece)) as u32;
+        if reading == 0 {
+            // Nothing, or the end.
+            self.read_once(source, 1);
+            return;
+        }
+        stream.reading = reading;
+        let time = Duration::from_nanos(u64::from(reading) * 1_000_000_000 / rate);
+        self.due.insert((self.now + time, Due::Read(source)));
+    }
+
+    /// A slow application has read a piece.
+    pub(super) fn slow_read(&mut self, source: u64) {
+        let Some(Source::Stream(stream)) = self.sources.get_mut(&source) else { return };
+        let reading = std::mem::take(&mut stream.reading);
+        if self.read_once(source, reading as usize) {
+            self.read(source);
+        }
+    }
+
+    pub(super) fn credit(&mut self, app: u32, conn: ConnId, bytes: u32) {
+        let Some((source, stream)) = self.stream(app, conn) else { return };
+        *stream.credit.get_or_insert(0) += u64::from(bytes);
+        self.read(source);
+    }
+
+    pub(super) fn shutdown(&mut self, app: u32, conn: ConnId) {
+        let Some((source, stream)) = self.stream(app, conn) else { return };
+        stream.closes = true;
+        if stream.out.is_empty() && !stream.connecting {
+            self.flush(source);
+        }
+    }
+
+    /// Resets a connection, of which its application hears no more.
+    pub(super) fn abort(&mut self, app: u32, conn: ConnId) {
+        let Some((source, stream)) = self.stream(app, conn) else { return };
+        let _ = stream.socket.set_linger(Some(StdDuration::ZERO));
+        self.apps[app as usize].conns.remove(&conn);
+        self.sources.remove(&source);
+    }
+
+    /// Whose a connection of the application's host is.
+    pub(super) fn owner(&self, app: u32, local: (HostId, u16), remote: (HostId, u16)) -> Option<u32> {
+        let host = self.own_address(app, Some(local.0))?;
+        self.sources.values().find_map(|source| match source {
+            Source::Stream(s) if (s.local, s.remote) == ((host, local.1), remote) => Some(s.app),
+            _ => None,
+        })
+    }
+
+    /// Tells an application that a connection is over. What the kernel still has to send, it sends.
+    fn close(&mut self, source: u64, why: CloseReason) {
+        let Some(Source::Stream(stream)) = self.sources.remove(&source) else { return };
+        let (app, conn) = (stream.app, stream.conn);
+        drop(stream);
+        self.apps[app as usize].conns.remove(&conn);
+        self.deliver(app, Delivery::Stream { conn, event: StreamDelivery::Closed(why) });
+    }
+}
+
+impl Stream {
+    /// Has what was read acknowledged at once, where acknowledgements are not to be delayed.
+    fn acknowledge(&self) {
+        if self.quick_ack {
+            let _ = self.socket.set_tcp_quickack(true);
+        }
+    }
+}
+
+fn reason(error: &std::io::Error) -> CloseReason {
+    match error.kind() {
+        ErrorKind::ConnectionRefused => CloseReason::Refused,
+        ErrorKind::TimedOut | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {
+            CloseReason::TimedOut
+        }
+        _ => CloseReason::Reset,
+    }
+}

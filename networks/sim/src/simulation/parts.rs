@@ -1,0 +1,243 @@
+//! A simulation taken apart before it is built, for another network to host the same applications.
+
+use super::{Builder, Route, Transports};
+use crate::addr::{Addresses, HostId};
+use crate::app::Application;
+use crate::link::{LinkConfig, LinkId};
+use std::num::{NonZeroU32, NonZeroU64};
+use std::sync::Arc;
+use usher_core::{Instant, Seed, WallTime};
+
+/// Everything that was told a [`Builder`], but for radio: that is nothing a network of cables can be.
+#[derive(Debug)]
+pub struct Parts<A> {
+    /// From which every stream of chance derives: link k has those of `("link", 2k)` and `("link", 2k + 1)`.
+    pub seed: Seed,
+    /// The wall time at [`Instant::ZERO`].
+    pub epoch: WallTime,
+    /// Who has which address.
+    pub addresses: Addresses,
+    /// The hosts and their interfaces, by number.
+    pub hosts: Vec<HostPart>,
+    /// The links, by number; those of cells and basic service sets are among them.
+    pub links: Vec<LinkPart>,
+    /// The applications, by number.
+    pub apps: Vec<AppPart<A>>,
+    /// Hosts that fail and come back.
+    pub outages: Vec<OutagePart>,
+    /// How many cells and basic service sets there are.
+    pub radios: usize,
+    /// Hosts whose associations have several paths.
+    pub multihomed: Vec<HostId>,
+}
+
+/// A host, or an interface of one.
+#[derive(Debug)]
+pub struct HostPart {
+    /// The host whose interface it is.
+    pub owner: Option<HostId>,
+    /// Its links in the order of its ports, and whether it is the first named end of each.
+    pub ports: Vec<(LinkId, bool)>,
+    /// The application that gets its frames.
+    pub frames_to: Option<u32>,
+    /// It has a processor whose time is charged.
+    pub processor: bool,
+    /// The port by which each host is reached, by number; what is missing is reached by the first port.
+    next_hops: Vec<Option<u32>>,
+}
+
+impl HostPart {
+    /// The port by which a host is reached; `None` where it is not.
+    pub fn next_hop(&self, to: HostId) -> Option<u32> {
+        let only = (!self.ports.is_empty()).then_some(0);
+        self.next_hops.get(to.0 as usize).copied().unwrap_or(only)
+    }
+}
+
+/// A link.
+#[derive(Debug)]
+pub struct LinkPart {
+    /// The hosts that it joins.
+    pub ends: [HostId; 2],
+    /// Its properties.
+    pub config: LinkConfig,
+    /// The capture points at its ends.
+    pub capture: [Option<u16>; 2],
+}
+
+/// An application, and where it is to be reached.
+#[derive(Debug)]
+pub struct AppPart<A> {
+    /// The application.
+    pub app: A,
+    /// Its host.
+    pub host: HostId,
+    /// The settings of its connections and associations.
+    pub transports: Arc<Transports>,
+    /// Bytes per second that it reads of each connection; `None` reads all at once.
+    pub read_rate: Option<NonZeroU64>,
+    /// Bytes that it then reads at a time, at most; `None` a segment.
+    pub read_size: Option<NonZeroU32>,
+    /// Its UDP sockets that are bound, by their numbers.
+    pub sockets: Vec<SocketPart>,
+    /// Addresses and ports at which it accepts TCP connections, ascending.
+    pub listens: Vec<(HostId, u16)>,
+    /// Addresses and ports at which it accepts SCTP associations, ascending.
+    pub listens_sctp: Vec<(HostId, u16)>,
+}
+
+/// A bound UDP socket of an application.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SocketPart {
+    /// Its number.
+    pub socket: u32,
+    /// Its address.
+    pub at: HostId,
+    /// Its port.
+    pub port: u16,
+}
+
+/// A time in which a host is out of order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OutagePart {
+    /// The host.
+    pub host: HostId,
+    /// From then on.
+    pub from: Instant,
+    /// Until then.
+    pub until: Instant,
+}
+
+impl<A: Application> Builder<A> {
+    /// Takes it apart instead of building it.
+    #[must_use]
+    pub fn into_parts(mut self) -> Parts<A> {
+        self.routes();
+        let hosts = self.hosts.iter().enumerate().map(|(n, host)| {
+            let port_of = |direction: u32| {
+                let port = host.ports.iter().position(|own| *own == direction)?;
+                Some(port as u32)
+            };
+            HostPart {
+                owner: self.interfaces.get(&HostId(n as u32)).copied(),
+                ports: host.ports.iter().map(|d| (LinkId(d / 2), d % 2 == 0)).collect(),
+                frames_to: host.frames_to,
+                processor: host.cpu.is_some(),
+                next_hops: match &host.route {
+                    Route::Table(table) => table.iter().map(|d| port_of(*d)).collect(),
+                    Route::None | Route::Default(_) => Vec::new(),
+                },
+            }
+        });
+        let hosts = hosts.collect();
+        let multihomed = {
+            let mut all: Vec<HostId> = self.multihomed.keys().copied().collect();
+            all.sort_unstable();
+            all
+        };
+        let listens = |all: &usher_core::collections::HashMap<(HostId, u16), u32>, app: usize| {
+            let mut own: Vec<(HostId, u16)> =
+                all.iter().filter(|(_, of)| **of == app as u32).map(|(at, _)| *at).collect();
+            own.sort_unstable();
+            own
+        };
+        let apps = self.apps.into_iter().enumerate().map(|(n, slot)| AppPart {
+            app: slot.app,
+            host: slot.host,
+            transports: slot.transports,
+            read_rate: slot.read_rate,
+            read_size: slot.read_size,
+            sockets: (0..)
+                .zip(&slot.sockets)
+                .filter(|(_, bound)| bound.port != 0)
+                .map(|(socket, bound)| SocketPart { socket, at: bound.at, port: bound.port })
+                .collect(),
+            listens: listens(&self.listeners, n),
+            listens_sctp: listens(&self.sctp_listeners, n),
+        });
+        let apps = apps.collect();
+        let links = self.directions.chunks_exact(2).map(|pair| {
+            let [up, down] = [&pair[0], &pair[1]];
+            let config = LinkConfig {
+                up: up.channel.config().clone(),
+                down: down.channel.config().clone(),
+                mtu: up.mtu,
+                framing: up.framing,
+            };
+            LinkPart { ends: [up.from, up.to], config, capture: [up.tap_out, down.tap_out] }
+        });
+        let links = links.collect();
+        Parts {
+            seed: self.seed,
+            epoch: self.epoch,
+            addresses: self.addresses,
+            hosts,
+            links,
+            apps,
+            outages: self
+                .outages
+                .iter()
+                .map(|o| OutagePart { host: o.host, from: o.from, until: o.until })
+                .collect(),
+            radios: self.cells.len(),
+            multihomed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::{Context, Delivery};
+    use crate::{Framing, IpVersion};
+    use usher_core::impair::ChannelConfig;
+
+    struct Nobody;
+
+    impl Application for Nobody {
+        type Report = ();
+        fn handle(&mut self, _: &mut Context<'_, ()>, _: Delivery) {}
+    }
+
+    #[test]
+    fn parts_are_what_was_told() {
+        let mut builder = Builder::new(IpVersion::V4, Seed::new(1));
+        let [a, router, b] = [(); 3].map(|()| builder.host(None).unwrap());
+        let further = builder.interface(b).unwrap();
+        let slow = LinkConfig {
+            up: ChannelConfig { rate: Some(1000), ..Default::default() },
+            mtu: 900,
+            framing: Framing::Ethernet,
+            ..Default::default()
+        };
+        builder.link(a, router, &slow);
+        let fast = builder.link(router, b, &LinkConfig::default());
+        builder.capture(fast, false, 7);
+        builder.link(router, further, &LinkConfig::default());
+        let client = builder.app(a, Nobody, None);
+        let server = builder.app(b, Nobody, None);
+        builder.bind_udp_at(server, 1, further, 53).unwrap();
+        builder.listen(server, 80).unwrap();
+        builder.listen_sctp(server, 81).unwrap();
+        builder.take_frames(client);
+        builder.outage(b, Instant::from_nanos(3), Instant::from_nanos(5));
+
+        let parts = builder.into_parts();
+        assert_eq!(parts.hosts.iter().map(|h| h.owner).collect::<Vec<_>>(), [None, None, None, Some(b)]);
+        assert_eq!(
+            parts.hosts[router.0 as usize].ports,
+            [(LinkId(0), false), (LinkId(1), true), (LinkId(2), true)]
+        );
+        let hops = |from: HostId| [a, router, b, further].map(|to| parts.hosts[from.0 as usize].next_hop(to));
+        assert_eq!(hops(router), [Some(0), None, Some(1), Some(2)]);
+        assert_eq!(hops(a)[1..], [Some(0), Some(0), Some(0)]);
+        assert_eq!(parts.hosts[a.0 as usize].frames_to, Some(client));
+        let link = &parts.links[0];
+        assert_eq!((link.ends, &link.config), ([a, router], &slow));
+        assert_eq!((link.capture, parts.links[1].capture), ([None, None], [None, Some(7)]));
+        let served = &parts.apps[server as usize];
+        assert_eq!(served.sockets, [SocketPart { socket: 1, at: further, port: 53 }]);
+        assert_eq!((&served.listens[..], &served.listens_sctp[..]), (&[(b, 80)][..], &[(b, 81)][..]));
+        assert_eq!((parts.outages[0].host, parts.radios), (b, 0));
+    }
+}
