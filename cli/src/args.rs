@@ -169,6 +169,17 @@ that was interrupted goes on where it stopped when the same command is given aga
     },
 }
 
+/// What a study runs on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(crate) enum On {
+    /// The simulator.
+    Sim,
+    /// A lab: network namespaces of this machine's kernel.
+    Lab,
+    /// Both, held against each other.
+    Both,
+}
+
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("mode"))]
 pub(crate) struct Run {
@@ -184,13 +195,23 @@ pub(crate) struct Run {
     /// Each choice of the study that its source leaves open, in turn, at the points that tell most.
     #[arg(long, group = "mode")]
     pub(crate) sensitivity: bool,
+    /// The points that the lab runs, those of [lab].
+    #[arg(long, group = "mode")]
+    pub(crate) lab: bool,
+    /// On the simulator; on the lab, which are network namespaces of this machine's kernel, in real time; or on both, held
+    /// against each other. The lab runs the points of [lab].
+    #[arg(long, value_enum, value_name = "WHERE", default_value = "sim", conflicts_with_all = ["quick", "full", "sensitivity"])]
+    pub(crate) on: On,
+    /// On the lab, a setting of the kernel in all namespaces, such as net.ipv4.tcp_recovery=0; may be repeated.
+    #[arg(long, value_name = "SYSCTL=VALUE")]
+    pub(crate) kernel: Vec<String>,
     /// The seed, in place of the study's.
     #[arg(long, value_name = "S")]
     pub(crate) seed: Option<u64>,
     /// Exactly this many replications of every point.
     #[arg(long, value_name = "N")]
     pub(crate) replications: Option<NonZeroU32>,
-    /// How many replications run at once [default: one per core].
+    /// How many replications run at once [default: one per core, on the lab two].
     #[arg(long, value_name = "N")]
     pub(crate) jobs: Option<NonZeroUsize>,
     /// Other values for an axis, or another value for a setting by its path; may be repeated.

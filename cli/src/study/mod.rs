@@ -1,7 +1,9 @@
 //! `usher study ...`
 
+mod both;
 mod compare;
 mod group;
+mod on;
 mod run;
 mod show;
 

@@ -1,7 +1,8 @@
 //! `usher study run`
 
 use super::group::Group;
-use crate::args::Run;
+use super::{both, on};
+use crate::args::{On, Run};
 use crate::claims;
 use crate::output::{Failure, Output, columns, duration, quoted};
 use crate::progress::Bar;
@@ -14,10 +15,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use usher_core::WallTime;
 use usher_observe::manifest::{Fact, Host, Manifest, rfc3339};
 use usher_observe::{Point, stats};
-use usher_runner::SimRunner;
 use usher_runner::sweep::{
-    self, Failing, Folder, FolderError, Options, Results, Sweep, Task, Untrusted, key,
+    self, Failing, Folder, FolderError, Options, Results, Runner, Sweep, Task, Untrusted, key,
 };
+use usher_runner::world::LabSettings;
+use usher_runner::{LabRunner, SimRunner};
 use usher_scenario::{Mode, Overrides, Plan, Study, founding};
 
 /// How long a dry run tries points for.
@@ -32,6 +34,10 @@ struct Job<'a> {
     study: Study,
     plan: Plan,
     run: &'a Run,
+    /// Where it runs: on a lab, or else on the simulator.
+    lab: Option<LabSettings>,
+    /// The folder for its results, where it is not the command's.
+    within: Option<PathBuf>,
 }
 
 /// Runs the studies, one after another.
@@ -43,6 +49,9 @@ pub(crate) fn run(output: &Output, run: &Run) -> Result<(), Failure> {
     }
     if run.dry_run {
         return dry_run(output, &jobs);
+    }
+    if run.on == On::Both {
+        return both_of(output, jobs);
     }
     let mut done = Vec::new();
     let mut group = (jobs.len() > 1).then(|| Group::open(run, jobs[0].plan.mode.name())).transpose()?;
@@ -60,12 +69,34 @@ pub(crate) fn run(output: &Output, run: &Run) -> Result<(), Failure> {
     ended
 }
 
+/// Runs each study on the simulator and on the lab, and holds what they gave against each other.
+fn both_of(output: &Output, jobs: Vec<Job<'_>>) -> Result<(), Failure> {
+    let mut done = Vec::new();
+    let several = jobs.len() > 1;
+    for mut job in jobs {
+        let mut path = job.folder(None);
+        if several && job.run.out.is_some() {
+            path.push(&job.plan.study);
+        }
+        let lab = job.lab.take();
+        job.within = Some(path.join(both::SIM));
+        let sim = job.sweep(output, None)?;
+        job.lab = lab;
+        job.within = Some(path.join(both::LAB));
+        let lab = job.sweep(output, None)?;
+        let agreement = both::compare_both(output, &path, &job.study, &job.plan)?;
+        done.push(json!({ "study": job.plan.study, "sim": sim, "lab": lab, "agreement": agreement }));
+    }
+    if output.json { output.value(&Value::Array(done)) } else { Ok(()) }
+}
+
 /// Loads all studies and makes their plans: if one is faulty, nothing is run.
 fn jobs(run: &Run) -> Result<Vec<Job<'_>>, Failure> {
     let mode = match run {
         Run { quick: true, .. } => Mode::Quick,
         Run { full: true, .. } => Mode::Full,
         Run { sensitivity: true, .. } => Mode::Sensitivity,
+        Run { lab: true, .. } | Run { on: On::Lab | On::Both, .. } => Mode::Lab,
         _ => Mode::Default,
     };
     let mut overrides =
@@ -73,6 +104,16 @@ fn jobs(run: &Run) -> Result<Vec<Job<'_>>, Failure> {
     for set in &run.set {
         overrides.set(set).map_err(Failure::usage)?;
     }
+    if run.on == On::Sim && !run.kernel.is_empty() {
+        return Err(Failure::usage("--kernel: the simulator has no kernel; it goes with --on lab or both"));
+    }
+    let lab = match run.on {
+        On::Sim => None,
+        On::Lab | On::Both => {
+            let stop = interrupt().map_err(|e| Failure::failed(format!("cannot listen for Ctrl-C: {e}")))?;
+            Some(on::settings(run, stop)?)
+        }
+    };
     let mut jobs: Vec<Job<'_>> = Vec::new();
     let mut faults = Vec::new();
     for name in &run.names {
@@ -97,7 +138,17 @@ fn jobs(run: &Run) -> Result<Vec<Job<'_>>, Failure> {
                         faults
                             .push(format!("{name}: another study here has the name \"{}\" too", plan.study));
                     }
-                    jobs.push(Job { name: name.to_owned(), study, plan, run });
+                    if lab.is_some() {
+                        faults.extend(on::unfit(&plan));
+                    }
+                    jobs.push(Job {
+                        name: name.to_owned(),
+                        study,
+                        plan,
+                        run,
+                        lab: lab.clone(),
+                        within: None,
+                    });
                 }
             }
         }
@@ -118,10 +169,13 @@ fn dry_run(output: &Output, jobs: &[Job<'_>]) -> Result<(), Failure> {
     let mut values = Vec::new();
     let mut text = String::new();
     for job in jobs {
-        let sweep = Sweep::of(&job.plan);
+        let sweep = job.whole();
         let (fewest, most) = sweep.replications();
-        let estimated = sweep::estimate(&sweep, &job.runner(), job.cores(), TRIAL)
-            .map_err(|e| Failure::failed(e.to_string()))?;
+        let estimated = match &job.lab {
+            Some(_) => on::estimate(&job.plan, job.cores()),
+            None => sweep::estimate(&sweep, &*job.runner(), job.cores(), TRIAL)
+                .map_err(|e| Failure::failed(e.to_string()))?,
+        };
         let replications = if fewest == most { fewest.to_string() } else { format!("{fewest} to {most}") };
         let (low, high) = (duration(estimated.low_s), duration(estimated.high_s));
         let time = if low == high { low } else { format!("{low} to {high}") };
@@ -142,13 +196,27 @@ fn dry_run(output: &Output, jobs: &[Job<'_>]) -> Result<(), Failure> {
 }
 
 impl Job<'_> {
-    fn runner(&self) -> SimRunner<'_> {
-        SimRunner::new(&self.plan, self.run.pcap.iter().filter(|l| !l.is_empty()).cloned().collect())
+    fn runner(&self) -> Box<dyn Runner + '_> {
+        let links = self.run.pcap.iter().filter(|l| !l.is_empty()).cloned().collect();
+        match &self.lab {
+            None => Box::new(SimRunner::new(&self.plan, links)),
+            Some(lab) => Box::new(LabRunner::new(&self.plan, links, lab.clone())),
+        }
+    }
+
+    /// What is to be run; rows of a lab are not taken for the simulator's, nor for another kernel's.
+    fn whole(&self) -> Sweep {
+        let mut sweep = Sweep::of(&self.plan);
+        if let Some(lab) = &self.lab {
+            sweep.plan.push_str(&on::mark(&lab.kernel));
+        }
+        sweep
     }
 
     fn cores(&self) -> usize {
         let available = || std::thread::available_parallelism().map_or(1, usize::from);
-        self.run.jobs.map_or_else(available, usize::from)
+        let a_core = if self.lab.is_some() { on::JOBS_A_CORE } else { 1 };
+        self.run.jobs.map_or_else(|| a_core * available(), usize::from)
     }
 
     /// The command that runs this study with these settings, and these further arguments.
@@ -156,6 +224,10 @@ impl Job<'_> {
         let mut words = vec!["usher".to_owned(), "study".to_owned(), "run".to_owned(), quoted(&self.name)];
         match self.plan.mode {
             Mode::Default => {}
+            Mode::Lab if self.run.on != On::Sim => {
+                words.push(format!("--on {}", if self.run.on == On::Lab { "lab" } else { "both" }));
+                words.extend(self.run.kernel.iter().map(|k| format!("--kernel {}", quoted(k))));
+            }
             mode => words.push(format!("--{}", mode.name())),
         }
         words.extend(self.run.seed.map(|s| format!("--seed {s}")));
@@ -176,12 +248,21 @@ impl Job<'_> {
         more.extend(
             self.run.pcap.iter().map(|l| if l.is_empty() { "--pcap".into() } else { format!("--pcap={l}") }),
         );
-        more.extend(["--out".to_owned(), folder.display().to_string()]);
+        let whole = self.within.as_ref().and_then(|_| folder.parent()).unwrap_or(folder);
+        more.extend(["--out".to_owned(), whole.display().to_string()]);
         self.command(&more.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
     fn folder(&self, group: Option<&Group>) -> PathBuf {
-        let own = format!("{}-{}", self.plan.study, self.plan.mode.name());
+        let how = match (self.run.on, self.plan.mode.name()) {
+            (On::Both, _) => "both",
+            (On::Sim, "lab") => "lab-simulated",
+            (_, mode) => mode,
+        };
+        let own = format!("{}-{how}", self.plan.study);
+        if let Some(within) = &self.within {
+            return within.clone();
+        }
         match (group, &self.run.out) {
             (Some(group), _) => group.path().join(own),
             (None, Some(folder)) => folder.clone(),
@@ -191,7 +272,7 @@ impl Job<'_> {
 
     /// Runs one replication of one point and prints its metrics.
     fn one(&self, output: &Output) -> Result<(), Failure> {
-        let sweep = Sweep::of(&self.plan);
+        let sweep = self.whole();
         let asked = self.run.point.as_deref().unwrap_or_default();
         let index = key::find(sweep.goals.iter().map(|g| &g.point), asked)
             .map_err(|e| Failure::usage(format!("--point: {e}")))?;
@@ -202,7 +283,7 @@ impl Job<'_> {
             folder.join(format!("{}-{index:04}-{replication}.pcapng", self.plan.study))
         });
         let task = Task { index, point, replication, capture: capture.as_deref() };
-        let outcome = sweep::attempt(&self.runner(), task).map_err(Failure::failed)?;
+        let outcome = sweep::attempt(&*self.runner(), task).map_err(Failure::failed)?;
         if output.json {
             let metrics: serde_json::Map<String, Value> =
                 outcome.metrics.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
@@ -227,7 +308,7 @@ impl Job<'_> {
     /// Runs the whole grid, and writes the folder.
     fn sweep(&self, output: &Output, group: Option<&mut Group>) -> Result<Value, Failure> {
         let path = self.folder(group.as_deref());
-        let sweep = Sweep::of(&self.plan);
+        let sweep = self.whole();
         let mut folder =
             Folder::open(&path, &sweep.plan, &sweep::build(), self.run.force).map_err(refused)?;
         let begun = Instant::now();
@@ -238,10 +319,13 @@ impl Job<'_> {
             let points = sweep.goals.len();
             output.note(&format!("{}: {points} points, at least {fewest} replications", self.plan.study));
         }
+        if self.lab.is_some() {
+            on::tell(output, &self.plan);
+        }
         let bar = Bar::new(&sweep, output.progress);
         let captures = (!self.run.pcap.is_empty()).then_some(path.as_path());
         let options = Options { jobs: self.cores(), interrupt: &interrupt, watch: &bar, captures };
-        let results = sweep::execute(&sweep, &self.runner(), folder.journal(), options);
+        let results = sweep::execute(&sweep, &*self.runner(), folder.journal(), options);
         bar.end();
 
         let manifest = self.manifest(&results, started, begun.elapsed().as_secs_f64());
@@ -377,21 +461,25 @@ impl Job<'_> {
     }
 
     fn facts(&self, results: &Results) -> BTreeMap<String, Fact> {
-        let facts = results.facts;
+        let facts = &results.facts;
         let mut known = vec![
             ("packet_hops", Fact::from(facts.packet_hops)),
             ("wall_s", Fact::from(facts.wall_s)),
             ("packet_hops_per_s", Fact::from(facts.packet_hops as f64 / facts.wall_s)),
             ("peak_rss_bytes", Fact::from(facts.peak_rss_bytes)),
             ("jobs", Fact::from(self.cores() as u64)),
-            (claims::STUDY_HASH, Fact::from(self.study.digest())),
         ];
+        // What a lab measured is no result of the study that claims are held against.
+        if self.lab.is_none() {
+            known.push((claims::STUDY_HASH, Fact::from(self.study.digest())));
+        }
         if results.points.len() == 1 {
             let delays = results.rows.iter().filter(|r| &*r.metric == "delay.mean").map(|r| r.value);
             known.push(("mean_delay_s", Fact::from(stats::Moments::of(delays).mean())));
         }
         let setup = usher_claims::Setup::of(&self.plan);
-        let known = known.into_iter().map(|(name, fact)| (name.to_owned(), fact));
+        let lab = self.lab.iter().flat_map(|lab| on::facts(&self.plan, &lab.kernel, results));
+        let known = known.into_iter().map(|(name, fact)| (name.to_owned(), fact)).chain(lab);
         known.chain(setup.iter().flat_map(usher_claims::Setup::facts)).collect()
     }
 }

@@ -34,6 +34,10 @@ impl<T> Ordered<T> {
             None => self.0.push((name, value)),
         }
     }
+    /// Leaves those out that are not to be kept.
+    pub fn retain(&mut self, mut keep: impl FnMut(&str, &T) -> bool) {
+        self.0.retain(|(name, value)| keep(name, value));
+    }
     /// How many there are.
     pub fn len(&self) -> usize {
         self.0.len()

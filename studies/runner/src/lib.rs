@@ -1,8 +1,8 @@
-//! Runs a study: hosts built from roles, replications on the simulator, the grid on all cores.
+//! Runs a study: hosts built from roles, replications on the simulator or on a lab, the grid on all cores.
 
 pub mod capture;
-mod sim;
+mod on;
 pub mod sweep;
 pub mod world;
 
-pub use sim::SimRunner;
+pub use on::{LabRunner, SimRunner};

@@ -73,6 +73,7 @@ pub(crate) fn check(file: &StudyFile) -> Vec<Finding> {
             ("quick", axis.quick.as_ref()),
             ("full", axis.full.as_ref()),
             ("sensitivity", axis.sensitivity.as_ref()),
+            ("lab", axis.lab.as_ref()),
         ];
         for (key, values) in lists {
             let Some(values) = values else { continue };

@@ -9,6 +9,7 @@ pub mod certificates;
 mod check;
 mod form;
 pub mod founding;
+pub mod lab;
 pub mod metrics;
 pub mod model;
 mod plan;

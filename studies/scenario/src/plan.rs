@@ -15,11 +15,13 @@ pub enum Mode {
     Full,
     /// Every choice of the study in turn: `[sensitivity]` and the axes' sensitivity values.
     Sensitivity,
+    /// In real time, on a network of the kernel's: `[lab]` and the axes' lab values.
+    Lab,
 }
 
 impl Mode {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Quick, Self::Default, Self::Full, Self::Sensitivity];
+    pub const ALL: [Self; 5] = [Self::Quick, Self::Default, Self::Full, Self::Sensitivity, Self::Lab];
 
     /// Its name, which is also its table's in a study file.
     pub const fn name(self) -> &'static str {
@@ -28,6 +30,7 @@ impl Mode {
             Self::Default => "default",
             Self::Full => "full",
             Self::Sensitivity => "sensitivity",
+            Self::Lab => "lab",
         }
     }
 }

@@ -4,6 +4,7 @@ use crate::axis;
 use crate::certificates;
 use crate::check;
 use crate::founding;
+use crate::lab;
 use crate::model::{Axis, Beside, Scenario, StudyFile, Value};
 use crate::plan::{DEFAULT, Mode, Overrides, Plan, PlannedAxis, Point, Setting, VARIANT, key};
 use crate::presets;
@@ -329,7 +330,7 @@ impl Study {
                 chosen.push(&variants[rest]);
             }
             chosen.reverse();
-            points.extend(self.point(index, &base, &chosen, overrides, &mut memo, faults));
+            points.extend(self.point((index, mode), &base, &chosen, overrides, &mut memo, faults));
         }
         let planned = axes.iter().zip(&choices).map(|(axis, choices)| PlannedAxis {
             name: axis.name.clone(),
@@ -359,7 +360,7 @@ impl Study {
 
     fn point(
         &self,
-        index: usize,
+        (index, mode): (usize, Mode),
         base: &TreeNode,
         chosen: &[&Choice],
         overrides: &Overrides,
@@ -376,6 +377,11 @@ impl Study {
         let mut scenario = Scenario::new(file, named);
         for (path, message) in check::scenario(&scenario) {
             report(&tree, path, message, faults);
+        }
+        if mode == Mode::Lab && self.file.has_lab() {
+            for message in lab::unfit(&scenario) {
+                report(&tree, check::keys!["lab"], message, faults);
+            }
         }
         for (axis, choice) in
             self.file.axes.iter().zip(chosen.iter().skip(chosen.len() - self.file.axes.len()))
@@ -430,7 +436,7 @@ impl Study {
         put_all(&mut tree, &puts, faults).then_some(tree)
     }
 
-    /// What `[quick]` or `[full]` change.
+    /// What `[quick]`, or the table of another mode, changes.
     fn mode_puts(&self, mode: Mode) -> Vec<Put> {
         let mut puts = Vec::new();
         let at = |keys: &[&str]| {
@@ -460,6 +466,7 @@ impl Study {
             Mode::Quick => axis.quick.as_ref(),
             Mode::Full => axis.full.as_ref(),
             Mode::Sensitivity => axis.sensitivity.as_ref(),
+            Mode::Lab => axis.lab.as_ref(),
         };
         // Where each value stands in the file, if it does.
         let place = |list: &str, i: usize| {
@@ -621,12 +628,18 @@ fn bare(text: &str) -> Value {
 /// The values of `--set axis=…`, cut at commas, except within a value of the file that has one.
 fn given_values(axis: &Axis, given: &str, unit: Option<&str>) -> Vec<Value> {
     let written: Vec<Value> = match axis.cases.is_empty() {
-        true => [Some(&axis.values), axis.quick.as_ref(), axis.full.as_ref(), axis.sensitivity.as_ref()]
-            .into_iter()
-            .flatten()
-            .flatten()
-            .cloned()
-            .collect(),
+        true => [
+            Some(&axis.values),
+            axis.quick.as_ref(),
+            axis.full.as_ref(),
+            axis.sensitivity.as_ref(),
+            axis.lab.as_ref(),
+        ]
+        .into_iter()
+        .flatten()
+        .flatten()
+        .cloned()
+        .collect(),
         false => axis.cases.names().map(|n| Value::Text(n.to_owned())).collect(),
     };
     let parts: Vec<&str> = given.split(',').collect();

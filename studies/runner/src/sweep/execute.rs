@@ -15,7 +15,7 @@ use usher_observe::{Error, Point, Row};
 pub struct Options<'a> {
     /// Replications that run at once.
     pub jobs: usize,
-    /// Set to end the sweep: what runs is finished, nothing more is begun.
+    /// Set to end the sweep: what runs is finished, unless its runner ends it; nothing more is begun.
     pub interrupt: &'a AtomicBool,
     /// Hears how far it has come.
     pub watch: &'a dyn Watch,
@@ -174,7 +174,10 @@ fn work(
         let outcome = attempt(runner, task);
         state = shared.lock().unwrap_or_else(PoisonError::into_inner);
         state.running -= 1;
-        settle(&mut state, sweep, index, replication, outcome, options.watch);
+        // A runner that takes long ends with the sweep; what it did not finish is no failure.
+        if outcome.is_ok() || !options.interrupt.load(Ordering::Relaxed) {
+            settle(&mut state, sweep, index, replication, outcome, options.watch);
+        }
         wake.notify_all();
     }
 }
@@ -223,12 +226,17 @@ fn message(panic: &(dyn std::any::Any + Send)) -> String {
 const HOPS: &str = "#packet_hops";
 const WALL: &str = "#wall_s";
 const PEAK: &str = "#peak_rss_bytes";
+const SUM: &str = "#sum.";
+const MOST: &str = "#most.";
 
 /// An outcome as the journal keeps it: the facts stand beside the metrics, with names that no metric has.
 fn record(outcome: &Outcome) -> journal::Results {
-    let Facts { packet_hops, wall_s, peak_rss_bytes } = outcome.facts;
-    let facts = [(HOPS, packet_hops as f64), (WALL, wall_s), (PEAK, peak_rss_bytes as f64)];
-    outcome.metrics.iter().cloned().chain(facts.map(|(name, value)| (name.to_owned(), value))).collect()
+    let Facts { packet_hops, wall_s, peak_rss_bytes, lab } = &outcome.facts;
+    let facts = [(HOPS, *packet_hops as f64), (WALL, *wall_s), (PEAK, *peak_rss_bytes as f64)];
+    let facts = facts.map(|(name, value)| (name.to_owned(), value)).into_iter();
+    let sums = lab.sums.iter().map(|(name, value)| (format!("{SUM}{name}"), *value));
+    let most = lab.most.iter().map(|(name, value)| (format!("{MOST}{name}"), *value));
+    outcome.metrics.iter().cloned().chain(facts).chain(sums).chain(most).collect()
 }
 
 fn recall(results: &journal::Results) -> Outcome {
@@ -238,7 +246,16 @@ fn recall(results: &journal::Results) -> Outcome {
             HOPS => outcome.facts.packet_hops = *value as u64,
             WALL => outcome.facts.wall_s = *value,
             PEAK => outcome.facts.peak_rss_bytes = *value as u64,
-            _ => outcome.metrics.push((name.clone(), *value)),
+            _ => {
+                let lab = &mut outcome.facts.lab;
+                if let Some(name) = name.strip_prefix(SUM) {
+                    lab.sums.insert(name.to_owned(), *value);
+                } else if let Some(name) = name.strip_prefix(MOST) {
+                    lab.most.insert(name.to_owned(), *value);
+                } else {
+                    outcome.metrics.push((name.clone(), *value));
+                }
+            }
         }
     }
     outcome

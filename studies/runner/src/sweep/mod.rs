@@ -29,13 +29,14 @@ pub use moved::Untrusted;
 pub use recommend::{Advice, advise};
 pub use report::report;
 
+use crate::world::LabFacts;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use usher_observe::{Point, Stopping};
 
 /// Runs one replication of one point. Implemented by the simulator's host, and by tests.
 pub trait Runner: Sync {
-    /// Runs this replication of `sweep.tasks[task.index]`. The same task gives the same metrics, whatever
+    /// Runs this replication of `sweep.tasks[task.index]`. On the simulator the same task gives the same metrics, whatever
     /// ran before it and on which thread.
     ///
     /// # Errors
@@ -66,7 +67,7 @@ pub struct Outcome {
 }
 
 /// What runs cost: for the manifest, never for a row.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Facts {
     /// Packets that links handed to hosts.
     pub packet_hops: u64,
@@ -74,6 +75,8 @@ pub struct Facts {
     pub wall_s: f64,
     /// The process's largest resident set up to the loop's end, in bytes; 0 where it is not known.
     pub peak_rss_bytes: u64,
+    /// What runs on a lab have to say of themselves.
+    pub lab: LabFacts,
 }
 
 impl Facts {
@@ -82,6 +85,7 @@ impl Facts {
         self.packet_hops += other.packet_hops;
         self.wall_s += other.wall_s;
         self.peak_rss_bytes = self.peak_rss_bytes.max(other.peak_rss_bytes);
+        self.lab.add(&other.lab);
     }
 }
 

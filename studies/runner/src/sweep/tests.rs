@@ -63,7 +63,12 @@ impl Runner for Fake {
         metrics.push(("delay.p99".to_owned(), if task.replication == 1 { f64::NAN } else { rng.unit() }));
         Ok(Outcome {
             metrics,
-            facts: Facts { packet_hops: 7, wall_s: 0.5, peak_rss_bytes: 100 + u64::from(runs) },
+            facts: Facts {
+                packet_hops: 7,
+                wall_s: 0.5,
+                peak_rss_bytes: 100 + u64::from(runs),
+                lab: Default::default(),
+            },
         })
     }
 }

@@ -13,6 +13,8 @@ mod measure;
 mod mih;
 #[cfg(test)]
 mod names;
+mod network;
+mod on_lab;
 mod short;
 mod tls;
 mod topology;
@@ -21,6 +23,9 @@ mod writer;
 pub use aaa::{Bound, Made, ServerRole};
 pub use machine::{Endpoint, EventOrJob, HostAddress};
 use measure::{Measure, Measured};
+pub use network::LabSettings;
+use network::Network;
+pub use on_lab::LabFacts;
 use std::sync::Arc;
 use topology::Topology;
 pub use topology::{sctp_config, tcp_config};
@@ -32,7 +37,7 @@ use usher_scenario::ports;
 use usher_sim::radio::wimax::Counters;
 use usher_sim::{
     Addresses, Application, Builder, Context, DISCARD_PORT, Delivery, Fault, Held, HostId, LinkStats,
-    SimError, Simulation, Tap, TcpTotals, Transports,
+    SimError, Tap, TcpTotals, Transports,
 };
 
 /// What a role tells the measurement.
@@ -154,6 +159,12 @@ pub enum WorldError {
     /// A role refused its settings.
     #[error("{0}")]
     Role(String),
+    /// The lab cannot be had, or something happened to it.
+    #[error(transparent)]
+    Lab(#[from] usher_lab::LabError),
+    /// A run on a lab was ended before its time.
+    #[error("ended before its time")]
+    Stopped,
 }
 
 /// What a run produced.
@@ -167,6 +178,8 @@ pub struct RunResult {
     pub wall_s: f64,
     /// The process's largest resident set up to the loop's end, bytes; 0 where the system does not tell.
     pub peak_rss_bytes: u64,
+    /// How well a lab was the network that was asked for, where it was one.
+    pub lab: LabFacts,
     /// The capture, where one was asked for, and what its reader needs to decrypt it.
     pub capture: Option<Captured>,
 }
@@ -184,10 +197,19 @@ pub struct Captured {
     pub radius_secret: String,
 }
 
+/// A run's hosts, links and roles, for one network or the other.
+struct Built {
+    builder: Builder<Role>,
+    measure: Measure,
+    topology: Topology,
+    interfaces: Vec<(String, bool)>,
+    key_log: KeyLog,
+}
+
 /// One run that is set up and not yet done.
 #[derive(Debug)]
 pub struct World {
-    sim: Simulation<Role, Measure>,
+    network: Network,
     topology: Topology,
     scenario: Scenario,
     interfaces: Vec<(String, bool)>,
@@ -230,7 +252,7 @@ impl Plan<'_> {
 }
 
 impl World {
-    /// Sets a run up. With `tap`, the links named in `capture` (of a group of links the first) are
+    /// Sets a run on the simulator up. With `tap`, the links named in `capture` (of a group of links the first) are
     /// captured at their first host.
     ///
     /// # Errors
@@ -241,6 +263,14 @@ impl World {
         capture: &[String],
         tap: Option<Box<dyn Tap>>,
     ) -> Result<Self, WorldError> {
+        let Built { builder, measure, topology, interfaces, key_log } = Built::of(scenario, seed, capture)?;
+        let network = Network::Sim(Box::new(builder.build(measure, tap)));
+        Ok(Self { network, topology, scenario: scenario.clone(), interfaces, key_log })
+    }
+}
+
+impl Built {
+    fn of(scenario: &Scenario, seed: Seed, capture: &[String]) -> Result<Self, WorldError> {
         let version = scenario.run.ip.into();
         let from = Instant::ZERO + scenario.run.warmup.get();
         let end = from + scenario.run.duration.get();
@@ -304,15 +334,17 @@ impl World {
                 let _ = plan.builder.bind_udp(sink, 0, DISCARD_PORT);
             }
         }
-        let sim = plan.builder.build(Measure::new(from, end, firsts), tap);
-        Ok(Self { sim, topology, scenario: scenario.clone(), interfaces, key_log })
+        let measure = Measure::new(from, end, firsts);
+        Ok(Self { builder: plan.builder, measure, topology, interfaces, key_log })
     }
+}
 
+impl World {
     fn links(&self) -> Vec<[LinkStats; 2]> {
         let sum = |links: &Vec<usher_sim::LinkId>| {
             let mut total = [LinkStats::default(); 2];
             for link in links {
-                for (t, s) in total.iter_mut().zip(self.sim.link_stats(*link)) {
+                for (t, s) in total.iter_mut().zip(self.network.link_stats(*link)) {
                     t.add(&s);
                 }
             }
@@ -331,55 +363,64 @@ impl World {
         let end = from + run.duration.get();
         let drained = end + run.drain.get();
         let started = std::time::Instant::now();
-        self.sim.run_until(just_before(from));
-        self.sim.forget_peaks();
-        let (links_before, transports_before) = (self.links(), self.transport_totals());
-        let segments_before = self.sim.tcp_totals();
+        self.network.run_until(just_before(from));
+        self.network.forget_peaks();
+        self.network.ended()?;
+        let links_before = self.links();
+        let segments_before = self.network.tcp_totals()?;
+        let transports_before = self.transport_totals(segments_before);
         let cells_before = self.cells();
         let names: Vec<String> = self.scenario.all_workloads().map(|(name, _)| name.to_owned()).collect();
         let mih_before: Vec<_> = (0..names.len()).map(|i| self.mih_totals(i)).collect();
         let keying_before: Vec<_> = (0..names.len()).map(|i| self.keying_totals(i)).collect();
-        self.sim.run_until(just_before(end));
+        self.network.run_until(just_before(end));
         let links_at_end = self.links();
         // MIH functions go on with what has failed for their users: it is in their transports' queues, and counts. So
         // do the last packets of a flow.
         let goes_on = |workload: &Workload| matches!(workload, Workload::Mih(_) | Workload::Handover(_));
         let ends = self.scenario.all_workloads().map(|(_, workload)| !goes_on(workload)).collect();
-        self.sim.observer_mut().drain(ends);
-        if !usher_sim::Observer::is_done(self.sim.observer()) {
-            self.sim.run_until(drained);
+        self.network.observer_mut().drain(ends);
+        if !self.network.is_done() {
+            self.network.run_until(drained);
         }
-        if let Some(fault) = self.sim.fault() {
+        if let Some(fault) = self.network.fault() {
             return Err(self.told(fault));
         }
+        self.network.ended()?;
+        let segments_after = self.network.tcp_totals()?;
+        let transports = [transports_before, self.transport_totals(segments_after)];
         let wall_s = started.elapsed().as_secs_f64();
         let peak_rss_bytes = peak_rss_bytes();
 
         let mut out = Measured::default();
         for (i, name) in names.iter().enumerate() {
             out.of(name);
-            self.sim.observer_mut().metrics(i, &mut out);
+            self.network.observer_mut().metrics(i, &mut out);
         }
-        self.transport_metrics(&mut out, transports_before);
+        self.transport_metrics(&mut out, &transports);
         for (i, (name, before)) in names.iter().zip(keying_before).enumerate() {
             out.of(name);
             self.keying_metrics(&mut out, i, before);
         }
-        self.segment_metrics(&mut out, segments_before);
+        segment_metrics(&mut out, segments_before, segments_after);
         for (i, (name, before)) in names.iter().zip(mih_before).enumerate() {
             out.of(name);
-            self.mih_metrics(&mut out, i, transports_before, before);
+            self.mih_metrics(&mut out, i, &transports, before);
         }
         self.link_metrics(&mut out, &links_before, &links_at_end);
         self.cell_metrics(&mut out, &cells_before);
         self.cpu_metrics(&mut out);
         self.memory_metrics(&mut out);
+        let links = self.topology.links.iter().flat_map(|(_, links)| links.iter().copied());
+        let packet_hops = self.network.packet_hops(links);
+        let lab = self.lab_facts();
         Ok(RunResult {
             metrics: out.all,
-            packet_hops: self.sim.packet_hops(),
+            packet_hops,
             wall_s,
             peak_rss_bytes,
-            capture: self.sim.take_tap().map(|tap| Captured {
+            lab,
+            capture: self.network.take_tap()?.map(|tap| Captured {
                 tap,
                 interfaces: self.interfaces,
                 key_log: self.key_log.text(),
@@ -396,8 +437,8 @@ impl World {
     }
 
     /// What TCP and SCTP counted, by the metrics' names.
-    fn transport_totals(&self) -> [(Metric, u64); 9] {
-        let (tcp, sctp) = (self.sim.tcp_totals(), self.sim.sctp_totals());
+    fn transport_totals(&self, tcp: TcpTotals) -> [(Metric, u64); 9] {
+        let sctp = self.network.sctp_totals();
         [
             (metrics::TCP_SEGMENTS, tcp.segments),
             (metrics::TCP_RETRANSMISSIONS, tcp.retransmitted),
@@ -412,31 +453,18 @@ impl World {
     }
 
     /// The metrics of the transports that were used.
-    fn transport_metrics(&self, out: &mut Measured, before: [(Metric, u64); 9]) {
-        let completed = self.sim.observer().completed();
+    fn transport_metrics(&self, out: &mut Measured, [before, after]: &[[(Metric, u64); 9]; 2]) {
+        let completed = self.network.observer().completed();
         if completed == 0 {
             return;
         }
-        let after = self.transport_totals();
         // The first of a protocol's is what it sent at all.
         let protocol = |metric: &Metric| metric.name.split('.').next();
         let used = |metric: &Metric| {
             after.iter().find(|(other, _)| protocol(other) == protocol(metric)).is_some_and(|(_, n)| *n > 0)
         };
-        for ((metric, before), (_, after)) in before.iter().zip(&after).filter(|((m, _), _)| used(m)) {
+        for ((metric, before), (_, after)) in before.iter().zip(after).filter(|((m, _), _)| used(m)) {
             out.put(*metric, (after - before) as f64 / completed as f64);
-        }
-    }
-
-    /// How much of TCP's packets with data is data.
-    fn segment_metrics(&self, out: &mut Measured, before: TcpTotals) {
-        let after = self.sim.tcp_totals();
-        let segments = after.data_segments - before.data_segments;
-        if segments > 0 {
-            let data = (after.data_octets - before.data_octets) as f64;
-            let octets = (after.data_packet_octets - before.data_packet_octets) as f64;
-            out.put(metrics::TCP_DATA_SHARE, data / octets);
-            out.put(metrics::TCP_SEGMENT_SIZE, data / segments as f64);
         }
     }
 
@@ -444,7 +472,7 @@ impl World {
     fn memory_metrics(&self, out: &mut Measured) {
         for (name, _) in self.scenario.hosts.iter() {
             let members = self.topology.hosts.get(name).map_or(&[][..], Vec::as_slice);
-            let held: Vec<Held> = members.iter().filter_map(|h| self.sim.held_at_most(*h)).collect();
+            let held: Vec<Held> = members.iter().filter_map(|h| self.network.held_at_most(*h)).collect();
             let connections = held.iter().map(|h| h.connections).max();
             let octets = held.iter().map(|h| h.octets).max();
             if let (Some(connections), Some(octets)) = (connections, octets) {
@@ -456,8 +484,7 @@ impl World {
 
     /// The roles of a workload.
     fn roles(&self, workload: usize) -> impl Iterator<Item = &Role> {
-        let apps = self.sim.observer().apps(workload);
-        self.sim.apps().take(apps.end).skip(apps.start)
+        self.network.apps(self.network.observer().apps(workload)).into_iter()
     }
 
     /// Messages of a workload's exchanges of traffic keys, and their bytes.
@@ -471,7 +498,7 @@ impl World {
     }
 
     fn keying_metrics(&self, out: &mut Measured, workload: usize, before: [u64; 2]) {
-        let completed = self.sim.observer().of(workload).completed() as f64;
+        let completed = self.network.observer().of(workload).completed() as f64;
         let after = self.keying_totals(workload);
         if completed > 0.0 && after[0] > 0 {
             for ((metric, before), after) in
@@ -497,12 +524,12 @@ impl World {
         &self,
         out: &mut Measured,
         workload: usize,
-        transports_before: [(Metric, u64); 9],
+        [transports_before, transports_after]: &[[(Metric, u64); 9]; 2],
         before: Option<mih::Totals>,
     ) {
         let (Some(before), Some(after)) = (before, self.mih_totals(workload)) else { return };
         let packets = after.packets - before.packets;
-        let dialogues = self.sim.observer().of(workload);
+        let dialogues = self.network.observer().of(workload);
         let begun = dialogues.begun() as f64;
         if begun > 0.0 {
             out.put(metrics::SUCCESS, dialogues.succeeded() as f64 / begun);
@@ -528,21 +555,21 @@ impl World {
                 (after.delivery_ns - before.delivery_ns) as f64 / delivered as f64 / 1e9,
             );
         }
-        for ((metric, before), (_, after)) in transports_before.iter().zip(self.transport_totals()) {
+        for ((metric, before), (_, after)) in transports_before.iter().zip(transports_after) {
             let carried = match *metric {
                 metrics::TCP_SEGMENTS => metrics::TCP_PER_MIH_PACKET,
                 metrics::SCTP_PACKETS => metrics::SCTP_PER_MIH_PACKET,
                 _ => continue,
             };
             // What carries several workloads is told of none.
-            if after > 0 && packets > 0 && self.scenario.sole_workload().is_some() {
+            if *after > 0 && packets > 0 && self.scenario.sole_workload().is_some() {
                 out.put(carried, (after - before) as f64 / packets as f64);
             }
         }
     }
 
     fn link_metrics(&self, out: &mut Measured, before: &[[LinkStats; 2]], at_end: &[[LinkStats; 2]]) {
-        let completed = self.sim.observer().completed() as f64;
+        let completed = self.network.observer().completed() as f64;
         let duration = self.scenario.run.duration.get().as_secs_f64();
         let after = self.links();
         for (i, (name, links)) in self.topology.links.iter().enumerate() {
@@ -583,7 +610,7 @@ impl World {
         let sum = |cells: &Vec<usher_sim::CellId>| {
             let mut total = Counters::default();
             for cell in cells {
-                if let Some(counters) = self.sim.cell_counters(*cell) {
+                if let Some(counters) = self.network.cell_counters(*cell) {
                     total.add(counters);
                 }
             }
@@ -593,7 +620,7 @@ impl World {
     }
 
     fn cell_metrics(&self, out: &mut Measured, before: &[Counters]) {
-        let completed = self.sim.observer().completed() as f64;
+        let completed = self.network.observer().completed() as f64;
         for (((name, _), before), after) in self.topology.cells.iter().zip(before).zip(self.cells()) {
             let requests = (after.requests - before.requests) as f64;
             if completed > 0.0 {
@@ -612,11 +639,23 @@ impl World {
         for (name, host) in self.scenario.hosts.iter() {
             let Some(cpu) = &host.cpu else { continue };
             let members = self.topology.hosts.get(name).map_or(&[][..], Vec::as_slice);
-            let stats = members.iter().filter_map(|h| self.sim.cpu_stats(*h));
+            let stats = members.iter().filter_map(|h| self.network.cpu_stats(*h));
             let busy: u64 = stats.map(|s| s.busy_ns).sum();
-            let capacity = self.sim.now().as_secs_f64() * f64::from(cpu.cores.get()) * members.len() as f64;
+            let capacity =
+                self.network.now().as_secs_f64() * f64::from(cpu.cores.get()) * members.len() as f64;
             out.put_of(name, metrics::BUSY, busy as f64 / 1e9 / capacity);
         }
+    }
+}
+
+/// How much of TCP's packets with data is data.
+fn segment_metrics(out: &mut Measured, before: TcpTotals, after: TcpTotals) {
+    let segments = after.data_segments - before.data_segments;
+    if segments > 0 {
+        let data = (after.data_octets - before.data_octets) as f64;
+        let octets = (after.data_packet_octets - before.data_packet_octets) as f64;
+        out.put(metrics::TCP_DATA_SHARE, data / octets);
+        out.put(metrics::TCP_SEGMENT_SIZE, data / segments as f64);
     }
 }
 

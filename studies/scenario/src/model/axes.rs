@@ -39,6 +39,8 @@ pub struct Axis {
     pub full: Option<Vec<Value>>,
     /// The values (or names of cases) of `--sensitivity`; without them, all.
     pub sensitivity: Option<Vec<Value>>,
+    /// The values (or names of cases) of `--on lab`; without them, all.
+    pub lab: Option<Vec<Value>>,
     /// From a value on, another precision is enough.
     pub relax: Option<Relax>,
     /// Points that differ only in this axis share their chance, so that what differs between them is due to

@@ -103,6 +103,9 @@ pub struct Cpu {
 pub struct Link {
     /// The two hosts. From the first to the second is up, the other way is down.
     pub between: [String; 2],
+    /// Whether it is there: one that is not stands in a study for what a mode, an axis or a choice takes it for.
+    #[serde(default = "super::yes")]
+    pub used: bool,
     /// Bit rate, the same in both directions and independent.
     #[serde(default)]
     pub rate: Bound<BitRate>,

@@ -67,6 +67,9 @@ pub struct StudyFile {
     /// What `--sensitivity` changes.
     #[serde(default)]
     pub sensitivity: ModeSettings,
+    /// What `--on lab` and `--on both` change, so that the study fits on the lab: in real time, and without radio. Without it
+    /// the study runs there as it is, if it fits.
+    pub lab: Option<ModeSettings>,
     /// The hosts, or groups of like hosts, by name. A host that is no endpoint forwards, as a router does.
     pub hosts: Ordered<Host>,
     /// The links between them, by name.
@@ -107,6 +110,13 @@ pub struct StudyFile {
     /// Links whose packets are recorded (pcapng) when a capture is asked for.
     #[serde(default)]
     pub capture: Capture,
+}
+
+impl StudyFile {
+    /// Whether it says how it fits on the lab.
+    pub fn has_lab(&self) -> bool {
+        self.lab.is_some()
+    }
 }
 
 /// One point's world: everything that a run needs, with the axes' values in place.
@@ -150,7 +160,7 @@ impl Scenario {
         let StudyFile {
             run,
             hosts,
-            links,
+            mut links,
             cells,
             bss,
             transport,
@@ -161,6 +171,7 @@ impl Scenario {
             capture,
             ..
         } = file;
+        links.retain(|_, link| link.used);
         Self {
             run,
             hosts,

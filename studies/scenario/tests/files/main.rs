@@ -3,6 +3,7 @@
 mod cells;
 mod faults;
 mod founding;
+mod lab;
 mod plans;
 mod schema;
 mod workloads;

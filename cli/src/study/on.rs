@@ -1,0 +1,115 @@
+//! What `--on lab` needs beside what every run does: rights, whether the study fits, and what the kernel does otherwise.
+
+use crate::args::Run;
+use crate::output::{Failure, Output};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use usher_lab::{Kernel, Registry};
+use usher_observe::manifest::{Fact, Host};
+use usher_runner::sweep::{Estimated, Results};
+use usher_runner::world::{LabSettings, tcp_config};
+use usher_scenario::{Plan, lab};
+
+/// Replications that run at once on a core: they wait most of the time.
+pub(super) const JOBS_A_CORE: usize = 2;
+
+/// Takes what of the command is the lab's, and the rights that it needs.
+pub(super) fn settings(run: &Run, stop: Arc<AtomicBool>) -> Result<LabSettings, Failure> {
+    let kernel = kernel(run)?;
+    usher_lab::acquire().map_err(|e| Failure::failed(e.to_string()))?;
+    let registry = Registry::of_user().map_err(|e| Failure::failed(e.to_string()))?;
+    Ok(LabSettings { registry, kernel, stop })
+}
+
+/// The settings of the kernel that a command gives.
+pub(super) fn kernel(run: &Run) -> Result<Kernel, Failure> {
+    let mut kernel = Kernel::default();
+    for argument in &run.kernel {
+        kernel.set(argument).map_err(|e| Failure::usage(format!("--kernel: {e}")))?;
+    }
+    Ok(kernel)
+}
+
+/// Why a plan cannot run on a lab.
+pub(super) fn unfit(plan: &Plan) -> Option<String> {
+    let mut reasons: Vec<String> = Vec::new();
+    for reason in plan.points.iter().flat_map(|point| lab::unfit(&point.scenario)) {
+        if !reasons.contains(&reason) {
+            reasons.push(reason);
+        }
+    }
+    if plan.points.iter().any(|point| lab::needs_sctp(&point.scenario)) {
+        reasons.push(
+            "it has points over SCTP, and the lab's hosts speak UDP and TCP: leave those points out with lab = [...] at the axis"
+                .to_owned(),
+        );
+    }
+    (!reasons.is_empty()).then(|| format!("{} cannot run on the lab: {}", plan.study, reasons.join("; ")))
+}
+
+/// What of the study's transport settings the kernel does otherwise, each once.
+pub(super) fn differs(plan: &Plan) -> Vec<String> {
+    let mut all = BTreeSet::new();
+    for point in plan.points.iter().filter(|point| lab::transports(&point.scenario).contains("tcp")) {
+        let scenario = &point.scenario;
+        let mtu = scenario.links.iter().map(|(_, link)| link.mtu.bytes() as u32).min().unwrap_or(1500);
+        let tcp = tcp_config(&scenario.transport.tcp, scenario.run.ip.into(), mtu);
+        all.extend(usher_lab::untold(&tcp).iter().map(ToString::to_string));
+    }
+    all.into_iter().collect()
+}
+
+/// Tells them.
+pub(super) fn tell(output: &Output, plan: &Plan) {
+    for difference in differs(plan) {
+        output.note(&format!("on the lab, {difference}"));
+    }
+}
+
+/// How long a plan takes at most: its time is real.
+pub(super) fn estimate(plan: &Plan, jobs: usize) -> Estimated {
+    let times =
+        plan.points.iter().map(|point| (&point.scenario.run.replications, lab::real_time(&point.scenario)));
+    let (mut low, mut high, mut count) = (0.0, 0.0, 0.0);
+    for (replications, time) in times {
+        low += f64::from(replications.min.get()) * time;
+        high += f64::from(replications.max.get()) * time;
+        count += f64::from(replications.min.get());
+    }
+    let jobs = jobs.max(1) as f64;
+    Estimated {
+        tried: 0,
+        per_replication_s: low / f64::max(count, 1.0),
+        low_s: low / jobs,
+        high_s: high / jobs,
+    }
+}
+
+/// What binds a journal to where its rows come from, beside the plan.
+pub(super) fn mark(kernel: &Kernel) -> String {
+    let settings: String = kernel.sysctls.iter().map(|(name, value)| format!(" {name}={value}")).collect();
+    format!(" on lab, {}{settings}", Host::detect().kernel)
+}
+
+/// What the manifest says of a run on a lab.
+pub(super) fn facts(plan: &Plan, kernel: &Kernel, results: &Results) -> Vec<(String, Fact)> {
+    let lab = &results.facts.lab;
+    let settings: Vec<String> =
+        kernel.sysctls.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let mut facts = vec![
+        ("on".to_owned(), Fact::from("lab")),
+        ("clock".to_owned(), Fact::from("CLOCK_MONOTONIC")),
+        ("kernel_settings".to_owned(), Fact::from(settings.join("; "))),
+        ("kernel_differs".to_owned(), Fact::from(differs(plan).join("; "))),
+    ];
+    for (late, of) in [("relay_late_s", "relay_packets"), ("timers_late_s", "timers")] {
+        if let (Some(late_s), Some(of)) = (lab.sums.get(late), lab.sums.get(of)) {
+            let name = late.replace("late_s", "late_mean_s");
+            facts.push((format!("lab_{name}"), Fact::from(if *of > 0.0 { late_s / of } else { 0.0 })));
+        }
+    }
+    let told = lab.sums.iter().chain(&lab.most);
+    facts.extend(told.map(|(name, value)| (format!("lab_{name}"), Fact::from(*value))));
+    facts
+}

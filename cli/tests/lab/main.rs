@@ -1,0 +1,130 @@
+//! Studies on the lab, by the program: what it measures on this machine's kernel beside what the simulator says, judged loosely
+//! enough for a machine that has other things to do, and tightly enough to see another network or another transport.
+//!
+//! Needs the lab's rights, as root has them. Runs in real time, so in a program of its own.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// One lab at a time: two would take the processor from each other.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("usher-lab-study-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+fn usher(line: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_usher")).args(line).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Means of the simulator and of the kernel, by point and metric.
+type Means = BTreeMap<(String, String), [f64; 2]>;
+
+/// Runs a study on both and reads what they gave.
+fn both(study: &str, sets: &[&str]) -> Means {
+    let _turn = turn();
+    let scratch = Scratch::new(study);
+    let folder = scratch.0.display().to_string();
+    let mut line = vec!["study", "run", study, "--on", "both", "--out", &folder, "--jobs", "2"];
+    line.extend(["--replications", "2"]);
+    line.extend(sets.iter().flat_map(|set| ["--set", set]));
+    let done = usher(&line);
+    assert!(done.status.success(), "{}\n{}", text(&done.stdout), text(&done.stderr));
+    let manifest = std::fs::read_to_string(scratch.0.join("lab/manifest.json")).unwrap();
+    assert!(manifest.contains("\"on\": \"lab\""), "{manifest}");
+    let table = std::fs::read_to_string(scratch.0.join("agreement.csv")).unwrap();
+    let line = |line: &str| {
+        let (point, rest) = line.strip_prefix('"')?.split_once("\",")?;
+        let mut fields = rest.split(',');
+        let metric = fields.next()?.to_owned();
+        let sim = fields.next()?.parse().ok()?;
+        let lab = fields.nth(1)?.parse().ok()?;
+        Some(((point.to_owned(), metric), [sim, lab]))
+    };
+    table.lines().skip(1).filter_map(line).collect()
+}
+
+/// What a metric is at each point, in the order of their names.
+fn of<'a>(means: &'a Means, metric: &'a str) -> impl Iterator<Item = (&'a str, [f64; 2])> {
+    means.iter().filter(move |((_, m), _)| m == metric).map(|((point, _), both)| (point.as_str(), *both))
+}
+
+#[test]
+fn logins_take_the_same_messages_and_about_the_same_time_on_the_kernel() {
+    let means =
+        both("aaa-hol", &["loss=0 %", "run.duration=15 s", "run.drain=5 s", "hosts.station.count=20"]);
+    let mut points = 0;
+    for (point, [sim, lab]) in of(&means, "delay.p50") {
+        points += 1;
+        assert!(lab > 0.98 * sim && lab < 1.2 * sim, "{point}: {sim} s simulated, {lab} s on the kernel");
+    }
+    assert_eq!(points, 2, "{means:?}");
+    for (point, [sim, lab]) in of(&means, "packets.core").filter(|(point, _)| point.contains("RADIUS")) {
+        assert_eq!(sim, lab, "{point}: packets of a login by UDP without loss");
+    }
+    for (point, [_, lab]) in of(&means, "failures") {
+        assert_eq!(lab, 0.0, "{point}");
+    }
+}
+
+#[test]
+fn messages_of_802_21_take_the_links_delays_on_the_kernel() {
+    for study in ["mih-udp", "mih-tcp"] {
+        let means = both(study, &["loss=0 %", "message=indication", "run.duration=10 s", "run.drain=2 s"]);
+        let (point, [sim, lab]) = of(&means, "delay.p50").next().unwrap();
+        assert!(
+            lab > 0.98 * sim && lab < 1.3 * sim,
+            "{study} {point}: {sim} s simulated, {lab} s on the kernel"
+        );
+        let (_, [_, success]) = of(&means, "success").next().unwrap();
+        assert_eq!(success, 1.0, "{study}");
+    }
+}
+
+#[test]
+fn nagles_algorithm_costs_delay_on_the_kernel_as_in_the_simulator() {
+    let means = both("aaa-nagle", &["nodes=37", "run.duration=8 s", "run.warmup=2 s", "run.drain=3 s"]);
+    let delay = |nagle: &str| of(&means, "delay.mean").find(|(point, _)| point.contains(nagle)).unwrap().1;
+    let (with, without) = (delay("=with Nagle"), delay("=without Nagle"));
+    for (i, network) in ["simulator", "kernel"].into_iter().enumerate() {
+        assert!(with[i] > without[i], "{network}: {with:?} s with, {without:?} s without");
+    }
+}
+
+#[test]
+fn what_cannot_run_on_the_lab_is_refused_with_its_reason() {
+    for (line, reason) in [
+        (vec!["study", "run", "aaa-keys", "--on", "lab"], "cells.access.used"),
+        (vec!["study", "run", "mih-sctp", "--on", "lab"], "bss.wlan.used"),
+        (vec!["study", "run", "aaa-hol", "--on", "lab", "--kernel", "kernel.panic=1"], "no sysctl"),
+        (vec!["study", "run", "aaa-hol", "--kernel", "net.ipv4.tcp_sack=0"], "has no kernel"),
+        (vec!["study", "run", "aaa-hol", "--on", "lab", "--quick"], "--quick"),
+    ] {
+        let done = usher(&line);
+        let told = text(&done.stderr);
+        assert_eq!(done.status.code(), Some(2), "{line:?}: {told}");
+        assert!(told.contains(reason), "{line:?}: {told}");
+    }
+}

@@ -1,0 +1,83 @@
+//! The sweep's runners: a plan's points on the simulator, or on a lab.
+
+use crate::capture::{self, Packets};
+use crate::sweep::{Facts, Outcome, RunError, Runner, Task};
+use crate::world::{LabSettings, World, WorldError};
+use usher_core::Seed;
+use usher_scenario::Plan;
+use usher_scenario::model::Scenario;
+use usher_sim::Tap;
+
+/// Runs the points of a plan on the simulator.
+#[derive(Debug)]
+pub struct SimRunner<'a> {
+    plan: &'a Plan,
+    links: Vec<String>,
+}
+
+impl<'a> SimRunner<'a> {
+    /// A runner for this plan's points. A capture holds the links of these names; of none, those that the
+    /// study's `[capture]` names, or else all.
+    pub fn new(plan: &'a Plan, links: Vec<String>) -> Self {
+        Self { plan, links }
+    }
+}
+
+impl Runner for SimRunner<'_> {
+    fn run(&self, task: Task<'_>) -> Result<Outcome, RunError> {
+        run(self.plan, &self.links, task, World::new)
+    }
+}
+
+/// Runs the points of a plan on a lab, each replication on one of its own. What it measures is not the same twice.
+#[derive(Debug)]
+pub struct LabRunner<'a> {
+    plan: &'a Plan,
+    links: Vec<String>,
+    settings: LabSettings,
+}
+
+impl<'a> LabRunner<'a> {
+    /// A runner for this plan's points; captures as for [`SimRunner::new`].
+    pub fn new(plan: &'a Plan, links: Vec<String>, settings: LabSettings) -> Self {
+        Self { plan, links, settings }
+    }
+}
+
+impl Runner for LabRunner<'_> {
+    fn run(&self, task: Task<'_>) -> Result<Outcome, RunError> {
+        let name = format!("{}, {}, replication {}", self.plan.study, task.point, task.replication);
+        run(self.plan, &self.links, task, |scenario, seed, links, tap| {
+            World::on_lab(scenario, seed, links, tap, &name, &self.settings)
+        })
+    }
+}
+
+fn run(
+    plan: &Plan,
+    asked: &[String],
+    task: Task<'_>,
+    world: impl FnOnce(&Scenario, Seed, &[String], Option<Box<dyn Tap>>) -> Result<World, WorldError>,
+) -> Result<Outcome, RunError> {
+    let point = plan.points.get(task.index).ok_or_else(|| RunError::new("no such point in the plan"))?;
+    let scenario = &point.scenario;
+    let links = match (asked, &scenario.capture.links[..]) {
+        ([], []) => scenario.link_names().map(str::to_owned).collect(),
+        ([], named) => named.to_vec(),
+        (asked, _) => asked.to_vec(),
+    };
+    let tap = task.capture.map(|_| Box::<Packets>::default() as Box<dyn Tap>);
+    let world = world(scenario, point.seed(task.replication), &links, tap).map_err(RunError::new)?;
+    let result = world.run().map_err(RunError::new)?;
+    if let (Some(path), Some(captured)) = (task.capture, result.capture) {
+        capture::write(captured, path)
+            .map_err(|e| RunError(format!("cannot write the capture {}: {e}", path.display())))?;
+    }
+    let facts = Facts {
+        packet_hops: result.packet_hops,
+        wall_s: result.wall_s,
+        peak_rss_bytes: result.peak_rss_bytes,
+        lab: result.lab,
+    };
+    Ok(Outcome { metrics: result.metrics, facts })
+}

@@ -1,0 +1,140 @@
+//! What a run takes place on: the simulator, or hosts of a lab. Both host the same roles and tell the same observer.
+
+use super::{Measure, Role, WorldError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use usher_core::Instant;
+use usher_lab::{Hosts, Kernel, Registry};
+use usher_sim::radio::wimax::Counters;
+use usher_sim::{
+    CellId, CpuStats, Fault, Held, HostId, LinkId, LinkStats, Observer, SctpTotals, Simulation, Tap,
+    TcpTotals,
+};
+
+/// What runs on a lab have in common beside the study.
+#[derive(Clone, Debug)]
+pub struct LabSettings {
+    /// Where labs are listed.
+    pub registry: Registry,
+    /// Settings of the kernel beyond the study's.
+    pub kernel: Kernel,
+    /// Ends runs before their time.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// The network of a run.
+#[derive(Debug)]
+pub(super) enum Network {
+    Sim(Box<Simulation<Role, Measure>>),
+    Lab(Box<Hosts<Role, Measure>>, Arc<AtomicBool>),
+}
+
+impl Network {
+    pub(super) fn run_until(&mut self, until: Instant) {
+        match self {
+            Self::Sim(sim) => sim.run_until(until),
+            Self::Lab(hosts, _) => hosts.run_until(until),
+        }
+    }
+    pub(super) fn observer(&self) -> &Measure {
+        match self {
+            Self::Sim(sim) => sim.observer(),
+            Self::Lab(hosts, _) => hosts.observer(),
+        }
+    }
+    pub(super) fn observer_mut(&mut self) -> &mut Measure {
+        match self {
+            Self::Sim(sim) => sim.observer_mut(),
+            Self::Lab(hosts, _) => hosts.observer_mut(),
+        }
+    }
+    pub(super) fn is_done(&self) -> bool {
+        self.observer().is_done()
+    }
+    /// The applications of these numbers.
+    pub(super) fn apps(&self, numbers: std::ops::Range<usize>) -> Vec<&Role> {
+        let count = numbers.len();
+        match self {
+            Self::Sim(sim) => sim.apps().skip(numbers.start).take(count).collect(),
+            Self::Lab(hosts, _) => hosts.apps().skip(numbers.start).take(count).collect(),
+        }
+    }
+    pub(super) fn now(&self) -> Instant {
+        match self {
+            Self::Sim(sim) => sim.now(),
+            Self::Lab(hosts, _) => hosts.now(),
+        }
+    }
+    pub(super) fn link_stats(&self, link: LinkId) -> [LinkStats; 2] {
+        match self {
+            Self::Sim(sim) => sim.link_stats(link),
+            Self::Lab(hosts, _) => hosts.link_stats(link),
+        }
+    }
+    /// What TCP did on all hosts; the kernel's counters are read from files.
+    pub(super) fn tcp_totals(&self) -> Result<TcpTotals, WorldError> {
+        match self {
+            Self::Sim(sim) => Ok(sim.tcp_totals()),
+            Self::Lab(hosts, _) => Ok(hosts.tcp_totals()?),
+        }
+    }
+    pub(super) fn sctp_totals(&self) -> SctpTotals {
+        match self {
+            Self::Sim(sim) => sim.sctp_totals(),
+            Self::Lab(..) => SctpTotals::default(),
+        }
+    }
+    /// Packets that links handed to hosts.
+    pub(super) fn packet_hops(&self, links: impl Iterator<Item = LinkId>) -> u64 {
+        match self {
+            Self::Sim(sim) => sim.packet_hops(),
+            Self::Lab(hosts, _) => {
+                let stats = hosts.lab().link_stats();
+                let of = |link: LinkId| stats.get(link.0 as usize).copied().unwrap_or_default();
+                links
+                    .flat_map(of)
+                    .map(|s| (s.offered + s.duplicated).saturating_sub(s.queue_full + s.lost))
+                    .sum()
+            }
+        }
+    }
+    /// What the simulator alone has: charged processors, cells, followed memory.
+    const fn simulated(&self) -> Option<&Simulation<Role, Measure>> {
+        match self {
+            Self::Sim(sim) => Some(sim),
+            Self::Lab(..) => None,
+        }
+    }
+    pub(super) fn cpu_stats(&self, host: HostId) -> Option<CpuStats> {
+        self.simulated()?.cpu_stats(host)
+    }
+    pub(super) fn cell_counters(&self, cell: CellId) -> Option<&Counters> {
+        self.simulated()?.cell_counters(cell)
+    }
+    pub(super) fn held_at_most(&self, host: HostId) -> Option<Held> {
+        self.simulated()?.held_at_most(host)
+    }
+    pub(super) fn forget_peaks(&mut self) {
+        if let Self::Sim(sim) = self {
+            sim.forget_peaks();
+        }
+    }
+    pub(super) fn fault(&self) -> Option<Fault> {
+        self.simulated()?.fault()
+    }
+    /// Whether a run on a lab came to its end.
+    pub(super) fn ended(&mut self) -> Result<(), WorldError> {
+        let Self::Lab(hosts, stop) = self else { return Ok(()) };
+        match hosts.failure() {
+            Some(failure) => Err(failure.into()),
+            None if stop.load(Ordering::Relaxed) => Err(WorldError::Stopped),
+            None => Ok(()),
+        }
+    }
+    pub(super) fn take_tap(&mut self) -> Result<Option<Box<dyn Tap>>, WorldError> {
+        match self {
+            Self::Sim(sim) => Ok(sim.take_tap()),
+            Self::Lab(hosts, _) => Ok(hosts.take_tap()?),
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! What a study needs of the network that it runs on, for those that are not the simulator.
+
+use crate::model::{Aaa, Scenario, Workload};
+use std::collections::BTreeSet;
+use usher_core::TransportProtocol;
+
+/// What carries the messages of a scenario's workloads, in the order of their names.
+pub fn transports(scenario: &Scenario) -> BTreeSet<&'static str> {
+    let workloads = scenario.all_workloads().map(|(_, workload)| match workload {
+        Workload::Dialogue(dialogue) => name(dialogue.transport),
+        Workload::Eap(eap) => match eap.aaa {
+            Aaa::Radius => "udp",
+            Aaa::Radsec => "tcp",
+            Aaa::Diameter => name(eap.diameter.transport),
+        },
+        Workload::Ident(_) => "tcp",
+        Workload::Mih(mih) => name(mih.transport),
+        Workload::Handover(handover) => name(handover.transport),
+    });
+    workloads.collect()
+}
+
+const fn name(transport: TransportProtocol) -> &'static str {
+    match transport {
+        TransportProtocol::Udp => "udp",
+        TransportProtocol::Tcp | TransportProtocol::Tls => "tcp",
+        TransportProtocol::Sctp => "sctp",
+    }
+}
+
+/// Why a scenario cannot run on a lab, a sentence for each thing that is in the way.
+pub fn unfit(scenario: &Scenario) -> Vec<String> {
+    let mut all = Vec::new();
+    let radio = scenario.cells_in_use().map(|(name, _)| ("cells", name, "802.16 cell"));
+    let radio = radio.chain(scenario.bss_in_use().map(|(name, _)| ("bss", name, "802.11 cell")));
+    for (table, name, what) in radio {
+        all.push(format!(
+            "{table}.{name} is an {what}, and a lab is of cables: set \"{table}.{name}.used\" = false in [lab], and let a link stand \
+             in its place"
+        ));
+    }
+    if scenario.all_workloads().any(|(_, workload)| matches!(workload, Workload::Handover(_))) {
+        all.push(
+            "its nodes go from one radio to another, and a lab is of cables: handovers stay in the simulator"
+                .to_owned(),
+        );
+    }
+    if !scenario.outages.is_empty() {
+        all.push("it has outages, and hosts of a lab do not fail: leave [[outages]] out".to_owned());
+    }
+    if scenario.transport.tcp.receive_buffer.bytes() > i32::MAX as u64 / 2 {
+        all.push("transport.tcp.receive_buffer is larger than a kernel's can be".to_owned());
+    }
+    all
+}
+
+/// Whether a scenario needs SCTP, which not every kernel has.
+pub fn needs_sctp(scenario: &Scenario) -> bool {
+    transports(scenario).contains("sctp")
+}
+
+/// How long one replication takes at most where time is real, in seconds.
+pub fn real_time(scenario: &Scenario) -> f64 {
+    let run = &scenario.run;
+    [run.warmup, run.duration, run.drain].iter().map(|time| time.get().as_secs_f64()).sum()
+}
