@@ -53,6 +53,8 @@ codes! {
         IKE_SESSION_RESUME = 38;
         /// Between IKE_SA_INIT and IKE_AUTH (RFC 9242).
         IKE_INTERMEDIATE = 43;
+        /// Further key exchanges after CREATE_CHILD_SA (RFC 9370).
+        IKE_FOLLOWUP_KE = 44;
     }
 }
 
@@ -127,6 +129,18 @@ codes! {
         ESN = 5;
         /// The first additional key exchange.
         ADDKE1 = 6;
+        /// The second.
+        ADDKE2 = 7;
+        /// The third.
+        ADDKE3 = 8;
+        /// The fourth.
+        ADDKE4 = 9;
+        /// The fifth.
+        ADDKE5 = 10;
+        /// The sixth.
+        ADDKE6 = 11;
+        /// The seventh.
+        ADDKE7 = 12;
     }
 }
 
@@ -197,6 +211,8 @@ codes! {
         ECP_384 = 20;
         /// X25519 (RFC 8031).
         CURVE25519 = 31;
+        /// ML-KEM-768 (FIPS 203), as an additional key exchange.
+        ML_KEM_768 = 36;
     }
 }
 
@@ -349,6 +365,10 @@ codes! {
         INVALID_SELECTORS = 39;
         /// Not now.
         TEMPORARY_FAILURE = 43;
+        /// SAs may not move to these addresses (RFC 4555).
+        UNACCEPTABLE_ADDRESSES = 40;
+        /// A NAT is there that must not be (RFC 4555).
+        UNEXPECTED_NAT_DETECTED = 41;
         /// No such CHILD_SA.
         CHILD_SA_NOT_FOUND = 44;
         /// The identity has no other IKE_SA that still lives.
@@ -417,6 +437,16 @@ codes! {
         SIGNATURE_HASH_ALGORITHMS = 16431;
         /// IKE_INTERMEDIATE exchanges are possible (RFC 9242).
         INTERMEDIATE_EXCHANGE_SUPPORTED = 16438;
+        /// Which exchange goes on (RFC 9370).
+        ADDITIONAL_KEY_EXCHANGE = 16441;
+    }
+}
+
+impl TransformType {
+    /// True for an additional key exchange (RFC 9370 §2.2.2).
+    #[must_use]
+    pub const fn is_additional(self) -> bool {
+        matches!(self.0, 6..=12)
     }
 }
 

@@ -36,6 +36,7 @@ pub fn endpoint(octets: &[u8]) -> bool {
         proposals: [proposal].into(),
         children: Vec::new(),
         childless: Childless::Allow,
+        mobike: false,
         fragmentation: true,
         address: false,
         rekey_after: None,

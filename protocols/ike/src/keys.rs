@@ -91,6 +91,12 @@ impl IkeKeys {
         Self::from_seed(algorithms, &seed, seeds)
     }
 
+    /// Those that take their place after a further key exchange (RFC 9370 §2.2.2).
+    #[must_use]
+    pub fn advanced(&self, algorithms: &IkeAlgorithms, secret: &[u8], seeds: &Seeds<'_>) -> Self {
+        self.rekeyed(algorithms.prf, algorithms, secret, seeds)
+    }
+
     fn from_seed(algorithms: &IkeAlgorithms, skeyseed: &[u8], seeds: &Seeds<'_>) -> Self {
         let prf = algorithms.prf.output_len();
         let (integrity, cipher) = (algorithms.packets.integrity_key(), algorithms.packets.cipher_key);

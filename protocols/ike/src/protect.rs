@@ -62,6 +62,18 @@ impl<'a> Sealed<'a> {
     }
 }
 
+/// A whole message before it is encrypted, without what encryption adds: of what it is authenticated later (RFC 9242 §3.3.2).
+#[must_use]
+pub fn plain_form(header: &Header, first: PayloadType, content: &[u8]) -> Vec<u8> {
+    let mut octets = Vec::with_capacity(HEADER_LEN + PAYLOAD_HEADER_LEN + content.len());
+    let mut writer = Writer::new(&mut octets);
+    header.emit(&mut writer, PayloadType::SK);
+    writer.u8(first.0).u8(0).u16((PAYLOAD_HEADER_LEN + content.len()) as u16).bytes(content);
+    let length = writer.len();
+    Header::finish(&mut writer, length);
+    octets
+}
+
 /// Protects the messages of one direction of an IKE_SA.
 #[derive(Debug)]
 pub struct Protection {

@@ -31,7 +31,7 @@ const INTEGRITIES: [Word; 5] = [
     ("aesxcbc", TransformType::INTEG, IntegrityId::AUTH_AES_XCBC_96.0, None),
 ];
 
-const OTHERS: [Word; 13] = [
+const OTHERS: [Word; 15] = [
     ("prfsha1", TransformType::PRF, PrfId::PRF_HMAC_SHA1.0, None),
     ("prfsha256", TransformType::PRF, PrfId::PRF_HMAC_SHA2_256.0, None),
     ("prfsha384", TransformType::PRF, PrfId::PRF_HMAC_SHA2_384.0, None),
@@ -43,6 +43,8 @@ const OTHERS: [Word; 13] = [
     ("ecp256", TransformType::KE, KeyExchangeMethod::ECP_256.0, None),
     ("ecp384", TransformType::KE, KeyExchangeMethod::ECP_384.0, None),
     ("x25519", TransformType::KE, KeyExchangeMethod::CURVE25519.0, None),
+    ("ke1_mlkem768", TransformType::ADDKE1, KeyExchangeMethod::ML_KEM_768.0, None),
+    ("ke1_none", TransformType::ADDKE1, 0, None),
     ("noesn", TransformType::ESN, 0, None),
     ("esn", TransformType::ESN, 1, None),
 ];
@@ -78,7 +80,8 @@ fn authenticates(id: u16) -> bool {
 
 impl Proposal {
     /// A proposal for an IKE_SA, of words between hyphens, the preferred ones first: `aes256-aes128-sha256-x25519-modp2048`.
-    /// Without a word for the pseudorandom function it is that of the integrity algorithms.
+    /// Without a word for the pseudorandom function it is that of the integrity algorithms. `ke1_mlkem768` is a further key
+    /// exchange after the first (RFC 9370), which both sides need, `ke1_none` beside it allows to do without.
     ///
     /// # Errors
     /// A word is none, or something is missing.
@@ -129,7 +132,8 @@ impl Proposal {
             let found = all.find(|(name, ..)| *name == meant);
             let &(_, kind, id, bits) = found.ok_or_else(|| ProposalError::Word(word.to_string()))?;
             let ike = protocol == ProtocolId::IKE;
-            if ike && kind == TransformType::ESN || !ike && kind == TransformType::PRF {
+            let of_ike = kind == TransformType::PRF || kind.is_additional();
+            if ike && kind == TransformType::ESN || !ike && of_ike {
                 return Err(ProposalError::Misplaced(word.to_string()));
             }
             transforms.push(
@@ -157,6 +161,21 @@ impl Proposal {
         let mut proposal = self.clone();
         proposal.transforms.retain(|transform| transform.kind != TransformType::KE);
         proposal
+    }
+
+    /// Without further key exchanges: what an IKE_SA is replaced by. Its keys come of the old ones, and so of those exchanges.
+    #[must_use]
+    pub(crate) fn without_additional(&self) -> Self {
+        let mut proposal = self.clone();
+        proposal.transforms.retain(|transform| !transform.kind.is_additional());
+        proposal
+    }
+
+    /// The further key exchanges of a chosen proposal, in their order.
+    pub(crate) fn additional(&self) -> impl Iterator<Item = KeyExchangeMethod> {
+        let all = self.transforms.iter().filter(|transform| transform.kind.is_additional());
+        all.map(|transform| KeyExchangeMethod(transform.id))
+            .filter(|method| *method != KeyExchangeMethod::NONE)
     }
 
     /// The key exchange method of a chosen proposal.
@@ -320,6 +339,9 @@ impl IkeAlgorithms {
         };
         let exchange = exchange(proposal.key_exchange()?)?;
         let packets = PacketAlgorithms::of(proposal).filter(|packets| packets.cipher.is_some())?;
+        if proposal.additional().any(|method| self::exchange(method).is_none()) {
+            return None;
+        }
         Some(Self { packets, prf, exchange })
     }
 }
@@ -334,6 +356,7 @@ pub fn exchange(method: KeyExchangeMethod) -> Option<ExchangeAlgorithm> {
         KeyExchangeMethod::ECP_256 => ExchangeAlgorithm::Ecp256,
         KeyExchangeMethod::ECP_384 => ExchangeAlgorithm::Ecp384,
         KeyExchangeMethod::CURVE25519 => ExchangeAlgorithm::X25519,
+        KeyExchangeMethod::ML_KEM_768 => ExchangeAlgorithm::MlKem768,
         _ => return None,
     };
     algorithm.is_available().then_some(algorithm)

@@ -6,16 +6,18 @@ pub(super) mod responder;
 use super::config::{Connection, LocalAuth, RemoteAuth};
 use super::event::{EndReason, IkeJob};
 use super::sa::{Context, IkeSa, Phase};
-use crate::code::{AuthMethod, CertificateEncoding, HashAlgorithm, NotifyType};
+use crate::code::{AuthMethod, CertificateEncoding, HashAlgorithm, KeyExchangeMethod, NotifyType};
 use crate::keys::{shared_key_code, signed_octets};
 use crate::message::notifies;
 use crate::payload::{Configuration, Identification, Notify, Payload, Proposal, TrafficSelectors};
 use crate::work;
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use usher_core::{CommandError, Instant};
 use usher_crypto::Key;
 use usher_crypto::digest::equal;
+use usher_crypto::exchange::KeyExchange;
 use usher_crypto::signature::{KeyKind, SignatureScheme};
 use usher_eap::authenticator::Authenticator;
 use usher_eap::peer::Peer;
@@ -80,6 +82,16 @@ pub(super) struct Authenticating {
     /// What it gets.
     pub(super) given: Option<Vec<crate::payload::ConfigurationAttribute>>,
     pub(super) initial_contact: bool,
+    pub(super) mobike: bool,
+    /// Further key exchanges that are still to be done (RFC 9370).
+    pub(super) additional: VecDeque<KeyExchangeMethod>,
+    /// That which this side has begun.
+    pub(super) begun: Option<Box<dyn KeyExchange>>,
+    /// What both sides have said between the first exchange and this one (RFC 9242 §3.3.2): of the initiator, and of the
+    /// responder.
+    pub(super) between: Option<(Vec<u8>, Vec<u8>)>,
+    /// The message ID of the first request of IKE_AUTH.
+    pub(super) first_id: u32,
     /// The algorithms of the IKE_SA, of a responder.
     pub(super) chosen: Option<Proposal>,
     /// The key that the AAA server gave.
@@ -107,6 +119,11 @@ impl Authenticating {
             configuration: None,
             given: None,
             initial_contact: false,
+            mobike: false,
+            additional: VecDeque::new(),
+            begun: None,
+            between: None,
+            first_id: 1,
             chosen: None,
             key: None,
             child_spi: 0,
@@ -142,11 +159,17 @@ fn octets(sa: &mut IkeSa, initiator: bool, id: &Identification) -> Option<Vec<u8
     let (prf, keys) = (session.algorithms.prf, session.keys.clone());
     let state = state(sa)?;
     let id = [&[id.kind.0, 0, 0, 0][..], &id.data].concat();
-    Some(if initiator {
+    let mut octets = if initiator {
         signed_octets(prf, &state.first.0, &state.nonces.1, &keys.sk_pi, &id)
     } else {
         signed_octets(prf, &state.first.1, &state.nonces.0, &keys.sk_pr, &id)
-    })
+    };
+    if let Some((initiator, responder)) = &state.between {
+        octets.extend_from_slice(initiator);
+        octets.extend_from_slice(responder);
+        octets.extend_from_slice(&state.first_id.to_be_bytes());
+    }
+    Some(octets)
 }
 
 /// The AUTH payload's data by a shared key, of this side or of the other.

@@ -104,7 +104,7 @@ pub(super) fn offer(sa: &IkeSa, config: &ChildConfig, proposals: &[Proposal], sp
 
 fn spi_of(proposal: &Proposal) -> Option<u32> {
     let spi = u32::from_be_bytes(proposal.spi[..].try_into().ok()?);
-    (proposal.protocol == ProtocolId::ESP && spi != 0).then_some(spi)
+    (proposal.protocol == ProtocolId::ESP && spi >= FIRST_SPI).then_some(spi)
 }
 
 /// What a CHILD_SA is made of.

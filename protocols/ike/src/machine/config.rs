@@ -44,6 +44,8 @@ pub struct Config {
     pub half_open: usize,
     /// From so many of them on an initiator has to send back a cookie first (RFC 7296 §2.6).
     pub cookies_from: usize,
+    /// From `cookies_from` on, so many of them from one network: an IPv4 address, or 64 bits of an IPv6 address.
+    pub half_open_per_network: usize,
     /// How long a responder waits for an initiator to prove who it is.
     pub patience: Duration,
     /// How long a cookie holds at least.
@@ -59,18 +61,19 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// 10 000 half-open IKE_SAs, cookies from 100 on, 30 s to prove oneself, cookies for 60 s, 100 000 IKE_SAs, packets of
-    /// 1280 octets, messages of 64 KiB, keepalives after 20 s.
+    /// 10 000 half-open IKE_SAs, cookies from 100 on and then 16 of a network, 30 s to prove oneself, cookies for 60 s,
+    /// 100 000 IKE_SAs, packets of 1280 octets, messages of 32 KiB, keepalives after 20 s.
     fn default() -> Self {
         Self {
             retransmission: Retransmission::default(),
             half_open: 10_000,
             cookies_from: 100,
+            half_open_per_network: 16,
             patience: Duration::from_secs(30),
             cookie_lifetime: Duration::from_secs(60),
             sas: 100_000,
             packet: 1280,
-            message: 1 << 16,
+            message: 1 << 15,
             keepalive: Duration::from_secs(20),
         }
     }
@@ -115,8 +118,8 @@ pub enum RemoteAuth {
         /// The initiator is asked who it is for EAP; otherwise its IKE identity stands for that (RFC 7296 §3.16).
         ask_identity: bool,
     },
-    /// A responder proves it by the EAP method alone: the initiator offers that, and takes other proof too if this is
-    /// something else besides (RFC 5998).
+    /// A responder proves it by the EAP method alone, which the initiator offers (RFC 5998): an initiator has nothing else to
+    /// know it by.
     EapOnly,
 }
 
@@ -178,6 +181,8 @@ pub struct Connection {
     pub children: Vec<ChildConfig>,
     /// Whether it goes without one.
     pub childless: Childless,
+    /// SAs may move to other addresses of the initiator (RFC 4555). An initiator then uses port 4500, NAT or not.
+    pub mobike: bool,
     /// Messages may be sent in fragments (RFC 7383).
     pub fragmentation: bool,
     /// As an initiator: asks for an address. As a responder: gives one ([`Event::AddressWanted`](super::Event::AddressWanted)).

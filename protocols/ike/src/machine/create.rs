@@ -25,7 +25,8 @@ use usher_crypto::exchange::KeyExchange;
 const CREATE_CHILD_SA: ExchangeType = ExchangeType::CREATE_CHILD_SA;
 /// How long this side waits where the other says TEMPORARY_FAILURE (§2.25), and a tenth of it by chance.
 const REST: Duration = Duration::from_secs(5);
-/// When this side deletes what the other side has replaced and does not delete.
+/// When this side deletes what the other side has replaced and does not delete, and when it tries again to replace what it was
+/// refused.
 pub(super) const LEFT_OVER: Duration = Duration::from_secs(60);
 
 /// Those of the initiator and of the responder of an exchange.
@@ -53,6 +54,7 @@ pub(super) struct Exchanged {
 
 pub(super) fn begin(sa: &mut IkeSa, cx: &mut Context<'_>, task: Task) {
     let connection = sa.connection.clone();
+    let rekeying = proposals_to_rekey(sa);
     let (proposals, child) = match &task {
         Task::CreateChild(number) => (&connection.children[*number].proposals, Some((*number, None))),
         Task::RekeyChild(spi) => {
@@ -65,7 +67,7 @@ pub(super) fn begin(sa: &mut IkeSa, cx: &mut Context<'_>, task: Task) {
         _ => {
             let Some(row) = SaRekeying::step(sa.state, SaEvent::Rekey, |_| false) else { return };
             sa.state = row.to;
-            (&connection.proposals, None)
+            (&rekeying, None)
         }
     };
     let method =
@@ -117,6 +119,11 @@ fn send(
     payloads.extend(selectors.into_iter().flatten());
     let request = Box::new(Request { task, exchange: begun, nonce, spi, ike });
     sa.request(cx, CREATE_CHILD_SA, &payloads, Exchange::Create(request));
+}
+
+/// How an IKE_SA may be protected that takes the place of another.
+fn proposals_to_rekey(sa: &IkeSa) -> Vec<Proposal> {
+    sa.connection.proposals.iter().map(Proposal::without_additional).collect()
 }
 
 fn nonce(payloads: &[Payload]) -> Option<&Vec<u8>> {
@@ -191,8 +198,7 @@ pub(super) fn response(sa: &mut IkeSa, cx: &mut Context<'_>, request: Request, p
         _ => {
             let Some(secret) = secret else { return };
             let chosen = chosen.filter(|chosen| {
-                chosen.spi.len() == 8
-                    && is_offered(&numbered(sa.connection.proposals.iter().cloned(), &[]), chosen)
+                chosen.spi.len() == 8 && is_offered(&numbered(proposals_to_rekey(sa), &[]), chosen)
             });
             let peer = chosen.and_then(|chosen| chosen.spi[..].try_into().ok()).map(Spi);
             let algorithms = chosen.and_then(IkeAlgorithms::of);
@@ -225,13 +231,14 @@ fn refused(sa: &mut IkeSa, cx: &mut Context<'_>, request: Request, error: &Notif
         exchange(*wanted).is_some() && request.exchange.as_ref().is_some_and(|(method, _)| method != wanted)
     });
     let connection = sa.connection.clone();
+    let rekeying = proposals_to_rekey(sa);
     let (child, proposals) = match &request.task {
         Task::CreateChild(number) => (Some((*number, None)), &connection.children[*number].proposals),
         Task::RekeyChild(spi) => match sa.children.iter().find(|child| child.sa.inbound == *spi) {
             Some(child) => (Some((child.config, Some(*spi))), &connection.children[child.config].proposals),
             None => return,
         },
-        _ => (None, &connection.proposals),
+        _ => (None, &rekeying),
     };
     let offered = |method: &KeyExchangeMethod| {
         proposals.iter().any(|p| p.of(crate::code::TransformType::KE).any(|t| t.id == method.0))
@@ -273,7 +280,6 @@ fn child_event(
     let rival = child.rival.as_ref().map(|(_, lowest)| lowest.clone());
     let guard = |Lowest::Ours| matches!((&ours, &rival), (Some(ours), Some(theirs)) if ours < theirs);
     let Some(row) = ChildRekeying::step(child.state, event, guard) else { return };
-    let bereft = child.state == ChildState::Bereft;
     child.state = row.to;
     for action in row.actions {
         match action {
@@ -295,10 +301,17 @@ fn child_event(
             _ => {}
         }
     }
-    if row.to == ChildState::Gone {
-        sa.children.remove(at);
-    } else if !bereft && row.to == ChildState::Replaced {
-        sa.children[at].rekey_at = Some(cx.now + LEFT_OVER);
+    match row.to {
+        ChildState::Gone => {
+            sa.children.remove(at);
+        }
+        ChildState::Replaced => sa.children[at].rekey_at = Some(cx.now + LEFT_OVER),
+        ChildState::Installed => {
+            // It was refused, and is tried again while the old one lasts.
+            let config = &sa.connection.children[sa.children[at].config];
+            sa.children[at].rekey_at = config.rekey_after.map(|_| cx.now + LEFT_OVER);
+        }
+        _ => {}
     }
 }
 
@@ -439,7 +452,7 @@ fn try_rekey(
         return Err(Notify::new(NotifyType::TEMPORARY_FAILURE));
     }
     let no_proposal = || Notify::new(NotifyType::NO_PROPOSAL_CHOSEN);
-    let mut chosen = choose(&sa.connection.proposals, proposed).ok_or_else(no_proposal)?;
+    let mut chosen = choose(&proposals_to_rekey(sa), proposed).ok_or_else(no_proposal)?;
     let algorithms = IkeAlgorithms::of(&chosen).ok_or_else(no_proposal)?;
     let peer = chosen.spi[..].try_into().map(Spi).map_err(|_| Notify::new(NotifyType::INVALID_SYNTAX))?;
     let exchanged = exchange_for(cx, chosen.key_exchange(), payloads)?.ok_or_else(no_proposal)?;
@@ -479,6 +492,7 @@ fn successor(
     born.spis = spis;
     born.session = Some(Session::new(algorithms, keys, initiator)?);
     born.nat = sa.nat;
+    born.mobike = sa.mobike;
     born.fragmentation = sa.fragmentation;
     born.remote.clone_from(&sa.remote);
     born.given.clone_from(&sa.given);
@@ -501,6 +515,9 @@ pub(super) fn sa_event(
     let guard = |Lowest::Ours| matches!((&ours, &theirs), (Some(ours), Some(theirs)) if ours < theirs);
     let Some(row) = SaRekeying::step(sa.state, event, guard) else { return };
     sa.state = row.to;
+    if row.to == SaState::Established {
+        sa.rekey_at = sa.connection.rekey_after.map(|_| cx.now + LEFT_OVER);
+    }
     for action in row.actions {
         match action {
             SaAction::Hold => sa.held = new.take().zip(ours.clone()),

@@ -110,6 +110,16 @@ pub enum Command {
     Delete(SaId),
     /// Ask whether the other side lives.
     Probe(SaId),
+    /// This side's address has changed, or another of the other side's is to be used: an initiator moves its SAs there
+    /// (RFC 4555 §3.5). Packets follow when the other side has answered from there.
+    Move {
+        /// Which IKE_SA.
+        sa: SaId,
+        /// From which address of ours.
+        local: SocketAddr,
+        /// To which address.
+        remote: SocketAddr,
+    },
 }
 
 /// A CHILD_SA: two SAs of ESP.
@@ -246,7 +256,7 @@ pub enum Event {
         sa: SaId,
         /// The name of its configuration.
         name: String,
-        /// What it said; of this side's refusal what this side said.
+        /// Why: what the other side said, or would have been told of what it granted.
         why: crate::code::NotifyType,
     },
     /// An IKE_SA has taken the place of another, with its CHILD_SAs. The other's end follows.
@@ -263,12 +273,20 @@ pub enum Event {
         /// The IKE_SA.
         sa: SaId,
     },
-    /// The other side's address has changed: a NAT has given it another.
+    /// Addresses have changed: the other side has moved (RFC 4555), or a NAT has given it another, or this side has been told
+    /// to and the other has agreed. Of MOBIKE, whoever is there has been shown to receive there.
     Moved {
         /// The IKE_SA.
         sa: SaId,
         /// From where to where its messages and packets go now.
         path: Path,
+        /// Packets are within UDP from now on: a NAT is between the two.
+        encapsulated: bool,
+    },
+    /// The other side does not take the addresses that [`Command::Move`] named.
+    MoveRefused {
+        /// The IKE_SA.
+        sa: SaId,
     },
     /// An IKE_SA has ended. Its CHILD_SAs have been removed.
     Ended {
@@ -299,7 +317,7 @@ pub enum IkeJob {
         identity: Identification,
         /// Certificates, DER, its own first, others in no order.
         certificates: Vec<Vec<u8>>,
-        /// How it has signed; `None` with ECDSA or RSA of an older method: the key says.
+        /// How it says that it has signed.
         scheme: SignatureScheme,
         /// What it has signed.
         octets: Vec<u8>,

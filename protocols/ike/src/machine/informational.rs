@@ -1,14 +1,24 @@
-//! INFORMATIONAL (RFC 7296 §1.4): deletion, and proof of life.
+//! INFORMATIONAL (RFC 7296 §1.4): deletion, proof of life, and SAs that move (RFC 4555 §3.5, §3.7).
 
 use super::collision::{ChildAction, ChildEvent, ChildRekeying, ChildState, SaEvent, SaRekeying, SaState};
 use super::event::{EndReason, Event};
 use super::sa::{Context, Exchange, IkeSa, Task};
-use super::{authenticate, create};
+use super::{authenticate, create, initial};
 use crate::code::{ExchangeType, NotifyType, ProtocolId};
-use crate::payload::{Delete, Payload};
+use crate::message::notifies;
+use crate::payload::{Delete, Notify, Payload};
 use alloc::vec::Vec;
+use usher_core::Path;
 
 const INFORMATIONAL: ExchangeType = ExchangeType::INFORMATIONAL;
+
+/// What a request that SAs move by has said.
+#[derive(Debug)]
+pub(super) struct Moving {
+    path: Path,
+    /// Comes back if the other side has seen it (RFC 4555 §3.7).
+    cookie: [u8; 16],
+}
 
 pub(super) fn begin(sa: &mut IkeSa, cx: &mut Context<'_>, task: &Task) {
     match task {
@@ -24,8 +34,52 @@ pub(super) fn begin(sa: &mut IkeSa, cx: &mut Context<'_>, task: &Task) {
             sa.state = row.to;
             sa.request(cx, INFORMATIONAL, &[Payload::Delete(Delete::Ike)], Exchange::Delete(*reason));
         }
+        Task::Update | Task::Check => {
+            let moving = Moving { path: sa.path, cookie: cx.random() };
+            let cookie = Payload::Notify(Notify::with(NotifyType::COOKIE2, moving.cookie));
+            if *task == Task::Check {
+                return sa.request(cx, INFORMATIONAL, &[cookie], Exchange::Check(moving));
+            }
+            let mut payloads = Vec::from([Payload::Notify(Notify::new(NotifyType::UPDATE_SA_ADDRESSES))]);
+            payloads.extend(initial::nat_detection(cx, sa.spis, sa.path));
+            payloads.push(cookie);
+            sa.request(cx, INFORMATIONAL, &payloads, Exchange::Update(moving));
+        }
         _ => sa.request(cx, INFORMATIONAL, &[], Exchange::Probe),
     }
+}
+
+/// Whether a response brings back what its request had; otherwise the other side cannot be where it says.
+fn brings_back(moving: &Moving, payloads: &[Payload]) -> bool {
+    notifies(payloads).any(|notify| notify.kind == NotifyType::COOKIE2 && notify.data == moving.cookie)
+}
+
+/// The responder has heard that the SAs have moved.
+pub(super) fn updated(sa: &mut IkeSa, cx: &mut Context<'_>, moving: &Moving, payloads: &[Payload]) {
+    if sa.path != moving.path {
+        // They have moved again meanwhile, which is told next.
+        return sa.plan(Task::Update);
+    }
+    if authenticate::has(payloads, NotifyType::UNACCEPTABLE_ADDRESSES) {
+        return cx.outputs.event(Event::MoveRefused { sa: sa.id });
+    }
+    if !brings_back(moving, payloads) {
+        return sa.end(cx, EndReason::Protocol);
+    }
+    sa.nat = initial::nat_found(payloads, sa.spis, sa.path);
+    sa.moved(cx);
+}
+
+/// The initiator has answered from where it says that it is.
+pub(super) fn checked(sa: &mut IkeSa, cx: &mut Context<'_>, moving: &Moving, payloads: &[Payload]) {
+    if sa.path != moving.path {
+        // It has been sent to two addresses, and the answer does not say which of them works.
+        return sa.plan(Task::Check);
+    }
+    if !brings_back(moving, payloads) {
+        return sa.end(cx, EndReason::Protocol);
+    }
+    sa.moved(cx);
 }
 
 /// The other side has answered that it has deleted a CHILD_SA, or has had none.
@@ -56,6 +110,17 @@ pub(super) fn request(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: &[Payload]
     let mut answer = Vec::new();
     if !deleted.is_empty() {
         answer.push(Payload::Delete(Delete::Child { protocol: ProtocolId::ESP, spis: deleted }));
+    }
+    if sa.mobike {
+        if authenticate::has(payloads, NotifyType::UPDATE_SA_ADDRESSES) && !sa.initiator {
+            // What the header has, which is what a NAT makes of it (RFC 4555 §3.5).
+            sa.path = sa.reply;
+            sa.nat = initial::nat_found(payloads, sa.spis, sa.path);
+            answer.extend(initial::nat_detection(cx, sa.spis, sa.path));
+            sa.plan(Task::Check);
+        }
+        let cookies = notifies(payloads).filter(|notify| notify.kind == NotifyType::COOKIE2);
+        answer.extend(cookies.cloned().map(Payload::Notify));
     }
     sa.respond(cx, INFORMATIONAL, &answer);
     if authenticate::has(payloads, NotifyType::AUTHENTICATION_FAILED) {

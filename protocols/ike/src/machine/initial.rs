@@ -3,16 +3,18 @@
 use super::authenticate::{self, Authenticating};
 use super::config::{Childless, Connection};
 use super::event::EndReason;
+use super::intermediate;
 use super::sa::{Context, IkeSa, Phase, Session};
 use super::{NAT_SOCKET, SOCKET};
 use crate::code::{HashAlgorithm, KeyExchangeMethod, NotifyType};
 use crate::header::Spi;
 use crate::keys::{IkeKeys, Seeds};
-use crate::message::Message;
+use crate::message::{Message, notifies};
 use crate::payload::{Notify, Payload, Proposal};
 use crate::suite::{IkeAlgorithms, choose, exchange, is_offered, numbered};
 use crate::work;
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -53,7 +55,7 @@ fn address_hash(spis: (Spi, Spi), address: SocketAddr) -> [u8; 20] {
     }
 }
 
-fn nat_detection(cx: &mut Context<'_>, spis: (Spi, Spi), path: Path) -> [Payload; 2] {
+pub(super) fn nat_detection(cx: &mut Context<'_>, spis: (Spi, Spi), path: Path) -> [Payload; 2] {
     // Who does not know its own address is taken to be behind a NAT.
     let source = if path.local.ip().is_unspecified() { cx.random() } else { address_hash(spis, path.local) };
     [
@@ -66,28 +68,32 @@ fn nat_detection(cx: &mut Context<'_>, spis: (Spi, Spi), path: Path) -> [Payload
 }
 
 /// Whether a NAT is before this side, and before the other. The other side says which addresses it knows.
-fn nat_found(message: &Message, spis: (Spi, Spi), path: Path) -> (bool, bool) {
+pub(super) fn nat_found(payloads: &[Payload], spis: (Spi, Spi), path: Path) -> (bool, bool) {
     let differs = |kind, address| {
-        let mut hashes = message.notifies().filter(|notify| notify.kind == kind).peekable();
+        let mut hashes = notifies(payloads).filter(|notify| notify.kind == kind).peekable();
         let hash = address_hash(spis, address);
         hashes.peek().is_some() && !hashes.any(|notify| equal(&notify.data, &hash))
     };
     let local = if path.local.ip().is_unspecified() {
         // Whatever its hash, it is not what this side sent.
-        message.notify(NotifyType::NAT_DETECTION_DESTINATION_IP).is_some()
+        notifies(payloads).any(|notify| notify.kind == NotifyType::NAT_DETECTION_DESTINATION_IP)
     } else {
         differs(NotifyType::NAT_DETECTION_DESTINATION_IP, path.local)
     };
     (local, differs(NotifyType::NAT_DETECTION_SOURCE_IP, path.remote))
 }
 
-fn features(connection: &Connection, responder: bool) -> Vec<Payload> {
+/// What this side can. A responder says that it knows IKE_INTERMEDIATE where its initiator has said so.
+fn features(connection: &Connection, responder: bool, intermediate: bool) -> Vec<Payload> {
     let mut all = Vec::new();
     if connection.fragmentation {
         all.push(Payload::Notify(Notify::new(NotifyType::IKEV2_FRAGMENTATION_SUPPORTED)));
     }
     let hashes: Vec<u8> = HASHES.iter().flat_map(|hash| hash.0.to_be_bytes()).collect();
     all.push(Payload::Notify(Notify::with(NotifyType::SIGNATURE_HASH_ALGORITHMS, hashes)));
+    if intermediate && connection.proposals.iter().any(|proposal| proposal.additional().next().is_some()) {
+        all.push(Payload::Notify(Notify::new(NotifyType::INTERMEDIATE_EXCHANGE_SUPPORTED)));
+    }
     if responder && connection.childless != Childless::Never {
         all.push(Payload::Notify(Notify::new(NotifyType::CHILDLESS_IKEV2_SUPPORTED)));
     }
@@ -143,7 +149,7 @@ fn send(sa: &mut IkeSa, cx: &mut Context<'_>, begun: &mut Begun) {
     payloads.push(Payload::KeyExchange { method: begun.method, data: begun.exchange.public().to_vec() });
     payloads.push(Payload::Nonce(begun.nonce.to_vec()));
     payloads.extend(nat_detection(cx, sa.spis, sa.path));
-    payloads.extend(features(&sa.connection, false));
+    payloads.extend(features(&sa.connection, false, true));
     begun.octets = sa.request_plain(cx, payloads);
 }
 
@@ -197,7 +203,8 @@ pub(super) fn response(sa: &mut IkeSa, cx: &mut Context<'_>, message: &Message, 
         };
         return sa.end(cx, reason);
     }
-    let Some(answer) = Answer::of(message) else {
+    let answer = Answer::of(message).filter(|_| !message.header.responder_spi.is_zero());
+    let Some(answer) = answer else {
         cx.counters.syntax += 1;
         return;
     };
@@ -209,6 +216,10 @@ pub(super) fn response(sa: &mut IkeSa, cx: &mut Context<'_>, message: &Message, 
     let (Some(algorithms), true) = (algorithms, answer.method == begun.method) else {
         return sa.end(cx, EndReason::NoProposal);
     };
+    let additional: VecDeque<_> = chosen.additional().collect();
+    if !additional.is_empty() && message.notify(NotifyType::INTERMEDIATE_EXCHANGE_SUPPORTED).is_none() {
+        return sa.end(cx, EndReason::NoProposal);
+    }
     let Phase::Begun(begun) = core::mem::replace(&mut sa.phase, Phase::Established) else { return };
     sa.outstanding = None;
     sa.spis.1 = message.header.responder_spi;
@@ -217,15 +228,18 @@ pub(super) fn response(sa: &mut IkeSa, cx: &mut Context<'_>, message: &Message, 
     let mut authenticating =
         Authenticating::new(begun.octets, octets.to_vec(), begun.nonce.to_vec(), answer.nonce.to_vec());
     heed(sa, &mut authenticating, message);
-    sa.nat = nat_found(message, sa.spis, sa.path);
-    if sa.nat.0 || sa.nat.1 {
+    sa.nat = nat_found(&message.payloads, sa.spis, sa.path);
+    // With MOBIKE a NAT may be found later, on another way (RFC 4555 §3.3).
+    let traverses = sa.connection.mobike && message.notify(NotifyType::NAT_DETECTION_SOURCE_IP).is_some();
+    if sa.nat.0 || sa.nat.1 || traverses {
         move_to_nat_port(sa);
     }
     if !derive(sa, cx, algorithms, &secret, &authenticating) {
         return sa.end(cx, EndReason::Protocol);
     }
+    authenticating.additional = additional;
     sa.phase = Phase::Authenticating(Box::new(authenticating));
-    authenticate::initiator::begin(sa, cx);
+    intermediate::begin(sa, cx);
 }
 
 /// From the first message after IKE_SA_INIT on, port 4500 is used where there is a NAT (§2.23).
@@ -307,8 +321,12 @@ pub(super) fn request(cx: &mut Context<'_>, path: Path, message: &Message, octet
         cx.counters.syntax += 1;
         return Begins::Refused(Notify::new(NotifyType::INVALID_SYNTAX));
     };
+    let intermediate = message.notify(NotifyType::INTERMEDIATE_EXCHANGE_SUPPORTED).is_some();
     let chosen = cx.connections.iter().find_map(|connection| {
         let proposal = choose(&connection.proposals, asked.proposals)?;
+        if !intermediate && proposal.additional().next().is_some() {
+            return None;
+        }
         let algorithms = IkeAlgorithms::of(&proposal)?;
         Some((connection.clone(), proposal, algorithms))
     });
@@ -353,12 +371,13 @@ pub(super) fn request(cx: &mut Context<'_>, path: Path, message: &Message, octet
     if matches!(sa.connection.remote_auth, super::config::RemoteAuth::Certificate { .. }) {
         payloads.push(authenticate::certificate_request(&sa.connection));
     }
-    payloads.extend(features(&sa.connection, true));
+    payloads.extend(features(&sa.connection, true, intermediate));
     // The initiator's hashes are of SPIs that it knew: its own, and none (§2.23).
-    sa.nat = nat_found(message, (sa.spis.0, Spi::ZERO), path);
+    sa.nat = nat_found(&message.payloads, (sa.spis.0, Spi::ZERO), path);
     let response = sa.respond_plain(cx, payloads);
     let mut authenticating =
         Authenticating::new(octets.to_vec(), response, asked.nonce.to_vec(), nonce.to_vec());
+    authenticating.additional = proposal.additional().collect();
     authenticating.chosen = Some(proposal);
     heed(&mut sa, &mut authenticating, message);
     if !derive(&mut sa, cx, algorithms, &secret, &authenticating) {

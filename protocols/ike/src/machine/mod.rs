@@ -10,6 +10,7 @@ mod event;
 mod fragments;
 mod informational;
 mod initial;
+mod intermediate;
 mod sa;
 #[cfg(test)]
 mod tests;
@@ -27,7 +28,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cookie::Cookies;
-use core::net::SocketAddr;
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use initial::Begins;
 use sa::{Context, IkeSa, Phase};
 use usher_core::automaton::Diagram;
@@ -95,6 +96,8 @@ usher_core::counters! {
         cookies_wrong,
         /// First requests dropped, since there are as many IKE_SAs as may be.
         full,
+        /// First requests dropped under pressure, since their network has as many half-open IKE_SAs as it may.
+        full_network,
         /// IKE_SAs begun by others.
         begun,
         /// IKE_SAs whose sides did not prove who they are.
@@ -111,8 +114,19 @@ usher_core::counters! {
         temporary_failures,
         /// SAs replaced by both sides at the same time.
         collisions,
-        /// IKE_SAs whose other side moved behind its NAT.
+        /// IKE_SAs that moved to other addresses.
         moved,
+    }
+}
+
+/// Octets of a first request at most: what is kept of it is nobody's who has proved anything.
+const FIRST_MESSAGE: usize = 1 << 13;
+
+/// What of an address counts as one network.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) & u128::MAX << 64).into(),
+        v4 @ IpAddr::V4(_) => v4,
     }
 }
 
@@ -134,6 +148,8 @@ pub struct Endpoint {
     /// Those that are established, by who both sides are.
     by_pair: HashMap<Pair, Vec<u64>>,
     half_open: usize,
+    /// The same by the network that they come from.
+    networks: HashMap<IpAddr, usize>,
     cookies: Cookies,
     timers: TimerQueue<u64>,
     armed: HashMap<u64, Instant>,
@@ -156,6 +172,7 @@ impl Endpoint {
             by_origin: HashMap::with_hasher(hasher.clone()),
             by_pair: HashMap::with_hasher(hasher.clone()),
             half_open: 0,
+            networks: HashMap::with_hasher(hasher.clone()),
             cookies: Cookies::default(),
             timers: TimerQueue::new(),
             armed: HashMap::with_hasher(hasher.clone()),
@@ -187,7 +204,7 @@ impl Endpoint {
         what: impl FnOnce(&mut IkeSa, &mut Context<'_>) -> T,
     ) -> Option<T> {
         let sa = self.sas.get_mut(token)?;
-        let was_half_open = sa.is_half_open();
+        let (was_half_open, origin) = (sa.is_half_open(), sa.origin);
         let mut cx = Context {
             now,
             epoch: self.epoch,
@@ -201,11 +218,9 @@ impl Endpoint {
         let result = what(sa, &mut cx);
         let born = cx.born;
         let announce = core::mem::take(&mut sa.announce).then(|| self.pair(token)).flatten();
-        if let Some(sa) = self.sas.get(token)
-            && was_half_open
-            && !sa.is_half_open()
-        {
-            self.half_open -= 1;
+        let open = self.sas.get(token).is_some_and(|sa| sa.is_half_open());
+        if was_half_open && !open {
+            self.no_longer_half_open(origin);
         }
         for sa in born {
             self.be_born(now, sa);
@@ -215,6 +230,17 @@ impl Endpoint {
         }
         self.settle(token);
         Some(result)
+    }
+
+    fn no_longer_half_open(&mut self, origin: Option<SocketAddr>) {
+        self.half_open -= 1;
+        let Some(network) = origin.map(|origin| network(origin.ip())) else { return };
+        if let Some(there) = self.networks.get_mut(&network) {
+            *there -= 1;
+            if *there == 0 {
+                self.networks.remove(&network);
+            }
+        }
     }
 
     fn pair(&self, token: u64) -> Option<Pair> {
@@ -295,9 +321,6 @@ impl Endpoint {
         if let Some(origin) = sa.origin {
             self.by_origin.remove(&(origin, sa.spis.0));
         }
-        if sa.is_half_open() {
-            self.half_open -= 1;
-        }
         if let Some(before) = self.armed.remove(&token) {
             self.timers.remove(before, token);
         }
@@ -359,6 +382,10 @@ impl Endpoint {
     }
 
     fn first_request(&mut self, now: Instant, path: Path, marker: bool, octets: &[u8]) {
+        if octets.len() > FIRST_MESSAGE {
+            self.counters.malformed += 1;
+            return;
+        }
         let Ok(message) = Message::parse(octets) else {
             self.counters.malformed += 1;
             return;
@@ -377,7 +404,8 @@ impl Endpoint {
             self.step(now, token, |sa, cx| sa.first_again(cx, path, octets));
             return;
         }
-        if let Some(nonce) = initial::nonce(&message).filter(|_| self.half_open >= self.config.cookies_from) {
+        let pressed = self.half_open >= self.config.cookies_from;
+        if let Some(nonce) = initial::nonce(&message).filter(|_| pressed) {
             let of = (path.remote.ip(), header.initiator_spi, nonce);
             let shown = message.payloads.first().and_then(|payload| match payload {
                 Payload::Notify(notify) if notify.kind == NotifyType::COOKIE => Some(&notify.data[..]),
@@ -394,6 +422,11 @@ impl Endpoint {
         }
         if self.half_open >= self.config.half_open || self.sas.len() >= self.config.sas {
             self.counters.full += 1;
+            return;
+        }
+        let there = self.networks.get(&network(path.remote.ip())).copied().unwrap_or(0);
+        if pressed && there >= self.config.half_open_per_network {
+            self.counters.full_network += 1;
             return;
         }
         let mut cx = Context {
@@ -413,6 +446,7 @@ impl Endpoint {
                 sa.origin = Some(path.remote);
                 self.counters.begun += 1;
                 self.half_open += 1;
+                *self.networks.entry(network(path.remote.ip())).or_default() += 1;
                 let (own, key) = (sa.own_spi(), (path.remote, sa.spis.0));
                 let token = self.insert(now, own, sa);
                 self.by_origin.insert(key, token);
@@ -532,6 +566,7 @@ impl Machine for Endpoint {
             | Command::CreateChild { sa, .. }
             | Command::RekeyChild { sa, .. }
             | Command::DeleteChild { sa, .. }
+            | Command::Move { sa, .. }
             | Command::Rekey(sa)
             | Command::Delete(sa)
             | Command::Probe(sa) => sa.0,

@@ -5,20 +5,22 @@ use super::collision::{ChildState, SaEvent, SaState};
 use super::config::{Config, Connection, LocalAuth};
 use super::event::{Command, EndReason, Event, IkeJob, SaId};
 use super::fragments::Reassembly;
-use super::{Counters, NAT_SOCKET, authenticate, create, informational, initial};
+use super::{Counters, NAT_SOCKET, authenticate, create, informational, initial, intermediate};
 use crate::code::{ExchangeType, NotifyType, PayloadType};
 use crate::header::{Header, Spi};
 use crate::keys::IkeKeys;
 use crate::message::{Message, unsupported_critical};
-use crate::payload::{Notify, Payload, parse_chain};
-use crate::protect::{Protection, Sealed};
+use crate::payload::{Notify, Payload, emit_chain, first_kind, parse_chain};
+use crate::protect::{Protection, Sealed, plain_form};
 use crate::suite::IkeAlgorithms;
 use crate::work;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use usher_core::{CommandError, Duration, Instant, Outputs, Path, SecureRng, Transmit, WallTime, Work};
+use usher_core::{
+    CommandError, Duration, Instant, Outputs, Path, SecureRng, Transmit, WallTime, Work, Writer,
+};
 
 /// What a step of an IKE_SA works with: the endpoint's, while it lasts.
 pub(super) struct Context<'a> {
@@ -51,6 +53,8 @@ pub(super) struct Session {
     pub(super) keys: IkeKeys,
     pub(super) outbound: Protection,
     inbound: Protection,
+    /// Of the keys before the last further key exchange: a request under them may come again (RFC 9242 §3.3.1).
+    previous: Option<Protection>,
 }
 
 impl Session {
@@ -59,7 +63,11 @@ impl Session {
         let of = |cipher, mac| Protection::new(&algorithms.packets, cipher, mac);
         let (ours, theirs) = (of(&keys.sk_ei, &keys.sk_ai)?, of(&keys.sk_er, &keys.sk_ar)?);
         let (outbound, inbound) = if initiator { (ours, theirs) } else { (theirs, ours) };
-        Some(Self { algorithms, keys, outbound, inbound })
+        Some(Self { algorithms, keys, outbound, inbound, previous: None })
+    }
+    /// With the keys after a further key exchange.
+    pub(super) fn advanced(self, keys: IkeKeys, initiator: bool) -> Option<Self> {
+        Some(Self { previous: Some(self.inbound), ..Self::new(self.algorithms, keys, initiator)? })
     }
 }
 
@@ -88,6 +96,10 @@ pub(super) enum Task {
     Rekey,
     Delete(EndReason),
     Probe,
+    /// Tell the responder that the SAs have moved here.
+    Update,
+    /// Ask whether the initiator receives where it says it has moved to.
+    Check,
 }
 
 /// A request that waits for its response.
@@ -104,11 +116,14 @@ pub(super) struct Outstanding {
 #[derive(Debug)]
 pub(super) enum Exchange {
     Init,
+    Intermediate,
     Auth,
     Create(Box<create::Request>),
     DeleteChild(u32),
     Delete(EndReason),
     Probe,
+    Update(informational::Moving),
+    Check(informational::Moving),
 }
 
 /// The last request of the other side.
@@ -130,7 +145,11 @@ pub(super) struct IkeSa {
     pub(super) spis: (Spi, Spi),
     pub(super) path: Path,
     /// Where the other side's last request came from, and its response goes to.
-    reply: Path,
+    pub(super) reply: Path,
+    /// The last message of IKE_INTERMEDIATE, before it was encrypted.
+    pub(super) received: Vec<u8>,
+    /// Both sides know how SAs move (RFC 4555).
+    pub(super) mobike: bool,
     /// A NAT is before this side, before the other.
     pub(super) nat: (bool, bool),
     pub(super) fragmentation: bool,
@@ -180,6 +199,8 @@ impl IkeSa {
             spis: (Spi::ZERO, Spi::ZERO),
             path,
             reply: path,
+            received: Vec::new(),
+            mobike: false,
             nat: (false, false),
             fragmentation: false,
             session: None,
@@ -218,6 +239,14 @@ impl IkeSa {
     }
     pub(super) fn is_established(&self) -> bool {
         matches!(self.phase, Phase::Established)
+    }
+
+    /// A message of this side before it is encrypted.
+    pub(super) fn plain(&self, exchange: ExchangeType, response: bool, payloads: &[Payload]) -> Vec<u8> {
+        let id = if response { self.expected.wrapping_sub(1) } else { self.next_request };
+        let mut content = Vec::new();
+        emit_chain(payloads, &mut Writer::new(&mut content));
+        plain_form(&self.header(exchange, response, id), first_kind(payloads), &content)
     }
 
     fn header(&self, exchange: ExchangeType, response: bool, message_id: u32) -> Header {
@@ -390,7 +419,9 @@ impl IkeSa {
             return;
         }
         cx.work(work::OPEN);
-        let Some(content) = session.inbound.open(sealed) else {
+        let earlier = session.previous.as_ref().filter(|_| repeated);
+        let opened = session.inbound.open(sealed).or_else(|| earlier.and_then(|keys| keys.open(sealed)));
+        let Some(content) = opened else {
             cx.counters.integrity += 1;
             return;
         };
@@ -416,6 +447,9 @@ impl IkeSa {
             }
         };
         self.reassembly = Reassembly::default();
+        if header.exchange == ExchangeType::IKE_INTERMEDIATE {
+            self.received = plain_form(header, first, &content);
+        }
         let payloads = parse_chain(first, &content);
         if response {
             self.handle_response(cx, header.exchange, payloads.ok());
@@ -435,11 +469,24 @@ impl IkeSa {
         self.reply = path;
         if self.is_half_open() {
             self.path = path;
-        } else if self.is_established() && self.nat.1 && !self.nat.0 && path.remote != self.path.remote {
-            self.path = path;
-            cx.counters.moved += 1;
-            cx.outputs.event(Event::Moved { sa: self.id, path: self.path });
+            return;
         }
+        // With MOBIKE the initiator says when it moves (RFC 4555 §3.8).
+        let follows = self.is_established() && self.nat.1 && !self.nat.0 && !self.mobike;
+        if follows && path.remote != self.path.remote {
+            self.path = path;
+            self.moved(cx);
+        }
+    }
+
+    /// Packets take the path of the IKE_SA from now on.
+    pub(super) fn moved(&mut self, cx: &mut Context<'_>) {
+        cx.counters.moved += 1;
+        let (path, encapsulated) = (self.path, self.nat.0 || self.nat.1);
+        for child in &mut self.children {
+            (child.sa.path, child.sa.encapsulated) = (path, encapsulated);
+        }
+        cx.outputs.event(Event::Moved { sa: self.id, path, encapsulated });
     }
 
     fn handle_request(
@@ -459,6 +506,9 @@ impl IkeSa {
         match exchange {
             ExchangeType::IKE_AUTH if matches!(self.phase, Phase::Authenticating(_)) => {
                 authenticate::responder::request(self, cx, payloads);
+            }
+            ExchangeType::IKE_INTERMEDIATE if matches!(self.phase, Phase::Authenticating(_)) => {
+                intermediate::request(self, cx, &payloads);
             }
             ExchangeType::CREATE_CHILD_SA if self.is_established() => create::request(self, cx, &payloads),
             ExchangeType::INFORMATIONAL if self.is_established() => {
@@ -490,8 +540,13 @@ impl IkeSa {
         };
         let fits = match outstanding.what {
             Exchange::Init | Exchange::Auth => ExchangeType::IKE_AUTH,
+            Exchange::Intermediate => ExchangeType::IKE_INTERMEDIATE,
             Exchange::Create(_) => ExchangeType::CREATE_CHILD_SA,
-            Exchange::DeleteChild(_) | Exchange::Delete(_) | Exchange::Probe => ExchangeType::INFORMATIONAL,
+            Exchange::DeleteChild(_)
+            | Exchange::Delete(_)
+            | Exchange::Probe
+            | Exchange::Update(_)
+            | Exchange::Check(_) => ExchangeType::INFORMATIONAL,
         };
         if exchange != fits {
             cx.counters.syntax += 1;
@@ -499,6 +554,7 @@ impl IkeSa {
         }
         match outstanding.what {
             Exchange::Init | Exchange::Auth => authenticate::initiator::response(self, cx, payloads),
+            Exchange::Intermediate => intermediate::response(self, cx, &payloads),
             Exchange::Create(request) => create::response(self, cx, *request, &payloads),
             Exchange::DeleteChild(spi) => informational::child_deleted(self, cx, spi),
             Exchange::Delete(reason) => {
@@ -506,6 +562,8 @@ impl IkeSa {
                 self.end(cx, reason);
             }
             Exchange::Probe => cx.outputs.event(Event::Alive { sa: self.id }),
+            Exchange::Update(moving) => informational::updated(self, cx, &moving, &payloads),
+            Exchange::Check(moving) => informational::checked(self, cx, &moving, &payloads),
         }
     }
 
@@ -519,7 +577,9 @@ impl IkeSa {
             let Some(task) = self.tasks.pop_front() else { return };
             match task {
                 Task::CreateChild(_) | Task::RekeyChild(_) | Task::Rekey => create::begin(self, cx, task),
-                Task::DeleteChild(_) | Task::Delete(_) | Task::Probe => informational::begin(self, cx, &task),
+                Task::DeleteChild(_) | Task::Delete(_) | Task::Probe | Task::Update | Task::Check => {
+                    informational::begin(self, cx, &task);
+                }
             }
         }
     }
@@ -561,6 +621,13 @@ impl IkeSa {
             Command::Rekey(_) => self.plan(Task::Rekey),
             Command::Delete(_) => self.plan(Task::Delete(EndReason::Deleted)),
             Command::Probe(_) => self.plan(Task::Probe),
+            Command::Move { local, remote, .. } => {
+                if !self.mobike || !self.initiator {
+                    return Err(CommandError::WrongState("the initiator alone moves, where both can"));
+                }
+                (self.path.local, self.path.remote) = (local, remote);
+                self.plan(Task::Update);
+            }
             Command::Serve(_) | Command::Initiate { .. } => {}
         }
         self.go_on(cx);

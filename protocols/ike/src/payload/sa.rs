@@ -111,6 +111,7 @@ impl fmt::Display for Transform {
             TransformType::PRF => PrfId(self.id).fmt(f),
             TransformType::INTEG => IntegrityId(self.id).fmt(f),
             TransformType::KE => KeyExchangeMethod(self.id).fmt(f),
+            kind if kind.is_additional() => write!(f, "KE{}_{}", kind.0 - 5, KeyExchangeMethod(self.id)),
             TransformType::ESN if self.id == 0 => f.write_str("NO_ESN"),
             TransformType::ESN if self.id == 1 => f.write_str("ESN"),
             kind => write!(f, "{kind} {}", self.id),

@@ -67,6 +67,24 @@ proptest! {
     }
 }
 
+/// As RFC 9242 §3.3.2 draws it: header and Encrypted payload with the lengths of what is not encrypted.
+#[test]
+fn a_message_has_a_plain_form() {
+    let header = crate::Header {
+        initiator_spi: crate::Spi([1; 8]),
+        responder_spi: crate::Spi([2; 8]),
+        exchange: crate::code::ExchangeType::IKE_INTERMEDIATE,
+        initiator: true,
+        response: false,
+        higher_version: false,
+        message_id: 1,
+    };
+    let plain = crate::protect::plain_form(&header, PayloadType::KE, b"content");
+    let (before, after) = plain.split_at(28);
+    assert_eq!((before[16], before[18], &before[20..]), (46, 43, &[0, 0, 0, 1, 0, 0, 0, 39][..]));
+    assert_eq!(after, [&[34, 0, 0, 11][..], b"content"].concat());
+}
+
 #[test]
 fn no_initialization_vector_comes_twice() {
     for words in SUITES {

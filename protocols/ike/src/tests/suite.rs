@@ -23,6 +23,8 @@ fn words_make_proposals() {
         "IKE:ENCR_AES_GCM_16-128/PRF_HMAC_SHA2_384/ECP_384"
     );
     assert_eq!(Proposal::esp("3des-sha1").unwrap().to_string(), "ESP:ENCR_3DES/AUTH_HMAC_SHA1_96/NO_ESN");
+    let hybrid = ike("aes128-sha256-x25519-ke1_mlkem768-ke1_none");
+    assert!(hybrid.to_string().contains("/KE1_ML_KEM_768/KE1_NONE"), "{hybrid}");
     assert_eq!(Proposal::esp("null-aesxcbc-esn").unwrap().to_string(), "ESP:ENCR_NULL/AUTH_AES_XCBC_96/ESN");
 }
 

@@ -6,7 +6,7 @@ use super::super::event::{EndReason, Event};
 use super::super::sa::{Context, Exchange, IkeSa};
 use super::{
     Eap, Waits, authentication, certificate_request, certificates, configuration, eap, eap_holds, eap_proof,
-    error, find, prove, state, verify,
+    error, find, has, prove, state, verify,
 };
 use crate::code::{CfgType, ConfigurationType, ExchangeType, NotifyType};
 use crate::payload::{Configuration, ConfigurationAttribute, Notify, Payload};
@@ -66,6 +66,9 @@ pub(super) fn proved(sa: &mut IkeSa, cx: &mut Context<'_>) {
         ];
         let attributes = wishes.map(ConfigurationAttribute::wish).into();
         payloads.push(Payload::Configuration(Configuration { kind: CfgType::CFG_REQUEST, attributes }));
+    }
+    if connection.mobike {
+        payloads.push(Payload::Notify(Notify::new(NotifyType::MOBIKE_SUPPORTED)));
     }
     if let (false, Some(first)) = (without_child, connection.children.first()) {
         let spi = child::new_spi(sa, cx);
@@ -212,6 +215,7 @@ fn finish(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: &[Payload]) {
     let nonces = (state.nonces().0.to_vec(), state.nonces().1.to_vec());
     sa.establish(cx);
     sa.announce = true;
+    sa.mobike = sa.connection.mobike && has(payloads, NotifyType::MOBIKE_SUPPORTED);
     let remote = sa.remote.clone().unwrap_or_else(|| sa.connection.local.clone());
     cx.outputs.event(Event::Established {
         sa: sa.id,

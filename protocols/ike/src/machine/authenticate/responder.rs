@@ -40,6 +40,10 @@ fn syntax(sa: &mut IkeSa, cx: &mut Context<'_>) {
 pub(in super::super) fn request(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: Vec<Payload>) {
     let first = sa.remote.is_none();
     let Some(state) = state(sa) else { return };
+    if !state.additional.is_empty() {
+        // What was agreed on is not left out (RFC 9370 §2.2.2).
+        return syntax(sa, cx);
+    }
     match &mut state.eap {
         Eap::None if first => begin(sa, cx, &payloads),
         Eap::Authenticator(authenticator) => {
@@ -79,6 +83,7 @@ fn begin(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: &[Payload]) {
     let eap_only = has(payloads, NotifyType::EAP_ONLY_AUTHENTICATION);
     let configuration = configuration(payloads).filter(|c| c.kind == CfgType::CFG_REQUEST).cloned();
     let contact = has(payloads, NotifyType::INITIAL_CONTACT);
+    let mobike = has(payloads, NotifyType::MOBIKE_SUPPORTED);
     sa.remote = Some(id.clone());
     let Some(connection) = connection_for(sa, cx, &id, wanted.as_ref(), proof.as_ref(), eap_only) else {
         return fail(sa, cx, EndReason::AuthenticationFailed);
@@ -94,6 +99,7 @@ fn begin(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: &[Payload]) {
     }
     state.configuration = configuration;
     state.initial_contact = contact;
+    state.mobike = mobike;
     let Some(proof) = proof else {
         state.eap_only = matches!(connection.local_auth, LocalAuth::EapOnly);
         let patience = Duration::from_secs(3600);
@@ -301,9 +307,11 @@ fn finish(sa: &mut IkeSa, cx: &mut Context<'_>) {
     payloads.extend(state.proof.take());
     let nonces = (state.nonces().0.to_vec(), state.nonces().1.to_vec());
     let (child, given, contact) = (state.child.take(), state.given.take(), state.initial_contact);
+    let mobike = state.mobike && connection.mobike;
     sa.establish(cx);
     sa.announce = true;
     sa.initial_contact = contact;
+    sa.mobike = mobike;
     let remote = sa.remote.clone().unwrap_or_else(|| connection.local.clone());
     let (name, spis, path) = (connection.name.clone(), sa.spis, sa.path);
     cx.outputs.event(Event::Established { sa: sa.id, connection: name, remote, spis, path });
@@ -327,6 +335,9 @@ fn finish(sa: &mut IkeSa, cx: &mut Context<'_>) {
                 }
             }
         }
+    }
+    if mobike {
+        payloads.push(Payload::Notify(Notify::new(NotifyType::MOBIKE_SUPPORTED)));
     }
     sa.respond(cx, IKE_AUTH, &payloads);
 }

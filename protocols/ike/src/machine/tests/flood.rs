@@ -63,6 +63,56 @@ fn there_are_as_many_half_open_ike_sas_as_may_be() {
     assert_eq!(refused, Err(usher_core::CommandError::Full("IKE_SAs")));
 }
 
+/// First requests from one address, each with the cookie that it was asked for.
+#[test]
+fn one_network_has_so_many_half_open_ike_sas_under_pressure_and_no_more() {
+    let config = Config { cookies_from: 3, half_open_per_network: 5, ..config() };
+    let mut world = World::with(config, connection(true), connection(false), Method::MsChapV2);
+    world.initiate();
+    world.net.run(millis(1));
+    let template = Message::parse(&world.net.sent()[0].bytes).unwrap();
+    let responder = world.responder;
+    let from = at("203.0.113.66", 500);
+    for n in 0..12u8 {
+        let mut message = template.clone();
+        message.header.initiator_spi = crate::Spi([n + 1; 8]);
+        let mut send = |message: &Message| {
+            let mut octets = Vec::new();
+            message.emit(&mut octets);
+            let before = world.net.sent().len();
+            world.forge(responder, from, at(RESPONDER, 500), &octets);
+            world.net.sent().get(before).and_then(|sent| Message::parse(&sent.bytes).ok())
+        };
+        let cookie =
+            send(&message).and_then(|answer| answer.notify(crate::code::NotifyType::COOKIE).cloned());
+        if let Some(cookie) = cookie {
+            message.payloads.insert(0, Payload::Notify(cookie));
+            send(&message);
+        }
+    }
+    assert_eq!((world.net[responder].half_open(), world.counters(responder).full_network), (5, 7));
+    // Another network is served.
+    world.net.run(secs(6));
+    assert_eq!(world.children(world.initiator).len(), 1);
+    world.net.run(secs(40));
+    assert_eq!((world.net[responder].half_open(), world.net[responder].networks.len()), (0, 0));
+}
+
+#[test]
+fn a_first_request_that_is_too_long_is_dropped() {
+    let mut world = World::psk();
+    world.initiate();
+    world.net.run(millis(1));
+    let mut message = Message::parse(&world.net.sent()[0].bytes).unwrap();
+    message.header.initiator_spi = crate::Spi([9; 8]);
+    message.payloads.push(Payload::VendorId(vec![0; 9000]));
+    let mut octets = Vec::new();
+    message.emit(&mut octets);
+    let responder = world.responder;
+    world.forge(responder, at(INITIATOR, 500), at(RESPONDER, 500), &octets);
+    assert_eq!((world.counters(responder).malformed, world.sas().1), (1, 0));
+}
+
 #[test]
 fn a_cookie_is_no_larger_than_what_asked_for_it() {
     let config = Config { cookies_from: 0, ..config() };

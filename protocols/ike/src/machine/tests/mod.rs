@@ -6,7 +6,10 @@ mod certificates;
 mod faults;
 mod first;
 mod flood;
+#[cfg(feature = "tls")]
+mod intermediate;
 mod life;
+mod moving;
 mod rekeying;
 
 use crate::machine::*;
@@ -66,6 +69,7 @@ pub(super) fn connection(initiator: bool) -> Connection {
         proposals: vec![Proposal::ike("aes128-sha256-x25519-modp1024").unwrap()],
         children: vec![child],
         childless: Childless::Allow,
+        mobike: false,
         fragmentation: true,
         address: false,
         rekey_after: None,

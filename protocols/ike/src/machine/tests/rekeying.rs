@@ -413,6 +413,37 @@ fn what_is_left_over_is_deleted() {
 }
 
 #[test]
+fn sas_are_replaced_when_their_time_has_come() {
+    let timed = |mut connection: Connection| {
+        connection.rekey_after = Some(secs(300));
+        connection.children[0].rekey_after = Some(secs(100));
+        connection
+    };
+    let mut world = World::new(timed(connection(true)), timed(connection(false)));
+    world.connect();
+    world.net.run(secs(2000));
+    world.fit(1);
+    assert_eq!(world.sas(), (1, 1));
+    let counters = world.counters(world.initiator);
+    assert!(counters.rekeyed >= 6 && counters.children >= 18, "{counters:?}");
+    assert_eq!((counters.given_up, counters.syntax, counters.integrity), (0, 0, 0));
+    // What is refused is tried again, and the old one stays.
+    let mut theirs = connection(false);
+    theirs.children[0].proposals = vec![Proposal::esp("aes128gcm16-modp1024").unwrap()];
+    let mut ours = timed(connection(true));
+    ours.rekey_after = None;
+    ours.children[0].proposals = vec![Proposal::esp("aes128gcm16-x25519").unwrap()];
+    let mut world = World::new(ours, theirs);
+    world.connect();
+    let a = spi(&world, world.initiator);
+    world.net.run(secs(400));
+    assert_eq!(spi(&world, world.initiator), a);
+    assert!(
+        world.counters(world.responder).children_refused + world.counters(world.responder).invalid_ke >= 4
+    );
+}
+
+#[test]
 fn sas_are_replaced_and_deleted_by_one_side_and_by_both() {
     let all = || {
         a_child_is_replaced();

@@ -1,0 +1,116 @@
+//! Further key exchanges: ML-KEM-768 beside X25519.
+
+use super::super::authenticate::{self, state};
+use super::*;
+use crate::Message;
+
+const HYBRID: &str = "aes128-sha256-x25519-ke1_mlkem768";
+
+fn with(words: &str, connection: Connection) -> Connection {
+    Connection { proposals: vec![Proposal::ike(words).unwrap()], ..connection }
+}
+
+fn hybrid() -> World {
+    World::new(with(HYBRID, connection(true)), with(HYBRID, connection(false)))
+}
+
+#[test]
+fn a_further_key_exchange_comes_before_anybody_says_who_it_is() {
+    let mut world = hybrid();
+    let (ours, theirs) = world.connect();
+    world.fit(1);
+    let shown: Vec<_> =
+        world.net.sent().iter().map(|sent| Message::parse(&sent.bytes).unwrap().header.to_string()).collect();
+    // The public value of ML-KEM-768 has 1184 octets, and so its message fragments.
+    assert_eq!(
+        shown,
+        [
+            "IKE_SA_INIT request 0",
+            "IKE_SA_INIT response 0",
+            "IKE_INTERMEDIATE request 1",
+            "IKE_INTERMEDIATE request 1",
+            "IKE_INTERMEDIATE response 1",
+            "IKE_AUTH request 2",
+            "IKE_AUTH response 2"
+        ]
+    );
+    assert_eq!(world.net.take_work()["ike.key_exchange"], 6);
+    // The IKE_SA is replaced by a key exchange of the first method alone, on top of these keys.
+    world.net.command(world.initiator, Command::Rekey(ours)).unwrap();
+    world.net.run(secs(1));
+    assert_eq!(world.ended(world.responder), [EndReason::Rekeyed]);
+    let _ = theirs;
+    world.fit(1);
+}
+
+#[test]
+fn each_of_its_messages_may_be_lost() {
+    for lost in 0..9usize {
+        let mut world = hybrid();
+        world.net.meddle(move |n, _| if n == lost { Vec::new() } else { vec![Duration::ZERO] });
+        world.initiate();
+        world.net.run(secs(10));
+        world.fit(1);
+        assert!(world.counters(world.initiator).retransmissions <= 1, "message {lost}");
+    }
+}
+
+#[test]
+fn it_is_left_out_only_where_both_allow_that() {
+    const EITHER: &str = "aes128-sha256-x25519-ke1_mlkem768-ke1_none";
+    const WITHOUT: &str = "aes128-sha256-x25519";
+    for (ours, theirs, messages) in [
+        (EITHER, WITHOUT, 4),
+        (WITHOUT, EITHER, 4),
+        (EITHER, EITHER, 7),
+        (HYBRID, EITHER, 7),
+        (EITHER, HYBRID, 7),
+    ] {
+        let mut world = World::new(with(ours, connection(true)), with(theirs, connection(false)));
+        world.connect();
+        world.fit(1);
+        assert_eq!(world.net.sent().len(), messages, "{ours} {theirs}");
+    }
+    for (ours, theirs) in [(HYBRID, WITHOUT), (WITHOUT, HYBRID)] {
+        let mut world = World::new(with(ours, connection(true)), with(theirs, connection(false)));
+        world.initiate();
+        world.net.run(secs(1));
+        assert_eq!(world.ended(world.initiator), [EndReason::NoProposal], "{ours} {theirs}");
+    }
+}
+
+#[test]
+fn an_initiator_that_leaves_it_out_all_the_same_is_refused() {
+    let mut world = hybrid();
+    world.initiate();
+    world.net.run(millis(25));
+    // Its message of IKE_INTERMEDIATE is lost, and it goes on without.
+    world.net.clear();
+    let (initiator, now) = (world.initiator, world.net.now());
+    world.net[initiator].step(now, 0, |sa, cx| {
+        sa.outstanding = None;
+        sa.next_request = 1;
+        let state = state(sa).unwrap();
+        state.additional.clear();
+        state.between = None;
+        authenticate::initiator::begin(sa, cx);
+    });
+    world.net.run(secs(1));
+    assert_eq!(world.ended(world.responder), [EndReason::Protocol]);
+}
+
+#[test]
+fn what_was_said_in_it_is_authenticated() {
+    for of_initiator in [true, false] {
+        let mut world = hybrid();
+        world.initiate();
+        world.net.run(millis(45));
+        let (responder, now) = (world.responder, world.net.now());
+        world.net[responder].step(now, 0, |sa, _| {
+            let between = state(sa).unwrap().between.as_mut().unwrap();
+            if of_initiator { between.0[0] ^= 1 } else { between.1[0] ^= 1 }
+        });
+        world.net.run(secs(1));
+        assert_eq!(world.ended(responder), [EndReason::AuthenticationFailed]);
+    }
+}
