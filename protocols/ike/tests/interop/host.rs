@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant as Clock};
 use usher_core::{Input, Instant, Machine, Output, Path, SecureRng, Transmit};
 use usher_ike::Endpoint;
+use usher_ike::credentials::Credentials;
 use usher_ike::machine::{ChildSa, Command, Config, Connection, Counters, Event, NAT_SOCKET, SOCKET, SaId};
 
 /// How long anything may take.
@@ -17,9 +18,16 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) struct Host<'a> {
     place: &'a Place,
     endpoint: Endpoint,
-    sockets: [UdpSocket; 2],
+    /// Of port 500 and of port 4500, and of port 4500 at another address.
+    sockets: [UdpSocket; 3],
     begun: Clock,
     events: Vec<Event>,
+    pub(crate) credentials: Credentials,
+}
+
+/// Our other address.
+pub(crate) fn elsewhere() -> SocketAddr {
+    SocketAddr::new("127.0.0.3".parse().expect("an address"), 14500)
 }
 
 impl<'a> Host<'a> {
@@ -29,8 +37,9 @@ impl<'a> Host<'a> {
         let bind = move || {
             move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
                 .expect("root may go there");
-            [15500 + n, 14500].map(|port| {
-                let socket = UdpSocket::bind((OURS, port)).expect("the port is free");
+            let own = |port| SocketAddr::new(OURS.parse().expect("an address"), port);
+            [own(15500 + n), own(14500), elsewhere()].map(|address| {
+                let socket = UdpSocket::bind(address).expect("the port is free");
                 socket.set_read_timeout(Some(Duration::from_millis(2))).expect("a socket can wait");
                 socket
             })
@@ -38,7 +47,14 @@ impl<'a> Host<'a> {
         let sockets = std::thread::spawn(bind).join().expect("the sockets are bound");
         let seed = std::array::from_fn(|i| i as u8 ^ n as u8 ^ std::process::id() as u8);
         let endpoint = Endpoint::new(Config::default(), SecureRng::from_seed(seed));
-        Self { place, endpoint, sockets, begun: Clock::now(), events: Vec::new() }
+        Self {
+            place,
+            endpoint,
+            sockets,
+            begun: Clock::now(),
+            events: Vec::new(),
+            credentials: Credentials::new(),
+        }
     }
     fn now(&self) -> Instant {
         Instant::from_nanos(self.begun.elapsed().as_nanos() as u64)
@@ -48,20 +64,25 @@ impl<'a> Host<'a> {
         while let Some(output) = self.endpoint.poll_output(&mut buf) {
             match output {
                 Output::Transmit(Transmit::Datagram { path }) => {
-                    let socket = &self.sockets[path.socket.n as usize];
+                    let moved = path.local.ip() == elsewhere().ip();
+                    let socket = &self.sockets[if moved { 2 } else { path.socket.n as usize }];
                     socket.send_to(&buf, path.remote).expect("loopback takes it");
                 }
                 Output::Event(event) => self.events.push(event),
-                Output::Transmit(_) | Output::Work(_) | Output::Job(_) => {}
+                Output::Job(job) => {
+                    let answer = self.credentials.answer(&job);
+                    self.endpoint.command(self.now(), answer).expect("a job is answered");
+                }
+                Output::Transmit(_) | Output::Work(_) => {}
             }
         }
     }
     fn turn(&mut self) {
         let mut buf = [0; 4096];
-        for n in 0..2 {
+        for n in 0..3 {
             let Ok((length, remote)) = self.sockets[n].recv_from(&mut buf) else { continue };
             let local = self.sockets[n].local_addr().expect("it is bound");
-            let path = Path { socket: [SOCKET, NAT_SOCKET][n], local, remote };
+            let path = Path { socket: [SOCKET, NAT_SOCKET, NAT_SOCKET][n], local, remote };
             self.endpoint.handle(self.now(), Input::Datagram { path, data: &buf[..length] });
             self.drain();
         }

@@ -3,6 +3,7 @@
 //! charon protects packets in user space (kernel-libipsec), so that the kernel needs no ESP. With that it always takes a NAT to be
 //! between the two, and IKE_AUTH comes on port 4500.
 
+mod certificates;
 mod host;
 mod place;
 
@@ -107,6 +108,7 @@ fn connection(ike: &str, own: &str, traffic: &str) -> Connection {
         proposals: vec![Proposal::ike(ike).unwrap()],
         children: vec![child],
         childless: Childless::Allow,
+        mobike: false,
         fragmentation: true,
         address: false,
         rekey_after: None,
@@ -233,6 +235,27 @@ fn charon_begins_and_we_serve() {
         count(events, |e| matches!(e, Event::Ended { reason: EndReason::DeletedByPeer, .. })) == 1
     });
     ended.end();
+}
+
+/// MOBIKE: charon follows us to another address.
+#[test]
+fn charon_follows_us_to_another_address() {
+    let place = Place::new(&CONNECTIONS.replace("METHOD", "md5").replace("mobike = no", "mobike = yes"));
+    let mut host = Host::new(&place, 0);
+    let mut ours = connection("aes128-sha256-x25519", "ini.test", "10.1.0.0/16");
+    ours.mobike = true;
+    let sa = host.connect(ours);
+    let (local, remote) = (host::elsewhere(), format!("{THEIRS}:4500").parse().unwrap());
+    host.tell(Command::Move { sa, local, remote });
+    host.wait("charon has heard of it", |events| count(events, |e| matches!(e, Event::Moved { .. })) == 1);
+    let listed = place.swanctl(&["--list-sas"]);
+    assert!(listed.contains(&local.ip().to_string()), "{listed}");
+    place.swanctl(&["--rekey", "--child", "net"]);
+    host.wait("charon replaces the CHILD_SA", |events| {
+        count(events, |e| matches!(e, Event::Remove { .. })) == 1
+    });
+    host.tell(Command::Delete(sa));
+    host.wait("it has ended", |events| count(events, |e| matches!(e, Event::Ended { .. })) == 1);
 }
 
 fn count(events: &[Event], of: impl Fn(&Event) -> bool) -> usize {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 const CHARON: &str = "/usr/lib/ipsec/charon";
-const PLUGINS: &str = "random nonce openssl aes sha1 sha2 md5 hmac kdf gcm chapoly pem pkcs1 pkcs8 x509 pubkey curve25519 gmp \
+const PLUGINS: &str = "random nonce openssl aes sha1 sha2 md5 hmac kdf gcm chapoly pem pkcs1 pkcs8 x509 revocation constraints pubkey curve25519 gmp \
                        kernel-libipsec kernel-netlink socket-default vici eap-identity eap-md5 eap-mschapv2";
 
 /// It ends with whoever holds it.
@@ -26,6 +26,11 @@ fn ip(arguments: &[&str]) {
 impl Place {
     #[track_caller]
     pub(crate) fn new(connections: &str) -> Self {
+        Self::with(connections, &[])
+    }
+    /// With these files in its folder, such as `x509/gw.der`.
+    #[track_caller]
+    pub(crate) fn with(connections: &str, files: &[(&str, &[u8])]) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("usher-ike-{}-{n}", std::process::id());
@@ -40,6 +45,11 @@ impl Place {
         );
         fs::write(folder.join("strongswan.conf"), settings).expect("a file can be written");
         fs::write(folder.join("swanctl.conf"), connections).expect("a file can be written");
+        for (file, octets) in files {
+            let path = folder.join(file);
+            fs::create_dir_all(path.parent().expect("it is in a folder")).expect("a folder can be made");
+            fs::write(path, octets).expect("a file can be written");
+        }
         ip(&["netns", "add", &name]);
         ip(&["-n", &name, "link", "set", "lo", "up"]);
         // An address of the traffic that charon protects, without which it installs nothing.

@@ -1,0 +1,100 @@
+//! Certificates with chains, RSA and ECDSA, in fragments; EAP beside a gateway's certificate.
+
+use super::host::Host;
+use super::place::Place;
+use super::{CONNECTIONS, connection, count};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
+use std::sync::Arc;
+use usher_core::WallTime;
+use usher_crypto::signature::SigningKey;
+use usher_crypto::tls::{ChainVerifier, Roots, WallClock};
+use usher_eap::method::{PeerOffer, mschapv2};
+use usher_ike::machine::{Command, Connection, Event, LocalAuth, RemoteAuth};
+
+/// An authority with another below it.
+struct Authority {
+    root: Vec<u8>,
+    intermediate: Vec<u8>,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let authority = |name: &str| {
+            let mut params = CertificateParams::new(vec![]).unwrap();
+            params.distinguished_name.push(DnType::CommonName, name);
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            (params, KeyPair::generate().unwrap())
+        };
+        let ((root, root_key), (below, below_key)) = (authority("root"), authority("below"));
+        let root_der = root.self_signed(&root_key).unwrap().der().to_vec();
+        let issuer = Issuer::new(root, root_key);
+        let intermediate = below.signed_by(&below_key, &issuer).unwrap().der().to_vec();
+        Self { root: root_der, intermediate, issuer: Issuer::new(below, below_key) }
+    }
+    /// A certificate, and its key (DER).
+    fn certify(&self, name: &str, algorithm: &'static rcgen::SignatureAlgorithm) -> (Vec<u8>, Vec<u8>) {
+        let key = KeyPair::generate_for(algorithm).unwrap();
+        let mut params = CertificateParams::new(vec![]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.subject_alt_names.push(SanType::DnsName(name.try_into().unwrap()));
+        (params.signed_by(&key, &self.issuer).unwrap().der().to_vec(), key.serialize_der())
+    }
+    fn verifier(&self) -> ChainVerifier {
+        let clock = WallClock::at(WallTime::from_unix_secs(1_800_000_000));
+        ChainVerifier::new(Roots::from_der([&self.root[..]]), clock).unwrap()
+    }
+    /// charon with a certificate.
+    fn charon(&self, algorithm: &'static rcgen::SignatureAlgorithm, connections: &str) -> Place {
+        let (certificate, key) = self.certify("gw.test", algorithm);
+        let files: [(&str, &[u8]); 4] = [
+            ("x509/gw.der", &certificate),
+            ("x509ca/below.der", &self.intermediate),
+            ("x509ca/root.der", &self.root),
+            ("private/gw.der", &key),
+        ];
+        Place::with(connections, &files)
+    }
+    /// A connection that trusts it.
+    fn trusting(&self, host: &mut Host<'_>, traffic: &str, own: &str) -> Connection {
+        host.credentials.trust("site", self.verifier());
+        let remote_auth = RemoteAuth::Certificate { authorities: vec![] };
+        Connection { remote_auth, ..connection("aes128-sha256-x25519", own, traffic) }
+    }
+}
+
+#[test]
+fn charon_and_we_prove_ourselves_by_certificates_with_chains() {
+    let authority = Authority::new();
+    let both = "{ auth = pubkey";
+    let connections = CONNECTIONS.replace("METHOD", "md5").replace("{ auth = psk", both);
+    for (theirs, ours) in [
+        (&rcgen::PKCS_RSA_SHA256, &rcgen::PKCS_ECDSA_P256_SHA256),
+        (&rcgen::PKCS_ECDSA_P384_SHA384, &rcgen::PKCS_RSA_SHA256),
+    ] {
+        let place = authority.charon(theirs, &connections);
+        let mut host = Host::new(&place, 0);
+        let mut connection = authority.trusting(&mut host, "10.1.0.0/16", "ini.test");
+        let (certificate, key) = authority.certify("ini.test", ours);
+        let kind = host.credentials.add_key("site", SigningKey::from_der(&key).unwrap());
+        connection.local_auth =
+            LocalAuth::Certificate { chain: vec![certificate, authority.intermediate.clone()], kind };
+        let sa = host.connect(connection);
+        host.tell(Command::Delete(sa));
+        host.wait("it has ended", |events| count(events, |e| matches!(e, Event::Ended { .. })) == 1);
+        assert!(place.log().contains("EF(1/"), "IKE_AUTH is in fragments:\n{}", place.log());
+    }
+}
+
+#[test]
+fn charon_proves_itself_by_a_certificate_and_we_by_eap() {
+    let authority = Authority::new();
+    let connections =
+        CONNECTIONS.replace("METHOD", "mschapv2").replace("local { auth = psk", "local { auth = pubkey");
+    let place = authority.charon(&rcgen::PKCS_ECDSA_P256_SHA256, &connections);
+    let mut host = Host::new(&place, 0);
+    let mut connection = authority.trusting(&mut host, "10.3.0.0/16", "ann.test");
+    let offer: Box<dyn PeerOffer> = Box::new(mschapv2::Account::new(b"ann", b"a long password"));
+    connection.local_auth = LocalAuth::Eap { identity: b"ann".to_vec(), methods: Arc::new([offer]) };
+    host.connect(connection);
+}
