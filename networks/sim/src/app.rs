@@ -4,7 +4,7 @@ use crate::addr::HostId;
 use crate::packet::Payload;
 use crate::radio::{LinkCommand, LinkEvent};
 use crate::sctp::Message;
-use usher_core::{AssocId, CloseReason, ConnId, Instant, WallTime, Work};
+use usher_core::{AssocId, CloseReason, ConnId, Instant, Owner, WallTime, Work};
 
 /// What the simulator delivers to an application.
 #[derive(Clone, Debug)]
@@ -113,6 +113,38 @@ pub enum MessageDelivery {
     Down(CloseReason),
 }
 
+/// An application's connection or association in one word, which operations carry and connections remember: an application's
+/// own ids have no owner.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LocalId(u32);
+
+impl LocalId {
+    const ACCEPTED: u32 = 1 << 31;
+
+    pub(crate) const fn accepted(n: u32) -> Self {
+        Self(n | Self::ACCEPTED)
+    }
+    pub(crate) const fn is_accepted(self) -> bool {
+        self.0 & Self::ACCEPTED != 0
+    }
+    pub(crate) const fn n(self) -> u32 {
+        self.0 & !Self::ACCEPTED
+    }
+}
+
+impl From<ConnId> for LocalId {
+    fn from(id: ConnId) -> Self {
+        debug_assert!(id.owner == Owner::HOSTED && id.n < Self::ACCEPTED, "{id:?}");
+        if id.is_accepted() { Self::accepted(id.n) } else { Self(id.n) }
+    }
+}
+
+impl From<LocalId> for ConnId {
+    fn from(id: LocalId) -> Self {
+        if id.is_accepted() { Self::accepted(id.n()) } else { Self::opened(id.n()) }
+    }
+}
+
 /// What an application asked for while it handled a delivery, in the order in which it did. The network that hosts it
 /// carries it out: in the simulator when the CPU time of the work has passed.
 #[derive(Debug)]
@@ -131,7 +163,7 @@ pub enum Op<R> {
     /// [`Context::connect`].
     Connect {
         /// The connection's id.
-        conn: ConnId,
+        conn: LocalId,
         /// From this address of the host; `None` is its own.
         from: Option<HostId>,
         /// To this host.
@@ -142,14 +174,14 @@ pub enum Op<R> {
     /// [`Context::write`].
     Write {
         /// On this connection.
-        conn: ConnId,
+        conn: LocalId,
         /// This.
         payload: Payload,
     },
     /// [`Context::associate`].
     Associate {
         /// The association's id.
-        assoc: AssocId,
+        assoc: LocalId,
         /// From this address of the host; `None` is its own.
         from: Option<HostId>,
         /// To this host.
@@ -162,26 +194,26 @@ pub enum Op<R> {
     /// [`Context::send_message`].
     Send {
         /// On this association.
-        assoc: AssocId,
+        assoc: LocalId,
         /// This.
         message: Message,
     },
     /// [`Context::credit`].
     Credit {
         /// Of this connection.
-        conn: ConnId,
+        conn: LocalId,
         /// So many more bytes.
         bytes: u32,
     },
     /// [`Context::shutdown`].
     Shutdown {
         /// This connection or association.
-        conn: ConnId,
+        conn: LocalId,
     },
     /// [`Context::abort`].
     Abort {
         /// This connection or association.
-        conn: ConnId,
+        conn: LocalId,
     },
     /// [`Context::send_frame`].
     Frame {
@@ -252,41 +284,41 @@ impl<'a, R> Context<'a, R> {
     }
     /// Opens a TCP connection under an id of the application's choice ([`ConnId::opened`]).
     pub fn connect(&mut self, conn: ConnId, to: HostId, port: u16) {
-        self.ops.push(Op::Connect { conn, from: None, to, port });
+        self.ops.push(Op::Connect { conn: conn.into(), from: None, to, port });
     }
     /// As [`Self::connect`], from the host's own address or that of an interface of it. From any other it is refused.
     pub fn connect_from(&mut self, conn: ConnId, from: HostId, to: HostId, port: u16) {
-        self.ops.push(Op::Connect { conn, from: Some(from), to, port });
+        self.ops.push(Op::Connect { conn: conn.into(), from: Some(from), to, port });
     }
     /// Writes to a TCP connection; one call is one write to the socket.
     pub fn write(&mut self, conn: ConnId, payload: Payload) {
-        self.ops.push(Op::Write { conn, payload });
+        self.ops.push(Op::Write { conn: conn.into(), payload });
     }
     /// Opens an SCTP association under an id of the application's choice, which is none of its TCP connections'
     /// either, asking for so many outbound streams.
     pub fn associate(&mut self, assoc: AssocId, to: HostId, port: u16, streams: u16) {
-        self.ops.push(Op::Associate { assoc, from: None, to, port, streams });
+        self.ops.push(Op::Associate { assoc: assoc.into(), from: None, to, port, streams });
     }
     /// As [`Self::associate`], from the host's own address or that of an interface of it. From any other it is refused.
     pub fn associate_from(&mut self, assoc: AssocId, from: HostId, to: HostId, port: u16, streams: u16) {
-        self.ops.push(Op::Associate { assoc, from: Some(from), to, port, streams });
+        self.ops.push(Op::Associate { assoc: assoc.into(), from: Some(from), to, port, streams });
     }
     /// Sends a user message on an SCTP association.
     pub fn send_message(&mut self, assoc: AssocId, message: Message) {
-        self.ops.push(Op::Send { assoc, message });
+        self.ops.push(Op::Send { assoc: assoc.into(), message });
     }
     /// Takes this many more bytes of a connection whose reading it governs itself; the first call makes
     /// the application a slow reader, which it is not by default.
     pub fn credit(&mut self, conn: ConnId, bytes: u32) {
-        self.ops.push(Op::Credit { conn, bytes });
+        self.ops.push(Op::Credit { conn: conn.into(), bytes });
     }
     /// Closes a TCP connection or an SCTP association in good order.
     pub fn shutdown(&mut self, conn: ConnId) {
-        self.ops.push(Op::Shutdown { conn });
+        self.ops.push(Op::Shutdown { conn: conn.into() });
     }
     /// Resets a TCP connection or aborts an SCTP association.
     pub fn abort(&mut self, conn: ConnId) {
-        self.ops.push(Op::Abort { conn });
+        self.ops.push(Op::Abort { conn: conn.into() });
     }
     /// Sends a frame out of a port of the host.
     pub fn send_frame(&mut self, port: u32, payload: Payload) {

@@ -21,7 +21,7 @@ mod reassembly;
 mod simulation;
 
 pub use addr::{Addresses, HostId, IpVersion, MAX_HOSTS};
-pub use app::{Application, Context, Delivery, MessageDelivery, Observer, Op, StreamDelivery};
+pub use app::{Application, Context, Delivery, LocalId, MessageDelivery, Observer, Op, StreamDelivery};
 pub use capture::Tap;
 pub use cpu::{CpuConfig, CpuStats, ServiceTime};
 pub use link::{Framing, LinkConfig, LinkId, LinkStats};

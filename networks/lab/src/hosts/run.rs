@@ -117,15 +117,15 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
     fn execute(&mut self, app: u32, op: Op<A::Report>) {
         match op {
             Op::Datagram { socket, to, port, payload } => self.send_datagram(app, socket, to, port, &payload),
-            Op::Connect { conn, from, to, port } => self.connect(app, conn, from, to, port),
-            Op::Write { conn, payload } => self.write(app, conn, payload),
-            Op::Credit { conn, bytes } => self.credit(app, conn, bytes),
+            Op::Connect { conn, from, to, port } => self.connect(app, conn.into(), from, to, port),
+            Op::Write { conn, payload } => self.write(app, conn.into(), payload),
+            Op::Credit { conn, bytes } => self.credit(app, conn.into(), bytes),
             Op::Associate { .. } | Op::Send { .. } => {
                 self.failed =
                     Some(LabError::Unfit("it has SCTP, and roles are hosted on UDP and TCP".to_owned()));
             }
-            Op::Shutdown { conn } => self.shutdown(app, conn),
-            Op::Abort { conn } => self.abort(app, conn),
+            Op::Shutdown { conn } => self.shutdown(app, conn.into()),
+            Op::Abort { conn } => self.abort(app, conn.into()),
             Op::Frame { port, payload } => self.send_frame(app, port, &payload),
             // There is no radio whose link could do anything.
             Op::Link { .. } => self.counters.stale_operation += 1,

@@ -3,13 +3,13 @@
 use super::memory::Kind;
 use super::{ASSOC, Assoc, Event, Fault, FourTuple, SctpTotals, Simulation};
 use crate::addr::HostId;
-use crate::app::{Application, Delivery, MessageDelivery, Observer};
+use crate::app::{Application, Delivery, LocalId, MessageDelivery, Observer};
 use crate::packet::{Body, Packet};
 use crate::sctp::{self, Answer, Association, Chunk, Initial, Message};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use usher_core::collections::{HashMap, HashState};
-use usher_core::{AssocId, CloseReason, Instant, Rng, Seed};
+use usher_core::{CloseReason, Instant, Rng, Seed};
 
 /// All associations of a simulation.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     pub(super) fn sctp_connect(
         &mut self,
         app: u32,
-        id: AssocId,
+        id: LocalId,
         from: Option<HostId>,
         remote: HostId,
         remote_port: u16,
@@ -94,7 +94,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     ) {
         let Some(local) = self.local_address(app, from) else {
             let event = MessageDelivery::Down(CloseReason::Refused);
-            return self.deliver(app, Delivery::Message { assoc: id, event });
+            return self.deliver(app, Delivery::Message { assoc: id.into(), event });
         };
         let mut config = self.apps[app as usize].transports.sctp.clone();
         if config.outbound_streams != streams {
@@ -109,7 +109,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         self.open_association(Box::new(sctp), app, id, key);
     }
 
-    fn open_association(&mut self, sctp: Box<Association>, app: u32, id: AssocId, key: FourTuple) {
+    fn open_association(&mut self, sctp: Box<Association>, app: u32, id: LocalId, key: FourTuple) {
         let assoc = Assoc { sctp, app, id, key, armed: Instant::FAR_FUTURE, attached: true };
         let index = match self.sctp.free.pop() {
             Some(i) => {
@@ -126,7 +126,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         self.settle_association(index);
     }
 
-    pub(super) fn sctp_send(&mut self, app: u32, id: AssocId, message: Message) {
+    pub(super) fn sctp_send(&mut self, app: u32, id: LocalId, message: Message) {
         let Some(index) = self.apps[app as usize].assoc(id) else {
             self.stats.stale_operation += 1;
             return;
@@ -160,7 +160,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     }
 
     /// Closes a connection or an association of an application.
-    pub(super) fn close(&mut self, app: u32, id: AssocId, abort: bool) {
+    pub(super) fn close(&mut self, app: u32, id: LocalId, abort: bool) {
         let Some(index) = self.apps[app as usize].assoc(id) else {
             self.tcp_close(app, id, abort);
             return;
@@ -210,7 +210,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             Answer::Accept(sctp) => {
                 if let Some(app) = listener {
                     let slot = &self.apps[app as usize];
-                    let id = AssocId::accepted(slot.incoming.len);
+                    let id = LocalId::accepted(slot.incoming.len);
                     self.open_association(sctp, app, id, key);
                 }
             }
@@ -256,7 +256,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
                     assoc.attached = false;
                     self.apps[app as usize].set_conn(id, super::NONE);
                 }
-                self.deliver(app, Delivery::Message { assoc: id, event });
+                self.deliver(app, Delivery::Message { assoc: id.into(), event });
             }
         }
         self.flush_association(index);

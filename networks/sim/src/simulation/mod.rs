@@ -16,7 +16,7 @@ pub use parts::{AppPart, HostPart, LinkPart, OutagePart, Parts, SocketPart};
 pub use radio::CellId;
 
 use crate::addr::{Addresses, HostId, IpVersion};
-use crate::app::{Application, Op};
+use crate::app::{Application, LocalId, Op};
 use crate::capture::Tap;
 use crate::cpu::{Cpu, CpuStats};
 use crate::link::{Direction, LinkId, LinkStats};
@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use usher_core::collections::HashMap;
-use usher_core::{AssocId, ConnId, Instant, Rng, WallTime, Work};
+use usher_core::{Instant, Rng, WallTime, Work};
 
 /// The transport settings of an application's connections and associations.
 #[derive(Clone, Debug, Default)]
@@ -167,22 +167,22 @@ impl<A> AppSlot<A> {
         }
         self.sockets[socket] = to;
     }
-    fn place(&self, id: ConnId) -> u32 {
+    fn place(&self, id: LocalId) -> u32 {
         let table = if id.is_accepted() { &self.incoming } else { &self.outgoing };
-        table.get(id.n)
+        table.get(id.n())
     }
     /// Where its TCP connection of this id is.
     #[inline]
-    fn conn(&self, id: ConnId) -> Option<u32> {
+    fn conn(&self, id: LocalId) -> Option<u32> {
         Some(self.place(id)).filter(|c| *c < ASSOC)
     }
     /// Where its SCTP association of this id is.
-    fn assoc(&self, id: ConnId) -> Option<u32> {
+    fn assoc(&self, id: LocalId) -> Option<u32> {
         Some(self.place(id)).filter(|c| (ASSOC..NONE).contains(c)).map(|c| c - ASSOC)
     }
-    fn set_conn(&mut self, id: ConnId, to: u32) {
+    fn set_conn(&mut self, id: LocalId, to: u32) {
         let table = if id.is_accepted() { &mut self.incoming } else { &mut self.outgoing };
-        table.set(id.n, to);
+        table.set(id.n(), to);
     }
 }
 
@@ -190,7 +190,7 @@ impl<A> AppSlot<A> {
 struct Conn {
     tcp: tcp::Connection,
     app: u32,
-    id: ConnId,
+    id: LocalId,
     key: FourTuple,
     /// Where the other end was when a segment last came from it: a guess that saves a look-up.
     peer: u32,
@@ -206,7 +206,7 @@ struct Conn {
 struct Assoc {
     sctp: Box<sctp::Association>,
     app: u32,
-    id: AssocId,
+    id: LocalId,
     key: FourTuple,
     armed: Instant,
     /// The application knows of it and has not been told that it is over.

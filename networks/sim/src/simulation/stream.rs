@@ -2,11 +2,11 @@
 
 use super::{AppSlot, Conn, Event, FourTuple, Simulation, TcpTotals};
 use crate::addr::HostId;
-use crate::app::{Application, Delivery, Observer, StreamDelivery};
+use crate::app::{Application, Delivery, LocalId, Observer, StreamDelivery};
 use crate::packet::{Body, Packet, PacketRef, Payload};
 use crate::tcp::{self, Connection, Flags, Segment};
 use std::num::NonZeroU32;
-use usher_core::{CloseReason, ConnId, Duration, Instant};
+use usher_core::{CloseReason, Duration, Instant};
 
 impl TcpTotals {
     pub(super) fn add(&mut self, c: &Connection) {
@@ -24,14 +24,14 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     pub(super) fn tcp_connect(
         &mut self,
         app: u32,
-        id: ConnId,
+        id: LocalId,
         from: Option<HostId>,
         remote: HostId,
         remote_port: u16,
     ) {
         let Some(local) = self.local_address(app, from) else {
             let event = StreamDelivery::Closed(CloseReason::Refused);
-            return self.deliver(app, Delivery::Stream { conn: id, event });
+            return self.deliver(app, Delivery::Stream { conn: id.into(), event });
         };
         let config = self.apps[app as usize].transports.tcp.clone();
         let local_port = self.ephemeral_port(local, |sim, p| {
@@ -44,7 +44,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     }
 
     /// Takes a connection in, tells its application's table, and lets it speak.
-    fn open(&mut self, tcp: Connection, app: u32, id: ConnId, key: FourTuple) {
+    fn open(&mut self, tcp: Connection, app: u32, id: LocalId, key: FourTuple) {
         let mut conn = Conn {
             tcp,
             app,
@@ -78,7 +78,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     }
 
     #[inline]
-    pub(super) fn tcp_write(&mut self, app: u32, id: ConnId, payload: Payload) {
+    pub(super) fn tcp_write(&mut self, app: u32, id: LocalId, payload: Payload) {
         let Some(conn) = self.apps[app as usize].conn(id) else {
             self.stats.stale_operation += 1;
             return;
@@ -97,7 +97,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         self.weigh_connection(conn);
     }
 
-    pub(super) fn tcp_credit(&mut self, app: u32, id: ConnId, bytes: u32) {
+    pub(super) fn tcp_credit(&mut self, app: u32, id: LocalId, bytes: u32) {
         let Some(conn) = self.apps[app as usize].conn(id) else {
             self.stats.stale_operation += 1;
             return;
@@ -108,7 +108,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         self.settle(conn);
     }
 
-    pub(super) fn tcp_close(&mut self, app: u32, id: ConnId, abort: bool) {
+    pub(super) fn tcp_close(&mut self, app: u32, id: LocalId, abort: bool) {
         let Some(conn) = self.apps[app as usize].conn(id) else {
             self.stats.stale_operation += 1;
             return;
@@ -165,7 +165,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             let iss = self.rng.next_u64() as u32;
             let Some(tcp) = Connection::accept(config, iss, &segment, self.now) else { return };
             let slot = &mut self.apps[app as usize];
-            let id = ConnId::accepted(slot.incoming.len);
+            let id = LocalId::accepted(slot.incoming.len);
             self.open(tcp, app, id, key);
             return;
         }
@@ -206,7 +206,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
                     conn.attached = false;
                     self.apps[app as usize].set_conn(id, super::NONE);
                 }
-                self.deliver(app, Delivery::Stream { conn: id, event });
+                self.deliver(app, Delivery::Stream { conn: id.into(), event });
             }
         }
         self.flush(index);
