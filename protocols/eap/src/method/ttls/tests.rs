@@ -132,6 +132,15 @@ fn who_is_wrong_or_unknown_or_not_accepted_is_refused() {
 }
 
 #[test]
+fn a_name_that_no_user_name_attribute_holds_is_not_asked_for() {
+    const NAME: &[u8] = &[b'a'; 254];
+    for (user, asked) in [(&NAME[1..], true), (NAME, false)] {
+        let run = Case { user, ..Case::new(real(configs(Version::Tls13, 2, None)), Inner::Pap) }.run();
+        assert_eq!((run.failed(), run.questions > 0), (true, asked));
+    }
+}
+
+#[test]
 fn a_recorded_tunnel_has_the_real_ones_packets() {
     for version in VERSIONS {
         for inner in ALL {
