@@ -68,7 +68,7 @@ impl Policy {
             Owner::Unknown => return Answer::Error(ErrorType::UnknownError),
         };
         let hidden = Answer::Error(ErrorType::HiddenUser);
-        if self.hide.iter().any(|hide| user.is(hide)) {
+        if self.hide.iter().any(|hide| user.is(hide)) || (user.name.is_none() && self.hides_names()) {
             return hidden;
         }
         let number = user.uid.map(|uid| uid.to_string().into_bytes());
@@ -81,6 +81,12 @@ impl Policy {
             }
             _ => hidden,
         }
+    }
+
+    /// Whether anybody is hidden by name. Whoever has none may then be one whose name could not be found out: some sources of
+    /// names call their failure "no such user".
+    fn hides_names(&self) -> bool {
+        self.hide.iter().any(|hide| hide.parse::<u32>().is_err())
     }
 
     fn named(&self, name: &[u8]) -> Answer {
@@ -175,7 +181,8 @@ mod tests {
 
     #[test]
     fn what_an_owner_lacks_is_not_told() {
-        let policy = policy();
+        let mut policy = policy();
+        policy.hide = vec!["1003".to_owned()];
         assert_eq!(told(&policy, Disclosure::UserName, None, Some(1000)), "1000 (OTHER)");
         assert_eq!(told(&policy, Disclosure::UserName, None, None), "HIDDEN-USER");
         assert_eq!(told(&policy, Disclosure::Uid, Some("ann@example.org"), None), "HIDDEN-USER");
@@ -197,6 +204,9 @@ mod tests {
         }
         assert_eq!(told(&policy, Disclosure::Nothing, Some("eve"), Some(1000)), "UNKNOWN-ERROR");
         assert_eq!(told(&policy, Disclosure::UserName, Some("evelyn"), Some(10_030)), "evelyn (UNIX)");
+        for disclosure in [Disclosure::UserName, Disclosure::Uid] {
+            assert_eq!(told(&policy, disclosure, None, Some(1000)), "HIDDEN-USER", "it may be eve's");
+        }
     }
 
     #[test]
