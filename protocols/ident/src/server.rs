@@ -6,7 +6,7 @@ use crate::work;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
-use usher_core::timer::TimerQueue;
+use usher_core::timer::{TimerQueue, earliest};
 use usher_core::{
     CommandError, ConnId, Duration, Input, Instant, Machine, NoJob, OutputOf, Outputs, StreamEvent, StreamOp,
     Transmit, Work,
@@ -415,6 +415,6 @@ impl Machine for Server {
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
-        self.idle.next().into_iter().chain(self.owed.next()).min()
+        earliest([self.idle.next(), self.owed.next()])
     }
 }

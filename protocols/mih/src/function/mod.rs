@@ -42,6 +42,7 @@ use alloc::vec::Vec;
 use peers::Peers;
 use table::{Table, Timer, Transaction};
 use usher_core::collections::{HashMap, HashState};
+use usher_core::timer::earliest;
 use usher_core::{
     CommandError, Input, Instant, Machine, MessageEvent, NoJob, Output, OutputOf, Rng, StreamEvent,
     TransportProtocol,
@@ -455,7 +456,7 @@ impl Machine for Mihf {
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
-        [self.table.next(), self.reassembly.poll_timeout()].into_iter().flatten().min()
+        earliest([self.table.next(), self.reassembly.poll_timeout()])
     }
 }
 

@@ -59,6 +59,7 @@ use session::{Ending, Session};
 use table::{Chain, Table};
 use usher_access::pool::Pools;
 use usher_core::collections::HashState;
+use usher_core::timer::earliest;
 use usher_core::{Duration, Instant};
 
 /// What a ledger is made of.
@@ -281,7 +282,7 @@ impl Ledger {
     pub fn timeout(&self) -> Option<Instant> {
         let held = self.admitted.oldest().map(|(_, since)| since + self.config.hold);
         let stale = self.config.stale_after.and_then(|after| Some(self.table.oldest()?.1 + after));
-        held.into_iter().chain(stale).min()
+        earliest([held, stale])
     }
     /// How many sessions are open.
     #[must_use]

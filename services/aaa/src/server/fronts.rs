@@ -8,6 +8,7 @@ use super::session::failure;
 use super::{DIAMETER, RADIUS};
 use alloc::collections::BTreeMap;
 use core::net::IpAddr;
+use usher_core::timer::earliest;
 use usher_core::{Child, Input, Instant, Machine};
 use usher_diameter::avp::{AvpBuf, Avps};
 use usher_diameter::dictionary::Dictionary;
@@ -64,7 +65,7 @@ impl Fronts {
     pub(super) fn poll_timeout(&mut self) -> Option<Instant> {
         let radius = self.radius.as_mut().and_then(|server| server.poll_timeout());
         let diameter = self.diameter.as_mut().and_then(|node| node.poll_timeout());
-        radius.into_iter().chain(diameter).min()
+        earliest([radius, diameter])
     }
 
     /// Whether a Diameter request says what it must and nothing that it must not.

@@ -18,6 +18,7 @@ use super::session::{Accepted, Opening, Session, Step, failure, opening};
 use crate::users::bypass;
 use alloc::vec::Vec;
 use usher_core::fair::FairQueue;
+use usher_core::timer::earliest;
 use usher_core::{CommandError, Instant, SecureRng};
 use usher_eap::packet::Type;
 use usher_radius::attribute::{Attributes, kind};
@@ -61,7 +62,7 @@ impl Logins {
             return Some(Instant::ZERO);
         }
         let idle = self.sessions.oldest().map(|(_, since)| since + ctx.config.session_timeout);
-        idle.into_iter().chain(self.held.next()).min()
+        earliest([idle, self.held.next()])
     }
 
     /// Takes an Access-Request whose user is known here.

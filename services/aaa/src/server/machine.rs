@@ -26,6 +26,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
+use usher_core::timer::earliest;
 use usher_core::{
     CommandError, Input, Instant, ListenerId, Machine, OutputOf, Outputs, Owner as Slot, Path, SecureRng,
     SocketId, WallTime,
@@ -504,8 +505,12 @@ impl Machine for AaaServer {
 
     fn poll_timeout(&mut self) -> Option<Instant> {
         let accounting = self.accounting.oldest().map(|since| since + self.fronts.ctx.config.session_timeout);
-        let parts =
-            [self.fronts.poll_timeout(), self.proxy.homes.poll_timeout(), self.dynamic.poll_timeout()];
-        parts.into_iter().chain([self.logins.due(&self.fronts.ctx), accounting]).flatten().min()
+        earliest([
+            self.fronts.poll_timeout(),
+            self.proxy.homes.poll_timeout(),
+            self.dynamic.poll_timeout(),
+            self.logins.due(&self.fronts.ctx),
+            accounting,
+        ])
     }
 }

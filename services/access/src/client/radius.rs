@@ -7,6 +7,7 @@ use crate::{NasIdentity, Record, Request};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use usher_core::timer::earliest;
 use usher_core::{
     CloseReason, CommandError, ConnId, Input, Instant, ListenerId, Machine, Output, Outputs, Owner,
     SecureRng, SocketId, StreamEvent, StreamOp, Transmit, WallTime,
@@ -390,7 +391,7 @@ impl RadiusAccess {
     pub(super) fn poll_timeout(&mut self) -> Option<Instant> {
         let client = self.client.poll_timeout();
         let Some(dynamic) = &mut self.dynamic else { return client };
-        [client, dynamic.server.poll_timeout()].into_iter().flatten().min()
+        earliest([client, dynamic.server.poll_timeout()])
     }
 }
 

@@ -8,6 +8,7 @@ use crate::requests::{Request, Requests};
 use crate::work;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
+use usher_core::timer::earliest;
 use usher_core::{Child, CommandError, Input, Instant, Machine, NoJob, OutputOf, Outputs, Rng, Work};
 use usher_mih::{self as mih, Incoming, LinkTupleId, Message, MessageId, Mihf, MihfId, Status, Tlv};
 
@@ -459,8 +460,7 @@ impl Machine for PointOfService {
 
     fn poll_timeout(&mut self) -> Option<Instant> {
         let forget = self.clients.values().filter_map(|client| client.forget_at).min();
-        let own = [self.requests.next(), self.admission.next(), forget, self.mihf.poll_timeout()];
-        own.into_iter().flatten().min()
+        earliest([self.requests.next(), self.admission.next(), forget, self.mihf.poll_timeout()])
     }
 }
 

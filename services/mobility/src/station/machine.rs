@@ -12,6 +12,7 @@ use crate::requests::{Request, Requests};
 use crate::work;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
+use usher_core::timer::earliest;
 use usher_core::{
     Child, CommandError, Duration, Input, Instant, Machine, NoJob, OutputOf, Outputs, Path, Rng, Transmit,
     Work,
@@ -566,14 +567,13 @@ impl Machine for Station {
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
-        let own = [
+        earliest([
             self.requests.next(),
             self.registration.poll_timeout(),
             self.register_at,
             self.retry_at,
             self.mihf.poll_timeout(),
-        ];
-        own.into_iter().flatten().min()
+        ])
     }
 }
 

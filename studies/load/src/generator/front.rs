@@ -10,7 +10,7 @@ use usher_access::{
     AccessClient, ChapResponse, Command, Continuation, Event, Expected, MsChapV2Response, NasPort, Proof,
     ProofError, Record, RecordKind, Reply, Request, Traffic,
 };
-use usher_core::timer::TimerQueue;
+use usher_core::timer::{TimerQueue, earliest};
 use usher_core::{Child, Duration, Input, Instant, Machine, Outputs, SecureRng, WallTime};
 use usher_diameter::ResultCode;
 use usher_diameter::node::{self, DisconnectCause, PeerId};
@@ -571,7 +571,7 @@ impl Front {
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let clients = self.due.iter().min().copied().filter(|at| *at < Instant::FAR_FUTURE);
-        [clients, self.timers.next()].into_iter().flatten().min()
+        earliest([clients, self.timers.next()])
     }
 }
 

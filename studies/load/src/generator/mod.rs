@@ -21,6 +21,7 @@ use crate::users::Users;
 use front::Front;
 use login::{Sink, Start};
 use std::sync::Arc;
+use usher_core::timer::earliest;
 use usher_core::{
     CommandError, Duration, Input, Instant, Machine, NoJob, OutputOf, Outputs, Rng, SecureRng, WallTime,
 };
@@ -579,12 +580,12 @@ impl Machine for Generator {
                     (None, Some(s)) => Some(s.next() - self.config.spin.min(s.next().since(Instant::ZERO))),
                     (None, None) => None,
                 };
-                [turn, begin].into_iter().flatten().min()
+                earliest([turn, begin])
             }
             Phase::Draining(until) => Some(until),
             Phase::Finished => return None,
         };
-        [front, own].into_iter().flatten().min()
+        earliest([front, own])
     }
 }
 

@@ -6,11 +6,12 @@ use super::machine::{Endpoint, EventOrJob, HostAddress};
 use super::topology::Topology;
 use super::{Plan, Role, WorldError, eap};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use usher_aaa::service::{self, Certificates, Parts, Reading};
 use usher_aaa::store::{Memory, Store, UserRows};
 use usher_aaa::{AaaServer, CacheConfig, Config, IdentityKey, Job, User, UserSource, Users, work};
 use usher_aaa_config::{Carrier, Loaded, With};
+use usher_core::timer::earliest;
 use usher_core::{Instant, Machine, Seed, WallTime, Work};
 use usher_crypto::tls::{KeyLog, WallClock};
 use usher_radius::dictionary::Dictionary;
@@ -66,7 +67,7 @@ impl ServerRole {
         }
         self.endpoint.feed(ctx, &mut self.server, &delivery);
         let (service, helpers) = (&mut self.service, &mut self.helpers);
-        self.endpoint.drain(ctx, &mut self.server, |ctx, server, word| {
+        let next = self.endpoint.drain(ctx, &mut self.server, |ctx, server, word| {
             let (now, wall) = (ctx.now(), ctx.wall());
             match word {
                 EventOrJob::Event(event) => {
@@ -85,13 +86,7 @@ impl ServerRole {
                 }
             }
         });
-        let next = [
-            self.server.poll_timeout(),
-            self.helpers.next(),
-            self.service.poll_timeout(),
-            self.endpoint.poll_timeout(),
-        ];
-        ctx.set_timer(next.into_iter().flatten().min());
+        ctx.set_timer(earliest([next, self.helpers.next(), self.service.poll_timeout()]));
     }
 
     /// Has the server hear of what helpers have done by now.
@@ -112,11 +107,14 @@ fn boot(config: &Config, seed: Seed, boots: u64) -> Result<AaaServer, String> {
     AaaServer::new(config.clone(), seed.secure("aaa.server.boot", boots)).map_err(|e| e.to_string())
 }
 
+/// It is the same in all runs, and reading it takes longer than setting one up.
+static DICTIONARY: LazyLock<Arc<Dictionary>> = LazyLock::new(|| Arc::new(Dictionary::builtin()));
+
 /// What stands behind a server that knows its users itself.
 pub(super) fn alone(seed: Seed) -> (Parts<Memory>, Helpers<usher_core::Job<Job>>) {
     let parts = Parts {
         inline: Arc::default(),
-        reading: Reading { dictionary: Arc::new(Dictionary::builtin()), leave_out: false },
+        reading: Reading { dictionary: DICTIONARY.clone(), leave_out: false },
         known: CacheConfig::default(),
         ledger: usher_aaa::ledger::LedgerConfig::default(),
         store: Memory::new(),

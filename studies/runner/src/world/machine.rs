@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use usher_core::collections::HashMap;
+use usher_core::timer::earliest;
 use usher_core::{
     CloseReason, ConnId, Host, Input, Instant, Job, ListenerId, Machine, MessageEvent, MessageOp, Path,
     PortId, SocketId, StreamEvent, StreamOp, Transmit, Work,
@@ -291,17 +292,20 @@ impl Endpoint {
         machine.handle(ctx.now(), Input::Stream { conn, event });
     }
 
-    /// Carries out what a machine decided, in its order, and arms its timer; what it says and asks is heard by `hear`.
+    /// Carries out what a machine decided, in its order, and arms its timer; what it says and asks is heard by `hear`. Gives
+    /// when the timer goes off, for who has further reasons to be woken and arms it anew.
     pub fn drain<'c, R, M: Machine>(
         &mut self,
         ctx: &mut Context<'c, R>,
         machine: &mut M,
         hear: impl FnMut(&mut Context<'c, R>, &mut M, EventOrJob<M>),
-    ) {
+    ) -> Option<Instant> {
         let mut buf = std::mem::take(&mut self.buf);
         Hosted { endpoint: self, ctx, machine, hear }.drain(&mut buf);
         self.buf = buf;
-        ctx.set_timer([machine.poll_timeout(), self.poll_timeout()].into_iter().flatten().min());
+        let next = earliest([machine.poll_timeout(), self.poll_timeout()]);
+        ctx.set_timer(next);
+        next
     }
 
     /// When it wants the timer, beside its machine.

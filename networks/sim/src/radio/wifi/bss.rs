@@ -7,7 +7,7 @@ use super::station::{Station, Timer};
 use crate::radio::motion::{Position, Trajectory};
 use crate::radio::{DropReason, LinkEvent, Way};
 use std::collections::VecDeque;
-use usher_core::timer::TimerQueue;
+use usher_core::timer::{TimerQueue, earliest};
 use usher_core::{Duration, Instant, Rng};
 
 usher_core::counters! {
@@ -162,7 +162,7 @@ impl Bss {
             let access_point = &self.contenders[ACCESS_POINT as usize];
             self.medium.earliest(access_point, due) + self.times.frame(Kind::Beacon)
         });
-        [arriving, self.timers.next(), exchange, beacon].into_iter().flatten().min()
+        earliest([arriving, self.timers.next(), exchange, beacon])
     }
 
     /// Does all that is due at `now`.
@@ -191,7 +191,7 @@ impl Bss {
             let timer = self.timers.next();
             let beacon = self.beacon_due;
             let start = if end.is_none() { self.medium.first(&self.contenders) } else { None };
-            let next = [end, timer, beacon, start].into_iter().flatten().min();
+            let next = earliest([end, timer, beacon, start]);
             let Some(next) = next.filter(|next| *next <= now) else { return };
             if end == Some(next) {
                 self.conclude(next);

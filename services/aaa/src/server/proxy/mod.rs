@@ -46,7 +46,16 @@ impl Proxy {
     }
 
     /// Passes a request on where its user's realm is elsewhere; gives it back where it is ours to answer.
-    pub(super) fn route(&mut self, fronts: &mut Fronts, mut request: Request) -> Option<Request> {
+    #[inline]
+    pub(super) fn route(&mut self, fronts: &mut Fronts, request: Request) -> Option<Request> {
+        match fronts.ctx.config.proxy {
+            // A request is large, and most servers know all users themselves.
+            None => Some(request),
+            Some(_) => self.route_by_realm(fronts, request),
+        }
+    }
+
+    fn route_by_realm(&mut self, fronts: &mut Fronts, mut request: Request) -> Option<Request> {
         let Some(proxy) = &fronts.ctx.config.proxy else { return Some(request) };
         let access = request.code == Code::ACCESS_REQUEST;
         if !access && request.code != Code::ACCOUNTING_REQUEST {

@@ -4,6 +4,7 @@ use super::super::Report;
 use super::super::machine::Endpoint;
 use super::accounts::Accounts;
 use super::station::{GivenUp, Supplicant};
+use usher_core::timer::earliest;
 use usher_core::{Input, Machine, Output, PortId, Transmit};
 use usher_nas::StationId;
 use usher_nas::authenticator::{Authenticator, Event};
@@ -61,42 +62,40 @@ impl NasRole {
             ctx.report(Report::Retransmissions(repeated - self.repeated));
             self.repeated = repeated;
         }
-        let local = self
-            .local
-            .as_mut()
-            .and_then(|(station, user)| [station.poll_timeout(), user.next()].into_iter().flatten().min());
+        let local =
+            self.local.as_mut().and_then(|(station, user)| earliest([station.poll_timeout(), user.next()]));
         let accounts = self.accounts.as_ref().and_then(Accounts::next);
         let tls = self.endpoint.poll_timeout();
-        ctx.set_timer([self.nas.poll_timeout(), local, accounts, tls].into_iter().flatten().min());
+        ctx.set_timer(earliest([self.nas.poll_timeout(), local, accounts, tls]));
     }
 
     /// Carries out what the authenticator decided; frames go to the station in its own host, where there is one.
     fn carry_out(&mut self, ctx: &mut Context<'_, Report>) {
         while let Some(output) = self.nas.poll_output(&mut self.buf) {
-            match (output, &mut self.local) {
-                (Output::Transmit(Transmit::Frame { .. }), Some((station, _))) => {
-                    station.handle(ctx.now(), Input::Frame { port: PortId(0), data: &self.buf });
-                }
-                (Output::Transmit(transmit), _) => {
-                    self.endpoint.transmit(ctx, &mut self.nas, transmit, &self.buf);
-                }
+            match output {
+                Output::Transmit(transmit) => match (transmit, &mut self.local) {
+                    (Transmit::Frame { .. }, Some((station, _))) => {
+                        station.handle(ctx.now(), Input::Frame { port: PortId(0), data: &self.buf });
+                    }
+                    _ => self.endpoint.transmit(ctx, &mut self.nas, transmit, &self.buf),
+                },
                 // Verdicts show at the stations; that there was none does not.
-                (Output::Event(Event::Failed { station: StationId::Frame { mac, .. }, .. }), _) => {
+                Output::Event(Event::Failed { station: StationId::Frame { mac, .. }, .. }) => {
                     self.given_up.borrow_mut().insert(mac);
                 }
-                (Output::Event(Event::Authenticated { station, name, reply, .. }), _) => {
+                Output::Event(Event::Authenticated { station, name, reply, .. }) => {
                     self.nas.recycle(reply);
                     if let Some(accounts) = &mut self.accounts {
                         accounts.let_in(ctx, &mut self.nas, station, name);
                     }
                 }
-                (Output::Event(event), _) => {
+                Output::Event(event) => {
                     if let Some(accounts) = &mut self.accounts {
                         accounts.hear(ctx, &mut self.nas, event);
                     }
                 }
-                (Output::Work(work), _) => ctx.work(work),
-                (Output::Job(job), _) => match job.what {},
+                Output::Work(work) => ctx.work(work),
+                Output::Job(job) => match job.what {},
             }
         }
     }

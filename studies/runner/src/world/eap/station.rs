@@ -6,6 +6,7 @@ use super::Agenda;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use usher_core::timer::earliest;
 use usher_core::{Duration, Instant, Machine};
 use usher_nas::MacAddress;
 use usher_nas::keying::Counters;
@@ -99,7 +100,7 @@ impl Supplicant {
 
     /// When it wants to be woken.
     pub(super) fn next(&self) -> Option<Instant> {
-        [self.agenda.next(), self.retry_at].into_iter().flatten().min()
+        earliest([self.agenda.next(), self.retry_at])
     }
 }
 
@@ -143,7 +144,7 @@ impl StationRole {
                 break;
             }
         }
-        ctx.set_timer([station.poll_timeout(), supplicant.next()].into_iter().flatten().min());
+        ctx.set_timer(earliest([station.poll_timeout(), supplicant.next()]));
     }
 }
 

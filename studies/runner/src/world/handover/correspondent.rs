@@ -3,6 +3,7 @@
 use super::super::Report;
 use super::super::machine::{Endpoint, EventOrJob};
 use super::tally::Milestone;
+use usher_core::timer::earliest;
 use usher_core::{Instant, Machine};
 use usher_mobility::Correspondent;
 use usher_mobility::correspondent::{Command, Event};
@@ -36,7 +37,7 @@ impl CorrespondentRole {
         }
         self.endpoint.feed(ctx, &mut self.correspondent, &delivery);
         let number = self.number;
-        self.endpoint.drain(ctx, &mut self.correspondent, |ctx, _, word| {
+        let next = self.endpoint.drain(ctx, &mut self.correspondent, |ctx, _, word| {
             let said = match word {
                 EventOrJob::Event(Event::Sent { sequence, .. }) => Milestone::Sent { sequence },
                 EventOrJob::Event(Event::Redirected { .. }) => Milestone::Redirected,
@@ -44,7 +45,6 @@ impl CorrespondentRole {
             };
             ctx.report(Report::Mobile(number, said));
         });
-        let next = [self.correspondent.poll_timeout(), self.begins].into_iter().flatten().min();
-        ctx.set_timer(next);
+        ctx.set_timer(earliest([next, self.begins]));
     }
 }

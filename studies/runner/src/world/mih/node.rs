@@ -5,6 +5,7 @@ use super::super::machine::{Endpoint, EventOrJob};
 use super::super::{End, Report};
 use super::payload::{Payload, Seen};
 use std::collections::{BTreeMap, VecDeque};
+use usher_core::timer::earliest;
 use usher_core::{Duration, Instant, Machine};
 use usher_mih::{Command, Event, Incoming, Message, Mihf, MihfId, Opcode, Peer, Service, Status};
 use usher_sim::radio::{LinkCommand, LinkEvent};
@@ -157,13 +158,13 @@ impl NodeRole {
         let Self { endpoint, mihf, user } = self;
         endpoint.feed(ctx, mihf, &delivery);
         user.due(ctx, mihf);
-        endpoint.drain(ctx, mihf, |ctx, mihf, word| match word {
+        let next = endpoint.drain(ctx, mihf, |ctx, mihf, word| match word {
             EventOrJob::Event(event) => user.event(ctx, mihf, event),
             EventOrJob::Job(job) => match job.what {},
         });
         let answer = user.answers.front().map(|(at, ..)| *at);
         let send = user.targets.iter().filter_map(|t| t.arrivals.next()).min();
-        ctx.set_timer([mihf.poll_timeout(), answer, send].into_iter().flatten().min());
+        ctx.set_timer(earliest([next, answer, send]));
     }
 }
 
