@@ -3,6 +3,7 @@
 use crate::aaa::args::AaaCommand;
 use crate::ident::IdentCommand;
 use crate::load::args::LoadCommand;
+use crate::mih::MihCommand;
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
@@ -80,6 +81,11 @@ default before quick, and the newest of those. Statements whose studies were not
     Ident {
         #[command(subcommand)]
         command: IdentCommand,
+    },
+    /// Media independent handover (IEEE 802.21 over RFC 5677): tell others of this host's links, and ask others of theirs.
+    Mih {
+        #[command(subcommand)]
+        command: Box<MihCommand>,
     },
     /// Load a RADIUS or Diameter server with logins, verify every answer, and report rates and latencies.
     Load {

@@ -48,11 +48,12 @@ fn format(name: &str, text: &str) -> Result<&'static Format, Failure> {
 }
 
 /// The kinds of files, each with its schema.
-pub(crate) fn kinds() -> [(&'static Format, String); 3] {
+pub(crate) fn kinds() -> [(&'static Format, String); 4] {
     [
         (&usher_scenario::FORMAT, usher_scenario::json_schema()),
         (&usher_aaa_config::FORMAT, usher_aaa_config::json_schema()),
         (&usher_ident_service::config::FORMAT, usher_ident_service::config::json_schema()),
+        (&usher_mih_service::config::FORMAT, usher_mih_service::config::json_schema()),
     ]
 }
 
@@ -108,6 +109,7 @@ mod tests {
         assert_eq!(what(usher_scenario::template()), Ok("a study"));
         assert_eq!(what("[[client]]\nname = \"a\"\n"), Ok("the AAA server's configuration"));
         assert_eq!(what("listen = []\n[[asker]]\n"), Ok("the IDENT server's configuration"));
+        assert_eq!(what("[listen]\nudp = []\n[[allow]]\n"), Ok("an MIH function's configuration"));
         assert!(what("x = 1\n").unwrap_err().starts_with("f: this is none of a study, "));
         assert!(what("x = \n").unwrap_err().starts_with("f:1:5: not TOML"));
     }

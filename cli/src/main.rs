@@ -7,6 +7,7 @@ mod config;
 mod ident;
 mod load;
 mod man;
+mod mih;
 mod output;
 #[cfg(test)]
 mod pages;
@@ -61,6 +62,7 @@ fn dispatch(command: Command, output: &Output) -> Result<(), Failure> {
         Command::Claims { dir } => claims::claims(output, dir.as_deref()),
         Command::Aaa { command } => aaa::aaa(output, *command),
         Command::Ident { command } => ident::ident(output, command),
+        Command::Mih { command } => mih::mih(output, *command),
         Command::Load { command } => load::load(output, &command),
         Command::Config { command: ConfigCommand::Upgrade { files, write } } => {
             config::upgrade(output, &files, write)

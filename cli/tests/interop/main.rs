@@ -9,6 +9,7 @@ mod freeradius;
 mod hostapd;
 mod ident;
 mod methods;
+mod mih;
 mod namespace;
 mod place;
 mod radius;

@@ -113,6 +113,8 @@ pub fn serve(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), Iden
                 None
             }
         }),
+        sources: Vec::new(),
+        farewell: None,
     })?)
 }
 

@@ -7,14 +7,16 @@
 //! ```
 //! [`serve`] hosts one [`Machine`](usher_core::Machine) until it is told to end: a service needs its sockets, a function that
 //! does its jobs and one that hears what it says. What a larger daemon builds itself takes the parts: [`log`], [`notify`],
-//! [`Signals`]. Each small service has a module here that puts these together for it ([`ident`]).
+//! [`Signals`]. Each small service has a module here that puts these together for it ([`ident`], [`mih`]).
 
 pub mod ident;
 pub mod log;
+pub mod mih;
+pub mod netlink;
 pub mod notify;
 pub mod owner;
 mod serve;
 mod signals;
 
-pub use serve::{Helper, Hosted, ServeError, keep_memory_private, listen, once, serve};
+pub use serve::{Helper, Hosted, ServeError, Source, Teller, keep_memory_private, listen, once, serve};
 pub use signals::{Signals, Told};

@@ -72,6 +72,12 @@ pub fn listen(what: &'static str, address: SocketAddr, id: ListenerId) -> Result
 /// Does a machine's jobs, each on the thread of a helper.
 pub type Helper<M> = Arc<dyn Fn(Job<<M as Machine>::Job>) -> <M as Machine>::Command + Send + Sync + 'static>;
 
+/// Gives a machine a command; false once nobody takes any more.
+pub type Teller<C> = Box<dyn Fn(C) -> bool + Send>;
+
+/// Tells a machine of what happens elsewhere, on a thread of its own, until the program ends.
+pub type Source<C> = Box<dyn FnOnce(Teller<C>) + Send>;
+
 /// A machine with what a live host needs to know of it.
 pub struct Hosted<M: Machine> {
     /// What its threads are called.
@@ -92,6 +98,10 @@ pub struct Hosted<M: Machine> {
     pub counted: fn(&M) -> Vec<(&'static str, u64)>,
     /// Reads the configuration again, for SIGHUP. `None`: the machine stays as it is.
     pub reload: Box<dyn FnMut() -> Option<M::Command>>,
+    /// What else tells it something.
+    pub sources: Vec<Source<M::Command>>,
+    /// What it is told last of all; what it then sends is sent.
+    pub farewell: Option<M::Command>,
 }
 
 impl<M: Machine> fmt::Debug for Hosted<M> {
@@ -106,7 +116,7 @@ const COUNTED: Duration = Duration::from_secs(60);
 enum Message<C> {
     Command(C),
     Count,
-    Stop,
+    Stop(Option<C>),
 }
 
 /// A machine on a driver, whose jobs go to others.
@@ -151,7 +161,11 @@ impl<M: Machine<Command: Send + 'static>> Role for Served<M> {
             // What was asked may have been given up meanwhile.
             Message::Command(command) => drop(self.machine.command(now, command)),
             Message::Count => self.count(),
-            Message::Stop => {
+            Message::Stop(farewell) => {
+                if let Some(command) = farewell {
+                    // It ends whatever it says to that.
+                    let _ = self.machine.command(now, command);
+                }
                 self.count();
                 self.stopped = true;
             }
@@ -185,7 +199,19 @@ pub fn serve<M>(hosted: Hosted<M>) -> Result<(), ServeError>
 where
     M: Machine<Command: Send, Event: Send, Job: Send> + Send + 'static,
 {
-    let Hosted { name, machine, sockets, clock, helper, helpers, said, counted, mut reload } = hosted;
+    let Hosted {
+        name,
+        machine,
+        sockets,
+        clock,
+        helper,
+        helpers,
+        said,
+        counted,
+        mut reload,
+        sources,
+        farewell,
+    } = hosted;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(system("runtime"))?;
     let (jobs, taken) = channel();
@@ -197,6 +223,11 @@ where
         let body = move || help(&taken, &*helper, |command| mailbox.send(Message::Command(command)));
         // They end by themselves when the driver does.
         drop(std::thread::Builder::new().name(format!("{name}-job")).spawn(body).map_err(system("thread"))?);
+    }
+    for source in sources {
+        let mailbox = mailbox.clone();
+        let body = move || source(Box::new(move |command| mailbox.send(Message::Command(command))));
+        drop(std::thread::Builder::new().name(format!("{name}-told")).spawn(body).map_err(system("thread"))?);
     }
     let run = async move || driver.run().await.map(drop);
     let shard = usher_live::spawn(name, None, run)
@@ -232,7 +263,7 @@ where
         signals.end_by_the_next();
         notify::stopping();
         tracing::info!("stopping");
-        mailbox.send(Message::Stop);
+        mailbox.send(Message::Stop(farewell));
     }
     let ended = shard.join();
     tracing::info!("stopped");

@@ -156,11 +156,11 @@ pub(crate) struct Net {
 }
 
 impl Net {
-    pub(crate) fn new(max_queue: usize, ordered: bool) -> Self {
+    pub(crate) fn new(max_queue: usize, ordered: bool, locals: &[IpAddr]) -> Self {
         Self {
             max_queue,
             ordered,
-            locals: Vec::new(),
+            locals: locals.iter().copied().map(Some).collect(),
             connections: BTreeMap::new(),
             by_peer: BTreeSet::new(),
             opened: 0,
@@ -472,6 +472,14 @@ impl Net {
         match way {
             Way::Datagram(_) => true,
             Way::Connection(conn) => self.connections.contains_key(&conn),
+        }
+    }
+
+    /// Where a way leads to.
+    pub(crate) fn remote(&self, way: Way) -> Option<SocketAddr> {
+        match way {
+            Way::Datagram(path) => Some(path.remote),
+            Way::Connection(conn) => self.connections.get(&conn).map(|c| c.remote),
         }
     }
 

@@ -1,12 +1,12 @@
 //! Closed sets of words: an enum of [`usher_core::Named`] as a setting.
 //!
 //! A field of such a type is read by `#[serde(deserialize_with = "named::read")]` and described by
-//! `#[schemars(schema_with = "named::schema::<T>")]`; one that takes some of the words only by those of a module that
+//! `#[schemars(schema_with = "named::schema::<T>")]`, a list of them by `read_list` and `list_schema`; one that takes some of the words only by those of a module that
 //! [`some_of!`](crate::some_of) makes.
 
 use crate::fault::hint;
 use schemars::{Schema, SchemaGenerator, json_schema};
-use serde::de::{Deserializer, Error, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use std::fmt;
 use usher_core::Named;
 
@@ -41,6 +41,25 @@ pub fn one_of<'de, T: Named, D: Deserializer<'de>>(
         }
     }
     deserializer.deserialize_str(Word(taken))
+}
+
+/// Reads a list of words.
+///
+/// # Errors
+/// One is none of them.
+pub fn read_list<'de, T: Named, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    struct Word<T>(T);
+    impl<'de, T: Named> Deserialize<'de> for Word<T> {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            read(deserializer).map(Self)
+        }
+    }
+    Ok(Vec::<Word<T>>::deserialize(deserializer)?.into_iter().map(|word| word.0).collect())
+}
+
+/// The schema of a list of words.
+pub fn list_schema<T: Named>(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "array", "items": schema_of::<T>(|_| true) })
 }
 
 /// The schema of all words.

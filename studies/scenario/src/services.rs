@@ -21,6 +21,8 @@ usher_core::named! {
         Aaa = "aaa",
         /// The IDENT server, of the connections of its host.
         Ident = "ident",
+        /// The MIH function, of the links of its host.
+        Mih = "mih",
     }
 }
 
@@ -29,6 +31,7 @@ impl Kind {
         match self {
             Self::Aaa => &usher_aaa_config::FORMAT,
             Self::Ident => &usher_ident_service::config::FORMAT,
+            Self::Mih => &usher_mih_service::config::FORMAT,
         }
     }
 }
@@ -40,6 +43,8 @@ pub enum Service {
     Aaa(Arc<usher_aaa_config::Loaded>),
     /// The IDENT server.
     Ident(Arc<usher_ident_service::config::Loaded>),
+    /// The MIH function.
+    Mih(Arc<usher_mih_service::config::Loaded>),
 }
 
 impl PartialEq for Service {
@@ -48,7 +53,8 @@ impl PartialEq for Service {
         match (self, other) {
             (Self::Aaa(one), Self::Aaa(other)) => Arc::ptr_eq(one, other),
             (Self::Ident(one), Self::Ident(other)) => Arc::ptr_eq(one, other),
-            (Self::Aaa(_) | Self::Ident(_), _) => false,
+            (Self::Mih(one), Self::Mih(other)) => Arc::ptr_eq(one, other),
+            (Self::Aaa(_) | Self::Ident(_) | Self::Mih(_), _) => false,
         }
     }
 }
@@ -203,6 +209,7 @@ impl Memo {
                 let loaded = usher_ident_service::config::read_tree(node.clone(), &base, outside, faults)?;
                 Service::Ident(Arc::new(loaded))
             }
+            Kind::Mih => Service::Mih(Arc::new(usher_mih_service::config::read_tree(node.clone(), faults)?)),
         };
         self.0.extend(value.map(|value| (kind, base, value, service.clone())));
         Some(service)

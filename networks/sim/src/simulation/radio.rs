@@ -160,6 +160,11 @@ impl<A: Application> Builder<A> {
         (CellId(number), links)
     }
 
+    /// Whether a host, or an interface, is a station of a cell.
+    pub fn is_station(&self, host: HostId) -> bool {
+        self.air.stations.contains_key(&host)
+    }
+
     /// Lets an application hear a link: with its own host or an interface of it, what that says as a station; with a
     /// base station or access point, what the links of all its stations say that the network can know of, which is not
     /// [`LinkEvent::Detected`] and [`LinkEvent::Scanned`].

@@ -33,7 +33,7 @@ pub struct Peer {
     pub id: MihfId,
     /// How it is reached.
     pub route: Route,
-    /// Ask it for MIH acknowledgements.
+    /// Ask it for MIH acknowledgements, unless [`Config::by_transport`] decides.
     pub ack: bool,
 }
 
@@ -76,7 +76,7 @@ impl Default for Timing {
 }
 
 /// The settings of an MIH function.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
     /// Who it is.
     pub id: MihfId,
@@ -99,7 +99,7 @@ pub struct Config {
     /// Transactions in memory, under way and ended ones together. When all are under way, messages from others are
     /// dropped and commands refused; else the one that ended first is forgotten early.
     pub max_transactions: usize,
-    /// Octets of a packet, header included; longer messages are cut into fragments, whatever carries them.
+    /// Octets of a packet, header included; longer messages are cut into fragments.
     pub max_message: usize,
     /// Octets of a message that is put together of fragments.
     pub max_reassembled: usize,
@@ -121,6 +121,15 @@ pub struct Config {
     pub capabilities: Capabilities,
     /// What Get_Information is answered from; without one the user is asked.
     pub information: Option<Store>,
+    /// Our addresses in the order of their sockets, which is then known before any peer is.
+    pub locals: Vec<IpAddr>,
+    /// Event_Subscribe and Event_Unsubscribe are for the user to answer, who knows which links there are; otherwise they are
+    /// answered here.
+    pub ask_subscriptions: bool,
+    /// What carries a message decides what it is like, as RFC 5677 has it: on a stream no acknowledgement is asked for and
+    /// nothing is cut into fragments (§6, §6.1), by datagrams one is always asked for (§6.3). Otherwise each [`Peer`] says
+    /// whether it is asked, and what is longer than [`Self::max_message`] is cut, whatever carries it.
+    pub by_transport: bool,
 }
 
 impl Config {
@@ -148,6 +157,9 @@ impl Config {
             ordered: true,
             capabilities: Capabilities::default(),
             information: None,
+            locals: Vec::new(),
+            ask_subscriptions: false,
+            by_transport: false,
         }
     }
     /// The timers of a message: its own, else its service's, else the default.

@@ -26,6 +26,11 @@ impl Mihf {
                 self.net.outputs.event(Event::Deregistered { peer: from.clone() });
                 Some(alloc::vec![Tlv::Status(Status::Success)])
             }
+            MessageId::EVENT_SUBSCRIBE_REQUEST | MessageId::EVENT_UNSUBSCRIBE_REQUEST
+                if self.config.ask_subscriptions =>
+            {
+                None
+            }
             MessageId::EVENT_SUBSCRIBE_REQUEST => Some(self.subscribe(from, message, true)),
             MessageId::EVENT_UNSUBSCRIBE_REQUEST => Some(self.subscribe(from, message, false)),
             MessageId::GET_INFORMATION_REQUEST => {

@@ -2,7 +2,7 @@
 //!
 //! A host binds UDP socket 0 to port [`PORT`], and further sockets for further local addresses of the
 //! [routes](Route) (socket k for the k-th address in the order of the [`Command::Peer`]s that named it; no address in
-//! particular is the first socket's); it listens on the same port for TCP and SCTP where peers use them. Users
+//! particular is the first socket's; [`Config::locals`] are before them all); it listens on the same port for TCP and SCTP where peers use them. Users
 //! send requests and indications and answer requests; capability discovery, registration, subscription and,
 //! with a [store](crate::information), Get_Information are answered here.
 //!
@@ -37,9 +37,11 @@ use crate::fragment::{Limits, Reassembly};
 use crate::net::{Indication, Net, Way};
 use crate::transaction::{Effect, Machines, Status};
 use crate::{EventConfig, EventList, LinkTupleId, Message, MihfId, Opcode};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use peers::Peers;
+use core::net::SocketAddr;
+use peers::{Entry, Peers};
 use table::{Table, Timer, Transaction};
 use usher_core::collections::{HashMap, HashState};
 use usher_core::timer::earliest;
@@ -58,11 +60,17 @@ pub struct Incoming(u64);
 pub enum Command {
     /// Names a peer, or changes its route: transactions that are under way go on by the new one.
     Peer(Peer),
+    /// Names a peer no more: it is as one that nobody named from now on.
+    Unname(MihfId),
+    /// Has other timers, capabilities and a smaller or larger number of registrations from now on. What bounds memory
+    /// stays as it was made.
+    Configure(Box<Config>),
     /// Sends a request or an indication. [`Event::Done`] says how it ended, exactly once.
     Send {
         /// The user's name for it; free again with [`Event::Done`].
         token: u64,
-        /// To whom; an indication may go to [`MihfId::multicast`], if that has been named as a peer.
+        /// To whom; an indication, or Capability_Discover, may go to [`MihfId::multicast`], if that has been named as a
+        /// peer. The first who answers such a request is its answer.
         to: MihfId,
         /// What.
         message: Message,
@@ -107,6 +115,13 @@ pub enum Event {
         /// The response to a request, whatever its status. Nothing for an indication, which ends when it
         /// is acknowledged, or at once where no acknowledgement is asked for.
         result: Result<Option<Message>, Failure>,
+    },
+    /// A function has answered Capability_Discover that went to whoever hears it; [`Event::Done`] follows with the answer.
+    Discovered {
+        /// The token of [`Command::Send`].
+        token: u64,
+        /// Who.
+        peer: MihfId,
     },
     /// Another function has registered here.
     Registered {
@@ -185,7 +200,7 @@ impl Mihf {
             patience: config.patience,
         };
         Self {
-            net: Net::new(config.max_queue, config.ordered),
+            net: Net::new(config.max_queue, config.ordered, &config.locals),
             peers: Peers::new(state()),
             table: Table::new(config.max_transactions, config.lifetime, state()),
             by_token: HashMap::with_hasher(state()),
@@ -207,6 +222,18 @@ impl Mihf {
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters
+    }
+    /// From where a function was last heard, as long as anything is remembered of it: while its request or indication is
+    /// given to the user, where that came from.
+    #[must_use]
+    pub fn heard_from(&self, id: &MihfId) -> Option<SocketAddr> {
+        let entry = self.peers.get(self.peers.find(id)?)?;
+        self.net.remote(entry.way?)
+    }
+    /// Whether a function is registered here.
+    #[must_use]
+    pub fn is_registered(&self, id: &MihfId) -> bool {
+        self.peers.find(id).and_then(|peer| self.peers.get(peer)).is_some_and(Entry::is_registered)
     }
     /// Transactions in memory when something last happened: those under way and those that are remembered.
     #[must_use]
@@ -437,6 +464,8 @@ impl Machine for Mihf {
         self.purge(now);
         match command {
             Command::Peer(peer) => self.name(&peer),
+            Command::Unname(id) => self.unname(&id),
+            Command::Configure(config) => self.config = Config { id: self.config.id.clone(), ..*config },
             Command::Send { token, to, message } => self.send(now, token, &to, &message)?,
             Command::Respond { transaction, message } => self.respond(now, transaction, &message)?,
             Command::Abandon { token } => {

@@ -32,6 +32,9 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    pub(crate) const fn is_registered(&self) -> bool {
+        self.registered.is_some()
+    }
     /// An identifier that no open transaction has, the next in turn; none if all are open.
     pub(crate) fn identifier(&mut self) -> Option<TransactionId> {
         let open = self.open.get_or_insert_with(|| Box::new([0; WORDS]));
@@ -133,6 +136,16 @@ impl Peers {
         entry.configured = Some((settings.route, settings.ack));
         entry.changes += 1;
         self.strangers -= usize::from(stranger);
+    }
+    /// The user names a function no more.
+    pub(crate) fn unconfigure(&mut self, peer: u32) {
+        let Some(entry) = self.get_mut(peer) else { return };
+        if entry.configured.take().is_some() {
+            entry.changes += 1;
+            let stranger = entry.registered.is_some();
+            self.strangers += usize::from(stranger);
+        }
+        self.sweep(peer);
     }
     /// Registers a function until then, anew if it is registered already. False where no more may register that
     /// nobody named.
@@ -261,5 +274,12 @@ mod tests {
         peers.purge(at(30));
         assert_eq!(peers.find(&MihfId::new("b").unwrap()), None);
         assert!(peers.register(c, at(40), 1));
+        peers.unconfigure(a);
+        assert_eq!(peers.find(&id), None, "nobody names it, and it is not registered");
+        peers.configure(c, &Peer { id: MihfId::new("c").unwrap(), route, ack: false });
+        assert!(peers.register(peers.find(&MihfId::new("c").unwrap()).unwrap(), at(50), 1));
+        peers.unconfigure(c);
+        let d = peers.intern(&MihfId::new("d").unwrap(), || 0);
+        assert!(!peers.register(d, at(50), 1), "one that was named has a stranger's place now");
     }
 }

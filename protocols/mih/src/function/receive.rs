@@ -137,7 +137,14 @@ impl Mihf {
     fn response(&mut self, now: Instant, arrival: Arrival) {
         let Arrival { way, header, source, message, .. } = arrival;
         let peer = self.peers.find(&source);
-        let token = peer.and_then(|peer| self.table.find(Key::source(peer, header.transaction)));
+        let mut token = peer.and_then(|peer| self.table.find(Key::source(peer, header.transaction)));
+        let mut discovered = None;
+        if token.is_none() && header.id == MessageId::CAPABILITY_DISCOVER_RESPONSE {
+            // Who answers what went to all is none of those that are known.
+            let all = self.peers.find(&MihfId::multicast());
+            token = all.and_then(|all| self.table.find(Key::source(all, header.transaction)));
+            discovered = token;
+        }
         let changes = peer.and_then(|peer| self.peers.get(peer)).map_or(0, |entry| entry.changes);
         let transaction = token.and_then(|token| Some((token, self.table.get_mut(token)?)));
         let Some((token, transaction)) =
@@ -147,7 +154,12 @@ impl Mihf {
             return;
         };
         match transaction.machines.variables.transaction_status {
-            End::Ongoing => transaction.inbox = Some(message),
+            End::Ongoing => {
+                transaction.inbox = Some(message);
+                if let (Some(_), Some(token)) = (discovered, transaction.user) {
+                    self.net.outputs.event(Event::Discovered { token, peer: source });
+                }
+            }
             End::Success => self.counters.duplicates += 1,
             End::Failure => {
                 self.counters.late_responses += 1;

@@ -3,11 +3,11 @@
 use super::table::{Key, Transaction};
 use super::{Event, Failure, Incoming, Mihf, Peer, Unanswered};
 use crate::fragment::fragment;
-use crate::net::{Confirm, Pdu, Request, Target};
+use crate::net::{Confirm, Pdu, Request, Target, Way};
 use crate::transaction::{Machines, Variables};
-use crate::{Bits, Message, MihfId, Opcode, TransactionId};
+use crate::{Bits, Message, MessageId, MihfId, Opcode, TransactionId};
 use alloc::vec::Vec;
-use usher_core::{CommandError, Instant};
+use usher_core::{CommandError, Instant, TransportProtocol};
 
 const TOO_LONG: CommandError = CommandError::Invalid("the message does not fit its fragments");
 
@@ -19,6 +19,13 @@ impl Mihf {
         let number = self.peers.intern(&peer.id, || rng.next_u64());
         self.peers.configure(number, peer);
         self.net.reroute(number, &peer.route, &mut self.counters);
+    }
+
+    /// The user names a peer no more.
+    pub(super) fn unname(&mut self, id: &MihfId) {
+        if let Some(peer) = self.peers.find(id) {
+            self.peers.unconfigure(peer);
+        }
     }
 
     /// The user sends a request or an indication.
@@ -35,7 +42,8 @@ impl Mihf {
         if !message.id.is_known() {
             return Err(CommandError::Invalid("the standard has no such message"));
         }
-        if to.is_multicast() && message.id.opcode == Opcode::Request {
+        let discovers = message.id == MessageId::CAPABILITY_DISCOVER_REQUEST;
+        if to.is_multicast() && message.id.opcode == Opcode::Request && !discovers {
             return Err(CommandError::Invalid("a request goes to one function"));
         }
         if self.by_token.contains_key(&user) {
@@ -50,8 +58,10 @@ impl Mihf {
             return Err(CommandError::Full("all transactions in memory are under way"));
         }
         let tid = self.identifier(now, peer)?;
-        let ack = ack && !to.is_multicast();
-        let Some(out) = self.encode(message, Bits { ack_req: ack, ..Bits::default() }, tid, to) else {
+        let streamed = self.is_streamed(peer, None);
+        let ack = if self.config.by_transport { !streamed } else { ack } && !to.is_multicast();
+        let bits = Bits { ack_req: ack, ..Bits::default() };
+        let Some(out) = self.encode(message, bits, tid, to, streamed) else {
             if let Some(entry) = self.peers.get_mut(peer) {
                 entry.vacate(tid);
             }
@@ -137,10 +147,14 @@ impl Mihf {
         let (tid, ack_rsp, asked) =
             (transaction.tid, variables.start_ack_responder, variables.msg_in_ack_req);
         let entry = self.peers.get(transaction.peer).ok_or(CommandError::UnknownToken)?;
-        let ack_req = entry.configured.map_or(asked, |(_, ack)| ack);
+        let streamed = self.is_streamed(transaction.peer, transaction.way.map(|(way, _)| way));
+        let ack_req = match self.config.by_transport {
+            true => !streamed,
+            false => entry.configured.map_or(asked, |(_, ack)| ack),
+        };
         let to = entry.id.clone();
         let bits = Bits { ack_req, ack_rsp, uir: false };
-        let out = self.encode(message, bits, tid, &to).ok_or(TOO_LONG)?;
+        let out = self.encode(message, bits, tid, &to, streamed).ok_or(TOO_LONG)?;
         let timing = self.config.timing(message.id);
         if let Some(transaction) = self.table.get_mut(token) {
             (transaction.out, transaction.timing) = (Some(out), timing);
@@ -155,11 +169,30 @@ impl Mihf {
         Ok(())
     }
 
-    fn encode(&mut self, message: &Message, bits: Bits, tid: TransactionId, to: &MihfId) -> Option<Pdu> {
+    /// Whether what goes back by this way, or else to a peer, goes on a stream.
+    fn is_streamed(&self, peer: u32, way: Option<Way>) -> bool {
+        let entry = self.peers.get(peer);
+        let route = entry.and_then(|entry| entry.configured).map(|(route, _)| route.transport);
+        match (way.or_else(|| entry?.way), way.is_some(), route) {
+            (_, false, Some(transport)) => transport != TransportProtocol::Udp,
+            (Some(way), ..) => matches!(way, Way::Connection(_)),
+            (None, ..) => false,
+        }
+    }
+
+    fn encode(
+        &mut self,
+        message: &Message,
+        bits: Bits,
+        tid: TransactionId,
+        to: &MihfId,
+        streamed: bool,
+    ) -> Option<Pdu> {
         self.work.encoded += 1;
         let mut out = Vec::with_capacity(256);
         message.encode(bits, tid, &self.config.id, to, &mut out).ok()?;
-        if out.len() > self.config.max_message {
+        let whole = streamed && self.config.by_transport;
+        if out.len() > self.config.max_message && !whole {
             out = fragment(&out, self.config.max_message).ok()?.concat();
         }
         Some(Pdu::new(&out))
@@ -184,7 +217,7 @@ impl Mihf {
         let Some(entry) = self.peers.get(transaction.peer) else { return };
         let to = entry.id.clone();
         let bits = Bits { ack_rsp: true, ..Bits::default() };
-        let Some(pdu) = self.encode(&Message::acknowledgement(id), bits, tid, &to) else { return };
+        let Some(pdu) = self.encode(&Message::acknowledgement(id), bits, tid, &to, false) else { return };
         self.counters.acks += 1;
         self.offer(token, target, false, false, service, &pdu);
     }

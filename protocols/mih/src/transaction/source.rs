@@ -14,8 +14,8 @@
 //! - *TransactionStop* out of WAIT_ACK, *Abandoned* and *TransportFailed* end a transaction early.
 //! - A directed response that begins a transaction, which the diagram has as well, does not exist here:
 //!   responses are sent by the destination machine.
-//! - The arrow of a multicast request back from PROCESS_MSG is left out: the MIHF takes no multicast requests
-//!   from its user.
+//! - The arrow of a multicast request back from PROCESS_MSG is left out: the only multicast request that the MIHF takes from
+//!   its user is Capability_Discover, and the first answer to it is enough.
 
 use super::diagram::{Action, Condition};
 use usher_core::{automaton, names};

@@ -11,6 +11,7 @@ mod ident;
 mod machine;
 mod measure;
 mod mih;
+mod mih_service;
 #[cfg(test)]
 mod names;
 mod network;
@@ -102,6 +103,7 @@ enum Role {
     IdentAsker(Box<ident::AskerRole>),
     IdentUser(Box<ident::UserRole>),
     Mih(Box<mih::NodeRole>),
+    Function(Box<mih_service::FunctionRole>),
     Mobile(Box<handover::MobileRole>),
     Point(Box<handover::PointRole>),
     Correspondent(Box<handover::CorrespondentRole>),
@@ -122,6 +124,7 @@ impl Application for Role {
             Self::IdentAsker(asker) => asker.handle(ctx, &delivery),
             Self::IdentUser(user) => user.handle(ctx, &delivery),
             Self::Mih(node) => node.handle(ctx, delivery),
+            Self::Function(function) => function.handle(ctx, &delivery),
             Self::Mobile(node) => node.handle(ctx, delivery),
             Self::Point(point) => point.handle(ctx, delivery),
             Self::Correspondent(correspondent) => correspondent.handle(ctx, delivery),
@@ -307,6 +310,7 @@ impl Built {
         let key_log = KeyLog::new();
         aaa::build(&mut plan, &topology, &key_log)?;
         ident::serve(&mut plan, &topology)?;
+        mih_service::serve(&mut plan, &topology)?;
         let mut firsts = Vec::new();
         for (name, workload) in scenario.all_workloads() {
             firsts.push(plan.apps);

@@ -5,6 +5,7 @@ mod cell;
 mod handover;
 mod ident;
 mod mih;
+mod mih_service;
 mod services;
 mod tls;
 mod workloads;

@@ -5,6 +5,7 @@ use crate::model::{Aaa, Eap, TransportProtocol, Workload};
 use crate::ports;
 use crate::services::{Kind, Service};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use usher_aaa_config::Carrier;
 use usher_sim::HostId;
 
@@ -133,6 +134,13 @@ impl Check<'_> {
             }
             Service::Ident(loaded) => {
                 (Kind::Ident, loaded.file.listen.iter().map(|address| (tcp, *address)).collect())
+            }
+            Service::Mih(loaded) => {
+                let listen = &loaded.file.listen;
+                let of = |transport, all: &[SocketAddr]| {
+                    all.iter().map(|address| (transport, *address)).collect::<Vec<_>>()
+                };
+                (Kind::Mih, [of(udp, &listen.udp), of(tcp, &listen.tcp)].concat())
             }
         };
         // Too many hosts were reported, and are not gone through.

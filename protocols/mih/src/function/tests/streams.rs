@@ -312,3 +312,21 @@ fn another_route_is_another_connection_and_takes_what_waits_with_it() {
     assert_eq!(pair.log()[5..], expected);
     assert_eq!(pair.done().len(), 3);
 }
+
+#[test]
+fn by_transport_nothing_on_a_stream_is_cut_or_acknowledged() {
+    let cases = [
+        (TransportProtocol::Tcp, true, vec!["0 mn connect", "40 mn indication"]),
+        (TransportProtocol::Udp, false, vec!["0 mn fragment 0", "0 mn fragment 1", "20 pos ack"]),
+    ];
+    for (transport, ack, expected) in cases {
+        let mut pair = Pair::new(transport, ack, |config| {
+            (config.by_transport, config.max_message) = (true, 300);
+        });
+        let message = Message::new(MessageId::PUSH_INFORMATION_INDICATION, [Tlv::padding(400)]);
+        pair.send(STATION, 1, message);
+        pair.run(at(90));
+        assert_eq!(pair.log(), expected, "{transport:?}, whatever the peer's own setting says");
+        assert_eq!(pair.delivered(POS), 1);
+    }
+}

@@ -255,7 +255,8 @@ impl MihUser {
             Event::Registered { .. }
             | Event::Deregistered { .. }
             | Event::Subscribed { .. }
-            | Event::Unsubscribed { .. } => {}
+            | Event::Unsubscribed { .. }
+            | Event::Discovered { .. } => {}
         }
     }
 }

@@ -1,0 +1,126 @@
+//! The MIH function on real links: what the kernel says of an interface reaches who subscribed, what others ask is done to it,
+//! and tshark reads along.
+
+use crate::namespace::Namespace;
+use crate::place::{Folder, USHER, run};
+
+const SERVER: &str = "10.98.0.1";
+const ASKER: &str = "10.98.0.2";
+const MAC: &str = "02:00:00:00:98:01";
+
+/// A host with a function, a link `w0` that can be lost (its other end is `w1`), and another host that asks.
+struct World {
+    place: Folder,
+    host: Namespace,
+    asker: Namespace,
+}
+
+impl World {
+    fn new() -> Self {
+        let (place, host, asker) = (Folder::new(), Namespace::new(), Namespace::new());
+        host.ip(&["link", "add", "v0", "type", "veth", "peer", "name", "v1", "netns", asker.name()]);
+        host.ip(&["addr", "add", &format!("{SERVER}/24"), "dev", "v0"]);
+        asker.ip(&["addr", "add", &format!("{ASKER}/24"), "dev", "v1"]);
+        host.ip(&["link", "add", "w0", "address", MAC, "type", "veth", "peer", "name", "w1"]);
+        for (space, link) in [(&host, "v0"), (&asker, "v1"), (&host, "w0"), (&host, "w1")] {
+            space.ip(&["link", "set", link, "up"]);
+        }
+        let text = format!(
+            "id = \"host.example.org\"\n[listen]\nudp = [\"0.0.0.0:4551\"]\ntcp = [\"0.0.0.0:4551\"]\n\
+             [[allow]]\nprefix = \"{ASKER}\"\nmay = [\"events\", \"parameters\", \"actions\", \"handover\"]\n\
+             [[interface]]\nname = \"v0\"\n[[interface]]\nname = \"w0\"\nlink_type = \"802.11\"\nmay_act = true\n\
+             watch = {{ file = \"signal\", below = -75, interval = \"20 ms\" }}\n\
+             [timers]\nretransmission = \"0.5 s\"\n"
+        );
+        place.write("mih.toml", &text);
+        place.write("signal", "-60\n");
+        Self { place, host, asker }
+    }
+
+    /// Asks, and answers what was printed.
+    #[track_caller]
+    fn ask(&self, words: &[&str]) -> (bool, String) {
+        self.asker.run(&self.place, USHER, &[&["mih", "send"], words].concat(), "")
+    }
+}
+
+#[test]
+fn what_becomes_of_a_link_reaches_who_subscribed_and_tshark_reads_along() {
+    let world = World::new();
+    let mut dumpcap = world.asker.command("dumpcap");
+    dumpcap.args(["-q", "-i", "v1", "-w", "mih.pcapng"]);
+    let mut dumpcap = world.place.start("dumpcap", &mut dumpcap, "File: ");
+    let mut serve = world.host.command(USHER);
+    serve.args(["mih", "serve", "--config", "mih.toml"]);
+    let mut server = world.place.start("mih", &mut serve, "started");
+    server.wait_until("both links up", |log| log.matches("link up").count() == 2);
+
+    let (right, said) = world.ask(&[SERVER, "discover"]);
+    assert!(right && said.contains("host.example.org") && said.contains(&format!("{MAC} 802.11")), "{said}");
+    for transport in [&["--tcp"][..], &[]] {
+        let (right, said) =
+            world.ask(&[transport, &[SERVER, "parameters", "--link", MAC, "--json"]].concat());
+        assert!(right && said.contains("\"operation\": \"normal\""), "{said}");
+        // A veth says 10 Gb/s, of which the parameter's 16 bits hold 65535 kb/s.
+        assert!(said.contains("\"data_rate_kbps\": 65535"), "{said}");
+        let (right, said) = world.ask(&[transport, &[SERVER, "candidates", "--link", MAC]].concat());
+        assert!(right && said.contains("handover: permitted"), "{said}");
+
+        let mut follow = world.asker.command(USHER);
+        follow.args(["mih", "send", SERVER]).args(transport).args(["subscribe", "--link", MAC, "--follow"]);
+        let mut follow = world.place.start("follow", &mut follow, "MIH_Event_Subscribe response");
+        let mut heard = |what: &str, count: usize| {
+            follow.wait_until(what, |log| log.matches(what).count() == count);
+        };
+        let (down, up) = ("MIH_Link_Down: ", "MIH_Link_Up: ");
+        world.host.ip(&["link", "set", "w1", "down"]);
+        heard(down, 1);
+        world.host.ip(&["link", "set", "w1", "up"]);
+        heard(up, 1);
+        world.place.write("signal", "-80\n");
+        heard("within ms 1000, reason link parameter degrading", 1);
+        world.place.write("signal", "-60\n");
+        // What others ask: now, and after a while, of which it is told at once.
+        let act = |action: &str, more: &[&str]| {
+            let (right, said) =
+                world.ask(&[transport, &[SERVER, "act", action, "--link", MAC], more].concat());
+            assert!(right && said.contains("result success"), "{said}");
+        };
+        act("power-down", &[]);
+        heard(down, 2);
+        assert!(follow_log(&world.place).contains("reason explicit disconnect"));
+        act("power-up", &[]);
+        heard(up, 2);
+        act("disconnect", &["--delay", "0.3 s"]);
+        heard("within ms 300, reason explicit disconnect", 1);
+        heard(down, 3);
+        act("power-up", &[]);
+        heard(up, 3);
+        assert_eq!(follow.terminate(), Some(0));
+        server.wait_until("the end of the subscription", |log| log.contains("MIH_Event_Unsubscribe request"));
+    }
+    assert_eq!(server.terminate(), Some(0));
+    dumpcap.terminate();
+    let tshark = |filter: &str, fields: &[&str]| {
+        let mut words = vec!["-n", "-r", "mih.pcapng", "-Y", filter, "-T", "fields"];
+        fields.iter().for_each(|field| words.extend(["-e", field]));
+        let (right, said) = run(&world.place.path(""), "tshark", &words, "");
+        assert!(right, "{filter}: {said}");
+        said.lines()
+            .filter(|line| !line.starts_with("Running as user"))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert!(tshark("mih && udp", &["frame.number"]).len() > 40);
+    assert!(tshark("mih && tcp", &["frame.number"]).len() > 20);
+    let flaws = tshark(
+        "_ws.malformed || (mih && _ws.expert.severity >= 0x600000)",
+        &["frame.number", "_ws.expert.message"],
+    );
+    assert!(flaws.is_empty(), "{flaws:?}");
+}
+
+/// What the client that follows has printed.
+fn follow_log(place: &Folder) -> String {
+    std::fs::read_to_string(place.path("follow.log")).unwrap()
+}

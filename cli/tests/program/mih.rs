@@ -1,0 +1,122 @@
+//! `usher mih`: a function on loopback, asked by the program itself.
+
+use crate::aaa::daemon::Daemon;
+use crate::place::Folder;
+use std::net::{TcpListener, UdpSocket};
+
+/// A port that is free on loopback for UDP and TCP.
+fn port() -> u16 {
+    loop {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = socket.local_addr().unwrap().port();
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+fn config(port: u16, may: &str) -> String {
+    format!(
+        "id = \"pos1.example.org\"\n[listen]\nudp = [\"127.0.0.1:{port}\"]\ntcp = [\"127.0.0.1:{port}\"]\n\
+         [[allow]]\nprefix = \"127.0.0.0/8\"\nmay = [{may}]\n[[interface]]\nname = \"none0\"\n\
+         address = \"02:00:00:00:00:01\"\npoa = \"02:00:00:00:00:fe\"\n"
+    )
+}
+
+#[test]
+fn a_function_is_discovered_registered_with_and_asked_by_udp_and_tcp() {
+    let place = Folder::new();
+    let port = port();
+    place.write("mih.toml", &config(port, "\"events\", \"parameters\", \"handover\""));
+    let server = Daemon::run(&mut place.command(&["mih", "serve", "--config", "mih.toml"]));
+    server.wait("started");
+    let host = format!("127.0.0.1:{port}");
+    for transport in [&[][..], &["--tcp"]] {
+        let ask = |question: &[&str]| {
+            let send =
+                [&["mih", "send", &host, "--id", "mn1@example.org", "--json"], transport, question].concat();
+            place.usher(&send)
+        };
+        let said = ask(&["discover"]).with_code(0).json();
+        assert_eq!(said["peer"], "pos1.example.org", "{said}");
+        let answer = &said["answers"][0];
+        assert_eq!(answer["links"][0]["address"], "02:00:00:00:00:01", "{said}");
+        assert_eq!(answer["transports"], serde_json::json!(["udp", "tcp"]));
+        assert_eq!(ask(&["register"]).with_code(0).json()["answers"][0]["valid_s"], 3600);
+        let granted = ask(&["subscribe", "--events", "link-up,link-down"]).with_code(0).json();
+        assert_eq!(granted["answers"][1]["events"], serde_json::json!(["link-up", "link-down"]));
+        ask(&["unsubscribe", "--events", "link-up"]).with_code(0);
+        ask(&["deregister"]).with_code(0);
+        // The kernel has no such interface, and the configuration lets nobody act.
+        let unknown = ask(&["parameters"]);
+        assert!(unknown.code == Some(1) && unknown.err.contains("unspecified failure"), "{unknown:?}");
+        let refused = ask(&["act", "power-down", "--link", "02:00:00:00:00:01"]);
+        assert!(refused.code == Some(1) && refused.err.contains("[[allow]] may"), "{refused:?}");
+        let none = ask(&["parameters", "--link", "02:00:00:00:00:99"]);
+        assert!(none.code == Some(1) && none.err.contains("it has no such link"), "{none:?}");
+    }
+    let people = place.usher(&["mih", "send", &host, "discover"]).with_code(0).out;
+    assert!(people.contains("pos1.example.org") && people.contains("02:00:00:00:00:01 Ethernet"), "{people}");
+    server.wait("registered peer=mn1@example.org");
+    server.wait("MIH_Event_Subscribe request");
+    // Other rights hold at once; a file that is wrong changes nothing.
+    place.write("mih.toml", &config(port, ""));
+    server.signal("HUP");
+    server.wait("the configuration was read again");
+    let refused = place.usher(&["mih", "send", &host, "subscribe"]);
+    assert!(refused.code == Some(1) && refused.err.contains("authorization failure"), "{refused:?}");
+    place.write("mih.toml", "idd = \"x\"\n");
+    server.signal("HUP");
+    server.wait("is not taken up");
+    place.usher(&["mih", "send", &host, "discover"]).with_code(0);
+    server.signal("TERM");
+    server.wait("stopped");
+    let log = server.log();
+    assert!(log.contains("not_authorized=") && log.contains("counted"), "{log}");
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
+fn faults_are_told_with_their_place_and_what_to_do() {
+    let place = Folder::new();
+    place.write("right.toml", &config(4551, ""));
+    assert_eq!(place.usher(&["mih", "check", "right.toml"]).with_code(0).out, "right.toml: right\n");
+    place.write("wrong.toml", "evnts = []\n");
+    let said = place.usher(&["mih", "check", "wrong.toml"]).with_code(2).err;
+    assert!(
+        said.contains("wrong.toml:1:1: unknown key \"evnts\" at the top; did you mean \"events\"?"),
+        "{said}"
+    );
+    let json = place.usher(&["--json", "mih", "check", "wrong.toml"]).with_code(2).json();
+    assert_eq!(json["faults"][0]["line"], 1);
+    for wrong in [
+        &["mih", "serve", "--config", "wrong.toml"][..],
+        &["mih", "serve", "--config", "none.toml"],
+        &["mih", "send", "127.0.0.1"],
+        &["mih", "send", "127.0.0.1", "discover", "--to", "a b"],
+        &["mih", "send", "127.0.0.1", "act", "power-down"],
+        &["mih", "send", "127.0.0.1", "act", "power-down", "--link", "02", "--delay", "1 s"],
+        &["mih", "send", "127.0.0.1", "act", "power-down", "--link", "02:00:00:00:00:01", "--delay", "70 s"],
+        &["mih", "send", "127.0.0.1", "subscribe", "--events", "link-dwn"],
+    ] {
+        let said = place.usher(wrong);
+        assert!(said.code == Some(2) && !said.err.is_empty(), "{wrong:?}: {said:?}");
+    }
+    let host = format!("127.0.0.1:{}", port());
+    for transport in [&[][..], &["--tcp"]] {
+        let send = [
+            &["mih", "send", &host, "--retransmission", "50 ms", "--timeout", "0.2 s"],
+            transport,
+            &["discover"],
+        ];
+        let silent = place.usher(&send.concat());
+        assert!(
+            silent.code == Some(1) && silent.err.contains("MIH_Capability_Discover request: "),
+            "{silent:?}"
+        );
+    }
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let refused = place.usher(&["mih", "serve", "--config", "right.toml", "--listen", &address]);
+    assert!(refused.code == Some(1) && refused.err.contains("cannot listen on"), "{refused:?}");
+}

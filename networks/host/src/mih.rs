@@ -1,0 +1,418 @@
+//! The MIH function on this host's own links, and a question to another host's.
+
+use crate::netlink::{self, Change};
+use crate::{Hosted, ServeError, Signals, Source, Teller, Told, listen, log, serve as host};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration as StdDuration, Instant as StdInstant};
+use usher_config::disk::{Disk, LoadError, text};
+use usher_core::{Instant, Job, ListenerId, Machine, NoJob, Rng, Seed, TransportProtocol};
+use usher_live::{Clock, Driver, Mailbox, Role, Settings, SocketOptions, Sockets, bind_udp, numbered};
+use usher_mih::MihfId;
+use usher_mih_service::client::{self, Client};
+use usher_mih_service::config::{self, DEFAULT_PATH, File, Loaded};
+use usher_mih_service::{
+    Asked, Command, Event, Interface, Job as Wanted, LinkChange, LinkReport, MihService, PeerChange,
+};
+
+/// What the kernel is asked is answered at once: few are enough.
+const HELPERS: usize = 2;
+/// How often it is looked at whether a watched value is to be read, at most.
+const TICK: StdDuration = StdDuration::from_millis(10);
+/// How long the links are waited for after the kernel could not tell of them.
+const AGAIN: StdDuration = StdDuration::from_secs(1);
+
+/// Why the function does not serve.
+#[derive(Debug, thiserror::Error)]
+pub enum MihError {
+    /// Its configuration.
+    #[error(transparent)]
+    Config(#[from] LoadError),
+    /// It listens nowhere.
+    #[error("there is no address to listen on; name one in [listen], or by --listen")]
+    Nowhere,
+    /// It has no identifier.
+    #[error(
+        "the host's name {0:?} is no MIHF identifier; set id in the configuration, as id = \"pos1.example.org\""
+    )]
+    Nameless(String),
+    /// The system.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+}
+
+/// Reads and checks a file; without one, the file at [`DEFAULT_PATH`] where there is one.
+///
+/// # Errors
+/// It cannot be read, or everything that is wrong with it.
+pub fn load(path: Option<&Path>) -> Result<Loaded, LoadError> {
+    let default = Path::new(DEFAULT_PATH);
+    let unreadable = |source| LoadError::Unreadable { path: default.to_owned(), source };
+    let (path, text) = match path {
+        Some(path) => (path, text(path)?),
+        None if default.try_exists().map_err(unreadable)? => (default, text(default)?),
+        None => (default, String::new()),
+    };
+    Ok(config::parse(&path.display().to_string(), &text, &Disk)?)
+}
+
+/// This host's name.
+#[must_use]
+pub fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+fn identifier(loaded: &Loaded) -> Result<MihfId, MihError> {
+    let name = host_name();
+    let own = || config::identifier(&name).map_err(|_| MihError::Nameless(name.clone()));
+    loaded.id.clone().map_or_else(own, Ok)
+}
+
+/// What to tell of a configuration that was read again: its warnings, and what takes effect only at the next start; this
+/// start's was `first`.
+fn notices(first: &File, again: &Loaded) -> Vec<String> {
+    let mut notices: Vec<_> = again.warnings.iter().map(ToString::to_string).collect();
+    let (a, b) = (first, &again.file);
+    let later = [
+        ("id", a.id != b.id),
+        ("listen", a.listen != b.listen),
+        ("limits.transactions", a.limits.transactions != b.limits.transactions),
+        ("limits.connections", a.limits.connections.get() < b.limits.connections.get()),
+    ];
+    let waits = later.into_iter().filter(|(_, changed)| *changed);
+    notices.extend(waits.map(|(key, _)| {
+        format!("{key} has changed: that takes full effect when the function is started again")
+    }));
+    notices
+}
+
+/// The watched values, as the newest configuration has them.
+type Watches = Arc<Mutex<Vec<Interface>>>;
+
+/// Serves until it is told to end. `listen_on`, where it names addresses, stands against the configuration's, for UDP and
+/// TCP.
+///
+/// # Errors
+/// It could not begin.
+pub fn serve(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), MihError> {
+    let mut loaded = load(path.as_deref())?;
+    let _log = log::begin(loaded.file.log);
+    loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    if !listen_on.is_empty() {
+        loaded.file.listen.udp = listen_on.to_vec();
+        loaded.file.listen.tcp = listen_on.to_vec();
+    }
+    let id = identifier(&loaded)?;
+    let sockets = sockets(&loaded.file, ListenerId::own)?;
+    tracing::info!(%id, "this function");
+    let config = loaded.config(id.clone());
+    let watches: Watches = Arc::new(Mutex::new(config.interfaces.clone()));
+    let (first, listen, watched) = (loaded.file.clone(), loaded.file.listen.clone(), watches.clone());
+    Ok(host(Hosted {
+        name: "usher-mih",
+        machine: MihService::new(config, rng()),
+        sockets,
+        clock: Clock::start(),
+        helper: Arc::new(do_job),
+        helpers: HELPERS,
+        said: Box::new(say),
+        counted: |service| {
+            let (own, function) = service.counters();
+            function.iter().chain(own.iter()).collect()
+        },
+        reload: Box::new(move || match load(path.as_deref()) {
+            Ok(mut loaded) => {
+                log::change(loaded.file.log);
+                notices(&first, &loaded).iter().for_each(|notice| tracing::warn!("{notice}"));
+                loaded.file.listen = listen.clone();
+                let config = loaded.config(id.clone());
+                *watched.lock().unwrap_or_else(PoisonError::into_inner) = config.interfaces.clone();
+                tracing::info!("the configuration was read again");
+                Some(Command::Configure(Box::new(config)))
+            }
+            Err(error) => {
+                tracing::error!("the configuration is not taken up: {error}");
+                None
+            }
+        }),
+        sources: links(&watches),
+        farewell: Some(Command::Leave),
+    })?)
+}
+
+/// Chance of the system's.
+pub(crate) fn rng() -> Rng {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    // A new RandomState has keys of the system's; the hash of nothing under them is as hard to guess.
+    Seed::new(RandomState::new().build_hasher().finish()).stream("mih", 0)
+}
+
+/// The sockets of a file's `[listen]`.
+fn sockets(file: &File, listener: fn(u32) -> ListenerId) -> Result<Sockets, MihError> {
+    let listens = &file.listen;
+    if listens.udp.is_empty() && listens.tcp.is_empty() {
+        return Err(MihError::Nowhere);
+    }
+    let what = "MIH";
+    let options = SocketOptions { shared: false, ..SocketOptions::default() };
+    let udp = |address: &SocketAddr| {
+        let address = *address;
+        bind_udp(address, &options).map_err(|error| ServeError::Listen { address, what, error })
+    };
+    let udp = listens.udp.iter().map(udp).collect::<Result<Vec<_>, _>>()?;
+    let tcp = (0..).zip(&listens.tcp).map(|(n, address)| listen(what, *address, listener(n)));
+    let listeners = tcp.collect::<Result<Vec<_>, _>>()?;
+    for (transport, address) in
+        listens.udp.iter().map(|a| ("udp", a)).chain(listens.tcp.iter().map(|a| ("tcp", a)))
+    {
+        tracing::info!(transport, %address, "listening");
+    }
+    // The machine's own limits decide, which know who is heard.
+    let connections = usize::try_from(file.limits.connections.get()).unwrap_or(usize::MAX).saturating_mul(2);
+    let settings = Settings { connections, connections_per_address: connections, ..Settings::default() };
+    Ok(Sockets { udp: numbered(udp), listeners, settings, ..Sockets::default() })
+}
+
+/// What tells the function of this host's links: the kernel, and whatever writes the values that are watched.
+fn links(watches: &Watches) -> Vec<Source<Command>> {
+    let watches = watches.clone();
+    let kernel = |tell: Teller<Command>| {
+        let mut open = true;
+        while open {
+            let followed = netlink::follow(|change| {
+                open = tell(match change {
+                    Change::Link(report) => Command::Link(report),
+                    Change::Address => Command::Moved,
+                });
+                open
+            });
+            if let Err(error) = followed {
+                tracing::error!(%error, "the kernel does not tell of its links");
+                std::thread::sleep(AGAIN);
+            }
+        }
+    };
+    let values = move |tell: Teller<Command>| {
+        watch(&watches, |interface, value| tell(Command::Watched { interface, value }));
+    };
+    vec![Box::new(kernel), Box::new(values)]
+}
+
+/// Reads the watched values, each at its interval, as long as somebody wants to hear them.
+pub(crate) fn watch(watches: &Mutex<Vec<Interface>>, mut said: impl FnMut(String, f64) -> bool) {
+    let mut read: Vec<(String, StdInstant)> = Vec::new();
+    loop {
+        let interfaces = watches.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        read.retain(|(name, _)| interfaces.iter().any(|interface| interface.name == *name));
+        let now = StdInstant::now();
+        let mut next = StdDuration::from_secs(1);
+        for interface in interfaces {
+            let Some(watch) = interface.watch else { continue };
+            let interval = StdDuration::from_nanos(watch.interval.as_nanos());
+            let last = read.iter().position(|(name, _)| *name == interface.name);
+            let passed = last.map(|at| now.saturating_duration_since(read[at].1));
+            if let Some(left) =
+                passed.and_then(|passed| interval.checked_sub(passed)).filter(|l| !l.is_zero())
+            {
+                next = next.min(left);
+                continue;
+            }
+            match last {
+                Some(at) => read[at].1 = now,
+                None => read.push((interface.name.clone(), now)),
+            }
+            next = next.min(interval);
+            let value = match &watch.file {
+                Some(file) => std::fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok()),
+                None => netlink::signal(&interface.name).map(f64::from),
+            };
+            if let Some(value) = value
+                && !said(interface.name, value)
+            {
+                return;
+            }
+        }
+        std::thread::sleep(next.max(TICK));
+    }
+}
+
+/// Does what the function asks of the kernel.
+fn do_job(Job { token, what }: Job<Wanted>) -> Command {
+    match what {
+        Wanted::Measure { interfaces } => {
+            let all = netlink::links().unwrap_or_else(|error| {
+                tracing::error!(%error, "the kernel does not say how its links are");
+                Vec::new()
+            });
+            let meant = |link: &LinkReport| interfaces.contains(&link.name);
+            let reports = all.into_iter().map(|(_, link)| link).filter(meant).collect();
+            Command::Measured { token, reports }
+        }
+        Wanted::Switch { interface, on } => {
+            let done = netlink::switch(&interface, on);
+            if let Err(error) = &done {
+                tracing::error!(%error, interface, on, "an interface is not switched; that needs CAP_NET_ADMIN");
+            } else {
+                tracing::info!(interface, on, "switched, as was asked");
+            }
+            Command::Acted { token, done: done.is_ok() }
+        }
+    }
+}
+
+fn from(asked: &Asked) -> String {
+    asked.address.map_or_else(String::new, |address| address.to_string())
+}
+
+/// The log.
+fn say(event: Event) {
+    match event {
+        Event::Registered(asked) => {
+            tracing::info!(peer = %asked.peer, from = from(&asked), "registered");
+        }
+        Event::Deregistered(peer) => tracing::info!(%peer, "registered no more"),
+        Event::Answered { asked, request, status } => {
+            tracing::info!(peer = %asked.peer, from = from(&asked), %request, %status, "asked");
+        }
+        Event::Link { interface, change, told } => match change {
+            LinkChange::Up => tracing::info!(interface, told, "link up"),
+            LinkChange::Down(reason) => tracing::info!(interface, told, %reason, "link down"),
+            LinkChange::GoingDown(reason, within) => {
+                tracing::info!(interface, told, %reason, within_ms = within.as_millis(), "link going down");
+            }
+        },
+        Event::Indication { peer, message } => tracing::info!(%peer, %message, "told"),
+        Event::Peer { peer, change } => match change {
+            PeerChange::Registered(seconds) => tracing::info!(%peer, seconds, "this function is registered"),
+            PeerChange::Subscribed(link, events) => {
+                tracing::debug!(%peer, %link, events = events.0, "subscribed");
+            }
+            PeerChange::Refused(request, status) => {
+                let status = status.map_or_else(String::new, |status| status.to_string());
+                tracing::warn!(%peer, %request, status, "refused");
+            }
+            PeerChange::Lost(why) => tracing::warn!(%peer, %why, "does not answer"),
+        },
+        // Anybody can cause these without end; how many there were is told each minute.
+        Event::Refused(from) => tracing::debug!(%from, "not heard: of no network that is allowed"),
+    }
+}
+
+/// A client on a driver.
+struct Asking<F> {
+    client: Client,
+    said: F,
+    finished: bool,
+}
+
+impl<F: FnMut(client::Event)> Role for Asking<F> {
+    type Machine = Client;
+    type Message = client::Command;
+
+    fn machine(&mut self) -> &mut Client {
+        &mut self.client
+    }
+    fn event(&mut self, _: Instant, event: client::Event) {
+        self.finished |= event == client::Event::Finished;
+        (self.said)(event);
+    }
+    fn job(&mut self, _: Instant, job: Job<NoJob>) {
+        match job.what {}
+    }
+    fn message(&mut self, now: Instant, command: client::Command) {
+        // A client takes its end whatever it does.
+        let _ = self.client.command(now, command);
+    }
+    fn stopped(&self) -> bool {
+        self.finished
+    }
+}
+
+/// Asks another function, from this address or the system's choice. `said` hears what it answers; a signal ends a client that
+/// follows.
+///
+/// # Errors
+/// Sockets cannot be had.
+pub fn ask(
+    mut config: client::Config,
+    local: Option<IpAddr>,
+    said: impl FnMut(client::Event),
+) -> io::Result<()> {
+    let any: IpAddr = match config.route.remote {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let mut sockets = Sockets::default();
+    if config.route.transport == TransportProtocol::Udp {
+        let own = local.unwrap_or(any);
+        let socket =
+            bind_udp(SocketAddr::new(own, 0), &SocketOptions { shared: false, ..SocketOptions::default() })?;
+        sockets.udp = numbered([socket]);
+        config.mih.locals = vec![own];
+        config.route.local = Some(own);
+    } else {
+        config.route.local = local;
+    }
+    let timing = config.mih.timing;
+    let patience = timing.response.unwrap_or(timing.retransmission);
+    sockets.settings.connect_timeout = StdDuration::from_nanos(patience.as_nanos());
+    let clock = Clock::start();
+    let mut client = Client::new(config, rng());
+    let begun = client.command(clock.now(), client::Command::Start);
+    begun.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut signals = Signals::listen()?;
+        let (driver, mailbox) = Driver::new(Asking { client, said, finished: false }, sockets, clock);
+        let mut run = std::pin::pin!(driver.run());
+        loop {
+            tokio::select! {
+                ended = &mut run => return ended.map(drop),
+                told = signals.next() => leave(told, &mailbox),
+            }
+        }
+    })
+}
+
+fn leave(told: Told, mailbox: &Mailbox<client::Command>) {
+    if told == Told::End {
+        mailbox.send(client::Command::Leave);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use usher_config::Alone;
+
+    #[test]
+    fn a_reload_tells_what_waits_for_a_start() {
+        let read = |text| config::parse("mih.toml", text, &Alone).unwrap();
+        let first = read("id = \"a.example\"\n").file;
+        assert!(notices(&first, &read("id = \"a.example\"\n[timers]\nretry = \"1 s\"\n")).is_empty());
+        let told = notices(&first, &read("[listen]\nudp = []\n[limits]\ntransactions = 9\n"));
+        let keys: Vec<_> = told.iter().map(|notice| notice.split(' ').next().unwrap()).collect();
+        assert_eq!(keys, ["id", "listen", "limits.transactions"]);
+    }
+
+    #[test]
+    fn watched_values_are_read_at_their_interval_until_nobody_listens() {
+        let file = std::env::temp_dir().join(format!("usher-watch-{}", std::process::id()));
+        std::fs::write(&file, "-71.5\n").unwrap();
+        let text = format!(
+            "[[interface]]\nname = \"w0\"\nwatch = {{ file = {:?}, below = -75, interval = \"10 ms\" }}\n\
+             [[interface]]\nname = \"w1\"\nwatch = {{ file = \"/nowhere\", below = 0 }}\n",
+            file.display().to_string()
+        );
+        let interfaces = config::parse("mih.toml", &text, &Alone).unwrap().interfaces;
+        let mut heard = Vec::new();
+        watch(&Mutex::new(interfaces), |name, value| {
+            heard.push((name, value));
+            heard.len() < 3
+        });
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(heard, vec![("w0".to_owned(), -71.5); 3]);
+    }
+}

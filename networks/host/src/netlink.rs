@@ -1,0 +1,260 @@
+//! The kernel's links: how they are, what becomes of them, and how one is switched (rtnetlink(7)).
+//!
+//! What netlink does not tell, a data rate and a signal level, is read where the kernel shows it in files; those of another
+//! network namespace are not taken.
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+use nix::errno::Errno;
+use std::io;
+use std::path::Path;
+use usher_mih_service::LinkReport;
+
+/// The kernel's groups of notifications: links, IPv4 addresses, IPv6 addresses (rtnetlink(7), RTNLGRP).
+const GROUPS: [u32; 3] = [1, 5, 9];
+
+/// What the kernel tells.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// An interface has changed, or is there.
+    Link(LinkReport),
+    /// An interface has got an address, or lost one.
+    Address,
+}
+
+fn socket() -> io::Result<Socket> {
+    let mut socket = Socket::new(NETLINK_ROUTE)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    Ok(socket)
+}
+
+fn send(socket: &Socket, flags: u16, message: RouteNetlinkMessage) -> io::Result<()> {
+    let mut header = NetlinkHeader::default();
+    header.flags = NLM_F_REQUEST | flags;
+    let mut message = NetlinkMessage::new(header, message.into());
+    message.finalize();
+    let mut octets = vec![0; message.buffer_len()];
+    message.serialize(&mut octets);
+    socket.send(&octets, 0).map(drop)
+}
+
+/// What one datagram of the kernel holds; what this program cannot read of it is left out.
+fn messages(mut octets: &[u8]) -> Vec<NetlinkPayload<RouteNetlinkMessage>> {
+    let mut all = Vec::new();
+    // A message says how long it is; the next begins at a multiple of four (netlink(7), NLMSG_ALIGN).
+    while let Some(Ok(length)) = octets.first_chunk().map(|four| u32::from_ne_bytes(*four).try_into()) {
+        let length: usize = length;
+        let Some(one) = octets.get(..length).filter(|_| length >= 16) else { break };
+        all.extend(NetlinkMessage::deserialize(one).ok().map(|message| message.payload));
+        octets = octets.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    all
+}
+
+/// Sends a request and reads what answers it, until the kernel says that this is all.
+fn ask(flags: u16, message: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
+    let socket = socket()?;
+    send(&socket, flags, message)?;
+    let mut all = Vec::new();
+    loop {
+        for payload in messages(&socket.recv_from_full()?.0) {
+            match payload {
+                NetlinkPayload::Done(_) => return Ok(all),
+                NetlinkPayload::Error(error) if error.code.is_none() => return Ok(all),
+                NetlinkPayload::Error(error) => return Err(error.to_io()),
+                NetlinkPayload::InnerMessage(message) => all.push(message),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// All interfaces, with the kernel's numbers of them.
+///
+/// # Errors
+/// What the kernel says.
+pub fn links() -> io::Result<Vec<(u32, LinkReport)>> {
+    let all = ask(NLM_F_DUMP, RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
+    Ok(all
+        .into_iter()
+        .filter_map(|message| match message {
+            RouteNetlinkMessage::NewLink(link) => Some((link.header.index, report(&link, true)?)),
+            _ => None,
+        })
+        .collect())
+}
+
+/// Switches an interface on or off.
+///
+/// # Errors
+/// There is no such interface, this program may not do that, or what else the kernel says.
+pub fn switch(name: &str, on: bool) -> io::Result<()> {
+    let index = index(name)?;
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    message.header.flags = if on { LinkFlags::Up } else { LinkFlags::empty() };
+    message.header.change_mask = LinkFlags::Up;
+    ask(NLM_F_ACK, RouteNetlinkMessage::SetLink(message)).map(drop)
+}
+
+/// The kernel's number of an interface.
+///
+/// # Errors
+/// There is no such interface, or what else the kernel says.
+pub fn index(name: &str) -> io::Result<u32> {
+    let found = links()?.into_iter().find(|(_, link)| link.name == name).map(|(index, _)| index);
+    found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("there is no interface {name}")))
+}
+
+/// Tells all interfaces as they are, and then what becomes of them, until `said` answers that nobody wants to hear it.
+///
+/// # Errors
+/// What the kernel says.
+pub fn follow(mut said: impl FnMut(Change) -> bool) -> io::Result<()> {
+    let socket = socket()?;
+    for group in GROUPS {
+        socket.add_membership(group)?;
+    }
+    let mut known = Vec::new();
+    let mut whole = false;
+    loop {
+        if !std::mem::replace(&mut whole, true) {
+            let now: Vec<LinkReport> = links()?.into_iter().map(|(_, link)| link).collect();
+            let gone = |link: &&LinkReport| !now.iter().any(|other| other.name == link.name);
+            let ended: Vec<LinkReport> = known.iter().filter(gone).map(absent).collect();
+            for link in ended.into_iter().chain(now.iter().cloned()) {
+                if !said(Change::Link(link)) {
+                    return Ok(());
+                }
+            }
+            known = now;
+        }
+        let octets = match socket.recv_from_full() {
+            Ok((octets, _)) => octets,
+            // More has happened than the socket could hold: all is looked at anew.
+            Err(error) if error.raw_os_error() == Some(Errno::ENOBUFS as i32) => {
+                whole = false;
+                continue;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        for payload in messages(&octets) {
+            let NetlinkPayload::InnerMessage(message) = payload else { continue };
+            let change = match &message {
+                RouteNetlinkMessage::NewLink(link) => report(link, true).map(Change::Link),
+                RouteNetlinkMessage::DelLink(link) => report(link, false).map(Change::Link),
+                RouteNetlinkMessage::NewAddress(_) | RouteNetlinkMessage::DelAddress(_) => {
+                    Some(Change::Address)
+                }
+                _ => None,
+            };
+            if let Some(Change::Link(link)) = &change {
+                known.retain(|other: &LinkReport| other.name != link.name);
+                if link.present {
+                    known.push(link.clone());
+                }
+            }
+            if change.is_some_and(|change| !said(change)) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// An interface that is not there any more.
+fn absent(link: &LinkReport) -> LinkReport {
+    LinkReport { present: false, enabled: false, up: false, rate: None, signal: None, ..link.clone() }
+}
+
+/// What a message says of an interface; `None`: it does not name it. One of loopback has no MAC address.
+fn report(link: &LinkMessage, present: bool) -> Option<LinkReport> {
+    let mut name = None;
+    let mut address = None;
+    for attribute in &link.attributes {
+        match attribute {
+            LinkAttribute::IfName(text) => name = Some(text.clone()),
+            LinkAttribute::Address(octets) => address = <[u8; 6]>::try_from(&octets[..]).ok(),
+            _ => {}
+        }
+    }
+    let (name, flags) = (name?, link.header.flags);
+    let loopback = flags.contains(LinkFlags::Loopback);
+    let enabled = present && flags.contains(LinkFlags::Up);
+    let shown = Path::new("/sys/class/net").join(&name);
+    let ours = read_number(&shown.join("ifindex")) == Some(i64::from(link.header.index));
+    let rate = read_number(&shown.join("speed")).filter(|_| ours && enabled);
+    let wireless = ours && (shown.join("wireless").exists() || shown.join("phy80211").exists());
+    Some(LinkReport {
+        present,
+        enabled,
+        // IFF_RUNNING is what RFC 2863 calls operational: the link below is up, and nothing else is waited for.
+        up: enabled && flags.contains(LinkFlags::Running),
+        wireless,
+        address: address.filter(|_| !loopback),
+        // The kernel says Mb/s, and -1 for what is not known.
+        rate: rate.and_then(|rate| u64::try_from(rate).ok()).map(|rate| rate.saturating_mul(1000)),
+        signal: if wireless { signal(&name) } else { None },
+        name,
+    })
+}
+
+fn read_number(path: &Path) -> Option<i64> {
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// The signal level of a wireless interface, in dBm, as the kernel has it.
+#[must_use]
+pub fn signal(name: &str) -> Option<i16> {
+    level(&std::fs::read_to_string("/proc/net/wireless").ok()?, name)
+}
+
+/// The level in a text like that of `/proc/net/wireless`: the third number behind an interface's name.
+fn level(text: &str, name: &str) -> Option<i16> {
+    let line = text.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':'))?;
+    line.split_whitespace().nth(2)?.trim_end_matches('.').parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_there_and_has_no_link_of_its_own() {
+        let (index, lo) = links().unwrap().into_iter().find(|(_, link)| link.name == "lo").unwrap();
+        assert_eq!((index, lo.present, lo.address), (1, true, None));
+        assert_eq!(super::index("lo").unwrap(), 1);
+        assert_eq!(super::index("none0").unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert!(switch("none0", true).is_err());
+        let mut heard = Vec::new();
+        follow(|change| {
+            heard.push(change);
+            false
+        })
+        .unwrap();
+        assert!(matches!(&heard[0], Change::Link(link) if link.present));
+    }
+
+    #[test]
+    fn a_signal_level_is_the_third_number_of_its_line() {
+        let text = "Inter-| sta-|   Quality        |   Discarded packets\n face | tus | link level noise | nwid\n\
+                    wlan0: 0000   54.  -56.  -256        0\n  wlan1: 0000   10   -80   -256   0\n";
+        assert_eq!(
+            (level(text, "wlan0"), level(text, "wlan1"), level(text, "wlan")),
+            (Some(-56), Some(-80), None)
+        );
+    }
+
+    #[test]
+    fn what_is_no_message_is_left_out() {
+        for octets in [&[][..], &[1], &[4, 0, 0, 0], &[0xff; 64], &[16, 0, 0, 0, 2, 0, 0, 0]] {
+            assert!(messages(octets).is_empty(), "{octets:?}");
+        }
+    }
+}

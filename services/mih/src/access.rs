@@ -1,0 +1,74 @@
+//! Who may do what.
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use usher_config::Prefix;
+
+usher_core::named! {
+    "a right";
+    /// What others may be allowed, beside discovery and registration, which all may who are heard.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Right {
+        /// Subscribe to the events of links.
+        Events = "events",
+        /// Ask for the parameters of links.
+        Parameters = "parameters",
+        /// Act on links: switch interfaces off and on that allow it.
+        Actions = "actions",
+        /// Ask to which links a handover could go.
+        Handover = "handover",
+    }
+}
+
+/// A set of rights.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Rights(u8);
+
+impl Rights {
+    /// Whether a right is among them.
+    #[must_use]
+    pub const fn has(self, right: Right) -> bool {
+        self.0 & 1 << right as u8 != 0
+    }
+}
+
+impl FromIterator<Right> for Rights {
+    fn from_iter<T: IntoIterator<Item = Right>>(rights: T) -> Self {
+        Self(rights.into_iter().fold(0, |set, right| set | 1 << right as u8))
+    }
+}
+
+/// The rights of networks.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Access(pub Vec<(Prefix, Rights)>);
+
+impl Access {
+    /// The rights of an address: those of the longest prefix that holds it. `None`: it is in none, and is not heard.
+    #[must_use]
+    pub fn of(&self, address: IpAddr) -> Option<Rights> {
+        let holds = self.0.iter().filter(|(prefix, _)| prefix.holds(address));
+        holds.max_by_key(|(prefix, _)| prefix.bits).map(|(_, rights)| *rights)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_prefix_decides() {
+        let prefix = |text| Prefix::parse(text).unwrap();
+        let all = Right::ALL.into_iter().collect();
+        let access = Access(alloc::vec![
+            (prefix("10.0.0.0/8"), Rights::default()),
+            (prefix("10.1.0.0/16"), [Right::Events].into_iter().collect()),
+            (prefix("10.1.2.3"), all),
+        ]);
+        let of = |address: &str| access.of(address.parse().unwrap());
+        assert_eq!(of("192.0.2.1"), None);
+        assert_eq!(of("10.2.0.1"), Some(Rights::default()));
+        let some = of("10.1.0.1").unwrap();
+        assert!(some.has(Right::Events) && !some.has(Right::Actions) && !some.has(Right::Handover));
+        assert!(Right::ALL.iter().all(|right| of("10.1.2.3").unwrap().has(*right)));
+    }
+}

@@ -1,0 +1,153 @@
+//! The configuration file of an MIH function.
+
+mod check;
+mod model;
+
+pub use model::{
+    Allow, EventName, File, InterfaceTable, LimitsTable, Listen, PeerTable, Timers, UnansweredName,
+    WatchTable,
+};
+
+pub use check::{identifier, mac};
+
+use crate::link::Interface;
+use crate::neighbour::PeerSettings;
+use crate::service;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+use usher_config::tree::TreeNode;
+use usher_config::{Collector, Fault, Faults, Format, Outside};
+use usher_core::TransportProtocol;
+use usher_mih::{EventList, MihfId, Peer, Route};
+
+/// Where the configuration is unless somebody says otherwise.
+pub const DEFAULT_PATH: &str = "/etc/usher/mih.toml";
+
+/// What configuration files are.
+pub const FORMAT: Format = Format { what: "an MIH function's configuration", version: 1, retired: &[] };
+
+/// A checked configuration.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// As it was written.
+    pub file: File,
+    /// Its identifier, where it has one.
+    pub id: Option<MihfId>,
+    /// The interfaces.
+    pub interfaces: Vec<Interface>,
+    /// What is right and should be written otherwise.
+    pub warnings: Vec<Fault>,
+}
+
+/// Checks a text. `origin` is the file that it was read from, or what faults call it.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn parse(origin: &str, text: &str, outside: &dyn Outside) -> Result<Loaded, Faults> {
+    let mut faults = Collector::new(origin, text);
+    let loaded =
+        usher_config::document(&FORMAT, outside, &mut faults).and_then(|tree| checked(tree, &mut faults));
+    faults.finish(loaded)
+}
+
+/// Reads and checks a table of another file that holds the keys of a configuration, such as a host's of a study; faults and
+/// warnings have its lines. `None`: something is wrong, as `faults` says.
+pub fn read_tree(mut tree: TreeNode, faults: &mut Collector) -> Option<Loaded> {
+    usher_config::renew(&mut tree, &FORMAT, faults);
+    checked(tree, faults)
+}
+
+fn checked(mut tree: TreeNode, faults: &mut Collector) -> Option<Loaded> {
+    let read = usher_config::read::<File>(&mut tree, |_| false, faults);
+    let file = read.value.filter(|_| read.whole)?;
+    let (made, found) = check::check(&file);
+    for (keys, message) in found {
+        faults.add(tree.place(&tree.steps(&keys)), message);
+    }
+    let (id, interfaces) = made?;
+    Some(Loaded { file, id, interfaces, warnings: faults.warnings() })
+}
+
+/// From which address messages go to a peer: over UDP that of the first socket of its family, over TCP the same where it is
+/// one in particular.
+fn local(udp: &[SocketAddr], table: &PeerTable) -> Option<IpAddr> {
+    let own = udp.iter().map(SocketAddr::ip).find(|ip| ip.is_ipv4() == table.address.is_ipv4());
+    own.filter(|ip| table.transport == TransportProtocol::Udp || !ip.is_unspecified())
+}
+
+impl Loaded {
+    /// What the service takes, as the function with this identifier.
+    #[must_use]
+    pub fn config(&self, id: MihfId) -> service::Config {
+        let file = &self.file;
+        let count = |n: usher_config::units::Count| usize::try_from(n.get()).unwrap_or(usize::MAX);
+        let timers = &file.timers;
+        let timing = usher_mih::Timing {
+            retransmission: timers.retransmission.get(),
+            retransmissions: u8::try_from(timers.retransmissions).unwrap_or(u8::MAX),
+            response: timers.response.get().map(|time| time.get()),
+            unanswered: match timers.unanswered {
+                UnansweredName::Wait => usher_mih::Unanswered::Wait,
+                UnansweredName::Retransmit => usher_mih::Unanswered::Retransmit,
+                UnansweredName::Abort => usher_mih::Unanswered::Abort,
+            },
+        };
+        let limits = &file.limits;
+        let mih = usher_mih::Config {
+            timing,
+            by_message: BTreeMap::new(),
+            transaction: Some(timers.transaction.get()),
+            lifetime: timers.remembered.get(),
+            registration: timers.registration.get(),
+            max_transactions: count(limits.transactions),
+            max_registered: count(limits.registered),
+            max_message: usize::try_from(limits.message.bytes()).unwrap_or(usize::MAX),
+            locals: file.listen.udp.iter().map(SocketAddr::ip).collect(),
+            ask_subscriptions: true,
+            by_transport: true,
+            ..usher_mih::Config::new(id)
+        };
+        let access = file.allow.iter().map(|allow| (allow.prefix, allow.rights())).collect();
+        let peers = file.peer.iter().filter_map(|table| {
+            let id = MihfId::new(&table.id).ok()?;
+            let local = local(&file.listen.udp, table);
+            let remote = SocketAddr::new(table.address, table.port);
+            let route = Route { transport: table.transport, local, remote };
+            let subscribe = events(&table.subscribe);
+            Some(PeerSettings { peer: Peer { id, route, ack: true }, register: table.register, subscribe })
+        });
+        service::Config {
+            mih,
+            access: crate::Access(access),
+            interfaces: self.interfaces.clone(),
+            events: events(&file.events),
+            peers: peers.collect(),
+            refresh: timers.refresh.get(),
+            retry: timers.retry.get(),
+            limits: service::Limits {
+                connections: count(limits.connections),
+                connections_per_network: count(limits.connections_per_network),
+                subscriptions: count(limits.subscriptions),
+                subscriptions_per_peer: count(limits.subscriptions_per_peer),
+                requests: count(limits.requests),
+                requests_per_peer: count(limits.requests_per_peer),
+                indications_per_peer: count(limits.indications_per_peer),
+            },
+        }
+    }
+}
+
+fn events(names: &[EventName]) -> EventList {
+    names.iter().fold(EventList::NONE, |all, name| all.with(name.events()))
+}
+
+/// The JSON Schema of the file, as `docs/mih.schema.json` holds it: indented, with a final newline.
+#[must_use]
+pub fn json_schema() -> String {
+    usher_config::json_schema::<File>(&FORMAT)
+}
+
+#[cfg(test)]
+mod tests;

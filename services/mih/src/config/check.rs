@@ -1,0 +1,187 @@
+//! What types cannot say.
+
+use super::model::{File, InterfaceTable};
+use crate::link::{Interface, Watch};
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+use usher_config::Prefix;
+use usher_mih::{MAX_MIHF_ID, MihfId};
+
+/// A fault, and the keys that lead to its place.
+pub(super) type Found = (Vec<String>, String);
+
+/// The function's identifier and its interfaces.
+pub(super) type Made = (Option<MihfId>, Vec<Interface>);
+
+/// The shortest datagram that is of use: a message's header and identifiers have to fit, with something between.
+const SHORTEST: u64 = 548;
+/// The longest that UDP carries.
+const LONGEST: u64 = 65_507;
+
+/// What is made of a file, and what is wrong with it.
+pub(super) fn check(file: &File) -> (Option<Made>, Vec<Found>) {
+    let mut found: Vec<Found> = Vec::new();
+    let keys = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>();
+    let id = file
+        .id
+        .as_ref()
+        .and_then(|text| identifier(text).map_err(|message| found.push((keys(&["id"]), message))).ok());
+    for (key, listen) in [("udp", &file.listen.udp), ("tcp", &file.listen.tcp)] {
+        for (i, address) in listen.iter().enumerate() {
+            if listen.iter().take(i).any(|earlier| earlier == address) {
+                let message = format!("{address} is there already; keep one of them");
+                found.push((keys(&["listen", key, &i.to_string()]), message));
+            }
+        }
+    }
+    for (i, allow) in file.allow.iter().enumerate() {
+        let same = |other: &Prefix| other.bits == allow.prefix.bits && other.holds(allow.prefix.network);
+        if let Some(earlier) = file.allow.iter().take(i).position(|other| same(&other.prefix)) {
+            let message =
+                format!("{} is the prefix of allow[{earlier}] already; keep one of them", allow.prefix);
+            found.push((keys(&["allow", &i.to_string(), "prefix"]), message));
+        }
+    }
+    let mut interfaces = Vec::new();
+    for (i, table) in file.interface.iter().enumerate() {
+        let number = i.to_string();
+        let at = |key: &[&str]| keys(&[&["interface", &number], key].concat());
+        if file.interface.iter().take(i).any(|other| other.name == table.name) {
+            found.push((at(&["name"]), format!("{} is there already; keep one of them", table.name)));
+        }
+        interfaces.extend(interface(table, &at, &mut found));
+    }
+    for (i, peer) in file.peer.iter().enumerate() {
+        let number = i.to_string();
+        let at = |key: &str| keys(&["peer", &number, key]);
+        if let Err(message) = identifier(&peer.id) {
+            found.push((at("id"), message));
+        }
+        if file.id.as_ref() == Some(&peer.id) {
+            found.push((at("id"), format!("{} is this function itself", peer.id)));
+        }
+        if file.peer.iter().take(i).any(|other| other.id == peer.id) {
+            found.push((at("id"), format!("{} is there already; keep one of them", peer.id)));
+        }
+        if peer.address.is_unspecified() || peer.port == 0 {
+            found.push((at("address"), "an address of a host is needed, and a port".to_owned()));
+        }
+        let families = file.listen.udp.iter().chain(&file.listen.tcp).map(SocketAddr::ip);
+        let same = |own: IpAddr| own.is_ipv4() == peer.address.is_ipv4();
+        let own: Vec<IpAddr> = families.filter(|own| same(*own)).collect();
+        if !file.listen.udp.is_empty() && own.is_empty() {
+            let message = format!(
+                "[listen] has no address of the family of {}, which its messages could leave from",
+                peer.address
+            );
+            found.push((at("address"), message));
+        } else if !own.is_empty() && own.iter().all(IpAddr::is_loopback) && !peer.address.is_loopback() {
+            let message = format!(
+                "{} is not reached from loopback, where [listen] is; name an address of this host there, or 0.0.0.0 and [::]",
+                peer.address
+            );
+            found.push((at("address"), message));
+        }
+    }
+    let message = file.limits.message.bytes();
+    if !(SHORTEST..=LONGEST).contains(&message) {
+        let text = format!("a datagram has {SHORTEST} B to {LONGEST} B (RFC 5677, 6.1: the path's MTU)");
+        found.push((keys(&["limits", "message"]), text));
+    }
+    if file.timers.retransmissions > u32::from(u8::MAX) {
+        found.push((keys(&["timers", "retransmissions"]), "at most 255; the standard has 2".to_owned()));
+    }
+    for (key, time) in [("refresh", file.timers.refresh), ("retry", file.timers.retry)] {
+        if time.get() < usher_core::Duration::from_millis(100) {
+            found.push((keys(&["timers", key]), "less than 100 ms would be a flood".to_owned()));
+        }
+    }
+    (found.is_empty().then_some((id, interfaces)), found)
+}
+
+fn interface(
+    table: &InterfaceTable,
+    at: &dyn Fn(&[&str]) -> Vec<String>,
+    found: &mut Vec<Found>,
+) -> Option<Interface> {
+    if table.name.is_empty() || table.name.len() > 15 || table.name.contains(['/', ' ']) {
+        let message = format!(
+            "\"{}\" is no interface's name: it has 1 to 15 characters, no blank and no slash",
+            table.name
+        );
+        found.push((at(&["name"]), message));
+    }
+    let mut mac = |key: &str, text: &Option<String>| {
+        let text = text.as_ref()?;
+        let mac = mac(text);
+        if mac.is_none() {
+            let message = format!("\"{text}\" is no MAC address; write six pairs, as \"02:00:00:00:00:01\"");
+            found.push((at(&[key]), message));
+        }
+        mac
+    };
+    let (address, poa) = (mac("address", &table.address), mac("poa", &table.poa));
+    if let Some(watch) = &table.watch {
+        let mut wrong = |key: &str, message: &str| found.push((at(&["watch", key]), message.to_owned()));
+        if !watch.below.is_finite() {
+            wrong("below", "a number is needed");
+        }
+        if !(watch.hysteresis.is_finite() && watch.hysteresis >= 0.0) {
+            wrong("hysteresis", "a number of 0 or more is needed");
+        }
+        if watch.interval.get() < usher_core::Duration::from_millis(10) {
+            wrong("interval", "10 ms or more, so that reading it is not all that is done");
+        }
+    }
+    let watch = table.watch.as_ref().map(|watch| Watch {
+        file: watch.file.clone(),
+        below: watch.below,
+        hysteresis: watch.hysteresis,
+        interval: watch.interval.get(),
+        within: watch.within.get(),
+    });
+    Some(Interface {
+        name: table.name.clone(),
+        technology: table.link_type.map(super::model::LinkTypeName::link_type),
+        address,
+        poa,
+        may_act: table.may_act,
+        watch,
+    })
+}
+
+/// A MAC address: six pairs of hexadecimal digits with colons between.
+#[must_use]
+pub fn mac(text: &str) -> Option<[u8; 6]> {
+    let mut mac = [0; 6];
+    let mut pairs = text.split(':');
+    for octet in &mut mac {
+        let pair = pairs.next().filter(|pair| pair.len() == 2)?;
+        *octet = u8::from_str_radix(pair, 16).ok()?;
+    }
+    pairs.next().is_none().then_some(mac)
+}
+
+/// An MIHF identifier: a host's name or a network access identifier (RFC 5677, 4.2; RFC 4282, 2.1).
+///
+/// # Errors
+/// A sentence that says what is needed.
+pub fn identifier(text: &str) -> Result<MihfId, String> {
+    let (user, host) = text.rsplit_once('@').map_or((None, text), |(user, host)| (Some(user), host));
+    let label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    let part = |user: &str| !user.is_empty() && user.bytes().all(|b| b.is_ascii_graphic() && b != b'@');
+    if user.is_none_or(part) && host.split('.').all(label) && text.len() <= MAX_MIHF_ID {
+        return MihfId::new(text).map_err(|e| e.to_string());
+    }
+    Err(format!(
+        "\"{text}\" is no MIHF identifier: write a host's name or a network access identifier, as \"mn1@example.org\", of {MAX_MIHF_ID} characters at most"
+    ))
+}

@@ -1,0 +1,1024 @@
+//! The MIH function of a host and its user.
+
+use crate::access::{Access, Right, Rights};
+use crate::link::{Interface, Known, LinkReport, status};
+use crate::neighbour::{Neighbour, PeerSettings, Told};
+use crate::subscriptions::Subscriptions;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+use usher_core::{
+    Child, CommandError, ConnId, Duration, Input, Instant, Machine, OutputOf, Outputs, Rng, StreamEvent,
+};
+use usher_mih::{
+    self as mih, Capabilities, CommandList, EventList, HandoverStatus, Incoming, LinkAction,
+    LinkActionAttributes, LinkActionOutcome, LinkActionResult, LinkActionType, LinkDownReason,
+    LinkGoingDownReason, LinkId, LinkParam, LinkParamReport, LinkParamType, LinkParamValue,
+    LinkStatusRequest, LinkTupleId, Message, MessageId, Mihf, MihfId, NetTypeAddr, NetworkType,
+    PreferredLink, Status, Tlv, TransportList, kind,
+};
+
+/// What nobody may exceed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Accepted connections at a time.
+    pub connections: usize,
+    /// Of them, those from one network: an IPv4 address, or 64 bits of an IPv6 address.
+    pub connections_per_network: usize,
+    /// Interfaces that are subscribed to, of all subscribers together.
+    pub subscriptions: usize,
+    /// Of one subscriber.
+    pub subscriptions_per_peer: usize,
+    /// Requests that wait for the kernel, of all together.
+    pub requests: usize,
+    /// Of one function.
+    pub requests_per_peer: usize,
+    /// Indications to one subscriber that are not acknowledged; further ones are dropped.
+    pub indications_per_peer: usize,
+}
+
+/// What a service is made of.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Its MIH function; the capabilities are filled in from the links.
+    pub mih: mih::Config,
+    /// Who may do what.
+    pub access: Access,
+    /// The interfaces that it tells of; none: all that the kernel has.
+    pub interfaces: Vec<Interface>,
+    /// The events that it tells.
+    pub events: EventList,
+    /// Other functions.
+    pub peers: Vec<PeerSettings>,
+    /// How often registrations and subscriptions at peers are renewed, at least.
+    pub refresh: Duration,
+    /// How soon a peer that did not answer is asked again.
+    pub retry: Duration,
+    /// What nobody may exceed.
+    pub limits: Limits,
+}
+
+/// What is asked of the host.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Job {
+    /// What the kernel says of these interfaces now; the answer is [`Command::Measured`].
+    Measure {
+        /// Their names.
+        interfaces: Vec<String>,
+    },
+    /// An interface is to be switched on or off; the answer is [`Command::Acted`].
+    Switch {
+        /// Its name.
+        interface: String,
+        /// On.
+        on: bool,
+    },
+}
+
+/// What a service is told.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// An interface has changed, or is seen for the first time.
+    Link(LinkReport),
+    /// The watched value of an interface was read.
+    Watched {
+        /// Its name.
+        interface: String,
+        /// The value.
+        value: f64,
+    },
+    /// The link layer itself foresees the loss of an interface's link.
+    GoingDown {
+        /// Its name.
+        interface: String,
+        /// In which time.
+        within: Duration,
+    },
+    /// This host's addresses have changed: peers that are registered with hear of it.
+    Moved,
+    /// The answer to [`Job::Measure`].
+    Measured {
+        /// The job's token.
+        token: u64,
+        /// What the kernel says, of those that are there.
+        reports: Vec<LinkReport>,
+    },
+    /// The answer to [`Job::Switch`].
+    Acted {
+        /// The job's token.
+        token: u64,
+        /// It was done.
+        done: bool,
+    },
+    /// Other settings; the identifier and what bounds the MIH function's memory stay.
+    Configure(Box<Config>),
+    /// This function goes away: peers with which it is registered are told, without waiting for their answer.
+    Leave,
+}
+
+/// What became of a link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LinkChange {
+    /// It carries packets.
+    Up,
+    /// It does not any more.
+    Down(LinkDownReason),
+    /// It will be lost.
+    GoingDown(LinkGoingDownReason, Duration),
+}
+
+/// What became of a peer of the configuration.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PeerChange {
+    /// It has registered this function, for so many seconds.
+    Registered(u32),
+    /// It will tell these events of a link.
+    Subscribed(LinkTupleId, EventList),
+    /// It refused what was asked.
+    Refused(MessageId, Option<Status>),
+    /// It did not answer.
+    Lost(mih::Failure),
+}
+
+/// Who asked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Asked {
+    /// As it calls itself.
+    pub peer: MihfId,
+    /// From where.
+    pub address: Option<SocketAddr>,
+}
+
+/// What a service says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// Another function registered.
+    Registered(Asked),
+    /// It ended its registration.
+    Deregistered(MihfId),
+    /// A request was answered.
+    Answered {
+        /// Whose.
+        asked: Asked,
+        /// Which.
+        request: MessageId,
+        /// How.
+        status: Status,
+    },
+    /// A link of this host has changed.
+    Link {
+        /// The interface.
+        interface: String,
+        /// How.
+        change: LinkChange,
+        /// How many subscribers are told.
+        told: usize,
+    },
+    /// A peer told something.
+    Indication {
+        /// Which.
+        peer: MihfId,
+        /// What.
+        message: Message,
+    },
+    /// A peer of the configuration has changed.
+    Peer {
+        /// Which.
+        peer: MihfId,
+        /// How.
+        change: PeerChange,
+    },
+    /// Somebody was not heard: an address of no network that is allowed.
+    Refused(SocketAddr),
+}
+
+usher_core::counters! {
+    /// What a service did beside its protocol.
+    pub struct Counters {
+        /// Datagrams and connections of addresses that are not allowed: dropped.
+        not_allowed,
+        /// Connections refused because there are too many, or too many from one network.
+        connections_full,
+        /// Requests answered with AuthorizationFailure.
+        not_authorized,
+        /// Requests answered with success.
+        answered,
+        /// Requests answered otherwise.
+        refused,
+        /// Subscriptions refused because there are too many.
+        subscriptions_full,
+        /// Requests refused because too many wait for the kernel.
+        requests_full,
+        /// Answers of the kernel for requests that are over.
+        late,
+        /// Links that came up.
+        link_up,
+        /// Links that were lost.
+        link_down,
+        /// Links of which the loss was foreseen.
+        link_going_down,
+        /// Indications sent to subscribers.
+        indications,
+        /// Indications dropped because a subscriber does not acknowledge the earlier ones.
+        indications_dropped,
+        /// Indications that a subscriber did not acknowledge.
+        indications_lost,
+        /// Subscribers forgotten because there is no way to them any more.
+        subscribers_lost,
+        /// Indications that came from peers.
+        heard,
+    }
+}
+
+/// A request that waits for the kernel.
+#[derive(Debug)]
+struct Pending {
+    asked: Asked,
+    transaction: Incoming,
+    request: MessageId,
+    since: Instant,
+    what: Waits,
+}
+
+#[derive(Debug)]
+enum Waits {
+    /// For measurements of these links.
+    Measure(Vec<(LinkId, String)>, LinkStatusRequest),
+    /// For actions: what came of each, as far as it is known.
+    Act(Vec<(LinkId, Option<LinkActionResult>)>),
+}
+
+/// What a transaction of ours is for.
+#[derive(Debug)]
+enum Purpose {
+    Neighbour(MihfId),
+    Indication(MihfId),
+    Farewell,
+}
+
+/// Whose connections are counted together: those of an IPv4 address, or of 64 bits of an IPv6 address.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6((u128::from(address) >> 64 << 64).into()),
+        v4 => v4,
+    }
+}
+
+/// An MIH function with its user; see the [crate](crate).
+#[derive(Debug)]
+pub struct MihService {
+    mihf: Child<Mihf>,
+    config: Config,
+    links: BTreeMap<String, Known>,
+    subscriptions: Subscriptions,
+    neighbours: BTreeMap<MihfId, Neighbour>,
+    token: u64,
+    open: BTreeMap<u64, Purpose>,
+    /// Indications that are not acknowledged, by subscriber.
+    unacknowledged: BTreeMap<MihfId, usize>,
+    pending: BTreeMap<u64, Pending>,
+    /// Jobs under way: of which request, and which of its parts.
+    jobs: BTreeMap<u64, (u64, usize)>,
+    /// Interfaces to be switched on or off later.
+    later: BTreeSet<(Instant, u64, String, bool)>,
+    connections: BTreeMap<ConnId, IpAddr>,
+    by_network: BTreeMap<IpAddr, usize>,
+    counters: Counters,
+    outputs: Outputs<Event, Job>,
+}
+
+impl MihService {
+    /// A service that has done nothing yet. It asks its peers as soon as its timer is looked at.
+    #[must_use]
+    pub fn new(config: Config, rng: Rng) -> Self {
+        let mut service = Self {
+            mihf: Child::only(Mihf::new(config.mih.clone(), rng)),
+            links: BTreeMap::new(),
+            subscriptions: Subscriptions::default(),
+            neighbours: BTreeMap::new(),
+            token: 0,
+            open: BTreeMap::new(),
+            unacknowledged: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            jobs: BTreeMap::new(),
+            later: BTreeSet::new(),
+            connections: BTreeMap::new(),
+            by_network: BTreeMap::new(),
+            counters: Counters::default(),
+            outputs: Outputs::default(),
+            config,
+        };
+        for interface in service.config.interfaces.clone() {
+            service.links.insert(interface.name.clone(), Known::new(interface));
+        }
+        for peer in service.config.peers.clone() {
+            service.meet(Instant::ZERO, peer);
+        }
+        service.tell_capabilities(Instant::ZERO);
+        service
+    }
+    /// What it has done, beside its protocol and in it.
+    #[must_use]
+    pub fn counters(&self) -> (&Counters, &mih::Counters) {
+        (&self.counters, self.mihf.counters())
+    }
+    /// Interfaces that are subscribed to, of all subscribers together.
+    #[must_use]
+    pub const fn subscriptions(&self) -> usize {
+        self.subscriptions.len()
+    }
+    /// The identifier of an interface; `None` while its address is not known.
+    #[must_use]
+    pub fn link(&self, interface: &str) -> Option<LinkId> {
+        self.links.get(interface)?.id()
+    }
+
+    fn order(&mut self, now: Instant, command: mih::Command) {
+        // A transaction that the function has forgotten has no answer.
+        let _ = self.mihf.command(now, command);
+    }
+
+    /// Takes up a peer of the configuration.
+    fn meet(&mut self, now: Instant, peer: PeerSettings) {
+        self.order(now, mih::Command::Peer(peer.peer.clone()));
+        self.neighbours.insert(peer.peer.id.clone(), Neighbour::new(peer, now));
+    }
+
+    /// The MIH function answers Capability_Discover with what there is now.
+    fn tell_capabilities(&mut self, now: Instant) {
+        let links =
+            self.links.values().filter(|known| known.report.present || known.settings.address.is_some());
+        let links = links
+            .filter_map(Known::id)
+            .map(|id| NetTypeAddr { network: NetworkType::of(id.technology), address: id.address });
+        let mut commands = CommandList::LINK_GET_PARAMETERS.with(CommandList::NET_HO);
+        if self.config.interfaces.iter().any(|interface| interface.may_act) {
+            commands = commands.with(CommandList::LINK_ACTIONS);
+        }
+        let capabilities = Capabilities {
+            links: links.collect(),
+            events: self.config.events,
+            commands,
+            transports: TransportList::UDP.with(TransportList::TCP),
+            ..Capabilities::default()
+        };
+        if capabilities != self.config.mih.capabilities {
+            self.config.mih.capabilities = capabilities;
+            self.order(now, mih::Command::Configure(Box::new(self.config.mih.clone())));
+        }
+    }
+
+    fn is_heard(&self, address: IpAddr) -> bool {
+        self.config.access.of(address).is_some()
+            || self.config.peers.iter().any(|peer| peer.peer.route.remote.ip() == address)
+    }
+
+    fn rights(&self, asked: &Asked) -> Rights {
+        let address = asked.address.map(|address| address.ip());
+        address.and_then(|address| self.config.access.of(address)).unwrap_or_default()
+    }
+
+    /// Whether a connection that was accepted may stay.
+    fn admit(&mut self, conn: ConnId, remote: SocketAddr) -> bool {
+        if !self.is_heard(remote.ip()) {
+            self.counters.not_allowed += 1;
+            self.outputs.event(Event::Refused(remote));
+            return false;
+        }
+        let of = network(remote.ip());
+        let Limits { connections, connections_per_network, .. } = self.config.limits;
+        let used = self.by_network.get(&of).copied().unwrap_or(0);
+        if self.connections.len() >= connections || used >= connections_per_network {
+            self.counters.connections_full += 1;
+            return false;
+        }
+        self.connections.insert(conn, of);
+        self.by_network.insert(of, used + 1);
+        true
+    }
+
+    fn closed(&mut self, conn: ConnId) {
+        let Some(of) = self.connections.remove(&conn) else { return };
+        if let Some(used) = self.by_network.get_mut(&of) {
+            *used -= 1;
+            if *used == 0 {
+                self.by_network.remove(&of);
+            }
+        }
+    }
+
+    /// The interface that is meant by a link.
+    fn interface(&self, link: &LinkId) -> Option<(&String, &Known)> {
+        self.links.iter().find(|(_, known)| known.id().as_ref() == Some(link))
+    }
+
+    fn of_tuple(&self, link: &LinkTupleId) -> Option<&String> {
+        let (name, known) = self.interface(&link.link)?;
+        let poa = known.tuple()?.poa;
+        (link.poa.is_none() || poa.is_none() || link.poa == poa).then_some(name)
+    }
+
+    /// What the MIH function says, and what is due, until there is no more.
+    fn settle(&mut self, now: Instant) {
+        loop {
+            while let Some(event) = self.outputs.next_event(&mut self.mihf) {
+                self.hear(now, event);
+            }
+            let due = |n: &Neighbour| n.due.is_some_and(|at| at <= now);
+            let Some(id) = self.neighbours.iter().find(|(_, n)| due(n)).map(|(id, _)| id.clone()) else {
+                return;
+            };
+            self.ask(now, &id);
+        }
+    }
+
+    /// Asks a peer the next question.
+    fn ask(&mut self, now: Instant, id: &MihfId) {
+        let links: Vec<LinkId> = self.links.values().filter_map(Known::id).collect();
+        let Some(neighbour) = self.neighbours.get_mut(id) else { return };
+        let Some(message) = neighbour.question(|| links) else { return };
+        self.token += 1;
+        let token = self.token;
+        neighbour.out = Some(token);
+        self.open.insert(token, Purpose::Neighbour(id.clone()));
+        let sent = self.mihf.command(now, mih::Command::Send { token, to: id.clone(), message });
+        if sent.is_err() {
+            self.done(now, token, Err(mih::Failure::Transport));
+        }
+    }
+
+    fn hear(&mut self, now: Instant, event: mih::Event) {
+        match event {
+            mih::Event::Done { token, result } => self.done(now, token, result),
+            mih::Event::Indication { from, message } => {
+                self.counters.heard += 1;
+                self.outputs.event(Event::Indication { peer: from, message });
+            }
+            mih::Event::Request { from, transaction, message } => {
+                let address = self.mihf.heard_from(&from);
+                self.request(now, Asked { peer: from, address }, transaction, &message);
+            }
+            mih::Event::Registered { peer } => {
+                let address = self.mihf.heard_from(&peer);
+                self.outputs.event(Event::Registered(Asked { peer, address }));
+            }
+            mih::Event::Deregistered { peer } => {
+                self.subscriptions.forget(&peer);
+                self.outputs.event(Event::Deregistered(peer));
+            }
+            // Those are asked of this user and not answered by the function.
+            mih::Event::Subscribed { .. } | mih::Event::Unsubscribed { .. } => {}
+            // It asks for capabilities of those alone that it knows.
+            mih::Event::Discovered { .. } => {}
+        }
+    }
+
+    fn done(&mut self, now: Instant, token: u64, result: Result<Option<Message>, mih::Failure>) {
+        match self.open.remove(&token) {
+            Some(Purpose::Neighbour(id)) => {
+                let times = (self.config.refresh, self.config.retry);
+                let Some(neighbour) = self.neighbours.get_mut(&id).filter(|n| n.out == Some(token)) else {
+                    return;
+                };
+                neighbour.out = None;
+                let was = neighbour.is_registered();
+                let change = match result {
+                    Ok(Some(answer)) => match neighbour.answered(now, &answer, times) {
+                        Told::Registered(seconds) if !was => PeerChange::Registered(seconds),
+                        Told::Subscribed(link, events) => PeerChange::Subscribed(link, events),
+                        Told::Refused(request, status) => PeerChange::Refused(request, status),
+                        Told::Registered(_) | Told::Discovered => return,
+                    },
+                    Ok(None) => return,
+                    Err(failure) => {
+                        neighbour.failed(now, times.1);
+                        PeerChange::Lost(failure)
+                    }
+                };
+                self.outputs.event(Event::Peer { peer: id, change });
+            }
+            Some(Purpose::Indication(id)) => {
+                if let Some(n) = self.unacknowledged.get_mut(&id) {
+                    *n -= 1;
+                    if *n == 0 {
+                        self.unacknowledged.remove(&id);
+                    }
+                }
+                match result {
+                    Ok(_) => {}
+                    Err(mih::Failure::NoRoute) => {
+                        self.counters.subscribers_lost += 1;
+                        self.subscriptions.forget(&id);
+                    }
+                    Err(_) => self.counters.indications_lost += 1,
+                }
+            }
+            Some(Purpose::Farewell) | None => {}
+        }
+    }
+
+    /// Answers a request.
+    fn respond(
+        &mut self,
+        now: Instant,
+        asked: Asked,
+        transaction: Incoming,
+        request: MessageId,
+        params: Vec<Tlv>,
+    ) {
+        let message = Message::new(request.response(), params);
+        let status = message.status().unwrap_or(Status::UnspecifiedFailure);
+        if self.mihf.command(now, mih::Command::Respond { transaction, message }).is_err() {
+            self.counters.late += 1;
+            return;
+        }
+        *if status == Status::Success { &mut self.counters.answered } else { &mut self.counters.refused } +=
+            1;
+        self.outputs.event(Event::Answered { asked, request, status });
+    }
+
+    fn refuse(
+        &mut self,
+        now: Instant,
+        asked: Asked,
+        transaction: Incoming,
+        request: MessageId,
+        status: Status,
+    ) {
+        self.respond(now, asked, transaction, request, [Tlv::Status(status)].into());
+    }
+
+    /// A request came that the MIH function does not answer by itself.
+    fn request(&mut self, now: Instant, asked: Asked, transaction: Incoming, message: &Message) {
+        let id = message.id;
+        let right = match id {
+            MessageId::EVENT_SUBSCRIBE_REQUEST | MessageId::EVENT_UNSUBSCRIBE_REQUEST => Right::Events,
+            MessageId::LINK_GET_PARAMETERS_REQUEST => Right::Parameters,
+            MessageId::LINK_ACTIONS_REQUEST => Right::Actions,
+            MessageId::NET_HO_CANDIDATE_QUERY_REQUEST => Right::Handover,
+            _ => return self.refuse(now, asked, transaction, id, Status::Rejected),
+        };
+        if !self.rights(&asked).has(right) {
+            self.counters.not_authorized += 1;
+            return self.refuse(now, asked, transaction, id, Status::AuthorizationFailure);
+        }
+        match right {
+            Right::Events => {
+                let params = self.subscribe(&asked.peer, message);
+                self.respond(now, asked, transaction, id, params);
+            }
+            Right::Parameters => self.parameters(now, asked, transaction, message),
+            Right::Actions => self.actions(now, asked, transaction, message),
+            Right::Handover => {
+                let params = self.candidates(message);
+                self.respond(now, asked, transaction, id, params);
+            }
+        }
+    }
+
+    /// Who is not registered and no peer of the configuration cannot be told anything later.
+    fn can_be_told(&self, peer: &MihfId) -> bool {
+        self.neighbours.contains_key(peer) || self.mihf.is_registered(peer)
+    }
+
+    fn subscribe(&mut self, peer: &MihfId, message: &Message) -> Vec<Tlv> {
+        let on = message.id == MessageId::EVENT_SUBSCRIBE_REQUEST;
+        let (Some(Tlv::LinkIdentifier(link)), Some(Tlv::EventList(events))) =
+            (message.get(kind::LINK_IDENTIFIER), message.get(kind::EVENT_LIST))
+        else {
+            return [Tlv::Status(Status::UnspecifiedFailure)].into();
+        };
+        let granted = if on { events.common(self.config.events) } else { *events };
+        let name = self.of_tuple(link).cloned();
+        let Some(name) = name.filter(|_| !granted.is_empty() && (!on || self.can_be_told(peer))) else {
+            return [Tlv::Status(Status::Rejected)].into();
+        };
+        if on {
+            let Limits { subscriptions, subscriptions_per_peer, .. } = self.config.limits;
+            if !self.subscriptions.add(&name, peer, granted, (subscriptions_per_peer, subscriptions)) {
+                self.counters.subscriptions_full += 1;
+                return [Tlv::Status(Status::Rejected)].into();
+            }
+        } else {
+            self.subscriptions.remove(&name, peer, granted);
+        }
+        [Tlv::Status(Status::Success), Tlv::LinkIdentifier(link.clone()), Tlv::EventList(granted)].into()
+    }
+
+    /// Puts a request among those that wait for the kernel; `None`: too many do, and it is refused.
+    fn wait(&mut self, now: Instant, pending: Pending) -> Option<u64> {
+        let life = self.config.mih.transaction.unwrap_or(Duration::MAX);
+        self.pending.retain(|_, p| now.since(p.since) < life);
+        let pending_ids = &self.pending;
+        self.jobs.retain(|_, (request, _)| pending_ids.contains_key(request));
+        let of_peer = self.pending.values().filter(|p| p.asked.peer == pending.asked.peer).count();
+        let Limits { requests, requests_per_peer, .. } = self.config.limits;
+        if self.pending.len() >= requests || of_peer >= requests_per_peer {
+            self.counters.requests_full += 1;
+            let Pending { asked, transaction, request, .. } = pending;
+            self.refuse(now, asked, transaction, request, Status::UnspecifiedFailure);
+            return None;
+        }
+        self.token += 1;
+        self.pending.insert(self.token, pending);
+        Some(self.token)
+    }
+
+    fn job(&mut self, request: u64, part: usize, what: Job) {
+        self.token += 1;
+        self.jobs.insert(self.token, (request, part));
+        self.outputs.job(usher_core::Job { token: self.token, what });
+    }
+
+    fn parameters(&mut self, now: Instant, asked: Asked, transaction: Incoming, message: &Message) {
+        let request = message.id;
+        let (Some(Tlv::LinkIdentifierList(links)), Some(Tlv::StatusRequest(wanted))) =
+            (message.get(kind::LINK_IDENTIFIER_LIST), message.get(kind::STATUS_REQUEST))
+        else {
+            return self.refuse(now, asked, transaction, request, Status::UnspecifiedFailure);
+        };
+        let found: Vec<(LinkId, String)> =
+            links.iter().filter_map(|link| Some((link.clone(), self.interface(link)?.0.clone()))).collect();
+        if found.is_empty() {
+            return self.refuse(now, asked, transaction, request, Status::Rejected);
+        }
+        let interfaces = found.iter().map(|(_, name)| name.clone()).collect();
+        let what = Waits::Measure(found, wanted.clone());
+        if let Some(of) = self.wait(now, Pending { asked, transaction, request, since: now, what }) {
+            self.job(of, 0, Job::Measure { interfaces });
+        }
+    }
+
+    fn measured(&mut self, now: Instant, token: u64, reports: Vec<LinkReport>) {
+        let Some((request, _)) = self.jobs.remove(&token) else {
+            self.counters.late += 1;
+            return;
+        };
+        if let Some(Pending { asked, transaction, request, what: Waits::Measure(links, wanted), .. }) =
+            self.pending.remove(&request)
+        {
+            let of = |name: &String| reports.iter().find(|report| report.name == *name && report.present);
+            let known = links.into_iter().filter_map(|(link, name)| Some(status(link, of(&name)?, &wanted)));
+            let known: Vec<_> = known.collect();
+            let status = if known.is_empty() { Status::UnspecifiedFailure } else { Status::Success };
+            let params = [Tlv::Status(status), Tlv::StatusResponses(known)];
+            self.respond(now, asked, transaction, request, params.into());
+        }
+        for report in reports {
+            self.link_report(now, report);
+        }
+    }
+
+    /// What comes of an action without asking the kernel; `None`: it is to be asked.
+    fn verdict(&self, action: &LinkAction) -> Option<LinkActionResult> {
+        let Some((_, known)) = self.interface(&action.link) else { return Some(LinkActionResult::Failure) };
+        let scans = action.attributes.has(LinkActionAttributes::SCAN);
+        match action.action {
+            LinkActionType::LowPower | LinkActionType::Other(_) => Some(LinkActionResult::Incapable),
+            _ if scans => Some(LinkActionResult::Incapable),
+            LinkActionType::None => Some(LinkActionResult::Success),
+            _ if !known.settings.may_act => Some(LinkActionResult::Refused),
+            LinkActionType::Disconnect | LinkActionType::PowerDown | LinkActionType::PowerUp => None,
+        }
+    }
+
+    /// Acts on links. What is to be done later is answered at once, and foreseen by whoever subscribed to that.
+    fn actions(&mut self, now: Instant, asked: Asked, transaction: Incoming, message: &Message) {
+        let request = message.id;
+        let Some(Tlv::LinkActions(actions)) = message.get(kind::LINK_ACTION_LIST) else {
+            return self.refuse(now, asked, transaction, request, Status::UnspecifiedFailure);
+        };
+        let mut results = Vec::new();
+        let mut jobs = Vec::new();
+        for action in actions {
+            let verdict = self.verdict(action);
+            let name = self.interface(&action.link).map(|(name, _)| name.clone());
+            let on = action.action == LinkActionType::PowerUp;
+            let result = match (verdict, name) {
+                (None, Some(name)) if action.delay > 0 => {
+                    let delay = Duration::from_millis(action.delay.into());
+                    self.token += 1;
+                    self.later.insert((now + delay, self.token, name.clone(), on));
+                    if !on {
+                        self.foresee(now, &name, LinkGoingDownReason::ExplicitDisconnect, delay);
+                    }
+                    Some(LinkActionResult::Success)
+                }
+                (None, Some(name)) => {
+                    jobs.push((results.len(), name, on));
+                    None
+                }
+                (verdict, _) => verdict.or(Some(LinkActionResult::Failure)),
+            };
+            results.push((action.link.clone(), result));
+        }
+        if jobs.is_empty() {
+            return self.acted_all(now, asked, transaction, request, results);
+        }
+        let what = Waits::Act(results);
+        if let Some(of) = self.wait(now, Pending { asked, transaction, request, since: now, what }) {
+            for (part, interface, on) in jobs {
+                self.job(of, part, Job::Switch { interface, on });
+            }
+        }
+    }
+
+    fn acted(&mut self, now: Instant, token: u64, done: bool) {
+        // What was done later than it was answered has nobody to tell.
+        let Some((request, part)) = self.jobs.remove(&token) else { return };
+        let Some(pending) = self.pending.get_mut(&request) else {
+            self.counters.late += 1;
+            return;
+        };
+        let Waits::Act(results) = &mut pending.what else { return };
+        if let Some((_, result)) = results.get_mut(part) {
+            *result = Some(if done { LinkActionResult::Success } else { LinkActionResult::Failure });
+        }
+        if results.iter().any(|(_, result)| result.is_none()) {
+            return;
+        }
+        if let Some(Pending { asked, transaction, request, what: Waits::Act(results), .. }) =
+            self.pending.remove(&request)
+        {
+            self.acted_all(now, asked, transaction, request, results);
+        }
+    }
+
+    fn acted_all(
+        &mut self,
+        now: Instant,
+        asked: Asked,
+        transaction: Incoming,
+        request: MessageId,
+        results: Vec<(LinkId, Option<LinkActionResult>)>,
+    ) {
+        let outcome = |(link, result): (LinkId, Option<LinkActionResult>)| LinkActionOutcome {
+            link,
+            result: result.unwrap_or(LinkActionResult::Failure),
+            scan: None,
+        };
+        let outcomes = results.into_iter().map(outcome).collect();
+        let params = [Tlv::Status(Status::Success), Tlv::LinkActionOutcomes(outcomes)];
+        self.respond(now, asked, transaction, request, params.into());
+    }
+
+    /// Which of the links that the network suggests this host could go to: those of its interfaces that carry packets,
+    /// but for the one that it is at.
+    fn candidates(&self, message: &Message) -> Vec<Tlv> {
+        let Some(Tlv::LinkPoaLists(lists)) = message.get(kind::LINK_POA_LIST) else {
+            return [Tlv::Status(Status::UnspecifiedFailure)].into();
+        };
+        let up = |known: &&Known| known.report.up;
+        let suggested = |known: &&Known| lists.iter().any(|list| Some(&list.link) == known.id().as_ref());
+        let here = self.links.values().filter(up).find(|known| !suggested(known));
+        let here = here.or_else(|| self.links.values().find(up)).and_then(Known::tuple);
+        let Some(here) = here else {
+            return [Tlv::Status(Status::NetworkError)].into();
+        };
+        let could = lists.iter().filter(|list| {
+            list.link != here.link && self.interface(&list.link).is_some_and(|(_, known)| known.report.up)
+        });
+        let preferred: Vec<PreferredLink> = could.map(|list| PreferredLink::new(list.clone())).collect();
+        let status = if preferred.is_empty() { HandoverStatus::Declined } else { HandoverStatus::Permitted };
+        let mut params: Vec<Tlv> =
+            [Tlv::Status(Status::Success), Tlv::LinkIdentifier(here), Tlv::HandoverStatus(status)].into();
+        if !preferred.is_empty() {
+            params.push(Tlv::PreferredLinks(preferred));
+        }
+        params
+    }
+
+    /// The kernel says how an interface is.
+    fn link_report(&mut self, now: Instant, report: LinkReport) {
+        if self.config.interfaces.is_empty() && report.present && report.address.is_some() {
+            let known = || Known::new(Interface::named(&report.name));
+            self.links.entry(report.name.clone()).or_insert_with(known);
+        }
+        let Some(known) = self.links.get_mut(&report.name) else { return };
+        let name = report.name.clone();
+        let before = core::mem::replace(&mut known.report, report);
+        let after = known.report.clone();
+        if before.up != after.up {
+            known.going_down = false;
+        }
+        let moved = before.address != after.address || before.present != after.present;
+        if moved {
+            self.tell_capabilities(now);
+        }
+        match (before.up, after.up) {
+            (false, true) => self.tell(now, &name, LinkChange::Up),
+            (true, false) => {
+                let reason = match after.present && after.enabled {
+                    true => LinkDownReason::PacketTimeout,
+                    false => LinkDownReason::ExplicitDisconnect,
+                };
+                self.tell(now, &name, LinkChange::Down(reason));
+            }
+            (true, true) if before.rate.is_some() && before.rate != after.rate => {
+                self.report_rate(now, &name, after.rate);
+            }
+            _ => {}
+        }
+    }
+
+    /// The loss of a link is foreseen; told once until it has recovered.
+    fn foresee(&mut self, now: Instant, name: &str, reason: LinkGoingDownReason, within: Duration) {
+        let Some(known) = self.links.get_mut(name) else { return };
+        if known.report.up && !core::mem::replace(&mut known.going_down, true) {
+            self.tell(now, name, LinkChange::GoingDown(reason, within));
+        }
+    }
+
+    fn watched(&mut self, now: Instant, name: &str, value: f64) {
+        let Some(known) = self.links.get_mut(name) else { return };
+        let Some(watch) = known.settings.watch.clone() else { return };
+        if value < watch.below {
+            self.foresee(now, name, LinkGoingDownReason::ParameterDegrading, watch.within);
+        } else if value >= watch.below + watch.hysteresis {
+            known.going_down = false;
+        }
+    }
+
+    /// Tells subscribers what became of a link.
+    fn tell(&mut self, now: Instant, name: &str, change: LinkChange) {
+        let Some(link) = self.links.get(name).and_then(Known::tuple) else { return };
+        let link = Tlv::LinkIdentifier(link);
+        let (event, message) = match change {
+            LinkChange::Up => {
+                self.counters.link_up += 1;
+                (EventList::LINK_UP, Message::new(MessageId::LINK_UP_INDICATION, [link]))
+            }
+            LinkChange::Down(reason) => {
+                self.counters.link_down += 1;
+                let params = [link, Tlv::LinkDownReason(reason)];
+                (EventList::LINK_DOWN, Message::new(MessageId::LINK_DOWN_INDICATION, params))
+            }
+            LinkChange::GoingDown(reason, within) => {
+                self.counters.link_going_down += 1;
+                let within = u16::try_from(within.as_millis()).unwrap_or(u16::MAX);
+                let params = [link, Tlv::TimeInterval(within), Tlv::LinkGoingDownReason(reason)];
+                (EventList::LINK_GOING_DOWN, Message::new(MessageId::LINK_GOING_DOWN_INDICATION, params))
+            }
+        };
+        let told = self.indicate(now, name, event, &message);
+        self.outputs.event(Event::Link { interface: name.into(), change, told });
+    }
+
+    fn report_rate(&mut self, now: Instant, name: &str, rate: Option<u64>) {
+        let (Some(link), Some(rate)) = (self.links.get(name).and_then(Known::tuple), rate) else { return };
+        let value = LinkParamValue::Number(u16::try_from(rate).unwrap_or(u16::MAX));
+        let param = LinkParam { kind: LinkParamType::DATA_RATE, value };
+        let reports = [LinkParamReport { param, threshold: None }].into();
+        let params = [Tlv::LinkIdentifier(link), Tlv::LinkParameterReports(reports)];
+        let message = Message::new(MessageId::LINK_PARAMETERS_REPORT_INDICATION, params);
+        self.indicate(now, name, EventList::LINK_PARAMETERS_REPORT, &message);
+    }
+
+    /// Sends an indication to those who subscribed to it; how many.
+    fn indicate(&mut self, now: Instant, name: &str, event: EventList, message: &Message) -> usize {
+        if !self.config.events.has(event) {
+            return 0;
+        }
+        let mut told = 0;
+        for peer in self.subscriptions.of(name, event) {
+            let open = self.unacknowledged.entry(peer.clone()).or_default();
+            if *open >= self.config.limits.indications_per_peer {
+                self.counters.indications_dropped += 1;
+                continue;
+            }
+            *open += 1;
+            self.token += 1;
+            let token = self.token;
+            self.open.insert(token, Purpose::Indication(peer.clone()));
+            let command = mih::Command::Send { token, to: peer, message: message.clone() };
+            if self.mihf.command(now, command).is_ok() {
+                self.counters.indications += 1;
+                told += 1;
+            } else {
+                self.done(now, token, Err(mih::Failure::Transport));
+            }
+        }
+        told
+    }
+
+    fn configure(&mut self, now: Instant, config: Config) {
+        let before = core::mem::replace(&mut self.config, config);
+        self.config.mih.capabilities = before.mih.capabilities;
+        let settings = |name: &String| self.config.interfaces.iter().find(|i| i.name == *name);
+        let all = self.config.interfaces.is_empty();
+        self.links.retain(|name, known| match settings(name) {
+            Some(interface) => {
+                known.settings = interface.clone();
+                true
+            }
+            None => {
+                known.settings = Interface::named(name);
+                all
+            }
+        });
+        for interface in &self.config.interfaces {
+            let new = || Known::new(interface.clone());
+            self.links.entry(interface.name.clone()).or_insert_with(new);
+        }
+        let gone: Vec<MihfId> = self
+            .neighbours
+            .keys()
+            .filter(|id| !self.config.peers.iter().any(|peer| peer.peer.id == **id))
+            .cloned()
+            .collect();
+        for id in gone {
+            self.neighbours.remove(&id);
+            self.order(now, mih::Command::Unname(id));
+        }
+        for peer in self.config.peers.clone() {
+            if self.neighbours.get(&peer.peer.id).is_none_or(|known| known.settings != peer) {
+                self.meet(now, peer);
+            }
+        }
+        let function = Box::new(self.config.mih.clone());
+        self.order(now, mih::Command::Configure(function));
+        self.tell_capabilities(now);
+    }
+
+    fn leave(&mut self, now: Instant) {
+        let registered = self.neighbours.iter().filter(|(_, n)| n.is_registered()).map(|(id, _)| id.clone());
+        for to in registered.collect::<Vec<_>>() {
+            self.token += 1;
+            self.open.insert(self.token, Purpose::Farewell);
+            let message = Message::new(MessageId::DEREGISTER_REQUEST, []);
+            self.order(now, mih::Command::Send { token: self.token, to, message });
+        }
+    }
+
+    fn timeout(&mut self, now: Instant) {
+        self.mihf.handle(now, Input::Timeout);
+        while let Some((at, ..)) = self.later.first()
+            && *at <= now
+            && let Some((_, token, interface, on)) = self.later.pop_first()
+        {
+            self.outputs.job(usher_core::Job { token, what: Job::Switch { interface, on } });
+        }
+    }
+}
+
+impl Machine for MihService {
+    type Command = Command;
+    type Event = Event;
+    type Job = Job;
+
+    fn handle(&mut self, now: Instant, input: Input<'_>) {
+        match input {
+            Input::Datagram { path, .. } if !self.is_heard(path.remote.ip()) => {
+                self.counters.not_allowed += 1;
+                self.outputs.event(Event::Refused(path.remote));
+                return;
+            }
+            Input::Stream { conn, event: StreamEvent::Accepted { remote, .. } } => {
+                if !self.admit(conn, remote)
+                    && let Some(refusal) = input.refusal()
+                {
+                    return self.outputs.operate(refusal);
+                }
+            }
+            Input::Stream { conn, event: StreamEvent::Closed(_) } => self.closed(conn),
+            _ => {}
+        }
+        match input {
+            Input::Timeout => self.timeout(now),
+            other => self.mihf.handle(now, other),
+        }
+        self.settle(now);
+    }
+
+    fn command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
+        match command {
+            Command::Link(report) => self.link_report(now, report),
+            Command::Watched { interface, value } => self.watched(now, &interface, value),
+            Command::GoingDown { interface, within } => {
+                self.foresee(now, &interface, LinkGoingDownReason::ParameterDegrading, within);
+            }
+            Command::Moved => self.neighbours.values_mut().for_each(|neighbour| neighbour.restart(now)),
+            Command::Measured { token, reports } => self.measured(now, token, reports),
+            Command::Acted { token, done } => self.acted(now, token, done),
+            Command::Configure(config) => self.configure(now, *config),
+            Command::Leave => self.leave(now),
+        }
+        self.settle(now);
+        Ok(())
+    }
+
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+        self.outputs.poll(buf)
+    }
+
+    fn poll_timeout(&mut self) -> Option<Instant> {
+        let neighbours = self.neighbours.values().filter_map(|neighbour| neighbour.due).min();
+        let later = self.later.first().map(|(at, ..)| *at);
+        [self.mihf.poll_timeout(), neighbours, later].into_iter().flatten().min()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,409 @@
+use super::*;
+use crate::client::{self, Client, Question};
+use crate::config::{Loaded, parse};
+use alloc::format;
+use alloc::string::ToString;
+use alloc::vec;
+use usher_config::Alone;
+use usher_core::bench::{At, Network};
+use usher_core::impair::{ChannelConfig, Loss};
+use usher_core::{ListenerId, Seed, SocketId, TransportProtocol};
+use usher_mih::{PORT, Route};
+
+const SERVER: &str = "192.0.2.1";
+const ASKER: &str = "192.0.2.9";
+const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn loaded(text: &str) -> Loaded {
+    parse("mih.toml", text, &Alone).unwrap_or_else(|faults| panic!("{faults}"))
+}
+
+/// What all of these tests' functions have in common.
+fn file(id: &str, may: &str, more: &str) -> String {
+    format!(
+        "id = \"{id}\"\n[listen]\nudp = [\"0.0.0.0:4551\"]\ntcp = [\"0.0.0.0:4551\"]\n\
+         [[allow]]\nprefix = \"192.0.2.0/24\"\nmay = [{may}]\n{more}"
+    )
+}
+
+const ALL: &str = "\"events\", \"parameters\", \"actions\", \"handover\"";
+const ETH0: &str =
+    "[[interface]]\nname = \"eth0\"\nmay_act = true\nwatch = { below = -75, within = \"2 s\" }\n";
+
+fn service(text: &str, seed: u64) -> MihService {
+    let loaded = loaded(text);
+    let id = loaded.id.clone().unwrap();
+    MihService::new(loaded.config(id), Seed::new(seed).stream("mih", 0))
+}
+
+/// A function in a network, whose host measures and switches at once; switching is told as the kernel does.
+fn serve(net: &mut Network, text: &str, address: &str) -> At<MihService> {
+    let at = net.add(service(text, 1), &[ip(address)]);
+    net.bind(at, SocketId::own(0), SocketAddr::new(ip(address), PORT));
+    net.listen(at, ListenerId::own(0), SocketAddr::new(ip(address), PORT));
+    net.on_job(at, |usher_core::Job { token, what }| {
+        let answer = match what {
+            Job::Measure { interfaces } => {
+                let reports = interfaces.iter().map(|name| up(name)).collect();
+                Command::Measured { token, reports }
+            }
+            Job::Switch { interface, .. } => Command::Acted { token, done: interface == "eth0" },
+        };
+        Some((Duration::from_millis(1), answer))
+    });
+    at
+}
+
+fn up(name: &str) -> LinkReport {
+    LinkReport {
+        name: name.into(),
+        present: true,
+        enabled: true,
+        up: true,
+        address: Some(MAC),
+        rate: Some(54_000),
+        signal: None,
+        wireless: false,
+    }
+}
+
+fn down(name: &str) -> LinkReport {
+    LinkReport { up: false, ..up(name) }
+}
+
+fn asker(net: &mut Network, question: Question, transport: TransportProtocol, follow: bool) -> At<Client> {
+    let mut mih = mih::Config::new(MihfId::new("asker").unwrap());
+    (mih.by_transport, mih.locals) = (true, vec![ip(ASKER)]);
+    mih.timing.response = Some(Duration::from_secs(5));
+    mih.timing.unanswered = mih::Unanswered::Abort;
+    let route = Route { transport, local: Some(ip(ASKER)), remote: SocketAddr::new(ip(SERVER), PORT) };
+    let config = client::Config { mih, route, to: None, question, links: Vec::new(), follow };
+    let at = net.add(Client::new(config, Seed::new(2).stream("mih", 0)), &[ip(ASKER)]);
+    net.bind(at, SocketId::own(0), SocketAddr::new(ip(ASKER), 40_000));
+    net.command(at, client::Command::Start).unwrap();
+    at
+}
+
+/// What an asker's last answer was.
+fn answered(net: &mut Network, at: At<Client>) -> Result<Message, client::Event> {
+    net.run(Duration::from_secs(30));
+    let said = net.take(at);
+    let answer = said.iter().rev().find_map(|(_, event)| match event {
+        client::Event::Answered { answer } => Some(answer.clone()),
+        _ => None,
+    });
+    answer.ok_or_else(|| said[said.len().saturating_sub(2)].1.clone())
+}
+
+fn indications(net: &mut Network, at: At<Client>) -> Vec<String> {
+    let said = net.take(at);
+    let name = |event: &client::Event| match event {
+        client::Event::Indication { message, .. } => message.id.name().map(ToString::to_string),
+        _ => None,
+    };
+    said.iter().filter_map(|(_, event)| name(event)).collect()
+}
+
+#[test]
+fn what_becomes_of_a_link_is_told_to_who_subscribed() {
+    for transport in [TransportProtocol::Udp, TransportProtocol::Tcp] {
+        let mut net = Network::new(ChannelConfig::default());
+        let server = serve(&mut net, &file("pos", ALL, ETH0), SERVER);
+        net.command(server, Command::Link(up("eth0"))).unwrap();
+        let asker = asker(&mut net, Question::Subscribe(EventList(u32::MAX)), transport, true);
+        let answer = answered(&mut net, asker).unwrap();
+        assert_eq!(answer.id, MessageId::EVENT_SUBSCRIBE_RESPONSE, "{transport}");
+        assert_eq!(net[server].subscriptions(), 1);
+        for (command, expected) in [
+            (Command::Link(down("eth0")), vec!["MIH_Link_Down"]),
+            (Command::Link(down("eth0")), vec![]),
+            (Command::Link(up("eth0")), vec!["MIH_Link_Up"]),
+            (
+                Command::Link(LinkReport { rate: Some(11_000), ..up("eth0") }),
+                vec!["MIH_Link_Parameters_Report"],
+            ),
+            (Command::Watched { interface: "eth0".into(), value: -70.0 }, vec![]),
+            (Command::Watched { interface: "eth0".into(), value: -76.0 }, vec!["MIH_Link_Going_Down"]),
+            (Command::Watched { interface: "eth0".into(), value: -80.0 }, vec![]),
+            (Command::Watched { interface: "eth0".into(), value: -71.0 }, vec![]),
+            (Command::Watched { interface: "eth0".into(), value: -76.0 }, vec!["MIH_Link_Going_Down"]),
+            (
+                Command::Link(LinkReport { present: false, enabled: false, ..down("eth0") }),
+                vec!["MIH_Link_Down"],
+            ),
+        ] {
+            net.command(server, command.clone()).unwrap();
+            net.run(Duration::from_secs(1));
+            assert_eq!(indications(&mut net, asker), expected, "{transport} {command:?}");
+        }
+        // RFC 5677, 6: by UDP all is acknowledged, by TCP nothing is.
+        let acks = net[asker].counters().acks;
+        assert_eq!(acks > 0, transport == TransportProtocol::Udp, "{transport}: {acks}");
+        net.command(asker, client::Command::Leave).unwrap();
+        net.run(Duration::from_secs(1));
+        assert_eq!(net[server].subscriptions(), 0);
+        assert!(net.take(asker).iter().any(|(_, event)| *event == client::Event::Finished));
+    }
+}
+
+#[test]
+fn the_rest_of_what_is_asked_is_answered_by_the_rights_of_the_address() {
+    let ask = |may: &str, question: Question| {
+        let mut net = Network::new(ChannelConfig::default());
+        let server = serve(&mut net, &file("pos", may, ETH0), SERVER);
+        net.command(server, Command::Link(up("eth0"))).unwrap();
+        let asker = asker(&mut net, question, TransportProtocol::Udp, false);
+        answered(&mut net, asker).unwrap()
+    };
+    let every = EventList::LINK_UP;
+    let act = Question::Act(LinkActionType::PowerDown, 0);
+    for question in [
+        Question::Subscribe(every),
+        Question::Parameters,
+        act.clone(),
+        Question::Candidates,
+        Question::Unsubscribe(every),
+    ] {
+        let answer = ask("", question.clone());
+        assert_eq!(answer.status(), Some(Status::AuthorizationFailure), "{question:?}");
+        let answer = ask(ALL, question.clone());
+        assert_eq!(answer.status(), Some(Status::Success), "{question:?}");
+    }
+    let answer = ask(ALL, Question::Parameters);
+    let Some(Tlv::StatusResponses(all)) = answer.get(kind::STATUS_RESPONSE_LIST) else {
+        panic!("{answer:?}")
+    };
+    assert_eq!(all[0].params[0].value, LinkParamValue::Number(54_000));
+    let answer = ask(ALL, act);
+    let Some(Tlv::LinkActionOutcomes(all)) = answer.get(kind::LINK_ACTION_RESULT_LIST) else { panic!() };
+    assert_eq!(all[0].result, LinkActionResult::Success);
+    for (action, result) in [
+        (LinkActionType::LowPower, LinkActionResult::Incapable),
+        (LinkActionType::None, LinkActionResult::Success),
+    ] {
+        let answer = ask(ALL, Question::Act(action, 0));
+        let Some(Tlv::LinkActionOutcomes(all)) = answer.get(kind::LINK_ACTION_RESULT_LIST) else { panic!() };
+        assert_eq!(all[0].result, result);
+    }
+    assert_eq!(ask("", Question::Register).status(), Some(Status::Success), "all may register");
+}
+
+#[test]
+fn who_is_of_no_network_is_not_heard_and_who_is_not_registered_is_told_nothing() {
+    for transport in [TransportProtocol::Udp, TransportProtocol::Tcp] {
+        let mut net = Network::new(ChannelConfig::default());
+        let text = file("pos", ALL, ETH0).replace("192.0.2.0/24", "198.51.100.0/24");
+        let server = serve(&mut net, &text, SERVER);
+        let asker = asker(&mut net, Question::Capabilities, transport, false);
+        let failed = answered(&mut net, asker).unwrap_err();
+        assert!(matches!(failed, client::Event::Failed { .. }), "{failed:?}");
+        assert!(net[server].counters().0.not_allowed > 0);
+    }
+    let mut service = service(&file("pos", ALL, ETH0), 1);
+    service.command(Instant::ZERO, Command::Link(up("eth0"))).unwrap();
+    let link = LinkTupleId { link: service.link("eth0").unwrap(), poa: None };
+    let params = [Tlv::LinkIdentifier(link), Tlv::EventList(EventList::LINK_UP)];
+    let asked = Message::new(MessageId::EVENT_SUBSCRIBE_REQUEST, params);
+    let stranger = MihfId::new("stranger").unwrap();
+    assert_eq!(service.subscribe(&stranger, &asked), [Tlv::Status(Status::Rejected)]);
+}
+
+#[test]
+fn an_action_is_refused_where_the_interface_allows_none_and_done_later_when_it_is_to_be() {
+    let mut net = Network::new(ChannelConfig::default());
+    let server = serve(&mut net, &file("pos", ALL, &ETH0.replace("true", "false")), SERVER);
+    net.command(server, Command::Link(up("eth0"))).unwrap();
+    let act = |delay| Question::Act(LinkActionType::PowerDown, delay);
+    let at = asker(&mut net, act(0), TransportProtocol::Udp, false);
+    let answer = answered(&mut net, at).unwrap();
+    let Some(Tlv::LinkActionOutcomes(all)) = answer.get(kind::LINK_ACTION_RESULT_LIST) else { panic!() };
+    assert_eq!(all[0].result, LinkActionResult::Refused);
+
+    let mut service = service(&file("pos", ALL, ETH0), 1);
+    service.command(Instant::ZERO, Command::Link(up("eth0"))).unwrap();
+    let link = service.link("eth0").unwrap();
+    let action = LinkAction {
+        link,
+        poa: None,
+        action: LinkActionType::PowerDown,
+        attributes: LinkActionAttributes::NONE,
+        delay: 2000,
+    };
+    let asked = Asked { peer: MihfId::new("x").unwrap(), address: None };
+    // The transaction is one that has been forgotten: what is done does not hang on its answer.
+    let message = Message::new(MessageId::LINK_ACTIONS_REQUEST, [Tlv::LinkActions(vec![action])]);
+    let mut heard = hear_one(&mut service, &message);
+    let transaction = heard.pop().unwrap();
+    service.actions(Instant::ZERO, asked, transaction, &message);
+    let due = service.poll_timeout().unwrap();
+    let mut buf = Vec::new();
+    let mut jobs = Vec::new();
+    let mut changes = Vec::new();
+    let mut drain = |service: &mut MihService| {
+        while let Some(output) = service.poll_output(&mut buf) {
+            match output {
+                usher_core::Output::Job(job) => jobs.push(job.what),
+                usher_core::Output::Event(Event::Link { change, .. }) => changes.push(change),
+                _ => {}
+            }
+        }
+    };
+    drain(&mut service);
+    let mut now = due;
+    while now < Instant::ZERO + Duration::from_secs(2) {
+        service.handle(now, Input::Timeout);
+        now = service.poll_timeout().unwrap();
+    }
+    service.handle(Instant::ZERO + Duration::from_secs(2), Input::Timeout);
+    drain(&mut service);
+    let foreseen = LinkChange::GoingDown(LinkGoingDownReason::ExplicitDisconnect, Duration::from_secs(2));
+    assert!(changes.contains(&foreseen), "{changes:?}");
+    assert_eq!(jobs, [Job::Switch { interface: "eth0".into(), on: false }]);
+}
+
+/// Has a function hear a request, and gives the names of those that its user would have to answer.
+fn hear_one(service: &mut MihService, message: &Message) -> Vec<Incoming> {
+    let (from, to) = (MihfId::new("x").unwrap(), MihfId::new("pos").unwrap());
+    let mut octets = Vec::new();
+    message.encode(mih::Bits::default(), mih::TransactionId::new(1), &from, &to, &mut octets).unwrap();
+    let remote = SocketAddr::new(ip(ASKER), 40_000);
+    let path =
+        usher_core::Path { socket: SocketId::own(0), local: SocketAddr::new(ip(SERVER), PORT), remote };
+    service.mihf.handle(Instant::ZERO, Input::Datagram { path, data: &octets });
+    let mut all = Vec::new();
+    while let Some(event) = service.outputs.next_event(&mut service.mihf) {
+        if let mih::Event::Request { transaction, .. } = event {
+            all.push(transaction);
+        }
+    }
+    all
+}
+
+#[test]
+fn a_peer_is_registered_with_and_subscribed_to_until_it_forgets_and_again() {
+    let peer = "[[peer]]\nid = \"pos\"\naddress = \"192.0.2.1\"\nregister = true\nsubscribe = [\"link-down\"]\n\
+                [timers]\nretransmission = \"0.2 s\"\nretry = \"1 s\"\nrefresh = \"20 s\"\n";
+    for transport in ["udp", "tcp"] {
+        let mut net = Network::new(ChannelConfig { loss: Loss::Bernoulli(0.1), ..ChannelConfig::default() });
+        net.resend(Duration::from_millis(200));
+        let pos = serve(&mut net, &file("pos", ALL, ETH0), SERVER);
+        let mn = peer.replace("register", &format!("transport = \"{transport}\"\nregister"));
+        let mn = serve(&mut net, &file("mn", "", &mn), ASKER);
+        net.command(pos, Command::Link(up("eth0"))).unwrap();
+        net.run(Duration::from_secs(40));
+        assert_eq!(net[pos].subscriptions(), 1, "{transport}");
+        net.take(mn);
+        net.command(pos, Command::Link(down("eth0"))).unwrap();
+        net.run(Duration::from_secs(5));
+        let told = |net: &mut Network| {
+            let said = net.take(mn);
+            said.iter().filter(|(_, event)| matches!(event, Event::Indication { .. })).count()
+        };
+        assert_eq!(told(&mut net), 1, "{transport}");
+        // It starts again and knows nobody; the next renewal tells it.
+        net[pos] = service(&file("pos", ALL, ETH0), 7);
+        net.cut(pos);
+        net.command(pos, Command::Link(up("eth0"))).unwrap();
+        net.run(Duration::from_secs(60));
+        assert_eq!(net[pos].subscriptions(), 1, "{transport}");
+        net.command(mn, Command::Leave).unwrap();
+        net.run(Duration::from_secs(10));
+        assert_eq!(net[pos].subscriptions(), 0, "{transport}: it has said goodbye");
+    }
+}
+
+#[test]
+fn other_settings_hold_at_once() {
+    let mut net = Network::new(ChannelConfig::default());
+    let server = serve(&mut net, &file("pos", ALL, ETH0), SERVER);
+    net.command(server, Command::Link(up("eth0"))).unwrap();
+    let configure = |net: &mut Network, text: &str| {
+        let config = loaded(text).config(MihfId::new("pos").unwrap());
+        net.command(server, Command::Configure(Box::new(config))).unwrap();
+    };
+    configure(&mut net, &file("pos", "\"parameters\"", &ETH0.replace("eth0", "eth1")));
+    let at = asker(&mut net, Question::Parameters, TransportProtocol::Udp, false);
+    assert!(matches!(answered(&mut net, at), Err(client::Event::NoLinks)), "eth0 is told of no more");
+    net.command(server, Command::Link(up("eth1"))).unwrap();
+    let at = asker(&mut net, Question::Parameters, TransportProtocol::Udp, false);
+    assert_eq!(answered(&mut net, at).unwrap().status(), Some(Status::Success));
+    // A peer that is new is asked; one that is there no more is not.
+    let peer = "[[peer]]\nid = \"mn\"\naddress = \"192.0.2.50\"\nregister = true\n";
+    let sent = net.sent().len();
+    configure(&mut net, &file("pos", "", &format!("{ETH0}{peer}")));
+    net.run(Duration::from_secs(2));
+    assert!(net.sent().len() > sent);
+    configure(&mut net, &file("pos", "", ETH0));
+    net.run(Duration::from_secs(60));
+    let sent = net.sent().len();
+    net.run(Duration::from_secs(600));
+    assert_eq!(net.sent().len(), sent);
+}
+
+#[test]
+fn nobody_exceeds_the_limits() {
+    let limits = "[limits]\nconnections = 2\nconnections_per_network = 1\nrequests = 1\nrequests_per_peer = 1\n\
+                  indications_per_peer = 2\n";
+    let mut service = service(&file("pos", ALL, &format!("{ETH0}{limits}")), 1);
+    service.command(Instant::ZERO, Command::Link(up("eth0"))).unwrap();
+    let remote = |last| SocketAddr::new(IpAddr::from([192, 0, 2, last]), 1);
+    let admitted =
+        [(0, 1), (1, 1), (2, 2), (3, 3)].map(|(n, last)| service.admit(ConnId::accepted(n), remote(last)));
+    assert_eq!(admitted, [true, false, true, false]);
+    service.closed(ConnId::accepted(0));
+    assert!(service.admit(ConnId::accepted(4), remote(3)), "there is room again");
+
+    let link = service.link("eth0").unwrap();
+    let wanted = LinkStatusRequest {
+        states: mih::LinkStates::NONE,
+        params: vec![LinkParamType::DATA_RATE],
+        descriptors: mih::LinkDescriptors::NONE,
+    };
+    let params = [Tlv::LinkIdentifierList(vec![link]), Tlv::StatusRequest(wanted)];
+    let message = Message::new(MessageId::LINK_GET_PARAMETERS_REQUEST, params);
+    let asked = || Asked { peer: MihfId::new("x").unwrap(), address: Some(remote(9)) };
+    let transaction = hear_one(&mut service, &message)[0];
+    service.request(Instant::ZERO, asked(), transaction, &message);
+    service.request(Instant::ZERO, asked(), transaction, &message);
+    assert_eq!((service.pending.len(), service.counters.requests_full), (1, 1));
+    // One whose answer never comes is forgotten with its transaction.
+    let later = Instant::ZERO + Duration::from_secs(60);
+    service.request(later, asked(), transaction, &message);
+    assert_eq!((service.pending.len(), service.jobs.len(), service.counters.requests_full), (1, 1, 1));
+    service.command(later, Command::Measured { token: 999, reports: Vec::new() }).unwrap();
+    assert_eq!(service.counters.late, 1);
+
+    // Of a peer that does not acknowledge two indications wait, and no more.
+    let peer = "[[peer]]\nid = \"mn\"\naddress = \"192.0.2.50\"\n";
+    let config =
+        loaded(&file("pos", ALL, &format!("{ETH0}{peer}{limits}"))).config(MihfId::new("pos").unwrap());
+    service.command(later, Command::Configure(Box::new(config))).unwrap();
+    let subscriber = MihfId::new("mn").unwrap();
+    assert!(service.subscriptions.add("eth0", &subscriber, EventList::LINK_UP, (9, 9)));
+    for _ in 0..4 {
+        service.command(later, Command::Link(down("eth0"))).unwrap();
+        service.command(later, Command::Link(up("eth0"))).unwrap();
+    }
+    assert_eq!((service.counters.indications, service.counters.indications_dropped), (2, 2));
+}
+
+#[test]
+fn a_peer_is_told_of_new_addresses() {
+    let peer = "[[peer]]\nid = \"pos\"\naddress = \"192.0.2.1\"\nregister = true\n";
+    let mut net = Network::new(ChannelConfig::default());
+    let pos = serve(&mut net, &file("pos", "", ETH0), SERVER);
+    let mn = serve(&mut net, &file("mn", "", peer), ASKER);
+    net.run(Duration::from_secs(5));
+    let registered = |net: &mut Network| {
+        let said = net.take(pos);
+        said.iter().filter(|(_, event)| matches!(event, Event::Registered(_))).count()
+    };
+    assert_eq!(registered(&mut net), 1);
+    net.command(mn, Command::Moved).unwrap();
+    net.run(Duration::from_secs(5));
+    assert_eq!(registered(&mut net), 1, "again, and at once");
+}
