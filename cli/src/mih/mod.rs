@@ -44,6 +44,39 @@ configuration read again, SIGTERM ends it. To switch interfaces for others it ne
         /// The file [default: /etc/usher/mih.toml].
         file: Option<PathBuf>,
     },
+    /// Be a mobile node that hands over from one interface to another, until told to end.
+    #[command(after_help = "Examples:
+  usher mih node
+  usher mih node --config ./mn.toml
+
+The table [handover] of the configuration names both interfaces, the points of service and the correspondent. When the serving
+link is lost, or a watched value says that it will be, the node asks its point of service, moves its default route to the other
+interface and tells the correspondent by a Binding Update. Needs CAP_NET_ADMIN.")]
+    Node {
+        /// The configuration file [default: /etc/usher/mih.toml].
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+    },
+    /// Send a flow to a mobile node, wherever its Binding Updates say that it is, until told to end.
+    #[command(
+        after_help = "Example:\n  usher mih flow 192.0.2.10:5000 --from 198.51.100.9 --interval '20 ms'"
+    )]
+    Flow {
+        /// The node's home address, with the port of its flow.
+        node: SocketAddr,
+        /// Our address, which is the node's `correspondent`.
+        #[arg(long, value_name = "ADDRESS")]
+        from: IpAddr,
+        /// From one packet to the next.
+        #[arg(long, value_name = "TIME", value_parser = Time::parse, default_value = "20 ms")]
+        interval: Time,
+        /// Octets of a packet, without UDP's header; 4 at least, for its number.
+        #[arg(long, value_name = "N", default_value = "200")]
+        size: u16,
+        /// So many packets [default: without end].
+        #[arg(long, value_name = "N")]
+        packets: Option<u32>,
+    },
     /// Ask another MIH function, and print what it says.
     #[command(after_help = "Examples:
   usher mih send 192.0.2.7 discover
@@ -169,12 +202,30 @@ fn delay(text: &str) -> Result<u16, String> {
 
 pub(crate) fn mih(output: &Output, command: MihCommand) -> Result<(), Failure> {
     match command {
-        MihCommand::Serve { config, listen } => mih::serve(config, &listen).map_err(|error| match error {
-            MihError::Config(_) | MihError::Nowhere | MihError::Nameless(_) => Failure::usage(error),
-            MihError::Serve(_) => Failure::failed(error),
-        }),
+        MihCommand::Serve { config, listen } => mih::serve(config, &listen).map_err(failure),
+        MihCommand::Node { config } => mih::node::node(config).map_err(failure),
+        MihCommand::Flow { node, from, interval, size, packets } => {
+            if interval.get().is_zero() {
+                return Err(Failure::usage("--interval: a flow needs time between its packets"));
+            }
+            let config = usher_mobility::correspondent::Config {
+                station: node,
+                size: size.into(),
+                interval: interval.get(),
+                packets,
+                longest_binding: Duration::from_secs(24 * 3600),
+            };
+            mih::node::flow(from, config).map_err(failure)
+        }
         MihCommand::Check { file } => check(output, file.unwrap_or_else(|| DEFAULT_PATH.into())),
         MihCommand::Send(send) => ask(output, send),
+    }
+}
+
+fn failure(error: MihError) -> Failure {
+    match error {
+        MihError::Serve(_) => Failure::failed(error),
+        other => Failure::usage(other),
     }
 }
 

@@ -6,6 +6,7 @@ mod accounting;
 mod certificates;
 mod freediameter;
 mod freeradius;
+mod handover;
 mod hostapd;
 mod ident;
 mod methods;

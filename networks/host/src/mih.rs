@@ -1,5 +1,7 @@
 //! The MIH function on this host's own links, and a question to another host's.
 
+pub mod node;
+
 use crate::netlink::{self, Change};
 use crate::{Hosted, ServeError, Signals, Source, Teller, Told, listen, log, serve as host};
 use std::io;
@@ -38,6 +40,12 @@ pub enum MihError {
         "the host's name {0:?} is no MIHF identifier; set id in the configuration, as id = \"pos1.example.org\""
     )]
     Nameless(String),
+    /// It is to be a mobile node, and its configuration has none.
+    #[error("the configuration has no [handover], which a mobile node needs")]
+    NoHandover,
+    /// An interface of a mobile node is not there.
+    #[error("{0} is not there, or has no MAC address; `ip link` shows those that are")]
+    NoInterface(String),
     /// The system.
     #[error(transparent)]
     Serve(#[from] ServeError),
@@ -104,6 +112,9 @@ pub fn serve(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), MihE
         loaded.file.listen.udp = listen_on.to_vec();
         loaded.file.listen.tcp = listen_on.to_vec();
     }
+    if loaded.file.point_of_service.is_some() {
+        return node::point(&loaded);
+    }
     let id = identifier(&loaded)?;
     let sockets = sockets(&loaded.file, ListenerId::own)?;
     tracing::info!(%id, "this function");
@@ -144,9 +155,10 @@ pub fn serve(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), MihE
 
 /// Chance of the system's.
 pub(crate) fn rng() -> Rng {
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    // A new RandomState has keys of the system's; the hash of nothing under them is as hard to guess.
-    Seed::new(RandomState::new().build_hasher().finish()).stream("mih", 0)
+    let mut octets = [0; 8];
+    // A request of so few octets is never cut short; without any chance identifiers begin at one place, and all works.
+    let _ = rustix::rand::getrandom(&mut octets, rustix::rand::GetRandomFlags::empty());
+    Seed::new(u64::from_ne_bytes(octets)).stream("mih", 0)
 }
 
 /// The sockets of a file's `[listen]`.

@@ -1,17 +1,22 @@
-//! The kernel's links: how they are, what becomes of them, and how one is switched (rtnetlink(7)).
+//! The kernel's links: how they are, what becomes of them, how one is switched, and by which traffic goes (rtnetlink(7)).
 //!
 //! What netlink does not tell, a data rate and a signal level, is read where the kernel shows it in files; those of another
 //! network namespace are not taken.
 
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
+    NetlinkPayload,
 };
-use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 use nix::errno::Errno;
 use std::io;
+use std::net::IpAddr;
 use std::path::Path;
 use usher_mih_service::LinkReport;
 
@@ -101,6 +106,31 @@ pub fn switch(name: &str, on: bool) -> io::Result<()> {
     message.header.flags = if on { LinkFlags::Up } else { LinkFlags::empty() };
     message.header.change_mask = LinkFlags::Up;
     ask(NLM_F_ACK, RouteNetlinkMessage::SetLink(message)).map(drop)
+}
+
+/// Has the default route of an address's family go by this interface and router, in place of the one that there is.
+///
+/// # Errors
+/// There is no such interface, this program may not do that, or what else the kernel says.
+pub fn replace_default(interface: &str, gateway: IpAddr) -> io::Result<()> {
+    let mut message = RouteMessage::default();
+    message.header.table = RouteHeader::RT_TABLE_MAIN;
+    message.header.protocol = RouteProtocol::Static;
+    message.header.scope = RouteScope::Universe;
+    message.header.kind = RouteType::Unicast;
+    let gateway = match gateway {
+        IpAddr::V4(address) => {
+            message.header.address_family = AddressFamily::Inet;
+            RouteAddress::Inet(address)
+        }
+        IpAddr::V6(address) => {
+            message.header.address_family = AddressFamily::Inet6;
+            RouteAddress::Inet6(address)
+        }
+    };
+    message.attributes = vec![RouteAttribute::Gateway(gateway), RouteAttribute::Oif(index(interface)?)];
+    let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
+    ask(flags, RouteNetlinkMessage::NewRoute(message)).map(drop)
 }
 
 /// The kernel's number of an interface.

@@ -1,6 +1,7 @@
 //! The configuration file of an MIH function.
 
 mod check;
+mod handover;
 mod model;
 
 pub use model::{
@@ -9,6 +10,7 @@ pub use model::{
 };
 
 pub use check::{identifier, mac};
+pub use handover::{HandoverTable, InitiatorName, NeighbourTable, OnFailureName, PointTable, StationTable};
 
 use crate::link::Interface;
 use crate::neighbour::PeerSettings;

@@ -18,6 +18,7 @@ pub const SIBLINGS: &[(&str, &str, &str)] = &[
     ("networks", "usher-host", "what all programs that serve have in common"),
     ("usher-aaa-config", "usher-aaa", "its file is read into what the server is made of"),
     ("usher-nas", "usher-access", "an authenticator asks an AAA server"),
+    ("usher-mih-service", "usher-mobility", "its handovers are led by those controllers"),
     ("usher-aaa", "usher-access", "the ledger's address pools are those of any access server"),
     ("usher-daemon", "usher-store", "its users and accounting are in a store"),
     ("usher-daemon", "usher-pki", "whose certificates are looked after"),

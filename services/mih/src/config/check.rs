@@ -86,6 +86,7 @@ pub(super) fn check(file: &File) -> (Option<Made>, Vec<Found>) {
             found.push((at("address"), message));
         }
     }
+    found.extend(super::handover::check(file));
     let message = file.limits.message.bytes();
     if !(SHORTEST..=LONGEST).contains(&message) {
         let text = format!("a datagram has {SHORTEST} B to {LONGEST} B (RFC 5677, 6.1: the path's MTU)");

@@ -1,5 +1,6 @@
 //! The keys of the file.
 
+use super::handover::{HandoverTable, PointTable};
 use crate::access::{Right, Rights};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -33,6 +34,10 @@ pub struct File {
     pub events: Vec<EventName>,
     /// Other functions: those that it registers with or subscribes to.
     pub peer: Vec<PeerTable>,
+    /// A mobile node, which hands over between two interfaces.
+    pub handover: Option<HandoverTable>,
+    /// A network's point of service.
+    pub point_of_service: Option<PointTable>,
     /// When messages are sent again, and what is renewed when.
     pub timers: Timers,
     /// What nobody may exceed.
@@ -57,6 +62,8 @@ impl Default for File {
             interface: Vec::new(),
             events: EventName::ALL.into(),
             peer: Vec::new(),
+            handover: None,
+            point_of_service: None,
             timers: Timers::default(),
             limits: LimitsTable::default(),
             log: Log::default(),

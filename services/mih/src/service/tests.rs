@@ -8,7 +8,9 @@ use usher_config::Alone;
 use usher_core::bench::{At, Network};
 use usher_core::impair::{ChannelConfig, Loss};
 use usher_core::{ListenerId, Seed, SocketId, TransportProtocol};
-use usher_mih::{PORT, Route};
+use usher_mih::{
+    LinkAction, LinkActionAttributes, LinkActionType, LinkParamType, LinkParamValue, PORT, Route, kind,
+};
 
 const SERVER: &str = "192.0.2.1";
 const ASKER: &str = "192.0.2.9";

@@ -1,0 +1,168 @@
+//! A handover between two real links: the mobile node's controller is the study's, its links are veth, and its flow goes on.
+
+use crate::namespace::Namespace;
+use crate::place::{Folder, Running, USHER, run};
+use std::time::Duration;
+
+/// The mobile node has `w0` and `e0`; their other ends are the two networks, whose points of service and the correspondent have
+/// addresses of their own there.
+struct World {
+    place: Folder,
+    node: Namespace,
+    net: Namespace,
+}
+
+const POS1: &str = "10.97.9.1";
+const POS2: &str = "10.97.9.2";
+const CORRESPONDENT: &str = "10.97.9.9";
+const MACS: [&str; 4] = ["02:00:00:97:01:02", "02:00:00:97:01:01", "02:00:00:97:02:02", "02:00:00:97:02:01"];
+
+impl World {
+    fn new(transport: &str) -> Self {
+        let (place, node, net) = (Folder::new(), Namespace::new(), Namespace::new());
+        for (n, (own, other)) in [("w0", "w1"), ("e0", "e1")].into_iter().enumerate() {
+            let (here, there) = (MACS[2 * n], MACS[2 * n + 1]);
+            let add = ["link", "add", own, "address", here, "type", "veth", "peer", "name", other];
+            node.ip(&[&add[..], &["address", there, "netns", net.name()]].concat());
+            node.ip(&["addr", "add", &format!("10.97.{}.2/24", n + 1), "dev", own]);
+            net.ip(&["addr", "add", &format!("10.97.{}.1/24", n + 1), "dev", other]);
+            node.ip(&["link", "set", own, "up"]);
+            net.ip(&["link", "set", other, "up"]);
+        }
+        node.ip(&["route", "add", "default", "via", "10.97.1.1"]);
+        for address in [POS1, POS2, CORRESPONDENT] {
+            net.ip(&["addr", "add", address, "dev", "lo"]);
+        }
+        // What comes by a link that the default route does not lead to is wanted all the same.
+        let loose = "for f in /proc/sys/net/ipv4/conf/*/rp_filter; do echo 0 > $f; done";
+        assert!(node.run(&place, "sh", &["-c", loose], "").0);
+        let pos = |id: &str, address: &str, poa: &str, more: &str| {
+            format!(
+                "id = \"{id}\"\n[listen]\nudp = [\"{address}:4551\"]\ntcp = [\"{address}:4551\"]\n\
+                 [timers]\nretransmission = \"0.2 s\"\n[point_of_service]\npoa = \"{poa}\"\n{more}\
+                 [[peer]]\nid = \"mn@example.org\"\naddress = \"10.97.1.2\"\ntransport = \"{transport}\"\n"
+            )
+        };
+        let station = format!(
+            "station = [{{ id = \"mn@example.org\", address = \"{}\", link_type = \"802.11\" }}]\n\
+             neighbour = {{ id = \"pos2.example.org\", poa = \"{}\", link_type = \"ethernet\" }}\n",
+            MACS[0], MACS[3]
+        );
+        let other = |id: &str, address: &str| {
+            format!("[[peer]]\nid = \"{id}\"\naddress = \"{address}\"\ntransport = \"{transport}\"\n")
+        };
+        let pos1 = pos("pos1.example.org", POS1, MACS[1], &station) + &other("pos2.example.org", POS2);
+        let neighbour = format!(
+            "neighbour = {{ id = \"pos1.example.org\", poa = \"{}\", link_type = \"802.11\" }}\n",
+            MACS[1]
+        );
+        let pos2 = pos("pos2.example.org", POS2, MACS[3], &neighbour) + &other("pos1.example.org", POS1);
+        let node_file = format!(
+            "id = \"mn@example.org\"\n[listen]\nudp = [\"0.0.0.0:4551\"]\n[timers]\nretransmission = \"0.2 s\"\n\
+             [[interface]]\nname = \"w0\"\nlink_type = \"802.11\"\npoa = \"{}\"\n\
+             watch = {{ file = \"signal\", below = -75, interval = \"20 ms\", within = \"2 s\" }}\n\
+             [[interface]]\nname = \"e0\"\npoa = \"{}\"\n{}{}\
+             [handover]\nserving = \"w0\"\ntarget = \"e0\"\nserving_address = \"10.97.1.2\"\ntarget_address = \"10.97.2.2\"\n\
+             gateway = \"10.97.2.1\"\nserving_pos = \"pos1.example.org\"\ntarget_pos = \"pos2.example.org\"\n\
+             correspondent = \"{CORRESPONDENT}\"\n",
+            MACS[1],
+            MACS[3],
+            other("pos1.example.org", POS1),
+            other("pos2.example.org", POS2)
+        );
+        for (name, text) in [("pos1.toml", pos1), ("pos2.toml", pos2), ("mn.toml", node_file)] {
+            place.write(name, &text);
+            let (right, said) = run(&place.path(""), USHER, &["mih", "check", name], "");
+            assert!(right, "{said}");
+        }
+        place.write("signal", "-60\n");
+        Self { place, node, net }
+    }
+
+    fn start(&self, space: &Namespace, name: &str, words: &[&str]) -> Running {
+        let mut command = space.command(USHER);
+        command.arg("mih").args(words);
+        self.place.start(name, &mut command, "started")
+    }
+}
+
+/// A number behind a key of a line of the log that has this text.
+#[track_caller]
+fn number(log: &str, line: &str, key: &str) -> f64 {
+    let found = log.lines().find(|l| l.contains(line)).unwrap_or_else(|| panic!("no {line}: {log}"));
+    let value = found.split(&format!("{key}=")).nth(1).and_then(|rest| rest.split_whitespace().next());
+    value.and_then(|v| v.parse().ok()).unwrap_or_else(|| panic!("no {key}: {found}"))
+}
+
+fn handover(transport: &str, foreseen: bool) {
+    let world = World::new(transport);
+    let mut dumpcap = world.node.command("dumpcap");
+    dumpcap.args(["-q", "-i", "w0", "-i", "e0", "-w", "handover.pcapng"]);
+    let mut dumpcap = world.place.start("dumpcap", &mut dumpcap, "File: ");
+    let _pos1 = world.start(&world.net, "pos1", &["serve", "--config", "pos1.toml"]);
+    let mut pos2 = world.start(&world.net, "pos2", &["serve", "--config", "pos2.toml"]);
+    let mut node = world.start(&world.node, "mn", &["node", "--config", "mn.toml"]);
+    node.wait_for("registered with the serving point of service");
+    let flow = ["flow", "10.97.1.2:5000", "--from", CORRESPONDENT, "--interval", "10 ms"];
+    let mut flow = world.start(&world.net, "flow", &flow);
+    node.wait_for("the flow arrives interface=Serving");
+    if foreseen {
+        world.place.write("signal", "-80\n");
+        node.wait_for("handover done");
+        pos2.wait_for("arrived");
+        // Only now the link goes, and nothing is lost by that.
+        world.net.ip(&["link", "set", "w1", "down"]);
+    } else {
+        world.net.ip(&["link", "set", "w1", "down"]);
+        node.wait_for("handover done");
+    }
+    node.wait_for("the flow arrives interface=Target");
+    flow.wait_for("the flow is redirected to=10.97.2.2");
+    let log = node.log();
+    let (took, gap, lost) = (
+        number(&log, "handover done", "took_ms"),
+        number(&log, "interface=Target", "gap_ms"),
+        number(&log, "interface=Target", "lost"),
+    );
+    eprintln!(
+        "{transport}, foreseen {foreseen}: handover {took:.1} ms, flow interrupted {gap:.1} ms, {lost} lost"
+    );
+    assert!(log.contains(&format!("handover done success={foreseen}")), "{log}");
+    if foreseen {
+        for step in ["scan", "resources", "commit", "entry", "redirection"] {
+            assert!(log.contains(&format!("handover step step={step}")), "{step}: {log}");
+        }
+        // The old link carries the flow until the new one does.
+        assert!(lost <= 1.0, "{log}");
+    }
+    // The kernel hands captured packets over in blocks, each a while after its first.
+    std::thread::sleep(Duration::from_secs(2));
+    node.terminate();
+    let code = flow.terminate();
+    assert_eq!(code, Some(0));
+    dumpcap.terminate();
+    let tshark = |filter: &str, field: &str| {
+        let words = ["-n", "-r", "handover.pcapng", "-Y", filter, "-T", "fields", "-e", field];
+        let (right, said) = run(&world.place.path(""), "tshark", &words, "");
+        assert!(right, "{filter}: {said}");
+        said.lines()
+            .filter(|line| !line.starts_with("Running as user"))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert!(tshark("mih", "frame.number").len() >= if foreseen { 8 } else { 4 });
+    let flaws = tshark("_ws.malformed || (mih && _ws.expert.severity >= 0x600000)", "_ws.expert.message");
+    assert!(flaws.is_empty(), "{flaws:?}");
+}
+
+#[test]
+fn a_flow_goes_on_over_the_other_link_when_one_is_foreseen_to_be_lost() {
+    for transport in ["udp", "tcp"] {
+        handover(transport, true);
+    }
+}
+
+#[test]
+fn a_flow_goes_on_over_the_other_link_when_one_is_lost_without_warning() {
+    handover("udp", false);
+}

@@ -1,0 +1,307 @@
+//! A handover on this host's own links: the mobile node, the point of service, and the correspondent whose flow is redirected.
+//! Their controllers are `usher-mobility`'s, the same as in a study.
+
+use super::{MihError, identifier, load, rng, sockets, watch};
+use crate::netlink::{self, Change};
+use crate::{Hosted, ServeError, Source, Teller, listen, log, serve as host};
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration as StdDuration, Instant as StdInstant};
+use usher_core::{Duration, Job, ListenerId, Machine, NoJob, SocketId};
+use usher_live::{Clock, SocketOptions, Sockets, bind_udp};
+use usher_mih::PORT;
+use usher_mih_service::config::{HandoverTable, Loaded};
+use usher_mobility::station::{
+    BINDING_SOCKET, FLOW_SERVING, FLOW_TARGET, MIH_LISTENER, MIH_SERVING, MIH_TARGET,
+};
+use usher_mobility::{
+    Correspondent, Interface, LinkCommand, LinkEvent, PointOfService, Station, correspondent, pos, station,
+};
+
+/// How long an interface may take to come up.
+const ENTRY: StdDuration = StdDuration::from_secs(3);
+const STEP: StdDuration = StdDuration::from_millis(5);
+
+/// Sockets at these addresses, of which nobody else has the port.
+fn bind(wanted: &[(SocketId, SocketAddr)]) -> Result<Vec<(SocketId, std::net::UdpSocket)>, ServeError> {
+    let options = SocketOptions { shared: false, ..SocketOptions::default() };
+    let one = |(id, address): &(SocketId, SocketAddr)| {
+        let (address, what) = (*address, "a mobile node");
+        let socket = bind_udp(address, &options);
+        Ok((*id, socket.map_err(|error| ServeError::Listen { address, what, error })?))
+    };
+    wanted.iter().map(one).collect()
+}
+
+fn no_job<C>(job: Job<NoJob>) -> C {
+    match job.what {}
+}
+
+/// What the kernel has said of the two interfaces.
+#[derive(Default)]
+struct Known {
+    serving: bool,
+    target: bool,
+}
+
+/// Is a mobile node until it is told to end.
+///
+/// # Errors
+/// It could not begin.
+pub fn node(path: Option<PathBuf>) -> Result<(), MihError> {
+    let loaded = load(path.as_deref())?;
+    let _log = log::begin(loaded.file.log);
+    loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    let id = identifier(&loaded)?;
+    let Some(table) = loaded.file.handover.clone() else { return Err(MihError::NoHandover) };
+    let all = netlink::links().map_err(|error| ServeError::System { what: "the kernel's links", error })?;
+    let address =
+        |name: &str| all.iter().find(|(_, link)| link.name == name).and_then(|(_, link)| link.address);
+    let config = loaded
+        .station(id.clone(), &address)
+        .ok_or_else(|| MihError::NoInterface(format!("{} or {}", table.serving, table.target)))?;
+    let (home, care_of) = (table.serving_address, table.target_address);
+    let udp = bind(&[
+        (MIH_SERVING, SocketAddr::new(home, PORT)),
+        (MIH_TARGET, SocketAddr::new(care_of, PORT)),
+        (FLOW_SERVING, SocketAddr::new(home, table.flow_port)),
+        (FLOW_TARGET, SocketAddr::new(care_of, table.flow_port)),
+        (BINDING_SOCKET, SocketAddr::new(care_of, usher_mip::PORT)),
+    ])?;
+    let listeners = [home, care_of].map(|ip| listen("MIH", SocketAddr::new(ip, PORT), MIH_LISTENER));
+    let listeners = listeners.into_iter().collect::<Result<Vec<_>, _>>()?;
+    tracing::info!(%id, serving = table.serving, target = table.target, "this mobile node");
+    let known = Arc::new(Mutex::new(Known::default()));
+    let (orders, taken) = channel();
+    Ok(host(Hosted {
+        name: "usher-mih-node",
+        machine: Station::new(config, rng()),
+        sockets: Sockets { udp, listeners, ..Sockets::default() },
+        clock: Clock::start(),
+        helper: Arc::new(no_job),
+        helpers: 1,
+        said: Box::new(say(orders)),
+        counted: |station| station.mihf().counters().iter().chain(station.counters().iter()).collect(),
+        reload: Box::new(|| {
+            tracing::warn!("a mobile node reads its configuration when it is started");
+            None
+        }),
+        sources: node_sources(&loaded, &table, &known, taken),
+        farewell: None,
+    })?)
+}
+
+/// What tells a node: the kernel, the watched value, and who carries out what it wants of its links.
+fn node_sources(
+    loaded: &Loaded,
+    table: &HandoverTable,
+    known: &Arc<Mutex<Known>>,
+    taken: Receiver<(Interface, LinkCommand)>,
+) -> Vec<Source<station::Command>> {
+    let (serving, target) = (table.serving.clone(), table.target.clone());
+    let seen = known.clone();
+    let kernel = move |tell: Teller<station::Command>| {
+        let mut begun = false;
+        let followed = netlink::follow(|change| {
+            let Change::Link(report) = change else { return true };
+            let mut known = seen.lock().unwrap_or_else(PoisonError::into_inner);
+            if report.name == target {
+                known.target = report.up;
+                return true;
+            }
+            if report.name != serving || std::mem::replace(&mut known.serving, report.up) == report.up {
+                return true;
+            }
+            drop(known);
+            if report.up && !std::mem::replace(&mut begun, true) && !tell(station::Command::Start) {
+                return false;
+            }
+            tracing::info!(interface = report.name, up = report.up, "serving link");
+            let event = if report.up { LinkEvent::Up } else { LinkEvent::Down };
+            tell(station::Command::Link { interface: Interface::Serving, event })
+        });
+        if let Err(error) = followed {
+            tracing::error!(%error, "the kernel does not tell of its links");
+        }
+    };
+    let watched: Vec<_> = loaded.interfaces.iter().filter(|i| i.name == table.serving).cloned().collect();
+    let values = move |tell: Teller<station::Command>| {
+        let mut low = false;
+        let limits = watched.first().and_then(|interface| interface.watch.clone());
+        watch(&Mutex::new(watched), |_, value| {
+            let Some(limits) = &limits else { return false };
+            if value < limits.below && !std::mem::replace(&mut low, true) {
+                tracing::info!(value, "serving link going down");
+                let event = LinkEvent::GoingDown { within: limits.within };
+                return tell(station::Command::Link { interface: Interface::Serving, event });
+            }
+            low &= value < limits.below + limits.hysteresis;
+            true
+        });
+    };
+    let (table, known) = (table.clone(), known.clone());
+    let links = move |tell: Teller<station::Command>| {
+        for (interface, command) in taken {
+            let event = match (interface, command) {
+                (Interface::Serving, _) => continue,
+                (Interface::Target, LinkCommand::Scan) => LinkEvent::Scanned { found: enter(&table, &known) },
+                (Interface::Target, LinkCommand::Connect) => match connect(&table, &known) {
+                    true => LinkEvent::Up,
+                    false => LinkEvent::Down,
+                },
+                (Interface::Target, LinkCommand::Disconnect) => continue,
+            };
+            if !tell(station::Command::Link { interface, event }) {
+                return;
+            }
+        }
+    };
+    vec![Box::new(kernel), Box::new(values), Box::new(links)]
+}
+
+/// Whether the target link carries packets; it is switched on where it is off.
+fn enter(table: &HandoverTable, known: &Mutex<Known>) -> bool {
+    let up = || known.lock().unwrap_or_else(PoisonError::into_inner).target;
+    if !up()
+        && let Err(error) = netlink::switch(&table.target, true)
+    {
+        tracing::error!(%error, interface = table.target, "the target interface is not switched on");
+    }
+    let until = StdInstant::now() + ENTRY;
+    while !up() && StdInstant::now() < until {
+        std::thread::sleep(STEP);
+    }
+    up()
+}
+
+/// Moves this host's traffic to the target link.
+fn connect(table: &HandoverTable, known: &Mutex<Known>) -> bool {
+    if !enter(table, known) {
+        return false;
+    }
+    let moved = netlink::replace_default(&table.target, table.gateway);
+    match &moved {
+        Ok(()) => tracing::info!(interface = table.target, via = %table.gateway, "default route"),
+        Err(error) => {
+            tracing::error!(%error, via = %table.gateway, "the default route is not moved; that needs CAP_NET_ADMIN")
+        }
+    }
+    moved.is_ok()
+}
+
+/// The log of a node, which also hands on what it wants of its links, and measures how long its flow is interrupted.
+fn say(orders: Sender<(Interface, LinkCommand)>) -> impl FnMut(station::Event) + Send {
+    let mut last: Option<(u32, StdInstant)> = None;
+    let mut by = None;
+    move |event| match event {
+        station::Event::Registered => tracing::info!("registered with the serving point of service"),
+        station::Event::LinkCommand { interface, command } => {
+            // Whoever carries orders out lives as long as the program.
+            let _ = orders.send((interface, command));
+        }
+        station::Event::HandoverBegan => tracing::info!("handover began"),
+        station::Event::Step { step, took } => {
+            tracing::info!(%step, took_ms = milliseconds(took), "handover step");
+        }
+        station::Event::HandoverDone { success, failure, began, left, ended } => tracing::info!(
+            success,
+            failure = failure.map_or("none", station::Failure::name),
+            took_ms = milliseconds(ended.since(began)),
+            without_link_ms = left.map_or(0.0, |left| milliseconds(ended.since(left))),
+            "handover done"
+        ),
+        station::Event::HandoverCancelled => tracing::info!("handover cancelled: the serving link is back"),
+        station::Event::Received { sequence, interface } => {
+            let now = StdInstant::now();
+            if by.replace(interface).is_none_or(|before| before != interface) {
+                let (lost, gap) = last.map_or((0, StdDuration::ZERO), |(before, at)| {
+                    (sequence.saturating_sub(before).saturating_sub(1), now.saturating_duration_since(at))
+                });
+                let gap_ms = gap.as_secs_f64() * 1e3;
+                tracing::info!(interface = ?interface, sequence, lost, gap_ms, "the flow arrives");
+            }
+            last = Some((sequence, now));
+        }
+    }
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// Is a network's point of service until it is told to end.
+pub(super) fn point(loaded: &Loaded) -> Result<(), MihError> {
+    let id = identifier(loaded)?;
+    let Some(config) = loaded.point(id.clone()) else { return Err(MihError::NoHandover) };
+    let sockets = sockets(&loaded.file, ListenerId::own)?;
+    tracing::info!(%id, "this point of service");
+    let clock = Clock::start();
+    let mut machine = PointOfService::new(config, rng());
+    // It has not been told before.
+    let _ = machine.command(clock.now(), pos::Command::Start);
+    Ok(host(Hosted {
+        name: "usher-mih-pos",
+        machine,
+        sockets,
+        clock,
+        helper: Arc::new(no_job),
+        helpers: 1,
+        said: Box::new(|event| match event {
+            pos::Event::Registered { station } => tracing::info!(%station, "registered"),
+            pos::Event::HandoverBegan { station } => tracing::info!(%station, "handover began"),
+            pos::Event::Step { station, step, took } => {
+                tracing::info!(%station, %step, took_ms = milliseconds(took), "handover step");
+            }
+            pos::Event::BrokenOff { station } => tracing::info!(%station, "handover broken off"),
+            pos::Event::Arrived { station } => tracing::info!(%station, "arrived"),
+            pos::Event::Gone { station } => tracing::info!(%station, "gone"),
+        }),
+        counted: |point| point.mihf().counters().iter().chain(point.counters().iter()).collect(),
+        reload: Box::new(|| {
+            tracing::warn!("a point of service reads its configuration when it is started");
+            None
+        }),
+        sources: Vec::new(),
+        farewell: None,
+    })?)
+}
+
+/// Sends a flow to a mobile node, wherever its Binding Updates say that it is, until it is told to end.
+///
+/// # Errors
+/// It could not begin.
+pub fn flow(local: IpAddr, config: correspondent::Config) -> Result<(), MihError> {
+    let _log = log::begin(usher_config::log::Log::default());
+    let udp = bind(&[
+        (correspondent::FLOW_SOCKET, SocketAddr::new(local, 0)),
+        (correspondent::BINDING_SOCKET, SocketAddr::new(local, usher_mip::PORT)),
+    ])?;
+    let station = config.station;
+    tracing::info!(%station, "a flow");
+    let clock = Clock::start();
+    let mut machine = Correspondent::new(config);
+    let begun = machine.command(clock.now(), correspondent::Command::Start);
+    begun.map_err(|error| ServeError::System {
+        what: "the flow",
+        error: std::io::Error::new(std::io::ErrorKind::InvalidInput, error.to_string()),
+    })?;
+    Ok(host(Hosted {
+        name: "usher-mih-flow",
+        machine,
+        sockets: Sockets { udp, ..Sockets::default() },
+        clock,
+        helper: Arc::new(no_job),
+        helpers: 1,
+        said: Box::new(|event| {
+            if let correspondent::Event::Redirected { to } = event {
+                tracing::info!(%to, "the flow is redirected");
+            }
+        }),
+        counted: |correspondent| correspondent.counters().iter().collect(),
+        reload: Box::new(|| None),
+        sources: Vec::new(),
+        farewell: None,
+    })?)
+}

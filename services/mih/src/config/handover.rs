@@ -1,0 +1,324 @@
+//! The tables `[handover]` and `[point_of_service]`: a mobile node with two interfaces, and the point of service of a network.
+
+use super::check::mac;
+use super::model::{File, LinkTypeName, PeerTable};
+use super::{Loaded, local};
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use usher_config::named;
+use usher_config::units::{Count, Time};
+use usher_mih::{LinkAddr, LinkId, LinkTupleId, LinkType, MihfId, Peer, Route};
+use usher_mobility::pos::{Client, Neighbour, Trigger};
+use usher_mobility::station::{CommitAnswer, OnFailure};
+use usher_mobility::{Initiation, pos, station};
+
+/// Requests that a node or a point of service processes at a time; further ones are refused.
+const MAX_REQUESTS: usize = 256;
+/// How long after its last message a point of service forgets a handover that does not end.
+const FORGET: usher_core::Duration = usher_core::Duration::from_secs(60);
+
+usher_core::named! {
+    "who leads a handover";
+    /// Who leads a handover.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum InitiatorName {
+        /// The node asks its point of service.
+        Station = "station",
+        /// The node tells its point of service, which asks it.
+        Network = "network",
+    }
+}
+
+usher_core::named! {
+    "what follows a failed exchange";
+    /// What a node does when the exchange with its point of service has failed.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum OnFailureName {
+        /// It stays until the old link is lost.
+        LinkDown = "link-down",
+        /// It goes to the other interface at once.
+        OtherInterface = "other-interface",
+        /// The same where it was not answered; after a refusal it stays.
+        OtherInterfaceIfUnanswered = "other-interface-if-unanswered",
+    }
+}
+
+/// A mobile node (`usher mih node`): when the serving link is lost, or will be, its traffic goes to the target link.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HandoverTable {
+    /// The interface by which the node is attached in the beginning: one of `[[interface]]`, with its `poa`. Its `watch` says
+    /// when its loss is foreseen.
+    pub serving: String,
+    /// The interface that it goes to: another one, with its `poa`.
+    pub target: String,
+    /// The node's address on the serving interface, which is its home address too.
+    pub serving_address: IpAddr,
+    /// Its address on the target interface: the care-of address.
+    pub target_address: IpAddr,
+    /// The router on the target link: the default route goes there with the handover.
+    pub gateway: IpAddr,
+    /// The serving network's point of service: the `id` of a `[[peer]]`.
+    pub serving_pos: String,
+    /// The target network's, which hears that the handover is complete; without it the serving one does.
+    pub target_pos: Option<String>,
+    /// Who is told the care-of address by a Mobile IPv6 Binding Update: the correspondent, or a home agent, at UDP port 4191.
+    pub correspondent: IpAddr,
+    /// The port at which the correspondent's flow arrives.
+    #[serde(default = "flow_port")]
+    pub flow_port: u16,
+    /// Who leads.
+    #[serde(default = "initiator", deserialize_with = "named::read")]
+    #[schemars(schema_with = "named::schema::<InitiatorName>")]
+    pub initiated_by: InitiatorName,
+    /// What follows an exchange that has failed.
+    #[serde(default = "on_failure", deserialize_with = "named::read")]
+    #[schemars(schema_with = "named::schema::<OnFailureName>")]
+    pub on_failure: OnFailureName,
+    /// How soon a scan, an entry or a registration that failed is tried again.
+    #[serde(default = "retry")]
+    pub retry: Time,
+}
+
+const fn flow_port() -> u16 {
+    5000
+}
+const fn initiator() -> InitiatorName {
+    InitiatorName::Station
+}
+const fn on_failure() -> OnFailureName {
+    OnFailureName::LinkDown
+}
+const fn retry() -> Time {
+    Time::millis(500)
+}
+
+/// A network's point of service (`usher mih serve`): it answers the handovers of its stations and of those that come.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PointTable {
+    /// The MAC address of its network's point of attachment.
+    pub poa: String,
+    /// The stations that leave by it.
+    #[serde(default)]
+    pub station: Vec<StationTable>,
+    /// Where they can go.
+    pub neighbour: Option<NeighbourTable>,
+    /// It begins handovers when a station tells that its link is going down; otherwise stations do.
+    #[serde(default)]
+    pub leads: bool,
+    /// How many stations its network has resources for, reservations included.
+    #[serde(default = "capacity")]
+    pub capacity: Count,
+    /// How long a reservation waits for its station.
+    #[serde(default = "reserve")]
+    pub reserve: Time,
+}
+
+const fn capacity() -> Count {
+    Count::of(1000)
+}
+const fn reserve() -> Time {
+    Time::secs(30)
+}
+
+/// A station of a point of service.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StationTable {
+    /// Its function: the `id` of a `[[peer]]`.
+    pub id: String,
+    /// The MAC address of its interface here.
+    pub address: String,
+    /// The technology of its link here.
+    #[serde(deserialize_with = "named::read")]
+    #[schemars(schema_with = "named::schema::<LinkTypeName>")]
+    pub link_type: LinkTypeName,
+}
+
+/// Another network.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NeighbourTable {
+    /// Its point of service: the `id` of a `[[peer]]`.
+    pub id: String,
+    /// The MAC address of its point of attachment.
+    pub poa: String,
+    /// Its technology.
+    #[serde(deserialize_with = "named::read")]
+    #[schemars(schema_with = "named::schema::<LinkTypeName>")]
+    pub link_type: LinkTypeName,
+}
+
+/// What is wrong with these tables, with the keys that lead there.
+pub(super) fn check(file: &File) -> Vec<(Vec<String>, String)> {
+    let mut found = Vec::new();
+    let mut wrong = |keys: &[&str], message: String| {
+        found.push((keys.iter().map(|key| (*key).to_owned()).collect(), message));
+    };
+    let is_peer = |id: &String| file.peer.iter().any(|peer| peer.id == *id);
+    let no_peer = |id: &str| format!("there is no [[peer]] with id = \"{id}\"");
+    let is_mac = |text: &String| mac(text).is_some();
+    let no_mac =
+        |text: &str| format!("\"{text}\" is no MAC address; write six pairs, as \"02:00:00:00:00:01\"");
+    if let Some(table) = &file.handover {
+        let at = |key| ["handover", key];
+        for (key, name) in [("serving", &table.serving), ("target", &table.target)] {
+            let poa = file.interface.iter().find(|i| i.name == *name).map(|i| i.poa.is_some());
+            match poa {
+                None => wrong(&at(key), format!("there is no [[interface]] with name = \"{name}\"")),
+                Some(false) => {
+                    wrong(
+                        &at(key),
+                        format!("the [[interface]] {name} has no poa, by which networks know it"),
+                    );
+                }
+                Some(true) => {}
+            }
+        }
+        if table.serving == table.target {
+            wrong(&at("target"), "the target is another interface than the serving one".to_owned());
+        }
+        for (key, id) in
+            [("serving_pos", Some(&table.serving_pos)), ("target_pos", table.target_pos.as_ref())]
+        {
+            if let Some(id) = id.filter(|id| !is_peer(id)) {
+                wrong(&at(key), no_peer(id));
+            }
+        }
+        for (key, address) in [
+            ("target_address", table.target_address),
+            ("gateway", table.gateway),
+            ("correspondent", table.correspondent),
+        ] {
+            if address.is_ipv4() != table.serving_address.is_ipv4() {
+                wrong(&at(key), format!("{address} is not of the family of serving_address"));
+            }
+        }
+    }
+    if let Some(table) = &file.point_of_service {
+        if !is_mac(&table.poa) {
+            wrong(&["point_of_service", "poa"], no_mac(&table.poa));
+        }
+        for (i, station) in table.station.iter().enumerate() {
+            let number = i.to_string();
+            let at = |key| ["point_of_service", "station", number.as_str(), key];
+            if !is_peer(&station.id) {
+                wrong(&at("id"), no_peer(&station.id));
+            }
+            if !is_mac(&station.address) {
+                wrong(&at("address"), no_mac(&station.address));
+            }
+        }
+        if let Some(neighbour) = &table.neighbour {
+            let at = |key| ["point_of_service", "neighbour", key];
+            if !is_peer(&neighbour.id) {
+                wrong(&at("id"), no_peer(&neighbour.id));
+            }
+            if !is_mac(&neighbour.poa) {
+                wrong(&at("poa"), no_mac(&neighbour.poa));
+            }
+        }
+        if file.handover.is_some() {
+            wrong(
+                &["point_of_service"],
+                "a function is a mobile node or a point of service; keep one table".to_owned(),
+            );
+        }
+    }
+    found
+}
+
+/// A peer of the file, reached from this address.
+fn peer(file: &File, id: &str, local: Option<IpAddr>) -> Option<Peer> {
+    let table = file.peer.iter().find(|peer| peer.id == id)?;
+    Some(Peer { id: MihfId::new(id).ok()?, route: route(table, local), ack: true })
+}
+
+fn route(table: &PeerTable, local: Option<IpAddr>) -> Route {
+    Route { transport: table.transport, local, remote: SocketAddr::new(table.address, table.port) }
+}
+
+fn poa(text: &str) -> Option<LinkAddr> {
+    mac(text).map(LinkAddr::Mac)
+}
+
+impl Loaded {
+    /// What a mobile node is made of, with the MAC addresses that the kernel says. `None`: there is no `[handover]`, or an
+    /// interface has no MAC address.
+    #[must_use]
+    pub fn station(&self, id: MihfId, address: &dyn Fn(&str) -> Option<[u8; 6]>) -> Option<station::Config> {
+        let table = self.file.handover.as_ref()?;
+        let link = |name: &str| {
+            let interface = self.interfaces.iter().find(|interface| interface.name == name)?;
+            let mac = interface.address.or_else(|| address(name))?;
+            let technology = interface.technology.unwrap_or(LinkType::Ethernet);
+            Some(LinkTupleId { link: LinkId::mac(technology, mac), poa: interface.poa.map(LinkAddr::Mac) })
+        };
+        let serving = peer(&self.file, &table.serving_pos, Some(table.serving_address))?;
+        let mut mih = self.config(id).mih;
+        mih.locals = [table.serving_address, table.target_address].into();
+        mih.ask_subscriptions = false;
+        Some(station::Config {
+            mih,
+            serving_after: Route { local: Some(table.target_address), ..serving.route },
+            serving,
+            target: table.target_pos.as_ref().and_then(|id| peer(&self.file, id, Some(table.target_address))),
+            serving_address: table.serving_address,
+            target_address: table.target_address,
+            serving_link: link(&table.serving)?,
+            target_link: link(&table.target)?,
+            correspondent: SocketAddr::new(table.correspondent, usher_mip::PORT),
+            initiation: match table.initiated_by {
+                InitiatorName::Station => Initiation::Station,
+                InitiatorName::Network => Initiation::Network,
+            },
+            on_failure: match table.on_failure {
+                OnFailureName::LinkDown => OnFailure::WaitForLinkDown,
+                OnFailureName::OtherInterface => OnFailure::OtherInterface,
+                OnFailureName::OtherInterfaceIfUnanswered => OnFailure::OtherInterfaceIfUnanswered,
+            },
+            commit_answer: CommitAnswer::AfterProcessing,
+            processing: usher_core::Duration::ZERO,
+            retry: table.retry.get(),
+            binding: usher_mip::Timing::default(),
+            max_requests: MAX_REQUESTS,
+        })
+    }
+
+    /// What a point of service is made of; `None`: there is no `[point_of_service]`.
+    #[must_use]
+    pub fn point(&self, id: MihfId) -> Option<pos::Config> {
+        let (file, table) = (&self.file, self.file.point_of_service.as_ref()?);
+        let peer = |id: &str| {
+            let table = file.peer.iter().find(|peer| peer.id == id)?;
+            peer(file, id, local(&file.listen.udp, table))
+        };
+        let client = |of: &StationTable| {
+            let link = LinkId::mac(of.link_type.link_type(), mac(&of.address)?);
+            Some(Client { peer: peer(&of.id)?, link: LinkTupleId { link, poa: poa(&table.poa) } })
+        };
+        let mut mih = self.config(id).mih;
+        mih.ask_subscriptions = false;
+        Some(pos::Config {
+            mih,
+            poa: poa(&table.poa)?,
+            clients: table.station.iter().filter_map(client).collect(),
+            neighbour: table.neighbour.as_ref().and_then(|of| {
+                let technology = of.link_type.link_type();
+                Some(Neighbour { peer: peer(&of.id)?, technology, poa: poa(&of.poa)? })
+            }),
+            trigger: if table.leads { Trigger::Remote } else { Trigger::Never },
+            processing: usher_core::Duration::ZERO,
+            capacity: table.capacity.get(),
+            reserve: table.reserve.get(),
+            forget: FORGET,
+            max_requests: MAX_REQUESTS,
+        })
+    }
+}
