@@ -47,6 +47,60 @@ A login counts when the method has ended well on both sides and the MS-MPPE keys
 Each connection has an identity of its own, as RFC 6733 asks: --identity, and that with -2, -3 ... behind its first
 label. The server must know or accept them.")]
     Diameter(Diameter),
+    /// Requests and indications of MIH functions (IEEE 802.21 over RFC 5677).
+    #[command(after_help = "Examples:
+  usher load mih 127.0.0.1
+  usher load mih 127.0.0.1 --request parameters --functions 64 --concurrency 64 --expect 'p99 < 20 ms'
+  usher load mih 127.0.0.1 --tcp --request register --rate 2000 --duration 5s
+  usher load mih 127.0.0.1 --request indication --ramp --out out/mih-knee
+
+Who is there is discovered first. A transaction counts when its response says success, an indication when it is acknowledged;
+without acknowledgements (--tcp, --no-ack) an indication counts as soon as it is sent. By UDP what a server drops is sent again, and
+is a timeout when its tries are over. Options about users and methods do not go with this command.")]
+    Mih(Mih),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Mih {
+    #[command(flatten)]
+    pub(crate) load: Load,
+    /// What is asked, or told.
+    #[arg(long, value_enum, default_value_t = MihName::Discover, help_heading = "MIH")]
+    pub(crate) request: MihName,
+    /// By TCP, one connection for each function; otherwise by UDP.
+    #[arg(long, help_heading = "MIH")]
+    pub(crate) tcp: bool,
+    /// Ask for no MIH acknowledgements, as is always so by TCP: nothing is sent again.
+    #[arg(long, help_heading = "MIH")]
+    pub(crate) no_ack: bool,
+    /// How many functions ask, each with an identifier and a socket or connection of its own.
+    #[arg(long, value_name = "N", default_value = "1", help_heading = "MIH")]
+    pub(crate) functions: NonZeroUsize,
+    /// What the first function calls itself; the others have their number behind the first label.
+    #[arg(long, value_name = "ID", default_value = "load@example.org", help_heading = "MIH")]
+    pub(crate) id: String,
+    /// How long an acknowledgement is waited for before a message is sent again.
+    #[arg(long, value_name = "TIME", default_value = "1s", help_heading = "MIH")]
+    pub(crate) retransmission: Secs,
+    /// How often a message is sent again.
+    #[arg(long, value_name = "N", default_value = "2", help_heading = "MIH")]
+    pub(crate) retransmissions: u8,
+    /// How long a response is waited for.
+    #[arg(long, value_name = "TIME", default_value = "5s", help_heading = "MIH")]
+    pub(crate) timeout: Secs,
+}
+
+/// What MIH functions ask, or tell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum MihName {
+    /// MIH_Capability_Discover.
+    Discover,
+    /// MIH_Register.
+    Register,
+    /// MIH_Link_Get_Parameters of all links.
+    Parameters,
+    /// MIH_Link_Up indications.
+    Indication,
 }
 
 #[derive(Args, Debug)]

@@ -1,7 +1,8 @@
 //! From what was typed to what is run.
 
 use super::args::{
-    Accounting, Diameter, DiameterMethod, Eap, EapName, Load, LoadCommand, Nas, Radius, RadiusMethod, Tls,
+    Accounting, Diameter, DiameterMethod, Eap, EapName, Load, LoadCommand, Mih, MihName, Nas, Radius,
+    RadiusMethod, Tls,
 };
 use super::value::Part;
 use crate::output::Failure;
@@ -10,13 +11,13 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use usher_core::{Duration, WallTime};
+use usher_core::{Duration, TransportProtocol, WallTime};
 use usher_crypto::tls::{
     ClientConfig, ClientOptions, Credentials, Resumption, Roots, VersionRange, WallClock,
 };
 use usher_load::{
-    Arrivals, Config, DiameterConfig, DiameterLogin, EapMethod, Expectation, Fleet, FrontConfig, Pace,
-    PeapInner, Plan, RadiusConfig, RadiusLogin, RampConfig, RampPlan, TtlsInner, Users,
+    Arrivals, Config, DiameterConfig, DiameterLogin, EapMethod, Expectation, Fleet, FrontConfig, MihConfig,
+    MihRequest, Pace, PeapInner, Plan, RadiusConfig, RadiusLogin, RampConfig, RampPlan, TtlsInner, Users,
 };
 use usher_radius::Secret;
 use usher_radius::attribute::{Attributes, kind};
@@ -57,6 +58,7 @@ pub(super) fn job(command: &LoadCommand) -> Result<Job, Failure> {
         LoadCommand::Radius(r) => radius(r),
         LoadCommand::Eap(e) => eap(e),
         LoadCommand::Diameter(d) => diameter(d),
+        LoadCommand::Mih(m) => mih(m),
     }
 }
 
@@ -348,6 +350,57 @@ fn diameter(d: &Diameter) -> Result<Job, Failure> {
     let tls = if d.over_tls { Some(connection_tls(&d.tls)?) } else { None };
     let what = if mix.is_empty() { "accounting".to_owned() } else { named(&d.load, &mix) };
     finish("diameter", what, &d.load, front, mix, users, vec![address], tls)
+}
+
+fn mih(m: &Mih) -> Result<Job, Failure> {
+    let load = &m.load;
+    let given = [
+        ("--user", load.user.is_some()),
+        ("--users-file", load.users_file.is_some()),
+        ("--mix", !load.mix.is_empty()),
+        ("--wrong-share", load.wrong_share.0 > 0.0),
+    ];
+    if let Some((option, _)) = given.iter().find(|(_, given)| *given) {
+        return Err(Failure::usage(format!("{option}: nobody logs in at an MIH function")));
+    }
+    let address = resolve(&load.server, usher_mih::PORT)?;
+    usher_mih_service::config::identifier(&m.id).map_err(|e| Failure::usage(format!("--id: {e}")))?;
+    if load.threads > m.functions {
+        return Err(Failure::usage(format!(
+            "{} threads share {} functions: give --functions at least as many",
+            load.threads, m.functions
+        )));
+    }
+    if m.request == MihName::Indication && (m.tcp || m.no_ack) && load.rate.is_none() && !load.ramp {
+        return Err(Failure::usage(
+            "indications without acknowledgements end as soon as they are sent, which is no pace: give --rate or --ramp",
+        ));
+    }
+    let transport = if m.tcp { TransportProtocol::Tcp } else { TransportProtocol::Udp };
+    let front = FrontConfig::Mih(MihConfig {
+        address,
+        transport,
+        ack: !m.tcp && !m.no_ack,
+        request: match m.request {
+            MihName::Discover => MihRequest::Discover,
+            MihName::Register => MihRequest::Register,
+            MihName::Parameters => MihRequest::Parameters,
+            MihName::Indication => MihRequest::Indication,
+        },
+        identity: m.id.clone(),
+        functions: m.functions.get(),
+        first: 0,
+        retransmission: m.retransmission.0,
+        retransmissions: m.retransmissions,
+        timeout: m.timeout.0,
+    });
+    let nobody = Users::template("function", "", 1).map_err(|e| Failure::usage(format!("{e}")))?;
+    let what = format!("{} over {}", name(&m.request), transport.name().to_uppercase());
+    let mut job = finish("mih", what, load, front, Vec::new(), Arc::new(nobody), vec![address], None)?;
+    job.settings.insert("functions".to_owned(), m.functions.to_string());
+    let ack = if m.tcp || m.no_ack { "none" } else { "MIH's" };
+    job.settings.insert("acknowledgements".to_owned(), ack.to_owned());
+    Ok(job)
 }
 
 /// What follows the first dot of a host's name.

@@ -100,7 +100,7 @@ pub(crate) fn load(output: &Output, command: &LoadCommand) -> Result<(), Failure
         return Err(Failure { code: UNEXPECTED, message });
     }
     if outcome.tally.succeeded == 0 && !outcome.interrupted {
-        return Err(Failure::failed("no login ended as it had to"));
+        return Err(Failure::failed(about.in_terms("no login ended as it had to")));
     }
     Ok(())
 }

@@ -94,7 +94,7 @@ pub(super) fn table(about: &About, outcome: &Outcome) -> String {
     let mut rows =
         vec![["latency, ms", "count"].into_iter().chain(quantiles.map(|q| q.1)).map(str::to_owned).collect()];
     for (name, histogram) in [
-        ("logins", &t.latency),
+        (if about.command == "mih" { "transactions" } else { "logins" }, &t.latency),
         ("expected rejects", &t.reject_latency),
         ("single requests", &t.exchange_latency),
         ("begun later than meant", &t.lag),

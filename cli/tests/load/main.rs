@@ -1,6 +1,7 @@
 //! `usher load` against FreeRADIUS and our server: every method, every check, what is printed and what is written.
 
 mod freeradius;
+mod mih;
 mod ours;
 
 use freeradius::{FreeRadius, SECRET};

@@ -9,7 +9,7 @@
 //! What comes on a stream is cut by the length in each header. When it cannot be (another version) the stream is
 //! closed, for there is no way to find the next message.
 
-use crate::function::{Counters, Event, PORT, Route};
+use crate::function::{Config, Counters, Event, Route};
 use crate::{HEADER, Header, HeaderError, Service};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
@@ -138,6 +138,8 @@ impl Connection {
 pub(crate) struct Net {
     max_queue: usize,
     ordered: bool,
+    /// The port of our sockets.
+    port: u16,
     /// Our addresses, in the order in which routes named them; the place is the socket.
     locals: Vec<Option<IpAddr>>,
     connections: BTreeMap<ConnId, Connection>,
@@ -156,11 +158,12 @@ pub(crate) struct Net {
 }
 
 impl Net {
-    pub(crate) fn new(max_queue: usize, ordered: bool, locals: &[IpAddr]) -> Self {
+    pub(crate) fn new(config: &Config) -> Self {
         Self {
-            max_queue,
-            ordered,
-            locals: locals.iter().copied().map(Some).collect(),
+            max_queue: config.max_queue,
+            ordered: config.ordered,
+            port: config.port,
+            locals: config.locals.iter().copied().map(Some).collect(),
             connections: BTreeMap::new(),
             by_peer: BTreeSet::new(),
             opened: 0,
@@ -272,7 +275,7 @@ impl Net {
             SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         };
-        let local = SocketAddr::new(route.local.unwrap_or(any), PORT);
+        let local = SocketAddr::new(route.local.unwrap_or(any), self.port);
         Path { socket: SocketId::own(socket as u32), local, remote: route.remote }
     }
 

@@ -21,7 +21,7 @@ pub use eap::{EapMethod, PeapInner, Tls, TtlsInner};
 pub use expect::{ExpectError, Expectation, Shown, Verdict};
 pub use generator::{
     Accounting, Command, Config, ConfigError, DiameterConfig, DiameterLogin, Event, Fleet, FrontConfig,
-    Generator, RadiusConfig, RadiusLogin, Share,
+    Generator, MihConfig, MihRequest, RadiusConfig, RadiusLogin, Share,
 };
 pub use limit::{BUSY_SHARE, LATE_FLOOR_S, LATE_SHARE, Limit};
 pub use live::{Interval, Outcome, Plan, RampPlan, RunError, ServerUse, Unwatched, Watch, run, try_one};

@@ -361,6 +361,7 @@ fn share(plan: &Plan, part: usize, warmup: Duration) -> Config {
     };
     match &mut load.front {
         FrontConfig::Diameter(d) => (d.first, d.connections) = of(d.connections),
+        FrontConfig::Mih(m) => (m.first, m.functions) = of(m.functions),
         FrontConfig::Radius(r) => {
             if let Some(fleet) = &mut r.fleet {
                 (fleet.first, fleet.count) = of(fleet.count);
@@ -833,6 +834,7 @@ fn try_method(plan: &Plan, method: Option<usize>, watch: &mut dyn Watch) -> Resu
                 a.every = Duration::ZERO;
             }
         }
+        FrontConfig::Mih(m) => m.functions = 1,
         FrontConfig::Diameter(d) => {
             d.connections = 1;
             if let Some(a) = &mut d.accounting {

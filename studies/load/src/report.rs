@@ -20,7 +20,7 @@ const QUANTILES: [(f64, &str); 6] =
 /// What was run, for those who read the results.
 #[derive(Clone, Debug)]
 pub struct About {
-    /// `radius`, `eap` or `diameter`.
+    /// `radius`, `eap`, `diameter` or `mih`.
     pub command: &'static str,
     /// How users log in: `pap`, `ttls-pap`.
     pub method: String,
@@ -50,14 +50,19 @@ impl About {
     fn study(&self) -> String {
         format!("load-{}", self.command)
     }
+    /// A text in the terms of what was loaded: MIH functions do not log in, they have transactions.
+    #[must_use]
+    pub fn in_terms(&self, text: &str) -> String {
+        if self.command == "mih" { text.replace("login", "transaction") } else { text.to_owned() }
+    }
     /// Where latency is counted from.
     #[must_use]
-    pub const fn latency_from(&self) -> &'static str {
-        if self.open_loop {
+    pub fn latency_from(&self) -> String {
+        self.in_terms(if self.open_loop {
             "the time at which the login was meant to begin"
         } else {
             "the login's beginning"
-        }
+        })
     }
 }
 
@@ -607,7 +612,7 @@ pub fn findings(about: &About, outcome: &Outcome) -> Vec<String> {
         let met = if v.met { "as expected" } else { "NOT as expected" };
         all.push(format!("{met}: {} (it was: {}).", v.expected, v.told));
     }
-    all
+    all.iter().map(|sentence| about.in_terms(sentence)).collect()
 }
 
 fn manifest(about: &About, outcome: &Outcome) -> Manifest {
@@ -710,7 +715,7 @@ pub fn report(about: &About, outcome: &Outcome) -> Report {
     let settings: Vec<String> = about.settings.iter().map(|(k, v)| format!("{k}: {v}")).collect();
     Report {
         title: format!("Load by {} on {}", about.method, about.server),
-        question: "How many logins does this server take, and how long does each one take?".into(),
+        question: about.in_terms("How many logins does this server take, and how long does each one take?"),
         findings: findings(about, outcome),
         description: format!(
             "Every answer was verified before it counted: Response Authenticator and Message-Authenticator, the end of \

@@ -123,6 +123,8 @@ pub struct Config {
     pub information: Option<Store>,
     /// Our addresses in the order of their sockets, which is then known before any peer is.
     pub locals: Vec<IpAddr>,
+    /// The port that datagrams leave from; 0 leaves it to the host.
+    pub port: u16,
     /// Event_Subscribe and Event_Unsubscribe are for the user to answer, who knows which links there are; otherwise they are
     /// answered here.
     pub ask_subscriptions: bool,
@@ -158,6 +160,7 @@ impl Config {
             capabilities: Capabilities::default(),
             information: None,
             locals: Vec::new(),
+            port: PORT,
             ask_subscriptions: false,
             by_transport: false,
         }

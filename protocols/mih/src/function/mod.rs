@@ -200,7 +200,7 @@ impl Mihf {
             patience: config.patience,
         };
         Self {
-            net: Net::new(config.max_queue, config.ordered, &config.locals),
+            net: Net::new(&config),
             peers: Peers::new(state()),
             table: Table::new(config.max_transactions, config.lifetime, state()),
             by_token: HashMap::with_hasher(state()),

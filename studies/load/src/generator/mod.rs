@@ -8,18 +8,22 @@
 //! logins begun within the window come to their end; then it says [`Event::Finished`].
 
 mod diameter;
+mod either;
 mod front;
 mod login;
+mod mih;
 mod radius;
 
 pub use diameter::{DiameterConfig, DiameterLogin};
+pub use mih::{MihConfig, MihRequest};
 pub use radius::{Accounting, Fleet, RadiusConfig, RadiusLogin};
 
 use crate::pace::{Pace, Schedule};
 use crate::tally::{Failure, Tally};
 use crate::users::Users;
-use front::Front;
+use either::Front;
 use login::{Sink, Start};
+use mih::MihFront;
 use std::sync::Arc;
 use usher_core::timer::earliest;
 use usher_core::{
@@ -82,6 +86,8 @@ pub enum FrontConfig {
     Radius(RadiusConfig),
     /// Over Diameter.
     Diameter(DiameterConfig),
+    /// No logins, but transactions between MIH functions.
+    Mih(MihConfig),
 }
 
 impl FrontConfig {
@@ -90,6 +96,7 @@ impl FrontConfig {
         match self {
             Self::Radius(r) => r.logins.len(),
             Self::Diameter(d) => d.logins.len(),
+            Self::Mih(_) => 1,
         }
     }
     /// The same with the `i`-th method only.
@@ -99,6 +106,7 @@ impl FrontConfig {
         match &mut only {
             Self::Radius(r) => r.logins = r.logins.get(i).cloned().into_iter().collect(),
             Self::Diameter(d) => d.logins = d.logins.get(i).cloned().into_iter().collect(),
+            Self::Mih(_) => {}
         }
         only
     }
@@ -207,11 +215,16 @@ impl Generator {
             return Err(ConfigError::Invalid("a method's share is not above 0, or there are more than 1000"));
         }
         let model = usher_core::Seed::new(rng.next_u64()).stream("load", 0);
-        let setup = match &config.front {
-            FrontConfig::Radius(r) => r.setup(&mut rng)?,
-            FrontConfig::Diameter(d) => d.setup(start, &mut rng)?,
+        let access =
+            |setup, rng| Front::Access(Box::new(front::Front::new(setup, config.users.clone(), rng)));
+        let front = match &config.front {
+            FrontConfig::Radius(r) => access(r.setup(&mut rng)?, rng),
+            FrontConfig::Diameter(d) => access(d.setup(start, &mut rng)?, rng),
+            FrontConfig::Mih(m) => {
+                let chance = usher_core::Seed::new(rng.next_u64()).stream("load.mih", 0);
+                Front::Mih(Box::new(MihFront::new(m.clone(), start, chance)?))
+            }
         };
-        let front = Front::new(setup, config.users.clone(), rng);
         Ok(Self {
             front,
             rng: model,
@@ -494,6 +507,10 @@ impl Generator {
         self.front.settle(now, &mut self.outputs, &mut self.sink);
         self.pump(now);
         self.front.settle(now, &mut self.outputs, &mut self.sink);
+        // The last may have ended as soon as it began.
+        if matches!(self.phase, Phase::Draining(_)) && self.outstanding() == 0 {
+            self.pump(now);
+        }
         if self.phase == Phase::Finished && !core::mem::replace(&mut self.told, true) {
             self.outputs.event(Event::Finished);
         }
