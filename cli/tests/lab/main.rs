@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// One lab at a time: two would take the processor from each other.
@@ -78,11 +78,12 @@ fn logins_take_the_same_messages_and_about_the_same_time_on_the_kernel() {
     let mut points = 0;
     for (point, [sim, lab]) in of(&means, "delay.p50") {
         points += 1;
-        assert!(lab > 0.98 * sim && lab < 1.2 * sim, "{point}: {sim} s simulated, {lab} s on the kernel");
+        assert!(lab > 0.98 * sim && lab < 1.3 * sim, "{point}: {sim} s simulated, {lab} s on the kernel");
     }
     assert_eq!(points, 2, "{means:?}");
     for (point, [sim, lab]) in of(&means, "packets.core").filter(|(point, _)| point.contains("RADIUS")) {
-        assert_eq!(sim, lab, "{point}: packets of a login by UDP without loss");
+        // A login that is under way when the counting begins or ends may be on either side of it.
+        assert!((sim - lab).abs() < 0.2, "{point}: {sim} packets of a login simulated, {lab} on the kernel");
     }
     for (point, [_, lab]) in of(&means, "failures") {
         assert_eq!(lab, 0.0, "{point}");
@@ -127,4 +128,34 @@ fn what_cannot_run_on_the_lab_is_refused_with_its_reason() {
         assert_eq!(done.status.code(), Some(2), "{line:?}: {told}");
         assert!(told.contains(reason), "{line:?}: {told}");
     }
+}
+
+#[test]
+fn an_interrupted_run_leaves_a_folder_to_go_on_from_and_nothing_else() {
+    let _turn = turn();
+    let scratch = Scratch::new("interrupted");
+    let folder = scratch.0.join("out");
+    let line = ["study", "run", "mih-udp", "--on", "lab", "--set", "run.duration=60 s", "--out"];
+    let run = Command::new(env!("CARGO_BIN_EXE_usher"))
+        .args(line)
+        .arg(&folder)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Its journal is there before the first lab is built.
+    while !folder.join("journal").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let process = run.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &process]).status().unwrap().success());
+    let done = run.wait_with_output().unwrap();
+    let told = text(&done.stderr);
+    assert_eq!(done.status.code(), Some(1), "{told}");
+    assert!(told.contains("--on lab") && !told.contains("failed:"), "{told}");
+    let manifest = std::fs::read_to_string(folder.join("manifest.json")).unwrap();
+    assert!(manifest.contains("\"complete\": false"), "{manifest}");
+    let listed = usher_lab::Registry::of_user().unwrap().running().unwrap();
+    assert!(listed.iter().all(|lab| lab.process.to_string() != process), "{listed:?}");
 }
