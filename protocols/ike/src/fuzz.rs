@@ -9,7 +9,7 @@ use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddr};
-use usher_core::{Duration, Input, Instant, Machine, Output, Path, Reader, SecureRng};
+use usher_core::{Duration, Input, Instant, Machine, Output, Path, Reader, SecureRng, Transmit};
 use usher_crypto::Key;
 
 /// Reads octets as a message; what is one is written and read again, and must be the same.
@@ -59,8 +59,9 @@ pub fn endpoint(octets: &[u8]) -> bool {
             endpoint.handle(now, Input::Datagram { path: Path { socket, local, remote }, data });
         }
         while let Some(output) = endpoint.poll_output(&mut buf) {
-            if let Output::Transmit(_) = output {
-                let octets = buf.strip_prefix(&NON_ESP_MARKER[..]).unwrap_or(&buf);
+            if let Output::Transmit(Transmit::Datagram { path }) = output {
+                let marker = if path.socket == NAT_SOCKET { &NON_ESP_MARKER[..] } else { &[] };
+                let Some(octets) = buf.strip_prefix(marker) else { return false };
                 if Message::parse(octets).is_err() {
                     return false;
                 }

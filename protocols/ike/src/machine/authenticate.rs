@@ -60,7 +60,7 @@ pub(super) struct ChildAsked {
 #[derive(Debug)]
 pub(super) struct Authenticating {
     /// The first request and the first response, as they were sent.
-    first: (Vec<u8>, Vec<u8>),
+    pub(super) first: (Vec<u8>, Vec<u8>),
     nonces: (Vec<u8>, Vec<u8>),
     /// Hashes of digital signatures that the other side takes; none: it knows no digital signatures.
     pub(super) hashes: Vec<HashAlgorithm>,
@@ -94,8 +94,9 @@ pub(super) struct Authenticating {
     pub(super) first_id: u32,
     /// The algorithms of the IKE_SA, of a responder.
     pub(super) chosen: Option<Proposal>,
-    /// The key that the AAA server gave.
+    /// The key that the AAA server gave, and whom it has authenticated.
     key: Option<Key>,
+    identity: Option<Identification>,
     /// The SPI at which the first CHILD_SA receives, of an initiator.
     pub(super) child_spi: u32,
     /// The last response of the responder, while it is verified.
@@ -126,6 +127,7 @@ impl Authenticating {
             first_id: 1,
             chosen: None,
             key: None,
+            identity: None,
             child_spi: 0,
             response: Vec::new(),
         }
@@ -375,7 +377,11 @@ pub(super) fn verify(
                 })
                 .take(CERTIFICATES)
                 .collect();
-            let Some((scheme, signature)) = signature_of(proof) else { return Some(false) };
+            // Who names hashes signs by one of them, and SHA-1 is none.
+            let names_none = state(sa)?.hashes.is_empty();
+            let signed = signature_of(proof)
+                .filter(|(scheme, _)| names_none || *scheme != SignatureScheme::RsaPkcs1Sha1);
+            let Some((scheme, signature)) = signed else { return Some(false) };
             let (signature, initiator) = (signature.to_vec(), !sa.initiator);
             let Some(identity) = sa.remote.clone() else { return Some(false) };
             let Some(octets) = octets(sa, initiator, &identity) else { return Some(false) };

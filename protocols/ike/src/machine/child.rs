@@ -78,8 +78,8 @@ fn selectors(sa: &IkeSa, config: &ChildConfig) -> (Vec<TrafficSelector>, Vec<Tra
     };
     let dynamic = |of: &Option<Vec<TrafficSelector>>, given: bool, address: IpAddr| match of {
         Some(selectors) => selectors.clone(),
-        // The other side knows the address that it will give.
-        None if given && sa.given.is_empty() => everything(),
+        // The other side knows the address that it will give. Whoever was given none has no traffic here.
+        None if given && sa.given.is_empty() && sa.initiator => everything(),
         None if given => hosts(&sa.given),
         // Of a host that does not know its own address the other side knows one.
         None if address.is_unspecified() => everything(),
@@ -158,19 +158,25 @@ fn install(sa: &mut IkeSa, cx: &mut Context<'_>, parts: Parts<'_>) -> bool {
     true
 }
 
-/// Grants what the other side asks for: installs it, and gives the payloads that say so. `secret` is of its own key
-/// exchange, with the payload that goes back.
+/// A CHILD_SA of our configuration that fits what the other side asks for.
+pub(super) struct Selected {
+    config: usize,
+    pub(super) proposal: Proposal,
+    local: Vec<TrafficSelector>,
+    remote: Vec<TrafficSelector>,
+}
+
+/// Chooses among this side's configuration, by traffic and proposals together. With its IKE_SA (`first`) a CHILD_SA has no key
+/// exchange of its own; later it has one where this side wants it, or is not made.
 ///
 /// # Errors
 /// What is to be said instead.
-pub(super) fn grant(
-    sa: &mut IkeSa,
+pub(super) fn select(
+    sa: &IkeSa,
     cx: &mut Context<'_>,
     asked: &ChildAsked,
-    exchanged: Option<&super::create::Exchanged>,
-    nonces: &Nonces,
-    replaces: Option<u32>,
-) -> Result<Vec<Payload>, NotifyType> {
+    first: bool,
+) -> Result<Selected, NotifyType> {
     if sa.children.len() >= MOST {
         return Err(NotifyType::NO_ADDITIONAL_SAS);
     }
@@ -183,48 +189,66 @@ pub(super) fn grant(
         if local.is_empty() || remote.is_empty() {
             continue;
         }
-        let proposals = match exchanged {
-            Some(_) => config.proposals.clone(),
-            None => config.proposals.iter().map(Proposal::without_key_exchange).collect(),
-        };
-        let Some(mut proposal) = choose(&proposals, &asked.proposals) else {
-            why = NotifyType::NO_PROPOSAL_CHOSEN;
-            continue;
-        };
-        let Some(outbound) = spi_of(&proposal) else { return Err(NotifyType::INVALID_SYNTAX) };
-        let inbound = new_spi(sa, cx);
-        // Transport mode is agreed by both, and tunnel mode is what either may insist on (§1.3.1).
-        let transport = asked.transport && config.mode == Mode::Transport;
-        let mode = if transport { Mode::Transport } else { Mode::Tunnel };
-        let (initiator, responder) = (remote.clone().into(), local.clone().into());
-        let secret = exchanged.map(|exchanged| exchanged.secret.as_slice());
-        let parts = Parts {
-            config: number,
-            proposal: &proposal,
-            spis: (inbound, outbound),
-            local,
-            remote,
-            secret,
-            nonces,
-            replaces,
-            mode,
-            initiator: false,
-        };
-        if !install(sa, cx, parts) {
-            return Err(NotifyType::NO_PROPOSAL_CHOSEN);
+        match choose(&proposals_of(config, first), &asked.proposals) {
+            Some(proposal) => return Ok(Selected { config: number, proposal, local, remote }),
+            None => why = NotifyType::NO_PROPOSAL_CHOSEN,
         }
-        proposal.spi = inbound.to_be_bytes().to_vec();
-        let mut payloads = Vec::new();
-        if transport {
-            payloads.push(Payload::Notify(Notify::new(NotifyType::USE_TRANSPORT_MODE)));
-        }
-        payloads.push(Payload::SecurityAssociation([proposal].into()));
-        payloads.push(Payload::TrafficSelectorsInitiator(initiator));
-        payloads.push(Payload::TrafficSelectorsResponder(responder));
-        return Ok(payloads);
     }
     cx.counters.children_refused += 1;
     Err(why)
+}
+
+fn proposals_of(config: &ChildConfig, first: bool) -> Vec<Proposal> {
+    match first {
+        true => config.proposals.iter().map(Proposal::without_key_exchange).collect(),
+        false => config.proposals.clone(),
+    }
+}
+
+/// Grants what was selected: installs it, and gives the payloads that say so.
+///
+/// # Errors
+/// What is to be said instead.
+pub(super) fn grant(
+    sa: &mut IkeSa,
+    cx: &mut Context<'_>,
+    selected: Selected,
+    transport: bool,
+    secret: Option<&[u8]>,
+    nonces: &Nonces,
+    replaces: Option<u32>,
+) -> Result<Vec<Payload>, NotifyType> {
+    let Selected { config, mut proposal, local, remote } = selected;
+    let Some(outbound) = spi_of(&proposal) else { return Err(NotifyType::INVALID_SYNTAX) };
+    let inbound = new_spi(sa, cx);
+    // Transport mode is agreed by both, and tunnel mode is what either may insist on (§1.3.1).
+    let transport = transport && sa.connection.children[config].mode == Mode::Transport;
+    let mode = if transport { Mode::Transport } else { Mode::Tunnel };
+    let (initiator, responder) = (remote.clone().into(), local.clone().into());
+    let parts = Parts {
+        config,
+        proposal: &proposal,
+        spis: (inbound, outbound),
+        local,
+        remote,
+        secret,
+        nonces,
+        replaces,
+        mode,
+        initiator: false,
+    };
+    if !install(sa, cx, parts) {
+        return Err(NotifyType::NO_PROPOSAL_CHOSEN);
+    }
+    proposal.spi = inbound.to_be_bytes().to_vec();
+    let mut payloads = Vec::new();
+    if transport {
+        payloads.push(Payload::Notify(Notify::new(NotifyType::USE_TRANSPORT_MODE)));
+    }
+    payloads.push(Payload::SecurityAssociation([proposal].into()));
+    payloads.push(Payload::TrafficSelectorsInitiator(initiator));
+    payloads.push(Payload::TrafficSelectorsResponder(responder));
+    Ok(payloads)
 }
 
 /// What this side had asked for.
@@ -234,6 +258,8 @@ pub(super) struct Made<'a> {
     pub(super) secret: Option<&'a [u8]>,
     pub(super) nonces: &'a Nonces,
     pub(super) replaces: Option<u32>,
+    /// With its IKE_SA.
+    pub(super) first: bool,
 }
 
 /// Installs what the other side has granted; false: it has refused, or granted what it must not, which is said.
@@ -261,11 +287,7 @@ fn try_accept(
     };
     let connection = sa.connection.clone();
     let config = &connection.children[made.config];
-    let proposals: Vec<_> = match made.secret {
-        Some(_) => config.proposals.clone(),
-        None => config.proposals.iter().map(Proposal::without_key_exchange).collect(),
-    };
-    let offered = numbered(proposals, &[]);
+    let offered = numbered(proposals_of(config, made.first), &[]);
     let [chosen] = &granted.proposals[..] else { return Err(NotifyType::NO_PROPOSAL_CHOSEN) };
     let fits = is_offered(&offered, chosen) && PacketAlgorithms::of(chosen).is_some();
     let (true, Some(outbound)) = (fits, spi_of(chosen)) else { return Err(NotifyType::NO_PROPOSAL_CHOSEN) };

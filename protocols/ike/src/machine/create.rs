@@ -32,12 +32,17 @@ pub(super) const LEFT_OVER: Duration = Duration::from_secs(60);
 /// Those of the initiator and of the responder of an exchange.
 pub(super) type Nonces = (Vec<u8>, Vec<u8>);
 
+/// How often in [`LEFT_OVER`] the other side may replace an IKE_SA.
+const REPLACED: usize = 8;
+
 /// A request of this side.
 #[derive(Debug)]
 pub(super) struct Request {
     task: Task,
     exchange: Option<(KeyExchangeMethod, Box<dyn KeyExchange>)>,
     nonce: [u8; NONCE],
+    /// The other side has asked for another method once.
+    again: bool,
     /// At which the new CHILD_SA receives.
     spi: u32,
     /// That of the new IKE_SA.
@@ -72,7 +77,7 @@ pub(super) fn begin(sa: &mut IkeSa, cx: &mut Context<'_>, task: Task) {
     };
     let method =
         proposals.iter().filter_map(Proposal::key_exchange).find(|method| exchange(*method).is_some());
-    send(sa, cx, task, child, proposals, method);
+    send(sa, cx, task, child, proposals, method, false);
 }
 
 fn send(
@@ -82,6 +87,7 @@ fn send(
     child: Option<(usize, Option<u32>)>,
     proposals: &[Proposal],
     method: Option<KeyExchangeMethod>,
+    again: bool,
 ) {
     let begun = method.and_then(|method| {
         cx.work(work::KEY_EXCHANGE);
@@ -117,7 +123,7 @@ fn send(
         payloads.push(Payload::KeyExchange { method: *method, data: begun.public().to_vec() });
     }
     payloads.extend(selectors.into_iter().flatten());
-    let request = Box::new(Request { task, exchange: begun, nonce, spi, ike });
+    let request = Box::new(Request { task, exchange: begun, nonce, again, spi, ike });
     sa.request(cx, CREATE_CHILD_SA, &payloads, Exchange::Create(request));
 }
 
@@ -147,7 +153,7 @@ pub(super) fn response(sa: &mut IkeSa, cx: &mut Context<'_>, request: Request, p
     if let Some(error) = notifies(payloads).find(|notify| notify.kind.is_error()).cloned() {
         return refused(sa, cx, request, &error);
     }
-    let Request { task, exchange, nonce: ours, spi, ike } = request;
+    let Request { task, exchange, nonce: ours, again, spi, ike } = request;
     let secret = match (exchange, key_exchange(payloads)) {
         (Some((method, begun)), Some((theirs, public))) if method == theirs => {
             cx.work(work::KEY_EXCHANGE);
@@ -164,7 +170,7 @@ pub(super) fn response(sa: &mut IkeSa, cx: &mut Context<'_>, request: Request, p
         return refused(
             sa,
             cx,
-            Request { task, exchange: None, nonce: ours, spi, ike },
+            Request { task, exchange: None, nonce: ours, again, spi, ike },
             &Notify::new(NotifyType::INVALID_SYNTAX),
         );
     };
@@ -177,6 +183,7 @@ pub(super) fn response(sa: &mut IkeSa, cx: &mut Context<'_>, request: Request, p
                 secret: secret.as_deref().map(Vec::as_slice),
                 nonces: &nonces,
                 replaces: None,
+                first: false,
             };
             child::accept(sa, cx, &made, payloads);
         }
@@ -187,7 +194,7 @@ pub(super) fn response(sa: &mut IkeSa, cx: &mut Context<'_>, request: Request, p
                 return;
             };
             let secret = secret.as_deref().map(Vec::as_slice);
-            let made = Made { config, spi, secret, nonces: &nonces, replaces: Some(old) };
+            let made = Made { config, spi, secret, nonces: &nonces, replaces: Some(old), first: false };
             let event = if child::accept(sa, cx, &made, payloads) {
                 ChildEvent::Answered
             } else {
@@ -196,7 +203,12 @@ pub(super) fn response(sa: &mut IkeSa, cx: &mut Context<'_>, request: Request, p
             child_event(sa, cx, old, event, Some((spi, &nonces)));
         }
         _ => {
-            let Some(secret) = secret else { return };
+            let Some(secret) = secret else {
+                // Without a new secret there is no new IKE_SA, and what answers so is not to be dealt with.
+                cx.counters.syntax += 1;
+                sa_event(sa, cx, SaEvent::Refused, None);
+                return sa.end(cx, EndReason::Protocol);
+            };
             let chosen = chosen.filter(|chosen| {
                 chosen.spi.len() == 8 && is_offered(&numbered(proposals_to_rekey(sa), &[]), chosen)
             });
@@ -228,7 +240,9 @@ fn refused(sa: &mut IkeSa, cx: &mut Context<'_>, request: Request, error: &Notif
         .flatten()
         .map(KeyExchangeMethod);
     let other = wanted.filter(|wanted| {
-        exchange(*wanted).is_some() && request.exchange.as_ref().is_some_and(|(method, _)| method != wanted)
+        !request.again
+            && exchange(*wanted).is_some()
+            && request.exchange.as_ref().is_some_and(|(method, _)| method != wanted)
     });
     let connection = sa.connection.clone();
     let rekeying = proposals_to_rekey(sa);
@@ -245,7 +259,7 @@ fn refused(sa: &mut IkeSa, cx: &mut Context<'_>, request: Request, error: &Notif
     };
     if let Some(method) = other.filter(offered) {
         cx.counters.invalid_ke += 1;
-        return send(sa, cx, request.task, child, proposals, Some(method));
+        return send(sa, cx, request.task, child, proposals, Some(method), true);
     }
     match request.task {
         Task::CreateChild(number) if !later => {
@@ -366,14 +380,15 @@ fn create(
         }
         old = Some((at, row));
     }
-    let preferred =
-        sa.connection.children.iter().find_map(|config| choose(&config.proposals, &asked.proposals));
-    let wanted = preferred.as_ref().and_then(Proposal::key_exchange);
+    let selected = child::select(sa, cx, asked, false).map_err(Notify::new)?;
+    let wanted = selected.proposal.key_exchange();
     let exchanged = exchange_for(cx, wanted, payloads)?;
     let ours: [u8; NONCE] = cx.random();
     let nonces = (theirs.to_vec(), ours.to_vec());
     let replaces = old.as_ref().map(|(at, _)| sa.children[*at].sa.inbound);
-    let granted = child::grant(sa, cx, asked, exchanged.as_ref(), &nonces, replaces).map_err(Notify::new)?;
+    let secret = exchanged.as_ref().map(|exchanged| exchanged.secret.as_slice());
+    let granted = child::grant(sa, cx, selected, asked.transport, secret, &nonces, replaces);
+    let granted = granted.map_err(Notify::new)?;
     if let Some((at, row)) = old {
         let made = sa.children.last().map_or(0, |child| child.sa.inbound);
         let child = &mut sa.children[at];
@@ -451,6 +466,12 @@ fn try_rekey(
     if busy || row.is_none_or(|row| row.actions.contains(&SaAction::TemporaryFailure)) {
         return Err(Notify::new(NotifyType::TEMPORARY_FAILURE));
     }
+    // Those that were replaced stay for a while, and nobody may have more and more of them.
+    sa.replaced_at.retain(|at| cx.now < *at + LEFT_OVER);
+    if sa.replaced_at.len() >= REPLACED {
+        return Err(Notify::new(NotifyType::TEMPORARY_FAILURE));
+    }
+    sa.replaced_at.push(cx.now);
     let no_proposal = || Notify::new(NotifyType::NO_PROPOSAL_CHOSEN);
     let mut chosen = choose(&proposals_to_rekey(sa), proposed).ok_or_else(no_proposal)?;
     let algorithms = IkeAlgorithms::of(&chosen).ok_or_else(no_proposal)?;
@@ -496,6 +517,8 @@ fn successor(
     born.fragmentation = sa.fragmentation;
     born.remote.clone_from(&sa.remote);
     born.given.clone_from(&sa.given);
+    born.authenticated.clone_from(&sa.authenticated);
+    born.replaced_at.clone_from(&sa.replaced_at);
     born.establish(cx);
     Some(born)
 }

@@ -29,6 +29,9 @@ pub enum EapAnswer {
         packet: Vec<u8>,
         /// The master session key.
         msk: Option<Key>,
+        /// Who it is: whom the method has authenticated, as the AAA server calls it. What an initiator has said of itself by IKE
+        /// is not proved by EAP (RFC 7296 §2.16).
+        identity: Identification,
     },
     /// It is not.
     Reject {
@@ -227,7 +230,7 @@ pub enum Event {
         sa: SaId,
         /// The name of its connection.
         connection: String,
-        /// Who the other side is.
+        /// Who the other side is: after EAP, whom that has authenticated.
         remote: Identification,
         /// SPIs of initiator and responder.
         spis: (Spi, Spi),

@@ -33,13 +33,19 @@ impl Reassembly {
         if self.of != of || total > self.total {
             *self = Self { of, total, ..Self::default() };
         }
-        if total < self.total || self.parts.contains_key(&number) || self.octets + part.len() > most {
+        // What is held is counted: of a part that was padding mostly, all that it takes.
+        let held = part.capacity();
+        if total < self.total
+            || self.parts.contains_key(&number)
+            || part.is_empty()
+            || self.octets + held > most
+        {
             return Err(NotKept);
         }
         if number == 1 {
             self.first = Some(first);
         }
-        self.octets += part.len();
+        self.octets += held;
         self.parts.insert(number, part);
         if self.parts.len() < usize::from(self.total) {
             return Ok(None);

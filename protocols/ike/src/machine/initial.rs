@@ -298,8 +298,6 @@ impl<'a> Answer<'a> {
 
 /// What becomes of a first request.
 pub(super) enum Begins {
-    /// It is none, or none that is answered; it is counted.
-    Nothing,
     /// It is refused, without anything being kept.
     Refused(Notify),
     /// An IKE_SA begins, and its response has been sent.
@@ -374,15 +372,15 @@ pub(super) fn request(cx: &mut Context<'_>, path: Path, message: &Message, octet
     payloads.extend(features(&sa.connection, true, intermediate));
     // The initiator's hashes are of SPIs that it knew: its own, and none (§2.23).
     sa.nat = nat_found(&message.payloads, (sa.spis.0, Spi::ZERO), path);
-    let response = sa.respond_plain(cx, payloads);
     let mut authenticating =
-        Authenticating::new(octets.to_vec(), response, asked.nonce.to_vec(), nonce.to_vec());
+        Authenticating::new(octets.to_vec(), Vec::new(), asked.nonce.to_vec(), nonce.to_vec());
     authenticating.additional = proposal.additional().collect();
     authenticating.chosen = Some(proposal);
     heed(&mut sa, &mut authenticating, message);
     if !derive(&mut sa, cx, algorithms, &secret, &authenticating) {
-        return Begins::Nothing;
+        return Begins::Refused(Notify::new(NotifyType::NO_PROPOSAL_CHOSEN));
     }
+    authenticating.first.1 = sa.respond_plain(cx, payloads);
     sa.phase = Phase::Authenticating(Box::new(authenticating));
     Begins::Begun(sa)
 }

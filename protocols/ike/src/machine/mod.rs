@@ -59,6 +59,8 @@ usher_core::counters! {
         retransmissions,
         /// Responses sent again, since their requests came again.
         duplicates,
+        /// Requests that came again so soon that their responses did not.
+        duplicates_passed,
         /// Requests that came again while a helper was asked.
         duplicate_pending,
         /// IKE_SAs given up since a request was not answered.
@@ -245,7 +247,8 @@ impl Endpoint {
 
     fn pair(&self, token: u64) -> Option<Pair> {
         let sa = self.sas.get(token)?;
-        Some((sa.connection.local.clone(), sa.remote.clone()?))
+        sa.remote.as_ref()?;
+        Some((sa.connection.local.clone(), sa.peer()))
     }
 
     /// An IKE_SA is established: others of the same two end, where it says that they are no more or there shall be one only.
@@ -272,7 +275,7 @@ impl Endpoint {
     /// Takes in an IKE_SA that has come to be by rekeying.
     fn be_born(&mut self, now: Instant, mut sa: IkeSa) {
         let (old, spis, own, silent) = (sa.takes_place_of.take(), sa.spis, sa.own_spi(), sa.silent);
-        let pair = sa.remote.clone().map(|remote| (sa.connection.local.clone(), remote));
+        let pair = Some((sa.connection.local.clone(), sa.peer()));
         let token = self.insert(now, own, Box::new(sa));
         if let Some(old) = old {
             self.outputs.event(Event::Rekeyed { old, new: SaId(token), spis });
@@ -440,7 +443,6 @@ impl Endpoint {
             born: Vec::new(),
         };
         match initial::request(&mut cx, path, &message, octets) {
-            Begins::Nothing => {}
             Begins::Refused(notify) => self.refuse(path, marker, &header, notify),
             Begins::Begun(mut sa) => {
                 sa.origin = Some(path.remote);
@@ -457,7 +459,7 @@ impl Endpoint {
 
     fn first_response(&mut self, now: Instant, header: &Header, octets: &[u8]) {
         let token = self.by_spi.get(&header.initiator_spi).copied();
-        let (Some(token), false) = (token, header.initiator) else {
+        let (Some(token), false, 0) = (token, header.initiator, header.message_id) else {
             self.counters.unknown_spi += 1;
             return;
         };
@@ -498,6 +500,11 @@ impl Endpoint {
     ) -> Result<(), CommandError> {
         if self.sas.len() >= self.config.sas {
             return Err(CommandError::Full("IKE_SAs"));
+        }
+        if connection.remote.is_none() && matches!(connection.remote_auth, RemoteAuth::Certificate { .. }) {
+            return Err(CommandError::Invalid(
+                "anybody with a certificate of that authority would do: say who it is",
+            ));
         }
         if matches!(connection.local_auth, LocalAuth::EapOnly)
             || matches!(connection.remote_auth, RemoteAuth::Eap { .. })

@@ -22,6 +22,9 @@ use usher_core::{
     CommandError, Duration, Instant, Outputs, Path, SecureRng, Transmit, WallTime, Work, Writer,
 };
 
+/// A response goes again after so long at the earliest, however often its request does.
+const REPEAT: Duration = Duration::from_millis(100);
+
 /// What a step of an IKE_SA works with: the endpoint's, while it lasts.
 pub(super) struct Context<'a> {
     pub(super) now: Instant,
@@ -186,6 +189,12 @@ pub(super) struct IkeSa {
     pub(super) lingers_until: Option<Instant>,
     /// From where its first request came, of one that another began.
     pub(super) origin: Option<core::net::SocketAddr>,
+    /// Whom EAP has authenticated.
+    pub(super) authenticated: Option<crate::payload::Identification>,
+    /// When the last response went again.
+    repeated_at: Option<Instant>,
+    /// When IKE_SAs of this line were last replaced by the other side.
+    pub(super) replaced_at: Vec<Instant>,
     /// The addresses that its initiator was given.
     pub(super) given: Vec<core::net::IpAddr>,
 }
@@ -226,8 +235,16 @@ impl IkeSa {
             takes_place_of: None,
             lingers_until: None,
             origin: None,
+            authenticated: None,
+            repeated_at: None,
+            replaced_at: Vec::new(),
             given: Vec::new(),
         }
+    }
+    /// Who the other side is, once it has proved that.
+    pub(super) fn peer(&self) -> crate::payload::Identification {
+        let known = self.authenticated.as_ref().or(self.remote.as_ref());
+        known.unwrap_or(&self.connection.local).clone()
     }
     /// This side's SPI, by which messages find it.
     pub(super) fn own_spi(&self) -> Spi {
@@ -262,7 +279,9 @@ impl IkeSa {
     }
 
     fn transmit(&mut self, cx: &mut Context<'_>, datagrams: &[Vec<u8>], path: Path) {
-        self.sent = cx.now;
+        if path == self.path {
+            self.sent = cx.now;
+        }
         for datagram in datagrams {
             let mut bytes = cx.outputs.buffer();
             if path.socket == NAT_SOCKET {
@@ -345,6 +364,11 @@ impl IkeSa {
             cx.counters.duplicate_pending += 1;
             return;
         };
+        if self.repeated_at.is_some_and(|at| cx.now < at + REPEAT) {
+            cx.counters.duplicates_passed += 1;
+            return;
+        }
+        self.repeated_at = Some(cx.now);
         let datagrams = core::mem::take(datagrams);
         cx.counters.duplicates += 1;
         self.transmit(cx, &datagrams, path);
@@ -425,10 +449,11 @@ impl IkeSa {
             cx.counters.integrity += 1;
             return;
         };
-        self.heard = cx.now;
         if repeated {
+            // It proves nothing of now: anybody may have sent what was seen before.
             return self.repeat_response(cx, path);
         }
+        self.heard = cx.now;
         let (first, content) = match sealed.fragment {
             None => (sealed.first, content),
             Some(_) if !self.fragmentation => {
@@ -570,11 +595,16 @@ impl IkeSa {
     /// Begins the next exchange, where none is under way.
     pub(super) fn go_on(&mut self, cx: &mut Context<'_>) {
         while self.is_established() && self.outstanding.is_none() {
-            if self.rest_until.is_some_and(|until| until > cx.now) {
-                return;
+            // What the other side cannot do now waits, and nothing else does.
+            let rests = self.rest_until.is_some_and(|until| until > cx.now);
+            let waits = |task: &Task| {
+                rests && matches!(task, Task::CreateChild(_) | Task::RekeyChild(_) | Task::Rekey)
+            };
+            let Some(at) = self.tasks.iter().position(|task| !waits(task)) else { return };
+            let Some(task) = self.tasks.remove(at) else { return };
+            if !rests {
+                self.rest_until = None;
             }
-            self.rest_until = None;
-            let Some(task) = self.tasks.pop_front() else { return };
             match task {
                 Task::CreateChild(_) | Task::RekeyChild(_) | Task::Rekey => create::begin(self, cx, task),
                 Task::DeleteChild(_) | Task::Delete(_) | Task::Probe | Task::Update | Task::Check => {
@@ -701,7 +731,7 @@ impl IkeSa {
         }
         due.into_iter().for_each(|task| self.plan(task));
         let liveness = self.connection.liveness.map(|after| self.heard + after);
-        if self.outstanding.is_none() && is_due(liveness) && self.tasks.is_empty() {
+        if self.outstanding.is_none() && is_due(liveness) {
             self.plan(Task::Probe);
         }
         self.go_on(cx);

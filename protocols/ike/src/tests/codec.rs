@@ -60,6 +60,49 @@ proptest! {
     }
 }
 
+/// A first request that is served, with an SPI of its own.
+fn first_request(spi: u8) -> Message {
+    let proposal = Proposal::ike("aes128-sha256-modp1024").unwrap();
+    let payloads = vec![
+        Payload::SecurityAssociation(vec![proposal]),
+        Payload::KeyExchange { method: KeyExchangeMethod::MODP_1024, data: vec![2; 128] },
+        Payload::Nonce(vec![spi; 32]),
+    ];
+    Message { header: Header { initiator_spi: Spi([spi; 8]), ..header() }, payloads }
+}
+
+fn framed(datagrams: &[Vec<u8>]) -> Vec<u8> {
+    datagrams.iter().flat_map(|one| [&(one.len() as u16).to_be_bytes()[..], one].concat()).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn an_endpoint_that_is_sent_anything_stays_bounded_and_sends_messages(
+        firsts in proptest::collection::vec((1u8.., any::<Option<(prop::sample::Index, u8)>>()), 0..8),
+        others in proptest::collection::vec(arbitrary::message(), 0..8), octets: Vec<u8>,
+    ) {
+        let mut datagrams: Vec<Vec<u8>> = Vec::new();
+        for (spi, altered) in firsts {
+            let mut first = emitted(&first_request(spi));
+            if let Some((at, to)) = altered {
+                let at = at.index(first.len());
+                first[at] = to;
+            }
+            datagrams.push(first);
+        }
+        for mut message in others {
+            datagrams.push(emitted(&message));
+            // The same as a response to whom the endpoint has begun with, whose SPI it cannot know.
+            (message.header.response, message.header.initiator) = (true, false);
+            message.header.exchange = ExchangeType::IKE_SA_INIT;
+            datagrams.push(emitted(&message));
+        }
+        datagrams.push(octets);
+        prop_assert!(fuzz::endpoint(&framed(&datagrams)));
+    }
+}
+
 #[test]
 fn a_header_of_another_major_version_or_length_is_refused() {
     let mut octets = with(0, &[]);

@@ -229,7 +229,7 @@ fn finish(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: &[Payload]) {
         cx.outputs.event(Event::Configured { sa: sa.id, attributes: given.attributes.clone() });
     }
     if spi != 0 {
-        let made = child::Made { config: 0, spi, secret: None, nonces: &nonces, replaces: None };
+        let made = child::Made { config: 0, spi, secret: None, nonces: &nonces, replaces: None, first: true };
         child::accept(sa, cx, &made, payloads);
         // From now on this side's traffic is of the address that it was given.
         let attributes = given.iter().flat_map(|given| &given.attributes);

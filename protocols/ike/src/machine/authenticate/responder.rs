@@ -212,7 +212,7 @@ pub(super) fn go_on(sa: &mut IkeSa, cx: &mut Context<'_>) {
     if let (true, Some(asked), None) = (gives, &state.configuration, &state.given) {
         let attributes = asked.attributes.clone();
         state.waits = Waits::Address;
-        let identity = sa.remote.clone().unwrap_or_else(|| sa.connection.local.clone());
+        let identity = sa.peer();
         cx.outputs.event(Event::AddressWanted { sa: sa.id, identity, attributes });
         return sa.pend();
     }
@@ -240,11 +240,13 @@ fn converse(sa: &mut IkeSa, cx: &mut Context<'_>) {
         (Some(packet), None) => payloads.push(Payload::Eap(packet)),
         (Some(packet), Some(End::Success)) => {
             payloads.push(Payload::Eap(packet));
-            let key = state.key.take();
+            let (key, identity) = (state.key.take(), state.identity.take());
             if key.is_none() && state.eap_only {
                 return fail(sa, cx, EndReason::AuthenticationFailed);
             }
             state.eap = Eap::Done(key);
+            // From now on it is whom EAP has authenticated, not whom it said it is (RFC 7296 §2.16).
+            sa.authenticated = identity;
         }
         (packet, Some(End::Failure)) => {
             payloads.extend(packet.map(Payload::Eap));
@@ -269,8 +271,9 @@ pub(in super::super) fn eap(
     let Eap::Authenticator(authenticator) = &mut state.eap else { return Ok(()) };
     let answer = match &answer {
         EapAnswer::Continue(packet) => Answer::Request(packet),
-        EapAnswer::Accept { packet, msk } => {
+        EapAnswer::Accept { packet, msk, identity } => {
             state.key.clone_from(msk);
+            state.identity = Some(identity.clone());
             Answer::Success(packet)
         }
         EapAnswer::Reject { packet } => Answer::Failure(packet),
@@ -312,13 +315,13 @@ fn finish(sa: &mut IkeSa, cx: &mut Context<'_>) {
     sa.announce = true;
     sa.initial_contact = contact;
     sa.mobike = mobike;
-    let remote = sa.remote.clone().unwrap_or_else(|| connection.local.clone());
+    let remote = sa.peer();
     let (name, spis, path) = (connection.name.clone(), sa.spis, sa.path);
     cx.outputs.event(Event::Established { sa: sa.id, connection: name, remote, spis, path });
     sa.given = given.iter().flatten().filter_map(ConfigurationAttribute::internal_address).collect();
     match given {
         // Without an address the CHILD_SA that was asked for makes no sense (§3.15.4).
-        Some(given) if given.is_empty() => {
+        Some(given) if given.iter().all(|one| one.internal_address().is_none()) => {
             payloads.push(Payload::Notify(Notify::new(NotifyType::INTERNAL_ADDRESS_FAILURE)));
         }
         given => {
@@ -329,7 +332,11 @@ fn finish(sa: &mut IkeSa, cx: &mut Context<'_>) {
                 let proposals: Vec<_> =
                     child.proposals.iter().map(crate::payload::Proposal::without_key_exchange).collect();
                 let asked = ChildAsked { proposals, ..child };
-                match child::grant(sa, cx, &asked, None, &nonces, None) {
+                let selected = child::select(sa, cx, &asked, true);
+                let granted = selected.and_then(|selected| {
+                    child::grant(sa, cx, selected, asked.transport, None, &nonces, None)
+                });
+                match granted {
                     Ok(granted) => payloads.extend(granted),
                     Err(kind) => payloads.push(Payload::Notify(Notify::new(kind))),
                 }

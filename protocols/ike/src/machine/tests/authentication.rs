@@ -83,8 +83,14 @@ fn eap_methods_with_and_without_keys_prove_who_the_initiator_is() {
                     _ => None,
                 })
                 .collect();
-            let name = if ask { &b"ann"[..] } else { b"ini.test" };
-            assert_eq!(identities[0][5..], *name, "the first packet says who it is");
+            let name = if ask { "ann" } else { "ini.test" };
+            assert_eq!(identities[0][5..], *name.as_bytes(), "the first packet says who it is");
+            // It is whom EAP has authenticated, whatever it said of itself by IKE.
+            let remote = world.events(world.responder).into_iter().find_map(|event| match event {
+                Event::Established { remote, .. } => Some(remote.to_string()),
+                _ => None,
+            });
+            assert_eq!(remote.as_deref(), Some(name));
         }
     }
 }
@@ -134,8 +140,8 @@ fn a_server_of_another_key_does_not_convince_after_eap() {
     world.net.on_event(responder, move |event| {
         let Event::Eap { sa, packet, .. } = event else { return None };
         let answer = match eap.answer(*sa, packet, Method::MsChapV2) {
-            EapAnswer::Accept { packet, .. } => {
-                EapAnswer::Accept { packet, msk: Some(Key::from(&[9; 64][..])) }
+            EapAnswer::Accept { packet, identity, .. } => {
+                EapAnswer::Accept { packet, msk: Some(Key::from(&[9; 64][..])), identity }
             }
             other => other,
         };

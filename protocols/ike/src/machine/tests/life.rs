@@ -120,6 +120,51 @@ fn without_an_address_to_give_there_is_no_child() {
     );
 }
 
+/// Whoever asks for no address, or is given none, has no traffic there: not then, and not by a later exchange.
+#[test]
+fn who_was_given_no_address_claims_nobodys_traffic() {
+    let (mut ours, mut theirs) = (connection(true), connection(false));
+    ours.children[0].local = Some(network("0.0.0.0", 0));
+    (theirs.address, theirs.children[0].remote) = (true, None);
+    for asks in [false, true] {
+        ours.address = asks;
+        let mut world = World::new(ours.clone(), theirs.clone());
+        let responder = world.responder;
+        world.net.on_event(responder, |event| match event {
+            // A name server is no address.
+            Event::AddressWanted { sa, .. } => {
+                let attributes = vec![ConfigurationAttribute::dns(address("10.9.0.1"))];
+                Some((millis(1), Command::Address { sa: *sa, attributes }))
+            }
+            _ => None,
+        });
+        let (sa, _) = world.connect();
+        world.fit(0);
+        world.net.command(world.initiator, Command::CreateChild { sa, name: "net".into() }).unwrap();
+        world.net.run(secs(1));
+        world.fit(0);
+    }
+}
+
+#[test]
+fn forward_secrecy_that_a_side_wants_is_not_given_up() {
+    let with = |words: &str, mut connection: Connection| {
+        connection.children[0].proposals = vec![Proposal::esp(words).unwrap()];
+        connection
+    };
+    for (ours, theirs) in [("aes128gcm16", "aes128gcm16-x25519"), ("aes128gcm16-x25519", "aes128gcm16")] {
+        let mut world = World::new(with(ours, connection(true)), with(theirs, connection(false)));
+        let (sa, _) = world.connect();
+        world.fit(1);
+        world.net.command(world.initiator, Command::CreateChild { sa, name: "net".into() }).unwrap();
+        world.net.run(secs(1));
+        world.fit(1);
+        let refused =
+            |event: &Event| matches!(event, Event::ChildRefused { why: NotifyType::NO_PROPOSAL_CHOSEN, .. });
+        assert!(world.events(world.initiator).iter().any(refused), "{ours} {theirs}");
+    }
+}
+
 #[test]
 fn an_ike_sa_may_begin_without_a_child_which_follows() {
     let ours = Connection { childless: Childless::Force, ..connection(true) };

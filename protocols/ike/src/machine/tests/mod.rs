@@ -90,6 +90,7 @@ pub(super) struct World {
 #[derive(Default)]
 struct EapHost {
     conversations: HashMap<SaId, usher_eap::server::Server>,
+    names: HashMap<SaId, String>,
 }
 
 impl EapHost {
@@ -101,6 +102,7 @@ impl EapHost {
                 server
             }
             None => {
+                self.names.insert(sa, String::from_utf8_lossy(&packet[5..]).into_owned());
                 let offer: Box<dyn ServerOffer> = match method {
                     Method::Md5 => Box::new(md5::Password::new(PASSWORD)),
                     Method::MsChapV2 => {
@@ -119,7 +121,8 @@ impl EapHost {
         let _ = server.poll_transmit(&mut out);
         match server.poll_event() {
             Some(E::Success { keys, .. }) => {
-                EapAnswer::Accept { packet: out, msk: keys.map(|keys| Key::from(&keys.msk[..])) }
+                let identity = Identification::of_text(&self.names[&sa]);
+                EapAnswer::Accept { packet: out, msk: keys.map(|keys| Key::from(&keys.msk[..])), identity }
             }
             Some(E::Failure { .. }) => EapAnswer::Reject { packet: out },
             _ => EapAnswer::Continue(out),

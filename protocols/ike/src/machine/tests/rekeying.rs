@@ -412,6 +412,51 @@ fn what_is_left_over_is_deleted() {
     }
 }
 
+/// Where the other side says TEMPORARY_FAILURE, liveness shorter than the rest after that is asked for all the same.
+#[test]
+fn a_probe_does_not_wait_for_what_rests() {
+    let lively = |connection| Connection { liveness: Some(secs(2)), ..connection };
+    let mut world = World::new(lively(connection(true)), lively(connection(false)));
+    let (ours, theirs) = world.connect();
+    let b = spi(&world, world.responder);
+    world.net.command(world.initiator, Command::Rekey(ours)).unwrap();
+    world.net.command(world.responder, Command::RekeyChild { sa: theirs, spi: b }).unwrap();
+    world.net.run(secs(60));
+    world.fit(1);
+    assert!(world.events(world.initiator).iter().any(|event| matches!(event, Event::Alive { .. })));
+}
+
+#[test]
+fn a_peer_that_replaces_an_ike_sa_again_and_again_has_to_wait() {
+    let mut world = World::psk();
+    let (mut sa, _) = world.connect();
+    for _ in 0..12 {
+        let _ = world.net.command(world.initiator, Command::Rekey(sa));
+        world.net.run(millis(100));
+        sa = rekeyed(&world, world.initiator).last().map_or(sa, |(_, new)| *new);
+    }
+    assert!(world.counters(world.responder).temporary_failures >= 1 && world.sas().1 <= 10);
+    assert_eq!(rekeyed(&world, world.responder).len(), 8);
+}
+
+#[test]
+fn an_answer_to_rekeying_without_a_secret_ends_the_ike_sa() {
+    let mut world = World::psk();
+    let (ours, theirs) = world.connect();
+    let (initiator, responder) = (world.initiator, world.responder);
+    world.net.silence(responder, true);
+    world.net.command(initiator, Command::Rekey(ours)).unwrap();
+    world.net.run(millis(1));
+    let now = world.net.now();
+    world.net[responder].step(now, theirs.0, |sa, cx| {
+        sa.expected += 1;
+        sa.respond(cx, crate::code::ExchangeType::CREATE_CHILD_SA, &[Payload::Nonce(vec![1; 32])]);
+    });
+    world.net.silence(responder, false);
+    world.net.run(millis(20));
+    assert_eq!(world.ended(initiator), [EndReason::Protocol]);
+}
+
 #[test]
 fn sas_are_replaced_when_their_time_has_come() {
     let timed = |mut connection: Connection| {
