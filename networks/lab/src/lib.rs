@@ -6,6 +6,7 @@
 //! a host runs in a thread that has entered its [`Namespace`]. Nothing has a name in the file system that would outlive the
 //! process: namespaces, interfaces, addresses and routes are gone with its end, whatever that was.
 
+mod check;
 mod error;
 mod hosts;
 mod lab;
@@ -18,6 +19,7 @@ mod relay;
 mod sys;
 mod topology;
 
+pub use check::{Measured, Offer, offers, precision};
 pub use error::LabError;
 pub use hosts::{Counters, Hosts, Kernel, Precision, Setting, Setup, Untold, sysctls, untold};
 pub use lab::{Lab, Outcome};

@@ -133,7 +133,9 @@ impl Links {
         if let Some(point) = direction.leaves {
             leaves(point, at, on_link(&frame, direction.framing));
         }
-        let bytes = (octets.len() - ETHERNET) as u32 + direction.framing.overhead();
+        // A frame that is no IP packet brings its header to links without framing, too.
+        let own = if packet.to.is_some() { 0 } else { ETHERNET as u32 };
+        let bytes = (octets.len() - ETHERNET) as u32 + direction.framing.overhead().max(own);
         let stats = &mut direction.stats;
         stats.offered += 1;
         stats.offered_bytes += u64::from(bytes);
@@ -282,5 +284,93 @@ impl Packet {
         }
         let port = transport.and_then(|udp| Some(u16::from_be_bytes([*udp.get(2)?, *udp.get(3)?])));
         Some(Self { to: Some(to), background: port == Some(DISCARD_PORT) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::{End, HostSpec, LinkSpec};
+    use usher_core::Seed;
+    use usher_core::impair::ChannelConfig;
+    use usher_sim::LinkConfig;
+
+    const HEADER: [u8; 12] = [2, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0];
+
+    fn links(framing: Framing, corrupt: f64) -> Links {
+        let host = |n: u8| HostSpec {
+            name: n.to_string(),
+            addresses: vec![[10, 0, 0, n].into()],
+            settings: Vec::new(),
+        };
+        let channel = ChannelConfig { corrupt, ..Default::default() };
+        let config = LinkConfig { up: channel.clone(), down: channel, mtu: 1500, framing };
+        let ends = [End::of(0), End::of(1)];
+        let link = LinkSpec { name: "l".to_owned(), ends, config, capture: [None; 2] };
+        let hosts = (1..=2).map(host).collect();
+        Links::new(&Topology { name: "t".to_owned(), seed: Seed::new(1), hosts, links: vec![link] })
+    }
+
+    /// An IPv4 packet of 40 octets to this host, in a frame.
+    fn packet(to: u8, protocol: u8) -> Vec<u8> {
+        let mut frame = HEADER.to_vec();
+        frame.extend(ETHERTYPE_IPV4);
+        let mut ip = [0; 40];
+        (ip[0], ip[9], ip[23]) = (0x45, protocol, 9);
+        ip[16..20].copy_from_slice(&[10, 0, 0, to]);
+        frame.extend(ip);
+        frame
+    }
+
+    fn offered(links: &mut Links, frame: &[u8]) -> LinkStats {
+        links.offer(FIRST, Instant::ZERO, frame, |_, _, _| {});
+        links.stats()[0][0]
+    }
+
+    #[test]
+    fn packets_cost_their_ip_length_and_the_framing() {
+        for (framing, cost) in [(Framing::None, 40), (Framing::Ethernet, 58)] {
+            assert_eq!(offered(&mut links(framing, 0.0), &packet(2, 6)).offered_bytes, cost);
+        }
+        // A frame of EAPOL brings its own header; Ethernet adds the check sequence.
+        let mut frame = HEADER.to_vec();
+        frame.extend(EAPOL.to_be_bytes());
+        frame.extend([0; 10]);
+        for (framing, cost) in [(Framing::None, 24), (Framing::Ethernet, 28)] {
+            assert_eq!(offered(&mut links(framing, 0.0), &frame).offered_bytes, cost);
+        }
+    }
+
+    #[test]
+    fn what_is_no_packet_for_one_receiver_is_ignored() {
+        let mut links = links(Framing::Ethernet, 0.0);
+        let mut multicast = packet(2, 17);
+        multicast[0] |= 1;
+        let mut arp = packet(2, 17);
+        arp[12..14].copy_from_slice(&[0x08, 0x06]);
+        let group = {
+            let mut frame = packet(2, 17);
+            frame[30..34].copy_from_slice(&[224, 0, 0, 22]);
+            frame
+        };
+        for frame in [&multicast[..], &arp, &group, &[], &packet(2, 17)[..20]] {
+            offered(&mut links, frame);
+        }
+        links.offer(99, Instant::ZERO, &packet(2, 17), |_, _, _| {});
+        assert_eq!((links.ignored, links.stats()[0][0].offered, links.next()), (6, 0, None));
+        let stats = offered(&mut links, &packet(2, PROTOCOL_UDP));
+        assert_eq!((stats.offered, stats.background), (1, 1));
+    }
+
+    #[test]
+    fn a_damaged_packet_goes_no_further_than_its_link() {
+        for (to, withheld) in [(2, false), (7, true)] {
+            let mut links = links(Framing::Ethernet, 1.0);
+            offered(&mut links, &packet(to, 6));
+            let arrival = links.arrive(Instant::ZERO).unwrap();
+            assert_eq!(arrival.withheld, withheld, "for {to}");
+            assert_eq!(arrival.frame.last(), Some(&1));
+            assert_eq!(arrival.frame[..6], [2, 0, 0, 0, 0, 1], "the receiver's address");
+        }
     }
 }

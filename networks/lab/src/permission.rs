@@ -42,7 +42,8 @@ pub fn acquire() -> Result<Rights, Missing> {
     if probe().is_ok() {
         return Ok(if in_user_namespace() { Rights::UserNamespace } else { Rights::Own });
     }
-    let (uid, gid) = (nix::unistd::geteuid(), nix::unistd::getegid());
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    alone();
     unshare(CloneFlags::CLONE_NEWUSER).map_err(|e| Missing(why_no_user_namespace(e.into())))?;
     let map = |file: &str, text: String| {
         fs::write(format!("/proc/self/{file}"), text).map_err(|e| {
@@ -65,6 +66,21 @@ fn probe() -> io::Result<()> {
     }
 }
 
+/// How many threads this process has.
+fn threads() -> usize {
+    fs::read_dir("/proc/self/task").map_or(1, Iterator::count)
+}
+
+/// Waits for a moment until a thread that has just been joined is gone for the kernel, too.
+fn alone() {
+    for _ in 0..100 {
+        if threads() == 1 {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
 /// Whether this process is in a user namespace that is not the system's first.
 pub(crate) fn in_user_namespace() -> bool {
     // The first one maps all numbers to themselves (user_namespaces(7)).
@@ -78,7 +94,7 @@ fn setting(path: &str) -> Option<String> {
 }
 
 fn why_no_user_namespace(error: io::Error) -> String {
-    let threads = fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
+    let threads = threads();
     if setting("user/max_user_namespaces").as_deref() == Some("0") {
         return "/proc/sys/user/max_user_namespaces is 0: set it to some thousands, or run as root"
             .to_owned();

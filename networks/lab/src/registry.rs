@@ -64,9 +64,11 @@ pub struct ListedHost {
     pub descriptor: i32,
 }
 
-/// A process as it cannot be taken for another: its number, and when it began in ticks since the system did.
+/// A process as it cannot be taken for another: the namespace of its number, the number, and when it began in ticks since the
+/// system did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Owner {
+    space: u64,
     process: i32,
     began: u64,
 }
@@ -74,27 +76,40 @@ struct Owner {
 impl Owner {
     fn this() -> io::Result<Self> {
         let process = rustix::process::getpid().as_raw_nonzero().get();
-        Ok(Self { process, began: began(process)? })
+        Ok(Self { space: space()?, process, began: began(process)? })
     }
 
-    /// As `PROCESS-BEGAN`.
+    /// As `SPACE-PROCESS-BEGAN`.
     fn read(text: &str) -> Option<Self> {
-        let (process, began) = text.split_once('-')?;
-        Some(Self { process: process.parse().ok()?, began: began.parse().ok()? })
+        let mut parts = text.splitn(3, '-');
+        let (space, process, began) = (parts.next()?, parts.next()?, parts.next()?);
+        Some(Self { space: space.parse().ok()?, process: process.parse().ok()?, began: began.parse().ok()? })
     }
 
-    fn alive(self) -> bool {
-        began(self.process).is_ok_and(|began| began == self.began)
+    /// Whether it is known to have ended. Of a process of another container nobody can say that here.
+    fn ended(self) -> bool {
+        space().is_ok_and(|space| space == self.space)
+            && began(self.process).map_or_else(|e| e.kind() == io::ErrorKind::NotFound, |b| b != self.began)
     }
 
     fn text(self) -> String {
-        format!("{}-{}", self.process, self.began)
+        format!("{}-{}-{}", self.space, self.process, self.began)
     }
+}
+
+/// In which namespace the numbers of processes are that this one knows (pid_namespaces(7)).
+fn space() -> io::Result<u64> {
+    Ok(fs::metadata("/proc/self/ns/pid")?.ino())
 }
 
 /// Field 22 of `/proc/PROCESS/stat` (proc_pid_stat(5)); the second is a name in parentheses that may hold anything.
 fn began(process: i32) -> io::Result<u64> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
+    // One that ends while it is read is no process (ESRCH), not a file that is missing.
+    let gone = |error: io::Error| match error.raw_os_error() {
+        Some(libc::ESRCH) => io::Error::from(io::ErrorKind::NotFound),
+        _ => error,
+    };
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).map_err(gone)?;
     let fields: Vec<&str> =
         stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().collect()).unwrap_or_default();
     // One that has ended and that nobody has asked about yet is not there any more.
@@ -197,7 +212,7 @@ impl Registry {
     pub fn running(&self) -> Result<Vec<Listed>, LabError> {
         let read = |file: &Path| serde_json::from_str(&fs::read_to_string(file).ok()?).ok();
         let files = self.files()?;
-        Ok(files.iter().filter(|(_, owner)| owner.alive()).filter_map(|(file, _)| read(file)).collect())
+        Ok(files.iter().filter(|(_, owner)| !owner.ended()).filter_map(|(file, _)| read(file)).collect())
     }
 
     /// Removes what is left of labs whose process is gone: their entries here, and the programs that they had started.
@@ -207,7 +222,7 @@ impl Registry {
     pub fn clean(&self) -> Result<Left, LabError> {
         let mut left = Left::default();
         for (file, owner) in self.files()? {
-            if owner.alive() {
+            if !owner.ended() {
                 continue;
             }
             let listed: Option<Listed> =
@@ -246,7 +261,7 @@ fn orphaned(process: i32) -> Option<()> {
         let value = variable.strip_prefix(MARK.as_bytes())?.strip_prefix(b"=")?;
         Owner::read(std::str::from_utf8(value).ok()?)
     })?;
-    (!marked.alive()).then_some(())
+    marked.ended().then_some(())
 }
 
 /// The user's number outside of a user namespace that this process may have made.
@@ -280,5 +295,27 @@ impl Drop for Record {
     fn drop(&mut self) {
         // What cannot be removed is removed by the next lab.
         let _ = fs::remove_file(&self.file);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_known_by_more_than_its_number() {
+        let this = Owner::this().unwrap();
+        assert_eq!(Owner::read(&this.text()), Some(this));
+        assert!(!this.ended());
+        assert!(Owner { began: this.began + 1, ..this }.ended(), "its number is another's now");
+        assert!(!Owner { space: this.space + 1, began: 1, ..this }.ended(), "it is of another container");
+        for text in ["", "1-2", "1-2-x", "a-1-2"] {
+            assert_eq!(Owner::read(text), None, "{text}");
+        }
+        let mut child = Command::new("true").spawn().unwrap();
+        let began = (0..1000).map_while(|_| began(child.id() as i32).ok()).last();
+        child.wait().unwrap();
+        let ended = Owner { process: child.id() as i32, began: began.unwrap_or(this.began), ..this };
+        assert!(ended.ended());
     }
 }

@@ -6,7 +6,7 @@
 //! to be late, and watches the clock from there.
 
 use crate::error::{Doing, LabError};
-use crate::link::{Links, on_link};
+use crate::link::{Arrival, Links, on_link};
 use crate::namespace::Namespace;
 use crate::sys::{self, Ring, Sender};
 use hdrhistogram::Histogram;
@@ -38,7 +38,7 @@ const WAKE_BEFORE: [Duration; 2] = [Duration::from_micros(5), Duration::from_mic
 const OLDEST_STAMP: Duration = Duration::from_secs(1);
 
 /// Nanoseconds: what is later is counted as this late.
-const LATEST: u64 = 60_000_000_000;
+pub(crate) const LATEST: u64 = 60_000_000_000;
 
 /// How much later than they were to packets went on: seconds.
 #[derive(Clone, Copy, PartialEq, Debug, Default, serde::Serialize)]
@@ -57,6 +57,21 @@ pub struct Delays {
     pub p999: f64,
     /// The last of all.
     pub max: f64,
+}
+
+/// Of nanoseconds.
+pub(crate) fn delays(of: &Histogram<u64>) -> Delays {
+    let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
+    let at = |share| seconds(of.value_at_quantile(share));
+    Delays {
+        count: of.len(),
+        mean: of.mean() / 1e9,
+        median: at(0.5),
+        p90: at(0.9),
+        p99: at(0.99),
+        p999: at(0.999),
+        max: seconds(of.max()),
+    }
 }
 
 /// What the relay did, for a run's record: where anything but `frames`, `delays` and `ignored` is not zero, the network was
@@ -183,19 +198,9 @@ impl Drop for Relay {
 impl State {
     fn report(&self) -> RelayReport {
         let mut report = self.report;
-        let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
-        let at = |share| seconds(self.delays.value_at_quantile(share));
         report.ignored = self.links.ignored;
         report.under_way = self.links.waiting() as u64;
-        report.delays = Delays {
-            count: self.delays.len(),
-            mean: self.delays.mean() / 1e9,
-            median: at(0.5),
-            p90: at(0.9),
-            p99: at(0.99),
-            p999: at(0.999),
-            max: seconds(self.delays.max()),
-        };
+        report.delays = delays(&self.delays);
         report
     }
 }
@@ -220,7 +225,7 @@ impl Relaying {
         while !shared.ended.load(Ordering::Acquire) {
             let mut state = shared.state();
             self.take(&mut state);
-            while self.pass_on(&mut state, &mut sent) == AT_ONCE {}
+            self.pass_on(&mut state, &mut sent);
             let next = state.links.next();
             state.report.processor = usher_live::thread_cpu_time().as_secs_f64();
             drop(state);
@@ -253,8 +258,8 @@ impl Relaying {
         });
     }
 
-    /// Sends on what has arrived, up to [`AT_ONCE`] packets; how many.
-    fn pass_on(&self, state: &mut State, arrived: &mut Vec<crate::link::Arrival>) -> usize {
+    /// Sends on what has arrived, up to [`AT_ONCE`] packets.
+    fn pass_on(&self, state: &mut State, arrived: &mut Vec<Arrival>) {
         let now = self.clock.now();
         while arrived.len() < AT_ONCE
             && let Some(arrival) = state.links.arrive(now)
@@ -262,12 +267,11 @@ impl Relaying {
             arrived.push(arrival);
         }
         if arrived.is_empty() {
-            return 0;
+            return;
         }
         let frames = arrived.iter().filter(|a| !a.withheld).map(|a| (a.interface, &a.frame[..]));
         state.report.refused += self.sender.send(frames);
         let done = self.clock.now();
-        let count = arrived.len();
         for arrival in arrived.drain(..) {
             state.delays.saturating_record(done.since(arrival.due).as_nanos());
             if let (Some((point, framing)), Some(tap)) = (arrival.capture, &mut state.tap) {
@@ -275,7 +279,6 @@ impl Relaying {
             }
             state.links.reuse(arrival.frame);
         }
-        count
     }
 
     /// Waits for a frame, for the end, or for the time of the next arrival.

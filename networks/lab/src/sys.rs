@@ -1,6 +1,6 @@
 //! The one place that speaks to the system directly: packets of all links by one ring that the kernel fills (packet(7),
 //! `PACKET_RX_RING`) and in batches by `sendmmsg`, what the hardware would do in a veth's place switched off (`SIOCETHTOOL`),
-//! and a thread's scheduling. No safe interface to these exists in what the
+//! a thread's scheduling, and whether the processor's counters can be read. No safe interface to these exists in what the
 //! house uses.
 //!
 //! The ring is memory that the kernel writes, too. A slot's status says whose it is; it is read and written as an atomic, and
@@ -311,4 +311,26 @@ pub(crate) fn real_time(priority: i32) -> io::Result<()> {
         libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameters)
     };
     if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Whether the processor counts cycles for us (perf_event_open(2)).
+pub(crate) fn cycle_counter() -> io::Result<()> {
+    // PERF_TYPE_HARDWARE with PERF_COUNT_HW_CPU_CYCLES, in the first version of the structure; of user space only.
+    const SIZE: usize = 64;
+    const EXCLUDE_KERNEL_AND_HYPERVISOR: u64 = 0b110_0000;
+    let mut attributes = [0u64; SIZE / 8];
+    attributes[0] = (SIZE as u64) << 32;
+    attributes[5] = EXCLUDE_KERNEL_AND_HYPERVISOR;
+    if cfg!(target_endian = "big") {
+        return Err(io::Error::from(io::ErrorKind::Unsupported));
+    }
+    // SAFETY: the kernel reads as many octets as the structure says; a descriptor that it gives is closed at once.
+    unsafe {
+        let counter = libc::syscall(libc::SYS_perf_event_open, attributes.as_ptr(), 0, -1, -1, 8u64);
+        if counter < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        libc::close(counter as libc::c_int);
+    }
+    Ok(())
 }

@@ -1,27 +1,199 @@
-//! What links do to packets.
+//! What links do to packets, held against their channels in virtual time.
 
-use crate::support::{build, link, network, udp, v4};
-use std::time::Instant as Moment;
+use crate::support::{Crossed, Running, in_virtual_time, link, network, v4};
+use std::net::UdpSocket;
+use std::time::{Duration as Elapsed, Instant as Moment};
 use usher_core::Duration;
-use usher_core::impair::ChannelConfig;
-use usher_live::Clock;
+use usher_core::impair::{ChannelConfig, Loss, QueueLimit};
+
+/// The outer point is where packets leave the first host, the inner one where they come to the second.
+const LEAVES: u16 = 1;
+const ARRIVES: u16 = 2;
+
+/// Tells the receiver that nothing follows; from its own host, so that it crosses no link.
+const END: &[u8] = b"end";
+
+/// Sends datagrams of these sizes with these pauses between them over a link, and gives what its channel does in virtual time
+/// beside what the relay did.
+fn both(channel: &ChannelConfig, sizes: &[usize], pause: Elapsed) -> (Vec<Crossed>, Relayed) {
+    let mut over = link(0, 1, channel.clone());
+    over.capture = [Some(LEAVES), Some(ARRIVES)];
+    let running = Running::new(network(&[v4(0), v4(1)], vec![over]));
+    let (from, to) = (running.udp(0, 9000), running.udp(1, 9000));
+    // Datagrams are taken as they come: what a socket holds is bounded.
+    let receiver = std::thread::spawn(move || {
+        let mut buffer = [0; 2000];
+        let mut received = Vec::new();
+        while let Ok(length) = to.recv(&mut buffer)
+            && length > END.len()
+        {
+            received.push(buffer[..length].to_vec());
+        }
+        received
+    });
+    for (n, size) in sizes.iter().enumerate() {
+        let mut text = (n as u32).to_be_bytes().to_vec();
+        text.resize(*size, 0);
+        from.send_to(&text, (v4(1), 9000)).unwrap();
+        if !pause.is_zero() {
+            std::thread::sleep(pause);
+        }
+    }
+    running.settle();
+    let end = || UdpSocket::bind((v4(1), 0)).unwrap().send_to(END, (v4(1), 9000)).unwrap();
+    running.lab.namespace(1).run(end).unwrap();
+    let received = receiver.join().unwrap();
+    let (outcome, crossed) = running.stop();
+    let (offered, arrived): (Vec<Crossed>, Vec<Crossed>) = crossed.into_iter().partition(|c| c.outward);
+    assert_eq!(offered.len(), sizes.len(), "the kernel sent each datagram as one packet");
+    assert_eq!(outcome.links[0][0].offered, sizes.len() as u64);
+    let counted: u64 = offered.iter().map(|c| u64::from(c.bytes())).sum();
+    assert_eq!(outcome.links[0][0].offered_bytes, counted);
+    let faultless = usher_lab::RelayReport {
+        real_time: outcome.relay.real_time,
+        frames: sizes.len() as u64,
+        delays: outcome.relay.delays,
+        ignored: outcome.relay.ignored,
+        processor: outcome.relay.processor,
+        ..Default::default()
+    };
+    assert_eq!(outcome.relay, faultless);
+    (offered, Relayed { stats: outcome.links[0][0], delays: outcome.relay.delays, arrived, received })
+}
+
+struct Relayed {
+    stats: usher_sim::LinkStats,
+    delays: usher_lab::Delays,
+    arrived: Vec<Crossed>,
+    received: Vec<Vec<u8>>,
+}
+
+impl Relayed {
+    /// Holds what arrived against the channel in virtual time: the same packets, in the same order, damaged the same, none
+    /// before its time.
+    fn is_as_in_virtual_time(&self, channel: &ChannelConfig, offered: &[Crossed]) {
+        let expected = in_virtual_time(channel, 0, &offered.iter().collect::<Vec<_>>());
+        assert_eq!(self.arrived.len(), expected.len());
+        for (got, (at, octets, damaged)) in self.arrived.iter().zip(&expected) {
+            let mut octets = octets.clone();
+            if *damaged {
+                *octets.last_mut().unwrap() ^= 1;
+            }
+            assert!(
+                got.octets == octets,
+                "datagram {} for {}",
+                number(&got.octets[42..]),
+                number(&octets[42..])
+            );
+            assert!(got.at >= *at, "{:?} before {at:?}", got.at);
+        }
+        let damaged = expected.iter().filter(|(.., damaged)| *damaged).count();
+        assert_eq!(self.stats.corrupted, damaged as u64);
+        // A damaged datagram's checksum does not hold, so the kernel drops it.
+        let whole = expected
+            .iter()
+            .filter(|(.., damaged)| !*damaged)
+            .map(|(_, octets, _)| octets[14 + 28..].to_vec());
+        assert_eq!(self.received, whole.collect::<Vec<_>>());
+    }
+}
+
+/// A datagram's number.
+fn number(text: &[u8]) -> u32 {
+    u32::from_be_bytes(text[..4].try_into().unwrap())
+}
 
 #[test]
-fn a_packet_takes_the_links_delay() {
+fn the_delay_is_the_links_and_hardly_more() {
     let channel = ChannelConfig { delay: Duration::from_millis(5), ..Default::default() };
-    let (mut lab, _scratch) = build(network(&[v4(0), v4(1)], vec![link(0, 1, channel)]));
-    lab.start(Clock::start(), None).unwrap();
-    let (a, b) = (udp(&lab, 0, 9000), udp(&lab, 1, 9000));
-    let mut buffer = [0; 100];
-    for i in 0..20u8 {
-        let sent = Moment::now();
-        a.send_to(&[i; 40], (v4(1), 9000)).unwrap();
-        let (length, from) = b.recv_from(&mut buffer).unwrap();
-        let took = sent.elapsed();
-        assert_eq!((&buffer[..length], from.ip()), (&[i; 40][..], v4(0)));
-        assert!(took.as_micros() >= 5000, "{took:?}");
+    let (offered, relayed) = both(&channel, &[100; 200], Elapsed::from_millis(1));
+    relayed.is_as_in_virtual_time(&channel, &offered);
+    println!("{:?}", relayed.delays);
+    assert!(relayed.delays.median < 0.000_5, "{:?}", relayed.delays);
+}
+
+#[test]
+fn rate_and_queue_are_those_of_virtual_time() {
+    for queue in [QueueLimit::Unlimited, QueueLimit::Packets(5), QueueLimit::Bytes(4000)] {
+        let channel = ChannelConfig {
+            rate: Some(1_000_000),
+            delay: Duration::from_millis(1),
+            queue,
+            ..Default::default()
+        };
+        let sizes: Vec<usize> = (0..40).map(|n| 100 + n * 25).collect();
+        let (offered, relayed) = both(&channel, &sizes, Elapsed::ZERO);
+        relayed.is_as_in_virtual_time(&channel, &offered);
+        assert_eq!(relayed.stats.queue_full > 0, queue != QueueLimit::Unlimited);
+        // What lies between two arrivals is what the second takes on the link, as all came at once.
+        let last = relayed.arrived.last().unwrap().at.since(offered[0].at);
+        let bytes: u32 = relayed.arrived.iter().map(Crossed::bytes).sum();
+        let least = Duration::from_nanos(u64::from(bytes) * 8000) + Duration::from_millis(1);
+        assert!(last >= least, "{last:?} for {least:?}");
     }
-    let outcome = lab.stop().unwrap().unwrap();
-    assert_eq!(outcome.links[0][0].offered, 20);
-    assert_eq!(outcome.links[0][0].offered_bytes, 20 * (40 + 8 + 20 + 18));
+}
+
+#[test]
+fn the_same_packets_are_lost_as_in_virtual_time() {
+    let bursts = Loss::GilbertElliott { to_bad: 0.1, to_good: 0.3, good: 0.0, bad: 0.9 };
+    for loss in [Loss::Bernoulli(0.1), bursts, Loss::Script(vec![0, 7, 399])] {
+        let channel = ChannelConfig { loss, ..Default::default() };
+        let (offered, relayed) = both(&channel, &[60; 400], Elapsed::ZERO);
+        relayed.is_as_in_virtual_time(&channel, &offered);
+        assert!((3..200).contains(&relayed.stats.lost), "{:?}", relayed.stats);
+        assert_eq!(relayed.stats.lost as usize, 400 - relayed.received.len());
+    }
+}
+
+#[test]
+fn everything_at_once_is_as_in_virtual_time() {
+    let channel = ChannelConfig {
+        rate: Some(5_000_000),
+        delay: Duration::from_millis(3),
+        jitter: Duration::from_millis(2),
+        queue: QueueLimit::Packets(20),
+        loss: Loss::Bernoulli(0.05),
+        duplicate: 0.1,
+        reorder: 0.1,
+        reorder_delay: Duration::from_millis(4),
+        corrupt: 0.1,
+        ..Default::default()
+    };
+    let sizes: Vec<usize> = (0..300).map(|n| 40 + n % 700).collect();
+    let (offered, relayed) = both(&channel, &sizes, Elapsed::from_micros(200));
+    relayed.is_as_in_virtual_time(&channel, &offered);
+    let stats = relayed.stats;
+    assert!(stats.lost > 0 && stats.duplicated > 0 && stats.corrupted > 0, "{stats:?}");
+}
+
+#[test]
+fn impairments_wait_for_their_time_by_the_clock_of_the_run() {
+    let from = Duration::from_millis(300);
+    let impaired_from = usher_core::Instant::ZERO + from;
+    let channel = ChannelConfig { loss: Loss::Bernoulli(1.0), impaired_from, ..Default::default() };
+    let running = Running::new(network(&[v4(0), v4(1)], vec![link(0, 1, channel)]));
+    let begun = Moment::now();
+    let (a, b) = (running.udp(0, 9000), running.udp(1, 9000));
+    a.send_to(b"early", (v4(1), 9000)).unwrap();
+    assert!(begun.elapsed() < Elapsed::from_millis(300), "this machine is too slow for this test");
+    assert_eq!(b.recv(&mut [0; 10]).unwrap(), 5);
+    std::thread::sleep(Elapsed::from_millis(300));
+    a.send_to(b"late", (v4(1), 9000)).unwrap();
+    running.settle();
+    let (outcome, _) = running.stop();
+    assert_eq!((outcome.links[0][0].offered, outcome.links[0][0].lost), (2, 1));
+}
+
+#[test]
+fn traffic_of_the_background_is_counted_as_such() {
+    let running = Running::new(network(&[v4(0), v4(1)], vec![link(0, 1, ChannelConfig::default())]));
+    let a = running.udp(0, 9000);
+    let _sink = running.udp(1, 9);
+    for to in [9, 9, 10] {
+        a.send_to(&[0; 100], (v4(1), to)).unwrap();
+    }
+    running.settle();
+    let (outcome, _) = running.stop();
+    let stats = outcome.links[0][0];
+    assert_eq!((stats.offered, stats.background, stats.background_bytes), (3, 2, 2 * 146));
 }

@@ -4,3 +4,4 @@ mod support;
 
 mod hosts;
 mod links;
+mod paths;

@@ -1,0 +1,328 @@
+//! How labs end: killed at random moments, they leave nothing behind that the next one does not remove; and who may build
+//! one. The program starts itself as the lab that is killed, and as another user's.
+//!
+//! What is held against each other before and after: network namespaces, interfaces, processes, mounts, rules of nftables and
+//! the list of labs. A network namespace can be there without anybody who has a way into it, so the kernel's own count is asked:
+//! labs are killed in a user namespace, and in the end one network namespace can be made where no more than one may be.
+
+mod nftables;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::net::{IpAddr, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration as Elapsed, Instant};
+use usher_core::impair::ChannelConfig;
+use usher_core::{Duration, Seed};
+use usher_lab::{End, HostSpec, Lab, LinkSpec, Registry, Rights, Topology, acquire};
+use usher_live::Clock;
+use usher_sim::LinkConfig;
+
+const HOSTS: usize = 6;
+
+/// How often a lab is killed.
+const KILLS: u64 = 30;
+
+/// What a lab prints when it stands.
+const STANDS: &str = "stands";
+
+/// How long the system may take to put away what nobody has any more.
+const PATIENCE: Elapsed = Elapsed::from_secs(30);
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.first().map(String::as_str) {
+        Some("victim") => victim(Path::new(&arguments[1])),
+        Some("killer") => killer(Path::new(&arguments[1])),
+        Some("user") => user(Path::new(&arguments[1])),
+        // What test programs are asked by tools that look for tests.
+        Some("--list") => println!("killed_labs_leave_nothing: test\nanother_user_builds_a_lab: test"),
+        _ => {
+            another_user_builds_a_lab();
+            killed_labs_leave_nothing();
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn address(host: usize) -> IpAddr {
+    [10, 9, 0, host as u8 + 1].into()
+}
+
+/// A chain of hosts.
+fn chain() -> Topology {
+    let host =
+        |n: usize| HostSpec { name: format!("h{n}"), addresses: vec![address(n)], settings: Vec::new() };
+    let channel = ChannelConfig { delay: Duration::from_millis(1), ..Default::default() };
+    let config = LinkConfig { up: channel.clone(), down: channel, ..Default::default() };
+    let link = |n: usize| LinkSpec {
+        name: format!("l{n}"),
+        ends: [End::of(n), End::of(n + 1)],
+        config: config.clone(),
+        capture: [None; 2],
+    };
+    Topology {
+        name: "killed".to_owned(),
+        seed: Seed::new(1),
+        hosts: (0..HOSTS).map(host).collect(),
+        links: (0..HOSTS - 1).map(link).collect(),
+    }
+}
+
+/// A lab with traffic from its first host to its last, and the socket to which that comes.
+fn busy(registry: &Registry) -> (Lab, UdpSocket) {
+    let mut lab = Lab::build(chain(), registry).unwrap();
+    lab.start(Clock::start(), None).unwrap();
+    let bind =
+        |host: usize| lab.namespace(host).run(|| UdpSocket::bind((address(host), 9000)).unwrap()).unwrap();
+    let (from, to) = (bind(0), bind(HOSTS - 1));
+    to.set_read_timeout(Some(Elapsed::from_secs(10))).unwrap();
+    std::thread::spawn(move || {
+        loop {
+            from.send_to(b"datagram", (address(HOSTS - 1), 9000)).unwrap();
+            std::thread::sleep(Elapsed::from_millis(1));
+        }
+    });
+    (lab, to)
+}
+
+/// Builds a lab, starts a program on one of its hosts, and waits to be killed.
+fn victim(list: &Path) {
+    let registry = Registry::at(list).unwrap();
+    let (lab, to) = busy(&registry);
+    let mut program = Command::new("sleep");
+    program.arg("1000").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let program = lab.spawn(2, &mut program).unwrap().id();
+    to.recv(&mut [0; 100]).unwrap();
+    println!("{STANDS} {program}");
+    loop {
+        to.recv(&mut [0; 100]).unwrap();
+    }
+}
+
+/// What somebody who is not root does: says whether he could, and by what right.
+fn user(list: &Path) {
+    match acquire() {
+        Ok(rights) => {
+            let registry = Registry::at(list).unwrap();
+            let (lab, to) = busy(&registry);
+            to.recv(&mut [0; 100]).unwrap();
+            assert_eq!((rights, lab.rights()), (Rights::UserNamespace, Rights::UserNamespace));
+            assert_eq!(registry.running().unwrap().len(), 1);
+            drop(lab);
+            assert_eq!(registry.running().unwrap().len(), 0);
+            println!("{STANDS}");
+        }
+        Err(missing) => println!("{missing}"),
+    }
+}
+
+/// A folder that is gone with this.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("usher-lab-ends-{}-{name}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn itself(mode: &str, list: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.arg(mode).arg(list);
+    command
+}
+
+/// A user without rights builds a lab in a user namespace, or is told what stands in the way.
+fn another_user_builds_a_lab() {
+    const NOBODY: u32 = 65_534;
+    // A place that everybody may enter, with a copy of this program and a list that is the user's.
+    let place = Scratch::new("user");
+    let (program, list) = (place.0.join("ends"), place.0.join("list"));
+    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    fs::create_dir(&list).unwrap();
+    std::os::unix::fs::chown(&list, Some(NOBODY), Some(NOBODY)).unwrap();
+    for path in [&place.0, &program] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let mut command = Command::new(&program);
+    command.arg("user").arg(&list).uid(NOBODY).gid(NOBODY);
+    let output = command.output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    let setting =
+        |name: &str| fs::read_to_string(format!("/proc/sys/{name}")).unwrap_or_default().trim().to_owned();
+    for (name, closed) in [
+        ("user/max_user_namespaces", "0"),
+        ("kernel/unprivileged_userns_clone", "0"),
+        ("kernel/apparmor_restrict_unprivileged_userns", "1"),
+    ] {
+        if setting(name) == closed {
+            assert!(said.contains(&format!("/proc/sys/{name} is {closed}")), "{said}");
+            println!("another_user_builds_a_lab: not here, and is told why");
+            return;
+        }
+    }
+    assert_eq!(said.trim(), STANDS);
+    println!("another_user_builds_a_lab: ok");
+}
+
+/// Labs are killed at random moments while they are built and while they run.
+fn killed_labs_leave_nothing() {
+    let list = Scratch::new("list");
+    let before = Seen::now(&list.0, &BTreeSet::new());
+    let output = itself("killer", &list.0).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    let (labs, summary) = said.trim().split_once('\n').unwrap();
+    let labs: BTreeSet<u32> = labs.split(' ').map(|number| number.parse().unwrap()).collect();
+    assert_eq!(labs.len() as u64, KILLS + 1);
+    let begun = Instant::now();
+    loop {
+        let after = Seen::now(&list.0, &labs);
+        if after == before {
+            break;
+        }
+        assert!(begun.elapsed() < PATIENCE, "before: {before:?}\nafter: {after:?}");
+        std::thread::sleep(Elapsed::from_millis(20));
+    }
+    println!("killed_labs_leave_nothing: ok, {summary}");
+}
+
+/// Kills labs, in a user namespace where one can be made, and prints the numbers of their processes.
+fn killer(list: &Path) {
+    let counted = counted();
+    let mut labs = BTreeSet::new();
+    let mut rng = Seed::new(fresh()).stream("kill", 0);
+    let (mut killed_early, mut found) = (0, 0);
+    let clean = || Registry::at(list).unwrap().clean().unwrap();
+    for n in 0..KILLS {
+        let mut lab = itself("victim", list).stdout(Stdio::piped()).spawn().unwrap();
+        labs.insert(lab.id().to_string());
+        // Every second one stands; the others are killed somewhere on the way.
+        let program = (n % 2 == 0).then(|| stands(&mut lab));
+        std::thread::sleep(Elapsed::from_micros(rng.below(60_000)));
+        lab.kill().unwrap();
+        let mut rest = String::new();
+        lab.stdout.take().unwrap().read_to_string(&mut rest).unwrap();
+        lab.wait().unwrap();
+        killed_early += u32::from(program.is_none() && !rest.contains(STANDS));
+        // Now and then the next lab does not come for long.
+        if n % 3 == 0 {
+            let left = clean();
+            assert!(n > 0 || left.labs == ["killed"], "{left:?}");
+            found += left.labs.len();
+        }
+    }
+    // The next lab removes what the last ones left.
+    let mut last = itself("victim", list).stdout(Stdio::piped()).spawn().unwrap();
+    labs.insert(last.id().to_string());
+    stands(&mut last);
+    last.kill().unwrap();
+    last.wait().unwrap();
+    assert_eq!(clean().labs, ["killed"]);
+    assert!(clean().labs.is_empty());
+    if counted {
+        all_given_back();
+    }
+    println!("{}", labs.into_iter().collect::<Vec<_>>().join(" "));
+    println!(
+        "{KILLS} kills, {killed_early} before the lab stood, {found} found by cleaning{}",
+        if counted { "" } else { "; the kernel's count was not asked" }
+    );
+}
+
+/// Waits until a lab stands; the number of the program that it started.
+fn stands(lab: &mut Child) -> u32 {
+    let mut line = String::new();
+    let mut out = BufReader::new(lab.stdout.take().unwrap());
+    out.read_line(&mut line).unwrap();
+    lab.stdout = Some(out.into_inner());
+    line.trim()
+        .strip_prefix(STANDS)
+        .unwrap_or_else(|| panic!("the lab said {line:?}"))
+        .trim()
+        .parse()
+        .unwrap()
+}
+
+/// A number that differs from run to run, since the moments should.
+fn fresh() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().subsec_nanos().into()
+}
+
+/// Moves this process into a user namespace, in which the kernel counts its network namespaces alone.
+fn counted() -> bool {
+    if nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWUSER).is_err() {
+        return false;
+    }
+    fs::write("/proc/self/setgroups", "deny").unwrap();
+    fs::write("/proc/self/uid_map", "0 0 1").unwrap();
+    fs::write("/proc/self/gid_map", "0 0 1").unwrap();
+    true
+}
+
+/// Waits until the kernel has no network namespace of this user namespace, which it puts away in its own time.
+fn all_given_back() {
+    fs::write("/proc/sys/user/max_net_namespaces", "1").unwrap();
+    let begun = Instant::now();
+    let make = || nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).is_ok();
+    while !std::thread::spawn(make).join().unwrap() {
+        assert!(begun.elapsed() < PATIENCE, "namespaces of labs that were killed are still there");
+        std::thread::sleep(Elapsed::from_millis(10));
+    }
+}
+
+/// What somebody who looks for remains can see.
+#[derive(PartialEq, Eq, Debug)]
+struct Seen {
+    namespaces: BTreeSet<PathBuf>,
+    interfaces: Vec<String>,
+    programs: usize,
+    mounts: usize,
+    rules: usize,
+    entries: usize,
+}
+
+impl Seen {
+    /// Of these labs, by the numbers of their processes: others may run on this machine.
+    fn now(list: &Path, labs: &BTreeSet<u32>) -> Self {
+        let processes: Vec<PathBuf> =
+            fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path()).collect();
+        let of_ours = |process: &&PathBuf| {
+            let environment = fs::read(process.join("environ")).unwrap_or_default();
+            environment.split(|octet| *octet == 0).any(|variable| {
+                let owner = std::str::from_utf8(variable).ok().and_then(|v| v.strip_prefix("USHER_LAB="));
+                let lab = owner.and_then(|owner| owner.split('-').nth(1)?.parse().ok());
+                lab.is_some_and(|lab| labs.contains(&lab))
+            })
+        };
+        let programs: Vec<&PathBuf> = processes.iter().filter(of_ours).collect();
+        let interfaces = fs::read_to_string("/proc/thread-self/net/dev").unwrap();
+        Self {
+            namespaces: programs
+                .iter()
+                .filter_map(|process| fs::read_link(process.join("ns/net")).ok())
+                .collect(),
+            interfaces: interfaces
+                .lines()
+                .filter_map(|l| Some(l.split_once(':')?.0.trim().to_owned()))
+                .collect(),
+            programs: programs.len(),
+            mounts: fs::read_to_string("/proc/self/mountinfo").unwrap().lines().count(),
+            rules: nftables::rules().unwrap(),
+            entries: fs::read_dir(list).unwrap().count(),
+        }
+    }
+}
