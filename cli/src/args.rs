@@ -2,6 +2,7 @@
 
 use crate::aaa::args::AaaCommand;
 use crate::ident::IdentCommand;
+use crate::lab::LabCommand;
 use crate::load::args::LoadCommand;
 use crate::mih::MihCommand;
 use clap::{ArgGroup, Args, Parser, Subcommand};
@@ -81,6 +82,11 @@ default before quick, and the newest of those. Statements whose studies were not
     Ident {
         #[command(subcommand)]
         command: IdentCommand,
+    },
+    /// Studies on kernel sockets: what this machine offers for them, what runs, what was left.
+    Lab {
+        #[command(subcommand)]
+        command: LabCommand,
     },
     /// Media independent handover (IEEE 802.21 over RFC 5677): tell others of this host's links, and ask others of theirs.
     Mih {

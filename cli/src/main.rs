@@ -5,6 +5,7 @@ mod args;
 mod claims;
 mod config;
 mod ident;
+mod lab;
 mod load;
 mod man;
 mod mih;
@@ -63,6 +64,7 @@ fn dispatch(command: Command, output: &Output) -> Result<(), Failure> {
         Command::Aaa { command } => aaa::aaa(output, *command),
         Command::Ident { command } => ident::ident(output, command),
         Command::Mih { command } => mih::mih(output, *command),
+        Command::Lab { command } => lab::lab(output, command),
         Command::Load { command } => load::load(output, &command),
         Command::Config { command: ConfigCommand::Upgrade { files, write } } => {
             config::upgrade(output, &files, write)

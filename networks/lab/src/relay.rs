@@ -34,6 +34,9 @@ const PRIORITY: i32 = 10;
 /// How long before an arrival the relay wakes up: as late as timers were, within these.
 const WAKE_BEFORE: [Duration; 2] = [Duration::from_micros(5), Duration::from_micros(200)];
 
+/// How often the kernel is asked how many frames found no room.
+const COUNTING: Duration = Duration::from_millis(50);
+
 /// A stamp that is older than this is not of the clock that we know: somebody set the wall clock.
 const OLDEST_STAMP: Duration = Duration::from_secs(1);
 
@@ -222,8 +225,14 @@ impl Relaying {
         let shared = self.shared.clone();
         shared.state().report.real_time = real_time;
         let mut sent = Vec::with_capacity(AT_ONCE);
+        let mut counted = self.clock.now();
         while !shared.ended.load(Ordering::Acquire) {
             let mut state = shared.state();
+            let now = self.clock.now();
+            if now.since(counted) >= COUNTING {
+                counted = now;
+                state.report.overflowed += self.ring.overflowed()?;
+            }
             self.take(&mut state);
             self.pass_on(&mut state, &mut sent);
             let next = state.links.next();

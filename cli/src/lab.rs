@@ -1,0 +1,192 @@
+//! `usher lab`: what this machine offers to studies on kernel sockets, which labs run, and what was left of those that do not.
+
+use crate::output::{Failure, Output, columns};
+use clap::{Args, Subcommand};
+use serde_json::json;
+use std::path::PathBuf;
+use usher_lab::{Delays, LabError, Left, Listed, Measured, Registry};
+
+/// Datagrams a second at which precision is measured: few, where each wakes the relay up, and many.
+const RATES: [u32; 2] = [1000, 20_000];
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum LabCommand {
+    /// Say what this machine offers to a lab, and measure how precise one is on it.
+    #[command(after_help = "Examples:
+  usher lab check
+  usher lab check --seconds 10 --json
+
+Two hosts are built and joined by a link of 5 ms, over which datagrams go at two rates. Shown is what the relay adds to the
+link's delay, and what the two programs see beside it, which includes the kernel's way and their own turns.
+Ends with code 1 when this machine cannot run a lab.")]
+    Check {
+        /// How long to measure at each rate.
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=60))]
+        seconds: u32,
+        #[command(flatten)]
+        list: List,
+    },
+    /// Remove what is left of labs whose process was killed: programs that they had started, and their entries in the list.
+    #[command(after_help = "Example:
+  usher lab clean
+
+Networks need no cleaning: namespaces, interfaces and routes of a lab are gone with its process. The next lab cleans up, too.")]
+    Clean {
+        #[command(flatten)]
+        list: List,
+    },
+    /// Show the labs that run: their hosts and links, and how to enter a host.
+    #[command(after_help = "Examples:
+  usher lab show
+  usher lab show --json
+
+In another shell: nsenter --net=/proc/PROCESS/fd/NUMBER tcpdump -n -i eth0")]
+    Show {
+        #[command(flatten)]
+        list: List,
+    },
+}
+
+/// Which list of labs.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct List {
+    /// The folder in which labs are listed [default: /run/usher/lab, or the user's own].
+    #[arg(long, value_name = "DIR")]
+    list: Option<PathBuf>,
+}
+
+impl List {
+    fn open(&self) -> Result<Registry, Failure> {
+        let opened = match &self.list {
+            Some(folder) => Registry::at(folder),
+            None => Registry::of_user(),
+        };
+        opened.map_err(Failure::failed)
+    }
+}
+
+pub(crate) fn lab(output: &Output, command: LabCommand) -> Result<(), Failure> {
+    match command {
+        LabCommand::Check { seconds, list } => check(output, seconds, &list.open()?),
+        LabCommand::Clean { list } => clean(output, &list.open()?),
+        LabCommand::Show { list } => show(output, &list.open()?),
+    }
+}
+
+fn check(output: &Output, seconds: u32, list: &Registry) -> Result<(), Failure> {
+    let offers = usher_lab::offers(list);
+    let able = offers.iter().all(|offer| offer.there || !offer.needed);
+    let measure = |rate: u32| usher_lab::precision(list, rate, rate.saturating_mul(seconds));
+    let measured: Result<Vec<Measured>, LabError> =
+        if able { RATES.into_iter().map(measure).collect() } else { Ok(Vec::new()) };
+    let measured = measured.map_err(Failure::failed)?;
+    if output.json {
+        output.value(&json!({ "able": able, "offers": offers, "precision": measured }))?;
+    } else {
+        let row = |offer: &usher_lab::Offer| {
+            vec![
+                offer.name.to_owned(),
+                if offer.there { "yes" } else { "no" }.to_owned(),
+                offer.detail.clone(),
+            ]
+        };
+        output.text(&columns(&offers.iter().map(row).collect::<Vec<_>>()))?;
+        if !measured.is_empty() {
+            output.text("\nmore than the link's 5 ms, in microseconds:\n")?;
+            output.text(&columns(&precision(&measured)))?;
+        }
+    }
+    if able { Ok(()) } else { Err(Failure::failed("this machine cannot run a lab as it is")) }
+}
+
+/// The table of what was measured.
+fn precision(measured: &[Measured]) -> Vec<Vec<String>> {
+    let mut rows =
+        vec![["rate", "by", "mean", "median", "99 %", "99.9 %", "most"].map(str::to_owned).to_vec()];
+    let row = |rate: u32, by: &str, delays: &Delays| {
+        let figures = [delays.mean, delays.median, delays.p99, delays.p999, delays.max];
+        let mut row = vec![format!("{rate}/s"), by.to_owned()];
+        row.extend(figures.map(|seconds| format!("{:.0}", seconds * 1e6)));
+        row
+    };
+    for m in measured {
+        rows.push(row(m.rate, "the relay", &m.relay.delays));
+        rows.push(row(m.rate, "relay, kernel and programs", &m.programs));
+    }
+    rows
+}
+
+fn clean(output: &Output, list: &Registry) -> Result<(), Failure> {
+    let left = list.clean().map_err(Failure::failed)?;
+    if output.json {
+        return output.value(&json!(left));
+    }
+    let Left { labs, programs } = &left;
+    let mut text = String::new();
+    for lab in labs {
+        text.push_str(&format!("removed the entry of a lab that was killed: {lab}\n"));
+    }
+    for (process, name) in programs {
+        text.push_str(&format!("ended {name} (process {process}), which a lab had started\n"));
+    }
+    output.text(if left.is_empty() { "nothing was left\n" } else { &text })
+}
+
+fn show(output: &Output, list: &Registry) -> Result<(), Failure> {
+    let running = list.running().map_err(Failure::failed)?;
+    if output.json {
+        return output.value(&json!(running));
+    }
+    if running.is_empty() {
+        return output.text("no lab runs\n");
+    }
+    running.iter().try_for_each(|lab| output.text(&shown(lab)))
+}
+
+fn shown(lab: &Listed) -> String {
+    let mut text = format!("{} (process {})\n", lab.name, lab.process);
+    let host = |host: &usher_lab::ListedHost| {
+        let addresses: Vec<String> = host.addresses.iter().map(ToString::to_string).collect();
+        let enter = format!("nsenter --net=/proc/{}/fd/{}", lab.process, host.descriptor);
+        vec![format!("  {}", host.name), addresses.join(" "), enter]
+    };
+    text.push_str(&columns(&lab.hosts.iter().map(host).collect::<Vec<_>>()));
+    let link = |(name, [a, b]): &(String, [String; 2])| vec![format!("  {name}"), format!("{a} - {b}")];
+    text.push_str(&columns(&lab.links.iter().map(link).collect::<Vec<_>>()));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use usher_lab::{ListedHost, RelayReport};
+
+    #[test]
+    fn a_lab_is_shown_with_the_way_into_its_hosts() {
+        let host = |name: &str, descriptor| ListedHost {
+            name: name.to_owned(),
+            addresses: vec![[10, 0, 0, 1].into()],
+            descriptor,
+        };
+        let lab = Listed {
+            process: 7,
+            name: "study".to_owned(),
+            hosts: vec![host("nas", 5), host("server", 6)],
+            links: vec![("wan".to_owned(), ["nas".to_owned(), "server".to_owned()])],
+        };
+        assert_eq!(
+            shown(&lab),
+            "study (process 7)\n  nas     10.0.0.1  nsenter --net=/proc/7/fd/5\n  server  10.0.0.1  nsenter --net=/proc/7/fd/6\n  \
+             wan  nas - server\n"
+        );
+    }
+
+    #[test]
+    fn precision_is_shown_in_microseconds() {
+        let delays = Delays { mean: 0.000_020_4, max: 0.001, ..Delays::default() };
+        let relay = RelayReport { delays, ..RelayReport::default() };
+        let rows = precision(&[Measured { rate: 1000, delay: 0.005, programs: delays, relay }]);
+        assert_eq!(rows[1], ["1000/s", "the relay", "20", "0", "0", "0", "1000"]);
+        assert_eq!(rows.len(), 3);
+    }
+}
