@@ -154,11 +154,23 @@ pub(crate) struct Diameter {
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) connections: NonZeroUsize,
     /// Connect by TLS, with --ca, --certificate and --key.
-    #[arg(long = "tls")]
+    #[arg(long = "tls", conflicts_with = "transport")]
     pub(crate) over_tls: bool,
+    /// What carries the messages; sctp needs a kernel that has it.
+    #[arg(long, value_enum, value_name = "TRANSPORT", default_value_t = DiameterCarrier::Tcp)]
+    pub(crate) transport: DiameterCarrier,
     /// How long an answer is waited for.
     #[arg(long, value_name = "TIME", default_value = "30s")]
     pub(crate) timeout: Secs,
+    /// Outbound streams that an association asks for; the server may allow fewer.
+    #[arg(long, value_name = "N", default_value = "16", help_heading = "SCTP", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) streams: u16,
+    /// Which messages wait for which, where one is lost.
+    #[arg(long, value_enum, value_name = "ORDER", default_value_t = SctpOrder::Session, help_heading = "SCTP")]
+    pub(crate) order: SctpOrder,
+    /// Small messages wait for acknowledgements of earlier ones: without SCTP_NODELAY.
+    #[arg(long, help_heading = "SCTP")]
+    pub(crate) nagle: bool,
     #[command(flatten)]
     pub(crate) tls: Tls,
     #[command(flatten)]
@@ -395,6 +407,25 @@ pub(crate) enum EapName {
     TtlsEapGtc,
     #[value(name = "ttls-eap-mschapv2")]
     TtlsEapMsChapV2,
+}
+
+/// What carries Diameter.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DiameterCarrier {
+    Tcp,
+    Tls,
+    Sctp,
+}
+
+/// Which messages of an association wait for which.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SctpOrder {
+    /// All for all before them: they go by one stream.
+    One,
+    /// Those of a session for each other, and for those of the sessions that share its stream.
+    Session,
+    /// None for any other.
+    Unordered,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]

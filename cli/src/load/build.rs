@@ -1,8 +1,8 @@
 //! From what was typed to what is run.
 
 use super::args::{
-    Accounting, Diameter, DiameterMethod, Eap, EapName, Load, LoadCommand, Mih, MihName, Nas, Radius,
-    RadiusMethod, Tls,
+    Accounting, Diameter, DiameterCarrier, DiameterMethod, Eap, EapName, Load, LoadCommand, Mih, MihName,
+    Nas, Radius, RadiusMethod, SctpOrder, Tls,
 };
 use super::value::Part;
 use crate::output::Failure;
@@ -16,8 +16,9 @@ use usher_crypto::tls::{
     ClientConfig, ClientOptions, Credentials, Resumption, Roots, VersionRange, WallClock,
 };
 use usher_load::{
-    Arrivals, Config, DiameterConfig, DiameterLogin, EapMethod, Expectation, Fleet, FrontConfig, MihConfig,
-    MihRequest, Pace, PeapInner, Plan, RadiusConfig, RadiusLogin, RampConfig, RampPlan, TtlsInner, Users,
+    Arrivals, Config, DiameterConfig, DiameterLogin, DiameterTransport, EapMethod, Expectation, Fleet,
+    FrontConfig, MihConfig, MihRequest, Pace, PeapInner, Plan, RadiusConfig, RadiusLogin, RampConfig,
+    RampPlan, StreamPolicy, TtlsInner, Users,
 };
 use usher_radius::Secret;
 use usher_radius::attribute::{Attributes, kind};
@@ -285,8 +286,14 @@ fn fleet(load: &Load, nas: &Nas, server: SocketAddr) -> Result<Option<Fleet>, Fa
 }
 
 fn diameter(d: &Diameter) -> Result<Job, Failure> {
-    let port = if d.over_tls { DIAMETER_TLS_PORT } else { DIAMETER_PORT };
+    let over_tls = d.over_tls || d.transport == DiameterCarrier::Tls;
+    let port = if over_tls { DIAMETER_TLS_PORT } else { DIAMETER_PORT };
     let address = resolve(&d.load.server, port)?;
+    let by_sctp = d.transport == DiameterCarrier::Sctp;
+    if !by_sctp && d.nagle {
+        return Err(Failure::usage("--nagle is of SCTP: add --transport sctp"));
+    }
+    let transport = if by_sctp { association(d)? } else { DiameterTransport::Stream };
     let one = || Ok((name(&d.method), d.method));
     let mixed = |text: &str| {
         let method = DiameterMethod::from_str(text, true).ok()?;
@@ -329,6 +336,7 @@ fn diameter(d: &Diameter) -> Result<Job, Failure> {
     let anonymous = anonymous(&d.tls, tunnel)?;
     let front = FrontConfig::Diameter(DiameterConfig {
         address,
+        transport,
         local: local(address)?,
         server: d.peer.clone(),
         host: d.identity.clone(),
@@ -347,9 +355,24 @@ fn diameter(d: &Diameter) -> Result<Job, Failure> {
             d.load.threads, d.connections
         )));
     }
-    let tls = if d.over_tls { Some(connection_tls(&d.tls)?) } else { None };
+    let tls = if over_tls { Some(connection_tls(&d.tls)?) } else { None };
     let what = if mix.is_empty() { "accounting".to_owned() } else { named(&d.load, &mix) };
-    finish("diameter", what, &d.load, front, mix, users, vec![address], tls)
+    let mut job = finish("diameter", what, &d.load, front, mix, users, vec![address], tls)?;
+    job.plan.sctp_nodelay = !d.nagle;
+    Ok(job)
+}
+
+/// An association as it is asked for, where the kernel has any.
+fn association(d: &Diameter) -> Result<DiameterTransport, Failure> {
+    if !usher_sctp::is_available() {
+        return Err(Failure::failed(usher_sctp::NoSctp));
+    }
+    let policy = match d.order {
+        SctpOrder::One => StreamPolicy::One,
+        SctpOrder::Session => StreamPolicy::BySession,
+        SctpOrder::Unordered => StreamPolicy::Unordered,
+    };
+    Ok(DiameterTransport::Message { streams: d.streams, policy })
 }
 
 fn mih(m: &Mih) -> Result<Job, Failure> {
@@ -533,6 +556,7 @@ fn finish(
             server_pid: load.server_pid.map(u32::from),
             interval,
             course: if ramp.is_some() { interval } else { course },
+            sctp_nodelay: true,
             offload: true,
         },
         addresses,

@@ -96,9 +96,8 @@ impl Begun {
         control::free(&control).map_err(system("the control socket"))?;
         // The shards share their addresses, so that another server could share them, too, and answer half of the
         // requests: nobody may have them now.
-        drop(shards::bind(&file.listen, false)?);
-        let bound: Vec<Bound> =
-            (0..count).map(|_| shards::bind(&file.listen, true)).collect::<Result<_, _>>()?;
+        drop(shards::bind(file, false)?);
+        let bound: Vec<Bound> = (0..count).map(|_| shards::bind(file, true)).collect::<Result<_, _>>()?;
         let mut admin = place.lasting_store(false).map_err(InstallationError::from)?;
         let (rows, owed) = match admin.clients() {
             Ok(rows) => (rows, false),

@@ -4,12 +4,13 @@ use crate::error::ServeError;
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::{Arc, PoisonError, RwLock};
-use usher_aaa_config::model::{File, Listen};
+use usher_aaa_config::model::File;
 use usher_aaa_config::tls::Tls;
 use usher_aaa_config::{Binding, Carrier, connecting, listening};
 use usher_core::{ListenerId, SocketId};
 use usher_live::{
-    Carriage, Listener, Outgoing, SocketOptions, Sockets, TlsClient, TlsServer, bind_udp, listen,
+    AssociationListener, Carriage, Listener, Outgoing, Settings, SocketOptions, Sockets, TlsClient,
+    TlsServer, bind_udp, listen,
 };
 
 /// Sockets that are bound, with what the server calls them; each shard has its own of each address.
@@ -17,19 +18,39 @@ pub(crate) struct Bound {
     udp: Vec<(SocketId, UdpSocket)>,
     /// And whether inside TLS.
     tcp: Vec<(ListenerId, TcpListener, bool)>,
+    sctp: Vec<AssociationListener>,
+    /// Of associations that the server begins, and those that it accepts.
+    associations: usher_sctp::SocketOptions,
 }
 
 /// Binds what is to be listened on. Without `shared`, nobody else may have bound any of it.
-pub(crate) fn bind(addresses: &Listen, shared: bool) -> Result<Bound, ServeError> {
+pub(crate) fn bind(file: &File, shared: bool) -> Result<Bound, ServeError> {
     let options = SocketOptions { shared, ..SocketOptions::default() };
-    let mut bound = Bound { udp: Vec::new(), tcp: Vec::new() };
-    for Binding { what, address, carrier } in listening(addresses) {
+    let mut associations = usher_sctp::SocketOptions { shared, ..usher_sctp::SocketOptions::default() };
+    if let Some(diameter) = &file.diameter {
+        let streams = diameter.sctp.streams;
+        (associations.streams_out, associations.streams_in) = (streams, streams);
+        associations.nodelay = diameter.sctp.nodelay;
+    }
+    let mut bound = Bound { udp: Vec::new(), tcp: Vec::new(), sctp: Vec::new(), associations };
+    let mut endpoints: BTreeMap<u16, Vec<SocketAddr>> = BTreeMap::new();
+    for Binding { what, address, carrier } in listening(&file.listen) {
         let failed = |error| ServeError::Listen { address, what, error };
         match carrier {
             Carrier::Udp(id) => bound.udp.push((id, bind_udp(address, &options).map_err(failed)?)),
             Carrier::Tcp(id) | Carrier::Tls(id) => {
                 let socket = listen(address, &options).map_err(failed)?;
                 bound.tcp.push((id, socket, matches!(carrier, Carrier::Tls(_))));
+            }
+            Carrier::Sctp(id) => {
+                let endpoint = endpoints.entry(address.port()).or_default();
+                endpoint.push(address);
+                if endpoint.len()
+                    == file.listen.diameter_sctp.iter().filter(|a| a.port() == address.port()).count()
+                {
+                    let socket = usher_sctp::Listener::bind(endpoint, &associations).map_err(failed)?;
+                    bound.sctp.push(AssociationListener { id, socket });
+                }
             }
         }
     }
@@ -111,8 +132,9 @@ impl Bound {
         Sockets {
             udp: self.udp,
             listeners: listeners.collect(),
+            associations: self.sctp,
             outgoing: Some(outgoing),
-            ..Sockets::default()
+            settings: Settings { associations: self.associations, ..Settings::default() },
         }
     }
 }

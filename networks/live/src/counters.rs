@@ -74,7 +74,7 @@ driver_counters! {
     send_full,
     /// Dropped: datagrams for a socket that could not be bound.
     no_socket,
-    /// Dropped: associations and frames, which a live host does not carry.
+    /// Dropped: frames, which a live host does not carry.
     unsupported,
     /// Messages from the mailbox.
     messages,
@@ -94,10 +94,18 @@ driver_counters! {
     connects,
     /// Connections asked for that did not come about.
     connect_failures,
-    /// Octets received by streams, inside TLS where there is TLS.
+    /// Octets received by streams, inside TLS where there is TLS, and by associations.
     stream_octets_in,
-    /// Octets sent by streams, inside TLS where there is TLS.
+    /// Octets sent by streams, inside TLS where there is TLS, and by associations.
     stream_octets_out,
+    /// Messages received by associations (SCTP).
+    sctp_messages_in,
+    /// Messages sent by associations.
+    sctp_messages_out,
+    /// Dropped: messages that the system refused to send, such as one by a stream that was not negotiated.
+    sctp_messages_refused,
+    /// Associations ended because the other side sent a message that is longer than is taken.
+    sctp_messages_too_long,
     /// Operations on connections that are over.
     unknown_connection,
     /// Connections reset because the peer did not read what was sent.

@@ -105,7 +105,7 @@ struct Running<N: Role> {
 impl<N: Role> Running<N> {
     fn new(driver: Driver<N>) -> io::Result<Self> {
         let Driver { node, sockets, clock, mailbox, counters } = driver;
-        let Sockets { udp, listeners, outgoing, settings } = sockets;
+        let Sockets { udp, listeners, associations, outgoing, settings } = sockets;
         let ready = Ready::default();
         let (numbers, udp): (Vec<_>, Vec<_>) = udp.into_iter().unzip();
         let port = |(index, socket)| Port::new(socket, index, &ready, settings.offload).map(Some);
@@ -114,7 +114,13 @@ impl<N: Role> Running<N> {
             node,
             clock,
             settings,
-            streams: Streams::new(listeners, outgoing, settings, Arc::clone(&counters), &ready)?,
+            streams: Streams::new(
+                (listeners, associations),
+                outgoing,
+                settings,
+                Arc::clone(&counters),
+                &ready,
+            )?,
             counters,
             mailbox,
             messages: Vec::with_capacity(BATCH),
@@ -415,7 +421,8 @@ impl<N: Role> Host for Running<N> {
                 }
             }
             Transmit::Stream { conn, op } => self.streams.operate(conn, op, buffer),
-            Transmit::Message { .. } | Transmit::Frame { .. } => self.counters.unsupported.one(),
+            Transmit::Message { assoc, op } => self.streams.operate_association(assoc, op, buffer),
+            Transmit::Frame { .. } => self.counters.unsupported.one(),
         }
     }
 

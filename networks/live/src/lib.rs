@@ -1,10 +1,11 @@
-//! Live drivers: machines on real sockets (UDP in batches, TCP, TLS), a thread for each shard.
+//! Live drivers: machines on real sockets (UDP in batches, TCP, TLS, SCTP), a thread for each shard.
 //!
 //! A [`Driver`] hosts one [`Role`], a machine with what surrounds it, on the sockets of one [`Sockets`]. It
-//! holds no protocol: it feeds datagrams, streams, messages of other threads and the time, and carries out
+//! holds no protocol: it feeds datagrams, streams, associations, messages of other threads and the time, and carries out
 //! what the machine wants done. [`spawn`] gives each driver a thread of its own, with a runtime that no other
 //! thread shares; several drivers serve one address because their sockets are bound with `SO_REUSEPORT`.
 
+mod association;
 mod clock;
 mod counters;
 mod driver;
@@ -26,6 +27,6 @@ pub use mmsg::thread_cpu_time;
 pub use role::{Mailbox, Role};
 pub use shard::{Shard, ShardError, spawn};
 pub use sockets::{
-    Carriage, Listener, Outgoing, Settings, SocketOptions, Sockets, TlsClient, TlsServer, bind_udp, listen,
-    numbered,
+    AssociationListener, Carriage, Listener, Outgoing, Settings, SocketOptions, Sockets, TlsClient,
+    TlsServer, bind_udp, listen, numbered,
 };

@@ -1,7 +1,7 @@
 //! The one place that speaks to the system directly: datagrams in batches with their local addresses
-//! (`recvmmsg`, `sendmmsg`, `IP_PKTINFO`), the processor of a thread and the time it took. No safe interface
-//! to these calls exists in what the house uses, and one call for each datagram would cost more than the rest
-//! of the driver.
+//! (`recvmmsg`, `sendmmsg`, `IP_PKTINFO`), the processor of a thread and the time it took, and the runtime's
+//! watch of sockets that are not its own. No safe interface to these calls exists in what the house uses, and
+//! one call for each datagram would cost more than the rest of the driver.
 //!
 //! Datagrams of one length between the same two addresses go through the system as one (`UDP_SEGMENT`,
 //! `UDP_GRO`): a datagram's way through it costs more than all that a server does with the datagram.
@@ -15,6 +15,7 @@ use std::mem::zeroed;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
+use tokio::io::unix::AsyncFd;
 
 /// Most datagrams that one call moves.
 pub(crate) const BATCH: usize = 64;
@@ -463,6 +464,29 @@ pub(crate) fn ask_for_local(socket: BorrowedFd<'_>, ipv6: bool) -> io::Result<()
     let result =
         unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const on).cast(), length) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// An SCTP socket as the runtime watches it.
+pub(crate) trait Watched: AsRawFd + Sized {
+    /// Has the runtime watch it; only within one.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn watched(self) -> io::Result<AsyncFd<Self>>;
+}
+
+impl Watched for usher_sctp::Association {
+    fn watched(self) -> io::Result<AsyncFd<Self>> {
+        // SAFETY: it owns its socket, which is open until it is dropped, and the same all the while.
+        unsafe { AsyncFd::register(self) }.map_err(Into::into)
+    }
+}
+
+impl Watched for usher_sctp::Listener {
+    fn watched(self) -> io::Result<AsyncFd<Self>> {
+        // SAFETY: as above.
+        unsafe { AsyncFd::register(self) }.map_err(Into::into)
+    }
 }
 
 /// Binds this thread to one processor.

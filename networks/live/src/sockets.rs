@@ -165,6 +165,15 @@ pub struct Listener {
     pub tls: Option<TlsServer>,
 }
 
+/// An SCTP socket that accepts associations for the machine.
+#[derive(Debug)]
+pub struct AssociationListener {
+    /// What the machine calls it: whose what is accepted here will be.
+    pub id: ListenerId,
+    /// The socket.
+    pub socket: usher_sctp::Listener,
+}
+
 /// Bounds of a driver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
@@ -172,7 +181,7 @@ pub struct Settings {
     pub datagram_queue: usize,
     /// Sockets that the machine may have, those of its own choice included.
     pub sockets: usize,
-    /// Connections of one listener at a time, those in their handshake included.
+    /// Connections or associations of one listener at a time, those in their handshake included.
     pub connections: usize,
     /// Connections of one listener from one address at a time.
     pub connections_per_address: usize,
@@ -192,6 +201,8 @@ pub struct Settings {
     /// How long a connection that this side closes may take to send what is queued and to see the other
     /// side's end.
     pub linger: Duration,
+    /// The options of associations that the machine begins; how many streams it asks for is its own affair.
+    pub associations: usher_sctp::SocketOptions,
     /// The options of the sockets that the machine asks for by using a new number.
     pub ephemeral: SocketOptions,
     /// Whether the system is given, and gives, datagrams of one length between the same two addresses as one (UDP
@@ -214,6 +225,7 @@ impl Default for Settings {
             connect_timeout: Duration::from_secs(10),
             handshake_timeout: Duration::from_nanos(HANDSHAKE_TIMEOUT.as_nanos()),
             linger: Duration::from_secs(2),
+            associations: usher_sctp::SocketOptions::default(),
             ephemeral: SocketOptions { shared: false, ..SocketOptions::default() },
             offload: true,
         }
@@ -227,7 +239,10 @@ pub struct Sockets {
     pub udp: Vec<(SocketId, UdpSocket)>,
     /// Where connections are accepted.
     pub listeners: Vec<Listener>,
-    /// What protects the connections that the machine opens; `None` for plain TCP to all.
+    /// Where associations are accepted.
+    pub associations: Vec<AssociationListener>,
+    /// What protects the connections that the machine opens; `None` for plain TCP to all. To whom it says that TLS does, no
+    /// association is begun: nothing protects one.
     pub outgoing: Option<Outgoing>,
     /// Bounds.
     pub settings: Settings,
@@ -243,6 +258,7 @@ impl fmt::Debug for Sockets {
         f.debug_struct("Sockets")
             .field("udp", &self.udp)
             .field("listeners", &self.listeners)
+            .field("associations", &self.associations)
             .field("settings", &self.settings)
             .finish_non_exhaustive()
     }

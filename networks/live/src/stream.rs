@@ -16,6 +16,7 @@ use tokio::sync::mpsc::{Sender, UnboundedReceiver};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use usher_core::{CloseReason, ConnId};
 use usher_crypto::tls::TlsError;
+use usher_sctp::Outgoing;
 
 /// Octets read by one call.
 const CHUNK: usize = 16 << 10;
@@ -25,6 +26,8 @@ const CHUNK: usize = 16 << 10;
 pub(crate) enum Order {
     /// Send these octets.
     Data(Vec<u8>),
+    /// Send this message by an association.
+    Message(Outgoing, Vec<u8>),
     /// Read this many more octets; until the first such order as many come as the peer sends.
     Credit(u32),
     /// Close after everything is sent.
@@ -47,6 +50,22 @@ pub(crate) enum Note {
     },
     /// The next octets.
     Data(Vec<u8>),
+    /// An association is up.
+    Up {
+        /// The other side.
+        remote: SocketAddr,
+        /// Outbound streams.
+        streams: u16,
+    },
+    /// A message of an association.
+    Message {
+        /// Its stream.
+        stream: u16,
+        /// Its payload protocol.
+        ppid: u32,
+        /// What it says.
+        data: Vec<u8>,
+    },
     /// Much was waiting to be sent, and all is sent.
     Writable,
     /// It is over.
@@ -68,7 +87,7 @@ pub(crate) struct DriverHandle {
 
 impl DriverHandle {
     /// Tells the driver; one that has ended need not know.
-    async fn tell(&self, note: Note) {
+    pub(crate) async fn tell(&self, note: Note) {
         let _ = self.notes.send((self.id, note)).await;
     }
 }
@@ -104,7 +123,7 @@ pub(crate) async fn connect(
         tokio::select! {
             opened = &mut opening => break opened,
             order = link.orders.recv() => match order {
-                Some(order @ (Order::Data(_) | Order::Credit(_))) => orders.push(order),
+                Some(order @ (Order::Data(_) | Order::Message(..) | Order::Credit(_))) => orders.push(order),
                 // Nothing is open yet that could be closed in good order.
                 Some(Order::Shutdown) | None => return link.tell(Note::Closed(CloseReason::Closed)).await,
                 Some(Order::Abort) => return,
@@ -306,6 +325,8 @@ impl Carrier {
                 }
             }
             Some(Order::Abort) => return false,
+            // It is of an association.
+            Some(Order::Message(..)) => self.link.counters.unknown_connection.one(),
         }
         true
     }

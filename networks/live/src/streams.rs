@@ -1,10 +1,11 @@
-//! The connections of a driver: who is open, who is accepted and who refused.
+//! The connections and associations of a driver: who is open, who is accepted and who refused.
 
 use crate::counters::DriverCounters;
 use crate::handshakes::{HandshakeTurns, Unfinished};
+use crate::mmsg::Watched;
 use crate::stream::{self, DriverHandle, Note, Order};
 use crate::wake::{Bell, Ready, Task};
-use crate::{Carriage, Listener, Outgoing, Role, Settings, TlsServer};
+use crate::{AssociationListener, Carriage, Listener, Outgoing, Role, Settings, TlsServer, association};
 use socket2::SockRef;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -13,11 +14,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedSender, channel, unbounded_channel};
 use tokio::task::{AbortHandle, JoinSet};
 use usher_core::collections::HashMap;
-use usher_core::{CloseReason, ConnId, Input, Instant, ListenerId, Machine, StreamEvent, StreamOp};
+use usher_core::{
+    AssocId, CloseReason, ConnId, Input, Instant, ListenerId, Machine, MessageEvent, MessageOp, StreamEvent,
+    StreamOp,
+};
+use usher_sctp::Association;
 
 /// Notes that wait for the driver; then connections wait to tell.
 const NOTES: usize = 256;
@@ -26,11 +33,45 @@ const BATCH: usize = 64;
 /// How long a listener rests when the system gives no connection, mostly for want of descriptors.
 const REST: Duration = Duration::from_millis(50);
 
+/// Where somebody may come in.
+enum Entrance {
+    /// By TCP, with TLS or without.
+    Stream(TcpListener, Option<TlsServer>),
+    /// By SCTP.
+    Association(AsyncFd<usher_sctp::Listener>),
+}
+
+/// Who came in.
+enum Guest {
+    Stream(TcpStream),
+    Association(Association),
+}
+
+impl Entrance {
+    /// The next who waits.
+    fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Guest, SocketAddr)>> {
+        match self {
+            Self::Stream(socket, _) => {
+                socket.poll_accept(cx).map_ok(|(stream, remote)| (Guest::Stream(stream), remote))
+            }
+            Self::Association(socket) => loop {
+                let Poll::Ready(ready) = socket.poll_read_ready(cx)? else { return Poll::Pending };
+                drop(ready);
+                match socket.try_io(Interest::READABLE, usher_sctp::Listener::accept) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    accepted => {
+                        return Poll::Ready(accepted.map(|(one, remote)| (Guest::Association(one), remote)));
+                    }
+                }
+            },
+        }
+    }
+}
+
 /// A listener with what it has open.
 struct Door {
     listener: ListenerId,
-    socket: TcpListener,
-    tls: Option<TlsServer>,
+    entrance: Entrance,
     bell: Arc<Bell>,
     open: usize,
     addresses: BTreeMap<IpAddr, usize>,
@@ -40,6 +81,8 @@ struct Door {
 struct Conn {
     orders: UnboundedSender<Order>,
     queued: Arc<AtomicUsize>,
+    /// Whether it is an association.
+    association: bool,
     /// For an accepted one: its listener and the other side's address.
     door: Option<(usize, IpAddr)>,
     /// Whether the machine knows of it.
@@ -63,30 +106,36 @@ pub(crate) struct Streams {
     turns: HandshakeTurns,
     /// And which of them are not complete, with TLS.
     unfinished: Unfinished,
-    /// Connections whose end the machine is still to hear of.
-    closed: VecDeque<(ConnId, CloseReason)>,
+    /// Connections whose end the machine is still to hear of, and whether they were associations.
+    closed: VecDeque<(ConnId, bool, CloseReason)>,
     tasks: JoinSet<()>,
 }
 
 impl Streams {
     pub(crate) fn new(
-        listeners: Vec<Listener>,
+        (listeners, associations): (Vec<Listener>, Vec<AssociationListener>),
         outgoing: Option<Outgoing>,
         settings: Settings,
         counters: Arc<DriverCounters>,
         ready: &Ready,
     ) -> io::Result<Self> {
-        let door = |(index, listener): (usize, Listener)| {
-            let Listener { id: listener, socket, tls } = listener;
+        type Opened = io::Result<(ListenerId, Entrance)>;
+        let streams = listeners.into_iter().map(|Listener { id, socket, tls }| -> Opened {
             socket.set_nonblocking(true)?;
+            Ok((id, Entrance::Stream(TcpListener::from_std(socket)?, tls)))
+        });
+        let associations = associations.into_iter().map(|AssociationListener { id, socket }| -> Opened {
+            Ok((id, Entrance::Association(socket.watched()?)))
+        });
+        let door = |(index, opened): (usize, Opened)| {
+            let (listener, entrance) = opened?;
             let bell = Arc::new(ready.bell(Task::Accept(index)));
             bell.ring();
-            let socket = TcpListener::from_std(socket)?;
-            Ok(Door { listener, socket, tls, bell, open: 0, addresses: BTreeMap::new() })
+            Ok(Door { listener, entrance, bell, open: 0, addresses: BTreeMap::new() })
         };
         let (teller, notes) = channel(NOTES);
         Ok(Self {
-            doors: listeners.into_iter().enumerate().map(door).collect::<io::Result<_>>()?,
+            doors: streams.chain(associations).enumerate().map(door).collect::<io::Result<_>>()?,
             outgoing,
             settings,
             counters,
@@ -108,9 +157,9 @@ impl Streams {
         let bell = Arc::clone(&door.bell);
         bell.heard();
         for _ in 0..BATCH {
-            match self.doors[index].socket.poll_accept(&mut bell.context()) {
+            match self.doors[index].entrance.poll_accept(&mut bell.context()) {
                 Poll::Pending => return,
-                Poll::Ready(Ok((stream, remote))) => self.admit(index, stream, remote),
+                Poll::Ready(Ok((guest, remote))) => self.admit(index, guest, remote),
                 Poll::Ready(Err(_)) => {
                     self.counters.accept_errors.one();
                     self.tasks.spawn(async move {
@@ -124,7 +173,7 @@ impl Streams {
         bell.ring();
     }
 
-    fn admit(&mut self, index: usize, stream: TcpStream, remote: SocketAddr) {
+    fn admit(&mut self, index: usize, guest: Guest, remote: SocketAddr) {
         let (door, address) = (&mut self.doors[index], remote.ip());
         let from = door.addresses.get(&address).copied().unwrap_or(0);
         let full = if door.open >= self.settings.connections {
@@ -137,12 +186,18 @@ impl Streams {
         if let Some(counter) = full {
             counter.one();
             // The other side is to notice at once, and nothing is to be kept for it.
-            let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+            match guest {
+                Guest::Stream(stream) => drop(SockRef::from(&stream).set_linger(Some(Duration::ZERO))),
+                Guest::Association(association) => association.abort(),
+            }
             return;
         }
         door.open += 1;
         door.addresses.insert(address, from + 1);
-        let tls = door.tls.clone();
+        let tls = match &door.entrance {
+            Entrance::Stream(_, tls) => tls.clone(),
+            Entrance::Association(_) => None,
+        };
         let id = loop {
             let id = ConnId::accepted_at(self.doors[index].listener, self.next);
             self.next = self.next.wrapping_add(1);
@@ -151,9 +206,12 @@ impl Streams {
             }
         };
         self.counters.accepted.one();
-        let link = self.open(id, Some((index, address)));
+        let link = self.open(id, matches!(guest, Guest::Association(_)), Some((index, address)));
         let with_tls = tls.is_some();
-        let end = self.tasks.spawn(stream::accepted(link, stream, remote, tls));
+        let end = match guest {
+            Guest::Stream(stream) => self.tasks.spawn(stream::accepted(link, stream, remote, tls)),
+            Guest::Association(one) => self.tasks.spawn(association::accepted(link, one, remote)),
+        };
         if let Some(conn) = self.conns.get_mut(&id) {
             conn.end = Some(end);
         }
@@ -165,12 +223,13 @@ impl Streams {
     }
 
     /// Makes both ends of what binds a connection to the driver.
-    fn open(&mut self, id: ConnId, door: Option<(usize, IpAddr)>) -> DriverHandle {
+    fn open(&mut self, id: ConnId, association: bool, door: Option<(usize, IpAddr)>) -> DriverHandle {
         let (orders, taken) = unbounded_channel();
         let queued = Arc::new(AtomicUsize::new(0));
         let known = door.is_none();
         let turns = door.map(|_| self.turns.clone());
-        self.conns.insert(id, Conn { orders, queued: Arc::clone(&queued), door, known, end: None });
+        let conn = Conn { orders, queued: Arc::clone(&queued), association, door, known, end: None };
+        self.conns.insert(id, conn);
         self.counters.connections_open.one();
         // Tasks that have ended leave something behind until they are asked for.
         while self.tasks.try_join_next().is_some() {}
@@ -211,37 +270,50 @@ impl Streams {
     /// Gives the node what a connection told; false if nobody is to hear of it.
     pub(crate) fn deliver<N: Role>(&mut self, node: &mut N, now: Instant, id: ConnId, note: Note) -> bool {
         let Some(conn) = self.conns.get_mut(&id) else { return false };
-        let event = match &note {
+        let listener = conn.door.and_then(|(index, _)| self.doors.get(index)).map(|door| door.listener);
+        let input = match &note {
             Note::Connected { remote, local, certificate } => {
                 conn.known = true;
                 self.unfinished.remove(id);
                 let (remote, local, certificate) = (*remote, *local, certificate.as_deref());
-                match conn.door.and_then(|(index, _)| self.doors.get(index)) {
-                    Some(door) => {
-                        StreamEvent::Accepted { listener: door.listener, remote, local, certificate }
-                    }
+                let event = match listener {
+                    Some(listener) => StreamEvent::Accepted { listener, remote, local, certificate },
                     None => StreamEvent::Connected { remote, local, certificate },
-                }
+                };
+                Input::Stream { conn: id, event }
             }
-            Note::Data(data) => StreamEvent::Data(data),
-            Note::Writable => StreamEvent::Writable,
+            Note::Data(data) => Input::Stream { conn: id, event: StreamEvent::Data(data) },
+            Note::Writable => Input::Stream { conn: id, event: StreamEvent::Writable },
+            Note::Up { remote, streams } => {
+                conn.known = true;
+                let (remote, streams) = (*remote, *streams);
+                let event = match listener {
+                    Some(listener) => MessageEvent::Accepted { listener, remote, streams },
+                    None => MessageEvent::Up { remote, streams },
+                };
+                Input::Message { assoc: id, event }
+            }
+            Note::Message { stream, ppid, data } => {
+                let event = MessageEvent::Data { stream: *stream, ppid: *ppid, data };
+                Input::Message { assoc: id, event }
+            }
             Note::Closed(reason) => {
-                let known = conn.known;
+                let (known, association) = (conn.known, conn.association);
                 self.forget(id);
                 if !known {
                     return false;
                 }
-                StreamEvent::Closed(*reason)
+                ended(id, association, *reason)
             }
         };
-        node.machine().handle(now, Input::Stream { conn: id, event });
+        node.machine().handle(now, input);
         true
     }
 
     /// Tells the machine of an end that the driver itself made; false if there is none.
     pub(crate) fn say_closed<N: Role>(&mut self, node: &mut N, now: Instant) -> bool {
-        let Some((conn, reason)) = self.closed.pop_front() else { return false };
-        node.machine().handle(now, Input::Stream { conn, event: StreamEvent::Closed(reason) });
+        let Some((id, association, reason)) = self.closed.pop_front() else { return false };
+        node.machine().handle(now, ended(id, association, reason));
         true
     }
 
@@ -254,14 +326,34 @@ impl Streams {
             StreamOp::Shutdown => Order::Shutdown,
             StreamOp::Abort => Order::Abort,
         };
+        self.order(id, order);
+    }
+
+    /// Does what the machine wants done with an association.
+    pub(crate) fn operate_association(&mut self, id: AssocId, op: MessageOp, buffer: &mut Vec<u8>) {
+        let order = match op {
+            MessageOp::Connect { local, remote, streams } => {
+                return self.associate(id, local, remote, streams);
+            }
+            MessageOp::Data { stream, ppid, unordered } => {
+                let how = usher_sctp::Outgoing { stream, ppid, unordered };
+                Order::Message(how, std::mem::take(buffer))
+            }
+            MessageOp::Shutdown => Order::Shutdown,
+            MessageOp::Abort => Order::Abort,
+        };
+        self.order(id, order);
+    }
+
+    fn order(&mut self, id: ConnId, order: Order) {
         let Some(conn) = self.conns.get(&id) else { return self.counters.unknown_connection.one() };
-        if let Order::Data(data) = &order {
+        if let Order::Data(data) | Order::Message(_, data) = &order {
             let queued = conn.queued.fetch_add(data.len(), Ordering::Relaxed);
             if queued > self.settings.stream_queue {
                 self.counters.slow_peers.one();
-                let _ = conn.orders.send(Order::Abort);
+                let (_, association) = (conn.orders.send(Order::Abort), conn.association);
                 self.forget(id);
-                self.closed.push_back((id, CloseReason::Reset));
+                self.closed.push_back((id, association, CloseReason::Reset));
                 return;
             }
         }
@@ -279,18 +371,28 @@ impl Streams {
         let tls = match carriage {
             Carriage::Plain => None,
             Carriage::Tls(tls) => Some(tls),
-            Carriage::Refused => return self.refuse(id),
+            Carriage::Refused => return self.refuse(id, false),
         };
         if self.conns.contains_key(&id) {
-            return self.refuse(id);
+            return self.refuse(id, false);
         }
-        let link = self.open(id, None);
+        let link = self.open(id, false, None);
         self.tasks.spawn(stream::connect(link, local, remote, tls));
     }
 
-    fn refuse(&mut self, id: ConnId) {
+    fn associate(&mut self, id: AssocId, local: Option<IpAddr>, remote: SocketAddr, streams: u16) {
+        self.counters.connects.one();
+        let carriage = self.outgoing.as_ref().map_or(Carriage::Plain, |outgoing| outgoing(remote));
+        if !matches!(carriage, Carriage::Plain) || self.conns.contains_key(&id) {
+            return self.refuse(id, true);
+        }
+        let link = self.open(id, true, None);
+        self.tasks.spawn(association::connect(link, local, remote, streams));
+    }
+
+    fn refuse(&mut self, id: ConnId, association: bool) {
         self.counters.connect_failures.one();
-        self.closed.push_back((id, CloseReason::Refused));
+        self.closed.push_back((id, association, CloseReason::Refused));
     }
 
     /// Closes everything in good order, for at most `linger`.
@@ -302,5 +404,14 @@ impl Streams {
         let all = async { while self.tasks.join_next().await.is_some() {} };
         // What is open after that is dropped with the tasks.
         let _ = tokio::time::timeout(linger, all).await;
+    }
+}
+
+/// What the machine hears of an end.
+const fn ended(id: ConnId, association: bool, reason: CloseReason) -> Input<'static> {
+    if association {
+        Input::Message { assoc: id, event: MessageEvent::Down(reason) }
+    } else {
+        Input::Stream { conn: id, event: StreamEvent::Closed(reason) }
     }
 }

@@ -27,6 +27,8 @@ pub enum Carrier {
     Tcp(ListenerId),
     /// TLS, whose clients show a certificate.
     Tls(ListenerId),
+    /// SCTP; addresses of one port are one endpoint's.
+    Sctp(ListenerId),
 }
 
 /// What is listened on: datagrams for authentication first, then those for accounting, as [`build()`](crate::build()) gives
@@ -44,6 +46,7 @@ pub fn listening(listen: &Listen) -> Vec<Binding> {
         ("RadSec", &listen.radsec, Carrier::Tls(RADSEC_LISTENER)),
         ("Diameter", &listen.diameter, Carrier::Tcp(DIAMETER_LISTENER)),
         ("Diameter over TLS", &listen.diameter_tls, Carrier::Tls(DIAMETER_LISTENER)),
+        ("Diameter over SCTP", &listen.diameter_sctp, Carrier::Sctp(DIAMETER_LISTENER)),
     ];
     let streams = streams.into_iter().flat_map(|(what, all, carrier)| {
         all.iter().map(move |address| Binding { what, address: *address, carrier })

@@ -9,7 +9,7 @@ use crate::model::{
 use crate::tls::Tls;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use usher_aaa::ledger::{FailureLimit, LedgerConfig};
 use usher_aaa::proxy::{self, Beside, Filter, HomeServer, Realm, Realms, Route};
 use usher_aaa::service::{Certificates, Inline, Parts, Reading};
@@ -144,7 +144,7 @@ pub fn build(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Result<Bui
     let mut config = Config::new(source);
     config.radius = Some(radius);
     config.without_extended_master_secret = lenient;
-    config.diameter = file.diameter.as_ref().map(|d| diameter(d, &file.realm));
+    config.diameter = file.diameter.as_ref().map(|d| diameter(d, &file.realm, &file.listen.diameter_sctp));
     config.methods = methods(&file.methods, file.tls.is_some());
     #[cfg(feature = "tls")]
     if let Some(tls) = with.tls {
@@ -317,7 +317,7 @@ fn clients(loaded: &Loaded, with: With<'_>) -> Served {
     served
 }
 
-fn diameter(d: &model::Diameter, realms: &[model::Realm]) -> node::Config {
+fn diameter(d: &model::Diameter, realms: &[model::Realm], sctp: &[SocketAddr]) -> node::Config {
     let applications = [
         Application::auth(application::EAP),
         Application::auth(application::NASREQ),
@@ -328,6 +328,13 @@ fn diameter(d: &model::Diameter, realms: &[model::Realm]) -> node::Config {
     config.realms.clone_from(&d.realms);
     config.agents.clone_from(&d.agents);
     config.accept_unknown = d.peers.is_empty() && d.peer.is_empty();
+    config.accept_policy = d.sctp.order.into();
+    // Those by which it speaks SCTP are told to all (RFC 6733 §5.3.1); without any, the one that a peer has reached is.
+    for address in sctp.iter().map(SocketAddr::ip) {
+        if !config.local.addresses.contains(&address) {
+            config.local.addresses.push(address);
+        }
+    }
     for peer in &d.peers {
         config = config.accept(peer);
     }
@@ -339,7 +346,12 @@ fn diameter(d: &model::Diameter, realms: &[model::Realm]) -> node::Config {
         config.peers.push(PeerConfig {
             host: peer.identity.clone(),
             address: peer.connect,
-            transport: node::Transport::Stream,
+            transport: match peer.transport {
+                TransportProtocol::Sctp => {
+                    node::Transport::Message { streams: d.sctp.streams, policy: d.sctp.order.into() }
+                }
+                _ => node::Transport::Stream,
+            },
             authentication: Authentication {
                 networks,
                 certificates: certificates(peer.certificate.as_ref(), peer.fingerprint),
@@ -519,6 +531,7 @@ pub fn behind<S>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use usher_diameter::stream::StreamPolicy;
 
     #[test]
     fn with_certificates_no_password_is_shown_outside_a_tunnel_by_eap_unless_asked_for() {
@@ -537,12 +550,29 @@ mod tests {
     fn a_diameter_node_says_what_it_speaks_and_trusts_the_agents_of_the_file() {
         let of = |more: &str| {
             let text = format!("identity = \"a\"\nrealm = \"b\"\n{more}");
-            diameter(&toml::from_str(&text).unwrap(), &[])
+            diameter(&toml::from_str(&text).unwrap(), &[], &[])
         };
         let said: Vec<_> = of("").local.applications.iter().map(|a| (a.id, a.accounting)).collect();
         assert_eq!(said, [(5, false), (1, false), (3, true)]);
         assert_eq!(of("").agents, ["*"]);
         assert_eq!(of("agents = [\"*.example.net\"]\n").agents, ["*.example.net"]);
+    }
+
+    /// RFC 6733 §2.1.1, §5.3.1.
+    #[test]
+    fn a_diameter_node_over_sctp_has_streams_and_names_its_addresses() {
+        let text = "identity = \"a\"\nrealm = \"b\"\n[sctp]\nstreams = 4\norder = \"unordered\"\n\
+                    [[peer]]\nidentity = \"c\"\nconnect = \"192.0.2.9:3868\"\ntransport = \"sctp\"\n\
+                    [[peer]]\nidentity = \"d\"\nconnect = \"192.0.2.8:3868\"\n";
+        let sctp: [SocketAddr; 3] =
+            ["192.0.2.1:3868", "198.51.100.1:3868", "192.0.2.1:3869"].map(|a| a.parse().unwrap());
+        let config = diameter(&toml::from_str(text).unwrap(), &[], &sctp);
+        let addresses: Vec<String> = config.local.addresses.iter().map(ToString::to_string).collect();
+        assert_eq!(addresses, ["192.0.2.1", "198.51.100.1"]);
+        let policy = StreamPolicy::Unordered;
+        assert_eq!(config.accept_policy, policy);
+        assert_eq!(config.peers[0].transport, node::Transport::Message { streams: 4, policy });
+        assert_eq!(config.peers[1].transport, node::Transport::Stream);
     }
 
     #[test]
@@ -572,7 +602,7 @@ mod tests {
         use usher_core::{Instant, Machine};
         let text =
             "identity = \"a\"\nrealm = \"b\"\n[[peer]]\nidentity = \"nas\"\nprefix = [\"192.0.2.1\"]\n";
-        let config = diameter(&toml::from_str(text).unwrap(), &[]);
+        let config = diameter(&toml::from_str(text).unwrap(), &[], &[]);
         let mut node = node::Node::new(config, Instant::ZERO, SecureRng::from_seed([1; 32]));
         let request = node::Request {
             token: 1,

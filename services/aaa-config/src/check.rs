@@ -16,6 +16,7 @@ use usher_config::Prefix;
 use usher_config::secret::{self, one};
 use usher_config::units::Size;
 use usher_config::{Fault, Outside};
+use usher_core::TransportProtocol::{self, Sctp, Tcp, Udp};
 use usher_radius::dictionary::Dictionary;
 use usher_radius::radsec::CertificateMatch;
 
@@ -215,19 +216,26 @@ impl Check<'_> {
 
     fn listening(&mut self, file: &File) {
         let l = &file.listen;
-        let mut seen = BTreeSet::new();
-        for (key, addresses, tcp) in [
-            ("auth", &l.auth, false),
-            ("acct", &l.acct, false),
-            ("radsec", &l.radsec, true),
-            ("diameter", &l.diameter, true),
-            ("diameter_tls", &l.diameter_tls, true),
+        let mut seen: BTreeSet<(TransportProtocol, _)> = BTreeSet::new();
+        for (key, addresses, by) in [
+            ("auth", &l.auth, Udp),
+            ("acct", &l.acct, Udp),
+            ("radsec", &l.radsec, Tcp),
+            ("diameter", &l.diameter, Tcp),
+            ("diameter_tls", &l.diameter_tls, Tcp),
+            ("diameter_sctp", &l.diameter_sctp, Sctp),
         ] {
             for (i, address) in addresses.iter().enumerate() {
                 if address.port() == 0 {
                     self.fault(at!("listen", key, i), "port 0 is no port; name one".to_owned());
-                } else if !seen.insert((tcp, *address)) {
+                } else if !seen.insert((by, *address)) {
                     self.fault(at!("listen", key, i), format!("{address} is listened on twice; keep one"));
+                } else if by == Sctp && address.ip().is_unspecified() {
+                    self.fault(
+                        at!("listen", key, i),
+                        "a Diameter node tells its peers by which addresses it speaks SCTP; name each"
+                            .to_owned(),
+                    );
                 }
             }
         }
@@ -237,7 +245,9 @@ impl Check<'_> {
                 "nothing is listened on; name an address, such as auth = [\"0.0.0.0:1812\"]",
             );
         }
-        if file.diameter.is_none() && !(l.diameter.is_empty() && l.diameter_tls.is_empty()) {
+        if file.diameter.is_none()
+            && [&l.diameter, &l.diameter_tls, &l.diameter_sctp].iter().any(|l| !l.is_empty())
+        {
             self.fault(
                 at!("listen"),
                 "Diameter is listened for, and nothing says who the server is; add [diameter] with identity and realm",

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use usher_config::Prefix;
 use usher_config::units::Time;
 use usher_core::TransportProtocol;
+use usher_diameter::stream::StreamPolicy;
 use usher_radius::client::Liveness;
 
 /// Where requests of a realm are decided.
@@ -143,7 +144,10 @@ pub struct HomeServer {
 }
 
 usher_config::some_of!(of_radius: TransportProtocol, |t| matches!(t, TransportProtocol::Udp | TransportProtocol::Tls));
-usher_config::some_of!(of_peers: TransportProtocol, |t| matches!(t, TransportProtocol::Tcp | TransportProtocol::Tls));
+usher_config::some_of!(
+    of_peers: TransportProtocol,
+    |t| matches!(t, TransportProtocol::Tcp | TransportProtocol::Tls | TransportProtocol::Sctp)
+);
 
 impl HomeServer {
     const fn transport() -> TransportProtocol {
@@ -208,6 +212,49 @@ pub struct Diameter {
     /// The time between watchdog requests (RFC 3539), at least 6 s.
     #[serde(default = "Diameter::watchdog")]
     pub watchdog: Time,
+    /// How SCTP is used.
+    #[serde(default)]
+    pub sctp: DiameterSctp,
+}
+
+/// How Diameter uses SCTP (RFC 6733, 2.1.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct DiameterSctp {
+    /// Streams each way that an association is to have; the other side may allow fewer.
+    pub streams: u16,
+    /// Which messages wait for which.
+    pub order: SctpOrder,
+    /// Whether small messages leave at once, and do not wait for acknowledgements of earlier ones (`SCTP_NODELAY`).
+    pub nodelay: bool,
+}
+
+impl Default for DiameterSctp {
+    fn default() -> Self {
+        Self { streams: 16, order: SctpOrder::Session, nodelay: true }
+    }
+}
+
+/// Which messages of an association wait for which, where one is lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SctpOrder {
+    /// All for all before them: they go by one stream.
+    One,
+    /// Those of a session for each other, and for those of the sessions that share its stream.
+    Session,
+    /// None for any other.
+    Unordered,
+}
+
+impl From<SctpOrder> for StreamPolicy {
+    fn from(order: SctpOrder) -> Self {
+        match order {
+            SctpOrder::One => Self::One,
+            SctpOrder::Session => Self::BySession,
+            SctpOrder::Unordered => Self::Unordered,
+        }
+    }
 }
 
 impl Diameter {

@@ -1,6 +1,8 @@
 //! The configuration file as types. The documentation of these items is the published schema's.
 
-pub use super::elsewhere::{Balance, Diameter, DiameterPeer, HomeServer, Realm, RealmAccounting, Unanswered};
+pub use super::elsewhere::{
+    Balance, Diameter, DiameterPeer, DiameterSctp, HomeServer, Realm, RealmAccounting, SctpOrder, Unanswered,
+};
 use super::units::Fingerprint;
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -110,6 +112,9 @@ pub struct Listen {
     pub diameter: Vec<SocketAddr>,
     /// Diameter over TLS; port 5658.
     pub diameter_tls: Vec<SocketAddr>,
+    /// Diameter over SCTP; port 3868. Addresses of one port are those of one endpoint, which peers reach by each of them, and
+    /// of which they are told (RFC 6733, 5.3.1): none may be unspecified.
+    pub diameter_sctp: Vec<SocketAddr>,
 }
 
 impl Default for Listen {
@@ -124,6 +129,7 @@ impl Default for Listen {
             radsec: Vec::new(),
             diameter: Vec::new(),
             diameter_tls: Vec::new(),
+            diameter_sctp: Vec::new(),
         }
     }
 }

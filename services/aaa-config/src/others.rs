@@ -125,7 +125,8 @@ impl Check<'_> {
     pub(super) fn diameter(&mut self, file: &File) {
         let Some(d) = &file.diameter else { return };
         let far = |addresses: &[core::net::SocketAddr]| addresses.iter().any(|a| !a.ip().is_loopback());
-        let (plain, tls) = (far(&file.listen.diameter), far(&file.listen.diameter_tls));
+        let plain = far(&file.listen.diameter) || far(&file.listen.diameter_sctp);
+        let tls = far(&file.listen.diameter_tls);
         if d.peers.is_empty() && d.peer.is_empty() && (plain || tls) {
             self.fault(
                 at!("diameter", "peers"),
@@ -152,6 +153,15 @@ impl Check<'_> {
                 );
             }
             self.peer(i, peer, plain);
+            if peer.transport == TransportProtocol::Sctp && file.listen.diameter_sctp.is_empty() {
+                self.fault(
+                    at!("diameter", "peer", i, "transport"),
+                    "a Diameter node tells its peers by which addresses it speaks SCTP; name them in [listen] diameter_sctp",
+                );
+            }
+        }
+        if d.sctp.streams == 0 {
+            self.fault(at!("diameter", "sctp", "streams"), "an association has at least one stream");
         }
         if d.watchdog.0.as_secs() < 6 {
             self.fault(at!("diameter", "watchdog"), "RFC 3539 asks for 6 s or more");
@@ -169,14 +179,14 @@ impl Check<'_> {
     fn peer(&mut self, i: usize, peer: &DiameterPeer, plain: bool) {
         self.one_proof(at!("diameter", "peer", i), peer.certificate.as_ref(), peer.fingerprint);
         let proved = peer.certificate.is_some() || peer.fingerprint.is_some();
-        if proved && peer.transport == TransportProtocol::Tcp {
+        if proved && peer.transport != TransportProtocol::Tls {
             self.fault(
                 at!("diameter", "peer", i),
                 "a certificate is shown by TLS only; add transport = \"tls\", or take this away",
             );
         }
         if plain
-            && peer.transport == TransportProtocol::Tcp
+            && peer.transport != TransportProtocol::Tls
             && peer.prefix.is_empty()
             && peer.connect.is_none()
         {

@@ -30,3 +30,5 @@ pub use ramp::{Knee, RUN, Ramp, RampConfig, Step, TURNS};
 pub use scope::is_own;
 pub use tally::{Failure, Latencies, Part, Tally, quantile};
 pub use users::{Users, UsersError};
+pub use usher_diameter::node::Transport as DiameterTransport;
+pub use usher_diameter::stream::StreamPolicy;

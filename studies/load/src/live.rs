@@ -40,6 +40,8 @@ pub struct Plan {
     pub ramp: Option<RampPlan>,
     /// TLS for the connections of Diameter.
     pub tls: Option<ClientConfig>,
+    /// Whether small messages of Diameter's associations leave at once (`SCTP_NODELAY`).
+    pub sctp_nodelay: bool,
     /// The server's process, whose CPU time is taken.
     pub server_pid: Option<u32>,
     /// How often the figures so far are shown.
@@ -417,7 +419,8 @@ impl<'a> Conductor<'a> {
             let tls = plan.tls.clone().map(TlsClient::new);
             let outgoing =
                 tls.map(|tls| Arc::new(move |_| Carriage::Tls(tls.clone())) as usher_live::Outgoing);
-            let settings = Settings { offload: plan.offload, ..Settings::default() };
+            let mut settings = Settings { offload: plan.offload, ..Settings::default() };
+            settings.associations.nodelay = plan.sctp_nodelay;
             let sockets = Sockets { outgoing, settings, ..Sockets::default() };
             let (driver, mailbox) = Driver::new(Host { generator, finished: None }, sockets, clock);
             let counters = driver.counters();

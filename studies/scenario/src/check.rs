@@ -536,6 +536,9 @@ impl Check<'_> {
             Aaa::Radius => ("auth", &listen.auth, ports::RADIUS),
             Aaa::Radsec => ("radsec", &listen.radsec, ports::RADSEC),
             Aaa::Diameter if eap.inside_tls() => ("diameter_tls", &listen.diameter_tls, ports::DIAMETER_TLS),
+            Aaa::Diameter if eap.diameter.transport == TransportProtocol::Sctp => {
+                ("diameter_sctp", &listen.diameter_sctp, ports::DIAMETER)
+            }
             Aaa::Diameter => ("diameter", &listen.diameter, ports::DIAMETER),
         }];
         needed.extend((eap.aaa == Aaa::Radius && eap.accounting.used).then_some((
@@ -545,17 +548,15 @@ impl Check<'_> {
         )));
         for (key, listened, port) in needed {
             let reached = listened.iter().any(|at| addresses.serves(of_server, at.ip()));
+            let own = addresses.of(of_server);
+            // Of SCTP all addresses are told to the other side, and so are named.
+            let such = if key == "diameter_sctp" { SocketAddr::new(own, port) } else { self.anywhere(port) };
             let message = format!(
                 "what [listen] of the configuration of \"{server}\" has for {key} cannot be reached from other hosts, and the \
-                 workload needs it: add an address, such as {key} = [\"{}\"], or {}",
-                self.anywhere(port),
-                addresses.of(of_server)
+                 workload needs it: add an address, such as {key} = [\"{such}\"], or {own}"
             );
             self.require(reached, keys!["hosts", server, "config"], message);
         }
-        let sctp = eap.aaa == Aaa::Diameter && eap.diameter.transport == TransportProtocol::Sctp;
-        let message = "the AAA service does not listen for SCTP; take \"tcp\" or \"tls\"";
-        self.require(!sctp, keys!["workload", "diameter", "transport"], message);
         self.served_by_tls(eap, loaded);
         if eap.aaa == Aaa::Radius {
             for member in 0..scenario.members(&eap.nas).unwrap_or(0) {

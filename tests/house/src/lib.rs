@@ -16,6 +16,7 @@ pub const SIBLINGS: &[(&str, &str, &str)] = &[
     ("services", "usher-config", "a service's file is read by the one reader"),
     ("networks", "usher-live", "what serves is machines on live sockets"),
     ("networks", "usher-host", "what all programs that serve have in common"),
+    ("networks", "usher-sctp", "associations of a live host are sockets of the kernel"),
     ("usher-aaa-config", "usher-aaa", "its file is read into what the server is made of"),
     ("usher-nas", "usher-access", "an authenticator asks an AAA server"),
     ("usher-mih-service", "usher-mobility", "its handovers are led by those controllers"),
@@ -56,6 +57,10 @@ pub const UNSAFE: &[(&str, &str)] = &[
     (
         "networks/lab/src/sys.rs",
         "packets of all links by a ring that the kernel fills: no safe interface to packet sockets exists",
+    ),
+    (
+        "networks/sctp/src/system.rs",
+        "SCTP's socket options, control messages and flags: no safe interface to them exists",
     ),
 ];
 

@@ -33,6 +33,8 @@ pub enum DiameterLogin {
 pub struct DiameterConfig {
     /// Where the server listens.
     pub address: SocketAddr,
+    /// What carries the messages.
+    pub transport: node::Transport,
     /// Our address, for Host-IP-Address.
     pub local: IpAddr,
     /// What the server calls itself.
@@ -104,6 +106,9 @@ impl DiameterConfig {
             let host = numbered(&self.host, self.first + n);
             let mut node = node::Config::new(&host, &self.realm, &applications);
             node = node.connect_to(&self.server, self.address);
+            for peer in &mut node.peers {
+                peer.transport = self.transport;
+            }
             node.local.addresses.push(self.local);
             node.reconnect = RECONNECT;
             node.request_timeout = Some(self.timeout);

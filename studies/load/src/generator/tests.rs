@@ -402,6 +402,7 @@ fn what_could_not_begin_is_counted() {
 fn diameter(login: DiameterLogin, connections: usize) -> FrontConfig {
     FrontConfig::Diameter(DiameterConfig {
         address: SERVER,
+        transport: node::Transport::Stream,
         local: HOST,
         server: "aaa.example.org".into(),
         host: "load.example.org".into(),

@@ -167,6 +167,9 @@ fn serve(
     for port in bound.tcp {
         plan.builder.listen(app, port)?;
     }
+    for port in bound.sctp {
+        plan.builder.listen_sctp(app, port)?;
+    }
     Ok(())
 }
 
@@ -194,6 +197,8 @@ pub struct Bound {
     pub udp: BTreeMap<u16, u32>,
     /// Ports of TCP.
     pub tcp: BTreeSet<u16>,
+    /// Ports of SCTP.
+    pub sctp: BTreeSet<u16>,
 }
 
 impl Bound {
@@ -238,7 +243,7 @@ impl Bound {
         let (host, addresses) = (at.host, at.addresses.clone());
         let mut endpoint = Endpoint::new(at).connecting(inside);
         let clients = tls.as_ref().and_then(|tls| tls.clients.clone());
-        let (mut udp, mut tcp) = (BTreeMap::new(), BTreeSet::new());
+        let (mut udp, mut tcp, mut sctp) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
         for binding in usher_aaa_config::listening(&file.listen) {
             let port = binding.address.port();
             if !addresses.serves(host, binding.address.ip()) {
@@ -251,7 +256,13 @@ impl Bound {
                 Carrier::Tls(listener) if clients.is_some() && tcp.insert(port) => {
                     endpoint.accept_at(port, listener, clients.clone());
                 }
-                Carrier::Tcp(_) | Carrier::Tls(_) => {}
+                Carrier::Sctp(listener) if sctp.insert(port) => {
+                    // What is accepted at a port is of one listener, and inside TLS where its connections are.
+                    if !tcp.contains(&port) {
+                        endpoint.accept_at(port, listener, None);
+                    }
+                }
+                Carrier::Tcp(_) | Carrier::Tls(_) | Carrier::Sctp(_) => {}
             }
         }
         let certificates = tls.map(|tls| -> Arc<dyn Certificates> { tls });
@@ -259,7 +270,7 @@ impl Bound {
         let parts = usher_aaa_config::behind(loaded, &built, store, certificates, random);
         let helpers = helpers(made, usize::from(file.users.threads));
         let role = ServerRole::new(endpoint, built.config, (parts, helpers), seed)?;
-        Ok(Self { role, udp, tcp })
+        Ok(Self { role, udp, tcp, sctp })
     }
 }
 

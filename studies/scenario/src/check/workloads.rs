@@ -125,7 +125,11 @@ impl Check<'_> {
         let (tcp, udp) = (TransportProtocol::Tcp, TransportProtocol::Udp);
         let (kind, all) = match service {
             Service::Aaa(loaded) => {
-                let of = |carrier| if matches!(carrier, Carrier::Udp(_)) { udp } else { tcp };
+                let of = |carrier| match carrier {
+                    Carrier::Udp(_) => udp,
+                    Carrier::Tcp(_) | Carrier::Tls(_) => tcp,
+                    Carrier::Sctp(_) => TransportProtocol::Sctp,
+                };
                 let all = usher_aaa_config::listening(&loaded.file.listen);
                 (
                     Kind::Aaa,

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use usher_aaa::{DIAMETER_LISTENER, RADSEC_LISTENER, User, UserSource, Users, radius_socket};
 use usher_aaa_config::Loaded;
-use usher_core::Duration;
+use usher_core::{Duration, TransportProtocol};
 use usher_crypto::certificate::CertificateMatch;
 use usher_crypto::tls::{KeyLog, ServerConfig, ServerOptions, WallClock, fixtures};
 use usher_diameter::node;
@@ -49,6 +49,9 @@ pub(super) fn known(plan: &Plan<'_>, eap: &Eap, (index, host): (u64, HostId), na
             Aaa::Radius => port(|l| &l.file.listen.auth, RADIUS),
             Aaa::Radsec => port(|l| &l.file.listen.radsec, RADSEC),
             Aaa::Diameter if eap.inside_tls() => port(|l| &l.file.listen.diameter_tls, DIAMETER_TLS),
+            Aaa::Diameter if eap.diameter.transport == TransportProtocol::Sctp => {
+                port(|l| &l.file.listen.diameter_sctp, DIAMETER)
+            }
             Aaa::Diameter => port(|l| &l.file.listen.diameter, DIAMETER),
         },
         accounting: port(|l| &l.file.listen.acct, ACCOUNTING),

@@ -1,0 +1,338 @@
+//! What the kernel's SCTP sockets take and give, as octets: options, control messages and notifications (RFC 6458, with the
+//! layouts and numbers of Linux's `linux/sctp.h`). Reading is total: what is shorter than it should be is `None`.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+
+/// Socket options, by their numbers.
+pub(crate) mod option {
+    pub(crate) const RTOINFO: i32 = 0;
+    pub(crate) const ASSOCINFO: i32 = 1;
+    pub(crate) const INITMSG: i32 = 2;
+    pub(crate) const NODELAY: i32 = 3;
+    pub(crate) const EVENTS: i32 = 11;
+    pub(crate) const STATUS: i32 = 14;
+    pub(crate) const DELAYED_SACK: i32 = 16;
+    pub(crate) const RECVRCVINFO: i32 = 32;
+    pub(crate) const BINDX_ADD: i32 = 100;
+    pub(crate) const GET_PEER_ADDRS: i32 = 108;
+    pub(crate) const GET_LOCAL_ADDRS: i32 = 109;
+    pub(crate) const CONNECTX: i32 = 110;
+}
+
+/// Control messages, by their types.
+const CMSG_SNDINFO: i32 = 2;
+const CMSG_RCVINFO: i32 = 3;
+
+/// The flag of a message that is a notification.
+pub(crate) const MSG_NOTIFICATION: i32 = 0x8000;
+
+/// Sent or received without order relative to others (`SCTP_UNORDERED`).
+const UNORDERED: u16 = 1;
+
+/// Notifications, by their types.
+const ASSOC_CHANGE: u16 = 0x8001;
+const PEER_ADDR_CHANGE: u16 = 0x8002;
+const SHUTDOWN_EVENT: u16 = 0x8005;
+const PARTIAL_DELIVERY_EVENT: u16 = 0x8006;
+
+/// What is wanted of `SCTP_EVENTS`, an octet for each kind: the association, its addresses, the other side's SHUTDOWN and
+/// partial delivery. What is cut off behind is not wanted.
+pub(crate) const EVENTS: [u8; 7] = [0, 1, 1, 0, 0, 1, 1];
+
+/// Octets of a socket address's storage.
+const STORAGE: usize = 128;
+
+/// Octets of a control message's header: its length, level and type.
+const HEAD: usize = size_of::<usize>() + 8;
+
+/// Octets that `SCTP_STATUS` answers.
+pub(crate) const STATUS: usize = 176;
+
+/// Octets before the addresses that `SCTP_GET_PEER_ADDRS` and its like answer.
+pub(crate) const ADDRESSES: usize = 8;
+
+/// Room for one control message of either kind.
+pub(crate) const CONTROL: usize = 64;
+
+/// How a message is to be sent (RFC 6458 §5.3.4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Outgoing {
+    /// On this stream.
+    pub stream: u16,
+    /// With this payload protocol identifier.
+    pub ppid: u32,
+    /// Without order relative to others.
+    pub unordered: bool,
+}
+
+/// How a message came (RFC 6458 §5.3.5).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Incoming {
+    /// On this stream.
+    pub stream: u16,
+    /// With this payload protocol identifier; 0 is unspecified.
+    pub ppid: u32,
+    /// Without order relative to others.
+    pub unordered: bool,
+}
+
+/// What became of one of the other side's addresses (RFC 6458 §6.1.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AddressState {
+    /// It answers again.
+    Available,
+    /// It does not answer.
+    Unreachable,
+    /// It is one no longer.
+    Removed,
+    /// It is one from now on.
+    Added,
+    /// Messages go there by default from now on.
+    Primary,
+    /// It answered for the first time.
+    Confirmed,
+    /// It begins not to answer.
+    PotentiallyFailed,
+}
+
+/// What became of the association (RFC 6458 §6.1.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AssocState {
+    /// It is up.
+    Up,
+    /// It failed, or the other side aborted it.
+    Lost,
+    /// The other side began it anew.
+    Restarted,
+    /// It is closed in good order.
+    ShutDown,
+    /// It could not be set up.
+    CannotStart,
+}
+
+/// What the kernel says of an association beside its messages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Notification {
+    Association {
+        state: AssocState,
+        error: u16,
+        outbound: u16,
+        inbound: u16,
+    },
+    Address {
+        address: SocketAddr,
+        state: AddressState,
+    },
+    /// The other side has nothing more to send.
+    Shutdown,
+    /// The message that was being delivered in pieces will not be completed.
+    DeliveryAborted,
+    /// One of another kind, or one that this does not understand.
+    Other,
+}
+
+/// Reads numbers of the host's order from octets.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn octets<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
+        self.0.get(at..)?.first_chunk().copied()
+    }
+    fn u16(&self, at: usize) -> Option<u16> {
+        self.octets(at).map(u16::from_ne_bytes)
+    }
+    fn u32(&self, at: usize) -> Option<u32> {
+        self.octets(at).map(u32::from_ne_bytes)
+    }
+}
+
+/// Writes an address as the system has it (`sockaddr_in`, `sockaddr_in6`), behind what is there.
+pub(crate) fn write_address(address: SocketAddr, out: &mut Vec<u8>) {
+    match address {
+        SocketAddr::V4(v4) => {
+            out.extend((libc::AF_INET as u16).to_ne_bytes());
+            out.extend(v4.port().to_be_bytes());
+            out.extend(v4.ip().octets());
+            out.extend([0; 8]);
+        }
+        SocketAddr::V6(v6) => {
+            out.extend((libc::AF_INET6 as u16).to_ne_bytes());
+            out.extend(v6.port().to_be_bytes());
+            out.extend(v6.flowinfo().to_be_bytes());
+            out.extend(v6.ip().octets());
+            out.extend(v6.scope_id().to_ne_bytes());
+        }
+    }
+}
+
+/// Reads an address of either Internet family from the beginning of `octets`, with the number of octets that it has. An
+/// IPv4 address that is written as one of IPv6 is one of IPv4.
+pub(crate) fn read_address(octets: &[u8]) -> Option<(SocketAddr, usize)> {
+    let fields = Fields(octets);
+    let port = u16::from_be_bytes(fields.octets(2)?);
+    match i32::from(fields.u16(0)?) {
+        libc::AF_INET => {
+            let ip = Ipv4Addr::from(fields.octets::<4>(4)?);
+            octets.get(..16).map(|_| (SocketAddr::from((ip, port)), 16))
+        }
+        libc::AF_INET6 => {
+            let ip = Ipv6Addr::from(fields.octets::<16>(8)?);
+            let scope = fields.u32(24)?;
+            let address = match ip.to_canonical() {
+                IpAddr::V4(v4) => SocketAddr::from((v4, port)),
+                IpAddr::V6(v6) => SocketAddrV6::new(v6, port, 0, scope).into(),
+            };
+            Some((address, 28))
+        }
+        _ => None,
+    }
+}
+
+/// The addresses of `SCTP_GET_PEER_ADDRS` or `SCTP_GET_LOCAL_ADDRS`, from what the option answered.
+pub(crate) fn read_addresses(octets: &[u8]) -> Vec<SocketAddr> {
+    let count = Fields(octets).u32(4).unwrap_or(0);
+    let mut rest = octets.get(ADDRESSES..).unwrap_or(&[]);
+    let mut addresses = Vec::new();
+    for _ in 0..count {
+        let Some((address, length)) = read_address(rest) else { break };
+        addresses.push(address);
+        rest = rest.get(length..).unwrap_or(&[]);
+    }
+    addresses
+}
+
+/// `SCTP_INITMSG`: streams out and in, attempts and their longest time-out in milliseconds; 0 leaves the system's value.
+pub(crate) fn initmsg(out: u16, inbound: u16, attempts: u16, timeout: u16) -> [u8; 8] {
+    let mut value = [0; 8];
+    for (place, field) in value.chunks_exact_mut(2).zip([out, inbound, attempts, timeout]) {
+        place.copy_from_slice(&field.to_ne_bytes());
+    }
+    value
+}
+
+/// Words of an option that is for the association to be made, or the one that there is.
+fn words<const N: usize>(values: [u32; N]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_ne_bytes()).collect()
+}
+
+/// `SCTP_RTOINFO`: milliseconds; 0 leaves what is.
+pub(crate) fn rtoinfo(initial: u32, max: u32, min: u32) -> Vec<u8> {
+    words([0, initial, max, min])
+}
+
+/// `SCTP_DELAYED_SACK`: milliseconds and packets; a delay of 0 leaves what is, one packet is no delay.
+pub(crate) fn sack_info(delay: u32, packets: u32) -> Vec<u8> {
+    words([0, delay, packets])
+}
+
+/// `SCTP_ASSOCINFO`: retransmissions after which an association is given up; what else it has is left as it is.
+pub(crate) fn assocparams(max_retransmissions: u16) -> Vec<u8> {
+    let mut value = words([0; 5]);
+    value[4..6].copy_from_slice(&max_retransmissions.to_ne_bytes());
+    value
+}
+
+/// The control message that says how to send a message (`SCTP_SNDINFO`).
+pub(crate) fn write_sndinfo(outgoing: Outgoing) -> Vec<u8> {
+    let mut control = Vec::with_capacity(CONTROL);
+    control.extend((HEAD + 16).to_ne_bytes());
+    control.extend(libc::IPPROTO_SCTP.to_ne_bytes());
+    control.extend(CMSG_SNDINFO.to_ne_bytes());
+    control.extend(outgoing.stream.to_ne_bytes());
+    control.extend(if outgoing.unordered { UNORDERED } else { 0 }.to_ne_bytes());
+    // The kernel hands on the identifier as it is given: the network's order is ours to make.
+    control.extend(outgoing.ppid.to_be_bytes());
+    control.extend([0; 8]);
+    control
+}
+
+/// How a message came, from its control messages (`SCTP_RCVINFO`); `None` where they do not say.
+pub(crate) fn read_rcvinfo(mut control: &[u8]) -> Option<Incoming> {
+    loop {
+        let length = usize::from_ne_bytes(Fields(control).octets(0)?);
+        let fields = Fields(control);
+        let (level, kind) = (fields.u32(HEAD - 8)?, fields.u32(HEAD - 4)?);
+        let body = Fields(control.get(HEAD..length)?);
+        if level == libc::IPPROTO_SCTP as u32 && kind == CMSG_RCVINFO as u32 {
+            return Some(Incoming {
+                stream: body.u16(0)?,
+                unordered: body.u16(4)? & UNORDERED != 0,
+                ppid: u32::from_be_bytes(body.octets(8)?),
+            });
+        }
+        control = control.get(length.next_multiple_of(size_of::<usize>())..)?;
+    }
+}
+
+/// What a notification says.
+pub(crate) fn read_notification(octets: &[u8]) -> Notification {
+    let fields = Fields(octets);
+    let read = match fields.u16(0) {
+        Some(ASSOC_CHANGE) => association(&fields),
+        Some(PEER_ADDR_CHANGE) => address(octets),
+        Some(SHUTDOWN_EVENT) => Some(Notification::Shutdown),
+        // Its one indication is that delivery was aborted.
+        Some(PARTIAL_DELIVERY_EVENT) => (fields.u32(8) == Some(0)).then_some(Notification::DeliveryAborted),
+        _ => None,
+    };
+    read.unwrap_or(Notification::Other)
+}
+
+fn association(fields: &Fields<'_>) -> Option<Notification> {
+    let state = match fields.u16(8)? {
+        0 => AssocState::Up,
+        1 => AssocState::Lost,
+        2 => AssocState::Restarted,
+        3 => AssocState::ShutDown,
+        4 => AssocState::CannotStart,
+        _ => return None,
+    };
+    let (error, outbound, inbound) = (fields.u16(10)?, fields.u16(12)?, fields.u16(14)?);
+    Some(Notification::Association { state, error, outbound, inbound })
+}
+
+fn address(octets: &[u8]) -> Option<Notification> {
+    let state = match Fields(octets).u32(8 + STORAGE)? {
+        0 => AddressState::Available,
+        1 => AddressState::Unreachable,
+        2 => AddressState::Removed,
+        3 => AddressState::Added,
+        4 => AddressState::Primary,
+        5 => AddressState::Confirmed,
+        6 => AddressState::PotentiallyFailed,
+        _ => return None,
+    };
+    let (address, _) = read_address(octets.get(8..8 + STORAGE)?)?;
+    Some(Notification::Address { address, state })
+}
+
+/// What `SCTP_STATUS` says: streams out and in, and of the primary path its address, window, round-trip time, time-out and
+/// largest packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RawStatus {
+    pub(crate) outbound: u16,
+    pub(crate) inbound: u16,
+    pub(crate) primary: SocketAddr,
+    pub(crate) cwnd: u32,
+    pub(crate) srtt: u32,
+    pub(crate) rto: u32,
+    pub(crate) mtu: u32,
+}
+
+pub(crate) fn read_status(octets: &[u8]) -> Option<RawStatus> {
+    const PRIMARY: usize = 24;
+    const PATH: usize = PRIMARY + 4 + STORAGE;
+    let fields = Fields(octets);
+    Some(RawStatus {
+        inbound: fields.u16(16)?,
+        outbound: fields.u16(18)?,
+        primary: read_address(octets.get(PRIMARY + 4..PATH)?)?.0,
+        cwnd: fields.u32(PATH + 4)?,
+        srtt: fields.u32(PATH + 8)?,
+        rto: fields.u32(PATH + 12)?,
+        mtu: fields.u32(PATH + 16)?,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,509 @@
+//! Listeners and associations.
+
+use crate::layout::{
+    self, ADDRESSES, AddressState, AssocState, CONTROL, Incoming, MSG_NOTIFICATION, Notification, Outgoing,
+    option,
+};
+use crate::system;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
+use std::net::{IpAddr, Shutdown, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::time::Duration;
+use usher_core::CloseReason;
+
+/// Octets that one call receives; a longer message takes several.
+const CHUNK: usize = 16 << 10;
+/// Octets of addresses that an association is asked for.
+const ADDRESS_ROOM: usize = 4096;
+
+/// This kernel has no SCTP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "this kernel has no SCTP: load its module (`modprobe sctp`), or use a kernel that has one; of Debian's kernels all \
+     but the `cloud` ones do, and the project's `scripts/guest COMMAND` runs a command on one"
+)]
+pub struct NoSctp;
+
+/// Bounds of the retransmission time-out (RFC 9260 §16).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RtoBounds {
+    /// Before a round-trip time is known.
+    pub initial: Duration,
+    /// The shortest.
+    pub min: Duration,
+    /// The longest.
+    pub max: Duration,
+}
+
+/// When what came is acknowledged (RFC 9260 §6.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DelayedSack {
+    /// After this time at the latest, 500 ms at most.
+    pub delay: Duration,
+    /// Once so many packets came; 1 acknowledges each at once.
+    pub packets: u32,
+}
+
+/// How sockets are made. Those that a listener accepts have its options.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SocketOptions {
+    /// Outbound streams to ask for; the other side may allow fewer.
+    pub streams_out: u16,
+    /// Inbound streams to allow.
+    pub streams_in: u16,
+    /// Whether small messages leave at once, and do not wait for acknowledgements of earlier ones (`SCTP_NODELAY`).
+    pub nodelay: bool,
+    /// Bounds of the retransmission time-out; `None` leaves the system's.
+    pub rto: Option<RtoBounds>,
+    /// When to acknowledge; `None` leaves the system's way.
+    pub delayed_sack: Option<DelayedSack>,
+    /// Retransmissions in a row after which an association is lost; `None` leaves the system's number.
+    pub max_retransmissions: Option<u16>,
+    /// How often to ask for an association (INIT), and the longest wait for the answer; `None` leaves the system's.
+    pub init: Option<(u16, Duration)>,
+    /// Octets of the receive buffer, as `SO_RCVBUF` takes them; `None` leaves the system's.
+    pub receive_buffer: Option<usize>,
+    /// Octets of the send buffer; no message can be longer.
+    pub send_buffer: Option<usize>,
+    /// Octets of the longest message that is taken; a longer one ends the association.
+    pub longest: usize,
+    /// Associations that may wait to be accepted.
+    pub backlog: i32,
+    /// Whether further listeners, those of other shards, may be bound to the same addresses (`SO_REUSEPORT`).
+    pub shared: bool,
+}
+
+impl Default for SocketOptions {
+    /// 10 streams each way, as Linux asks for, no delay, the system's timers, 4 MiB of buffers, messages of 1 MiB at most,
+    /// 1024 waiting associations, no sharing.
+    fn default() -> Self {
+        Self {
+            streams_out: 10,
+            streams_in: u16::MAX,
+            nodelay: true,
+            rto: None,
+            delayed_sack: None,
+            max_retransmissions: None,
+            init: None,
+            receive_buffer: Some(4 << 20),
+            send_buffer: Some(4 << 20),
+            longest: 1 << 20,
+            backlog: 1024,
+            shared: false,
+        }
+    }
+}
+
+fn millis(time: Duration) -> u32 {
+    u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
+}
+
+/// Whether this kernel has SCTP.
+#[must_use]
+pub fn is_available() -> bool {
+    Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::SCTP)).is_ok()
+}
+
+/// A socket that is bound to no address, with its options.
+fn socket(addresses: impl Iterator<Item = IpAddr> + Clone, options: &SocketOptions) -> io::Result<Socket> {
+    let ipv6 = addresses.clone().any(|address| address.is_ipv6());
+    let ipv4 = addresses.clone().any(|address| address.is_ipv4());
+    let domain = if ipv6 { Domain::IPV6 } else { Domain::IPV4 };
+    let made = Socket::new(domain, Type::STREAM, Some(Protocol::SCTP));
+    let socket = made.map_err(|error| match error.raw_os_error() {
+        Some(libc::EPROTONOSUPPORT | libc::ESOCKTNOSUPPORT) => {
+            io::Error::new(io::ErrorKind::Unsupported, NoSctp)
+        }
+        _ => error,
+    })?;
+    if ipv6 {
+        socket.set_only_v6(!ipv4)?;
+    }
+    socket.set_nonblocking(true)?;
+    if let Some(octets) = options.receive_buffer {
+        socket.set_recv_buffer_size(octets)?;
+    }
+    if let Some(octets) = options.send_buffer {
+        socket.set_send_buffer_size(octets)?;
+    }
+    let set = |option, value: &[u8]| system::set_option(socket.as_fd(), option, value);
+    let (attempts, timeout) = options.init.unwrap_or((0, Duration::ZERO));
+    let timeout = u16::try_from(timeout.as_millis()).unwrap_or(u16::MAX);
+    set(option::INITMSG, &layout::initmsg(options.streams_out, options.streams_in, attempts, timeout))?;
+    set(option::NODELAY, &i32::from(options.nodelay).to_ne_bytes())?;
+    set(option::RECVRCVINFO, &1_i32.to_ne_bytes())?;
+    set(option::EVENTS, &layout::EVENTS)?;
+    if let Some(rto) = options.rto {
+        set(option::RTOINFO, &layout::rtoinfo(millis(rto.initial), millis(rto.max), millis(rto.min)))?;
+    }
+    if let Some(sack) = options.delayed_sack {
+        set(option::DELAYED_SACK, &layout::sack_info(millis(sack.delay), sack.packets))?;
+    }
+    if let Some(most) = options.max_retransmissions {
+        set(option::ASSOCINFO, &layout::assocparams(most))?;
+    }
+    Ok(socket)
+}
+
+/// Binds a socket to the first address, and adds the others.
+fn bind(socket: &Socket, addresses: &[SocketAddr]) -> io::Result<()> {
+    let Some((first, others)) = addresses.split_first() else { return Ok(()) };
+    socket.bind(&(*first).into())?;
+    if others.is_empty() {
+        return Ok(());
+    }
+    // All have one port; where the system was to choose it, it has chosen.
+    let port = local_address(socket)?.port();
+    let mut value = Vec::new();
+    for address in others {
+        layout::write_address(SocketAddr::new(address.ip(), port), &mut value);
+    }
+    system::set_option(socket.as_fd(), option::BINDX_ADD, &value)
+}
+
+fn local_address(socket: &Socket) -> io::Result<SocketAddr> {
+    socket.local_addr()?.as_socket().ok_or_else(|| io::Error::other("an address of neither Internet family"))
+}
+
+/// Where associations are accepted.
+#[derive(Debug)]
+pub struct Listener {
+    socket: Socket,
+    longest: usize,
+}
+
+impl Listener {
+    /// Listens at these addresses, which have one port; each association has them all as this side's.
+    ///
+    /// # Errors
+    /// [`NoSctp`], no address, or what the system says: an address is not ours, is in use, or needs a privilege.
+    pub fn bind(addresses: &[SocketAddr], options: &SocketOptions) -> io::Result<Self> {
+        if addresses.is_empty() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a listener has an address"));
+        }
+        let socket = socket(addresses.iter().map(SocketAddr::ip), options)?;
+        // A port whose earlier associations are not quite over can be had at once.
+        socket.set_reuse_address(true)?;
+        if options.shared {
+            socket.set_reuse_port(true)?;
+        }
+        bind(&socket, addresses)?;
+        socket.listen(options.backlog)?;
+        Ok(Self { socket, longest: options.longest })
+    }
+
+    /// Its first address.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        local_address(&self.socket)
+    }
+
+    /// An association that somebody began. Its first [`receive`](Association::receive) says that it is up.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] if there is none, and what the system says.
+    pub fn accept(&self) -> io::Result<(Association, SocketAddr)> {
+        let (socket, remote) = self.socket.accept()?;
+        socket.set_nonblocking(true)?;
+        let remote =
+            remote.as_socket().ok_or_else(|| io::Error::other("a peer of neither Internet family"))?;
+        let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
+        Ok((Association::new(socket, self.longest), remote))
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl AsRawFd for Listener {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+/// What an association has to say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Received {
+    /// It is up, with so many streams; it is the first that one says that rises.
+    Up {
+        /// Outbound streams, from 0.
+        streams: u16,
+        /// Inbound streams.
+        inbound: u16,
+    },
+    /// A whole message, which is in the buffer.
+    Message(Incoming),
+    /// What became of one of the other side's addresses.
+    Address {
+        /// Which.
+        address: SocketAddr,
+        /// What became of it.
+        state: AddressState,
+    },
+    /// The other side has nothing more to send, and waits for what is under way.
+    Finished,
+    /// What else the system says, which means nothing here.
+    Other,
+    /// It is over; whatever is asked of it, it says this again.
+    End(CloseReason),
+}
+
+/// What the system says of an association.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Status {
+    /// Outbound streams.
+    pub streams: u16,
+    /// Inbound streams.
+    pub inbound: u16,
+    /// The other side's primary address.
+    pub primary: SocketAddr,
+    /// Octets of its congestion window.
+    pub cwnd: u32,
+    /// Its smoothed round-trip time, in whole milliseconds.
+    pub srtt: Duration,
+    /// Its retransmission time-out, in whole milliseconds.
+    pub rto: Duration,
+    /// Octets of the longest packet on the way there.
+    pub mtu: u32,
+}
+
+/// An association, from the first attempt to the end.
+#[derive(Debug)]
+pub struct Association {
+    socket: Socket,
+    /// Of the message that is coming in pieces.
+    partial: Vec<u8>,
+    buffer: Vec<u8>,
+    longest: usize,
+    end: Option<CloseReason>,
+}
+
+impl Association {
+    fn new(socket: Socket, longest: usize) -> Self {
+        Self { socket, partial: Vec::new(), buffer: vec![0; CHUNK], longest, end: None }
+    }
+
+    /// Begins an association with the other side, which has these addresses, from these of ours; none leaves the choice to
+    /// the system. [`receive`](Self::receive) says what becomes of it.
+    ///
+    /// # Errors
+    /// [`NoSctp`], no address, or what the system says at once: an address is not ours, there is no route.
+    pub fn connect(local: &[IpAddr], remote: &[SocketAddr], options: &SocketOptions) -> io::Result<Self> {
+        let Some(first) = remote.first() else {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "an association goes to an address"));
+        };
+        let addresses = remote.iter().map(SocketAddr::ip).chain(local.iter().copied());
+        let socket = socket(addresses, options)?;
+        let local: Vec<SocketAddr> = local.iter().map(|ip| SocketAddr::new(*ip, 0)).collect();
+        bind(&socket, &local)?;
+        let asked = if remote.len() == 1 {
+            socket.connect(&(*first).into())
+        } else {
+            let mut value = Vec::new();
+            remote.iter().for_each(|address| layout::write_address(*address, &mut value));
+            system::set_option(socket.as_fd(), option::CONNECTX, &value)
+        };
+        match asked {
+            Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
+            _ => Ok(Self::new(socket, options.longest)),
+        }
+    }
+
+    /// Sends a message; it is taken as a whole or not at all.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] while the system takes no more; [`io::ErrorKind::InvalidInput`] for a stream that was
+    /// not negotiated, or a message that is empty; and what the system says: the message is longer than the send buffer,
+    /// the association is over.
+    pub fn send(&self, how: Outgoing, message: &[u8]) -> io::Result<()> {
+        system::send(self.as_fd(), message, &layout::write_sndinfo(how)).map(|_| ())
+    }
+
+    /// What it has to say next; a message is put into `message`, whose octets mean nothing otherwise.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] if there is nothing yet; [`io::ErrorKind::InvalidData`] for a message that is longer
+    /// than the options allow, after which the association is aborted when this is dropped; and what the system says.
+    pub fn receive(&mut self, message: &mut Vec<u8>) -> io::Result<Received> {
+        loop {
+            if let Some(end) = self.end {
+                return Ok(Received::End(end));
+            }
+            let mut control = [0; CONTROL];
+            let piece = match system::receive(self.socket.as_fd(), &mut self.buffer, &mut control) {
+                Ok(piece) => piece,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(error),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Ok(self.over(reason(&error))),
+            };
+            let data = &self.buffer[..piece.length];
+            if piece.flags & MSG_NOTIFICATION != 0 {
+                let notification = layout::read_notification(data);
+                return Ok(self.noted(notification));
+            }
+            let whole = piece.flags & libc::MSG_EOR != 0;
+            if data.is_empty() && !whole {
+                return Ok(self.over(CloseReason::Closed));
+            }
+            if self.partial.len() + data.len() > self.longest {
+                self.reset_when_dropped();
+                self.end = Some(CloseReason::Reset);
+                let said = format!("a message of more than {} octets", self.longest);
+                return Err(io::Error::new(io::ErrorKind::InvalidData, said));
+            }
+            self.partial.extend_from_slice(data);
+            if whole {
+                message.clear();
+                std::mem::swap(message, &mut self.partial);
+                let about = layout::read_rcvinfo(&control[..piece.control]).unwrap_or_default();
+                return Ok(Received::Message(about));
+            }
+        }
+    }
+
+    /// It has ended.
+    fn over(&mut self, reason: CloseReason) -> Received {
+        self.end = Some(reason);
+        Received::End(reason)
+    }
+
+    fn noted(&mut self, notification: Notification) -> Received {
+        match notification {
+            Notification::Association { state, outbound, inbound, .. } => match state {
+                AssocState::Up => Received::Up { streams: outbound, inbound },
+                AssocState::ShutDown => self.over(CloseReason::Closed),
+                AssocState::Lost | AssocState::CannotStart => {
+                    let unsaid =
+                        if state == AssocState::Lost { CloseReason::Reset } else { CloseReason::Refused };
+                    let said = self.socket.take_error().ok().flatten();
+                    self.over(said.map_or(unsaid, |error| reason(&error)))
+                }
+                AssocState::Restarted => {
+                    // The other side knows nothing of what was said: it is to begin with a new one here, too.
+                    self.reset_when_dropped();
+                    self.over(CloseReason::Reset)
+                }
+            },
+            Notification::Address { address, state } => Received::Address { address, state },
+            Notification::Shutdown => Received::Finished,
+            Notification::DeliveryAborted => {
+                self.partial.clear();
+                Received::Other
+            }
+            Notification::Other => Received::Other,
+        }
+    }
+
+    /// Says that nothing more will be sent (SHUTDOWN, once all is acknowledged). What the other side has still to say comes,
+    /// and then the end.
+    ///
+    /// # Errors
+    /// What the system says; there is no association.
+    pub fn shutdown(&self) -> io::Result<()> {
+        self.socket.shutdown(Shutdown::Write)
+    }
+
+    /// Ends it at once (ABORT); what is under way is lost.
+    pub fn abort(self) {
+        self.reset_when_dropped();
+    }
+
+    fn reset_when_dropped(&self) {
+        // Where the system refuses, it closes in good order.
+        let _ = self.socket.set_linger(Some(Duration::ZERO));
+    }
+
+    /// This side's first address.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        let local = local_address(&self.socket)?;
+        Ok(SocketAddr::new(local.ip().to_canonical(), local.port()))
+    }
+
+    /// This side's addresses, of which the other side knows.
+    ///
+    /// # Errors
+    /// What the system says; there is no association.
+    pub fn local_addresses(&self) -> io::Result<Vec<SocketAddr>> {
+        self.addresses(option::GET_LOCAL_ADDRS)
+    }
+
+    /// The other side's addresses.
+    ///
+    /// # Errors
+    /// What the system says; there is no association.
+    pub fn peer_addresses(&self) -> io::Result<Vec<SocketAddr>> {
+        self.addresses(option::GET_PEER_ADDRS)
+    }
+
+    fn addresses(&self, option: i32) -> io::Result<Vec<SocketAddr>> {
+        let mut value = vec![0; ADDRESSES + ADDRESS_ROOM];
+        // Of the association (`SCTP_CURRENT_ASSOC`): 0 would be those that the socket was bound to.
+        value[..4].copy_from_slice(&1_u32.to_ne_bytes());
+        // Of one of the two options Linux answers a length without what stands before the addresses: their number tells.
+        system::get_option(self.as_fd(), option, &mut value)?;
+        Ok(layout::read_addresses(&value))
+    }
+
+    /// What the system says of it.
+    ///
+    /// # Errors
+    /// What the system says; there is no association.
+    pub fn status(&self) -> io::Result<Status> {
+        let mut value = [0; layout::STATUS];
+        let length = system::get_option(self.as_fd(), option::STATUS, &mut value)?;
+        let read = layout::read_status(&value[..length]);
+        let raw = read.ok_or_else(|| io::Error::other("a status that is cut off"))?;
+        Ok(Status {
+            streams: raw.outbound,
+            inbound: raw.inbound,
+            primary: raw.primary,
+            cwnd: raw.cwnd,
+            srtt: Duration::from_millis(raw.srtt.into()),
+            rto: Duration::from_millis(raw.rto.into()),
+            mtu: raw.mtu,
+        })
+    }
+
+    /// Whether small messages leave at once.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn nodelay(&self) -> io::Result<bool> {
+        let mut value = [0; 4];
+        system::get_option(self.as_fd(), option::NODELAY, &mut value)?;
+        Ok(i32::from_ne_bytes(value) != 0)
+    }
+}
+
+impl AsFd for Association {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl AsRawFd for Association {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+/// Why an association is over of which the system says this error.
+fn reason(error: &io::Error) -> CloseReason {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => CloseReason::Refused,
+        io::ErrorKind::TimedOut | io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
+            CloseReason::TimedOut
+        }
+        io::ErrorKind::NotConnected | io::ErrorKind::BrokenPipe => CloseReason::Closed,
+        _ => CloseReason::Reset,
+    }
+}

@@ -1,0 +1,26 @@
+//! What one hears on a kernel without SCTP. On one that has it, the same calls work.
+
+use std::error::Error;
+use std::io;
+use usher_sctp::{Association, Listener, NoSctp, SocketOptions, is_available};
+
+#[test]
+fn a_kernel_without_sctp_is_told_from_other_errors() {
+    let at = ["127.0.0.1:0".parse().unwrap()];
+    let options = SocketOptions::default();
+    let tried: [io::Result<()>; 2] = [
+        Listener::bind(&at, &options).map(drop),
+        Association::connect(&[], &["127.0.0.1:9".parse().unwrap()], &options).map(drop),
+    ];
+    for tried in tried {
+        if is_available() {
+            tried.expect("the kernel has SCTP");
+            continue;
+        }
+        let error = tried.expect_err("the kernel has no SCTP");
+        assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+        assert!(error.get_ref().is_some_and(<dyn Error + Send + Sync>::is::<NoSctp>), "{error:?}");
+        let said = error.to_string();
+        assert!(said.contains("modprobe sctp") && said.contains("scripts/guest"), "{said}");
+    }
+}

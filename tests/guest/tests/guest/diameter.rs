@@ -1,0 +1,145 @@
+//! Our server asked by our load generator, over links of 50 ms each way.
+
+use serde_json::Value;
+use usher_guest_tests::{Host, Impairment, Running, World, usher};
+
+/// Links without loss.
+pub(crate) const SLOW: Impairment = Impairment { delay_ms: 50, loss: 0.0 };
+/// Who the server is.
+pub(crate) const SERVER: &str = "aaa.example.org";
+/// Its port.
+pub(crate) const PORT: u16 = 3868;
+
+/// Starts our server, which listens by SCTP at both addresses of its host.
+#[track_caller]
+pub(crate) fn serve(world: &World, sctp: &str, more: &str) -> Running {
+    let (first, second) = (Host::Aaa.address(1), Host::Aaa.address(2));
+    let text = format!(
+        r#"shards = 2
+reject_delay = "0 s"
+state_dir = "{state}"
+[listen]
+auth = []
+acct = []
+diameter_sctp = ["{first}:{PORT}", "{second}:{PORT}"]
+[methods]
+order = ["eap-md5", "pap"]
+[diameter]
+identity = "{SERVER}"
+realm = "example.org"
+watchdog = "6 s"
+[diameter.sctp]
+{sctp}
+[[diameter.peer]]
+identity = "load.example.org"
+prefix = ["10.99.0.0/16"]
+[[diameter.peer]]
+identity = "peer.example.org"
+prefix = ["10.99.0.0/16"]
+{more}
+[log]
+level = "debug"
+[[user]]
+name = "user"
+password = "password"
+"#,
+        state = world.folder().join("state").display(),
+    );
+    world.write("aaa.toml", &text);
+    world.start(Host::Aaa, "usher", &[usher().as_str(), "aaa", "serve", "--config", "aaa.toml"], "started")
+}
+
+/// Loads who calls himself `peer` at the server's first address, and gives the result.
+#[track_caller]
+pub(crate) fn load(world: &World, from: Host, to: Host, peer: &str, more: &[&str]) -> Value {
+    let (program, at) = (usher(), format!("{}:{PORT}", to.address(1)));
+    let asked = [program.as_str(), "load", "diameter", &at, "--transport", "sctp", "--peer", peer];
+    let login =
+        ["--yes", "--json", "--identity", "load.example.org", "--user", "user", "--password", "password"];
+    let said = world.run(from, &[&asked[..], &login, more].concat());
+    serde_json::from_str(&said).unwrap_or_else(|e| panic!("{e}: {said}"))
+}
+
+/// Loads our server, and holds that all ended as they had to.
+#[track_caller]
+fn ask(world: &World, count: u32, more: &[&str]) -> Value {
+    let counted = ["--count", &count.to_string()];
+    let value = load(world, Host::Nas, Host::Aaa, SERVER, &[&counted[..], more].concat());
+    assert_eq!((&value["succeeded"], &value["failed"]), (&count.into(), &0.into()), "{value:#}");
+    value
+}
+
+/// RFC 6733 §2.1: over SCTP, with its methods, rejects and accounting.
+#[test]
+fn logins_and_accounting_go_over_associations() {
+    let world = World::new(SLOW);
+    let mut server = serve(&world, "streams = 16", "");
+    let concurrent = ["--concurrency", "20"];
+    let value = ask(&world, 100, &[&["--method", "pap", "--wrong-share", "20%"], &concurrent[..]].concat());
+    assert!(value["expected_rejects"].as_u64() > Some(5), "{value:#}");
+    ask(&world, 100, &[&["--method", "eap-md5"], &concurrent[..]].concat());
+    let value = ask(&world, 40, &[&["--method", "accounting", "--interims", "1"], &concurrent[..]].concat());
+    assert_eq!(value["accounting_records"], 120, "{value:#}");
+    assert_eq!(server.terminate(), Some(0));
+}
+
+/// RFC 6733 §5.3.1: all addresses by which SCTP is spoken are told. RFC 9260 §5.1.1: as many streams as both sides allow.
+#[test]
+fn an_association_has_both_sides_streams_and_all_addresses() {
+    let world = World::new(SLOW);
+    let _server = serve(&world, "streams = 4", "");
+    let (program, at) = (usher(), format!("{}:{PORT}", Host::Aaa.address(1)));
+    let asked = [program.as_str(), "load", "diameter", &at, "--transport", "sctp", "--peer", SERVER];
+    let login = ["--yes", "--no-check", "--user", "user", "--password", "password", "--duration", "60s"];
+    let mut load =
+        world.start(Host::Nas, "load", &[&asked[..], &login, &["--concurrency", "1"]].concat(), "");
+    let line = loop {
+        let said = world.run(Host::Aaa, &["cat", "/proc/net/sctp/assocs"]);
+        if let Some(line) = said.lines().find(|line| line.contains("<->") && line.contains("10.99")) {
+            break line.to_owned();
+        }
+        assert!(!load.log().contains("error"), "{}", load.log());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    };
+    let (own, theirs) = line.split_once("<->").unwrap();
+    for link in [1, 2] {
+        assert!(
+            own.contains(&Host::Aaa.address(link)) && theirs.contains(&Host::Nas.address(link)),
+            "{line}"
+        );
+    }
+    // Behind the other side's addresses: the heartbeat's interval, and the streams in and out.
+    let numbers: Vec<&str> = theirs.split_ascii_whitespace().filter(|word| !word.contains('.')).collect();
+    assert_eq!(numbers[1..3], ["4", "4"], "{line}");
+    load.terminate();
+}
+
+/// What is lost holds up those behind it on its stream alone, and small messages that wait for acknowledgements wait.
+#[test]
+fn streams_and_nodelay_show_in_the_delay_of_logins() {
+    let world = World::new(SLOW);
+    let measured = |sctp: &str, loss: f64, more: &[&str]| {
+        world.impair(Impairment { loss: 0.0, ..SLOW });
+        let mut server = serve(&world, sctp, "");
+        world.impair(Impairment { loss, ..SLOW });
+        let pace = ["--method", "eap-md5", "--rate", "60", "--duration", "20s", "--no-check"];
+        let value = load(&world, Host::Nas, Host::Aaa, SERVER, &[&pace[..], more].concat());
+        world.impair(Impairment { loss: 0.0, ..SLOW });
+        assert_eq!(server.terminate(), Some(0));
+        assert!(value["succeeded"].as_u64() > Some(800), "{value:#}");
+        let mean = value["latency"]["mean_s"].as_f64().unwrap_or_else(|| panic!("{value:#}"));
+        println!("{sctp}, loss {loss} %, {more:?}: {:.1} ms", mean * 1e3);
+        mean
+    };
+    let many = "streams = 64";
+    let one = "streams = 1\norder = \"one\"";
+    let (by_session, by_one) = (&["--streams", "64"][..], &["--streams", "1", "--order", "one"][..]);
+    // Two rounds of 100 ms, and what the processor adds.
+    let clean = measured(many, 0.0, by_session);
+    assert!((0.2..0.23).contains(&clean), "{clean}");
+    // Each request waits for the acknowledgement of the one before it, which is delayed: a good part of a round.
+    let waiting = measured("streams = 64\nnodelay = false", 0.0, &[by_session, &["--nagle"]].concat());
+    assert!(waiting > clean + 0.05, "{waiting} {clean}");
+    let (apart, together) = (measured(many, 5.0, by_session), measured(one, 5.0, by_one));
+    assert!(apart > clean && together > 1.3 * apart, "{together} {apart} {clean}");
+}

@@ -1,0 +1,7 @@
+//! The kernel's SCTP: bare sockets, drivers on them, our AAA server and load generator, and freeDiameter on either side. The
+//! tests have the guest for themselves, one after the other.
+
+mod diameter;
+mod driver;
+mod freediameter;
+mod sockets;
