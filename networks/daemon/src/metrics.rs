@@ -117,6 +117,8 @@ metrics! {
     NOT_DIVERTED = Counter "not_diverted" [] "Requests of another shard's logins for which 4096 others waited there";
     EVICTED = Counter "evicted" ["client"]
         "Unfinished logins of the client with the most, pushed out by new ones";
+    WORK = Counter "work" ["kind"]
+        "Units of work that shards did, by the kinds that studies charge a processor for (docs/study-files.md)";
     HALF_OPEN = Gauge "half_open" [] "Unfinished logins";
     HALF_OPEN_OCTETS = Gauge "half_open_octets" [] "About how many octets of memory unfinished logins hold";
     SESSIONS = Gauge "sessions" [] "Open sessions";
@@ -281,6 +283,7 @@ impl Collector for Scrape {
         EVICTED.counts(e, all.evicted.iter().map(|(client, n)| ([client.clone()], *n)))?;
         let found = [("hit", all.aaa.lookups_saved), ("miss", all.aaa.lookups), ("away", all.aaa.remembered)];
         CACHE.kinds(e, found.into_iter())?;
+        WORK.kinds(e, all.work.iter().map(|(label, units)| (*label, *units)))?;
         HALF_OPEN.level(e, all.half_open)?;
         HALF_OPEN_OCTETS.level(e, all.half_open_octets)?;
         home_servers(e, &all.homes)?;

@@ -18,7 +18,7 @@ use usher_aaa::{
 };
 use usher_aaa_config::tls::bears;
 use usher_aaa_config::{Clients, DIALLER};
-use usher_core::{Input, Instant, Machine, Path};
+use usher_core::{Input, Instant, Machine, Path, Work, WorkLabel};
 use usher_diameter::node::{self, PeerId};
 use usher_diameter::peer::automaton;
 use usher_diameter::{Fault, ResultCode};
@@ -106,6 +106,8 @@ pub(crate) struct State {
     diverted: u64,
     /// Requests for another shard that found its mailbox full.
     not_diverted: u64,
+    /// Units of work by its kind, in the order in which kinds came: there are few, and mostly the first is meant.
+    work: Vec<(WorkLabel, u64)>,
     traces: [Option<Reader>; TRACES],
     dynamic: BTreeMap<u64, SyncSender<DynamicResult>>,
     draining: bool,
@@ -202,6 +204,7 @@ impl AaaRole {
         all.half_open_octets = self.server.half_open_octets() as u64;
         all.diverted = self.state.diverted;
         all.not_diverted = self.state.not_diverted;
+        all.work = self.state.work.iter().map(|(label, units)| (label.name(), *units)).collect();
         all
     }
 }
@@ -249,6 +252,13 @@ impl Role for AaaRole {
                     self.command(now, Command::Certificate { token, verdict });
                 }
             }
+        }
+    }
+
+    fn work(&mut self, work: Work) {
+        match self.state.work.iter_mut().find(|(label, _)| *label == work.label) {
+            Some((_, units)) => *units += u64::from(work.units),
+            None => self.state.work.push((work.label, work.units.into())),
         }
     }
 

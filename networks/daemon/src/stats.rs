@@ -97,6 +97,8 @@ pub(crate) struct Snapshot {
     pub(crate) diverted: u64,
     /// Times that there was no room for that.
     pub(crate) not_diverted: u64,
+    /// Units of labelled work, by the label's name.
+    pub(crate) work: BTreeMap<&'static str, u64>,
 }
 
 impl Snapshot {
@@ -126,6 +128,9 @@ impl Snapshot {
         self.half_open_octets += other.half_open_octets;
         self.diverted += other.diverted;
         self.not_diverted += other.not_diverted;
+        for (label, units) in other.work {
+            *self.work.entry(label).or_default() += units;
+        }
     }
 }
 

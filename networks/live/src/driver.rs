@@ -430,8 +430,8 @@ impl<N: Role> Host for Running<N> {
         self.node.event(self.now, event);
     }
 
-    fn work(&mut self, _: Work) {
-        // It is done by this processor and needs no simulated one.
+    fn work(&mut self, work: Work) {
+        self.node.work(work);
     }
 
     fn job(&mut self, job: Job<<N::Machine as Machine>::Job>) {

@@ -1,7 +1,7 @@
 //! What a driver hosts, and how other threads reach it.
 
 use tokio::sync::mpsc::UnboundedSender;
-use usher_core::{Instant, Job, Machine, Path};
+use usher_core::{Instant, Job, Machine, Path, Work};
 
 /// A machine with what surrounds it in a live program: where its events go, and what comes from other
 /// threads. All calls come from the driver's thread.
@@ -20,6 +20,9 @@ pub trait Role {
     /// The machine asks something of a slow helper; the answer is a command. It may be given at once: the driver drains the
     /// machine again.
     fn job(&mut self, now: Instant, job: Job<<Self::Machine as Machine>::Job>);
+
+    /// The machine reported work of a kind. It is done already, by this thread: who counts it can say what a login takes.
+    fn work(&mut self, _work: Work) {}
 
     /// A message came by the mailbox. The node may give commands and inputs: the driver drains afterwards.
     fn message(&mut self, now: Instant, message: Self::Message);

@@ -8,6 +8,7 @@
 use super::{Context, Credential, Fault, Inner, Remembered};
 use crate::Keys;
 use crate::packet::{HEADER, Type};
+use crate::work::PACKET;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -100,6 +101,8 @@ pub(crate) struct TlsConnection {
     pub(crate) incoming: Vec<u8>,
     announced: Option<usize>,
     work: TlsWork,
+    /// Packets read, of which nothing was told yet.
+    packets: u32,
     /// The hellos, ours and the other side's.
     hellos: [Option<Hello>; 2],
     /// The other side's certificates, once the handshake is complete.
@@ -184,6 +187,7 @@ impl TlsConnection {
             incoming: Vec::new(),
             announced: None,
             work: TlsWork::default(),
+            packets: 0,
             hellos: [None, None],
             certificates: Vec::new(),
         }
@@ -213,6 +217,7 @@ impl TlsConnection {
 
     /// Reads type data; fragments are put together.
     pub(crate) fn read(&mut self, data: &[u8]) -> Piece {
+        self.packets += 1;
         let mut r = Reader::new(data);
         let Ok(flags) = r.u8() else { return Piece::Bad };
         if flags & START != 0 {
@@ -359,7 +364,10 @@ impl TlsConnection {
     }
 
     pub(crate) fn poll_work(&mut self) -> Option<Work> {
-        let work = self.work.labelled().next()?;
+        let Some(work) = self.work.labelled().next() else {
+            let units = core::mem::take(&mut self.packets);
+            return (units > 0).then_some(Work { label: PACKET, units });
+        };
         match work.label {
             SIGN => self.work.sign = 0,
             VERIFY => self.work.verify = 0,
