@@ -99,6 +99,16 @@ default before quick, and the newest of those. Statements whose studies were not
         #[command(subcommand)]
         command: Box<LoadCommand>,
     },
+    /// How many servers a deployment needs: its logins, simulated on processors that a measured profile charges.
+    #[command(after_help = "Examples:
+  usher load eap 127.0.0.1 --secret-file secret --users-file users.csv --ca ca.pem --mix pap=1,peap-mschapv2=1 \\
+      --calibrate profile.toml --server-pid $(pidof usher) --server-config aaa.toml
+  usher plan --profile profile.toml --mix peap-mschapv2=70,pap=30 --users 50000 --within '30 min' --target '99 % within 200 ms'
+  usher plan --profile profile.toml --config aaa.toml --mix pap=1 --users 200000 --reauthentication '1 h' --peak 3 --out out/plan
+  usher plan plan.toml --json
+
+docs/plan.md says how to calibrate, how to read the answer, and what it leaves out.")]
+    Plan(Box<crate::plan::Plan>),
     /// Files of studies and servers that an earlier version understood.
     Config {
         #[command(subcommand)]

@@ -48,12 +48,14 @@ fn format(name: &str, text: &str) -> Result<&'static Format, Failure> {
 }
 
 /// The kinds of files, each with its schema.
-pub(crate) fn kinds() -> [(&'static Format, String); 4] {
+pub(crate) fn kinds() -> [(&'static Format, String); 6] {
     [
         (&usher_scenario::FORMAT, usher_scenario::json_schema()),
         (&usher_aaa_config::FORMAT, usher_aaa_config::json_schema()),
         (&usher_ident_service::config::FORMAT, usher_ident_service::config::json_schema()),
         (&usher_mih_service::config::FORMAT, usher_mih_service::config::json_schema()),
+        (&usher_profile::FORMAT, usher_profile::json_schema()),
+        (&usher_plan::FORMAT, usher_plan::json_schema()),
     ]
 }
 

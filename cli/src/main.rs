@@ -12,6 +12,7 @@ mod mih;
 mod output;
 #[cfg(test)]
 mod pages;
+mod plan;
 mod progress;
 mod study;
 mod verify;
@@ -66,6 +67,7 @@ fn dispatch(command: Command, output: &Output) -> Result<(), Failure> {
         Command::Mih { command } => mih::mih(output, *command),
         Command::Lab { command } => lab::lab(output, command),
         Command::Load { command } => load::load(output, &command),
+        Command::Plan(plan) => plan::plan(output, &plan),
         Command::Config { command: ConfigCommand::Upgrade { files, write } } => {
             config::upgrade(output, &files, write)
         }

@@ -103,6 +103,18 @@ pub(crate) enum MihName {
     Indication,
 }
 
+impl LoadCommand {
+    /// What all of them have.
+    pub(crate) const fn shared(&self) -> &Load {
+        match self {
+            Self::Radius(r) => &r.load,
+            Self::Eap(e) => &e.load,
+            Self::Diameter(d) => &d.load,
+            Self::Mih(m) => &m.load,
+        }
+    }
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct Radius {
     #[command(flatten)]
@@ -262,6 +274,21 @@ pub(crate) struct Load {
     /// one is not met.
     #[arg(long, value_name = "METRIC < VALUE", help_heading = "Expectations")]
     pub(crate) expect: Vec<Expectation>,
+
+    /// Measure what one login costs the server by each method, at a few moderate loads, and write that as a profile for
+    /// `usher plan` and for studies. Needs --server-pid and --server-config.
+    #[arg(long, value_name = "FILE", help_heading = "Calibration",
+          conflicts_with_all = ["ramp", "rate", "concurrency", "duration", "count", "warmup", "wrong_share", "expect", "out"])]
+    pub(crate) calibrate: Option<PathBuf>,
+    /// The configuration that the server was started with.
+    #[arg(long, value_name = "FILE", help_heading = "Calibration", requires = "calibrate")]
+    pub(crate) server_config: Option<PathBuf>,
+    /// How long each load is measured.
+    #[arg(long, value_name = "TIME", default_value = "4s", help_heading = "Calibration")]
+    pub(crate) calibrate_hold: Secs,
+    /// Do not say where the CPU time goes, by library.
+    #[arg(long, help_heading = "Calibration", requires = "calibrate")]
+    pub(crate) no_libraries: bool,
 
     /// Load an address that is not this machine's own, as the server's owner allows.
     #[arg(long, help_heading = "Run")]

@@ -2,10 +2,12 @@
 
 pub(crate) mod args;
 mod build;
+mod calibrate;
 mod value;
 mod view;
 
 pub(crate) use build::realm_of;
+pub(crate) use value::Part;
 
 use crate::output::{Failure, Output, quoted};
 use args::LoadCommand;
@@ -44,6 +46,13 @@ pub(crate) fn load(output: &Output, command: &LoadCommand) -> Result<(), Failure
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         let id = signal_hook::flag::register(signal, interrupted.clone());
         signals.push(id.map_err(|e| Failure::failed(format!("cannot listen for interrupts: {e}")))?);
+    }
+    if let Some(to) = &command.shared().calibrate {
+        let result = calibrate::run(output, command.shared(), &job, to, &interrupted);
+        for id in signals {
+            signal_hook::low_level::unregister(id);
+        }
+        return result;
     }
     let started = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let begun = std::time::Instant::now();

@@ -3,6 +3,7 @@
 mod freeradius;
 mod mih;
 mod ours;
+mod plan;
 
 use freeradius::{FreeRadius, SECRET};
 use serde_json::Value;

@@ -13,16 +13,17 @@ use std::time::{Duration, Instant};
 const SECRET: &str = "a secret of the tests";
 
 /// A server that ends with the value, with users `user0` to `user9` and the passwords `pw0` to `pw9`.
-struct Ours {
+pub(crate) struct Ours {
     process: Child,
     folder: PathBuf,
     at: String,
 }
 
 impl Ours {
-    fn start(pki: Option<&Path>) -> Self {
+    pub(crate) fn start(pki: Option<&Path>) -> Self {
         let folder = folder();
         let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let metrics = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let tls = pki.map_or(String::new(), |pki| {
             let pki = pki.display();
             format!(
@@ -33,7 +34,7 @@ impl Ours {
         let users = (0..10).map(|n| format!("[[user]]\nname = \"user{n}\"\npassword = \"pw{n}\"\n"));
         let config = format!(
             "shards = 1\nstate_dir = \"state\"\nreject_delay = \"0 s\"\n[listen]\nauth = [\"127.0.0.1:{port}\"]\nacct = []\n\
-             [[client]]\nname = \"tests\"\nprefix = \"127.0.0.0/8\"\nsecret = \"{SECRET}\"\n\
+             [metrics]\nlisten = \"{metrics}\"\n[[client]]\nname = \"tests\"\nprefix = \"127.0.0.0/8\"\nsecret = \"{SECRET}\"\n\
              [users]\nstore = \"memory\"\n{tls}{}",
             users.collect::<String>()
         );
@@ -61,12 +62,34 @@ impl Ours {
         fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
 
-    /// The words of a load of passwords, with more behind them.
-    fn pap<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
-        let mut words = vec!["load", "radius", &self.at, "--secret", SECRET, "--json"];
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+    /// A file in its folder.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+    pub(crate) fn file(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+    /// Writes a file there that holds a secret.
+    pub(crate) fn write_private(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).unwrap();
+        fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o600)).unwrap();
+    }
+
+    /// The words of a load, with more behind them.
+    pub(crate) fn logins<'a>(&'a self, command: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+        let mut words = vec!["load", command, &self.at, "--secret", SECRET, "--json"];
         words.extend(["--user", "user{}", "--password", "pw{}", "--users", "10"]);
         words.extend(more);
         words
+    }
+
+    /// The words of a load of passwords, with more behind them.
+    fn pap<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
+        self.logins("radius", more)
     }
 
     fn signal(&self, name: &str) {
@@ -85,7 +108,7 @@ impl Drop for Ours {
 }
 
 /// What a run that must end with this code says: its JSON, and standard error.
-fn ends(words: &[&str], code: i32) -> (Value, String) {
+pub(crate) fn ends(words: &[&str], code: i32) -> (Value, String) {
     let output = usher(words);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(code), "{words:?}: {said}");

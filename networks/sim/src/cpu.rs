@@ -13,6 +13,27 @@ pub struct CpuConfig {
     pub queue: usize,
     /// Time for one unit of each labelled kind of work; what is not named costs nothing.
     pub service: Vec<(WorkLabel, ServiceTime)>,
+    /// What taking deliveries in costs beside their work.
+    pub intake: Intake,
+}
+
+/// What a processor pays for taking deliveries in, as a server does that sleeps while there is nothing to do and else takes in at
+/// once all that has come: so a delivery costs less the busier the processor is. Deliveries without labelled work cost nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Intake {
+    /// Once for a delivery that finds a core idle.
+    pub wakeup: Duration,
+    /// Once for all deliveries that wait when the ones taken in before are done.
+    pub batch: Duration,
+    /// The most that are taken in at once.
+    pub most: u32,
+}
+
+impl Default for Intake {
+    /// Nothing.
+    fn default() -> Self {
+        Self { wakeup: Duration::ZERO, batch: Duration::ZERO, most: 64 }
+    }
 }
 
 /// How long one unit of work takes.
@@ -59,6 +80,8 @@ pub(crate) struct Cpu<R> {
     pub(crate) busy: u32,
     pub(crate) queue: VecDeque<(Instant, u32, Delivery)>,
     pub(crate) stats: CpuStats,
+    /// Deliveries taken in that were not begun yet.
+    taken_in: u32,
     /// Outputs held until their work is done, by job number; free numbers are reused.
     jobs: Vec<Option<(u32, Vec<Op<R>>)>>,
     free: Vec<u32>,
@@ -72,6 +95,7 @@ impl<R> Cpu<R> {
             busy: 0,
             queue: VecDeque::new(),
             stats: CpuStats::default(),
+            taken_in: 0,
             jobs: Vec::new(),
             free: Vec::new(),
         }
@@ -90,7 +114,27 @@ impl<R> Cpu<R> {
         }
     }
 
-    pub(crate) fn service_time(&mut self, work: &[Work]) -> Duration {
+    /// The time of a delivery's work, with that of taking it in; `waited`: another was worked on before it.
+    pub(crate) fn time(&mut self, work: &[Work], waited: bool) -> Duration {
+        if work.is_empty() {
+            return Duration::ZERO;
+        }
+        let Intake { wakeup, batch, most } = self.config.intake;
+        let mut time = self.service_time(work);
+        if !waited {
+            self.taken_in = 0;
+            time = time + wakeup + batch;
+        } else if self.taken_in > 0 {
+            self.taken_in -= 1;
+        } else {
+            // This one, and as many of those that wait behind it.
+            self.taken_in = u32::try_from(self.queue.len()).unwrap_or(u32::MAX).min(most.saturating_sub(1));
+            time = time + batch;
+        }
+        time
+    }
+
+    fn service_time(&mut self, work: &[Work]) -> Duration {
         let Self { config, rng, .. } = self;
         work.iter()
             .filter_map(|w| {

@@ -23,7 +23,7 @@ mod simulation;
 pub use addr::{Addresses, HostId, IpVersion, MAX_HOSTS};
 pub use app::{Application, Context, Delivery, LocalId, MessageDelivery, Observer, Op, StreamDelivery};
 pub use capture::Tap;
-pub use cpu::{CpuConfig, CpuStats, ServiceTime};
+pub use cpu::{CpuConfig, CpuStats, Intake, ServiceTime};
 pub use link::{Framing, LinkConfig, LinkId, LinkStats};
 pub use packet::{DISCARD_PORT, Payload, UDP_HEADER};
 pub use queue::EventQueue;

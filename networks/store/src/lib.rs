@@ -18,7 +18,7 @@ mod sqlite;
 
 pub use owner::{give_to_owner_of, let_group_read};
 #[cfg(feature = "databases")]
-pub use postgres::Postgres;
+pub use postgres::{LOOKUP_ROUND_TRIPS, Postgres};
 #[cfg(feature = "databases")]
 pub use schema::{VERSION as SCHEMA_VERSION, postgres_script};
 #[cfg(feature = "databases")]

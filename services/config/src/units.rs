@@ -418,6 +418,10 @@ impl Rate {
         }
         Ok(Self(rate))
     }
+    /// So many a second, of which what cannot be written is taken for the nearest rate that can: from 1e-9 to 1e9.
+    pub fn of(per_second: f64) -> Self {
+        Self(if per_second.is_nan() { 1e-9 } else { per_second.clamp(1e-9, 1e9) })
+    }
     /// Events per second.
     pub const fn per_second(self) -> f64 {
         self.0

@@ -5,24 +5,43 @@ use std::io;
 
 /// Clock ticks a second in `/proc/PID/stat`: what every Linux on every processor of today has (`USER_HZ`).
 const TICKS: f64 = 100.0;
+/// By how much two readings of a process's ticks may be less than what it used: a tick of each kind.
+const TICK_ERROR: f64 = 2.0 / TICKS + 0.001;
 
-/// CPU time of a process since it began, all its threads, the ended ones too.
-#[derive(Clone, Copy, PartialEq, Debug)]
+/// CPU time of a process since it began.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct CpuTime {
-    /// In user mode, seconds, to 10 ms.
+    /// In user mode, seconds.
     pub user: f64,
-    /// In the kernel, seconds, to 10 ms.
+    /// In the kernel, seconds.
     pub system: f64,
+    /// Times that a thread of it went to sleep.
+    pub sleeps: u64,
+    /// What threads that still run had of the processors, seconds, to the nanosecond.
+    exact: Option<f64>,
 }
 
 impl CpuTime {
-    /// Of this process now.
+    /// Of this process now: all its threads, the ended ones too, to 10 ms.
     ///
     /// # Errors
     /// There is no such process, or `/proc` cannot be read.
     pub fn of(pid: u32) -> io::Result<Self> {
         let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-        Self::parse(&text).ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat has an unknown form")))
+        let unknown = || io::Error::other(format!("/proc/{pid}/stat has an unknown form"));
+        let mut time = Self::parse(&text).ok_or_else(unknown)?;
+        let mut exact = Some(0.0);
+        for thread in fs::read_dir(format!("/proc/{pid}/task"))?.flatten() {
+            let read = |file: &str| fs::read_to_string(thread.path().join(file)).unwrap_or_default();
+            // The first figure is nanoseconds on a processor (Linux, Documentation/scheduler/sched-stats).
+            let ran = read("schedstat").split_ascii_whitespace().next().and_then(|n| n.parse::<u64>().ok());
+            exact = exact.zip(ran).map(|(sum, ran)| sum + ran as f64 / 1e9);
+            let status = read("status");
+            let sleeps = status.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:"));
+            time.sleeps += sleeps.and_then(|n| n.trim().parse::<u64>().ok()).unwrap_or(0);
+        }
+        time.exact = exact;
+        Ok(time)
     }
 
     /// The program's name, the second field, stands in parentheses and may hold anything.
@@ -30,19 +49,38 @@ impl CpuTime {
         let (_, rest) = stat.rsplit_once(") ")?;
         let mut fields = rest.split_ascii_whitespace().skip(11).map(|f| f.parse::<u64>().ok());
         let ticks = |n: Option<Option<u64>>| n.flatten().map(|n| n as f64 / TICKS);
-        Some(Self { user: ticks(fields.next())?, system: ticks(fields.next())? })
+        Some(Self { user: ticks(fields.next())?, system: ticks(fields.next())?, ..Self::default() })
     }
 
-    /// Both.
+    /// Both kinds.
     #[must_use]
     pub fn total(&self) -> f64 {
         self.user + self.system
     }
 
-    /// What came since `earlier`.
+    /// What came since `earlier`: to the nanosecond where the kernel counts so and no thread has ended meanwhile, else to 10 ms. The
+    /// ticks say how it is divided.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
-        Self { user: self.user - earlier.user, system: self.system - earlier.system }
+        let (user, system) = (self.user - earlier.user, self.system - earlier.system);
+        let exact = self.exact.zip(earlier.exact).map(|(now, then)| now - then);
+        let exact = exact.filter(|exact| (exact - (user + system)).abs() <= TICK_ERROR);
+        let factor = match exact {
+            Some(exact) if user + system > 0.0 => exact / (user + system),
+            _ => 1.0,
+        };
+        Self {
+            user: user * factor,
+            system: system * factor,
+            sleeps: self.sleeps.saturating_sub(earlier.sleeps),
+            exact,
+        }
+    }
+
+    /// Whether it is known to the nanosecond.
+    #[must_use]
+    pub const fn is_exact(&self) -> bool {
+        self.exact.is_some()
     }
 }
 
@@ -61,8 +99,20 @@ mod tests {
     #[test]
     fn a_name_with_parentheses_does_not_disturb() {
         let stat = "7 (a ) b) S 1 7 7 0 -1 4194304 100 0 0 0 250 50 3 4 20 0 1 0 100 0 0";
-        assert_eq!(CpuTime::parse(stat), Some(CpuTime { user: 2.5, system: 0.5 }));
+        let time = CpuTime { user: 2.5, system: 0.5, ..CpuTime::default() };
+        assert_eq!(CpuTime::parse(stat), Some(time));
         assert_eq!(CpuTime::parse("7 (x"), None);
+    }
+
+    #[test]
+    fn nanoseconds_are_divided_as_ticks_are() {
+        let at = |user, system, exact| CpuTime { user, system, sleeps: 7, exact };
+        let since = at(0.3, 0.1, Some(0.412)).since(&at(0.0, 0.0, Some(0.0)));
+        assert!((since.total() - 0.412).abs() < 1e-12 && (since.user - 0.309).abs() < 1e-12, "{since:?}");
+        // A thread has ended with what it had: the ticks alone know of it.
+        let ended = at(0.3, 0.1, Some(0.1)).since(&at(0.0, 0.0, Some(0.0)));
+        assert!(!ended.is_exact() && (ended.total() - 0.4).abs() < 1e-12);
+        assert!((at(0.3, 0.1, None).since(&at(0.0, 0.0, Some(0.0))).total() - 0.4).abs() < 1e-12);
     }
 
     #[test]

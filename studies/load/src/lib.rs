@@ -3,6 +3,7 @@
 //! [`Generator`] is a machine without sockets: RADIUS requests with their retransmissions, EAP peers and the
 //! checks of every answer, at the pace of an open or a closed loop. Tests drive it in virtual time.
 
+pub mod calibrate;
 mod cpu;
 mod eap;
 mod expect;

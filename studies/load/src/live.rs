@@ -24,6 +24,8 @@ const TICK: StdDuration = StdDuration::from_millis(20);
 const ANSWER: StdDuration = StdDuration::from_secs(5);
 /// Logins a second while there are to be none.
 const PAUSE: f64 = 1e-6;
+/// What a thread has to send leaves it so soon at the latest, while it keeps its processor for the next login.
+const SLICE: StdDuration = StdDuration::from_micros(100);
 /// A warm-up that ends when it is told.
 const UNTIL_TOLD: Duration = Duration::MAX;
 
@@ -419,7 +421,7 @@ impl<'a> Conductor<'a> {
             let tls = plan.tls.clone().map(TlsClient::new);
             let outgoing =
                 tls.map(|tls| Arc::new(move |_| Carriage::Tls(tls.clone())) as usher_live::Outgoing);
-            let mut settings = Settings { offload: plan.offload, ..Settings::default() };
+            let mut settings = Settings { offload: plan.offload, time_slice: SLICE, ..Settings::default() };
             settings.associations.nodelay = plan.sctp_nodelay;
             let sockets = Sockets { outgoing, settings, ..Sockets::default() };
             let (driver, mailbox) = Driver::new(Host { generator, finished: None }, sockets, clock);

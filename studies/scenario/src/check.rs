@@ -12,7 +12,7 @@ use workloads::of_workload;
 
 use crate::metrics;
 use crate::model::{
-    Aaa, Arrivals, Connections, Dialogue, Eap, IpVersion, Link, Loss, RadiusRetransmission, Repeats,
+    Aaa, Arrivals, Connections, Cpu, Dialogue, Eap, IpVersion, Link, Loss, RadiusRetransmission, Repeats,
     Scenario, TimeLaw, TransportProtocol,
 };
 use crate::ports;
@@ -29,6 +29,8 @@ use usher_crypto::Version;
 use usher_crypto::tls::Credentials;
 use usher_sim::HostId;
 
+/// Kinds of work whose time passes while a processor does other things.
+const ASIDE: [&str; 1] = [usher_profile::LOOKUP];
 /// The most hosts that a scenario may have, over all groups.
 const MAX_HOSTS: u64 = 1_000_000;
 
@@ -65,7 +67,7 @@ struct Check<'a> {
     findings: Vec<Finding>,
 }
 
-impl Check<'_> {
+impl<'s> Check<'s> {
     fn fault(&mut self, path: Vec<String>, message: impl Into<String>) {
         self.findings.push((path, message.into()));
     }
@@ -130,15 +132,19 @@ impl Check<'_> {
             self.members = (0..total as u32).collect();
         }
         let unknown = self.scenario.hosts.iter().flat_map(|(name, host)| {
-            let labels = host.cpu.iter().flat_map(|cpu| cpu.service.names());
+            let of = |cpu: &'s Cpu| {
+                let service = cpu.service.names().map(|label| ("service", label));
+                service.chain(cpu.aside.names().map(|label| ("aside", label)))
+            };
+            let labels = host.cpu.iter().flat_map(of);
             labels
-                .filter(|label| work::find(label).is_none())
-                .map(move |label| (name.to_owned(), label.to_owned()))
+                .filter(|(_, label)| work::find(label).is_none())
+                .map(move |(table, label)| (name.to_owned(), table, label.to_owned()))
         });
-        for (name, label) in unknown.collect::<Vec<_>>() {
+        for (name, table, label) in unknown.collect::<Vec<_>>() {
             let near = hint(&label, work::all().map(WorkLabel::name));
             self.fault(
-                keys!["hosts", name, "cpu", "service", label],
+                keys!["hosts", name, "cpu", table, label],
                 format!("there is no kind of work \"{label}\"{near}"),
             );
         }
@@ -190,6 +196,16 @@ impl Check<'_> {
         for (name, host) in self.scenario.hosts.iter() {
             for (label, law) in host.cpu.iter().flat_map(|cpu| cpu.service.iter()) {
                 self.law(law, keys!["hosts", name, "cpu", "service", label]);
+            }
+            for (label, law) in host.cpu.iter().flat_map(|cpu| cpu.aside.iter()) {
+                let at = keys!["hosts", name, "cpu", "aside", label];
+                self.law(law, at.clone());
+                let takes = host.cpu.as_ref().is_some_and(|cpu| cpu.service.get(label).is_some());
+                self.require(
+                    takes && ASIDE.contains(&label),
+                    at,
+                    format!("nothing passes aside: of {}, and with a time in cpu.service", ASIDE.join(", ")),
+                );
             }
         }
     }

@@ -8,6 +8,7 @@ use crate::lab;
 use crate::model::{Axis, Beside, Scenario, StudyFile, Value};
 use crate::plan::{DEFAULT, Mode, Overrides, Plan, PlannedAxis, Point, Setting, VARIANT, key};
 use crate::presets;
+use crate::processors;
 use crate::services;
 use crate::setting;
 use sha2::{Digest, Sha256};
@@ -149,6 +150,7 @@ impl Study {
     fn read(name: &str, from: Origin, faults: &mut Collector) -> Option<Self> {
         let mut tree = usher_config::document(&FORMAT, from.outside(), faults)?;
         services::graft(&mut tree, from.outside(), faults);
+        processors::graft(&mut tree, from.outside(), faults);
         // The study keeps what is written: an axis may choose another preset.
         let mut whole = tree.clone();
         let (file, named) = typed(&mut whole, from, &mut Memo::default(), faults)?;
@@ -571,6 +573,7 @@ fn typed(
     faults: &mut Collector,
 ) -> Option<(StudyFile, Beside)> {
     presets::fill(tree);
+    processors::take(tree, faults);
     let services = services::take(tree, from.outside(), &mut memo.services, faults);
     let certificates = certificates::read(tree, from.outside(), &mut memo.certificates, faults);
     let read = usher_config::read::<StudyFile>(tree, setting::alone, faults);

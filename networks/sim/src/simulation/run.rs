@@ -83,20 +83,20 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         let host = self.apps[app as usize].host;
         let Some(cpu) = &mut self.hosts[host.0 as usize].cpu else { return };
         if cpu.has_free_core() {
-            self.process(host, app, delivery);
+            self.process(host, app, delivery, false);
         } else {
             cpu.enqueue(self.now, app, delivery);
         }
     }
 
     /// Lets a free core of the host handle a delivery; the outputs wait until its work is done.
-    fn process(&mut self, host: HostId, app: u32, delivery: Delivery) {
+    fn process(&mut self, host: HostId, app: u32, delivery: Delivery, waited: bool) {
         let mut ops = self.spare_ops.pop().unwrap_or_default();
         let mut ctx = Context { now: self.now, epoch: self.epoch, ops: &mut ops, work: &mut self.work };
         self.apps[app as usize].app.handle(&mut ctx, delivery);
         let Some(cpu) = &mut self.hosts[host.0 as usize].cpu else { return };
         cpu.stats.handled += 1;
-        let time = cpu.service_time(&self.work);
+        let time = cpu.time(&self.work, waited);
         self.work.clear();
         if time.is_zero() {
             self.execute_all(app, ops);
@@ -130,7 +130,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             }
             let Some((since, app, delivery)) = cpu.queue.pop_front() else { return };
             cpu.stats.waited_ns += self.now.since(since).as_nanos();
-            self.process(host, app, delivery);
+            self.process(host, app, delivery, true);
         }
     }
 

@@ -5,7 +5,7 @@ use std::any::Any;
 use usher_core::{AssocId, CloseReason, ConnId, Duration, Instant, Seed, Work};
 use usher_sim::sctp::Message;
 use usher_sim::{
-    Application, Builder, Context, CpuConfig, Delivery, HostId, IpVersion, LinkConfig, LinkId,
+    Application, Builder, Context, CpuConfig, Delivery, HostId, Intake, IpVersion, LinkConfig, LinkId,
     MessageDelivery, Payload, ServiceTime, SimError, Simulation, StreamDelivery, Tap,
 };
 
@@ -242,7 +242,7 @@ fn a_host_knows_whose_its_own_connections_are() {
 #[test]
 fn the_owner_works_for_its_interfaces() {
     let read = ServiceTime::Constant(Duration::from_millis(100));
-    let core = CpuConfig { cores: 1, queue: 10, service: vec![(READ, read)] };
+    let core = CpuConfig { cores: 1, queue: 10, service: vec![(READ, read)], intake: Intake::default() };
     let mut w = world(Some(core));
     let app = w.builder.app(w.mobile, App::Mobile, None);
     for (socket, at) in (0..).zip(w.interfaces) {

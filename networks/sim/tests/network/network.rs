@@ -5,8 +5,8 @@ use std::any::Any;
 use usher_core::impair::{ChannelConfig, Loss, QueueLimit};
 use usher_core::{ConnId, Duration, Instant, Seed, Work};
 use usher_sim::{
-    Application, Builder, Context, CpuConfig, Delivery, Framing, HostId, IpVersion, LinkConfig, Payload,
-    ServiceTime, Simulation, StreamDelivery, Tap,
+    Application, Builder, Context, CpuConfig, Delivery, Framing, HostId, Intake, IpVersion, LinkConfig,
+    Payload, ServiceTime, Simulation, StreamDelivery, Tap,
 };
 
 usher_core::work_labels! {
@@ -164,6 +164,7 @@ fn a_busy_processor_queues_and_drops() {
         cores: 2,
         queue: 2,
         service: vec![(ECHO, ServiceTime::Constant(Duration::from_millis(10)))],
+        intake: Intake::default(),
     };
     let s = b.host(Some(cpu)).unwrap();
     b.link(a, s, &LinkConfig::default());
@@ -177,6 +178,27 @@ fn a_busy_processor_queues_and_drops() {
     assert_eq!(answers, [(ms(10), 0), (ms(10), 1), (ms(20), 2), (ms(20), 3)]);
     let stats = sim.cpu_stats(s).unwrap();
     assert_eq!((stats.dropped, stats.busy_ns, stats.waited_ns), (2, 40_000_000, 20_000_000));
+}
+
+#[test]
+fn what_waits_is_taken_in_together() {
+    let mut b = builder(IpVersion::V4);
+    let a = b.host(None).unwrap();
+    let ms_of = Duration::from_millis;
+    let intake = Intake { wakeup: ms_of(3), batch: ms_of(2), most: 3 };
+    let service = vec![(ECHO, ServiceTime::Constant(ms_of(10)))];
+    let s = b.host(Some(CpuConfig { cores: 1, queue: 10, service, intake })).unwrap();
+    b.link(a, s, &LinkConfig::default());
+    let payloads = (0..6u8).map(|i| Payload::copied(&[i])).collect();
+    b.app(a, App::Sender { to: s, port: 7, payloads }, None);
+    let echo = b.app(s, App::Echo, None);
+    b.bind_udp(echo, 0, 7).unwrap();
+    let mut sim = b.build(Log::default(), None);
+    sim.run_until(ms(200));
+    let answers: Vec<_> = sim.observer().0.iter().map(|(t, ..)| *t).collect();
+    // The first finds the core idle; then three are taken in at once, and then the two that are left.
+    assert_eq!(answers, [15, 27, 37, 47, 59, 69].map(ms));
+    assert_eq!(sim.cpu_stats(s).unwrap().busy_ns, 69_000_000);
 }
 
 #[test]

@@ -4,6 +4,10 @@
 //! below one [`root`]; a chain of `n` is sent as the leaf and `n - 1` intermediates, 880 to 930 octets each.
 
 use super::Credentials;
+#[cfg(test)]
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
 use usher_core::WallTime;
 
 macro_rules! fixture {
@@ -71,4 +75,63 @@ pub fn foreign_client() -> Credentials {
 #[must_use]
 pub fn root() -> &'static [u8] {
     fixture!("root.der")
+}
+
+/// A server's chain and its key, and the root's certificate, as PEM files would hold them.
+#[must_use]
+pub fn server_as_pem(length: u8) -> [String; 3] {
+    chain_as_pem(&SERVERS, length)
+}
+
+/// The same of a client.
+#[must_use]
+pub fn client_as_pem(length: u8) -> [String; 3] {
+    chain_as_pem(&CLIENTS, length)
+}
+
+fn chain_as_pem(leaves: &[(&[u8], &[u8]); 4], length: u8) -> [String; 3] {
+    let above = usize::from(length.clamp(1, LONGEST_CHAIN)) - 1;
+    let (leaf, key) = leaves[above];
+    let chain = core::iter::once(leaf).chain(AUTHORITIES[..above].iter().rev().copied());
+    [chain.map(|der| pem("CERTIFICATE", der)).collect(), pem("PRIVATE KEY", key), pem("CERTIFICATE", root())]
+}
+
+/// RFC 7468: base 64 in lines of 64 characters between two that say what it is.
+fn pem(what: &str, der: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = format!("-----BEGIN {what}-----\n");
+    // Three octets are four digits: 48 a line.
+    for line in der.chunks(48) {
+        for three in line.chunks(3) {
+            let octet = |i: usize| u32::from(three.get(i).copied().unwrap_or(0));
+            let bits = octet(0) << 16 | octet(1) << 8 | octet(2);
+            for i in 0..4 {
+                let digit = DIGITS[(bits >> (18 - 6 * i) & 63) as usize];
+                text.push(if i <= three.len() { char::from(digit) } else { '=' });
+            }
+        }
+        text.push('\n');
+    }
+    text.push_str(&format!("-----END {what}-----\n"));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_as_pem_is_read_as_the_same() {
+        let [chain, key, root_pem] = server_as_pem(3);
+        let read = Credentials::from_pem(chain.as_bytes(), key.as_bytes()).unwrap();
+        assert_eq!((read.leaf(), read.chain_len()), (server(3).leaf(), 3));
+        assert!(read.is_rsa());
+        assert!(chain.lines().all(|line| line.len() <= 64) && root_pem.contains("-----END CERTIFICATE-----"));
+        // RFC 4648, 10: one, two and three octets.
+        let body = |octets: &[u8]| pem("X", octets).lines().nth(1).unwrap_or_default().to_owned();
+        assert_eq!(
+            [body(b"f"), body(b"fo"), body(b"foo"), body(b"foob")],
+            ["Zg==", "Zm8=", "Zm9v", "Zm9vYg=="]
+        );
+    }
 }

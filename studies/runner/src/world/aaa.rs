@@ -12,7 +12,7 @@ use usher_aaa::store::{Memory, Store, UserRows};
 use usher_aaa::{AaaServer, CacheConfig, Config, IdentityKey, Job, User, UserSource, Users, work};
 use usher_aaa_config::{Carrier, Loaded, With};
 use usher_core::timer::earliest;
-use usher_core::{Instant, Machine, Seed, WallTime, Work};
+use usher_core::{Instant, Machine, Seed, WallTime, Work, WorkLabel};
 use usher_crypto::tls::{KeyLog, WallClock};
 use usher_radius::dictionary::Dictionary;
 use usher_scenario::model::Cpu;
@@ -32,6 +32,8 @@ pub struct ServerRole {
     service: Box<service::Service<Memory>>,
     /// Who answers that after a while.
     helpers: Helpers<usher_core::Job<Job>>,
+    /// Kinds of work that helpers do and that keep this host's processor, too.
+    aside: Vec<WorkLabel>,
 }
 
 impl ServerRole {
@@ -44,7 +46,7 @@ impl ServerRole {
     ) -> Result<Self, String> {
         let server = boot(&config, seed, 0)?;
         let service = Box::new(service::Service::new(parts, &mut seed.secure("aaa.service", 0)));
-        Ok(Self { endpoint, config, seed, boots: 0, server, service, helpers })
+        Ok(Self { endpoint, config, seed, boots: 0, server, service, helpers, aside: Vec::new() })
     }
 
     /// Feeds it what the simulator delivers.
@@ -66,7 +68,7 @@ impl ServerRole {
             _ => {}
         }
         self.endpoint.feed(ctx, &mut self.server, &delivery);
-        let (service, helpers) = (&mut self.service, &mut self.helpers);
+        let (service, helpers, aside) = (&mut self.service, &mut self.helpers, &self.aside);
         let next = self.endpoint.drain(ctx, &mut self.server, |ctx, server, word| {
             let (now, wall) = (ctx.now(), ctx.wall());
             match word {
@@ -77,6 +79,9 @@ impl ServerRole {
                 }
                 EventOrJob::Job(job) => {
                     let label = service.work(&job.what);
+                    if let Some(label) = label.filter(|label| aside.contains(label)) {
+                        ctx.work(Work { label, units: 1 });
+                    }
                     if let Some(job) = helpers.put(now, label, job) {
                         // What no helper does keeps this host's processor.
                         label.into_iter().for_each(|label| ctx.work(Work { label, units: 1 }));
@@ -269,7 +274,9 @@ impl Bound {
         let random = seed.stream("ledger", 0).next_u64();
         let parts = usher_aaa_config::behind(loaded, &built, store, certificates, random);
         let helpers = helpers(made, usize::from(file.users.threads));
-        let role = ServerRole::new(endpoint, built.config, (parts, helpers), seed)?;
+        let mut role = ServerRole::new(endpoint, built.config, (parts, helpers), seed)?;
+        let aside = made.cpu.iter().flat_map(|cpu| cpu.aside.names());
+        role.aside = aside.filter_map(usher_scenario::work::find).collect();
         Ok(Self { role, udp, tcp, sctp })
     }
 }

@@ -29,7 +29,7 @@ use network::Network;
 pub use on_lab::LabFacts;
 use std::sync::Arc;
 use topology::Topology;
-pub use topology::{sctp_config, tcp_config};
+pub use topology::{cpu_config, sctp_config, tcp_config};
 use usher_core::{Instant, Seed};
 use usher_crypto::tls::KeyLog;
 use usher_scenario::metrics::{self, Metric};

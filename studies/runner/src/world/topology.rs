@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use usher_core::Seed;
 use usher_scenario::model::{self, Direction, Scenario};
 use usher_scenario::work;
-use usher_sim::{Builder, CellId, CpuConfig, Framing, HostId, IpVersion, LinkConfig, LinkId, ServiceTime};
+use usher_sim::{
+    Builder, CellId, CpuConfig, Framing, HostId, Intake, IpVersion, LinkConfig, LinkId, ServiceTime,
+};
 
 /// Deliveries that may wait for a processor: a kernel's default receive buffer (212,992 B) holds about so
 /// many packets of AAA.
@@ -78,7 +80,7 @@ impl Topology {
             let mut rng = seed.stream("place", i as u64);
             let mut members = Vec::new();
             for member in 0..host.count.get() {
-                let id = builder.host(host.cpu.as_ref().map(cpu))?;
+                let id = builder.host(host.cpu.as_ref().map(cpu_config))?;
                 if let Some(address) = host.address_of(member) {
                     builder.address(id, address)?;
                 }
@@ -152,7 +154,8 @@ fn carries_frames(scenario: &Scenario, [a, b]: &[String; 2]) -> bool {
     scenario.eap_workloads().any(|(_, e)| [(a, b), (b, a)].contains(&(&e.stations, &e.nas)))
 }
 
-fn cpu(cpu: &model::Cpu) -> CpuConfig {
+/// The simulator's processor for a study's.
+pub fn cpu_config(cpu: &model::Cpu) -> CpuConfig {
     let time = |law: &model::TimeLaw| match law {
         model::TimeLaw::Constant(time) => ServiceTime::Constant(time.get()),
         model::TimeLaw::Exponential { mean } => ServiceTime::Exponential(mean.get()),
@@ -161,7 +164,14 @@ fn cpu(cpu: &model::Cpu) -> CpuConfig {
     CpuConfig {
         cores: cpu.cores.get(),
         queue: CPU_QUEUE,
-        service: cpu.service.iter().filter_map(|(name, law)| Some((work::find(name)?, time(law)))).collect(),
+        // What passes aside costs the processor what is said of that.
+        service: cpu
+            .aside
+            .iter()
+            .chain(cpu.service.iter().filter(|(name, _)| cpu.aside.get(name).is_none()))
+            .filter_map(|(name, law)| Some((work::find(name)?, time(law))))
+            .collect(),
+        intake: Intake { wakeup: cpu.wakeup.get(), batch: cpu.batch.get(), ..Intake::default() },
     }
 }
 

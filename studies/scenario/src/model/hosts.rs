@@ -21,6 +21,12 @@ pub struct Host {
     pub count: Count,
     /// Its processor. Without one, work takes no time.
     pub cpu: Option<Cpu>,
+    /// A processor whose work takes what a profile says, which `usher load --calibrate` wrote: the name of its file, from this
+    /// file's folder, or a table with that as `profile`. In place of `cpu`.
+    #[serde(default)]
+    #[schemars(schema_with = "crate::processors::schema")]
+    // It stands here for the schema: `crate::processors` puts the `cpu` of it into its place, so that it is `None`.
+    pub processor: Option<Value>,
     /// Where it is, or starts: x and y.
     #[serde(default)]
     pub position: [Coordinate; 2],
@@ -94,6 +100,18 @@ pub struct Cpu {
     #[serde(default)]
     #[schemars(transform = crate::work::schema)]
     pub service: Ordered<TimeLaw>,
+    /// What the processor itself does for one unit of work whose time in `service` passes aside, while it does other things:
+    /// of looking a user up (`"store.lookup" = "30 us"`), to ask and to take the answer in.
+    #[serde(default)]
+    #[schemars(transform = crate::work::schema)]
+    pub aside: Ordered<TimeLaw>,
+    /// Once for what finds a core idle: to wake up.
+    #[serde(default)]
+    pub wakeup: Time,
+    /// Once for all that wait when what was taken in before is done, at most 64: to take them in. So a message costs less the
+    /// more there are.
+    #[serde(default)]
+    pub batch: Time,
 }
 
 /// A link between two hosts. Between groups it stands for one link per member of the larger group: member i

@@ -559,6 +559,13 @@ impl Default for TimeLaw {
 }
 
 impl TimeLaw {
+    /// Its mean.
+    pub fn mean(&self) -> usher_core::Duration {
+        match self {
+            Self::Constant(time) | Self::Exponential { mean: time } => time.get(),
+            Self::Uniform { low, high } => low.get() + high.get().saturating_sub(low.get()) / 2,
+        }
+    }
     /// One draw.
     pub fn draw(&self, rng: &mut usher_core::Rng) -> usher_core::Duration {
         match self {

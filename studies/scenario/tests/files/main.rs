@@ -5,5 +5,6 @@ mod faults;
 mod founding;
 mod lab;
 mod plans;
+mod processors;
 mod schema;
 mod workloads;

@@ -1,0 +1,175 @@
+//! `usher load ... --calibrate FILE`: what one login costs a server of ours, as a profile.
+
+use super::Silent;
+use super::args::Load;
+use super::build::Job;
+use crate::output::{Failure, Output, columns};
+use serde_json::json;
+use std::io::IsTerminal;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use usher_aaa_config::model::StoreKind;
+use usher_config::disk::LoadError;
+use usher_config::units::Count;
+use usher_core::WallTime;
+use usher_crypto::tls::Credentials;
+use usher_load::calibrate::{CalibrateError, Calibration, calibrate};
+use usher_load::try_one;
+use usher_profile::{Configuration, File, StoreKind as ProfileStore};
+
+/// Measures, and writes the profile.
+pub(super) fn run(
+    output: &Output,
+    load: &Load,
+    job: &Job,
+    to: &Path,
+    interrupted: &Arc<AtomicBool>,
+) -> Result<(), Failure> {
+    let calibration = calibration(load, job)?;
+    if job.check {
+        try_one(&job.plan, &mut Silent(interrupted)).map_err(|e| super::explained(&e))?;
+    }
+    let told = std::io::stderr().is_terminal() && output.progress;
+    let mut progress = |what: &str| {
+        if told {
+            output.note(&format!("measuring {what}"));
+        }
+    };
+    let measured = calibrate(&job.plan, &calibration, &mut Silent(interrupted), &mut progress);
+    let file = measured.map_err(|error| match &error {
+        CalibrateError::Run(error) => super::explained(error),
+        _ => Failure::failed(error),
+    })?;
+    std::fs::write(to, usher_profile::write(&file))
+        .map_err(|e| Failure::failed(format!("{} cannot be written: {e}", to.display())))?;
+    if output.json {
+        return output.value(&told_as_json(&file, to));
+    }
+    output.text(&told_as_text(&file, to))
+}
+
+fn calibration(load: &Load, job: &Job) -> Result<Calibration, Failure> {
+    let Some(pid) = load.server_pid else {
+        return Err(Failure::usage("--calibrate needs --server-pid: the process whose CPU time is measured"));
+    };
+    let Some(path) = &load.server_config else {
+        return Err(Failure::usage(
+            "--calibrate needs --server-config: the file that the server was started with",
+        ));
+    };
+    if job.addresses.iter().any(|a| !usher_load::is_own(a.ip())) {
+        return Err(Failure::usage(
+            "--calibrate measures a server on this machine: its processor is this one's",
+        ));
+    }
+    let loaded = usher_daemon::config::load(path).map_err(Failure::usage)?;
+    let text = usher_config::disk::text(path).map_err(|e: LoadError| Failure::usage(e))?;
+    let Some(metrics) = loaded.file.metrics.listen else {
+        return Err(Failure::usage(format!(
+            "{}: the server has no metrics, of which its work is read; add [metrics] with listen = \"127.0.0.1:9812\", and start \
+             it anew",
+            path.display()
+        )));
+    };
+    let names = match job.methods.is_empty() {
+        true => vec![job.method.clone()],
+        false => job.methods.clone(),
+    };
+    if job.command == "mih" || names.iter().any(|name| name == "accounting") {
+        return Err(Failure::usage("--calibrate measures logins, at an AAA server: this is none"));
+    }
+    let methods: Vec<String> = names.iter().map(|name| profile_name(job.command, name)).collect();
+    let rsa = loaded.tls.as_ref().and_then(|tls| {
+        let credentials = Credentials::from_pem(&tls.certificate, tls.key.0.as_bytes()).ok()?;
+        Some(credentials.is_rsa())
+    });
+    let users = &loaded.file.users;
+    let (store, round_trips) = match users.store {
+        StoreKind::Memory => (ProfileStore::Memory, None),
+        StoreKind::Sqlite => (ProfileStore::Sqlite, None),
+        StoreKind::Postgresql => (ProfileStore::Postgresql, Some(Count::of(usher_store::LOOKUP_ROUND_TRIPS))),
+    };
+    let fingerprint = usher_crypto::fingerprint::sha256(text.as_bytes());
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let date = usher_observe::manifest::rfc3339(WallTime::from_unix_secs(now.as_secs()));
+    Ok(Calibration {
+        methods,
+        pid: pid.get(),
+        metrics,
+        configuration: Configuration {
+            fingerprint: fingerprint.iter().map(|byte| format!("{byte:02x}")).collect(),
+            shards: Count::of(loaded.file.shards.map_or_else(cores, u32::from).max(1)),
+            store,
+            cached: users.cache_entries > 0 && users.cache_ttl.get() > usher_core::Duration::ZERO,
+        },
+        round_trips,
+        rsa,
+        hold: load.calibrate_hold.0,
+        libraries: !load.no_libraries,
+        program: env!("CARGO_PKG_VERSION").to_owned(),
+        date: date.get(..10).unwrap_or(&date).to_owned(),
+    })
+}
+
+/// As many shards as a server begins without being told.
+fn cores() -> u32 {
+    std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(1))
+}
+
+/// What a profile calls a method of a command: as `--mix` of `usher load eap` does, and over Diameter with that in front.
+fn profile_name(command: &str, method: &str) -> String {
+    match (command, method) {
+        ("eap", "md5" | "gtc" | "mschapv2" | "tls") => format!("eap-{method}"),
+        ("diameter", method) => format!("diameter-{method}"),
+        (_, method) => method.to_owned(),
+    }
+}
+
+fn told_as_json(file: &File, to: &Path) -> serde_json::Value {
+    let methods: serde_json::Map<String, serde_json::Value> = file
+        .methods
+        .iter()
+        .map(|(name, method)| {
+            let value = json!({
+                "server_us": method.server.seconds() * 1e6,
+                "busy_us": file.busy_cost(method) * 1e6,
+                "accounted": method.accounted,
+                "received_messages": method.received.messages,
+                "libraries_by": method.libraries.as_ref().map(|l| l.by.clone()),
+            });
+            (name.to_owned(), value)
+        })
+        .collect();
+    json!({ "profile": to.display().to_string(), "program": file.program, "methods": methods })
+}
+
+fn told_as_text(file: &File, to: &Path) -> String {
+    let us = |seconds: f64| format!("{:.2}", seconds * 1e6);
+    let mut rows = vec![
+        ["method", "messages", "user us", "system us", "when busy us", "a core does at most", "accounted"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
+    for (name, method) in file.methods.iter() {
+        rows.push(vec![
+            name.to_owned(),
+            format!("{:.1}", method.received.messages),
+            us(method.server.user.get().as_secs_f64()),
+            us(method.server.system.get().as_secs_f64()),
+            us(file.busy_cost(method)),
+            format!("{:.0} /s", 1.0 / file.busy_cost(method).max(1e-9)),
+            format!("{:.0} %", method.accounted * 100.0),
+        ]);
+    }
+    let by = file.methods.iter().find_map(|(_, m)| m.libraries.as_ref()).map_or_else(
+        || "The CPU time was not divided among libraries: perf is not there, or may not look.".to_owned(),
+        |libraries| match libraries.by.as_str() {
+            "cycles" => "The CPU time was divided among libraries by samples of the processor's cycle counter.".to_owned(),
+            _ => "The CPU time was divided among libraries by samples of the kernel's clock: this machine shows no hardware \
+                  counter."
+                .to_owned(),
+        },
+    );
+    format!("{}\n{by}\nthe profile is {}\n", columns(&rows), to.display())
+}

@@ -1,0 +1,105 @@
+//! How fast one core of this machine is at what logins need.
+
+use aws_lc_rs::agreement::{EphemeralPrivateKey, UnparsedPublicKey, X25519, agree_ephemeral};
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::rsa::KeySize;
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair,
+    RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_SHA256, RsaKeyPair, UnparsedPublicKey as VerifyingKey,
+};
+use std::hint::black_box;
+use std::time::Duration;
+use usher_live::thread_cpu_time;
+
+/// How long each operation is repeated.
+const TIME: Duration = Duration::from_millis(150);
+const MESSAGE: &[u8] = &[0x5a; 64];
+
+/// Seconds of CPU time that operations take, on one core.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Operations {
+    /// A signature by RSA with 2048 bits made, and one checked.
+    pub rsa_2048: (f64, f64),
+    /// A signature by ECDSA on P-256 made, and one checked.
+    pub ecdsa_p256: (f64, f64),
+    /// A key exchange by X25519: a new key pair and a shared secret.
+    pub x25519: f64,
+    /// An MD5 digest of 64 octets.
+    pub md5: f64,
+}
+
+/// Why operations could not be timed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the library for signatures refuses its own keys: this is a fault of the program")]
+pub struct Refused;
+
+impl Operations {
+    /// Times each on this thread, for about a second in all.
+    ///
+    /// # Errors
+    /// The library refuses keys that it made itself.
+    pub fn time() -> Result<Self, Refused> {
+        let random = SystemRandom::new();
+        let rsa = RsaKeyPair::generate(KeySize::Rsa2048).map_err(|_| Refused)?;
+        let mut signature = vec![0; rsa.public_modulus_len()];
+        let mut sign = || rsa.sign(&RSA_PKCS1_SHA256, &random, MESSAGE, &mut signature).map_err(|_| Refused);
+        sign()?;
+        let rsa_sign = timed(&mut sign);
+        let public = VerifyingKey::new(&RSA_PKCS1_2048_8192_SHA256, rsa.public_key().as_ref().to_vec());
+        public.verify(MESSAGE, &signature).map_err(|_| Refused)?;
+        let rsa_verify = timed(|| public.verify(MESSAGE, &signature));
+        let ecdsa = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).map_err(|_| Refused)?;
+        let signature = ecdsa.sign(&random, MESSAGE).map_err(|_| Refused)?;
+        let ecdsa_sign = timed(|| ecdsa.sign(&random, MESSAGE));
+        let public = VerifyingKey::new(&ECDSA_P256_SHA256_ASN1, ecdsa.public_key().as_ref().to_vec());
+        public.verify(MESSAGE, signature.as_ref()).map_err(|_| Refused)?;
+        let ecdsa_verify = timed(|| public.verify(MESSAGE, signature.as_ref()));
+        let other = EphemeralPrivateKey::generate(&X25519, &random).map_err(|_| Refused)?;
+        let other = other.compute_public_key().map_err(|_| Refused)?;
+        let exchange = || {
+            let own = EphemeralPrivateKey::generate(&X25519, &random).map_err(|_| Refused)?;
+            let public = own.compute_public_key().map_err(|_| Refused)?;
+            let peer = UnparsedPublicKey::new(&X25519, other.as_ref());
+            agree_ephemeral(own, &peer, Refused, |secret| Ok(secret.len() + public.as_ref().len()))
+        };
+        exchange()?;
+        let x25519 = timed(exchange);
+        let md5 = timed(|| usher_crypto::digest::md5(&[black_box(MESSAGE)]));
+        Ok(Self { rsa_2048: (rsa_sign, rsa_verify), ecdsa_p256: (ecdsa_sign, ecdsa_verify), x25519, md5 })
+    }
+}
+
+/// The least CPU time of one, of three turns: what another program or an interrupt takes makes a turn longer, never shorter.
+fn timed<T>(mut once: impl FnMut() -> T) -> f64 {
+    let mut turn = |time: Duration| {
+        let begun = thread_cpu_time();
+        let mut times = 0_u32;
+        loop {
+            // Asking for the time is not to be what is measured.
+            for _ in 0..16 {
+                black_box(once());
+            }
+            times += 16;
+            let taken = thread_cpu_time().saturating_sub(begun);
+            if taken >= time {
+                return taken.as_secs_f64() / f64::from(times);
+            }
+        }
+    };
+    (0..3).map(|_| turn(TIME / 3)).fold(f64::INFINITY, f64::min)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_take_their_time() {
+        let all = Operations::time().unwrap();
+        // Orders of magnitude that hold for every build on every machine: a private RSA operation is far more than a public one,
+        // and a digest of a block far less than any of them.
+        assert!(all.rsa_2048.0 > 4.0 * all.rsa_2048.1, "{all:?}");
+        assert!(all.md5 < all.x25519 && all.md5 < all.ecdsa_p256.1 && all.md5 > 1e-9, "{all:?}");
+        assert!(all.rsa_2048.0 < 1.0, "{all:?}");
+    }
+}

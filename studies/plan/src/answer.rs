@@ -1,0 +1,330 @@
+//! The answer: what one server takes, how many are needed, and what ends first.
+
+use crate::bounds::{Bound, Mix, bounds};
+use crate::deployment::Deployment;
+use crate::world::{Length, Step, step};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use usher_core::{Duration, Seed};
+use usher_load::quantile;
+use usher_observe::Estimate;
+use usher_profile::File;
+
+/// The level of all intervals.
+const LEVEL: f64 = 0.95;
+/// What `usher load --ramp` does: how long a rate runs before it is measured, and how long it is.
+const SETTLE_S: f64 = 1.0;
+const HOLD_S: f64 = 3.0;
+/// The share of logins that must end as they have to, as `usher load --ramp` wants it.
+const SUCCESS: f64 = 0.999;
+/// A search ends when the rate that failed is at most this share above the one that met the target.
+const PRECISION: f64 = 0.03;
+/// Loads that are simulated, as shares of what the scarcest resource takes.
+const SHARES: [f64; 9] = [0.2, 0.4, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05];
+/// The engineering levels: shares of the scarcest resource that a server is loaded to.
+const LEVELS: [f64; 2] = [0.4, 0.8];
+
+/// What is wanted, and how exactly it is looked for.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Settings {
+    /// Logins a second at the peak.
+    pub demand: f64,
+    /// This share of them ...
+    pub share: f64,
+    /// ... is to end within this time, seconds.
+    pub within: f64,
+    /// How often everything is simulated, with other chance.
+    pub replications: u32,
+    /// Logins in one step, about.
+    pub logins: u32,
+    /// From which all chance comes.
+    pub seed: u64,
+    /// Steps that are simulated at once.
+    pub jobs: usize,
+}
+
+/// Mean and interval over the replications.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Spread {
+    /// The mean.
+    pub mean: f64,
+    /// The lower end of its 95 % interval.
+    pub low: f64,
+    /// The upper end.
+    pub high: f64,
+}
+
+impl Spread {
+    fn of(values: &[f64]) -> Self {
+        let estimate = Estimate::of(values, LEVEL);
+        Self { mean: estimate.mean, low: estimate.low(), high: estimate.high() }
+    }
+}
+
+/// What was simulated at one load.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SimulatedPoint {
+    /// Logins a second of one server.
+    pub rate: f64,
+    /// Share of the time that its cores were busy.
+    pub busy: Spread,
+    /// The delay of logins, seconds: mean, median, 90th and 99th percentile. None where none was let in.
+    pub delay: Option<[Spread; 4]>,
+    /// Share of the logins that ended as they had to within the target's time.
+    pub in_time: Spread,
+    /// Mean delay in closed form, seconds; infinite beyond what the server takes.
+    pub closed: f64,
+}
+
+/// A server loaded to a share of its scarcest resource.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Level {
+    /// The share.
+    pub share: f64,
+    /// Logins a second of one server.
+    pub rate: f64,
+    /// How many servers that takes.
+    pub servers: u64,
+    /// What logins are like then.
+    pub point: SimulatedPoint,
+}
+
+/// The answer.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Answer {
+    /// What one server takes and meets the target, logins a second, simulated; none where no load meets it.
+    pub capacity: Option<Spread>,
+    /// How many servers the demand takes.
+    pub servers: Option<u64>,
+    /// What logins are like with so many.
+    pub planned: Option<SimulatedPoint>,
+    /// Each resource with the rate at which it is used up, the scarcest first.
+    pub bounds: Vec<Bound>,
+    /// The engineering levels.
+    pub levels: Vec<Level>,
+    /// What was simulated, by load.
+    pub points: Vec<SimulatedPoint>,
+    /// A login's averages.
+    pub mix: Mix,
+}
+
+/// Why there is no answer.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PlanError {
+    /// The server cannot be simulated.
+    #[error("{0}")]
+    World(String),
+    /// Nobody is let in, however small the load.
+    #[error("no login ends as it has to, however few there are: {0}")]
+    Nobody(String),
+    /// The user ended it.
+    #[error("interrupted: there is no answer yet")]
+    Interrupted,
+}
+
+/// Hears how far a plan has come, from several threads.
+pub trait Watch: Sync {
+    /// So many steps of so many, about, are done.
+    fn done(&self, _steps: usize, _of: usize) {}
+    /// Whether it is to end now.
+    fn interrupted(&self) -> bool {
+        false
+    }
+}
+
+impl Watch for () {}
+
+struct Planner<'a> {
+    deployment: &'a Deployment,
+    settings: &'a Settings,
+    mix: Mix,
+    watch: &'a dyn Watch,
+    done: AtomicUsize,
+    steps: usize,
+}
+
+/// Simulates a deployment and answers.
+///
+/// # Errors
+/// What kept it from an answer.
+pub fn answer(
+    deployment: &Deployment,
+    profile: &File,
+    settings: &Settings,
+    watch: &dyn Watch,
+) -> Result<Answer, PlanError> {
+    let mix = Mix::of(deployment, profile);
+    let searches = settings.replications as usize;
+    // A search takes about eight steps; levels and the load that is planned are points, too.
+    let steps = searches * (8 + SHARES.len() + 1) + 1;
+    let planner = Planner { deployment, settings, mix, watch, done: AtomicUsize::new(0), steps };
+    planner.answer()
+}
+
+impl Planner<'_> {
+    fn answer(&self) -> Result<Answer, PlanError> {
+        // A load at which nothing waits: what a login takes by itself.
+        let alone = self.one(self.mix.saturation(self.cores()) * 0.05, 1.0, "alone", 0)?;
+        let nobody = || {
+            let failures: Vec<String> =
+                alone.tally.failures().map(|(failure, n)| format!("{} {n}", failure.name())).collect();
+            PlanError::Nobody(failures.join(", "))
+        };
+        let delay = quantile(&alone.tally.latency, 0.5).ok_or_else(nobody)?;
+        if alone.tally.success() < SUCCESS {
+            return Err(nobody());
+        }
+        let bounds = bounds(self.deployment, &self.mix, delay);
+        // There is a bound by the processor always.
+        let most = bounds.first().map_or(1.0, |bound| bound.rate);
+        let base = quantile(&alone.tally.latency, self.settings.share).unwrap_or(delay);
+        let capacity = if base > self.settings.within { None } else { self.capacity(most, base)? };
+        let points = SHARES.iter().map(|share| self.point(share * most)).collect::<Result<Vec<_>, _>>()?;
+        let servers = capacity.map(|capacity| (self.settings.demand / capacity.mean).ceil().max(1.0) as u64);
+        let planned = servers.map(|servers| self.point(self.settings.demand / servers as f64)).transpose()?;
+        let levels = LEVELS
+            .iter()
+            .filter_map(|level| {
+                let rate = level * most;
+                let point = points.iter().find(|point| (point.rate / rate - 1.0).abs() < 1e-9)?;
+                let servers = (self.settings.demand / rate).ceil().max(1.0) as u64;
+                Some(Level { share: *level, rate, servers, point: point.clone() })
+            })
+            .collect();
+        Ok(Answer { capacity, servers, planned, bounds, levels, points, mix: self.mix })
+    }
+
+    fn cores(&self) -> f64 {
+        f64::from(self.deployment.cpu.cores.get())
+    }
+
+    /// The highest rate that meets the target: each replication searches for it by itself.
+    fn capacity(&self, most: f64, base: f64) -> Result<Option<Spread>, PlanError> {
+        let found =
+            self.each(self.settings.replications, |replication| self.search(most, base, replication))?;
+        let found: Option<Vec<f64>> = found.into_iter().collect();
+        Ok(found.filter(|found| !found.is_empty()).map(|found| Spread::of(&found)))
+    }
+
+    fn search(&self, most: f64, base: f64, replication: u32) -> Result<Option<f64>, PlanError> {
+        let meets = |rate: f64| self.meets(rate, base, replication);
+        let (mut low, mut high) = (most * 0.85, most * 1.05);
+        let mut doubled = 0;
+        while !meets(low)? {
+            (low, high) = (low / 2.0, low);
+            doubled += 1;
+            // Below a hundredth of what its resources allow, a server has another fault than too much load.
+            if doubled > 7 {
+                return Ok(None);
+            }
+        }
+        let mut raised = 0;
+        while raised < 8 && meets(high)? {
+            (low, high) = (high, high * 1.2);
+            raised += 1;
+        }
+        while high / low > 1.0 + PRECISION {
+            let middle = (low * high).sqrt();
+            if meets(middle)? { low = middle } else { high = middle }
+        }
+        Ok(Some((low * high).sqrt()))
+    }
+
+    /// Whether a rate meets the target over a step as long as one of `usher load --ramp`. Where that is more logins than are to be
+    /// simulated, the step and what the target leaves for waiting are shorter by the same factor: what piles up in a step that is too
+    /// much grows with its length.
+    fn meets(&self, rate: f64, base: f64, replication: u32) -> Result<bool, PlanError> {
+        let shorter = (rate * HOLD_S / f64::from(self.settings.logins)).max(1.0);
+        let step = self.one(rate, shorter, "search", replication)?;
+        let limit = base + (self.settings.within - base) / shorter;
+        let in_time = quantile(&step.tally.latency, self.settings.share).is_some_and(|q| q <= limit);
+        Ok(in_time && step.tally.success() >= SUCCESS)
+    }
+
+    /// One step at a rate, `shorter` times as short as a ramp's.
+    fn one(&self, rate: f64, shorter: f64, purpose: &str, replication: u32) -> Result<Step, PlanError> {
+        if self.watch.interrupted() {
+            return Err(PlanError::Interrupted);
+        }
+        let hold = HOLD_S / shorter;
+        // A login begun in the window is there at once where its rate is low.
+        let hold = hold.max(20.0 / rate);
+        let length = Length {
+            warmup: Duration::from_secs_f64(SETTLE_S * hold / HOLD_S),
+            hold: Duration::from_secs_f64(hold),
+        };
+        let seed = Seed::new(self.settings.seed).derive(purpose, u64::from(replication));
+        let seed = seed.derive("rate", rate.to_bits());
+        let result = step(self.deployment, rate, length, seed).map_err(PlanError::World);
+        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+        self.watch.done(done.min(self.steps), self.steps);
+        result
+    }
+
+    /// What logins are like at a rate.
+    fn point(&self, rate: f64) -> Result<SimulatedPoint, PlanError> {
+        let shorter = (rate * HOLD_S / f64::from(self.settings.logins)).max(0.05);
+        let steps = self.each(self.settings.replications, |r| self.one(rate, shorter, "point", r))?;
+        let of = |q: Option<f64>| -> Option<Vec<f64>> {
+            let value = |step: &Step| match q {
+                Some(q) => quantile(&step.tally.latency, q),
+                None => (!step.tally.latency.is_empty()).then(|| step.tally.latency.mean() * 1e-9),
+            };
+            steps.iter().map(value).collect()
+        };
+        let spreads =
+            [None, Some(0.5), Some(0.9), Some(0.99)].map(|q| of(q).map(|values| Spread::of(&values)));
+        let delay = match spreads {
+            [Some(mean), Some(p50), Some(p90), Some(p99)] => Some([mean, p50, p90, p99]),
+            _ => None,
+        };
+        let within = (self.settings.within * 1e9) as u64;
+        let in_time = |step: &Step| {
+            let begun = (step.tally.ended() + step.tally.cut_off).max(1);
+            step.tally.latency.count_between(0, within) as f64 / begun as f64
+        };
+        let (cores, threads) = (self.deployment.cpu.cores.get(), u32::from(self.deployment.threads()));
+        let round_trip = self.deployment.round_trip.get().as_secs_f64();
+        Ok(SimulatedPoint {
+            rate,
+            busy: Spread::of(&steps.iter().map(|s| s.busy).collect::<Vec<_>>()),
+            delay,
+            in_time: Spread::of(&steps.iter().map(in_time).collect::<Vec<_>>()),
+            closed: self.mix.delay(rate, cores, threads, round_trip),
+        })
+    }
+
+    /// Does something for each replication, several at once; the results are in the order of the replications.
+    fn each<T: Send>(
+        &self,
+        replications: u32,
+        one: impl Fn(u32) -> Result<T, PlanError> + Sync,
+    ) -> Result<Vec<T>, PlanError> {
+        let next = AtomicUsize::new(0);
+        let failed = AtomicBool::new(false);
+        let results: Mutex<Vec<(u32, Result<T, PlanError>)>> = Mutex::default();
+        std::thread::scope(|scope| {
+            for _ in 0..self.settings.jobs.clamp(1, replications.max(1) as usize) {
+                scope.spawn(|| {
+                    while !failed.load(Ordering::Relaxed) {
+                        let Ok(replication) = u32::try_from(next.fetch_add(1, Ordering::Relaxed)) else {
+                            return;
+                        };
+                        if replication >= replications {
+                            return;
+                        }
+                        let result = one(replication);
+                        failed.fetch_or(result.is_err(), Ordering::Relaxed);
+                        results
+                            .lock()
+                            .unwrap_or_else(std::sync::PoisonError::into_inner)
+                            .push((replication, result));
+                    }
+                });
+            }
+        });
+        let mut results = results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        results.sort_by_key(|(replication, _)| *replication);
+        results.into_iter().map(|(_, result)| result).collect()
+    }
+}

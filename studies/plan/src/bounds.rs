@@ -1,0 +1,159 @@
+//! What a server can do at most by its resources, each by itself, and the closed form of its delay.
+
+use crate::deployment::Deployment;
+use usher_profile::{File, LOOKUP, MethodProfile};
+use usher_theory::queues::Queue;
+
+/// What ends first when load rises.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Resource {
+    /// The cores.
+    Processor,
+    /// The threads that ask the store.
+    StoreThreads,
+    /// The logins that may be under way at a time (`limits.half_open`).
+    HalfOpen,
+}
+
+impl Resource {
+    /// In words.
+    #[must_use]
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::Processor => "the processor",
+            Self::StoreThreads => "the threads that ask the store (users.threads)",
+            Self::HalfOpen => "the logins that may be under way (limits.half_open)",
+        }
+    }
+    /// In JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Processor => "processor",
+            Self::StoreThreads => "store_threads",
+            Self::HalfOpen => "half_open",
+        }
+    }
+}
+
+/// The rate at which a resource is used up.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Bound {
+    /// Which.
+    pub resource: Resource,
+    /// Logins a second of one server.
+    pub rate: f64,
+}
+
+/// A mix of methods as a server sees it: a login's averages.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Mix {
+    /// Messages that come for a login.
+    pub messages: f64,
+    /// CPU time of a login where waking up and taking in cost nothing, seconds.
+    pub work: f64,
+    /// Mean of the squares of a message's CPU time, seconds squared.
+    square: f64,
+    /// CPU time of one wake-up with what it takes in, and of taking in alone.
+    pub wakeup: f64,
+    batch: f64,
+    /// Look-ups in the store.
+    pub lookups: f64,
+    /// How long each takes, seconds.
+    pub lookup: f64,
+}
+
+impl Mix {
+    /// Of a deployment by its profile.
+    #[must_use]
+    pub fn of(deployment: &Deployment, profile: &File) -> Self {
+        let cpu = |label: &str| {
+            let law = deployment.cpu.aside.get(label).or_else(|| deployment.cpu.service.get(label));
+            law.map_or(0.0, |law| law.mean().as_secs_f64())
+        };
+        let all: f64 = deployment.methods.iter().map(|m| m.weight).sum();
+        let mut mix = Self {
+            messages: 0.0,
+            work: 0.0,
+            square: 0.0,
+            wakeup: deployment.cpu.wakeup.get().as_secs_f64(),
+            batch: deployment.cpu.batch.get().as_secs_f64(),
+            lookups: 0.0,
+            lookup: deployment.cpu.service.get(LOOKUP).map_or(0.0, |law| law.mean().as_secs_f64()),
+        };
+        for method in &deployment.methods {
+            let Some(measured) = profile.methods.get(&method.name) else { continue };
+            let share = method.weight / all;
+            let (messages, heavy, light) = divided(measured, &cpu);
+            mix.messages += share * messages;
+            mix.work += share * (heavy + light);
+            // The public-key operations come with one message, all else is spread over all of them.
+            let each = light / messages;
+            mix.square += share * ((messages - 1.0) * each * each + (each + heavy) * (each + heavy));
+            mix.lookups += share * measured.units.get(LOOKUP).copied().unwrap_or(0.0);
+        }
+        mix.square /= mix.messages.max(1e-9);
+        if deployment.cpu.service.get(LOOKUP).is_none() {
+            mix.lookups = 0.0;
+        }
+        mix
+    }
+
+    /// CPU time of a login at a rate, seconds: a message that finds a core idle wakes it up.
+    #[must_use]
+    pub fn cost(&self, rate: f64, cores: f64) -> f64 {
+        let idle = self.messages * (self.wakeup + self.batch);
+        // Of `cores` that are busy for a share of the time, so many messages find one idle; that share follows from the cost.
+        let busy = (rate * (self.work + idle) / (cores + rate * idle)).min(1.0);
+        self.work + (1.0 - busy) * idle + busy * self.messages * self.batch / usher_profile::FULL_BATCH
+    }
+
+    /// The rate at which the cores have nothing left, logins a second.
+    #[must_use]
+    pub fn saturation(&self, cores: f64) -> f64 {
+        cores / (self.work + self.messages * self.batch / usher_profile::FULL_BATCH).max(1e-12)
+    }
+
+    /// Mean delay of a login at a rate, seconds: its messages' ways, their work and their waits in an M/G/c queue by Allen and
+    /// Cunneen, and its look-ups with theirs.
+    #[must_use]
+    pub fn delay(&self, rate: f64, cores: u32, threads: u32, round_trip: f64) -> f64 {
+        let service = self.cost(rate, f64::from(cores)) / self.messages;
+        let plain = self.work / self.messages;
+        let variation = if plain > 0.0 { (self.square / (plain * plain) - 1.0).max(0.0) } else { 0.0 };
+        let queue =
+            Queue { service_variation: variation, ..Queue::mmc(rate * self.messages, service, cores) };
+        let store = Queue { service_variation: 0.0, ..Queue::mmc(rate * self.lookups, self.lookup, threads) };
+        let looked_up = if self.lookups > 0.0 { self.lookups * (self.lookup + store.wait()) } else { 0.0 };
+        self.messages * (round_trip + service + queue.wait()) + looked_up
+    }
+}
+
+/// Messages of a login, its public-key operations and the rest of its CPU time.
+fn divided(measured: &MethodProfile, cpu: &dyn Fn(&str) -> f64) -> (f64, f64, f64) {
+    let (mut heavy, mut light) = (0.0, 0.0);
+    for (label, units) in measured.units.iter() {
+        let cost = cpu(label) * units;
+        if label.starts_with("tls.") { heavy += cost } else { light += cost }
+    }
+    (measured.received.messages.max(1.0), heavy, light)
+}
+
+/// Each resource with the rate at which it is used up, the scarcest first. `delay` is how long a login is under way where nothing
+/// waits, seconds.
+#[must_use]
+pub fn bounds(deployment: &Deployment, mix: &Mix, delay: f64) -> Vec<Bound> {
+    let cores = f64::from(deployment.cpu.cores.get());
+    let mut all = vec![Bound { resource: Resource::Processor, rate: mix.saturation(cores) }];
+    if mix.lookups > 0.0 && mix.lookup > 0.0 {
+        let rate = f64::from(deployment.threads()) / (mix.lookups * mix.lookup);
+        all.push(Bound { resource: Resource::StoreThreads, rate });
+    }
+    // A login of one message is under way only while it is looked up.
+    if delay > 0.0 && mix.messages > 1.0 {
+        let rate = deployment.config.file.limits.half_open as f64 / delay;
+        all.push(Bound { resource: Resource::HalfOpen, rate });
+    }
+    all.sort_by(|a, b| a.rate.total_cmp(&b.rate));
+    all
+}

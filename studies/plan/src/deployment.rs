@@ -1,0 +1,309 @@
+//! What is deployed: the server with its configuration, on a processor that a profile charges, and who logs in.
+
+use crate::login::{Method, MethodError};
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+use std::sync::Arc;
+use usher_aaa::store::{Op, Row, UserRows};
+use usher_aaa_config::{Loaded, model::StoreKind};
+use usher_config::units::{Count, Time};
+use usher_config::{Faults, Outside};
+use usher_core::WallTime;
+use usher_crypto::tls::{
+    ClientConfig, ClientOptions, Credentials, Roots, Version, VersionRange, WallClock, fixtures,
+};
+use usher_load::{RadiusLogin, Tls, Users};
+use usher_profile::{File, Misfit, Scale, Wanted};
+use usher_scenario::model::Cpu;
+
+/// Addresses where the configuration has none of its own: of the server, and of who asks it (RFC 5737).
+const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 10));
+const PASSWORD: &str = "a password of a plan";
+/// The most users that are simulated: more do not fit into one step's logins.
+const MOST_USERS: usize = 20_000;
+/// The longest EAP packet of a user's device.
+const FRAGMENT: usize = 1398;
+
+/// What users of methods with TLS show, and whom they trust.
+#[derive(Clone, Debug)]
+pub struct TlsFor {
+    /// Their certificate and key: of one user, whose devices they all are.
+    pub credentials: Option<Credentials>,
+    /// The authorities of the server's certificate.
+    pub roots: Roots,
+    /// Whom the certificate names.
+    pub name: Option<String>,
+}
+
+/// What is deployed.
+#[derive(Debug)]
+pub struct Deployment {
+    /// The server's configuration.
+    pub config: Arc<Loaded>,
+    /// Its processor.
+    pub cpu: Cpu,
+    /// The methods.
+    pub methods: Vec<Method>,
+    /// Where the server is, and who asks it.
+    pub(crate) addresses: (IpAddr, IpAddr),
+    /// What they share.
+    pub(crate) secret: Vec<u8>,
+    /// The port of authentication.
+    pub(crate) port: u16,
+    pub(crate) logins: Vec<RadiusLogin>,
+    pub(crate) users: Arc<Users>,
+    pub(crate) rows: Vec<(String, UserRows)>,
+    /// The time of day at which everything happens.
+    pub(crate) epoch: WallTime,
+    /// From the network, there and back.
+    pub round_trip: Time,
+    /// Share of packets lost, each way.
+    pub loss: f64,
+}
+
+/// Why a deployment cannot be planned.
+#[derive(Debug, thiserror::Error)]
+pub enum DeploymentError {
+    /// A method.
+    #[error(transparent)]
+    Method(#[from] MethodError),
+    /// The profile does not fit.
+    #[error("{0}")]
+    Misfit(Misfit),
+    /// The configuration leaves something out that a plan needs.
+    #[error("{0}")]
+    Config(String),
+    /// A processor that is none.
+    #[error("{0}")]
+    Cpu(String),
+}
+
+/// A configuration for methods, where none is given: users in its store, one client, and the program's own certificates for
+/// tests.
+///
+/// # Errors
+/// A fault of the program.
+pub fn builtin(methods: &[Method], store: StoreKind) -> Result<Loaded, Faults> {
+    let mut order: Vec<&str> = methods.iter().filter_map(Method::offered).collect();
+    order.dedup();
+    let order: Vec<String> = order.iter().map(|name| format!("\"{name}\"")).collect();
+    let store = match store {
+        StoreKind::Memory => "memory",
+        StoreKind::Sqlite => "sqlite",
+        StoreKind::Postgresql => "postgresql\"\nurl = \"host=localhost",
+    };
+    let tls = if methods.iter().any(Method::has_tls) {
+        "[tls]\ncertificate = \"server.pem\"\nkey = \"server.key\"\nca = \"root.pem\"\nsessions = 0\n"
+    } else {
+        ""
+    };
+    let text = format!(
+        "[listen]\nauth = [\"{SERVER}:1812\"]\nacct = []\n[users]\nstore = \"{store}\"\n[methods]\norder = [{}]\n\
+         [[client]]\nname = \"plan\"\nprefix = \"192.0.2.0/24\"\nsecret = \"a secret of the plan's own\"\n{tls}",
+        order.join(", ")
+    );
+    usher_aaa_config::parse("the plan's own configuration", &text, None, &Fixtures)
+}
+
+/// The files of the plan's own configuration.
+struct Fixtures;
+
+impl Outside for Fixtures {
+    fn file(&self, path: &Path) -> Result<String, String> {
+        let [chain, key, root] = fixtures::server_as_pem(2);
+        match path.to_str() {
+            Some("server.pem") => Ok(chain),
+            Some("server.key") => Ok(key),
+            Some("root.pem") => Ok(root),
+            _ => Err(format!("{}: the plan has no such file", path.display())),
+        }
+    }
+    fn secret(&self, path: &Path) -> Result<String, String> {
+        self.file(path)
+    }
+    fn variable(&self, _: &str) -> Option<String> {
+        None
+    }
+}
+
+/// The users' side of the plan's own certificates.
+fn own_tls() -> TlsFor {
+    let roots = Roots::from_der([fixtures::root()]);
+    TlsFor { credentials: Some(fixtures::client(2)), roots, name: Some(fixtures::CLIENT_NAME.to_owned()) }
+}
+
+/// What a deployment is made of.
+#[derive(Debug)]
+pub struct Parts<'a> {
+    /// The server's configuration; `None`: one of the plan's own.
+    pub config: Option<Loaded>,
+    /// The profile.
+    pub profile: &'a File,
+    /// The program's version.
+    pub program: &'a str,
+    /// Methods with their shares.
+    pub methods: Vec<Method>,
+    /// Users.
+    pub users: usize,
+    /// Cores of each server.
+    pub cores: Count,
+    /// How much longer than on the profile's machine work takes.
+    pub scale: Scale,
+    /// How far away the store is, there and back, beyond where it was in the profile.
+    pub distance: Time,
+    /// From the network, there and back.
+    pub round_trip: Time,
+    /// Share of packets lost, each way.
+    pub loss: f64,
+    /// What users with TLS show; `None`: the plan's own.
+    pub tls: Option<TlsFor>,
+    /// The time of day.
+    pub now: WallTime,
+}
+
+impl Deployment {
+    /// Puts it together.
+    ///
+    /// # Errors
+    /// A sentence that says what does not fit.
+    pub fn new(parts: Parts<'_>) -> Result<Self, DeploymentError> {
+        let Parts { profile, methods, .. } = parts;
+        let own = parts.config.is_none();
+        let kind = profile.configuration.store;
+        let config = match parts.config {
+            Some(config) => config,
+            None => {
+                let store = match kind {
+                    usher_profile::StoreKind::Memory => StoreKind::Memory,
+                    usher_profile::StoreKind::Sqlite => StoreKind::Sqlite,
+                    usher_profile::StoreKind::Postgresql => StoreKind::Postgresql,
+                };
+                builtin(&methods, store).map_err(|e| DeploymentError::Config(e.to_string()))?
+            }
+        };
+        let store = match config.file.users.store {
+            StoreKind::Memory => usher_profile::StoreKind::Memory,
+            StoreKind::Sqlite => usher_profile::StoreKind::Sqlite,
+            StoreKind::Postgresql => usher_profile::StoreKind::Postgresql,
+        };
+        let names: Vec<String> = methods.iter().map(|m| m.name.clone()).collect();
+        let wanted = Wanted { program: parts.program, methods: &names, store: Some(store) };
+        profile.fits(&wanted).map_err(DeploymentError::Misfit)?;
+        if parts.distance.get() > usher_core::Duration::ZERO && profile.store.is_none() {
+            return Err(DeploymentError::Config(
+                "the profile's users were not looked up in a store that can be farther away: measure with that store and more \
+                 users than its cache holds, or without the cache"
+                    .to_owned(),
+            ));
+        }
+        let cpu = usher_scenario::charged(profile, parts.cores, parts.scale, parts.distance)
+            .map_err(DeploymentError::Cpu)?;
+        let addresses = addresses(&config)?;
+        let client = config.client_of(addresses.1).and_then(|client| client.secret.as_ref());
+        let secret = client.map(|secret| secret.0.as_bytes().to_vec()).ok_or_else(|| {
+            DeploymentError::Config("no client of the configuration asks by RADIUS over UDP".to_owned())
+        })?;
+        let port = config.file.listen.auth.first().map_or(1812, std::net::SocketAddr::port);
+        let epoch = if own { fixtures::WALL_TIME } else { parts.now };
+        let tls = parts.tls.unwrap_or_else(own_tls);
+        let with_tls = || {
+            let options = ClientOptions {
+                versions: VersionRange { min: Version::Tls12, max: Version::Tls13 },
+                credentials: tls.credentials.clone().map(Credentials::with_even_signatures),
+                roots: tls.roots.clone(),
+                server_name: None,
+                resumption: None,
+                clock: WallClock::at(epoch),
+                key_log: None,
+            };
+            ClientConfig::new(options).map_err(|e| DeploymentError::Config(format!("the users' TLS: {e}")))
+        };
+        let with_tls = Tls { config: with_tls()?, each: Arc::default(), fragment: FRAGMENT, resume: false };
+        let logins = methods.iter().map(|method| method.login(&with_tls)).collect::<Result<Vec<_>, _>>()?;
+        let (users, rows) = users(&methods, &tls, parts.users)?;
+        let (round_trip, loss) = (parts.round_trip, parts.loss);
+        let config = Arc::new(config);
+        Ok(Self {
+            config,
+            cpu,
+            methods,
+            addresses,
+            secret,
+            port,
+            logins,
+            users,
+            rows,
+            epoch,
+            round_trip,
+            loss,
+        })
+    }
+
+    /// The store's threads.
+    #[must_use]
+    pub fn threads(&self) -> u16 {
+        self.config.file.users.threads.max(1)
+    }
+}
+
+/// Where the server listens, and an address of its first client by RADIUS.
+fn addresses(config: &Loaded) -> Result<(IpAddr, IpAddr), DeploymentError> {
+    let listens = config.file.listen.auth.first().map(std::net::SocketAddr::ip);
+    let Some(listens) = listens else {
+        return Err(DeploymentError::Config(
+            "the configuration listens for no RADIUS over UDP (listen.auth), which is what is planned"
+                .to_owned(),
+        ));
+    };
+    let server = if listens.is_unspecified() && listens.is_ipv4() { SERVER } else { listens };
+    if !server.is_ipv4() {
+        return Err(DeploymentError::Config(
+            "plans are of IPv4: listen.auth's first address is of IPv6".to_owned(),
+        ));
+    }
+    let of_client = config.clients.iter().filter(|client| client.secret.is_some()).find_map(|client| {
+        let IpAddr::V4(network) = client.prefix.network else { return None };
+        let size = 32 - u32::from(client.prefix.bits.min(32));
+        let candidates = [CLIENT, IpAddr::V4(network)];
+        let further = (1..4_u32)
+            .filter(|n| size >= 2 && *n < 1 << size.min(31))
+            .map(|n| IpAddr::V4(Ipv4Addr::from_bits(network.to_bits().wrapping_add(n))));
+        candidates.into_iter().chain(further).find(|at| {
+            *at != server
+                && client.prefix.holds(*at)
+                && config.client_of(*at).is_some_and(|c| c.name == client.name)
+        })
+    });
+    let client = of_client.ok_or_else(|| {
+        DeploymentError::Config(
+            "no [[client]] of the configuration has an IPv4 address and a secret".to_owned(),
+        )
+    })?;
+    Ok((server, client))
+}
+
+/// The users, with what the store has of them. With EAP-TLS all are the one whom the certificate names.
+fn users(
+    methods: &[Method],
+    tls: &TlsFor,
+    count: usize,
+) -> Result<(Arc<Users>, Vec<(String, UserRows)>), DeploymentError> {
+    let wrong = |e: String| DeploymentError::Config(e);
+    let password =
+        || Row { attribute: "Cleartext-Password".to_owned(), op: Op::Replace, value: PASSWORD.to_owned() };
+    let rows = |name: &str| (name.to_owned(), UserRows { check: vec![password()], ..UserRows::default() });
+    if methods.iter().any(|method| !method.has_password()) {
+        let name = tls.name.as_ref().ok_or_else(|| {
+            wrong(
+                "EAP-TLS needs --certificate and --key of one user of the configuration, and --ca".to_owned(),
+            )
+        })?;
+        let users = Users::template(name, PASSWORD, 1).map_err(|e| wrong(e.to_string()))?;
+        return Ok((Arc::new(users), vec![rows(name)]));
+    }
+    let count = count.clamp(1, MOST_USERS);
+    let users = Users::template("user{}@plan.example", PASSWORD, count).map_err(|e| wrong(e.to_string()))?;
+    let rows = (0..count).map(|n| rows(&format!("user{n}@plan.example"))).collect();
+    Ok((Arc::new(users), rows))
+}

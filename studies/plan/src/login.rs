@@ -1,0 +1,86 @@
+//! How users log in, by the names that profiles and `usher load` have for it.
+
+use usher_load::{EapMethod, PeapInner, RadiusLogin, Tls, TtlsInner};
+
+/// A method with its share of the logins.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Method {
+    /// Its name.
+    pub name: String,
+    /// Its weight among all, above 0.
+    pub weight: f64,
+}
+
+/// Why a method is none that can be planned.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum MethodError {
+    /// There is none of this name.
+    #[error(
+        "no method is named \"{0}\"; there are pap, chap, mschapv2, eap-md5, eap-gtc, eap-mschapv2, eap-tls, peap-mschapv2, \
+         peap-gtc and ttls-pap, ttls-chap, ttls-mschap, ttls-mschapv2, ttls-eap-md5, ttls-eap-gtc, ttls-eap-mschapv2"
+    )]
+    Unknown(String),
+    /// It goes by Diameter.
+    #[error("\"{0}\" goes by Diameter, and plans are of RADIUS")]
+    Diameter(String),
+}
+
+impl Method {
+    /// Whether it has TLS.
+    #[must_use]
+    pub fn has_tls(&self) -> bool {
+        self.name == "eap-tls" || self.name.starts_with("peap-") || self.name.starts_with("ttls-")
+    }
+
+    /// Whether users have a password.
+    #[must_use]
+    pub fn has_password(&self) -> bool {
+        self.name != "eap-tls"
+    }
+
+    /// As the server's configuration calls it, of those that are in `methods.order`.
+    #[must_use]
+    pub fn offered(&self) -> Option<&'static str> {
+        Some(match self.name.as_str() {
+            "pap" => "pap",
+            "chap" => "chap",
+            "mschapv2" => "mschapv2",
+            "eap-md5" => "eap-md5",
+            "eap-gtc" => "eap-gtc",
+            "eap-mschapv2" => "eap-mschapv2",
+            "eap-tls" => "eap-tls",
+            name if name.starts_with("peap-") => "peap",
+            name if name.starts_with("ttls-") => "ttls",
+            _ => return None,
+        })
+    }
+
+    /// As the generator has it, with this where it has TLS.
+    ///
+    /// # Errors
+    /// There is no such method.
+    pub(crate) fn login(&self, tls: &Tls) -> Result<RadiusLogin, MethodError> {
+        let eap = RadiusLogin::Eap;
+        let ttls = |inner| RadiusLogin::Eap(EapMethod::Ttls(tls.clone(), inner));
+        Ok(match self.name.as_str() {
+            "pap" => RadiusLogin::Pap,
+            "chap" => RadiusLogin::Chap,
+            "mschapv2" => RadiusLogin::MsChapV2,
+            "eap-md5" => eap(EapMethod::Md5),
+            "eap-gtc" => eap(EapMethod::Gtc),
+            "eap-mschapv2" => eap(EapMethod::MsChapV2),
+            "eap-tls" => eap(EapMethod::Tls(tls.clone())),
+            "peap-mschapv2" => eap(EapMethod::Peap(tls.clone(), PeapInner::MsChapV2)),
+            "peap-gtc" => eap(EapMethod::Peap(tls.clone(), PeapInner::Gtc)),
+            "ttls-pap" => ttls(TtlsInner::Pap),
+            "ttls-chap" => ttls(TtlsInner::Chap),
+            "ttls-mschap" => ttls(TtlsInner::MsChap),
+            "ttls-mschapv2" => ttls(TtlsInner::MsChapV2),
+            "ttls-eap-md5" => ttls(TtlsInner::EapMd5),
+            "ttls-eap-gtc" => ttls(TtlsInner::EapGtc),
+            "ttls-eap-mschapv2" => ttls(TtlsInner::EapMsChapV2),
+            name if name.starts_with("diameter-") => return Err(MethodError::Diameter(name.to_owned())),
+            name => return Err(MethodError::Unknown(name.to_owned())),
+        })
+    }
+}

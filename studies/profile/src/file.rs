@@ -1,0 +1,344 @@
+//! The file.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::fmt;
+use usher_config::tree::{Step, TreeNode};
+use usher_config::units::{Count, Rate, Share, Time};
+use usher_config::{Collector, Faults, Format, Ordered, Outside, hint, named};
+
+/// What profiles are.
+pub const FORMAT: Format = Format { what: "a profile", version: 1, retired: &[] };
+
+/// What one login costs a server, measured on one machine with one configuration.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "Usher's profile of a server")]
+pub struct File {
+    /// The version of the program that served. Another version may cost otherwise, so that it refuses this profile.
+    pub program: String,
+    /// The day of the measurement, as 2026-11-25.
+    pub date: String,
+    /// The machine that it was measured on.
+    pub machine: Machine,
+    /// What the server was set to.
+    pub configuration: Configuration,
+    /// CPU time of one unit of each kind of work (docs/study-files.md lists them) on one core of that machine.
+    pub work: Ordered<Cost>,
+    /// CPU time of waking up: of a core that found nothing to do, and then something came.
+    #[serde(default)]
+    pub wakeup: Cost,
+    /// CPU time of taking in what has come, however much that is: with more load more messages share it.
+    #[serde(default)]
+    pub batch: Cost,
+    /// What was measured, by method.
+    pub methods: Ordered<MethodProfile>,
+    /// The store, where users were looked up in one.
+    pub store: Option<Store>,
+}
+
+/// CPU time, apart by who had it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Cost {
+    /// In the program.
+    pub user: Time,
+    /// In the kernel, on the program's behalf.
+    pub system: Time,
+}
+
+impl Cost {
+    /// Both, in seconds.
+    #[must_use]
+    pub fn seconds(self) -> f64 {
+        self.user.get().as_secs_f64() + self.system.get().as_secs_f64()
+    }
+}
+
+/// A machine.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    /// The processor's model, as the kernel says it.
+    pub processor: String,
+    /// Its cores.
+    pub cores: Count,
+    /// The kernel.
+    pub kernel: String,
+    /// How fast one core is at what logins need.
+    pub reference: Reference,
+}
+
+/// How often a second one core does what logins need, by the library that the server uses (AWS-LC).
+#[derive(Clone, Copy, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Reference {
+    /// Signatures by RSA with 2048 bits made.
+    pub rsa_2048_sign: Rate,
+    /// Signatures by ECDSA on P-256 made.
+    pub ecdsa_p256_sign: Rate,
+    /// MD5 digests of 64 octets.
+    pub md5: Rate,
+}
+
+usher_core::named! {
+    "where users are";
+    /// Where users are.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum StoreKind {
+        /// In the server's file.
+        Memory = "memory",
+        /// In an SQLite database.
+        Sqlite = "sqlite",
+        /// In a PostgreSQL database.
+        Postgresql = "postgresql",
+    }
+}
+
+/// What the server was set to.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Configuration {
+    /// SHA-256 of its configuration file, in hexadecimal.
+    pub fingerprint: String,
+    /// Its shards.
+    pub shards: Count,
+    /// Where its users are.
+    #[serde(deserialize_with = "named::read")]
+    #[schemars(schema_with = "named::schema::<StoreKind>")]
+    pub store: StoreKind,
+    /// Whether users were remembered after they were looked up, so that the store was asked for each once only.
+    pub cached: bool,
+}
+
+/// A method as it was measured, each figure for one login.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MethodProfile {
+    /// What came to the server.
+    pub received: Traffic,
+    /// What it sent.
+    pub sent: Traffic,
+    /// CPU time of the server at the highest of the loads.
+    pub server: Cost,
+    /// CPU time of the generator, whose users are the other side of the method.
+    pub generator: Cost,
+    /// Units of work that the server counted.
+    pub units: Ordered<f64>,
+    /// What the costs of `work`, `wakeup` and `batch` give at the highest of the loads, as a share of what was measured there.
+    pub accounted: f64,
+    /// Each load.
+    pub loads: Vec<LoadPoint>,
+    /// How its CPU time was divided among libraries, and how that was found out.
+    pub libraries: Option<Library>,
+}
+
+/// Messages.
+#[derive(Clone, Copy, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Traffic {
+    /// How many.
+    pub messages: f64,
+    /// Octets of UDP or TCP payload in all.
+    pub octets: f64,
+}
+
+/// One load at which a method was measured.
+#[derive(Clone, Copy, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LoadPoint {
+    /// Logins a second.
+    pub rate: Rate,
+    /// Logins measured.
+    pub logins: u64,
+    /// CPU time of the server for each.
+    pub server: Cost,
+    /// How often for each login a thread of the server went to sleep.
+    pub wakeups: f64,
+    /// How often for each login it took in what had come.
+    pub batches: f64,
+    /// Share of one core that the server used; with several it may be more than 1.
+    pub utilisation: f64,
+}
+
+/// How CPU time was divided.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Library {
+    /// By what: samples of a hardware counter (`cycles`) or of the CPU's time (`cpu-clock`).
+    pub by: String,
+    /// How many samples.
+    pub samples: u64,
+    /// Shares by library.
+    pub shares: Ordered<Share>,
+}
+
+/// The store.
+#[derive(Clone, Copy, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Store {
+    /// How long it took to find a user, on average, with the store as near as it was.
+    pub lookup: Time,
+    /// How often a look-up goes to the store and back: as many times its distance comes on top, where it is farther away.
+    pub round_trips: Count,
+}
+
+/// Reads a profile from its text. `known` are the names of all kinds of work.
+///
+/// # Errors
+/// Everything that is wrong with it, each fault with its line.
+pub fn parse(origin: &str, text: &str, outside: &dyn Outside, known: &[&str]) -> Result<File, Faults> {
+    let mut faults = Collector::new(origin, text);
+    let file = usher_config::document(&FORMAT, outside, &mut faults)
+        .and_then(|tree| read_tree(tree, known, &mut faults));
+    faults.finish(file)
+}
+
+/// The same of a tree that was read.
+pub fn read_tree(mut tree: TreeNode, known: &[&str], faults: &mut Collector) -> Option<File> {
+    let before = faults.len();
+    let read = usher_config::read::<File>(&mut tree, |_| false, faults);
+    let file = read.value.filter(|_| read.whole)?;
+    let place =
+        |path: &[&str]| tree.place(&path.iter().map(|k| Step::Key((*k).to_owned())).collect::<Vec<_>>());
+    let units = file.methods.iter().flat_map(|(method, m)| {
+        m.units.names().map(move |label| (vec!["methods", method, "units", label], label))
+    });
+    for (path, label) in file.work.names().map(|label| (vec!["work", label], label)).chain(units) {
+        if !known.contains(&label) {
+            let near = hint(label, known.iter().copied());
+            faults.add(place(&path), format!("there is no kind of work \"{label}\"{near}"));
+        }
+    }
+    if file.methods.is_empty() {
+        faults.add(place(&["methods"]), "no method was measured; at least one is needed".to_owned());
+    }
+    for (name, method) in file.methods.iter() {
+        let figures =
+            [method.received.messages, method.received.octets, method.sent.messages, method.sent.octets];
+        let units = method.units.iter().map(|(_, units)| *units);
+        let points = method.loads.iter().flat_map(|load| [load.wakeups, load.batches, load.utilisation]);
+        if figures.into_iter().chain(units).chain(points).any(|x| !x.is_finite() || x < 0.0) {
+            faults.add(place(&["methods", name]), format!("{name}: a figure is below 0 or none at all"));
+        }
+        if method.received.messages <= 0.0 {
+            faults.add(place(&["methods", name, "received"]), format!("{name}: a login without a message"));
+        }
+        if !(0.5..=2.0).contains(&method.accounted) {
+            let message = format!(
+                "{name}: the kinds of work account for {:.0} % of what was measured: too far off to be charged; calibrate \
+                 again with all its methods in one profile",
+                method.accounted * 100.0
+            );
+            faults.add(place(&["methods", name, "accounted"]), message);
+        }
+    }
+    if file.work.iter().all(|(_, cost)| cost.seconds() <= 0.0) {
+        faults.add(place(&["work"]), "no kind of work costs anything".to_owned());
+    }
+    (faults.len() == before).then_some(file)
+}
+
+/// What a profile is wanted for.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// The program that asks.
+    pub program: &'a str,
+    /// Methods that it must have been measured with.
+    pub methods: &'a [String],
+    /// Where users will be; `None` where nobody says.
+    pub store: Option<StoreKind>,
+}
+
+/// Why a profile does not fit.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Misfit {
+    /// It is another version's.
+    Program {
+        /// The profile's.
+        profile: String,
+        /// The one that asks.
+        program: String,
+    },
+    /// It has no such method.
+    Method {
+        /// Which.
+        method: String,
+        /// Those it has.
+        known: Vec<String>,
+    },
+    /// Its users were elsewhere.
+    Store {
+        /// The profile's.
+        profile: StoreKind,
+        /// The one that is wanted.
+        wanted: StoreKind,
+    },
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Program { profile, program } => write!(
+                f,
+                "the profile is of usher {profile} and this is usher {program}, whose logins may cost otherwise: measure \
+                 again with usher load --calibrate"
+            ),
+            Self::Method { method, known } => write!(
+                f,
+                "the profile has no method \"{method}\"{}; it has {}: measure it with usher load --calibrate",
+                hint(method, known.iter().map(String::as_str)),
+                known.join(", ")
+            ),
+            Self::Store { profile, wanted } => write!(
+                f,
+                "the profile's users were in {} and yours are in {}, which costs otherwise: measure with that store",
+                profile.name(),
+                wanted.name()
+            ),
+        }
+    }
+}
+
+impl File {
+    /// Whether it is of use for something.
+    ///
+    /// # Errors
+    /// Why not, as a sentence.
+    pub fn fits(&self, wanted: &Wanted<'_>) -> Result<(), Misfit> {
+        if self.program != wanted.program {
+            return Err(Misfit::Program {
+                profile: self.program.clone(),
+                program: wanted.program.to_owned(),
+            });
+        }
+        if let Some(method) = wanted.methods.iter().find(|m| self.methods.get(m).is_none()) {
+            let known = self.methods.names().map(str::to_owned).collect();
+            return Err(Misfit::Method { method: method.clone(), known });
+        }
+        match wanted.store {
+            Some(store) if store != self.configuration.store => {
+                Err(Misfit::Store { profile: self.configuration.store, wanted: store })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// CPU time of a method's login on a core that is never without work: what a server can do at most is one over it, for each
+    /// core. Seconds.
+    #[must_use]
+    pub fn busy_cost(&self, method: &MethodProfile) -> f64 {
+        let cost = |(label, units): (&str, &f64)| self.work.get(label).map_or(0.0, |c| c.seconds() * units);
+        method.units.iter().map(cost).sum::<f64>()
+            + self.batch.seconds() * method.received.messages / FULL_BATCH
+    }
+}
+
+/// How many messages a busy server takes in at a time.
+pub const FULL_BATCH: f64 = 64.0;
+
+/// The JSON Schema of profiles, as `docs/profile.schema.json` holds it: indented, with a final newline.
+#[must_use]
+pub fn json_schema() -> String {
+    usher_config::json_schema::<File>(&FORMAT)
+}

@@ -1,0 +1,259 @@
+//! A profile as its file's text.
+
+use crate::{Cost, File, Traffic};
+use std::fmt::Write;
+use usher_config::units::{Rate, Time};
+
+/// The text of a profile, which [`parse`](crate::parse) reads as the same profile again, to the nanosecond.
+#[must_use]
+pub fn write(file: &File) -> String {
+    let mut text = String::from(
+        "# What one login costs a server: written by usher load --calibrate, read by usher plan and by studies\n\
+         # (processor = \"FILE\"). docs/plan.md says what each figure is.\n",
+    );
+    // Writing to a text cannot fail.
+    let _ = all(file, &mut text);
+    text
+}
+
+fn all(file: &File, to: &mut String) -> std::fmt::Result {
+    writeln!(to, "version = {}", crate::FORMAT.version)?;
+    writeln!(to, "program = {}", text(&file.program))?;
+    writeln!(to, "date = {}", text(&file.date))?;
+    writeln!(to, "\n[machine]")?;
+    writeln!(to, "processor = {}", text(&file.machine.processor))?;
+    writeln!(to, "cores = {}", file.machine.cores.get())?;
+    writeln!(to, "kernel = {}", text(&file.machine.kernel))?;
+    let reference = &file.machine.reference;
+    writeln!(to, "\n# What one core does a second.\n[machine.reference]")?;
+    writeln!(to, "rsa_2048_sign = {}", rate(reference.rsa_2048_sign))?;
+    writeln!(to, "ecdsa_p256_sign = {}", rate(reference.ecdsa_p256_sign))?;
+    writeln!(to, "md5 = {}", rate(reference.md5))?;
+    let configuration = &file.configuration;
+    writeln!(to, "\n[configuration]")?;
+    writeln!(to, "fingerprint = {}", text(&configuration.fingerprint))?;
+    writeln!(to, "shards = {}", configuration.shards.get())?;
+    writeln!(to, "store = {}", text(configuration.store.name()))?;
+    writeln!(to, "cached = {}", configuration.cached)?;
+    writeln!(to, "\n# CPU time of waking up, and of taking in what has come.")?;
+    writeln!(to, "[wakeup]\n{}\n[batch]\n{}", lines(file.wakeup), lines(file.batch))?;
+    writeln!(to, "\n# CPU time of one unit of each kind of work.\n[work]")?;
+    for (label, unit) in file.work.iter() {
+        writeln!(to, "{} = {}", text(label), cost(*unit))?;
+    }
+    if let Some(store) = &file.store {
+        writeln!(
+            to,
+            "\n[store]\nlookup = {}\nround_trips = {}",
+            time(store.lookup),
+            store.round_trips.get()
+        )?;
+    }
+    for (name, method) in file.methods.iter() {
+        writeln!(to, "\n[methods.{}]", text(name))?;
+        writeln!(to, "received = {}", traffic(method.received))?;
+        writeln!(to, "sent = {}", traffic(method.sent))?;
+        writeln!(to, "server = {}", cost(method.server))?;
+        writeln!(to, "generator = {}", cost(method.generator))?;
+        writeln!(to, "accounted = {}", number(method.accounted))?;
+        let units: Vec<String> =
+            method.units.iter().map(|(label, n)| format!("{} = {}", text(label), number(*n))).collect();
+        writeln!(to, "units = {{ {} }}", units.join(", "))?;
+        writeln!(to, "loads = [")?;
+        for load in &method.loads {
+            writeln!(
+                to,
+                "    {{ rate = {}, logins = {}, utilisation = {}, server = {}, wakeups = {}, batches = {} }},",
+                rate(load.rate),
+                load.logins,
+                number(load.utilisation),
+                cost(load.server),
+                number(load.wakeups),
+                number(load.batches)
+            )?;
+        }
+        writeln!(to, "]")?;
+        if let Some(libraries) = &method.libraries {
+            writeln!(to, "[methods.{}.libraries]", text(name))?;
+            writeln!(to, "by = {}\nsamples = {}", text(&libraries.by), libraries.samples)?;
+            let shares: Vec<String> = libraries
+                .shares
+                .iter()
+                .map(|(library, share)| format!("{} = \"{} %\"", text(library), number(share.get() * 100.0)))
+                .collect();
+            writeln!(to, "shares = {{ {} }}", shares.join(", "))?;
+        }
+    }
+    Ok(())
+}
+
+/// A text in quotes, as TOML wants it.
+fn text(plain: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in plain.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_control() => {
+                let _ = write!(quoted, "\\u{:04X}", u32::from(c));
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// A number to six digits, always with a point: TOML tells whole numbers from others.
+fn number(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return "0.0".to_owned();
+    }
+    let digits = (5 - value.abs().log10().floor() as i32).clamp(0, 12) as usize;
+    let plain = format!("{value:.digits$}");
+    if plain.contains('.') { plain } else { format!("{plain}.0") }
+}
+
+fn rate(rate: Rate) -> String {
+    let plain = number(rate.per_second());
+    format!("\"{} /s\"", plain.strip_suffix(".0").unwrap_or(&plain))
+}
+
+fn time(time: Time) -> String {
+    format!("\"{} us\"", time.get().as_nanos() as f64 / 1e3)
+}
+
+fn cost(cost: Cost) -> String {
+    format!("{{ user = {}, system = {} }}", time(cost.user), time(cost.system))
+}
+
+fn lines(cost: Cost) -> String {
+    format!("user = {}\nsystem = {}", time(cost.user), time(cost.system))
+}
+
+fn traffic(traffic: Traffic) -> String {
+    format!("{{ messages = {}, octets = {} }}", number(traffic.messages), number(traffic.octets))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::{Misfit, StoreKind, Wanted, parse};
+    use usher_config::Alone;
+
+    pub(crate) const TEXT: &str = r#"
+version = 1
+program = "0.2.0"
+date = "2026-11-25"
+[machine]
+processor = "A \"fast\" one"
+cores = 2
+kernel = "6.1.0"
+[machine.reference]
+rsa_2048_sign = "1000 /s"
+ecdsa_p256_sign = "30000 /s"
+md5 = "2000000 /s"
+[configuration]
+fingerprint = "00ff"
+shards = 1
+store = "postgresql"
+cached = false
+[wakeup]
+user = "1 us"
+system = "2.5 us"
+[batch]
+user = "500 ns"
+system = "1 us"
+[work]
+"radius.request" = { user = "3.125 us", system = "4 us" }
+"eap.md5" = { user = "2 us", system = "0 us" }
+[store]
+lookup = "310 us"
+round_trips = 3
+[methods.pap]
+received = { messages = 1.0, octets = 60.0 }
+sent = { messages = 1.0, octets = 38.0 }
+server = { user = "4 us", system = "7 us" }
+generator = { user = "9 us", system = "8 us" }
+accounted = 1.02
+units = { "radius.request" = 1.0, "radius.response" = 1.0 }
+loads = [{ rate = "1000 /s", logins = 5000, utilisation = 0.011, server = { user = "4 us", system = "7 us" }, wakeups = 0.98, batches = 0.99 }]
+[methods.pap.libraries]
+by = "cpu-clock"
+samples = 4000
+shares = { kernel = "61 %", usher = "39 %" }
+"#;
+
+    const KNOWN: [&str; 3] = ["radius.request", "radius.response", "eap.md5"];
+
+    pub(crate) fn profile() -> File {
+        parse("p.toml", TEXT, &Alone, &KNOWN).unwrap()
+    }
+
+    #[test]
+    fn what_is_written_is_read_as_the_same() {
+        let file = profile();
+        let text = write(&file);
+        assert_eq!(parse("again.toml", &text, &Alone, &KNOWN).unwrap(), file, "{text}");
+        assert_eq!(write(&parse("again.toml", &text, &Alone, &KNOWN).unwrap()), text);
+    }
+
+    #[test]
+    fn faults_have_their_lines() {
+        let said = |from: &str, to: &str| {
+            assert!(TEXT.contains(from), "{from}");
+            parse("p.toml", &TEXT.replacen(from, to, 1), &Alone, &KNOWN).unwrap_err().to_string()
+        };
+        let at = |place: &str, said: String| assert!(said.contains(place), "{said}");
+        at("p.toml:26", said("\"eap.md5\" = {", "\"eap.md6\" = {"));
+        at(
+            "no kind of work \"eap.md6\"; did you mean \"eap.md5\"",
+            said("\"eap.md5\" = {", "\"eap.md6\" = {"),
+        );
+        at("p.toml:16", said("store = \"postgresql\"", "store = \"oracle\""));
+        at("lacks its unit", said("user = \"1 us\"", "user = \"1\""));
+        at("account for 300 %", said("accounted = 1.02", "accounted = 3.0"));
+        at("a figure is below 0", said("wakeups = 0.98", "wakeups = -1.0"));
+        at("unknown key \"programme\"", said("program =", "programme ="));
+        at("a profile of version 2", said("version = 1", "version = 2"));
+    }
+
+    #[test]
+    fn a_profile_that_does_not_fit_is_refused() {
+        let file = profile();
+        let pap = ["pap".to_owned()];
+        let fits = Wanted { program: "0.2.0", methods: &pap, store: Some(StoreKind::Postgresql) };
+        assert_eq!(file.fits(&fits), Ok(()));
+        assert_eq!(file.fits(&Wanted { store: None, ..fits }), Ok(()));
+        let said = |wanted: Wanted<'_>| file.fits(&wanted).unwrap_err().to_string();
+        assert!(said(Wanted { program: "0.3.0", ..fits }).contains("of usher 0.2.0 and this is usher 0.3.0"));
+        assert!(
+            said(Wanted { store: Some(StoreKind::Memory), ..fits })
+                .contains("in postgresql and yours are in memory")
+        );
+        let tls = ["pap".to_owned(), "eap-tls".to_owned()];
+        assert!(said(Wanted { methods: &tls, ..fits }).contains("no method \"eap-tls\""));
+        assert!(matches!(file.fits(&Wanted { methods: &tls, ..fits }), Err(Misfit::Method { .. })));
+    }
+
+    #[test]
+    fn a_busy_core_shares_a_batch_among_many() {
+        let file = profile();
+        let pap = file.methods.get("pap").unwrap();
+        // 3.125 + 4 us for the request, and a 64th of a batch of 1.5 us.
+        assert!((file.busy_cost(pap) - (7.125e-6 + 1.5e-6 / 64.0)).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_published_schema_is_current() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/profile.schema.json");
+        let schema = crate::json_schema();
+        if std::env::var_os("USHER_WRITE_SCHEMA").is_some() {
+            std::fs::write(&path, &schema).unwrap();
+        }
+        let published = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            published == schema,
+            "docs/profile.schema.json is not what the types say; run this test with USHER_WRITE_SCHEMA=1"
+        );
+    }
+}

@@ -1,0 +1,174 @@
+//! Processors that a profile says.
+
+use usher_scenario::{Mode, Overrides, Study};
+
+const PROFILE: &str = r#"version = 1
+program = "VERSION"
+date = "2026-11-25"
+[machine]
+processor = "one"
+cores = 2
+kernel = "6.1.0"
+[machine.reference]
+rsa_2048_sign = "1000 /s"
+ecdsa_p256_sign = "30000 /s"
+md5 = "2000000 /s"
+[configuration]
+fingerprint = "00ff"
+shards = 1
+store = "postgresql"
+cached = false
+[wakeup]
+user = "1 us"
+system = "2 us"
+[batch]
+user = "0 us"
+system = "1 us"
+[work]
+"radius.request" = { user = "3 us", system = "4 us" }
+"tls.sign" = { user = "600 us", system = "0 us" }
+"store.lookup" = { user = "20 us", system = "10 us" }
+[store]
+lookup = "300 us"
+round_trips = 1
+[methods.eap-md5]
+received = { messages = 2.0, octets = 60.0 }
+sent = { messages = 2.0, octets = 38.0 }
+server = { user = "4 us", system = "7 us" }
+generator = { user = "9 us", system = "8 us" }
+accounted = 1.0
+units = { "radius.request" = 2.0 }
+loads = []
+"#;
+
+const STUDY: &str = r#"title = "t"
+question = "q"
+[run]
+duration = "1 s"
+[hosts.nas]
+[hosts.server]
+processor = PROCESSOR
+[links.core]
+between = ["nas", "server"]
+[workload]
+kind = "eap"
+stations = "nas"
+nas = "nas"
+server = "server"
+method = "eap-md5"
+aaa = "radius"
+arrivals = { kind = "poisson", rate = "5 /s" }
+"#;
+
+/// A folder that goes away with the value, with a study and the profile that it names.
+struct Folder(std::path::PathBuf);
+
+impl Folder {
+    fn new(name: &str, profile: &str, study: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("usher-processors-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("profile.toml"), profile).unwrap();
+        std::fs::write(folder.join("study.toml"), study).unwrap();
+        Self(folder)
+    }
+    fn study(&self) -> Result<Study, String> {
+        Study::load(&self.0.join("study.toml")).map_err(|e| e.to_string())
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn profile() -> String {
+    PROFILE.replace("VERSION", env!("CARGO_PKG_VERSION"))
+}
+
+fn said(name: &str, profile: &str, processor: &str) -> String {
+    let folder = Folder::new(name, profile, &STUDY.replace("PROCESSOR", processor));
+    folder.study().map(|_| String::new()).unwrap_or_else(|e| e)
+}
+
+#[test]
+fn a_profile_is_charged() {
+    let folder = Folder::new("charged", &profile(), &STUDY.replace("PROCESSOR", "\"profile.toml\""));
+    let study = folder.study().unwrap();
+    let cpu = |set: &[&str]| {
+        let mut overrides = Overrides::default();
+        set.iter().for_each(|set| overrides.set(set).unwrap());
+        let plan = study.plan(Mode::Default, &overrides).unwrap_or_else(|e| panic!("{e}"));
+        plan.points[0].scenario.hosts.get("server").unwrap().cpu.clone().unwrap()
+    };
+    let us = |time: usher_scenario::units::Time| time.get().as_nanos() as f64 / 1e3;
+    let mean = |law: Option<&usher_scenario::model::TimeLaw>| law.unwrap().mean().as_nanos() as f64 / 1e3;
+    let plain = cpu(&[]);
+    assert_eq!((plain.cores.get(), us(plain.wakeup), us(plain.batch)), (1, 3.0, 1.0));
+    assert_eq!(mean(plain.service.get("radius.request")), 7.0);
+    // A look-up passes aside; asking for it, and hearing of it, costs the processor.
+    assert_eq!(
+        (mean(plain.service.get("store.lookup")), mean(plain.aside.get("store.lookup"))),
+        (300.0, 30.0)
+    );
+    let other = cpu(&[
+        "hosts.server.processor.cores=4",
+        "hosts.server.processor.scale=2.0",
+        "hosts.server.processor.distance=5 ms",
+    ]);
+    assert_eq!((other.cores.get(), us(other.wakeup)), (4, 6.0));
+    assert_eq!(
+        (mean(other.service.get("tls.sign")), mean(other.service.get("store.lookup"))),
+        (1200.0, 5300.0)
+    );
+}
+
+#[test]
+fn the_profile_is_part_of_the_study() {
+    let digest = |name: &str, profile: &str| {
+        let folder = Folder::new(name, profile, &STUDY.replace("PROCESSOR", "\"profile.toml\""));
+        folder.study().unwrap().digest()
+    };
+    let (one, same) = (digest("one", &profile()), digest("same", &profile()));
+    assert_eq!(one, same);
+    assert_ne!(one, digest("other", &profile().replace("3 us", "5 us")));
+}
+
+#[test]
+fn what_does_not_fit_is_told_with_its_line() {
+    let is =
+        |said: String, parts: &[&str]| parts.iter().for_each(|part| assert!(said.contains(part), "{said}"));
+    let name = "\"profile.toml\"";
+    let both = format!("{name}\ncpu = {{ service = {{ \"radius.request\" = \"1 us\" }} }}");
+    is(said("both", &profile(), &both), &["study.toml:8:7", "a processor by its profile and one by cpu"]);
+    let version = profile().replace(env!("CARGO_PKG_VERSION"), "0.0.1");
+    is(said("version", &version, name), &["study.toml:7:1", "of usher 0.0.1 and this is usher"]);
+    assert_eq!(said("any", &version, "{ profile = \"profile.toml\", any_version = true }"), "");
+    let method = profile().replace("methods.eap-md5", "methods.pap");
+    is(said("method", &method, name), &["study.toml:7:1", "no method \"eap-md5\"", "it has pap"]);
+    let label = profile().replace("\"tls.sign\" =", "\"tls.sing\" =");
+    is(
+        said("label", &label, name),
+        &["profile.toml:25:1", "no kind of work \"tls.sing\"; did you mean \"tls.sign\""],
+    );
+    is(said("none", &profile(), "{ cores = 2 }"), &["without a profile"]);
+    is(said("gone", &profile(), "\"gone.toml\""), &["study.toml:7:13", "gone.toml"]);
+    let scaled = |more: &str| format!("{{ profile = {name}, {more} }}");
+    is(said("scale", &profile(), &scaled("scale = 0.0")), &["must be above 0"]);
+    let reference = "reference = { rsa_2048_sign = \"1 /s\", ecdsa_p256_sign = \"1 /s\", md5 = \"1 /s\" }";
+    is(said("twice", &profile(), &scaled(&format!("scale = 1.0, {reference}"))), &["in two ways"]);
+    is(said("unknown", &profile(), &scaled("core = 2")), &["unknown key \"core\"", "did you mean \"cores\""]);
+}
+
+#[test]
+fn a_store_elsewhere_is_refused() {
+    let study = STUDY.replace("PROCESSOR", "\"profile.toml\"").replace(
+        "[links.core]",
+        "runs = \"aaa\"\n[hosts.server.config]\nlisten = { auth = [\"0.0.0.0:1812\"] }\nusers = { store = \"memory\" }\n\
+         methods = { order = [\"eap-md5\"] }\n[[hosts.server.config.client]]\nname = \"n\"\nprefix = \"10.0.0.0/8\"\nsecret = \"abcdefgh\"\n\
+         [links.core]",
+    );
+    let folder = Folder::new("store", &profile(), &study);
+    let said = folder.study().map(|_| String::new()).unwrap_or_else(|e| e);
+    assert!(said.contains("users were in postgresql and yours are in memory"), "{said}");
+}

@@ -1,0 +1,114 @@
+//! Waiting at a server of several cores in closed form: Erlang's formulas for M/M/c, and the approximation of Allen and Cunneen
+//! for service that is not exponential.
+
+/// Customers come by a Poisson process, or one that varies otherwise, to `cores` servers with one queue.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Queue {
+    /// Customers a second.
+    pub rate: f64,
+    /// Mean service time, seconds.
+    pub service: f64,
+    /// Squared coefficient of variation of service times: 0 for constant, 1 for exponential ones.
+    pub service_variation: f64,
+    /// Squared coefficient of variation of the gaps between customers: 1 for a Poisson process.
+    pub arrival_variation: f64,
+    /// Servers, at least 1.
+    pub cores: u32,
+}
+
+/// Erlang's first formula: the chance that all of `cores` are busy where customers who find them so leave, at an offered load of
+/// `erlangs` (rate times service time).
+#[must_use]
+pub fn erlang_b(cores: u32, erlangs: f64) -> f64 {
+    (1..=cores).fold(1.0, |b, n| erlangs * b / (f64::from(n) + erlangs * b))
+}
+
+/// Erlang's second formula: the chance that a customer waits where those who find all of `cores` busy do, at an offered load of
+/// `erlangs` below `cores`; 1 from there on.
+#[must_use]
+pub fn erlang_c(cores: u32, erlangs: f64) -> f64 {
+    let free = 1.0 - erlangs / f64::from(cores);
+    if free <= 0.0 {
+        return 1.0;
+    }
+    let b = erlang_b(cores, erlangs);
+    b / (b + (1.0 - b) * free)
+}
+
+impl Queue {
+    /// M/M/c.
+    #[must_use]
+    pub const fn mmc(rate: f64, service: f64, cores: u32) -> Self {
+        Self { rate, service, service_variation: 1.0, arrival_variation: 1.0, cores }
+    }
+
+    /// The share of the time that a core is busy.
+    #[must_use]
+    pub fn utilisation(&self) -> f64 {
+        self.rate * self.service / f64::from(self.cores)
+    }
+
+    /// The chance that a customer waits, taken to be M/M/c's: exact for exponential service, and for one core with any.
+    #[must_use]
+    pub fn waits(&self) -> f64 {
+        erlang_c(self.cores, self.rate * self.service)
+    }
+
+    /// Mean wait, seconds: that of M/M/c times (ca² + cs²) / 2 (Allen and Cunneen). Exact for M/M/c and, by Pollaczek and
+    /// Khinchine, for M/G/1; infinite where customers come faster than they are served.
+    #[must_use]
+    pub fn wait(&self) -> f64 {
+        let free = 1.0 - self.utilisation();
+        if free <= 0.0 {
+            return f64::INFINITY;
+        }
+        let variation = (self.arrival_variation + self.service_variation) / 2.0;
+        self.waits() * self.service * variation / (f64::from(self.cores) * free)
+    }
+
+    /// The time that a share of the customers waits at most, seconds, with waits of those who wait at all taken to be exponential:
+    /// exact for M/M/c.
+    #[must_use]
+    pub fn wait_quantile(&self, share: f64) -> f64 {
+        let (waits, wait) = (self.waits(), self.wait());
+        if !wait.is_finite() {
+            return f64::INFINITY;
+        }
+        if 1.0 - share >= waits || waits <= 0.0 {
+            return 0.0;
+        }
+        wait / waits * libm::log(waits / (1.0 - share))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn near(a: f64, b: f64) -> bool {
+        (a - b).abs() < 1e-12 * b.abs().max(1.0)
+    }
+
+    #[test]
+    fn erlangs_formulas_by_hand() {
+        // One server: a / (1 + a) are lost, and a wait. Two, at one erlang: 1/2 / (1 + 1 + 1/2) are lost, a third waits.
+        assert!(near(erlang_b(1, 0.5), 1.0 / 3.0) && near(erlang_c(1, 0.7), 0.7));
+        assert!(near(erlang_b(2, 1.0), 0.2) && near(erlang_c(2, 1.0), 1.0 / 3.0));
+        assert_eq!((erlang_c(3, 3.0), erlang_c(3, 9.0)), (1.0, 1.0));
+    }
+
+    #[test]
+    fn one_core_is_pollaczeks_and_khinchines() {
+        let constant = Queue { service_variation: 0.0, ..Queue::mmc(0.5, 1.0, 1) };
+        assert!(near(constant.wait(), 0.5) && near(Queue::mmc(0.5, 1.0, 1).wait(), 1.0));
+        assert_eq!(Queue::mmc(1.0, 1.0, 1).wait(), f64::INFINITY);
+    }
+
+    #[test]
+    fn quantiles_of_exponential_service() {
+        // M/M/1 at 0.5: half do not wait; P(W > t) = 0.5 exp(-t/2).
+        let queue = Queue::mmc(0.5, 1.0, 1);
+        assert_eq!(queue.wait_quantile(0.4), 0.0);
+        assert!(near(queue.wait_quantile(0.99), 2.0 * (0.5_f64 / 0.01).ln()));
+    }
+}
