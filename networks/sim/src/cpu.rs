@@ -123,13 +123,13 @@ impl<R> Cpu<R> {
         let mut time = self.service_time(work);
         if !waited {
             self.taken_in = 0;
-            time = time + wakeup + batch;
+            time += wakeup + batch;
         } else if self.taken_in > 0 {
             self.taken_in -= 1;
         } else {
             // This one, and as many of those that wait behind it.
             self.taken_in = u32::try_from(self.queue.len()).unwrap_or(u32::MAX).min(most.saturating_sub(1));
-            time = time + batch;
+            time += batch;
         }
         time
     }

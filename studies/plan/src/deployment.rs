@@ -25,6 +25,9 @@ const MOST_USERS: usize = 20_000;
 /// The longest EAP packet of a user's device.
 const FRAGMENT: usize = 1398;
 
+/// What the store has of each user, by name.
+type Rows = Vec<(String, UserRows)>;
+
 /// What users of methods with TLS show, and whom they trust.
 #[derive(Clone, Debug)]
 pub struct TlsFor {
@@ -53,7 +56,7 @@ pub struct Deployment {
     pub(crate) port: u16,
     pub(crate) logins: Vec<RadiusLogin>,
     pub(crate) users: Arc<Users>,
-    pub(crate) rows: Vec<(String, UserRows)>,
+    pub(crate) rows: Rows,
     /// The time of day at which everything happens.
     pub(crate) epoch: WallTime,
     /// From the network, there and back.
@@ -284,11 +287,7 @@ fn addresses(config: &Loaded) -> Result<(IpAddr, IpAddr), DeploymentError> {
 }
 
 /// The users, with what the store has of them. With EAP-TLS all are the one whom the certificate names.
-fn users(
-    methods: &[Method],
-    tls: &TlsFor,
-    count: usize,
-) -> Result<(Arc<Users>, Vec<(String, UserRows)>), DeploymentError> {
+fn users(methods: &[Method], tls: &TlsFor, count: usize) -> Result<(Arc<Users>, Rows), DeploymentError> {
     let wrong = |e: String| DeploymentError::Config(e);
     let password =
         || Row { attribute: "Cleartext-Password".to_owned(), op: Op::Replace, value: PASSWORD.to_owned() };

@@ -60,7 +60,7 @@ impl Operations {
             let own = EphemeralPrivateKey::generate(&X25519, &random).map_err(|_| Refused)?;
             let public = own.compute_public_key().map_err(|_| Refused)?;
             let peer = UnparsedPublicKey::new(&X25519, other.as_ref());
-            agree_ephemeral(own, &peer, Refused, |secret| Ok(secret.len() + public.as_ref().len()))
+            agree_ephemeral(own, peer, Refused, |secret| Ok(secret.len() + public.as_ref().len()))
         };
         exchange()?;
         let x25519 = timed(exchange);
