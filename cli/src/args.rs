@@ -234,7 +234,7 @@ pub(crate) struct Run {
     /// Exactly this many replications of every point.
     #[arg(long, value_name = "N")]
     pub(crate) replications: Option<NonZeroU32>,
-    /// How many replications run at once [default: one per core, on the lab two].
+    /// How many replications run at once [default: one per core, on the lab one less].
     #[arg(long, value_name = "N")]
     pub(crate) jobs: Option<NonZeroUsize>,
     /// Other values for an axis, or another value for a setting by its path; may be repeated.

@@ -11,8 +11,10 @@ use usher_runner::sweep::{Estimated, Results};
 use usher_runner::world::{LabSettings, tcp_config};
 use usher_scenario::{Plan, lab};
 
-/// Replications that run at once on a core: they wait most of the time.
-pub(super) const JOBS_A_CORE: usize = 2;
+/// Replications that run at once on so many cores: one is left for the relays and what else the machine does.
+pub(super) fn jobs(cores: usize) -> usize {
+    cores.saturating_sub(1).max(1)
+}
 
 /// Takes what of the command is the lab's, and the rights that it needs.
 pub(super) fn settings(run: &Run, stop: Arc<AtomicBool>) -> Result<LabSettings, Failure> {
@@ -55,8 +57,14 @@ pub(super) fn differs(plan: &Plan) -> Vec<String> {
         let scenario = &point.scenario;
         let mtu = scenario.links.iter().map(|(_, link)| link.mtu.bytes() as u32).min().unwrap_or(1500);
         let tcp = tcp_config(&scenario.transport.tcp, scenario.run.ip.into(), mtu);
-        all.extend(usher_lab::untold(&tcp).iter().map(ToString::to_string));
+        let differing = usher_lab::untold(&tcp).into_iter().chain(usher_lab::missing(&tcp));
+        all.extend(differing.map(|setting| setting.to_string()));
     }
+    let hosts = plan.points.iter().flat_map(|point| point.scenario.hosts.iter());
+    let charged = hosts
+        .filter(|(_, host)| host.cpu.is_some())
+        .map(|(name, _)| format!("hosts.{name}.cpu: the lab charges no work, it takes what it takes"));
+    all.extend(charged);
     all.into_iter().collect()
 }
 
@@ -90,6 +98,26 @@ pub(super) fn estimate(plan: &Plan, jobs: usize) -> Estimated {
 pub(super) fn mark(kernel: &Kernel) -> String {
     let settings: String = kernel.sysctls.iter().map(|(name, value)| format!(" {name}={value}")).collect();
     format!(" on lab, {}{settings}", Host::detect().kernel)
+}
+
+/// What is to be known of replications that were not on the network that was asked for, or not in time.
+pub(super) fn disturbed(results: &Results) -> Vec<String> {
+    let count = |name: &str| results.facts.lab.sums.get(name).copied().unwrap_or(0.0);
+    let (runs, disturbed, late) = (count("runs"), count("runs_disturbed"), count("runs_late"));
+    let mut all = Vec::new();
+    if disturbed > 0.0 {
+        all.push(format!(
+            "In {disturbed} of {runs} replications the lab itself lost packets (manifest.json: lab_relay_overflowed, lab_not_sent \
+             and others): run them with fewer --jobs."
+        ));
+    }
+    if late > 0.0 {
+        all.push(format!(
+            "In {late} of {runs} replications the relay was more than 1 ms late with a hundredth of the packets, or a timer 20 ms: \
+             the machine had other things to do."
+        ));
+    }
+    all
 }
 
 /// What the manifest says of a run on a lab.

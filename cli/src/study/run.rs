@@ -215,8 +215,8 @@ impl Job<'_> {
 
     fn cores(&self) -> usize {
         let available = || std::thread::available_parallelism().map_or(1, usize::from);
-        let a_core = if self.lab.is_some() { on::JOBS_A_CORE } else { 1 };
-        self.run.jobs.map_or_else(|| a_core * available(), usize::from)
+        let cores = || if self.lab.is_some() { on::jobs(available()) } else { available() };
+        self.run.jobs.map_or_else(cores, usize::from)
     }
 
     /// The command that runs this study with these settings, and these further arguments.
@@ -352,6 +352,7 @@ impl Job<'_> {
         let untrusted = Untrusted::of(&self.plan, &results);
         if !output.json {
             let warnings = failing.iter().map(ToString::to_string);
+            let warnings = warnings.chain(on::disturbed(&results));
             let warnings = warnings.chain(untrusted.as_ref().map(ToString::to_string));
             output.text(&self.summary(&results, warnings, begun.elapsed().as_secs_f64(), &report))?;
         }

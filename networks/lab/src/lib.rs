@@ -21,7 +21,7 @@ mod topology;
 
 pub use check::{Measured, Offer, offers, precision};
 pub use error::LabError;
-pub use hosts::{Counters, Hosts, Kernel, Precision, Setting, Setup, Untold, sysctls, untold};
+pub use hosts::{Counters, Hosts, Kernel, Precision, Setting, Setup, Untold, missing, sysctls, untold};
 pub use lab::{Lab, Outcome};
 pub use namespace::Namespace;
 pub use permission::{Missing, Rights, acquire};

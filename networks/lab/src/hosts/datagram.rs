@@ -12,7 +12,7 @@ use usher_sim::{Application, Delivery, HostId, Observer, Payload};
 #[derive(Debug)]
 pub(super) struct Bound {
     pub(super) socket: UdpSocket,
-    app: u32,
+    pub(super) app: u32,
     /// Its number.
     number: u32,
     /// Its address.

@@ -16,7 +16,7 @@ pub(crate) const EAPOL: u16 = 0x888e;
 #[derive(Debug)]
 pub(super) struct FramePort {
     pub(super) socket: Socket,
-    app: u32,
+    pub(super) app: u32,
     port: u32,
 }
 

@@ -14,17 +14,18 @@ mod settings;
 mod stream;
 
 pub(crate) use frame::EAPOL;
-pub use settings::{Kernel, Setting, Untold, sysctls, untold};
+pub use settings::{Kernel, Setting, Untold, missing, sysctls, untold};
 
 use crate::error::{Doing, LabError};
 use crate::lab::Lab;
 use crate::namespace::Namespace;
 use crate::registry::Registry;
+use crate::relay::RelayReport;
 use crate::topology::{End, HostSpec, LinkSpec, Topology};
 use datagram::Bound;
 use frame::FramePort;
 use rustix::event::epoll;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -33,7 +34,7 @@ use stream::{Listener, Stream};
 use usher_core::{ConnId, Instant, WallTime, Work};
 use usher_live::Clock;
 use usher_sim::{
-    Addresses, AppPart, Application, HostId, HostPart, LinkId, LinkStats, Observer, Op, Parts, Tap,
+    Addresses, AppPart, Application, Delivery, HostId, HostPart, LinkId, LinkStats, Observer, Op, Parts, Tap,
     Transports,
 };
 
@@ -54,6 +55,15 @@ pub struct Setup {
 #[derive(Debug)]
 pub struct Hosts<A: Application, O> {
     lab: Lab,
+    /// What the relay did until it was ended.
+    ended: Option<RelayReport>,
+    /// The nice value that the thread had before.
+    nice: Option<i32>,
+    /// Deliveries that came of an application's own operations: they wait until those are all carried out.
+    later: VecDeque<(u32, Delivery)>,
+    delivering: bool,
+    /// There were connections.
+    connections: bool,
     /// Where each host and interface is in the lab.
     places: Vec<End>,
     addresses: Addresses,
@@ -116,6 +126,18 @@ enum Source {
     Frames(FramePort),
 }
 
+impl Source {
+    /// Whose it is.
+    const fn app(&self) -> u32 {
+        match self {
+            Self::Bound(bound) => bound.app,
+            Self::Listener(listener) => listener.app,
+            Self::Stream(stream) => stream.app,
+            Self::Frames(frames) => frames.app,
+        }
+    }
+}
+
 usher_core::counters! {
     /// What hosts dropped or could not do.
     pub struct Counters {
@@ -165,6 +187,11 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
         let poller = epoll::create(epoll::CreateFlags::CLOEXEC).doing(|| "make an epoll".to_owned())?;
         let mut new = Self {
             lab,
+            ended: None,
+            nice: None,
+            later: VecDeque::new(),
+            delivering: false,
+            connections: false,
             places,
             addresses,
             hosts,
@@ -269,8 +296,8 @@ impl<A: Application, O> Hosts<A, O> {
     pub fn apps(&self) -> impl Iterator<Item = &A> {
         self.apps.iter().map(|slot| &slot.app)
     }
-    /// Processor time that each application took, with what it asked of the kernel meanwhile; in the order of their
-    /// creation.
+    /// Processor time that each application took: its handling, with the kernel's receiving and sending that its thread did for
+    /// it, up to the relay's ring; in the order of their creation.
     pub fn processor(&self) -> impl Iterator<Item = (HostId, std::time::Duration)> {
         self.apps.iter().map(|slot| (slot.host, slot.processor))
     }
@@ -299,11 +326,26 @@ impl<A: Application, O> Hosts<A, O> {
     /// # Errors
     /// [`LabError::Ended`], [`LabError::Kernel`].
     pub fn take_tap(&mut self) -> Result<Option<Box<dyn Tap>>, LabError> {
-        Ok(self.lab.stop()?.and_then(|outcome| outcome.tap))
+        let Some(outcome) = self.lab.stop()? else { return Ok(None) };
+        self.ended = Some(outcome.relay);
+        Ok(outcome.tap)
+    }
+    /// What the relay did; what it came too late to take it knows when it was ended ([`take_tap`](Self::take_tap)).
+    pub fn relay_report(&self) -> RelayReport {
+        self.ended.unwrap_or_else(|| self.lab.report())
     }
     /// Why the run means nothing, if something happened to it.
     pub fn failure(&mut self) -> Option<LabError> {
         self.failed.take()
+    }
+}
+
+impl<A: Application, O> Drop for Hosts<A, O> {
+    fn drop(&mut self) {
+        // The thread goes on to other things.
+        if let Some(nice) = self.nice.take() {
+            let _ = rustix::process::setpriority_process(None, nice);
+        }
     }
 }
 

@@ -44,6 +44,8 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
             for event in &events {
                 self.now = clock.now();
                 let (number, flags) = (event.data.u64(), event.flags);
+                let began = thread_cpu_time();
+                let app = self.sources.get(&number).map(Source::app);
                 // What an earlier event of the batch closed is gone.
                 match self.sources.get(&number) {
                     Some(Source::Bound(_)) => self.receive_datagrams(number),
@@ -52,6 +54,7 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
                     Some(Source::Frames(_)) => self.receive_frames(number),
                     None => {}
                 }
+                self.charge(app, began);
                 if self.observer.is_done() {
                     return;
                 }
@@ -64,7 +67,9 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
         // No real-time turn: this thread and those that it starts also make namespaces and links, in which the kernel waits
         // for threads of its own that have none.
+        let before = rustix::process::getpriority_process(None).ok();
         self.precision.preferred = rustix::process::setpriority_process(None, NICE).is_ok();
+        self.nice = before.filter(|_| self.precision.preferred);
         let clock = Clock::start();
         self.clock = Some(clock);
         if let Err(error) = self.lab.start(clock, self.tap.take()) {
@@ -73,7 +78,9 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
         }
         for app in 0..self.apps.len() as u32 {
             self.now = clock.now();
+            let began = thread_cpu_time();
             self.deliver(app, Delivery::Start);
+            self.charge(Some(app), began);
         }
         clock
     }
@@ -88,6 +95,11 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
             self.precision.timers += 1;
             self.precision.late_ns += late;
             self.precision.latest_ns = self.precision.latest_ns.max(late);
+            let began = thread_cpu_time();
+            let app = match due {
+                Due::App(app) => Some(app),
+                Due::Read(stream) => self.sources.get(&stream).map(Source::app),
+            };
             match due {
                 Due::App(app) => {
                     self.apps[app as usize].deadline = None;
@@ -95,13 +107,32 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
                 }
                 Due::Read(stream) => self.slow_read(stream),
             }
+            self.charge(app, began);
             self.now = clock.now();
         }
     }
 
-    /// Hands something to an application and carries out what it asks for.
+    /// Notes processor time that was an application's.
+    fn charge(&mut self, app: Option<u32>, began: std::time::Duration) {
+        if let Some(slot) = app.and_then(|app| self.apps.get_mut(app as usize)) {
+            slot.processor += thread_cpu_time().saturating_sub(began);
+        }
+    }
+
+    /// Hands something to an application and carries out what it asks for. What comes of that for an application waits until
+    /// it is carried out, so that a later wish is not overtaken by an earlier one.
     pub(super) fn deliver(&mut self, app: u32, delivery: Delivery) {
-        let began = thread_cpu_time();
+        self.later.push_back((app, delivery));
+        if std::mem::replace(&mut self.delivering, true) {
+            return;
+        }
+        while let Some((app, delivery)) = self.later.pop_front() {
+            self.hand(app, delivery);
+        }
+        self.delivering = false;
+    }
+
+    fn hand(&mut self, app: u32, delivery: Delivery) {
         let mut ops = self.spare_ops.pop().unwrap_or_default();
         let slot = &mut self.apps[app as usize];
         slot.app.handle(&mut Context::new(self.now, self.epoch, &mut ops, &mut self.work), delivery);
@@ -111,7 +142,6 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
             self.execute(app, op);
         }
         self.spare_ops.push(ops);
-        self.apps[app as usize].processor += thread_cpu_time().saturating_sub(began);
     }
 
     fn execute(&mut self, app: u32, op: Op<A::Report>) {

@@ -1,6 +1,6 @@
 //! The study's transport settings on the kernel: what it has them by, and what it does otherwise.
 //!
-//! `docs/lab.md` has the same as a table.
+//! `docs/lab-studies.md` has the same as a table.
 
 use socket2::Socket;
 use std::collections::BTreeMap;
@@ -16,6 +16,8 @@ use usher_sim::tcp::{
 
 /// The kernel's own retransmission timeout before a measurement (`TCP_TIMEOUT_INIT`).
 const INITIAL_RTO: Duration = Duration::from_secs(1);
+/// The kernel's own smallest timeout (`TCP_RTO_MIN`).
+const MIN_RTO: Duration = Duration::from_millis(200);
 /// What the kernel's largest timeout may be (`net.ipv4.tcp_rto_max_ms`).
 const MAX_RTO: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(120)];
 /// What TCP_MAXSEG takes (`TCP_MIN_MSS`, `MAX_TCP_WINDOW`).
@@ -266,6 +268,30 @@ pub fn untold(tcp: &Config) -> Vec<Untold> {
         "false".to_owned(),
         "the kernel sends new data on duplicate acknowledgements",
     );
+    all
+}
+
+/// What this machine's kernel cannot have of these settings, though others can.
+pub fn missing(tcp: &Config) -> Vec<Untold> {
+    let lacks = |name: &str| !Path::new("/proc/sys").join(name.replace('.', "/")).exists();
+    let time = |t: Duration| format!("\"{t}\"");
+    let mut all = Vec::new();
+    if tcp.min_rto != MIN_RTO && lacks("net.ipv4.tcp_rto_min_us") {
+        let kernel = "this kernel has no net.ipv4.tcp_rto_min_us (Linux 6.11) and has 200 ms";
+        all.push(Untold { setting: "transport.tcp.rto_min", study: time(tcp.min_rto), kernel });
+    }
+    if tcp.max_rto != MAX_RTO[1] && lacks("net.ipv4.tcp_rto_max_ms") {
+        let kernel = "this kernel has no net.ipv4.tcp_rto_max_ms (Linux 6.15) and has 120 s";
+        all.push(Untold { setting: "transport.tcp.rto_max", study: time(tcp.max_rto), kernel });
+    }
+    let most = std::fs::read_to_string("/proc/sys/net/core/rmem_max").ok();
+    if most.and_then(|m| m.trim().parse::<u32>().ok()).is_some_and(|most| tcp.receive_buffer > most) {
+        all.push(Untold {
+            setting: "transport.tcp.receive_buffer",
+            study: format!("\"{} B\"", tcp.receive_buffer),
+            kernel: "net.core.rmem_max is less, and bounds it",
+        });
+    }
     all
 }
 

@@ -20,7 +20,7 @@ static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 #[derive(Debug)]
 pub(super) struct Listener {
     pub(super) socket: Socket,
-    app: u32,
+    pub(super) app: u32,
     at: HostId,
     port: u16,
 }
@@ -29,7 +29,7 @@ pub(super) struct Listener {
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) socket: Socket,
-    app: u32,
+    pub(super) app: u32,
     conn: ConnId,
     local: (HostId, u16),
     remote: (HostId, u16),
@@ -122,6 +122,7 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
         remote: (HostId, u16),
         connecting: bool,
     ) -> Option<u64> {
+        self.connections = true;
         let quick_ack = self.apps[app as usize].transports.tcp.delayed_ack.is_none();
         let stream = Stream {
             socket,
@@ -304,8 +305,8 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
         }
     }
 
-    /// A slow application begins to read what there is, a piece at most; it hears of it at once and takes its room when
-    /// it has read it, as in the simulator.
+    /// A slow application begins to read what there is, a piece at most; it has it, and its room is free, when the time that it
+    /// reads is over, as in the simulator.
     fn begin_slow_read(&mut self, source: u64, rate: u64, piece: u32) {
         let Some(Source::Stream(stream)) = self.sources.get_mut(&source) else { return };
         let waiting = rustix::io::ioctl_fionread(&stream.socket).unwrap_or(0);

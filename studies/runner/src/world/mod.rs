@@ -417,6 +417,8 @@ impl World {
         self.memory_metrics(&mut out);
         let links = self.topology.links.iter().flat_map(|(_, links)| links.iter().copied());
         let packet_hops = self.network.packet_hops(links);
+        // What the relay came too late to take it tells at its end.
+        let tap = self.network.take_tap()?;
         let lab = self.lab_facts();
         Ok(RunResult {
             metrics: out.all,
@@ -424,7 +426,7 @@ impl World {
             wall_s,
             peak_rss_bytes,
             lab,
-            capture: self.network.take_tap()?.map(|tap| Captured {
+            capture: tap.map(|tap| Captured {
                 tap,
                 interfaces: self.interfaces,
                 key_log: self.key_log.text(),
@@ -643,8 +645,12 @@ impl World {
         for (name, host) in self.scenario.hosts.iter() {
             let Some(cpu) = &host.cpu else { continue };
             let members = self.topology.hosts.get(name).map_or(&[][..], Vec::as_slice);
-            let stats = members.iter().filter_map(|h| self.network.cpu_stats(*h));
-            let busy: u64 = stats.map(|s| s.busy_ns).sum();
+            let stats: Vec<_> = members.iter().filter_map(|h| self.network.cpu_stats(*h)).collect();
+            // The lab charges nothing.
+            if stats.is_empty() {
+                continue;
+            }
+            let busy: u64 = stats.iter().map(|s| s.busy_ns).sum();
             let capacity =
                 self.network.now().as_secs_f64() * f64::from(cpu.cores.get()) * members.len() as f64;
             out.put_of(name, metrics::BUSY, busy as f64 / 1e9 / capacity);

@@ -7,6 +7,10 @@ use usher_lab::{Hosts, Setup};
 use usher_scenario::model::Scenario;
 use usher_sim::Tap;
 
+/// A relay is late whose last hundredth of packets is as late as this, and hosts are whose timers are twenty times as late:
+/// seconds.
+const LATE: f64 = 0.001;
+
 /// What a run on a lab has to say of itself; empty for others. Of several runs the first kind adds up, of the second the
 /// largest stays.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -67,13 +71,18 @@ impl World {
     /// How well the lab was the network that was asked for, and what roles cost.
     pub(super) fn lab_facts(&self) -> LabFacts {
         let Network::Lab(hosts, _) = &self.network else { return LabFacts::default() };
-        let (relay, timers, counters) = (hosts.lab().report(), hosts.precision(), hosts.counters());
+        let (relay, timers, counters) = (hosts.relay_report(), hosts.precision(), hosts.counters());
         let mut facts = LabFacts::default();
         let mut sum = |name: &str, value: f64| {
             *facts.sums.entry(name.to_owned()).or_default() += value;
         };
         sum("runs", 1.0);
         sum("runs_preferred", f64::from(u8::from(relay.real_time && timers.preferred)));
+        let lost = relay.overflowed + relay.refused + relay.truncated;
+        let undone = counters.not_sent + counters.no_socket + counters.unknown_sender;
+        sum("runs_disturbed", f64::from(u8::from(lost + undone > 0)));
+        let late = relay.delays.p99 > LATE || timers.latest_ns as f64 / 1e9 > 20.0 * LATE;
+        sum("runs_late", f64::from(u8::from(late)));
         sum("relay_packets", relay.delays.count as f64);
         sum("relay_late_s", relay.delays.mean * relay.delays.count as f64);
         sum("relay_overflowed", relay.overflowed as f64);
