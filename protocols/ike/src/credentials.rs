@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use usher_core::Job;
 use usher_crypto::signature::{KeyKind, SigningKey};
 use usher_crypto::tls::ChainVerifier;
-use usher_crypto::x509::{SubjectName, bears};
+use usher_crypto::x509::{SubjectName, bears, may_prove_identity};
 
 /// The keys of connections, and whom they trust. A host asks it wherever it does jobs, as on a thread.
 #[derive(Debug, Default)]
@@ -48,7 +48,9 @@ impl Credentials {
                 let path = self.path(connection, certificates);
                 let leaf = path.and_then(|path| path.into_iter().next());
                 let holds = leaf.is_some_and(|leaf| {
-                    is_of(&leaf, identity) && scheme.verify(&leaf, octets, signature).is_ok()
+                    is_of(&leaf, identity)
+                        && may_prove_identity(&leaf)
+                        && scheme.verify(&leaf, octets, signature).is_ok()
                 });
                 Command::Verified { token, holds }
             }

@@ -38,10 +38,49 @@ pub fn bears(certificate: &[u8], name: SubjectName<'_>) -> bool {
     })
 }
 
+/// IKE (RFC 4945 §5.1.3.12).
+const IPSEC_IKE: &str = "1.3.6.1.5.5.7.3.17";
+
+/// Whether a certificate (DER) may prove who its subject is in IKE: its key may sign, where it says for what it may be used,
+/// and is for IKE, TLS or anything, where it says for whom. One that cannot be read is for nothing.
+#[must_use]
+pub fn may_prove_identity(certificate: &[u8]) -> bool {
+    let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return false };
+    let signs = certificate.key_usage().is_ok_and(|usage| {
+        usage.is_none_or(|usage| usage.value.digital_signature() || usage.value.non_repudiation())
+    });
+    let fits = certificate.extended_key_usage().is_ok_and(|usage| {
+        usage.is_none_or(|usage| {
+            let usage = usage.value;
+            let ike = usage.other.iter().any(|oid| oid.to_id_string() == IPSEC_IKE);
+            usage.any || usage.server_auth || usage.client_auth || ike
+        })
+    });
+    signs && fits
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rcgen::{CertificateParams, DnType, KeyPair, SanType};
+    use rcgen::{
+        CertificateParams, DnType, ExtendedKeyUsagePurpose as Extended, KeyPair, KeyUsagePurpose as Usage,
+        SanType,
+    };
+
+    #[test]
+    fn a_certificate_proves_an_identity_only_by_a_key_that_is_for_that() {
+        let fits = |usages: &[Usage], extended: &[Extended]| {
+            let mut params = CertificateParams::new(vec!["gw.test".into()]).unwrap();
+            params.key_usages = usages.to_vec();
+            params.extended_key_usages = extended.to_vec();
+            may_prove_identity(params.self_signed(&KeyPair::generate().unwrap()).unwrap().der())
+        };
+        let ike = Extended::Other(vec![1, 3, 6, 1, 5, 5, 7, 3, 17]);
+        assert!(fits(&[], &[]) && fits(&[Usage::DigitalSignature], &[ike, Extended::CodeSigning]));
+        assert!(fits(&[Usage::ContentCommitment], &[Extended::ServerAuth]) && fits(&[], &[Extended::Any]));
+        assert!(!fits(&[Usage::KeyEncipherment], &[]) && !fits(&[], &[Extended::CodeSigning]));
+        assert!(!may_prove_identity(&[0x30, 0]));
+    }
 
     #[test]
     fn a_certificate_bears_the_names_that_it_has_and_no_others() {

@@ -20,6 +20,7 @@ use usher_crypto::digest::equal;
 use usher_crypto::exchange::KeyExchange;
 use usher_crypto::signature::{KeyKind, SignatureScheme};
 use usher_eap::authenticator::Authenticator;
+use usher_eap::packet::{Code, Packet, Type};
 use usher_eap::peer::Peer;
 
 /// Certificates that somebody may show, and octets of them.
@@ -430,6 +431,15 @@ pub(super) fn verified(sa: &mut IkeSa, cx: &mut Context<'_>, holds: bool) -> Res
         (false, false) => responder::fail(sa, cx, EndReason::AuthenticationFailed),
     }
     Ok(())
+}
+
+/// Whether EAP alone may prove who a responder is by what this packet asks: by a method that proves both sides, has a key and
+/// resists dictionaries. Of those that RFC 5998 §4 lists, EAP-TLS and EAP-TTLS are known to us.
+pub(super) fn is_safe_alone(packet: &[u8]) -> bool {
+    Packet::parse(packet).is_ok_and(|packet| {
+        let safe = [Type::IDENTITY, Type::NOTIFICATION, Type::TLS, Type::TTLS];
+        packet.code() != Code::Request || packet.kind().is_some_and(|kind| safe.contains(&kind))
+    })
 }
 
 /// The payload of a type, if there is one.

@@ -6,7 +6,7 @@ use super::super::event::{EndReason, Event};
 use super::super::sa::{Context, Exchange, IkeSa};
 use super::{
     Eap, Waits, authentication, certificate_request, certificates, configuration, eap, eap_holds, eap_proof,
-    error, find, has, prove, state, verify,
+    error, find, has, is_safe_alone, prove, state, verify,
 };
 use crate::code::{CfgType, ConfigurationType, ExchangeType, NotifyType};
 use crate::payload::{Configuration, ConfigurationAttribute, Notify, Payload};
@@ -178,6 +178,10 @@ fn go_on(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: Vec<Payload>) {
 
 fn converse(sa: &mut IkeSa, cx: &mut Context<'_>, packet: &[u8]) {
     let Some(state) = state(sa) else { return };
+    if state.eap_only && !is_safe_alone(packet) {
+        // Whoever is in between would learn what it can guess a password by (RFC 5998 §3).
+        return fail(sa, cx, EndReason::AuthenticationFailed);
+    }
     let Eap::Peer(peer) = &mut state.eap else { return };
     peer.handle(cx.now, packet);
     while let Some(done) = peer.poll_work() {

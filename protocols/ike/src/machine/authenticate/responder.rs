@@ -6,7 +6,7 @@ use super::super::event::{EapAnswer, EndReason, Event};
 use super::super::sa::{Context, IkeSa};
 use super::{
     ChildAsked, Eap, Waits, authentication, certificates, configuration, eap as eap_of, eap_holds, eap_proof,
-    find, has, prove, state, verify,
+    find, has, is_safe_alone, prove, state, verify,
 };
 use crate::code::{AuthMethod, CfgType, ExchangeType, NotifyType};
 use crate::payload::{
@@ -237,6 +237,9 @@ fn converse(sa: &mut IkeSa, cx: &mut Context<'_>) {
         }
     }
     match (packet, end) {
+        (Some(packet), None) if state.eap_only && !is_safe_alone(&packet) => {
+            return fail(sa, cx, EndReason::AuthenticationFailed);
+        }
         (Some(packet), None) => payloads.push(Payload::Eap(packet)),
         (Some(packet), Some(End::Success)) => {
             payloads.push(Payload::Eap(packet));

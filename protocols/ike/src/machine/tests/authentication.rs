@@ -1,5 +1,6 @@
 //! Who both sides are: by shared keys and EAP; certificates are in `certificates`, since they need a library.
 
+use super::super::authenticate::is_safe_alone;
 use super::*;
 use usher_core::CommandError;
 
@@ -109,26 +110,44 @@ fn a_wrong_password_is_a_failure_of_eap() {
 }
 
 #[test]
-fn eap_alone_proves_both_where_its_method_has_a_key() {
-    let (mut ours, mut theirs) = eap(peer_auth(Method::MsChapV2, PASSWORD), false);
-    ours.remote_auth = RemoteAuth::EapOnly;
-    theirs.local_auth = LocalAuth::EapOnly;
-    let mut world = World::new(ours.clone(), theirs.clone());
+fn eap_alone_proves_both_where_its_method_is_safe_for_that() {
+    let only = |method| {
+        let (mut ours, mut theirs) = eap(peer_auth(method, PASSWORD), false);
+        ours.remote_auth = RemoteAuth::EapOnly;
+        theirs.local_auth = LocalAuth::EapOnly;
+        World::with(config(), ours, theirs, method)
+    };
+    let mut world = only(Method::Tls);
     world.connect();
     world.fit(1);
-    // EAP-MD5 has none: neither side goes on (RFC 5998 §3).
-    ours.local_auth = peer_auth(Method::Md5, PASSWORD);
-    let mut world = World::with(config(), ours.clone(), theirs.clone(), Method::Md5);
-    world.initiate();
-    world.net.run(secs(1));
-    assert_eq!(world.ended(world.responder), [EndReason::AuthenticationFailed]);
-    assert_eq!(world.ended(world.initiator), [EndReason::Refused]);
-    // An initiator that does not offer it finds nobody, and one that offers it is proved to besides where that is so.
+    // EAP-MD5 has no key, and of EAP-MSCHAPv2 a password can be guessed: neither side goes on (RFC 5998 §4).
+    for method in [Method::Md5, Method::MsChapV2] {
+        let mut world = only(method);
+        world.initiate();
+        world.net.run(secs(1));
+        assert_eq!(world.ended(world.responder), [EndReason::AuthenticationFailed], "{method:?}");
+        assert_eq!(world.ended(world.initiator), [EndReason::Refused]);
+    }
+    // Nor does an initiator, whatever its responder allows.
+    let request = |kind| [1, 7, 0, 5, kind];
+    assert!(!is_safe_alone(&request(4)) && !is_safe_alone(&request(26)) && is_safe_alone(&request(13)));
+    assert!(is_safe_alone(&request(1)) && !is_safe_alone(&[]), "it may be asked who it is");
+    // One that does not offer it finds nobody.
+    let (mut ours, mut theirs) = eap(peer_auth(Method::Tls, PASSWORD), false);
+    theirs.local_auth = LocalAuth::EapOnly;
     ours.remote_auth = RemoteAuth::Psk(Key::from(&b"secret"[..]));
-    let mut world = World::new(ours, theirs);
+    let mut world = World::with(config(), ours, theirs, Method::Tls);
     world.initiate();
     world.net.run(secs(1));
     assert_eq!(world.ended(world.responder), [EndReason::AuthenticationFailed]);
+}
+
+#[test]
+fn eap_tls_beside_a_shared_key_of_the_responder_is_a_login() {
+    let (ours, theirs) = eap(peer_auth(Method::Tls, PASSWORD), false);
+    let mut world = World::with(config(), ours, theirs, Method::Tls);
+    world.connect();
+    world.fit(1);
 }
 
 #[test]

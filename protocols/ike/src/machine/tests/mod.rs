@@ -23,6 +23,10 @@ use usher_core::bench::{At, Network};
 use usher_core::impair::ChannelConfig;
 use usher_core::{Duration, Instant, SecureRng};
 use usher_crypto::Key;
+use usher_crypto::tls::{
+    ClientConfig, ClientOptions, Roots, ServerConfig, ServerOptions, Version, WallClock, fixtures,
+};
+use usher_eap::method::tls::{PeerMethodTls, PeerTls, ServerMethodTls, ServerTls};
 use usher_eap::method::{Context, PeerOffer, ServerOffer, UserSecret};
 use usher_eap::method::{md5, mschapv2};
 
@@ -105,6 +109,7 @@ impl EapHost {
                 self.names.insert(sa, String::from_utf8_lossy(&packet[5..]).into_owned());
                 let offer: Box<dyn ServerOffer> = match method {
                     Method::Md5 => Box::new(md5::Password::new(PASSWORD)),
+                    Method::Tls => Box::new(tls_server()),
                     Method::MsChapV2 => {
                         Box::new(mschapv2::Hash::new(&UserSecret::Clear(Key::from(PASSWORD))).unwrap())
                     }
@@ -134,11 +139,39 @@ impl EapHost {
 pub(super) enum Method {
     Md5,
     MsChapV2,
+    Tls,
+}
+
+/// EAP-TLS 1.3, with certificates that are for tests.
+fn tls_server() -> ServerMethodTls {
+    let config = ServerConfig::new(ServerOptions {
+        versions: Version::Tls13.into(),
+        credentials: fixtures::server(2),
+        client_roots: Some(Roots::from_der([fixtures::root()])),
+        resumption: None,
+        clock: WallClock::at(fixtures::WALL_TIME),
+        key_log: None,
+    });
+    ServerMethodTls { tls: ServerTls::Real(config.unwrap()), fragment: 1024 }
+}
+
+fn tls_peer() -> PeerMethodTls {
+    let config = ClientConfig::new(ClientOptions {
+        versions: Version::Tls13.into(),
+        credentials: Some(fixtures::client(2)),
+        roots: Roots::from_der([fixtures::root()]),
+        server_name: None,
+        resumption: None,
+        clock: WallClock::at(fixtures::WALL_TIME),
+        key_log: None,
+    });
+    PeerMethodTls { tls: PeerTls::Real(config.unwrap(), 0), fragment: 1024 }
 }
 
 pub(super) fn peer_auth(method: Method, password: &[u8]) -> LocalAuth {
     let offer: Box<dyn PeerOffer> = match method {
         Method::Md5 => Box::new(md5::Password::new(password)),
+        Method::Tls => Box::new(tls_peer()),
         Method::MsChapV2 => Box::new(mschapv2::Account::new(b"ann", password)),
     };
     LocalAuth::Eap { identity: b"ann".to_vec(), methods: Arc::new([offer]) }
