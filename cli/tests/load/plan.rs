@@ -1,6 +1,7 @@
 //! `usher load --calibrate` and `usher plan`, from a server to the number of servers.
 
 use crate::ours::{Ours, ends};
+use crate::usher;
 use std::fs;
 use std::path::Path;
 
@@ -11,7 +12,14 @@ fn calibrate(ours: &Ours, profile: &Path) -> serde_json::Value {
     let mut words =
         ours.logins("eap", &["--mix", "pap=1,eap-md5=1", "--calibrate", &profile, "--server-pid", &pid]);
     words.extend(["--server-config", &config, "--calibrate-hold", "400ms", "--no-libraries"]);
-    ends(&words, 0).0
+    // On a busy machine a short measurement may tell nothing, and says so.
+    let apart = |output: &std::process::Output| {
+        output.status.code() == Some(1) && String::from_utf8_lossy(&output.stderr).contains("calibrate again")
+    };
+    let tries = std::iter::repeat_with(|| usher(&words)).take(5);
+    let output = tries.skip_while(apart).next().expect("one of five measurements tells what a login costs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 /// A plan for one method at a rate: its JSON.
@@ -40,10 +48,10 @@ fn a_profile_is_measured_and_servers_are_planned_from_it() {
     let told = calibrate(&ours, &profile);
     let of = |method: &str, what: &str| told["methods"][method][what].as_f64().unwrap();
     assert!(of("pap", "server_us") > 0.0, "{told}");
-    // A login by EAP-MD5 is two messages, and one of them is as much work as one with a password.
+    // By EAP-MD5 a login is three messages: who it is, that the method proposed first is not wanted, and the proof.
     assert_eq!(
         (of("pap", "received_messages").round(), of("eap-md5", "received_messages").round()),
-        (1.0, 2.0)
+        (1.0, 3.0)
     );
     assert!(of("eap-md5", "busy_us") > of("pap", "busy_us"), "{told}");
     for method in ["pap", "eap-md5"] {

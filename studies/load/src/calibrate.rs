@@ -69,6 +69,12 @@ pub enum CalibrateError {
     /// The server's metrics.
     #[error("{0}")]
     Counts(String),
+    /// Nothing is known of any kind of work.
+    #[error(
+        "what was measured does not tell kinds of work from wake-ups, most likely since other programs had the processor: \
+         calibrate again where nothing else runs, or with a longer --calibrate-hold"
+    )]
+    Apart,
     /// The server is another version.
     #[error("the server is usher {server} and this is usher {program}: a profile is of one version")]
     Version {
@@ -154,7 +160,12 @@ pub fn calibrate(
         all.push(measured);
         shares.push(libraries);
     }
-    Ok(profile(calibration, &operations, &all, shares))
+    let profile = profile(calibration, &operations, &all, shares);
+    // Nobody could read it again.
+    if profile.work.iter().all(|(_, cost)| cost.seconds() <= 0.0) {
+        return Err(CalibrateError::Apart);
+    }
+    Ok(profile)
 }
 
 fn measure(

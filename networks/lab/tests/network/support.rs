@@ -78,6 +78,8 @@ impl Running {
         let address = self.lab.topology().hosts[host].addresses[address];
         let socket = self.lab.namespace(host).run(|| UdpSocket::bind((address, port)).unwrap()).unwrap();
         socket.set_read_timeout(Some(Elapsed::from_secs(5))).unwrap();
+        // On a busy machine a reader is late, and what a socket holds by itself is 256 small datagrams.
+        rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, 8 << 20).unwrap();
         socket
     }
 

@@ -83,12 +83,13 @@ fn functions_register_discover_and_subscribe_by_their_very_files() {
         Ok::<_, String>(metrics)
     };
     let metrics = told(&folder, NODE, POINT, "").unwrap();
-    // Of each node three transactions of three packets: request, response that acknowledges it, acknowledgement.
-    assert_eq!(packets(&metrics), 18.0, "{metrics:?}");
+    // Of each node three transactions of three packets: request, response that acknowledges it, acknowledgement. The first
+    // request leaves as the run begins, before anything is counted.
+    assert_eq!(packets(&metrics), 16.0, "{metrics:?}");
     assert_eq!(told(&folder, NODE, POINT, "").unwrap(), metrics, "the same rows again");
     // A node that the point does not hear is silent after its tries.
     let deaf = told(&folder, NODE, &POINT.replace("192.0.2.0/24", "198.51.100.0/24"), "").unwrap();
-    assert!(packets(&deaf) >= 6.0 && packets(&deaf) < 18.0, "{deaf:?}");
+    assert!(packets(&deaf) >= 4.0 && packets(&deaf) < 16.0, "{deaf:?}");
     // A point that fails knows nobody when it is back; its peers come again.
     let outage = "[[outages]]\nhost = \"pos\"\nfrom = \"5 s\"\nuntil = \"6 s\"\n";
     let again = NODE.to_owned() + "[timers]\nrefresh = \"4 s\"\nretransmission = \"0.5 s\"\n";

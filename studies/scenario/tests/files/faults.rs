@@ -92,7 +92,7 @@ fn each_kind_of_fault_names_its_place_and_what_would_be_right() {
         (
             r#"question = "Q?""#,
             "question = \"Q?\"\nauthor = \"me\"",
-            "t.toml:3:1: unknown key \"author\" at the top; known are \"title\", \"question\", \"description\", \"groups\", \"run\", \"quick\", \"full\", \"sensitivity\", \"hosts\", \"links\", \"cells\", \"bss\", \"transport\", \"workload\", \"workloads\", \"background\", \"outages\", \"choices\", \"axes\", \"figures\", \"recommendations\", \"capture\"",
+            "t.toml:3:1: unknown key \"author\" at the top; known are \"title\", \"question\", \"description\", \"groups\", \"run\", \"quick\", \"full\", \"sensitivity\", \"lab\", \"hosts\", \"links\", \"cells\", \"bss\", \"transport\", \"workload\", \"workloads\", \"background\", \"outages\", \"choices\", \"axes\", \"figures\", \"recommendations\", \"capture\"",
         ),
         (
             r#"transport = "tcp""#,
