@@ -295,7 +295,8 @@ mod tests {
             let (algorithm, length) = ciphers()[which];
             let cipher = algorithm.with_key(&key[..length]).unwrap();
             let iv = &iv[..algorithm.iv_len()];
-            let plain = vec![fill; blocks * algorithm.block_len()];
+            // Blocks of 16 octets, also where a cipher has shorter ones: a single octet can be its own ciphertext.
+            let plain = vec![fill; blocks * 16];
             let (mut data, mut tag) = (plain.clone(), vec![0; algorithm.tag_len()]);
             cipher.seal(iv, &associated, &mut data, &mut tag).unwrap();
             prop_assert_ne!(&data, &plain);

@@ -3,6 +3,7 @@
 use super::place::Place;
 use super::{OURS, THEIRS};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -30,6 +31,19 @@ pub(crate) fn elsewhere() -> SocketAddr {
     SocketAddr::new("127.0.0.3".parse().expect("an address"), 14500)
 }
 
+/// A socket at an address, of which a former host's may be held for a moment: by a program that another test is about to start.
+fn bound(address: SocketAddr) -> UdpSocket {
+    let begun = Clock::now();
+    loop {
+        match UdpSocket::bind(address) {
+            Err(e) if e.kind() == ErrorKind::AddrInUse && begun.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            bound => return bound.expect("the port is free"),
+        }
+    }
+}
+
 impl<'a> Host<'a> {
     /// One in charon's namespace. Its sockets are made by a thread that goes there.
     pub(crate) fn new(place: &'a Place, n: u16) -> Self {
@@ -39,7 +53,7 @@ impl<'a> Host<'a> {
                 .expect("root may go there");
             let own = |port| SocketAddr::new(OURS.parse().expect("an address"), port);
             [own(15500 + n), own(14500), elsewhere()].map(|address| {
-                let socket = UdpSocket::bind(address).expect("the port is free");
+                let socket = bound(address);
                 socket.set_read_timeout(Some(Duration::from_millis(2))).expect("a socket can wait");
                 socket
             })
