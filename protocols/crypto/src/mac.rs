@@ -30,6 +30,12 @@ usher_core::named! {
 pub trait Mac: Send + Sync {
     /// Appends the whole code of the concatenation of `parts`.
     fn code(&self, parts: &[&[u8]], out: &mut Vec<u8>);
+    /// Writes the first octets of the code, as many as `out` has; what it has beyond the code is left as it is.
+    fn truncated(&self, parts: &[&[u8]], out: &mut [u8]);
+}
+
+fn write(code: &[u8], out: &mut [u8]) {
+    out.iter_mut().zip(code).for_each(|(octet, of_code)| *octet = *of_code);
 }
 
 impl core::fmt::Debug for dyn Mac {
@@ -82,6 +88,11 @@ impl<M: hmac::Mac + Clone + Send + Sync> Mac for Keyed<M> {
         let mut mac = self.0.clone();
         parts.iter().for_each(|part| mac.update(part));
         out.extend_from_slice(&mac.finalize().into_bytes());
+    }
+    fn truncated(&self, parts: &[&[u8]], out: &mut [u8]) {
+        let mut mac = self.0.clone();
+        parts.iter().for_each(|part| mac.update(part));
+        write(&mac.finalize().into_bytes(), out);
     }
 }
 
@@ -143,6 +154,9 @@ impl Mac for Xcbc {
     fn code(&self, parts: &[&[u8]], out: &mut Vec<u8>) {
         out.extend_from_slice(&self.run(parts));
     }
+    fn truncated(&self, parts: &[&[u8]], out: &mut [u8]) {
+        write(&self.run(parts), out);
+    }
 }
 
 #[cfg(test)]
@@ -154,6 +168,9 @@ mod tests {
         let mut out = Vec::new();
         algorithm.with_key(key).code(parts, &mut out);
         assert_eq!(out.len(), algorithm.output_len());
+        let mut first = [0; 12];
+        algorithm.with_key(key).truncated(parts, &mut first);
+        assert_eq!(first, out[..12]);
         out
     }
 

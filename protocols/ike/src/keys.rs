@@ -5,6 +5,7 @@ use crate::suite::{IkeAlgorithms, PacketAlgorithms};
 use alloc::vec::Vec;
 use usher_crypto::Key;
 use usher_crypto::mac::{Mac, MacAlgorithm};
+pub use usher_esp::Keys as PacketKeys;
 
 /// prf+ (§2.13): so many octets as are asked for, 255 outputs of the function at most.
 #[must_use]
@@ -143,15 +144,6 @@ impl IkeKeys {
         let mut one = || PacketKeys { cipher: take(cipher), integrity: take(integrity) };
         ChildKeys { initiator: one(), responder: one() }
     }
-}
-
-/// The keys of packets in one direction.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PacketKeys {
-    /// Of the cipher, with its salt.
-    pub cipher: Key,
-    /// Of the integrity algorithm; empty where the cipher authenticates.
-    pub integrity: Key,
 }
 
 /// The keys of a CHILD_SA.

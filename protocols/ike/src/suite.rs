@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use usher_crypto::cipher::CipherAlgorithm;
 use usher_crypto::exchange::ExchangeAlgorithm;
 use usher_crypto::mac::MacAlgorithm;
+pub use usher_esp::Integrity;
 
 /// An algorithm of packets, as it is written: its word, what it is of, its number, its key in bits.
 type Word = (&'static str, TransformType, u16, Option<u16>);
@@ -250,27 +251,16 @@ pub fn is_offered(offered: &[Proposal], chosen: &Proposal) -> bool {
     })
 }
 
-/// A code of which a part is sent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Integrity {
-    /// The code. Its key is as long as its output.
-    pub mac: MacAlgorithm,
-    /// How many of its octets are sent.
-    pub len: usize,
-}
-
-impl Integrity {
-    fn of(id: IntegrityId) -> Option<Self> {
-        let (mac, len) = match id {
-            IntegrityId::AUTH_HMAC_SHA1_96 => (MacAlgorithm::HmacSha1, 12),
-            IntegrityId::AUTH_AES_XCBC_96 => (MacAlgorithm::AesXcbc, 12),
-            IntegrityId::AUTH_HMAC_SHA2_256_128 => (MacAlgorithm::HmacSha256, 16),
-            IntegrityId::AUTH_HMAC_SHA2_384_192 => (MacAlgorithm::HmacSha384, 24),
-            IntegrityId::AUTH_HMAC_SHA2_512_256 => (MacAlgorithm::HmacSha512, 32),
-            _ => return None,
-        };
-        Some(Self { mac, len })
-    }
+fn integrity(id: IntegrityId) -> Option<Integrity> {
+    let (mac, len) = match id {
+        IntegrityId::AUTH_HMAC_SHA1_96 => (MacAlgorithm::HmacSha1, 12),
+        IntegrityId::AUTH_AES_XCBC_96 => (MacAlgorithm::AesXcbc, 12),
+        IntegrityId::AUTH_HMAC_SHA2_256_128 => (MacAlgorithm::HmacSha256, 16),
+        IntegrityId::AUTH_HMAC_SHA2_384_192 => (MacAlgorithm::HmacSha384, 24),
+        IntegrityId::AUTH_HMAC_SHA2_512_256 => (MacAlgorithm::HmacSha512, 32),
+        _ => return None,
+    };
+    Some(Integrity { mac, len })
 }
 
 /// How packets are protected: those of an IKE_SA, or those of ESP.
@@ -306,7 +296,7 @@ impl PacketAlgorithms {
         };
         let cipher_key = cipher.map_or(Some(0), |cipher| cipher.key_len(bits))?;
         let integrity = match proposal.of(TransformType::INTEG).next().filter(|t| t.id != 0) {
-            Some(transform) => Some(Integrity::of(IntegrityId(transform.id))?),
+            Some(transform) => Some(integrity(IntegrityId(transform.id))?),
             None => None,
         };
         let authenticates = cipher.is_some_and(|cipher| cipher.tag_len() > 0);

@@ -148,6 +148,8 @@ fn install(sa: &mut IkeSa, cx: &mut Context<'_>, parts: Parts<'_>) -> bool {
         path: sa.path,
         encapsulated: sa.nat.0 || sa.nat.1,
         replaces: parts.replaces,
+        initiator: parts.initiator,
+        follow: sa.follows(),
     };
     let rekey_after = config.rekey_after;
     let rekey_at = rekey_after.map(|after| cx.now + jittered(cx, after));

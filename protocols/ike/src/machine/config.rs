@@ -8,6 +8,7 @@ use usher_core::Duration;
 use usher_crypto::Key;
 use usher_crypto::signature::KeyKind;
 use usher_eap::method::PeerOffer;
+pub use usher_esp::plane::Mode;
 
 /// When a request is sent again (RFC 7296 §2.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -133,16 +134,6 @@ pub enum Childless {
     Allow,
     /// It is made without, and CHILD_SAs follow by CREATE_CHILD_SA.
     Force,
-}
-
-/// Whether packets are carried whole or only what they hold.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Mode {
-    /// Whole packets between gateways.
-    #[default]
-    Tunnel,
-    /// The payloads of packets between the two ends.
-    Transport,
 }
 
 /// A kind of CHILD_SA.

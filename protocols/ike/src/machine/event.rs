@@ -13,6 +13,8 @@ use core::net::SocketAddr;
 use usher_core::Path;
 use usher_crypto::Key;
 use usher_crypto::signature::{KeyKind, SignatureScheme};
+use usher_esp::plane::{Outer, SaPair};
+use usher_esp::{Lifetime, Transform};
 
 /// Names an IKE_SA of an endpoint; a name is never given twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -154,6 +156,37 @@ pub struct ChildSa {
     pub encapsulated: bool,
     /// The SPI at which the CHILD_SA receives that this one takes the place of.
     pub replaces: Option<u32>,
+    /// This side asked for it.
+    pub initiator: bool,
+    /// The other side is behind a NAT, and is followed to where authentic packets come from (RFC 7296 §2.23).
+    pub follow: bool,
+}
+
+impl ChildSa {
+    /// The two SAs as ESP knows them, for no policy of their own and without limits.
+    #[must_use]
+    pub fn pair(&self) -> SaPair {
+        let PacketAlgorithms { cipher, integrity, .. } = self.algorithms;
+        let extended_sequence_numbers = self.extended_sequence_numbers;
+        let Path { local, remote, .. } = self.path;
+        SaPair {
+            inbound: self.inbound,
+            outbound: self.outbound,
+            transform: Transform { cipher, integrity, extended_sequence_numbers },
+            inbound_keys: self.inbound_keys.clone(),
+            outbound_keys: self.outbound_keys.clone(),
+            mode: self.mode,
+            local: self.local.clone(),
+            remote: self.remote.clone(),
+            outer: Outer { local, remote, encapsulated: self.encapsulated },
+            policy: None,
+            lifetime: Lifetime::default(),
+            window: SaPair::WINDOW,
+            replaces: self.replaces,
+            after_peer: !self.initiator,
+            follow: self.follow,
+        }
+    }
 }
 
 /// Why an IKE_SA ended, or never came to be.

@@ -496,12 +496,16 @@ impl IkeSa {
             self.path = path;
             return;
         }
-        // With MOBIKE the initiator says when it moves (RFC 4555 §3.8).
-        let follows = self.is_established() && self.nat.1 && !self.nat.0 && !self.mobike;
-        if follows && path.remote != self.path.remote {
+        if self.is_established() && self.follows() && path.remote != self.path.remote {
             self.path = path;
             self.moved(cx);
         }
+    }
+
+    /// Whether the other side is where its authentic packets come from. With MOBIKE the initiator says when it moves
+    /// (RFC 4555 §3.8).
+    pub(super) const fn follows(&self) -> bool {
+        self.nat.1 && !self.nat.0 && !self.mobike
     }
 
     /// Packets take the path of the IKE_SA from now on.

@@ -29,6 +29,7 @@ use usher_crypto::tls::{
 use usher_eap::method::tls::{PeerMethodTls, PeerTls, ServerMethodTls, ServerTls};
 use usher_eap::method::{Context, PeerOffer, ServerOffer, UserSecret};
 use usher_eap::method::{md5, mschapv2};
+use usher_esp::{InboundSa, OutboundSa};
 
 pub(super) const INITIATOR: &str = "192.0.2.1";
 pub(super) const RESPONDER: &str = "198.51.100.1";
@@ -286,6 +287,15 @@ impl World {
                 (child.algorithms, child.mode, child.encapsulated),
                 (other.algorithms, other.mode, other.encapsulated)
             );
+            assert_ne!(child.initiator, other.initiator);
+            // As two pairs of ESP: what one side seals the other opens.
+            let (a, b) = (child.pair(), other.pair());
+            let (spi, lifetime) = (a.outbound, a.lifetime);
+            let outbound = OutboundSa::new(spi, a.transform, &a.outbound_keys, lifetime, [0; 32]);
+            let inbound = InboundSa::new(b.inbound, b.transform, &b.inbound_keys, lifetime, b.window);
+            let (mut outbound, mut inbound, mut buf) = (outbound.unwrap(), inbound.unwrap(), [0; 128]);
+            let length = outbound.seal(&mut buf, 20, 4).unwrap();
+            assert!(inbound.open(&mut buf[..length]).is_ok());
         }
     }
     pub(super) fn sas(&self) -> (usize, usize) {

@@ -1,0 +1,125 @@
+//! Entry points for fuzzers. Each answers false where it has found a defect.
+
+use crate::ip::IpPacket;
+use crate::plane::{Arrival, Config, Decision, Mode, Operation, Outer, Plane, Received, SaPair};
+use crate::policy::{Action, Policy, PolicyId};
+use crate::selector::TrafficSelector;
+use crate::transform::{Integrity, Keys, Transform};
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::{Ipv4Addr, SocketAddr};
+use usher_core::{Instant, SecureRng};
+use usher_crypto::cipher::CipherAlgorithm;
+use usher_crypto::mac::MacAlgorithm;
+
+/// Reads octets as an IP packet: all that is said of it lies within it.
+pub fn ip(octets: &[u8]) -> bool {
+    IpPacket::parse(octets)
+        .is_ok_and(|packet| {
+            packet.header > packet.upper || packet.upper > packet.length || packet.length > octets.len()
+        })
+        .eq(&false)
+}
+
+fn transforms() -> [Transform; 4] {
+    let aead = |cipher| Transform { cipher: Some(cipher), integrity: None, extended_sequence_numbers: true };
+    let code = |cipher, mac, len| Transform {
+        cipher,
+        integrity: Some(Integrity { mac, len }),
+        extended_sequence_numbers: false,
+    };
+    [
+        aead(CipherAlgorithm::AesGcm),
+        aead(CipherAlgorithm::ChaCha20Poly1305),
+        code(Some(CipherAlgorithm::AesCbc), MacAlgorithm::HmacSha256, 16),
+        code(None, MacAlgorithm::HmacSha1, 12),
+    ]
+}
+
+/// A pair of either end, with itself: what one end seals the other opens.
+fn pair(n: u8, transform: Transform, mode: Mode, first: bool) -> SaPair {
+    let length = transform.cipher.map_or(Some(0), |cipher| cipher.key_len(128).or(cipher.key_len(0)));
+    let integrity = transform.integrity.map_or(0, |integrity| integrity.mac.output_len());
+    let keys = |octet: u8| Keys {
+        cipher: vec![octet; length.unwrap_or(0)].into(),
+        integrity: vec![octet; integrity].into(),
+    };
+    let (spi, end) = (0x1000 + u32::from(n) * 2, |n| SocketAddr::from((Ipv4Addr::new(192, 0, 2, n), 4500)));
+    let everything =
+        || TrafficSelector::network(Ipv4Addr::UNSPECIFIED.into(), 0).into_iter().collect::<Vec<_>>();
+    let (ours, theirs) = if first { (0, 1) } else { (1, 0) };
+    SaPair {
+        inbound: spi + ours,
+        outbound: spi + theirs,
+        transform,
+        inbound_keys: keys(ours as u8),
+        outbound_keys: keys(theirs as u8),
+        mode,
+        local: everything(),
+        remote: everything(),
+        outer: Outer { local: end(ours as u8), remote: end(theirs as u8), encapsulated: true },
+        policy: None,
+        lifetime: Default::default(),
+        window: 64,
+        replaces: None,
+        after_peer: false,
+        follow: true,
+    }
+}
+
+/// Two hosts whose SAs carry these octets, as packets and as what an authentic peer may not send: whatever comes is within
+/// what came, and what is kept stays bounded. Some octets of each packet may be altered on its way.
+pub fn plane(octets: &[u8]) -> bool {
+    let [which, how, rest @ ..] = octets else { return true };
+    let transform = transforms()[usize::from(which % 4)];
+    let mode = if how & 1 == 0 { Mode::Tunnel } else { Mode::Transport };
+    let config = Config { held_packets: 4, held_octets: 4096, flows: 8, ..Config::default() };
+    let mut hosts = [true, false].map(|_| Plane::new(config, SecureRng::from_seed([7; 32])));
+    for (host, first) in hosts.iter_mut().zip([true, false]) {
+        let install = Operation::Install(Box::new(pair(0, transform, mode, first)));
+        if host.apply(Instant::ZERO, install).is_err() {
+            return false;
+        }
+    }
+    let [a, b] = &mut hosts;
+    let (inbound, arrival) =
+        (0x1000, Arrival { outer: pair(0, transform, mode, false).outer, traffic_class: *how });
+    for piece in rest.chunks(97) {
+        // Octets as they are, as a peer that has the keys might send them.
+        let mut buf = vec![0; transform.packet_len(piece.len())];
+        let at = transform.headroom();
+        buf[at..at + piece.len()].copy_from_slice(piece);
+        let Some(length) = a.seal(inbound, &mut buf, piece.len(), how >> 1) else { return false };
+        if how & 0x40 != 0 {
+            let at = usize::from(*which) % length;
+            buf[at] ^= 0x80;
+        }
+        let within = match b.open(Instant::ZERO, &arrival, &mut buf[..length]) {
+            Some(Received::Packet(range) | Received::Payload { payload: range, .. }) => range.end <= length,
+            None => true,
+        };
+        let mut strange = piece.to_vec();
+        if !within || b.open(Instant::ZERO, &arrival, &mut strange).is_some() {
+            return false;
+        }
+        // And as packets that a policy holds.
+        let policy = Policy {
+            id: PolicyId(1),
+            local: pair(0, transform, mode, true).local,
+            remote: pair(0, transform, mode, true).remote,
+            action: Action::Protect,
+        };
+        if a.apply(Instant::ZERO, Operation::Policies(vec![policy])).is_err() {
+            return false;
+        }
+        if let Ok(packet) = IpPacket::parse(piece)
+            && let Decision::Hold(policy) = a.outbound(Instant::ZERO, &packet)
+        {
+            a.hold(Instant::ZERO, policy, piece);
+        }
+    }
+    while a.poll_event().is_some() {}
+    let held = a.counters().held - a.counters().not_held;
+    held <= 4 && a.poll_released().is_none()
+}

@@ -1,0 +1,477 @@
+//! What IPsec has to know of an IP packet: to whom it is, and where what is to be protected begins and ends.
+
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use usher_core::{Reader, Truncated};
+
+/// Octets of an IPv4 header without options.
+pub const IPV4_HEADER: usize = 20;
+/// Octets of an IPv6 header.
+pub const IPV6_HEADER: usize = 40;
+
+/// IP protocols that are looked into.
+pub mod protocol {
+    /// IPv6's options for all routers.
+    pub const HOP_BY_HOP: u8 = 0;
+    /// ICMP.
+    pub const ICMP: u8 = 1;
+    /// IPv4 within IP: what a packet of a tunnel holds.
+    pub const IPV4: u8 = 4;
+    /// TCP.
+    pub const TCP: u8 = 6;
+    /// UDP.
+    pub const UDP: u8 = 17;
+    /// DCCP.
+    pub const DCCP: u8 = 33;
+    /// IPv6 within IP.
+    pub const IPV6: u8 = 41;
+    /// IPv6's routing header.
+    pub const ROUTING: u8 = 43;
+    /// IPv6's fragment header.
+    pub const FRAGMENT: u8 = 44;
+    /// ICMP of IPv6.
+    pub const ICMPV6: u8 = 58;
+    /// Nothing: a dummy packet (RFC 4303 §2.6).
+    pub const NO_NEXT_HEADER: u8 = 59;
+    /// IPv6's options for the destination.
+    pub const DESTINATION_OPTIONS: u8 = 60;
+    /// SCTP.
+    pub const SCTP: u8 = 132;
+    /// IPv6's mobility header.
+    pub const MOBILITY: u8 = 135;
+    /// UDP-Lite.
+    pub const UDP_LITE: u8 = 136;
+}
+
+/// Extension headers that are passed over at most.
+const EXTENSIONS: usize = 8;
+
+/// To what selectors apply (RFC 4301 §4.4.1.1).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Flow {
+    /// The IP protocol, of IPv6 behind its extension headers.
+    pub protocol: u8,
+    /// From whom.
+    pub source: IpAddr,
+    /// To whom.
+    pub destination: IpAddr,
+    /// Source and destination port. Of ICMP both are type and code, of a mobility header its type (RFC 7296 §3.13.1). `None`:
+    /// the protocol has none, or the packet is a fragment without them.
+    pub ports: Option<(u16, u16)>,
+}
+
+impl Flow {
+    /// The flow of answers.
+    #[must_use]
+    pub const fn reversed(&self) -> Self {
+        let ports = match self.ports {
+            Some((source, destination)) => Some((destination, source)),
+            None => None,
+        };
+        Self { protocol: self.protocol, source: self.destination, destination: self.source, ports }
+    }
+}
+
+/// An IP packet, as far as it is looked into.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IpPacket {
+    /// To what selectors apply.
+    pub flow: Flow,
+    /// Octets of the packet: what follows is none of it.
+    pub length: usize,
+    /// Octets of the header without IPv6's extensions.
+    pub header: usize,
+    /// What follows it.
+    pub next_header: u8,
+    /// Where the header of `flow.protocol` begins; for a fragment that is not the first, where its data begins.
+    pub upper: usize,
+    /// DSCP and ECN.
+    pub traffic_class: u8,
+    /// It is a fragment.
+    pub fragment: bool,
+}
+
+/// It is no IP packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum NotIp {
+    /// Shorter than it says, or than a header is.
+    #[error("the packet is shorter than its header says")]
+    Short,
+    /// Of another version.
+    #[error("the packet is of no known version of IP")]
+    Version,
+    /// A header's length cannot be, or there are more extension headers than anybody needs.
+    #[error("a header of the packet has a length that cannot be")]
+    Header,
+}
+
+impl From<Truncated> for NotIp {
+    fn from(_: Truncated) -> Self {
+        Self::Short
+    }
+}
+
+impl IpPacket {
+    /// Reads a packet; octets behind it are left alone.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn parse(octets: &[u8]) -> Result<Self, NotIp> {
+        match octets.first().ok_or(NotIp::Short)? >> 4 {
+            4 => Self::v4(octets),
+            6 => Self::v6(octets),
+            _ => Err(NotIp::Version),
+        }
+    }
+
+    fn v4(octets: &[u8]) -> Result<Self, NotIp> {
+        let mut reader = Reader::new(octets);
+        let header = usize::from(reader.u8()? & 15) * 4;
+        let traffic_class = reader.u8()?;
+        let length = usize::from(reader.u16()?);
+        let (_, offset, _) = (reader.u16()?, reader.u16()?, reader.u8()?);
+        let (protocol, _) = (reader.u8()?, reader.u16()?);
+        let source = Ipv4Addr::from(reader.array::<4>()?).into();
+        let destination = Ipv4Addr::from(reader.array::<4>()?).into();
+        if header < IPV4_HEADER || length < header {
+            return Err(NotIp::Header);
+        }
+        let packet = octets.get(..length).ok_or(NotIp::Short)?;
+        let (later, fragment) = (offset & 0x1fff != 0, offset & 0x3fff != 0);
+        let ports = if later { None } else { ports(protocol, &packet[header..]) };
+        let flow = Flow { protocol, source, destination, ports };
+        Ok(Self { flow, length, header, next_header: protocol, upper: header, traffic_class, fragment })
+    }
+
+    fn v6(octets: &[u8]) -> Result<Self, NotIp> {
+        let mut reader = Reader::new(octets);
+        let traffic_class = (reader.u32()? >> 20) as u8;
+        let (payload, next_header, _) = (usize::from(reader.u16()?), reader.u8()?, reader.u8()?);
+        let source = Ipv6Addr::from(reader.array::<16>()?).into();
+        let destination = Ipv6Addr::from(reader.array::<16>()?).into();
+        let mut rest = reader.sub(payload)?;
+        let length = IPV6_HEADER + payload;
+        let (mut protocol, mut fragment, mut later) = (next_header, false, false);
+        let mut passed = 0;
+        loop {
+            let octets = match protocol {
+                protocol::HOP_BY_HOP | protocol::ROUTING | protocol::DESTINATION_OPTIONS => {
+                    let ahead = rest.peek_rest().get(1).ok_or(NotIp::Short)?;
+                    usize::from(*ahead) * 8 + 8
+                }
+                protocol::FRAGMENT => {
+                    let offset = rest.peek_rest().get(2..4).ok_or(NotIp::Short)?;
+                    fragment = true;
+                    later = u16::from_be_bytes([offset[0], offset[1]]) & !7 != 0;
+                    8
+                }
+                _ => break,
+            };
+            passed += 1;
+            if passed > EXTENSIONS {
+                return Err(NotIp::Header);
+            }
+            protocol = rest.bytes(octets)?[0];
+            // What follows the first header of a later fragment is data.
+            if later {
+                break;
+            }
+        }
+        let ports = if later { None } else { ports(protocol, rest.peek_rest()) };
+        let flow = Flow { protocol, source, destination, ports };
+        let upper = length - rest.remaining();
+        Ok(Self { flow, length, header: IPV6_HEADER, next_header, upper, traffic_class, fragment })
+    }
+}
+
+/// The ports of a packet whose protocol begins with these octets.
+pub(crate) fn ports(protocol: u8, octets: &[u8]) -> Option<(u16, u16)> {
+    let &[a, b, ..] = octets else { return None };
+    let first = u16::from_be_bytes([a, b]);
+    match protocol {
+        protocol::ICMP | protocol::ICMPV6 => Some((first, first)),
+        protocol::MOBILITY => octets.get(2).map(|kind| (u16::from(*kind) << 8, u16::from(*kind) << 8)),
+        protocol::TCP | protocol::UDP | protocol::SCTP | protocol::DCCP | protocol::UDP_LITE => {
+            let second = octets.get(2..4)?;
+            Some((first, u16::from_be_bytes([second[0], second[1]])))
+        }
+        _ => None,
+    }
+}
+
+/// Adds octets to a sum for the Internet checksum (RFC 1071): an odd last one counts as if a zero followed.
+#[must_use]
+pub fn sum(octets: &[u8], initial: u64) -> u64 {
+    let (words, rest) = octets.as_chunks::<4>();
+    let mut tail = [0; 4];
+    tail[..rest.len()].copy_from_slice(rest);
+    // Of the order of octets in memory, which the end puts right.
+    let all: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
+    initial + all + u64::from(u32::from_ne_bytes(tail))
+}
+
+/// The Internet checksum of what was summed, as two octets of a header.
+#[must_use]
+pub fn checksum(sum: u64) -> [u8; 2] {
+    let mut sum = sum;
+    while sum >> 16 != 0 {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    (!(sum as u16)).to_ne_bytes()
+}
+
+/// The sum of the pseudo-header of TCP, UDP and ICMPv6 (RFC 9293 §3.1, RFC 8200 §8.1).
+#[must_use]
+pub fn pseudo_sum(source: IpAddr, destination: IpAddr, protocol: u8, length: usize) -> u64 {
+    let ends = match (source, destination) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => sum(&b.octets(), sum(&a.octets(), 0)),
+        (IpAddr::V6(a), IpAddr::V6(b)) => sum(&b.octets(), sum(&a.octets(), 0)),
+        _ => 0,
+    };
+    let length = u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();
+    sum(&[0, 0, 0, protocol], sum(&length, ends))
+}
+
+/// Writes the header of a packet that holds so many octets of a protocol. IPv4 packets are not to be fragmented, and so need
+/// no identification (RFC 6864 §4.1).
+pub fn write_header(
+    buf: &mut Vec<u8>,
+    source: IpAddr,
+    destination: IpAddr,
+    protocol: u8,
+    class: u8,
+    length: usize,
+) {
+    const HOPS: u8 = 64;
+    const DONT_FRAGMENT: u8 = 0x40;
+    let start = buf.len();
+    match (source, destination) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            let total = u16::try_from(length + IPV4_HEADER).unwrap_or(u16::MAX).to_be_bytes();
+            buf.extend_from_slice(&[
+                0x45,
+                class,
+                total[0],
+                total[1],
+                0,
+                0,
+                DONT_FRAGMENT,
+                0,
+                HOPS,
+                protocol,
+                0,
+                0,
+            ]);
+            buf.extend_from_slice(&source.octets());
+            buf.extend_from_slice(&destination.octets());
+            let code = checksum(sum(&buf[start..], 0));
+            buf[start + 10..start + 12].copy_from_slice(&code);
+        }
+        (source, destination) => {
+            let v6 = |address: IpAddr| match address {
+                IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+                IpAddr::V6(v6) => v6,
+            };
+            let length = u16::try_from(length).unwrap_or(u16::MAX).to_be_bytes();
+            buf.extend_from_slice(&[
+                0x60 | class >> 4,
+                class << 4,
+                0,
+                0,
+                length[0],
+                length[1],
+                protocol,
+                HOPS,
+            ]);
+            buf.extend_from_slice(&v6(source).octets());
+            buf.extend_from_slice(&v6(destination).octets());
+        }
+    }
+}
+
+/// Explicit congestion notification: the low two bits of the traffic class (RFC 3168 §5).
+const ECN: u8 = 3;
+
+/// Takes over into the header of a packet that congestion was met by what carried it (RFC 4301 §5.1.2.1): where both ends of
+/// the packet know what that means.
+pub(crate) fn congestion(packet: &mut [u8], outer: u8) {
+    let v4 = packet.first().is_some_and(|octet| octet >> 4 == 4);
+    let Some(head) = packet.first_chunk_mut::<IPV4_HEADER>().filter(|_| outer & ECN == ECN) else { return };
+    let inner = if v4 { head[1] & ECN } else { head[1] >> 4 & ECN };
+    if inner == 0 || inner == ECN {
+        return;
+    }
+    if !v4 {
+        head[1] |= ECN << 4;
+        return;
+    }
+    let before = u16::from_ne_bytes([head[0], head[1]]);
+    head[1] |= ECN;
+    let after = u16::from_ne_bytes([head[0], head[1]]);
+    // RFC 1624: the complement of the checksum is a sum from which the old word is taken and to which the new is added.
+    let code = u16::from_ne_bytes([head[10], head[11]]);
+    let code = checksum(u64::from(!code) + u64::from(!before) + u64::from(after));
+    head[10..12].copy_from_slice(&code);
+}
+
+/// Computes the checksum of TCP or UDP anew: addresses have changed on the way (RFC 3948 §3.1.2).
+pub(crate) fn renew_checksum(protocol: u8, source: IpAddr, destination: IpAddr, octets: &mut [u8]) {
+    let at = match protocol {
+        protocol::TCP => 16,
+        // None was computed.
+        protocol::UDP if octets.get(6..8).is_some_and(|code| code == [0, 0]) => return,
+        protocol::UDP => 6,
+        _ => return,
+    };
+    let Some(code) = octets.get_mut(at..at + 2) else { return };
+    code.fill(0);
+    let made = checksum(sum(octets, pseudo_sum(source, destination, protocol, octets.len())));
+    let made = if protocol == protocol::UDP && made == [0, 0] { [0xff; 2] } else { made };
+    if let Some(code) = octets.get_mut(at..at + 2) {
+        code.copy_from_slice(&made);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn v4(a: u8) -> IpAddr {
+        Ipv4Addr::new(192, 0, 2, a).into()
+    }
+    fn v6(a: u16) -> IpAddr {
+        Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, a).into()
+    }
+
+    fn packet(source: IpAddr, destination: IpAddr, protocol: u8, payload: &[u8]) -> Vec<u8> {
+        let mut buf = Vec::new();
+        write_header(&mut buf, source, destination, protocol, 0xb8, payload.len());
+        buf.extend_from_slice(payload);
+        buf
+    }
+
+    #[test]
+    fn a_header_that_is_written_is_read_again() {
+        for (source, destination, header) in [(v4(1), v4(2), 20), (v6(1), v6(2), 40)] {
+            let octets = packet(source, destination, protocol::UDP, &[0, 53, 2, 0, 9, 9]);
+            let read = IpPacket::parse(&octets).unwrap();
+            let flow = Flow { protocol: 17, source, destination, ports: Some((53, 512)) };
+            let want = IpPacket {
+                flow,
+                length: header + 6,
+                header,
+                next_header: 17,
+                upper: header,
+                traffic_class: 0xb8,
+                fragment: false,
+            };
+            assert_eq!(read, want);
+            if header == 20 {
+                assert_eq!(checksum(sum(&octets[..20], 0)), [0, 0]);
+            }
+            assert_eq!(IpPacket::parse(&octets[..octets.len() - 1]), Err(NotIp::Short));
+            assert_eq!(flow.reversed().ports, Some((512, 53)));
+        }
+        assert_eq!(IpPacket::parse(&[0x50]), Err(NotIp::Version));
+        assert_eq!(IpPacket::parse(&[]), Err(NotIp::Short));
+    }
+
+    #[test]
+    fn ports_are_where_the_protocol_has_them_and_the_packet_too() {
+        let of = |protocol, payload: &[u8]| {
+            IpPacket::parse(&packet(v4(1), v4(2), protocol, payload)).unwrap().flow.ports
+        };
+        assert_eq!(of(protocol::TCP, &[0, 1, 0, 2]), Some((1, 2)));
+        assert_eq!(of(protocol::TCP, &[0, 1, 0]), None);
+        assert_eq!(of(protocol::ICMP, &[8, 0, 9, 9]), Some((0x800, 0x800)));
+        assert_eq!(of(protocol::MOBILITY, &[59, 0, 5, 0]), Some((0x500, 0x500)));
+        assert_eq!(of(50, &[0; 8]), None);
+        // A fragment that is not the first has data where the ports would be.
+        let mut later = packet(v4(1), v4(2), protocol::TCP, &[0, 1, 0, 2]);
+        later[7] = 1;
+        let read = IpPacket::parse(&later).unwrap();
+        assert_eq!((read.flow.ports, read.fragment), (None, true));
+        // The first has them.
+        (later[6], later[7]) = (0x20, 0);
+        let read = IpPacket::parse(&later).unwrap();
+        assert_eq!((read.flow.ports, read.fragment), (Some((1, 2)), true));
+    }
+
+    #[test]
+    fn extension_headers_are_passed_over() {
+        let mut payload =
+            [[protocol::ROUTING, 0, 0, 0, 0, 0, 0, 0], [protocol::FRAGMENT, 0, 0, 0, 0, 0, 0, 0]].concat();
+        payload.extend([protocol::UDP, 0, 0, 1, 0, 0, 0, 7]);
+        payload.extend([0, 1, 0, 2]);
+        let octets = packet(v6(1), v6(2), protocol::HOP_BY_HOP, &payload);
+        let read = IpPacket::parse(&octets).unwrap();
+        assert_eq!((read.flow.protocol, read.flow.ports, read.upper), (17, Some((1, 2)), 64));
+        assert_eq!((read.next_header, read.fragment), (protocol::HOP_BY_HOP, true));
+        // A later fragment.
+        let mut later = octets.clone();
+        later[40 + 16 + 3] = 8;
+        let read = IpPacket::parse(&later).unwrap();
+        assert_eq!((read.flow.protocol, read.flow.ports), (17, None));
+        // A header that leads out of the packet, and one header after another.
+        let mut long = octets;
+        long[41] = 9;
+        assert_eq!(IpPacket::parse(&long), Err(NotIp::Short));
+        let many = packet(v6(1), v6(2), protocol::HOP_BY_HOP, &[0; 80]);
+        assert_eq!(IpPacket::parse(&many), Err(NotIp::Header));
+    }
+
+    #[test]
+    fn congestion_is_taken_over_where_the_ends_know_of_it() {
+        for (inner, outer, want) in [(0, 3, 0), (1, 3, 3), (2, 3, 3), (3, 3, 3), (2, 0, 2), (2, 1, 2)] {
+            for (source, destination) in [(v4(1), v4(2)), (v6(1), v6(2))] {
+                let mut buf = Vec::new();
+                write_header(&mut buf, source, destination, 6, 0xb8 | inner, 0);
+                congestion(&mut buf, outer);
+                assert_eq!(IpPacket::parse(&buf).unwrap().traffic_class, 0xb8 | want);
+                if source.is_ipv4() {
+                    assert_eq!(checksum(sum(&buf, 0)), [0, 0]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn checksums_are_renewed_for_other_addresses() {
+        for (protocol, at) in [(protocol::TCP, 16), (protocol::UDP, 6)] {
+            let mut payload = [7u8; 25];
+            renew_checksum(protocol, v4(1), v4(2), &mut payload);
+            let first = payload;
+            renew_checksum(protocol, v4(9), v4(2), &mut payload);
+            assert_ne!(first[at..at + 2], payload[at..at + 2]);
+            let all = sum(&payload, pseudo_sum(v4(9), v4(2), protocol, payload.len()));
+            assert_eq!(checksum(all), [0, 0]);
+        }
+        let mut none = [0; 8];
+        renew_checksum(protocol::UDP, v4(1), v4(2), &mut none);
+        assert_eq!(none, [0; 8], "UDP without a checksum has none");
+    }
+
+    proptest! {
+        #[test]
+        fn any_octets_are_read_without_leaving_them(mut octets: Vec<u8>, version in prop_oneof![Just(0x45u8), Just(0x60)]) {
+            if let Some(first) = octets.first_mut() {
+                *first = version;
+            }
+            if let Ok(read) = IpPacket::parse(&octets) {
+                prop_assert!(read.header <= read.upper && read.upper <= read.length && read.length <= octets.len());
+            }
+        }
+
+        /// The definition of RFC 1071, octet by octet.
+        #[test]
+        fn the_sum_is_that_of_words_of_16_bits(octets in proptest::collection::vec(any::<u8>(), 0..90)) {
+            let mut slow = 0u32;
+            for pair in octets.chunks(2) {
+                slow += u32::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
+                slow = (slow & 0xffff) + (slow >> 16);
+            }
+            prop_assert_eq!(checksum(sum(&octets, 0)), (!(slow as u16)).to_be_bytes());
+        }
+    }
+}

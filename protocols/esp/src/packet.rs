@@ -1,0 +1,88 @@
+//! ESP packets as they are on the wire (RFC 4303 §2), and datagrams of port 4500 that hold them (RFC 3948 §2).
+
+use core::fmt;
+use usher_core::{Reader, Truncated, Writer};
+
+/// Octets of SPI and sequence number.
+pub const HEADER_LEN: usize = 8;
+
+/// Octets of pad length and next header, behind the padding.
+pub const TRAILER_LEN: usize = 2;
+
+/// SPIs below are reserved (RFC 4303 §2.1).
+pub const FIRST_SPI: u32 = 256;
+
+/// The IP protocol of ESP.
+pub const PROTOCOL: u8 = 50;
+
+/// The UDP port of packets within UDP (RFC 3948 §2.1).
+pub const NAT_PORT: u16 = 4500;
+
+/// What stands before a message of IKE on port 4500, where a packet of ESP has its SPI (RFC 3948 §2.2).
+pub const NON_ESP_MARKER: [u8; 4] = [0; 4];
+
+/// What is sent to keep a NAT's mapping (RFC 3948 §2.3).
+pub const KEEPALIVE: [u8; 1] = [0xff];
+
+/// The head of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Header {
+    /// Of which SA it is, among those of who receives it.
+    pub spi: u32,
+    /// The low 32 bits of its sequence number.
+    pub sequence: u32,
+}
+
+impl Header {
+    /// Reads the head of a packet.
+    ///
+    /// # Errors
+    /// The packet is shorter.
+    pub fn parse(octets: &[u8]) -> Result<Self, Truncated> {
+        let mut reader = Reader::new(octets);
+        Ok(Self { spi: reader.u32()?, sequence: reader.u32()? })
+    }
+    /// Writes it.
+    pub fn emit(&self, writer: &mut Writer<'_>) {
+        writer.u32(self.spi).u32(self.sequence);
+    }
+    /// As it is on the wire.
+    #[must_use]
+    pub fn octets(&self) -> [u8; HEADER_LEN] {
+        (u64::from(self.spi) << 32 | u64::from(self.sequence)).to_be_bytes()
+    }
+}
+
+impl fmt::Display for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ESP {:08x} #{}", self.spi, self.sequence)
+    }
+}
+
+/// What a datagram of port 4500 is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Encapsulated<'a> {
+    /// A packet of ESP.
+    Esp(&'a [u8]),
+    /// A message of IKE, without its marker.
+    Ike(&'a [u8]),
+    /// A keepalive, which nobody answers.
+    Keepalive,
+    /// Neither: too short for all three.
+    Other,
+}
+
+impl<'a> Encapsulated<'a> {
+    /// Tells them apart.
+    #[must_use]
+    pub fn of(datagram: &'a [u8]) -> Self {
+        if datagram == KEEPALIVE {
+            return Self::Keepalive;
+        }
+        match datagram.split_first_chunk() {
+            Some((&NON_ESP_MARKER, message)) => Self::Ike(message),
+            Some(_) if datagram.len() >= HEADER_LEN => Self::Esp(datagram),
+            _ => Self::Other,
+        }
+    }
+}

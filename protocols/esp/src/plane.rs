@@ -1,0 +1,572 @@
+//! The databases of a host (RFC 4301 §4.4), and what becomes of each packet by them (§5).
+
+mod database;
+mod held;
+
+use crate::counters::Counters;
+use crate::ip::{self, Flow, IpPacket, protocol};
+use crate::packet::{Encapsulated, Header};
+use crate::policy::{Action, Policy, PolicyDatabase, PolicyId, selects};
+use crate::replay::ReplayWindow;
+use crate::sa::{Expiry, Lifetime, Refused, SealError, Volume};
+use crate::selector::TrafficSelector;
+use crate::transform::{Keys, Transform, TransformError};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+use core::ops::Range;
+use database::{Entry, SaDatabase};
+use held::Held;
+use usher_core::collections::{HashMap, hash_state};
+use usher_core::{Duration, Instant, SecureRng};
+
+/// How much a [`Plane`] keeps, and what becomes of what no policy and no SA is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// What becomes of packets that no policy and no SA is for.
+    pub otherwise: Action,
+    /// Flows whose way is remembered, so that policies are not gone through for each packet.
+    pub flows: usize,
+    /// Packets that wait for an SA, at most.
+    pub held_packets: usize,
+    /// Octets of all of them, at most.
+    pub held_octets: usize,
+    /// How long a packet waits at most.
+    pub patience: Duration,
+    /// After how long an SA is asked for again that has not come.
+    pub again: Duration,
+}
+
+impl Default for Config {
+    /// What nothing is for is dropped; 65,536 flows; 256 packets of 256 KiB in all wait for 30 s; asked again after 5 s.
+    fn default() -> Self {
+        Self {
+            otherwise: Action::Discard,
+            flows: 65_536,
+            held_packets: 256,
+            held_octets: 1 << 18,
+            patience: Duration::from_secs(30),
+            again: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Whether packets are carried whole or only what they hold (RFC 4301 §4.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Mode {
+    /// Whole packets between gateways.
+    #[default]
+    Tunnel,
+    /// The payloads of packets between the two ends.
+    Transport,
+}
+
+/// From where to where packets of ESP go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Outer {
+    /// Our address. The port is that of packets within UDP.
+    pub local: SocketAddr,
+    /// The other side's.
+    pub remote: SocketAddr,
+    /// They are within UDP (RFC 3948).
+    pub encapsulated: bool,
+}
+
+/// Two SAs, of either direction: what a CHILD_SA of IKE is, or what both sides were told by hand.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SaPair {
+    /// The SPI of packets that come: by it the pair is named.
+    pub inbound: u32,
+    /// The SPI of packets that go.
+    pub outbound: u32,
+    /// How packets are protected.
+    pub transform: Transform,
+    /// The keys of packets that come.
+    pub inbound_keys: Keys,
+    /// The keys of packets that go.
+    pub outbound_keys: Keys,
+    /// Its mode.
+    pub mode: Mode,
+    /// Traffic of this side.
+    pub local: Vec<TrafficSelector>,
+    /// Traffic of the other side.
+    pub remote: Vec<TrafficSelector>,
+    /// From where to where packets go.
+    pub outer: Outer,
+    /// The policy that it is for. `None`: what no policy is for and is of its traffic goes by it.
+    pub policy: Option<PolicyId>,
+    /// How much either SA may carry.
+    pub lifetime: Lifetime,
+    /// Numbers of the window against replays, for [`ReplayWindow::new`].
+    pub window: u32,
+    /// The pair that it takes the place of.
+    pub replaces: Option<u32>,
+    /// Nothing goes by it while the pair that it replaces is there and nothing has come by it: the other side, which asked for
+    /// it, may not have it yet (RFC 7296 §2.8).
+    pub after_peer: bool,
+    /// The other side is behind a NAT, which may give it another address: it is followed to where authentic packets come from
+    /// (RFC 7296 §2.23). Not with MOBIKE, which tells of addresses itself (RFC 4555 §3.8).
+    pub follow: bool,
+}
+
+impl SaPair {
+    /// The window that is usual.
+    pub const WINDOW: u32 = ReplayWindow::DEFAULT;
+}
+
+/// What a [`Plane`] is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Operation {
+    /// Two SAs are there.
+    Install(alloc::boxed::Box<SaPair>),
+    /// The pair that receives at this SPI is there no more.
+    Remove {
+        /// Its SPI of packets that come.
+        inbound: u32,
+    },
+    /// Packets of the pair that receives at this SPI go another way (RFC 4555).
+    Move {
+        /// Its SPI of packets that come.
+        inbound: u32,
+        /// The new way.
+        outer: Outer,
+    },
+    /// All policies, in their order. SAs of policies that are no more stay until they are removed, and carry nothing that goes.
+    Policies(Vec<Policy>),
+    /// There will be no SA for this policy: what waits for it is dropped, and one is asked for with the next packet.
+    Abandon(PolicyId),
+}
+
+/// Why an operation was not done: the caller's mistake.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum OperationError {
+    /// Another pair receives at this SPI.
+    #[error("another SA receives at SPI {0:08x}: let IKE choose another")]
+    SpiTaken(u32),
+    /// No pair receives at this SPI.
+    #[error("no SA receives at SPI {0:08x}")]
+    UnknownSpi(u32),
+    /// An SPI is reserved (RFC 4303 §2.1).
+    #[error("SPI {0} is reserved: 256 is the first")]
+    ReservedSpi(u32),
+    /// A pair has no traffic, or a way between two families of addresses.
+    #[error("SA {0:08x} has no traffic, or its two ends are not of one family of addresses")]
+    Nothing(u32),
+    /// There is no such transform, or its keys do not fit.
+    #[error("SA {0:08x}: {1}")]
+    Transform(u32, TransformError),
+}
+
+/// What a [`Plane`] says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// A packet needs an SA of a policy that has none. [`Operation::Install`] or [`Operation::Abandon`] is hoped for.
+    Acquire {
+        /// The policy.
+        policy: PolicyId,
+        /// Of which flow the packet is: a narrower SA may do.
+        flow: Flow,
+    },
+    /// A pair has carried nearly all that it may, or all.
+    Expire {
+        /// Its SPI of packets that come.
+        inbound: u32,
+        /// Whether it carries on.
+        expiry: Expiry,
+    },
+    /// The other side's NAT has given it another address, and packets go there from now on.
+    Roamed {
+        /// Its SPI of packets that come.
+        inbound: u32,
+        /// The address.
+        remote: SocketAddr,
+    },
+    /// A pair was removed.
+    Removed {
+        /// Its SPI of packets that come.
+        inbound: u32,
+        /// What it carried.
+        usage: Usage,
+    },
+}
+
+/// What a pair has carried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Usage {
+    /// From the other side.
+    pub received: Volume,
+    /// To the other side.
+    pub sent: Volume,
+    /// When the last authentic packet came from the other side.
+    pub last_received: Option<Instant>,
+}
+
+/// What becomes of a packet that goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Decision {
+    /// It is dropped.
+    Discard,
+    /// It goes on as it is.
+    Forward,
+    /// It goes by the pair that receives at this SPI.
+    Protect(u32),
+    /// It waits for an SA of this policy: [`Plane::hold`].
+    Hold(PolicyId),
+}
+
+/// What of a packet an SA carries.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Carried {
+    /// These octets of it.
+    pub payload: Range<usize>,
+    /// Of this protocol.
+    pub next_header: u8,
+    /// DSCP and ECN of the packet around it (RFC 4301 §5.1.2.1).
+    pub traffic_class: u8,
+    /// From where to where.
+    pub outer: Outer,
+}
+
+/// From where a packet of ESP came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arrival {
+    /// To which of our addresses, from which of the other side's, within UDP or not.
+    pub outer: Outer,
+    /// DSCP and ECN of the packet around it.
+    pub traffic_class: u8,
+}
+
+/// What came by an SA, and is of its traffic.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Received {
+    /// A whole packet, at these octets of the packet of ESP.
+    Packet(Range<usize>),
+    /// The payload of a packet, at these octets; [`ip::write_header`] makes the packet.
+    Payload {
+        /// Where it is.
+        payload: Range<usize>,
+        /// Of which protocol.
+        protocol: u8,
+        /// The packet's source.
+        source: IpAddr,
+        /// The packet's destination.
+        destination: IpAddr,
+        /// Its DSCP and ECN.
+        traffic_class: u8,
+    },
+}
+
+/// The SAs and policies of a host.
+#[derive(Debug)]
+pub struct Plane {
+    config: Config,
+    rng: SecureRng,
+    policies: PolicyDatabase,
+    sas: SaDatabase,
+    /// What became of flows since the last operation.
+    flows: HashMap<Flow, Decision>,
+    held: Held,
+    events: VecDeque<Event>,
+    counters: Counters,
+}
+
+impl Plane {
+    /// One without SAs and policies.
+    #[must_use]
+    pub fn new(config: Config, mut rng: SecureRng) -> Self {
+        Self {
+            config,
+            policies: PolicyDatabase::default(),
+            sas: SaDatabase::new(&mut rng),
+            flows: HashMap::with_hasher(hash_state(&mut rng)),
+            held: Held::new(&config, hash_state(&mut rng)),
+            events: VecDeque::new(),
+            counters: Counters::default(),
+            rng,
+        }
+    }
+    /// What was counted.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+    /// What the pair that receives at this SPI has carried.
+    #[must_use]
+    pub fn usage(&self, inbound: u32) -> Option<Usage> {
+        self.sas.get(inbound).map(Entry::usage)
+    }
+    /// The SPIs at which pairs receive, in their order.
+    #[must_use]
+    pub fn pairs(&self) -> Vec<u32> {
+        self.sas.spis()
+    }
+    /// What it has to say, in its order.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+    /// A packet that waited and has an SA now, or is another policy's: it is to be treated as if it came now.
+    pub fn poll_released(&mut self) -> Option<Vec<u8>> {
+        self.held.released.pop_front()
+    }
+
+    /// Changes SAs or policies.
+    ///
+    /// # Errors
+    /// [`OperationError`]; nothing has changed.
+    pub fn apply(&mut self, now: Instant, operation: Operation) -> Result<(), OperationError> {
+        match operation {
+            Operation::Install(pair) => self.install(&pair)?,
+            Operation::Remove { inbound } => {
+                let entry = self.sas.remove(inbound).ok_or(OperationError::UnknownSpi(inbound))?;
+                self.events.push_back(Event::Removed { inbound, usage: entry.usage() });
+            }
+            Operation::Move { inbound, outer } => {
+                if outer.local.is_ipv4() != outer.remote.is_ipv4() {
+                    return Err(OperationError::Nothing(inbound));
+                }
+                self.sas.get_mut(inbound).ok_or(OperationError::UnknownSpi(inbound))?.outer = outer;
+            }
+            Operation::Policies(policies) => self.policies.set(policies),
+            Operation::Abandon(policy) => self.held.abandon(policy, &mut self.counters),
+        }
+        self.flows.clear();
+        self.release(now);
+        Ok(())
+    }
+
+    fn install(&mut self, pair: &SaPair) -> Result<(), OperationError> {
+        let spi = pair.inbound;
+        if let Some(reserved) = [spi, pair.outbound].into_iter().find(|spi| *spi < crate::packet::FIRST_SPI) {
+            return Err(OperationError::ReservedSpi(reserved));
+        }
+        if self.sas.get(spi).is_some() {
+            return Err(OperationError::SpiTaken(spi));
+        }
+        let ends = pair.outer.local.is_ipv4() == pair.outer.remote.is_ipv4();
+        if pair.local.is_empty() || pair.remote.is_empty() || !ends {
+            return Err(OperationError::Nothing(spi));
+        }
+        let entry = Entry::new(pair, self.rng.array()).map_err(|why| OperationError::Transform(spi, why))?;
+        self.sas.insert(entry);
+        if let Some(policy) = pair.policy {
+            self.held.arrived(policy);
+        }
+        Ok(())
+    }
+
+    /// Lets go what waits and would not have to any more.
+    fn release(&mut self, now: Instant) {
+        let waiting = self.held.take(now, &mut self.counters);
+        for (policy, at, packet) in waiting {
+            let flow = IpPacket::parse(&packet).map(|packet| packet.flow);
+            match flow.map(|flow| self.decide(&flow)) {
+                Ok(Decision::Hold(now_of)) if now_of == policy => self.held.keep(policy, at, packet),
+                _ => self.held.released.push_back(packet),
+            }
+        }
+    }
+
+    fn decide(&self, flow: &Flow) -> Decision {
+        let action = match self.policies.first(flow) {
+            Some(policy) if policy.action == Action::Protect => {
+                let sa = self.sas.find(flow, Some(policy.id));
+                return sa.map_or(Decision::Hold(policy.id), Decision::Protect);
+            }
+            Some(policy) => policy.action,
+            None => match self.sas.find(flow, None) {
+                Some(spi) => return Decision::Protect(spi),
+                None => self.config.otherwise,
+            },
+        };
+        match action {
+            Action::Forward => Decision::Forward,
+            // To protect without a policy means by an SA that there is, and there is none.
+            Action::Discard | Action::Protect => Decision::Discard,
+        }
+    }
+
+    /// What becomes of a packet that is to go. Of one that waits, [`Event::Acquire`] is said, not too often.
+    pub fn outbound(&mut self, now: Instant, packet: &IpPacket) -> Decision {
+        let flow = packet.flow;
+        let decision = match self.flows.get(&flow) {
+            Some(known) => *known,
+            None => {
+                let decision = self.decide(&flow);
+                if self.flows.len() >= self.config.flows {
+                    self.flows.clear();
+                }
+                if !matches!(decision, Decision::Hold(_)) {
+                    self.flows.insert(flow, decision);
+                }
+                decision
+            }
+        };
+        match decision {
+            Decision::Discard => self.counters.discarded += 1,
+            Decision::Forward => self.counters.forwarded += 1,
+            Decision::Hold(policy) => {
+                if self.held.asks(policy, now, self.config.again) {
+                    self.events.push_back(Event::Acquire { policy, flow });
+                }
+            }
+            Decision::Protect(_) => {}
+        }
+        decision
+    }
+
+    /// Keeps a packet until there is an SA for it. Of too many the oldest is dropped.
+    pub fn hold(&mut self, now: Instant, policy: PolicyId, packet: &[u8]) {
+        debug_assert!(self.policies.has(policy));
+        self.counters.held += 1;
+        self.held.expire(now, &mut self.counters);
+        self.held.keep(policy, now, packet.into());
+        self.held.bound(&mut self.counters);
+    }
+
+    /// What of a packet goes by the pair that receives at this SPI, as [`outbound`](Self::outbound) has said. `None`: its mode
+    /// cannot carry the packet.
+    pub fn carried(&mut self, inbound: u32, packet: &IpPacket) -> Option<Carried> {
+        let entry = self.sas.get(inbound)?;
+        let (outer, traffic_class) = (entry.outer, packet.traffic_class);
+        let (payload, next_header) = match entry.mode {
+            Mode::Tunnel => {
+                let version = if packet.flow.source.is_ipv4() { protocol::IPV4 } else { protocol::IPV6 };
+                (0..packet.length, version)
+            }
+            Mode::Transport => {
+                // Fragments are put together before (RFC 4301 §7), and headers for routers stay in front (RFC 4303 §3.1.1).
+                let routers = packet.flow.source.is_ipv6()
+                    && matches!(packet.next_header, protocol::HOP_BY_HOP | protocol::ROUTING);
+                if packet.fragment || routers {
+                    self.counters.not_transportable += 1;
+                    return None;
+                }
+                (packet.header..packet.length, packet.next_header)
+            }
+        };
+        Some(Carried { payload, next_header, traffic_class, outer })
+    }
+
+    /// How the pair that receives at this SPI protects.
+    #[must_use]
+    pub fn transform(&self, inbound: u32) -> Option<&Transform> {
+        self.sas.get(inbound).map(|entry| entry.outbound.transform())
+    }
+
+    /// Makes a packet of ESP in place, as [`OutboundSa::seal`](crate::OutboundSa::seal). `None`: the SA is there no more, or has carried all that it may.
+    pub fn seal(&mut self, inbound: u32, buf: &mut [u8], payload: usize, next_header: u8) -> Option<usize> {
+        let entry = self.sas.get_mut(inbound)?;
+        let sealed = entry.outbound.seal(buf, payload, next_header);
+        if let Some(expiry) = entry.outbound.poll_expiry() {
+            self.events.push_back(Event::Expire { inbound, expiry });
+        }
+        match sealed {
+            Ok(length) => {
+                self.counters.sealed += 1;
+                Some(length)
+            }
+            Err(SealError::Expired) => {
+                self.counters.expired += 1;
+                None
+            }
+            Err(SealError::Room { needed, is }) => {
+                debug_assert!(false, "{needed} octets are needed, {is} are there");
+                None
+            }
+        }
+    }
+
+    /// Opens a packet of ESP in place. `None`: it was dropped, and counted.
+    pub fn open(&mut self, now: Instant, arrival: &Arrival, packet: &mut [u8]) -> Option<Received> {
+        let Ok(header) = Header::parse(packet) else {
+            self.counters.length += 1;
+            return None;
+        };
+        let Some(entry) = self.sas.get_mut(header.spi) else {
+            self.counters.unknown_spi += 1;
+            return None;
+        };
+        let opened = entry.inbound.open(packet);
+        if let Some(expiry) = entry.inbound.poll_expiry() {
+            self.events.push_back(Event::Expire { inbound: header.spi, expiry });
+        }
+        let counters = &mut self.counters;
+        let opened = match opened {
+            Ok(opened) => opened,
+            Err(refused) => {
+                *match refused {
+                    Refused::Length => &mut counters.length,
+                    Refused::Replayed => &mut counters.replayed,
+                    Refused::Late => &mut counters.late,
+                    Refused::Integrity => &mut counters.integrity,
+                    Refused::Padding => &mut counters.padding,
+                    Refused::Dummy => &mut counters.dummies,
+                    Refused::Expired => &mut counters.expired,
+                } += 1;
+                return None;
+            }
+        };
+        entry.last_received = Some(now);
+        if entry.follow
+            && opened.newest
+            && arrival.outer.encapsulated
+            && entry.outer.remote != arrival.outer.remote
+        {
+            entry.outer.remote = arrival.outer.remote;
+            self.events.push_back(Event::Roamed { inbound: header.spi, remote: arrival.outer.remote });
+        }
+        let waits = entry.waits;
+        let received = received(entry, arrival, packet, opened.payload, opened.next_header);
+        *if received.is_some() { &mut counters.opened } else { &mut counters.selectors } += 1;
+        if waits {
+            self.sas.peer_has(header.spi);
+            self.flows.clear();
+        }
+        received
+    }
+
+    /// Tells a datagram of port 4500 that is no packet of ESP, and counts it: a message of IKE is given back.
+    pub fn other<'a>(&mut self, datagram: &'a [u8]) -> Option<&'a [u8]> {
+        match Encapsulated::of(datagram) {
+            Encapsulated::Ike(message) => return Some(message),
+            Encapsulated::Keepalive => self.counters.keepalives += 1,
+            Encapsulated::Esp(_) | Encapsulated::Other => self.counters.not_esp += 1,
+        }
+        None
+    }
+}
+
+/// What came, if it is of its SA's traffic (RFC 4301 §5.2, step 4).
+fn received(
+    entry: &Entry,
+    arrival: &Arrival,
+    packet: &mut [u8],
+    payload: Range<usize>,
+    next_header: u8,
+) -> Option<Received> {
+    let octets = packet.get_mut(payload.clone())?;
+    match entry.mode {
+        Mode::Tunnel => {
+            let inner = IpPacket::parse(octets).ok()?;
+            let version = if inner.flow.source.is_ipv4() { protocol::IPV4 } else { protocol::IPV6 };
+            if version != next_header || !selects(&entry.local, &entry.remote, &inner.flow.reversed()) {
+                return None;
+            }
+            ip::congestion(octets, arrival.traffic_class);
+            Some(Received::Packet(payload.start..payload.start + inner.length))
+        }
+        Mode::Transport => {
+            let (source, destination) = (arrival.outer.remote.ip(), arrival.outer.local.ip());
+            if arrival.outer.encapsulated {
+                ip::renew_checksum(next_header, source, destination, octets);
+            }
+            let ports = ip::ports(next_header, octets);
+            let flow = Flow { protocol: next_header, source, destination, ports };
+            if !selects(&entry.local, &entry.remote, &flow.reversed()) {
+                return None;
+            }
+            let traffic_class = arrival.traffic_class;
+            Some(Received::Payload { payload, protocol: next_header, source, destination, traffic_class })
+        }
+    }
+}

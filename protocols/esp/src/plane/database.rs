@@ -1,0 +1,146 @@
+//! The security association database (RFC 4301 §4.4.2): which pair a packet goes by, and which it came by.
+
+use super::{Mode, Outer, SaPair, Usage};
+use crate::ip::Flow;
+use crate::policy::{PolicyId, selects};
+use crate::sa::{InboundSa, OutboundSa};
+use crate::selector::TrafficSelector;
+use crate::transform::TransformError;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use usher_core::collections::{HashMap, hash_state};
+use usher_core::{Instant, SecureRng};
+
+/// A pair as it is kept.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) outbound: OutboundSa,
+    pub(super) inbound: InboundSa,
+    pub(super) mode: Mode,
+    pub(super) local: Vec<TrafficSelector>,
+    pub(super) remote: Vec<TrafficSelector>,
+    pub(super) outer: Outer,
+    pub(super) policy: Option<PolicyId>,
+    /// The pair that it takes the place of, and that takes its place.
+    replaces: Option<u32>,
+    replaced_by: Option<u32>,
+    /// Nothing goes by it yet.
+    pub(super) waits: bool,
+    pub(super) follow: bool,
+    pub(super) last_received: Option<Instant>,
+}
+
+impl Entry {
+    pub(super) fn new(pair: &SaPair, seed: [u8; 32]) -> Result<Self, TransformError> {
+        let (transform, lifetime) = (pair.transform, pair.lifetime);
+        Ok(Self {
+            outbound: OutboundSa::new(pair.outbound, transform, &pair.outbound_keys, lifetime, seed)?,
+            inbound: InboundSa::new(pair.inbound, transform, &pair.inbound_keys, lifetime, pair.window)?,
+            mode: pair.mode,
+            local: pair.local.clone(),
+            remote: pair.remote.clone(),
+            outer: pair.outer,
+            policy: pair.policy,
+            replaces: pair.replaces,
+            replaced_by: None,
+            waits: pair.after_peer && pair.replaces.is_some(),
+            follow: pair.follow,
+            last_received: None,
+        })
+    }
+    pub(super) fn usage(&self) -> Usage {
+        let (received, sent) = (self.inbound.volume(), self.outbound.volume());
+        Usage { received, sent, last_received: self.last_received }
+    }
+    /// The hosts of the other side, where it is nothing but a few.
+    fn hosts(&self) -> Option<Vec<IpAddr>> {
+        self.remote
+            .iter()
+            .map(|selector| (selector.start == selector.end).then_some(selector.start))
+            .collect()
+    }
+}
+
+/// All pairs.
+#[derive(Debug)]
+pub(super) struct SaDatabase {
+    entries: HashMap<u32, Entry>,
+    /// Pairs whose other side is this host, the oldest first.
+    hosts: HashMap<IpAddr, Vec<u32>>,
+    /// Pairs whose other side is a network, the oldest first.
+    networks: Vec<u32>,
+}
+
+impl SaDatabase {
+    pub(super) fn new(rng: &mut SecureRng) -> Self {
+        Self {
+            entries: HashMap::with_hasher(hash_state(rng)),
+            hosts: HashMap::with_hasher(hash_state(rng)),
+            networks: Vec::new(),
+        }
+    }
+    pub(super) fn get(&self, inbound: u32) -> Option<&Entry> {
+        self.entries.get(&inbound)
+    }
+    pub(super) fn get_mut(&mut self, inbound: u32) -> Option<&mut Entry> {
+        self.entries.get_mut(&inbound)
+    }
+    pub(super) fn spis(&self) -> Vec<u32> {
+        let mut all: Vec<u32> = self.entries.keys().copied().collect();
+        all.sort_unstable();
+        all
+    }
+    pub(super) fn insert(&mut self, mut entry: Entry) {
+        let spi = entry.inbound.spi();
+        match entry.replaces.and_then(|old| self.entries.get_mut(&old)) {
+            Some(old) => old.replaced_by = Some(spi),
+            None => entry.waits = false,
+        }
+        match entry.hosts() {
+            Some(hosts) => hosts.into_iter().for_each(|host| self.hosts.entry(host).or_default().push(spi)),
+            None => self.networks.push(spi),
+        }
+        self.entries.insert(spi, entry);
+    }
+    pub(super) fn remove(&mut self, inbound: u32) -> Option<Entry> {
+        let entry = self.entries.remove(&inbound)?;
+        match entry.hosts() {
+            Some(hosts) => {
+                for host in hosts {
+                    let of_host = self.hosts.get_mut(&host);
+                    let left = of_host.map(|spis| {
+                        spis.retain(|spi| *spi != inbound);
+                        spis.len()
+                    });
+                    if left == Some(0) {
+                        self.hosts.remove(&host);
+                    }
+                }
+            }
+            None => self.networks.retain(|spi| *spi != inbound),
+        }
+        if let Some(new) = entry.replaced_by {
+            self.peer_has(new);
+        }
+        Some(entry)
+    }
+    /// The other side sends by this pair, and so has it; or what it replaces is no more.
+    pub(super) fn peer_has(&mut self, inbound: u32) {
+        if let Some(entry) = self.entries.get_mut(&inbound) {
+            entry.waits = false;
+        }
+    }
+    /// The newest pair of a policy that has this traffic.
+    pub(super) fn find(&self, flow: &Flow, policy: Option<PolicyId>) -> Option<u32> {
+        let of_host = self.hosts.get(&flow.destination).map_or(&[][..], Vec::as_slice);
+        let fits = |spi: &&u32| {
+            self.entries
+                .get(*spi)
+                .is_some_and(|entry| entry.policy == policy && selects(&entry.local, &entry.remote, flow))
+        };
+        let all = || of_host.iter().rev().chain(self.networks.iter().rev()).filter(fits);
+        let waits = |spi: &&u32| self.entries.get(*spi).is_some_and(|entry| entry.waits);
+        // One that waits is better than none.
+        all().find(|spi| !waits(spi)).or_else(|| all().next()).copied()
+    }
+}

@@ -1,0 +1,209 @@
+//! How packets of an SA are protected (RFC 8221), and what does it under its keys.
+
+use crate::packet::{HEADER_LEN, TRAILER_LEN};
+use alloc::boxed::Box;
+use usher_crypto::Key;
+use usher_crypto::cipher::{Cipher, CipherAlgorithm};
+use usher_crypto::digest::equal;
+use usher_crypto::mac::{Mac, MacAlgorithm};
+
+/// A code of which a part is sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Integrity {
+    /// The code. Its key is as long as its output.
+    pub mac: MacAlgorithm,
+    /// How many of its octets are sent.
+    pub len: usize,
+}
+
+/// How packets are protected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Transform {
+    /// The cipher; `None`: packets are not enciphered (RFC 2410).
+    pub cipher: Option<CipherAlgorithm>,
+    /// The code; `None` where the cipher authenticates.
+    pub integrity: Option<Integrity>,
+    /// Sequence numbers have 64 bits.
+    pub extended_sequence_numbers: bool,
+}
+
+/// The keys of packets in one direction.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Keys {
+    /// Of the cipher, with its salt.
+    pub cipher: Key,
+    /// Of the code; empty where the cipher authenticates.
+    pub integrity: Key,
+}
+
+/// Why there can be no such SA: the caller's mistake.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum TransformError {
+    /// Nothing authenticates, or both the cipher and a code would.
+    #[error(
+        "packets are to be authenticated once: by the cipher or by a code, not by both and not by neither"
+    )]
+    Authentication,
+    /// The cipher has no keys of this length.
+    #[error("the cipher {0} has no key of {1} octets")]
+    CipherKey(CipherAlgorithm, usize),
+    /// The code has no keys of this length, or is not as long as what is to be sent of it.
+    #[error("the code {0} takes a key as long as its output, of which 12 octets or more are sent")]
+    IntegrityKey(MacAlgorithm),
+}
+
+/// The longest ICV: half of HMAC-SHA512's output.
+const LONGEST_ICV: usize = 32;
+
+impl Transform {
+    /// Octets of the initialization vector.
+    #[must_use]
+    pub fn iv_len(&self) -> usize {
+        self.cipher.map_or(0, CipherAlgorithm::iv_len)
+    }
+    /// What is enciphered has a multiple of so many octets.
+    #[must_use]
+    pub fn block_len(&self) -> usize {
+        // Pad length and next header end at a multiple of four octets (RFC 4303 §2.4).
+        self.cipher.map_or(1, CipherAlgorithm::block_len).max(4)
+    }
+    /// Octets of the ICV.
+    #[must_use]
+    pub fn icv_len(&self) -> usize {
+        self.integrity.map_or(16, |integrity| integrity.len)
+    }
+    /// Octets in front of what is carried.
+    #[must_use]
+    pub fn headroom(&self) -> usize {
+        HEADER_LEN + self.iv_len()
+    }
+    /// Octets of a packet that carries so many.
+    #[must_use]
+    pub fn packet_len(&self, payload: usize) -> usize {
+        self.headroom() + (payload + TRAILER_LEN).next_multiple_of(self.block_len()) + self.icv_len()
+    }
+    /// The most octets that are carried by a packet of so many; `None`: it is too short for any.
+    #[must_use]
+    pub fn payload_len(&self, packet: usize) -> Option<usize> {
+        let body = packet.checked_sub(self.headroom() + self.icv_len())?;
+        (body / self.block_len() * self.block_len()).checked_sub(TRAILER_LEN)
+    }
+
+    /// What protects packets under these keys.
+    pub(crate) fn keyed(&self, keys: &Keys) -> Result<Keyed, TransformError> {
+        let authenticates = self.cipher.is_some_and(|cipher| cipher.tag_len() > 0);
+        if authenticates == self.integrity.is_some() {
+            return Err(TransformError::Authentication);
+        }
+        let cipher = match self.cipher {
+            Some(cipher) => {
+                let wrong = TransformError::CipherKey(cipher, keys.cipher.len());
+                Some(cipher.with_key(&keys.cipher).ok_or(wrong)?)
+            }
+            None => None,
+        };
+        let mac = match self.integrity {
+            Some(Integrity { mac, len }) => {
+                let fits = keys.integrity.len() == mac.output_len()
+                    && (12..=mac.output_len().min(LONGEST_ICV)).contains(&len);
+                Some(fits.then(|| mac.with_key(&keys.integrity)).ok_or(TransformError::IntegrityKey(mac))?)
+            }
+            None => None,
+        };
+        Ok(Keyed { cipher, mac })
+    }
+}
+
+/// A transform under its keys.
+#[derive(Debug)]
+pub(crate) struct Keyed {
+    cipher: Option<Box<dyn Cipher>>,
+    mac: Option<Box<dyn Mac>>,
+}
+
+/// The parts of a packet.
+pub(crate) struct Parts<'a> {
+    pub(crate) head: &'a [u8],
+    pub(crate) iv: &'a [u8],
+    pub(crate) body: &'a mut [u8],
+    pub(crate) icv: &'a mut [u8],
+}
+
+impl<'a> Parts<'a> {
+    /// `None`: the packet is too short to have all of them.
+    pub(crate) fn of(packet: &'a mut [u8], transform: &Transform) -> Option<Self> {
+        let (head, rest) = packet.split_at_mut_checked(HEADER_LEN)?;
+        let (iv, rest) = rest.split_at_mut_checked(transform.iv_len())?;
+        let (body, icv) = rest.split_at_mut_checked(rest.len().checked_sub(transform.icv_len())?)?;
+        Some(Self { head, iv, body, icv })
+    }
+}
+
+/// What stands for the sequence number where a cipher authenticates: SPI and whole number (RFC 4106 §5, RFC 7634 §2.1).
+fn associated(head: &[u8], high: Option<u32>) -> ([u8; 12], usize) {
+    let mut all = [0; 12];
+    let (spi, low) = head.split_at(4);
+    all[..4].copy_from_slice(spi);
+    match high {
+        Some(high) => {
+            all[4..8].copy_from_slice(&high.to_be_bytes());
+            all[8..].copy_from_slice(low);
+            (all, 12)
+        }
+        None => {
+            all[4..8].copy_from_slice(low);
+            (all, 8)
+        }
+    }
+}
+
+impl Keyed {
+    /// Enciphers the body and writes the ICV. `high`: of an extended sequence number. False: the parts do not fit, which they
+    /// always do where they are of [`Transform::packet_len`].
+    pub(crate) fn seal(&self, parts: &mut Parts<'_>, high: Option<u32>) -> bool {
+        let (associated, length) = associated(parts.head, high);
+        match (&self.cipher, &self.mac) {
+            (Some(cipher), None) => {
+                cipher.seal(parts.iv, &associated[..length], parts.body, parts.icv).is_ok()
+            }
+            (cipher, Some(mac)) => {
+                let enciphered = cipher
+                    .as_ref()
+                    .is_none_or(|cipher| cipher.seal(parts.iv, &[], parts.body, &mut []).is_ok());
+                Self::code(&**mac, parts, high, |parts, code| parts.icv.copy_from_slice(code));
+                enciphered
+            }
+            (None, None) => false,
+        }
+    }
+    /// Checks the ICV and deciphers the body; false: it is not that of the packet.
+    pub(crate) fn open(&self, parts: &mut Parts<'_>, high: Option<u32>) -> bool {
+        let (associated, length) = associated(parts.head, high);
+        match (&self.cipher, &self.mac) {
+            (Some(cipher), None) => {
+                cipher.open(parts.iv, &associated[..length], parts.body, parts.icv).is_ok()
+            }
+            (cipher, Some(mac)) => {
+                Self::code(&**mac, parts, high, |parts, code| equal(parts.icv, code))
+                    && cipher
+                        .as_ref()
+                        .is_none_or(|cipher| cipher.open(parts.iv, &[], parts.body, &[]).is_ok())
+            }
+            (None, None) => false,
+        }
+    }
+    fn code<'a, T>(
+        mac: &dyn Mac,
+        parts: &mut Parts<'a>,
+        high: Option<u32>,
+        then: impl FnOnce(&mut Parts<'a>, &[u8]) -> T,
+    ) -> T {
+        // The high half follows the body, as if it were sent (RFC 4303 §2.2.1).
+        let high = high.map(u32::to_be_bytes);
+        let high = high.as_ref().map_or(&[][..], |high| &high[..]);
+        let mut code = [0; LONGEST_ICV];
+        let length = parts.icv.len().min(LONGEST_ICV);
+        mac.truncated(&[parts.head, parts.iv, parts.body, high], &mut code[..length]);
+        then(parts, &code[..length])
+    }
+}
