@@ -1,10 +1,13 @@
 //! The AAA server on a simulated host, with what stands behind it: the service that `usher aaa serve` runs, of the same
 //! configuration, or a server of the workload's own.
 
+use super::error::WorldError;
 use super::helpers::Helpers;
 use super::machine::{Endpoint, EventOrJob, HostAddress};
+use super::plan::Plan;
+use super::report::Report;
+use super::role::Role;
 use super::topology::Topology;
-use super::{Plan, Role, WorldError, eap};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 use usher_aaa::service::{self, Certificates, Parts, Reading};
@@ -129,18 +132,23 @@ pub(super) fn alone(seed: Seed) -> (Parts<Memory>, Helpers<usher_core::Job<Job>>
     (parts, Helpers::new(seed.stream("helpers", 0)))
 }
 
-/// Puts the services of a scenario on their hosts. The store of each server has the users of all workloads' stations.
-pub(super) fn build(plan: &mut Plan<'_>, topology: &Topology, key_log: &KeyLog) -> Result<(), WorldError> {
-    let mut stations = Vec::new();
-    for (workload, of) in plan.scenario.eap_workloads() {
-        let count = topology.group(&of.stations)?.len();
-        stations.push((of, eap::names(plan.scenario, workload, of, count)));
+impl Role for ServerRole {
+    fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+        Self::handle(self, ctx, delivery);
     }
+}
+
+/// Puts the services of a scenario on their hosts. The store of each server has `users`.
+pub(super) fn build(
+    plan: &mut Plan<'_>,
+    topology: &Topology,
+    key_log: &KeyLog,
+    users: impl Fn(&Loaded) -> Vec<(String, UserRows)>,
+) -> Result<(), WorldError> {
     for (name, services) in plan.scenario.services.iter() {
         for service in services {
             let Service::Aaa(loaded) = service else { continue };
-            let users =
-                stations.iter().flat_map(|(of, names)| eap::users(of, names, loaded)).collect::<Vec<_>>();
+            let users = users(loaded);
             for &host in topology.group(name)? {
                 serve(plan, (name, host), loaded, key_log, &users)?;
             }
@@ -165,7 +173,7 @@ fn serve(
     };
     let bound = Bound::new(loaded, plan.at(host), &made)
         .map_err(|why| WorldError::Role(format!("the service of host \"{name}\": {why}")))?;
-    let app = plan.role(host, Role::AaaServer(Box::new(bound.role)));
+    let app = plan.role(host, bound.role);
     for (port, socket) in bound.udp {
         plan.builder.bind_udp(app, socket, port)?;
     }

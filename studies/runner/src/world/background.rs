@@ -1,6 +1,7 @@
 //! Traffic that shares links with what is counted: UDP datagrams to the discard port, one way.
 
-use super::Report;
+use super::report::Report;
+use super::role::Role;
 use usher_core::{Duration, Instant, Rng};
 use usher_scenario::model::{Background, BackgroundKind};
 use usher_sim::{Context, DISCARD_PORT, Delivery, HostId, IpVersion, Payload, UDP_HEADER};
@@ -35,12 +36,23 @@ impl Source {
             rng,
         }
     }
+}
 
-    pub(super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: &Delivery) {
+impl Role for Source {
+    fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+        let delivery = &delivery;
         if matches!(delivery, Delivery::Timer) {
             ctx.send_datagram(0, self.to, DISCARD_PORT, Payload::counted(self.payload));
             self.next += if self.poisson { self.rng.exponential(self.mean_gap) } else { self.mean_gap };
         }
         ctx.set_timer((self.next < self.stop).then_some(self.next));
     }
+}
+
+/// Where background traffic ends.
+#[derive(Debug)]
+pub(super) struct Sink;
+
+impl Role for Sink {
+    fn handle(&mut self, _ctx: &mut Context<'_, Report>, _delivery: Delivery) {}
 }

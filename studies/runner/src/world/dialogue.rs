@@ -5,10 +5,14 @@
 //! share a connection, the server learns their order from the [`Script`] that its clients keep: the
 //! simulator's stand-in for the framing that a real protocol would have.
 
-use super::arrivals::ArrivalProcess;
+use super::arrivals::{ArrivalProcess, budget};
+use super::error::WorldError;
+use super::plan::Plan;
+use super::report::{End, Report};
+use super::role::Role;
 use super::short::Short;
+use super::topology::Topology;
 use super::writer::Writer;
-use super::{End, Report};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -155,26 +159,6 @@ impl Client {
 
     fn get(&mut self, id: u64) -> Option<&mut Dialogue> {
         self.dialogues.get_mut(id.checked_sub(self.first)? as usize)?.as_mut()
-    }
-
-    pub(super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
-        match delivery {
-            Delivery::Start if self.persistent() || self.rules.transport == TransportProtocol::Sctp => {
-                self.open(ctx);
-            }
-            Delivery::Timer => self.timer(ctx),
-            Delivery::Stream { conn, event } => self.stream(ctx, conn, event),
-            Delivery::Datagram { payload, .. } => {
-                if let Some((id, round)) = parse_header(&payload)
-                    && self.get(id).is_some_and(|d| d.round == round)
-                {
-                    self.answered(ctx, id);
-                }
-            }
-            Delivery::Message { event, .. } => self.message(ctx, event),
-            Delivery::Start | Delivery::Frame { .. } | Delivery::Link { .. } | Delivery::Owner { .. } => {}
-        }
-        ctx.set_timer(self.next_timer());
     }
 
     fn next_timer(&self) -> Option<Instant> {
@@ -436,6 +420,28 @@ impl Client {
     }
 }
 
+impl Role for Client {
+    fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+        match delivery {
+            Delivery::Start if self.persistent() || self.rules.transport == TransportProtocol::Sctp => {
+                self.open(ctx);
+            }
+            Delivery::Timer => self.timer(ctx),
+            Delivery::Stream { conn, event } => self.stream(ctx, conn, event),
+            Delivery::Datagram { payload, .. } => {
+                if let Some((id, round)) = parse_header(&payload)
+                    && self.get(id).is_some_and(|d| d.round == round)
+                {
+                    self.answered(ctx, id);
+                }
+            }
+            Delivery::Message { event, .. } => self.message(ctx, event),
+            Delivery::Start | Delivery::Frame { .. } | Delivery::Link { .. } | Delivery::Owner { .. } => {}
+        }
+        ctx.set_timer(self.next_timer());
+    }
+}
+
 /// What a server knows of a connection.
 #[derive(Clone, Copy, Debug)]
 struct Served {
@@ -466,40 +472,6 @@ pub(super) struct Server {
 impl Server {
     pub(super) fn new(rules: Rc<Rules>, rng: Rng) -> Self {
         Self { rules, rng, conns: Vec::new(), waiting: TimerQueue::new(), answers: BTreeMap::new(), next: 0 }
-    }
-
-    pub(super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
-        match delivery {
-            Delivery::Timer => {
-                while let Some((_, n)) = self.waiting.pop_due(ctx.now()) {
-                    if let Some(answer) = self.answers.remove(&n) {
-                        send(ctx, answer);
-                    }
-                }
-                ctx.set_timer(self.waiting.next());
-            }
-            Delivery::Stream { conn, event } => self.stream(ctx, conn, event),
-            Delivery::Datagram { from, from_port, payload, .. } => {
-                let Some((id, round)) = parse_header(&payload) else { return };
-                let Some(&(_, bytes)) = self.rules.rounds.get(round as usize) else { return };
-                ctx.work(Work { label: work::DIALOGUE_ANSWER, units: 1 });
-                let payload = header(id, round, bytes);
-                self.answer(ctx, Answer::Datagram { to: from, port: from_port, payload });
-            }
-            Delivery::Message { assoc, event: MessageDelivery::Data { stream, payload, .. } } => {
-                let Some((id, round)) = parse_header(&payload) else { return };
-                let Some(&(_, bytes)) = self.rules.rounds.get(round as usize) else { return };
-                ctx.work(Work { label: work::DIALOGUE_ANSWER, units: 1 });
-                let payload = header(id, round, bytes);
-                let message = Message { stream, ppid: 0, unordered: false, payload };
-                self.answer(ctx, Answer::Message { assoc, message });
-            }
-            Delivery::Start
-            | Delivery::Frame { .. }
-            | Delivery::Link { .. }
-            | Delivery::Owner { .. }
-            | Delivery::Message { .. } => {}
-        }
     }
 
     fn stream(&mut self, ctx: &mut Context<'_, Report>, conn: ConnId, event: StreamDelivery) {
@@ -561,10 +533,80 @@ impl Server {
     }
 }
 
+impl Role for Server {
+    fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+        match delivery {
+            Delivery::Timer => {
+                while let Some((_, n)) = self.waiting.pop_due(ctx.now()) {
+                    if let Some(answer) = self.answers.remove(&n) {
+                        send(ctx, answer);
+                    }
+                }
+                ctx.set_timer(self.waiting.next());
+            }
+            Delivery::Stream { conn, event } => self.stream(ctx, conn, event),
+            Delivery::Datagram { from, from_port, payload, .. } => {
+                let Some((id, round)) = parse_header(&payload) else { return };
+                let Some(&(_, bytes)) = self.rules.rounds.get(round as usize) else { return };
+                ctx.work(Work { label: work::DIALOGUE_ANSWER, units: 1 });
+                let payload = header(id, round, bytes);
+                self.answer(ctx, Answer::Datagram { to: from, port: from_port, payload });
+            }
+            Delivery::Message { assoc, event: MessageDelivery::Data { stream, payload, .. } } => {
+                let Some((id, round)) = parse_header(&payload) else { return };
+                let Some(&(_, bytes)) = self.rules.rounds.get(round as usize) else { return };
+                ctx.work(Work { label: work::DIALOGUE_ANSWER, units: 1 });
+                let payload = header(id, round, bytes);
+                let message = Message { stream, ppid: 0, unordered: false, payload };
+                self.answer(ctx, Answer::Message { assoc, message });
+            }
+            Delivery::Start
+            | Delivery::Frame { .. }
+            | Delivery::Link { .. }
+            | Delivery::Owner { .. }
+            | Delivery::Message { .. } => {}
+        }
+    }
+}
+
 fn send(ctx: &mut Context<'_, Report>, answer: Answer) {
     match answer {
         Answer::Stream { conn, bytes } => ctx.write(conn, Payload::counted(bytes)),
         Answer::Message { assoc, message } => ctx.send_message(assoc, message),
         Answer::Datagram { to, port, payload } => ctx.send_datagram(0, to, port, payload),
     }
+}
+
+/// Puts the workload's roles on the topology's hosts.
+pub(super) fn build(plan: &mut Plan<'_>, topology: &Topology, d: &model::Dialogue) -> Result<(), WorldError> {
+    let transport = &plan.scenario.transport;
+    let reconnect = match d.transport {
+        TransportProtocol::Sctp => transport.sctp.reconnect,
+        _ => transport.tcp.reconnect,
+    };
+    let rules = Rules::new(d, reconnect.get());
+    let servers = topology.group(&d.server)?;
+    for (i, &host) in servers.iter().enumerate() {
+        let rng = plan.seed.stream("dialogue.server", i as u64);
+        let app = plan.role(host, Server::new(rules.clone(), rng));
+        plan.builder.serve_at(app, d.transport, 0, (host, DIALOGUE))?;
+    }
+    let clients = topology.group(&d.clients)?;
+    let shared = budget(&d.arrivals);
+    for (i, &host) in clients.iter().enumerate() {
+        let index = i as u64;
+        let arrivals = ArrivalProcess::new(
+            &d.arrivals,
+            index,
+            clients.len() as u64,
+            plan.end,
+            shared.clone(),
+            plan.seed.stream("arrivals", index),
+        );
+        let rng = plan.seed.stream("dialogue.client", index);
+        let server = servers[i % servers.len()];
+        let client = Client::new(rules.clone(), (host, server), arrivals, rng, Writer::new(d));
+        plan.role(host, client);
+    }
+    Ok(())
 }

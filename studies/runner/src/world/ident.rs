@@ -1,9 +1,12 @@
 //! IDENT (RFC 1413): the service of a host, which knows the host's own connections, and the workload that asks it.
 
 use super::arrivals::{ArrivalProcess, budget};
+use super::error::WorldError;
 use super::machine::{Endpoint, EventOrJob, HostAddress};
+use super::plan::{Plan, Users};
+use super::report::{End, Report};
+use super::role::Role;
 use super::topology::Topology;
-use super::{End, Plan, Report, Role, WorldError};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -16,9 +19,6 @@ use usher_scenario::model;
 use usher_scenario::ports::CHAT;
 use usher_scenario::services::Service;
 use usher_sim::{Context, Delivery, HostId, StreamDelivery};
-
-/// Users by the number of their application.
-pub(super) type Users = Rc<RefCell<BTreeMap<u32, User>>>;
 
 /// The connections that began at a host's port, as only the study knows them.
 type Truth = Rc<RefCell<BTreeMap<(HostId, u16), Dialled>>>;
@@ -45,8 +45,9 @@ pub(super) struct ServerRole {
     users: Users,
 }
 
-impl ServerRole {
-    pub(super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: &Delivery) {
+impl Role for ServerRole {
+    fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+        let delivery = &delivery;
         let now = ctx.now();
         match delivery {
             Delivery::Start => self.service = IdentService::new(self.config.clone()),
@@ -93,8 +94,9 @@ pub(super) struct AskerRole {
     truth: Truth,
 }
 
-impl AskerRole {
-    pub(super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: &Delivery) {
+impl Role for AskerRole {
+    fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+        let delivery = &delivery;
         let (now, mut over) = (ctx.now(), Vec::new());
         match delivery {
             Delivery::Start => {
@@ -175,7 +177,24 @@ struct Open {
 }
 
 impl UserRole {
-    pub(super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: &Delivery) {
+    /// A connection is over. One that the server has not accepted was in vain.
+    fn end(&mut self, ctx: &mut Context<'_, Report>, conn: ConnId) {
+        let Some(Open { since, established }) = self.open.remove(&conn) else { return };
+        let accepted = established.is_some_and(|(port, until)| {
+            self.ends.remove(&(until, conn));
+            let dialled = self.truth.borrow_mut().get_mut(&(self.host, port)).and_then(|d| d.since.take());
+            dialled.is_none()
+        });
+        if !accepted {
+            ctx.report(Report::Ended { began: since, end: End::Failed });
+        }
+        self.arrivals.ended(ctx.now());
+    }
+}
+
+impl Role for UserRole {
+    fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+        let delivery = &delivery;
         let now = ctx.now();
         match delivery {
             Delivery::Start => {
@@ -212,20 +231,6 @@ impl UserRole {
             self.arrivals.next().into_iter().chain(self.ends.first().map(|(until, _)| *until)).min(),
         );
     }
-
-    /// A connection is over. One that the server has not accepted was in vain.
-    fn end(&mut self, ctx: &mut Context<'_, Report>, conn: ConnId) {
-        let Some(Open { since, established }) = self.open.remove(&conn) else { return };
-        let accepted = established.is_some_and(|(port, until)| {
-            self.ends.remove(&(until, conn));
-            let dialled = self.truth.borrow_mut().get_mut(&(self.host, port)).and_then(|d| d.since.take());
-            dialled.is_none()
-        });
-        if !accepted {
-            ctx.report(Report::Ended { began: since, end: End::Failed });
-        }
-        self.arrivals.ended(ctx.now());
-    }
 }
 
 /// Puts the IDENT services of a scenario on their hosts.
@@ -255,7 +260,7 @@ pub(super) fn serve(plan: &mut Plan<'_>, topology: &Topology) -> Result<(), Worl
                 config: loaded.config.clone(),
                 users: plan.users.clone(),
             };
-            let app = plan.role(host, Role::IdentServer(Box::new(role)));
+            let app = plan.role(host, role);
             ports.into_keys().try_for_each(|port| plan.builder.listen(app, port))?;
         }
     }
@@ -281,7 +286,7 @@ pub(super) fn build(
             next: 0,
             truth: truth.clone(),
         };
-        let app = plan.role(host, Role::IdentAsker(Box::new(role)));
+        let app = plan.role(host, role);
         plan.builder.listen(app, CHAT)?;
     }
     let (shared, all) = (budget(&ident.arrivals), (clients.len() * ident.users.len()) as u64);
@@ -304,7 +309,7 @@ pub(super) fn build(
             patience: ident.patience.get(),
             truth,
         };
-        let app = plan.role(host, Role::IdentUser(Box::new(role)));
+        let app = plan.role(host, role);
         plan.users.borrow_mut().insert(app, known);
     }
     Ok(())

@@ -1,39 +1,13 @@
 //! From what applications report to the metrics of one run.
 
 use super::handover::Tally;
-use super::{End, Report};
+use super::measured::Measured;
+use super::report::{End, Report};
 use std::ops::Range;
 use usher_core::{Duration, Instant};
 use usher_observe::stats::quantiles;
-use usher_scenario::metrics::{self, Metric, Of};
+use usher_scenario::metrics;
 use usher_sim::Observer;
-
-/// What a run measured, by the metrics' names.
-#[derive(Debug, Default)]
-pub(super) struct Measured {
-    pub(super) all: Vec<(String, f64)>,
-    /// Which of several workloads is measured.
-    workload: String,
-}
-
-impl Measured {
-    /// The workload of this name is measured next.
-    pub(super) fn of(&mut self, workload: &str) {
-        workload.clone_into(&mut self.workload);
-    }
-    /// A metric of the run, or of the workload that is measured.
-    pub(super) fn put(&mut self, metric: Metric, value: f64) {
-        let name = match metric.of {
-            Of::Workload => metric.of_workload(&self.workload),
-            Of::Run | Of::Link | Of::Cell | Of::Host => metric.name.to_owned(),
-        };
-        self.all.push((name, value));
-    }
-    /// A metric of a link, cell or host of this name.
-    pub(super) fn put_of(&mut self, name: &str, metric: Metric, value: f64) {
-        self.all.push((metric.member(name), value));
-    }
-}
 
 /// Hears what the roles report.
 #[derive(Debug)]

@@ -1,8 +1,11 @@
 //! The MIH function that `usher mih serve` runs, on a simulated host: its links are the host's, and say what those say.
 
+use super::error::WorldError;
 use super::machine::{Endpoint, EventOrJob};
+use super::plan::Plan;
+use super::report::Report;
+use super::role::Role;
 use super::topology::Topology;
-use super::{Plan, Report, Role, WorldError};
 use std::collections::BTreeMap;
 use usher_core::{Job, ListenerId, Machine, Seed, SocketId, TransportProtocol};
 use usher_mih::MihfId;
@@ -33,7 +36,32 @@ pub(super) struct FunctionRole {
 }
 
 impl FunctionRole {
-    pub(super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: &Delivery) {
+    fn link(&mut self, ctx: &mut Context<'_, Report>, at: HostId, event: LinkEvent) {
+        let now = ctx.now();
+        let Some(port) = self.ports.iter_mut().find(|port| port.at == at) else { return };
+        let command = match event {
+            // Whose association was lost comes back as soon as it hears the network again.
+            LinkEvent::Detected => return ctx.link_command(at, LinkCommand::Connect),
+            LinkEvent::Scanned { .. } => return,
+            LinkEvent::GoingDown { within } => {
+                Command::GoingDown { interface: port.report.name.clone(), within }
+            }
+            LinkEvent::Up => {
+                (port.report.enabled, port.report.up) = (true, true);
+                Command::Link(port.report.clone())
+            }
+            LinkEvent::Down(reason) => {
+                (port.report.enabled, port.report.up) = (reason != LinkDownReason::Disconnected, false);
+                Command::Link(port.report.clone())
+            }
+        };
+        let _ = self.service.command(now, command);
+    }
+}
+
+impl Role for FunctionRole {
+    fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+        let delivery = &delivery;
         let now = ctx.now();
         match delivery {
             Delivery::Start => {
@@ -72,28 +100,6 @@ impl FunctionRole {
             // Its answers are owed, and it takes what changes its links whenever that is.
             let _ = service.command(now, answer);
         });
-    }
-
-    fn link(&mut self, ctx: &mut Context<'_, Report>, at: HostId, event: LinkEvent) {
-        let now = ctx.now();
-        let Some(port) = self.ports.iter_mut().find(|port| port.at == at) else { return };
-        let command = match event {
-            // Whose association was lost comes back as soon as it hears the network again.
-            LinkEvent::Detected => return ctx.link_command(at, LinkCommand::Connect),
-            LinkEvent::Scanned { .. } => return,
-            LinkEvent::GoingDown { within } => {
-                Command::GoingDown { interface: port.report.name.clone(), within }
-            }
-            LinkEvent::Up => {
-                (port.report.enabled, port.report.up) = (true, true);
-                Command::Link(port.report.clone())
-            }
-            LinkEvent::Down(reason) => {
-                (port.report.enabled, port.report.up) = (reason != LinkDownReason::Disconnected, false);
-                Command::Link(port.report.clone())
-            }
-        };
-        let _ = self.service.command(now, command);
     }
 }
 
@@ -171,7 +177,7 @@ fn put(
     let service = MihService::new(config.clone(), seed.stream("mih.service", 0));
     let stations: Vec<HostId> = ports.iter().filter(|port| port.station).map(|port| port.at).collect();
     let role = FunctionRole { endpoint, config, service, seed, starts: 0, ports };
-    let app = plan.role(host, Role::Function(Box::new(role)));
+    let app = plan.role(host, role);
     for ((transport, port), socket) in bound {
         plan.builder.serve_at(app, transport, socket, (host, port))?;
     }

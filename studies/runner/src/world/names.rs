@@ -1,19 +1,10 @@
 //! What runs say is declared, and what is declared is said.
 
-use super::World;
-use std::cell::RefCell;
+use super::role::worked;
+use super::run::World;
 use std::collections::BTreeSet;
-use usher_core::{Work, WorkLabel};
+use usher_core::WorkLabel;
 use usher_scenario::{Mode, Overrides, Point, Study, founding, metrics, work};
-
-thread_local! {
-    static SEEN: RefCell<BTreeSet<WorkLabel>> = const { RefCell::new(BTreeSet::new()) };
-}
-
-/// Takes down what a role did.
-pub(super) fn note(work: &[Work]) {
-    SEEN.with_borrow_mut(|seen| seen.extend(work.iter().map(|w| w.label)));
-}
 
 /// A founding study's points, cut to seconds, of which each shows a value of an axis that those before it do not. Those on
 /// handovers stay whole: a station walks for a while until its handover, which seldom fails.
@@ -50,7 +41,7 @@ fn founding_studies_say_what_is_declared() {
         }
     }
     let declared: BTreeSet<WorkLabel> = work::all().collect();
-    let seen = SEEN.take();
+    let seen = worked::take();
     assert_eq!(seen.difference(&declared).collect::<Vec<_>>(), [] as [&WorkLabel; 0], "not in work::all");
     // No study has MS-CHAPv2 as its method; `usher-eap` tests that it is emitted. None has a service with a store behind it, or
     // asks by IDENT; `usher-aaa` and `usher-ident` test what that says.

@@ -1,6 +1,8 @@
 //! What a run takes place on: the simulator, or hosts of a lab. Both host the same roles and tell the same observer.
 
-use super::{Measure, Role, WorldError};
+use super::error::WorldError;
+use super::measure::Measure;
+use super::role::Role;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use usher_core::Instant;
@@ -25,8 +27,8 @@ pub struct LabSettings {
 /// The network of a run.
 #[derive(Debug)]
 pub(super) enum Network {
-    Sim(Box<Simulation<Role, Measure>>),
-    Lab(Box<Hosts<Role, Measure>>, Arc<AtomicBool>),
+    Sim(Box<Simulation<Box<dyn Role>, Measure>>),
+    Lab(Box<Hosts<Box<dyn Role>, Measure>>, Arc<AtomicBool>),
 }
 
 impl Network {
@@ -52,11 +54,11 @@ impl Network {
         self.observer().is_done()
     }
     /// The applications of these numbers.
-    pub(super) fn apps(&self, numbers: std::ops::Range<usize>) -> Vec<&Role> {
+    pub(super) fn apps(&self, numbers: std::ops::Range<usize>) -> Vec<&dyn Role> {
         let count = numbers.len();
         match self {
-            Self::Sim(sim) => sim.apps().skip(numbers.start).take(count).collect(),
-            Self::Lab(hosts, _) => hosts.apps().skip(numbers.start).take(count).collect(),
+            Self::Sim(sim) => sim.apps().skip(numbers.start).take(count).map(AsRef::as_ref).collect(),
+            Self::Lab(hosts, _) => hosts.apps().skip(numbers.start).take(count).map(AsRef::as_ref).collect(),
         }
     }
     pub(super) fn now(&self) -> Instant {
@@ -99,7 +101,7 @@ impl Network {
         }
     }
     /// What the simulator alone has: charged processors, cells, followed memory.
-    const fn simulated(&self) -> Option<&Simulation<Role, Measure>> {
+    const fn simulated(&self) -> Option<&Simulation<Box<dyn Role>, Measure>> {
         match self {
             Self::Sim(sim) => Some(sim),
             Self::Lab(..) => None,

@@ -1,11 +1,13 @@
 //! A run on a lab: the same hosts, links and roles, on the kernel's own network.
 
-use super::{Built, LabSettings, Network, World, WorldError};
+use super::error::WorldError;
+use super::measure::Measure;
+use super::network::{LabSettings, Network};
+use super::role::Role;
+use super::topology::Topology;
 use std::collections::BTreeMap;
-use usher_core::Seed;
 use usher_lab::{Hosts, Setup};
-use usher_scenario::model::Scenario;
-use usher_sim::Tap;
+use usher_sim::{Builder, Tap};
 
 /// A relay is late whose last hundredth of packets is as late as this, and hosts are whose timers are twenty times as late:
 /// seconds.
@@ -34,79 +36,74 @@ impl LabFacts {
     }
 }
 
-impl World {
-    /// Sets a run on a lab up, as [`World::new`] does one on the simulator.
-    ///
-    /// # Errors
-    /// As [`World::new`], and of the lab: it cannot be had, or the study has what a lab has not.
-    pub fn on_lab(
-        scenario: &Scenario,
-        seed: Seed,
-        capture: &[String],
-        tap: Option<Box<dyn Tap>>,
-        name: &str,
-        settings: &LabSettings,
-    ) -> Result<Self, WorldError> {
-        let Built { builder, measure, topology, interfaces, key_log } = Built::of(scenario, seed, capture)?;
-        let mut hosts = BTreeMap::new();
-        for (group, members) in &topology.hosts {
-            hosts.extend(members.iter().enumerate().map(|(i, id)| (id.0, member(group, i, members.len()))));
-        }
-        let mut links = BTreeMap::new();
-        for (group, members) in &topology.links {
-            links.extend(members.iter().enumerate().map(|(i, id)| (id.0, member(group, i, members.len()))));
-        }
-        let setup = Setup {
-            name: name.to_owned(),
-            hosts: hosts.into_values().collect(),
-            links: links.into_values().collect(),
-            kernel: settings.kernel.clone(),
-        };
-        let stop = settings.stop.clone();
-        let hosts = Hosts::new(builder.into_parts(), &setup, &settings.registry, measure, tap, stop.clone())?;
-        let network = Network::Lab(Box::new(hosts), stop);
-        Ok(Self { network, topology, scenario: scenario.clone(), interfaces, key_log })
+/// The lab of a run's hosts and links, with their roles.
+///
+/// # Errors
+/// The lab cannot be had, or the study has what a lab has not.
+pub(super) fn network(
+    builder: Builder<Box<dyn Role>>,
+    measure: Measure,
+    topology: &Topology,
+    tap: Option<Box<dyn Tap>>,
+    name: &str,
+    settings: &LabSettings,
+) -> Result<Network, WorldError> {
+    let mut hosts = BTreeMap::new();
+    for (group, members) in &topology.hosts {
+        hosts.extend(members.iter().enumerate().map(|(i, id)| (id.0, member(group, i, members.len()))));
     }
-
-    /// How well the lab was the network that was asked for, and what roles cost.
-    pub(super) fn lab_facts(&self) -> LabFacts {
-        let Network::Lab(hosts, _) = &self.network else { return LabFacts::default() };
-        let (relay, timers, counters) = (hosts.relay_report(), hosts.precision(), hosts.counters());
-        let mut facts = LabFacts::default();
-        let mut sum = |name: &str, value: f64| {
-            *facts.sums.entry(name.to_owned()).or_default() += value;
-        };
-        sum("runs", 1.0);
-        sum("runs_preferred", f64::from(u8::from(relay.real_time && timers.preferred)));
-        let lost = relay.overflowed + relay.refused + relay.truncated;
-        let undone = counters.not_sent + counters.no_socket + counters.unknown_sender;
-        sum("runs_disturbed", f64::from(u8::from(lost + undone > 0)));
-        let late = relay.delays.p99 > LATE || timers.latest_ns as f64 / 1e9 > 20.0 * LATE;
-        sum("runs_late", f64::from(u8::from(late)));
-        sum("relay_packets", relay.delays.count as f64);
-        sum("relay_late_s", relay.delays.mean * relay.delays.count as f64);
-        sum("relay_overflowed", relay.overflowed as f64);
-        sum("relay_refused", relay.refused as f64);
-        sum("relay_truncated", relay.truncated as f64);
-        sum("relay_processor_s", relay.processor);
-        sum("timers", timers.timers as f64);
-        sum("timers_late_s", timers.late_ns as f64 / 1e9);
-        sum("unknown_senders", counters.unknown_sender as f64);
-        sum("not_sent", counters.not_sent as f64);
-        sum("no_sockets", counters.no_socket as f64);
-        let group = |host| self.topology.hosts.iter().find(|(_, members)| members.contains(&host));
-        for (host, took) in hosts.processor() {
-            if let Some((name, _)) = group(host) {
-                sum(&format!("processor_s.{name}"), took.as_secs_f64());
-            }
-        }
-        facts.most.insert("relay_late_p99_s".to_owned(), relay.delays.p99);
-        facts.most.insert("relay_latest_s".to_owned(), relay.delays.max);
-        facts.most.insert("timers_latest_s".to_owned(), timers.latest_ns as f64 / 1e9);
-        facts
+    let mut links = BTreeMap::new();
+    for (group, members) in &topology.links {
+        links.extend(members.iter().enumerate().map(|(i, id)| (id.0, member(group, i, members.len()))));
     }
+    let setup = Setup {
+        name: name.to_owned(),
+        hosts: hosts.into_values().collect(),
+        links: links.into_values().collect(),
+        kernel: settings.kernel.clone(),
+    };
+    let stop = settings.stop.clone();
+    let hosts = Hosts::new(builder.into_parts(), &setup, &settings.registry, measure, tap, stop.clone())?;
+    Ok(Network::Lab(Box::new(hosts), stop))
 }
 
+/// How well the lab was the network that was asked for, and what roles cost.
+pub(super) fn facts(network: &Network, topology: &Topology) -> LabFacts {
+    let Network::Lab(hosts, _) = network else { return LabFacts::default() };
+    let (relay, timers, counters) = (hosts.relay_report(), hosts.precision(), hosts.counters());
+    let mut facts = LabFacts::default();
+    let mut sum = |name: &str, value: f64| {
+        *facts.sums.entry(name.to_owned()).or_default() += value;
+    };
+    sum("runs", 1.0);
+    sum("runs_preferred", f64::from(u8::from(relay.real_time && timers.preferred)));
+    let lost = relay.overflowed + relay.refused + relay.truncated;
+    let undone = counters.not_sent + counters.no_socket + counters.unknown_sender;
+    sum("runs_disturbed", f64::from(u8::from(lost + undone > 0)));
+    let late = relay.delays.p99 > LATE || timers.latest_ns as f64 / 1e9 > 20.0 * LATE;
+    sum("runs_late", f64::from(u8::from(late)));
+    sum("relay_packets", relay.delays.count as f64);
+    sum("relay_late_s", relay.delays.mean * relay.delays.count as f64);
+    sum("relay_overflowed", relay.overflowed as f64);
+    sum("relay_refused", relay.refused as f64);
+    sum("relay_truncated", relay.truncated as f64);
+    sum("relay_processor_s", relay.processor);
+    sum("timers", timers.timers as f64);
+    sum("timers_late_s", timers.late_ns as f64 / 1e9);
+    sum("unknown_senders", counters.unknown_sender as f64);
+    sum("not_sent", counters.not_sent as f64);
+    sum("no_sockets", counters.no_socket as f64);
+    let group = |host| topology.hosts.iter().find(|(_, members)| members.contains(&host));
+    for (host, took) in hosts.processor() {
+        if let Some((name, _)) = group(host) {
+            sum(&format!("processor_s.{name}"), took.as_secs_f64());
+        }
+    }
+    facts.most.insert("relay_late_p99_s".to_owned(), relay.delays.p99);
+    facts.most.insert("relay_latest_s".to_owned(), relay.delays.max);
+    facts.most.insert("timers_latest_s".to_owned(), timers.latest_ns as f64 / 1e9);
+    facts
+}
 /// What a member of a group is called.
 fn member(group: &str, i: usize, of: usize) -> String {
     if of == 1 { group.to_owned() } else { format!("{group}-{i}") }

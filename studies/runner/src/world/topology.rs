@@ -1,6 +1,7 @@
 //! Hosts and links of a scenario in the simulator.
 
-use super::{Role, WorldError};
+use super::error::WorldError;
+use super::role::Role;
 use std::collections::BTreeMap;
 use usher_core::Seed;
 use usher_scenario::model::{self, Direction, Scenario};
@@ -34,7 +35,7 @@ impl Topology {
     pub(super) fn build(
         scenario: &Scenario,
         seed: Seed,
-        builder: &mut Builder<Role>,
+        builder: &mut Builder<Box<dyn Role>>,
     ) -> Result<Self, WorldError> {
         let mut topology = Self::default();
         topology.build_hosts(scenario, seed, builder)?;
@@ -71,7 +72,7 @@ impl Topology {
         &mut self,
         scenario: &Scenario,
         seed: Seed,
-        builder: &mut Builder<Role>,
+        builder: &mut Builder<Box<dyn Role>>,
     ) -> Result<(), WorldError> {
         let mut ways = BTreeMap::new();
         for (i, (name, host)) in
@@ -110,7 +111,7 @@ impl Topology {
     fn build_bss(
         &self,
         scenario: &Scenario,
-        builder: &mut Builder<Role>,
+        builder: &mut Builder<Box<dyn Role>>,
     ) -> Result<Vec<(String, Vec<LinkId>)>, WorldError> {
         let mut of_bss = Vec::new();
         for (name, bss) in scenario.bss_in_use() {
@@ -129,7 +130,7 @@ impl Topology {
     fn build_cells(
         &mut self,
         scenario: &Scenario,
-        builder: &mut Builder<Role>,
+        builder: &mut Builder<Box<dyn Role>>,
     ) -> Result<Vec<(String, Vec<LinkId>)>, WorldError> {
         let mut of_cells = Vec::new();
         for (name, cell) in scenario.cells_in_use() {

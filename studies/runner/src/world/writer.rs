@@ -1,6 +1,6 @@
 //! An application that writes its connections slowly, a piece at a time.
 
-use super::Report;
+use super::report::Report;
 use std::collections::VecDeque;
 use usher_core::{ConnId, Duration, Instant};
 use usher_scenario::model;

@@ -1,6 +1,6 @@
 //! The sessions that a NAS tells its AAA server of: one for each login, of a drawn length.
 
-use super::super::Report;
+use super::super::report::Report;
 use std::collections::BTreeMap;
 use usher_core::timer::TimerQueue;
 use usher_core::{Duration, Instant, Machine, Rng};

@@ -1,30 +1,29 @@
 //! Stations, NASes and AAA servers of a scenario.
 
 use super::super::arrivals::{ArrivalProcess, budget};
+use super::super::error::WorldError;
 use super::super::machine::Endpoint;
+use super::super::plan::Plan;
 use super::super::topology::Topology;
-use super::super::{Plan, Role, WorldError};
 use super::accounts::Accounts;
+use super::agenda::Agenda;
+use super::diameter::{applications, connections, nas_name, reconnect, timing, transport};
 use super::nas::NasRole;
 use super::server::{self, Served};
 use super::station::{GivenUp, Proof, StationRole, Supplicant};
 use super::tls::Tls;
-use super::{Agenda, PASSWORD, WRONG_PASSWORD, named};
-use std::num::NonZeroU16;
+use super::users::{self, PASSWORD, WRONG_PASSWORD, named};
 use std::rc::Rc;
 use usher_core::Duration;
 use usher_crypto::tls::{ClientConfig, ClientOptions, KeyLog, WallClock, fixtures};
-use usher_diameter::codes::application::{ACCOUNTING, EAP};
 use usher_diameter::node;
-use usher_diameter::peer::capabilities::Application;
-use usher_diameter::stream::StreamPolicy;
 use usher_nas::authenticator::{self, Authenticator};
 use usher_nas::keying;
 use usher_nas::station::{self, Station};
-use usher_nas::{AaaConfig, Access, Connections, DiameterConfig, MacAddress, NasIdentity, RadiusConfig};
+use usher_nas::{AaaConfig, Access, DiameterConfig, MacAddress, NasIdentity, RadiusConfig};
 use usher_radius::client::{self, Retransmission, Target};
 use usher_scenario::certificates::Party;
-use usher_scenario::model::{self, Aaa, Eap, RadiusRetransmission, Scenario, TransportProtocol};
+use usher_scenario::model::{self, Aaa, Eap, RadiusRetransmission, Scenario};
 use usher_scenario::units::{Count, Time};
 use usher_sim::HostId;
 
@@ -55,7 +54,7 @@ pub(in super::super) fn build(
         right: station::Credentials::password(PASSWORD),
         wrong: station::Credentials::password(WRONG_PASSWORD),
     });
-    let names = super::names(plan.scenario, plan.name, eap, stations.len());
+    let names = users::names(plan.scenario, plan.name, eap, stations.len());
     let given_up = GivenUp::default();
     let local = eap.stations == eap.nas;
     let shared = budget(&eap.arrivals);
@@ -107,14 +106,14 @@ pub(in super::super) fn build(
             Accounts::new(eap.accounting.clone(), keying.is_some(), chance)
         });
         let role = NasRole::new(endpoint, nas, station, given_up.clone(), accounts);
-        let app = plan.role(host, Role::Nas(Box::new(role)));
+        let app = plan.role(host, role);
         plan.builder.take_frames(app);
     }
     if !local {
         for (i, &host) in stations.iter().enumerate() {
             let endpoint = Endpoint::new(plan.at(host));
             let role = StationRole::new(endpoint, supplicant(plan, i as u64, host));
-            let app = plan.role(host, Role::Station(Box::new(role)));
+            let app = plan.role(host, role);
             plan.builder.take_frames(app);
         }
     }
@@ -203,64 +202,6 @@ fn exchange(keys: &model::Keys) -> keying::Config {
         key_request: resend(keys.key_timeout, keys.key_tries),
         ..Default::default()
     }
-}
-
-/// What a NAS calls itself in Diameter.
-fn nas_name(workload: &str, eap: &Eap, index: u64) -> String {
-    named(workload, &format!("nas-{index}.{}", eap.realm))
-}
-
-/// What the shared connections of a NAS call themselves in Diameter.
-pub(super) fn identities(workload: &str, eap: &Eap, index: u64) -> Vec<String> {
-    let node = node::Config::new(&nas_name(workload, eap, index), &eap.realm, &[]);
-    DiameterConfig::new(node, eap.realm.clone()).by(connections(eap.diameter.connections)).identities()
-}
-
-/// What both sides speak of.
-pub(super) fn applications(eap: &Eap) -> &'static [Application] {
-    const BOTH: [Application; 2] = [Application::auth(EAP), Application::acct(ACCOUNTING)];
-    if eap.accounting.used { &BOTH } else { &BOTH[..1] }
-}
-
-pub(super) fn policy(policy: model::StreamPolicy) -> StreamPolicy {
-    match policy {
-        model::StreamPolicy::One => StreamPolicy::One,
-        model::StreamPolicy::Session => StreamPolicy::BySession,
-        model::StreamPolicy::Unordered => StreamPolicy::Unordered,
-    }
-}
-
-fn transport(diameter: &model::Diameter) -> node::Transport {
-    match diameter.transport {
-        TransportProtocol::Sctp => node::Transport::Message {
-            streams: diameter.streams.get().min(u32::from(u16::MAX)) as u16,
-            policy: policy(diameter.stream_policy),
-        },
-        _ => node::Transport::Stream,
-    }
-}
-
-fn connections(connections: model::Connections) -> Connections {
-    match connections {
-        model::Connections::PerSession => Connections::PerSession,
-        model::Connections::Shared(n) => {
-            let n = n.get().min(u32::from(u16::MAX)) as u16;
-            Connections::Shared(NonZeroU16::new(n).unwrap_or(NonZeroU16::MIN))
-        }
-    }
-}
-
-pub(super) fn reconnect(scenario: &Scenario, eap: &Eap) -> Duration {
-    match eap.diameter.transport {
-        TransportProtocol::Sctp if eap.aaa == Aaa::Diameter => scenario.transport.sctp.reconnect.get(),
-        _ => scenario.transport.tcp.reconnect.get(),
-    }
-}
-
-pub(super) fn timing(node: &mut node::Config, eap: &Eap, reconnect: Duration) {
-    node.watchdog = Some(eap.diameter.watchdog.get());
-    node.request_timeout = Some(eap.diameter.timeout.get());
-    node.reconnect = reconnect;
 }
 
 fn retransmission(policy: &RadiusRetransmission) -> Retransmission {

@@ -1,7 +1,8 @@
 //! A NAS on a simulated host: the authenticator, and where the study has no access link, the station too.
 
-use super::super::Report;
 use super::super::machine::Endpoint;
+use super::super::report::Report;
+use super::super::role::Role;
 use super::accounts::Accounts;
 use super::station::{GivenUp, Supplicant};
 use usher_core::timer::earliest;
@@ -34,39 +35,6 @@ impl NasRole {
         accounts: Option<Accounts>,
     ) -> Self {
         Self { endpoint, nas, local, given_up, accounts, repeated: 0, buf: Vec::new() }
-    }
-
-    /// What its exchanges of traffic keys did; a station in its own host has none.
-    pub(in super::super) fn keying_totals(&self) -> Counters {
-        self.nas.keying_counters()
-    }
-
-    pub(in super::super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
-        self.endpoint.feed(ctx, &mut self.nas, &delivery);
-        match (&mut self.local, &delivery) {
-            (Some((station, _)), Delivery::Start) => station.set_epoch(ctx.now(), ctx.epoch()),
-            (Some((station, _)), Delivery::Timer) => station.handle(ctx.now(), Input::Timeout),
-            _ => {}
-        }
-        if let Some(accounts) = &mut self.accounts {
-            accounts.expire(ctx, &mut self.nas);
-        }
-        loop {
-            self.carry_out(ctx);
-            if !self.attend(ctx) {
-                break;
-            }
-        }
-        let repeated = self.nas.radius_counters().map_or(0, |c| c.retransmissions);
-        if repeated > self.repeated {
-            ctx.report(Report::Retransmissions(repeated - self.repeated));
-            self.repeated = repeated;
-        }
-        let local =
-            self.local.as_mut().and_then(|(station, user)| earliest([station.poll_timeout(), user.next()]));
-        let accounts = self.accounts.as_ref().and_then(Accounts::next);
-        let tls = self.endpoint.poll_timeout();
-        ctx.set_timer(earliest([self.nas.poll_timeout(), local, accounts, tls]));
     }
 
     /// Carries out what the authenticator decided; frames go to the station in its own host, where there is one.
@@ -121,5 +89,39 @@ impl NasRole {
                 return spoke;
             }
         }
+    }
+}
+
+impl Role for NasRole {
+    fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+        self.endpoint.feed(ctx, &mut self.nas, &delivery);
+        match (&mut self.local, &delivery) {
+            (Some((station, _)), Delivery::Start) => station.set_epoch(ctx.now(), ctx.epoch()),
+            (Some((station, _)), Delivery::Timer) => station.handle(ctx.now(), Input::Timeout),
+            _ => {}
+        }
+        if let Some(accounts) = &mut self.accounts {
+            accounts.expire(ctx, &mut self.nas);
+        }
+        loop {
+            self.carry_out(ctx);
+            if !self.attend(ctx) {
+                break;
+            }
+        }
+        let repeated = self.nas.radius_counters().map_or(0, |c| c.retransmissions);
+        if repeated > self.repeated {
+            ctx.report(Report::Retransmissions(repeated - self.repeated));
+            self.repeated = repeated;
+        }
+        let local =
+            self.local.as_mut().and_then(|(station, user)| earliest([station.poll_timeout(), user.next()]));
+        let accounts = self.accounts.as_ref().and_then(Accounts::next);
+        let tls = self.endpoint.poll_timeout();
+        ctx.set_timer(earliest([self.nas.poll_timeout(), local, accounts, tls]));
+    }
+
+    fn keying_totals(&self) -> Option<Counters> {
+        Some(self.nas.keying_counters())
     }
 }

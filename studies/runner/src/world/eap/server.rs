@@ -1,10 +1,12 @@
 //! The AAA servers of the workload: what a NAS has to know of one, and those that are the workload's own.
 
 use super::super::aaa::{self, ServerRole};
+use super::super::error::WorldError;
 use super::super::machine::Endpoint;
-use super::super::{Plan, Role, WorldError};
+use super::super::plan::Plan;
+use super::diameter;
 use super::tls::Tls;
-use super::{PASSWORD, SECRET, identity};
+use super::users::{PASSWORD, SECRET, identity};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use usher_aaa::{DIAMETER_LISTENER, RADSEC_LISTENER, User, UserSource, Users, radius_socket};
@@ -103,17 +105,16 @@ pub(super) fn build(
         radius.retain = eap.radius.duplicate_cache.get();
         config.radius = Some(radius);
     } else {
-        let mut node =
-            node::Config::new(&name(index, &eap.realm), &eap.realm, super::build::applications(eap));
+        let mut node = node::Config::new(&name(index, &eap.realm), &eap.realm, diameter::applications(eap));
         node.local.addresses = vec![plan.addresses.of(host)];
         node.accept_unknown = !eap.inside_tls();
         // NASs by the hundred, with as many connections each as the study gives them.
         node.max_peers = usize::MAX;
-        node.accept_policy = super::build::policy(eap.diameter.stream_policy);
-        super::build::timing(&mut node, eap, super::build::reconnect(plan.scenario, eap));
+        node.accept_policy = diameter::policy(eap.diameter.stream_policy);
+        diameter::timing(&mut node, eap, diameter::reconnect(plan.scenario, eap));
         if !node.accept_unknown {
             // The certificates that come with the program are of no NAS's name.
-            for identity in (0..nases as u64).flat_map(|i| super::build::identities(plan.name, eap, i)) {
+            for identity in (0..nases as u64).flat_map(|i| diameter::identities(plan.name, eap, i)) {
                 node = node.accept(&identity);
             }
             for peer in &mut node.peers {
@@ -134,7 +135,7 @@ pub(super) fn build(
     }
     let seed = plan.seed.derive("aaa.server", index);
     let server = ServerRole::new(endpoint, config, aaa::alone(seed), seed).map_err(WorldError::Role)?;
-    let app = plan.role(host, Role::AaaServer(Box::new(server)));
+    let app = plan.role(host, server);
     match eap.aaa {
         Aaa::Radius => {
             plan.builder.bind_udp(app, authentication, RADIUS)?;

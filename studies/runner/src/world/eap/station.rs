@@ -1,8 +1,9 @@
 //! A station: an EAP peer behind EAPOL frames on its access link.
 
 use super::super::machine::{Endpoint, EventOrJob};
-use super::super::{End, Report};
-use super::Agenda;
+use super::super::report::{End, Report};
+use super::super::role::Role;
+use super::agenda::Agenda;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -126,13 +127,10 @@ impl StationRole {
     pub(super) fn new(endpoint: Endpoint, (station, supplicant): (Station, Supplicant)) -> Self {
         Self { endpoint, station, supplicant }
     }
+}
 
-    /// What its exchanges of traffic keys did.
-    pub(in super::super) fn keying_totals(&self) -> Counters {
-        self.station.keying_counters()
-    }
-
-    pub(in super::super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+impl Role for StationRole {
+    fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
         let Self { endpoint, station, supplicant } = self;
         endpoint.feed(ctx, station, &delivery);
         loop {
@@ -145,6 +143,10 @@ impl StationRole {
             }
         }
         ctx.set_timer(earliest([station.poll_timeout(), supplicant.next()]));
+    }
+
+    fn keying_totals(&self) -> Option<Counters> {
+        Some(self.station.keying_counters())
     }
 }
 

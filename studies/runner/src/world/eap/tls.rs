@@ -1,8 +1,8 @@
 //! The TLS of EAP methods in studies: with a server of the workload's own certificates of `vectors/certs`, real or recorded
 //! handshakes; with a service of a host the study's files.
 
-use super::super::WorldError;
-use super::{PASSWORD, WRONG_PASSWORD};
+use super::super::error::WorldError;
+use super::users::{PASSWORD, WRONG_PASSWORD};
 use std::sync::Arc;
 use usher_aaa::Method;
 use usher_core::WallTime;

@@ -1,10 +1,10 @@
 //! Mobile nodes, points of service and correspondents of a scenario.
 
+use super::super::error::WorldError;
 use super::super::machine::Endpoint;
 use super::super::mih::{config, identifier};
+use super::super::plan::Plan;
 use super::super::topology::Topology;
-use super::super::{Plan, Role, WorldError};
-use super::FLOW_PORT;
 use super::correspondent::CorrespondentRole;
 use super::node::MobileRole;
 use super::point::{Nodes, PointRole};
@@ -20,6 +20,9 @@ use usher_mobility::station::{
 use usher_mobility::{Correspondent, Initiation, PointOfService, Station, correspondent, pos, station};
 use usher_scenario::model::{self, GoingDown, Handover, Initiator, Scenario, TransportProtocol};
 use usher_sim::{Addresses, HostId};
+
+/// The port of the application that receives a node's flow.
+const FLOW_PORT: u16 = 5001;
 
 /// Requests that a node processes at a time; far more than there are.
 const MAX_REQUESTS: usize = 1000;
@@ -180,7 +183,7 @@ pub(in super::super) fn build(
             let mut endpoint = Endpoint::new(plan.at(host));
             let socket = endpoint.socket(SocketId::own(0));
             let role = PointRole::new(endpoint, nodes.clone(), point);
-            let app = plan.role(host, Role::Point(Box::new(role)));
+            let app = plan.role(host, role);
             plan.builder.serve_at(app, handover.transport, socket, (host, PORT))?;
             if serving && handover.going_down == GoingDown::Local {
                 plan.builder.link_events(app, parts.access_points[at % parts.access_points.len()]);
@@ -224,7 +227,7 @@ fn node(
     let sockets = [MIH_SERVING, MIH_TARGET, FLOW_SERVING, FLOW_TARGET, BINDING_SOCKET];
     let [mih_serving, mih_target, flow_serving, flow_target, binding] = sockets.map(|s| endpoint.socket(s));
     let role = MobileRole::new(endpoint, i as u32, wlan, wimax, station);
-    let app = plan.role(host, Role::Mobile(Box::new(role)));
+    let app = plan.role(host, role);
     for (socket, at) in [(mih_serving, wlan), (mih_target, wimax)] {
         plan.builder.serve_at(app, parts.handover.transport, socket, (at, PORT))?;
     }
@@ -253,7 +256,7 @@ fn flow(plan: &mut Plan<'_>, parts: &Parts<'_>, i: usize, host: HostId) -> Resul
     let [_, binding] =
         [correspondent::FLOW_SOCKET, correspondent::BINDING_SOCKET].map(|socket| endpoint.socket(socket));
     let role = CorrespondentRole::new(endpoint, i as u32, begins, Correspondent::new(config));
-    let app = plan.role(host, Role::Correspondent(Box::new(role)));
+    let app = plan.role(host, role);
     plan.builder.bind_udp(app, binding, usher_mip::PORT)?;
     Ok(())
 }

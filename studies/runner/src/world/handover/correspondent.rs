@@ -1,8 +1,8 @@
 //! A correspondent: sends a mobile node its flow.
 
-use super::super::Report;
 use super::super::machine::{Endpoint, EventOrJob};
-use super::tally::Milestone;
+use super::super::report::{Milestone, Report};
+use super::super::role::Role;
 use usher_core::timer::earliest;
 use usher_core::{Instant, Machine};
 use usher_mobility::Correspondent;
@@ -29,8 +29,10 @@ impl CorrespondentRole {
     ) -> Self {
         Self { endpoint, number, begins: Some(begins), correspondent }
     }
+}
 
-    pub(in super::super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+impl Role for CorrespondentRole {
+    fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
         if self.begins.is_some_and(|at| at <= ctx.now()) {
             self.begins = None;
             let _ = self.correspondent.command(ctx.now(), Command::Start);

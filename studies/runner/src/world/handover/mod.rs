@@ -8,10 +8,4 @@ mod point;
 mod tally;
 
 pub(super) use build::build;
-pub(super) use correspondent::CorrespondentRole;
-pub(super) use node::MobileRole;
-pub(super) use point::PointRole;
-pub(super) use tally::{Milestone, Tally};
-
-/// The port of the application that receives a node's flow.
-const FLOW_PORT: u16 = 5001;
+pub(super) use tally::Tally;

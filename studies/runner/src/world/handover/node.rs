@@ -1,9 +1,8 @@
 //! A mobile node: the station's machine with its two interfaces.
 
 use super::super::machine::{Endpoint, EventOrJob};
-use super::super::mih::Totals;
-use super::super::{End, Report};
-use super::tally::Milestone;
+use super::super::report::{End, Milestone, Report};
+use super::super::role::{MihTotals, Role};
 use usher_core::{Instant, Machine};
 use usher_mobility::station::{Command, Event};
 use usher_mobility::{Interface, LinkCommand, LinkEvent, Station};
@@ -40,13 +39,10 @@ impl MobileRole {
     ) -> Self {
         Self { endpoint, station, user: MobileUser { number, wlan, wimax, began: None } }
     }
+}
 
-    /// What its MIH function has done.
-    pub(in super::super) fn totals(&self) -> Totals {
-        Totals::from(self.station.mihf())
-    }
-
-    pub(in super::super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+impl Role for MobileRole {
+    fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
         let now = ctx.now();
         let command = match &delivery {
             Delivery::Start => Some(Command::Start),
@@ -73,6 +69,10 @@ impl MobileRole {
             EventOrJob::Event(event) => user.event(ctx, event),
             EventOrJob::Job(job) => match job.what {},
         });
+    }
+
+    fn mih_totals(&self) -> Option<MihTotals> {
+        Some(MihTotals::from(self.station.mihf()))
     }
 }
 

@@ -1,10 +1,9 @@
 //! A point of service, with the links of its access point where it hears them.
 
-use super::super::Report;
 use super::super::machine::{Endpoint, EventOrJob};
-use super::super::mih::Totals;
+use super::super::report::{Milestone, Report};
+use super::super::role::{MihTotals, Role};
 use super::node::heard;
-use super::tally::Milestone;
 use std::collections::BTreeMap;
 use usher_core::Machine;
 use usher_mih::MihfId;
@@ -31,13 +30,10 @@ impl PointRole {
     pub(super) fn new(endpoint: Endpoint, nodes: std::rc::Rc<Nodes>, point: PointOfService) -> Self {
         Self { endpoint, nodes, point }
     }
+}
 
-    /// What its MIH function has done.
-    pub(in super::super) fn totals(&self) -> Totals {
-        Totals::from(self.point.mihf())
-    }
-
-    pub(in super::super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+impl Role for PointRole {
+    fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
         let command = match &delivery {
             Delivery::Start => Some(Command::Start),
             Delivery::Link { station, event, .. } => self
@@ -60,5 +56,9 @@ impl PointRole {
                 ctx.report(Report::Mobile(*number, Milestone::Step { step, took }));
             }
         });
+    }
+
+    fn mih_totals(&self) -> Option<MihTotals> {
+        Some(MihTotals::from(self.point.mihf()))
     }
 }

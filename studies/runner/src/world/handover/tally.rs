@@ -1,48 +1,11 @@
 //! From what the roles of handovers report to metrics.
 
-use super::super::measure::Measured;
+use super::super::measured::Measured;
+use super::super::report::Milestone;
 use std::collections::BTreeMap;
 use usher_core::{Duration, Instant};
 use usher_mobility::Step;
 use usher_scenario::metrics::{self, Metric};
-
-/// What happened to the mobile node of this number.
-#[derive(Clone, Copy, Debug)]
-pub(in super::super) enum Milestone {
-    /// Its handover began.
-    Begun,
-    /// It will leave the cell that it is in at this time.
-    Leaves {
-        /// When.
-        at: Instant,
-    },
-    /// Its correspondent sends its flow to the other interface from now on.
-    Redirected,
-    /// A step of its handover is over.
-    Step {
-        /// Which.
-        step: Step,
-        /// How long it took.
-        took: Duration,
-    },
-    /// Its handover is over.
-    Done {
-        /// When it had begun.
-        began: Instant,
-        /// The exchange of messages led to the new network.
-        success: bool,
-    },
-    /// A packet of its flow left.
-    Sent {
-        /// Its number.
-        sequence: u32,
-    },
-    /// A packet of its flow arrived.
-    Received {
-        /// Its number.
-        sequence: u32,
-    },
-}
 
 #[derive(Debug, Default)]
 struct MobileNode {

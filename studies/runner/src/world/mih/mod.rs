@@ -4,14 +4,14 @@ mod node;
 mod payload;
 mod settings;
 
-pub(super) use node::{NodeRole, Totals};
 pub(super) use settings::{config, identifier};
 
 use super::arrivals::{ArrivalProcess, budget};
+use super::error::WorldError;
 use super::machine::Endpoint;
+use super::plan::Plan;
 use super::topology::Topology;
-use super::{Plan, Role, WorldError};
-use node::Target;
+use node::{NodeRole, Target};
 use payload::Payload;
 use usher_core::SocketId;
 use usher_mih::{
@@ -103,7 +103,7 @@ fn put(
     role: NodeRole,
     transport: TransportProtocol,
 ) -> Result<u32, WorldError> {
-    let app = plan.role(host, Role::Mih(Box::new(role)));
+    let app = plan.role(host, role);
     plan.builder.serve_at(app, transport, 0, (host, PORT))?;
     Ok(app)
 }

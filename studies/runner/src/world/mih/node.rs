@@ -2,7 +2,8 @@
 
 use super::super::arrivals::ArrivalProcess;
 use super::super::machine::{Endpoint, EventOrJob};
-use super::super::{End, Report};
+use super::super::report::{End, Report};
+use super::super::role::{MihTotals, Role};
 use super::payload::{Payload, Seen};
 use std::collections::{BTreeMap, VecDeque};
 use usher_core::timer::earliest;
@@ -13,60 +14,6 @@ use usher_sim::{Context, Delivery};
 
 /// The token of what is no transaction of the workload.
 const ASIDE: u64 = u64::MAX;
-
-/// What an MIH function did, and what became of it at its user.
-#[derive(Clone, Copy, Debug, Default)]
-pub(in super::super) struct Totals {
-    /// Indications, requests and responses that the user gave.
-    pub(in super::super) messages: u64,
-    /// Packets given to the transport.
-    pub(in super::super) packets: u64,
-    /// Messages sent again.
-    pub(in super::super) retransmissions: u64,
-    /// Messages that came again, and that the user took for new ones.
-    pub(in super::super) duplicates: u64,
-    /// Responses dropped because their transaction was over.
-    pub(in super::super) late: u64,
-    /// Most transactions held at once.
-    pub(in super::super) memory: u64,
-    /// Indications and requests that the remote user has received, each once.
-    pub(in super::super) delivered: u64,
-    /// How long they took, from their sending on, in nanoseconds.
-    pub(in super::super) delivery_ns: u128,
-}
-
-impl Totals {
-    /// Both together; the memory is that of the one with more.
-    #[must_use]
-    pub(in super::super) fn and(self, other: Self) -> Self {
-        Self {
-            messages: self.messages + other.messages,
-            packets: self.packets + other.packets,
-            retransmissions: self.retransmissions + other.retransmissions,
-            duplicates: self.duplicates + other.duplicates,
-            late: self.late + other.late,
-            memory: self.memory.max(other.memory),
-            delivered: self.delivered + other.delivered,
-            delivery_ns: self.delivery_ns + other.delivery_ns,
-        }
-    }
-}
-
-impl From<&Mihf> for Totals {
-    fn from(mihf: &Mihf) -> Self {
-        let counters = mihf.counters();
-        Self {
-            messages: counters.messages,
-            packets: counters.packets,
-            retransmissions: counters.retransmissions,
-            duplicates: 0,
-            late: counters.late_responses,
-            memory: mihf.most_remembered() as u64,
-            delivered: 0,
-            delivery_ns: 0,
-        }
-    }
-}
 
 /// Somebody to whom messages go.
 #[derive(Debug)]
@@ -134,13 +81,10 @@ impl NodeRole {
     pub(super) fn answers(&mut self, from: MihfId, response: Message) {
         self.user.responses.insert(from, response);
     }
-    /// What was counted so far.
-    pub(in super::super) fn totals(&self) -> Totals {
-        let MihUser { duplicates, delivered, delivery_ns, .. } = self.user;
-        Totals { duplicates, delivered, delivery_ns, ..Totals::from(&self.mihf) }
-    }
+}
 
-    pub(in super::super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+impl Role for NodeRole {
+    fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
         let now = ctx.now();
         if matches!(delivery, Delivery::Start) {
             // A refusal would be a fault of the settings, which the checks let through only if they fit.
@@ -165,6 +109,11 @@ impl NodeRole {
         let answer = user.answers.front().map(|(at, ..)| *at);
         let send = user.targets.iter().filter_map(|t| t.arrivals.next()).min();
         ctx.set_timer(earliest([next, answer, send]));
+    }
+
+    fn mih_totals(&self) -> Option<MihTotals> {
+        let MihUser { duplicates, delivered, delivery_ns, .. } = self.user;
+        Some(MihTotals { duplicates, delivered, delivery_ns, ..MihTotals::from(&self.mihf) })
     }
 }
 

@@ -1,6 +1,6 @@
 //! MIH functions as a study sets them.
 
-use super::super::WorldError;
+use super::super::error::WorldError;
 use super::super::machine::HostAddress;
 use std::collections::BTreeMap;
 use usher_core::Duration;

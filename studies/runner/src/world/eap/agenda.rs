@@ -1,0 +1,54 @@
+//! What falls due at a station.
+
+use super::super::arrivals::ArrivalProcess;
+use usher_core::{Instant, Rng};
+
+/// What one station has to do: authentications that fell due, one of them under way.
+#[derive(Debug)]
+pub(super) struct Agenda {
+    arrivals: ArrivalProcess,
+    rng: Rng,
+    /// Share of authentications that use wrong credentials.
+    wrong: f64,
+    /// How many fell due while the station was busy.
+    waiting: u64,
+    /// When the one that is under way began.
+    pub(super) busy: Option<Instant>,
+}
+
+impl Agenda {
+    pub(super) fn new(arrivals: ArrivalProcess, rng: Rng, wrong: f64) -> Self {
+        Self { arrivals, rng, wrong, waiting: 0, busy: None }
+    }
+
+    /// Takes what is due at `now`; answers whether an authentication begins, and with which credentials
+    /// (true: the right ones).
+    pub(super) fn begin(&mut self, now: Instant) -> Option<bool> {
+        while self.arrivals.take(now) {
+            self.waiting += 1;
+        }
+        if self.busy.is_some() {
+            return None;
+        }
+        self.waiting = self.waiting.checked_sub(1)?;
+        self.busy = Some(now);
+        Some(self.again())
+    }
+
+    /// Whether a try uses the right credentials.
+    pub(super) fn again(&mut self) -> bool {
+        !(self.wrong > 0.0 && self.rng.chance(self.wrong))
+    }
+
+    /// The authentication under way has ended; answers when it had begun.
+    pub(super) fn end(&mut self, now: Instant) -> Option<Instant> {
+        let began = self.busy.take()?;
+        self.arrivals.ended(now);
+        Some(began)
+    }
+
+    /// When something falls due next.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.arrivals.next()
+    }
+}

@@ -1,0 +1,38 @@
+//! Why a run cannot be.
+
+use usher_core::Instant;
+use usher_sim::SimError;
+
+/// Why a scenario cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum WorldError {
+    /// A role names a host that the study does not have.
+    #[error("no host is named `{0}`")]
+    NoHost(String),
+    /// The simulator refused.
+    #[error(transparent)]
+    Sim(#[from] SimError),
+    /// A run ended before its time, since a host had to send by a stream that there is not.
+    #[error(
+        "{} after the beginning, \"{host}\" had to send by a stream that its SCTP association does not have: it has \
+         {streams}; transport.sctp.accepted_streams is how many the side has that accepts an association, and the \
+         workload's streams how many the other side asks for", .at.since(Instant::ZERO)
+    )]
+    NoStream {
+        /// The host's name in the study.
+        host: String,
+        /// When.
+        at: Instant,
+        /// Outbound streams of its association.
+        streams: u16,
+    },
+    /// A role refused its settings.
+    #[error("{0}")]
+    Role(String),
+    /// The lab cannot be had, or something happened to it.
+    #[error(transparent)]
+    Lab(#[from] usher_lab::LabError),
+    /// A run on a lab was ended before its time.
+    #[error("ended before its time")]
+    Stopped,
+}

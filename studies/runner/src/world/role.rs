@@ -1,0 +1,108 @@
+//! What a run asks of everything that runs on its hosts.
+
+use super::report::Report;
+use std::fmt::Debug;
+use usher_mih::Mihf;
+use usher_nas::keying::Counters;
+use usher_sim::{Application, Context, Delivery};
+
+/// Something that runs on a host. The simulator and the lab host it in the same way.
+pub(super) trait Role: Debug {
+    /// Handles what its host delivers.
+    fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery);
+    /// What its exchanges of traffic keys did, where it has such.
+    fn keying_totals(&self) -> Option<Counters> {
+        None
+    }
+    /// What its MIH function did, where it is one.
+    fn mih_totals(&self) -> Option<MihTotals> {
+        None
+    }
+}
+
+impl Application for Box<dyn Role> {
+    type Report = Report;
+
+    #[inline]
+    fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+        (**self).handle(ctx, delivery);
+        #[cfg(test)]
+        worked::note(ctx.worked());
+    }
+}
+
+/// What an MIH function did, and what became of it at its user.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct MihTotals {
+    /// Indications, requests and responses that the user gave.
+    pub(super) messages: u64,
+    /// Packets given to the transport.
+    pub(super) packets: u64,
+    /// Messages sent again.
+    pub(super) retransmissions: u64,
+    /// Messages that came again, and that the user took for new ones.
+    pub(super) duplicates: u64,
+    /// Responses dropped because their transaction was over.
+    pub(super) late: u64,
+    /// Most transactions held at once.
+    pub(super) memory: u64,
+    /// Indications and requests that the remote user has received, each once.
+    pub(super) delivered: u64,
+    /// How long they took, from their sending on, in nanoseconds.
+    pub(super) delivery_ns: u128,
+}
+
+impl MihTotals {
+    /// Both together; the memory is that of the one with more.
+    #[must_use]
+    pub(super) fn and(self, other: Self) -> Self {
+        Self {
+            messages: self.messages + other.messages,
+            packets: self.packets + other.packets,
+            retransmissions: self.retransmissions + other.retransmissions,
+            duplicates: self.duplicates + other.duplicates,
+            late: self.late + other.late,
+            memory: self.memory.max(other.memory),
+            delivered: self.delivered + other.delivered,
+            delivery_ns: self.delivery_ns + other.delivery_ns,
+        }
+    }
+}
+
+impl From<&Mihf> for MihTotals {
+    fn from(mihf: &Mihf) -> Self {
+        let counters = mihf.counters();
+        Self {
+            messages: counters.messages,
+            packets: counters.packets,
+            retransmissions: counters.retransmissions,
+            duplicates: 0,
+            late: counters.late_responses,
+            memory: mihf.most_remembered() as u64,
+            delivered: 0,
+            delivery_ns: 0,
+        }
+    }
+}
+
+/// The kinds of work that roles have done in this thread.
+#[cfg(test)]
+pub(super) mod worked {
+    use std::cell::RefCell;
+    use std::collections::BTreeSet;
+    use usher_core::{Work, WorkLabel};
+
+    thread_local! {
+        static SEEN: RefCell<BTreeSet<WorkLabel>> = const { RefCell::new(BTreeSet::new()) };
+    }
+
+    /// Takes down what a role did.
+    pub(super) fn note(work: &[Work]) {
+        SEEN.with_borrow_mut(|seen| seen.extend(work.iter().map(|w| w.label)));
+    }
+
+    /// All of them; none are seen afterwards.
+    pub(in super::super) fn take() -> BTreeSet<WorkLabel> {
+        SEEN.take()
+    }
+}

@@ -1,0 +1,416 @@
+//! One run, and the metrics of what hosts, links, cells and transports counted.
+
+use super::built::Built;
+use super::eap;
+use super::error::WorldError;
+use super::measured::Measured;
+use super::network::{LabSettings, Network};
+use super::on_lab::{self, LabFacts};
+use super::role::{MihTotals, Role};
+use super::topology::Topology;
+use usher_core::{Instant, Seed};
+use usher_crypto::tls::KeyLog;
+use usher_scenario::metrics::{self, Metric};
+use usher_scenario::model::{Direction, Scenario, Workload};
+use usher_sim::radio::wimax::Counters;
+use usher_sim::{Fault, Held, LinkStats, Tap, TcpTotals};
+
+/// What a run produced.
+#[derive(Debug)]
+pub struct RunResult {
+    /// Metrics by name, in a fixed order; README and `docs/metrics.md` say what each one means.
+    pub metrics: Vec<(String, f64)>,
+    /// Packets that links handed to hosts.
+    pub packet_hops: u64,
+    /// Wall-clock seconds of the event loop alone.
+    pub wall_s: f64,
+    /// The process's largest resident set up to the loop's end, bytes; 0 where the system does not tell.
+    pub peak_rss_bytes: u64,
+    /// How well a lab was the network that was asked for, where it was one.
+    pub lab: LabFacts,
+    /// The capture, where one was asked for, and what its reader needs to decrypt it.
+    pub capture: Option<Captured>,
+}
+
+/// What a capture needs beside its packets.
+#[derive(Debug)]
+pub struct Captured {
+    /// The tap that was given, full.
+    pub tap: Box<dyn Tap>,
+    /// The captured links by interface number: name, and whether packets have an Ethernet header.
+    pub interfaces: Vec<(String, bool)>,
+    /// TLS secrets in the NSS key log format.
+    pub key_log: String,
+    /// The RADIUS secret.
+    pub radius_secret: String,
+}
+
+/// One run that is set up and not yet done.
+#[derive(Debug)]
+pub struct World {
+    network: Network,
+    topology: Topology,
+    scenario: Scenario,
+    interfaces: Vec<(String, bool)>,
+    key_log: KeyLog,
+}
+
+impl World {
+    /// Sets a run on the simulator up. With `tap`, the links named in `capture` (of a group of links the first) are
+    /// captured at their first host.
+    ///
+    /// # Errors
+    /// The scenario does not fit together; what [`Scenario`]s from a checked study file always do.
+    pub fn new(
+        scenario: &Scenario,
+        seed: Seed,
+        capture: &[String],
+        tap: Option<Box<dyn Tap>>,
+    ) -> Result<Self, WorldError> {
+        let Built { builder, measure, topology, interfaces, key_log } = Built::of(scenario, seed, capture)?;
+        let network = Network::Sim(Box::new(builder.build(measure, tap)));
+        Ok(Self { network, topology, scenario: scenario.clone(), interfaces, key_log })
+    }
+    /// Sets a run on a lab up, as [`World::new`] does one on the simulator.
+    ///
+    /// # Errors
+    /// As [`World::new`], and of the lab: it cannot be had, or the study has what a lab has not.
+    pub fn on_lab(
+        scenario: &Scenario,
+        seed: Seed,
+        capture: &[String],
+        tap: Option<Box<dyn Tap>>,
+        name: &str,
+        settings: &LabSettings,
+    ) -> Result<Self, WorldError> {
+        let Built { builder, measure, topology, interfaces, key_log } = Built::of(scenario, seed, capture)?;
+        let network = on_lab::network(builder, measure, &topology, tap, name, settings)?;
+        Ok(Self { network, topology, scenario: scenario.clone(), interfaces, key_log })
+    }
+
+    fn links(&self) -> Vec<[LinkStats; 2]> {
+        let sum = |links: &Vec<usher_sim::LinkId>| {
+            let mut total = [LinkStats::default(); 2];
+            for link in links {
+                for (t, s) in total.iter_mut().zip(self.network.link_stats(*link)) {
+                    t.add(&s);
+                }
+            }
+            total
+        };
+        self.topology.links.iter().map(|(_, links)| sum(links)).collect()
+    }
+
+    /// Runs it to its end.
+    ///
+    /// # Errors
+    /// [`WorldError::NoStream`]: the run means nothing from there on.
+    pub fn run(mut self) -> Result<RunResult, WorldError> {
+        let run = &self.scenario.run;
+        let from = Instant::ZERO + run.warmup.get();
+        let end = from + run.duration.get();
+        let drained = end + run.drain.get();
+        let started = std::time::Instant::now();
+        self.network.run_until(just_before(from));
+        self.network.forget_peaks();
+        self.network.ended()?;
+        let links_before = self.links();
+        let segments_before = self.network.tcp_totals()?;
+        let transports_before = self.transport_totals(segments_before);
+        let cells_before = self.cells();
+        let names: Vec<String> = self.scenario.all_workloads().map(|(name, _)| name.to_owned()).collect();
+        let mih_before: Vec<_> = (0..names.len()).map(|i| self.mih_totals(i)).collect();
+        let keying_before: Vec<_> = (0..names.len()).map(|i| self.keying_totals(i)).collect();
+        self.network.run_until(just_before(end));
+        let links_at_end = self.links();
+        // MIH functions go on with what has failed for their users: it is in their transports' queues, and counts. So
+        // do the last packets of a flow.
+        let goes_on = |workload: &Workload| matches!(workload, Workload::Mih(_) | Workload::Handover(_));
+        let ends = self.scenario.all_workloads().map(|(_, workload)| !goes_on(workload)).collect();
+        self.network.observer_mut().drain(ends);
+        if !self.network.is_done() {
+            self.network.run_until(drained);
+        }
+        if let Some(fault) = self.network.fault() {
+            return Err(self.told(fault));
+        }
+        self.network.ended()?;
+        let segments_after = self.network.tcp_totals()?;
+        let transports = [transports_before, self.transport_totals(segments_after)];
+        let wall_s = started.elapsed().as_secs_f64();
+        let peak_rss_bytes = peak_rss_bytes();
+
+        let mut out = Measured::default();
+        for (i, name) in names.iter().enumerate() {
+            out.of(name);
+            self.network.observer_mut().metrics(i, &mut out);
+        }
+        self.transport_metrics(&mut out, &transports);
+        for (i, (name, before)) in names.iter().zip(keying_before).enumerate() {
+            out.of(name);
+            self.keying_metrics(&mut out, i, before);
+        }
+        segment_metrics(&mut out, segments_before, segments_after);
+        for (i, (name, before)) in names.iter().zip(mih_before).enumerate() {
+            out.of(name);
+            self.mih_metrics(&mut out, i, &transports, before);
+        }
+        self.link_metrics(&mut out, &links_before, &links_at_end);
+        self.cell_metrics(&mut out, &cells_before);
+        self.cpu_metrics(&mut out);
+        self.memory_metrics(&mut out);
+        let links = self.topology.links.iter().flat_map(|(_, links)| links.iter().copied());
+        let packet_hops = self.network.packet_hops(links);
+        // What the relay came too late to take it tells at its end.
+        let tap = self.network.take_tap()?;
+        let lab = on_lab::facts(&self.network, &self.topology);
+        Ok(RunResult {
+            metrics: out.all,
+            packet_hops,
+            wall_s,
+            peak_rss_bytes,
+            lab,
+            capture: tap.map(|tap| Captured {
+                tap,
+                interfaces: self.interfaces,
+                key_log: self.key_log.text(),
+                radius_secret: eap::SECRET.into(),
+            }),
+        })
+    }
+
+    /// A fault of the simulation in the study's terms.
+    fn told(&self, fault: Fault) -> WorldError {
+        let Fault::NoStream { at, host, streams } = fault;
+        let name = self.topology.hosts.iter().find(|(_, members)| members.contains(&host));
+        WorldError::NoStream { host: name.map(|(name, _)| name.clone()).unwrap_or_default(), at, streams }
+    }
+
+    /// What TCP and SCTP counted, by the metrics' names.
+    fn transport_totals(&self, tcp: TcpTotals) -> [(Metric, u64); 9] {
+        let sctp = self.network.sctp_totals();
+        [
+            (metrics::TCP_SEGMENTS, tcp.segments),
+            (metrics::TCP_RETRANSMISSIONS, tcp.retransmitted),
+            (metrics::TCP_TIMEOUTS, tcp.timeouts),
+            (metrics::TCP_ACKS, tcp.pure_acks),
+            (metrics::TCP_BLOCKED, tcp.blocked),
+            (metrics::SCTP_PACKETS, sctp.packets),
+            (metrics::SCTP_RETRANSMISSIONS, sctp.retransmitted),
+            (metrics::SCTP_TIMEOUTS, sctp.timeouts),
+            (metrics::SCTP_CONTROL, sctp.control),
+        ]
+    }
+
+    /// The metrics of the transports that were used.
+    fn transport_metrics(&self, out: &mut Measured, [before, after]: &[[(Metric, u64); 9]; 2]) {
+        let completed = self.network.observer().completed();
+        if completed == 0 {
+            return;
+        }
+        // The first of a protocol's is what it sent at all.
+        let protocol = |metric: &Metric| metric.name.split('.').next();
+        let used = |metric: &Metric| {
+            after.iter().find(|(other, _)| protocol(other) == protocol(metric)).is_some_and(|(_, n)| *n > 0)
+        };
+        for ((metric, before), (_, after)) in before.iter().zip(after).filter(|((m, _), _)| used(m)) {
+            out.put(*metric, (after - before) as f64 / completed as f64);
+        }
+    }
+
+    /// What the hosts held for their connections, where that was followed: the most of any of a group.
+    fn memory_metrics(&self, out: &mut Measured) {
+        for (name, _) in self.scenario.hosts.iter() {
+            let members = self.topology.hosts.get(name).map_or(&[][..], Vec::as_slice);
+            let held: Vec<Held> = members.iter().filter_map(|h| self.network.held_at_most(*h)).collect();
+            let connections = held.iter().map(|h| h.connections).max();
+            let octets = held.iter().map(|h| h.octets).max();
+            if let (Some(connections), Some(octets)) = (connections, octets) {
+                out.put_of(name, metrics::CONNECTIONS, f64::from(connections));
+                out.put_of(name, metrics::MEMORY, octets as f64);
+            }
+        }
+    }
+
+    /// The roles of a workload.
+    fn roles(&self, workload: usize) -> impl Iterator<Item = &dyn Role> {
+        self.network.apps(self.network.observer().apps(workload)).into_iter()
+    }
+
+    /// Messages of a workload's exchanges of traffic keys, and their bytes.
+    fn keying_totals(&self, workload: usize) -> [u64; 2] {
+        let sides = self.roles(workload).filter_map(Role::keying_totals);
+        sides.fold([0; 2], |[m, b], side| [m + side.sent, b + side.octets])
+    }
+
+    fn keying_metrics(&self, out: &mut Measured, workload: usize, before: [u64; 2]) {
+        let completed = self.network.observer().of(workload).completed() as f64;
+        let after = self.keying_totals(workload);
+        if completed > 0.0 && after[0] > 0 {
+            for ((metric, before), after) in
+                [metrics::KEYS_MESSAGES, metrics::KEYS_BYTES].iter().zip(before).zip(after)
+            {
+                out.put(*metric, (after - before) as f64 / completed);
+            }
+        }
+    }
+
+    /// What all MIH functions of a workload counted together; nothing where there is none.
+    fn mih_totals(&self, workload: usize) -> Option<MihTotals> {
+        self.roles(workload).filter_map(Role::mih_totals).reduce(MihTotals::and)
+    }
+
+    fn mih_metrics(
+        &self,
+        out: &mut Measured,
+        workload: usize,
+        [transports_before, transports_after]: &[[(Metric, u64); 9]; 2],
+        before: Option<MihTotals>,
+    ) {
+        let (Some(before), Some(after)) = (before, self.mih_totals(workload)) else { return };
+        let packets = after.packets - before.packets;
+        let dialogues = self.network.observer().of(workload);
+        let begun = dialogues.begun() as f64;
+        if begun > 0.0 {
+            out.put(metrics::SUCCESS, dialogues.succeeded() as f64 / begun);
+        }
+        let messages = after.messages - before.messages;
+        if messages > 0 {
+            out.put(metrics::MIH_OVERHEAD, packets as f64 / messages as f64);
+        }
+        if begun > 0.0 {
+            out.put(metrics::MIH_PACKETS, packets as f64 / begun);
+            out.put(
+                metrics::MIH_RETRANSMISSIONS,
+                (after.retransmissions - before.retransmissions) as f64 / begun,
+            );
+            out.put(metrics::MIH_DUPLICATES, (after.duplicates - before.duplicates) as f64 / begun);
+            out.put(metrics::MIH_LATE, (after.late - before.late) as f64 / begun);
+        }
+        out.put(metrics::MIH_MEMORY, after.memory as f64);
+        let delivered = after.delivered - before.delivered;
+        if delivered > 0 {
+            out.put(
+                metrics::MIH_DELIVERY,
+                (after.delivery_ns - before.delivery_ns) as f64 / delivered as f64 / 1e9,
+            );
+        }
+        for ((metric, before), (_, after)) in transports_before.iter().zip(transports_after) {
+            let carried = match *metric {
+                metrics::TCP_SEGMENTS => metrics::TCP_PER_MIH_PACKET,
+                metrics::SCTP_PACKETS => metrics::SCTP_PER_MIH_PACKET,
+                _ => continue,
+            };
+            // What carries several workloads is told of none.
+            if *after > 0 && packets > 0 && self.scenario.sole_workload().is_some() {
+                out.put(carried, (after - before) as f64 / packets as f64);
+            }
+        }
+    }
+
+    fn link_metrics(&self, out: &mut Measured, before: &[[LinkStats; 2]], at_end: &[[LinkStats; 2]]) {
+        let completed = self.network.observer().completed() as f64;
+        let duration = self.scenario.run.duration.get().as_secs_f64();
+        let after = self.links();
+        for (i, (name, links)) in self.topology.links.iter().enumerate() {
+            let delta = |after: &[LinkStats; 2], f: fn(&LinkStats) -> u64| {
+                [0, 1].map(|d| (f(&after[d]) - f(&before[i][d])) as f64)
+            };
+            let both = |f| delta(&after[i], f).iter().sum::<f64>();
+            if completed > 0.0 {
+                out.put_of(name, metrics::PACKETS, both(|s| s.offered - s.background) / completed);
+                let bytes = both(|s| s.offered_bytes - s.background_bytes);
+                out.put_of(name, metrics::BYTES, bytes / completed);
+            }
+            let sent = delta(&at_end[i], |s| s.offered_bytes);
+            let load = self.scenario.links.get(name).map(|link| {
+                let share = |direction, bytes: f64| {
+                    let rate = link.channel(direction).rate?;
+                    Some(bytes * 8.0 / duration / rate as f64 / links.len() as f64)
+                };
+                [share(Direction::Up, sent[0]), share(Direction::Down, sent[1])]
+            });
+            let busier = load.into_iter().flatten().flatten().reduce(f64::max);
+            if let Some(load) = busier {
+                out.put_of(name, metrics::LOAD, load);
+            }
+            let given = sent.iter().sum::<f64>();
+            let dropped = delta(&at_end[i], |s| s.dropped_bytes).iter().sum::<f64>();
+            out.put_of(name, metrics::SENT, given * 8.0 / duration);
+            out.put_of(name, metrics::RECEIVED, (given - dropped) * 8.0 / duration);
+            let offered = both(|s| s.offered);
+            if offered > 0.0 {
+                out.put_of(name, metrics::DROPS, both(|s| s.queue_full + s.lost) / offered);
+            }
+        }
+    }
+
+    /// What happened in the cells, those of a group together.
+    fn cells(&self) -> Vec<Counters> {
+        let sum = |cells: &Vec<usher_sim::CellId>| {
+            let mut total = Counters::default();
+            for cell in cells {
+                if let Some(counters) = self.network.cell_counters(*cell) {
+                    total.add(counters);
+                }
+            }
+            total
+        };
+        self.topology.cells.iter().map(|(_, cells)| sum(cells)).collect()
+    }
+
+    fn cell_metrics(&self, out: &mut Measured, before: &[Counters]) {
+        let completed = self.network.observer().completed() as f64;
+        for (((name, _), before), after) in self.topology.cells.iter().zip(before).zip(self.cells()) {
+            let requests = (after.requests - before.requests) as f64;
+            if completed > 0.0 {
+                out.put_of(name, metrics::REQUESTS, requests / completed);
+            }
+            let tried = requests + (after.ranging_attempts - before.ranging_attempts) as f64;
+            let collided = |c: &Counters| c.request_collisions + c.ranging_collisions;
+            if tried > 0.0 {
+                let share = (collided(&after) - collided(before)) as f64 / tried;
+                out.put_of(name, metrics::COLLISIONS, share);
+            }
+        }
+    }
+
+    fn cpu_metrics(&self, out: &mut Measured) {
+        for (name, host) in self.scenario.hosts.iter() {
+            let Some(cpu) = &host.cpu else { continue };
+            let members = self.topology.hosts.get(name).map_or(&[][..], Vec::as_slice);
+            let stats: Vec<_> = members.iter().filter_map(|h| self.network.cpu_stats(*h)).collect();
+            // The lab charges nothing.
+            if stats.is_empty() {
+                continue;
+            }
+            let busy: u64 = stats.iter().map(|s| s.busy_ns).sum();
+            let capacity =
+                self.network.now().as_secs_f64() * f64::from(cpu.cores.get()) * members.len() as f64;
+            out.put_of(name, metrics::BUSY, busy as f64 / 1e9 / capacity);
+        }
+    }
+}
+
+/// How much of TCP's packets with data is data.
+fn segment_metrics(out: &mut Measured, before: TcpTotals, after: TcpTotals) {
+    let segments = after.data_segments - before.data_segments;
+    if segments > 0 {
+        let data = (after.data_octets - before.data_octets) as f64;
+        let octets = (after.data_packet_octets - before.data_packet_octets) as f64;
+        out.put(metrics::TCP_DATA_SHARE, data / octets);
+        out.put(metrics::TCP_SEGMENT_SIZE, data / segments as f64);
+    }
+}
+
+/// What happens at a time itself counts to what comes after it.
+fn just_before(time: Instant) -> Instant {
+    Instant::from_nanos(time.as_nanos().saturating_sub(1))
+}
+
+/// VmHWM of `/proc/self/status`.
+fn peak_rss_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
+    line.and_then(|l| l.trim().strip_suffix("kB")?.trim().parse().ok()).map_or(0, |kb: u64| kb * 1024)
+}
