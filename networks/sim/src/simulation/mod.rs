@@ -87,25 +87,27 @@ struct Host<R> {
     down: bool,
 }
 
+/// In this order and at the start of a cache line, so that a delivery touches one line of it.
+#[repr(C, align(64))]
 #[derive(Debug)]
 struct AppSlot<A> {
     app: A,
-    host: HostId,
-    transports: Arc<Transports>,
-    /// Its host has a processor.
-    queues: bool,
-    /// Bytes per second that it reads of each connection; `None` reads all at once.
-    read_rate: Option<NonZeroU64>,
-    /// Bytes that it then reads at a time, at most; `None` a segment.
-    read_size: Option<NonZeroU32>,
-    /// Where each socket is bound.
-    sockets: Vec<Socket>,
-    outgoing: ConnTable,
-    incoming: ConnTable,
     /// When its timer is due, and the time of the one valid event for it in the event queue, which may be
     /// earlier; far future for none.
     deadline: Instant,
     armed: Instant,
+    host: HostId,
+    /// Its host has a processor.
+    queues: bool,
+    transports: Arc<Transports>,
+    outgoing: ConnTable,
+    incoming: ConnTable,
+    /// Where each socket is bound.
+    sockets: Vec<Socket>,
+    /// Bytes per second that it reads of each connection; `None` reads all at once.
+    read_rate: Option<NonZeroU64>,
+    /// Bytes that it then reads at a time, at most; `None` a segment.
+    read_size: Option<NonZeroU32>,
 }
 
 const NONE: u32 = u32::MAX;

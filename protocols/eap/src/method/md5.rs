@@ -36,6 +36,11 @@ impl Password {
         Self(Arc::new(password.into()))
     }
 }
+impl From<Arc<Key>> for Password {
+    fn from(password: Arc<Key>) -> Self {
+        Self(password)
+    }
+}
 impl fmt::Debug for Password {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Password(..)")

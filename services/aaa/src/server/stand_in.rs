@@ -146,7 +146,7 @@ impl StandIns {
         let kind = from.iter().chain(before).flatten().map(|(_, kind)| kind).next();
         let password = match kind.map_or(&Form::Clear, |kind| &kind.form) {
             Form::None => None,
-            Form::Clear => Some(Password::Clear(self.secret[..].into())),
+            Form::Clear => Some(Password::clear(&self.secret)),
             Form::NtHash => Some(Password::NtHash(self.secret.into())),
             Form::Argon2(hash) => Some(Password::Argon2(hash.clone().into())),
         };
@@ -197,8 +197,7 @@ mod tests {
     fn a_name_s_stand_in_stays_and_kinds_are_in_proportion() {
         let mut all = stand_ins();
         for n in 0..1000_u32 {
-            let password =
-                if n % 4 == 0 { Password::NtHash([1; 16].into()) } else { Password::Clear(b"x"[..].into()) };
+            let password = if n % 4 == 0 { Password::NtHash([1; 16].into()) } else { Password::clear(b"x") };
             all.saw(&n.to_be_bytes(), &with(password));
         }
         let is_nt = |all: &mut StandIns, n: u32| {
@@ -209,7 +208,7 @@ mod tests {
         let share = before.iter().filter(|nt| **nt).count();
         assert!((300..1700).contains(&share), "a quarter of 4000, of 64 seen: {share}");
         for n in 0..3000_u32 {
-            all.saw(&n.to_be_bytes()[..3], &with(Password::Clear(b"x"[..].into())));
+            all.saw(&n.to_be_bytes()[..3], &with(Password::clear(b"x")));
         }
         let after: Vec<bool> = (5000..9000).map(|n| is_nt(&mut all, n)).collect();
         assert_eq!(before, after);
@@ -221,11 +220,8 @@ mod tests {
         let made = |names: &[u32], rng: &mut usher_core::SecureRng| {
             let mut users = Users::new(rng);
             for n in names {
-                let password = Some(if n % 2 == 0 {
-                    Password::NtHash([1; 16].into())
-                } else {
-                    Password::Clear(vec![1].into())
-                });
+                let password =
+                    Some(if n % 2 == 0 { Password::NtHash([1; 16].into()) } else { Password::clear(&[1]) });
                 users.insert(&n.to_be_bytes(), User { password, ..User::default() });
             }
             UserSource::Memory(Arc::new(users))

@@ -254,7 +254,7 @@ const EMPTY: &str =
     "the password is empty, so that everybody has it; give another, or none where the user needs none";
 
 fn clear(value: &str) -> Result<Password, String> {
-    if value.is_empty() { Err(EMPTY.into()) } else { Ok(Password::Clear(value.as_bytes().into())) }
+    if value.is_empty() { Err(EMPTY.into()) } else { Ok(Password::clear(value.as_bytes())) }
 }
 
 fn nt_hash(value: &str) -> Result<Password, String> {

@@ -71,7 +71,7 @@ impl Method {
 #[derive(Clone, PartialEq, Eq)]
 pub enum Password {
     /// In clear, as CHAP and EAP-MD5 need it; every method can do with it.
-    Clear(Key),
+    Clear(Arc<Key>),
     /// Its NT hash, the MD4 digest of its UTF-16 form: PAP, GTC, MS-CHAP and MS-CHAPv2 can do with it.
     NtHash(Key<[u8; 16]>),
     /// Its Argon2 hash, in text form (`$argon2id$…`): PAP and GTC can do with it.
@@ -79,6 +79,11 @@ pub enum Password {
 }
 
 impl Password {
+    /// One that is known in clear.
+    #[must_use]
+    pub fn clear(password: &[u8]) -> Self {
+        Self::Clear(Arc::new(password.into()))
+    }
     /// Whether a method can compare with it.
     #[must_use]
     pub const fn serves(&self, method: Method) -> bool {
@@ -138,7 +143,7 @@ impl User {
     /// A user with a password, of no further distinction.
     #[must_use]
     pub fn with_password(password: &[u8]) -> Self {
-        Self { password: Some(Password::Clear(password.into())), ..Self::default() }
+        Self { password: Some(Password::clear(password)), ..Self::default() }
     }
     /// A user of whom the store has a row that cannot be understood ([`Self::compile`]).
     #[must_use]
@@ -347,10 +352,7 @@ mod tests {
         users.insert(b"ann", User::with_password(b"1"));
         users.insert(b"ann", User::with_password(b"2"));
         assert_eq!(users.len(), 1);
-        assert_eq!(
-            users.find(b"ann").and_then(|u| u.password.clone()),
-            Some(Password::Clear(b"2"[..].into()))
-        );
+        assert_eq!(users.find(b"ann").and_then(|u| u.password.clone()), Some(Password::clear(b"2")));
         assert!(users.find(b"Ann").is_none());
         assert!(users.remove(b"ann") && !users.remove(b"ann") && users.is_empty());
     }

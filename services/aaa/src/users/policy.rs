@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn a_user_whose_checks_fail_is_nobody_whatever_groups_say() {
         let request = Attributes::new();
-        for password in [Some(Password::Clear(b"x"[..].into())), None] {
+        for password in [Some(Password::clear(b"x")), None] {
             let mut user = User { password, checks: [check(Op::Equal, 5)].into(), ..User::default() };
             assert!(timeouts(&user, &request).is_none());
             user.groups = [group("a", None, (Op::Set, 1), false)].into();
@@ -289,7 +289,7 @@ mod tests {
         let with_password = |port, fall_through| {
             let mut group = Group { fall_through, ..Group::default() };
             group.checks = [check(Op::Equal, port)].into();
-            group.control.password = Some(Password::Clear(b"x"[..].into()));
+            group.control.password = Some(Password::clear(b"x"));
             Arc::new(group)
         };
         let bypasses = |groups: &[Arc<Group>]| {

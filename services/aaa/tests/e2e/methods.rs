@@ -82,7 +82,7 @@ fn ms_chap_v2_gives_the_rfcs_answer_and_keys() {
         0x82, 0x30, 0x9e, 0xcd, 0x8d, 0x70, 0x8b, 0x5e, 0xa0, 0x8f, 0xaa, 0x39, 0x81, 0xcd, 0x83, 0x54, 0x42,
         0x33, 0x11, 0x4a, 0x3d, 0x85, 0xd6, 0xdf,
     ];
-    for password in [Password::Clear(CLEAR[..].into()), Password::NtHash(nt_hash(CLEAR).into())] {
+    for password in [Password::clear(CLEAR), Password::NtHash(nt_hash(CLEAR).into())] {
         let mut p = Pair::new(server(NAME.as_bytes(), with(password)));
         p.ask(1, Code::ACCESS_REQUEST, |a| ms_chap_v2(a, &response));
         let reply = p.reply().unwrap();

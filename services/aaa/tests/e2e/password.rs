@@ -285,7 +285,7 @@ fn what_holds_a_password_overwrites_it_and_never_prints_it() {
     let said = [
         format!("{:?}", Password::Argon2(hash.clone())),
         format!("{:?}", Job::Verify { client, name, hash, password: key() }),
-        format!("{:?} {:?}", Password::Clear(key()), Password::NtHash(Key::new([104; 16]))),
+        format!("{:?} {:?}", Password::clear(&key()[..]), Password::NtHash(Key::new([104; 16]))),
         format!("{:?} {:?}", UserSecret::Clear(key()), UserSecret::NtHash(Key::new([104; 16]))),
         format!("{:?}", Question::Password { password: key() }),
         format!("{:?} {:?}", Proof::Pap(key()), Proof::Chap(key())),

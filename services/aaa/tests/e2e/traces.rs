@@ -157,7 +157,7 @@ fn a_device_that_wants_another_method_is_told_which() {
         }
         rejected.unwrap()
     };
-    let clear = || usher_aaa::Password::Clear(b"x"[..].into());
+    let clear = || usher_aaa::Password::clear(b"x");
     let (md5, gtc) = (Method::EapMd5, Method::EapGtc);
     let wants = |reason| (reason, "the device wants GTC".to_owned());
     assert_eq!(ann(vec![], vec![md5], clear()), wants(Reason::NoMethod));

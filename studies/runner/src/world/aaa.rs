@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 use usher_aaa::service::{self, Certificates, Parts, Reading};
 use usher_aaa::store::{Memory, Store, UserRows};
-use usher_aaa::{AaaServer, CacheConfig, Config, IdentityKey, Job, User, UserSource, Users, work};
+use usher_aaa::{AaaServer, CacheConfig, Config, Event, IdentityKey, Job, User, UserSource, Users, work};
 use usher_aaa_config::{Carrier, Loaded, With};
 use usher_core::timer::earliest;
 use usher_core::{Instant, Machine, Seed, WallTime, Work, WorkLabel};
@@ -78,6 +78,9 @@ impl ServerRole {
                 EventOrJob::Event(event) => {
                     for command in service.heed(now, wall, &event) {
                         let _ = server.command(now, command);
+                    }
+                    if let Event::Accepted(login) | Event::Rejected(login) | Event::Undecided(login) = event {
+                        server.reuse(login.request);
                     }
                 }
                 EventOrJob::Job(job) => {

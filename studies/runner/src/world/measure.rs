@@ -282,6 +282,7 @@ impl Dialogues {
 }
 
 impl Observer<Report> for Measure {
+    #[inline]
     fn report(&mut self, now: Instant, app: u32, report: Report) {
         let workload = match self.firsts.len() {
             1 => 0,

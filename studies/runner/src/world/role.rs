@@ -23,7 +23,7 @@ pub(super) trait Role: Debug {
 impl Application for Box<dyn Role> {
     type Report = Report;
 
-    #[inline]
+    #[inline(always)]
     fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
         (**self).handle(ctx, delivery);
         #[cfg(test)]

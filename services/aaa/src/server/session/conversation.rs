@@ -227,7 +227,7 @@ impl ServerOffer for Shared {
 /// What a method may know of a user's password.
 pub(super) fn secret(user: &User) -> Option<UserSecret> {
     Some(match user.password.as_ref()? {
-        Password::Clear(password) => UserSecret::Clear(password.clone()),
+        Password::Clear(password) => UserSecret::Clear(Key::clone(password)),
         Password::NtHash(hash) => UserSecret::NtHash(hash.clone()),
         Password::Argon2(_) => UserSecret::Hashed,
     })
@@ -258,7 +258,7 @@ pub(super) fn offers(config: &Config, user: &User, name: &[u8], held: bool) -> V
             Method::Ttls => &config.ttls,
             Method::EapMd5 => {
                 if let Some(Password::Clear(password)) = &user.password {
-                    offers.push(Box::new(md5::Password::new(password)));
+                    offers.push(Box::new(md5::Password::from(password.clone())));
                 }
                 continue;
             }

@@ -30,11 +30,11 @@ fn passwords_are_read_in_each_form() {
     let argon2 = usher_crypto::password::argon2_hash(b"x", &[1; 16]);
     let headed = format!("{{nt}}{nt}");
     for (attribute, value, want) in [
-        ("Cleartext-Password", "open sesame", Password::Clear(b"open sesame"[..].into())),
-        ("cleartext-password", " ", Password::Clear(b" "[..].into())),
+        ("Cleartext-Password", "open sesame", Password::clear(b"open sesame")),
+        ("cleartext-password", " ", Password::clear(b" ")),
         ("NT-Password", nt, hash.clone()),
         ("Password-With-Header", &headed, hash),
-        ("Password-With-Header", "{clear}x}", Password::Clear(b"x}"[..].into())),
+        ("Password-With-Header", "{clear}x}", Password::clear(b"x}")),
         ("Crypt-Password", &argon2, Password::Argon2(argon2.clone().into())),
     ] {
         let user = compile(&[(attribute, ":=", value)], &[]).unwrap();
