@@ -69,6 +69,10 @@ pub const UNSAFE: &[(&str, &str)] = &[
         "packets of all links by a ring that the kernel fills: no safe interface to packet sockets exists",
     ),
     (
+        "networks/ipsec/src/sys.rs",
+        "a TUN device that leaves segmentation to us, and datagrams in batches with class: no safe interface exists",
+    ),
+    (
         "networks/sctp/src/system.rs",
         "SCTP's socket options, control messages and flags: no safe interface to them exists",
     ),

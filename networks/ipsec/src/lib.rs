@@ -1,0 +1,21 @@
+//! ESP on a live host: packets that the system routes to a TUN device are protected and sent, and what comes is opened and
+//! given to the system by that device.
+//!
+//! ```text
+//!  system ── TUN: up to 64 KiB as one ──▶ cut ─▶ seal ─▶ UDP_SEGMENT: up to 64 packets as one ──▶ network
+//!         ◀── TUN: up to 64 KiB as one ── join ◀─ open ◀─ UDP_GRO: up to 64 KiB as one ─────────
+//! ```
+//! A [`Tunnel`] is one thread, which has a [`Plane`](usher_esp::Plane) and knows no protocol but that. Whoever negotiates tells
+//! it of SAs and policies by [`Tunnel::apply`], and hears what it has to say.
+//!
+//! Packets within UDP take port 4500, on which IKE speaks, too. Where IKE has a socket of its own, bound before with
+//! `SO_REUSEPORT`, the kernel tells the two apart ([`Config::beside_ike`]); otherwise messages of IKE are handed over
+//! ([`Said::Ike`]).
+
+mod segment;
+mod sys;
+mod tunnel;
+mod worker;
+
+pub use tunnel::{Config, Said, StartError, Tunnel};
+pub use worker::Counters;

@@ -1,0 +1,499 @@
+//! Packets that the kernel leaves to us to cut, and packets that we leave to it to cut: what is handed over with each
+//! (`struct virtio_net_hdr` of the VIRTIO specification, §5.1.6).
+
+use crate::sys::VNET_HEADER;
+use usher_esp::ip::{self, IpPacket, protocol};
+
+const NEEDS_CHECKSUM: u8 = 1;
+pub(crate) const NO_SEGMENTS: u8 = 0;
+const TCP_V4: u8 = 1;
+const TCP_V6: u8 = 4;
+const UDP: u8 = 5;
+/// Beside the kind: the first segment alone says CWR.
+const CONGESTION: u8 = 0x80;
+
+const FIN: u8 = 0x01;
+const PSH: u8 = 0x08;
+const ACK: u8 = 0x10;
+const CWR: u8 = 0x80;
+
+/// What stands in front of a packet of the device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Head {
+    flags: u8,
+    kind: u8,
+    headers: u16,
+    each: u16,
+    start: u16,
+    offset: u16,
+}
+
+impl Head {
+    pub(crate) fn parse(octets: &[u8; VNET_HEADER]) -> Self {
+        let word = |at: usize| u16::from_ne_bytes([octets[at], octets[at + 1]]);
+        let [flags, kind, ..] = *octets;
+        Self { flags, kind, headers: word(2), each: word(4), start: word(6), offset: word(8) }
+    }
+    pub(crate) fn octets(self) -> [u8; VNET_HEADER] {
+        let mut all = [0; VNET_HEADER];
+        (all[0], all[1]) = (self.flags, self.kind);
+        for (at, word) in [self.headers, self.each, self.start, self.offset].into_iter().enumerate() {
+            all[2 + 2 * at..4 + 2 * at].copy_from_slice(&word.to_ne_bytes());
+        }
+        all
+    }
+}
+
+/// Where TCP and UDP have their checksum.
+const fn checksum_at(of: u8) -> usize {
+    if of == protocol::TCP { 16 } else { 6 }
+}
+
+/// A packet of the device, to be cut.
+#[derive(Debug)]
+pub(crate) struct Segments {
+    packet: IpPacket,
+    /// Octets of all headers.
+    headers: usize,
+    /// Octets of data in each but the last.
+    each: usize,
+    count: usize,
+}
+
+impl Segments {
+    /// Takes a packet apart, which is one segment where the kernel does not say how it is to be cut. Where its checksum is left
+    /// to us it is completed. `None`: what the kernel says of it cannot be.
+    pub(crate) fn of(head: Head, octets: &mut [u8], packet: IpPacket) -> Option<Self> {
+        let kind = head.kind & !CONGESTION;
+        if kind == NO_SEGMENTS {
+            if head.flags & NEEDS_CHECKSUM != 0 {
+                complete(head, octets.get_mut(..packet.length)?, packet.flow.protocol)?;
+            }
+            return Some(Self { packet, headers: packet.length, each: 1, count: 1 });
+        }
+        let upper = octets.get(packet.upper..packet.length)?;
+        let own = match (kind, packet.flow.protocol) {
+            (TCP_V4 | TCP_V6, protocol::TCP) => usize::from(upper.get(12)? >> 4) * 4,
+            (UDP, protocol::UDP) => 8,
+            _ => return None,
+        };
+        let (headers, each) = (packet.upper + own, usize::from(head.each));
+        let data = packet.length.checked_sub(headers)?;
+        let least = if packet.flow.protocol == protocol::TCP { 20 } else { 8 };
+        (own >= least && each > 0 && !packet.fragment).then(|| Self {
+            packet,
+            headers,
+            each,
+            count: data.div_ceil(each).max(1),
+        })
+    }
+    pub(crate) const fn count(&self) -> usize {
+        self.count
+    }
+    /// What selectors apply to.
+    pub(crate) const fn packet(&self) -> &IpPacket {
+        &self.packet
+    }
+    fn data(&self, n: usize) -> std::ops::Range<usize> {
+        let from = (self.headers + n * self.each).min(self.packet.length);
+        from..(from + self.each).min(self.packet.length)
+    }
+    /// Octets of a segment.
+    pub(crate) fn len(&self, n: usize) -> usize {
+        if self.count == 1 { self.packet.length } else { self.headers + self.data(n).len() }
+    }
+    /// Writes a segment, whose length `out` has.
+    pub(crate) fn write(&self, n: usize, octets: &[u8], out: &mut [u8]) {
+        if self.count == 1 && self.headers == self.packet.length {
+            return out.copy_from_slice(&octets[..self.packet.length]);
+        }
+        let (header, upper) = (self.packet.header, self.packet.upper);
+        let length = out.len();
+        out[..self.headers].copy_from_slice(&octets[..self.headers]);
+        out[self.headers..].copy_from_slice(&octets[self.data(n)]);
+        let flow = &self.packet.flow;
+        if flow.source.is_ipv4() {
+            let id = u16::from_be_bytes([out[4], out[5]]).wrapping_add(n as u16);
+            out[2..4].copy_from_slice(&(length as u16).to_be_bytes());
+            out[4..6].copy_from_slice(&id.to_be_bytes());
+            out[10..12].fill(0);
+            let code = ip::checksum(ip::sum(&out[..header], 0));
+            out[10..12].copy_from_slice(&code);
+        } else {
+            out[4..6].copy_from_slice(&((length - header) as u16).to_be_bytes());
+        }
+        let own = &mut out[upper..];
+        if flow.protocol == protocol::TCP {
+            let sequence = own[4..8].first_chunk().map_or(0, |octets| u32::from_be_bytes(*octets));
+            let sequence = sequence.wrapping_add((n * self.each) as u32);
+            own[4..8].copy_from_slice(&sequence.to_be_bytes());
+            if n + 1 < self.count {
+                own[13] &= !(FIN | PSH);
+            }
+            if n > 0 {
+                own[13] &= !CWR;
+            }
+        } else {
+            let length = own.len() as u16;
+            own[4..6].copy_from_slice(&length.to_be_bytes());
+        }
+        let at = checksum_at(flow.protocol);
+        own[at..at + 2].fill(0);
+        let pseudo = ip::pseudo_sum(flow.source, flow.destination, flow.protocol, own.len());
+        let code = never_zero(ip::checksum(ip::sum(own, pseudo)), flow.protocol);
+        own[at..at + 2].copy_from_slice(&code);
+    }
+}
+
+/// UDP's checksum of zero means that there is none (RFC 768).
+fn never_zero(code: [u8; 2], of: u8) -> [u8; 2] {
+    if of == protocol::UDP && code == [0, 0] { [0xff; 2] } else { code }
+}
+
+/// Completes a checksum that has the sum of the pseudo-header in its place.
+fn complete(head: Head, octets: &mut [u8], of: u8) -> Option<()> {
+    let (start, offset) = (usize::from(head.start), usize::from(head.offset));
+    let code = never_zero(ip::checksum(ip::sum(octets.get(start..)?, 0)), of);
+    octets.get_mut(start + offset..start + offset + 2)?.copy_from_slice(&code);
+    Some(())
+}
+
+/// Most octets of a packet that is put together.
+const LONGEST: usize = 65_535;
+
+/// What the device takes of packets that are put together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Offers {
+    pub(crate) tcp: bool,
+    pub(crate) udp: bool,
+}
+
+/// Puts packets of one flow together that follow each other, so that they go through the kernel as one.
+#[derive(Debug)]
+pub(crate) struct Joiner {
+    offers: Offers,
+    /// The packet as it will be written, its head in front; empty: there is none.
+    octets: Vec<u8>,
+    /// Nothing joins it any more.
+    closed: bool,
+    protocol: u8,
+    upper: usize,
+    headers: usize,
+    each: usize,
+    count: usize,
+    /// Of TCP: the next number.
+    sequence: u32,
+}
+
+/// What must be known of a packet to join it.
+struct Joinable {
+    protocol: u8,
+    upper: usize,
+    headers: usize,
+    sequence: u32,
+    pushed: bool,
+}
+
+impl Joiner {
+    pub(crate) fn new(offers: Offers) -> Self {
+        let octets = Vec::with_capacity(VNET_HEADER + LONGEST);
+        let (protocol, upper, headers, each, count, sequence) = (0, 0, 0, 0, 0, 0);
+        Self { offers, octets, closed: true, protocol, upper, headers, each, count, sequence }
+    }
+
+    /// Takes a packet. What cannot be joined by it is written before.
+    pub(crate) fn push(&mut self, packet: &[u8], write: &mut impl FnMut(&[u8])) {
+        let joinable = self.joinable(packet);
+        if let Some(joinable) = &joinable
+            && self.continues(packet, joinable)
+        {
+            let data = &packet[joinable.headers..];
+            self.octets.extend_from_slice(data);
+            self.count += 1;
+            self.sequence = self.sequence.wrapping_add(data.len() as u32);
+            self.closed = data.len() < self.each || joinable.pushed;
+            if joinable.pushed {
+                self.octets[VNET_HEADER + self.upper + 13] |= PSH;
+            }
+            return;
+        }
+        self.flush(write);
+        self.octets.extend_from_slice(&Head::default().octets());
+        self.octets.extend_from_slice(packet);
+        (self.closed, self.count) = (true, 1);
+        if let Some(Joinable { protocol, upper, headers, sequence, pushed }) = joinable {
+            (self.protocol, self.upper, self.headers, self.closed) = (protocol, upper, headers, pushed);
+            self.each = packet.len() - headers;
+            self.sequence = sequence.wrapping_add(self.each as u32);
+        }
+    }
+
+    /// Writes what is there.
+    pub(crate) fn flush(&mut self, write: &mut impl FnMut(&[u8])) {
+        if self.octets.is_empty() {
+            return;
+        }
+        if self.count > 1 {
+            self.finish();
+        }
+        write(&self.octets);
+        self.octets.clear();
+        self.closed = true;
+    }
+
+    fn finish(&mut self) {
+        let (head, packet) = self.octets.split_at_mut(VNET_HEADER);
+        let (length, v4) = (packet.len(), packet[0] >> 4 == 4);
+        let (own, at) = (length - self.upper, checksum_at(self.protocol));
+        if v4 {
+            packet[2..4].copy_from_slice(&(length as u16).to_be_bytes());
+            packet[10..12].fill(0);
+            let code = ip::checksum(ip::sum(&packet[..self.upper], 0));
+            packet[10..12].copy_from_slice(&code);
+        } else {
+            packet[4..6].copy_from_slice(&(own as u16).to_be_bytes());
+        }
+        let Ok(read) = IpPacket::parse(packet) else { return };
+        if self.protocol == protocol::UDP {
+            packet[self.upper + 4..self.upper + 6].copy_from_slice(&(own as u16).to_be_bytes());
+        }
+        // The kernel computes the rest, if anybody ever looks.
+        let sum = ip::pseudo_sum(read.flow.source, read.flow.destination, self.protocol, own);
+        let code = ip::checksum(sum).map(|octet| !octet);
+        packet[self.upper + at..self.upper + at + 2].copy_from_slice(&code);
+        let kind = match (self.protocol, v4) {
+            (protocol::UDP, _) => UDP,
+            (_, true) => TCP_V4,
+            (_, false) => TCP_V6,
+        };
+        let made = Head {
+            flags: NEEDS_CHECKSUM,
+            kind,
+            headers: self.headers as u16,
+            each: self.each as u16,
+            start: self.upper as u16,
+            offset: at as u16,
+        };
+        head.copy_from_slice(&made.octets());
+    }
+
+    /// A packet that others may follow: whole, with nothing that is of one packet alone, and with a checksum that holds, since
+    /// nobody will look at it again.
+    fn joinable(&self, packet: &[u8]) -> Option<Joinable> {
+        let read = IpPacket::parse(packet).ok()?;
+        let (flow, upper) = (read.flow, read.upper);
+        let least = if flow.source.is_ipv4() { ip::IPV4_HEADER } else { ip::IPV6_HEADER };
+        if read.fragment || upper != least || read.length != packet.len() {
+            return None;
+        }
+        let own = &packet[upper..];
+        let (headers, sequence, pushed) = match flow.protocol {
+            protocol::TCP if self.offers.tcp => {
+                let fixed = own.first_chunk::<20>()?;
+                if fixed[13] & !PSH != ACK {
+                    return None;
+                }
+                let sequence = u32::from_be_bytes([fixed[4], fixed[5], fixed[6], fixed[7]]);
+                (usize::from(fixed[12] >> 4) * 4, sequence, fixed[13] & PSH != 0)
+            }
+            protocol::UDP if self.offers.udp => {
+                let fixed = own.first_chunk::<8>()?;
+                let length = usize::from(u16::from_be_bytes([fixed[4], fixed[5]]));
+                if length != own.len() || fixed[6..] == [0, 0] {
+                    return None;
+                }
+                (8, 0, false)
+            }
+            _ => return None,
+        };
+        let sum = ip::sum(own, ip::pseudo_sum(flow.source, flow.destination, flow.protocol, own.len()));
+        let holds = headers < own.len() && headers >= 8 && ip::checksum(sum) == [0, 0];
+        holds.then_some(Joinable {
+            protocol: flow.protocol,
+            upper,
+            headers: upper + headers,
+            sequence,
+            pushed,
+        })
+    }
+
+    /// Whether it follows what is there: all headers are the same but for what counts on.
+    fn continues(&self, packet: &[u8], next: &Joinable) -> bool {
+        let Some(last) = self.octets.get(VNET_HEADER..) else { return false };
+        let data = packet.len() - next.headers;
+        if self.closed
+            || (self.protocol, self.upper, self.headers) != (next.protocol, next.upper, next.headers)
+            || data > self.each
+            || last.len() + data > LONGEST
+        {
+            return false;
+        }
+        let same = |range: std::ops::Range<usize>| last[range.clone()] == packet[range];
+        let upper = self.upper;
+        let network = match upper {
+            ip::IPV4_HEADER => same(0..2) && same(6..10) && same(12..20),
+            _ => same(0..4) && same(6..40),
+        };
+        network
+            && same(upper..upper + 4)
+            && (next.protocol == protocol::UDP
+                || next.sequence == self.sequence
+                    && same(upper + 8..upper + 13)
+                    && same(upper + 14..upper + 16)
+                    && same(upper + 18..self.headers))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::net::IpAddr;
+
+    const BOTH: Offers = Offers { tcp: true, udp: true };
+
+    /// A packet of TCP or UDP with a checksum that holds.
+    fn packet(v4: bool, of: u8, sequence: u32, flags: u8, data: &[u8]) -> Vec<u8> {
+        let (source, destination): (IpAddr, IpAddr) = if v4 {
+            ("10.1.0.1".parse().unwrap(), "10.2.0.1".parse().unwrap())
+        } else {
+            ("2001:db8::1".parse().unwrap(), "2001:db8::2".parse().unwrap())
+        };
+        let mut own = vec![0x12, 0x34, 0x56, 0x78];
+        if of == protocol::TCP {
+            own.extend(sequence.to_be_bytes());
+            own.extend([0, 0, 0, 9, 0x80, flags, 1, 0, 0, 0, 0, 0]);
+            own.extend([1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
+        } else {
+            own.extend([(8 + data.len()) as u16, 0].map(u16::to_be_bytes).concat());
+        }
+        own.extend(data);
+        let at = checksum_at(of);
+        let sum = ip::sum(&own, ip::pseudo_sum(source, destination, of, own.len()));
+        own[at..at + 2].copy_from_slice(&never_zero(ip::checksum(sum), of));
+        let mut packet = Vec::new();
+        ip::write_header(&mut packet, source, destination, of, 0, own.len());
+        packet.extend(own);
+        packet
+    }
+
+    fn joined(packets: &[Vec<u8>], offers: Offers) -> Vec<Vec<u8>> {
+        let (mut joiner, mut written) = (Joiner::new(offers), Vec::new());
+        let mut write = |octets: &[u8]| written.push(octets.to_vec());
+        packets.iter().for_each(|packet| joiner.push(packet, &mut write));
+        joiner.flush(&mut write);
+        joiner.flush(&mut write);
+        written
+    }
+
+    fn cut(written: &[u8]) -> Vec<Vec<u8>> {
+        let (head, packet) = written.split_first_chunk().unwrap();
+        let mut packet = packet.to_vec();
+        let read = IpPacket::parse(&packet).unwrap();
+        let segments = Segments::of(Head::parse(head), &mut packet, read).unwrap();
+        let one = |n| {
+            let mut out = vec![0; segments.len(n)];
+            segments.write(n, &packet, &mut out);
+            // The kernel counts IPv4's identification on; ours is 0.
+            if out[0] >> 4 == 4 {
+                out[4..6].fill(0);
+                out[10..12].fill(0);
+                let code = ip::checksum(ip::sum(&out[..20], 0));
+                out[10..12].copy_from_slice(&code);
+            }
+            out
+        };
+        (0..segments.count()).map(one).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_put_together_is_cut_into_the_same(
+            v4: bool, tcp: bool, each in 1usize..1500, full in 0usize..60, last in 1usize..1500, sequence: u32, push: bool,
+        ) {
+            let of = if tcp { protocol::TCP } else { protocol::UDP };
+            let last = last.min(each);
+            let lengths = std::iter::repeat_n(each, full).chain([last]);
+            let mut at = sequence;
+            let packets: Vec<_> = lengths.enumerate().map(|(n, length)| {
+                let data: Vec<u8> = (0..length).map(|i| (i * 7 + n) as u8).collect();
+                let flags = if push && n == full { ACK | PSH } else { ACK };
+                let packet = packet(v4, of, at, flags, &data);
+                at = at.wrapping_add(length as u32);
+                packet
+            }).collect();
+            let written = joined(&packets, BOTH);
+            // All that fits is one.
+            let fits = packets.iter().map(Vec::len).sum::<usize>() <= 60_000;
+            prop_assert!(!fits || written.len() == 1, "{} of {}", written.len(), packets.len());
+            prop_assert_eq!(written.iter().flat_map(|written| cut(written)).collect::<Vec<_>>(), packets);
+        }
+
+        #[test]
+        fn whatever_comes_leaves_as_it_came(packets in proptest::collection::vec(
+            (any::<bool>(), any::<bool>(), 0u32..4, any::<u8>(), 0usize..4), 0..12)) {
+            let packets: Vec<_> = packets.into_iter().map(|(v4, tcp, sequence, flags, length)| {
+                packet(v4, if tcp { protocol::TCP } else { protocol::UDP }, sequence, flags, &vec![7; length])
+            }).collect();
+            let written = joined(&packets, BOTH);
+            prop_assert_eq!(written.iter().flat_map(|written| cut(written)).collect::<Vec<_>>(), packets);
+        }
+    }
+
+    #[test]
+    fn what_does_not_follow_is_not_joined() {
+        let first = packet(true, protocol::TCP, 100, ACK, &[1; 50]);
+        let follows = |next: Vec<u8>| joined(&[first.clone(), next], BOTH).len() == 1;
+        let of = |sequence, flags, length| packet(true, protocol::TCP, sequence, flags, &vec![2; length]);
+        assert!(follows(of(150, ACK, 50)) && follows(of(150, ACK | PSH, 20)));
+        assert!(!follows(of(151, ACK, 50)), "a gap");
+        assert!(!follows(of(150, ACK, 51)), "longer than the first");
+        assert!(!follows(of(150, ACK | FIN, 50)) && !follows(of(150, ACK, 0)));
+        assert!(!follows(packet(false, protocol::TCP, 150, ACK, &[2; 50])));
+        let mut wrong = of(150, ACK, 50);
+        wrong[60] ^= 1;
+        assert!(!follows(wrong), "its checksum does not hold");
+        let mut other = of(150, ACK, 50);
+        other[8] -= 1;
+        other[10..12].fill(0);
+        let code = ip::checksum(ip::sum(&other[..20], 0));
+        other[10..12].copy_from_slice(&code);
+        assert!(!follows(other), "it has gone further");
+        // A shorter one, or one that is pushed, is the last.
+        let three = |middle| joined(&[first.clone(), middle, of(170, ACK, 50)], BOTH).len();
+        assert_eq!((three(of(150, ACK, 20)), three(of(150, ACK | PSH, 20))), (2, 2));
+        // What the device does not take is not made.
+        let udp = [packet(true, protocol::UDP, 0, 0, &[1; 9]), packet(true, protocol::UDP, 0, 0, &[1; 9])];
+        assert_eq!(joined(&udp, BOTH).len(), 1);
+        assert_eq!(joined(&udp, Offers { udp: false, ..BOTH }).len(), 2);
+        assert_eq!(joined(&[first.clone(), of(150, ACK, 50)], Offers { tcp: false, ..BOTH }).len(), 2);
+    }
+
+    #[test]
+    fn a_checksum_that_was_left_to_us_is_completed() {
+        for of in [protocol::TCP, protocol::UDP] {
+            let whole = packet(true, of, 1, ACK, &[1, 2, 3]);
+            let mut partial = whole.clone();
+            let read = IpPacket::parse(&whole).unwrap();
+            let at = 20 + checksum_at(of);
+            let sum = ip::pseudo_sum(read.flow.source, read.flow.destination, of, whole.len() - 20);
+            partial[at..at + 2].copy_from_slice(&ip::checksum(sum).map(|octet| !octet));
+            let head = Head { flags: NEEDS_CHECKSUM, start: 20, offset: (at - 20) as u16, ..Head::default() };
+            let written = [&head.octets()[..], &partial].concat();
+            assert_eq!(cut(&written)[0][20..], whole[20..]);
+        }
+    }
+
+    #[test]
+    fn a_head_that_cannot_be_is_refused() {
+        let octets = packet(true, protocol::TCP, 1, ACK, &[0; 100]);
+        let read = IpPacket::parse(&octets).unwrap();
+        let refused = |head: Head| Segments::of(head, &mut octets.clone(), read).is_none();
+        assert!(refused(Head { kind: TCP_V4, each: 0, ..Head::default() }));
+        assert!(refused(Head { kind: UDP, each: 10, ..Head::default() }));
+        assert!(refused(Head { kind: 99, each: 10, ..Head::default() }));
+        assert!(refused(Head { flags: NEEDS_CHECKSUM, start: 999, ..Head::default() }));
+        assert!(refused(Head { flags: NEEDS_CHECKSUM, start: 20, offset: 999, ..Head::default() }));
+        assert!(!refused(Head { kind: TCP_V4 | CONGESTION, each: 10, ..Head::default() }));
+    }
+}

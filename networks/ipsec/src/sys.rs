@@ -1,0 +1,382 @@
+//! The one place that speaks to the system directly: a TUN device that leaves segmentation and checksums to us (`TUNSETIFF`,
+//! `TUNSETOFFLOAD`), datagrams in batches with their addresses and class (`recvmmsg`, `sendmmsg`, `UDP_GRO`, `UDP_SEGMENT`), and
+//! the program by which the kernel tells IKE and ESP apart. No safe interface to these exists in what the house uses.
+//!
+//! The pointers that the system is given are made anew for each call, from vectors that the call borrows, and are not read
+//! after it.
+#![allow(unsafe_code)]
+
+use socket2::Socket;
+use std::fs::File;
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::AsRawFd;
+use std::ptr;
+
+/// Most messages that one call moves.
+pub(crate) const BATCH: usize = 16;
+/// Octets that the kernel may join of several datagrams: no IP packet has more.
+pub(crate) const JOINED: usize = 65_536;
+/// Room for the control messages of a message: our address, the class, the length of joined datagrams.
+const CONTROL: usize = 128;
+/// Octets of a control message's header.
+const HEAD: usize = size_of::<libc::cmsghdr>();
+
+/// Octets in front of each packet of the device: `struct virtio_net_hdr`.
+pub(crate) const VNET_HEADER: usize = 10;
+
+fn result(value: libc::c_int) -> io::Result<()> {
+    if value < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Makes a TUN device of this name, or takes one that is there and nobody holds, and gives its name as the kernel has it. Whether
+/// segmentation of TCP, and of UDP, is left to us, is said beside it.
+pub(crate) fn tun(name: &str, mtu: u32) -> io::Result<(File, String, bool, bool)> {
+    let open = |path: &str| std::fs::OpenOptions::new().read(true).write(true).open(path);
+    let file = open("/dev/net/tun")?;
+    rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::NONBLOCK)?;
+    // SAFETY: all zeros is a value of the structure, which has integers and a union of them.
+    let mut request: libc::ifreq = unsafe { zeroed() };
+    let length = name.len().min(libc::IFNAMSIZ - 1);
+    for (at, octet) in request.ifr_name.iter_mut().zip(&name.as_bytes()[..length]) {
+        *at = *octet as libc::c_char;
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as libc::c_short;
+    // SAFETY: the request is read and written by the call, and as long as it takes it to be.
+    result(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })?;
+    let made: Vec<u8> = request.ifr_name.iter().map(|c| *c as u8).take_while(|c| *c != 0).collect();
+    let offload = |flags: libc::c_uint| {
+        // SAFETY: the call takes an integer.
+        result(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD, libc::c_ulong::from(flags)) })
+            .is_ok()
+    };
+    let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
+    let udp = offload(tcp | libc::TUN_F_USO4 | libc::TUN_F_USO6);
+    let tcp = udp || offload(tcp);
+    let control = Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None)?;
+    request.ifr_ifru.ifru_mtu = libc::c_int::try_from(mtu).unwrap_or(libc::c_int::MAX);
+    // SAFETY: as above.
+    result(unsafe { libc::ioctl(control.as_raw_fd(), libc::SIOCSIFMTU, &raw mut request) })?;
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    // SAFETY: as above.
+    result(unsafe { libc::ioctl(control.as_raw_fd(), libc::SIOCSIFFLAGS, &raw mut request) })?;
+    Ok((file, String::from_utf8_lossy(&made).into_owned(), tcp, udp))
+}
+
+fn option(socket: &Socket, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
+    let length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the pointer is to an integer of the length given, which the call reads.
+    result(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const value).cast(), length) })
+}
+
+/// Has the kernel say to which of our addresses each datagram came, and of which class it is, and cut what is too long for a
+/// link, where it is not told how.
+pub(crate) fn prepare(socket: &Socket, ipv6: bool) -> io::Result<()> {
+    if ipv6 {
+        option(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
+        option(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
+        return option(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DONT);
+    }
+    option(socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
+    option(socket, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
+    option(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DONT)
+}
+
+/// Has the kernel join datagrams of one length that come together.
+pub(crate) fn join(socket: &Socket) -> io::Result<()> {
+    option(socket, libc::SOL_UDP, libc::UDP_GRO, 1)
+}
+
+/// Of two sockets of one port the first gets what begins with the non-ESP marker or is too short to begin with it, this one the
+/// rest: the kernel runs a program over each datagram, which gives the number of a socket.
+pub(crate) fn apart(socket: &Socket) -> io::Result<()> {
+    let word = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    let equal = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    let give = (libc::BPF_RET | libc::BPF_K) as u16;
+    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    // A read beyond the datagram's end gives 0.
+    let mut steps = [step(word, 0, 0, 0), step(equal, 0, 1, 0), step(give, 0, 0, 0), step(give, 0, 0, 1)];
+    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
+    let length = size_of::<libc::sock_fprog>() as libc::socklen_t;
+    // SAFETY: the call copies the program, to which the pointer leads, and its steps, which are as many as it says.
+    result(unsafe {
+        let name = libc::SO_ATTACH_REUSEPORT_CBPF;
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, (&raw const program).cast(), length)
+    })
+}
+
+/// Control messages' octets, aligned as their header must be.
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+struct Control([u8; CONTROL]);
+
+/// What one call needs for each message.
+struct Slots {
+    names: Vec<libc::sockaddr_storage>,
+    controls: Vec<Control>,
+    vectors: Vec<libc::iovec>,
+    heads: Vec<libc::mmsghdr>,
+}
+
+// SAFETY: the raw pointers in `vectors` and `heads` are written before each call and read by that call only, which borrows the
+// slots exclusively; between calls they are plain bits.
+unsafe impl Send for Slots {}
+
+impl Slots {
+    fn new() -> Self {
+        // SAFETY: all are structures of integers and pointers, for which all zeros is a value.
+        unsafe {
+            Self {
+                names: vec![zeroed(); BATCH],
+                controls: vec![Control([0; CONTROL]); BATCH],
+                vectors: vec![zeroed(); BATCH],
+                heads: vec![zeroed(); BATCH],
+            }
+        }
+    }
+    /// Points a header at its name, vector and control messages of these lengths.
+    fn point(&mut self, at: usize, name: usize, control: usize) {
+        let head = &mut self.heads[at];
+        head.msg_len = 0;
+        let head = &mut head.msg_hdr;
+        head.msg_name = (&raw mut self.names[at]).cast();
+        head.msg_namelen = name as libc::socklen_t;
+        head.msg_iov = &raw mut self.vectors[at];
+        head.msg_iovlen = 1;
+        head.msg_control = if control == 0 { ptr::null_mut() } else { (&raw mut self.controls[at]).cast() };
+        head.msg_controllen = control;
+        head.msg_flags = 0;
+    }
+}
+
+/// What came by one message: a datagram, or several that were joined.
+pub(crate) struct Arrived<'a> {
+    /// From whom.
+    pub(crate) remote: SocketAddr,
+    /// To which of our addresses, where the kernel says.
+    pub(crate) local: Option<IpAddr>,
+    /// DSCP and ECN.
+    pub(crate) class: u8,
+    /// Octets of each of the joined datagrams but the last, which may be shorter.
+    pub(crate) each: usize,
+    /// Their octets.
+    pub(crate) octets: &'a mut [u8],
+}
+
+/// Receives batches.
+pub(crate) struct Inbox {
+    slots: Slots,
+    data: Vec<u8>,
+    count: usize,
+}
+
+impl Inbox {
+    pub(crate) fn new() -> Self {
+        Self { slots: Slots::new(), data: vec![0; BATCH * JOINED], count: 0 }
+    }
+    /// Receives what is there, [`BATCH`] messages at most; how many there were.
+    pub(crate) fn receive(&mut self, socket: &Socket) -> io::Result<usize> {
+        self.count = 0;
+        for (at, piece) in self.data.chunks_exact_mut(JOINED).enumerate() {
+            self.slots.vectors[at] = libc::iovec { iov_base: piece.as_mut_ptr().cast(), iov_len: JOINED };
+            self.slots.point(at, size_of::<libc::sockaddr_storage>(), CONTROL);
+        }
+        let (heads, flags) = (self.slots.heads.as_mut_ptr(), libc::MSG_DONTWAIT);
+        // SAFETY: there are BATCH headers; each points at a name, a control message and a vector of the lengths given, all of
+        // which `self` holds, and borrows until the call has returned.
+        let count = unsafe {
+            libc::recvmmsg(socket.as_raw_fd(), heads, BATCH as libc::c_uint, flags, ptr::null_mut())
+        };
+        match usize::try_from(count) {
+            Ok(count) => {
+                self.count = count;
+                Ok(count)
+            }
+            Err(_) => match io::Error::last_os_error() {
+                e if e.kind() == io::ErrorKind::WouldBlock => Ok(0),
+                e => Err(e),
+            },
+        }
+    }
+    /// What the last call received; what came from no Internet address, or longer than there was room for, is passed over.
+    pub(crate) fn arrived(&mut self) -> impl Iterator<Item = Arrived<'_>> {
+        let slots = &self.slots;
+        self.data.chunks_exact_mut(JOINED).take(self.count).enumerate().filter_map(|(at, data)| {
+            let head = &slots.heads[at];
+            let length = (head.msg_len as usize).min(JOINED);
+            let remote = address_of(&slots.names[at], head.msg_hdr.msg_namelen as usize)?;
+            if head.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
+                return None;
+            }
+            let mut arrived =
+                Arrived { remote, local: None, class: 0, each: length.max(1), octets: &mut data[..length] };
+            told(&slots.controls[at], head.msg_hdr.msg_controllen, &mut arrived);
+            Some(arrived)
+        })
+    }
+}
+
+fn address_of(storage: &libc::sockaddr_storage, length: usize) -> Option<SocketAddr> {
+    let at: *const libc::sockaddr_storage = storage;
+    match i32::from(storage.ss_family) {
+        libc::AF_INET if length >= size_of::<libc::sockaddr_in>() => {
+            // SAFETY: the family says that the storage, which is larger and aligned for all, holds this one.
+            let v4 = unsafe { &*at.cast::<libc::sockaddr_in>() };
+            let ip = Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes());
+            Some(SocketAddrV4::new(ip, u16::from_be(v4.sin_port)).into())
+        }
+        libc::AF_INET6 if length >= size_of::<libc::sockaddr_in6>() => {
+            // SAFETY: as above.
+            let v6 = unsafe { &*at.cast::<libc::sockaddr_in6>() };
+            let (ip, port) = (Ipv6Addr::from(v6.sin6_addr.s6_addr), u16::from_be(v6.sin6_port));
+            Some(SocketAddrV6::new(ip, port, 0, v6.sin6_scope_id).into())
+        }
+        _ => None,
+    }
+}
+
+/// Reads control messages of `length` octets.
+fn told(control: &Control, length: usize, arrived: &mut Arrived<'_>) {
+    let (mut at, end) = (0, length.min(CONTROL));
+    while at + HEAD <= end {
+        // SAFETY: the octets are as many as a header has, which is plain bits.
+        let head = unsafe { control.0.as_ptr().add(at).cast::<libc::cmsghdr>().read_unaligned() };
+        if head.cmsg_len < HEAD || head.cmsg_len > end - at {
+            break;
+        }
+        let body = &control.0[at + HEAD..at + head.cmsg_len];
+        let number = body.first_chunk().map(|octets| libc::c_int::from_ne_bytes(*octets));
+        match (head.cmsg_level, head.cmsg_type) {
+            // The destination is behind the interface's index and the address that the kernel would answer from.
+            (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                let octets = body.get(8..12).and_then(|octets| octets.first_chunk::<4>());
+                arrived.local = octets.map(|octets| Ipv4Addr::from(*octets).into()).or(arrived.local);
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                arrived.local = body.first_chunk::<16>().map(|octets| Ipv6Addr::from(*octets).into());
+            }
+            (libc::IPPROTO_IP, libc::IP_TOS) => arrived.class = body.first().copied().unwrap_or(0),
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => arrived.class = number.unwrap_or(0) as u8,
+            (libc::SOL_UDP, libc::UDP_GRO) => {
+                let each = number.and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0);
+                arrived.each = each.unwrap_or(arrived.each);
+            }
+            _ => {}
+        }
+        at += head.cmsg_len.next_multiple_of(size_of::<usize>());
+    }
+}
+
+/// What is sent by one message.
+#[derive(Clone, Copy)]
+pub(crate) struct Departing<'a> {
+    /// From which of our addresses; an unspecified one leaves the choice to the kernel.
+    pub(crate) local: IpAddr,
+    /// To whom.
+    pub(crate) remote: SocketAddr,
+    /// DSCP and ECN.
+    pub(crate) class: u8,
+    /// Octets of each datagram but the last; `None`: it is one.
+    pub(crate) each: Option<u16>,
+    /// Their octets.
+    pub(crate) octets: &'a [u8],
+}
+
+/// Sends batches.
+pub(crate) struct Outbox {
+    slots: Slots,
+}
+
+impl Outbox {
+    pub(crate) fn new() -> Self {
+        Self { slots: Slots::new() }
+    }
+    /// Sends the first of these messages, [`BATCH`] at most; how many were sent, at least one.
+    ///
+    /// # Errors
+    /// What the system says of the first.
+    pub(crate) fn send(&mut self, socket: &Socket, messages: &[Departing<'_>]) -> io::Result<usize> {
+        let count = messages.len().min(BATCH);
+        for (at, message) in messages[..count].iter().enumerate() {
+            // The system reads what this points at and does not write it.
+            let base = message.octets.as_ptr().cast_mut().cast();
+            self.slots.vectors[at] = libc::iovec { iov_base: base, iov_len: message.octets.len() };
+            let name = write_address(&mut self.slots.names[at], message.remote);
+            let control = write_controls(&mut self.slots.controls[at], message);
+            self.slots.point(at, name, control);
+        }
+        let (heads, flags) = (self.slots.heads.as_mut_ptr(), libc::MSG_NOSIGNAL);
+        // SAFETY: `count` headers have been made; what they point at is borrowed until the call has returned.
+        let sent = unsafe { libc::sendmmsg(socket.as_raw_fd(), heads, count as libc::c_uint, flags) };
+        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
+}
+
+/// Writes an address and gives its length.
+fn write_address(storage: &mut libc::sockaddr_storage, address: SocketAddr) -> usize {
+    let at: *mut libc::sockaddr_storage = storage;
+    // SAFETY: the storage is larger than either structure and aligned for both; all zeros is a value of them.
+    unsafe {
+        match address {
+            SocketAddr::V4(v4) => {
+                let mut name: libc::sockaddr_in = zeroed();
+                name.sin_family = libc::AF_INET as libc::sa_family_t;
+                name.sin_port = v4.port().to_be();
+                name.sin_addr.s_addr = u32::from_ne_bytes(v4.ip().octets());
+                at.cast::<libc::sockaddr_in>().write(name);
+                size_of::<libc::sockaddr_in>()
+            }
+            SocketAddr::V6(v6) => {
+                let mut name: libc::sockaddr_in6 = zeroed();
+                name.sin6_family = libc::AF_INET6 as libc::sa_family_t;
+                name.sin6_port = v6.port().to_be();
+                name.sin6_addr.s6_addr = v6.ip().octets();
+                name.sin6_scope_id = v6.scope_id();
+                at.cast::<libc::sockaddr_in6>().write(name);
+                size_of::<libc::sockaddr_in6>()
+            }
+        }
+    }
+}
+
+/// Writes the control messages that a message needs, and gives their length.
+fn write_controls(control: &mut Control, message: &Departing<'_>) -> usize {
+    let mut at = 0;
+    let mut add = |level: libc::c_int, kind: libc::c_int, body: &[u8]| {
+        // SAFETY: all zeros is a value of the header, which has integers alone.
+        let mut head: libc::cmsghdr = unsafe { zeroed() };
+        (head.cmsg_level, head.cmsg_type, head.cmsg_len) = (level, kind, HEAD + body.len());
+        // SAFETY: the three messages that there are need fewer octets than CONTROL has.
+        unsafe { control.0.as_mut_ptr().add(at).cast::<libc::cmsghdr>().write_unaligned(head) };
+        control.0[at + HEAD..at + HEAD + body.len()].copy_from_slice(body);
+        at += (HEAD + body.len()).next_multiple_of(size_of::<usize>());
+    };
+    let class = libc::c_int::from(message.class).to_ne_bytes();
+    match message.local {
+        IpAddr::V4(ip) => {
+            if !ip.is_unspecified() {
+                let mut body = [0; size_of::<libc::in_pktinfo>()];
+                body[4..8].copy_from_slice(&ip.octets());
+                add(libc::IPPROTO_IP, libc::IP_PKTINFO, &body);
+            }
+            if message.class != 0 {
+                add(libc::IPPROTO_IP, libc::IP_TOS, &class);
+            }
+        }
+        IpAddr::V6(ip) => {
+            if !ip.is_unspecified() {
+                let mut body = [0; size_of::<libc::in6_pktinfo>()];
+                body[..16].copy_from_slice(&ip.octets());
+                add(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &body);
+            }
+            if message.class != 0 {
+                add(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &class);
+            }
+        }
+    }
+    if let Some(each) = message.each {
+        add(libc::SOL_UDP, libc::UDP_SEGMENT, &each.to_ne_bytes());
+    }
+    at
+}

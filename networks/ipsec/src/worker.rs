@@ -1,0 +1,489 @@
+//! The thread of a tunnel: whole batches from the device to the network and back.
+
+use crate::segment::{Head, Joiner, Offers, Segments};
+use crate::sys::{self, Departing, Inbox, JOINED, VNET_HEADER};
+use crate::tunnel::Said;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use socket2::Socket;
+use std::fs::File;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::Instant as Clock;
+use usher_core::Instant;
+use usher_esp::ip::{self, IpPacket};
+use usher_esp::plane::{Arrival, Decision, OperationError, Outer, Received, Usage};
+use usher_esp::{Encapsulated, Operation, Plane};
+
+usher_core::counters! {
+    /// What a tunnel moved, and what the system did not take.
+    pub struct Counters {
+        /// Packets that the system gave to the device; several that it left to us to cut are one.
+        device_in,
+        /// Packets that were written to the device; several that it will cut are one.
+        device_out,
+        /// Messages that came: datagrams, or several that were joined.
+        messages_in,
+        /// Messages that went.
+        messages_out,
+        /// Packets of ESP that went.
+        packets_out,
+        /// Messages that the system would not cut, so that each packet of them went by itself.
+        not_cut,
+        /// Packets that the system did not send.
+        not_sent,
+        /// Packets that the device did not take.
+        not_written,
+        /// What the device gave and was no packet, or one of which the system said what cannot be.
+        malformed,
+        /// Packets that were to go on as they are, and could not: no mark leads them past the device.
+        not_forwarded,
+        /// Packets of an SA whose family or kind of packet no socket is for.
+        no_socket,
+        /// Messages of IKE that were handed over.
+        ike,
+    }
+}
+
+/// What a tunnel is told.
+#[derive(Debug)]
+pub(crate) enum Message {
+    Apply(Operation, Sender<Result<(), OperationError>>),
+    Usage(u32, Sender<Option<Usage>>),
+    Counters(Sender<(usher_esp::Counters, Counters)>),
+    Send(Outer, Vec<u8>, Sender<()>),
+    Stop(Sender<()>),
+}
+
+/// A socket with what it is for.
+#[derive(Debug)]
+pub(crate) struct Port {
+    pub(crate) socket: Socket,
+    pub(crate) local: SocketAddr,
+    pub(crate) encapsulated: bool,
+}
+
+impl Port {
+    /// Whether packets of this way go by it.
+    fn is_for(&self, outer: &Outer) -> bool {
+        let (ip, port) = (self.local.ip(), self.local.port());
+        self.encapsulated == outer.encapsulated
+            && ip.is_ipv4() == outer.local.is_ipv4()
+            && (ip.is_unspecified() || outer.local.ip().is_unspecified() || ip == outer.local.ip())
+            && (!self.encapsulated || outer.local.port() == 0 || port == outer.local.port())
+    }
+}
+
+/// What a worker is made of.
+pub(crate) struct Parts {
+    pub(crate) device: File,
+    pub(crate) ports: Vec<Port>,
+    pub(crate) forward: Vec<Socket>,
+    pub(crate) offers: Offers,
+    pub(crate) plane: Plane,
+    pub(crate) messages: Receiver<Message>,
+    pub(crate) wake: Arc<OwnedFd>,
+    pub(crate) said: Box<dyn FnMut(Said) + Send>,
+}
+
+/// Packets of ESP of one length and way that lie one behind another and go as one; the last may be shorter.
+#[derive(Clone, Copy, Debug)]
+struct Train {
+    port: usize,
+    outer: Outer,
+    class: u8,
+    from: usize,
+    to: usize,
+    each: usize,
+}
+
+/// Packets that the kernel cuts of one message (`UDP_MAX_SEGMENTS` before Linux 6.9).
+const CARS: usize = 64;
+/// Octets of one message: with its headers it is an IP packet.
+const TRAIN: usize = 65_000;
+/// Octets of sealed packets that wait to be sent together.
+const SEALED: usize = 1 << 19;
+/// Packets that are taken from the device before what comes has its turn.
+const TURN: usize = 8;
+
+/// Sealed packets that wait to be sent.
+struct Sealed {
+    octets: Vec<u8>,
+    end: usize,
+    trains: Vec<Train>,
+}
+
+impl Sealed {
+    /// Makes a packet of `length` octets, which `seal` does and says whether it has, the next of those that go this way.
+    fn add(
+        &mut self,
+        port: usize,
+        outer: Outer,
+        class: u8,
+        length: usize,
+        seal: impl FnOnce(&mut [u8]) -> bool,
+    ) {
+        let (from, to) = (self.end, self.end + length);
+        let Some(octets) = self.octets.get_mut(from..to) else { return };
+        if !seal(octets) {
+            return;
+        }
+        self.end = to;
+        if let Some(train) = self.trains.last_mut() {
+            let so_far = train.to - train.from;
+            let joins = outer.encapsulated
+                && (train.port, train.outer, train.class, train.to) == (port, outer, class, from)
+                && so_far.is_multiple_of(train.each)
+                && length <= train.each
+                && so_far / train.each < CARS
+                && so_far + length <= TRAIN;
+            if joins {
+                train.to = to;
+                return;
+            }
+        }
+        self.trains.push(Train { port, outer, class, from, to, each: length });
+    }
+    /// Whether there may be no room for all segments of another packet.
+    fn is_full(&self) -> bool {
+        self.octets.len() - self.end < 4 * JOINED
+    }
+}
+
+pub(crate) struct Worker {
+    device: File,
+    ports: Vec<Port>,
+    forward: Vec<Socket>,
+    plane: Plane,
+    messages: Receiver<Message>,
+    wake: Arc<OwnedFd>,
+    said: Box<dyn FnMut(Said) + Send>,
+    begun: Clock,
+    inbox: Inbox,
+    outbox: sys::Outbox,
+    sealed: Sealed,
+    joiner: Joiner,
+    counters: Counters,
+}
+
+impl Worker {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let Parts { device, ports, forward, offers, plane, messages, wake, said } = parts;
+        Self {
+            device,
+            ports,
+            forward,
+            plane,
+            messages,
+            wake,
+            said,
+            begun: Clock::now(),
+            inbox: Inbox::new(),
+            outbox: sys::Outbox::new(),
+            sealed: Sealed { octets: vec![0; SEALED], end: 0, trains: Vec::new() },
+            joiner: Joiner::new(offers),
+            counters: Counters::default(),
+        }
+    }
+
+    pub(crate) fn run(mut self) {
+        let mut packet = vec![0; VNET_HEADER + JOINED];
+        loop {
+            let turn = (|| {
+                let went = self.outward(&mut packet)?;
+                let came = self.inward()?;
+                self.tell();
+                Ok(went || came)
+            })();
+            let busy = match turn {
+                Ok(busy) => busy,
+                Err(why) => return (self.said)(Said::Failed(why)),
+            };
+            while let Ok(message) = self.messages.try_recv() {
+                if !self.obey(message, &mut packet) {
+                    return;
+                }
+            }
+            if !busy && let Err(why) = self.wait() {
+                return (self.said)(Said::Failed(why));
+            }
+        }
+    }
+
+    fn now(&self) -> Instant {
+        Instant::from_nanos(u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// Waits until something comes.
+    fn wait(&self) -> Result<(), String> {
+        let mut all = vec![PollFd::new(&*self.wake, PollFlags::IN), PollFd::new(&self.device, PollFlags::IN)];
+        all.extend(self.ports.iter().map(|port| PollFd::new(&port.socket, PollFlags::IN)));
+        match poll(&mut all, None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(e) => return Err(format!("cannot wait for packets: {e}")),
+        }
+        // It counts; being read it is 0 again. Before that nothing is there to be read.
+        let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
+        Ok(())
+    }
+
+    fn tell(&mut self) {
+        while let Some(event) = self.plane.poll_event() {
+            (self.said)(Said::Plane(event));
+        }
+    }
+
+    /// Does what it is told; false: it is to end. Who asked may have gone.
+    fn obey(&mut self, message: Message, buf: &mut [u8]) -> bool {
+        match message {
+            Message::Apply(operation, answer) => {
+                let now = self.now();
+                let done = self.plane.apply(now, operation);
+                while let Some(released) = self.plane.poll_released() {
+                    let Some(place) = buf.get_mut(..released.len()) else { continue };
+                    place.copy_from_slice(&released);
+                    self.protect(now, Head::default(), place);
+                    self.flush();
+                }
+                self.flush();
+                self.tell();
+                let _ = answer.send(done);
+            }
+            Message::Usage(inbound, answer) => {
+                let _ = answer.send(self.plane.usage(inbound));
+            }
+            Message::Counters(answer) => {
+                let _ = answer.send((*self.plane.counters(), self.counters));
+            }
+            Message::Send(outer, datagram, answer) => {
+                if let Some(port) = self.port(&outer) {
+                    self.sealed.add(port, outer, 0, datagram.len(), |place| {
+                        place.copy_from_slice(&datagram);
+                        true
+                    });
+                    self.flush();
+                }
+                let _ = answer.send(());
+            }
+            Message::Stop(answer) => {
+                let _ = answer.send(());
+                return false;
+            }
+        }
+        true
+    }
+
+    fn port(&mut self, outer: &Outer) -> Option<usize> {
+        let found = self.ports.iter().position(|port| port.is_for(outer));
+        if found.is_none() {
+            self.counters.no_socket += 1;
+        }
+        found
+    }
+
+    /// From the device to the network; true: something was there.
+    fn outward(&mut self, buf: &mut [u8]) -> Result<bool, String> {
+        let mut any = false;
+        for _ in 0..TURN {
+            let length = match rustix::io::read(&self.device, &mut *buf) {
+                Ok(length) => length,
+                Err(Errno::AGAIN | Errno::INTR) => break,
+                Err(e) => return Err(format!("the device is gone: {e}")),
+            };
+            any = true;
+            self.counters.device_in += 1;
+            let Some((head, packet)) = buf[..length].split_first_chunk_mut() else {
+                self.counters.malformed += 1;
+                continue;
+            };
+            let (head, now) = (Head::parse(head), self.now());
+            self.protect(now, head, packet);
+            if self.sealed.is_full() {
+                self.flush();
+            }
+        }
+        self.flush();
+        Ok(any)
+    }
+
+    /// What becomes of a packet of the device.
+    fn protect(&mut self, now: Instant, head: Head, octets: &mut [u8]) {
+        let segments = IpPacket::parse(octets).ok().and_then(|read| Segments::of(head, octets, read));
+        let Some(segments) = segments else {
+            self.counters.malformed += 1;
+            return;
+        };
+        match self.plane.outbound(now, segments.packet()) {
+            Decision::Discard => {}
+            Decision::Forward => {
+                each(&segments, octets, |packet| {
+                    let to = segments.packet().flow.destination;
+                    let socket = self.forward.get(usize::from(to.is_ipv6()));
+                    let sent = socket.map(|socket| socket.send_to(packet, &SocketAddr::new(to, 0).into()));
+                    match sent {
+                        Some(Ok(_)) => {}
+                        Some(Err(_)) => self.counters.not_sent += 1,
+                        None => self.counters.not_forwarded += 1,
+                    }
+                });
+            }
+            Decision::Hold(policy) => each(&segments, octets, |packet| self.plane.hold(now, policy, packet)),
+            Decision::Protect(spi) => self.seal(spi, &segments, octets),
+        }
+    }
+
+    fn seal(&mut self, spi: u32, segments: &Segments, octets: &[u8]) {
+        let Some(carried) = self.plane.carried(spi, segments.packet()) else { return };
+        let Some(transform) = self.plane.transform(spi).copied() else { return };
+        let Some(port) = self.port(&carried.outer) else { return };
+        let (skipped, headroom) = (carried.payload.start, transform.headroom());
+        for n in 0..segments.count() {
+            let whole = segments.len(n);
+            let payload = whole - skipped;
+            let length = transform.packet_len(payload);
+            // Room for headers that transport mode leaves out: they are written and then overwritten.
+            let room = length.max(headroom + whole);
+            let end = self.sealed.end;
+            let Some(place) = self.sealed.octets.get_mut(end..end + room) else { return };
+            segments.write(n, octets, &mut place[headroom..headroom + whole]);
+            if skipped > 0 {
+                place.copy_within(headroom + skipped..headroom + whole, headroom);
+            }
+            let plane = &mut self.plane;
+            self.sealed.add(port, carried.outer, carried.traffic_class, length, |place| {
+                plane.seal(spi, place, payload, carried.next_header).is_some()
+            });
+        }
+    }
+
+    /// Sends what is sealed.
+    fn flush(&mut self) {
+        let Sealed { octets, end, trains } = &mut self.sealed;
+        let mut rest = &trains[..];
+        while let Some(first) = rest.first() {
+            let port = &self.ports[first.port];
+            let count = rest.iter().take_while(|train| train.port == first.port).take(sys::BATCH).count();
+            let departing = |train: &Train, range: std::ops::Range<usize>, whole: bool| Departing {
+                local: if port.local.ip().is_unspecified() {
+                    train.outer.local.ip()
+                } else {
+                    unspecified(port)
+                },
+                remote: match train.outer.encapsulated {
+                    true => train.outer.remote,
+                    false => SocketAddr::new(train.outer.remote.ip(), 0),
+                },
+                class: train.class,
+                each: (whole && range.len() > train.each).then_some(train.each as u16),
+                octets: &octets[range],
+            };
+            let messages: Vec<_> =
+                rest[..count].iter().map(|train| departing(train, train.from..train.to, true)).collect();
+            let packets = |train: &Train| (train.to - train.from).div_ceil(train.each) as u64;
+            let sent = match self.outbox.send(&port.socket, &messages) {
+                Ok(sent) => {
+                    self.counters.messages_out += sent as u64;
+                    self.counters.packets_out += rest[..sent].iter().map(packets).sum::<u64>();
+                    sent
+                }
+                // With its headers it is longer than the link carries, or the link cannot cut: each packet goes by itself.
+                Err(_) if packets(first) > 1 => {
+                    self.counters.not_cut += 1;
+                    for from in (first.from..first.to).step_by(first.each) {
+                        let to = (from + first.each).min(first.to);
+                        match self.outbox.send(&port.socket, &[departing(first, from..to, false)]) {
+                            Ok(_) => self.counters.packets_out += 1,
+                            Err(_) => self.counters.not_sent += 1,
+                        }
+                    }
+                    1
+                }
+                Err(_) => {
+                    self.counters.not_sent += 1;
+                    1
+                }
+            };
+            rest = &rest[sent.max(1)..];
+        }
+        trains.clear();
+        *end = 0;
+    }
+
+    /// From the network to the device; true: something was there.
+    fn inward(&mut self) -> Result<bool, String> {
+        let mut any = false;
+        let now = self.now();
+        let Self { device, ports, plane, inbox, joiner, counters, said, .. } = self;
+        let mut written = (0, 0);
+        let mut write = |packet: &[u8]| match rustix::io::write(&*device, packet) {
+            Ok(_) => written.0 += 1,
+            Err(_) => written.1 += 1,
+        };
+        let mut header = Vec::new();
+        for port in ports.iter() {
+            match inbox.receive(&port.socket) {
+                Ok(0) => continue,
+                Ok(count) => counters.messages_in += count as u64,
+                // What somebody said of a packet that was sent, such as that nobody listens there.
+                Err(_) => continue,
+            }
+            any = true;
+            for arrived in inbox.arrived() {
+                let local = SocketAddr::new(arrived.local.unwrap_or(port.local.ip()), port.local.port());
+                let outer = Outer { local, remote: arrived.remote, encapsulated: port.encapsulated };
+                let arrival = Arrival { outer, traffic_class: arrived.class };
+                // A raw socket of IPv4 gives the header, too.
+                let raw = !port.encapsulated && local.is_ipv4();
+                let skipped =
+                    if raw { IpPacket::parse(arrived.octets).map_or(0, |packet| packet.header) } else { 0 };
+                for octets in arrived.octets[skipped..].chunks_mut(arrived.each) {
+                    if port.encapsulated && !matches!(Encapsulated::of(octets), Encapsulated::Esp(_)) {
+                        if plane.other(octets).is_some() {
+                            counters.ike += 1;
+                            said(Said::Ike { outer, message: octets.to_vec() });
+                        }
+                        continue;
+                    }
+                    match plane.open(now, &arrival, octets) {
+                        Some(Received::Packet(range)) => joiner.push(&octets[range], &mut write),
+                        Some(Received::Payload { payload, protocol, source, destination, traffic_class }) => {
+                            header.clear();
+                            ip::write_header(
+                                &mut header,
+                                source,
+                                destination,
+                                protocol,
+                                traffic_class,
+                                payload.len(),
+                            );
+                            header.extend_from_slice(&octets[payload]);
+                            joiner.push(&header, &mut write);
+                        }
+                        None => {}
+                    }
+                }
+            }
+        }
+        joiner.flush(&mut write);
+        counters.device_out += written.0;
+        counters.not_written += written.1;
+        Ok(any)
+    }
+}
+
+/// No address: the socket has one.
+fn unspecified(port: &Port) -> IpAddr {
+    if port.local.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0u16; 8]) }
+}
+
+/// Each packet of those that the device gave as one.
+fn each(segments: &Segments, octets: &[u8], mut then: impl FnMut(&[u8])) {
+    let mut packet = Vec::new();
+    for n in 0..segments.count() {
+        packet.resize(segments.len(n), 0);
+        segments.write(n, octets, &mut packet);
+        then(&packet);
+    }
+}

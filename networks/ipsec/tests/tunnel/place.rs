@@ -1,0 +1,137 @@
+//! Two namespaces with a cable between them.
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::fs::File;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+use usher_core::SecureRng;
+use usher_esp::plane::{Mode, Outer};
+use usher_esp::{Keys, Lifetime, SaPair, TrafficSelector, Transform};
+use usher_ipsec::{Config, Said, Tunnel};
+
+/// How long anything may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The two of them, 192.0.2.1 and 192.0.2.2, gone with whoever holds them.
+pub(crate) struct Place {
+    pub(crate) names: [String; 2],
+}
+
+#[track_caller]
+pub(crate) fn ip(arguments: &str) {
+    let done =
+        Command::new("ip").args(arguments.split(' ')).status().expect("ip is installed: scripts/setup test");
+    assert!(done.success(), "ip {arguments}: this needs root");
+}
+
+impl Place {
+    #[track_caller]
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let names = ["a", "b"].map(|end| format!("usher-esp-{}-{n}-{end}", std::process::id()));
+        for name in &names {
+            ip(&format!("netns add {name}"));
+            ip(&format!("-n {name} link set lo up"));
+        }
+        let [a, b] = &names;
+        ip(&format!("-n {a} link add eth0 type veth peer name eth0 netns {b}"));
+        for (n, name) in (1..).zip(&names) {
+            ip(&format!("-n {name} addr add 192.0.2.{n}/24 dev eth0"));
+            ip(&format!("-n {name} addr add 2001:db8::{n}/64 dev eth0 nodad"));
+            ip(&format!("-n {name} link set eth0 up"));
+        }
+        Self { names }
+    }
+    /// Does something in one of them.
+    pub(crate) fn within<T: Send + 'static>(
+        &self,
+        end: usize,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> T {
+        let namespace =
+            File::open(format!("/run/netns/{}", self.names[end])).expect("the namespace is there");
+        let entered = move || {
+            move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
+                .expect("root may go there");
+            work()
+        };
+        std::thread::spawn(entered).join().expect("it is done")
+    }
+    /// A tunnel at one end, with addresses 10.N.0.1 and 2001:db8:N::1 and routes to those of the other.
+    #[track_caller]
+    pub(crate) fn tunnel(&self, end: usize, config: Config) -> (Tunnel, Receiver<Said>) {
+        let (heard, said) = channel();
+        let start = move || {
+            let hear = Box::new(move |said| drop(heard.send(said)));
+            Tunnel::start(&config, SecureRng::from_seed([end as u8 + 1; 32]), hear)
+                .expect("a tunnel can be made")
+        };
+        let tunnel = self.within(end, start);
+        let (name, device, own, other) = (&self.names[end], tunnel.device(), end + 1, 2 - end);
+        ip(&format!("-n {name} addr add 10.{own}.0.1/32 dev {device}"));
+        ip(&format!("-n {name} addr add 2001:db8:{own}::1/128 dev {device} nodad"));
+        ip(&format!("-n {name} route add 10.{other}.0.0/16 dev {device} src 10.{own}.0.1"));
+        ip(&format!("-n {name} route add 2001:db8:{other}::/48 dev {device} src 2001:db8:{own}::1"));
+        (tunnel, said)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        for name in &self.names {
+            let _ = Command::new("ip").args(["netns", "del", name]).status();
+        }
+    }
+}
+
+pub(crate) fn network(text: &str) -> TrafficSelector {
+    let (address, prefix) = text.split_once('/').expect("a prefix");
+    let network =
+        TrafficSelector::network(address.parse().expect("an address"), prefix.parse().expect("a length"));
+    network.expect("a network")
+}
+
+/// The pair of one end: keys are as long as the transform's.
+pub(crate) fn pair(end: usize, transform: Transform, cipher_key: usize, encapsulated: bool) -> SaPair {
+    let integrity = transform.integrity.map_or(0, |integrity| integrity.mac.output_len());
+    let keys =
+        |octet: u8| Keys { cipher: vec![octet; cipher_key].into(), integrity: vec![octet; integrity].into() };
+    let port = if encapsulated { 4500 } else { 0 };
+    let address = |end: usize| SocketAddr::new(IpAddr::from([192, 0, 2, end as u8 + 1]), port);
+    let traffic = |end: usize| {
+        vec![network(&format!("10.{}.0.0/16", end + 1)), network(&format!("2001:db8:{}::/48", end + 1))]
+    };
+    let other = 1 - end;
+    SaPair {
+        inbound: 0x1000 + end as u32,
+        outbound: 0x1000 + other as u32,
+        transform,
+        inbound_keys: keys(end as u8),
+        outbound_keys: keys(other as u8),
+        mode: Mode::Tunnel,
+        local: traffic(end),
+        remote: traffic(other),
+        outer: Outer { local: address(end), remote: address(other), encapsulated },
+        policy: None,
+        lifetime: Lifetime::default(),
+        window: SaPair::WINDOW,
+        replaces: None,
+        after_peer: false,
+        follow: false,
+    }
+}
+
+/// Waits for something.
+#[track_caller]
+pub(crate) fn wait(what: &str, mut until: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !until() {
+        assert!(begun.elapsed() < PATIENCE, "{what}: not so");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
