@@ -159,5 +159,33 @@ mod tests {
                 prop_assert_eq!(queue.len(), list.len());
             }
         }
+
+        #[test]
+        fn who_has_the_most_loses_its_newest(
+            steps in proptest::collection::vec((0u8..4, 0u8..3), 0..200),
+            most in 1usize..8,
+        ) {
+            let mut queue = FairQueue::new();
+            let mut list: Vec<(u8, usize)> = Vec::new();
+            for (n, (key, step)) in steps.into_iter().enumerate() {
+                let gone = if step > 0 {
+                    list.push((key, n));
+                    let gone = queue.push(key, n, most);
+                    prop_assert_eq!(gone.is_some(), list.len() > most);
+                    let count = |key: u8| list.iter().filter(|(k, _)| *k == key).count();
+                    if let Some((of, entry)) = gone {
+                        let longest = (0..4).map(count).max().unwrap();
+                        prop_assert_eq!(count(of), longest);
+                        prop_assert!(of == key || longest > count(key));
+                        prop_assert_eq!(list.iter().rfind(|(k, _)| *k == of), Some(&(of, entry)));
+                    }
+                    gone
+                } else {
+                    queue.pop()
+                };
+                list.retain(|entry| Some(*entry) != gone);
+                prop_assert_eq!((queue.len(), queue.is_empty()), (list.len(), list.is_empty()));
+            }
+        }
     }
 }

@@ -386,6 +386,14 @@ mod tests {
     }
 
     #[test]
+    fn a_mean_weighs_both_states_by_the_time_spent_in_them() {
+        // A tenth of the time in the bad state.
+        let both = Loss::GilbertElliott { to_bad: 0.0625, to_good: 0.5625, good: 0.5, bad: 1.0 };
+        assert!((both.mean() - 0.55).abs() < 1e-12, "{}", both.mean());
+        assert_eq!((Loss::None.mean(), Loss::Script(vec![1]).mean()), (0.0, 0.0));
+    }
+
+    #[test]
     fn a_script_loses_exactly_its_packets() {
         let mut c = channel(ChannelConfig { loss: Loss::Script(vec![1, 3]), ..Default::default() });
         let got: Vec<bool> = (0..5).map(|_| arrival(c.offer(ms(0), 1)).is_some()).collect();

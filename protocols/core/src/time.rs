@@ -241,6 +241,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_span_is_the_same_in_each_unit() {
+        let span = Duration::from_nanos(3_723_004_005_006);
+        assert_eq!((span.as_nanos(), span.as_micros()), (3_723_004_005_006, 3_723_004_005));
+        assert_eq!((span.as_millis(), span.as_secs()), (3_723_004, 3723));
+        assert_eq!((span.as_secs_f64() * 1e3).round(), 3_723_004.0);
+        let made =
+            [Duration::from_micros(7_000_000), Duration::from_millis(7000), Duration::from_secs_f64(7.0)];
+        assert_eq!(made, [Duration::from_secs(7); 3]);
+        assert_eq!(Duration::from_secs(u64::MAX), Duration::MAX);
+        assert_eq!([-1.0, f64::NAN].map(Duration::from_secs_f64), [Duration::ZERO; 2]);
+    }
+
+    #[test]
     fn durations_print_in_their_natural_unit() {
         for (ns, text) in [
             (0, "0 s"),

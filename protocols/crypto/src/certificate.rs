@@ -184,6 +184,19 @@ mod tests {
     const CLIENT: &[u8] = include_bytes!("../../../vectors/certs/client1.der");
     const SERVER: &[u8] = include_bytes!("../../../vectors/certs/server1.der");
 
+    #[test]
+    fn days_are_counted_as_the_calendar_goes_on() {
+        let mut days = 0;
+        for year in 1970..2500 {
+            let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+            let lengths = [31, if leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+            for (month, length) in (1..).zip(lengths) {
+                assert_eq!(days_before(year, month), days, "{year}-{month}");
+                days += length;
+            }
+        }
+    }
+
     fn named(name: &str) -> CertificateMatch {
         CertificateMatch::Name(name.into())
     }

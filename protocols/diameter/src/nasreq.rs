@@ -298,9 +298,12 @@ mod tests {
                 identifier: Some("nas1"),
                 address: Some("2001:db8::7".parse().unwrap()),
                 port: Some(3),
+                port_id: Some("ge-0/0/3"),
                 port_type: Some(15),
+                called_station: Some("02-00-00-00-00-01"),
+                calling_station: Some("02-00-00-00-00-02"),
                 framed_mtu: Some(1400),
-                ..NasInfo::default()
+                service_type: Some(2),
             },
         };
         let r = aar.request(1, "s".into(), "example".into(), None);

@@ -360,6 +360,18 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    #[test]
+    fn a_packet_has_4096_octets_at_most() {
+        for (octets, expected) in [(4096, Ok(())), (4097, Err(TooLong(4097)))] {
+            // It stands behind others.
+            let mut out = vec![9; 7 + octets];
+            assert_eq!(finish(&mut out, 7), expected);
+            let whole = if expected.is_ok() { 7 + octets } else { 7 };
+            assert_eq!(out.len(), whole);
+            assert_eq!(out.get(9..11), expected.is_ok().then_some(&[0x10, 0][..]));
+        }
+    }
+
     fn header(length: u16) -> Vec<u8> {
         let mut p = vec![1, 7, 0, 0];
         p[2..].copy_from_slice(&length.to_be_bytes());

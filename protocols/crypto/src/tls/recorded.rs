@@ -54,11 +54,6 @@ impl Flight {
     pub fn work(&self) -> TlsWork {
         self.work
     }
-    /// Why its receiver gives up on reading it, if it does.
-    #[must_use]
-    pub fn refusal(&self) -> Option<&TlsError> {
-        self.after.as_ref().err()
-    }
 }
 
 /// A handshake as it was: its flights in order, up to the last tickets or the last alert.

@@ -180,6 +180,21 @@ fn much_data_waits_until_it_is_taken_and_a_flood_ends_the_connection() {
 }
 
 #[test]
+fn a_connection_holds_more_once_it_is_agreed_on_and_while_data_waits() {
+    let (client, server) = Setup::new(Version::Tls13, 2).configs();
+    let (mut client, mut server) = (Client::new(&client).unwrap(), Server::new(&server).unwrap());
+    let before = server.memory();
+    run(&mut client, &mut server);
+    let agreed = server.memory();
+    assert!(size_of_val(&server) < before && before < agreed, "{before}, {agreed}");
+    client.write_application(&[7; 5000]).unwrap();
+    let mut wire = Vec::new();
+    client.take(&mut wire);
+    server.feed(&wire).unwrap();
+    assert!(server.memory() >= agreed + 5000, "{agreed}, {}", server.memory());
+}
+
+#[test]
 fn hundreds_of_real_handshakes_have_the_recorded_lengths_and_work() {
     for (version, chain) in each() {
         let (client, server) = Setup::new(version, chain).configs();

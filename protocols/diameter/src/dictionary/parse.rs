@@ -167,4 +167,29 @@ mod tests {
             assert_eq!((e.line, e.word.as_str()), (line, word), "{e}");
         }
     }
+
+    #[test]
+    fn each_type_is_called_as_the_rfc_calls_it() {
+        // RFC 6733 sections 4.2 to 4.4.
+        for name in [
+            "OctetString",
+            "Integer32",
+            "Integer64",
+            "Unsigned32",
+            "Unsigned64",
+            "Float32",
+            "Float64",
+            "Grouped",
+            "Address",
+            "Time",
+            "UTF8String",
+            "DiameterIdentity",
+            "DiameterURI",
+            "Enumerated",
+            "IPFilterRule",
+        ] {
+            let kind = format!("{:?}", kind_of(name).unwrap());
+            assert!(kind.eq_ignore_ascii_case(name), "{kind} for {name}");
+        }
+    }
 }

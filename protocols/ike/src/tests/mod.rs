@@ -2,6 +2,7 @@ pub(crate) mod arbitrary;
 pub(crate) mod captured;
 mod codec;
 mod keys;
+mod networks;
 mod protect;
 mod suite;
 

@@ -113,7 +113,7 @@ impl Peers {
             changes: 0,
             registered: None,
             uses: 0,
-            next: TransactionId::new((first() % u64::from(TransactionId::COUNT)) as u16),
+            next: TransactionId::new(first() as u16),
             open: None,
         };
         let peer = match self.free.pop() {

@@ -26,3 +26,18 @@ impl WorkMeter {
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_told_once() {
+        let mut meter = WorkMeter { encoded: 2, decoded: 3 };
+        let told: Vec<Work> = core::iter::from_fn(|| meter.poll()).collect();
+        assert_eq!(told, [Work { label: DECODE, units: 3 }, Work { label: ENCODE, units: 2 }]);
+        meter.encoded = 1;
+        assert_eq!(meter.poll(), Some(Work { label: ENCODE, units: 1 }));
+        assert_eq!(meter.poll(), None);
+    }
+}

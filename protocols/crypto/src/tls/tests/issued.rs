@@ -1,6 +1,7 @@
 //! Certificates made for the test: revocation lists, and keys on elliptic curves.
 
 use super::*;
+use crate::x509::RevocationList;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, RevokedCertParams, SerialNumber,
@@ -199,6 +200,23 @@ fn a_client_on_a_list_is_refused_and_so_is_one_whose_list_is_out_of_date() {
             assert_eq!(agreed(&configs), fault.is_none().then_some(version), "{what}");
             assert_eq!(refused(&configs), fault.map(TlsFault::Certificate), "{what}");
         }
+    }
+}
+
+#[test]
+fn a_list_is_of_its_issuer_and_of_its_time() {
+    let pki = pki();
+    let list = RevocationList::of_der(&pki.below.list(&[8], 2027)).unwrap();
+    assert!(list.is_signed_by([&pki.root.der[..], &pki.below.der]));
+    assert!(!list.is_signed_by([&pki.root.der[..]]));
+    // Another authority may have the same name, but not the same key.
+    let other = Authority::new("Below", 7, Some(&pki.root));
+    assert!(!list.is_signed_by([&other.der[..]]));
+    // From 2026-02-02, or five minutes before by a clock that is late, until 2027-03-01.
+    for (secs, of_now) in
+        [(1_769_990_099, false), (1_769_990_100, true), (1_803_859_199, true), (1_803_859_200, false)]
+    {
+        assert_eq!(list.is_of_now(WallTime::from_unix_secs(secs)), of_now, "{secs}");
     }
 }
 

@@ -282,7 +282,8 @@ fn bytes_on_an_association_and_messages_on_a_stream_are_out_of_place() {
     let stream = ConnId::accepted(99);
     w.feed(1, stream, accepted(0));
     w.feed_message(1, stream, MessageEvent::Data { stream: 0, ppid: 46, data: b"message" });
-    assert_eq!(w[1].counters().out_of_state, 2);
+    w.feed_message(1, stream, MessageEvent::Up { remote: addr(0), streams: 4 });
+    assert_eq!(w[1].counters().out_of_state, 3);
     assert_eq!((w.state(1), w[1].counters().malformed), (State::ROpen, 0));
 }
 

@@ -1,7 +1,7 @@
 //! What RFC 6733 asks of every answer, and of who connects.
 
 use super::world::*;
-use crate::avp::{AvpId, AvpView};
+use crate::avp::{AvpId, AvpView, Avps};
 use crate::codes;
 use crate::codes::command::{
     ABORT_SESSION, CAPABILITIES_EXCHANGE, DIAMETER_EAP, RE_AUTH, SESSION_TERMINATION,
@@ -210,6 +210,35 @@ fn capabilities(certificate: Option<&[u8]>, more: impl FnOnce(&mut AvpBuf)) -> (
     (cea.avps().get(codes::RESULT_CODE).unwrap().u32().unwrap(), failed, state)
 }
 
+/// RFC 6733 §5.3.2: what is no success, or lacks what a CEA needs, opens no peer, and is counted by its kind.
+#[test]
+fn a_cea_that_opens_nothing_is_counted() {
+    for (result, whole, expected) in
+        [(3010, true, [1, 0, 0]), (5010, true, [0, 1, 0]), (5012, true, [0, 0, 1]), (2001, false, [0, 0, 1])]
+    {
+        let mut w =
+            World::new(vec![config("c.example").connect_to("s.example", addr(1)), config("s.example")]);
+        // Before the other node has answered.
+        while w.sent_by(0, CAPABILITIES_EXCHANGE).is_empty() {
+            w.net.step();
+        }
+        let cer = w.sent_by(0, CAPABILITIES_EXCHANGE)[0];
+        let mut avps = AvpBuf::new();
+        avps.push_u32(codes::RESULT_CODE, result).push_str(codes::ORIGIN_HOST, "s.example");
+        if whole {
+            avps.push_str(codes::ORIGIN_REALM, "example")
+                .push_address(codes::HOST_IP_ADDRESS, [10, 0, 0, 1].into())
+                .push_u32(codes::VENDOR_ID, 0)
+                .push_str(codes::PRODUCT_NAME, "test");
+        }
+        let conn = w.conns(0)[0];
+        w.feed(0, conn, StreamEvent::Data(&wire(Header { flags: Flags(0), ..cer }, &avps)));
+        let c = w[0].counters();
+        assert_eq!([c.unknown_peer, c.no_common_application, c.bad_capabilities], expected, "{result}");
+        assert_eq!(w.state(0), State::Closed);
+    }
+}
+
 /// RFC 6733 §5.3, §6.10: who wants TLS to begin within a connection finds no security in common.
 #[test]
 fn security_that_begins_within_a_connection_is_not_spoken() {
@@ -258,6 +287,11 @@ fn a_vendor_specific_application_names_exactly_one() {
 /// RFC 6733 §7.1.5, §7.5: what Failed-AVP shows of a length that cannot be, or of an AVP that is missing.
 #[test]
 fn failed_avp_shows_a_header_and_zeros() {
+    // Eight octets are a whole header, seven are not.
+    let cut = [0, 0, 1, 8, 0x40, 0, 0, 99];
+    for (octets, what) in [(8, "AVP length beyond its bounds"), (7, "AVP header cut short")] {
+        assert_eq!(Avps::parse(&cut[..octets]).unwrap_err().what, what);
+    }
     let fault = |tail: &[u8]| {
         let mut bytes = wire(HEADER, &request());
         bytes.extend_from_slice(tail);
@@ -304,6 +338,7 @@ fn a_request_by_an_untrusted_route_is_refused() {
         avps.push_str(codes::ROUTE_RECORD, "agent.example.net");
         let answers = say(&mut w, &wire(Header { end_to_end: 89, ..HEADER }, &avps));
         assert_eq!(answers.is_empty(), taken, "{agents:?}");
+        assert_eq!(w[1].counters().untrusted_route, u64::from(!taken));
         if let Some(answer) = answers.first() {
             let answer = MessageView::parse(answer).unwrap();
             assert_eq!(answer.avps().get(codes::RESULT_CODE).unwrap().u32(), Ok(5003));

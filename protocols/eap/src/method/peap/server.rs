@@ -284,3 +284,23 @@ fn identity(data: &[u8]) -> Option<&[u8]> {
     let p = Packet::parse(data).ok()?;
     (p.code() == Code::Response && p.kind() == Some(Type::IDENTITY)).then(|| p.data())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_comes_with_the_header_of_eap_or_without() {
+        let packet = |code, kind| {
+            let mut out = Vec::new();
+            packet::emit(&mut out, code, 7, kind, b"anna");
+            out
+        };
+        assert_eq!(identity(b"\x01anna"), Some(&b"anna"[..]));
+        assert_eq!(identity(&packet(Code::Response, Type::IDENTITY)), Some(&b"anna"[..]));
+        assert_eq!(identity(&packet(Code::Response, Type::NAK)), None);
+        // A request begins as the answer without a header does: what follows is a name.
+        assert_eq!(identity(b"\x04anna"), None);
+        assert_eq!(identity(b""), None);
+    }
+}

@@ -267,6 +267,8 @@ pub(in super::super) fn run(
         responses.push(response.clone());
         assert!(peer.handle(Instant::ZERO, &request) && peer.poll_transmit(&mut buf) && buf == response);
         assert!(server.handle(&response), "{:?}", Packet::parse(&response));
+        // Some messages, some certificates, and an engine.
+        assert!((1000..200_000).contains(&server.memory()), "{} octets", server.memory());
         while let Some(event) = server.poll_event() {
             match event {
                 server::Event::Ask(question) => {

@@ -1,5 +1,6 @@
 //! Endpoints on a network in virtual time.
 
+mod again;
 mod authentication;
 #[cfg(feature = "tls")]
 mod certificates;

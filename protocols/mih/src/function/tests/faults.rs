@@ -357,6 +357,25 @@ fn an_indication_goes_to_all_where_that_has_a_route() {
 }
 
 #[test]
+fn a_response_to_another_request_is_none() {
+    let mut pair = pair(true);
+    pair.send(STATION, 1, request());
+    let status = [Tlv::Status(Status::Success)];
+    // The identifier of what was asked, whatever it is, but not its kind; and no response at all.
+    for number in 0..TransactionId::COUNT {
+        let other = Message::new(MessageId::DEREGISTER_RESPONSE, status.clone());
+        let mut octets = Vec::new();
+        other
+            .encode(Bits::default(), TransactionId::new(number), &id(POS), &id(STATION), &mut octets)
+            .unwrap();
+        pair.inject(STATION, &octets);
+    }
+    assert_eq!(pair.counters(STATION).unknown_transaction, u64::from(TransactionId::COUNT));
+    pair.serve(Duration::ZERO, at(1000));
+    assert_eq!(pair.done().len(), 1);
+}
+
+#[test]
 fn replies_to_nothing_are_dropped() {
     let mut pair = pair(true);
     let response = Message::new(MessageId::GET_INFORMATION_RESPONSE, [Tlv::Status(Status::Success)]);

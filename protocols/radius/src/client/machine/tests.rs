@@ -288,6 +288,7 @@ fn misuse_is_refused_and_changes_nothing() {
     assert!(c.command(at(0.0), request(1, 0, Code::ACCESS_REQUEST, user())).is_err());
     c.command(at(0.0), Command::Cancel { token: 1 }).unwrap();
     assert!(sent(&mut c).is_empty(), "cancelled before it was sent");
+    assert_eq!((c.counters().cancelled, c.outstanding()), (1, 0));
 }
 
 /// RFC 2865 §2.5, RFC 2866 §4.1, RFC 5080 §2.10, RFC 5176 §2.3 and §6.3: the same octets, an Event-Timestamp among them,

@@ -369,6 +369,32 @@ fn other_clients_can_be_configured_while_requests_wait() {
 /// RFC 3579 §3.3, note 1: an Access-Request without any proof is silently discarded unless its Message-Authenticator says
 /// where it is from.
 #[test]
+fn what_waits_is_of_its_client_whatever_that_ones_number_is() {
+    let of = |n: &str| ClientConfig::new(n.parse().unwrap(), 24, secret());
+    let config = |clients: [&str; 2]| {
+        let mut config = Config::new(clients.map(of).into());
+        config.max_waiting = 1;
+        config
+    };
+    let mut s = Tap::new(
+        Server::new(config(["10.0.0.0", "192.0.2.0"]), usher_core::Seed::new(1).secure("server", 0)).unwrap(),
+    );
+    let mut c = client_with(|_| {});
+    let mut taken_of = |s: &mut Tap<Server>, from: &str| {
+        let before = s.counters().requests;
+        arrive(s, at(0.0), from, &packet(&mut c, Code::ACCESS_REQUEST, user()));
+        s.counters().requests - before
+    };
+    assert_eq!([taken_of(&mut s, "10.0.0.1:5000"), taken_of(&mut s, "10.0.0.1:5001")], [1, 0]);
+    s.reload(config(["192.0.2.0", "10.0.0.0"])).unwrap();
+    assert_eq!([taken_of(&mut s, "10.0.0.1:5002"), taken_of(&mut s, "192.0.2.1:5000")], [0, 1]);
+    // It speaks for itself and its network, and for nobody else's.
+    let (own, other) = ("10.0.0.1".parse().unwrap(), "192.0.2.9".parse().unwrap());
+    assert!(s.speaks_for(1, own, own) && s.speaks_for(1, own, "10.0.0.9".parse().unwrap()));
+    assert!(!s.speaks_for(1, own, other) && s.speaks_for(0, own, other));
+}
+
+#[test]
 fn a_request_that_proves_nobody_needs_its_message_authenticator() {
     use MessageAuthenticatorPolicy::{Off, ProxyState};
     let ms_chap = [&[26, 58, 0, 0, 1, 55, 25, 52][..], &[0; 50]].concat();
