@@ -263,3 +263,80 @@ fn a_table_of_another_file_is_read_with_that_files_lines() {
     let said = read(&wrong.replace("x = 1\n", "")).0.unwrap_err();
     assert!(said.starts_with("study.toml:7:15: ") && said.contains("there/s: "), "{said}");
 }
+
+/// Files by their names.
+struct Folder<'a>(&'a [(&'a str, &'a str)]);
+
+impl Outside for Folder<'_> {
+    fn file(&self, path: &Path) -> Result<String, String> {
+        let found = self.0.iter().find(|(name, _)| Path::new(name) == path);
+        found.map(|(_, text)| (*text).to_owned()).ok_or_else(|| format!("{}: not there", path.display()))
+    }
+    fn secret(&self, path: &Path) -> Result<String, String> {
+        self.file(path)
+    }
+    fn variable(&self, _: &str) -> Option<String> {
+        None
+    }
+}
+
+#[test]
+fn what_tls_needs_is_read_and_what_contradicts_itself_is_said() {
+    let folder = Folder(&[("cert.pem", "certificate"), ("key.pem", "key\n"), ("ca.pem", "authorities")]);
+    let tls = |more: &str| {
+        let text = format!("[tls]\ncertificate = \"cert.pem\"\nkey = \"key.pem\"\n{more}\n");
+        parse("aaa.toml", &text, None, &folder).map_err(|faults| faults.to_string())
+    };
+    let files = tls("ca = \"ca.pem\"").unwrap().tls.expect("files");
+    assert_eq!(
+        (&files.certificate[..], &*files.key.0, files.ca.as_deref()),
+        (&b"certificate"[..], &"key".to_owned(), Some(&b"authorities"[..]))
+    );
+    assert_eq!(tls("").unwrap().tls.expect("files").ca, None);
+    let fetches = "crl_url = [\"http://crl.example.org/ca.crl\"]";
+    let loaded = tls(&format!("ca = \"ca.pem\"\n{fetches}")).unwrap();
+    let (settings, files) = (loaded.file.tls.as_ref().unwrap(), loaded.tls.as_ref().unwrap());
+    assert_eq!(
+        lists::urls(settings, files).into_iter().collect::<Vec<_>>(),
+        ["http://crl.example.org/ca.crl"]
+    );
+    for (more, said) in [
+        ("ca = \"other.pem\"", "other.pem: not there"),
+        (fetches, "crl and ocsp are about clients' certificates; add ca"),
+        ("ocsp = \"hard\"", "crl and ocsp are about clients' certificates; add ca"),
+        ("crl_distribution_points = true", "crl and ocsp are about clients' certificates; add ca"),
+        ("ca = \"ca.pem\"\ncrl_url = [\"https://crl.example.org/\"]", "lists are fetched by http:// alone"),
+        ("min_version = \"1.3\"\nmax_version = \"1.2\"", "min_version is newer than max_version"),
+        ("session_lifetime = \"8 d\"", "a session lasts for a second to 7 days"),
+        ("ca = \"ca.pem\"\ncrl_interval = \"2 d\"", "at least once a day"),
+    ] {
+        let faults = tls(more).unwrap_err();
+        assert!(faults.contains(said) && faults.lines().count() == 1, "{faults}");
+    }
+}
+
+#[test]
+fn a_client_without_a_secret_says_whether_it_lacks_one() {
+    // One that is faulty is not lacking too, and who shows a certificate needs none.
+    let client = |more: &str| format!("[[client]]\nname = \"a\"\nprefix = \"::1\"\n{more}\n");
+    said(&client(""), &["aaa.toml:1:1: this client has no secret"]);
+    said(&client("secret = \"abc\""), &["aaa.toml:4:10: a secret of fewer than 6 octets"]);
+    let fingerprint = format!("fingerprint = \"{}\"", "ab".repeat(32));
+    said(&client(&fingerprint), &[]);
+}
+
+#[test]
+fn what_a_store_says_and_cannot_be_read_is_left_out_where_the_file_says_so() {
+    let leaves_out = |text: &str| build::reading(&parse("aaa.toml", text, None, &Alone).unwrap()).leave_out;
+    assert!(!leaves_out("") && leaves_out("[users]\nbad_reply = \"leave-out\"\n"));
+}
+
+#[test]
+fn an_address_is_held_for_five_minutes_unless_its_pool_says_how_long() {
+    let hold = |more: &str| {
+        let text = format!("[[pool]]\nname = \"p\"\nranges = [\"192.0.2.0/24\"]\n{more}\n");
+        parse("aaa.toml", &text, None, &Alone).unwrap().file.pool[0].hold.0
+    };
+    assert_eq!(hold(""), usher_core::Duration::from_secs(300));
+    assert_eq!(hold("hold = \"20 s\""), usher_core::Duration::from_secs(20));
+}

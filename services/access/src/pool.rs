@@ -427,3 +427,6 @@ pub fn check_pools(pools: &[PoolConfig]) -> Result<(), PoolError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

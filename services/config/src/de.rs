@@ -365,3 +365,6 @@ impl<'de> VariantAccess<'de> for Reader<'_> {
         de::Deserializer::deserialize_any(self, visitor)
     }
 }
+
+#[cfg(test)]
+mod tests;

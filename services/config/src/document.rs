@@ -334,6 +334,17 @@ mod tests {
     }
 
     #[test]
+    fn without_a_folder_a_file_has_the_name_that_it_is_given() {
+        assert_eq!(Alone.name(Path::new("f/../a.toml")), Ok("f/../a.toml".into()));
+        assert!(Alone.file(Path::new("a")).is_err() && Alone.secret(Path::new("a")).is_err());
+        assert_eq!((Alone.variable("PATH"), Alone.database("postgresql://h/d")), (None, Ok(())));
+        // As many octets as are asked for, of a host that reads texts alone.
+        let folder = Folder(&[("a", "12345")]);
+        assert_eq!(folder.octets(Path::new("a"), 3), Ok(b"123".to_vec()));
+        assert_eq!(folder.octets(Path::new("a"), 9), Ok(b"12345".to_vec()));
+    }
+
+    #[test]
     fn tables_are_joined_and_arrays_of_tables_appended() {
         let main = "include = [\"sub/a.toml\", \"b.toml\"]\nx = 1\n[t]\ny = 2\n[[l]]\nn = 3\n";
         let files = [

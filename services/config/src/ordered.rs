@@ -92,3 +92,23 @@ impl<T: JsonSchema> JsonSchema for Ordered<T> {
         schemars::json_schema!({ "type": "object", "additionalProperties": value })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_keep_their_order_and_are_there_once() {
+        let mut map: Ordered<u8> =
+            [("b", 1), ("a", 2), ("c", 3)].map(|(n, v)| (n.to_owned(), v)).into_iter().collect();
+        map.insert("a".to_owned(), 7);
+        map.insert("d".to_owned(), 8);
+        assert_eq!(map.iter().collect::<Vec<_>>(), [("b", &1), ("a", &7), ("c", &3), ("d", &8)]);
+        assert_eq!((map.len(), map.is_empty(), map.get("a"), map.get("x")), (4, false, Some(&7), None));
+        assert_eq!((map.position("c"), map.position("x")), (Some(2), None));
+        map.retain(|name, value| name != "b" && *value != 8);
+        assert_eq!((map.names().collect::<Vec<_>>(), map.len()), (vec!["a", "c"], 2));
+        map.retain(|_, _| false);
+        assert_eq!((map.len(), map.is_empty(), map == Ordered::default()), (0, true, true));
+    }
+}

@@ -94,7 +94,11 @@ mod tests {
             }
         }
         fn variable(&self, name: &str) -> Option<String> {
-            (name == "SET").then(|| "of the variable".to_owned())
+            match name {
+                "SET" => Some("of the variable".to_owned()),
+                "EMPTY" => Some(String::new()),
+                _ => None,
+            }
         }
     }
 
@@ -117,9 +121,10 @@ mod tests {
             wrong(found(None, Some("empty"), None)),
             "secret_file: empty is empty; write the secret into it"
         );
-        assert!(
-            wrong(found(None, None, Some("UNSET"))).starts_with("secret_env: the environment variable UNSET")
-        );
+        for name in ["UNSET", "EMPTY"] {
+            let said = format!("secret_env: the environment variable {name} is not set");
+            assert!(wrong(found(None, None, Some(name))).starts_with(&said));
+        }
         assert!(wrong(found(Some(&inline), Some("s"), None)).contains("keep one of them"));
         let empty = Hidden(String::new().into());
         assert!(wrong(found(Some(&empty), None, None)).starts_with("secret: \"secret\" is empty"));

@@ -687,6 +687,42 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_initial_window_is_a_rule_or_so_many_segments() {
+        for (text, expected) in [
+            ("rfc3390", InitialWindow::Rfc3390),
+            (" rfc6928 ", InitialWindow::Rfc6928),
+            ("1 segments", InitialWindow::Segments(1)),
+            ("10 segments", InitialWindow::Segments(10)),
+        ] {
+            assert_eq!(InitialWindow::parse(text), Ok(expected));
+        }
+        for text in ["rfc2581", "0 segments", "1.5 segments", "2e6 segments", "4"] {
+            assert!(InitialWindow::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_word_is_offered_to_who_wrote_no_number() {
+        let read = |text: &str| {
+            let text = serde::de::value::StrDeserializer::<serde::de::value::Error>::new(text);
+            Bound::<Time>::deserialize(text).map_err(|error| error.to_string())
+        };
+        assert_eq!((read("unlimited"), read("5 s")), (Ok(Bound::Unlimited), Ok(Bound::At(Time::secs(5)))));
+        for (text, offered) in
+            [("unlimted", true), ("5 parsecs", false), ("+x", false), (" .5", false), ("", true)]
+        {
+            let said = read(text).unwrap_err();
+            assert_eq!(said.ends_with(", or \"unlimited\""), offered, "{said}");
+        }
+    }
+
+    #[test]
+    fn the_longest_time_is_the_last_that_is_taken() {
+        assert_eq!(Time::parse("1.8e9 s").map(|t| t.get().as_nanos()), Ok(1_800_000_000_000_000_000));
+        assert_eq!(Time::parse("1.9e9 s"), Err("\"1.9e9 s\" is longer than 1.8e9 s".into()));
+    }
+
+    #[test]
     fn quantities_are_read_in_their_base_units() {
         assert_eq!(Time::parse("1.5 ms").map(|t| t.get().as_nanos()), Ok(1_500_000));
         assert_eq!(Time::parse("1e-3s").map(|t| t.get().as_nanos()), Ok(1_000_000));
@@ -698,6 +734,7 @@ mod tests {
         assert_eq!(Size::parse("64 KiB").map(Size::bytes), Ok(65_536));
         assert_eq!(Size::parse("64 kB").map(Size::bytes), Ok(64_000));
         assert_eq!(Share::parse("5 %").map(Share::get), Ok(0.05));
+        assert_eq!((Share::percent(5).get(), Share::percent(100).get()), (0.05, 1.0));
         assert_eq!(Rate::parse("30 /min").map(Rate::per_second), Ok(0.5));
         assert_eq!(Queue::parse("50 packets"), Ok(Queue::Packets(50)));
         assert_eq!(Queue::parse("3 kB"), Ok(Queue::Bytes(3000)));

@@ -442,7 +442,7 @@ pub fn port_of(attributes: &Attributes) -> String {
 
 /// A Termination-Cause (RFC 6733 §8.15) as Acct-Terminate-Cause: from 11 on they are RADIUS's, ten higher (RFC 4005
 /// §9.3.5); those below are the nearest.
-const fn terminate_cause(cause: u32) -> u32 {
+pub(super) const fn terminate_cause(cause: u32) -> u32 {
     match cause {
         // LOGOUT, USER_MOVED: User-Request.
         1 | 7 => 1,

@@ -373,11 +373,6 @@ impl Login {
     pub fn calling_station_id(&self) -> Option<&[u8]> {
         self.request.get(kind::CALLING_STATION_ID)
     }
-    /// Called-Station-Id.
-    #[must_use]
-    pub fn called_station_id(&self) -> Option<&[u8]> {
-        self.request.get(kind::CALLED_STATION_ID)
-    }
 }
 
 /// NAS-IPv6-Address or NAS-IP-Address.

@@ -267,6 +267,10 @@ mod tests {
                     }
                     other => prop_assert_eq!(other, list.first().map(|e| e.0)),
                 }
+                // Nothing is kept of a source that has no session.
+                let sources = (0..3).filter(|s| list.iter().any(|e| e.1 == *s)).count();
+                prop_assert_eq!(sessions.by_source.len(), sources);
+                prop_assert_eq!(sessions.shares.len() - sessions.free.len(), sources);
                 let mut seen = 0;
                 sessions.for_each(|_| seen += 1);
                 prop_assert_eq!(seen, list.len());

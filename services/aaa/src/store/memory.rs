@@ -199,6 +199,10 @@ mod tests {
         store.put_user("emma", &rows).unwrap();
         assert_eq!(store.user_names(Some("anna"), 1).unwrap(), ["emma"]);
         assert!(store.delete_user("emma").unwrap() && !store.delete_user("emma").unwrap());
+        let mut many = ["ida", "max"].into_iter().map(|name| (name.into(), rows.clone()));
+        assert_eq!(store.put_users(&mut many), Ok(2));
+        assert_eq!(store.user_names(None, 9).unwrap(), ["anna", "ida", "max"]);
+        assert_eq!(store.put_users(&mut core::iter::empty()), Ok(0));
         store.set_away(true);
         assert!(matches!(store.user("anna"), Err(StoreError::Unavailable(_))));
     }

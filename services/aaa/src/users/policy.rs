@@ -359,9 +359,15 @@ mod tests {
         for text in ["00:11:22:AA:bb:0C", "00-11-22-aa-bb-0c", "0011.22aa.bb0c", "001122AABB0C"] {
             assert_eq!(mac_address(text.as_bytes()), Some(*b"001122aabb0c"), "{text}");
         }
-        for text in
-            ["", "ann", "00:11:22:aa:bb", "00:11:22:aa:bb:cc:dd", ":001122aabbcc", "00 11 22 aa bb cc"]
-        {
+        for text in [
+            "",
+            "ann",
+            "00:11:22:aa:bb",
+            "00:11:22:aa:bb:cc:dd",
+            ":001122aabbcc",
+            "001122aabbcc-",
+            "00 11 22 aa bb cc",
+        ] {
             assert_eq!(mac_address(text.as_bytes()), None, "{text}");
         }
     }

@@ -209,6 +209,21 @@ fn a_record_of_which_the_host_says_nothing_is_not_acknowledged() {
 }
 
 #[test]
+fn a_record_waits_no_longer_than_a_login() {
+    let mut config = aaa_config(users(Seed::new(1), 1));
+    config.session_timeout = Duration::from_secs(7);
+    let mut r = Radius::new(config, LedgerConfig::default());
+    r.host.silent = true;
+    assert!(!r.tell(10, START, "1", 0, None));
+    let mut now = at(10);
+    while r.host.server.accounting_waiting() > 0 {
+        now = r.host.server.poll_timeout().expect("a timeout");
+        r.host.server.handle(now, Input::Timeout);
+    }
+    assert_eq!(now, at(17));
+}
+
+#[test]
 fn what_is_admitted_is_what_accounting_then_tells_of() {
     let mut config = aaa_config(users(Seed::new(1), 1));
     config.limits = true;

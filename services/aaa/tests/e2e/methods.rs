@@ -320,6 +320,24 @@ fn a_user_that_was_found_is_known_for_a_while() {
 }
 
 #[test]
+fn a_device_that_was_found_is_known_however_its_address_is_written() {
+    let mut config = aaa_config(users(Seed::new(1), 0));
+    (config.users, config.mab) = (UserSource::Host(CacheConfig::default()), true);
+    config.methods = Method::ALL.into();
+    let mut p = Pair::new(config);
+    p.ask(1, Code::ACCESS_REQUEST, |a| address(a, "00-11-22-AA-BB-CC", "00:11:22:aa:bb:cc"));
+    let Some(usher_core::Job { token, what: Job::Lookup { name, .. }, .. }) = p.server.poll_job() else {
+        panic!("no look-up")
+    };
+    assert_eq!(&name[..], b"001122aabbcc");
+    p.server.command(NEVER, Command::Found { token, user: Found::User(Arc::default()) }).unwrap();
+    p.settle(NEVER);
+    p.ask(2, Code::ACCESS_REQUEST, |a| address(a, "0011.22aa.bbcc", "00:11:22:aa:bb:cc"));
+    assert_eq!((p.answer().unwrap().1, p.answer().unwrap().1), (Code::ACCESS_ACCEPT, Code::ACCESS_ACCEPT));
+    assert_eq!((p.server.counters().lookups, p.server.counters().lookups_saved), (1, 1));
+}
+
+#[test]
 fn a_store_that_is_away_means_silence() {
     let mut config = aaa_config(users(Seed::new(1), 0));
     config.users = UserSource::Host(CacheConfig::default());

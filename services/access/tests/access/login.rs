@@ -86,11 +86,14 @@ fn assert_whole(reply: &Reply, carrier: Carrier) {
     assert_eq!(reply.reauthentication(), seconds(again));
 }
 
-/// A tunnel that is no VLAN, one that is, and what each protocol says in its own way.
+/// Type, medium and group of tunnels, of which the last alone is a VLAN (RFC 3580 section 3.31).
+const TUNNELS: [(u32, u32, &[u8]); 4] = [(3, 1, b"vpn"), (13, 1, b"41"), (3, 6, b"40"), (13, 6, b"42")];
+
+/// Tunnels that are no VLAN, one that is, and what each protocol says in its own way.
 const WHOLE: Script = Script {
     radius: |request| {
         let mut a = plain();
-        for (tag, kind, medium, group) in [(1, 3, 1, &b"vpn"[..]), (2, 13, 6, b"42")] {
+        for (tag, (kind, medium, group)) in (1..).zip(TUNNELS) {
             a.push_tagged_u32(kind::TUNNEL_TYPE, tag, kind).push_tagged_u32(
                 kind::TUNNEL_MEDIUM_TYPE,
                 tag,
@@ -106,7 +109,7 @@ const WHOLE: Script = Script {
     diameter: |message| {
         let mut avps = answer(message);
         as_avps(&plain(), &mut avps);
-        for (kind, medium, group) in [(3, 1, &b"vpn"[..]), (13, 6, b"42")] {
+        for (kind, medium, group) in TUNNELS {
             avps.push_group(codes::TUNNELING, |g| {
                 g.push_u32(codes::attribute(kind::TUNNEL_TYPE), kind);
                 g.push_u32(codes::attribute(kind::TUNNEL_MEDIUM_TYPE), medium);
@@ -223,6 +226,15 @@ const ROUNDS: Script = Script {
         Some((ResultCode::MULTI_ROUND_AUTH, avps))
     },
 };
+
+#[test]
+fn a_switch_says_what_it_is() {
+    let identity = usher_access::NasIdentity::ethernet("switch");
+    // NAS-Port-Type Ethernet and Service-Type Framed (RFC 2865 sections 5.41 and 5.6).
+    assert_eq!((identity.port_type, identity.service_type), (Some(15), Some(2)));
+    let identity = usher_access::NasIdentity::wimax("base");
+    assert_eq!((identity.port_type, identity.service_type), (Some(27), Some(2)));
+}
 
 #[test]
 fn a_continuation_takes_what_a_challenge_said_to_the_next_round() {

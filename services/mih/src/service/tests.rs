@@ -158,8 +158,11 @@ fn the_rest_of_what_is_asked_is_answered_by_the_rights_of_the_address() {
         let mut net = Network::new(ChannelConfig::default());
         let server = serve(&mut net, &file("pos", may, ETH0), SERVER);
         net.command(server, Command::Link(up("eth0"))).unwrap();
-        let asker = asker(&mut net, question, TransportProtocol::Udp, false);
-        answered(&mut net, asker).unwrap()
+        let asker = asker(&mut net, question.clone(), TransportProtocol::Udp, false);
+        let answer = answered(&mut net, asker).unwrap();
+        let refused = answer.status() != Some(Status::Success);
+        assert_eq!(net[server].counters().0.refused, u64::from(refused), "{question:?}");
+        answer
     };
     let every = EventList::LINK_UP;
     let act = Question::Act(LinkActionType::PowerDown, 0);

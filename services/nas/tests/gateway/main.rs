@@ -6,6 +6,7 @@
 //! §2.16: identity, EAP rounds, then an AUTH on each side that proves the key.
 
 mod aaa;
+mod port;
 mod responder;
 
 use aaa::Peer;

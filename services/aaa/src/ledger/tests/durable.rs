@@ -144,6 +144,19 @@ fn what_a_store_refuses_does_not_hold_up_the_rest() {
 }
 
 #[test]
+fn a_batch_that_is_refused_is_written_one_by_one_and_nothing_behind_it() {
+    let mut ledger = Ledger::new(LedgerConfig::default());
+    let mut store = Picky { memory: Memory::new(), id: "1", writes: 0 };
+    for id in ["1", "2", "3", "4"] {
+        let start = record(Start, id, 10);
+        ledger.answer(at(10), start.unique, None);
+        assert!(matches!(ledger.account(at(10), &start), Accounting::Write(_)));
+    }
+    let commit = ledger.commit(&mut store, 2);
+    assert_eq!((commit.through, commit.written, ledger.unwritten()), (Some(2), 1, 2));
+}
+
+#[test]
 fn a_restart_of_a_nas_that_is_not_written_is_written_in_its_place() {
     let mut w = World::default();
     assert!(w.tell(&record(Start, "1", 10)));

@@ -73,6 +73,35 @@ fn one_session_at_a_time_counts_those_admitted_and_those_open() {
 }
 
 #[test]
+fn asking_again_is_one_admission_at_one_nas_and_two_at_two() {
+    let mut w = World::default();
+    assert_eq!((w.admit(0, &once(A)), w.admit(1, &once(A)), w.ledger.admitted()), (FREE, FREE, 1));
+    let elsewhere = AdmitRequest { nas: "192.0.2.9".parse().unwrap(), ..once(A) };
+    assert_eq!((w.admit(2, &elsewhere), w.ledger.admitted()), (FREE, 2));
+    // Without a station's name it is the port that comes again.
+    let port = |port: &str| AdmitRequest { port: port.into(), simultaneous: Some(9), ..ask("bert", "") };
+    let admitted = [port("1"), port("1"), port("2"), port("")].map(|request| {
+        assert_eq!(w.admit(3, &request), FREE);
+        w.ledger.admitted()
+    });
+    assert_eq!(admitted, [3, 3, 4, 5]);
+}
+
+#[test]
+fn a_session_takes_over_what_its_station_was_given_and_no_others() {
+    let mut w = World::new(pool(&["10.0.0.0/29"]));
+    let [a, b] = [A, B].map(|station| w.address(0, station).unwrap());
+    // Who was never admitted gets nothing that was given to others.
+    assert!(w.tell(&session("1", 1, C)));
+    assert_eq!((w.ledger.admitted(), w.row().framedipaddress), (2, None));
+    assert!(w.tell(&session("2", 2, B)));
+    assert_eq!((w.ledger.admitted(), w.ledger.find(Find::Address(b)).len()), (1, 1));
+    // Who names no station may be the one that is left.
+    assert!(w.tell(&session("3", 3, "")));
+    assert_eq!((w.ledger.admitted(), w.ledger.find(Find::Address(a)).len()), (0, 1));
+}
+
+#[test]
 fn who_is_admitted_and_never_starts_is_forgotten() {
     let mut w = World::default();
     assert_eq!(w.admit(0, &once(A)), FREE);
@@ -293,51 +322,6 @@ fn a_full_pool_is_given_out_to_the_last_address_and_again() {
         w.ledger.expire(at(secs + 60));
         assert_eq!(w.used(), (0, 0));
     }
-}
-
-#[test]
-fn ranges_are_written_as_people_write_them() {
-    for (text, size) in [
-        ("192.0.2.10-192.0.2.19", 10),
-        ("192.0.2.0/24", 254),
-        ("192.0.2.1/32", 1),
-        ("2001:db8::/120", 255),
-        ("2001:db8::/64", 1 << 32),
-        ("2001:db8::/40/56", 1 << 16),
-    ] {
-        let range: Range = text.parse().unwrap();
-        assert_eq!(range.size(), size, "{text}");
-        assert_eq!(range.to_string().parse(), Ok(range), "{text}");
-    }
-    for bad in [
-        "",
-        "192.0.2.1",
-        "192.0.2.9-192.0.2.1",
-        "10.0.0.1-::1",
-        "10.0.0.0/33",
-        "2001:db8::/64/56",
-        "10.0.0.0/8/16",
-        "2001:db8::/40/56/64",
-    ] {
-        assert_eq!(bad.parse::<Range>(), Err(PoolError::NotARange(bad.into())));
-    }
-}
-
-#[test]
-fn pools_that_contradict_themselves_are_named() {
-    let pool = |name: &str, ranges: &[&str]| PoolConfig {
-        name: name.into(),
-        ranges: ranges.iter().map(|r| r.parse().unwrap()).collect(),
-    };
-    assert_eq!(
-        check_pools(&[pool("a", &["10.0.0.0/24", "10.0.1.0/24"]), pool("b", &["2001:db8::/64"])]),
-        Ok(())
-    );
-    assert_eq!(check_pools(&[pool("a", &[])]), Err(PoolError::Empty("a".into())));
-    let two = [pool("a", &["10.0.0.0/24"]), pool("a", &["10.0.1.0/24"])];
-    assert_eq!(check_pools(&two), Err(PoolError::TwoOfOneName("a".into())));
-    let overlap = [pool("a", &["10.0.0.0/16"]), pool("b", &["10.0.7.7-10.0.7.9"])];
-    assert!(matches!(check_pools(&overlap), Err(PoolError::Overlap { pool, .. }) if pool == "b"));
 }
 
 #[test]

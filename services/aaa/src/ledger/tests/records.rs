@@ -68,6 +68,37 @@ fn a_time_is_believed_where_it_can_be_true() {
     assert_eq!(at(BEGIN + 5000, Some(3)), (97, true));
     assert_eq!(at(BEGIN + 5000, None), (100, false));
     assert_eq!(at(600, None), (100, false));
+    // What was not delayed happened when it came, to the fraction of a second.
+    let came = wall(100) + Duration::from_millis(500);
+    for delay in [None, Some(0)] {
+        let mut a = stop();
+        if let Some(delay) = delay {
+            a.push_u32(kind::ACCT_DELAY_TIME, delay);
+        }
+        assert_eq!(Record::from_radius(&a, SOURCE, came).unwrap().at, came);
+    }
+}
+
+#[test]
+fn diameters_causes_are_told_in_radiuss_words() {
+    // RFC 6733 section 8.15 by number, RFC 2866 section 5.10.
+    for (diameter, radius) in [
+        (1, 1),  // DIAMETER_LOGOUT, User-Request
+        (2, 15), // DIAMETER_SERVICE_NOT_PROVIDED, Service-Unavailable
+        (3, 15), // DIAMETER_BAD_ANSWER
+        (4, 6),  // DIAMETER_ADMINISTRATIVE, Admin-Reset
+        (5, 2),  // DIAMETER_LINK_BROKEN, Lost-Carrier
+        (6, 5),  // DIAMETER_AUTH_EXPIRED, Session-Timeout
+        (7, 1),  // DIAMETER_USER_MOVED
+        (8, 5),  // DIAMETER_SESSION_TIMEOUT
+        (0, 9),  // what is not assigned, NAS-Error
+        (10, 9),
+        // From 11 on RADIUS's own, ten higher (RFC 4005 section 9.3.5).
+        (11, 1),
+        (28, 18),
+    ] {
+        assert_eq!(crate::ledger::record::terminate_cause(diameter), radius, "{diameter}");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::*;
 use crate::store::Change;
 use Status::{Interim, Off, On, Start, Stop};
+use core::net::Ipv4Addr;
 
 #[test]
 fn a_session_is_one_row_from_start_to_stop() {
@@ -99,6 +100,60 @@ fn a_record_that_waited_on_its_way_tells_of_no_other_session() {
     assert_eq!(w.spans(), [(10, None)]);
     assert!(w.tell(&record(Start, "1", 131)), "nobody retransmits for so long");
     assert_eq!(w.spans(), [(10, Some(10)), (131, None)]);
+}
+
+#[test]
+fn a_start_may_be_retransmitted_for_the_time_that_is_configured_and_no_longer() {
+    for (secs, sessions) in [(70, 1), (71, 2)] {
+        let mut w = World::default();
+        assert!(w.tell(&record(Start, "1", 10)) && w.tell(&record(Start, "1", secs)));
+        assert_eq!(w.rows().len(), sessions, "{secs}");
+    }
+}
+
+#[test]
+fn what_comes_late_is_of_the_session_of_its_own_name() {
+    let mut w = World::default();
+    assert!(w.tell(&record(Start, "1", 10)) && w.tell(&counted(Stop, "1", 50, 40, 4)));
+    // Its NAS uses the id again, and does not say for whom.
+    let mut nameless = record(Start, "1", 60);
+    nameless.session.user = "".into();
+    nameless.unique = Record::new(Start, nameless.session.clone(), nameless.at).unique;
+    assert!(w.tell(&nameless));
+    for (secs, length) in [(40, 30), (55, 45)] {
+        assert!(w.tell_at(70, &counted(Interim, "1", secs, length, 3)));
+    }
+    assert_eq!((w.spans(), w.ledger.counters().late), (vec![(10, Some(50)), (60, None)], 2));
+    assert!(w.rows().iter().all(|row| row.interims == 0));
+}
+
+#[test]
+fn among_many_sessions_each_is_found_by_what_is_its_own() {
+    let mut w = World::default();
+    let nas = NAS.parse().unwrap();
+    let address = |n: u32| IpAddr::from(Ipv4Addr::from_bits(0x0a00_0000 + n));
+    let of = |n: u32, status, secs| {
+        let mut record = record(status, &n.to_string(), secs);
+        record.session.user = alloc::format!("user{n}");
+        record.unique = Record::new(status, record.session.clone(), record.at).unique;
+        record.framed_address = Some(address(n));
+        record
+    };
+    for n in 0..1000 {
+        assert!(w.tell(&of(n, Start, 10)));
+    }
+    assert!(!w.ledger.is_empty());
+    for n in (0..1000).step_by(2) {
+        assert!(w.tell(&of(n, Stop, 20)));
+    }
+    for n in 0..1000 {
+        let open = (n % 2) as usize;
+        let user = w.ledger.find(Find::User(&alloc::format!("user{n}"))).len();
+        let id = w.ledger.table.of_id(nas, &n.to_string()).count();
+        let by_address = w.ledger.find(Find::Address(address(n))).len();
+        assert_eq!([user, by_address, id], [open; 3], "{n}");
+    }
+    assert_eq!((w.ledger.len(), w.ledger.find(Find::Nas(nas)).len()), (500, 500));
 }
 
 #[test]

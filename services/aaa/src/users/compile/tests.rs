@@ -147,6 +147,45 @@ fn a_vlan_is_three_tunnel_attributes() {
 }
 
 #[test]
+fn methods_are_restricted_by_the_names_that_freeradius_has_for_them() {
+    let methods = |attribute, value| compile(&[(attribute, ":=", value)], &[]).unwrap().methods.to_vec();
+    for (value, expected) in [
+        ("Accept", &[Method::Mab][..]),
+        ("PAP", &[Method::Pap]),
+        ("Local", &[Method::Pap]),
+        ("CHAP", &[Method::Chap]),
+        ("MS-CHAP", &[Method::MsChap, Method::MsChapV2]),
+        ("EAP", &eap_methods()),
+    ] {
+        assert_eq!(methods("Auth-Type", value), expected, "{value}");
+    }
+    for (name, number, expected) in [
+        ("EAP-MD5", "4", Method::EapMd5),
+        ("EAP-GTC", "6", Method::EapGtc),
+        ("EAP-TLS", "13", Method::EapTls),
+        ("EAP-TTLS", "21", Method::Ttls),
+        ("EAP-PEAP", "25", Method::Peap),
+        ("EAP-MSCHAPv2", "26", Method::EapMsChapV2),
+    ] {
+        assert_eq!([methods("EAP-Type", name), methods("EAP-Type", number)], [[expected], [expected]]);
+    }
+}
+
+#[test]
+fn a_number_that_may_be_negative_has_no_order() {
+    let mut dictionary = Dictionary::builtin();
+    let text = "VENDOR Test 32473\nBEGIN-VENDOR Test\nATTRIBUTE Test-Level 1 signed\nEND-VENDOR Test\n";
+    dictionary.load("test", text, &mut |_, _| None).unwrap();
+    let compile = |op| {
+        let rows = UserRows { check: rows(&[("Test-Level", op, "-2")]), ..UserRows::default() };
+        User::compile(&rows, &dictionary)
+    };
+    assert!(compile("==").is_ok() && compile("!=").is_ok());
+    let complaint = compile("<").unwrap_err().to_string();
+    assert!(complaint.contains("by == and != alone"), "{complaint}");
+}
+
+#[test]
 fn groups_come_with_their_rows_unless_the_user_stops_there() {
     let group = GroupRows {
         name: "staff".into(),

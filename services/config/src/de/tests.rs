@@ -1,0 +1,85 @@
+//! What a typed value takes of a tree, and what is said of the rest.
+
+use super::*;
+use crate::document::{Alone, Format, document};
+use serde::Deserialize;
+
+const FORMAT: Format = Format { what: "a test", version: 1, retired: &[] };
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Shape {
+    Point,
+    Circle { radius: f64 },
+}
+
+/// A shape, or a number that stands for one.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Either {
+    Square { side: f64 },
+    Literal(f64),
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    size: u32,
+    shape: Shape,
+    #[serde(default)]
+    pair: Option<[u8; 2]>,
+    #[serde(default)]
+    either: Option<Either>,
+}
+
+/// What a text is read as, whether it is whole, and what is said of it.
+fn read_text(text: &str) -> (Option<File>, bool, String) {
+    let mut faults = Collector::new("f", text);
+    let mut tree = document(&FORMAT, &Alone, &mut faults).unwrap();
+    let Read { value, whole } = read(&mut tree, |_| false, &mut faults);
+    let said = faults.finish(Some(())).map_or_else(|faults| faults.to_string(), |_| String::new());
+    (value, whole, said)
+}
+
+#[track_caller]
+fn says(text: &str, expected: &[&str]) {
+    let (_, whole, said) = read_text(text);
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(!whole && lines.len() == expected.len(), "{said}");
+    assert!(lines.iter().zip(expected).all(|(line, start)| line.starts_with(start)), "{said}");
+}
+
+#[test]
+fn a_kind_is_a_word_or_a_table_that_names_it() {
+    let file = |shape, either| File { size: 1, shape, pair: None, either };
+    for (text, expected) in [
+        ("size = 1\nshape = \"point\"\n", file(Shape::Point, None)),
+        (
+            "size = 1\nshape = { kind = \"circle\", radius = 2.0 }\n",
+            file(Shape::Circle { radius: 2.0 }, None),
+        ),
+        ("size = 1\nshape = \"point\"\neither = 3.5\n", file(Shape::Point, Some(Either::Literal(3.5)))),
+        (
+            "size = 1\nshape = \"point\"\neither = { kind = \"square\", side = 4.0 }\n",
+            file(Shape::Point, Some(Either::Square { side: 4.0 })),
+        ),
+    ] {
+        assert_eq!(read_text(text), (Some(expected), true, String::new()), "{text}");
+    }
+    says(
+        "size = 1\nshape = \"pont\"\n",
+        &["f:2:9: shape: \"pont\" is not known here; did you mean \"point\"?"],
+    );
+    says("size = 1\nshape = 3\n", &["f:2:9: shape: one of \"point\", \"circle\" is needed"]);
+    says("size = 1\nshape = { radius = 1.0 }\n", &["f:2:1: shape: \"kind\" is missing: one of"]);
+    says("size = 1\nshape = { kind = 3 }\n", &["f:2:18: "]);
+}
+
+#[test]
+fn every_fault_is_said_once() {
+    says("shape = \"point\"\n", &["f:1:1: \"size\" is missing"]);
+    // What is faulty is not missing too, and of a pair of which one is faulty nothing is said but that.
+    says("size = \"x\"\nshape = \"point\"\nsise = 1\n", &["f:1:8: size: ", "f:3:1: unknown key \"sise\""]);
+    says("size = 1\nshape = \"point\"\npair = [1, \"x\"]\n", &["f:3:12: "]);
+    says("size = 1\nshape = \"point\"\npair = [1]\n", &["f:3:8: "]);
+}
