@@ -151,6 +151,30 @@ mod tests {
     }
 
     #[test]
+    fn further_addresses_and_ports_are_told_apart() {
+        let of_path = |version, host, path| HostId(host).ip_of_path(version, path).to_string();
+        assert_eq!(of_path(IpVersion::V4, 0, 0), "10.0.0.1");
+        assert_eq!(of_path(IpVersion::V4, 0x01_02_02, 3), "103.1.2.3");
+        assert_eq!(of_path(IpVersion::V6, 0, 0), "fd00::1");
+        assert_eq!(of_path(IpVersion::V6, 0x01_02_02, 3), "fd00:3::1:203");
+        // Locally administered and of one station.
+        assert_eq!(HostId(0x01_02_03).mac(4), [0x02, 0, 4, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_host_serves_at_its_address_and_at_the_unspecified_one_of_its_version() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        for (version, own, any, other) in
+            [(IpVersion::V4, "10.0.0.1", "0.0.0.0", "::"), (IpVersion::V6, "fd00::1", "::", "0.0.0.0")]
+        {
+            let addresses = Addresses::new(version);
+            assert!(addresses.serves(HostId(0), ip(own)) && addresses.serves(HostId(0), ip(any)));
+            assert!(!addresses.serves(HostId(1), ip(own)) && !addresses.serves(HostId(0), ip(other)));
+            assert!(!addresses.serves(HostId(0), ip("127.0.0.1")));
+        }
+    }
+
+    #[test]
     fn a_given_address_stands_in_the_place_of_the_hosts_number() {
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
         let mut addresses = Addresses::new(IpVersion::V4);

@@ -176,6 +176,66 @@ mod tests {
         }
     }
 
+    fn header(version: IpVersion, ident: u16, body: Body) -> Vec<u8> {
+        let mut out = Vec::new();
+        let packet = Packet { src: HostId(0), dst: HostId(1), len: 1500, ident, body };
+        let addresses = Addresses::new(version);
+        serialise(&addresses, &packet, Framing::None, HostId(0), (HostId(1), 0), false, &mut out);
+        out
+    }
+
+    #[test]
+    fn only_transports_that_know_the_path_forbid_fragments() {
+        // RFC 791 section 3.1: the bit "don't fragment" is the second of the flags.
+        let datagram = Datagram { src_port: 1, dst_port: 2, payload: Payload::counted(4) };
+        let segment = crate::tcp::Segment::default();
+        let tcp = Body::Tcp { src_port: 1, dst_port: 2, conn: 0, from_conn: 0, segment };
+        let packet = crate::sctp::Packet { vtag: 1, chunks: Vec::new() };
+        let sctp = Body::Sctp { src_port: 1, dst_port: 2, path: 0, packet };
+        for (body, flags, protocol) in
+            [(Body::Udp(datagram), [0, 0], 17), (tcp, [0x40, 0], 6), (sctp, [0x40, 0], 132)]
+        {
+            let ip = header(IpVersion::V4, 0x0203, body);
+            assert_eq!(ip[..10], [0x45, 0, 0x05, 0xdc, 2, 3, flags[0], flags[1], 64, protocol]);
+            assert_eq!((fold(sum(&ip[..20], 0)), &ip[12..20]), (0, &[10, 0, 0, 1, 10, 0, 0, 2][..]));
+        }
+    }
+
+    #[test]
+    fn a_fragment_says_where_it_belongs() {
+        let whole = Datagram { src_port: 1, dst_port: 2, payload: Payload::copied(&[7; 4000]) };
+        let whole = std::sync::Arc::new(whole);
+        let piece = |more| crate::packet::Fragment {
+            id: 0x0001_0203,
+            offset: 1480,
+            len: 16,
+            more,
+            whole: whole.clone(),
+        };
+        let body = |more| Body::Fragment(Box::new(piece(more)));
+        for (more, flags) in [(true, 0x20), (false, 0)] {
+            // RFC 791 section 3.1: the offset counts eight octets, under the bit "more fragments".
+            let ip = header(IpVersion::V4, 9, body(more));
+            assert_eq!(ip[4..8], [2, 3, flags, (1480 / 8) as u8]);
+            assert_eq!(ip[20..], [7; 16]);
+            // RFC 8200 section 4.5: the offset is above three bits, of which the last is M.
+            let ip = header(IpVersion::V6, 9, body(more));
+            assert_eq!(ip[..8], [0x60, 0, 0, 0, 0x05, 0xb4, 44, 64]);
+            assert_eq!(ip[40..48], [17, 0, 0x05, 0xc8 | u8::from(more), 0, 1, 2, 3]);
+            assert_eq!(ip[48..], [7; 16]);
+        }
+    }
+
+    #[test]
+    fn a_computed_checksum_of_zero_is_written_as_ones_by_udp_alone() {
+        // RFC 768: all zeros would say that there is none.
+        for (udp, written) in [(true, [0xff, 0xff]), (false, [0, 0])] {
+            let mut bytes = [0xff, 0xff, 0, 0];
+            put_checksum(&mut bytes, 2, 0, udp);
+            assert_eq!(bytes[2..], written);
+        }
+    }
+
     #[test]
     fn the_internet_checksum_matches_its_rfc() {
         // RFC 1071 §3.

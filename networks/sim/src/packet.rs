@@ -232,3 +232,47 @@ impl Packet {
         Self { src, dst, len, ident, body: Body::Udp(datagram) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(ident: u16, bytes: &[u8], dst_port: u16) -> Packet {
+        let datagram = Datagram { src_port: 1, dst_port, payload: Payload::copied(bytes) };
+        Packet::udp(IpVersion::V4, HostId(0), HostId(1), ident, datagram)
+    }
+
+    #[test]
+    fn a_free_place_is_used_again_before_there_is_another() {
+        let mut pool = Pool::default();
+        let [a, b, c] = [1, 2, 3].map(|ident| pool.put(packet(ident, b"abc", 7)));
+        assert_ne!(a, b);
+        let taken = pool.take(b);
+        assert_eq!((taken.ident, taken.len, taken.dst), (2, 20 + 8 + 3, HostId(1)));
+        assert!(matches!(taken.body, Body::Udp(Datagram { payload, .. }) if payload.as_slice() == b"abc"));
+        pool.release(a);
+        // The last that was freed is the first to be used.
+        assert_eq!([4, 5].map(|ident| pool.put(packet(ident, b"", 7))), [a, b]);
+        let d = pool.put(packet(6, b"", 7));
+        assert_eq!([a, b, c, d].map(|at| pool[at].packet.ident), [4, 5, 3, 6]);
+    }
+
+    #[test]
+    fn the_background_goes_to_the_discard_port() {
+        assert!(packet(1, b"", DISCARD_PORT).is_background() && !packet(1, b"", 7).is_background());
+        let fragment = |dst_port| {
+            let whole = Arc::new(Datagram { src_port: 1, dst_port, payload: Payload::counted(3000) });
+            let body = Body::Fragment(Box::new(Fragment { id: 1, offset: 0, len: 1480, more: true, whole }));
+            Packet { body, ..packet(1, b"", 7) }
+        };
+        assert!(fragment(DISCARD_PORT).is_background() && !fragment(7).is_background());
+    }
+
+    #[test]
+    fn bytes_that_nobody_reads_are_zeros_in_a_capture() {
+        let mut out = vec![9];
+        Payload { len: 4, bytes: Some(b"ab"[..].into()) }.write_to(&mut out);
+        Payload::counted(2).write_to(&mut out);
+        assert_eq!(out, [9, b'a', b'b', 0, 0, 0, 0]);
+    }
+}

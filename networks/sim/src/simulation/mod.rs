@@ -429,3 +429,19 @@ impl<A: Application, O> Simulation<A, O> {
         self.tap.take()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_found_by_their_numbers_whatever_is_missing_between_them() {
+        let mut table = ConnTable::default();
+        assert_eq!((table.get(0), table.get(7), table.len), (NONE, NONE, 0));
+        for (i, to, len) in [(0, 10, 1), (1, 11, 2), (4, 14, 5), (2, 12, 5), (4, 24, 5)] {
+            table.set(i, to);
+            assert_eq!((table.get(i), table.len), (to, len), "{i}");
+        }
+        assert_eq!([0, 1, 2, 3, 4, 5].map(|i| table.get(i)), [10, 11, 12, NONE, 24, NONE]);
+    }
+}

@@ -15,6 +15,8 @@ use usher_sim::{
 enum App {
     /// Opens an association, and sends a message of its number every 100 ms; opens another when it is lost.
     Talker { to: HostId, next: u32, opened: u32, up: bool },
+    /// Opens an association, says nothing, and aborts it after ten seconds.
+    Quitter { to: HostId },
     /// Sends what comes back on the stream that it came on.
     Echo,
     /// Writes a byte every 100 ms on a TCP connection.
@@ -39,6 +41,11 @@ impl Application for App {
                 ctx.associate(AssocId::opened(0), *to, 9, 4);
                 ctx.set_timer(Some(ctx.now() + TICK));
             }
+            (Self::Quitter { to }, Delivery::Start) => {
+                ctx.associate(AssocId::opened(0), *to, 9, 4);
+                ctx.set_timer(Some(secs(10)));
+            }
+            (Self::Quitter { .. }, Delivery::Timer) => ctx.abort(AssocId::opened(0)),
             (Self::Talker { to, next, opened, up }, Delivery::Timer) => {
                 if *up {
                     let payload = Payload::copied(&next.to_be_bytes());
@@ -134,6 +141,10 @@ fn a_multihomed_association_outlives_its_first_link() {
     sim.run_until(secs(300));
     let said = said(&sim, client);
     assert!(!said.iter().any(|s| matches!(s, Seen::Down(_))), "the association went down");
+    // What is sent again is counted while the association is up: what was on its way when the link went silent.
+    let totals = sim.sctp_totals();
+    assert!(totals.packets > 2000 && totals.control > 100 && totals.control < totals.packets, "{totals:?}");
+    assert!(totals.retransmitted > 0 && totals.timeouts > 0, "{totals:?}");
     let got = got(&said);
     // Everything came back, each stream in its order.
     for stream in 0..4 {
@@ -222,6 +233,21 @@ fn a_host_that_fails_forgets_and_its_peers_learn_it() {
     assert_eq!(said(&sim, writer), [Seen::Down(CloseReason::Reset)]);
     let down_at = sim.observer().0.iter().find(|(_, a, s)| *a == client && matches!(s, Seen::Down(_)));
     assert!(down_at.is_some_and(|(at, ..)| *at > secs(8)), "{down_at:?}");
+}
+
+#[test]
+fn an_abort_of_what_is_forgotten_is_of_no_association_and_no_bad_cookie() {
+    let mut b = Builder::<App>::new(IpVersion::V4, Seed::new(3));
+    let [a, s] = [(); 2].map(|()| b.host(None).unwrap());
+    b.link(a, s, &link(channel(Loss::None, 0)));
+    b.app(a, App::Quitter { to: s }, None);
+    let server = b.app(s, App::Echo, None);
+    b.listen_sctp(server, 9).unwrap();
+    b.outage(s, secs(5), secs(8));
+    let mut sim = b.build(Log::default(), None);
+    sim.run_until(secs(20));
+    let stats = sim.host_stats();
+    assert_eq!((stats.sctp_no_association, stats.sctp_bad_cookie, stats.host_down), (1, 0, 0));
 }
 
 #[test]

@@ -130,6 +130,58 @@ fn routers_fragment_ipv4_and_hosts_put_it_together() {
 }
 
 #[test]
+fn a_source_fragments_ipv6() {
+    let mut b = builder(IpVersion::V6);
+    let [a, s] = [(); 2].map(|()| b.host(None).unwrap());
+    b.link(a, s, &LinkConfig { mtu: 1280, ..link(channel(None, 1)) });
+    let bytes: Vec<u8> = (0..1400u32).map(|i| i as u8).collect();
+    b.app(a, App::Sender { to: s, port: 7, payloads: vec![Payload::copied(&bytes)] }, None);
+    let echo = b.app(s, App::Echo, None);
+    b.bind_udp(echo, 0, 7).unwrap();
+    let mut sim = b.build(Log::default(), None);
+    sim.run_until(ms(100));
+    // 1408 octets of datagram in 1232 and 176, there and back: 1280 less 40 of header and 8 of fragment header.
+    assert_eq!((sim.observer().0.clone(), sim.packet_hops()), (vec![(ms(2), 0, bytes)], 4));
+    assert_eq!((sim.host_stats().fragmented, sim.host_stats().too_big), (2, 0));
+}
+
+#[test]
+fn each_fate_of_a_packet_is_counted_with_its_octets() {
+    let stats = |up: ChannelConfig, port: u16| {
+        let mut b = builder(IpVersion::V4);
+        let [a, s] = [(); 2].map(|()| b.host(None).unwrap());
+        let l = b.link(a, s, &LinkConfig { up, framing: Framing::Ethernet, ..LinkConfig::default() });
+        let payloads = [100, 200, 300, 400].map(Payload::counted).into();
+        b.app(a, App::Sender { to: s, port, payloads }, None);
+        let mut sim = b.build(Log::default(), None);
+        sim.run_until(ms(60_000));
+        let [there, back] = sim.link_stats(l);
+        assert_eq!((back.offered, back.offered_bytes), (0, 0));
+        // Headers of UDP, IP and Ethernet, and the check sequence.
+        assert_eq!((there.offered, there.offered_bytes), (4, 1000 + 4 * (8 + 20 + 18)));
+        there
+    };
+    let fine = stats(ChannelConfig::default(), 7);
+    assert_eq!(
+        (fine.queue_full, fine.lost, fine.dropped_bytes, fine.duplicated, fine.corrupted),
+        (0, 0, 0, 0, 0)
+    );
+    assert_eq!((fine.background, fine.background_bytes), (0, 0));
+    let loads = stats(ChannelConfig::default(), usher_sim::DISCARD_PORT);
+    assert_eq!((loads.background, loads.background_bytes), (loads.offered, loads.offered_bytes));
+    let lossy = stats(ChannelConfig { loss: Loss::Script(vec![1, 3]), ..ChannelConfig::default() }, 7);
+    assert_eq!((lossy.queue_full, lossy.lost, lossy.dropped_bytes), (0, 2, 600 + 2 * 46));
+    // One is on the medium and one waits; the others find no room.
+    let narrow =
+        ChannelConfig { rate: Some(1_000_000), queue: QueueLimit::Packets(1), ..ChannelConfig::default() };
+    let narrow = stats(narrow, 7);
+    assert_eq!((narrow.queue_full, narrow.lost, narrow.dropped_bytes), (2, 0, 700 + 2 * 46));
+    let twice = stats(ChannelConfig { duplicate: 1.0, ..ChannelConfig::default() }, 7);
+    let damaged = stats(ChannelConfig { corrupt: 1.0, ..ChannelConfig::default() }, 7);
+    assert_eq!([twice.duplicated, twice.corrupted, damaged.duplicated, damaged.corrupted], [4, 0, 0, 4]);
+}
+
+#[test]
 fn routers_do_not_fragment_ipv6() {
     let sim = through_router(IpVersion::V6, 1280, Payload::counted(1400), Loss::None);
     assert!(sim.observer().0.is_empty());

@@ -109,3 +109,29 @@ impl Medium {
         false
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::frame::Kind;
+    use super::*;
+
+    #[test]
+    fn what_goes_first_goes_behind_what_is_on_the_air_and_what_went_first_before() {
+        let data = |handle| Frame::new(Kind::Data { handle, octets: 100 }, 0);
+        for sending in [false, true] {
+            let mut contender = Contender { sending, ..Contender::default() };
+            contender.queue.extend([data(1), data(2)]);
+            for kind in [Kind::Beacon, Kind::ProbeResponse, Kind::AssociationResponse] {
+                contender.push_first(Frame::new(kind, 0));
+            }
+            let of = |frame: &Frame| matches!(frame.kind, Kind::Data { .. });
+            let order: Vec<bool> = contender.queue.iter().map(of).collect();
+            let expected =
+                if sending { [true, false, false, false, true] } else { [false, false, false, true, true] };
+            assert_eq!(order, expected);
+            let first = contender.queue.iter().position(|frame| !of(frame)).unwrap();
+            let kinds = [0, 1, 2].map(|n| contender.queue[first + n].kind);
+            assert!(matches!(kinds, [Kind::Beacon, Kind::ProbeResponse, Kind::AssociationResponse]));
+        }
+    }
+}

@@ -20,6 +20,43 @@ fn a_lone_packet_is_acknowledged_after_200_ms() {
 }
 
 #[test]
+fn a_sack_is_as_long_as_was_said_before_it_was_made() {
+    // Of 300 chunks every third is there, and some came twice.
+    let mut inbound = crate::sctp::inbound::Inbound::new(1);
+    for tsn in (1..=300).filter(|tsn| tsn % 3 == 0) {
+        inbound.note(tsn);
+        if tsn % 30 == 0 {
+            let _ = inbound.look(tsn, 10, 100_000);
+        }
+    }
+    for most in [16, 18, 20, 100, 399, 400, 456, 460, 1000] {
+        // Chunk header, cumulative TSN, window and the two counts take 16 octets, each gap or duplicate 4
+        // (RFC 9260 section 3.3.4).
+        let len = inbound.sack_len(most);
+        let mut again = crate::sctp::inbound::Inbound::new(1);
+        std::mem::swap(&mut again, &mut inbound);
+        let sack = again.sack(most, 100_000);
+        assert_eq!(len, 16 + 4 * (sack.gaps.len() + sack.duplicates.len()) as u32, "{most}");
+        assert_eq!((len <= most, len), (true, sack.wire_len()));
+        for tsn in sack.duplicates {
+            let _ = again.look(tsn, 10, 100_000);
+        }
+        inbound = again;
+    }
+}
+
+#[test]
+fn what_is_outstanding_is_what_was_given_and_is_not_acknowledged() {
+    let mut w = World::up(config(), config(), 1);
+    for stream in 0..3 {
+        w.send(A, stream, 100);
+    }
+    assert_eq!((w.a().bytes_outstanding(), w.b().bytes_outstanding()), (300, 0));
+    w.run_to(2000);
+    w.is_idle();
+}
+
+#[test]
 fn every_second_packet_is_acknowledged_at_once() {
     let mut w = World::up(config(), config(), 1);
     for at in [200, 210, 220] {

@@ -309,6 +309,7 @@ fn an_init_ack_without_cookie_ends_the_set_up() {
     let ack = Init { tag: 11, window: 1500, outbound: 1, inbound: 1, tsn: 0, ..Init::default() };
     w.inject(A, 0, Packet { vtag: 10, chunks: vec![Chunk::InitAck(Box::new(ack))] });
     w.expect(&["0 A0 INIT 10", "0 A0 ABORT [MissingParameters([7])]"]);
+    assert_eq!(w.a().stats().malformed, 1);
     w.hear(A, &["0 down Reset"]);
 }
 

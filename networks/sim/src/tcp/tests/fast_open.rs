@@ -77,6 +77,20 @@ fn a_syn_that_goes_again_is_an_ordinary_one() {
     s.expect(&["1000 . 985:1985(1000) ack 1"]);
 }
 
+/// RFC 9293 section 3.1: 40 octets hold all options.
+#[test]
+fn a_cookie_goes_with_the_syn_as_long_as_the_options_have_room_for_it() {
+    let long = FastOpenCookie::new(&[7; 16]).unwrap();
+    for (others, fits) in [(0, true), (20, true), (24, false), (40, false)] {
+        let mut cache = FastOpenCache::default();
+        opened(&mut cache, &format!("S. 0:0(0) ack 1 <mss 1000,FO {}>", "07".repeat(16)));
+        let mut c = cache.connect(Arc::new(config()), 0, Instant::ZERO);
+        c.write(Data::Count(100)).unwrap();
+        // 18 octets of option are padded to 20.
+        assert_eq!(c.data_on_syn(others), fits.then_some((long, 100)), "beside {others} octets");
+    }
+}
+
 #[test]
 fn the_option_has_the_lengths_of_the_standard() {
     for len in 0..40 {

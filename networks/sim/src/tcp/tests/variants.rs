@@ -133,6 +133,27 @@ fn the_window_grows_by_segments_or_at_every_segment() {
 }
 
 #[test]
+fn room_for_one_segment_is_not_silly() {
+    let mut config = with(|v| v.window_update = WindowUpdate::Bsd);
+    config.receive_buffer = 10_000;
+    config.delayed_ack = None;
+    let last = |read: u32| {
+        let mut s = Script::open(config.clone());
+        s.c.set_auto_read(false);
+        for seq in (1..9001).step_by(1000) {
+            s.inject(&format!("P. {seq}:{}(1000) ack 1", seq + 1000));
+        }
+        s.inject("P. 9001:9501(500) ack 1");
+        s.c.read(read);
+        s.inject("P. 9501:9511(10) ack 1");
+        s.sent.last().cloned().unwrap()
+    };
+    // With 510 read there is room for 1000, one segment, less than a quarter of the buffer; with 509 the edge stays.
+    assert_eq!(last(510), "0 . 1:1(0) ack 9511 win 1000");
+    assert_eq!(last(509), "0 . 1:1(0) ack 9511 win 490");
+}
+
+#[test]
 fn a_buffer_beyond_the_windows_reach_is_used_once_it_is_set() {
     let config = with(|v| v.window_update = WindowUpdate::Bsd);
     let mut s = Script::open(config.clone());
