@@ -226,6 +226,9 @@ pub(crate) struct Load {
     /// With equal gaps instead of exponential ones.
     #[arg(long, help_heading = "Pace")]
     pub(crate) regular: bool,
+    /// Open loop: so many logins of each thread begin at once, with exponential gaps between these bursts.
+    #[arg(long, value_name = "N", help_heading = "Pace", conflicts_with_all = ["regular", "concurrency"])]
+    pub(crate) burst: Option<NonZeroU32>,
     /// Closed loop: so many logins at once, the next when one ends [default: 16].
     #[arg(long, value_name = "N", help_heading = "Pace", conflicts_with = "ramp")]
     pub(crate) concurrency: Option<NonZeroUsize>,
@@ -278,7 +281,7 @@ pub(crate) struct Load {
     /// Measure what one login costs the server by each method, at a few moderate loads, and write that as a profile for
     /// `usher plan` and for studies. Needs --server-pid and --server-config.
     #[arg(long, value_name = "FILE", help_heading = "Calibration",
-          conflicts_with_all = ["ramp", "rate", "concurrency", "duration", "count", "warmup", "wrong_share", "expect", "out"])]
+          conflicts_with_all = ["ramp", "rate", "burst", "concurrency", "duration", "count", "warmup", "wrong_share", "expect", "out"])]
     pub(crate) calibrate: Option<PathBuf>,
     /// The configuration that the server was started with.
     #[arg(long, value_name = "FILE", help_heading = "Calibration", requires = "calibrate")]

@@ -463,7 +463,11 @@ fn finish(
         };
         return Err(Failure::usage(format!("--expect '{expectation}' needs {needs}")));
     }
-    let arrivals = if load.regular { Arrivals::Regular } else { Arrivals::Exponential };
+    let arrivals = match load.burst {
+        Some(size) => Arrivals::Bursts(size.get()),
+        None if load.regular => Arrivals::Regular,
+        None => Arrivals::Exponential,
+    };
     for (option, rate) in [
         ("--rate", load.rate),
         ("--ramp-start", Some(load.ramp_start)),
@@ -509,7 +513,7 @@ fn finish(
             set("ramp", format!("{} % within {}", r.search.success * 100.0, load.ramp_p99.0));
         }
         (None, Pace::Open { rate, .. }) => {
-            set("rate", format!("{rate} 1/s, {arrivals:?} gaps"));
+            set("rate", format!("{rate} 1/s, {}", arrivals.told()));
             set("outstanding", load.outstanding.to_string());
         }
         (None, Pace::Closed { concurrency }) => {

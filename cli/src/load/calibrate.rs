@@ -134,7 +134,7 @@ fn told_as_json(file: &File, to: &Path) -> serde_json::Value {
             let value = json!({
                 "server_us": method.server.seconds() * 1e6,
                 "busy_us": file.busy_cost(method) * 1e6,
-                "accounted": method.accounted,
+                "accounted": method.accounted(),
                 "received_messages": method.received.messages,
                 "libraries_by": method.libraries.as_ref().map(|l| l.by.clone()),
             });
@@ -159,7 +159,7 @@ fn told_as_text(file: &File, to: &Path) -> String {
             us(method.server.system.get().as_secs_f64()),
             us(file.busy_cost(method)),
             format!("{:.0} /s", 1.0 / file.busy_cost(method).max(1e-9)),
-            format!("{:.0} %", method.accounted * 100.0),
+            method.accounted().map_or_else(String::new, |share| format!("{:.0} %", share * 100.0)),
         ]);
     }
     let by = file.methods.iter().find_map(|(_, m)| m.libraries.as_ref()).map_or_else(

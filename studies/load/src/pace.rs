@@ -10,6 +10,21 @@ pub enum Arrivals {
     Exponential,
     /// Evenly.
     Regular,
+    /// So many at once, with exponential gaps from one such burst to the next: what comes after a failure of power or of a link,
+    /// and how a server is seen busy while it is idle most of the time.
+    Bursts(u32),
+}
+
+impl Arrivals {
+    /// In a few words.
+    #[must_use]
+    pub fn told(self) -> String {
+        match self {
+            Self::Exponential => "exponential gaps".to_owned(),
+            Self::Regular => "equal gaps".to_owned(),
+            Self::Bursts(size) => format!("bursts of {size}"),
+        }
+    }
 }
 
 /// When logins begin.
@@ -48,13 +63,15 @@ pub(crate) struct Schedule {
     mean: Duration,
     arrivals: Arrivals,
     next: Instant,
+    /// Of the burst that is under way, those that are still to begin.
+    of_burst: u32,
 }
 
 impl Schedule {
     /// From `now` on.
     pub(crate) fn new(rate: f64, arrivals: Arrivals, now: Instant, rng: &mut Rng) -> Self {
         let mean = Duration::from_secs_f64(1.0 / rate.max(1e-6));
-        let mut schedule = Self { mean, arrivals, next: now };
+        let mut schedule = Self { mean, arrivals, next: now, of_burst: 0 };
         schedule.advance(rng);
         schedule
     }
@@ -65,11 +82,20 @@ impl Schedule {
     /// Takes it.
     pub(crate) fn advance(&mut self, rng: &mut Rng) -> Instant {
         let at = self.next;
-        self.next = at
-            + match self.arrivals {
-                Arrivals::Regular => self.mean,
-                Arrivals::Exponential => rng.exponential(self.mean),
-            };
+        let gap = match self.arrivals {
+            Arrivals::Regular => self.mean,
+            Arrivals::Exponential => rng.exponential(self.mean),
+            Arrivals::Bursts(_) if self.of_burst > 0 => {
+                self.of_burst -= 1;
+                Duration::ZERO
+            }
+            Arrivals::Bursts(size) => {
+                let size = size.max(1);
+                self.of_burst = size - 1;
+                rng.exponential(self.mean * u64::from(size))
+            }
+        };
+        self.next = at + gap;
         at
     }
 }
@@ -91,8 +117,18 @@ mod tests {
     }
 
     #[test]
+    fn a_burst_begins_at_once() {
+        let mut rng = Seed::new(7).stream("arrivals", 0);
+        let mut schedule = Schedule::new(1000.0, Arrivals::Bursts(4), Instant::ZERO, &mut rng);
+        let times: Vec<Instant> = (0..4000).map(|_| schedule.advance(&mut rng)).collect();
+        let bursts: Vec<&[Instant]> = times.chunk_by(|a, b| a == b).collect();
+        assert!(bursts.iter().all(|burst| burst.len() == 4), "{:?}", &times[..12]);
+        assert!(bursts.windows(2).all(|pair| pair[0][0] < pair[1][0]));
+    }
+
+    #[test]
     fn arrivals_keep_the_rate() {
-        for arrivals in [Arrivals::Regular, Arrivals::Exponential] {
+        for arrivals in [Arrivals::Regular, Arrivals::Exponential, Arrivals::Bursts(1)] {
             let mut rng = Seed::new(7).stream("arrivals", 0);
             let mut schedule = Schedule::new(1000.0, arrivals, Instant::ZERO, &mut rng);
             let mut last = Instant::ZERO;

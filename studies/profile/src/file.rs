@@ -119,18 +119,25 @@ pub struct MethodProfile {
     pub received: Traffic,
     /// What it sent.
     pub sent: Traffic,
-    /// CPU time of the server at the highest of the loads.
+    /// CPU time of the server at the last of the loads.
     pub server: Cost,
     /// CPU time of the generator, whose users are the other side of the method.
     pub generator: Cost,
     /// Units of work that the server counted.
     pub units: Ordered<f64>,
-    /// What the costs of `work`, `wakeup` and `batch` give at the highest of the loads, as a share of what was measured there.
-    pub accounted: f64,
     /// Each load.
     pub loads: Vec<LoadPoint>,
     /// How its CPU time was divided among libraries, and how that was found out.
     pub libraries: Option<Library>,
+}
+
+impl MethodProfile {
+    /// What its costs give as a share of what was measured, of all loads where that is farthest from all of it; none without a load.
+    #[must_use]
+    pub fn accounted(&self) -> Option<f64> {
+        let off = |share: &f64| share.ln().abs();
+        self.loads.iter().map(|load| load.accounted).max_by(|a, b| off(a).total_cmp(&off(b)))
+    }
 }
 
 /// Messages.
@@ -149,6 +156,8 @@ pub struct Traffic {
 pub struct LoadPoint {
     /// Logins a second.
     pub rate: Rate,
+    /// How many of them began at once.
+    pub burst: Count,
     /// Logins measured.
     pub logins: u64,
     /// CPU time of the server for each.
@@ -159,6 +168,8 @@ pub struct LoadPoint {
     pub batches: f64,
     /// Share of one core that the server used; with several it may be more than 1.
     pub utilisation: f64,
+    /// What the costs of `work`, `wakeup` and `batch` give for it, as a share of what was measured.
+    pub accounted: f64,
 }
 
 /// How CPU time was divided.
@@ -217,26 +228,78 @@ pub fn read_tree(mut tree: TreeNode, known: &[&str], faults: &mut Collector) -> 
         let figures =
             [method.received.messages, method.received.octets, method.sent.messages, method.sent.octets];
         let units = method.units.iter().map(|(_, units)| *units);
-        let points = method.loads.iter().flat_map(|load| [load.wakeups, load.batches, load.utilisation]);
+        let points = method
+            .loads
+            .iter()
+            .flat_map(|load| [load.wakeups, load.batches, load.utilisation, load.accounted]);
         if figures.into_iter().chain(units).chain(points).any(|x| !x.is_finite() || x < 0.0) {
             faults.add(place(&["methods", name]), format!("{name}: a figure is below 0 or none at all"));
         }
         if method.received.messages <= 0.0 {
             faults.add(place(&["methods", name, "received"]), format!("{name}: a login without a message"));
         }
-        if !(0.5..=2.0).contains(&method.accounted) {
-            let message = format!(
-                "{name}: the kinds of work account for {:.0} % of what was measured: too far off to be charged; calibrate \
-                 again with all its methods in one profile",
-                method.accounted * 100.0
-            );
-            faults.add(place(&["methods", name, "accounted"]), message);
-        }
     }
-    if file.work.iter().all(|(_, cost)| cost.seconds() <= 0.0) {
-        faults.add(place(&["work"]), "no kind of work costs anything".to_owned());
+    if faults.len() == before
+        && let Err(unsound) = file.sound()
+    {
+        let message = format!("{unsound}: it cannot be charged; calibrate again where nothing else runs");
+        faults.add(place(&unsound.place()), message);
     }
     (faults.len() == before).then_some(file)
+}
+
+/// Shares of what was measured that costs may give: for the last load of a method, which says what a server can do at most, and for
+/// the others.
+const ACCOUNTED: [std::ops::RangeInclusive<f64>; 2] = [0.9..=1.1, 0.5..=2.0];
+
+/// The least share that kinds of work have in what a login costs a busy server.
+const WORK_SHARE: f64 = 0.5;
+
+/// Why a profile says nothing of what logins cost at other loads than those measured.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Unsound {
+    /// The costs give something else than what was measured.
+    Accounted {
+        /// The method.
+        method: String,
+        /// Logins a second of the load.
+        rate: f64,
+        /// Share of what was measured.
+        share: f64,
+    },
+    /// All that a login costs was found to be wake-ups.
+    Free {
+        /// The method.
+        method: String,
+    },
+}
+
+impl Unsound {
+    fn place(&self) -> [&str; 2] {
+        match self {
+            Self::Accounted { method, .. } | Self::Free { method } => ["methods", method],
+        }
+    }
+}
+
+impl std::error::Error for Unsound {}
+
+impl fmt::Display for Unsound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Accounted { method, rate, share } => write!(
+                f,
+                "{method}: its costs account for {:.0} % of what was measured at {rate:.0} logins a second",
+                share * 100.0
+            ),
+            Self::Free { method } => {
+                write!(
+                    f,
+                    "{method}: what was measured does not tell its work from the wake-ups of the server"
+                )
+            }
+        }
+    }
 }
 
 /// What a profile is wanted for.
@@ -324,13 +387,41 @@ impl File {
         }
     }
 
+    /// Whether its costs give what was measured, and can be charged.
+    ///
+    /// # Errors
+    /// Where they do not.
+    pub fn sound(&self) -> Result<(), Unsound> {
+        for (name, method) in self.methods.iter() {
+            let method_name = || name.to_owned();
+            let [busy, others] = ACCOUNTED;
+            let last = method.loads.len().saturating_sub(1);
+            let bounds = |at: usize| if at == last { &busy } else { &others };
+            let mut loads = method.loads.iter().enumerate();
+            if let Some((_, load)) = loads.find(|(at, load)| !bounds(*at).contains(&load.accounted)) {
+                let (rate, share) = (load.rate.per_second(), load.accounted);
+                return Err(Unsound::Accounted { method: method_name(), rate, share });
+            }
+            let busy = method.loads.last().map_or(0.0, |load| load.server.seconds());
+            let work = self.work_cost(method);
+            if work <= 0.0 || work < busy * WORK_SHARE {
+                return Err(Unsound::Free { method: method_name() });
+            }
+        }
+        Ok(())
+    }
+
+    /// CPU time of a method's work alone, seconds.
+    fn work_cost(&self, method: &MethodProfile) -> f64 {
+        let cost = |(label, units): (&str, &f64)| self.work.get(label).map_or(0.0, |c| c.seconds() * units);
+        method.units.iter().map(cost).sum()
+    }
+
     /// CPU time of a method's login on a core that is never without work: what a server can do at most is one over it, for each
     /// core. Seconds.
     #[must_use]
     pub fn busy_cost(&self, method: &MethodProfile) -> f64 {
-        let cost = |(label, units): (&str, &f64)| self.work.get(label).map_or(0.0, |c| c.seconds() * units);
-        method.units.iter().map(cost).sum::<f64>()
-            + self.batch.seconds() * method.received.messages / FULL_BATCH
+        self.work_cost(method) + self.batch.seconds() * method.received.messages / FULL_BATCH
     }
 }
 

@@ -7,6 +7,8 @@ pub struct Equation {
     pub units: Vec<f64>,
     /// What they cost together, above zero.
     pub cost: f64,
+    /// How much its error counts, above zero.
+    pub weight: f64,
 }
 
 /// The costs that fit best.
@@ -21,7 +23,7 @@ pub struct Solution {
 /// Rounds of the descent. Each brings the costs nearer; this many are more than any profile was seen to need.
 const ROUNDS: usize = 20_000;
 
-/// The costs, none below zero, for which the sum of the squares of the equations' relative errors is least. Unknowns for which
+/// The costs, none below zero, for which the sum of the squares of the equations' relative errors, by their weights, is least. Unknowns for which
 /// `given` has a cost keep that one, but for when all that an equation has together is more than it was measured to cost: then the
 /// given ones shrink, all by the same factor.
 ///
@@ -35,9 +37,10 @@ pub fn solve(equations: &[Equation], given: &[Option<f64>]) -> Solution {
     let shrunk = if most > 1.0 { 1.0 / most } else { 1.0 };
     let mut costs: Vec<f64> = given.iter().map(|g| g.unwrap_or(0.0) * shrunk).collect();
     // Relative errors: each row is divided by its cost.
+    let root = |e: &Equation| e.weight.sqrt();
     let rows: Vec<Vec<f64>> =
-        equations.iter().map(|e| e.units.iter().map(|u| u / e.cost).collect()).collect();
-    let mut left: Vec<f64> = rows.iter().map(|row| 1.0 - dot(row, &costs)).collect();
+        equations.iter().map(|e| e.units.iter().map(|u| root(e) * u / e.cost).collect()).collect();
+    let mut left: Vec<f64> = rows.iter().zip(equations).map(|(row, e)| root(e) - dot(row, &costs)).collect();
     for _ in 0..ROUNDS {
         let mut moved = 0.0_f64;
         for (at, given) in given.iter().enumerate() {
@@ -58,8 +61,23 @@ pub fn solve(equations: &[Equation], given: &[Option<f64>]) -> Solution {
             break;
         }
     }
-    let accounted = rows.iter().map(|row| dot(row, &costs)).collect();
+    let accounted = rows.iter().zip(equations).map(|(row, e)| dot(row, &costs) / root(e)).collect();
     Solution { costs, accounted }
+}
+
+impl Solution {
+    /// Gives one unknown, which was left out, the cost that fits best beside those of the others, zero or more.
+    pub fn fit(&mut self, equations: &[Equation], unknown: usize) {
+        self.costs[unknown] = 0.0;
+        let share = |e: &Equation| e.units[unknown] / e.cost;
+        let left = |e: &Equation| 1.0 - dot(&e.units, &self.costs) / e.cost;
+        let square: f64 = equations.iter().map(|e| e.weight * share(e) * share(e)).sum();
+        let slope: f64 = equations.iter().map(|e| e.weight * share(e) * left(e)).sum();
+        if square > 0.0 {
+            self.costs[unknown] = (slope / square).max(0.0);
+        }
+        self.accounted = equations.iter().map(|e| dot(&e.units, &self.costs) / e.cost).collect();
+    }
 }
 
 fn dot(a: &[f64], b: &[f64]) -> f64 {
@@ -71,7 +89,7 @@ mod tests {
     use super::*;
 
     fn equation(units: &[f64], cost: f64) -> Equation {
-        Equation { units: units.to_vec(), cost }
+        Equation { units: units.to_vec(), cost, weight: 1.0 }
     }
     fn near(a: f64, b: f64) -> bool {
         (a - b).abs() < 1e-6 * b.abs().max(1e-3)
@@ -106,6 +124,29 @@ mod tests {
         let solved = solve(&[equation(&[1.0, 0.0], 10.0), equation(&[2.0, 1.0], 18.0)], &[None, None]);
         assert!(solved.costs[1] == 0.0 && (9.0..10.0).contains(&solved.costs[0]), "{solved:?}");
         assert!(solved.accounted[0] < 1.0 && solved.accounted[1] > 1.0, "{solved:?}");
+    }
+
+    #[test]
+    fn what_was_left_out_has_what_is_left() {
+        // The first explains 8 of each, the second the rest.
+        let equations = [equation(&[1.0, 1.0], 10.0), equation(&[1.0, 0.0], 8.0)];
+        let mut solved = Solution { costs: vec![8.0, 5.0], accounted: Vec::new() };
+        solved.fit(&equations, 1);
+        assert!(near(solved.costs[1], 2.0) && near(solved.accounted[0], 1.0), "{solved:?}");
+        let mut too_much = Solution { costs: vec![20.0, 0.0], accounted: Vec::new() };
+        too_much.fit(&equations, 1);
+        assert_eq!(too_much.costs, [20.0, 0.0]);
+    }
+
+    #[test]
+    fn what_weighs_more_is_met_better() {
+        let of = |cost: f64, weight: f64| Equation { weight, ..equation(&[1.0], cost) };
+        let solved = solve(&[of(10.0, 100.0), of(20.0, 1.0)], &[None]);
+        // The mean of both with weights of 100 / 10² and 1 / 20².
+        assert!(
+            near(solved.costs[0], (100.0 / 10.0 + 1.0 / 20.0) / (100.0 / 100.0 + 1.0 / 400.0)),
+            "{solved:?}"
+        );
     }
 
     #[test]

@@ -9,11 +9,13 @@
 mod file;
 mod fit;
 mod scale;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod write;
 
 pub use file::{
     Configuration, Cost, FORMAT, FULL_BATCH, File, Library, LoadPoint, Machine, MethodProfile, Misfit,
-    Reference, Store, StoreKind, Traffic, Wanted, json_schema, parse, read_tree,
+    Reference, Store, StoreKind, Traffic, Unsound, Wanted, json_schema, parse, read_tree,
 };
 pub use fit::{Equation, Solution, solve};
 pub use scale::Scale;

@@ -27,8 +27,6 @@ const CPU: &str = "cpu";
 #[serde(deny_unknown_fields)]
 struct Processor {
     /// The profile: the name of its file, from this file's folder, or the same keys as a table.
-    // It stands here for the schema: it is read by itself.
-    #[allow(dead_code, reason = "read apart from the rest, and part of the schema")]
     #[schemars(schema_with = "profile_schema")]
     profile: Option<Value>,
     /// How many cores serve at the same time.
@@ -105,18 +103,18 @@ pub(crate) fn take(tree: &mut TreeNode, faults: &mut Collector) {
             faults.add(cpu.span.clone(), message);
             continue;
         }
-        let profile = entry.node.take(PROFILE);
         let read = usher_config::read::<Processor>(&mut entry.node, |_| false, faults);
         let Some(processor) = read.value.filter(|_| read.whole) else { continue };
-        let Some(profile) = profile else {
+        if processor.profile.is_none() {
             let message = format!(
                 "\"{}\" has a processor without a profile; name its file, as processor = \"profile.toml\"",
                 host.key
             );
             faults.add(place, message);
             continue;
-        };
-        // A file that could not be read was reported.
+        }
+        // A file that could not be read was reported, and its name stands there still.
+        let Some(profile) = entry.node.take(PROFILE) else { continue };
         if matches!(profile.node.item, Item::Text(_)) {
             continue;
         }

@@ -32,7 +32,7 @@ impl Counts {
         Ok(counts)
     }
 
-    fn parse(text: &str) -> Self {
+    pub(super) fn parse(text: &str) -> Self {
         let (mut all, mut version) = (BTreeMap::new(), String::new());
         for line in text.lines().filter_map(|line| line.strip_prefix("usher_aaa_")) {
             let Some((name, value)) = line.rsplit_once(' ') else { continue };

@@ -1,45 +1,8 @@
 //! Processors that a profile says.
 
+use usher_profile::StoreKind;
+use usher_profile::testing::text;
 use usher_scenario::{Mode, Overrides, Study};
-
-const PROFILE: &str = r#"version = 1
-program = "VERSION"
-date = "2026-11-25"
-[machine]
-processor = "one"
-cores = 2
-kernel = "6.1.0"
-[machine.reference]
-rsa_2048_sign = "1000 /s"
-ecdsa_p256_sign = "30000 /s"
-md5 = "2000000 /s"
-[configuration]
-fingerprint = "00ff"
-shards = 1
-store = "postgresql"
-cached = false
-[wakeup]
-user = "1 us"
-system = "2 us"
-[batch]
-user = "0 us"
-system = "1 us"
-[work]
-"radius.request" = { user = "3 us", system = "4 us" }
-"tls.sign" = { user = "600 us", system = "0 us" }
-"store.lookup" = { user = "20 us", system = "10 us" }
-[store]
-lookup = "300 us"
-round_trips = 1
-[methods.eap-md5]
-received = { messages = 2.0, octets = 60.0 }
-sent = { messages = 2.0, octets = 38.0 }
-server = { user = "4 us", system = "7 us" }
-generator = { user = "9 us", system = "8 us" }
-accounted = 1.0
-units = { "radius.request" = 2.0 }
-loads = []
-"#;
 
 const STUDY: &str = r#"title = "t"
 question = "q"
@@ -83,7 +46,7 @@ impl Drop for Folder {
 }
 
 fn profile() -> String {
-    PROFILE.replace("VERSION", env!("CARGO_PKG_VERSION"))
+    text(env!("CARGO_PKG_VERSION"), StoreKind::Postgresql)
 }
 
 fn said(name: &str, profile: &str, processor: &str) -> String {
@@ -105,7 +68,7 @@ fn a_profile_is_charged() {
     let mean = |law: Option<&usher_scenario::model::TimeLaw>| law.unwrap().mean().as_nanos() as f64 / 1e3;
     let plain = cpu(&[]);
     assert_eq!((plain.cores.get(), us(plain.wakeup), us(plain.batch)), (1, 3.0, 1.0));
-    assert_eq!(mean(plain.service.get("radius.request")), 7.0);
+    assert_eq!(mean(plain.service.get("radius.request")), 10.0);
     // A look-up passes aside; asking for it, and hearing of it, costs the processor.
     assert_eq!(
         (mean(plain.service.get("store.lookup")), mean(plain.aside.get("store.lookup"))),
@@ -131,7 +94,7 @@ fn the_profile_is_part_of_the_study() {
     };
     let (one, same) = (digest("one", &profile()), digest("same", &profile()));
     assert_eq!(one, same);
-    assert_ne!(one, digest("other", &profile().replace("3 us", "5 us")));
+    assert_ne!(one, digest("other", &profile().replace("6 us", "5 us")));
 }
 
 #[test]
@@ -144,12 +107,12 @@ fn what_does_not_fit_is_told_with_its_line() {
     let version = profile().replace(env!("CARGO_PKG_VERSION"), "0.0.1");
     is(said("version", &version, name), &["study.toml:7:1", "of usher 0.0.1 and this is usher"]);
     assert_eq!(said("any", &version, "{ profile = \"profile.toml\", any_version = true }"), "");
-    let method = profile().replace("methods.eap-md5", "methods.pap");
-    is(said("method", &method, name), &["study.toml:7:1", "no method \"eap-md5\"", "it has pap"]);
+    let method = profile().replace("methods.eap-md5", "methods.eap-gtc");
+    is(said("method", &method, name), &["study.toml:7:1", "no method \"eap-md5\"", "it has pap, eap-gtc"]);
     let label = profile().replace("\"tls.sign\" =", "\"tls.sing\" =");
     is(
         said("label", &label, name),
-        &["profile.toml:25:1", "no kind of work \"tls.sing\"; did you mean \"tls.sign\""],
+        &["profile.toml:26:1", "no kind of work \"tls.sing\"; did you mean \"tls.sign\""],
     );
     is(said("none", &profile(), "{ cores = 2 }"), &["without a profile"]);
     is(said("gone", &profile(), "\"gone.toml\""), &["study.toml:7:13", "gone.toml"]);

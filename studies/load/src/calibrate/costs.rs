@@ -1,0 +1,364 @@
+//! From what was measured to a profile.
+
+use super::{Calibration, Counts, Operations};
+use crate::cpu::CpuTime;
+use usher_config::Ordered;
+use usher_config::units::{Count, Rate, Time};
+use usher_core::Duration;
+use usher_profile::{
+    Cost, Equation, File, LoadPoint, Machine, MethodProfile, Reference, Store, Traffic, solve,
+};
+
+/// Kinds of work whose cost is this machine's for the same operation.
+const OPERATIONS: [&str; 3] = ["tls.sign", "tls.verify", "tls.key_exchange"];
+/// What is counted twice: an answer comes of each request, and has its cost there.
+const COUNTED_ELSEWHERE: [&str; 2] = ["radius.response", "diameter.answer"];
+
+/// How much more the load counts at which a method kept the server busy, the last of it: what a login costs then is what the server
+/// can do at most.
+const BUSY_WEIGHT: f64 = 100.0;
+
+/// What was measured of a method at one load.
+pub(super) struct Measured {
+    /// Logins a second.
+    pub(super) rate: f64,
+    /// How many began at once.
+    pub(super) burst: u32,
+    /// Logins that the server let in.
+    pub(super) logins: f64,
+    /// What the server had of the processors.
+    pub(super) cpu: CpuTime,
+    /// CPU time of the generator for each, seconds.
+    pub(super) own: f64,
+    /// From one reading to the other, seconds.
+    pub(super) seconds: f64,
+    /// What the server counted.
+    pub(super) counts: Counts,
+}
+
+impl Measured {
+    /// CPU time of the server for each login, seconds.
+    pub(super) fn cost(&self) -> f64 {
+        self.cpu.total() / self.logins
+    }
+    /// How often something was counted for each login.
+    fn counted(&self, name: &str) -> f64 {
+        self.counts.of(name) / self.logins
+    }
+    fn server(&self) -> Cost {
+        Cost { user: time(self.cpu.user / self.logins), system: time(self.cpu.system / self.logins) }
+    }
+    fn wakeups(&self) -> f64 {
+        self.cpu.sleeps as f64 / self.logins
+    }
+    fn batches(&self) -> f64 {
+        self.counted("driver_events/batches_in")
+    }
+    fn units(&self, label: &str) -> f64 {
+        match label {
+            // Look-ups leave the shard, which does not count them as work.
+            usher_profile::LOOKUP => self.counted("cache/miss"),
+            _ => self.counted(&format!("work/{label}")),
+        }
+    }
+}
+
+/// The profile of what was measured.
+pub(super) fn profile(
+    calibration: &Calibration,
+    operations: &Operations,
+    all: &[Vec<Measured>],
+    libraries: Vec<Option<usher_profile::Library>>,
+) -> File {
+    let labels = labels(all);
+    let given: Vec<Option<f64>> = labels
+        .iter()
+        .map(|label| {
+            let (sign, verify) =
+                if calibration.rsa == Some(false) { operations.ecdsa_p256 } else { operations.rsa_2048 };
+            OPERATIONS.iter().position(|o| o == label).map(|at| [sign, verify, operations.x25519][at])
+        })
+        .collect();
+    // The kinds of work, then waking up, then taking in a batch.
+    let equation = |m: &Measured, weight: f64| Equation {
+        units: labels.iter().map(|label| m.units(label)).chain([m.wakeups(), m.batches()]).collect(),
+        // Zero would be no share of anything.
+        cost: m.cost().max(1e-9),
+        weight,
+    };
+    let of_method = |measured: &[Measured]| -> Vec<Equation> {
+        let weight = |at: usize| if at + 1 == measured.len() { BUSY_WEIGHT } else { 1.0 };
+        measured.iter().enumerate().map(|(at, m)| equation(m, weight(at))).collect()
+    };
+    let equations: Vec<Equation> = all.iter().flat_map(|measured| of_method(measured)).collect();
+    // A server that wakes up takes in a batch, and loads tell little of one from the other: what both explain is wake-ups, which
+    // cost far more. Batches have what is left.
+    let more: Vec<Option<f64>> = given.iter().copied().chain([None, Some(0.0)]).collect();
+    let mut solved = solve(&equations, &more);
+    solved.fit(&equations, labels.len() + 1);
+    let system = system_share(all, &labels, &given, &solved.costs);
+    let cost = |at: usize| {
+        // Public-key operations are the program's alone.
+        let system = if more[at].is_some() { 0.0 } else { solved.costs[at] * system };
+        Cost { user: time(solved.costs[at] - system), system: time(system) }
+    };
+    let mut work = Ordered::default();
+    labels.iter().enumerate().for_each(|(at, label)| work.insert(label.clone(), cost(at)));
+    let mut methods = Ordered::default();
+    let mut row = 0;
+    for ((name, measured), libraries) in calibration.methods.iter().zip(all).zip(libraries) {
+        let accounted = &solved.accounted[row..row + measured.len()];
+        row += measured.len();
+        let Some(last) = measured.last() else { continue };
+        let mut of_work = Ordered::default();
+        labels.iter().map(|l| (l, last.units(l))).filter(|(_, n)| *n > 0.0).for_each(|(l, n)| {
+            of_work.insert(l.clone(), n);
+        });
+        let traffic = |way: &str, messages: &str| {
+            let datagrams = last.counted(&format!("driver_events/datagrams_{way}"));
+            let octets = ["datagram", "stream"]
+                .map(|kind| last.counted(&format!("driver_events/{kind}_octets_{way}")))
+                .into_iter()
+                .sum();
+            let streams = last.counted(&format!("work/{messages}"));
+            Traffic { messages: if datagrams > 0.0 { datagrams } else { streams }, octets }
+        };
+        let profile = MethodProfile {
+            received: traffic("in", "diameter.request"),
+            sent: traffic("out", "diameter.request"),
+            server: last.server(),
+            generator: own_cost(last.own),
+            units: of_work,
+            loads: measured.iter().zip(accounted).map(|(m, share)| point(m, *share)).collect(),
+            libraries,
+        };
+        methods.insert(name.clone(), profile);
+    }
+    let reference = Reference {
+        rsa_2048_sign: Rate::of(1.0 / operations.rsa_2048.0),
+        ecdsa_p256_sign: Rate::of(1.0 / operations.ecdsa_p256.0),
+        md5: Rate::of(1.0 / operations.md5),
+    };
+    let host = usher_observe::manifest::Host::detect();
+    // The machine's, of which the generator may have been given some only.
+    let listed = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let listed = listed.lines().filter(|line| line.starts_with("processor\t")).count();
+    let cores = u32::try_from(listed.max(host.cores)).unwrap_or(1);
+    let store = store(calibration, all);
+    File {
+        program: calibration.program.clone(),
+        date: calibration.date.clone(),
+        machine: Machine {
+            processor: host.cpu,
+            cores: Count::of(cores.max(1)),
+            kernel: host.kernel,
+            reference,
+        },
+        configuration: calibration.configuration.clone(),
+        work,
+        wakeup: cost(labels.len()),
+        batch: cost(labels.len() + 1),
+        methods,
+        store,
+    }
+}
+
+/// The share of the kernel in all that is not public-key operations, by the ticks of all loads together: those of one load are too few
+/// to be divided among kinds of work.
+fn system_share(all: &[Vec<Measured>], labels: &[String], given: &[Option<f64>], costs: &[f64]) -> f64 {
+    let (mut total, mut system) = (0.0, 0.0);
+    for m in all.iter().flatten() {
+        let operations: f64 = labels
+            .iter()
+            .zip(given)
+            .zip(costs)
+            .filter(|((_, given), _)| given.is_some())
+            .map(|((label, _), cost)| m.units(label) * cost)
+            .sum();
+        total += m.cpu.total() - operations * m.logins;
+        system += m.cpu.system;
+    }
+    if total > 0.0 { (system / total).clamp(0.0, 1.0) } else { 0.0 }
+}
+
+/// The kinds of work that any login did, requests first: of what nothing tells apart, they get all.
+fn labels(all: &[Vec<Measured>]) -> Vec<String> {
+    let mut labels: Vec<String> = Vec::new();
+    let looked_up = all.iter().flatten().any(|m| m.counts.of("cache/miss") > 0.0);
+    let first = ["radius.request", "diameter.request"].map(str::to_owned);
+    let counted = all.iter().flatten().flat_map(|m| m.counts.kinds("work"));
+    let counted = counted.filter(|(_, n)| *n > 0.0).map(|(label, _)| label.to_owned()).collect::<Vec<_>>();
+    let lookup = looked_up.then(|| usher_profile::LOOKUP.to_owned());
+    for label in first.into_iter().filter(|l| counted.contains(l)).chain(counted.clone()).chain(lookup) {
+        if !labels.contains(&label) && !COUNTED_ELSEWHERE.contains(&&*label) {
+            labels.push(label);
+        }
+    }
+    labels
+}
+
+/// The store's own time, from all look-ups.
+fn store(calibration: &Calibration, all: &[Vec<Measured>]) -> Option<Store> {
+    let sum = |name: &str| all.iter().flatten().map(|m| m.counts.of(name)).sum::<f64>();
+    let lookups = sum("store_latency_seconds_count");
+    let lookup = time(sum("store_latency_seconds_sum") / lookups.max(1.0));
+    let round_trips = calibration.round_trips?;
+    (lookups > 0.0).then_some(Store { lookup, round_trips })
+}
+
+fn point(m: &Measured, accounted: f64) -> LoadPoint {
+    LoadPoint {
+        rate: Rate::of(m.rate),
+        burst: Count::of(m.burst.max(1)),
+        logins: m.logins as u64,
+        server: m.server(),
+        wakeups: m.wakeups(),
+        batches: m.batches(),
+        utilisation: m.cpu.total() / m.seconds.max(1e-9),
+        accounted,
+    }
+}
+
+/// The generator keeps its processor between logins: what it needs is told without telling its kinds apart.
+fn own_cost(seconds: f64) -> Cost {
+    Cost { user: time(seconds), system: Time::default() }
+}
+
+fn time(seconds: f64) -> Time {
+    Time(Duration::from_secs_f64(seconds.max(0.0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use usher_profile::{Configuration, StoreKind, Unsound};
+
+    /// Seconds of a server's work: a request, a digest, a wake-up and a batch.
+    const REQUEST: f64 = 5e-6;
+    const DIGEST: f64 = 2e-6;
+    const WAKEUP: f64 = 4e-6;
+    const BATCH: f64 = 1.5e-6;
+
+    fn operations() -> Operations {
+        Operations { rsa_2048: (600e-6, 20e-6), ecdsa_p256: (20e-6, 60e-6), x25519: 40e-6, md5: 1e-7 }
+    }
+
+    fn calibration(methods: &[&str], rsa: Option<bool>) -> Calibration {
+        Calibration {
+            methods: methods.iter().map(|name| (*name).to_owned()).collect(),
+            pid: 1,
+            metrics: ([127, 0, 0, 1], 1).into(),
+            configuration: Configuration {
+                fingerprint: "00".to_owned(),
+                shards: Count::ONE,
+                store: StoreKind::Memory,
+                cached: false,
+            },
+            round_trips: None,
+            rsa,
+            hold: Duration::from_secs(1),
+            libraries: false,
+            program: "0".to_owned(),
+            date: "2026-11-25".to_owned(),
+        }
+    }
+
+    /// What a load of 1000 logins would show, each with so many requests, units of other work, wake-ups and batches, whose CPU time
+    /// was measured wrongly by a factor.
+    fn load(work: &[(&str, f64, f64)], wakeups: f64, batches: f64, wrong: f64) -> Measured {
+        const LOGINS: f64 = 1000.0;
+        let worked: f64 = work.iter().map(|(_, units, cost)| units * cost).sum();
+        let mut text = format!(
+            "usher_aaa_logins_total{{result=\"accept\"}} {LOGINS}\nusher_aaa_driver_events_total{{kind=\"datagrams_in\"}} {}\n\
+             usher_aaa_driver_events_total{{kind=\"batches_in\"}} {}\n",
+            work[0].1 * LOGINS,
+            batches * LOGINS
+        );
+        for (label, units, _) in work {
+            text += &format!("usher_aaa_work_total{{kind=\"{label}\"}} {}\n", units * LOGINS);
+        }
+        let mut cpu = CpuTime::default();
+        cpu.user = LOGINS * wrong * (worked + wakeups * WAKEUP + batches * BATCH);
+        cpu.sleeps = (LOGINS * wakeups) as u64;
+        Measured {
+            rate: 1000.0,
+            burst: 1,
+            logins: LOGINS,
+            cpu,
+            own: 1e-5,
+            seconds: 1.0,
+            counts: Counts::parse(&text),
+        }
+    }
+
+    /// Loads of a method: steady ones, and bursts in which requests share wake-ups and batches.
+    fn loads(work: &[(&str, f64, f64)], wrong: [f64; 4]) -> Vec<Measured> {
+        let messages = work[0].1;
+        let shared = [(1.0, 1.0), (0.97, 0.99), (0.3, 0.5), (0.001, 0.05)];
+        shared
+            .iter()
+            .zip(wrong)
+            .map(|((wakeups, batches), wrong)| load(work, messages * wakeups, messages * batches, wrong))
+            .collect()
+    }
+
+    const PAP: [(&str, f64, f64); 1] = [("radius.request", 1.0, REQUEST)];
+    const MD5: [(&str, f64, f64); 2] = [("radius.request", 2.0, REQUEST), ("eap.md5", 1.0, DIGEST)];
+
+    #[test]
+    fn costs_are_found_again() {
+        let all = [loads(&PAP, [1.0; 4]), loads(&MD5, [1.0; 4])];
+        let file = profile(&calibration(&["pap", "eap-md5"], None), &operations(), &all, vec![None, None]);
+        file.sound().unwrap();
+        let near = |a: f64, b: f64, share: f64| assert!((a / b - 1.0).abs() < share, "{a} {b}");
+        near(file.work.get("radius.request").unwrap().seconds(), REQUEST, 0.03);
+        near(file.work.get("eap.md5").unwrap().seconds(), DIGEST, 0.03);
+        // Wake-ups have most of the batches that come with them.
+        near(file.wakeup.seconds() + file.batch.seconds(), WAKEUP + BATCH, 0.15);
+        assert!(file.batch.seconds() < BATCH);
+        near(file.busy_cost(file.methods.get("pap").unwrap()), REQUEST, 0.03);
+    }
+
+    #[test]
+    fn what_a_busy_server_can_do_bears_errors_of_the_measurement() {
+        // Of some per cent, as other programs cause them; fewer where the server is busy.
+        let all = [loads(&PAP, [1.08, 0.93, 1.04, 0.98]), loads(&MD5, [0.94, 1.06, 0.96, 1.02])];
+        let file = profile(&calibration(&["pap", "eap-md5"], None), &operations(), &all, vec![None, None]);
+        file.sound().unwrap();
+        for (method, right) in [("pap", REQUEST), ("eap-md5", 2.0 * REQUEST + DIGEST)] {
+            let busy = file.busy_cost(file.methods.get(method).unwrap());
+            assert!((busy / right - 1.0).abs() < 0.03, "{method}: {busy}");
+        }
+    }
+
+    #[test]
+    fn public_key_operations_cost_what_the_library_takes() {
+        for (rsa, (sign, verify)) in [(true, operations().rsa_2048), (false, operations().ecdsa_p256)] {
+            let work = [
+                ("radius.request", 5.0, 20e-6),
+                ("tls.sign", 1.0, sign),
+                ("tls.verify", 1.0, verify),
+                ("tls.key_exchange", 1.0, operations().x25519),
+            ];
+            let all = [loads(&work, [1.0; 4])];
+            let file = profile(&calibration(&["eap-tls"], Some(rsa)), &operations(), &all, vec![None]);
+            file.sound().unwrap();
+            let cost = |label: &str| file.work.get(label).unwrap().seconds();
+            assert!((cost("tls.sign") - sign).abs() < 1e-8, "{}", cost("tls.sign"));
+            assert!((cost("radius.request") - 20e-6).abs() < 1e-7, "{}", cost("radius.request"));
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_together_is_unsound() {
+        // Two requests and a digest took less than two requests.
+        let all = [loads(&PAP, [1.0; 4]), loads(&MD5, [0.6; 4])];
+        let file = profile(&calibration(&["pap", "eap-md5"], None), &operations(), &all, vec![None, None]);
+        assert!(matches!(file.sound(), Err(Unsound::Accounted { .. })), "{:?}", file.sound());
+        // All of it were wake-ups.
+        let nothing = [("radius.request", 1.0, 1e-9)];
+        let file =
+            profile(&calibration(&["pap"], None), &operations(), &[loads(&nothing, [1.0; 4])], vec![None]);
+        assert!(matches!(file.sound(), Err(Unsound::Free { .. })), "{:?}", file.sound());
+    }
+}
