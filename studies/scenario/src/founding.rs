@@ -1,8 +1,31 @@
 //! The studies that come with the program.
 
 use crate::model::Value;
-use usher_config::Collector;
+use std::path::Path;
 use usher_config::tree::{self, Step};
+use usher_config::{Alone, Collector, Outside};
+
+/// What a login costs, as it was measured, for studies that charge a processor with it: path and text.
+const PROFILES: &[(&str, &str)] =
+    &[("profiles/peap-2026-11.toml", include_str!("../../founding/profiles/peap-2026-11.toml"))];
+
+/// The files that come with the program, for studies that are texts.
+pub(crate) struct Shipped;
+
+impl Outside for Shipped {
+    fn file(&self, path: &Path) -> Result<String, String> {
+        match PROFILES.iter().find(|(name, _)| Path::new(name) == path) {
+            Some((_, text)) => Ok((*text).to_owned()),
+            None => Alone.file(path),
+        }
+    }
+    fn secret(&self, path: &Path) -> Result<String, String> {
+        Alone.secret(path)
+    }
+    fn variable(&self, name: &str) -> Option<String> {
+        Alone.variable(name)
+    }
+}
 
 /// A study that comes with the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,6 +88,7 @@ const ALL: &[Founding] = founding![
     "bench-tcp-100",
     "dialogue-polling",
     "dialogue-queue",
+    "eduroam-day",
 ];
 
 /// All of them, in the order in which a group runs.

@@ -19,7 +19,7 @@ use usher_config::Ordered;
 use usher_config::disk::Disk;
 use usher_config::tree::{self, TreeNode};
 use usher_config::units::{Count, Quantity};
-use usher_config::{Alone, Collector, Fault, Faults, Format, Location, Outside, Source, hint};
+use usher_config::{Collector, Fault, Faults, Format, Location, Outside, Source, hint};
 use usher_core::Seed;
 
 /// The most points that a plan may have.
@@ -48,8 +48,8 @@ pub fn json_schema() -> String {
 /// Where files come from that a study includes, or names as a service's configuration.
 #[derive(Clone, Copy, Debug)]
 enum Origin {
-    /// Nowhere: the study is a text.
-    Nowhere,
+    /// The program itself: the study is a text, and has what comes with the program.
+    Shipped,
     /// The disk.
     Disk,
 }
@@ -57,7 +57,7 @@ enum Origin {
 impl Origin {
     const fn outside(self) -> &'static dyn Outside {
         match self {
-            Self::Nowhere => &Alone,
+            Self::Shipped => &founding::Shipped,
             Self::Disk => &Disk,
         }
     }
@@ -138,7 +138,7 @@ impl Study {
     /// # Errors
     /// Everything that is wrong with the text.
     pub fn parse(name: &str, origin: &str, text: &str) -> Result<Self, Faults> {
-        Self::parse_with(name, origin, text, Origin::Nowhere)
+        Self::parse_with(name, origin, text, Origin::Shipped)
     }
 
     fn parse_with(name: &str, origin: &str, text: &str, from: Origin) -> Result<Self, Faults> {
