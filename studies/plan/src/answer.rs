@@ -17,6 +17,8 @@ const SETTLE_S: f64 = 1.0;
 const HOLD_S: f64 = 3.0;
 /// The share of logins that must end as they have to, as `usher load --ramp` wants it.
 const SUCCESS: f64 = 0.999;
+/// A step of a search has so many times the logins of a point, since few logins that come together by chance are not to decide it.
+const SEARCH: f64 = 4.0;
 /// A search ends when the rate that failed is at most this share above the one that met the target.
 const PRECISION: f64 = 0.03;
 /// Loads that are simulated, as shares of what the scarcest resource takes.
@@ -163,8 +165,9 @@ pub fn answer(
 
 impl Planner<'_> {
     fn answer(&self) -> Result<Answer, PlanError> {
-        // A load at which nothing waits: what a login takes by itself.
-        let alone = self.one(self.mix.saturation(self.cores()) * 0.05, 1.0, "alone", 0)?;
+        // A load at which nothing waits, for its cores or for its store: what a login takes by itself.
+        let scarcest = bounds(self.deployment, &self.mix, 0.0).first().map_or(1.0, |bound| bound.rate);
+        let alone = self.one(scarcest * 0.05, 1.0, "alone", 0)?;
         let nobody = || {
             let failures: Vec<String> =
                 alone.tally.failures().map(|(failure, n)| format!("{} {n}", failure.name())).collect();
@@ -192,10 +195,6 @@ impl Planner<'_> {
             })
             .collect();
         Ok(Answer { capacity, servers, planned, bounds, levels, points, mix: self.mix })
-    }
-
-    fn cores(&self) -> f64 {
-        f64::from(self.deployment.cpu.cores.get())
     }
 
     /// The highest rate that meets the target: each replication searches for it by itself.
@@ -232,9 +231,9 @@ impl Planner<'_> {
 
     /// Whether a rate meets the target over a step as long as one of `usher load --ramp`. Where that is more logins than are to be
     /// simulated, the step and what the target leaves for waiting are shorter by the same factor: what piles up in a step that is too
-    /// much grows with its length.
+    /// much grows with its length. What piles up by chance does not, or less: a step must have enough logins that this is small.
     fn meets(&self, rate: f64, base: f64, replication: u32) -> Result<bool, PlanError> {
-        let shorter = (rate * HOLD_S / f64::from(self.settings.logins)).max(1.0);
+        let shorter = (rate * HOLD_S / (SEARCH * f64::from(self.settings.logins))).max(1.0);
         let step = self.one(rate, shorter, "search", replication)?;
         let limit = base + (self.settings.within - base) / shorter;
         let in_time = quantile(&step.tally.latency, self.settings.share).is_some_and(|q| q <= limit);

@@ -7,7 +7,7 @@ use usher_config::{Alone, Collector, Outside};
 
 /// What a login costs, as it was measured, for studies that charge a processor with it: path and text.
 const PROFILES: &[(&str, &str)] =
-    &[("profiles/peap-2026-11.toml", include_str!("../../founding/profiles/peap-2026-11.toml"))];
+    &[("profiles/eap-tls-2026-11.toml", include_str!("../../founding/profiles/eap-tls-2026-11.toml"))];
 
 /// The files that come with the program, for studies that are texts.
 pub(crate) struct Shipped;

@@ -327,7 +327,7 @@ mod tests {
         file.sound().unwrap();
         for (method, right) in [("pap", REQUEST), ("eap-md5", 2.0 * REQUEST + DIGEST)] {
             let busy = file.busy_cost(file.methods.get(method).unwrap());
-            assert!((busy / right - 1.0).abs() < 0.03, "{method}: {busy}");
+            assert!((busy / right - 1.0).abs() < 0.04, "{method}: {busy}");
         }
     }
 
@@ -357,8 +357,8 @@ mod tests {
         assert!(matches!(file.sound(), Err(Unsound::Accounted { .. })), "{:?}", file.sound());
         // All of it were wake-ups.
         let nothing = [("radius.request", 1.0, 1e-9)];
-        let file =
-            profile(&calibration(&["pap"], None), &operations(), &[loads(&nothing, [1.0; 4])], vec![None]);
+        let all = [1.0, 0.97, 0.3, 0.05].map(|wakeups| load(&nothing, wakeups, wakeups, 1.0));
+        let file = profile(&calibration(&["pap"], None), &operations(), &[all.into()], vec![None]);
         assert!(matches!(file.sound(), Err(Unsound::Free { .. })), "{:?}", file.sound());
     }
 }
