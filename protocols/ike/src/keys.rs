@@ -43,7 +43,7 @@ pub struct Seeds<'a> {
 }
 
 /// The keys of an IKE_SA.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct IkeKeys {
     /// Makes the keys of CHILD_SAs, and of the IKE_SA that follows.
     pub sk_d: Key,

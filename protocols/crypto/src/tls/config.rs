@@ -89,6 +89,19 @@ impl Credentials {
         self.chain.first().map_or(&[], |leaf| leaf.as_ref())
     }
 
+    /// The certificates in DER, the leaf first.
+    pub fn chain(&self) -> impl Iterator<Item = &[u8]> {
+        self.chain.iter().map(AsRef::as_ref)
+    }
+
+    /// The private key as one that signs outside TLS.
+    ///
+    /// # Errors
+    /// It is of no kind that is known.
+    pub fn signing_key(&self) -> Result<crate::signature::SigningKey, TlsError> {
+        crate::signature::SigningKey::from_der(&self.key)
+    }
+
     /// The private key in DER.
     #[cfg(test)]
     pub(super) fn key_der(&self) -> &[u8] {

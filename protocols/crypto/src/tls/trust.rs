@@ -53,6 +53,11 @@ impl Roots {
         Ok(Self { certificates: certificates(text)?, ..Self::default() })
     }
 
+    /// The authorities' certificates in DER.
+    pub fn certificates(&self) -> impl Iterator<Item = &[u8]> {
+        self.certificates.iter().map(AsRef::as_ref)
+    }
+
     /// With certificate revocation lists in DER, of these authorities and those below them (RFC 5280 §5). Every
     /// certificate of a peer's path is looked up in the list of its issuer: on it, or with a list that is past its
     /// nextUpdate, the peer is refused. An issuer of whom no list is given revokes nothing.

@@ -1,5 +1,6 @@
 //! Whom a certificate names, exactly.
 
+use alloc::vec::Vec;
 use core::net::IpAddr;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
@@ -36,6 +37,21 @@ pub fn bears(certificate: &[u8], name: SubjectName<'_>) -> bool {
         },
         _ => false,
     })
+}
+
+/// The subject of a certificate (DER), DER: whom it names where it bears no other name. `None`: it cannot be read.
+#[must_use]
+pub fn subject(certificate: &[u8]) -> Option<Vec<u8>> {
+    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+    Some(certificate.subject().as_raw().to_vec())
+}
+
+/// The SHA-1 hash of a certificate's (DER) SubjectPublicKeyInfo, by which IKEv2 names authorities (RFC 7296 §3.7). `None`: it
+/// cannot be read.
+#[must_use]
+pub fn public_key_hash(certificate: &[u8]) -> Option<[u8; 20]> {
+    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+    Some(crate::digest::sha1(&[certificate.public_key().raw]))
 }
 
 /// IKE (RFC 4945 §5.1.3.12).

@@ -59,6 +59,8 @@ pub struct Config {
     pub message: usize,
     /// How long without a word a NAT keeps its mapping: then something is sent (RFC 3948 §4).
     pub keepalive: Duration,
+    /// Keys of IKE_SAs are told ([`Event::Keys`](super::Event::Keys)), for who looks for faults.
+    pub export_keys: bool,
 }
 
 impl Default for Config {
@@ -76,6 +78,7 @@ impl Default for Config {
             packet: 1280,
             message: 1 << 15,
             keepalive: Duration::from_secs(20),
+            export_keys: false,
         }
     }
 }

@@ -512,6 +512,7 @@ fn successor(
     let mut born = Box::new(IkeSa::new(sa.connection.clone(), initiator, sa.path, cx.now));
     born.spis = spis;
     born.session = Some(Session::new(algorithms, keys, initiator)?);
+    born.tell_keys(cx);
     born.nat = sa.nat;
     born.mobike = sa.mobike;
     born.fragmentation = sa.fragmentation;

@@ -2,7 +2,7 @@
 
 use super::config::{Connection, Mode};
 use crate::header::Spi;
-use crate::keys::PacketKeys;
+use crate::keys::{IkeKeys, PacketKeys};
 use crate::payload::{ConfigurationAttribute, Identification, TrafficSelector};
 use crate::suite::PacketAlgorithms;
 use alloc::boxed::Box;
@@ -247,8 +247,21 @@ pub enum Event {
         sa: SaId,
         /// Who it is.
         identity: Identification,
+        /// Of which connection it is.
+        connection: String,
+        /// From where it comes.
+        remote: SocketAddr,
         /// What it asks for.
         attributes: Vec<ConfigurationAttribute>,
+    },
+    /// An IKE_SA has these keys from now on: said where [`Config::export_keys`](super::Config::export_keys) wants it.
+    Keys {
+        /// SPIs of initiator and responder.
+        spis: (Spi, Spi),
+        /// How its messages are protected.
+        algorithms: PacketAlgorithms,
+        /// The keys.
+        keys: Box<IkeKeys>,
     },
     /// The responder has given this side addresses and the like.
     Configured {

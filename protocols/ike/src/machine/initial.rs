@@ -5,7 +5,7 @@ use super::config::{Childless, Connection};
 use super::event::EndReason;
 use super::intermediate;
 use super::sa::{Context, IkeSa, Phase, Session};
-use super::{NAT_SOCKET, SOCKET};
+use super::{NAT_SOCKET, NAT_SOCKET_V6, SOCKET, SOCKET_V6};
 use crate::code::{HashAlgorithm, KeyExchangeMethod, NotifyType};
 use crate::header::Spi;
 use crate::keys::{IkeKeys, Seeds};
@@ -123,7 +123,12 @@ pub(super) fn begin(
     let method = known.into_iter().find(|method| exchange(*method).is_some())?;
     let mut begun = start(cx, method)?;
     // Every other port is one where messages have the marker.
-    let socket = if remote.port() == PORT { SOCKET } else { NAT_SOCKET };
+    let socket = match (remote.port() == PORT, remote.is_ipv4()) {
+        (true, true) => SOCKET,
+        (false, true) => NAT_SOCKET,
+        (true, false) => SOCKET_V6,
+        (false, false) => NAT_SOCKET_V6,
+    };
     let path = Path { socket, local, remote };
     let mut sa = Box::new(IkeSa::new(connection, true, path, cx.now));
     sa.spis.0 = Spi(cx.random());
@@ -249,7 +254,7 @@ fn move_to_nat_port(sa: &mut IkeSa) {
         if sa.path.local.port() == PORT {
             sa.path.local.set_port(NAT_PORT);
         }
-        sa.path.socket = NAT_SOCKET;
+        sa.path.socket = if sa.path.remote.is_ipv4() { NAT_SOCKET } else { NAT_SOCKET_V6 };
     }
 }
 
@@ -266,6 +271,7 @@ fn derive(
     cx.work(work::DERIVE);
     let keys = IkeKeys::initial(&algorithms, secret, &seeds);
     sa.session = Session::new(algorithms, keys, sa.initiator);
+    sa.tell_keys(cx);
     sa.session.is_some()
 }
 

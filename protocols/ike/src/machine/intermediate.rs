@@ -62,6 +62,7 @@ fn advance(sa: &mut IkeSa, cx: &mut Context<'_>, secret: &[u8]) {
     let Some(session) = sa.session.take() else { return };
     let keys = session.keys.advanced(&session.algorithms, secret, &seeds);
     sa.session = session.advanced(keys, initiator);
+    sa.tell_keys(cx);
     if let Some(state) = state(sa) {
         state.additional.pop_front();
     }

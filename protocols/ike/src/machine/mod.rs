@@ -43,10 +43,19 @@ use usher_core::{
 /// The automata as they run: what becomes of CHILD_SAs and of IKE_SAs that are replaced and deleted.
 pub const AUTOMATA: [Diagram; 2] = [collision::ChildRekeying::DIAGRAM, collision::SaRekeying::DIAGRAM];
 
-/// The socket of UDP port 500.
+/// The socket of UDP port 500, of IPv4.
 pub const SOCKET: SocketId = SocketId::own(0);
-/// The socket of UDP port 4500, on which ESP comes too: what begins with four octets of zero is the endpoint's.
+/// The socket of UDP port 4500, of IPv4, on which ESP comes too: what begins with four octets of zero is the endpoint's.
 pub const NAT_SOCKET: SocketId = SocketId::own(1);
+/// The socket of UDP port 500, of IPv6.
+pub const SOCKET_V6: SocketId = SocketId::own(2);
+/// The socket of UDP port 4500, of IPv6.
+pub const NAT_SOCKET_V6: SocketId = SocketId::own(3);
+
+/// Whether a socket is of UDP port 4500.
+fn is_nat(socket: SocketId) -> bool {
+    socket == NAT_SOCKET || socket == NAT_SOCKET_V6
+}
 
 usher_core::counters! {
     /// What an [`Endpoint`] did.
@@ -135,7 +144,7 @@ fn network(address: IpAddr) -> IpAddr {
 /// What an IKE_SA of two identities is found by.
 type Pair = (Identification, Identification);
 
-/// An IKEv2 endpoint: a [`Machine`] over the datagrams of [`SOCKET`] and [`NAT_SOCKET`].
+/// An IKEv2 endpoint: a [`Machine`] over the datagrams of [`SOCKET`] and [`NAT_SOCKET`], and of the same of IPv6.
 #[derive(Debug)]
 pub struct Endpoint {
     config: Config,
@@ -338,7 +347,7 @@ impl Endpoint {
     }
 
     fn datagram(&mut self, now: Instant, path: Path, data: &[u8]) {
-        let marker = path.socket == NAT_SOCKET;
+        let marker = is_nat(path.socket);
         let octets = if marker { data.strip_prefix(&NON_ESP_MARKER[..]) } else { Some(data) };
         let Some(octets) = octets else {
             // ESP, or a keepalive (RFC 3948 §2.3).

@@ -5,7 +5,7 @@ use super::collision::{ChildState, SaEvent, SaState};
 use super::config::{Config, Connection, LocalAuth};
 use super::event::{Command, EndReason, Event, IkeJob, SaId};
 use super::fragments::Reassembly;
-use super::{Counters, NAT_SOCKET, authenticate, create, informational, initial, intermediate};
+use super::{Counters, authenticate, create, informational, initial, intermediate, is_nat};
 use crate::code::{ExchangeType, NotifyType, PayloadType};
 use crate::header::{Header, Spi};
 use crate::keys::IkeKeys;
@@ -284,7 +284,7 @@ impl IkeSa {
         }
         for datagram in datagrams {
             let mut bytes = cx.outputs.buffer();
-            if path.socket == NAT_SOCKET {
+            if is_nat(path.socket) {
                 bytes.extend_from_slice(&crate::NON_ESP_MARKER);
             }
             bytes.extend_from_slice(datagram);
@@ -295,7 +295,7 @@ impl IkeSa {
     /// The most octets that a message may have before it is sent in fragments.
     fn limit(&self, cx: &Context<'_>) -> Option<usize> {
         let ip = if self.path.remote.is_ipv4() { 20 } else { 40 };
-        let marker = if self.path.socket == NAT_SOCKET { 4 } else { 0 };
+        let marker = if is_nat(self.path.socket) { 4 } else { 0 };
         self.fragmentation.then(|| cx.config.packet.saturating_sub(ip + 8 + marker))
     }
 
@@ -380,6 +380,14 @@ impl IkeSa {
     }
     pub(super) fn job(&mut self, cx: &mut Context<'_>, what: IkeJob) {
         cx.outputs.job(usher_core::Job { token: self.id.0, what });
+    }
+
+    /// Tells of its keys, where that is wanted.
+    pub(super) fn tell_keys(&self, cx: &mut Context<'_>) {
+        if let Some(session) = self.session.as_ref().filter(|_| cx.config.export_keys) {
+            let (algorithms, keys) = (session.algorithms.packets, Box::new(session.keys.clone()));
+            cx.outputs.event(Event::Keys { spis: self.spis, algorithms, keys });
+        }
     }
 
     /// It ends: nothing more is sent.

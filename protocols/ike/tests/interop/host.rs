@@ -47,7 +47,7 @@ fn bound(address: SocketAddr) -> UdpSocket {
 impl<'a> Host<'a> {
     /// One in charon's namespace. Its sockets are made by a thread that goes there.
     pub(crate) fn new(place: &'a Place, n: u16) -> Self {
-        let namespace = place.namespace();
+        let namespace = std::fs::File::open(format!("/run/netns/{}", place.name())).expect("it is there");
         let bind = move || {
             move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
                 .expect("root may go there");

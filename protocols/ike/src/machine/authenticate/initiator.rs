@@ -63,6 +63,7 @@ pub(super) fn proved(sa: &mut IkeSa, cx: &mut Context<'_>) {
             ConfigurationType::INTERNAL_IP6_ADDRESS,
             ConfigurationType::INTERNAL_IP4_DNS,
             ConfigurationType::INTERNAL_IP6_DNS,
+            ConfigurationType::INTERNAL_DNS_DOMAIN,
         ];
         let attributes = wishes.map(ConfigurationAttribute::wish).into();
         payloads.push(Payload::Configuration(Configuration { kind: CfgType::CFG_REQUEST, attributes }));

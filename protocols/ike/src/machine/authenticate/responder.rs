@@ -213,7 +213,8 @@ pub(super) fn go_on(sa: &mut IkeSa, cx: &mut Context<'_>) {
         let attributes = asked.attributes.clone();
         state.waits = Waits::Address;
         let identity = sa.peer();
-        cx.outputs.event(Event::AddressWanted { sa: sa.id, identity, attributes });
+        let (connection, remote) = (sa.connection.name.clone(), sa.path.remote);
+        cx.outputs.event(Event::AddressWanted { sa: sa.id, identity, connection, remote, attributes });
         return sa.pend();
     }
     finish(sa, cx);

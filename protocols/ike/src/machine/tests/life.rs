@@ -103,7 +103,7 @@ fn without_an_address_to_give_there_is_no_child() {
     let mut world = World::new(ours, theirs);
     let responder = world.responder;
     world.net.on_event(responder, |event| match event {
-        Event::AddressWanted { sa, identity, attributes } => {
+        Event::AddressWanted { sa, identity, attributes, .. } => {
             assert_eq!(identity.to_string(), "ini.test");
             assert!(attributes.iter().any(|a| a.kind == ConfigurationType::INTERNAL_IP4_ADDRESS));
             Some((millis(1), Command::Address { sa: *sa, attributes: vec![] }))
