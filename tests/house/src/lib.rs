@@ -19,6 +19,7 @@ pub const SIBLINGS: &[(&str, &str, &str)] = &[
     ("networks", "usher-host", "what all programs that serve have in common"),
     ("networks", "usher-sctp", "associations of a live host are sockets of the kernel"),
     ("usher-aaa-config", "usher-aaa", "its file is read into what the server is made of"),
+    ("usher-gateway", "usher-access", "a gateway asks an AAA server, and has address pools"),
     ("usher-nas", "usher-access", "an authenticator asks an AAA server"),
     ("usher-mih-service", "usher-mobility", "its handovers are led by those controllers"),
     ("usher-aaa", "usher-access", "the ledger's address pools are those of any access server"),

@@ -1,0 +1,151 @@
+//! What an AAA server is told of sessions (RFC 2866), and what it wants of them later (RFC 5176, RFC 6733 §8).
+
+use crate::service::{Event, Gateway, Timer};
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use usher_access::{
+    DynamicKind, DynamicRequest, ErrorCause, NasPort, Record, RecordKind, SessionIdentity, TerminateCause,
+};
+use usher_core::{Instant, Machine};
+use usher_ike::machine::{self as ike, SaId};
+use usher_radius::attribute::kind;
+
+impl Gateway {
+    /// Tells the AAA server of a session that others began.
+    pub(crate) fn account(&mut self, now: Instant, sa: SaId, what: RecordKind) {
+        if !self.config.aaa.as_ref().is_some_and(|aaa| aaa.accounting) {
+            return;
+        }
+        let token = self.token();
+        let (Some(session), Some(aaa)) = (self.sessions.get_mut(&sa), &mut self.aaa) else { return };
+        if session.initiator {
+            return;
+        }
+        let classes: Vec<&[u8]> = session.granted.classes.iter().map(|class| &class[..]).collect();
+        let mut v4 = session.addresses.iter().filter_map(|address| match address {
+            IpAddr::V4(v4) => Some(*v4),
+            IpAddr::V6(_) => None,
+        });
+        let mut v6 = session.addresses.iter().filter_map(|address| match address {
+            IpAddr::V6(v6) => Some((*v6, 128)),
+            IpAddr::V4(_) => None,
+        });
+        let record = Record {
+            name: &session.granted.user,
+            port: NasPort {
+                calling_station: Some(&session.station),
+                id: Some(&session.connection),
+                ..NasPort::default()
+            },
+            lasted: now.since(session.since),
+            cause: session.cause,
+            classes: &classes,
+            framed_ip: v4.next(),
+            framed_ipv6_prefix: v6.next(),
+            ..Record::new(what, &session.id, session.records)
+        };
+        self.counters.records += 1;
+        match aaa.account(now, token, &record) {
+            Ok(()) => {
+                self.records.insert(token, session.id.clone());
+                session.records += 1;
+            }
+            Err(_) => {
+                self.counters.records_lost += 1;
+                let session = session.id.clone();
+                self.outputs.event(Event::Unaccounted { session });
+            }
+        }
+    }
+
+    /// The AAA server is told how a session is.
+    pub(crate) fn interim(&mut self, now: Instant, sa: SaId) {
+        let Some(session) = self.sessions.get_mut(&sa) else { return };
+        if let Some((every, at)) = &mut session.interim {
+            *at = now + *every;
+            self.timers.insert(*at, Timer::Interim(sa));
+        }
+        self.account(now, sa, RecordKind::Interim);
+    }
+
+    /// The AAA server wants something of sessions: of all that are meant, or of none.
+    pub(crate) fn dynamic(&mut self, now: Instant, request: &DynamicRequest) {
+        let meant: Vec<SaId> = self
+            .sessions
+            .iter()
+            .filter_map(|(sa, session)| {
+                let said = SessionIdentity {
+                    token: session.granted.token,
+                    names: [&session.granted.user, session.granted.user.as_slice()],
+                    port: NasPort {
+                        calling_station: Some(&session.station),
+                        id: Some(&session.connection),
+                        ..NasPort::default()
+                    },
+                    session: Some(&session.id),
+                    framed_ip: session.addresses.iter().find_map(|address| match address {
+                        IpAddr::V4(v4) => Some(*v4),
+                        IpAddr::V6(_) => None,
+                    }),
+                    ..SessionIdentity::default()
+                };
+                (!session.initiator && request.is_about(&said)).then_some(*sa)
+            })
+            .collect();
+        let times = [kind::SESSION_TIMEOUT, kind::ACCT_INTERIM_INTERVAL];
+        let answer = match request.kind {
+            _ if meant.is_empty() => Err(ErrorCause::SessionContextNotFound),
+            DynamicKind::Disconnect => Ok(()),
+            DynamicKind::Change if request.changes().any(|kind| !times.contains(&kind)) => {
+                Err(ErrorCause::UnsupportedAttribute)
+            }
+            DynamicKind::Change => Ok(()),
+            // An initiator authenticates itself again when it wants to; a gateway cannot make it (RFC 4478 is not spoken).
+            DynamicKind::Reauthenticate => Err(ErrorCause::AdministrativelyProhibited),
+        };
+        self.counters.dynamic_refused += u64::from(answer.is_err());
+        if let Some(aaa) = &mut self.aaa {
+            // It was asked just now.
+            let _ = aaa.command(now, usher_access::Command::AnswerDynamic { token: request.token, answer });
+        }
+        for sa in meant {
+            match (request.kind, answer) {
+                (DynamicKind::Disconnect, _) | (DynamicKind::Reauthenticate, Err(_)) => {
+                    self.disconnect(now, sa)
+                }
+                (DynamicKind::Change, Ok(())) => self.change(now, sa, request),
+                _ => {}
+            }
+        }
+    }
+
+    fn disconnect(&mut self, now: Instant, sa: SaId) {
+        let Some(session) = self.sessions.get_mut(&sa) else { return };
+        session.cause = TerminateCause::AdminReset;
+        self.counters.sessions_disconnected += 1;
+        self.outputs.event(Event::Dynamic { sa, end: true });
+        self.tell(now, ike::Command::Delete(sa));
+    }
+
+    fn change(&mut self, now: Instant, sa: SaId, request: &DynamicRequest) {
+        let Some(session) = self.sessions.get_mut(&sa) else { return };
+        if let Some(lasts) = request.content.session_timeout() {
+            if let Some(before) = session.ends {
+                self.timers.remove(before, Timer::SessionEnd(sa));
+            }
+            // It lasts so long in all (RFC 2865 §5.27).
+            let end = (session.since + lasts).max(now);
+            session.ends = Some(end);
+            self.timers.insert(end, Timer::SessionEnd(sa));
+        }
+        if let Some(every) = request.content.interim_interval().filter(|every| !every.is_zero()) {
+            if let Some((_, before)) = session.interim {
+                self.timers.remove(before, Timer::Interim(sa));
+            }
+            session.interim = Some((every, now + every));
+            self.timers.insert(now + every, Timer::Interim(sa));
+        }
+        self.counters.sessions_changed += 1;
+        self.outputs.event(Event::Dynamic { sa, end: false });
+    }
+}

@@ -1,0 +1,112 @@
+//! The configuration file of an IKEv2 gateway or client.
+
+#[cfg(feature = "tls")]
+mod aaa;
+#[cfg(feature = "tls")]
+mod build;
+mod model;
+#[cfg(all(test, feature = "tls"))]
+mod tests;
+
+pub use model::{
+    AaaTable, AuthMethod, ChildTable, ConnectionTable, DiameterPeerTable, DiameterTable, DynamicTable,
+    EapTable, File, Limits, Listen, LocalAuth, PoolTable, RadiusTable, RemoteAuth, TlsTable, UserTable,
+};
+
+#[cfg(feature = "tls")]
+use crate::service::Config;
+use alloc::string::String;
+#[cfg(feature = "tls")]
+use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
+#[cfg(feature = "tls")]
+use core::net::SocketAddr;
+#[cfg(feature = "tls")]
+use std::path::Path;
+use usher_config::Format;
+#[cfg(feature = "tls")]
+use usher_config::tree::TreeNode;
+#[cfg(feature = "tls")]
+use usher_config::{Collector, Fault, Faults, Outside};
+#[cfg(feature = "tls")]
+use usher_crypto::tls::{ClientConfig, WallClock};
+#[cfg(feature = "tls")]
+use usher_ike::credentials::Credentials;
+
+/// Where the configuration is unless somebody says otherwise.
+pub const DEFAULT_PATH: &str = "/etc/usher/ike.toml";
+/// Where the control socket is unless the configuration says otherwise.
+pub const DEFAULT_CONTROL: &str = "/run/usher/ike.sock";
+
+/// What configuration files are.
+pub const FORMAT: Format = Format { what: "the IKEv2 gateway's configuration", version: 1, retired: &[] };
+
+/// A checked configuration, with its keys and certificates.
+#[cfg(feature = "tls")]
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// As it was written.
+    pub file: File,
+    /// What the machine takes.
+    pub config: Config,
+    /// Who does its jobs.
+    pub credentials: Arc<Credentials>,
+    /// What protects connections to AAA servers that it opens, by their addresses.
+    pub outgoing: BTreeMap<SocketAddr, ClientConfig>,
+    /// What is right and should be written otherwise.
+    pub warnings: Vec<Fault>,
+}
+
+/// Checks a text. `origin` is the file that it was read from, or what faults call it; the files that it names are sought from
+/// its folder. Certificates are looked at by the clock, which the machine sets.
+///
+/// # Errors
+/// Everything that is wrong with it.
+#[cfg(feature = "tls")]
+pub fn parse(origin: &str, text: &str, outside: &dyn Outside, clock: &WallClock) -> Result<Loaded, Faults> {
+    let mut faults = Collector::new(origin, text);
+    let folder = Path::new(origin).parent().unwrap_or(Path::new(""));
+    let loaded = usher_config::document(&FORMAT, outside, &mut faults)
+        .and_then(|tree| checked(tree, folder, outside, clock, &mut faults));
+    faults.finish(loaded)
+}
+
+/// Reads and checks a table of another file that holds the keys of a configuration, such as a host's of a study; faults and
+/// warnings have its lines. Relative paths go from `base`. `None`: something is wrong, as `faults` says.
+#[cfg(feature = "tls")]
+pub fn read_tree(
+    mut tree: TreeNode,
+    base: &Path,
+    outside: &dyn Outside,
+    clock: &WallClock,
+    faults: &mut Collector,
+) -> Option<Loaded> {
+    usher_config::renew(&mut tree, &FORMAT, faults);
+    checked(tree, base, outside, clock, faults)
+}
+
+#[cfg(feature = "tls")]
+fn checked(
+    mut tree: TreeNode,
+    base: &Path,
+    outside: &dyn Outside,
+    clock: &WallClock,
+    faults: &mut Collector,
+) -> Option<Loaded> {
+    let read = usher_config::read::<File>(&mut tree, |_| false, faults);
+    let file = read.value.filter(|_| read.whole)?;
+    let mut builder = build::Builder::new(base, outside, clock);
+    let config = builder.config(&file);
+    let (found, credentials, outgoing) = builder.finish();
+    let whole = found.is_empty();
+    for (keys, message) in found {
+        faults.add(tree.place(&tree.steps(&keys)), message);
+    }
+    let config = config.filter(|_| whole)?;
+    Some(Loaded { file, config, credentials: Arc::new(credentials), outgoing, warnings: faults.warnings() })
+}
+
+/// The JSON Schema of the file, as `docs/ike.schema.json` holds it: indented, with a final newline.
+#[must_use]
+pub fn json_schema() -> String {
+    usher_config::json_schema::<File>(&FORMAT)
+}

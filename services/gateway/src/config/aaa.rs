@@ -1,0 +1,178 @@
+//! AAA servers of a file.
+
+use super::build::{Builder, Places};
+use super::model::{AaaTable, DiameterTable, RadiusTable};
+use crate::service::Aaa;
+use alloc::boxed::Box;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use usher_access::{AaaConfig, DiameterConfig, DynamicConfig, NasIdentity, PORT_TYPE_VIRTUAL, RadiusConfig};
+use usher_core::{Duration, TransportProtocol};
+use usher_crypto::certificate::CertificateMatch;
+use usher_diameter::codes::application;
+use usher_diameter::node;
+use usher_diameter::peer::capabilities::Application;
+use usher_radius::client::{self, Failover, Liveness, Retransmission, ServerConfig, Target};
+use usher_radius::server::ClientConfig;
+use usher_radius::{Freshness, Secret};
+
+/// The longest EAP packet that goes through IKE without fragments, octets: what the AAA server is told of the link.
+const FRAMED_MTU: u32 = 1100;
+
+const APPLICATIONS: [Application; 3] = [
+    Application::auth(application::EAP),
+    Application::auth(application::NASREQ),
+    Application::acct(application::ACCOUNTING),
+];
+
+/// `login`: how long an initiator may take to prove who it is.
+pub(super) fn aaa(builder: &mut Builder<'_>, table: &AaaTable, login: Duration) -> Option<Aaa> {
+    let identifier = table.nas_identifier.clone().or_else(|| {
+        let identity = table.diameter.as_ref().map(|diameter| diameter.identity.clone());
+        if identity.is_none() && table.nas_address.is_none() {
+            builder.fault(
+                &["aaa"],
+                "\"nas_identifier\" is missing: as what this gateway asks, such as \"gw.example.org\"",
+            );
+        }
+        identity
+    });
+    let nas = NasIdentity {
+        address: table.nas_address,
+        port_type: Some(PORT_TYPE_VIRTUAL),
+        framed_mtu: Some(FRAMED_MTU),
+        ..NasIdentity::ethernet(&identifier.unwrap_or_default())
+    };
+    let servers = match (&table.radius[..], &table.diameter) {
+        ([], None) => {
+            builder.fault(&["aaa"], "no server: write [[aaa.radius]] or [aaa.diameter]");
+            None
+        }
+        ([], Some(diameter)) => diameter_servers(builder, table, diameter),
+        (_, None) => radius_servers(builder, table, login),
+        (_, Some(_)) => {
+            builder.fault(&["aaa", "diameter"], "there is [[aaa.radius]] too; keep one of both");
+            None
+        }
+    };
+    Some(Aaa {
+        nas,
+        servers: servers?,
+        accounting: table.accounting,
+        interim: table.interim.map(usher_config::units::Time::get),
+    })
+}
+
+/// TLS to a server.
+fn outgoing(builder: &mut Builder<'_>, table: &AaaTable, address: SocketAddr, at: &[&str]) {
+    match &table.tls {
+        None => builder
+            .fault(at, "[aaa.tls] is missing: certificate, key and ca for servers that are reached by TLS"),
+        // The protocol looks at the name itself.
+        Some(tls) => {
+            if let Some(config) = builder.client(&["aaa", "tls"], tls, None) {
+                builder.outgoing.insert(address, config);
+            }
+        }
+    }
+}
+
+fn radius_servers(builder: &mut Builder<'_>, table: &AaaTable, login: Duration) -> Option<AaaConfig> {
+    let (mut servers, mut clients) = (Vec::new(), Vec::new());
+    let (mut asked, mut told) = (Vec::new(), Vec::new());
+    for (i, server) in table.radius.iter().enumerate() {
+        let number = i.to_string();
+        let at = ["aaa", "radius", &number];
+        let watched = table.radius.len() > 1;
+        let RadiusTable { address, acct_address, transport, certificate, secret, secret_file, secret_env } =
+            server;
+        let next = |servers: &Vec<ServerConfig>| u16::try_from(servers.len()).unwrap_or(u16::MAX);
+        let with =
+            |config: ServerConfig| ServerConfig { liveness: watched.then(Liveness::default), ..config };
+        if *transport == TransportProtocol::Tls {
+            outgoing(builder, table, *address, &at);
+            let certificates: Vec<_> = certificate.iter().cloned().map(CertificateMatch::Name).collect();
+            asked.push(next(&servers));
+            told.push(next(&servers));
+            servers.push(with(ServerConfig {
+                certificates: certificates.clone(),
+                ..ServerConfig::radsec(*address)
+            }));
+            clients.push(ClientConfig::radsec(address.ip(), bits(*address), certificates));
+            continue;
+        }
+        if certificate.is_some() {
+            builder.fault(
+                &[&at[..], &["certificate"]].concat(),
+                "without transport = \"tls\" no certificate is shown",
+            );
+        }
+        let places = Places {
+            key: "secret",
+            inline: secret.as_ref(),
+            file: secret_file.as_deref(),
+            env: secret_env.as_deref(),
+        };
+        let Some(secret) = builder.secret(&at, &places) else { continue };
+        let secret = Secret::new(&secret);
+        asked.push(next(&servers));
+        servers.push(with(ServerConfig::new(*address, secret.clone())));
+        told.push(next(&servers));
+        let accounting =
+            acct_address.unwrap_or(SocketAddr::new(address.ip(), address.port().saturating_add(1)));
+        servers.push(ServerConfig::new(accounting, secret.clone()));
+        clients.push(ClientConfig::new(address.ip(), bits(*address), secret));
+    }
+    let mut client = client::Config::single(servers.first()?.clone());
+    client.servers = servers;
+    client.groups = alloc::vec![asked, told];
+    if let Retransmission::Backoff { max_duration, .. } = &mut client.retransmission {
+        // The initiator is to hear that nobody answers while it still listens.
+        *max_duration = (*max_duration).min(login * 3 / 4);
+    }
+    client.failover = (table.radius.len() > 1).then(Failover::default);
+    let dynamic = table
+        .dynamic
+        .as_ref()
+        .map(|_| Box::new(DynamicConfig { clients, freshness: Some(Freshness::default()) }));
+    let (target, accounting) = (Target::Group(0), Target::Group(1));
+    Some(AaaConfig::Radius(RadiusConfig { target, accounting, dynamic, ..RadiusConfig::new(client) }))
+}
+
+const fn bits(address: SocketAddr) -> u8 {
+    if address.is_ipv4() { 32 } else { 128 }
+}
+
+fn diameter_servers(
+    builder: &mut Builder<'_>,
+    table: &AaaTable,
+    diameter: &DiameterTable,
+) -> Option<AaaConfig> {
+    if table.dynamic.is_some() {
+        builder.fault(
+            &["aaa", "dynamic"],
+            "RFC 5176 is of RADIUS; a Diameter server asks by its own connection, where stateful = true",
+        );
+    }
+    if diameter.peer.is_empty() {
+        builder.fault(
+            &["aaa", "diameter"],
+            "\"peer\" is missing: write [[aaa.diameter.peer]] with identity and address",
+        );
+        return None;
+    }
+    let mut node = node::Config::new(&diameter.identity, &diameter.realm, &APPLICATIONS);
+    node.local.addresses.extend(table.nas_address);
+    for (i, peer) in diameter.peer.iter().enumerate() {
+        let number = i.to_string();
+        let at = ["aaa", "diameter", "peer", &number];
+        if peer.transport == TransportProtocol::Tls {
+            outgoing(builder, table, peer.address, &at);
+        }
+        node = node.connect_to(&peer.identity, peer.address);
+    }
+    let realm = diameter.destination_realm.clone().unwrap_or_else(|| diameter.realm.clone());
+    let config = DiameterConfig { stateful: diameter.stateful, ..DiameterConfig::new(node, realm) };
+    Some(AaaConfig::Diameter(Box::new(config)))
+}

@@ -1,0 +1,616 @@
+//! What a file makes: checks that types cannot say, with keys and certificates read.
+
+use super::aaa;
+use super::model::{
+    AuthMethod, ChildTable, ChildlessWord, ConnectionTable, EapTable, File, Listen, LocalAuth as Local,
+    ModeWord, RemoteAuth as Remote, TlsTable, UserTable,
+};
+use crate::service::{Config, Judge, Peer};
+use crate::users::LocalUsers;
+use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use usher_access::pool::{PoolConfig, PoolError, Range, check_pools};
+use usher_config::secret::{self, Hidden};
+use usher_config::{Outside, Prefix, hint};
+use usher_crypto::Key;
+use usher_crypto::tls::{
+    ChainVerifier, ClientConfig, ClientOptions, Credentials as Certified, Roots, ServerConfig, ServerOptions,
+    TlsError, VersionRange, WallClock,
+};
+use usher_eap::method::tls::{PeerMethodTls, PeerTls};
+use usher_eap::method::{PeerOffer, md5, mschapv2};
+use usher_eap::packet::Type;
+use usher_ike::code::IdType;
+use usher_ike::credentials::Credentials;
+use usher_ike::machine::{
+    ChildConfig, Childless, Config as Ike, Connection, LocalAuth, Mode, RemoteAuth, Retransmission,
+};
+use usher_ike::payload::{Identification, Proposal, TrafficSelector};
+
+/// Octets of a file with certificates at most.
+const MOST: u64 = 1 << 20;
+/// Octets of a key that cannot be guessed, at least, where there is no reason to be weaker.
+const SHORTEST: usize = 6;
+/// The longest EAP packet of this side, octets.
+const FRAGMENT: usize = 1100;
+
+/// A fault, and the keys that lead to its place.
+pub(super) type Found = (Vec<String>, String);
+
+/// Three places of which one says a secret.
+pub(super) struct Places<'a> {
+    pub(super) key: &'static str,
+    pub(super) inline: Option<&'a Hidden>,
+    pub(super) file: Option<&'a Path>,
+    pub(super) env: Option<&'a str>,
+}
+
+pub(super) struct Builder<'a> {
+    base: &'a Path,
+    outside: &'a dyn Outside,
+    pub(super) clock: &'a WallClock,
+    found: Vec<Found>,
+    credentials: Credentials,
+    pub(super) outgoing: BTreeMap<SocketAddr, ClientConfig>,
+}
+
+/// The keys that lead to a place.
+pub(super) fn keys(path: &[&str]) -> Vec<String> {
+    path.iter().map(|key| (*key).to_owned()).collect()
+}
+
+impl<'a> Builder<'a> {
+    pub(super) fn new(base: &'a Path, outside: &'a dyn Outside, clock: &'a WallClock) -> Self {
+        let (found, credentials, outgoing) = (Vec::new(), Credentials::new(), BTreeMap::new());
+        Self { base, outside, clock, found, credentials, outgoing }
+    }
+    pub(super) fn finish(self) -> (Vec<Found>, Credentials, BTreeMap<SocketAddr, ClientConfig>) {
+        (self.found, self.credentials, self.outgoing)
+    }
+    pub(super) fn fault(&mut self, at: &[&str], message: impl Into<String>) {
+        self.found.push((keys(at), message.into()));
+    }
+    /// What a step gives, or its fault at this place.
+    fn take<T>(&mut self, at: &[&str], result: Result<T, String>) -> Option<T> {
+        result.map_err(|message| self.fault(at, message)).ok()
+    }
+
+    /// A secret of one of three places of a table.
+    pub(super) fn secret(&mut self, table: &[&str], places: &Places<'_>) -> Option<Key> {
+        let file = places.file.map(|file| self.base.join(file));
+        match secret::one(places.key, places.inline, file.as_deref(), places.env, self.outside) {
+            Ok(Some(secret)) => Some(Key::from(secret.0.as_bytes())),
+            Ok(None) => {
+                let message =
+                    format!("\"{0}\" is missing: write it, or \"{0}_file\", or \"{0}_env\"", places.key);
+                self.fault(table, message);
+                None
+            }
+            Err((key, message)) => {
+                let mut at = table.to_vec();
+                if !key.is_empty() {
+                    at.push(&key);
+                }
+                self.fault(&at, message);
+                None
+            }
+        }
+    }
+
+    fn certified(
+        &mut self,
+        table: &[&str],
+        certificate: Option<&PathBuf>,
+        key: Option<&PathBuf>,
+    ) -> Option<Certified> {
+        let mut missing = |key: &str| {
+            self.fault(table, format!("\"{key}\" is missing: a certificate proves nothing without both"));
+        };
+        let certificate = certificate.or_else(|| {
+            missing("certificate");
+            None
+        })?;
+        let key = key.or_else(|| {
+            missing("key");
+            None
+        })?;
+        let (at, at_key) = ([table, &["certificate"]].concat(), [table, &["key"]].concat());
+        let chain = self.outside.octets(&self.base.join(certificate), MOST);
+        let chain = self.take(&at, chain);
+        let pem = self.outside.secret(&self.base.join(key));
+        let pem = self.take(&at_key, pem)?;
+        let pem = Key::new(pem);
+        let made = Certified::from_pem(&chain?, pem.as_bytes()).map_err(|e| e.to_string());
+        self.take(&at, made)
+    }
+
+    fn roots(&mut self, table: &[&str], ca: Option<&PathBuf>) -> Option<Roots> {
+        let at = [table, &["ca"]].concat();
+        let Some(ca) = ca else {
+            self.fault(
+                table,
+                "\"ca\" is missing: name the file with the authorities whose certificates are taken",
+            );
+            return None;
+        };
+        let text = self.outside.octets(&self.base.join(ca), MOST);
+        let text = self.take(&at, text)?;
+        let roots = Roots::from_pem(&text).map_err(|e| e.to_string());
+        self.take(&at, roots).map(Roots::remembering)
+    }
+
+    /// TLS of a client that shows a certificate.
+    pub(super) fn client(
+        &mut self,
+        at: &[&str],
+        table: &TlsTable,
+        server_name: Option<String>,
+    ) -> Option<ClientConfig> {
+        let credentials = self.certified(at, Some(&table.certificate), Some(&table.key))?;
+        let roots = self.roots(at, Some(&table.ca))?;
+        let made = self.tls_client(credentials, roots, server_name);
+        self.take(at, made)
+    }
+    fn tls_client(
+        &self,
+        credentials: Certified,
+        roots: Roots,
+        server_name: Option<String>,
+    ) -> Result<ClientConfig, String> {
+        let options = ClientOptions {
+            versions: VersionRange::default(),
+            credentials: Some(credentials),
+            roots,
+            server_name,
+            resumption: None,
+            clock: self.clock.clone(),
+            key_log: None,
+        };
+        ClientConfig::new(options).map_err(|e: TlsError| e.to_string())
+    }
+
+    /// What the machine takes.
+    pub(super) fn config(&mut self, file: &File) -> Option<Config> {
+        let limits = &file.limits;
+        let count = |n: usher_config::units::Count| usize::try_from(n.get()).unwrap_or(usize::MAX);
+        let endpoint = Ike {
+            retransmission: Retransmission {
+                first: limits.retransmission.get(),
+                count: limits.retransmissions.get(),
+                ..Retransmission::default()
+            },
+            half_open: count(limits.half_open),
+            cookies_from: usize::try_from(limits.cookies_from).unwrap_or(usize::MAX),
+            half_open_per_network: count(limits.half_open_per_network),
+            patience: limits.login.get(),
+            sas: count(limits.sas),
+            packet: count(limits.packet),
+            message: count(limits.message),
+            keepalive: limits.keepalive.get(),
+            export_keys: file.key_log.is_some(),
+            ..Ike::default()
+        };
+        if limits.packet.get() < 576 {
+            self.fault(&["limits", "packet"], "packets of fewer than 576 octets leave no room for a message");
+        }
+        if limits.retransmission.get().is_zero() {
+            self.fault(
+                &["limits", "retransmission"],
+                "a request that is sent again at once is never answered",
+            );
+        }
+        let listen = &file.listen.addresses;
+        for (i, address) in listen.iter().enumerate() {
+            if listen.iter().take(i).any(|other| other.is_ipv4() == address.is_ipv4()) {
+                let i = i.to_string();
+                self.fault(
+                    &["listen", "addresses", &i],
+                    "one address of each family; \"0.0.0.0\" and \"::\" are all of the host",
+                );
+            }
+        }
+        let pools = self.pools(file);
+        let aaa = file.aaa.as_ref().map(|table| aaa::aaa(self, table, limits.login.get()));
+        let users = self.users(file);
+        let mut peers = Vec::new();
+        for (i, table) in file.connection.iter().enumerate() {
+            let number = i.to_string();
+            let at = ["connection", &number];
+            if file.connection.iter().take(i).any(|other| other.name == table.name) {
+                self.fault(
+                    &[&at[..], &["name"]].concat(),
+                    format!("there are two connections \"{}\"", table.name),
+                );
+            }
+            for (n, pool) in table.pools.iter().enumerate() {
+                if !file.pool.iter().any(|known| known.name == *pool) {
+                    let near = hint(pool, file.pool.iter().map(|known| known.name.as_str()));
+                    let n = n.to_string();
+                    self.fault(
+                        &[&at[..], &["pools", &n]].concat(),
+                        format!("there is no [[pool]] \"{pool}\"{near}"),
+                    );
+                }
+            }
+            if table.remote_auth == Remote::Eap && file.aaa.is_none() {
+                self.fault(&[&at[..], &["remote_auth"]].concat(),
+                    "EAP is judged by AAA servers, and there is no [aaa]; \"eap-local\" is judged by the gateway's own users");
+            }
+            if table.remote_auth == Remote::EapLocal && file.eap.is_none() {
+                self.fault(&[&at[..], &["remote_auth"]].concat(),
+                    "there is no [eap], which says by which methods the gateway's own users prove who they are");
+            }
+            let listens =
+                |address: &IpAddr| file.listen.addresses.iter().any(|own| own.is_ipv4() == address.is_ipv4());
+            if let Some(remote) = table.remote_address.filter(|address| !listens(address)) {
+                self.fault(&[&at[..], &["remote_address"]].concat(),
+                    format!("[listen] addresses has none of the family of {remote}, from which it could be reached"));
+            }
+            peers.extend(self.peer(&at, table, &file.listen).map(Arc::new));
+        }
+        Some(Config { endpoint, peers, pools, aaa: aaa.flatten(), users })
+    }
+
+    fn pools(&mut self, file: &File) -> Vec<PoolConfig> {
+        let mut pools = Vec::new();
+        for (i, table) in file.pool.iter().enumerate() {
+            let number = i.to_string();
+            let mut ranges = Vec::new();
+            for (n, text) in table.ranges.iter().enumerate() {
+                let n = n.to_string();
+                let at = ["pool", &number, "ranges", &n];
+                match text.parse::<Range>() {
+                    Ok(Range::Prefixes { .. }) => {
+                        self.fault(
+                            &at,
+                            format!(
+                                "{text} gives prefixes; an initiator gets an address, as of 2001:db8:9::/112"
+                            ),
+                        );
+                    }
+                    Ok(range) => ranges.push(range),
+                    Err(error) => self.fault(&at, error.to_string()),
+                }
+            }
+            pools.push(PoolConfig { name: table.name.clone(), ranges });
+        }
+        if self.found.is_empty()
+            && let Err(error) = check_pools(&pools)
+        {
+            let name = match &error {
+                PoolError::TwoOfOneName(name)
+                | PoolError::Empty(name)
+                | PoolError::Overlap { pool: name, .. } => Some(name),
+                PoolError::NotARange(_) => None,
+            };
+            let n = name
+                .and_then(|name| pools.iter().rposition(|pool| pool.name == *name))
+                .unwrap_or(0)
+                .to_string();
+            self.fault(&["pool", &n], error.to_string());
+        }
+        pools
+    }
+
+    fn users(&mut self, file: &File) -> LocalUsers {
+        let mut passwords = BTreeMap::new();
+        for (i, table) in file.user.iter().enumerate() {
+            let number = i.to_string();
+            let at = ["user", &number];
+            let UserTable { name, password, password_file, password_env } = table;
+            let places = Places {
+                key: "password",
+                inline: password.as_ref(),
+                file: password_file.as_deref(),
+                env: password_env.as_deref(),
+            };
+            let Some(password) = self.secret(&at, &places) else { continue };
+            if passwords.insert(name.as_bytes().to_vec(), password).is_some() {
+                self.fault(&[&at[..], &["name"]].concat(), format!("there are two users \"{name}\""));
+            }
+        }
+        let methods = file.eap.as_ref().map(|eap| eap.methods.iter().map(|method| kind(*method)).collect());
+        let tls = file.eap.as_ref().and_then(|eap| self.eap_tls(eap));
+        LocalUsers {
+            methods: methods.unwrap_or_default(),
+            passwords: Arc::new(passwords),
+            tls,
+            clock: Some(self.clock.clone()),
+        }
+    }
+
+    fn eap_tls(&mut self, eap: &EapTable) -> Option<ServerConfig> {
+        let at = ["eap", "tls"];
+        match &eap.tls {
+            None if eap.methods.contains(&AuthMethod::Tls) => {
+                self.fault(
+                    &["eap"],
+                    "\"tls\" is missing: EAP-TLS needs certificate, key and ca below [eap.tls]",
+                );
+                None
+            }
+            None => None,
+            Some(table) => {
+                let credentials = self.certified(&at, Some(&table.certificate), Some(&table.key))?;
+                let roots = self.roots(&at, Some(&table.ca))?;
+                let options = ServerOptions {
+                    versions: VersionRange::default(),
+                    credentials,
+                    client_roots: Some(roots),
+                    resumption: None,
+                    clock: self.clock.clone(),
+                    key_log: None,
+                };
+                let made = ServerConfig::new(options).map_err(|e| e.to_string());
+                self.take(&at, made)
+            }
+        }
+    }
+
+    fn peer(&mut self, at: &[&str], table: &ConnectionTable, listen: &Listen) -> Option<Peer> {
+        let below = |key: &'static str| [at, &[key]].concat();
+        let own_certificate = table.local_auth == Local::Certificate;
+        let certified = own_certificate
+            .then(|| self.certified(at, table.certificate.as_ref(), table.key.as_ref()))
+            .flatten();
+        let local_auth = self.local_auth(at, table, certified.as_ref());
+        let remote_auth = self.remote_auth(at, table);
+        let begins = table.remote_address.is_some();
+        let waits_alone =
+            matches!(table.remote_auth, Remote::Eap | Remote::EapLocal) || table.local_auth == Local::EapOnly;
+        let begins_alone = table.local_auth == Local::Eap || table.remote_auth == Remote::EapOnly;
+        if waits_alone && begins {
+            self.fault(
+                &below("remote_address"),
+                "with these ways of authenticating the other side begins, so that this side cannot",
+            );
+        }
+        if begins_alone && !begins {
+            self.fault(
+                at,
+                "\"remote_address\" is missing: with these ways of authenticating this side begins",
+            );
+        }
+        if table.start && !begins {
+            self.fault(&below("start"), "without remote_address there is nobody to begin with");
+        }
+        if begins && table.remote_auth == Remote::Certificate && table.remote_id.is_none() {
+            self.fault(at, "\"remote_id\" is missing: anybody with a certificate of that authority would do");
+        }
+        let id = |text: &Option<String>| text.as_deref().map(identity).transpose();
+        let local = id(&table.local_id);
+        let local = self.take(&below("local_id"), local)?;
+        let remote = id(&table.remote_id);
+        let remote = self.take(&below("remote_id"), remote)?;
+        let local = local.or_else(|| {
+            let subject = usher_crypto::x509::subject(certified.as_ref()?.leaf())?;
+            Some(Identification { kind: IdType::ID_DER_ASN1_DN, data: subject })
+        });
+        if local.is_none() && !own_certificate {
+            self.fault(at, "\"local_id\" is missing: who this side is, such as \"gw.example.org\"");
+        }
+        let proposals = self.proposals(&below("proposals"), &table.proposals, Proposal::ike);
+        if table.child.is_empty() && table.childless == ChildlessWord::Never {
+            self.fault(
+                &below("childless"),
+                "without a [[connection.child]] there is no IKE_SA that needs one",
+            );
+        }
+        let mut children: Vec<ChildConfig> = Vec::new();
+        for (i, child) in table.child.iter().enumerate() {
+            let number = i.to_string();
+            let at = [at, &["child", &number]].concat();
+            if children.iter().any(|other| other.name == child.name) {
+                self.fault(
+                    &[&at[..], &["name"]].concat(),
+                    format!("there are two CHILD_SAs \"{}\"", child.name),
+                );
+            }
+            children.push(self.child(&at, child));
+        }
+        let remote_address = table.remote_address;
+        let v4 = remote_address.is_none_or(|address| address.is_ipv4());
+        let any = if v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let listens = listen.addresses.iter().copied().find(|own| own.is_ipv4() == v4).unwrap_or(any);
+        // To any other port messages leave by the socket where ESP comes too.
+        let own_port = if table.remote_port == 500 { listen.port } else { listen.nat_port };
+        let time = |time: usher_config::units::Time| Some(time.get()).filter(|time| !time.is_zero());
+        let connection = Connection {
+            name: table.name.clone(),
+            local: local?,
+            remote,
+            local_auth: local_auth?,
+            remote_auth: remote_auth?,
+            proposals,
+            children,
+            childless: match table.childless {
+                ChildlessWord::Never => Childless::Never,
+                ChildlessWord::Allow => Childless::Allow,
+                ChildlessWord::Force => Childless::Force,
+            },
+            mobike: table.mobike,
+            fragmentation: table.fragmentation,
+            address: table.address.unwrap_or(!table.pools.is_empty()),
+            rekey_after: time(table.rekey_after),
+            liveness: time(table.liveness),
+            unique: table.unique,
+        };
+        Some(Peer {
+            connection: Arc::new(connection),
+            judge: if table.remote_auth == Remote::EapLocal { Judge::Local } else { Judge::Aaa },
+            pools: table.pools.clone(),
+            dns: table.dns.clone(),
+            domains: table.domains.clone(),
+            local: SocketAddr::new(table.local_address.unwrap_or(listens), own_port),
+            remote: remote_address.map(|address| SocketAddr::new(address, table.remote_port)),
+            start: table.start,
+            retry: table.retry.get(),
+        })
+    }
+
+    fn psk(&mut self, at: &[&str], table: &ConnectionTable) -> Option<Key> {
+        let places = Places {
+            key: "secret",
+            inline: table.secret.as_ref(),
+            file: table.secret_file.as_deref(),
+            env: table.secret_env.as_deref(),
+        };
+        let key = self.secret(at, &places)?;
+        if key.len() < SHORTEST {
+            self.fault(at, format!("a key of fewer than {SHORTEST} characters is guessed at once; make one: head -c 32 /dev/urandom | base64"));
+        }
+        Some(key)
+    }
+
+    fn local_auth(
+        &mut self,
+        at: &[&str],
+        table: &ConnectionTable,
+        certified: Option<&Certified>,
+    ) -> Option<LocalAuth> {
+        match table.local_auth {
+            Local::Psk => self.psk(at, table).map(LocalAuth::Psk),
+            Local::Certificate => {
+                let certified = certified?;
+                let key = certified.signing_key().map_err(|e| e.to_string());
+                let key = self.take(&[at, &["key"]].concat(), key)?;
+                let kind = self.credentials.add_key(&table.name, key);
+                let chain = certified.chain().map(<[u8]>::to_vec).collect();
+                Some(LocalAuth::Certificate { chain, kind })
+            }
+            Local::EapOnly => Some(LocalAuth::EapOnly),
+            Local::Eap => {
+                let identity = table.eap_identity.clone().or_else(|| {
+                    self.fault(at, "\"eap_identity\" is missing: who this side says it is");
+                    None
+                });
+                if table.eap_methods.is_empty() {
+                    self.fault(
+                        at,
+                        "\"eap_methods\" is missing: which methods this side can do, as [\"mschapv2\"]",
+                    );
+                }
+                let mut methods: Vec<Box<dyn PeerOffer>> = Vec::new();
+                for method in &table.eap_methods {
+                    methods.extend(self.peer_offer(at, table, *method));
+                }
+                Some(LocalAuth::Eap { identity: identity?.into_bytes(), methods: methods.into() })
+            }
+        }
+    }
+
+    fn peer_offer(
+        &mut self,
+        at: &[&str],
+        table: &ConnectionTable,
+        method: AuthMethod,
+    ) -> Option<Box<dyn PeerOffer>> {
+        if method == AuthMethod::Tls {
+            let credentials = self.certified(at, table.certificate.as_ref(), table.key.as_ref())?;
+            let roots = self.roots(at, table.ca.as_ref())?;
+            let tls = self.tls_client(credentials, roots, None);
+            let tls = self.take(at, tls)?;
+            return Some(Box::new(PeerMethodTls { tls: PeerTls::Real(tls, 0), fragment: FRAGMENT }));
+        }
+        let places = Places {
+            key: "password",
+            inline: table.password.as_ref(),
+            file: table.password_file.as_deref(),
+            env: table.password_env.as_deref(),
+        };
+        let password = self.secret(at, &places)?;
+        let name = table.eap_identity.as_deref().unwrap_or_default().as_bytes();
+        Some(match method {
+            AuthMethod::Md5 => Box::new(md5::Password::new(&password)),
+            _ => Box::new(mschapv2::Account::new(name, &password)),
+        })
+    }
+
+    fn remote_auth(&mut self, at: &[&str], table: &ConnectionTable) -> Option<RemoteAuth> {
+        match table.remote_auth {
+            Remote::Psk => self.psk(at, table).map(RemoteAuth::Psk),
+            Remote::Certificate => {
+                let roots = self.roots(at, table.ca.as_ref())?;
+                let hash = |authority: &[u8]| usher_crypto::x509::public_key_hash(authority);
+                let authorities = roots.certificates().filter_map(hash).collect();
+                let verifier = ChainVerifier::new(roots, self.clock.clone()).map_err(|e| e.to_string());
+                let verifier = self.take(&[at, &["ca"]].concat(), verifier)?;
+                self.credentials.trust(&table.name, verifier);
+                Some(RemoteAuth::Certificate { authorities })
+            }
+            Remote::Eap | Remote::EapLocal => Some(RemoteAuth::Eap { ask_identity: false }),
+            Remote::EapOnly => Some(RemoteAuth::EapOnly),
+        }
+    }
+
+    fn proposals<E: ToString>(
+        &mut self,
+        at: &[&str],
+        words: &[String],
+        read: fn(&str) -> Result<Proposal, E>,
+    ) -> Vec<Proposal> {
+        if words.is_empty() {
+            self.fault(at, "one proposal is needed at least");
+        }
+        let mut proposals = Vec::new();
+        for (n, words) in words.iter().enumerate() {
+            let n = n.to_string();
+            let read = read(words).map_err(|e| format!("\"{words}\": {}", e.to_string()));
+            proposals.extend(self.take(&[at, &[&n]].concat(), read));
+        }
+        proposals
+    }
+
+    fn child(&mut self, at: &[&str], table: &ChildTable) -> ChildConfig {
+        let selectors = |networks: &Option<Vec<Prefix>>| {
+            let one = |prefix: &Prefix| TrafficSelector::network(prefix.network, prefix.bits);
+            networks.as_ref().map(|networks| networks.iter().filter_map(one).collect::<Vec<_>>())
+        };
+        let (local, remote) = (selectors(&table.local), selectors(&table.remote));
+        for (key, networks) in [("local", &local), ("remote", &remote)] {
+            if networks.as_ref().is_some_and(Vec::is_empty) {
+                self.fault(
+                    &[at, &[key]].concat(),
+                    "no network at all; leave it away for the side's own address",
+                );
+            }
+        }
+        ChildConfig {
+            name: table.name.clone(),
+            proposals: self.proposals(&[at, &["proposals"]].concat(), &table.proposals, Proposal::esp),
+            local,
+            remote,
+            mode: match table.mode {
+                ModeWord::Tunnel => Mode::Tunnel,
+                ModeWord::Transport => Mode::Transport,
+            },
+            rekey_after: Some(table.rekey_after.get()).filter(|time| !time.is_zero()),
+        }
+    }
+}
+
+/// Who a text means.
+fn identity(text: &str) -> Result<Identification, String> {
+    match text {
+        "" => Err("an identity has a character at least".to_owned()),
+        text if text.contains('=') => Err(format!(
+            "\"{text}\" looks like a distinguished name, which cannot be written here; name the peer by a domain name, mail \
+             address or IP address that its certificate bears as an alternative name"
+        )),
+        text => Ok(Identification::of_text(text)),
+    }
+}
+
+const fn kind(method: AuthMethod) -> Type {
+    match method {
+        AuthMethod::Md5 => Type::MD5,
+        AuthMethod::MsChapV2 => Type::MSCHAPV2,
+        AuthMethod::Tls => Type::TLS,
+    }
+}

@@ -1,0 +1,504 @@
+//! The file as types. The documentation of these items is the published schema's.
+
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::path::PathBuf;
+use usher_config::log::Log;
+use usher_config::secret::Hidden;
+use usher_config::units::{Count, Time};
+use usher_config::{Prefix, named};
+use usher_core::TransportProtocol;
+
+/// The configuration of `usher ike serve` and `usher ike connect`.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(title = "Usher's IKEv2 gateway")]
+pub struct File {
+    /// Where IKE listens.
+    pub listen: Listen,
+    /// With whom there may be IKE_SAs, the preferred first: the first that fits is taken.
+    pub connection: Vec<ConnectionTable>,
+    /// Address pools.
+    pub pool: Vec<PoolTable>,
+    /// AAA servers, which judge EAP and are told of sessions.
+    pub aaa: Option<AaaTable>,
+    /// How users prove by EAP who they are whom the gateway knows itself.
+    pub eap: Option<EapTable>,
+    /// Users that the gateway knows itself.
+    pub user: Vec<UserTable>,
+    /// What nobody may exceed.
+    pub limits: Limits,
+    /// A file to which the keys of IKE_SAs are appended, as Wireshark's ikev2_decryption_table has them. Who has it can read
+    /// everything: for finding faults alone.
+    pub key_log: Option<PathBuf>,
+    /// Logs.
+    pub log: Log,
+}
+
+/// Where IKE listens.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Listen {
+    /// One IPv4 address, one IPv6 address, or both; `"0.0.0.0"` and `"::"` are all of the host.
+    pub addresses: Vec<IpAddr>,
+    /// The port of IKE.
+    pub port: u16,
+    /// The port of IKE and ESP behind a NAT, and with MOBIKE.
+    pub nat_port: u16,
+    /// The control socket, by which `usher ike status`, `rekey` and `down` ask.
+    pub control: PathBuf,
+    /// Where metrics are had over HTTP, in Prometheus's form, at `/metrics`; without it nowhere.
+    pub metrics: Option<SocketAddr>,
+}
+
+impl Default for Listen {
+    fn default() -> Self {
+        Self {
+            addresses: [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()].to_vec(),
+            port: 500,
+            nat_port: 4500,
+            control: super::DEFAULT_CONTROL.into(),
+            metrics: None,
+        }
+    }
+}
+
+usher_core::named! {
+    "a way of authenticating";
+    /// How a side proves who it is.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum LocalAuth {
+        /// By a key that both sides have.
+        Psk = "psk",
+        /// By a certificate.
+        Certificate = "certificate",
+        /// By EAP: this side begins.
+        Eap = "eap",
+        /// By the EAP method alone (RFC 5998): the other side begins.
+        EapOnly = "eap-only",
+    }
+}
+
+usher_core::named! {
+    "a way of authenticating";
+    /// How the other side has to prove who it is.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum RemoteAuth {
+        /// By a key that both sides have.
+        Psk = "psk",
+        /// By a certificate.
+        Certificate = "certificate",
+        /// By EAP, which the AAA servers judge: the other side begins.
+        Eap = "eap",
+        /// By EAP, which the gateway judges itself by its own users: the other side begins.
+        EapLocal = "eap-local",
+        /// By the EAP method alone (RFC 5998): this side begins.
+        EapOnly = "eap-only",
+    }
+}
+
+usher_core::named! {
+    "an EAP method";
+    /// An EAP method.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum AuthMethod {
+        /// EAP-MD5, which gives no key.
+        Md5 = "md5",
+        /// EAP-MSCHAPv2.
+        MsChapV2 = "mschapv2",
+        /// EAP-TLS.
+        Tls = "tls",
+    }
+}
+
+usher_core::named! {
+    "an answer to whether there may be an IKE_SA without a CHILD_SA";
+    /// Whether there may be an IKE_SA without a CHILD_SA (RFC 6023).
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum ChildlessWord {
+        /// None may.
+        Never = "never",
+        /// Whoever begins decides.
+        Allow = "allow",
+        /// It is made without, and CHILD_SAs follow.
+        Force = "force",
+    }
+}
+
+usher_core::named! {
+    "a mode of CHILD_SAs";
+    /// The mode of a CHILD_SA.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum ModeWord {
+        /// Whole packets.
+        Tunnel = "tunnel",
+        /// What packets hold, between the two hosts.
+        Transport = "transport",
+    }
+}
+
+/// A peer, or a kind of peers.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ConnectionTable {
+    /// Its name.
+    pub name: String,
+    /// Who this side is: a domain name, a mail address or an IP address. Without it, with a certificate, that one's subject.
+    pub local_id: Option<String>,
+    /// Who the other side must be; without it anybody who proves who it is.
+    pub remote_id: Option<String>,
+    /// How this side proves who it is.
+    #[serde(deserialize_with = "named::read")]
+    #[schemars(schema_with = "named::schema::<LocalAuth>")]
+    pub local_auth: LocalAuth,
+    /// How the other side has to.
+    #[serde(deserialize_with = "named::read")]
+    #[schemars(schema_with = "named::schema::<RemoteAuth>")]
+    pub remote_auth: RemoteAuth,
+    /// The key that both sides have, for `psk`.
+    pub secret: Option<Hidden>,
+    /// A file that holds the key, readable by nobody else.
+    pub secret_file: Option<PathBuf>,
+    /// An environment variable that holds the key.
+    pub secret_env: Option<String>,
+    /// A file with this side's certificate and those up to its authority, PEM, its own first; for `certificate`, and for EAP-TLS.
+    pub certificate: Option<PathBuf>,
+    /// A file with the certificate's private key, PEM, readable by nobody else.
+    pub key: Option<PathBuf>,
+    /// A file with the certificates of authorities that the other side's must be below, PEM.
+    pub ca: Option<PathBuf>,
+    /// For `eap`: who this side says it is.
+    pub eap_identity: Option<String>,
+    /// For `eap`: the methods that this side can do, the preferred one first.
+    #[serde(default, deserialize_with = "named::read_list")]
+    #[schemars(schema_with = "named::list_schema::<AuthMethod>")]
+    pub eap_methods: Vec<AuthMethod>,
+    /// For `eap`: the password.
+    pub password: Option<Hidden>,
+    /// A file that holds the password, readable by nobody else.
+    pub password_file: Option<PathBuf>,
+    /// An environment variable that holds the password.
+    pub password_env: Option<String>,
+    /// How messages of IKE are protected, the preferred way first: `"aes256gcm16-prfsha384-ecp384"`,
+    /// `"aes128-sha256-x25519-modp2048"`.
+    #[serde(default = "ConnectionTable::proposals")]
+    pub proposals: Vec<String>,
+    /// Whether there may be an IKE_SA without a CHILD_SA (RFC 6023).
+    #[serde(default = "ConnectionTable::childless", deserialize_with = "named::read")]
+    #[schemars(schema_with = "named::schema::<ChildlessWord>")]
+    pub childless: ChildlessWord,
+    /// Whether the side that begins may move to another address (RFC 4555).
+    #[serde(default = "yes")]
+    pub mobike: bool,
+    /// Whether long messages are sent in fragments (RFC 7383).
+    #[serde(default = "yes")]
+    pub fragmentation: bool,
+    /// When the IKE_SA is replaced by a new one; up to a tenth sooner. `"0 s"`: never by this side.
+    #[serde(default = "ConnectionTable::rekey_after")]
+    pub rekey_after: Time,
+    /// Without a word for so long the other side is asked whether it lives. `"0 s"`: never.
+    #[serde(default = "ConnectionTable::liveness")]
+    pub liveness: Time,
+    /// Whether a new IKE_SA ends others of the same two.
+    #[serde(default = "yes")]
+    pub unique: bool,
+    /// Names of the pools that the other side gets an address of. The AAA server's word goes first.
+    #[serde(default)]
+    pub pools: Vec<String>,
+    /// Whether the other side gets an inner address, or, where this side begins, this side asks for one [default: where there
+    /// are pools].
+    pub address: Option<bool>,
+    /// Name servers that the other side is told of.
+    #[serde(default)]
+    pub dns: Vec<IpAddr>,
+    /// Domains that these name servers are for (RFC 8598) [default: all].
+    #[serde(default)]
+    pub domains: Vec<String>,
+    /// Of which address this side is [default: whatever the host chooses].
+    pub local_address: Option<IpAddr>,
+    /// Where the other side is, where this side may begin.
+    pub remote_address: Option<IpAddr>,
+    /// Its port. At any other than 500 messages are as at port 4500, where ESP comes too.
+    #[serde(default = "ConnectionTable::remote_port")]
+    pub remote_port: u16,
+    /// Whether it is begun at the start, and again when it has ended.
+    #[serde(default)]
+    pub start: bool,
+    /// How long after an end it is begun again.
+    #[serde(default = "ConnectionTable::retry")]
+    pub retry: Time,
+    /// Which CHILD_SAs there may be. Whoever begins begins with the first.
+    #[serde(default)]
+    pub child: Vec<ChildTable>,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+impl ConnectionTable {
+    fn proposals() -> Vec<String> {
+        [
+            "aes256gcm16-aes128gcm16-prfsha384-prfsha256-x25519-ecp384-ecp256-modp3072-modp2048",
+            "aes256-aes128-sha384-sha256-x25519-ecp384-ecp256-modp3072-modp2048",
+        ]
+        .map(ToOwned::to_owned)
+        .into()
+    }
+    const fn childless() -> ChildlessWord {
+        ChildlessWord::Allow
+    }
+    const fn rekey_after() -> Time {
+        Time::secs(4 * 3600)
+    }
+    const fn liveness() -> Time {
+        Time::secs(30)
+    }
+    const fn remote_port() -> u16 {
+        500
+    }
+    const fn retry() -> Time {
+        Time::secs(10)
+    }
+}
+
+/// A kind of CHILD_SA.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChildTable {
+    /// Its name.
+    pub name: String,
+    /// Traffic of this side: networks [default: this side's address, its inner one where it was given one].
+    pub local: Option<Vec<Prefix>>,
+    /// Traffic of the other side: networks [default: the other side's address, its inner one where it was given one].
+    pub remote: Option<Vec<Prefix>>,
+    /// How packets are protected, the preferred way first: `"aes128gcm16-x25519"`. With a key exchange, CHILD_SAs that are made
+    /// later have keys of their own.
+    #[serde(default = "ChildTable::proposals")]
+    pub proposals: Vec<String>,
+    /// Whether whole packets are carried.
+    #[serde(default = "ChildTable::mode", deserialize_with = "named::read")]
+    #[schemars(schema_with = "named::schema::<ModeWord>")]
+    pub mode: ModeWord,
+    /// When it is replaced by a new one; up to a tenth sooner. `"0 s"`: never by this side.
+    #[serde(default = "ChildTable::rekey_after")]
+    pub rekey_after: Time,
+}
+
+impl ChildTable {
+    fn proposals() -> Vec<String> {
+        ["aes128gcm16-aes256gcm16-chacha20poly1305", "aes128-aes256-sha256-sha384"]
+            .map(ToOwned::to_owned)
+            .into()
+    }
+    const fn mode() -> ModeWord {
+        ModeWord::Tunnel
+    }
+    const fn rekey_after() -> Time {
+        Time::secs(3600)
+    }
+}
+
+/// An address pool.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PoolTable {
+    /// Its name: what connections, and Framed-Pool of AAA servers, call it.
+    pub name: String,
+    /// Addresses: `"10.9.0.0/16"`, `"10.9.0.10-10.9.0.99"`, `"2001:db8:9::/112"`.
+    pub ranges: Vec<String>,
+}
+
+/// AAA servers. RADIUS or Diameter: one of both.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct AaaTable {
+    /// NAS-Identifier: as what this gateway asks.
+    pub nas_identifier: Option<String>,
+    /// NAS-IP-Address.
+    pub nas_address: Option<IpAddr>,
+    /// Whether AAA servers are told when sessions begin and end.
+    pub accounting: bool,
+    /// How often they are told between these, where they do not say how often themselves.
+    pub interim: Option<Time>,
+    /// RADIUS servers, the preferred first; the next is asked when one does not answer.
+    pub radius: Vec<RadiusTable>,
+    /// Who may end and change sessions by RADIUS (RFC 5176).
+    pub dynamic: Option<DynamicTable>,
+    /// Diameter.
+    pub diameter: Option<DiameterTable>,
+    /// For servers that are reached by TLS.
+    pub tls: Option<TlsTable>,
+}
+
+/// A RADIUS server.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RadiusTable {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Where it takes accounting; of `udp` [default: the next port].
+    pub acct_address: Option<SocketAddr>,
+    /// How it is reached: RADIUS over UDP, or RadSec (RFC 6614).
+    #[serde(default = "RadiusTable::transport", deserialize_with = "of_radius::read")]
+    #[schemars(schema_with = "of_radius::schema")]
+    pub transport: TransportProtocol,
+    /// For `tls`: the name that its certificate must bear.
+    pub certificate: Option<String>,
+    /// The secret shared with it; not for `tls`.
+    pub secret: Option<Hidden>,
+    /// A file that holds the secret, readable by nobody else.
+    pub secret_file: Option<PathBuf>,
+    /// An environment variable that holds the secret.
+    pub secret_env: Option<String>,
+}
+
+impl RadiusTable {
+    const fn transport() -> TransportProtocol {
+        TransportProtocol::Udp
+    }
+}
+
+usher_config::some_of!(of_radius: TransportProtocol, |t| matches!(t, TransportProtocol::Udp | TransportProtocol::Tls));
+usher_config::some_of!(of_diameter: TransportProtocol, |t| matches!(t, TransportProtocol::Tcp | TransportProtocol::Tls));
+
+/// Who may end and change sessions by RADIUS (RFC 5176): the servers of `[[aaa.radius]]` with their secrets, RadSec servers by
+/// the connection that the gateway has opened to them.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct DynamicTable {
+    /// Where the gateway listens for that.
+    pub listen: SocketAddr,
+}
+
+impl Default for DynamicTable {
+    fn default() -> Self {
+        Self { listen: SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 3799) }
+    }
+}
+
+/// Diameter: who the gateway is, and whom it asks.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DiameterTable {
+    /// Its DiameterIdentity: a full host name.
+    pub identity: String,
+    /// Its realm.
+    pub realm: String,
+    /// The realm that is asked [default: its own].
+    pub destination_realm: Option<String>,
+    /// Whether the server keeps the sessions that it lets in, and may end them.
+    #[serde(default)]
+    pub stateful: bool,
+    /// Servers, the preferred first.
+    #[serde(default)]
+    pub peer: Vec<DiameterPeerTable>,
+}
+
+/// A Diameter server.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DiameterPeerTable {
+    /// Its DiameterIdentity.
+    pub identity: String,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// How it is reached.
+    #[serde(default = "DiameterPeerTable::transport", deserialize_with = "of_diameter::read")]
+    #[schemars(schema_with = "of_diameter::schema")]
+    pub transport: TransportProtocol,
+}
+
+impl DiameterPeerTable {
+    const fn transport() -> TransportProtocol {
+        TransportProtocol::Tcp
+    }
+}
+
+/// A certificate of this side's with its key, and whom it trusts.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TlsTable {
+    /// A file with its certificate and those up to its authority, PEM, its own first.
+    pub certificate: PathBuf,
+    /// A file with its private key, PEM, readable by nobody else.
+    pub key: PathBuf,
+    /// A file with the certificates of authorities that the other side's must be below, PEM.
+    pub ca: PathBuf,
+}
+
+/// How users prove by EAP who they are whom the gateway knows itself.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EapTable {
+    /// The methods that are proposed, the preferred one first.
+    #[serde(deserialize_with = "named::read_list")]
+    #[schemars(schema_with = "named::list_schema::<AuthMethod>")]
+    pub methods: Vec<AuthMethod>,
+    /// For EAP-TLS: the gateway's certificate, and the authorities that users' are below. Whoever has such a certificate with
+    /// the name that it says it has is let in.
+    pub tls: Option<TlsTable>,
+}
+
+/// A user that the gateway knows itself.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UserTable {
+    /// Its name.
+    pub name: String,
+    /// Its password.
+    pub password: Option<Hidden>,
+    /// A file that holds the password, readable by nobody else.
+    pub password_file: Option<PathBuf>,
+    /// An environment variable that holds the password.
+    pub password_env: Option<String>,
+}
+
+/// What nobody may exceed.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// IKE_SAs in all.
+    pub sas: Count,
+    /// IKE_SAs at a time whose initiator has not proved who it is.
+    pub half_open: Count,
+    /// From so many of them on an initiator has to send back a cookie first.
+    pub cookies_from: u32,
+    /// From then on, so many of them from one network: an IPv4 address, or 64 bits of an IPv6 address.
+    pub half_open_per_network: Count,
+    /// How long an initiator may take to prove who it is.
+    pub login: Time,
+    /// The first wait before a request is sent again; each further one is 1.8 times as long.
+    pub retransmission: Time,
+    /// How often a request is sent again before its IKE_SA is given up.
+    pub retransmissions: Count,
+    /// Octets of an IP packet, above which a message is sent in fragments.
+    pub packet: Count,
+    /// Octets of a message that is put together from fragments, at most.
+    pub message: Count,
+    /// How long without a word a NAT keeps its mapping.
+    pub keepalive: Time,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let ike = usher_ike::machine::Config::default();
+        let count = |n: usize| Count::of(u32::try_from(n).unwrap_or(u32::MAX));
+        Self {
+            sas: count(ike.sas),
+            half_open: count(ike.half_open),
+            cookies_from: u32::try_from(ike.cookies_from).unwrap_or(u32::MAX),
+            half_open_per_network: count(ike.half_open_per_network),
+            login: Time(ike.patience),
+            retransmission: Time(ike.retransmission.first),
+            retransmissions: Count::of(ike.retransmission.count),
+            packet: count(ike.packet),
+            message: count(ike.message),
+            keepalive: Time(ike.keepalive),
+        }
+    }
+}

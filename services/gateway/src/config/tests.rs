@@ -1,0 +1,147 @@
+use super::*;
+use std::path::PathBuf;
+use usher_config::Alone;
+use usher_core::{Duration, WallTime};
+use usher_ike::machine::{Childless, LocalAuth, RemoteAuth};
+
+fn read(text: &str) -> Result<Loaded, Faults> {
+    parse("etc/ike.toml", text, &Alone, &WallClock::at(WallTime::UNIX_EPOCH))
+}
+
+fn faults(text: &str) -> Vec<String> {
+    let faults = read(text).expect_err(text).faults;
+    faults.iter().map(|f| format!("{}:{}: {}", f.line, f.column, f.message)).collect()
+}
+
+const PSK: &str = "[[connection]]\nname = \"a\"\nlocal_id = \"gw.test\"\nlocal_auth = \"psk\"\nremote_auth = \"psk\"\nsecret = \"sixteen octets!!\"\n";
+
+#[test]
+fn without_settings_it_listens_everywhere_and_lets_nobody_in() {
+    let loaded = read("").unwrap();
+    assert_eq!((loaded.file.listen.port, loaded.file.listen.nat_port), (500, 4500));
+    assert_eq!(loaded.file.listen.addresses.len(), 2);
+    assert!(loaded.config.peers.is_empty() && loaded.config.aaa.is_none());
+    assert_eq!(loaded.config.endpoint, usher_ike::machine::Config::default());
+}
+
+#[test]
+fn a_whole_file_is_read() {
+    let text = format!(
+        "key_log = \"keys\"\n[listen]\naddresses = [\"127.0.0.1\"]\nport = 1500\nnat_port = 14500\n{PSK}remote_id = \"ini.test\"\n\
+         childless = \"force\"\nmobike = false\nrekey_after = \"2 h\"\nliveness = \"0 s\"\nunique = false\npools = [\"p\"]\n\
+         dns = [\"10.0.0.1\"]\nproposals = [\"aes128-sha256-x25519\"]\nremote_address = \"192.0.2.9\"\nremote_port = 501\nretry = \"3 s\"\n\
+         [[connection.child]]\nname = \"net\"\nlocal = [\"10.2.0.0/16\", \"2001:db8::/32\"]\nmode = \"transport\"\nrekey_after = \"0 s\"\n\
+         [[pool]]\nname = \"p\"\nranges = [\"10.9.0.0/24\", \"2001:db8:9::/112\"]\n\
+         [aaa]\nnas_identifier = \"gw\"\naccounting = true\ninterim = \"5 min\"\n[[aaa.radius]]\naddress = \"192.0.2.2:1812\"\nsecret = \"s\"\n\
+         [aaa.dynamic]\nlisten = \"127.0.0.1:3799\"\n[limits]\nsas = 9\nhalf_open = 8\ncookies_from = 0\nlogin = \"7 s\"\n"
+    );
+    let Loaded { file, config, .. } = read(&text).unwrap();
+    assert_eq!(file.key_log, Some(PathBuf::from("keys")));
+    let endpoint = config.endpoint;
+    assert_eq!((endpoint.sas, endpoint.half_open, endpoint.cookies_from), (9, 8, 0));
+    assert!(endpoint.export_keys && endpoint.patience == Duration::from_secs(7));
+    let peer = &config.peers[0];
+    assert_eq!(peer.remote.map(|remote| remote.to_string()).as_deref(), Some("192.0.2.9:501"));
+    assert_eq!((peer.local.to_string().as_str(), peer.retry), ("127.0.0.1:14500", Duration::from_secs(3)));
+    let connection = &peer.connection;
+    assert!(matches!(
+        (&connection.local_auth, &connection.remote_auth),
+        (LocalAuth::Psk(_), RemoteAuth::Psk(_))
+    ));
+    assert_eq!(
+        (connection.childless, connection.mobike, connection.unique),
+        (Childless::Force, false, false)
+    );
+    assert_eq!((connection.liveness, connection.address), (None, true));
+    assert_eq!(connection.rekey_after, Some(Duration::from_secs(7200)));
+    let child = &connection.children[0];
+    assert_eq!((child.local.as_ref().unwrap().len(), &child.remote, child.rekey_after), (2, &None, None));
+    assert_eq!(config.pools[0].ranges.len(), 2);
+    let aaa = config.aaa.unwrap();
+    assert!(aaa.accounting && aaa.interim == Some(Duration::from_secs(300)));
+    let usher_access::AaaConfig::Radius(radius) = aaa.servers else { panic!("it is RADIUS") };
+    let ports: Vec<u16> = radius.client.servers.iter().map(|server| server.address.port()).collect();
+    assert_eq!((ports, radius.dynamic.is_some()), (vec![1812, 1813], true));
+}
+
+#[test]
+fn every_fault_has_its_place_and_says_what_to_do() {
+    let psk = |more: &str| faults(&format!("{PSK}{more}\n"));
+    assert!(
+        psk("pools = [\"inn\"]\n[[pool]]\nname = \"inner\"\nranges = [\"10.0.0.0/24\"]")[0]
+            .starts_with("7:10: there is no [[pool]] \"inn\"; did you mean \"inner\"?")
+    );
+    assert!(
+        psk("proposals = [\"aes128-sha257-x25519\"]")[0]
+            .starts_with("7:14: \"aes128-sha257-x25519\": \"sha257\" is no algorithm")
+    );
+    assert!(psk("start = true")[0].starts_with("7:9: without remote_address there is nobody"));
+    assert!(
+        psk("remote_address = \"2001:db8::1\"\n[listen]\naddresses = [\"0.0.0.0\"]")[0]
+            .contains("none of the family of 2001:db8::1")
+    );
+    assert!(psk("remote_id = \"C=DE, CN=x\"")[0].contains("looks like a distinguished name"));
+    assert!(psk("childless = \"never\"")[0].contains("no IKE_SA that needs one"));
+    assert!(psk("mobik = true")[0].contains("did you mean \"mobike\"?"));
+    let replaced = |from: &str, to: &str| faults(&PSK.replace(from, to));
+    assert!(replaced("secret = \"sixteen octets!!\"\n", "")[0].starts_with("1:1: \"secret\" is missing"));
+    assert!(replaced("sixteen octets!!", "short")[0].contains("fewer than 6 characters"));
+    assert!(replaced("remote_auth = \"psk\"", "remote_auth = \"eap\"")[0].contains("there is no [aaa]"));
+    assert!(
+        replaced("remote_auth = \"psk\"", "remote_auth = \"eap-local\"")[0].contains("there is no [eap]")
+    );
+    assert!(
+        replaced("local_auth = \"psk\"", "local_auth = \"eap\"")
+            .iter()
+            .any(|f| f.contains("\"eap_identity\" is missing"))
+    );
+    assert!(
+        replaced("local_auth = \"psk\"", "local_auth = \"certificate\"")[0]
+            .contains("\"certificate\" is missing")
+    );
+    assert!(replaced("local_id = \"gw.test\"\n", "")[0].contains("\"local_id\" is missing"));
+    assert!(faults(&[PSK, PSK].concat())[0].contains("there are two connections \"a\""));
+    let pool = |ranges: &str| faults(&format!("[[pool]]\nname = \"p\"\nranges = [{ranges}]\n"));
+    assert!(pool("\"10.0.0.0/24\", \"10.0.0.9-10.0.0.10\"")[0].contains("that another range has too"));
+    assert!(pool("\"2001:db8::/40/56\"")[0].contains("gives prefixes"));
+    assert!(pool("\"ten\"")[0].starts_with("3:11: \"ten\" is no range"));
+    let aaa = |text: &str| faults(&format!("[aaa]\n{text}\n"));
+    assert!(aaa("nas_identifier = \"gw\"")[0].contains("no server"));
+    assert!(
+        aaa("[[aaa.radius]]\naddress = \"192.0.2.1:1812\"\nsecret = \"s\"")[0]
+            .contains("\"nas_identifier\" is missing")
+    );
+    assert!(
+        aaa("nas_identifier = \"gw\"\n[[aaa.radius]]\naddress = \"192.0.2.1:2083\"\ntransport = \"tls\"")[0]
+            .contains("[aaa.tls] is missing")
+    );
+    assert!(faults("[limits]\npacket = 100\n")[0].starts_with("2:10: packets of fewer than 576 octets"));
+    assert!(faults("[eap]\nmethods = [\"tls\"]\n")[0].contains("EAP-TLS needs certificate, key and ca"));
+}
+
+#[test]
+fn diameter_servers_are_asked_by_their_realm() {
+    let text = "[aaa]\naccounting = true\n[aaa.diameter]\nidentity = \"gw.example.org\"\nrealm = \"example.org\"\nstateful = true\n\
+                [[aaa.diameter.peer]]\nidentity = \"aaa.example.org\"\naddress = \"192.0.2.2:3868\"\n";
+    let aaa = read(text).unwrap().config.aaa.unwrap();
+    let usher_access::AaaConfig::Diameter(diameter) = aaa.servers else { panic!("it is Diameter") };
+    assert_eq!(
+        (diameter.realm.as_str(), diameter.node.peers.len(), diameter.stateful),
+        ("example.org", 1, true)
+    );
+    assert_eq!(aaa.nas.identifier, "gw.example.org");
+    assert!(faults(&format!("{text}[aaa.dynamic]\n"))[0].contains("RFC 5176 is of RADIUS"));
+}
+
+#[test]
+fn the_published_schema_is_this_one() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/ike.schema.json");
+    let schema = json_schema();
+    if std::env::var_os("USHER_WRITE_SCHEMA").is_some() {
+        std::fs::write(&path, &schema).unwrap();
+    }
+    assert!(
+        std::fs::read_to_string(&path).unwrap_or_default() == schema,
+        "docs/ike.schema.json is not what the types say; run this test with USHER_WRITE_SCHEMA=1"
+    );
+}

@@ -1,0 +1,36 @@
+//! An IKEv2 gateway and client (RFC 7296): with whom there may be IKE_SAs, who says whether a user may in, which addresses
+//! users get, and what an AAA server is told of them.
+//!
+//! ```text
+//! initiator ─ IKE_SA_INIT, IKE_AUTH ─▶ Gateway ─ EAP packet ─▶ AAA server (RADIUS, RadSec, Diameter), or users of its own
+//!           ◀─ IKE_AUTH ──────────────         ◀─ verdict, key, address ─
+//! Gateway ─ Event::Ike(Install, Remove, Moved) ─▶ the host's ESP, before the answer leaves that depends on it
+//! Gateway ─ Accounting-Request (start, interim, stop) ─▶ AAA server ─ Disconnect-Request, CoA-Request ─▶ Gateway
+//! ```
+//! A [`Gateway`] is a machine that contains an endpoint of [`usher_ike`] and a client of [`usher_access`]. Both roles are one:
+//! a connection that names a remote address can be begun, at the start or by a command, and any other is waited for. Signatures
+//! and chains of certificates leave it as jobs, which `usher_ike`'s `Credentials` answer.
+//!
+//! [`config`] is its file, the same for a live gateway and for a study.
+
+extern crate alloc;
+
+mod accounting;
+mod addresses;
+pub mod config;
+mod login;
+mod service;
+mod session;
+mod status;
+
+#[cfg(all(test, feature = "tls"))]
+mod tests;
+mod users;
+
+pub use service::{
+    AAA_SLOT, Aaa, Command, Config, Counters, DYNAMIC_SOCKET, Event, Gateway, IKE_SLOT, Judge, LoginFailure,
+    NAT_SOCKET, NAT_SOCKET_V6, Peer, SOCKET, SOCKET_V6, Which,
+};
+pub use status::{ChildStatus, GatewayStatus, SaStatus};
+
+pub use users::LocalUsers;

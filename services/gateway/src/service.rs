@@ -1,0 +1,665 @@
+//! The gateway's machine.
+
+use crate::login::Login;
+use crate::session::Session;
+use crate::status::GatewayStatus;
+use crate::users::LocalUsers;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+use usher_access::pool::{PoolConfig, Pools};
+use usher_access::{AaaConfig, AccessClient, ConfigError, NasIdentity, TerminateCause};
+use usher_core::collections::{HashState, hash_state};
+use usher_core::timer::{TimerQueue, earliest};
+use usher_core::{
+    Child, CommandError, Duration, Input, Instant, Machine, Output, OutputOf, Outputs, SecureRng, SocketId,
+    WallTime,
+};
+use usher_ike::Endpoint;
+use usher_ike::machine::{self as ike, Connection, EndReason, IkeJob, SaId};
+use usher_ike::payload::Identification;
+
+/// The slot of the IKEv2 endpoint within the gateway.
+pub const IKE_SLOT: u16 = 0;
+/// The slot of the client of AAA servers.
+pub const AAA_SLOT: u16 = 1;
+/// The socket of UDP port 500, of IPv4.
+pub const SOCKET: SocketId = ike::SOCKET.within(IKE_SLOT);
+/// The socket of UDP port 4500, of IPv4, on which ESP comes too.
+pub const NAT_SOCKET: SocketId = ike::NAT_SOCKET.within(IKE_SLOT);
+/// The socket of UDP port 500, of IPv6.
+pub const SOCKET_V6: SocketId = ike::SOCKET_V6.within(IKE_SLOT);
+/// The socket of UDP port 4500, of IPv6.
+pub const NAT_SOCKET_V6: SocketId = ike::NAT_SOCKET_V6.within(IKE_SLOT);
+/// The socket at which AAA servers ask something of sessions, by RADIUS (RFC 5176).
+pub const DYNAMIC_SOCKET: SocketId = usher_access::DYNAMIC_SOCKET.within(AAA_SLOT);
+
+/// Who judges the EAP of initiators.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Judge {
+    /// The AAA server ([`Config::aaa`]).
+    Aaa,
+    /// The gateway itself ([`Config::users`]).
+    Local,
+}
+
+/// A connection with what a gateway knows of it beside IKE.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// As the endpoint takes it.
+    pub connection: Arc<Connection>,
+    /// Who judges EAP, where initiators prove themselves by that.
+    pub judge: Judge,
+    /// Names of the pools of which initiators get addresses; the first with a free one of the family that is asked for.
+    pub pools: Vec<String>,
+    /// Name servers that initiators are told of.
+    pub dns: Vec<IpAddr>,
+    /// Domains that these name servers are for (RFC 8598); none: for all.
+    pub domains: Vec<String>,
+    /// Of which address and port this side is; unspecified: whatever the host chooses.
+    pub local: SocketAddr,
+    /// Where the other side is, where this side may begin.
+    pub remote: Option<SocketAddr>,
+    /// Begun at the start, and again when it has ended without being told to.
+    pub start: bool,
+    /// How long after an end it is begun again.
+    pub retry: Duration,
+}
+
+/// The AAA servers of a gateway.
+#[derive(Clone, Debug)]
+pub struct Aaa {
+    /// As whom it asks.
+    pub nas: NasIdentity,
+    /// Whom, and how.
+    pub servers: AaaConfig,
+    /// Whether sessions are told of.
+    pub accounting: bool,
+    /// How often, where the server does not say (Acct-Interim-Interval); `None`: at their start and end alone.
+    pub interim: Option<Duration>,
+}
+
+/// How a gateway is.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// What the IKEv2 endpoint allows.
+    pub endpoint: ike::Config,
+    /// With whom there may be IKE_SAs, the preferred first.
+    pub peers: Vec<Arc<Peer>>,
+    /// Address pools. They hold together ([`usher_access::pool::check_pools`]).
+    pub pools: Vec<PoolConfig>,
+    /// AAA servers, where there are some.
+    pub aaa: Option<Aaa>,
+    /// Users that the gateway knows itself.
+    pub users: LocalUsers,
+}
+
+/// Which IKE_SAs are meant.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Which {
+    /// All.
+    All,
+    /// That of this number ([`SaStatus::id`](crate::SaStatus::id)).
+    Sa(u64),
+    /// Those of the connection, the identity, the user or the inner address of this name.
+    Named(String),
+}
+
+/// What a gateway is told.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// The answer to a job.
+    Done(ike::Command),
+    /// Begin a connection; [`Event::Begun`] is owed.
+    Connect {
+        /// Comes back.
+        token: u64,
+        /// Its name.
+        connection: String,
+    },
+    /// Say how it is; [`Event::Status`] is owed.
+    Status {
+        /// Comes back.
+        token: u64,
+    },
+    /// Replace IKE_SAs, or their CHILD_SAs, by new ones; [`Event::Told`] is owed.
+    Rekey {
+        /// Comes back.
+        token: u64,
+        /// Which.
+        which: Which,
+        /// Their CHILD_SAs instead of themselves.
+        children: bool,
+    },
+    /// End IKE_SAs; [`Event::Told`] is owed. What the configuration begins at the start is not begun again.
+    Down {
+        /// Comes back.
+        token: u64,
+        /// Which.
+        which: Which,
+    },
+    /// Be so from now on. IKE_SAs that there are stay as they are; AAA servers, pools and what the endpoint allows are those
+    /// of the start.
+    Configure(Box<Config>),
+    /// The host ends: all IKE_SAs end, and nothing is begun any more.
+    Leave,
+}
+
+/// Why an initiator's login came to nothing, as far as the gateway knows.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum LoginFailure {
+    /// The AAA server, or the gateway itself, does not let the user in.
+    Rejected,
+    /// No AAA server answers.
+    Unanswered,
+    /// What the AAA server says makes no sense.
+    BadAnswer,
+    /// The connection wants an AAA server, and there is none.
+    NoAaa,
+    /// No pool has an address left.
+    NoAddress,
+}
+
+/// What a gateway says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// What its endpoint says: IKE_SAs come and go, and CHILD_SAs are to be installed, moved and removed. EAP packets and wishes
+    /// for addresses, which the gateway answers itself, are not among it.
+    Ike(ike::Event),
+    /// A connection was begun, or why not; answers [`Command::Connect`].
+    Begun {
+        /// Of the command.
+        token: u64,
+        /// The IKE_SA's number.
+        result: Result<u64, String>,
+    },
+    /// Answers [`Command::Status`].
+    Status {
+        /// Of the command.
+        token: u64,
+        /// How it is.
+        status: Box<GatewayStatus>,
+    },
+    /// So many SAs were told; answers [`Command::Rekey`] and [`Command::Down`].
+    Told {
+        /// Of the command.
+        token: u64,
+        /// How many.
+        sas: usize,
+    },
+    /// A login came to nothing.
+    LoginFailed {
+        /// From where.
+        remote: SocketAddr,
+        /// Which connection.
+        connection: String,
+        /// Who the initiator says it is.
+        identity: Identification,
+        /// Why.
+        why: LoginFailure,
+    },
+    /// An AAA server ended or changed a session.
+    Dynamic {
+        /// The IKE_SA.
+        sa: SaId,
+        /// It is to end; otherwise its times have changed.
+        end: bool,
+    },
+    /// A record of accounting that no AAA server kept.
+    Unaccounted {
+        /// Acct-Session-Id.
+        session: String,
+    },
+    /// An AAA server answers, or no longer.
+    Server {
+        /// Its number among the configured ones.
+        server: usize,
+        /// It answers.
+        up: bool,
+    },
+}
+
+usher_core::counters! {
+    /// What a [`Gateway`] did, beside what its endpoint and its client of AAA servers count.
+    pub struct Counters {
+        /// Users let in by EAP.
+        logins_accepted,
+        /// Users turned away by EAP.
+        logins_rejected,
+        /// Logins that no AAA server decided.
+        logins_unanswered,
+        /// Addresses given to initiators.
+        addresses_given,
+        /// Initiators who got no address, since no pool has one left.
+        addresses_exhausted,
+        /// Sessions begun: IKE_SAs that others began and that were established.
+        sessions,
+        /// Records of accounting sent.
+        records,
+        /// Records of accounting that no server kept.
+        records_lost,
+        /// Sessions ended, since their time was over.
+        sessions_timed_out,
+        /// Sessions ended by an AAA server.
+        sessions_disconnected,
+        /// Sessions changed by an AAA server.
+        sessions_changed,
+        /// Requests of AAA servers that were refused.
+        dynamic_refused,
+        /// Connections begun by this side.
+        initiated,
+    }
+}
+
+/// What is due at a time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Timer {
+    /// A session ends.
+    SessionEnd(SaId),
+    /// The AAA server is told how a session is.
+    Interim(SaId),
+    /// A connection is begun again.
+    Begin(usize),
+}
+
+/// An IKEv2 gateway; see the [crate](crate).
+#[derive(Debug)]
+pub struct Gateway {
+    pub(crate) config: Config,
+    pub(crate) ike: Child<Endpoint>,
+    pub(crate) aaa: Option<Child<AccessClient>>,
+    pub(crate) epoch: WallTime,
+    pub(crate) rng: SecureRng,
+    pub(crate) hash: HashState,
+    /// Initiators who prove who they are, or wait for an address.
+    pub(crate) logins: BTreeMap<SaId, Login>,
+    /// Questions to AAA servers, by their tokens.
+    pub(crate) asked: BTreeMap<u64, SaId>,
+    /// IKE_SAs that are established.
+    pub(crate) sessions: BTreeMap<SaId, Session>,
+    pub(crate) pools: Pools,
+    pub(crate) timers: TimerQueue<Timer>,
+    /// Records without an answer: of which session.
+    pub(crate) records: BTreeMap<u64, String>,
+    pub(crate) next_token: u64,
+    /// What tells the sessions of this start from those of others.
+    pub(crate) start: u32,
+    pub(crate) next_session: u32,
+    /// IKE_SAs that this side began: by which connection of the configuration.
+    begun: BTreeMap<SaId, String>,
+    /// Connections that are not begun again, since they were told to end.
+    stopped: BTreeSet<String>,
+    /// What [`ike::Event::Initiated`] is awaited for.
+    initiating: Option<SaId>,
+    started: bool,
+    leaving: bool,
+    pub(crate) counters: Counters,
+    pub(crate) outputs: Outputs<Event, IkeJob>,
+}
+
+impl Gateway {
+    /// A gateway that is so. Keys, addresses and the names of sessions come of `rng`.
+    ///
+    /// # Errors
+    /// The client of AAA servers is configured in contradiction to itself.
+    pub fn new(config: Config, mut rng: SecureRng) -> Result<Self, ConfigError> {
+        let aaa = config.aaa.as_ref().map(|aaa| {
+            let rng = SecureRng::from_seed(rng.array());
+            AccessClient::new(aaa.nas.clone(), aaa.servers.clone(), rng)
+        });
+        let aaa = aaa.transpose()?.map(|aaa| Child::new(AAA_SLOT, aaa));
+        let hash = hash_state(&mut rng);
+        let mut endpoint = Endpoint::new(config.endpoint, SecureRng::from_seed(rng.array()));
+        let served = served(&config);
+        // It takes them whatever they are.
+        let _ = endpoint.command(Instant::ZERO, ike::Command::Serve(served));
+        Ok(Self {
+            ike: Child::new(IKE_SLOT, endpoint),
+            aaa,
+            epoch: WallTime::UNIX_EPOCH,
+            pools: Pools::new(&config.pools, &hash),
+            hash,
+            logins: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            timers: TimerQueue::new(),
+            records: BTreeMap::new(),
+            next_token: 0,
+            start: rng.next_u32(),
+            next_session: 0,
+            begun: BTreeMap::new(),
+            stopped: BTreeSet::new(),
+            initiating: None,
+            started: false,
+            leaving: false,
+            counters: Counters::default(),
+            outputs: Outputs::default(),
+            rng,
+            config,
+        })
+    }
+    /// What it has done, and what its endpoint has.
+    #[must_use]
+    pub fn counters(&self) -> (&Counters, &ike::Counters) {
+        (&self.counters, self.ike.counters())
+    }
+    /// What its client of AAA servers has done, where it asks by RADIUS.
+    #[must_use]
+    pub fn radius_counters(&self) -> Option<&usher_radius::client::Counters> {
+        self.aaa.as_ref().and_then(|aaa| aaa.radius_counters())
+    }
+    /// IKE_SAs that are established.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+    /// IKE_SAs whose initiator has not proved who it is.
+    #[must_use]
+    pub fn half_open(&self) -> usize {
+        self.ike.half_open()
+    }
+    /// How much of each address pool is in use: its name, addresses in use, addresses in all.
+    pub fn pools(&self) -> impl Iterator<Item = (&str, u64, u64)> {
+        self.pools.used().map(|pool| (pool.name, pool.addresses.0, pool.addresses.1))
+    }
+
+    pub(crate) fn token(&mut self) -> u64 {
+        self.next_token += 1;
+        self.next_token
+    }
+    pub(crate) fn peer(&self, connection: &str) -> Option<Arc<Peer>> {
+        self.config.peers.iter().find(|peer| peer.connection.name == connection).cloned()
+    }
+    /// Tells the endpoint something. What was asked may have been given up meanwhile.
+    pub(crate) fn tell(&mut self, now: Instant, command: ike::Command) -> bool {
+        self.ike.command(now, command).is_ok()
+    }
+
+    /// Begins a connection; gives the IKE_SA.
+    fn initiate(&mut self, now: Instant, peer: &Peer) -> Result<SaId, String> {
+        let Some(remote) = peer.remote else {
+            return Err("its other side is to begin: the configuration has no remote_address for it".into());
+        };
+        let (connection, local) = (peer.connection.clone(), peer.local);
+        let command = ike::Command::Initiate { token: 0, connection, local, remote };
+        self.ike.command(now, command).map_err(|error| alloc::format!("{error}"))?;
+        self.counters.initiated += 1;
+        self.drain(now);
+        let sa = self.initiating.take().ok_or("it has ended at once")?;
+        self.begun.insert(sa, peer.connection.name.clone());
+        Ok(sa)
+    }
+    /// Whether this side began an IKE_SA.
+    pub(crate) fn is_begun(&self, sa: SaId) -> bool {
+        self.begun.contains_key(&sa)
+    }
+
+    /// Begins what is to be begun, and notes when it is to be tried again.
+    fn begin(&mut self, now: Instant, n: usize) {
+        let begins = |peer: &&Arc<Peer>| peer.start && !self.stopped.contains(&peer.connection.name);
+        let Some(peer) = self.config.peers.get(n).filter(begins).cloned() else { return };
+        if self.initiate(now, &peer).is_err() {
+            self.timers.insert(now + peer.retry, Timer::Begin(n));
+        }
+    }
+
+    fn start(&mut self, now: Instant) {
+        if !core::mem::replace(&mut self.started, true) {
+            (0..self.config.peers.len()).for_each(|n| self.begin(now, n));
+        }
+    }
+
+    fn timeout(&mut self, now: Instant) {
+        self.start(now);
+        while let Some((_, timer)) = self.timers.pop_due(now) {
+            match timer {
+                Timer::SessionEnd(sa) => {
+                    if let Some(session) = self.sessions.get_mut(&sa) {
+                        session.cause = TerminateCause::SessionTimeout;
+                        session.ends = None;
+                        self.counters.sessions_timed_out += 1;
+                        self.tell(now, ike::Command::Delete(sa));
+                    }
+                }
+                Timer::Interim(sa) => self.interim(now, sa),
+                Timer::Begin(n) => self.begin(now, n),
+            }
+        }
+    }
+
+    /// The next thing that the endpoint says; what it sends before that is sent.
+    fn heard(&mut self) -> Option<ike::Event> {
+        let mut buf = self.outputs.buffer();
+        let event = loop {
+            match self.ike.poll_output(&mut buf) {
+                Some(Output::Transmit(transmit)) => {
+                    let next = self.outputs.buffer();
+                    let bytes = core::mem::replace(&mut buf, next);
+                    self.outputs.transmit(transmit.within(IKE_SLOT), bytes);
+                }
+                Some(Output::Work(work)) => self.outputs.work(work),
+                Some(Output::Job(job)) => self.outputs.job(job),
+                Some(Output::Event(event)) => break Some(event),
+                None => break None,
+            }
+        };
+        self.outputs.recycle(buf);
+        event
+    }
+
+    /// Takes up what its parts say, until both are silent.
+    pub(crate) fn drain(&mut self, now: Instant) {
+        loop {
+            if let Some(event) = self.heard() {
+                self.take_up(now, event);
+                continue;
+            }
+            let said = match &mut self.aaa {
+                Some(aaa) => self.outputs.next_event(aaa),
+                None => None,
+            };
+            match said {
+                Some(event) => self.answered(now, event),
+                None => return,
+            }
+        }
+    }
+
+    fn take_up(&mut self, now: Instant, event: ike::Event) {
+        match event {
+            ike::Event::Eap { sa, identity, connection, remote, packet } => {
+                return self.eap(now, (sa, identity, connection, remote), &packet);
+            }
+            ike::Event::AddressWanted { sa, identity, connection, remote, attributes } => {
+                return self.address_wanted(now, (sa, identity, connection, remote), &attributes);
+            }
+            ike::Event::Initiated { sa, .. } => self.initiating = Some(sa),
+            ike::Event::Established { .. }
+            | ike::Event::Install { .. }
+            | ike::Event::Remove { .. }
+            | ike::Event::Configured { .. }
+            | ike::Event::Moved { .. } => self.follow(now, &event),
+            ike::Event::Rekeyed { old, new, spis } => {
+                self.renumber(old, new, spis);
+                if let Some(name) = self.begun.remove(&old) {
+                    self.begun.insert(new, name);
+                }
+            }
+            ike::Event::Ended { sa, reason } => {
+                self.initiating = self.initiating.filter(|begun| *begun != sa);
+                self.over(now, sa, reason);
+                self.again(now, sa, reason);
+            }
+            ike::Event::Keys { .. }
+            | ike::Event::ChildRefused { .. }
+            | ike::Event::Alive { .. }
+            | ike::Event::MoveRefused { .. } => {}
+        }
+        self.outputs.event(Event::Ike(event));
+    }
+
+    /// An IKE_SA that this side began has ended: it is begun again, unless it was told to end.
+    fn again(&mut self, now: Instant, sa: SaId, reason: EndReason) {
+        let Some(name) = self.begun.remove(&sa) else { return };
+        let n = self.config.peers.iter().position(|peer| peer.connection.name == name && peer.start);
+        let begins = !self.leaving && !self.stopped.contains(&name);
+        let Some(n) = n.filter(|_| begins && reason != EndReason::Deleted) else { return };
+        let retry = self.config.peers.get(n).map_or(Duration::ZERO, |peer| peer.retry);
+        self.timers.insert(now + retry, Timer::Begin(n));
+    }
+
+    /// Tells something to the IKE_SAs that are meant; gives how many SAs were told.
+    fn tell_all(&mut self, now: Instant, which: &Which, children: bool, end: bool) -> usize {
+        let meant = |(sa, session): (&SaId, &Session)| match which {
+            Which::All => Some(*sa),
+            Which::Sa(n) => (sa.0 == *n).then_some(*sa),
+            Which::Named(name) => session.is_called(name).then_some(*sa),
+        };
+        let meant: Vec<SaId> = self.sessions.iter().filter_map(meant).collect();
+        let mut told = 0;
+        for sa in meant {
+            let spis: Vec<u32> = match self.sessions.get_mut(&sa) {
+                Some(session) if end => {
+                    session.cause = TerminateCause::AdminReset;
+                    Vec::new()
+                }
+                Some(session) if children => session.children.keys().copied().collect(),
+                _ => Vec::new(),
+            };
+            let commands: Vec<_> = match (end, children) {
+                (true, _) => alloc::vec![ike::Command::Delete(sa)],
+                (false, true) => spis.into_iter().map(|spi| ike::Command::RekeyChild { sa, spi }).collect(),
+                (false, false) => alloc::vec![ike::Command::Rekey(sa)],
+            };
+            told += commands.into_iter().filter(|command| self.tell(now, command.clone())).count();
+        }
+        told
+    }
+
+    /// Connections of this side that are meant are not begun again; those that are being begun end. Gives how many of these.
+    fn stop(&mut self, now: Instant, which: &Which) -> usize {
+        let meant = |name: &str| matches!(which, Which::All) || matches!(which, Which::Named(n) if n == name);
+        let names = self.config.peers.iter().filter(|peer| peer.start).map(|peer| &peer.connection.name);
+        self.stopped.extend(names.filter(|name| meant(name)).cloned());
+        let under_way = self.begun.iter().filter(|(sa, name)| {
+            let meant = meant(name) || matches!(which, Which::Sa(n) if sa.0 == *n);
+            meant && !self.sessions.contains_key(sa)
+        });
+        let under_way: Vec<SaId> = under_way.map(|(sa, _)| *sa).collect();
+        under_way.into_iter().filter(|sa| self.tell(now, ike::Command::Delete(*sa))).count()
+    }
+
+    fn leave(&mut self, now: Instant) {
+        self.leaving = true;
+        for session in self.sessions.values_mut() {
+            session.cause = TerminateCause::AdminReboot;
+        }
+        let all: Vec<SaId> = self.sessions.keys().copied().collect();
+        for sa in all {
+            self.tell(now, ike::Command::Delete(sa));
+            self.drain(now);
+            // The other side's answer is not waited for, and the AAA server hears of the end now.
+            self.over(now, sa, EndReason::Deleted);
+        }
+    }
+}
+
+fn served(config: &Config) -> Vec<Arc<Connection>> {
+    config.peers.iter().map(|peer| peer.connection.clone()).collect()
+}
+
+impl Machine for Gateway {
+    type Command = Command;
+    type Event = Event;
+    type Job = IkeJob;
+
+    fn set_epoch(&mut self, now: Instant, epoch: WallTime) {
+        self.epoch = epoch;
+        self.config.users.set_clock(now.wall(epoch));
+        self.ike.set_epoch(now, epoch);
+        if let Some(aaa) = &mut self.aaa {
+            aaa.set_epoch(now, epoch);
+        }
+        self.drain(now);
+    }
+
+    fn handle(&mut self, now: Instant, input: Input<'_>) {
+        self.config.users.set_clock(now.wall(self.epoch));
+        match input.enter() {
+            Some((IKE_SLOT, input)) => self.ike.handle(now, input),
+            Some((AAA_SLOT, inner)) => match &mut self.aaa {
+                Some(aaa) => aaa.handle(now, inner),
+                None => self.refuse(&input),
+            },
+            Some(_) => self.refuse(&input),
+            None if matches!(input, Input::Timeout) => {
+                self.ike.handle(now, Input::Timeout);
+                if let Some(aaa) = &mut self.aaa {
+                    aaa.handle(now, Input::Timeout);
+                }
+                self.timeout(now);
+            }
+            None => self.refuse(&input),
+        }
+        self.drain(now);
+    }
+
+    fn command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
+        match command {
+            Command::Done(command) => self.ike.command(now, command)?,
+            Command::Connect { token, connection } => {
+                self.stopped.remove(&connection);
+                let peer = self.peer(&connection).ok_or_else(|| {
+                    alloc::format!("there is no connection \"{connection}\" in the configuration")
+                });
+                let result = peer.and_then(|peer| self.initiate(now, &peer)).map(|sa| sa.0);
+                self.outputs.event(Event::Begun { token, result });
+            }
+            Command::Status { token } => {
+                let status = Box::new(self.status(now));
+                self.outputs.event(Event::Status { token, status });
+            }
+            Command::Rekey { token, which, children } => {
+                let sas = self.tell_all(now, &which, children, false);
+                self.outputs.event(Event::Told { token, sas });
+            }
+            Command::Down { token, which } => {
+                let sas = self.tell_all(now, &which, false, true) + self.stop(now, &which);
+                self.outputs.event(Event::Told { token, sas });
+            }
+            Command::Configure(config) => {
+                self.config.peers = config.peers;
+                self.config.users = config.users;
+                self.config.users.set_clock(now.wall(self.epoch));
+                let served = served(&self.config);
+                self.ike.command(now, ike::Command::Serve(served))?;
+            }
+            Command::Leave => self.leave(now),
+        }
+        self.drain(now);
+        Ok(())
+    }
+
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+        self.outputs.poll(buf)
+    }
+
+    fn poll_timeout(&mut self) -> Option<Instant> {
+        let start =
+            (!self.started && self.config.peers.iter().any(|peer| peer.start)).then_some(Instant::ZERO);
+        let aaa = self.aaa.as_mut().and_then(|aaa| aaa.poll_timeout());
+        earliest([start, self.ike.poll_timeout(), aaa, self.timers.next()])
+    }
+}
+
+impl Gateway {
+    /// Ends a connection that was accepted for nobody.
+    fn refuse(&mut self, input: &Input<'_>) {
+        if let Some(refusal) = input.refusal() {
+            self.outputs.operate(refusal);
+        }
+    }
+}

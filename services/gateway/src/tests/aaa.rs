@@ -1,0 +1,248 @@
+//! Logins that an AAA server decides, and the sessions that it is told of: our own server, by RADIUS.
+
+use super::local::{PSK_CLIENT, PSK_GATEWAY};
+use super::*;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use usher_aaa::{
+    AaaServer, Command as Aaa, DynamicResult, Job, Method, Record, User, UserSource, Users, radius_socket,
+};
+use usher_crypto::tls::{Roots, ServerConfig, ServerOptions, VersionRange};
+use usher_eap::method::tls::{ServerMethodTls, ServerTls};
+use usher_radius::attribute::{Attributes, kind};
+use usher_radius::packet::Code;
+use usher_radius::server::{ClientConfig, Config, Role};
+
+const SECRET: &[u8] = b"the secret of RADIUS";
+
+const AAA_GATEWAY: &str = r#"
+[[connection]]
+name = "users"
+local_id = "aaa.usher.test"
+local_auth = "certificate"
+remote_auth = "eap"
+certificate = "gw.pem"
+key = "gw.key"
+pools = ["inner"]
+[[connection.child]]
+name = "net"
+local = ["10.2.0.0/16"]
+[[pool]]
+name = "inner"
+ranges = ["10.9.0.0/24"]
+[[pool]]
+name = "guests"
+ranges = ["10.10.0.0/24"]
+[aaa]
+nas_identifier = "gw.usher.test"
+accounting = true
+[[aaa.radius]]
+address = "203.0.113.1:1812"
+secret = "the secret of RADIUS"
+[aaa.dynamic]
+"#;
+
+fn client(method: &str, name: &str, password: &str) -> String {
+    format!(
+        r#"
+[[connection]]
+name = "home"
+local_id = "{name}"
+remote_id = "aaa.usher.test"
+local_auth = "eap"
+remote_auth = "certificate"
+ca = "ca.pem"
+certificate = "user.pem"
+key = "user.key"
+eap_identity = "{name}"
+eap_methods = ["{method}"]
+password = "{password}"
+remote_address = "192.0.2.1"
+address = true
+[[connection.child]]
+name = "net"
+remote = ["10.2.0.0/16"]
+"#
+    )
+}
+
+type Told = Rc<RefCell<Vec<Record>>>;
+
+/// A gateway that asks our AAA server, which acknowledges what it is told.
+struct Site {
+    world: World,
+    server: At<AaaServer>,
+    /// The records that it was told.
+    told: Told,
+}
+
+impl Site {
+    fn new(text: &str, reply: impl FnOnce(&mut Attributes)) -> Self {
+        let mut world = World::new(text);
+        let seed = Seed::new(21);
+        let mut users = Users::new(&mut seed.secure("users", 0));
+        let mut ann = User::with_password(b"a long password");
+        reply(&mut ann.reply);
+        users.insert(b"ann", ann);
+        users.insert(b"station@usher.test", User::with_password(b"of no use"));
+        let mut config = usher_aaa::Config::new(UserSource::Memory(Arc::new(users)));
+        let gateway = ClientConfig::new(GATEWAY.parse().unwrap(), 32, usher_radius::Secret::new(SECRET));
+        let mut radius = Config::new(vec![gateway]);
+        radius.roles = vec![Role::Authentication, Role::Accounting];
+        config.radius = Some(radius);
+        config.methods = vec![Method::EapTls, Method::EapMsChapV2, Method::EapMd5];
+        let tls = ServerConfig::new(ServerOptions {
+            versions: VersionRange::default(),
+            credentials: fixtures::server(2),
+            client_roots: Some(Roots::from_der([fixtures::root()])),
+            resumption: None,
+            clock: WallClock::at(EPOCH),
+            key_log: None,
+        });
+        config.tls = Some(Arc::new(ServerMethodTls { tls: ServerTls::Real(tls.unwrap()), fragment: 1000 }));
+        let server =
+            world.net.add(AaaServer::new(config, seed.secure("aaa", 0)).unwrap(), &[SERVER.parse().unwrap()]);
+        world.net.bind(server, radius_socket(0), at(SERVER, 1812));
+        world.net.bind(server, radius_socket(1), at(SERVER, 1813));
+        let told = Told::default();
+        let notes = told.clone();
+        world.net.on_job(server, move |job| match job.what {
+            Job::Account { record } => {
+                notes.borrow_mut().push(*record);
+                Some((millis(1), Aaa::Accounted { token: job.token, durable: true }))
+            }
+            _ => None,
+        });
+        Self { world, server, told }
+    }
+    fn kinds(&self) -> Vec<String> {
+        self.told.borrow().iter().map(|record| format!("{:?}", record.status)).collect()
+    }
+    /// What the server hears to a request of RFC 5176.
+    fn ask(&mut self, code: Code, write: impl FnOnce(&mut Attributes)) -> DynamicResult {
+        let mut attributes = Attributes::new();
+        write(&mut attributes);
+        let command = Aaa::Dynamic { token: 7, to: at(GATEWAY, 3799), code, attributes };
+        self.world.net.command(self.server, command).unwrap();
+        self.world.run(secs(1));
+        let result = self.world.net.take(self.server).into_iter().find_map(|(_, event)| match event {
+            usher_aaa::Event::Dynamic { result, .. } => Some(result),
+            _ => None,
+        });
+        result.expect("an answer")
+    }
+}
+
+#[test]
+fn each_method_is_judged_by_the_aaa_server() {
+    let mut site = Site::new(AAA_GATEWAY, |_| {});
+    let all = [("md5", "ann"), ("mschapv2", "ann"), ("tls", "station@usher.test")];
+    for (n, (method, name)) in all.into_iter().enumerate() {
+        let host =
+            site.world.client(&format!("198.51.100.{}", n + 1), &client(method, name, "a long password"));
+        site.world.connect(host, "home");
+        site.world.run(secs(3));
+        let status = site.world.status(host);
+        assert_eq!(status.len(), 1, "{method}: {:?}", site.world.ended(host));
+        assert!(status[0].addresses[0].to_string().starts_with("10.9.0."), "{method}");
+        assert_eq!(site.world.status(site.world.gateway).last().unwrap().identity, name);
+    }
+    assert_eq!(site.world.net[site.world.gateway].counters().0.logins_accepted, 3);
+    assert_eq!(
+        site.world.installed(site.world.gateway).len(),
+        2,
+        "those of ann are one user's: the last is left"
+    );
+    let wrong = site.world.client("198.51.100.9", &client("mschapv2", "ann", "a wrong password"));
+    site.world.connect(wrong, "home");
+    site.world.run(secs(3));
+    assert_eq!(site.world.ended(wrong), [EndReason::Refused]);
+    assert_eq!(site.world.failures(site.world.gateway), [LoginFailure::Rejected]);
+}
+
+#[test]
+fn what_the_server_says_of_a_user_holds_and_it_is_told_of_the_session() {
+    let mut site = Site::new(AAA_GATEWAY, |reply| {
+        reply.push_u32(kind::SESSION_TIMEOUT, 100);
+        reply.push_u32(kind::ACCT_INTERIM_INTERVAL, 40);
+        reply.push_text(kind::FRAMED_POOL, "guests").unwrap();
+        reply.push_bytes(kind::CLASS, b"gold").unwrap();
+    });
+    let host = site.world.client(CLIENT, &client("md5", "ann", "a long password"));
+    site.world.connect(host, "home");
+    site.world.run(secs(2));
+    let status = site.world.status(site.world.gateway);
+    assert!(status[0].addresses[0].to_string().starts_with("10.10.0."));
+    assert_eq!(site.kinds(), ["Start"]);
+    site.world.run(secs(90));
+    assert_eq!(site.kinds(), ["Start", "Interim", "Interim"]);
+    assert_eq!(site.world.status(host).len(), 1);
+    site.world.run(secs(20));
+    assert_eq!(site.world.status(host).len(), 0, "its time is over");
+    assert_eq!(site.kinds(), ["Start", "Interim", "Interim", "Stop"]);
+    let told = site.told.borrow();
+    for record in told.iter() {
+        assert_eq!((&record.session, record.class.as_slice()), (&told[0].session, &b"gold"[..]));
+        assert_eq!(record.framed_address, Some(status[0].addresses[0]));
+        assert_eq!(record.calling_station_id, format!("{CLIENT}[4500]"));
+    }
+    // Session-Timeout (RFC 2866 section 5.10).
+    assert_eq!(told[3].terminate_cause, Some(5));
+    assert_eq!(site.world.net[site.world.gateway].pools().nth(1), Some(("guests", 0, 254)));
+}
+
+#[test]
+fn the_server_ends_a_session_and_changes_another() {
+    let mut site = Site::new(AAA_GATEWAY, |_| {});
+    let host = site.world.client(CLIENT, &client("md5", "ann", "a long password"));
+    site.world.connect(host, "home");
+    site.world.run(secs(2));
+    let session = site.world.status(site.world.gateway)[0].session.clone();
+    let of = |session: String| move |a: &mut Attributes| drop(a.push_text(kind::ACCT_SESSION_ID, &session));
+    assert_eq!(site.ask(Code::DISCONNECT_REQUEST, of("another".into())), DynamicResult::Nak(Some(503)));
+    let longer = |a: &mut Attributes| {
+        a.push_text(kind::USER_NAME, "ann").unwrap();
+        a.push_u32(kind::SESSION_TIMEOUT, 30);
+    };
+    assert_eq!(site.ask(Code::COA_REQUEST, longer), DynamicResult::Ack);
+    let filtered = |a: &mut Attributes| {
+        a.push_text(kind::USER_NAME, "ann").unwrap();
+        a.push_text(kind::FILTER_ID, "students").unwrap();
+    };
+    assert_eq!(site.ask(Code::COA_REQUEST, filtered), DynamicResult::Nak(Some(401)));
+    assert_eq!(site.ask(Code::DISCONNECT_REQUEST, of(session)), DynamicResult::Ack);
+    assert_eq!((site.world.status(host).len(), site.world.status(site.world.gateway).len()), (0, 0));
+    assert_eq!(site.world.ended(host), [EndReason::DeletedByPeer]);
+    assert_eq!(site.kinds(), ["Start", "Stop"]);
+    // The change holds for another session.
+    site.world.connect(host, "home");
+    site.world.run(secs(2));
+    assert_eq!(site.ask(Code::COA_REQUEST, longer), DynamicResult::Ack);
+    site.world.run(secs(20));
+    assert_eq!(site.world.status(host).len(), 1);
+    site.world.run(secs(10));
+    assert_eq!(site.world.status(host).len(), 0);
+    let counters = *site.world.net[site.world.gateway].counters().0;
+    assert_eq!((counters.sessions_disconnected, counters.sessions_changed), (1, 2));
+    assert_eq!((counters.sessions_timed_out, counters.dynamic_refused), (1, 2));
+}
+
+#[test]
+fn a_slow_aaa_server_delays_nobody_else() {
+    let psk = PSK_GATEWAY.split("[[pool]]").next().unwrap();
+    let mut site = Site::new(&[AAA_GATEWAY, psk].concat(), |_| {});
+    site.world.net.silence(site.server, true);
+    let slow = site.world.client(CLIENT, &client("md5", "ann", "a long password"));
+    site.world.connect(slow, "home");
+    site.world.run(millis(500));
+    assert_eq!(site.world.status(slow).len(), 0);
+    let quick = site.world.client("198.51.100.8", PSK_CLIENT);
+    site.world.run(millis(200));
+    assert_eq!(site.world.status(quick).len(), 1, "two round trips and a signature by nobody");
+    // Nobody answers in the end, and the client hears so.
+    site.world.run(secs(60));
+    assert_eq!(site.world.failures(site.world.gateway), [LoginFailure::Unanswered]);
+    assert_eq!(site.world.ended(slow).len(), 1);
+    assert_eq!(site.world.net[site.world.gateway].half_open(), 0);
+}

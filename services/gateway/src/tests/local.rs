@@ -1,0 +1,274 @@
+//! Logins that the gateway decides itself.
+
+use super::*;
+
+pub(super) const PSK_GATEWAY: &str = r#"
+[[connection]]
+name = "site"
+local_id = "gw.test"
+remote_id = "ini.test"
+local_auth = "psk"
+remote_auth = "psk"
+secret = "a shared secret"
+pools = ["inner"]
+dns = ["10.9.0.1"]
+domains = ["corp.test"]
+[[connection.child]]
+name = "net"
+local = ["10.2.0.0/16"]
+[[pool]]
+name = "inner"
+ranges = ["10.9.0.10-10.9.0.11"]
+"#;
+
+pub(super) const PSK_CLIENT: &str = r#"
+[[connection]]
+name = "home"
+local_id = "ini.test"
+remote_id = "gw.test"
+local_auth = "psk"
+remote_auth = "psk"
+secret = "a shared secret"
+remote_address = "192.0.2.1"
+address = true
+start = true
+[[connection.child]]
+name = "net"
+remote = ["10.2.0.0/16"]
+"#;
+
+#[test]
+fn a_client_with_a_shared_key_gets_an_address_and_a_child_sa_before_the_answer_leaves() {
+    let mut world = World::new(PSK_GATEWAY);
+    let client = world.client(CLIENT, PSK_CLIENT);
+    world.run(secs(1));
+    let (gateway, own) = (world.status(world.gateway), world.status(client));
+    assert_eq!((gateway.len(), own.len()), (1, 1));
+    let (gateway, own) = (&gateway[0], &own[0]);
+    assert_eq!((gateway.identity.as_str(), own.identity.as_str()), ("ini.test", "gw.test"));
+    assert_eq!((gateway.initiator, own.initiator, gateway.spis == own.spis), (false, true, true));
+    assert_eq!(gateway.addresses, own.addresses);
+    assert!(["10.9.0.10", "10.9.0.11"].contains(&gateway.addresses[0].to_string().as_str()));
+    let told = world.events(client).into_iter().find_map(|event| match event {
+        Event::Ike(Ike::Configured { attributes, .. }) => Some(attributes),
+        _ => None,
+    });
+    let told: Vec<_> = told.unwrap().into_iter().map(|one| (one.kind.0, one.value)).collect();
+    assert!(told.contains(&(3, vec![10, 9, 0, 1])), "a name server");
+    assert!(told.contains(&(25, b"corp.test".to_vec())), "and the domain that it is for");
+    let (here, there) = (world.installed(world.gateway), world.installed(client));
+    let (here, there) = (here.values().next().unwrap(), there.values().next().unwrap());
+    assert_eq!((here.inbound, &here.inbound_keys), (there.outbound, &there.outbound_keys));
+    let inner = usher_ike::payload::TrafficSelector::address(own.addresses[0]);
+    assert_eq!(here.remote, [inner]);
+    // What the answer of IKE_AUTH needs was said before it was sent.
+    let events = world.net.events(world.gateway);
+    let (installed, _) =
+        events.iter().find(|(_, event)| matches!(event, Event::Ike(Ike::Install { .. }))).unwrap();
+    assert!(installed.as_nanos() <= world.net.now().as_nanos());
+    assert_eq!(world.net[world.gateway].counters().0.sessions, 1);
+}
+
+#[test]
+fn a_pool_that_is_used_up_gives_no_address_until_somebody_has_gone() {
+    let gateway = PSK_GATEWAY.replace("remote_id = \"ini.test\"\n", "");
+    let mut world = World::new(&gateway);
+    let named = |n: u8| PSK_CLIENT.replace("ini.test", &format!("ini{n}.test"));
+    let [a, b, c] = [1, 2, 3].map(|n| world.client(&format!("198.51.100.{n}"), &named(n)));
+    world.run(secs(2));
+    assert_eq!(world.status(world.gateway).len(), 3, "an IKE_SA is there without an address too");
+    let given: Vec<_> = [a, b, c].map(|host| world.status(host)[0].addresses.len()).into();
+    assert_eq!(given.iter().sum::<usize>(), 2);
+    assert_eq!(world.failures(world.gateway), [LoginFailure::NoAddress]);
+    assert_eq!(world.net[world.gateway].counters().0.addresses_exhausted, 1);
+    // One of the two that have an address goes: the next one gets it.
+    let goes = [a, b, c].into_iter().find(|host| !world.status(*host)[0].addresses.is_empty()).unwrap();
+    let freed = world.status(goes)[0].addresses[0];
+    world.net.command(goes, Command::Down { token: 2, which: Which::All }).unwrap();
+    world.run(secs(2));
+    let next = world.client("198.51.100.9", &named(9));
+    world.run(secs(2));
+    assert_eq!(world.status(next)[0].addresses, [freed]);
+}
+
+#[test]
+fn certificates_prove_who_both_are() {
+    let gateway = r#"
+[[connection]]
+name = "site"
+local_id = "aaa.usher.test"
+local_auth = "certificate"
+remote_auth = "certificate"
+certificate = "gw.pem"
+key = "gw.key"
+ca = "ca.pem"
+childless = "allow"
+"#;
+    let client = r#"
+[[connection]]
+name = "home"
+local_id = "station@usher.test"
+remote_id = "aaa.usher.test"
+local_auth = "certificate"
+remote_auth = "certificate"
+certificate = "user.pem"
+key = "user.key"
+ca = "ca.pem"
+remote_address = "192.0.2.1"
+start = true
+"#;
+    let mut world = World::new(gateway);
+    let host = world.client(CLIENT, client);
+    world.run(secs(2));
+    assert_eq!(world.status(world.gateway)[0].identity, "station@usher.test");
+    assert_eq!(world.status(host)[0].identity, "aaa.usher.test");
+    // Whoever says it is somebody whom its certificate does not name is refused.
+    let liar = client.replace("local_id = \"station@usher.test\"", "local_id = \"boss@usher.test\"");
+    let liar = world.client("198.51.100.8", &liar);
+    world.run(secs(2));
+    assert_eq!(world.status(liar).len(), 0);
+    assert_eq!(world.ended(liar), [EndReason::Refused]);
+}
+
+/// A gateway with a certificate whose users prove themselves by EAP to the gateway itself.
+const EAP_GATEWAY: &str = r#"
+[[connection]]
+name = "users"
+local_id = "aaa.usher.test"
+local_auth = "certificate"
+remote_auth = "eap-local"
+certificate = "gw.pem"
+key = "gw.key"
+[eap]
+methods = ["tls", "mschapv2", "md5"]
+tls = { certificate = "gw.pem", key = "gw.key", ca = "ca.pem" }
+[[user]]
+name = "ann"
+password = "a long password"
+"#;
+
+fn eap_client(method: &str, name: &str, password: &str) -> String {
+    format!(
+        r#"
+[[connection]]
+name = "home"
+local_id = "{name}"
+remote_id = "aaa.usher.test"
+local_auth = "eap"
+remote_auth = "certificate"
+ca = "ca.pem"
+certificate = "user.pem"
+key = "user.key"
+eap_identity = "{name}"
+eap_methods = ["{method}"]
+password = "{password}"
+remote_address = "192.0.2.1"
+"#
+    )
+}
+
+#[test]
+fn users_of_the_gateway_itself_log_in_by_each_method() {
+    let mut world = World::new(EAP_GATEWAY);
+    for (n, (method, name)) in
+        [("md5", "ann"), ("mschapv2", "ann"), ("tls", "station@usher.test")].into_iter().enumerate()
+    {
+        let client =
+            world.client(&format!("198.51.100.{}", n + 1), &eap_client(method, name, "a long password"));
+        world.connect(client, "home");
+        world.run(secs(2));
+        let status = world.status(client);
+        assert_eq!(status.len(), 1, "{method}: {:?}", world.ended(client));
+        let gateway = world.status(world.gateway);
+        assert_eq!(gateway.last().unwrap().user, name, "{method}");
+    }
+    assert_eq!(world.net[world.gateway].counters().0.logins_accepted, 3);
+    let wrong = [("md5", "ann"), ("mschapv2", "nobody"), ("tls", "boss@usher.test")];
+    for (n, (method, name)) in wrong.into_iter().enumerate() {
+        let client =
+            world.client(&format!("198.51.100.{}", n + 11), &eap_client(method, name, "a wrong password"));
+        world.connect(client, "home");
+        world.run(secs(2));
+        assert_eq!(world.status(client).len(), 0, "{method}");
+        // Whose TLS has come to its end takes no EAP-Failure any more (RFC 4137, UNCOND_SUCC): IKE breaks off.
+        let reason = if method == "tls" { EndReason::Protocol } else { EndReason::Refused };
+        assert_eq!(world.ended(client), [reason], "{method}");
+    }
+    assert_eq!(world.failures(world.gateway), [LoginFailure::Rejected; 3]);
+}
+
+#[test]
+fn a_client_that_starts_again_leaves_nothing_of_itself_behind() {
+    let mut world = World::new(PSK_GATEWAY);
+    let client = world.client(CLIENT, PSK_CLIENT);
+    world.run(secs(1));
+    let before = world.status(world.gateway)[0].clone();
+    // It dies without a word, and comes again at another address, with another memory.
+    world.net.silence(client, true);
+    let again = world.client("198.51.100.8", PSK_CLIENT);
+    world.run(secs(1));
+    let after = world.status(world.gateway);
+    assert_eq!(after.len(), 1, "INITIAL_CONTACT has ended the old IKE_SA");
+    assert_ne!(after[0].spis, before.spis);
+    assert_eq!(after[0].addresses, before.addresses, "whoever comes again keeps its address");
+    assert_eq!(world.installed(world.gateway).len(), 1);
+    assert_eq!(world.ended(world.gateway), [EndReason::Replaced]);
+    assert_eq!(world.net[world.gateway].pools().next(), Some(("inner", 1, 2)));
+    assert_eq!(world.status(again).len(), 1);
+}
+
+#[test]
+fn a_connection_that_is_to_start_is_begun_until_it_is_told_to_end() {
+    let mut world = World::new(PSK_GATEWAY);
+    let client = world.client(CLIENT, &PSK_CLIENT.replace("a shared secret", "another secret"));
+    world.run(secs(25));
+    assert_eq!(world.ended(client), [EndReason::Refused; 3], "after each end it waits for 10 s");
+    world.net.command(client, Command::Down { token: 3, which: Which::Named("home".into()) }).unwrap();
+    world.run(secs(60));
+    assert_eq!(world.ended(client).len(), 3);
+    world.connect(client, "home");
+    world.run(secs(1));
+    assert_eq!(world.ended(client).len(), 4, "but where somebody wants it");
+    world.connect(client, "nowhere");
+    let said = world.events(client).into_iter().rev().find_map(|event| match event {
+        Event::Begun { result, .. } => Some(result),
+        _ => None,
+    });
+    assert!(said.unwrap().unwrap_err().contains("no connection \"nowhere\""));
+}
+
+#[test]
+fn sas_are_replaced_and_ended_as_is_told_and_all_end_when_the_host_does() {
+    let mut world = World::new(PSK_GATEWAY);
+    let client = world.client(CLIENT, PSK_CLIENT);
+    world.run(secs(1));
+    let before = world.status(client)[0].clone();
+    let rekey = |children| Command::Rekey { token: 4, which: Which::Named("gw.test".into()), children };
+    world.net.command(client, rekey(false)).unwrap();
+    world.run(secs(1));
+    let after = world.status(client)[0].clone();
+    assert_ne!(after.spis, before.spis);
+    assert_eq!(
+        (after.session.as_str(), &after.children),
+        (before.session.as_str(), &children_at(&before, &after))
+    );
+    assert_eq!(world.status(world.gateway)[0].spis, after.spis, "the session goes on under its new SPIs");
+    world.net.command(client, rekey(true)).unwrap();
+    world.run(secs(1));
+    assert_ne!(world.status(client)[0].children[0].inbound, after.children[0].inbound);
+    assert_eq!(world.installed(world.gateway).len(), 1);
+    world.net.command(world.gateway, Command::Leave).unwrap();
+    world.run(secs(1));
+    assert_eq!((world.status(client).len(), world.status(world.gateway).len()), (0, 0));
+    assert_eq!(world.installed(world.gateway).len() + world.installed(client).len(), 0);
+}
+
+/// The CHILD_SAs of one moment as they are at another.
+fn children_at(before: &SaStatus, after: &SaStatus) -> Vec<crate::ChildStatus> {
+    let passed = after.lasted.as_nanos() - before.lasted.as_nanos();
+    let later = |child: &crate::ChildStatus| {
+        let lasted = Duration::from_nanos(child.lasted.as_nanos() + passed);
+        crate::ChildStatus { lasted, ..child.clone() }
+    };
+    before.children.iter().map(later).collect()
+}

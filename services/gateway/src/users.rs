@@ -1,0 +1,153 @@
+//! Users that a gateway knows itself, and the EAP methods by which they prove who they are.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use usher_core::{SecureRng, WallTime, Work};
+use usher_crypto::Key;
+use usher_eap::method::{Context, Question, ServerOffer, UserSecret, md5, mschapv2};
+use usher_eap::packet::Type;
+use usher_eap::server::{Event, Server};
+
+/// The longest EAP packet of a method that cuts its messages, octets: it fits an IKE message of 1280 octets on the wire.
+#[cfg(feature = "tls")]
+const FRAGMENT: usize = 1100;
+
+/// Users that a gateway knows itself.
+#[derive(Clone, Default)]
+pub struct LocalUsers {
+    /// The methods that are proposed, the preferred one first.
+    pub methods: Vec<Type>,
+    /// Passwords by names.
+    pub passwords: Arc<BTreeMap<Vec<u8>, Key>>,
+    /// EAP-TLS: whose certificate, with a name that is the user's, ends below the authorities of this is let in.
+    #[cfg(feature = "tls")]
+    pub tls: Option<usher_crypto::tls::ServerConfig>,
+    /// The clock by which certificates are looked at: of this, and of whatever else is of the same configuration.
+    #[cfg(feature = "tls")]
+    pub clock: Option<usher_crypto::tls::WallClock>,
+}
+
+impl fmt::Debug for LocalUsers {
+    /// Without the passwords.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalUsers")
+            .field("methods", &self.methods)
+            .field("users", &self.passwords.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl LocalUsers {
+    #[cfg_attr(
+        not(feature = "tls"),
+        allow(clippy::unused_self, reason = "without TLS nothing looks at a clock")
+    )]
+    pub(crate) fn set_clock(&self, now: WallTime) {
+        #[cfg(feature = "tls")]
+        if let Some(clock) = &self.clock {
+            clock.set(now);
+        }
+        #[cfg(not(feature = "tls"))]
+        let _ = now;
+    }
+
+    fn offer(&self, kind: Type, secret: &Key) -> Option<Box<dyn ServerOffer>> {
+        match kind {
+            Type::MD5 => Some(Box::new(md5::Password::new(secret))),
+            Type::MSCHAPV2 => {
+                let hash = mschapv2::Hash::new(&UserSecret::Clear(secret.clone()))?;
+                Some(Box::new(hash))
+            }
+            #[cfg(feature = "tls")]
+            Type::TLS => {
+                use usher_eap::method::tls::{ServerMethodTls, ServerTls};
+                let tls = ServerTls::Real(self.tls.clone()?);
+                Some(Box::new(ServerMethodTls { tls, fragment: FRAGMENT }))
+            }
+            _ => None,
+        }
+    }
+
+    /// A conversation that begins with the peer's Identity response. Who is not known is asked as whoever is, and turned away.
+    pub(crate) fn begin(
+        &self,
+        name: &[u8],
+        packet: &[u8],
+        wall: WallTime,
+        rng: &mut SecureRng,
+    ) -> Conversation {
+        let stand_in = || Key::from(&rng.array::<32>()[..]);
+        let secret = self.passwords.get(name).cloned().unwrap_or_else(stand_in);
+        let offers = self.methods.iter().filter_map(|kind| self.offer(*kind, &secret)).collect();
+        let identifier = packet.get(1).copied().unwrap_or(0);
+        let context = Context { rng, wall, mtu: None, without_extended_master_secret: false };
+        Conversation { server: Server::new(offers, identifier, context), name: name.to_vec() }
+    }
+}
+
+/// What becomes of a conversation.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    /// A request for the peer.
+    Continue(Vec<u8>),
+    /// The user is in, with EAP-Success and the key of the method.
+    Accept { packet: Vec<u8>, msk: Option<Key> },
+    /// The user is out, with EAP-Failure.
+    Reject(Vec<u8>),
+}
+
+/// A conversation with a peer.
+#[derive(Debug)]
+pub(crate) struct Conversation {
+    server: Server,
+    name: Vec<u8>,
+}
+
+impl Conversation {
+    pub(crate) fn handle(&mut self, packet: &[u8]) {
+        self.server.handle(packet);
+    }
+
+    /// Whether the certificate that a peer has shown is the user's that it says it is (RFC 5216 §5.2).
+    fn is_the_users(&self) -> bool {
+        let leaf = self.server.peer_certificates().first();
+        let name = core::str::from_utf8(&self.name);
+        let (Some(leaf), Ok(name)) = (leaf, name) else { return false };
+        usher_crypto::x509::Information::of_der(leaf).is_ok_and(|said| said.is_of(name))
+    }
+
+    pub(crate) fn verdict(&mut self, users: &LocalUsers) -> Verdict {
+        let mut packet = Vec::new();
+        let sends = self.server.poll_transmit(&mut packet);
+        match self.server.poll_event() {
+            Some(Event::Success { method, .. }) if method == Type::TLS && !self.is_the_users() => {
+                Verdict::Reject(failure(&packet))
+            }
+            Some(Event::Success { keys, .. }) => {
+                Verdict::Accept { packet, msk: keys.map(|keys| Key::from(&keys.msk[..])) }
+            }
+            Some(Event::Failure { .. }) => Verdict::Reject(packet),
+            Some(Event::Ask(question)) => {
+                // No method that is offered here asks.
+                debug_assert!(matches!(question, Question::Resume(_)), "{question:?}");
+                self.server.answer(usher_eap::method::Answer::Unavailable);
+                self.verdict(users)
+            }
+            None if sends => Verdict::Continue(packet),
+            // What was discarded is asked again: IKE has to answer something.
+            None => Verdict::Continue(self.server.open_request().unwrap_or_default().to_vec()),
+        }
+    }
+
+    pub(crate) fn work(&mut self) -> impl Iterator<Item = Work> {
+        core::iter::from_fn(|| self.server.poll_work())
+    }
+}
+
+/// EAP-Failure in the place of a Success with the same identifier.
+fn failure(success: &[u8]) -> Vec<u8> {
+    alloc::vec![4, success.get(1).copied().unwrap_or(0), 0, 4]
+}
