@@ -2,6 +2,7 @@
 
 use crate::aaa::args::AaaCommand;
 use crate::ident::IdentCommand;
+use crate::ike::IkeCommand;
 use crate::lab::LabCommand;
 use crate::load::args::LoadCommand;
 use crate::mih::MihCommand;
@@ -87,6 +88,11 @@ default before quick, and the newest of those. Statements whose studies were not
     Lab {
         #[command(subcommand)]
         command: LabCommand,
+    },
+    /// An IKEv2 gateway, and a client.
+    Ike {
+        #[command(subcommand)]
+        command: Box<IkeCommand>,
     },
     /// Media independent handover (IEEE 802.21 over RFC 5677): tell others of this host's links, and ask others of theirs.
     Mih {

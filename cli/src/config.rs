@@ -48,11 +48,12 @@ fn format(name: &str, text: &str) -> Result<&'static Format, Failure> {
 }
 
 /// The kinds of files, each with its schema.
-pub(crate) fn kinds() -> [(&'static Format, String); 6] {
+pub(crate) fn kinds() -> [(&'static Format, String); 7] {
     [
         (&usher_scenario::FORMAT, usher_scenario::json_schema()),
         (&usher_aaa_config::FORMAT, usher_aaa_config::json_schema()),
         (&usher_ident_service::config::FORMAT, usher_ident_service::config::json_schema()),
+        (&usher_gateway::config::FORMAT, usher_gateway::config::json_schema()),
         (&usher_mih_service::config::FORMAT, usher_mih_service::config::json_schema()),
         (&usher_profile::FORMAT, usher_profile::json_schema()),
         (&usher_plan::FORMAT, usher_plan::json_schema()),
@@ -110,6 +111,7 @@ mod tests {
         let what = |text| format("f", text).map(|f| f.what).map_err(|e| e.message);
         assert_eq!(what(usher_scenario::template()), Ok("a study"));
         assert_eq!(what("[[client]]\nname = \"a\"\n"), Ok("the AAA server's configuration"));
+        assert_eq!(what("[[connection]]\n[[pool]]\n"), Ok("the IKEv2 gateway's configuration"));
         assert_eq!(what("listen = []\n[[asker]]\n"), Ok("the IDENT server's configuration"));
         assert_eq!(what("[listen]\nudp = []\n[[allow]]\n"), Ok("an MIH function's configuration"));
         assert!(what("x = 1\n").unwrap_err().starts_with("f: this is none of a study, "));

@@ -5,6 +5,7 @@ mod args;
 mod claims;
 mod config;
 mod ident;
+mod ike;
 mod lab;
 mod load;
 mod man;
@@ -64,6 +65,7 @@ fn dispatch(command: Command, output: &Output) -> Result<(), Failure> {
         Command::Claims { dir } => claims::claims(output, dir.as_deref()),
         Command::Aaa { command } => aaa::aaa(output, *command),
         Command::Ident { command } => ident::ident(output, command),
+        Command::Ike { command } => ike::ike(output, *command),
         Command::Mih { command } => mih::mih(output, *command),
         Command::Lab { command } => lab::lab(output, command),
         Command::Load { command } => load::load(output, &command),

@@ -4,6 +4,7 @@ use crate::certificates::chain;
 use crate::methods::{accepted, refused};
 use crate::place::{Folder, Running, SECRET, Server, program, udp_ports};
 use crate::radius::radclient;
+use std::process::Command;
 
 /// A FreeRADIUS on loopback that knows one user, and sends the realm `usher.test` to `next` where there is one.
 pub(crate) struct FreeRadius {
@@ -14,6 +15,12 @@ pub(crate) struct FreeRadius {
 impl FreeRadius {
     #[track_caller]
     pub(crate) fn start(place: &Folder, next: Option<u16>) -> Self {
+        Self::start_by(place, next, program("freeradius"))
+    }
+
+    /// The same, by a command that runs the program elsewhere.
+    #[track_caller]
+    pub(crate) fn start_by(place: &Folder, next: Option<u16>, mut command: Command) -> Self {
         let port = udp_ports();
         let folder = place.text("freeradius");
         place.write(
@@ -121,7 +128,6 @@ server default {{
             root = place.text("root.pem"),
         );
         place.write("freeradius/radiusd.conf", &text);
-        let mut command = program("freeradius");
         command.args(["-d", &folder, "-f", "-l", "stdout"]);
         let running = place.start("freeradius", &mut command, "Ready to process requests");
         Self { _running: running, port }

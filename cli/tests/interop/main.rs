@@ -1,14 +1,17 @@
 //! The servers held against real programs: radclient, eapol_test, FreeRADIUS, radsecproxy, freeDiameter, hostapd,
-//! wpa_supplicant, oidentd, Net::Ident and PostgreSQL, with tshark to read along. A program that is missing is a failure;
+//! wpa_supplicant, oidentd, charon, Net::Ident and PostgreSQL, with tshark to read along. A program that is missing is a failure;
 //! `scripts/setup test` installs them, and root may make the networks that some need.
 
 mod accounting;
 mod certificates;
+#[path = "../../../protocols/ike/tests/interop/place.rs"]
+mod charon;
 mod freediameter;
 mod freeradius;
 mod handover;
 mod hostapd;
 mod ident;
+mod ike;
 mod methods;
 mod mih;
 mod namespace;

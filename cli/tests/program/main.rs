@@ -8,6 +8,7 @@ mod config;
 #[path = "../../../networks/store/tests/stores/folder.rs"]
 mod folder;
 mod ident;
+mod ike;
 mod lab;
 mod mih;
 mod packaging;

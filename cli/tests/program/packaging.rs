@@ -226,6 +226,7 @@ fn the_package_has_the_program_its_pages_its_completions_and_its_service() {
     for file in [
         "lib/systemd/system/usher-aaa.service",
         "lib/systemd/system/usher-aaa-crl.service",
+        "lib/systemd/system/usher-ike.service",
         "lib/systemd/system/usher-aaa-crl.timer",
         "usr/share/man/man1/usher-aaa-serve.1.gz",
         "usr/share/bash-completion/completions/usher",

@@ -4,11 +4,9 @@ use crate::homes;
 use crate::mailbox::Message;
 use crate::running::Running;
 use crate::stats::Outcome;
-use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::net::SocketAddr;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -19,13 +17,12 @@ use usher_aaa::store::SessionRow;
 use usher_aaa::{Command, DynamicResult, TRACES, TraceFilter, canonical_name, is_alias};
 use usher_control::{Answer, ListStatus, Request, Session, Status};
 use usher_core::Instant as MachineInstant;
+use usher_host::control::{self, line, say};
 use usher_radius::attribute::{Attributes, kind};
 use usher_radius::packet::Code;
 
 /// Connections at one time.
 const CONNECTIONS: usize = 16;
-/// Octets of one request.
-const REQUEST: usize = 1 << 16;
 /// How long a request may take to come, and an answer to be read.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Where NASs take requests of RFC 5176.
@@ -60,54 +57,10 @@ impl Shared {
     }
 }
 
-/// Whether no other server listens there.
-pub(crate) fn free(path: &Path) -> io::Result<()> {
-    if UnixStream::connect(path).is_ok() {
-        let said = format!("another server listens on {}; stop it first", path.display());
-        return Err(io::Error::new(io::ErrorKind::AddrInUse, said));
-    }
-    Ok(())
-}
-
-/// Listens at a path, in place of a socket that nobody listens on. The socket is nobody else's from its first moment: it
-/// is made in a folder that only its owner can enter, and comes to its place when its mode is set. (A umask would be that
-/// of all threads.) The folder is this socket's and this process's: servers of sockets beside each other begin at a time.
-fn listen(path: &Path) -> io::Result<UnixListener> {
-    let named = |path: &Path, error: io::Error| {
-        io::Error::new(error.kind(), format!("making the socket {}: {error}", path.display()))
-    };
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    // Of a process that died its number may come again: what it left is in nobody's way.
-    name.push(format!(".{}", std::process::id()));
-    let folder = path.with_file_name(name);
-    let new = folder.join("new");
-    for (gone, path) in [(fs::remove_file(&new), &new), (fs::remove_dir(&folder), &folder)] {
-        match gone {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(named(path, error)),
-            _ => {}
-        }
-    }
-    fs::DirBuilder::new().mode(0o700).create(&folder).map_err(|error| named(&folder, error))?;
-    let made = UnixListener::bind(&new).and_then(|listener| {
-        fs::set_permissions(&new, fs::Permissions::from_mode(0o600))?;
-        fs::rename(&new, path)?;
-        Ok(listener)
-    });
-    if made.is_err() {
-        // Nothing is there where it could not be made.
-        let _ = fs::remove_file(&new);
-    }
-    let emptied = fs::remove_dir(&folder).map_err(|error| named(&folder, error));
-    let listener = made.map_err(|error| named(path, error))?;
-    emptied?;
-    Ok(listener)
-}
-
 /// Begins to listen. A socket that nobody listens on is taken away.
 pub(crate) fn begin(running: &Arc<Running>, path: &Path) -> io::Result<()> {
-    free(path)?;
-    let listener = listen(path)?;
+    control::free(path)?;
+    let listener = control::listen(path)?;
     let running = running.clone();
     let shared = Arc::new(Shared::default());
     let accept = move || {
@@ -130,30 +83,6 @@ pub(crate) fn begin(running: &Arc<Running>, path: &Path) -> io::Result<()> {
     };
     thread::Builder::new().name("usher-control".to_owned()).spawn(accept)?;
     Ok(())
-}
-
-fn say(mut stream: &UnixStream, answer: &Answer) -> io::Result<()> {
-    let mut line = serde_json::to_vec(answer)?;
-    line.push(b'\n');
-    stream.write_all(&line)
-}
-
-/// The line that somebody says, all of it within `patience`.
-fn line(mut stream: &UnixStream, patience: Duration) -> io::Result<Vec<u8>> {
-    let until = Instant::now() + patience;
-    let (mut line, mut part) = (Vec::new(), [0; 4096]);
-    while line.last() != Some(&b'\n') {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() || line.len() > REQUEST {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        stream.set_read_timeout(Some(left))?;
-        match stream.read(&mut part)? {
-            0 => break,
-            n => line.extend_from_slice(&part[..n]),
-        }
-    }
-    Ok(line)
 }
 
 fn serve(running: &Running, shared: &Shared, stream: &UnixStream) -> io::Result<()> {
@@ -384,7 +313,6 @@ fn identification(user: &str, class: &str, session: &str, station: &str) -> Attr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicBool;
 
     #[test]
     fn an_access_server_is_told_whose_session_is_meant_and_which() {
@@ -399,104 +327,5 @@ mod tests {
         let told = |class| identification("ann", class, "s", "").iter().map(|a| a.kind).collect::<Vec<_>>();
         assert_eq!(told("7374616666"), [kind::USER_NAME, kind::ACCT_SESSION_ID]);
         assert_eq!(told("557368310011"), [kind::ACCT_SESSION_ID]);
-    }
-
-    #[test]
-    fn nobody_else_reaches_the_socket_from_its_first_moment() {
-        let folder = std::env::temp_dir().join(format!("usher-control-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let path = folder.join("control.sock");
-        let done = AtomicBool::new(false);
-        thread::scope(|scope| {
-            let watch = scope.spawn(|| {
-                let mut seen = 0;
-                while !done.load(Ordering::Relaxed) {
-                    // Between two of them there may be none.
-                    if let Ok(said) = fs::metadata(&path) {
-                        assert_eq!(said.permissions().mode() & 0o777, 0o600);
-                        seen += 1;
-                    }
-                }
-                seen
-            });
-            for _ in 0..2000 {
-                let listener = listen(&path).unwrap();
-                assert!(UnixStream::connect(&path).is_ok());
-                drop(listener);
-                fs::remove_file(&path).unwrap();
-            }
-            // What a server that died left behind is in nobody's way.
-            drop(listen(&path).unwrap());
-            let left = folder.join(format!(".control.sock.{}", std::process::id()));
-            fs::create_dir(&left).unwrap();
-            drop(UnixListener::bind(left.join("new")).unwrap());
-            drop(listen(&path).unwrap());
-            done.store(true, Ordering::Relaxed);
-            assert!(watch.join().unwrap() > 0);
-        });
-        fs::remove_dir_all(&folder).unwrap();
-    }
-
-    #[test]
-    fn servers_with_sockets_beside_each_other_begin_at_one_time() {
-        let folder = std::env::temp_dir().join(format!("usher-control-beside-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        thread::scope(|scope| {
-            for name in ["one.sock", "two.sock"] {
-                let path = folder.join(name);
-                scope.spawn(move || {
-                    for _ in 0..500 {
-                        drop(listen(&path).unwrap());
-                    }
-                });
-            }
-        });
-        let mut left: Vec<_> = fs::read_dir(&folder).unwrap().map(|e| e.unwrap().file_name()).collect();
-        left.sort();
-        assert_eq!(left, ["one.sock", "two.sock"]);
-        fs::remove_dir_all(&folder).unwrap();
-    }
-
-    #[test]
-    fn a_socket_that_cannot_be_made_is_named() {
-        let path = std::env::temp_dir().join(format!("usher-control-none-{}/c.sock", std::process::id()));
-        let error = listen(&path).unwrap_err().to_string();
-        assert!(error.contains(path.parent().unwrap().to_str().unwrap()), "{error}");
-        // Longer than a socket's address may be (unix(7)).
-        let folder = std::env::temp_dir().join(format!("usher-control-long-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let path = folder.join("s".repeat(100));
-        let error = listen(&path).unwrap_err().to_string();
-        assert!(error.contains(path.to_str().unwrap()), "{error}");
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "nothing is left");
-        fs::remove_dir_all(&folder).unwrap();
-    }
-
-    #[test]
-    fn a_request_comes_within_its_time_or_not_at_all() {
-        let patience = Duration::from_millis(300);
-        let (near, mut far) = UnixStream::pair().unwrap();
-        far.write_all(b"\"Status\"\n").unwrap();
-        assert_eq!(line(&near, patience).unwrap(), b"\"Status\"\n");
-        // One octet at a time, each long before the patience for a single read ends.
-        let slow = thread::spawn(move || {
-            while far.write_all(b" ").is_ok() {
-                thread::sleep(Duration::from_millis(20));
-            }
-        });
-        let begun = Instant::now();
-        assert!(line(&near, patience).is_err());
-        assert!(begun.elapsed() >= patience);
-        drop(near);
-        slow.join().unwrap();
-    }
-
-    #[test]
-    fn a_request_without_end_is_not_read_to_its_end() {
-        let (near, mut far) = UnixStream::pair().unwrap();
-        let endless = thread::spawn(move || while far.write_all(&[b' '; 4096]).is_ok() {});
-        assert!(line(&near, Duration::from_secs(600)).is_err());
-        drop(near);
-        endless.join().unwrap();
     }
 }

@@ -93,7 +93,7 @@ impl Begun {
         let mut rng = SecureRng::from_seed(installation::random().map_err(system("random numbers"))?);
         let key = ShardKey::new(&rng.array());
         let control = place.control_socket();
-        control::free(&control).map_err(system("the control socket"))?;
+        usher_host::control::free(&control).map_err(system("the control socket"))?;
         // The shards share their addresses, so that another server could share them, too, and answer half of the
         // requests: nobody may have them now.
         drop(shards::bind(file, false)?);

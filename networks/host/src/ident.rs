@@ -97,6 +97,7 @@ pub fn serve(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), Iden
         helper: Arc::new(found),
         helpers: HELPERS,
         said: Box::new(say),
+        over: Box::new(|_| false),
         counted: |service| {
             let (own, server) = service.counters();
             server.iter().chain(own.iter()).collect()

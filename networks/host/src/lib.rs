@@ -6,10 +6,12 @@
 //!                             └ log lines ──▶ log's thread
 //! ```
 //! [`serve`] hosts one [`Machine`](usher_core::Machine) until it is told to end: a service needs its sockets, a function that
-//! does its jobs and one that hears what it says. What a larger daemon builds itself takes the parts: [`log`], [`notify`],
-//! [`Signals`]. Each small service has a module here that puts these together for it ([`ident`], [`mih`]).
+//! does its jobs and one that hears what it says. What a larger daemon builds itself takes the parts: [`control`], [`log`],
+//! [`notify`], [`Signals`]. Each small service has a module here that puts these together for it ([`ident`], [`ike`], [`mih`]).
 
+pub mod control;
 pub mod ident;
+pub mod ike;
 pub mod log;
 pub mod mih;
 pub mod netlink;

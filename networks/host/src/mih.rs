@@ -129,6 +129,7 @@ pub fn serve(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), MihE
         helper: Arc::new(do_job),
         helpers: HELPERS,
         said: Box::new(say),
+        over: Box::new(|_| false),
         counted: |service| {
             let (own, function) = service.counters();
             function.iter().chain(own.iter()).collect()

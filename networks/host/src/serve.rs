@@ -94,6 +94,8 @@ pub struct Hosted<M: Machine> {
     pub helpers: usize,
     /// Hears what it says.
     pub said: Box<dyn FnMut(M::Event) + Send>,
+    /// Whether it has said all that it was to say, and the program ends with it.
+    pub over: Box<dyn FnMut(&M::Event) -> bool + Send>,
     /// What it has counted, by name; told in the log each minute in which it has changed, and at the end.
     pub counted: fn(&M) -> Vec<(&'static str, u64)>,
     /// Reads the configuration again, for SIGHUP. `None`: the machine stays as it is.
@@ -124,6 +126,7 @@ struct Served<M: Machine> {
     machine: M,
     jobs: Sender<Job<M::Job>>,
     said: Box<dyn FnMut(M::Event) + Send>,
+    over: Box<dyn FnMut(&M::Event) -> bool + Send>,
     counted: fn(&M) -> Vec<(&'static str, u64)>,
     told: Vec<(&'static str, u64)>,
     stopped: bool,
@@ -150,6 +153,7 @@ impl<M: Machine<Command: Send + 'static>> Role for Served<M> {
         &mut self.machine
     }
     fn event(&mut self, _: Instant, event: M::Event) {
+        self.stopped |= (self.over)(&event);
         (self.said)(event);
     }
     fn job(&mut self, _: Instant, job: Job<M::Job>) {
@@ -207,6 +211,7 @@ where
         helper,
         helpers,
         said,
+        over,
         counted,
         mut reload,
         sources,
@@ -215,7 +220,7 @@ where
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(system("runtime"))?;
     let (jobs, taken) = channel();
-    let served = Served { machine, jobs, said, counted, told: Vec::new(), stopped: false };
+    let served = Served { machine, jobs, said, over, counted, told: Vec::new(), stopped: false };
     let (driver, mailbox) = Driver::new(served, sockets, clock);
     let taken = Arc::new(Mutex::new(taken));
     for _ in 0..helpers.max(1) {

@@ -83,6 +83,7 @@ pub fn node(path: Option<PathBuf>) -> Result<(), MihError> {
         helper: Arc::new(no_job),
         helpers: 1,
         said: Box::new(say(orders)),
+        over: Box::new(|_| false),
         counted: |station| station.mihf().counters().iter().chain(station.counters().iter()).collect(),
         reload: Box::new(|| {
             tracing::warn!("a mobile node reads its configuration when it is started");
@@ -258,6 +259,7 @@ pub(super) fn point(loaded: &Loaded) -> Result<(), MihError> {
             pos::Event::Arrived { station } => tracing::info!(%station, "arrived"),
             pos::Event::Gone { station } => tracing::info!(%station, "gone"),
         }),
+        over: Box::new(|_| false),
         counted: |point| point.mihf().counters().iter().chain(point.counters().iter()).collect(),
         reload: Box::new(|| {
             tracing::warn!("a point of service reads its configuration when it is started");
@@ -299,6 +301,7 @@ pub fn flow(local: IpAddr, config: correspondent::Config) -> Result<(), MihError
                 tracing::info!(%to, "the flow is redirected");
             }
         }),
+        over: Box::new(|_| false),
         counted: |correspondent| correspondent.counters().iter().collect(),
         reload: Box::new(|| None),
         sources: Vec::new(),

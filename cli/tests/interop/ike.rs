@@ -1,0 +1,266 @@
+//! The IKEv2 gateway and client against strongSwan's charon, each side in both roles, in a network namespace where both are: charon at
+//! 127.0.0.1, ours at 127.0.0.2. charon takes a NAT to be between them, as it does whenever it protects packets in user space.
+
+use crate::certificates::chain;
+use crate::charon::Place;
+use crate::freeradius::FreeRadius;
+use crate::place::{Folder, PATIENCE, Running, SECRET, USHER, program};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// charon begins to us: by these ways of authenticating.
+fn begins(local: &str) -> String {
+    format!(
+        r#"
+connections {{
+  out {{
+    version = 2
+    proposals = aes128-sha256-x25519
+    mobike = no
+    local_addrs = 127.0.0.1
+    remote_addrs = 127.0.0.2
+    local_port = 4500
+    remote_port = 14500
+    vips = 0.0.0.0
+    local {{ {local} }}
+    remote {{ auth = psk
+             id = gw.test }}
+    children {{ net {{ remote_ts = 10.2.0.0/16
+                     esp_proposals = aes128gcm16-x25519 }} }}
+  }}
+}}
+secrets {{
+  ike-1 {{ id-a = gw.test
+          id-b = ini.test
+          secret = "a shared secret" }}
+  ike-2 {{ id-a = gw.test
+          id-b = user@example.org
+          secret = "a shared secret" }}
+  eap-1 {{ id = user@example.org
+          secret = "password" }}
+}}
+"#
+    )
+}
+
+/// charon waits for us.
+fn waits(remote: &str) -> String {
+    format!(
+        r#"
+connections {{
+  in {{
+    version = 2
+    proposals = aes256gcm16-prfsha384-ecp384, aes128-sha256-x25519
+    pools = inner
+    local {{ auth = psk
+            id = gw.test }}
+    remote {{ {remote} }}
+    children {{ net {{ local_ts = 10.2.0.0/16
+                     esp_proposals = aes128gcm16-x25519 }} }}
+  }}
+}}
+pools {{
+  inner {{ addrs = 10.9.0.0/24
+          dns = 10.9.0.1 }}
+}}
+secrets {{
+  ike-1 {{ id-a = gw.test
+          id-b = ini.test
+          secret = "a shared secret" }}
+  ike-2 {{ id-a = gw.test
+          id-b = ann.test
+          secret = "a shared secret" }}
+  eap-1 {{ id = ann
+          secret = "a long password" }}
+}}
+"#
+    )
+}
+
+/// A program in charon's namespace.
+fn within(charon: &Place, name: &str) -> Command {
+    let mut command = program("ip");
+    command.args(["netns", "exec", charon.name(), name]);
+    command
+}
+
+const LISTEN: &str =
+    "[listen]\naddresses = [\"127.0.0.2\"]\nport = 1500\nnat_port = 14500\ncontrol = \"ike.sock\"\n";
+
+fn gateway(charon: &Place, place: &Folder, text: &str) -> Running {
+    place.write("gateway.toml", &format!("{LISTEN}{text}"));
+    let mut command = within(charon, USHER);
+    command.args(["ike", "serve", "--config", "gateway.toml"]);
+    place.start("gateway", &mut command, "started")
+}
+
+fn client(charon: &Place, place: &Folder, text: &str) -> Running {
+    let connection = "[[connection]]\nname = \"home\"\nremote_id = \"gw.test\"\nremote_address = \"127.0.0.1\"\n\
+                      remote_port = 4500\naddress = true\n";
+    let child = "[[connection.child]]\nname = \"net\"\nremote = [\"10.2.0.0/16\"]\nproposals = [\"aes128gcm16-x25519\"]\n";
+    place.write("client.toml", &format!("{LISTEN}{connection}{text}{child}"));
+    let mut command = within(charon, USHER);
+    command.args(["ike", "connect", "home", "--config", "client.toml"]);
+    place.start("client", &mut command, "listening")
+}
+
+#[track_caller]
+fn eventually(what: &str, charon: &Place, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "{what}\n{}", charon.log());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+const PSK_GATEWAY: &str = "[[connection]]\nname = \"site\"\nlocal_id = \"gw.test\"\nremote_id = \"ini.test\"\nlocal_auth = \"psk\"\n\
+                           remote_auth = \"psk\"\nsecret = \"a shared secret\"\npools = [\"inner\"]\n\
+                           [[connection.child]]\nname = \"net\"\nlocal = [\"10.2.0.0/16\"]\nproposals = [\"aes128gcm16-x25519\"]\n";
+const POOL: &str = "[[pool]]\nname = \"inner\"\nranges = [\"10.9.0.0/24\"]\n";
+
+#[test]
+fn charon_logs_in_to_our_gateway_by_a_shared_key_and_gets_an_address() {
+    let place = Folder::new();
+    let charon = Place::new(&begins("auth = psk\n id = ini.test"));
+    let mut ours = gateway(&charon, &place, &format!("{PSK_GATEWAY}{POOL}"));
+    let said = charon.swanctl(&["--initiate", "--child", "net", "--ike", "out", "--timeout", "20"]);
+    assert!(said.contains("initiate completed successfully"), "{said}\n{}", ours.log());
+    ours.wait_for("established");
+    let listed = charon.swanctl(&["--list-sas"]);
+    assert!(listed.contains("[10.9.0."), "it has an inner address: {listed}");
+    // We replace both kinds, and end it.
+    let ask = |words: &[&str]| {
+        let mut command = within(&charon, USHER);
+        command.args(["ike"]).args(words).args(["--config", "gateway.toml"]).current_dir(place.path(""));
+        let done = command.output().unwrap();
+        assert!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8_lossy(&done.stdout).into_owned()
+    };
+    ask(&["rekey", "ini.test", "--children"]);
+    ours.wait_for("CHILD_SA removed");
+    ask(&["rekey", "ini.test"]);
+    ours.wait_for("replaced");
+    assert!(ask(&["status"]).contains("ini.test"));
+    ask(&["down", "ini.test"]);
+    eventually("charon has none any more", &charon, || charon.swanctl(&["--list-sas"]).trim().is_empty());
+}
+
+#[test]
+fn our_client_logs_in_to_charon_by_a_shared_key_and_by_eap() {
+    for (remote, more) in [
+        (
+            "auth = psk\n id = ini.test",
+            "local_id = \"ini.test\"\nlocal_auth = \"psk\"\nremote_auth = \"psk\"\nsecret = \"a shared secret\"\n",
+        ),
+        (
+            "auth = eap-md5\n id = ann.test\n eap_id = ann",
+            "local_id = \"ann.test\"\nlocal_auth = \"eap\"\nremote_auth = \"psk\"\nsecret = \"a shared secret\"\n\
+             eap_identity = \"ann\"\neap_methods = [\"md5\"]\npassword = \"a long password\"\n",
+        ),
+        (
+            "auth = eap-mschapv2\n id = ann.test\n eap_id = ann",
+            "local_id = \"ann.test\"\nlocal_auth = \"eap\"\nremote_auth = \"psk\"\nsecret = \"a shared secret\"\n\
+             eap_identity = \"ann\"\neap_methods = [\"mschapv2\"]\npassword = \"a long password\"\n",
+        ),
+    ] {
+        let place = Folder::new();
+        let charon = Place::new(&waits(remote));
+        let mut ours = client(&charon, &place, more);
+        ours.wait_for("addresses=10.9.0.");
+        ours.wait_for("CHILD_SA");
+        let listed = charon.swanctl(&["--list-sas"]);
+        assert!(listed.contains("ESTABLISHED") && listed.contains("INSTALLED"), "{listed}");
+        // charon replaces the IKE_SA, and ends it.
+        charon.swanctl(&["--rekey", "--ike", "in"]);
+        ours.wait_for("replaced");
+        let ended = charon.start_swanctl(&["--terminate", "--ike", "in", "--timeout", "20"]);
+        ours.wait_for("the other side ended it");
+        ended.end();
+        drop(ours);
+    }
+}
+
+const EAP_GATEWAY: &str = "[[connection]]\nname = \"users\"\nlocal_id = \"gw.test\"\nlocal_auth = \"psk\"\nremote_auth = \"eap\"\n\
+                           secret = \"a shared secret\"\npools = [\"inner\"]\n\
+                           [[connection.child]]\nname = \"net\"\nlocal = [\"10.2.0.0/16\"]\nproposals = [\"aes128gcm16-x25519\"]\n";
+
+/// A gateway that asks a RADIUS server there.
+fn asking(port: u16, acct: u16) -> String {
+    format!(
+        "{EAP_GATEWAY}{POOL}[aaa]\nnas_identifier = \"gw.test\"\naccounting = true\n[[aaa.radius]]\naddress = \"127.0.0.1:{port}\"\n\
+         acct_address = \"127.0.0.1:{acct}\"\nsecret = \"{SECRET}\"\n"
+    )
+}
+
+#[test]
+fn charon_logs_in_by_eap_at_our_aaa_server_behind_our_gateway() {
+    let place = Folder::new();
+    chain(&place, "server", 2);
+    chain(&place, "client", 1);
+    let read = |name: &str| std::fs::read(place.path(name)).unwrap();
+    let aaa = format!(
+        "state_dir = \"{}\"\nreject_delay = \"0 s\"\n[listen]\nauth = [\"127.0.0.1:1812\"]\nacct = [\"127.0.0.1:1813\"]\n\
+         [tls]\ncertificate = \"server.pem\"\nkey = \"server.key\"\nca = \"root.pem\"\n\
+         [[client]]\nname = \"gateway\"\nprefix = \"127.0.0.0/8\"\nsecret = \"{SECRET}\"\n\
+         [users]\nstore = \"memory\"\n[[user]]\nname = \"user@example.org\"\npassword = \"password\"\n\
+         [[user]]\nname = \"station@usher.test\"\npassword = \"of no use\"\n",
+        place.text("state")
+    );
+    place.write("aaa.toml", &aaa);
+    for (method, user, files) in [
+        ("md5", "user@example.org", Vec::new()),
+        (
+            "tls",
+            "station@usher.test",
+            vec![
+                ("x509/user.pem", read("client.pem")),
+                ("x509ca/root.pem", read("root.pem")),
+                ("rsa/user.pem", read("client.key")),
+            ],
+        ),
+    ] {
+        let certs = if method == "tls" { "\n certs = user.pem" } else { "" };
+        let local =
+            format!("auth = eap-{method}\n id = {user}\n eap_id = {user}\n aaa_id = aaa.usher.test{certs}");
+        let files: Vec<(&str, &[u8])> =
+            files.iter().map(|(name, octets)| (*name, octets.as_slice())).collect();
+        let charon = Place::with(
+            &begins(&local).replace(
+                "user@example.org\n          secret = \"a shared",
+                &format!("{user}\n          secret = \"a shared"),
+            ),
+            &files,
+        );
+        let mut command = within(&charon, USHER);
+        command.args(["aaa", "serve", "--config", "aaa.toml"]);
+        let server = place.start("aaa", &mut command, "started");
+        let mut ours = gateway(&charon, &place, &asking(1812, 1813));
+        let said = charon.swanctl(&["--initiate", "--child", "net", "--ike", "out", "--timeout", "20"]);
+        assert!(
+            said.contains("initiate completed successfully"),
+            "{method}: {said}\n{}\n{}\n{}",
+            ours.log(),
+            server.log(),
+            charon.log()
+        );
+        ours.wait_for(&format!("peer={user}"));
+        assert_eq!(ours.terminate(), Some(0));
+        drop(server);
+    }
+}
+
+#[test]
+fn charon_logs_in_by_eap_at_freeradius_behind_our_gateway() {
+    let place = Folder::new();
+    chain(&place, "server", 2);
+    let local = "auth = eap-md5\n id = user@example.org\n eap_id = user@example.org";
+    let charon = Place::new(&begins(local));
+    let radius = FreeRadius::start_by(&place, None, within(&charon, "freeradius"));
+    // It keeps no records: nobody listens there.
+    let text = asking(radius.port, radius.port + 1).replace("accounting = true\n", "");
+    let mut ours = gateway(&charon, &place, &text);
+    let said = charon.swanctl(&["--initiate", "--child", "net", "--ike", "out", "--timeout", "20"]);
+    assert!(said.contains("initiate completed successfully"), "{said}\n{}\n{}", ours.log(), charon.log());
+    ours.wait_for("peer=user@example.org");
+    drop(ours);
+}

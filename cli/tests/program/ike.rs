@@ -1,0 +1,229 @@
+//! `usher ike`: a gateway and clients on loopback, each a program of its own.
+
+use crate::aaa::daemon::{Daemon, private};
+use crate::place::Folder;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+/// Ports of UDP and TCP that are free on loopback; the system does not hand them out again at once.
+fn ports<const N: usize>() -> [u16; N] {
+    let sockets: Vec<(UdpSocket, u16)> = std::iter::from_fn(|| {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = socket.local_addr().unwrap().port();
+        Some((socket, port))
+    })
+    .filter(|(_, port)| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+    .take(N)
+    .collect();
+    std::array::from_fn(|i| sockets[i].1)
+}
+
+/// A gateway on loopback. Others reach it at the second of its ports.
+struct Gateway {
+    daemon: Daemon,
+    nat_port: u16,
+}
+
+impl Gateway {
+    fn new(place: &Folder, more: &str) -> Self {
+        let [port, nat_port] = ports();
+        let text = format!(
+            "key_log = \"keys\"\n[listen]\naddresses = [\"127.0.0.1\"]\nport = {port}\nnat_port = {nat_port}\n\
+             control = \"ike.sock\"\n{more}"
+        );
+        private(place, "gateway.toml", &text);
+        let daemon = Daemon::run(&mut place.command(&["ike", "serve", "--config", "gateway.toml"]));
+        daemon.wait("started");
+        Self { daemon, nat_port }
+    }
+
+    /// A client's file.
+    fn client(&self, place: &Folder, name: &str, more: &str) {
+        let [port, nat_port] = ports();
+        let text = format!(
+            "[listen]\naddresses = [\"127.0.0.1\"]\nport = {port}\nnat_port = {nat_port}\ncontrol = \"{name}.sock\"\n\
+             [limits]\nretransmission = \"300 ms\"\n\
+             [[connection]]\nname = \"home\"\nremote_id = \"gw.test\"\nremote_address = \"127.0.0.1\"\nremote_port = {}\n{more}",
+            self.nat_port
+        );
+        private(place, name, &text);
+    }
+}
+
+const PSK_GATEWAY: &str = "[[connection]]\nname = \"site\"\nlocal_id = \"gw.test\"\nlocal_auth = \"psk\"\nremote_auth = \"psk\"\n\
+                           secret = \"a shared secret\"\npools = [\"inner\"]\n\
+                           [[connection.child]]\nname = \"net\"\nlocal = [\"10.2.0.0/16\"]\n\
+                           [[pool]]\nname = \"inner\"\nranges = [\"10.9.0.0/24\"]\n";
+const PSK: &str = "local_id = \"ini.test\"\nlocal_auth = \"psk\"\nremote_auth = \"psk\"\nsecret = \"a shared secret\"\naddress = true\n";
+const CHILD: &str = "[[connection.child]]\nname = \"net\"\nremote = [\"10.2.0.0/16\"]\n";
+
+#[track_caller]
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_client_connects_and_the_gateway_shows_replaces_and_ends_its_sas() {
+    let place = Folder::new();
+    let [metrics] = ports();
+    let more = PSK_GATEWAY.replace("[[connection]]\n", "");
+    let gateway = Gateway::new(&place, &format!("metrics = \"127.0.0.1:{metrics}\"\n[[connection]]\n{more}"));
+    gateway.client(&place, "home.toml", &format!("{PSK}{CHILD}"));
+    let client = Daemon::run(&mut place.command(&["ike", "connect", "home", "--config", "home.toml"]));
+    client.wait("established");
+    client.wait("given");
+    let ask = |words: &[&str]| place.usher(&[&["ike"], words, &["--config", "gateway.toml"]].concat());
+    let status = || ask(&["status", "--json"]).with_code(0).json();
+    let before = status();
+    let sa = &before["sas"][0];
+    assert_eq!(
+        (sa["identity"].as_str(), sa["role"].as_str()),
+        (Some("ini.test"), Some("responder")),
+        "{before}"
+    );
+    assert!(sa["addresses"][0].as_str().unwrap().starts_with("10.9.0."), "{before}");
+    assert_eq!(sa["children"][0]["name"], "net", "{before}");
+    assert_eq!(
+        (before["pools"][0]["used"].as_u64(), before["counters"]["sessions"].as_u64()),
+        (Some(1), Some(1))
+    );
+    let people = ask(&["status"]).with_code(0).out;
+    assert!(people.starts_with("1 IKE_SAs, 0 half open; pool inner: 1 of 254\n#"), "{people}");
+    assert!(people.contains("10.2.0.0/16"), "{people}");
+    // What Prometheus sees.
+    let mut stream = TcpStream::connect(("127.0.0.1", metrics)).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    assert!(
+        text.contains("usher_ike_sas 1\n") && text.contains("usher_ike_pool_used{pool=\"inner\"} 1\n"),
+        "{text}"
+    );
+    // Both kinds of SAs are replaced.
+    assert_eq!(ask(&["rekey", "ini.test"]).with_code(0).out, "1 to be replaced\n");
+    eventually("it is replaced", || status()["sas"][0]["spis"] != sa["spis"]);
+    assert_eq!(ask(&["rekey", "--children", "--json"]).with_code(0).json()["sas"], 1);
+    eventually("its child too", || {
+        let now = status();
+        now["sas"][0]["children"][0]["inbound"] != sa["children"][0]["inbound"]
+            && now["sas"].as_array().unwrap().len() == 1
+    });
+    let nobody = ask(&["down", "eve.test"]);
+    assert!(nobody.code == Some(1) && nobody.err.contains("nothing is called eve.test"), "{nobody:?}");
+    assert_eq!(ask(&["down", "ini.test"]).with_code(0).out, "1 to be ended\n");
+    client.wait("the other side ended it");
+    assert_eq!(client.end(), Some(0), "it had been there");
+    assert_eq!(status()["sas"].as_array().unwrap().len(), 0);
+    // SPIs, keys and algorithms of the first IKE_SA and of the one that replaced it, for Wireshark.
+    let keys = std::fs::read_to_string(place.path("keys")).unwrap();
+    assert_eq!(keys.lines().count(), 2, "{keys}");
+    assert!(keys.contains("\"AES-GCM-256 with 16 octet ICV [RFC5282]\",,,\"NONE [RFC4306]\""), "{keys}");
+    assert_eq!(gateway.daemon.end(), Some(0));
+}
+
+#[test]
+fn a_client_that_is_refused_says_why_and_ends() {
+    let place = Folder::new();
+    let gateway = Gateway::new(&place, PSK_GATEWAY);
+    gateway.client(&place, "wrong.toml", &PSK.replace("a shared secret", "another secret"));
+    let said = place.usher(&["ike", "connect", "home", "--config", "wrong.toml"]);
+    assert!(said.code == Some(1) && said.err.contains("does not take what this side says it is"), "{said:?}");
+    gateway.daemon.wait("counted");
+    let proposals = format!("{PSK}proposals = [\"3des-sha1-modp1024\"]\n");
+    gateway.client(&place, "weak.toml", &proposals);
+    let said = place.usher(&["ike", "connect", "home", "--config", "weak.toml"]);
+    assert!(said.code == Some(1) && said.err.contains("no proposal is acceptable to both sides"), "{said:?}");
+    let unknown = place.usher(&["ike", "connect", "hom", "--config", "weak.toml"]);
+    assert!(unknown.code == Some(2) && unknown.err.contains("did you mean \"home\"?"), "{unknown:?}");
+}
+
+#[test]
+fn a_running_gateway_begins_connections_and_ends_them_with_itself() {
+    let place = Folder::new();
+    let gateway = Gateway::new(&place, PSK_GATEWAY);
+    gateway.client(&place, "home.toml", &format!("{PSK}start = true\nretry = \"1 s\"\n{CHILD}"));
+    let client = Daemon::run(&mut place.command(&["ike", "serve", "--config", "home.toml"]));
+    client.wait("established");
+    let ask = |words: &[&str]| place.usher(&[&["ike"], words, &["--config", "home.toml"]].concat());
+    let sas = || ask(&["status", "--json"]).with_code(0).json()["sas"].as_array().unwrap().len();
+    ask(&["down", "home"]).with_code(0);
+    eventually("it has ended", || sas() == 0);
+    // What was told to end is not begun again by itself.
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(sas(), 0);
+    let begun = ask(&["connect", "home", "--json"]).with_code(0).json();
+    assert!(begun["sa"].is_u64(), "{begun}");
+    eventually("it is there again", || sas() == 1);
+    assert_eq!(client.end(), Some(0));
+    gateway.daemon.wait("the other side ended it");
+    let gone = ask(&["status"]);
+    assert!(gone.code == Some(1) && gone.err.contains("start it with: usher ike serve"), "{gone:?}");
+}
+
+#[test]
+fn users_log_in_by_eap_at_our_aaa_server_which_is_told_of_them() {
+    let place = Folder::new();
+    let [auth, acct] = ports();
+    let secret = "a secret of RADIUS";
+    let aaa = format!(
+        "state_dir = \"state\"\nreject_delay = \"0 s\"\nmethods = [\"eap-md5\", \"eap-mschapv2\"]\n[listen]\nauth = [\"127.0.0.1:{auth}\"]\nacct = [\"127.0.0.1:{acct}\"]\n\
+         [[client]]\nname = \"gateway\"\nprefix = \"127.0.0.0/8\"\nsecret = \"{secret}\"\n\
+         [users]\nstore = \"memory\"\n[[user]]\nname = \"ann\"\npassword = \"right\"\n"
+    );
+    private(&place, "aaa.toml", &aaa);
+    let server = Daemon::run(&mut place.command(&["aaa", "serve", "--config", "aaa.toml"]));
+    server.wait("started");
+    let more = format!(
+        "[[connection]]\nname = \"users\"\nlocal_id = \"gw.test\"\nlocal_auth = \"psk\"\nremote_auth = \"eap\"\n\
+         secret = \"a shared secret\"\npools = [\"inner\"]\n[[pool]]\nname = \"inner\"\nranges = [\"10.9.0.0/24\"]\n\
+         [aaa]\nnas_identifier = \"gw.test\"\naccounting = true\n[[aaa.radius]]\naddress = \"127.0.0.1:{auth}\"\n\
+         acct_address = \"127.0.0.1:{acct}\"\nsecret = \"{secret}\"\n"
+    );
+    let gateway = Gateway::new(&place, &more);
+    for method in ["md5", "mschapv2"] {
+        let user = |password: &str| {
+            format!(
+                "local_id = \"ann\"\nlocal_auth = \"eap\"\nremote_auth = \"psk\"\nsecret = \"a shared secret\"\n\
+                 eap_identity = \"ann\"\neap_methods = [\"{method}\"]\npassword = \"{password}\"\naddress = true\n"
+            )
+        };
+        gateway.client(&place, "ann.toml", &user("right"));
+        let client = Daemon::run(&mut place.command(&["ike", "connect", "home", "--config", "ann.toml"]));
+        client.wait("given");
+        let status =
+            place.usher(&["ike", "status", "--json", "--config", "gateway.toml"]).with_code(0).json();
+        assert_eq!(status["sas"][0]["user"], "ann", "{method}: {status}");
+        let session = status["sas"][0]["session"].as_str().unwrap().to_owned();
+        eventually("the AAA server knows the session", || {
+            place.usher(&["aaa", "session", "list", "--json", "--config", "aaa.toml"]).out.contains(&session)
+        });
+        assert_eq!(client.end(), Some(0));
+        eventually("and its end", || {
+            !place.usher(&["aaa", "session", "list", "--json", "--config", "aaa.toml"]).out.contains(&session)
+        });
+        gateway.client(&place, "wrong.toml", &user("wrong"));
+        let said = place.usher(&["ike", "connect", "home", "--config", "wrong.toml"]);
+        assert_eq!(said.code, Some(1), "{method}: {said:?}");
+        gateway.daemon.wait("not let in");
+    }
+}
+
+#[test]
+fn a_faulty_file_is_told_with_its_lines() {
+    let place = Folder::new();
+    place.write("ike.toml", "[[connection]]\nname = \"a\"\nlocal_auth = \"pks\"\n");
+    let said = place.usher(&["ike", "check", "ike.toml"]);
+    assert!(
+        said.code == Some(2)
+            && said.err.contains("ike.toml:3:14")
+            && said.err.contains("did you mean \"psk\"?"),
+        "{said:?}"
+    );
+    place.write("ike.toml", "");
+    assert_eq!(place.usher(&["ike", "check", "ike.toml"]).with_code(0).out, "ike.toml: right\n");
+}
