@@ -21,6 +21,8 @@ usher_core::named! {
         Aaa = "aaa",
         /// The IDENT server, of the connections of its host.
         Ident = "ident",
+        /// The IKEv2 gateway, or a client.
+        Ike = "ike",
         /// The MIH function, of the links of its host.
         Mih = "mih",
     }
@@ -31,6 +33,7 @@ impl Kind {
         match self {
             Self::Aaa => &usher_aaa_config::FORMAT,
             Self::Ident => &usher_ident_service::config::FORMAT,
+            Self::Ike => &usher_gateway::config::FORMAT,
             Self::Mih => &usher_mih_service::config::FORMAT,
         }
     }
@@ -43,6 +46,8 @@ pub enum Service {
     Aaa(Arc<usher_aaa_config::Loaded>),
     /// The IDENT server.
     Ident(Arc<usher_ident_service::config::Loaded>),
+    /// The IKEv2 gateway, or a client.
+    Ike(Arc<usher_gateway::config::Loaded>),
     /// The MIH function.
     Mih(Arc<usher_mih_service::config::Loaded>),
 }
@@ -53,8 +58,9 @@ impl PartialEq for Service {
         match (self, other) {
             (Self::Aaa(one), Self::Aaa(other)) => Arc::ptr_eq(one, other),
             (Self::Ident(one), Self::Ident(other)) => Arc::ptr_eq(one, other),
+            (Self::Ike(one), Self::Ike(other)) => Arc::ptr_eq(one, other),
             (Self::Mih(one), Self::Mih(other)) => Arc::ptr_eq(one, other),
-            (Self::Aaa(_) | Self::Ident(_) | Self::Mih(_), _) => false,
+            (Self::Aaa(_) | Self::Ident(_) | Self::Ike(_) | Self::Mih(_), _) => false,
         }
     }
 }
@@ -208,6 +214,11 @@ impl Memo {
             Kind::Ident => {
                 let loaded = usher_ident_service::config::read_tree(node.clone(), &base, outside, faults)?;
                 Service::Ident(Arc::new(loaded))
+            }
+            Kind::Ike => {
+                let clock = WallClock::at(WallTime::UNIX_EPOCH);
+                let loaded = usher_gateway::config::read_tree(node.clone(), &base, outside, &clock, faults)?;
+                Service::Ike(Arc::new(loaded))
             }
             Kind::Mih => Service::Mih(Arc::new(usher_mih_service::config::read_tree(node.clone(), faults)?)),
         };

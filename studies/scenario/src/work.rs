@@ -20,6 +20,7 @@ pub fn all() -> impl Iterator<Item = WorkLabel> {
         usher_mih::work::WORK,
         usher_mobility::work::WORK,
         usher_ident::work::WORK,
+        usher_ike::work::WORK,
         usher_aaa::work::WORK,
         WORK,
     ];

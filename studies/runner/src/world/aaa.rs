@@ -15,7 +15,7 @@ use usher_aaa::store::{Memory, Store, UserRows};
 use usher_aaa::{AaaServer, CacheConfig, Config, Event, IdentityKey, Job, User, UserSource, Users, work};
 use usher_aaa_config::{Carrier, Loaded, With};
 use usher_core::timer::earliest;
-use usher_core::{Instant, Machine, Seed, WallTime, Work, WorkLabel};
+use usher_core::{Instant, Machine, Rng, Seed, WallTime, Work, WorkLabel};
 use usher_crypto::tls::{KeyLog, WallClock};
 use usher_radius::dictionary::Dictionary;
 use usher_scenario::model::Cpu;
@@ -295,10 +295,16 @@ impl Bound {
 /// Those who do what takes its time aside: as many as the configuration has threads that ask the store, one that writes to it,
 /// and four that ask issuers of certificates.
 fn helpers(made: &Made<'_>, threads: usize) -> Helpers<usher_core::Job<Job>> {
-    let mut helpers = Helpers::new(made.seed.stream("helpers", 0));
     let kinds = [(work::LOOKUP, threads, false), (work::WRITE, 1, true), (work::CERTIFICATE, 4, false)];
-    for (label, threads, together) in kinds {
-        if let Some(time) = made.cpu.and_then(|cpu| cpu.service.get(label.name())) {
+    helpers_of(made.cpu, made.seed.stream("helpers", 0), &kinds)
+}
+
+/// Helpers of these kinds, each with how many there are and whether all that waits is done at once; those whose time the study does
+/// not give are none.
+pub(super) fn helpers_of<J>(cpu: Option<&Cpu>, rng: Rng, kinds: &[(WorkLabel, usize, bool)]) -> Helpers<J> {
+    let mut helpers = Helpers::new(rng);
+    for &(label, threads, together) in kinds {
+        if let Some(time) = cpu.and_then(|cpu| cpu.service.get(label.name())) {
             helpers.takes(label, time.clone(), threads, together);
         }
     }

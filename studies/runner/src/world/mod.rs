@@ -10,6 +10,7 @@ mod error;
 mod handover;
 mod helpers;
 mod ident;
+mod ike;
 mod machine;
 mod measure;
 mod measured;

@@ -4,6 +4,7 @@ mod accounting;
 mod cell;
 mod handover;
 mod ident;
+mod ike;
 mod mih;
 mod mih_service;
 mod services;

@@ -1,0 +1,137 @@
+//! The IKEv2 gateway that `usher ike serve` runs, and its clients, on simulated hosts, each by its very file.
+
+use super::aaa::helpers_of;
+use super::error::WorldError;
+use super::helpers::Helpers;
+use super::machine::{Endpoint, EventOrJob};
+use super::plan::Plan;
+use super::report::Report;
+use super::role::Role;
+use super::topology::Topology;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use usher_core::timer::earliest;
+use usher_core::{Job, Machine, Seed, Work, WorkLabel};
+use usher_gateway::config::Loaded;
+use usher_gateway::{Command, Config, DYNAMIC_SOCKET, Gateway, NAT_SOCKET, NAT_SOCKET_V6, SOCKET, SOCKET_V6};
+use usher_ike::credentials::Credentials;
+use usher_ike::machine::IkeJob;
+use usher_ike::work::{SIGN, VERIFY};
+use usher_scenario::services::Service;
+use usher_sim::{Context, Delivery, HostId};
+
+/// Signatures and chains of certificates at a time, as a live gateway has it.
+const HELPERS: usize = 4;
+
+/// The gateway, or the client, of a host. Packets of CHILD_SAs are not carried in the simulator.
+#[derive(Debug)]
+pub(super) struct GatewayRole {
+    endpoint: Endpoint,
+    config: Config,
+    gateway: Gateway,
+    credentials: Arc<Credentials>,
+    helpers: Helpers<Job<IkeJob>>,
+    seed: Seed,
+    starts: u64,
+}
+
+/// The kind of work that a job is.
+const fn work(job: &IkeJob) -> WorkLabel {
+    match job {
+        IkeJob::Sign { .. } => SIGN,
+        IkeJob::Verify { .. } => VERIFY,
+    }
+}
+
+impl Role for GatewayRole {
+    fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+        let now = ctx.now();
+        match &delivery {
+            Delivery::Start => {
+                self.starts += 1;
+                // What was made of this configuration at first is made of it again.
+                if self.starts > 1
+                    && let Ok(gateway) =
+                        Gateway::new(self.config.clone(), self.seed.secure("ike.start", self.starts))
+                {
+                    self.gateway = gateway;
+                    self.helpers.restart();
+                }
+            }
+            Delivery::Timer => {
+                while let Some(jobs) = self.helpers.pop_due(now) {
+                    for job in jobs {
+                        // The login may have been given up.
+                        let _ = self.gateway.command(now, Command::Done(self.credentials.answer(&job)));
+                    }
+                }
+            }
+            _ => {}
+        }
+        let Self { endpoint, gateway, credentials, helpers, .. } = self;
+        endpoint.feed(ctx, gateway, &delivery);
+        let next = endpoint.drain(ctx, gateway, |ctx, gateway, word| {
+            let EventOrJob::Job(job) = word else { return };
+            let (now, label) = (ctx.now(), work(&job.what));
+            if let Some(job) = helpers.put(now, Some(label), job) {
+                // What no helper does keeps this host's processor.
+                ctx.work(Work { label, units: 1 });
+                let _ = gateway.command(now, Command::Done(credentials.answer(&job)));
+            }
+        });
+        ctx.set_timer(earliest([next, self.helpers.next()]));
+    }
+}
+
+/// Puts the gateways and clients of a scenario on their hosts.
+pub(super) fn serve(plan: &mut Plan<'_>, topology: &Topology) -> Result<(), WorldError> {
+    for (name, services) in plan.scenario.services.iter() {
+        let loaded = services.iter().find_map(|service| match service {
+            Service::Ike(loaded) => Some(loaded),
+            Service::Aaa(_) | Service::Ident(_) | Service::Mih(_) => None,
+        });
+        let Some(loaded) = loaded else { continue };
+        for &host in topology.group(name)? {
+            put(plan, (name, host), loaded)?;
+        }
+    }
+    Ok(())
+}
+
+fn put(plan: &mut Plan<'_>, (name, host): (&str, HostId), loaded: &Loaded) -> Result<(), WorldError> {
+    let mut endpoint = Endpoint::new(plan.at(host)).connecting(loaded.outgoing.clone());
+    let mut bound = BTreeMap::new();
+    let listen = &loaded.file.listen;
+    for address in listen.addresses.iter().filter(|address| plan.addresses.serves(host, **address)) {
+        let ids = if address.is_ipv4() { [SOCKET, NAT_SOCKET] } else { [SOCKET_V6, NAT_SOCKET_V6] };
+        for (id, port) in ids.into_iter().zip([listen.port, listen.nat_port]) {
+            bound.entry(port).or_insert(endpoint.socket(id));
+        }
+    }
+    let dynamic = loaded.file.aaa.as_ref().and_then(|aaa| aaa.dynamic.as_ref());
+    if let Some(dynamic) = dynamic.filter(|dynamic| plan.addresses.serves(host, dynamic.listen.ip())) {
+        bound.entry(dynamic.listen.port()).or_insert(endpoint.socket(DYNAMIC_SOCKET));
+    }
+    let mut config = loaded.config.clone();
+    let own = plan.addresses.of(host);
+    for peer in &mut config.peers {
+        if peer.local.ip().is_unspecified() {
+            let local = SocketAddr::new(own, peer.local.port());
+            Arc::make_mut(peer).local = local;
+        }
+    }
+    let seed = plan.seed.derive("ike", u64::from(host.0));
+    let gateway = Gateway::new(config.clone(), seed.secure("ike.start", 0))
+        .map_err(|why| WorldError::Role(format!("the service of host \"{name}\": {why}")))?;
+    let cpu = plan.scenario.hosts.get(name).and_then(|host| host.cpu.as_ref());
+    let kinds = [(SIGN, HELPERS, false), (VERIFY, HELPERS, false)];
+    let helpers = helpers_of(cpu, seed.stream("helpers", 0), &kinds);
+    let credentials = loaded.credentials.clone();
+    let role = GatewayRole { endpoint, config, gateway, credentials, helpers, seed, starts: 0 };
+    let app = plan.role(host, role);
+    for (port, socket) in bound {
+        plan.builder.bind_udp(app, socket, port)?;
+    }
+    Ok(())
+}

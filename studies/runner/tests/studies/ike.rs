@@ -1,0 +1,118 @@
+//! IKEv2 gateways and clients on simulated hosts, each by its very file.
+
+use crate::Metrics;
+use crate::services::{Folder, at};
+use usher_runner::world::World;
+use usher_scenario::{Mode, Overrides};
+
+/// Clients and their gateway, whose messages are all that their link has; behind it the AAA server; beside them a dialogue.
+fn study(more: &str) -> String {
+    format!(
+        r#"
+title = "Gateway"
+question = "Is there an IKE_SA?"
+[run]
+duration = "30 s"
+[hosts.ini]
+count = 2
+address = "192.0.2.10"
+runs = "ike"
+config = "client.toml"
+[hosts.gw]
+address = "192.0.2.1"
+runs = "ike"
+config = "gateway.toml"
+[hosts.a]
+[hosts.b]
+[links.access]
+between = ["ini", "gw"]
+rate = "10 Mb/s"
+delay = "10 ms"
+[links.line]
+between = ["a", "b"]
+rate = "10 Mb/s"
+delay = "10 ms"
+[workload]
+kind = "dialogue"
+clients = "a"
+server = "b"
+transport = "udp"
+rounds = [{{ request = "100 B", answer = "100 B" }}]
+arrivals = {{ kind = "constant", interval = "1 s", count = 10 }}
+{more}
+"#
+    )
+}
+
+const GATEWAY: &str = r#"[[connection]]
+name = "site"
+local_id = "gw.test"
+local_auth = "psk"
+remote_auth = "psk"
+secret = "a shared secret"
+liveness = "0 s"
+unique = false
+childless = "force"
+pools = ["inner"]
+[[pool]]
+name = "inner"
+ranges = ["10.9.0.0/24"]
+"#;
+
+const CLIENT: &str = r#"[[connection]]
+name = "home"
+local_id = "ini.test"
+remote_id = "gw.test"
+local_auth = "psk"
+remote_auth = "psk"
+secret = "a shared secret"
+remote_address = "192.0.2.1"
+mobike = false
+liveness = "0 s"
+unique = false
+address = true
+start = true
+"#;
+
+/// Packets of the access link.
+fn packets(metrics: &Metrics) -> f64 {
+    at(metrics, "packets.access") * at(metrics, "completed")
+}
+
+fn told(gateway: &str, client: &str, more: &str) -> Result<Metrics, String> {
+    let folder = Folder::new("ike");
+    folder.write("gateway.toml", gateway);
+    folder.write("client.toml", client);
+    folder.write("study.toml", &study(more));
+    let plan = folder.open()?.plan(Mode::Default, &Overrides::default()).unwrap();
+    let world = World::new(&plan.points[0].scenario, plan.points[0].seed(0), &[], None).unwrap();
+    Ok(world.run().unwrap().metrics.into_iter().collect())
+}
+
+#[test]
+fn a_gateway_and_its_clients_run_by_their_very_files() {
+    let metrics = told(GATEWAY, CLIENT, "").unwrap();
+    // Of each client two exchanges. The first request leaves as the run begins, before anything is counted.
+    assert_eq!(packets(&metrics), 6.0, "{metrics:?}");
+    assert_eq!(told(GATEWAY, CLIENT, "").unwrap(), metrics, "the same rows again");
+    // One whose key is another's is refused, and tries again after each end: at 10 s and at 20 s.
+    let wrong = CLIENT.replace("a shared secret", "another secret");
+    let refused = told(GATEWAY, &wrong, "").unwrap();
+    assert_eq!(packets(&refused), 6.0 + 2.0 * 2.0 * 4.0, "{refused:?}");
+    let faulty = told(GATEWAY, &CLIENT.replace("mobike", "mobik"), "").unwrap_err();
+    assert!(faulty.contains("client.toml:9:1: ") && faulty.contains("did you mean \"mobike\""), "{faulty}");
+}
+
+#[test]
+fn a_gateway_that_fails_is_found_out_by_liveness_and_logged_in_to_again() {
+    let outage = "[[outages]]\nhost = \"gw\"\nfrom = \"5 s\"\nuntil = \"8 s\"\n";
+    let client = CLIENT
+        .replace("liveness = \"0 s\"", "liveness = \"2 s\"")
+        .replace("start = true", "start = true\nretry = \"1 s\"")
+        + "[limits]\nretransmission = \"0.5 s\"\nretransmissions = 2\n";
+    let without = told(GATEWAY, &client, "").unwrap();
+    let with = told(GATEWAY, &client, outage).unwrap();
+    assert_ne!(packets(&without), packets(&with));
+    // A client that is silent otherwise asks each 2 s whether the gateway lives.
+    assert!(packets(&without) > 6.0 + 2.0 * 2.0 * 10.0, "{without:?}");
+}
