@@ -99,8 +99,8 @@ default before quick, and the newest of those. Statements whose studies were not
         #[command(subcommand)]
         command: Box<MihCommand>,
     },
-    /// Load a RADIUS or Diameter server with logins, or an MIH function with requests, verify every answer, and report rates and
-    /// latencies.
+    /// Load a RADIUS or Diameter server or an IKEv2 gateway with logins, or an MIH function with requests, verify every answer, and
+    /// report rates and latencies.
     Load {
         #[command(subcommand)]
         command: Box<LoadCommand>,

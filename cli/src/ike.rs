@@ -3,7 +3,7 @@
 use crate::output::{Failure, Output, columns, duration};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use usher_config::disk::LoadError;
 use usher_gateway::config::DEFAULT_PATH;
 use usher_host::ike::{self, Answer, IkeError, IkeSa, Mode, Request, Status};
@@ -74,6 +74,12 @@ What the configuration begins at the start is not begun again until `usher ike c
         #[command(flatten)]
         config: Config,
     },
+    /// Print a configuration of this gateway's made of strongSwan's swanctl.conf; what cannot be taken is told with its line.
+    #[command(after_help = "Example:\n  usher ike import /etc/swanctl/swanctl.conf > ike.toml")]
+    Import {
+        /// The swanctl.conf.
+        file: PathBuf,
+    },
     /// Check a configuration file without serving: every fault with its line.
     #[command(after_help = "Examples:\n  usher ike check\n  usher ike check ./ike.toml")]
     Check {
@@ -104,6 +110,7 @@ pub(crate) fn ike(output: &Output, command: IkeCommand) -> Result<(), Failure> {
         IkeCommand::Down { which, all: _, config } => {
             told(output, &which.clone(), ask(&config, &Request::Down { which })?, "ended")
         }
+        IkeCommand::Import { file } => import(output, &file),
         IkeCommand::Check { file } => check(output, file.unwrap_or_else(|| DEFAULT_PATH.into())),
     }
 }
@@ -193,6 +200,22 @@ fn rows(sa: &IkeSa) -> Vec<Vec<String>> {
         ]
     };
     std::iter::once(first).chain(sa.children.iter().map(child)).collect()
+}
+
+fn import(output: &Output, file: &Path) -> Result<(), Failure> {
+    let shown = file.display();
+    let text = std::fs::read_to_string(file).map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
+    let imported =
+        usher_gateway::import(&text).map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
+    if output.json {
+        let left: Vec<Value> =
+            imported.left.iter().map(|(line, what)| json!({ "line": line, "what": what })).collect();
+        return output.value(&json!({ "text": imported.text, "left": left }));
+    }
+    for (line, what) in &imported.left {
+        output.note(&if *line == 0 { what.clone() } else { format!("{shown}:{line}: {what}") });
+    }
+    output.text(&imported.text)
 }
 
 fn check(output: &Output, file: PathBuf) -> Result<(), Failure> {

@@ -47,6 +47,17 @@ A login counts when the method has ended well on both sides and the MS-MPPE keys
 Each connection has an identity of its own, as RFC 6733 asks: --identity, and that with -2, -3 ... behind its first
 label. The server must know or accept them.")]
     Diameter(Diameter),
+    /// IKE_SAs at an IKEv2 gateway, by a shared key.
+    #[command(after_help = "Examples:
+  usher load ike 192.0.2.1 --secret-file psk --gateway-id gw.example.org
+  usher load ike 192.0.2.1 --secret-file psk --gateway-id gw.example.org --proposal aes128-sha256-modp2048 --rate 200 --duration 30s
+  usher load ike 127.0.0.1:4500 --secret-file psk --gateway-id gw.example.org --concurrency 64 --expect 'p99 < 50 ms'
+  usher load ike 192.0.2.1 --secret-file psk --gateway-id gw.example.org --keep --count 10000
+
+Each login is IKE_SA_INIT and IKE_AUTH without a CHILD_SA (RFC 6023), which the gateway has to allow; then the IKE_SA is deleted, or
+stays with --keep. All come from one address: gateways that bound half-open IKE_SAs by address, or ask for cookies, show that.
+--wrong-share of the logins have a wrong key, and the gateway has to refuse them.")]
+    Ike(Ike),
     /// Requests and indications of MIH functions (IEEE 802.21 over RFC 5677).
     #[command(after_help = "Examples:
   usher load mih 127.0.0.1
@@ -58,6 +69,36 @@ Who is there is discovered first. A transaction counts when its response says su
 without acknowledgements (--tcp, --no-ack) an indication counts as soon as it is sent. By UDP what a server drops is sent again, and
 is a timeout when its tries are over. Options about users and methods do not go with this command.")]
     Mih(Mih),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Ike {
+    #[command(flatten)]
+    pub(crate) load: Load,
+    /// A file that holds the key that all initiators and the gateway have.
+    #[arg(long, value_name = "FILE", help_heading = "IKE")]
+    pub(crate) secret_file: PathBuf,
+    /// Who the gateway is.
+    #[arg(long, value_name = "ID", help_heading = "IKE")]
+    pub(crate) gateway_id: String,
+    /// What initiators call themselves, each with its number behind the first label.
+    #[arg(long, value_name = "ID", default_value = "load@example.org", help_heading = "IKE")]
+    pub(crate) id: String,
+    /// How many initiators there are: identities that log in, each in turn.
+    #[arg(long, value_name = "N", default_value = "1000", help_heading = "IKE")]
+    pub(crate) initiators: NonZeroUsize,
+    /// What is proposed; may be repeated, the preferred first.
+    #[arg(long, value_name = "WORDS", default_value = "aes128-sha256-x25519", help_heading = "IKE")]
+    pub(crate) proposal: Vec<String>,
+    /// Leave IKE_SAs as they are when they are established.
+    #[arg(long, help_heading = "IKE")]
+    pub(crate) keep: bool,
+    /// How long a response is waited for before a request is sent again; each further wait is 1.8 times as long.
+    #[arg(long, value_name = "TIME", default_value = "1s", help_heading = "IKE")]
+    pub(crate) retransmission: Secs,
+    /// How often a request is sent again.
+    #[arg(long, value_name = "N", default_value = "3", help_heading = "IKE")]
+    pub(crate) retransmissions: u32,
 }
 
 #[derive(Args, Debug)]
@@ -110,6 +151,7 @@ impl LoadCommand {
             Self::Radius(r) => &r.load,
             Self::Eap(e) => &e.load,
             Self::Diameter(d) => &d.load,
+            Self::Ike(i) => &i.load,
             Self::Mih(m) => &m.load,
         }
     }

@@ -1,8 +1,8 @@
 //! From what was typed to what is run.
 
 use super::args::{
-    Accounting, Diameter, DiameterCarrier, DiameterMethod, Eap, EapName, Load, LoadCommand, Mih, MihName,
-    Nas, Radius, RadiusMethod, SctpOrder, Tls,
+    Accounting, Diameter, DiameterCarrier, DiameterMethod, Eap, EapName, Ike, Load, LoadCommand, Mih,
+    MihName, Nas, Radius, RadiusMethod, SctpOrder, Tls,
 };
 use super::value::Part;
 use crate::output::Failure;
@@ -11,14 +11,18 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use usher_config::disk::Disk;
+use usher_config::secret;
 use usher_core::{Duration, TransportProtocol, WallTime};
+use usher_crypto::Key;
 use usher_crypto::tls::{
     ClientConfig, ClientOptions, Credentials, Resumption, Roots, VersionRange, WallClock,
 };
+use usher_ike::payload::{Identification, Proposal};
 use usher_load::{
     Arrivals, Config, DiameterConfig, DiameterLogin, DiameterTransport, EapMethod, Expectation, Fleet,
-    FrontConfig, MihConfig, MihRequest, Pace, PeapInner, Plan, RadiusConfig, RadiusLogin, RampConfig,
-    RampPlan, StreamPolicy, TtlsInner, Users,
+    FrontConfig, IkeConfig, MihConfig, MihRequest, Pace, PeapInner, Plan, RadiusConfig, RadiusLogin,
+    RampConfig, RampPlan, StreamPolicy, TtlsInner, Users,
 };
 use usher_radius::Secret;
 use usher_radius::attribute::{Attributes, kind};
@@ -27,6 +31,7 @@ use usher_radius::client::{self, Retransmission, ServerConfig};
 const AUTHENTICATION_PORT: u16 = 1812;
 const ACCOUNTING_PORT: u16 = 1813;
 const DIAMETER_PORT: u16 = 3868;
+const IKE_PORT: u16 = 500;
 const DIAMETER_TLS_PORT: u16 = 5658;
 /// How much earlier than the next login the generator is woken: more than the coarseness of timers.
 const SPIN: Duration = Duration::from_micros(2_500);
@@ -59,6 +64,7 @@ pub(super) fn job(command: &LoadCommand) -> Result<Job, Failure> {
         LoadCommand::Radius(r) => radius(r),
         LoadCommand::Eap(e) => eap(e),
         LoadCommand::Diameter(d) => diameter(d),
+        LoadCommand::Ike(i) => ike(i),
         LoadCommand::Mih(m) => mih(m),
     }
 }
@@ -423,6 +429,49 @@ fn mih(m: &Mih) -> Result<Job, Failure> {
     job.settings.insert("functions".to_owned(), m.functions.to_string());
     let ack = if m.tcp || m.no_ack { "none" } else { "MIH's" };
     job.settings.insert("acknowledgements".to_owned(), ack.to_owned());
+    Ok(job)
+}
+
+fn ike(i: &Ike) -> Result<Job, Failure> {
+    let load = &i.load;
+    let given = [
+        ("--user", load.user.is_some()),
+        ("--users-file", load.users_file.is_some()),
+        ("--mix", !load.mix.is_empty()),
+    ];
+    if let Some((option, _)) = given.iter().find(|(_, given)| *given) {
+        return Err(Failure::usage(format!("{option}: initiators are named by --id, and have one key")));
+    }
+    let address = resolve(&load.server, IKE_PORT)?;
+    let proposal =
+        |words: &String| Proposal::ike(words).map_err(|e| Failure::usage(format!("--proposal {words}: {e}")));
+    let proposals = i.proposal.iter().map(proposal).collect::<Result<Vec<_>, _>>()?;
+    let secret = secret::from_file(&i.secret_file, &Disk).map_err(Failure::usage)?;
+    if load.threads > i.initiators {
+        return Err(Failure::usage(format!(
+            "{} threads share {} initiators: give --initiators at least as many",
+            load.threads, i.initiators
+        )));
+    }
+    let front = FrontConfig::Ike(IkeConfig {
+        address,
+        local: SocketAddr::new(local(address)?, 0),
+        gateway: Identification::of_text(&i.gateway_id),
+        identity: i.id.clone(),
+        initiators: i.initiators.get(),
+        first: 0,
+        secret: Key::from(secret.0.as_bytes()),
+        proposals,
+        keep: i.keep,
+        retransmission: i.retransmission.0,
+        retransmissions: i.retransmissions,
+    });
+    let nobody = Users::template("initiator", "", 1).map_err(|e| Failure::usage(format!("{e}")))?;
+    let mix = vec![usher_load::Share { name: "psk".to_owned(), weight: 1.0, deniable: true }];
+    let what = format!("PSK with {}", i.proposal.join(", "));
+    let mut job = finish("ike", what, load, front, mix, Arc::new(nobody), vec![address], None)?;
+    job.settings.insert("initiators".to_owned(), i.initiators.to_string());
+    job.settings.insert("IKE_SAs".to_owned(), if i.keep { "stay" } else { "are deleted" }.to_owned());
     Ok(job)
 }
 

@@ -76,7 +76,7 @@ fn calibration(load: &Load, job: &Job) -> Result<Calibration, Failure> {
         true => vec![job.method.clone()],
         false => job.methods.clone(),
     };
-    if job.command == "mih" || names.iter().any(|name| name == "accounting") {
+    if matches!(job.command, "ike" | "mih") || names.iter().any(|name| name == "accounting") {
         return Err(Failure::usage("--calibrate measures logins, at an AAA server: this is none"));
     }
     let methods: Vec<String> = names.iter().map(|name| profile_name(job.command, name)).collect();

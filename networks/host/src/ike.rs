@@ -16,9 +16,7 @@ use usher_config::hint;
 use usher_core::{Job, SecureRng, SocketId, WallTime};
 use usher_crypto::tls::WallClock;
 use usher_gateway::config::{self, DEFAULT_PATH, File, Loaded};
-use usher_gateway::{
-    Command, DYNAMIC_SOCKET, Event, Gateway, LoginFailure, NAT_SOCKET, NAT_SOCKET_V6, SOCKET, SOCKET_V6,
-};
+use usher_gateway::{Command, DYNAMIC_SOCKET, Event, Gateway, LoginFailure};
 use usher_ike::credentials::Credentials;
 use usher_ike::machine::{EndReason, Event as Ike, IkeJob};
 use usher_live::{Carriage, Clock, Outgoing, Settings, SocketOptions, Sockets, TlsClient, bind_udp};
@@ -223,16 +221,11 @@ fn sockets(loaded: &Loaded) -> Result<Sockets, IkeError> {
         tracing::info!(%address, what, "listening");
         Ok::<_, ServeError>((id, socket))
     };
-    let mut udp = Vec::new();
-    for address in &file.listen.addresses {
-        let ids = if address.is_ipv4() { [SOCKET, NAT_SOCKET] } else { [SOCKET_V6, NAT_SOCKET_V6] };
-        for (id, port) in ids.into_iter().zip([file.listen.port, file.listen.nat_port]) {
-            udp.push(bind(id, SocketAddr::new(*address, port), "IKE")?);
-        }
-    }
-    if let Some(dynamic) = file.aaa.as_ref().and_then(|aaa| aaa.dynamic.as_ref()) {
-        udp.push(bind(DYNAMIC_SOCKET, dynamic.listen, "dynamic authorisation")?);
-    }
+    let udp = config::listening(file).into_iter().map(|(id, address)| {
+        let what = if id == DYNAMIC_SOCKET { "dynamic authorisation" } else { "IKE" };
+        bind(id, address, what)
+    });
+    let udp = udp.collect::<Result<Vec<_>, _>>()?;
     let tls: BTreeMap<SocketAddr, TlsClient> =
         loaded.outgoing.iter().map(|(address, config)| (*address, TlsClient::new(config.clone()))).collect();
     let outgoing: Outgoing =

@@ -15,11 +15,12 @@ pub use model::{
 
 #[cfg(feature = "tls")]
 use crate::service::Config;
+use crate::service::{DYNAMIC_SOCKET, NAT_SOCKET, NAT_SOCKET_V6, SOCKET, SOCKET_V6};
 use alloc::string::String;
+use alloc::vec::Vec;
 #[cfg(feature = "tls")]
-use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
-#[cfg(feature = "tls")]
-use core::net::SocketAddr;
+use alloc::{collections::BTreeMap, sync::Arc};
+use core::net::{IpAddr, SocketAddr};
 #[cfg(feature = "tls")]
 use std::path::Path;
 use usher_config::Format;
@@ -27,6 +28,7 @@ use usher_config::Format;
 use usher_config::tree::TreeNode;
 #[cfg(feature = "tls")]
 use usher_config::{Collector, Fault, Faults, Outside};
+use usher_core::SocketId;
 #[cfg(feature = "tls")]
 use usher_crypto::tls::{ClientConfig, WallClock};
 #[cfg(feature = "tls")]
@@ -103,6 +105,20 @@ fn checked(
     }
     let config = config.filter(|_| whole)?;
     Some(Loaded { file, config, credentials: Arc::new(credentials), outgoing, warnings: faults.warnings() })
+}
+
+/// What a file has the gateway listen on: each socket with its address.
+#[must_use]
+pub fn listening(file: &File) -> Vec<(SocketId, SocketAddr)> {
+    let listen = &file.listen;
+    let of = |address: &IpAddr| {
+        let ids = if address.is_ipv4() { [SOCKET, NAT_SOCKET] } else { [SOCKET_V6, NAT_SOCKET_V6] };
+        let ports = [listen.port, listen.nat_port].map(|port| SocketAddr::new(*address, port));
+        ids.into_iter().zip(ports)
+    };
+    let dynamic = file.aaa.as_ref().and_then(|aaa| aaa.dynamic.as_ref());
+    let dynamic = dynamic.map(|dynamic| (DYNAMIC_SOCKET, dynamic.listen));
+    listen.addresses.iter().flat_map(of).chain(dynamic).collect()
 }
 
 /// The JSON Schema of the file, as `docs/ike.schema.json` holds it: indented, with a final newline.

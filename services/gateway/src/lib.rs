@@ -22,7 +22,7 @@ mod login;
 mod service;
 mod session;
 mod status;
-
+mod swanctl;
 #[cfg(all(test, feature = "tls"))]
 mod tests;
 mod users;
@@ -32,5 +32,5 @@ pub use service::{
     NAT_SOCKET, NAT_SOCKET_V6, Peer, SOCKET, SOCKET_V6, Which,
 };
 pub use status::{ChildStatus, GatewayStatus, SaStatus};
-
+pub use swanctl::{Imported, SwanctlError, import};
 pub use users::LocalUsers;

@@ -22,7 +22,7 @@ pub use eap::{EapMethod, PeapInner, Tls, TtlsInner};
 pub use expect::{ExpectError, Expectation, Shown, Verdict};
 pub use generator::{
     Accounting, Command, Config, ConfigError, DiameterConfig, DiameterLogin, Event, Fleet, FrontConfig,
-    Generator, MihConfig, MihRequest, RadiusConfig, RadiusLogin, Share,
+    Generator, IkeConfig, MihConfig, MihRequest, RadiusConfig, RadiusLogin, Share,
 };
 pub use limit::{BUSY_SHARE, LATE_FLOOR_S, LATE_SHARE, Limit};
 pub use live::{Interval, Outcome, Plan, RampPlan, RunError, ServerUse, Unwatched, Watch, run, try_one};

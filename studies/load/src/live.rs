@@ -365,6 +365,7 @@ fn share(plan: &Plan, part: usize, warmup: Duration) -> Config {
     };
     match &mut load.front {
         FrontConfig::Diameter(d) => (d.first, d.connections) = of(d.connections),
+        FrontConfig::Ike(i) => (i.first, i.initiators) = of(i.initiators),
         FrontConfig::Mih(m) => (m.first, m.functions) = of(m.functions),
         FrontConfig::Radius(r) => {
             if let Some(fleet) = &mut r.fleet {
@@ -839,6 +840,7 @@ fn try_method(plan: &Plan, method: Option<usize>, watch: &mut dyn Watch) -> Resu
                 a.every = Duration::ZERO;
             }
         }
+        FrontConfig::Ike(i) => i.initiators = 1,
         FrontConfig::Mih(m) => m.functions = 1,
         FrontConfig::Diameter(d) => {
             d.connections = 1;

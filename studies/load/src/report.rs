@@ -20,7 +20,7 @@ const QUANTILES: [(f64, &str); 6] =
 /// What was run, for those who read the results.
 #[derive(Clone, Debug)]
 pub struct About {
-    /// `radius`, `eap`, `diameter` or `mih`.
+    /// `radius`, `eap`, `diameter`, `ike` or `mih`.
     pub command: &'static str,
     /// How users log in: `pap`, `ttls-pap`.
     pub method: String,

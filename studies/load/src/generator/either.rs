@@ -1,52 +1,62 @@
-//! Who asks: access servers with users behind them, or MIH functions.
+//! Who asks: access servers with users behind them, IKEv2 initiators, or MIH functions.
 
 use super::front::Front as AccessFront;
+use super::ike::IkeFront;
 use super::login::{Sink, Start};
 use super::mih::MihFront;
 use super::{Event, NotNow};
 use usher_core::{Input, Instant, Outputs, WallTime};
 
-/// One of both.
+/// One of these.
 #[derive(Debug)]
 pub(super) enum Front {
     Access(Box<AccessFront>),
+    Ike(Box<IkeFront>),
     Mih(Box<MihFront>),
 }
 
 impl Front {
     pub(super) fn set_epoch(&mut self, now: Instant, epoch: WallTime) {
         // What MIH functions say has no time of day.
-        if let Self::Access(front) = self {
-            front.set_epoch(now, epoch);
+        match self {
+            Self::Access(front) => front.set_epoch(now, epoch),
+            Self::Ike(front) => front.set_epoch(now, epoch),
+            Self::Mih(_) => {}
         }
     }
     pub(super) fn ready(&self) -> bool {
         match self {
             Self::Access(front) => front.ready(),
+            // A gateway is there once it answers.
+            Self::Ike(_) => true,
             Self::Mih(front) => front.ready(),
         }
     }
     pub(super) fn begin(&mut self, now: Instant, start: Start, sink: &mut Sink) -> Result<(), NotNow> {
         match self {
             Self::Access(front) => front.begin(now, start, sink),
+            Self::Ike(front) => front.begin(now, start),
             Self::Mih(front) => front.begin(now, start),
         }
     }
     pub(super) fn outstanding(&self) -> usize {
         match self {
             Self::Access(front) => front.outstanding(),
+            Self::Ike(front) => front.outstanding(),
             Self::Mih(front) => front.outstanding(),
         }
     }
     pub(super) fn each(&self, see: &mut dyn FnMut(&Start)) {
         match self {
             Self::Access(front) => front.each(see),
+            Self::Ike(front) => front.each(see),
             Self::Mih(front) => front.each(see),
         }
     }
     pub(super) fn abandon(&mut self, now: Instant) {
         match self {
             Self::Access(front) => front.abandon(now),
+            Self::Ike(front) => front.abandon(now),
             Self::Mih(front) => front.abandon(now),
         }
     }
@@ -58,24 +68,28 @@ impl Front {
     pub(super) fn counters(&self) -> Vec<(&'static str, u64)> {
         match self {
             Self::Access(front) => front.counters(),
+            Self::Ike(front) => front.counters(),
             Self::Mih(front) => front.counters(),
         }
     }
     pub(super) fn handle(&mut self, now: Instant, input: Input<'_>, sink: &mut Sink) {
         match self {
             Self::Access(front) => front.handle(now, input, sink),
+            Self::Ike(front) => front.handle(now, input),
             Self::Mih(front) => front.handle(now, input),
         }
     }
     pub(super) fn settle(&mut self, now: Instant, outputs: &mut Outputs<Event>, sink: &mut Sink) {
         match self {
             Self::Access(front) => front.settle(now, outputs, sink),
+            Self::Ike(front) => front.settle(now, outputs, sink),
             Self::Mih(front) => front.settle(now, outputs, sink),
         }
     }
-    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+    pub(super) fn poll_timeout(&mut self) -> Option<Instant> {
         match self {
             Self::Access(front) => front.poll_timeout(),
+            Self::Ike(front) => front.poll_timeout(),
             Self::Mih(front) => front.poll_timeout(),
         }
     }

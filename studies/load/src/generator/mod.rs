@@ -10,11 +10,13 @@
 mod diameter;
 mod either;
 mod front;
+mod ike;
 mod login;
 mod mih;
 mod radius;
 
 pub use diameter::{DiameterConfig, DiameterLogin};
+pub use ike::IkeConfig;
 pub use mih::{MihConfig, MihRequest};
 pub use radius::{Accounting, Fleet, RadiusConfig, RadiusLogin};
 
@@ -22,6 +24,7 @@ use crate::pace::{Pace, Schedule};
 use crate::tally::{Failure, Tally};
 use crate::users::Users;
 use either::Front;
+use ike::IkeFront;
 use login::{Sink, Start};
 use mih::MihFront;
 use std::sync::Arc;
@@ -86,6 +89,8 @@ pub enum FrontConfig {
     Radius(RadiusConfig),
     /// Over Diameter.
     Diameter(DiameterConfig),
+    /// By IKEv2, at a gateway.
+    Ike(IkeConfig),
     /// No logins, but transactions between MIH functions.
     Mih(MihConfig),
 }
@@ -96,7 +101,7 @@ impl FrontConfig {
         match self {
             Self::Radius(r) => r.logins.len(),
             Self::Diameter(d) => d.logins.len(),
-            Self::Mih(_) => 1,
+            Self::Ike(_) | Self::Mih(_) => 1,
         }
     }
     /// The same with the `i`-th method only.
@@ -106,7 +111,7 @@ impl FrontConfig {
         match &mut only {
             Self::Radius(r) => r.logins = r.logins.get(i).cloned().into_iter().collect(),
             Self::Diameter(d) => d.logins = d.logins.get(i).cloned().into_iter().collect(),
-            Self::Mih(_) => {}
+            Self::Ike(_) | Self::Mih(_) => {}
         }
         only
     }
@@ -220,6 +225,7 @@ impl Generator {
         let front = match &config.front {
             FrontConfig::Radius(r) => access(r.setup(&mut rng)?, rng),
             FrontConfig::Diameter(d) => access(d.setup(start, &mut rng)?, rng),
+            FrontConfig::Ike(i) => Front::Ike(Box::new(IkeFront::new(i.clone(), rng)?)),
             FrontConfig::Mih(m) => {
                 let chance = usher_core::Seed::new(rng.next_u64()).stream("load.mih", 0);
                 Front::Mih(Box::new(MihFront::new(m.clone(), start, chance)?))

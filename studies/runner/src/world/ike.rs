@@ -14,7 +14,7 @@ use std::sync::Arc;
 use usher_core::timer::earliest;
 use usher_core::{Job, Machine, Seed, Work, WorkLabel};
 use usher_gateway::config::Loaded;
-use usher_gateway::{Command, Config, DYNAMIC_SOCKET, Gateway, NAT_SOCKET, NAT_SOCKET_V6, SOCKET, SOCKET_V6};
+use usher_gateway::{Command, Config, Gateway};
 use usher_ike::credentials::Credentials;
 use usher_ike::machine::IkeJob;
 use usher_ike::work::{SIGN, VERIFY};
@@ -102,16 +102,10 @@ pub(super) fn serve(plan: &mut Plan<'_>, topology: &Topology) -> Result<(), Worl
 fn put(plan: &mut Plan<'_>, (name, host): (&str, HostId), loaded: &Loaded) -> Result<(), WorldError> {
     let mut endpoint = Endpoint::new(plan.at(host)).connecting(loaded.outgoing.clone());
     let mut bound = BTreeMap::new();
-    let listen = &loaded.file.listen;
-    for address in listen.addresses.iter().filter(|address| plan.addresses.serves(host, **address)) {
-        let ids = if address.is_ipv4() { [SOCKET, NAT_SOCKET] } else { [SOCKET_V6, NAT_SOCKET_V6] };
-        for (id, port) in ids.into_iter().zip([listen.port, listen.nat_port]) {
-            bound.entry(port).or_insert(endpoint.socket(id));
+    for (id, address) in usher_gateway::config::listening(&loaded.file) {
+        if plan.addresses.serves(host, address.ip()) {
+            bound.entry(address.port()).or_insert(endpoint.socket(id));
         }
-    }
-    let dynamic = loaded.file.aaa.as_ref().and_then(|aaa| aaa.dynamic.as_ref());
-    if let Some(dynamic) = dynamic.filter(|dynamic| plan.addresses.serves(host, dynamic.listen.ip())) {
-        bound.entry(dynamic.listen.port()).or_insert(endpoint.socket(DYNAMIC_SOCKET));
     }
     let mut config = loaded.config.clone();
     let own = plan.addresses.of(host);

@@ -139,6 +139,10 @@ impl Check<'_> {
             Service::Ident(loaded) => {
                 (Kind::Ident, loaded.file.listen.iter().map(|address| (tcp, *address)).collect())
             }
+            Service::Ike(loaded) => {
+                let all = usher_gateway::config::listening(&loaded.file);
+                (Kind::Ike, all.into_iter().map(|(_, address)| (udp, address)).collect())
+            }
             Service::Mih(loaded) => {
                 let listen = &loaded.file.listen;
                 let of = |transport, all: &[SocketAddr]| {

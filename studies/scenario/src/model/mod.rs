@@ -247,14 +247,14 @@ impl Scenario {
     pub fn aaa_service(&self, host: &str) -> Option<&usher_aaa_config::Loaded> {
         self.services.get(host)?.iter().find_map(|service| match service {
             Service::Aaa(loaded) => Some(&**loaded),
-            Service::Ident(_) | Service::Mih(_) => None,
+            Service::Ident(_) | Service::Ike(_) | Service::Mih(_) => None,
         })
     }
     /// The IDENT service that the members of a group run, if they do.
     pub fn ident_service(&self, host: &str) -> Option<&usher_ident_service::config::Loaded> {
         self.services.get(host)?.iter().find_map(|service| match service {
             Service::Ident(loaded) => Some(&**loaded),
-            Service::Aaa(_) | Service::Mih(_) => None,
+            Service::Aaa(_) | Service::Ike(_) | Service::Mih(_) => None,
         })
     }
     /// How many hosts a group has; an interface is as many as the hosts that have it.

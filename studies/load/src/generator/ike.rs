@@ -1,0 +1,231 @@
+//! Initiators who log in to an IKEv2 gateway by a shared key: IKE_SA_INIT and IKE_AUTH each, then the IKE_SA ends or stays.
+
+use super::NotNow;
+use super::login::{Login, Logins, Sink, Start, Success};
+use crate::tally::Failure;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use usher_core::collections::HashMap;
+use usher_core::{Duration, Input, Instant, Machine, Output, Outputs, SecureRng, WallTime};
+use usher_crypto::Key;
+use usher_ike::Endpoint;
+use usher_ike::machine::{
+    Childless, Command, Config, Connection, EndReason, Event, LocalAuth, RemoteAuth, Retransmission, SaId,
+};
+use usher_ike::payload::{Identification, Proposal};
+
+/// What an IKE generator is made of.
+#[derive(Clone, Debug)]
+pub struct IkeConfig {
+    /// Where the gateway is.
+    pub address: SocketAddr,
+    /// From which address of ours.
+    pub local: SocketAddr,
+    /// Who the gateway has to be.
+    pub gateway: Identification,
+    /// What the first initiator calls itself; the `n`-th has its number behind the first label.
+    pub identity: String,
+    /// How many initiators there are, at least one; a login is of each in turn.
+    pub initiators: usize,
+    /// The number of the first, where other generators have initiators too.
+    pub first: usize,
+    /// The key that all of them and the gateway have.
+    pub secret: Key,
+    /// What is proposed.
+    pub proposals: Vec<Proposal>,
+    /// An IKE_SA stays when it is established; otherwise it is deleted.
+    pub keep: bool,
+    /// How long a response is waited for before a request is sent again; each further wait is 1.8 times as long.
+    pub retransmission: Duration,
+    /// How often it is.
+    pub retransmissions: u32,
+}
+
+/// The initiators.
+#[derive(Debug)]
+pub(super) struct IkeFront {
+    config: IkeConfig,
+    endpoint: Endpoint,
+    /// With the right key, and with a wrong one.
+    connections: Vec<[Arc<Connection>; 2]>,
+    next: usize,
+    /// With the IKE_SA, once it has begun.
+    logins: Logins<Option<SaId>>,
+    by_sa: HashMap<SaId, u64>,
+}
+
+/// What the `n`-th initiator is called, from 0.
+fn numbered(identity: &str, n: usize) -> String {
+    match identity.find(['.', '@']) {
+        Some(end) => format!("{}-{}{}", &identity[..end], n + 1, &identity[end..]),
+        None => format!("{identity}-{}", n + 1),
+    }
+}
+
+impl IkeFront {
+    pub(super) fn new(config: IkeConfig, rng: SecureRng) -> Result<Self, super::ConfigError> {
+        if config.initiators == 0 {
+            return Err(super::ConfigError::Invalid("one initiator is needed at least"));
+        }
+        let settings = Config {
+            retransmission: Retransmission {
+                first: config.retransmission,
+                count: config.retransmissions,
+                ..Retransmission::default()
+            },
+            sas: usize::MAX,
+            ..Config::default()
+        };
+        let connection = |n: usize, secret: Key| {
+            Arc::new(Connection {
+                name: "load".into(),
+                local: Identification::of_text(&numbered(&config.identity, config.first + n)),
+                remote: Some(config.gateway.clone()),
+                local_auth: LocalAuth::Psk(secret),
+                // Who has a wrong key is to be turned away by the gateway, and not to turn it away.
+                remote_auth: RemoteAuth::Psk(config.secret.clone()),
+                proposals: config.proposals.clone(),
+                children: Vec::new(),
+                childless: Childless::Force,
+                mobike: false,
+                fragmentation: false,
+                address: false,
+                rekey_after: None,
+                liveness: None,
+                unique: false,
+            })
+        };
+        let mut wrong = config.secret.clone();
+        match wrong.first_mut() {
+            Some(octet) => *octet ^= 1,
+            None => wrong.push(1),
+        }
+        let both = |n| [connection(n, config.secret.clone()), connection(n, wrong.clone())];
+        let connections = (0..config.initiators).map(both).collect();
+        let endpoint = Endpoint::new(settings, rng);
+        Ok(Self {
+            connections,
+            next: 0,
+            logins: Logins::default(),
+            by_sa: HashMap::default(),
+            endpoint,
+            config,
+        })
+    }
+
+    pub(super) fn set_epoch(&mut self, now: Instant, epoch: WallTime) {
+        self.endpoint.set_epoch(now, epoch);
+    }
+
+    /// Begins a login.
+    pub(super) fn begin(&mut self, now: Instant, start: Start) -> Result<(), NotNow> {
+        let connection = self.connections[self.next][usize::from(start.wrong)].clone();
+        self.next = (self.next + 1) % self.connections.len();
+        let token = self.logins.next_token();
+        let (local, remote) = (self.config.local, self.config.address);
+        let initiate = Command::Initiate { token, connection, local, remote };
+        self.endpoint.command(now, initiate).map_err(|_| NotNow::Full)?;
+        self.logins.insert(Login { start, asked: now, rounds: 0, state: None });
+        Ok(())
+    }
+
+    pub(super) fn outstanding(&self) -> usize {
+        self.logins.len()
+    }
+
+    pub(super) fn each(&self, see: &mut dyn FnMut(&Start)) {
+        self.logins.iter().for_each(|(_, login)| see(&login.start));
+    }
+
+    pub(super) fn abandon(&mut self, now: Instant) {
+        let open: Vec<(u64, Option<SaId>)> =
+            self.logins.iter().map(|(token, login)| (token, login.state)).collect();
+        for (token, sa) in open {
+            self.logins.remove(token);
+            if let Some(sa) = sa {
+                self.by_sa.remove(&sa);
+                // It may have ended.
+                let _ = self.endpoint.command(now, Command::Delete(sa));
+            }
+        }
+    }
+
+    pub(super) fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.endpoint.counters().iter().collect()
+    }
+
+    pub(super) fn handle(&mut self, now: Instant, input: Input<'_>) {
+        self.endpoint.handle(now, input);
+    }
+
+    pub(super) fn settle(&mut self, now: Instant, outputs: &mut Outputs<super::Event>, sink: &mut Sink) {
+        let mut buf = outputs.buffer();
+        while let Some(output) = self.endpoint.poll_output(&mut buf) {
+            match output {
+                Output::Transmit(transmit) => {
+                    let next = outputs.buffer();
+                    outputs.transmit(transmit, core::mem::replace(&mut buf, next));
+                }
+                Output::Work(work) => outputs.work(work),
+                // Nobody signs here, and nobody's certificate is verified.
+                Output::Job(_) => {}
+                Output::Event(event) => self.heard(now, &event, sink),
+            }
+        }
+        outputs.recycle(buf);
+    }
+
+    fn heard(&mut self, now: Instant, event: &Event, sink: &mut Sink) {
+        match event {
+            Event::Initiated { token, sa } => {
+                if let Some(login) = self.logins.get_mut(*token) {
+                    login.state = Some(*sa);
+                    self.by_sa.insert(*sa, *token);
+                }
+            }
+            Event::Established { sa, .. } => {
+                if let Some(login) = self.by_sa.remove(sa).and_then(|token| self.logins.remove(token)) {
+                    sink.exchange(now, login.asked);
+                    let end =
+                        if login.start.wrong { Err(Failure::WronglyAccepted) } else { Ok(Success::LetIn) };
+                    sink.end(now, &login.start, end);
+                }
+                if !self.config.keep {
+                    // It was established just now.
+                    let _ = self.endpoint.command(now, Command::Delete(*sa));
+                }
+            }
+            Event::Ended { sa, reason } => {
+                let Some(login) = self.by_sa.remove(sa).and_then(|token| self.logins.remove(token)) else {
+                    return;
+                };
+                let end = match reason {
+                    EndReason::Refused if login.start.wrong => Ok(Success::TurnedAway),
+                    EndReason::Refused | EndReason::NoProposal | EndReason::Unsupported => {
+                        Err(Failure::Rejected)
+                    }
+                    EndReason::Unreachable => Err(Failure::Timeout),
+                    _ => Err(Failure::BadAnswer),
+                };
+                sink.end(now, &login.start, end);
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn poll_timeout(&mut self) -> Option<Instant> {
+        self.endpoint.poll_timeout()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_initiator_has_an_identity() {
+        let names: Vec<_> = [0, 1].map(|n| numbered("load@example.org", n)).into();
+        assert_eq!(names, ["load-1@example.org", "load-2@example.org"]);
+        assert_eq!(numbered("load", 2), "load-3");
+    }
+}
