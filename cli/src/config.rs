@@ -1,9 +1,10 @@
 //! `usher config upgrade`
 
 use crate::output::{Failure, Output};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::path::PathBuf;
-use usher_config::{Collector, Format, tree};
+use usher_config::tree::{self, TreeNode};
+use usher_config::{Collector, Format, Value};
 
 /// Rewrites files in the newest version of their format, or shows what would be otherwise.
 pub(crate) fn upgrade(output: &Output, files: &[PathBuf], write: bool) -> Result<(), Failure> {
@@ -24,7 +25,7 @@ pub(crate) fn upgrade(output: &Output, files: &[PathBuf], write: bool) -> Result
         text.push_str(&said);
         values.push(json!({ "file": name, "changed": new != old, "written": write && new != old }));
     }
-    if output.json { output.value(&Value::Array(values)) } else { output.text(&text) }
+    if output.json { output.value(&serde_json::Value::Array(values)) } else { output.text(&text) }
 }
 
 /// What kind of file it is, by its keys.
@@ -34,14 +35,30 @@ fn format(name: &str, text: &str) -> Result<&'static Format, Failure> {
         return Err(faults.finish::<()>(None).map_or_else(Failure::usage, |()| Failure::usage(name)));
     };
     let known = |schema: String| {
-        let schema: Value = serde_json::from_str(&schema).unwrap_or_default();
+        let schema: serde_json::Value = serde_json::from_str(&schema).unwrap_or_default();
         tree.entries().iter().filter(|e| schema["properties"].get(&e.key).is_some()).count()
     };
     let mut kinds = kinds().map(|(format, schema)| (known(schema), format));
     kinds.sort_by_key(|(keys, _)| std::cmp::Reverse(*keys));
-    let [(most, format), (next, _), ..] = kinds;
-    if most > next {
-        return Ok(format);
+    let most = kinds[0].0;
+    let version = match tree.get("version").and_then(TreeNode::value) {
+        Some(Value::Integer(version)) => version,
+        _ => 1,
+    };
+    // Files of several kinds may have the same tables: then it is of that which has its version, and keys on their way out.
+    let tied = kinds
+        .iter()
+        .filter(|(keys, format)| *keys == most && most > 0 && version <= i64::from(format.version));
+    let tied: Vec<&'static Format> = tied.map(|(_, format)| *format).collect();
+    let stale = |format: &&&Format| {
+        let mut new = tree.clone();
+        usher_config::renew(&mut new, format, &mut faults);
+        new.value() != tree.value()
+    };
+    let mut stale = tied.iter().filter(stale);
+    match (&tied[..], stale.next(), stale.next()) {
+        ([format], ..) | (_, Some(format), None) => return Ok(format),
+        _ => {}
     }
     let kinds = kinds.map(|(_, format)| format.what).join(", ");
     Err(Failure::usage(format!("{name}: this is none of {kinds}; nothing was done")))

@@ -133,7 +133,7 @@ fn a_client_that_is_refused_says_why_and_ends() {
     gateway.client(&place, "wrong.toml", &PSK.replace("a shared secret", "another secret"));
     let said = place.usher(&["ike", "connect", "home", "--config", "wrong.toml"]);
     assert!(said.code == Some(1) && said.err.contains("does not take what this side says it is"), "{said:?}");
-    gateway.daemon.wait("counted");
+    gateway.daemon.wait("the other side did not prove who it is");
     let proposals = format!("{PSK}proposals = [\"3des-sha1-modp1024\"]\n");
     gateway.client(&place, "weak.toml", &proposals);
     let said = place.usher(&["ike", "connect", "home", "--config", "weak.toml"]);
@@ -171,7 +171,7 @@ fn users_log_in_by_eap_at_our_aaa_server_which_is_told_of_them() {
     let [auth, acct] = ports();
     let secret = "a secret of RADIUS";
     let aaa = format!(
-        "state_dir = \"state\"\nreject_delay = \"0 s\"\nmethods = [\"eap-md5\", \"eap-mschapv2\"]\n[listen]\nauth = [\"127.0.0.1:{auth}\"]\nacct = [\"127.0.0.1:{acct}\"]\n\
+        "state_dir = \"state\"\nreject_delay = \"0 s\"\n[methods]\norder = [\"eap-md5\", \"eap-mschapv2\"]\n[listen]\nauth = [\"127.0.0.1:{auth}\"]\nacct = [\"127.0.0.1:{acct}\"]\n\
          [[client]]\nname = \"gateway\"\nprefix = \"127.0.0.0/8\"\nsecret = \"{secret}\"\n\
          [users]\nstore = \"memory\"\n[[user]]\nname = \"ann\"\npassword = \"right\"\n"
     );

@@ -112,6 +112,7 @@ impl Conversation {
     }
 
     /// Whether the certificate that a peer has shown is the user's that it says it is (RFC 5216 §5.2).
+    #[cfg(feature = "tls")]
     fn is_the_users(&self) -> bool {
         let leaf = self.server.peer_certificates().first();
         let name = core::str::from_utf8(&self.name);
@@ -123,6 +124,7 @@ impl Conversation {
         let mut packet = Vec::new();
         let sends = self.server.poll_transmit(&mut packet);
         match self.server.poll_event() {
+            #[cfg(feature = "tls")]
             Some(Event::Success { method, .. }) if method == Type::TLS && !self.is_the_users() => {
                 Verdict::Reject(failure(&packet))
             }
@@ -148,6 +150,7 @@ impl Conversation {
 }
 
 /// EAP-Failure in the place of a Success with the same identifier.
+#[cfg(feature = "tls")]
 fn failure(success: &[u8]) -> Vec<u8> {
     alloc::vec![4, success.get(1).copied().unwrap_or(0), 0, 4]
 }
