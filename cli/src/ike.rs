@@ -105,10 +105,12 @@ pub(crate) fn ike(output: &Output, command: IkeCommand) -> Result<(), Failure> {
             other => Err(strange(&other)),
         },
         IkeCommand::Rekey { which, children, config } => {
-            told(output, &which.clone(), ask(&config, &Request::Rekey { which, children })?, "replaced")
+            let answer = ask(&config, &Request::Rekey { which: which.clone(), children })?;
+            told(output, which.as_deref(), &answer, "replaced")
         }
         IkeCommand::Down { which, all: _, config } => {
-            told(output, &which.clone(), ask(&config, &Request::Down { which })?, "ended")
+            let answer = ask(&config, &Request::Down { which: which.clone() })?;
+            told(output, which.as_deref(), &answer, "ended")
         }
         IkeCommand::Import { file } => import(output, &file),
         IkeCommand::Check { file } => check(output, file.unwrap_or_else(|| DEFAULT_PATH.into())),
@@ -149,7 +151,7 @@ fn connect(output: &Output, connection: String, keep: bool, config: Config) -> R
     }
 }
 
-fn told(output: &Output, which: &Option<String>, answer: Answer, what: &str) -> Result<(), Failure> {
+fn told(output: &Output, which: Option<&str>, answer: &Answer, what: &str) -> Result<(), Failure> {
     match answer {
         Answer::Told { sas } if output.json => output.value(&json!({ "sas": sas })),
         Answer::Told { sas: 0 } => match which {
@@ -157,7 +159,7 @@ fn told(output: &Output, which: &Option<String>, answer: Answer, what: &str) -> 
             None => output.text("there is none\n"),
         },
         Answer::Told { sas } => output.text(&format!("{sas} to be {what}\n")),
-        other => Err(strange(&other)),
+        other => Err(strange(other)),
     }
 }
 

@@ -9,8 +9,9 @@ mod model;
 mod tests;
 
 pub use model::{
-    AaaTable, AuthMethod, ChildTable, ConnectionTable, DiameterPeerTable, DiameterTable, DynamicTable,
-    EapTable, File, Limits, Listen, LocalAuth, PoolTable, RadiusTable, RemoteAuth, TlsTable, UserTable,
+    AaaTable, AuthMethod, ChildTable, ChildlessWord, ConnectionTable, DiameterPeerTable, DiameterTable,
+    DynamicTable, EapTable, File, Limits, Listen, LocalAuth, ModeWord, PoolTable, RadiusTable, RemoteAuth,
+    TlsTable, UserTable,
 };
 
 #[cfg(feature = "tls")]
