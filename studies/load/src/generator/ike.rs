@@ -221,6 +221,111 @@ impl IkeFront {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::generator::{self as generator, FrontConfig, Generator, Share};
+    use crate::pace::Pace;
+    use crate::users::Users;
+    use std::net::IpAddr;
+    use usher_core::Seed;
+    use usher_core::bench::{At, Network};
+    use usher_core::impair::ChannelConfig;
+    use usher_ike::machine::{NAT_SOCKET, SOCKET};
+
+    const GATEWAY: &str = "10.2.0.1";
+    const HOST: &str = "10.1.0.1";
+
+    fn proposal(words: &str) -> Vec<Proposal> {
+        vec![Proposal::ike(words).unwrap()]
+    }
+
+    /// A gateway that lets anybody in who has the key, and so many logins at it, four at a time.
+    fn world(
+        count: u64,
+        keep: bool,
+        offered: &str,
+        wrong_share: f64,
+    ) -> (Network, At<Generator>, At<Endpoint>) {
+        let mut net =
+            Network::new(ChannelConfig { delay: Duration::from_millis(1), ..ChannelConfig::default() });
+        let key = Key::from(&b"the key of all"[..]);
+        let ike = IkeConfig {
+            address: SocketAddr::new(GATEWAY.parse().unwrap(), 500),
+            local: SocketAddr::new(HOST.parse().unwrap(), 0),
+            gateway: Identification::fqdn("gw.test"),
+            identity: "load@example.org".into(),
+            initiators: 3,
+            first: 0,
+            secret: key.clone(),
+            proposals: proposal(offered),
+            keep,
+            retransmission: Duration::from_secs(1),
+            retransmissions: 2,
+        };
+        let config = generator::Config {
+            pace: Pace::Closed { concurrency: 4 },
+            warmup: Duration::ZERO,
+            duration: None,
+            count: Some(count),
+            outstanding: 4,
+            patience: Duration::from_secs(20),
+            spin: Duration::ZERO,
+            wrong_share,
+            users: Arc::new(Users::template("initiator", "", 1).unwrap()),
+            first: 0,
+            step: 1,
+            mix: vec![Share { name: "psk".to_owned(), weight: 1.0, deniable: true }],
+            front: FrontConfig::Ike(ike),
+        };
+        let generator = Generator::new(config, Instant::ZERO, Seed::new(3).secure("load", 0)).unwrap();
+        let generator = net.add(generator, &[HOST.parse::<IpAddr>().unwrap()]);
+        let mut gateway = Endpoint::new(Config::default(), Seed::new(4).secure("gateway", 0));
+        let connection = Connection {
+            name: "all".into(),
+            local: Identification::fqdn("gw.test"),
+            remote: None,
+            local_auth: LocalAuth::Psk(key.clone()),
+            remote_auth: RemoteAuth::Psk(key),
+            proposals: proposal("aes128-sha256-x25519"),
+            children: Vec::new(),
+            childless: Childless::Allow,
+            mobike: false,
+            fragmentation: false,
+            address: false,
+            rekey_after: None,
+            liveness: None,
+            unique: false,
+        };
+        gateway.command(Instant::ZERO, Command::Serve(vec![Arc::new(connection)])).unwrap();
+        let gateway = net.add(gateway, &[GATEWAY.parse::<IpAddr>().unwrap()]);
+        for (socket, port) in [(SOCKET, 500), (NAT_SOCKET, 4500)] {
+            net.bind(gateway, socket, SocketAddr::new(GATEWAY.parse().unwrap(), port));
+        }
+        net.run(Duration::from_secs(60));
+        (net, generator, gateway)
+    }
+
+    #[test]
+    fn initiators_log_in_and_their_sas_end_or_stay() {
+        for keep in [false, true] {
+            let (net, generator, gateway) = world(20, keep, "aes128-sha256-x25519", 0.0);
+            let tally = net[generator].tally();
+            assert_eq!((tally.succeeded, tally.failed_total(), net[generator].is_finished()), (20, 0, true));
+            // Two exchanges of a millisecond each way.
+            assert_eq!(crate::tally::quantile(&tally.latency, 0.5).map(|s| (s * 1000.0).round()), Some(4.0));
+            assert_eq!(net[gateway].sas(), if keep { 20 } else { 0 });
+            assert_eq!(net[gateway].counters().established, 20);
+        }
+    }
+
+    #[test]
+    fn a_wrong_key_is_to_be_refused_and_a_proposal_that_is_refused_is_a_failure() {
+        let (net, generator, gateway) = world(40, false, "aes128-sha256-x25519", 0.5);
+        let tally = net[generator].tally();
+        assert_eq!((tally.succeeded, tally.failed_total()), (40, 0));
+        assert!((5..35).contains(&tally.expected_rejects), "{}", tally.expected_rejects);
+        assert_eq!(net[gateway].counters().authentication_failed, tally.expected_rejects);
+        let (net, generator, _) = world(4, false, "aes256-sha512-modp2048", 0.0);
+        assert_eq!(net[generator].tally().failures().collect::<Vec<_>>(), [(Failure::Rejected, 4)]);
+    }
 
     #[test]
     fn each_initiator_has_an_identity() {
