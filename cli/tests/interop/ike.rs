@@ -202,7 +202,7 @@ fn charon_logs_in_by_eap_at_our_aaa_server_behind_our_gateway() {
         "state_dir = \"{}\"\nreject_delay = \"0 s\"\n[listen]\nauth = [\"127.0.0.1:1812\"]\nacct = [\"127.0.0.1:1813\"]\n\
          [methods]\norder = [\"eap-tls\", \"eap-md5\"]\n[tls]\ncertificate = \"server.pem\"\nkey = \"server.key\"\nca = \"root.pem\"\n\
          [[client]]\nname = \"gateway\"\nprefix = \"127.0.0.0/8\"\nsecret = \"{SECRET}\"\n\
-         [users]\nstore = \"memory\"\n[[user]]\nname = \"user@example.org\"\npassword = \"password\"\n\
+         extended_master_secret = \"optional\"\n[users]\nstore = \"memory\"\n[[user]]\nname = \"user@example.org\"\npassword = \"password\"\n\
          [[user]]\nname = \"station@usher.test\"\npassword = \"of no use\"\n",
         place.text("state")
     );

@@ -9,7 +9,7 @@ use super::{Counters, authenticate, create, informational, initial, intermediate
 use crate::code::{ExchangeType, NotifyType, PayloadType};
 use crate::header::{Header, Spi};
 use crate::keys::IkeKeys;
-use crate::message::{Message, unsupported_critical};
+use crate::message::{Message, notifies, unsupported_critical};
 use crate::payload::{Notify, Payload, emit_chain, first_kind, parse_chain};
 use crate::protect::{Protection, Sealed, plain_form};
 use crate::suite::IkeAlgorithms;
@@ -550,6 +550,14 @@ impl IkeSa {
             ExchangeType::CREATE_CHILD_SA if self.is_established() => create::request(self, cx, &payloads),
             ExchangeType::INFORMATIONAL if self.is_established() => {
                 informational::request(self, cx, &payloads)
+            }
+            // An initiator that does not believe this side says so (RFC 7296 §2.21.2).
+            ExchangeType::INFORMATIONAL
+                if self.is_half_open() && notifies(&payloads).any(|notify| notify.kind.is_error()) =>
+            {
+                cx.counters.authentication_failed += 1;
+                self.respond(cx, exchange, &[]);
+                self.end_lingering(cx, EndReason::Refused);
             }
             // A message that cannot be now, from whoever has the keys.
             _ => self.refuse(cx, exchange, Notify::new(NotifyType::INVALID_SYNTAX)),

@@ -34,6 +34,19 @@ fn a_wrong_key_of_either_side_is_found_out() {
 }
 
 #[test]
+fn an_initiator_that_does_not_believe_the_responder_says_so_amid_eap() {
+    let (ours, mut theirs) = eap(peer_auth(Method::MsChapV2, PASSWORD), false);
+    theirs.local_auth = LocalAuth::Psk(Key::from(&b"another"[..]));
+    let mut world = World::new(ours, theirs);
+    world.initiate();
+    world.net.run(secs(1));
+    assert_eq!(world.ended(world.initiator), [EndReason::AuthenticationFailed]);
+    assert_eq!(world.ended(world.responder), [EndReason::Refused], "and does not wait for what never comes");
+    assert_eq!(world.counters(world.responder).syntax, 0);
+    world.forgotten();
+}
+
+#[test]
 fn an_identity_that_nobody_serves_is_refused() {
     for (local, remote) in [("other.test", "gw.test"), ("ini.test", "other.test")] {
         let mut ours = connection(true);
