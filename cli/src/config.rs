@@ -57,7 +57,7 @@ fn format(name: &str, text: &str) -> Result<&'static Format, Failure> {
     };
     let mut stale = tied.iter().filter(stale);
     match (&tied[..], stale.next(), stale.next()) {
-        ([format], ..) | (_, Some(format), None) => return Ok(format),
+        ([format], ..) | (_, Some(format), None) => return Ok(*format),
         _ => {}
     }
     let kinds = kinds.map(|(_, format)| format.what).join(", ");
