@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn a_request_is_answered_and_what_is_none_is_refused() {
         let path = std::env::temp_dir().join(format!("usher-control-ask-{}.sock", std::process::id()));
-        begin(&path, |why| Err::<u32, _>(why), |n: u32| Ok::<_, String>(n + 1)).unwrap();
+        begin(&path, Err::<u32, String>, |n: u32| Ok::<_, String>(n + 1)).unwrap();
         assert_eq!(ask::<_, Result<u32, String>>(&path, &41).unwrap(), Ok(42));
         let refused = ask::<_, Result<u32, String>>(&path, &"x").unwrap().unwrap_err();
         assert!(refused.starts_with("not a request: "), "{refused}");

@@ -134,7 +134,7 @@ pub fn run(path: Option<PathBuf>, mode: &Mode) -> Result<(), IkeError> {
         );
     }
     let outcome = Arc::new(Mutex::new(None));
-    let mut teller = Say { asked, keys, plane: plane::Plane::default(), outcome: outcome.clone() };
+    let mut teller = Say { asked, keys, plane: plane::Plane, outcome: outcome.clone() };
     let keeps = !matches!(mode, Mode::Connect { keep: false, .. });
     let first = loaded.file.clone();
     host(Hosted {

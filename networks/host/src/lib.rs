@@ -20,5 +20,7 @@ pub mod owner;
 mod serve;
 mod signals;
 
-pub use serve::{Helper, Hosted, ServeError, Source, Teller, keep_memory_private, listen, once, serve};
+pub use serve::{
+    Helper, Hosted, ServeError, Source, Teller, Until, keep_memory_private, listen, once, serve,
+};
 pub use signals::{Signals, Told};

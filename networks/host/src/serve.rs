@@ -78,6 +78,9 @@ pub type Teller<C> = Box<dyn Fn(C) -> bool + Send>;
 /// Tells a machine of what happens elsewhere, on a thread of its own, until the program ends.
 pub type Source<C> = Box<dyn FnOnce(Teller<C>) + Send>;
 
+/// Whether what a machine says is the last that is waited for.
+pub type Until<M> = Box<dyn FnMut(&<M as Machine>::Event) -> bool + Send>;
+
 /// A machine with what a live host needs to know of it.
 pub struct Hosted<M: Machine> {
     /// What its threads are called.
@@ -95,7 +98,7 @@ pub struct Hosted<M: Machine> {
     /// Hears what it says.
     pub said: Box<dyn FnMut(M::Event) + Send>,
     /// Whether it has said all that it was to say, and the program ends with it.
-    pub over: Box<dyn FnMut(&M::Event) -> bool + Send>,
+    pub over: Until<M>,
     /// What it has counted, by name; told in the log each minute in which it has changed, and at the end.
     pub counted: fn(&M) -> Vec<(&'static str, u64)>,
     /// Reads the configuration again, for SIGHUP. `None`: the machine stays as it is.
@@ -126,7 +129,7 @@ struct Served<M: Machine> {
     machine: M,
     jobs: Sender<Job<M::Job>>,
     said: Box<dyn FnMut(M::Event) + Send>,
-    over: Box<dyn FnMut(&M::Event) -> bool + Send>,
+    over: Until<M>,
     counted: fn(&M) -> Vec<(&'static str, u64)>,
     told: Vec<(&'static str, u64)>,
     stopped: bool,

@@ -138,7 +138,7 @@ impl Gateway {
         };
         let login_name = login.name.clone();
         let conversation = login.local.insert(conversation);
-        let verdict = conversation.verdict(&self.config.users);
+        let verdict = conversation.verdict();
         for work in conversation.work() {
             self.outputs.work(work);
         }

@@ -120,7 +120,7 @@ impl Conversation {
         usher_crypto::x509::Information::of_der(leaf).is_ok_and(|said| said.is_of(name))
     }
 
-    pub(crate) fn verdict(&mut self, users: &LocalUsers) -> Verdict {
+    pub(crate) fn verdict(&mut self) -> Verdict {
         let mut packet = Vec::new();
         let sends = self.server.poll_transmit(&mut packet);
         match self.server.poll_event() {
@@ -136,7 +136,7 @@ impl Conversation {
                 // No method that is offered here asks.
                 debug_assert!(matches!(question, Question::Resume(_)), "{question:?}");
                 self.server.answer(usher_eap::method::Answer::Unavailable);
-                self.verdict(users)
+                self.verdict()
             }
             None if sends => Verdict::Continue(packet),
             // What was discarded is asked again: IKE has to answer something.

@@ -3,7 +3,7 @@
 use usher_ike::machine::Event;
 
 /// Carries out what IKE says of CHILD_SAs. This host has nothing that carries their packets: it says so, once for each.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Plane;
 
 impl Plane {
