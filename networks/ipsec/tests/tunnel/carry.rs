@@ -135,11 +135,9 @@ fn the_first_packet_brings_its_sa_about_and_arrives() {
         ours.send_to(word, "10.2.0.1:7000").expect("it is sent");
     }
     // IPv6 has its own to say at first, and no policy is for that.
-    let flow = loop {
-        match said.recv_timeout(PATIENCE).expect("it asks for an SA") {
-            Said::Plane(Event::Acquire { policy: PolicyId(2), flow }) => break flow,
-            other => panic!("{other:?}"),
-        }
+    let flow = match said.recv_timeout(PATIENCE).expect("it asks for an SA") {
+        Said::Plane(Event::Acquire { policy: PolicyId(2), flow }) => flow,
+        other => panic!("{other:?}"),
     };
     assert_eq!((flow.protocol, flow.destination), (17, "10.2.0.1".parse().expect("an address")));
     wait("both wait", || a.counters().0.held == 2);
