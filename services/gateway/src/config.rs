@@ -5,7 +5,7 @@ mod aaa;
 #[cfg(feature = "tls")]
 mod build;
 mod model;
-#[cfg(all(test, feature = "tls"))]
+#[cfg(test)]
 mod tests;
 
 pub use model::{

@@ -1,3 +1,5 @@
+#![cfg(feature = "tls")]
+
 use super::*;
 use std::path::PathBuf;
 use usher_config::Alone;
