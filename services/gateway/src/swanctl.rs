@@ -241,9 +241,10 @@ impl Importer {
 
     /// The secret that fits these two best.
     fn secret(&self, eap: bool, ids: [Option<&str>; 2]) -> Option<String> {
-        let fits = |secret: &&Secret| secret.ids.iter().filter(|id| ids.contains(&Some(id.as_str()))).count();
+        // One that names somebody else is that one's.
+        let fits = |secret: &&Secret| secret.ids.iter().all(|id| ids.contains(&Some(id.as_str())));
         let all = self.secrets.iter().filter(|secret| secret.eap == eap);
-        let best = all.filter(|secret| secret.ids.is_empty() || fits(secret) > 0).max_by_key(fits)?;
+        let best = all.filter(fits).max_by_key(|secret| secret.ids.len())?;
         Some(best.secret.clone())
     }
 
