@@ -575,8 +575,8 @@ authorities { }
             (6, "the proposal aes128-sha256-modp4096 is not taken: \"modp4096\" is no algorithm"),
             (10, "keyingtries of the connection site is not taken"),
             (18, "start_action = trap of the CHILD_SA net is not taken"),
-            (30, "name servers are of connections"),
-            (39, "the section authorities is not taken"),
+            (31, "name servers are of connections"),
+            (40, "the section authorities is not taken"),
         ] {
             let start = alloc::format!("{line}: {what}");
             assert!(left.iter().any(|left| left.starts_with(&start)), "{start} is not among {left:#?}");
