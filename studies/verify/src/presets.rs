@@ -18,7 +18,7 @@ pub(crate) const ORACLES: &[Oracle] = &[
         name: "back-off",
         about: "a message that is lost once, and 4 s later another: what of the first one's doubled timeout is left",
         source: "RFC 6298 sections 2.3 and 5; tcp-full.cc newack(); tcp_input.c tcp_ack_update_rtt(), \
-                 tcp_rtt_estimator(); by hand",
+                 tcp_rtt_estimator(), tcp_output.c tcp_schedule_loss_probe(); by hand",
         run: back_off,
     },
     Oracle {
@@ -39,7 +39,8 @@ pub(crate) const ORACLES: &[Oracle] = &[
         group: "presets",
         name: "acknowledgements",
         about: "four messages of 200 bytes, 10 ms apart, without Nagle: which are acknowledged when",
-        source: "RFC 5681 section 4.2; tcp-full.cc need_send(); tcp_input.c __tcp_ack_snd_check(); by hand",
+        source: "RFC 5681 section 4.2; tcp-full.cc need_send(); tcp_input.c __tcp_ack_snd_check(); \
+                 by hand",
         run: acknowledgements,
     },
     Oracle {
@@ -213,9 +214,9 @@ fn back_off() -> Result<Vec<Finding>, String> {
                 (400, 200, 5_200_000),
             ],
         ),
-        // Acknowledgements wait for 40 ms, so that 60 are measured: SRTT 20 + 40/8 = 25 ms, RTTVAR 7.5 + 40/4 = 17.5 ms,
-        // four of which are less than 200: 225 ms. By timestamps the second message measures 60 ms, too, from when it
-        // was sent again: SRTT 25 + 35/8 = 29.375 ms.
+        // The first acknowledgements leave at once: SRTT 20 ms, and RTTVAR's four parts are less than 200: 220 ms. A probe of
+        // one segment would wait for 2 * 20 + 200 ms, so it leaves when the timer would expire; by timestamps it measures
+        // 20 ms again. What it was for is not beyond its end, so that the third message has no probe: 220 ms.
         (
             "linux",
             "",
@@ -224,9 +225,9 @@ fn back_off() -> Result<Vec<Finding>, String> {
             &[
                 (0, 200, 20_000),
                 (200, 200, 1_000_000),
-                (200, 200, 1_225_000),
+                (200, 200, 1_220_000),
                 (400, 200, 5_000_000),
-                (400, 200, 5_229_375),
+                (400, 200, 5_220_000),
             ],
         ),
     ])
@@ -252,8 +253,16 @@ fn nagle_lost() -> Result<Vec<Finding>, String> {
         ("rfc", "", writes, &[2], &[(0, 200, 1_000_000), (0, 200, 2_000_000), (200, 100, 2_220_000)]),
         // Timeout 200 ms, the lower bound of 20 + 40 ms.
         ("ns-2", "", writes, &[2], &[(0, 200, 1_000_000), (0, 300, 1_200_000)]),
-        // Timeout 20 + 200 ms; the acknowledgement leaves 40 ms after 1230 ms.
-        ("linux", "", writes, &[2], &[(0, 200, 1_000_000), (0, 200, 1_220_000), (200, 100, 1_280_000)]),
+        // Timeout 20 + 200 ms, at which a probe leaves: what waits. Its report at 1240 ms shows what is lost.
+        ("linux", "", writes, &[2], &[(0, 200, 1_000_000), (200, 100, 1_220_000), (0, 200, 1_240_000)]),
+        // Without one the acknowledgement of what is sent again leaves at once.
+        (
+            "linux",
+            "tail_loss_probe = false",
+            writes,
+            &[2],
+            &[(0, 200, 1_000_000), (0, 200, 1_220_000), (200, 100, 1_240_000)],
+        ),
     ])
 }
 
@@ -261,19 +270,23 @@ fn acknowledgements() -> Result<Vec<Finding>, String> {
     // They come at 1010 to 1040 ms; what is acknowledged is heard of 10 ms later. A run ends with what comes last, so that
     // a fifth message follows.
     let writes: &[Write] = &[(1000, 200), (1010, 200), (1020, 200), (1030, 200), (2000, 200)];
+    let waits = "quick_ack = false\nack_on_read = false\ndelayed_ack_max = \"off\"";
     let cases = [
         // 800 bytes are not two segments of 1000: 200 ms after the first.
-        ("rfc", &[(800, 1220)][..]),
+        ("rfc", "", &[(800, 1220)][..]),
         // 600 bytes are a segment of 536; the rest waits for the tick at 1100 ms.
-        ("ns-2", &[(600, 1040), (800, 1110)]),
+        ("ns-2", "", &[(600, 1040), (800, 1110)]),
+        // The first sixteen leave at once.
+        ("linux", "", &[(200, 1020), (400, 1030), (600, 1040), (800, 1050)]),
         // 600 bytes are more than 536, the least that counts as the largest segment; the rest waits for 40 ms.
-        ("linux", &[(600, 1040), (800, 1090)]),
+        ("linux", waits, &[(600, 1040), (800, 1090)]),
     ];
-    let one = |(name, expected): &(&str, &[(u32, u64)])| {
-        let outcome = play(preset(name, "nagle = false")?, writes, &[])?;
+    let one = |(name, own, expected): &(&str, &str, &[(u32, u64)])| {
+        let outcome = play(preset(name, &format!("nagle = false\n{own}"))?, writes, &[])?;
         let lines = expected.iter().map(|(bytes, ms)| format!("{bytes} at {}", Duration::from_millis(*ms)));
         let expected: Vec<String> = lines.collect();
-        Ok(Finding::equal(*name, expected.join(", "), acknowledged(&outcome)?.join(", ")))
+        let case = if own.is_empty() { (*name).to_owned() } else { format!("{name}, which only waits") };
+        Ok(Finding::equal(case, expected.join(", "), acknowledged(&outcome)?.join(", ")))
     };
     cases.iter().map(one).collect()
 }

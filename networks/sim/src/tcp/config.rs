@@ -253,6 +253,15 @@ pub struct Config {
     pub delayed_ack: Option<DelayedAck>,
     /// When a delayed acknowledgement leaves at last; its timeout after the first segment.
     pub ack_timer: AckTimer,
+    /// The delay follows the sender's pace, from its timeout up to this, or to the round trip where that is less (Linux);
+    /// `None` delays by the timeout.
+    pub delayed_ack_max: Option<Duration>,
+    /// Acknowledge at once at a connection's beginning and after data that came twice, until data goes both ways (Linux's
+    /// quick-ack mode); off.
+    pub quick_ack: bool,
+    /// An application that has read all has it acknowledged: after a second segment that ended a write, or after the first
+    /// unless data goes both ways (Linux's `tcp_cleanup_rbuf()`); off.
+    pub ack_on_read: bool,
     /// Retransmission timeout before the first measurement; 1 s (RFC 6298 §2.1).
     pub initial_rto: Duration,
     /// Its lower bound; 1 s (RFC 6298 §2.4). Linux uses 200 ms.
@@ -266,6 +275,12 @@ pub struct Config {
     /// With SACK, an acknowledgement that reports more counts as a duplicate although it acknowledges new data or carries
     /// some, too; on (RFC 6675 §2). Off, only one that does neither counts.
     pub advancing_duplicates: bool,
+    /// With SACK, a segment counts as lost once one that was sent later has been acknowledged and a reordering window has
+    /// passed (RFC 8985 §6); off. It takes the place of the number of duplicates.
+    pub rack: bool,
+    /// With SACK, a probe before the retransmission timer expires: the next segment, or the last one again (RFC 8985 §7);
+    /// off. Where one segment is under way it waits for [`min_rto`](Self::min_rto) longer, for a delayed acknowledgement.
+    pub tail_loss_probe: bool,
     /// A fast retransmission restarts the timer; off (RFC 6298 §5 does not).
     pub fast_retransmit_restarts: bool,
     /// Round trips are counted in ticks of this length of a clock that runs free, and at least one; zero measures
@@ -323,12 +338,17 @@ impl Default for Config {
             deliver_first: false,
             delayed_ack: Some(DelayedAck::default()),
             ack_timer: AckTimer::default(),
+            delayed_ack_max: None,
+            quick_ack: false,
+            ack_on_read: false,
             initial_rto: Duration::from_secs(1),
             min_rto: Duration::from_secs(1),
             max_rto: Duration::from_secs(60),
             backoff_reset: BackoffReset::default(),
             rto_restart: RtoRestart::default(),
             advancing_duplicates: true,
+            rack: false,
+            tail_loss_probe: false,
             fast_retransmit_restarts: false,
             rtt_tick: Duration::ZERO,
             reno_recover: false,

@@ -1,8 +1,10 @@
 //! The connection: its state, how it is opened, and the application's side of it.
 
+use super::ack_pace::AckPace;
 use super::config::{Config, Recovery};
 use super::congestion::Congestion;
 use super::fast_open::Opening;
+use super::rack::Rack;
 use super::receive_buffer::{Reassembly, Unread, cut};
 use super::rtt::Rtt;
 use super::scoreboard::Scoreboard;
@@ -120,6 +122,28 @@ pub(super) struct Timestamps {
     pub(super) last_ack_sent: u32,
 }
 
+/// What few connections have, in one place so that the others stay small.
+#[derive(Debug, Default)]
+pub(super) struct Rare {
+    /// Of one that opens by Fast Open.
+    pub(super) opening: Option<Opening>,
+    /// Where acknowledgements go by the sender's pace.
+    pub(super) acks: Option<AckPace>,
+    /// Where losses are found by time.
+    pub(super) rack: Option<Rack>,
+}
+
+impl Rare {
+    #[inline]
+    pub(super) fn acks_mut(of: &mut Option<Box<Self>>) -> Option<&mut AckPace> {
+        of.as_mut()?.acks.as_mut()
+    }
+    #[inline]
+    pub(super) fn rack_mut(of: &mut Option<Box<Self>>) -> Option<&mut Rack> {
+        of.as_mut()?.rack.as_mut()
+    }
+}
+
 /// Events that wait to be polled, beside data.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pending {
@@ -141,6 +165,10 @@ pub struct Connection {
     pub(super) syn_now: bool,
     /// The segment at `una` is to be retransmitted, whatever the window.
     pub(super) resend_now: bool,
+    /// A tail-loss probe is to be sent, whatever the window.
+    pub(super) tail_now: bool,
+    /// The data segment that is being taken ended a write (PSH).
+    pub(super) pushed: bool,
     /// The persist timer asks for a segment that the window or Nagle would not let go.
     pub(super) probe_now: bool,
     pub(super) active_open: bool,
@@ -211,8 +239,8 @@ pub struct Connection {
     pub(super) reassembly: Option<Box<Reassembly>>,
     pub(super) scoreboard: Option<Box<Scoreboard>>,
     pub(super) timestamps: Option<Box<Timestamps>>,
-    /// Only of a connection that opens by Fast Open.
-    pub(super) opening: Option<Box<Opening>>,
+    /// What few connections have.
+    pub(super) rare: Option<Box<Rare>>,
     /// A reset or acknowledgement that answers a stray segment.
     pub(super) reply: Option<Box<Segment>>,
     pub(super) stats: Stats,
@@ -229,6 +257,7 @@ impl Connection {
     fn new(config: Arc<Config>, state: State, iss: u32) -> Self {
         let rtt = Rtt::new(&config);
         let congestion = Congestion::new(&config, iss);
+        let paced = config.quick_ack || config.ack_on_read || config.delayed_ack_max.is_some();
         Self {
             state,
             timer: Timer::Off,
@@ -236,6 +265,8 @@ impl Connection {
             ack_now: false,
             syn_now: true,
             resend_now: false,
+            tail_now: false,
+            pushed: false,
             probe_now: false,
             active_open: state == State::SynSent,
             syn_timeouts: 0,
@@ -287,7 +318,7 @@ impl Connection {
             reassembly: None,
             scoreboard: None,
             timestamps: None,
-            opening: None,
+            rare: paced.then(|| Box::new(Rare { acks: Some(AckPace::default()), ..Rare::default() })),
             reply: None,
             stats: Stats::default(),
             config,
@@ -514,6 +545,9 @@ impl Connection {
         if !self.auto_read {
             self.credit -= len;
             self.offer_window();
+            if self.acks().is_some() {
+                self.acknowledge_read();
+            }
         }
         Some(Event::Data { len, payload })
     }
@@ -526,7 +560,19 @@ impl Connection {
         if !self.congestion.is_reno() {
             at = at.min(self.congestion.paced_until());
         }
+        if let Some(rack) = self.rack() {
+            at = at.min(rack.due());
+        }
         (at != Instant::FAR_FUTURE).then_some(at)
+    }
+
+    #[inline]
+    pub(super) fn acks(&self) -> Option<&AckPace> {
+        self.rare.as_ref()?.acks.as_ref()
+    }
+    #[inline]
+    pub(super) fn rack(&self) -> Option<&Rack> {
+        self.rare.as_ref()?.rack.as_ref()
     }
 
     /// The state.

@@ -80,8 +80,8 @@ impl FastOpenCache {
     pub fn connect(&self, config: Arc<Config>, iss: u32, now: Instant) -> Connection {
         let default = config.default_peer_mss;
         let mut c = Connection::connect(config, iss, now);
-        c.opening = (!self.refused).then(|| {
-            Box::new(Opening {
+        if !self.refused {
+            c.rare.get_or_insert_default().opening = Some(Opening {
                 offered: self.cookie,
                 mss: self.mss.unwrap_or(default),
                 sent: false,
@@ -89,14 +89,14 @@ impl FastOpenCache {
                 peer_mss: default,
                 taken: false,
                 answered: false,
-            })
-        });
+            });
+        }
         c
     }
 
     /// Learns from a connection of its own that is open, or has failed.
     pub fn learn(&mut self, c: &Connection) {
-        let Some(opening) = &c.opening else { return };
+        let Some(opening) = c.rare.as_ref().and_then(|rare| rare.opening.as_ref()) else { return };
         if let Some(cookie) = opening.given {
             self.cookie = cookie;
         }
@@ -117,7 +117,7 @@ impl Connection {
         let waiting = seq::ahead(self.iss.wrapping_add(1), self.end);
         // What is sent again goes as an ordinary SYN (§4.2.1, §4.2.2).
         let first = self.max == self.iss && self.state == State::SynSent;
-        let opening = self.opening.as_mut().filter(|_| first)?;
+        let opening = self.rare.as_mut()?.opening.as_mut().filter(|_| first)?;
         let whole = options + super::segment::fast_open_len(opening.offered);
         if whole > super::segment::MAX_OPTIONS {
             return None;
@@ -138,7 +138,7 @@ impl Connection {
         }
         let beyond_syn = ack != self.iss.wrapping_add(1);
         let default = self.config.default_peer_mss;
-        if let Some(opening) = &mut self.opening {
+        if let Some(opening) = self.rare.as_mut().and_then(|rare| rare.opening.as_mut()) {
             opening.answered = true;
             opening.taken = beyond_syn;
             opening.given = given.filter(|cookie| !cookie.is_empty());

@@ -89,6 +89,7 @@ impl Connection {
         let one = self.config.syn_loss_shrinks && self.syn_timeouts > spared;
         let window = if one { self.mss } else { self.config.initial_window.bytes(self.mss) };
         self.congestion.open(window, self.rtt.srtt());
+        self.begin_rack();
         self.wake = true;
         if let Some(mut held) = self.reassembly.take() {
             let start = self.rcv_nxt;
@@ -209,6 +210,7 @@ impl Connection {
         }
         // All of it came before: our acknowledgement was lost. Its own one still counts.
         self.stats.duplicate_data += 1;
+        self.hurry_acks();
         self.note_duplicate(start, s.len);
         if self.state == State::TimeWait && flags.contains(Flags::FIN) {
             self.arm_time_wait(now);
@@ -294,6 +296,7 @@ impl Connection {
             self.wake = true;
             return;
         }
+        self.pushed = s.flags.contains(Flags::PSH);
         let whole_end = start.wrapping_add(s.len);
         self.note_duplicate(start, s.len);
         let from = seq::max(start, self.rcv_nxt);
@@ -312,6 +315,7 @@ impl Connection {
             // A duplicate, or a probe of a closed window.
             if !seq::lt(self.rcv_nxt, whole_end) {
                 self.stats.duplicate_data += 1;
+                self.hurry_acks();
             }
             self.ack_now = true;
         }
@@ -357,7 +361,10 @@ impl Connection {
             AckEvery::LargestSeen(n) => self.more_than_largest(n, len),
         };
         let gain = self.rcv_nxt.wrapping_add(self.receive_limit()).wrapping_sub(self.rcv_edge);
-        if enough || (self.auto_read && gain >= self.receive_limit() / 2) {
+        let full = self.auto_read && gain >= self.receive_limit() / 2;
+        if self.acks().is_some() {
+            self.pace_ack(now, len, enough, full);
+        } else if enough || full {
             self.ack_now = true;
         } else if self.ack_at == Instant::FAR_FUTURE {
             self.ack_at = self.delayed_until(now, delayed.timeout);
@@ -379,8 +386,8 @@ impl Connection {
     #[cold]
     fn more_than_largest(&mut self, n: u8, len: u32) -> bool {
         self.largest = self.largest.max(len.min(self.mss) as u16);
-        let small = 536.min(self.mss).min(self.receive_limit() / 2);
-        self.unacked_bytes > u32::from(n.saturating_sub(1)) * small.max(u32::from(self.largest))
+        let segment = self.least_segment().max(u32::from(self.largest));
+        self.unacked_bytes > u32::from(n.saturating_sub(1)) * segment
     }
 
     /// Puts in-order data where the application reads it.

@@ -14,6 +14,7 @@
 //! Losses are repaired by retransmission that may cut the stream anew, as BSD and Linux do. Left out:
 //! urgent data, keep-alive, ECN, path MTU discovery, and a security level.
 
+mod ack_pace;
 mod bbr;
 mod codec;
 mod config;
@@ -23,6 +24,7 @@ mod cubic;
 mod fast_open;
 mod input;
 mod output;
+mod rack;
 mod receive_buffer;
 mod recovery;
 mod rtt;

@@ -1,7 +1,7 @@
 //! Segments to send (RFC 9293 §3.8.6 and §3.10.2): what may leave now, and what it says.
 
 use super::bbr::Sending;
-use super::connection::{Connection, State, Timer};
+use super::connection::{Connection, Rare, State, Timer};
 use super::recovery::timestamp;
 use super::segment::{Flags, Options, Segment};
 use super::{IdleRestart, NagleVariant, Recovery, WindowGrowth, WindowUpdate, seq};
@@ -30,6 +30,7 @@ impl Connection {
                 || self.fin_queued
                 || self.ack_now
                 || self.resend_now
+                || self.tail_now
                 || self.in_recovery
                 || self.reply.is_some();
         } else {
@@ -113,6 +114,9 @@ impl Connection {
         if std::mem::take(&mut self.resend_now) && self.una != self.max {
             return Some(self.resend(now));
         }
+        if std::mem::take(&mut self.tail_now) && self.una != self.max {
+            return self.tail_probe(now);
+        }
         if self.in_recovery && self.sack_ok {
             return self.repair(now);
         }
@@ -170,7 +174,7 @@ impl Connection {
 
     /// Largest payload now: SACK blocks take from it.
     #[inline]
-    fn room(&self) -> u32 {
+    pub(super) fn room(&self) -> u32 {
         if self.sack_ok && self.reassembly.is_some() { self.room_beside_blocks() } else { self.mss }
     }
 
@@ -292,6 +296,9 @@ impl Connection {
 
     /// RFC 6675 §5 step (C): while the pipe has room for a segment, the next one by NextSeg().
     fn repair(&mut self, now: Instant) -> Option<Segment> {
+        if self.by_time() {
+            return self.repair_late(now);
+        }
         let (rule, room) = (self.loss_rule(), self.room());
         let board = self.scoreboard.as_ref()?;
         let pipe = board.pipe(self.una, self.max, rule);
@@ -321,9 +328,26 @@ impl Connection {
         Some(self.send(now, at, len, fin))
     }
 
+    /// The same by RFC 8985: what is lost, first of all.
+    #[cold]
+    fn repair_late(&mut self, now: Instant) -> Option<Segment> {
+        let rack = self.rack()?;
+        let allowed = self.congestion.cwnd.saturating_sub(rack.pipe());
+        if allowed < self.mss {
+            return None;
+        }
+        if let Some((start, end)) = rack.next_lost() {
+            let data_end = seq::min(end, self.end);
+            let len = seq::ahead(start, data_end).min(self.room());
+            let fin = self.fin_sent && start.wrapping_add(len) == self.end;
+            return Some(self.repeat(now, start, len, fin));
+        }
+        if self.unsent() { self.new_data(now, allowed) } else { None }
+    }
+
     /// Sends data at `at`, be it new or not.
     #[inline]
-    fn send(&mut self, now: Instant, at: u32, len: u32, fin: bool) -> Segment {
+    pub(super) fn send(&mut self, now: Instant, at: u32, len: u32, fin: bool) -> Segment {
         let mut flags = Flags::ACK;
         let data_end = at.wrapping_add(len);
         if len > 0 && data_end == self.end {
@@ -342,6 +366,12 @@ impl Connection {
             self.pace(now, at, data_end.wrapping_add(u32::from(fin)));
         }
         let segment = self.segment(now, at, len, flags);
+        let new = !seq::lt(at, self.max);
+        if len > 0
+            && let Some(acks) = Rare::acks_mut(&mut self.rare)
+        {
+            acks.on_data_sent(now);
+        }
         if seq::lt(at, self.max) && self.timer != Timer::Persist {
             self.stats.retransmitted += 1;
             // Karn: what is sent twice is not timed, unless by BSD what it carries beside is new.
@@ -369,6 +399,12 @@ impl Connection {
         if self.timer != Timer::Retransmit {
             self.arm_retransmission(now);
         }
+        if let Some(rack) = Rare::rack_mut(&mut self.rare) {
+            rack.on_sent(now, at, data_end.wrapping_add(u32::from(fin)));
+            if new {
+                self.schedule_probe(now);
+            }
+        }
         segment
     }
 
@@ -395,6 +431,9 @@ impl Connection {
     /// A segment with our acknowledgement and window, which thereby are up to date on the other side.
     #[inline]
     pub(super) fn segment(&mut self, now: Instant, at: u32, len: u32, flags: Flags) -> Segment {
+        if let (Some(acks), Some(delayed)) = (Rare::acks_mut(&mut self.rare), self.config.delayed_ack) {
+            acks.on_acknowledged(self.ack_now || self.unacked_segments > 0, delayed.timeout);
+        }
         self.ack_now = false;
         self.ack_at = Instant::FAR_FUTURE;
         self.unacked_segments = 0;

@@ -26,6 +26,7 @@ impl Connection {
             return false;
         }
         let (old_wnd, news) = (self.wnd, seq::lt(self.una, ack));
+        let (before, recovering) = (self.una, self.in_recovery);
         self.update_window(s);
         let mut sacked = 0;
         if let Some(options) = &s.options
@@ -48,6 +49,9 @@ impl Connection {
         };
         if duplicate && self.una != self.max && self.timer != Timer::Persist {
             self.duplicate_ack();
+        }
+        if self.rack().is_some() && self.timer != Timer::Persist {
+            self.rack_ack(now, s, before, recovering);
         }
         if self.wnd == 0 {
             // The other side lives: a closed window is no reason to give up (RFC 9293 §3.8.6.1).
@@ -206,10 +210,12 @@ impl Connection {
                 let flight = u64::from(self.max.wrapping_sub(self.una));
                 let per_window = flight.div_ceil(2 * u64::from(self.mss));
                 self.rtt.sample(&self.config, usher_core::Duration::from_millis(ticks.into()), per_window);
+                self.note_measured();
             }
         } else if self.timed_at != Instant::FAR_FUTURE && seq::lt(self.timed_seq, s.ack) {
             self.rtt.sample(&self.config, self.timed(now), 1);
             self.timed_at = Instant::FAR_FUTURE;
+            self.note_measured();
         }
     }
 
@@ -272,6 +278,9 @@ impl Connection {
             }
             return;
         }
+        if self.by_time() {
+            return;
+        }
         let threshold = u32::from(self.config.dup_threshold);
         let lost = if self.sack_ok {
             let sure = self.scoreboard.as_ref().is_some_and(|b| b.first_is_lost(self.una, self.loss_rule()));
@@ -287,7 +296,7 @@ impl Connection {
         }
     }
 
-    fn enter_recovery(&mut self) {
+    pub(super) fn enter_recovery(&mut self) {
         self.stats.fast_retransmits += 1;
         // RFC 5681 §3.2 step 2: what limited transmit sent does not count as in flight.
         let flight = self.max.wrapping_sub(self.una).saturating_sub(self.limited);

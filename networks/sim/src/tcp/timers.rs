@@ -1,7 +1,7 @@
 //! The two timers: delayed acknowledgement, and one for retransmission, probing or TIME-WAIT.
 
 use super::config::LossHalves;
-use super::connection::{Connection, State, Timer};
+use super::connection::{Connection, Rare, State, Timer};
 use usher_core::{CloseReason, Duration, Instant};
 
 impl Connection {
@@ -12,12 +12,21 @@ impl Connection {
             self.ack_at = Instant::FAR_FUTURE;
             self.ack_now = true;
             self.wake = true;
+            if let (Some(acks), Some(delayed)) = (Rare::acks_mut(&mut self.rare), self.config.delayed_ack) {
+                acks.on_waited(delayed.timeout, self.rtt.rto(&self.config));
+            }
         }
         if let Some(bbr) = self.congestion.bbr()
             && bbr.wakes_at() <= now
         {
             bbr.held = false;
             self.wake = true;
+        }
+        if self.rack().is_some_and(|rack| rack.reorder_at <= now) {
+            self.detect_losses(now);
+        }
+        if self.rack().is_some_and(|rack| rack.probe_at <= now) {
+            self.probe_timeout(now);
         }
         if self.timer_at > now {
             return;
@@ -68,6 +77,9 @@ impl Connection {
             self.limited = 0;
             // RFC 2018 §8: the other side may have dropped what it SACKed.
             self.scoreboard = None;
+            if let Some(rack) = Rare::rack_mut(&mut self.rare) {
+                rack.on_timeout();
+            }
             self.nxt = self.una;
             self.resend_now = true;
         }
@@ -105,5 +117,8 @@ impl Connection {
     pub(super) fn stop_timer(&mut self) {
         self.timer = Timer::Off;
         self.timer_at = Instant::FAR_FUTURE;
+        if let Some(rack) = Rare::rack_mut(&mut self.rare) {
+            rack.stop();
+        }
     }
 }

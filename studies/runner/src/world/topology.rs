@@ -181,7 +181,7 @@ pub fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> usher_sim::
     use usher_scenario::units::{InitialWindow, Switch};
     use usher_sim::tcp::{
         AckEvery, AckTimer, BackoffReset, Config, CongestionControl, DelayedAck, IdleRestart,
-        InitialWindow as Window, LossHalves, NagleVariant, Recovery, RtoRestart, WindowGrowth,
+        InitialWindow as Window, LossHalves, NagleVariant, Recovery, RtoRestart, Variants, WindowGrowth,
     };
     let segments = tcp.delayed_ack_segments.get().min(255) as u8;
     let room = mtu.saturating_sub(version.header_len() + 20);
@@ -244,6 +244,12 @@ pub fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> usher_sim::
             model::AckTimer::FromArrival => AckTimer::FromArrival,
             model::AckTimer::Tick => AckTimer::Tick,
         },
+        delayed_ack_max: match tcp.delayed_ack_max {
+            Switch::Off => None,
+            Switch::On(most) => Some(most.get()),
+        },
+        quick_ack: tcp.quick_ack,
+        ack_on_read: tcp.ack_on_read,
         initial_rto: tcp.rto_initial.get(),
         min_rto: tcp.rto_min.get(),
         granularity: match tcp.rto_min_bounds {
@@ -260,6 +266,9 @@ pub fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> usher_sim::
             model::RtoRestart::OldTimeout => RtoRestart::OldTimeout,
         },
         advancing_duplicates: tcp.advancing_duplicates,
+        variants: Variants { duplicate_sack: tcp.duplicate_sack, ..Variants::default() },
+        rack: tcp.rack,
+        tail_loss_probe: tcp.tail_loss_probe,
         fast_retransmit_restarts: tcp.fast_retransmit_restarts,
         rtt_tick: tcp.rtt_tick.get(),
         reno_recover: tcp.reno_recover,

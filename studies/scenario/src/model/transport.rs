@@ -37,6 +37,15 @@ pub struct Tcp {
     pub delayed_ack_counts: AckCounts,
     /// From when on a delayed acknowledgement waits.
     pub delayed_ack_timer: AckTimer,
+    /// The delay follows the sender's pace, from `delayed_ack` up to this, or to the round trip where that is less, as Linux has
+    /// it; `"off"` is always `delayed_ack`.
+    pub delayed_ack_max: Switch<Time>,
+    /// With delayed acknowledgements, the first sixteen leave at once, and as many after data that came twice, until data
+    /// goes both ways (Linux's quick-ack mode).
+    pub quick_ack: bool,
+    /// With delayed acknowledgements, an application that has read all that came has it acknowledged: after a second segment
+    /// that ended a write, or after the first unless data goes both ways, as Linux has it.
+    pub ack_on_read: bool,
     /// Loss recovery: how losses are found and repaired.
     pub congestion: Congestion,
     /// Congestion control: how the window grows, and how far a loss reduces it.
@@ -60,6 +69,12 @@ pub struct Tcp {
     /// With `congestion = "sack"`, an acknowledgement that reports more counts as a duplicate although it acknowledges new data
     /// or carries some, too; else only one that does neither.
     pub advancing_duplicates: bool,
+    /// With `congestion = "sack"`, data that came twice is reported (RFC 2883).
+    pub duplicate_sack: bool,
+    /// With `congestion = "sack"`, losses are found by time and not by the number of duplicates (RACK: RFC 8985, 6).
+    pub rack: bool,
+    /// With `congestion = "sack"`, a probe leaves before the retransmission timer expires (RFC 8985, 7).
+    pub tail_loss_probe: bool,
     /// A fast retransmission restarts the timer, too.
     pub fast_retransmit_restarts: bool,
     /// Round trips are counted in ticks of so long a clock, and at least one; 0 s measures them exactly.
@@ -107,6 +122,9 @@ impl Default for Tcp {
             delayed_ack_segments: Count::of(2),
             delayed_ack_counts: AckCounts::default(),
             delayed_ack_timer: AckTimer::default(),
+            delayed_ack_max: Switch::Off,
+            quick_ack: false,
+            ack_on_read: false,
             congestion: Congestion::default(),
             control: Control::default(),
             window_growth: WindowGrowth::default(),
@@ -118,6 +136,9 @@ impl Default for Tcp {
             backoff_reset: BackoffReset::default(),
             rto_restart: RtoRestart::default(),
             advancing_duplicates: true,
+            duplicate_sack: false,
+            rack: false,
+            tail_loss_probe: false,
             fast_retransmit_restarts: false,
             rtt_tick: Time::secs(0),
             reno_recover: false,

@@ -31,6 +31,8 @@ pub(super) struct Settings {
     msl: u64,
     default_mss: Option<u16>,
     initial_window: u32,
+    rack: bool,
+    tail_loss_probe: bool,
     limited_transmit: bool,
     /// UDP's port that TCP is taken out of; 0 for none.
     pub(super) tunneling_port: u16,
@@ -70,6 +72,8 @@ impl Settings {
             msl: 30_000,
             default_mss: None,
             initial_window: 10,
+            rack: false,
+            tail_loss_probe: false,
             limited_transmit: true,
             tunneling_port: 0,
             tunneling_overhead: 8,
@@ -103,6 +107,8 @@ impl Settings {
             "net.ipv4.tcp_timestamps" => self.timestamps = on,
             "net.ipv4.tcp_window_scaling" => self.window_scaling = on,
             "net.inet.tcp.sack.enable" | "net.ipv4.tcp_sack" => self.sack = on,
+            "net.ipv4.tcp_recovery" => self.rack = n & 1 != 0,
+            "net.ipv4.tcp_early_retrans" => self.tail_loss_probe = matches!(n, 3 | 4),
             "net.inet.tcp.blackhole" => self.blackhole = on,
             "net.inet.tcp.drop_synfin" => self.drop_synfin = on,
             "net.inet.tcp.insecure_rst" => self.insecure_rst = on,
@@ -176,6 +182,8 @@ impl Settings {
                 n => InitialWindow::Segments(n),
             },
             limited_transmit: self.limited_transmit,
+            rack: self.rack,
+            tail_loss_probe: self.tail_loss_probe,
             nagle,
             delayed_ack: self
                 .delayed_ack

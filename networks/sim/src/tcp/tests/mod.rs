@@ -4,6 +4,7 @@
 //! a segment as [`Segment`]'s `Display` writes it. Both initial sequence numbers are 0; expected lines
 //! begin with the time in milliseconds; a window of 65535 is not written.
 
+mod ack_pace;
 mod acknowledging;
 mod bbr;
 mod closing;
@@ -13,6 +14,7 @@ mod fast_open;
 mod handshake;
 mod loss;
 mod ns2;
+mod rack;
 mod requirements;
 mod sack;
 mod sending;

@@ -1,0 +1,390 @@
+//! Losses that are found by time (RFC 8985): RACK's record of what was sent when, and the tail-loss probe.
+//!
+//! The smallest round trip is that of the whole connection, where the RFC recommends a window of time.
+
+use super::connection::{Connection, Rare, State, Timer};
+use super::recovery::timestamp;
+use super::scoreboard::Scoreboard;
+use super::segment::Segment;
+use super::seq;
+use std::collections::VecDeque;
+use usher_core::{Duration, Instant};
+
+/// Loss recoveries without a duplicate report after which the reordering window is as at first (§6.2, step 4).
+const PERSIST: u8 = 16;
+/// The probe's delay before anything was measured (§7.2).
+const UNMEASURED: Duration = Duration::from_secs(1);
+/// No round trip was measured yet.
+const UNKNOWN: Duration = Duration::from_nanos(u64::MAX);
+/// Linux's least delay of a probe behind several segments (`TCP_TIMEOUT_MIN`, two ticks of a millisecond).
+const LEAST: Duration = Duration::from_millis(2);
+
+/// The latest transmission of a segment (§5.2).
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    start: u32,
+    end: u32,
+    at: Instant,
+    /// It was sent more than once.
+    again: bool,
+    /// The other side has it.
+    delivered: bool,
+    lost: bool,
+}
+
+/// What is under way, and what of it is late.
+#[derive(Debug)]
+pub(super) struct Rack {
+    /// By sequence number, without gaps.
+    sent: VecDeque<Sent>,
+    /// RACK.xmit_ts and RACK.end_seq.
+    latest: Option<(Instant, u32)>,
+    /// RACK.rtt.
+    rtt: Duration,
+    /// RACK.min_RTT.
+    min_rtt: Duration,
+    /// RACK.fack.
+    fack: u32,
+    reordering_seen: bool,
+    /// RACK.dsack_round.
+    round: Option<u32>,
+    /// RACK.reo_wnd_mult.
+    multiplier: u32,
+    /// RACK.reo_wnd_persist.
+    persist: u8,
+    /// When what has not been reported counts as lost, and not as late.
+    pub(super) reorder_at: Instant,
+    /// When a probe leaves.
+    pub(super) probe_at: Instant,
+    /// TLP.end_seq.
+    probe_end: Option<u32>,
+    /// TLP.is_retrans.
+    probe_again: bool,
+    /// The round trip was measured since the last probe.
+    measured: bool,
+}
+
+/// What an acknowledgement says beside the scoreboard.
+struct Report {
+    now: Instant,
+    una: u32,
+    /// The timestamp that it echoes.
+    echo: Option<u32>,
+}
+
+fn after(a: (Instant, u32), b: (Instant, u32)) -> bool {
+    a.0 > b.0 || (a.0 == b.0 && seq::lt(b.1, a.1))
+}
+
+impl Rack {
+    /// `rtt` is what the handshake measured.
+    pub(super) fn new(una: u32, rtt: Option<Duration>) -> Self {
+        Self {
+            sent: VecDeque::new(),
+            latest: None,
+            rtt: Duration::ZERO,
+            min_rtt: rtt.unwrap_or(UNKNOWN),
+            fack: una,
+            reordering_seen: false,
+            round: None,
+            multiplier: 1,
+            persist: 0,
+            reorder_at: Instant::FAR_FUTURE,
+            probe_at: Instant::FAR_FUTURE,
+            probe_end: None,
+            probe_again: false,
+            measured: true,
+        }
+    }
+    /// When something is due.
+    pub(super) fn due(&self) -> Instant {
+        self.reorder_at.min(self.probe_at)
+    }
+    pub(super) fn stop(&mut self) {
+        self.reorder_at = Instant::FAR_FUTURE;
+        self.probe_at = Instant::FAR_FUTURE;
+    }
+    /// `[start, end)` was sent (§6.1).
+    pub(super) fn on_sent(&mut self, now: Instant, start: u32, end: u32) {
+        let known = self.sent.back().map_or(start, |last| last.end);
+        let mut at = 0;
+        while seq::lt(start, known)
+            && let Some(&one) = self.sent.get(at)
+        {
+            at += 1;
+            if !seq::lt(start, one.end) || !seq::lt(one.start, end) {
+                continue;
+            }
+            // What was cut anew keeps the time of the part that was not sent again.
+            let (from, to) = (seq::max(one.start, start), seq::min(one.end, end));
+            if from != one.start {
+                self.sent.insert(at - 1, Sent { end: from, ..one });
+                at += 1;
+            }
+            if to != one.end {
+                self.sent.insert(at, Sent { start: to, ..one });
+            }
+            self.sent[at - 1] = Sent { start: from, end: to, at: now, again: true, lost: false, ..one };
+        }
+        if seq::lt(known, end) || self.sent.is_empty() {
+            let start = seq::max(start, known);
+            let new = Sent { start, end, at: now, again: false, delivered: false, lost: false };
+            self.sent.push_back(new);
+        }
+    }
+    /// Steps 1 to 3 of §6.2.
+    fn on_ack(&mut self, ack: &Report, board: Option<&Scoreboard>) {
+        let mut newest = self.latest;
+        for one in &mut self.sent {
+            let covered = seq::le(one.end, ack.una)
+                || board.and_then(|b| b.sacked_end(one.start)).is_some_and(|end| seq::le(one.end, end));
+            if one.delivered || !covered {
+                continue;
+            }
+            one.delivered = true;
+            one.lost = false;
+            if seq::lt(self.fack, one.end) {
+                self.fack = one.end;
+            } else if one.end != self.fack && !one.again {
+                self.reordering_seen = true;
+            }
+            let rtt = ack.now - one.at;
+            if one.again {
+                let earlier = ack.echo.is_some_and(|echo| seq::lt(echo, timestamp(one.at)));
+                if earlier || (rtt < self.min_rtt && self.min_rtt != UNKNOWN) {
+                    continue;
+                }
+            } else {
+                self.min_rtt = self.min_rtt.min(rtt);
+            }
+            if newest.is_none_or(|newest| after((one.at, one.end), newest)) {
+                newest = Some((one.at, one.end));
+                self.rtt = rtt;
+            }
+        }
+        self.latest = newest;
+        while self.sent.front().is_some_and(|one| seq::le(one.end, ack.una)) {
+            self.sent.pop_front();
+        }
+    }
+    /// Step 4 of §6.2: a duplicate was reported, or a recovery is over.
+    fn adapt(&mut self, una: u32, next: u32, duplicate: bool, recovered: bool) {
+        if self.round.is_some_and(|round| seq::le(round, una)) {
+            self.round = None;
+        }
+        if self.round.is_none() && duplicate {
+            self.round = Some(next);
+            self.multiplier = self.multiplier.saturating_add(1);
+            self.persist = PERSIST;
+        } else if recovered {
+            self.persist = self.persist.saturating_sub(1);
+            if self.persist == 0 {
+                self.multiplier = 1;
+            }
+        }
+    }
+    fn window(&self, recovering: bool, threshold: u8, srtt: Option<Duration>) -> Duration {
+        let reported = || self.sent.iter().filter(|one| one.delivered).count();
+        if !self.reordering_seen && (recovering || reported() >= usize::from(threshold)) {
+            return Duration::ZERO;
+        }
+        if self.min_rtt == UNKNOWN {
+            return srtt.unwrap_or_default();
+        }
+        let part = Duration::from_nanos(self.min_rtt.as_nanos() / 4);
+        let window = Duration::from_nanos(part.as_nanos().saturating_mul(self.multiplier.into()));
+        window.min(srtt.unwrap_or(window))
+    }
+    /// Step 5 of §6.2: whether more counts as lost, and when what is late will.
+    fn detect(&mut self, now: Instant, window: Duration) -> bool {
+        self.reorder_at = Instant::FAR_FUTURE;
+        let Some(latest) = self.latest else { return false };
+        let (mut found, mut last) = (false, None);
+        for one in self.sent.iter_mut().filter(|one| !one.delivered && !one.lost) {
+            if !after(latest, (one.at, one.end)) {
+                continue;
+            }
+            let at = one.at + self.rtt + window;
+            if at <= now {
+                one.lost = true;
+                found = true;
+            } else {
+                last = last.max(Some(at));
+            }
+        }
+        self.reorder_at = last.unwrap_or(Instant::FAR_FUTURE);
+        found
+    }
+    pub(super) fn first_is_lost(&self) -> bool {
+        self.sent.front().is_some_and(|one| one.lost)
+    }
+    /// Octets that are in the network.
+    pub(super) fn pipe(&self) -> u32 {
+        let there = self.sent.iter().filter(|one| !one.delivered && !one.lost);
+        there.map(|one| one.end.wrapping_sub(one.start)).sum()
+    }
+    /// The first segment that is lost.
+    pub(super) fn next_lost(&self) -> Option<(u32, u32)> {
+        self.sent.iter().find(|one| one.lost).map(|one| (one.start, one.end))
+    }
+    /// The last segment.
+    pub(super) fn last(&self) -> Option<(u32, u32)> {
+        self.sent.back().map(|one| (one.start, one.end))
+    }
+    /// A probe has left, up to `end`; `again` where it was no new data.
+    pub(super) fn probed(&mut self, end: u32, again: bool) {
+        self.probe_at = Instant::FAR_FUTURE;
+        self.probe_end = Some(end);
+        self.probe_again = again;
+        self.measured = false;
+    }
+    /// The timer for retransmission expired: all is sent again in its order, and no probe is under way (§7.1).
+    pub(super) fn on_timeout(&mut self) {
+        self.stop();
+        self.probe_end = None;
+        self.sent.iter_mut().for_each(|one| one.lost = false);
+    }
+    /// TLP_process_ack() of §7.4.2: whether the probe has repaired a loss.
+    fn repaired(&mut self, s: &Segment, una: u32, duplicate: Option<u32>) -> bool {
+        let Some(end) = self.probe_end.filter(|end| seq::le(*end, s.ack)) else { return false };
+        let beyond = seq::lt(end, s.ack);
+        let alone = s.len == 0 && s.ack == una && s.options.as_ref().is_none_or(|o| o.sack.is_empty());
+        let done = !self.probe_again || duplicate == Some(end) || beyond || alone;
+        if done {
+            self.probe_end = None;
+        }
+        done && self.probe_again && duplicate != Some(end) && beyond
+    }
+}
+
+impl Connection {
+    /// The connection is open: it looks at times from now on, where it is to.
+    pub(super) fn begin_rack(&mut self) {
+        if self.sack_ok && (self.config.rack || self.config.tail_loss_probe) {
+            let rack = Rack::new(self.una, self.rtt.srtt());
+            self.rare.get_or_insert_default().rack = Some(rack);
+        }
+    }
+
+    /// The round trip was measured, so that a probe may leave.
+    #[inline]
+    pub(super) fn note_measured(&mut self) {
+        if let Some(rack) = Rare::rack_mut(&mut self.rare) {
+            rack.measured = true;
+        }
+    }
+
+    /// RACK, and not the number of duplicates, finds losses.
+    #[inline]
+    pub(super) fn by_time(&self) -> bool {
+        self.config.rack && self.rack().is_some()
+    }
+
+    /// An acknowledgement came, and the scoreboard knows; `before` is what was acknowledged before it, `recovering` whether
+    /// there was a recovery.
+    #[cold]
+    pub(super) fn rack_ack(&mut self, now: Instant, s: &Segment, before: u32, recovering: bool) {
+        let echo = s.options.as_ref().and_then(|o| o.timestamps).map(|(_, echo)| echo);
+        let (una, next, news) = (self.una, self.max, self.una != before);
+        let first = s.options.as_ref().and_then(|o| o.sack.as_slice().first().copied());
+        let duplicate = first.filter(|&(left, _)| seq::lt(left, s.ack)).map(|(_, right)| right);
+        let recovered = recovering && !self.in_recovery;
+        let Some(rack) = Rare::rack_mut(&mut self.rare) else { return };
+        rack.on_ack(&Report { now, una, echo }, self.scoreboard.as_deref());
+        rack.adapt(una, next, duplicate.is_some(), recovered);
+        if rack.repaired(s, before, duplicate) && !recovering {
+            let flight = self.max.wrapping_sub(before);
+            self.halve(flight);
+            self.congestion.set_cwnd(self.congestion.cwnd.min(self.congestion.ssthresh));
+        }
+        if self.una == self.max {
+            if let Some(rack) = Rare::rack_mut(&mut self.rare) {
+                rack.stop();
+            }
+            return;
+        }
+        self.detect_losses(now);
+        if news {
+            self.schedule_probe(now);
+        }
+    }
+
+    /// RACK_detect_loss_and_arm_timer() of §6.2.
+    pub(super) fn detect_losses(&mut self, now: Instant) {
+        let recovering = self.in_recovery || seq::lt(self.una, self.recover);
+        let (threshold, srtt) = (self.config.dup_threshold, self.rtt.srtt());
+        let Some(rack) = Rare::rack_mut(&mut self.rare).filter(|_| self.config.rack) else { return };
+        let window = rack.window(recovering, threshold, srtt);
+        let found = rack.detect(now, window);
+        if rack.reorder_at != Instant::FAR_FUTURE || found {
+            rack.probe_at = Instant::FAR_FUTURE;
+        }
+        if !found {
+            return;
+        }
+        let first = rack.first_is_lost();
+        self.wake = true;
+        if !self.in_recovery && seq::le(self.recover, self.una) {
+            rack.probe_end = None;
+            self.enter_recovery();
+            self.resend_now = first;
+        } else if !self.in_recovery {
+            // After a timeout all is sent again in its order; what was lost again goes first.
+            self.resend_now |= first;
+        }
+    }
+
+    /// §7.2: after new data, and after an acknowledgement of some.
+    pub(super) fn schedule_probe(&mut self, now: Instant) {
+        let quiet = !self.in_recovery && !seq::lt(self.una, self.recover) && self.scoreboard.is_none();
+        let wanted = self.config.tail_loss_probe && quiet && self.timer == Timer::Retransmit;
+        let synchronized = !matches!(self.state, State::SynSent | State::SynReceived);
+        let (srtt, slack, rto_at) = (self.rtt.srtt(), self.config.min_rto, self.timer_at);
+        let Some(rack) = Rare::rack_mut(&mut self.rare) else { return };
+        if !wanted || !synchronized {
+            rack.probe_at = Instant::FAR_FUTURE;
+            return;
+        }
+        let wait = match srtt {
+            // A lone segment's acknowledgement may be delayed.
+            Some(srtt) => srtt * 2 + if rack.sent.len() == 1 { slack } else { LEAST },
+            None => UNMEASURED,
+        };
+        rack.probe_at = (now + wait).min(rto_at);
+    }
+
+    /// TLP_send_probe() of §7.3, as far as it is decided when the timer expires.
+    pub(super) fn probe_timeout(&mut self, now: Instant) {
+        let Some(rack) = Rare::rack_mut(&mut self.rare) else { return };
+        rack.probe_at = Instant::FAR_FUTURE;
+        if rack.probe_end.is_none() && rack.measured && self.una != self.max {
+            self.tail_now = true;
+            self.wake = true;
+            self.arm_retransmission(now);
+        }
+    }
+
+    /// The probe: the next segment, whatever the congestion window and Nagle's algorithm say, or the last one again.
+    #[cold]
+    pub(super) fn tail_probe(&mut self, now: Instant) -> Option<Segment> {
+        let room = self.room();
+        let window = self.wnd.saturating_sub(self.nxt.wrapping_sub(self.una));
+        let len = seq::ahead(self.nxt, self.end).min(window).min(room);
+        let again = len == 0;
+        let segment = if again {
+            let (start, end) = self.rack()?.last()?;
+            let fin = self.fin_sent && seq::lt(self.end, end);
+            let data_end = seq::min(end, self.end);
+            let start = if data_end.wrapping_sub(start) > room { data_end.wrapping_sub(room) } else { start };
+            self.send(now, start, seq::ahead(start, data_end), fin)
+        } else {
+            let fin = self.fin_queued && self.nxt.wrapping_add(len) == self.end;
+            self.send(now, self.nxt, len, fin)
+        };
+        let end = self.max;
+        if let Some(rack) = Rare::rack_mut(&mut self.rare) {
+            rack.probed(end, again);
+        }
+        Some(segment)
+    }
+}
