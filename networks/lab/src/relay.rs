@@ -34,6 +34,11 @@ const PRIORITY: i32 = 10;
 /// How long before an arrival the relay wakes up: as late as timers were, within these.
 const WAKE_BEFORE: [Duration; 2] = [Duration::from_micros(5), Duration::from_micros(200)];
 
+/// The relay watches the clock for at most one part in so many of its time, and what of that it can have saved up: the
+/// roles of a lab need the processor, too.
+const WATCHING: u64 = 4;
+const SAVED: Duration = Duration::from_millis(2);
+
 /// How often the kernel is asked how many frames found no room.
 const COUNTING: Duration = Duration::from_millis(50);
 
@@ -99,6 +104,8 @@ pub struct RelayReport {
     pub unsummed: u64,
     /// Frames that were under way at the end.
     pub under_way: u64,
+    /// Time for which it watched the clock, of the processor time that follows: seconds.
+    pub watched: f64,
     /// Processor time of the relay's thread, in which the kernel receives what is sent on: seconds.
     pub processor: f64,
 }
@@ -155,7 +162,14 @@ impl Relay {
         let opened = namespace.run(|| Ok((Ring::open(longest, SLOTS)?, Sender::open()?)))?;
         let (ring, sender): (Ring, Sender) =
             opened.map_err(|e: io::Error| e).doing(|| "open the relay's packet sockets".to_owned())?;
-        let relaying = Relaying { shared: shared.clone(), ring, sender, clock, margin: WAKE_BEFORE[0] };
+        let relaying = Relaying {
+            shared: shared.clone(),
+            ring,
+            sender,
+            clock,
+            margin: WAKE_BEFORE[0],
+            watch: Watch::new(clock.now()),
+        };
         let thread = std::thread::Builder::new()
             .name("lab-relay".to_owned())
             .spawn(move || relaying.run())
@@ -215,6 +229,34 @@ struct Relaying {
     sender: Sender,
     clock: Clock,
     margin: Duration,
+    watch: Watch,
+}
+
+/// How long the clock may still be watched.
+#[derive(Debug)]
+struct Watch {
+    left: Duration,
+    /// Until when what was earned is in it.
+    at: Instant,
+    /// All that was watched.
+    spent: Duration,
+}
+
+impl Watch {
+    const fn new(now: Instant) -> Self {
+        Self { left: SAVED, at: now, spent: Duration::ZERO }
+    }
+    /// Whether it may be watched now; time that has passed earns some.
+    fn may(&mut self, now: Instant) -> bool {
+        let earned = Duration::from_nanos(now.since(self.at).as_nanos() / WATCHING);
+        self.left = (self.left + earned).min(SAVED);
+        self.at = now;
+        !self.left.is_zero()
+    }
+    fn spend(&mut self, time: Duration) {
+        self.spent = self.spent + time;
+        self.left = self.left - time.min(self.left);
+    }
 }
 
 impl Relaying {
@@ -236,6 +278,7 @@ impl Relaying {
             self.take(&mut state);
             self.pass_on(&mut state, &mut sent);
             let next = state.links.next();
+            state.report.watched = self.watch.spent.as_secs_f64();
             state.report.processor = usher_live::thread_cpu_time().as_secs_f64();
             drop(state);
             self.wait(next)?;
@@ -292,23 +335,32 @@ impl Relaying {
 
     /// Waits for a frame, for the end, or for the time of the next arrival.
     fn wait(&mut self, next: Option<Instant>) -> io::Result<()> {
+        let mut watching: Option<Instant> = None;
         loop {
+            let now = self.clock.now();
+            if let Some(since) = watching.take() {
+                self.watch.spend(now.since(since));
+            }
             if self.ring.ready() || self.shared.ended.load(Ordering::Acquire) {
                 return Ok(());
             }
             let timeout = match next {
                 None => None,
                 Some(due) => {
-                    let now = self.clock.now();
                     if due <= now {
                         return Ok(());
                     }
                     let left = due.since(now);
-                    if left <= self.margin {
-                        std::hint::spin_loop();
-                        continue;
+                    match self.watch.may(now) {
+                        true if left <= self.margin => {
+                            std::hint::spin_loop();
+                            watching = Some(now);
+                            continue;
+                        }
+                        true => Some((now, left - self.margin)),
+                        // Its share of the processor is used up: it sleeps to the end.
+                        false => Some((now, left)),
                     }
-                    Some((now, left - self.margin))
                 }
             };
             let mut of = [
@@ -366,4 +418,29 @@ fn stamped(stamp: u64, now: Instant, ahead: i128) -> Instant {
     let at = i128::from(stamp) - ahead;
     let at = Instant::from_nanos(u64::try_from(at.max(0)).unwrap_or(u64::MAX));
     if at <= now && now.since(at) <= OLDEST_STAMP { at } else { now }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_is_watched_for_a_quarter_of_the_time_at_most() {
+        let at = |micros| Instant::ZERO + Duration::from_micros(micros);
+        let mut watch = Watch::new(at(0));
+        let (mut now, mut watched, end) = (0, 0, 1_000_000);
+        // Whoever would always like to.
+        while now < end {
+            if watch.may(at(now)) {
+                watch.spend(Duration::from_micros(10));
+                watched += 10;
+            }
+            now += 10;
+        }
+        assert!((250_000..=252_100).contains(&watched), "{watched} of {end}");
+        assert_eq!(watch.spent, Duration::from_micros(watched));
+        // A pause earns no more than what may be saved.
+        assert!(watch.may(at(60 * end)));
+        assert_eq!(watch.left, SAVED);
+    }
 }
