@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use usher_lab::{Kernel, Registry};
 use usher_observe::manifest::{Fact, Host};
 use usher_runner::sweep::{Estimated, Results};
-use usher_runner::world::{LabSettings, tcp_config};
+use usher_runner::world::{LabSettings, sctp_config, tcp_config};
 use usher_scenario::{Plan, lab};
 
 /// Replications that run at once on so many cores: one is left for the relays and what else the machine does.
@@ -41,11 +41,11 @@ pub(super) fn unfit(plan: &Plan) -> Option<String> {
             reasons.push(reason);
         }
     }
-    if plan.points.iter().any(|point| lab::needs_sctp(&point.scenario)) {
-        reasons.push(
-            "it has points over SCTP, and the lab's hosts speak UDP and TCP: leave those points out with lab = [...] at the axis"
-                .to_owned(),
-        );
+    if plan.points.iter().any(|point| lab::needs_sctp(&point.scenario)) && !usher_lab::has_sctp() {
+        reasons.push(format!(
+            "it has points over SCTP: {}; or leave those points out with lab = [...] at the axis",
+            usher_lab::NoSctp
+        ));
     }
     (!reasons.is_empty()).then(|| format!("{} cannot run on the lab: {}", plan.study, reasons.join("; ")))
 }
@@ -53,6 +53,11 @@ pub(super) fn unfit(plan: &Plan) -> Option<String> {
 /// What of the study's transport settings the kernel does otherwise, each once.
 pub(super) fn differs(plan: &Plan) -> Vec<String> {
     let mut all = BTreeSet::new();
+    for point in plan.points.iter().filter(|point| lab::needs_sctp(&point.scenario)) {
+        let scenario = &point.scenario;
+        let sctp = sctp_config(&scenario.transport.sctp, scenario.run.ip.into(), 1500);
+        all.extend(usher_lab::sctp_untold(&sctp).iter().map(ToString::to_string));
+    }
     for point in plan.points.iter().filter(|point| lab::transports(&point.scenario).contains("tcp")) {
         let scenario = &point.scenario;
         let mtu = scenario.links.iter().map(|(_, link)| link.mtu.bytes() as u32).min().unwrap_or(1500);

@@ -110,6 +110,7 @@ fn two(delay: Duration) -> Topology {
         name: format!("host-{n}"),
         addresses: vec![ADDRESSES[usize::from(n)].into()],
         settings: Vec::new(),
+        initial_window: None,
     };
     Topology {
         name: "usher lab check".to_owned(),

@@ -265,7 +265,7 @@ fn furnish(topology: &Topology, host: usize) -> Result<(), LabError> {
         let table = if n == 0 { MAIN } else { FIRST_TABLE + n as u8 };
         for way in topology.ways(node) {
             let out = topology.place(host, way.link).unwrap_or(0);
-            netlink.route(table, way.to, index(out), *address)?;
+            netlink.route(table, way.to, index(out), *address, spec.initial_window)?;
         }
         if n > 0 {
             netlink.rule(*address, table)?;

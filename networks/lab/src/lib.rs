@@ -21,10 +21,15 @@ mod topology;
 
 pub use check::{Measured, Offer, offers, precision};
 pub use error::LabError;
-pub use hosts::{Counters, Hosts, Kernel, Precision, Setting, Setup, Untold, missing, sysctls, untold};
+pub use hosts::{
+    Counters, Hosts, Kernel, Precision, Setting, Setup, Untold, missing, sctp_sysctls, sctp_untold, sysctls,
+    untold,
+};
 pub use lab::{Lab, Outcome};
 pub use namespace::Namespace;
 pub use permission::{Missing, Rights, acquire};
 pub use registry::{Left, Listed, ListedHost, Registry};
 pub use relay::{Delays, RelayReport};
 pub use topology::{End, HostSpec, LinkSpec, Topology};
+/// Whether this kernel has SCTP, and the sentence where it has none.
+pub use usher_sctp::{NoSctp, is_available as has_sctp};

@@ -302,6 +302,7 @@ mod tests {
             name: n.to_string(),
             addresses: vec![[10, 0, 0, n].into()],
             settings: Vec::new(),
+            initial_window: None,
         };
         let channel = ChannelConfig { corrupt, ..Default::default() };
         let config = LinkConfig { up: channel.clone(), down: channel, mtu: 1500, framing };

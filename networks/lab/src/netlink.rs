@@ -8,7 +8,9 @@ use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, Addres
 use netlink_packet_route::link::{
     InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
 };
-use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType};
+use netlink_packet_route::route::{
+    RouteAttribute, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType,
+};
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
@@ -144,13 +146,14 @@ impl Netlink {
         self.ask(what, NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewAddress(message))
     }
 
-    /// Leads to an address, or to all of the source's family, by an interface.
+    /// Leads to an address, or to all of the source's family, by an interface. Connections there begin with so many segments.
     pub(crate) fn route(
         &mut self,
         table: u8,
         to: Option<IpAddr>,
         index: u32,
         source: IpAddr,
+        initial_window: Option<u32>,
     ) -> Result<(), LabError> {
         let mut message = RouteMessage::default();
         message.header.address_family = family(source);
@@ -161,6 +164,8 @@ impl Netlink {
         message.header.kind = RouteType::Unicast;
         message.attributes = vec![RouteAttribute::Oif(index), RouteAttribute::PrefSource(source.into())];
         message.attributes.extend(to.map(|to| RouteAttribute::Destination(to.into())));
+        let window = initial_window.map(|n| RouteAttribute::Metrics(vec![RouteMetric::InitCwnd(n)]));
+        message.attributes.extend(window);
         let what = || {
             let to = to.map_or_else(|| "everybody".to_owned(), |to| to.to_string());
             format!("make a route to {to} by interface {index}")

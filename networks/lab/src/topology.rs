@@ -45,6 +45,8 @@ pub struct HostSpec {
     /// Settings of its kernel beside those that the lab makes, by their paths below `/proc/sys/net`, as in
     /// `("ipv4/tcp_no_metrics_save", "1")`.
     pub settings: Vec<(String, String)>,
+    /// Segments with which its TCP connections begin (the routes' `initcwnd`); `None` is the kernel's own 10.
+    pub initial_window: Option<u32>,
 }
 
 /// Where a link ends.
@@ -220,7 +222,12 @@ mod tests {
     use super::*;
 
     fn host(n: u8) -> HostSpec {
-        HostSpec { name: format!("h{n}"), addresses: vec![[10, 0, 0, n + 1].into()], settings: Vec::new() }
+        HostSpec {
+            name: format!("h{n}"),
+            addresses: vec![[10, 0, 0, n + 1].into()],
+            settings: Vec::new(),
+            initial_window: None,
+        }
     }
     fn link(a: usize, b: usize) -> LinkSpec {
         let ends = [End::of(a), End::of(b)];

@@ -3,7 +3,7 @@
 use super::Hosts;
 use crate::error::{Doing, LabError};
 use std::collections::BTreeMap;
-use usher_sim::{Application, HostId, IpVersion, Observer, TcpTotals};
+use usher_sim::{Application, HostId, IpVersion, Observer, SctpTotals, TcpTotals};
 
 /// Octets of a TCP header with the option of RFC 7323 and without.
 const HEADER: u64 = 20;
@@ -27,6 +27,16 @@ fn pairs(text: &str, into: &mut Counted) {
     }
 }
 
+/// Reads a file of lines with a name and a number.
+fn columns(text: &str, into: &mut Counted) {
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        if let (Some(name), Some(Ok(number))) = (words.next(), words.next().map(str::parse::<u64>)) {
+            *into.entry(name.to_owned()).or_default() += number;
+        }
+    }
+}
+
 impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
     /// What TCP did on all hosts. Data that was sent again counts once in the octets, as the kernel has no counter for it.
     ///
@@ -37,11 +47,8 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
         if !self.connections {
             return Ok(TcpTotals::default());
         }
-        let mut hosts: Vec<HostId> = self.apps.iter().map(|slot| slot.host).collect();
-        hosts.sort_unstable();
-        hosts.dedup();
         let mut all = Counted::new();
-        for host in hosts {
+        for host in self.app_hosts() {
             self.within(host, || {
                 for file in ["snmp", "netstat"] {
                     let path = format!("/proc/thread-self/net/{file}");
@@ -52,6 +59,39 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
             })??;
         }
         Ok(self.totals_of(&all))
+    }
+
+    /// What SCTP did on all hosts, as far as the kernel counts it as the simulator does: packets and timeouts.
+    ///
+    /// # Errors
+    /// The kernel's counters cannot be read.
+    pub fn sctp_totals(&self) -> Result<SctpTotals, LabError> {
+        let mut all = Counted::new();
+        if !self.associations {
+            return Ok(SctpTotals::default());
+        }
+        for host in self.app_hosts() {
+            self.within(host, || {
+                let path = "/proc/thread-self/net/sctp/snmp";
+                let text = std::fs::read_to_string(path).doing(|| format!("read {path}"))?;
+                columns(&text, &mut all);
+                Ok::<(), LabError>(())
+            })??;
+        }
+        let get = |name: &str| all.get(name).copied().unwrap_or(0);
+        Ok(SctpTotals {
+            packets: get("SctpOutSCTPPacks"),
+            timeouts: get("SctpT3RtxExpireds"),
+            ..SctpTotals::default()
+        })
+    }
+
+    /// The hosts on which something runs.
+    fn app_hosts(&self) -> Vec<HostId> {
+        let mut hosts: Vec<HostId> = self.apps.iter().map(|slot| slot.host).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        hosts
     }
 
     fn totals_of(&self, all: &Counted) -> TcpTotals {
@@ -95,6 +135,15 @@ mod tests {
             shown,
             [("Ip.Forwarding", 2), ("Ip.InReceives", 14), ("Tcp.RetransSegs", 8), ("Tcp.RtoMin", 400)]
         );
+    }
+
+    #[test]
+    fn counters_stand_behind_their_names() {
+        let mut counted = Counted::new();
+        columns("SctpCurrEstab\t1\nSctpOutSCTPPacks    7\nSctpNone\nSctpLess -1\n", &mut counted);
+        columns("SctpOutSCTPPacks 2", &mut counted);
+        let shown: Vec<(&str, u64)> = counted.iter().map(|(name, n)| (name.as_str(), *n)).collect();
+        assert_eq!(shown, [("SctpCurrEstab", 1), ("SctpOutSCTPPacks", 9)]);
     }
 
     #[test]

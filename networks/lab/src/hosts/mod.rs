@@ -6,6 +6,7 @@
 //! share in the simulator without locks, nothing depends on how threads are scheduled against each other, and several
 //! labs beside each other use several processors.
 
+mod association;
 mod counters;
 mod datagram;
 mod frame;
@@ -14,7 +15,7 @@ mod settings;
 mod stream;
 
 pub(crate) use frame::EAPOL;
-pub use settings::{Kernel, Setting, Untold, missing, sysctls, untold};
+pub use settings::{Kernel, Setting, Untold, missing, sctp_sysctls, sctp_untold, sysctls, untold};
 
 use crate::error::{Doing, LabError};
 use crate::lab::Lab;
@@ -22,6 +23,7 @@ use crate::namespace::Namespace;
 use crate::registry::Registry;
 use crate::relay::RelayReport;
 use crate::topology::{End, HostSpec, LinkSpec, Topology};
+use association::{Assoc, AssocListener};
 use datagram::Bound;
 use frame::FramePort;
 use rustix::event::epoll;
@@ -64,6 +66,8 @@ pub struct Hosts<A: Application, O> {
     delivering: bool,
     /// There were connections.
     connections: bool,
+    /// There were associations.
+    associations: bool,
     /// Where each host and interface is in the lab.
     places: Vec<End>,
     addresses: Addresses,
@@ -123,6 +127,8 @@ enum Source {
     Bound(Bound),
     Listener(Listener),
     Stream(Stream),
+    AssocListener(AssocListener),
+    Assoc(Assoc),
     Frames(FramePort),
 }
 
@@ -133,6 +139,8 @@ impl Source {
             Self::Bound(bound) => bound.app,
             Self::Listener(listener) => listener.app,
             Self::Stream(stream) => stream.app,
+            Self::AssocListener(listener) => listener.app,
+            Self::Assoc(assoc) => assoc.app,
             Self::Frames(frames) => frames.app,
         }
     }
@@ -192,6 +200,7 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
             later: VecDeque::new(),
             delivering: false,
             connections: false,
+            associations: false,
             places,
             addresses,
             hosts,
@@ -230,7 +239,7 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
     /// Puts one application in its place, with its sockets.
     fn put(&mut self, part: AppPart<A>) -> Result<(), LabError> {
         let number = self.apps.len() as u32;
-        let AppPart { app, host, transports, read_rate, read_size, sockets, listens, .. } = part;
+        let AppPart { app, host, transports, read_rate, read_size, sockets, listens, listens_sctp } = part;
         self.apps.push(Slot {
             app,
             host,
@@ -246,7 +255,8 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
         for bound in sockets {
             self.bind(number, bound.socket, bound.at, bound.port)?;
         }
-        listens.into_iter().try_for_each(|(at, port)| self.listen(number, at, port))
+        listens.into_iter().try_for_each(|(at, port)| self.listen(number, at, port))?;
+        listens_sctp.into_iter().try_for_each(|(at, port)| self.listen_sctp(number, at, port))
     }
 
     /// Does something in the namespace of a host, for what it opens to be of that.
@@ -266,6 +276,8 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
             Source::Bound(bound) => bound.socket.as_fd(),
             Source::Listener(listener) => listener.socket.as_fd(),
             Source::Stream(stream) => stream.socket.as_fd(),
+            Source::AssocListener(listener) => listener.socket.as_fd(),
+            Source::Assoc(assoc) => assoc.socket.as_fd(),
             Source::Frames(frames) => frames.socket.as_fd(),
         };
         epoll::add(&self.poller, fd, epoll::EventData::new_u64(number), flags)
@@ -366,12 +378,8 @@ fn fits<A>(parts: &Parts<A>) -> Result<(), LabError> {
              those out (`set = { \"cells.NAME.used\" = false }`) and has a link in their place",
         );
     }
-    if parts.apps.iter().any(|app| !app.listens_sctp.is_empty()) {
-        return unfit(if std::path::Path::new("/proc/net/sctp").exists() {
-            "it has SCTP, and roles are hosted on the kernel's UDP and TCP"
-        } else {
-            "it has SCTP, and this kernel has none"
-        });
+    if has_sctp(parts) && !usher_sctp::is_available() {
+        return Err(no_sctp());
     }
     if !parts.outages.is_empty() {
         return unfit("it has outages, and a host of the lab does not fail");
@@ -379,19 +387,33 @@ fn fits<A>(parts: &Parts<A>) -> Result<(), LabError> {
     Ok(())
 }
 
+/// This kernel has none.
+fn no_sctp() -> LabError {
+    LabError::Unfit(format!("it has SCTP, and {}", usher_sctp::NoSctp))
+}
+
+/// Whether anybody of a study speaks SCTP.
+fn has_sctp<A>(parts: &Parts<A>) -> bool {
+    parts.apps.iter().any(|app| !app.listens_sctp.is_empty())
+}
+
 /// The lab's network for a study's parts, and where each host and interface is in it.
 fn topology<A: Application>(parts: &Parts<A>, setup: &Setup) -> (Topology, Vec<End>) {
     let name = |names: &[String], n: usize| names.get(n).cloned().unwrap_or_else(|| n.to_string());
+    let sctp = has_sctp(parts);
     let mut hosts: Vec<HostSpec> = Vec::new();
     let mut places = vec![End::of(0); parts.hosts.len()];
     for (n, _) in parts.hosts.iter().enumerate().filter(|(_, host)| host.owner.is_none()) {
         places[n] = End::of(hosts.len());
         let id = HostId(n as u32);
-        let transports = parts.apps.iter().find(|app| app.host == id).map(|app| &app.transports.tcp);
+        let transports = parts.apps.iter().find(|app| app.host == id).map(|app| &app.transports);
         hosts.push(HostSpec {
             name: name(&setup.hosts, n),
             addresses: vec![parts.addresses.of(id)],
-            settings: transports.map(|tcp| settings::of_namespace(tcp, &setup.kernel)).unwrap_or_default(),
+            settings: transports
+                .map(|of| settings::of_namespace(of, sctp, &setup.kernel))
+                .unwrap_or_default(),
+            initial_window: transports.and_then(|of| settings::initial_window(&of.tcp)),
         });
     }
     for (n, host) in parts.hosts.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! The event loop: sockets, timers, applications and what they ask for.
 
 use super::{Due, Hosts, Source};
-use crate::error::{Doing, LabError};
+use crate::error::Doing;
 use rustix::event::{Timespec, epoll};
 use std::sync::atomic::Ordering;
 use usher_core::{Duration, Instant};
@@ -51,6 +51,8 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
                     Some(Source::Bound(_)) => self.receive_datagrams(number),
                     Some(Source::Listener(_)) => self.accept(number),
                     Some(Source::Stream(_)) => self.stream_event(number, flags),
+                    Some(Source::AssocListener(_)) => self.accept_association(number),
+                    Some(Source::Assoc(_)) => self.association_event(number, flags),
                     Some(Source::Frames(_)) => self.receive_frames(number),
                     None => {}
                 }
@@ -150,11 +152,17 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
             Op::Connect { conn, from, to, port } => self.connect(app, conn.into(), from, to, port),
             Op::Write { conn, payload } => self.write(app, conn.into(), payload),
             Op::Credit { conn, bytes } => self.credit(app, conn.into(), bytes),
-            Op::Associate { .. } | Op::Send { .. } => {
-                self.failed =
-                    Some(LabError::Unfit("it has SCTP, and roles are hosted on UDP and TCP".to_owned()));
+            Op::Associate { assoc, from, to, port, streams } => {
+                self.associate(app, assoc.into(), from, (to, port), streams);
+            }
+            Op::Send { assoc, message } => self.send_message(app, assoc.into(), message),
+            Op::Shutdown { conn } if self.is_association(app, conn.into()) => {
+                self.shutdown_association(app, conn.into());
             }
             Op::Shutdown { conn } => self.shutdown(app, conn.into()),
+            Op::Abort { conn } if self.is_association(app, conn.into()) => {
+                self.abort_association(app, conn.into());
+            }
             Op::Abort { conn } => self.abort(app, conn.into()),
             Op::Frame { port, payload } => self.send_frame(app, port, &payload),
             // There is no radio whose link could do anything.

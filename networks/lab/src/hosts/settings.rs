@@ -2,6 +2,11 @@
 //!
 //! `docs/lab-studies.md` has the same as a table.
 
+mod sctp;
+
+pub(super) use sctp::sctp_options;
+pub use sctp::{sctp_sysctls, sctp_untold};
+
 use socket2::Socket;
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -9,6 +14,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration as StdDuration;
 use usher_core::Duration;
+use usher_sim::Transports;
 use usher_sim::tcp::{
     AckEvery, AckTimer, BackoffReset, Config, CongestionControl, IdleRestart, InitialWindow, LossHalves,
     NagleVariant, Recovery, RtoRestart, WindowGrowth,
@@ -69,7 +75,7 @@ pub struct Setting {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Untold {
     /// Its path in a study.
-    pub setting: &'static str,
+    pub setting: String,
     /// What the study has.
     pub study: String,
     /// What the kernel does.
@@ -91,6 +97,10 @@ pub fn sysctls(tcp: &Config) -> Vec<Setting> {
     let retries = |n: Option<u32>, most: u32| n.map_or(most, |n| n.clamp(1, most)).to_string();
     vec![
         always("net.ipv4.tcp_sack", flag(tcp.recovery == Recovery::Sack)),
+        always("net.ipv4.tcp_dsack", flag(tcp.variants.duplicate_sack)),
+        always("net.ipv4.tcp_recovery", flag(tcp.rack)),
+        // 3 is the kernel's own value: probes, and no early retransmit, which there is no more.
+        always("net.ipv4.tcp_early_retrans", if tcp.tail_loss_probe { "3" } else { "0" }.to_owned()),
         always("net.ipv4.tcp_timestamps", flag(tcp.timestamps)),
         always("net.ipv4.tcp_window_scaling", flag(tcp.window_scale.is_some())),
         always("net.ipv4.tcp_slow_start_after_idle", flag(tcp.restart_after_idle)),
@@ -123,6 +133,19 @@ pub(super) fn set(socket: &Socket, tcp: &Config) -> io::Result<()> {
     socket.set_tcp_congestion(control(tcp.congestion).as_bytes())
 }
 
+/// Segments with which connections begin, where the kernel would begin otherwise (`TCP_INIT_CWND` is 10).
+pub(super) fn initial_window(tcp: &Config) -> Option<u32> {
+    match tcp.initial_window {
+        InitialWindow::Rfc6928 => None,
+        InitialWindow::Segments(n) => Some(n.max(1)),
+        InitialWindow::Rfc3390 => {
+            let options = if tcp.timestamps { 12 } else { 0 };
+            let segment = u32::from(tcp.mss).saturating_sub(options).max(1);
+            Some((tcp.initial_window.bytes(segment) / segment).max(1))
+        }
+    }
+}
+
 const fn control(congestion: CongestionControl) -> &'static str {
     match congestion {
         CongestionControl::Reno => "reno",
@@ -134,9 +157,9 @@ const fn control(congestion: CongestionControl) -> &'static str {
 /// What of these settings the kernel does otherwise.
 pub fn untold(tcp: &Config) -> Vec<Untold> {
     let mut all = Vec::new();
-    let mut tell = |differs: bool, setting, study: String, kernel| {
+    let mut tell = |differs: bool, setting: &str, study: String, kernel| {
         if differs {
-            all.push(Untold { setting, study, kernel });
+            all.push(Untold { setting: setting.to_owned(), study, kernel });
         }
     };
     let named = |name: &str| format!("\"{name}\"");
@@ -149,10 +172,10 @@ pub fn untold(tcp: &Config) -> Vec<Untold> {
         "without SACK the kernel recovers as RFC 6582 (NewReno) has it",
     );
     tell(
-        tcp.initial_window != InitialWindow::Rfc6928,
+        tcp.initial_window == InitialWindow::Rfc3390,
         "transport.tcp.initial_window",
-        format!("{:?}", tcp.initial_window).to_lowercase(),
-        "the kernel begins with 10 segments (TCP_INIT_CWND)",
+        named("rfc3390"),
+        "the kernel counts whole segments (initcwnd of its routes): as many as fit into those bytes",
     );
     tell(
         tcp.nagle && tcp.nagle_variant != NagleVariant::Minshall,
@@ -177,7 +200,7 @@ pub fn untold(tcp: &Config) -> Vec<Untold> {
             delayed.timeout != Duration::from_millis(40),
             "transport.tcp.delayed_ack",
             time(delayed.timeout),
-            "the kernel delays by 40 to 200 ms, as it guesses the sender's pace, and not at first (quick-ack mode)",
+            "the kernel delays by 40 ms at least",
         );
         tell(
             !matches!(delayed.every, AckEvery::LargestSeen(2)),
@@ -188,6 +211,17 @@ pub fn untold(tcp: &Config) -> Vec<Untold> {
                 AckEvery::LargestSeen(n) => format!("{n} of the largest seen"),
             },
             "the kernel acknowledges when more than one segment of the largest size seen has come",
+        );
+        tell(
+            !tcp.quick_ack || !tcp.ack_on_read || tcp.delayed_ack_max.is_none(),
+            "transport.tcp.quick_ack, ack_on_read, delayed_ack_max",
+            format!(
+                "{}, {}, {}",
+                tcp.quick_ack,
+                tcp.ack_on_read,
+                tcp.delayed_ack_max.map_or_else(|| named("off"), time)
+            ),
+            "the kernel acknowledges as its preset (\"linux\") has it: true, true, \"200 ms\"",
         );
         tell(
             tcp.ack_timer == AckTimer::Tick,
@@ -278,16 +312,16 @@ pub fn missing(tcp: &Config) -> Vec<Untold> {
     let mut all = Vec::new();
     if tcp.min_rto != MIN_RTO && lacks("net.ipv4.tcp_rto_min_us") {
         let kernel = "this kernel has no net.ipv4.tcp_rto_min_us (Linux 6.11) and has 200 ms";
-        all.push(Untold { setting: "transport.tcp.rto_min", study: time(tcp.min_rto), kernel });
+        all.push(Untold { setting: "transport.tcp.rto_min".to_owned(), study: time(tcp.min_rto), kernel });
     }
     if tcp.max_rto != MAX_RTO[1] && lacks("net.ipv4.tcp_rto_max_ms") {
         let kernel = "this kernel has no net.ipv4.tcp_rto_max_ms (Linux 6.15) and has 120 s";
-        all.push(Untold { setting: "transport.tcp.rto_max", study: time(tcp.max_rto), kernel });
+        all.push(Untold { setting: "transport.tcp.rto_max".to_owned(), study: time(tcp.max_rto), kernel });
     }
     let most = std::fs::read_to_string("/proc/sys/net/core/rmem_max").ok();
     if most.and_then(|m| m.trim().parse::<u32>().ok()).is_some_and(|most| tcp.receive_buffer > most) {
         all.push(Untold {
-            setting: "transport.tcp.receive_buffer",
+            setting: "transport.tcp.receive_buffer".to_owned(),
             study: format!("\"{} B\"", tcp.receive_buffer),
             kernel: "net.core.rmem_max is less, and bounds it",
         });
@@ -296,10 +330,11 @@ pub fn missing(tcp: &Config) -> Vec<Untold> {
 }
 
 /// The settings of a namespace, by their paths below `/proc/sys/net`: the study's where the kernel has them, and the others.
-pub(super) fn of_namespace(tcp: &Config, kernel: &Kernel) -> Vec<(String, String)> {
+pub(super) fn of_namespace(of: &Transports, sctp: bool, kernel: &Kernel) -> Vec<(String, String)> {
     let path = |name: &str| name.trim_start_matches("net.").replace('.', "/");
     let there = |name: &str| Path::new("/proc/sys/net").join(path(name)).exists();
-    let own = sysctls(tcp).into_iter().filter(|s| s.since.is_none() || there(s.name));
+    let sctp = sctp.then(|| sctp_sysctls(&of.sctp)).into_iter().flatten();
+    let own = sysctls(&of.tcp).into_iter().chain(sctp).filter(|s| s.since.is_none() || there(s.name));
     let mut all: BTreeMap<String, String> = own.map(|s| (path(s.name), s.value)).collect();
     all.extend(kernel.sysctls.iter().map(|(name, value)| (path(name), value.clone())));
     all.into_iter().collect()
@@ -322,6 +357,14 @@ mod tests {
     }
 
     #[test]
+    fn the_initial_window_is_one_of_segments() {
+        let of = |window| initial_window(&Config { initial_window: window, ..Config::default() });
+        assert_eq!(of(InitialWindow::Rfc6928), None);
+        assert_eq!(of(InitialWindow::Segments(2)), Some(2));
+        assert_eq!(of(InitialWindow::Rfc3390), Some(3), "4380 bytes are three times 1460");
+    }
+
+    #[test]
     fn what_the_kernel_has_is_not_told() {
         let tcp = Config {
             recovery: Recovery::Sack,
@@ -329,13 +372,16 @@ mod tests {
             initial_window: InitialWindow::Rfc6928,
             nagle_variant: NagleVariant::Minshall,
             delayed_ack: None,
+            variants: usher_sim::tcp::Variants { duplicate_sack: true, ..Default::default() },
+            rack: true,
+            tail_loss_probe: true,
             min_rto: Duration::from_millis(200),
             granularity: Duration::from_millis(200),
             ..Config::default()
         };
         assert_eq!(untold(&tcp), []);
         let told = untold(&Config { max_rto: Duration::from_millis(200), ..tcp.clone() });
-        assert_eq!(told.iter().map(|u| u.setting).collect::<Vec<_>>(), ["transport.tcp.rto_max"]);
+        assert_eq!(told.iter().map(|u| u.setting.as_str()).collect::<Vec<_>>(), ["transport.tcp.rto_max"]);
         let by_name = |name: &str| sysctls(&tcp).into_iter().find(|s| s.name == name).unwrap().value;
         assert_eq!(by_name("net.ipv4.tcp_rto_min_us"), "200000");
         assert_eq!(

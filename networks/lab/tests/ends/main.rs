@@ -56,8 +56,12 @@ fn address(host: usize) -> IpAddr {
 
 /// A chain of hosts.
 fn chain() -> Topology {
-    let host =
-        |n: usize| HostSpec { name: format!("h{n}"), addresses: vec![address(n)], settings: Vec::new() };
+    let host = |n: usize| HostSpec {
+        name: format!("h{n}"),
+        addresses: vec![address(n)],
+        settings: Vec::new(),
+        initial_window: None,
+    };
     let channel = ChannelConfig { delay: Duration::from_millis(1), ..Default::default() };
     let config = LinkConfig { up: channel.clone(), down: channel, ..Default::default() };
     let link = |n: usize| LinkSpec {

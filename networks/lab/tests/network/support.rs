@@ -34,6 +34,7 @@ pub(crate) fn network(addresses: &[IpAddr], links: Vec<LinkSpec>) -> Topology {
         name: format!("h{n}"),
         addresses: vec![*address],
         settings: Vec::new(),
+        initial_window: None,
     };
     let hosts = addresses.iter().enumerate().map(host).collect();
     Topology { name: "test".to_owned(), seed: SEED, hosts, links }

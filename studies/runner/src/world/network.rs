@@ -80,10 +80,15 @@ impl Network {
             Self::Lab(hosts, _) => Ok(hosts.tcp_totals()?),
         }
     }
-    pub(super) fn sctp_totals(&self) -> SctpTotals {
+    /// It is a lab.
+    pub(super) const fn is_lab(&self) -> bool {
+        matches!(self, Self::Lab(..))
+    }
+    /// What SCTP did on all hosts; of the lab what the kernel counts alike.
+    pub(super) fn sctp_totals(&self) -> Result<SctpTotals, WorldError> {
         match self {
-            Self::Sim(sim) => sim.sctp_totals(),
-            Self::Lab(..) => SctpTotals::default(),
+            Self::Sim(sim) => Ok(sim.sctp_totals()),
+            Self::Lab(hosts, _) => Ok(hosts.sctp_totals()?),
         }
     }
     /// Packets that links handed to hosts.

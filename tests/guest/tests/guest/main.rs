@@ -5,3 +5,4 @@ mod diameter;
 mod driver;
 mod freediameter;
 mod sockets;
+mod study;

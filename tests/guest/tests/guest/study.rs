@@ -1,0 +1,52 @@
+//! A study on the guest's kernel, by the program: roles, file and metrics are those of the simulator, what carries the messages
+//! is the kernel's SCTP, through the lab's namespaces and relay.
+
+use std::collections::BTreeMap;
+use usher_guest_tests::{run, usher};
+
+/// Means of the simulator and of the kernel, by point.
+type Means = BTreeMap<String, [f64; 2]>;
+
+/// Runs the guest's study with these values on both; a metric of each point.
+fn both(name: &str, metrics: &[&str], sets: &[&str]) -> BTreeMap<String, Means> {
+    let folder = std::env::temp_dir().join(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    let study = concat!(env!("CARGO_MANIFEST_DIR"), "/studies/diameter-sctp.toml");
+    let (program, out) = (usher(), folder.join("out").display().to_string());
+    let asked = [program.as_str(), "study", "run", study, "--on", "both", "--plain", "--jobs", "1"];
+    let told = ["--replications", "1", "--out", &out];
+    let sets: Vec<&str> = sets.iter().flat_map(|set| ["--set", set]).collect();
+    println!("{}", run(&folder, &[&asked[..], &told, &sets].concat()));
+    let table = std::fs::read_to_string(folder.join("out/agreement.csv")).unwrap();
+    let mut found = BTreeMap::<String, Means>::new();
+    for line in table.lines().skip(1) {
+        let (point, rest) = line.strip_prefix('"').and_then(|l| l.split_once("\",")).expect("a point");
+        let fields: Vec<&str> = rest.split(',').collect();
+        if metrics.contains(&fields[0]) {
+            let means = [1, 3].map(|at: usize| fields[at].parse().expect("a mean"));
+            found.entry(fields[0].to_owned()).or_default().insert(point.to_owned(), means);
+        }
+    }
+    found
+}
+
+/// One association, links of 50 ms: a login is two rounds, and Nagle's delay is part of an acknowledgement's.
+#[test]
+fn logins_over_the_kernels_sctp_take_what_the_simulator_says() {
+    let sets = ["loss=0 %", "streams=64", "run.duration=12 s", "run.warmup=2 s", "run.drain=10 s"];
+    let found = both("study-sctp", &["delay.mean", "sctp.packets", "completed"], &sets);
+    let (delays, packets) = (&found["delay.mean"], &found["sctp.packets"]);
+    assert_eq!(delays.len(), 2, "with Nagle's delay and without: {found:?}");
+    for (point, [sim, lab]) in delays {
+        assert!((lab - sim).abs() <= 0.15 * sim, "{point}: {sim} {lab}");
+    }
+    for (point, [sim, lab]) in packets {
+        assert!((lab - sim).abs() <= 0.15 * sim, "{point}: {sim} {lab} packets a login");
+    }
+    let of = |which: usize| {
+        let mut all: Vec<f64> = delays.values().map(|both| both[which]).collect();
+        all.sort_by(f64::total_cmp);
+        all[1] / all[0]
+    };
+    assert!(of(0) > 1.05 && of(1) > 1.05, "waiting costs on both: {delays:?}");
+}
