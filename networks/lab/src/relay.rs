@@ -254,7 +254,7 @@ impl Watch {
         !self.left.is_zero()
     }
     fn spend(&mut self, time: Duration) {
-        self.spent = self.spent + time;
+        self.spent += time;
         self.left = self.left - time.min(self.left);
     }
 }
