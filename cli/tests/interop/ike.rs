@@ -166,7 +166,7 @@ fn our_client_logs_in_to_charon_by_a_shared_key_and_by_eap() {
         let place = Folder::new();
         let charon = Place::new(&waits(remote));
         let mut ours = client(&charon, &place, more);
-        ours.wait_for("addresses=10.9.0.");
+        ours.wait_for("addresses=\"10.9.0.");
         ours.wait_for("CHILD_SA");
         let listed = charon.swanctl(&["--list-sas"]);
         assert!(listed.contains("ESTABLISHED") && listed.contains("INSTALLED"), "{listed}");
