@@ -235,7 +235,8 @@ struct Relaying {
 /// How long the clock may still be watched.
 #[derive(Debug)]
 struct Watch {
-    left: Duration,
+    /// Nanoseconds; below zero what was watched beyond that, which is to be earned first.
+    left: i64,
     /// Until when what was earned is in it.
     at: Instant,
     /// All that was watched.
@@ -244,18 +245,18 @@ struct Watch {
 
 impl Watch {
     const fn new(now: Instant) -> Self {
-        Self { left: SAVED, at: now, spent: Duration::ZERO }
+        Self { left: SAVED.as_nanos() as i64, at: now, spent: Duration::ZERO }
     }
     /// Whether it may be watched now; time that has passed earns some.
     fn may(&mut self, now: Instant) -> bool {
-        let earned = Duration::from_nanos(now.since(self.at).as_nanos() / WATCHING);
-        self.left = (self.left + earned).min(SAVED);
+        let earned = now.since(self.at).as_nanos() / WATCHING;
+        self.left = self.left.saturating_add_unsigned(earned).min(SAVED.as_nanos() as i64);
         self.at = now;
-        !self.left.is_zero()
+        self.left > 0
     }
     fn spend(&mut self, time: Duration) {
         self.spent += time;
-        self.left = self.left - time.min(self.left);
+        self.left = self.left.saturating_sub_unsigned(time.as_nanos());
     }
 }
 
@@ -441,6 +442,6 @@ mod tests {
         assert_eq!(watch.spent, Duration::from_micros(watched));
         // A pause earns no more than what may be saved.
         assert!(watch.may(at(60 * end)));
-        assert_eq!(watch.left, SAVED);
+        assert_eq!(watch.left, SAVED.as_nanos() as i64);
     }
 }

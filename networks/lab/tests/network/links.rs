@@ -54,6 +54,7 @@ fn both(channel: &ChannelConfig, sizes: &[usize], pause: Elapsed) -> (Vec<Crosse
         frames: sizes.len() as u64,
         delays: outcome.relay.delays,
         ignored: outcome.relay.ignored,
+        watched: outcome.relay.watched,
         processor: outcome.relay.processor,
         ..Default::default()
     };
