@@ -103,8 +103,8 @@ impl Association {
         sent.whereabouts = Whereabouts::Come;
     }
 
-    /// Goes through what lies beyond the cumulative TSN; answers how many chunks from there on the highest
-    /// newly acknowledged one is.
+    /// Goes through what lies beyond the cumulative TSN; answers how many chunks lie before the highest newly
+    /// acknowledged one.
     fn read_gaps(&mut self, now: Instant, sack: &Sack) -> usize {
         let mut highest_new = 0;
         if sack.gaps.is_empty() && self.out.sent.is_empty() {
@@ -117,7 +117,7 @@ impl Association {
                 sack.gaps.iter().any(|&(a, b)| u64::from(a) <= distance && distance <= u64::from(b));
             if covered {
                 if sent.whereabouts != Whereabouts::Come {
-                    highest_new = i + 1;
+                    highest_new = i;
                     if seq::lt(self.highest_acked, sent.data.tsn) {
                         self.highest_acked = sent.data.tsn;
                     }

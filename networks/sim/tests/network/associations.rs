@@ -197,9 +197,14 @@ fn nobody_listening_and_an_old_cookie_are_answered_and_counted() {
         sim.run_until(secs(3));
         (said(&sim, client), sim.host_stats())
     };
+    // INIT is answered too, but no cookie of it is stale.
+    let (told, stats) = run(true, sctp::Config::default());
+    assert!(told.contains(&Seen::Up(4)), "{told:?}");
+    assert_eq!((stats.sctp_no_association, stats.sctp_stale_cookie, stats.sctp_bad_cookie), (0, 0, 0));
     let (told, stats) = run(false, sctp::Config::default());
     assert!(matches!(told.first(), Some(Seen::Down(_))), "{told:?}");
     assert!(stats.sctp_no_association > 0);
+    assert_eq!((stats.sctp_stale_cookie, stats.sctp_bad_cookie), (0, 0));
     // A cookie that lives less than the round trip of 20 ms.
     let brief = sctp::Config { cookie_life: Duration::from_millis(1), ..sctp::Config::default() };
     let (told, stats) = run(true, brief);

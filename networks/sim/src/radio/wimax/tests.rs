@@ -169,6 +169,48 @@ fn stations_share_the_downlink_evenly() {
     assert!((frames..=frames + 2).contains(&cell.counters().frames), "{frames} {:?}", cell.counters());
 }
 
+/// A downlink of 90 slots: three pairs of symbols after the preamble, of 30 subchannels.
+fn narrow() -> WimaxConfig {
+    WimaxConfig { downlink_symbols: 7, ..calm() }
+}
+
+#[test]
+fn a_frame_has_no_more_downlink_bursts_than_its_map_has_room_for() {
+    let mut cell = cell(narrow(), 10);
+    for station in 0..10 {
+        cell.send(t(0), Way::Down(station), 5, station);
+    }
+    // Six bursts of three slots beside 4 slots of FCH, 46 of DL-MAP and 21 of UL-MAP; with seven it would be 97.
+    assert_eq!((narrow().overhead(6, 0), narrow().overhead(7, 0)), (71, 76));
+    cell.handle_timeout(t(FRAME));
+    assert_eq!(cell.counters().downlink_bursts, 6);
+    assert_eq!(run(&mut cell).len(), 10);
+    assert_eq!(cell.counters().frames, 2);
+}
+
+#[test]
+fn a_frame_grants_no_more_than_its_map_has_room_for() {
+    // So many opportunities that more are heard in the first frame than can be granted in the next.
+    let request = Backoff { start: 6, ..calm().request };
+    let mut cell = cell(WimaxConfig { request, request_opportunities: 64, ..narrow() }, 40);
+    for station in 0..40 {
+        cell.send(t(0), Way::Up(station), 5, station);
+    }
+    // Beside a downlink burst of three slots: 4 slots of FCH, 21 of DL-MAP, 61 of UL-MAP.
+    assert_eq!((narrow().overhead(1, 15), narrow().overhead(1, 16)), (86, 89));
+    let mut granted = Vec::new();
+    let mut before = 0;
+    while let Some(now) = cell.poll_timeout() {
+        cell.handle_timeout(now);
+        while cell.poll_delivery(now).is_some() {}
+        let grants = cell.counters().grants;
+        granted.extend(Some(grants - before).filter(|n| *n > 0));
+        before = grants;
+    }
+    assert_eq!((granted[0], granted.iter().max()), (15, Some(&15)), "{granted:?}");
+    assert_eq!(cell.counters().packets_up, 40);
+}
+
 #[test]
 fn a_better_modulation_takes_fewer_frames() {
     let frames = |modulation| {

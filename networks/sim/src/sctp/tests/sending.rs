@@ -300,6 +300,28 @@ fn congestion_avoidance_counts_gap_blocks_too() {
     assert_eq!(w.a().cwnd(0), 5000);
 }
 
+/// RFC 9260 §7.2.2: what is acknowledged while the window is not full counts for one window at most.
+#[test]
+fn a_window_that_is_not_full_saves_up_one_step_of_its_growth() {
+    let mut w = alone(Config { max_burst: None, ..config() });
+    w.a().paths[0].ssthresh = 3999;
+    let send = |w: &mut World, packets: u32| (0..packets).for_each(|_| w.send(A, 0, 984));
+    // Six packets are acknowledged, with three in flight where four may be.
+    send(&mut w, 2);
+    for acknowledged in 1..=6 {
+        send(&mut w, 1);
+        w.inject(A, 0, sack(acknowledged, 100_000));
+    }
+    assert_eq!(w.a().cwnd(0), 4000);
+    // The first that finds the window full is the fifth that counts: one remains of a step of five.
+    send(&mut w, 2);
+    w.inject(A, 0, sack(7, 100_000));
+    assert_eq!(w.a().cwnd(0), 5000);
+    send(&mut w, 2);
+    w.inject(A, 0, sack(9, 100_000));
+    assert_eq!(w.a().cwnd(0), 5000);
+}
+
 #[test]
 fn the_window_counts_padding() {
     let one = Config { initial_window: InitialWindow::Packets(1), ..prompt() };

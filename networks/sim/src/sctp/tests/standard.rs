@@ -331,6 +331,12 @@ fn no_more_chunks_are_under_way_than_a_sack_can_tell_apart() {
         }
     });
     assert_eq!(w.a().out.sent.len(), 65_535);
+    // So a SACK has no data to ride on, though some waits: it waits its time (RFC 9260 §6.2).
+    w.forget();
+    w.inject(A, 0, of(10, data(1001)));
+    w.expect(&[]);
+    w.run_to(400);
+    w.expect(&["400 A0 SACK 1001"]);
 }
 
 #[test]

@@ -127,6 +127,16 @@ fn it_fills_the_bottleneck_and_not_its_queue() {
     assert!(reno.sides[0].srtt().unwrap() > Duration::from_millis(200));
 }
 
+/// Draft-cardwell-iccrg-bbr-congestion-control-00, 4.3.2: the pace of start-up follows the bandwidth that is found.
+#[test]
+fn start_up_finds_the_bandwidth_within_ten_round_trips() {
+    // The initial window in a round trip of 40 ms, times 2.885, is 0.72 MB/s.
+    let mut path = Path::bulk(CongestionControl::Bbr, 500, 0.0);
+    path.run_to(ms(400));
+    let bandwidth = path.sides[0].congestion.bbr().unwrap().bandwidth() as f64 / 1e6;
+    assert!((1.19..=1.22).contains(&bandwidth), "{bandwidth}");
+}
+
 #[test]
 fn it_measures_the_path() {
     let mut path = Path::bulk(CongestionControl::Bbr, 500, 0.0);
@@ -202,4 +212,27 @@ fn a_shallow_queue_costs_retransmissions_but_not_the_rate() {
     let goodput = path.goodput(3, 9);
     assert!(goodput > 0.8 * ALL, "{goodput}");
     assert!(path.sides[0].stats().retransmitted > 50);
+}
+
+#[test]
+fn what_is_sent_again_leaves_at_the_pace_though_nothing_new_waits() {
+    let mut s = Script::connect(Config {
+        congestion: CongestionControl::Bbr,
+        recovery: Recovery::Sack,
+        initial_window: InitialWindow::Segments(8),
+        ..config()
+    });
+    s.run_to(100);
+    s.inject("S. 0:0(0) ack 1 <mss 1000,sackOK>");
+    s.write(8000);
+    s.run_to(200);
+    assert_eq!(s.c.bytes_in_flight(), 8000);
+    s.sent.clear();
+    // The first two are lost; what tells of the others comes all at once.
+    for until in (3001..=8001).step_by(1000) {
+        s.inject(&format!(". 1:1(0) ack 1 <sack 2001:{until}>"));
+    }
+    s.run_to(300);
+    // The initial window in 100 ms, times 2.885: a segment takes 4.3 ms.
+    s.expect(&["200 . 1:1001(1000) ack 1", "204 . 1001:2001(1000) ack 1"]);
 }

@@ -101,6 +101,17 @@ fn a_closed_window_is_probed_with_doubled_waits() {
 }
 
 #[test]
+fn what_is_written_meanwhile_does_not_put_a_probe_off() {
+    let mut s = Script::open(config());
+    s.inject(". 1:1(0) ack 1 win 0");
+    s.write(500);
+    s.run_to(900);
+    s.write(500);
+    s.run_to(1000);
+    s.expect(&["1000 . 1:2(1) ack 1"]);
+}
+
+#[test]
 fn a_probe_that_is_taken_moves_on() {
     let mut s = Script::open(config());
     s.inject(". 1:1(0) ack 1 win 0");

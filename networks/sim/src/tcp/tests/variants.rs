@@ -168,6 +168,27 @@ fn a_buffer_beyond_the_windows_reach_is_used_once_it_is_set() {
 }
 
 #[test]
+fn a_buffer_beyond_the_windows_reach_is_none_before_and_after_the_connection_is_open() {
+    let mut config = with(|v| v.window_update = WindowUpdate::Bsd);
+    config.receive_buffer = 70_000;
+    // The window ends at 65 536, the buffer at 70 001.
+    let beyond = |s: &mut Script| {
+        s.inject(". 68000:68010(10) ack 1");
+        s.c.stats().unacceptable
+    };
+    let mut s = Script::accept(config.clone(), "S 0:0(0)");
+    assert_eq!((s.c.state(), beyond(&mut s)), (State::SynReceived, 1));
+    s.inject(". 1:1(0) ack 1");
+    assert_eq!((s.c.state(), beyond(&mut s)), (State::Established, 1));
+    let mut s = Script::open(config.clone());
+    assert_eq!(beyond(&mut s), 0);
+    let mut s = Script::open(config);
+    s.shutdown();
+    s.inject("F. 1:1(0) ack 2");
+    assert_eq!((s.c.state(), beyond(&mut s)), (State::TimeWait, 1));
+}
+
+#[test]
 fn slop_is_added_to_every_timeout_but_the_first() {
     let mut s = Script::connect(with(|v| v.rto_slop = Duration::from_millis(200)));
     s.run_to(8000);
