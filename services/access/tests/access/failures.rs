@@ -1,12 +1,14 @@
 //! Servers that are silent, gone, or make no sense.
 
 use crate::world::{CARRIERS, Carrier, NAS, Script, World, answer, diameter_config, radius_config};
+use std::num::NonZeroU16;
 use usher_access::{
     AaaConfig, AccessClient, Command, ConfigError, Connections, Event, Failure, NasIdentity, Proof, Request,
 };
 use usher_core::{CommandError, Seed};
 use usher_diameter::ResultCode;
 use usher_diameter::codes;
+use usher_diameter::node::{Command as NodeCommand, DisconnectCause, PeerId};
 use usher_radius::attribute::{kind, vendor};
 use usher_radius::{Attributes, Code};
 
@@ -162,7 +164,7 @@ fn what_cannot_be_is_refused() {
     let invalid = |done| matches!(done, Err(CommandError::Invalid(_)));
     assert!(invalid(w.net[w.nas].ask(now, 1, &Request::new(b"", ASK.proof))));
     assert!(invalid(w.net[w.nas].ask(now, 1, &Request::new(b"ann", Proof::Pap(&[0; 129])))));
-    let connect = usher_diameter::node::Command::Connect { peer: usher_diameter::node::PeerId(0) };
+    let connect = NodeCommand::Connect { peer: PeerId(0) };
     assert!(invalid(w.net.command(w.nas, Command::Diameter(connect))));
     let unknown = Command::AnswerDynamic { token: 0, answer: Ok(()) };
     assert_eq!(w.net.command(w.nas, unknown), Err(CommandError::UnknownToken));
@@ -180,4 +182,26 @@ fn a_question_that_is_refused_leaves_no_connection() {
         let refused = w.net[w.nas].ask(now, token, &ASK);
         assert_eq!(refused, Err(CommandError::Full("pending requests")));
     }
+}
+
+/// Of two connections to each of two peers, peer `p` of connection `c` is number `2 * c + p`.
+#[test]
+fn a_connection_of_several_is_closed_and_opened_by_its_number() {
+    let config = diameter_config(2).by(Connections::Shared(NonZeroU16::new(2).unwrap()));
+    let mut w = World::with(AaaConfig::Diameter(Box::new(config)), Carrier::Diameter, 2, ACCEPTS);
+    let mut told = |command| {
+        w.net.command(w.nas, Command::Diameter(command))?;
+        w.run(1);
+        let told = w.net.take(w.nas).into_iter().filter_map(|(_, event)| match event {
+            Event::Peer { peer, up } => Some((peer, up)),
+            _ => None,
+        });
+        Ok(told.collect::<Vec<_>>())
+    };
+    for peer in (0..4).map(PeerId) {
+        let cause = DisconnectCause::Busy;
+        assert_eq!(told(NodeCommand::Disconnect { peer, cause }), Ok(vec![(peer, false)]));
+        assert_eq!(told(NodeCommand::Connect { peer }), Ok(vec![(peer, true)]));
+    }
+    assert_eq!(told(NodeCommand::Connect { peer: PeerId(4) }), Err(CommandError::UnknownToken));
 }

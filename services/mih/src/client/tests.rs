@@ -93,3 +93,29 @@ fn a_client_that_is_told_to_leave_before_it_is_done_ends_at_once() {
     client.command(Instant::ZERO, Command::Leave).unwrap();
     assert_eq!(drain(&mut client).0, [Event::Finished]);
 }
+
+/// RFC 5677, 6.4: in half the time that it holds for, and at the end it is given up.
+#[test]
+fn a_registration_is_renewed_before_it_ends_and_given_up_by_who_leaves() {
+    let mut client = client(Question::Register, Some("pos"));
+    client.config.follow = true;
+    client.command(Instant::ZERO, Command::Start).unwrap();
+    let (_, sent) = drain(&mut client);
+    answer(&mut client, &sent[0], "pos", alloc::vec![Tlv::Status(Status::Success)]);
+    let (_, sent) = drain(&mut client);
+    let code = |sent: &mih::Decoded| sent.message.get(kind::REGISTER_REQUEST_CODE).cloned();
+    assert_eq!(code(&sent[0]), Some(Tlv::RegisterCode(RegisterCode::Register)));
+    let granted = alloc::vec![Tlv::Status(Status::Success), Tlv::ValidTimeInterval(100)];
+    answer(&mut client, &sent[0], "pos", granted);
+    assert!(matches!(drain(&mut client).0[..], [Event::Answered { .. }]));
+    let mut renewed = Vec::new();
+    while renewed.is_empty() {
+        let now = client.poll_timeout().expect("a registration ends");
+        client.handle(now, Input::Timeout);
+        renewed.extend(drain(&mut client).1.into_iter().map(|sent| (now, code(&sent))));
+    }
+    let half = Instant::ZERO + Duration::from_secs(50);
+    assert_eq!(renewed, [(half, Some(Tlv::RegisterCode(RegisterCode::Reregister)))]);
+    client.command(half, Command::Leave).unwrap();
+    assert_eq!(drain(&mut client).1[0].message.id, MessageId::DEREGISTER_REQUEST);
+}

@@ -132,3 +132,20 @@ fn the_published_schema_is_this_one() {
         "docs/mih.schema.json is not what the types say; run this test with USHER_WRITE_SCHEMA=1"
     );
 }
+
+#[test]
+fn a_point_of_service_knows_its_stations_and_its_neighbour_as_peers() {
+    let file = |station: &str, neighbour: &str| {
+        format!(
+            "[listen]\nudp = [\"0.0.0.0:4551\"]\n\
+             [[peer]]\nid = \"mn\"\naddress = \"192.0.2.7\"\n[[peer]]\nid = \"other\"\naddress = \"192.0.2.8\"\n\
+             [point_of_service]\npoa = \"02:00:00:00:00:01\"\n\
+             [[point_of_service.station]]\nid = \"{station}\"\naddress = \"02:00:00:00:00:09\"\nlink_type = \"802.11\"\n\
+             [point_of_service.neighbour]\nid = \"{neighbour}\"\npoa = \"02:00:00:00:00:02\"\nlink_type = \"802.16\"\n"
+        )
+    };
+    assert!(parse("mih.toml", &file("mn", "other"), &Alone).is_ok());
+    let nobody = |place: &str| alloc::vec![format!("{place}: there is no [[peer]] with id = \"nobody\"")];
+    assert_eq!(faults(&file("nobody", "other")), nobody("12:6"));
+    assert_eq!(faults(&file("mn", "nobody")), nobody("16:6"));
+}

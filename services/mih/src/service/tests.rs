@@ -9,7 +9,8 @@ use usher_core::bench::{At, Network};
 use usher_core::impair::{ChannelConfig, Loss};
 use usher_core::{ListenerId, Seed, SocketId, TransportProtocol};
 use usher_mih::{
-    LinkAction, LinkActionAttributes, LinkActionType, LinkParamType, LinkParamValue, PORT, Route, kind,
+    HandoverStatus, LinkAction, LinkActionAttributes, LinkActionType, LinkParamType, LinkParamValue,
+    LinkPoaList, PORT, PreferredLink, Route, kind,
 };
 
 const SERVER: &str = "192.0.2.1";
@@ -411,4 +412,42 @@ fn a_peer_is_told_of_new_addresses() {
     net.command(mn, Command::Moved).unwrap();
     net.run(Duration::from_secs(5));
     assert_eq!(registered(&mut net), 1, "again, and at once");
+}
+
+/// What is asked for is in the answer where a handover is permitted, and nothing where it is declined.
+#[test]
+fn candidates_are_links_that_are_up_and_not_where_the_host_is() {
+    let eth1 = "[[interface]]\nname = \"eth1\"\n";
+    let mut service = service(&file("mn", ALL, &format!("{ETH0}{eth1}")), 1);
+    let other = LinkReport { address: Some([2, 0, 0, 0, 0, 2]), ..up("eth1") };
+    service.command(Instant::ZERO, Command::Link(up("eth0"))).unwrap();
+    service.command(Instant::ZERO, Command::Link(other.clone())).unwrap();
+    let [here, there] = ["eth0", "eth1"].map(|name| service.link(name).unwrap());
+    let list = LinkPoaList { link: there, poas: Vec::new() };
+    let lists = Tlv::LinkPoaLists(vec![list.clone()]);
+    let asked = Message::new(MessageId::NET_HO_CANDIDATE_QUERY_REQUEST, [lists]);
+    let said = |status| {
+        let here = LinkTupleId { link: here.clone(), poa: None };
+        vec![Tlv::Status(Status::Success), Tlv::LinkIdentifier(here), Tlv::HandoverStatus(status)]
+    };
+    let mut permitted = said(HandoverStatus::Permitted);
+    permitted.push(Tlv::PreferredLinks(vec![PreferredLink::new(list)]));
+    assert_eq!(service.candidates(&asked), permitted);
+    service.command(Instant::ZERO, Command::Link(LinkReport { up: false, ..other })).unwrap();
+    assert_eq!(service.candidates(&asked), said(HandoverStatus::Declined));
+}
+
+#[test]
+fn an_answer_whose_request_is_forgotten_is_counted() {
+    let mut service = service(&file("pos", ALL, ETH0), 1);
+    let asked = || Asked { peer: MihfId::new("x").unwrap(), address: None };
+    service.command(Instant::ZERO, Command::Link(up("eth0"))).unwrap();
+    let list = LinkPoaList { link: service.link("eth0").unwrap(), poas: Vec::new() };
+    let params = [Tlv::LinkPoaLists(vec![list]), Tlv::QueryResourceReport(false)];
+    let message = Message::new(MessageId::NET_HO_CANDIDATE_QUERY_REQUEST, params);
+    let transaction = hear_one(&mut service, &message)[0];
+    for late in [0, 1] {
+        service.request(Instant::ZERO, asked(), transaction, &message);
+        assert_eq!((service.counters.refused, service.counters.late), (1, late));
+    }
 }

@@ -6,6 +6,8 @@
 //! §2.16: identity, EAP rounds, then an AUTH on each side that proves the key.
 
 mod aaa;
+mod again;
+mod keying;
 mod port;
 mod responder;
 
