@@ -9,7 +9,7 @@
 
 use super::config::UserSource;
 use super::shard::ShardKey;
-use crate::users::{Method, Password, User, Users, mac_address};
+use crate::users::{Method, Password, User, Users, canonical_name, mac_address};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -87,7 +87,7 @@ impl StandIns {
         if user.unreadable.is_some() || mac_address(name).is_some() && user.password.is_none() {
             return;
         }
-        let hash = self.hash.hash_one(name);
+        let hash = self.hash_of(name);
         let kind = Kind::of(user);
         match self.place(hash) {
             Some((first, seen)) if *first == hash => *seen = kind,
@@ -98,7 +98,7 @@ impl StandIns {
 
     /// A user is no more, or another.
     pub(super) fn forget(&mut self, name: &[u8]) {
-        let hash = self.hash.hash_one(name);
+        let hash = self.hash_of(name);
         let place = self.place(hash);
         if place.as_ref().is_some_and(|(first, _)| *first == hash) {
             *place = None;
@@ -110,6 +110,10 @@ impl StandIns {
         self.read = false;
     }
 
+    /// However a MAC address is written, it is one name.
+    fn hash_of(&self, name: &[u8]) -> u64 {
+        self.hash.hash_one(&*canonical_name(name))
+    }
     fn place(&mut self, hash: u64) -> &mut Option<(u64, Kind)> {
         self.seen.resize(SEEN, None);
         &mut self.seen[hash as usize % SEEN]
@@ -122,7 +126,7 @@ impl StandIns {
             if mac_address(name).is_some() && user.password.is_none() {
                 continue;
             }
-            let hash = self.hash.hash_one(name);
+            let hash = self.hash_of(name);
             let place = self.place(hash);
             if place.as_ref().is_none_or(|(least, _)| hash < *least) {
                 *place = Some((hash, Kind::of(user)));
@@ -141,7 +145,7 @@ impl StandIns {
         if devices && mac_address(name).is_some() {
             return Arc::default();
         }
-        let first = self.hash.hash_one(name) as usize % SEEN;
+        let first = self.hash_of(name) as usize % SEEN;
         let (before, from) = self.seen.split_at(first.min(self.seen.len()));
         let kind = from.iter().chain(before).flatten().map(|(_, kind)| kind).next();
         let password = match kind.map_or(&Form::Clear, |kind| &kind.form) {
@@ -191,6 +195,15 @@ mod tests {
         all.saw(b"bob", &User { methods: [Method::Peap].into(), ..User::default() });
         let stand_in = all.of(b"nobody", &HOST, false);
         assert_eq!((stand_in.password.clone(), &stand_in.methods[..]), (None, &[Method::Peap][..]));
+    }
+
+    #[test]
+    fn an_address_is_one_name_however_it_is_written() {
+        let mut all = stand_ins();
+        all.saw(b"00-11-22-AA-BB-CC", &with(Password::NtHash([1; 16].into())));
+        assert!(matches!(all.of(b"nobody", &HOST, false).password, Some(Password::NtHash(_))));
+        all.forget(b"001122aabbcc");
+        assert!(matches!(all.of(b"nobody", &HOST, false).password, Some(Password::Clear(_))));
     }
 
     #[test]

@@ -338,6 +338,33 @@ fn a_device_that_was_found_is_known_however_its_address_is_written() {
 }
 
 #[test]
+fn a_request_whose_login_is_pushed_out_stays_without_an_answer() {
+    let mut config = aaa_config(users(Seed::new(1), 0));
+    (config.users, config.max_half_open) = (UserSource::Host(CacheConfig::default()), 1);
+    let mut p = Pair::new(config);
+    let look_up = |p: &mut Pair, token, name| {
+        p.ask_pap(token, name, b"x");
+        let Some(usher_core::Job { token, what: Job::Lookup { .. }, .. }) = p.server.poll_job() else {
+            panic!("no look-up")
+        };
+        token
+    };
+    let jobs = [look_up(&mut p, 1, b"ann"), look_up(&mut p, 2, b"bob")];
+    // RADIUS knows no other way to say that nobody decides it.
+    assert_eq!((p.server.counters().evicted, p.server.radius_counters().unwrap().discarded), (1, 1));
+    let found = jobs.map(|token| {
+        let user = Found::User(Arc::new(User::with_password(b"x")));
+        p.server.command(NEVER, Command::Found { token, user }).is_ok()
+    });
+    p.settle(NEVER);
+    assert_eq!(found, [false, true]);
+    assert_eq!(
+        (p.answer().map(|(token, code, _)| (token, code)), p.answer()),
+        (Some((2, Code::ACCESS_ACCEPT)), None)
+    );
+}
+
+#[test]
 fn a_store_that_is_away_means_silence() {
     let mut config = aaa_config(users(Seed::new(1), 0));
     config.users = UserSource::Host(CacheConfig::default());

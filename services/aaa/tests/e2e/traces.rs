@@ -4,7 +4,9 @@ use crate::build::{PASSWORD, aaa_config, radius_nas, user_name, users, world};
 use crate::pair::{NEVER, Pair};
 use crate::tunnels::{self, ANONYMOUS, peap, ttls};
 use std::sync::Arc;
-use usher_aaa::{Command, Event, Method, Reason, TRACES, TraceFilter, TraceLine, User};
+use usher_aaa::{
+    CacheConfig, Command, Event, Found, Job, Method, Reason, TRACES, TraceFilter, TraceLine, User, UserSource,
+};
 use usher_core::{CommandError, Duration, Input, Instant, Machine, Seed};
 use usher_crypto::tls::Version;
 use usher_eap::method::gtc::Token;
@@ -56,6 +58,33 @@ fn a_user_is_found_inside_a_tunnel_and_the_login_is_told_from_its_beginning() {
             assert_eq!(held("rejected, wrong-password: wrong password"), usize::from(reason.is_some()));
         }
     }
+}
+
+#[test]
+fn who_leaves_amid_a_login_hears_no_more_of_it_and_the_others_do() {
+    let mut config = aaa_config(users(Seed::new(1), 0));
+    config.users = UserSource::Host(CacheConfig::default());
+    let mut p = Pair::new(config);
+    let heard = |p: &mut Pair| {
+        let mut to = Vec::new();
+        while let Some(event) = p.server.poll_event() {
+            to.extend(if let Event::Trace(line) = event { Some(line.to) } else { None });
+        }
+        to.dedup();
+        to
+    };
+    for slot in [0, 1] {
+        p.server.command(NEVER, Command::Trace { slot, filter: Some(TraceFilter::All) }).unwrap();
+    }
+    p.ask_pap(1, b"ann", b"x");
+    assert_eq!(heard(&mut p), [0b11]);
+    p.server.command(NEVER, Command::Trace { slot: 0, filter: None }).unwrap();
+    let Some(usher_core::Job { token, what: Job::Lookup { .. }, .. }) = p.server.poll_job() else {
+        panic!("no look-up")
+    };
+    let user = Found::User(Arc::new(User::with_password(b"x")));
+    p.server.command(NEVER, Command::Found { token, user }).unwrap();
+    assert_eq!(heard(&mut p), [0b10]);
 }
 
 #[test]

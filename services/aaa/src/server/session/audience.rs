@@ -79,3 +79,15 @@ impl Audience {
         ctx.tell_lines(self.number, (self.certain, self.maybe), client, lines);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_that_is_over_leaves_and_no_other_does() {
+        let mut audience = Audience { number: 1, certain: 0b0011, maybe: 0b1100 };
+        audience.leave(0b0101);
+        assert_eq!((audience.certain, audience.maybe), (0b0010, 0b1000));
+    }
+}

@@ -334,7 +334,6 @@ impl Session {
     /// The host has looked a user up.
     pub(super) fn on_found(&mut self, ctx: &mut Context, found: Found) -> Result<Step, CommandError> {
         let (name, inner) = match &self.stage {
-            Stage::Looking(Proof::Mab(address, _)) => (&address[..], None),
             Stage::Looking(_) => (&self.name[..], None),
             Stage::Eap(conversation) => match &conversation.wait {
                 Some(Wait::User(who)) => (who.name(), Some(who.clone())),

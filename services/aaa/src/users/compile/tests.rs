@@ -212,12 +212,23 @@ fn dates_are_those_of_the_calendar() {
         ("Jan 1 2026 00:00:00", 1_767_225_600),
         ("29 February 2024 12:34:56", 1_709_210_096),
         ("2024-02-29T12:34:56Z", 1_709_210_096),
+        ("31 Dec 2016 23:59:60", 1_483_228_800),
     ] {
         assert_eq!(date(text), Some(WallTime::from_unix_secs(seconds)), "{text}");
     }
-    for text in
-        ["", "29 Feb 2026", "31 Apr 2026", "1 Jan", "2026-13-01", "x", "1 Jan 2026 25:00", "0 Jan 2026"]
-    {
+    for text in [
+        "",
+        "29 Feb 2026",
+        "31 Feb 2026",
+        "31 Apr 2026",
+        "1 Jan",
+        "2026-13-01",
+        "x",
+        "1 Jan 2026 25:00",
+        "1 Jan 2026 12:00:61",
+        "1 Jan 2026 12:00:75",
+        "0 Jan 2026",
+    ] {
         assert_eq!(date(text), None, "{text}");
     }
 }
