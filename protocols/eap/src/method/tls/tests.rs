@@ -363,3 +363,20 @@ fn a_hello_is_taken_whatever_its_reserved_bits_and_with_a_length_or_without() {
         }
     }
 }
+
+#[test]
+fn memory_is_the_engines_and_that_of_messages_and_certificates() {
+    let engine = TlsServer::new(&server_config(Version::Tls12, 2, false)).unwrap();
+    let mut conn = TlsConnection::new(Box::new(engine), false, 1024);
+    let engine = conn.engine.memory();
+    assert_eq!(conn.memory(), engine);
+    // The first thousand octets of a message of five thousand.
+    let mut fragment = vec![0xc0, 0, 0, 0x13, 0x88];
+    fragment.resize(5 + 1000, 0);
+    assert_eq!(conn.read(&fragment), Piece::More);
+    let whole = engine + 1000..engine + 2100;
+    assert!(whole.contains(&conn.memory()), "{} octets, of them {engine} of the engine", conn.memory());
+    conn.certificates = vec![Vec::with_capacity(500), Vec::with_capacity(700)];
+    let whole = whole.start + 1200..whole.end + 1200;
+    assert!(whole.contains(&conn.memory()), "{} octets, of them {engine} of the engine", conn.memory());
+}

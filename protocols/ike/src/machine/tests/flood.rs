@@ -98,6 +98,41 @@ fn one_network_has_so_many_half_open_ike_sas_under_pressure_and_no_more() {
     assert_eq!((world.net[responder].half_open(), world.net[responder].networks.len()), (0, 0));
 }
 
+/// RFC 7296 §2.6: the first payload, if it is a COOKIE notification.
+#[test]
+fn a_cookie_is_none_in_another_notification() {
+    use crate::code::NotifyType;
+    let config = Config { cookies_from: 0, ..config() };
+    let mut world = World::with(config, connection(true), connection(false), Method::MsChapV2);
+    world.initiate();
+    world.net.run(millis(1));
+    let template = Message::parse(&world.net.sent()[0].bytes).unwrap();
+    let responder = world.responder;
+    let from = at("203.0.113.66", 500);
+    // What is answered to a request that begins with a notification; how many were asked for a cookie, of them for another
+    // than they had, and how many went on.
+    let mut asked = |first: Option<Notify>| {
+        let mut message = template.clone();
+        message.payloads.splice(0..0, first.map(Payload::Notify));
+        let mut octets = Vec::new();
+        message.emit(&mut octets);
+        let before = world.net.sent().len();
+        world.forge(responder, from, at(RESPONDER, 500), &octets);
+        let answer = world.net.sent().get(before).and_then(|sent| Message::parse(&sent.bytes).ok());
+        let cookie = answer.and_then(|answer| answer.notify(NotifyType::COOKIE).cloned());
+        let counters = world.counters(responder);
+        (cookie, [counters.cookies, counters.cookies_wrong, world.net[responder].half_open() as u64])
+    };
+    let (cookie, counted) = asked(None);
+    assert_eq!(counted, [1, 0, 0]);
+    let cookie = cookie.unwrap();
+    let other = Notify::with(NotifyType::REDIRECT_SUPPORTED, cookie.data.clone());
+    assert_eq!(asked(Some(other)), (Some(cookie.clone()), [2, 0, 0]));
+    let wrong = Notify::with(NotifyType::COOKIE, vec![1; cookie.data.len()]);
+    assert_eq!(asked(Some(wrong)), (Some(cookie.clone()), [3, 1, 0]));
+    assert_eq!(asked(Some(cookie)), (None, [3, 1, 1]));
+}
+
 #[test]
 fn a_first_request_that_is_too_long_is_dropped() {
     let mut world = World::psk();
