@@ -431,3 +431,30 @@ fn what_is_no_packet_of_ours_is_counted() {
     let counted = a.counters();
     assert_eq!((counted.length, counted.unknown_spi, counted.keepalives, counted.not_esp), (2, 1, 1, 1));
 }
+
+/// RFC 4303 §2.1: up to 255 they are reserved.
+#[test]
+fn the_first_spi_that_may_be_is_256() {
+    let first = SaPair { inbound: 256, outbound: 256, ..pair(true, gcm(), 20) };
+    let mut plane = plane(Config::default());
+    for outbound in [255, 0] {
+        let reserved = Operation::Install(SaPair { outbound, ..first.clone() }.into());
+        assert_eq!(plane.apply(NOW, reserved), Err(OperationError::ReservedSpi(outbound)));
+    }
+    install(&mut plane, first);
+    assert_eq!(plane.pairs(), [256]);
+}
+
+#[test]
+fn an_sa_that_does_not_come_is_asked_for_again_when_its_time_is_over() {
+    let mut plane = plane(Config { again: Duration::from_secs(5), ..Config::default() });
+    let policies = vec![policy(7, "10.1.0.0/16", "10.2.0.0/16", Action::Protect)];
+    assert_eq!(plane.apply(NOW, Operation::Policies(policies)), Ok(()));
+    let packet = udp("10.1.0.7", "10.2.0.9", (1, 2), b"data");
+    let parsed = IpPacket::parse(&packet).unwrap();
+    for (millis, asked) in [(0, 1), (4999, 0), (5000, 1), (5001, 0), (9999, 0), (10_000, 1)] {
+        let now = NOW + Duration::from_millis(millis);
+        assert_eq!(plane.outbound(now, &parsed), Decision::Hold(PolicyId(7)));
+        assert_eq!(events(&mut plane).len(), asked, "at {millis} ms");
+    }
+}

@@ -88,6 +88,7 @@ fn every_fault_has_its_place_and_says_what_to_do() {
     let replaced = |from: &str, to: &str| faults(&PSK.replace(from, to));
     assert!(replaced("secret = \"sixteen octets!!\"\n", "")[0].starts_with("1:1: \"secret\" is missing"));
     assert!(replaced("sixteen octets!!", "short")[0].contains("fewer than 6 characters"));
+    assert!(read(&PSK.replace("sixteen octets!!", "sixsix")).is_ok(), "six are enough");
     assert!(replaced("remote_auth = \"psk\"", "remote_auth = \"eap\"")[0].contains("there is no [aaa]"));
     assert!(
         replaced("remote_auth = \"psk\"", "remote_auth = \"eap-local\"")[0].contains("there is no [eap]")

@@ -246,3 +246,25 @@ fn a_slow_aaa_server_delays_nobody_else() {
     assert_eq!(site.world.ended(slow).len(), 1);
     assert_eq!(site.world.net[site.world.gateway].half_open(), 0);
 }
+
+/// RFC 2866 §5.10: a session that the server ended was ended by it, whatever becomes of the message that says so.
+#[test]
+fn the_first_cause_of_a_sessions_end_is_told() {
+    const LOST_CARRIER: u32 = 2;
+    const ADMIN_RESET: u32 = 6;
+    for (disconnected, cause) in [(false, LOST_CARRIER), (true, ADMIN_RESET)] {
+        let mut site = Site::new(AAA_GATEWAY, |_| {});
+        let host = site.world.client(CLIENT, &client("md5", "ann", "a long password"));
+        site.world.connect(host, "home");
+        site.world.run(secs(2));
+        // The client is no more there, and does not say so.
+        site.world.net.silence(host, true);
+        if disconnected {
+            let ann = |a: &mut Attributes| drop(a.push_text(kind::USER_NAME, "ann"));
+            assert_eq!(site.ask(Code::DISCONNECT_REQUEST, ann), DynamicResult::Ack);
+        }
+        site.world.run(secs(1000));
+        assert_eq!(site.kinds(), ["Start", "Stop"]);
+        assert_eq!(site.told.borrow()[1].terminate_cause, Some(cause), "disconnected: {disconnected}");
+    }
+}

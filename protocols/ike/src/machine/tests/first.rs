@@ -174,3 +174,28 @@ fn a_first_request_that_comes_again_is_answered_again_and_makes_no_second_ike_sa
     world.forge(responder, at(INITIATOR, 500), at(RESPONDER, 500), &first);
     assert_eq!((world.counters(responder).not_expected, world.sas().1), (1, 1));
 }
+
+/// RFC 7296 §2.7: the responder chooses one of the proposals, and the initiator looks whether it did.
+#[test]
+fn a_proposal_that_was_not_offered_is_not_accepted() {
+    let mut world = World::psk();
+    world.initiate();
+    // IKE_SA_INIT is over, and IKE_AUTH is on its way. As if its offer had been another one.
+    world.net.run(millis(25));
+    let mut other = connection(true);
+    other.children[0].proposals = vec![Proposal::esp("aes128-sha256").unwrap()];
+    let endpoint = &mut world.net[world.initiator];
+    let token = *endpoint.by_spi.values().next().unwrap();
+    endpoint.sas.get_mut(token).unwrap().connection = Arc::new(other);
+    world.net.run(secs(1));
+    assert_eq!(world.children(world.initiator).len(), 0);
+}
+
+/// RFC 7296 §3.13: one octet counts them.
+#[test]
+fn as_many_traffic_selectors_are_granted_as_a_payload_counts() {
+    let host = |n: u32| TrafficSelector::network((0x0a00_0000 + 2 * n).to_be_bytes().into(), 32).unwrap();
+    let asked: Vec<TrafficSelector> = (0..300).map(host).collect();
+    let granted = child::narrow(&network("10.0.0.0", 8), &asked.clone().into());
+    assert_eq!(granted, asked[..255]);
+}

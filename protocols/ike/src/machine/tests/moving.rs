@@ -169,3 +169,16 @@ fn addresses_that_the_responder_does_not_take_are_told() {
     world.net.run(millis(20));
     assert!(world.events(initiator).contains(&Event::MoveRefused { sa: ours }));
 }
+
+#[test]
+fn who_asks_whether_the_other_is_alive_does_not_move() {
+    let mobike = |liveness, connection| Connection { mobike: true, liveness, ..connection };
+    let mut world = World::new(mobike(Some(secs(30)), connection(true)), mobike(None, connection(false)));
+    world.connect();
+    let requests = world.counters(world.initiator).requests;
+    world.net.run(secs(100));
+    assert!(world.counters(world.initiator).requests > requests);
+    // And so the responder has nothing to find out about another path (RFC 4555 §3.5).
+    let responder = world.counters(world.responder);
+    assert_eq!((responder.requests, responder.moved), (0, 0));
+}
