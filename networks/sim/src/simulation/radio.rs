@@ -75,8 +75,9 @@ impl Radio {
         }
     }
     const fn way(&self, direction: u32) -> Way {
-        let (station, down) = ((direction - self.first) / 2, (direction - self.first) % 2 == 1);
-        if down { Way::Down(station) } else { Way::Up(station) }
+        let number = direction - self.first;
+        let station = number / 2;
+        if number % 2 == 1 { Way::Down(station) } else { Way::Up(station) }
     }
 }
 
