@@ -87,7 +87,8 @@ impl AckPace {
 impl Connection {
     /// `len` bytes came in order, the last of a write where it was `pushed`: acknowledges them as Linux does.
     #[cold]
-    pub(super) fn pace_ack(&mut self, now: Instant, len: u32, enough: bool, full: bool) {
+    pub(super) fn pace_ack(&mut self, now: Instant, len: u32, enough: bool) {
+        let full = self.opens_window();
         let Some(least) = self.config.delayed_ack.map(|delayed| delayed.timeout) else { return };
         let (rto, window) = (self.rtt.rto(&self.config), self.receive_limit());
         let segment = u32::from(self.largest).max(self.least_segment());

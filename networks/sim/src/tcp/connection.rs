@@ -543,13 +543,17 @@ impl Connection {
         };
         self.unread -= len;
         if !self.auto_read {
-            self.credit -= len;
-            self.offer_window();
-            if self.acks().is_some() {
-                self.acknowledge_read();
-            }
+            self.use_credit(len);
         }
         Some(Event::Data { len, payload })
+    }
+
+    /// An application that reads by itself has read so much.
+    #[cold]
+    fn use_credit(&mut self, len: u32) {
+        self.credit -= len;
+        self.offer_window();
+        self.acknowledge_read();
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) is due; it may move either way after every call.

@@ -367,11 +367,6 @@ impl Connection {
         }
         let segment = self.segment(now, at, len, flags);
         let new = !seq::lt(at, self.max);
-        if len > 0
-            && let Some(acks) = Rare::acks_mut(&mut self.rare)
-        {
-            acks.on_data_sent(now);
-        }
         if seq::lt(at, self.max) && self.timer != Timer::Persist {
             self.stats.retransmitted += 1;
             // Karn: what is sent twice is not timed, unless by BSD what it carries beside is new.
@@ -399,13 +394,34 @@ impl Connection {
         if self.timer != Timer::Retransmit {
             self.arm_retransmission(now);
         }
+        if self.rare.is_some() {
+            self.note_sent(now, at, len, data_end.wrapping_add(u32::from(fin)), new);
+        }
+        segment
+    }
+
+    /// Tells what few connections have that what lies from `at` to `end` was sent, `len` octets of data.
+    #[cold]
+    fn note_sent(&mut self, now: Instant, at: u32, len: u32, end: u32, new: bool) {
+        if len > 0
+            && let Some(acks) = Rare::acks_mut(&mut self.rare)
+        {
+            acks.on_data_sent(now);
+        }
         if let Some(rack) = Rare::rack_mut(&mut self.rare) {
-            rack.on_sent(now, at, data_end.wrapping_add(u32::from(fin)));
+            rack.on_sent(now, at, end);
             if new {
                 self.schedule_probe(now);
             }
         }
-        segment
+    }
+
+    /// Tells what few connections have that an acknowledgement leaves.
+    #[cold]
+    fn note_acknowledged(&mut self) {
+        if let (Some(acks), Some(delayed)) = (Rare::acks_mut(&mut self.rare), self.config.delayed_ack) {
+            acks.on_acknowledged(self.ack_now || self.unacked_segments > 0, delayed.timeout);
+        }
     }
 
     #[cold]
@@ -431,8 +447,8 @@ impl Connection {
     /// A segment with our acknowledgement and window, which thereby are up to date on the other side.
     #[inline]
     pub(super) fn segment(&mut self, now: Instant, at: u32, len: u32, flags: Flags) -> Segment {
-        if let (Some(acks), Some(delayed)) = (Rare::acks_mut(&mut self.rare), self.config.delayed_ack) {
-            acks.on_acknowledged(self.ack_now || self.unacked_segments > 0, delayed.timeout);
+        if self.rare.is_some() {
+            self.note_acknowledged();
         }
         self.ack_now = false;
         self.ack_at = Instant::FAR_FUTURE;
