@@ -15,7 +15,18 @@ pub const MD5_LEN: usize = 16;
 #[inline]
 #[must_use]
 pub fn md5(parts: &[&[u8]]) -> [u8; MD5_LEN] {
-    Message::plain(parts).run()
+    Message::plain(parts, &[]).run()
+}
+
+/// 16 octets that stand in a message in place of what its parts have there, and where they begin: how many octets of the
+/// parts lie before them. What lies beyond the parts is left out.
+pub type Overlay<'a> = (usize, &'a [u8; 16]);
+
+/// The MD5 digest of the concatenation of `parts` with other octets at some places: faster than with parts that are cut there.
+#[inline]
+#[must_use]
+pub fn md5_over(parts: &[&[u8]], over: &[Overlay<'_>]) -> [u8; MD5_LEN] {
+    Message::plain(parts, over).run()
 }
 
 /// HMAC-MD5 (RFC 2104) under one key, whose two key blocks are hashed once: each message then costs its
@@ -45,13 +56,26 @@ impl HmacMd5Key {
     #[inline]
     #[must_use]
     pub fn mac(&self, parts: &[&[u8]]) -> [u8; MD5_LEN] {
-        Message::keyed(*self.inner, *self.outer, parts).run()
+        self.mac_over(parts, &[])
     }
-    /// The code of the concatenation of `parts`, and beside it the MD5 digest of that of `others`: both in
+    /// The code of the concatenation of `parts` with other octets at some places, as [`md5_over`] has them.
+    #[inline]
+    #[must_use]
+    pub fn mac_over(&self, parts: &[&[u8]], over: &[Overlay<'_>]) -> [u8; MD5_LEN] {
+        Message::keyed(*self.inner, *self.outer, parts, over).run()
+    }
+    /// What [`mac_over`](Self::mac_over) gives for one message, and beside it what [`md5_over`] gives for another: both in
     /// little more time than the longer of the two takes.
     #[must_use]
-    pub fn mac_beside_md5(&self, parts: &[&[u8]], others: &[&[u8]]) -> ([u8; MD5_LEN], [u8; MD5_LEN]) {
-        block::run_both(Message::keyed(*self.inner, *self.outer, parts), Message::plain(others))
+    pub fn mac_beside_md5(
+        &self,
+        (parts, over): (&[&[u8]], &[Overlay<'_>]),
+        (other_parts, other_over): (&[&[u8]], &[Overlay<'_>]),
+    ) -> ([u8; MD5_LEN], [u8; MD5_LEN]) {
+        block::run_both(
+            Message::keyed(*self.inner, *self.outer, parts, over),
+            Message::plain(other_parts, other_over),
+        )
     }
     /// Whether `tag` is the code of the concatenation of `parts`; in constant time.
     #[inline]
@@ -201,20 +225,37 @@ mod tests {
     }
 
     proptest! {
-        /// Another implementation, all lengths around the ends of blocks, all ways to cut the message.
+        /// Another implementation, all lengths around the ends of blocks, all ways to cut the message, other octets laid
+        /// over it anywhere.
         #[test]
         fn digests_are_those_of_another_implementation(key in vec(any::<u8>(), 0..140),
-                parts in vec(vec(any::<u8>(), 0..90), 0..6), others in vec(vec(any::<u8>(), 0..90), 0..6)) {
+                parts in vec(vec(any::<u8>(), 0..150), 0..6), others in vec(vec(any::<u8>(), 0..150), 0..6),
+                laid in vec((0..300_usize, any::<[u8; 16]>()), 0..3)) {
             let parts: Vec<&[u8]> = parts.iter().map(|part| &part[..]).collect();
             let others: Vec<&[u8]> = others.iter().map(|part| &part[..]).collect();
-            let digest: [u8; 16] = md5::Md5::digest(others.concat()).into();
-            let mut mac = hmac::Hmac::<md5::Md5>::new_from_slice(&key).unwrap();
-            mac.update(&parts.concat());
-            let mac: [u8; 16] = mac.finalize().into_bytes().into();
-            prop_assert_eq!(super::md5(&others), digest);
-            let key = HmacMd5Key::new(&key);
-            prop_assert_eq!(key.mac(&parts), mac);
-            prop_assert_eq!(key.mac_beside_md5(&parts, &others), (mac, digest));
+            let over: Vec<(usize, &[u8; 16])> = laid.iter().map(|(at, octets)| (*at, octets)).collect();
+            let whole = |parts: &[&[u8]], over: &[(usize, &[u8; 16])]| {
+                let mut message = parts.concat();
+                for (at, octets) in over {
+                    message.iter_mut().skip(*at).zip(*octets).for_each(|(to, from)| *to = *from);
+                }
+                message
+            };
+            let other_md5 = |message: Vec<u8>| -> [u8; 16] { md5::Md5::digest(message).into() };
+            let other_mac = |message: Vec<u8>| -> [u8; 16] {
+                let mut mac = hmac::Hmac::<md5::Md5>::new_from_slice(&key).unwrap();
+                mac.update(&message);
+                mac.finalize().into_bytes().into()
+            };
+            prop_assert_eq!(super::md5(&others), other_md5(others.concat()));
+            prop_assert_eq!(super::md5_over(&others, &over), other_md5(whole(&others, &over)));
+            let ours = HmacMd5Key::new(&key);
+            prop_assert_eq!(ours.mac(&parts), other_mac(parts.concat()));
+            prop_assert_eq!(ours.mac_over(&parts, &over), other_mac(whole(&parts, &over)));
+            let both = (other_mac(whole(&parts, &over)), other_md5(others.concat()));
+            prop_assert_eq!(ours.mac_beside_md5((&parts, &over), (&others, &[])), both);
+            let both = (other_mac(parts.concat()), other_md5(whole(&others, &over)));
+            prop_assert_eq!(ours.mac_beside_md5((&parts, &[]), (&others, &over)), both);
         }
     }
 

@@ -6,10 +6,13 @@ use crate::packet::{Code, HEADER_LEN, Packet};
 use alloc::sync::Arc;
 use core::fmt;
 use usher_crypto::Key;
-use usher_crypto::digest::{HmacMd5Key, equal, md5};
+use usher_crypto::digest::{HmacMd5Key, equal, md5_over};
 
 /// Octets of a Message-Authenticator attribute.
 pub const MESSAGE_AUTHENTICATOR_LEN: usize = 18;
+
+/// Where a packet has its authenticator: after code, identifier and length.
+const AUTHENTICATOR_AT: usize = 4;
 
 /// A shared secret with its prepared HMAC key; clones share one copy. Never printed.
 #[derive(Clone)]
@@ -70,7 +73,7 @@ pub fn covered_authenticator(code: Code, own: &[u8; 16], request: Option<&[u8; 1
 
 /// The Message-Authenticator of a packet whose such attribute's 16 octets of value are at `at`.
 fn compute(bytes: &[u8], at: usize, covered: &[u8; 16], secret: &Secret) -> [u8; 16] {
-    secret.0.hmac.mac(&[&bytes[..4], covered, &bytes[HEADER_LEN..at], &[0; 16], &bytes[at + 16..]])
+    secret.0.hmac.mac_over(&[bytes], &[(AUTHENTICATOR_AT, covered), (at, &[0; 16])])
 }
 
 /// Checks a packet's Message-Authenticator, in constant time. `covered` is
@@ -138,8 +141,8 @@ pub fn check_reply(
     };
     let covered = covered_authenticator(reply.code(), reply.authenticator(), Some(request_authenticator));
     let (mac, response) = secret.0.hmac.mac_beside_md5(
-        &[&bytes[..4], &covered, &bytes[HEADER_LEN..at], &[0; 16], &bytes[at + 16..]],
-        &[&bytes[..4], request_authenticator, &bytes[HEADER_LEN..], secret.as_bytes()],
+        (&[bytes], &[(AUTHENTICATOR_AT, &covered), (at, &[0; 16])]),
+        (&[bytes, secret.as_bytes()], &[(AUTHENTICATOR_AT, request_authenticator)]),
     );
     (equal(&response, reply.authenticator()), judge(&mac, bytes, at))
 }
@@ -148,7 +151,7 @@ pub fn check_reply(
 /// in its authenticator field.
 #[must_use]
 pub fn response_authenticator(reply: &[u8], request_authenticator: &[u8; 16], secret: &Secret) -> [u8; 16] {
-    md5(&[&reply[..4], request_authenticator, &reply[HEADER_LEN..], secret.as_bytes()])
+    md5_over(&[reply, secret.as_bytes()], &[(AUTHENTICATOR_AT, request_authenticator)])
 }
 
 /// The Request Authenticator of an Accounting-, CoA- or Disconnect-Request (RFC 2866 §3).

@@ -3,6 +3,8 @@
 //! Each of its 64 steps waits for the one before, which leaves most of a processor idle. Two messages that
 //! do not depend on each other therefore go through it side by side in the time of one.
 
+use super::Overlay;
+
 /// The chaining variables A to D.
 pub(super) type State = [u32; 4];
 /// Octets of a block.
@@ -149,6 +151,32 @@ pub(super) fn digest(state: State) -> [u8; 16] {
     out
 }
 
+/// Lays what of an overlay belongs there over data that begin at `offset`.
+#[inline]
+fn lay(&(begin, octets): &Overlay<'_>, offset: usize, data: &mut [u8]) {
+    if begin.saturating_add(octets.len()) <= offset || begin >= offset + data.len() {
+        return;
+    }
+    if begin >= offset
+        && let Some((_, data)) = data.split_at_mut_checked(begin - offset)
+        && let Some(data) = data.first_chunk_mut()
+    {
+        *data = *octets;
+    } else {
+        lay_part(begin, octets, offset, data);
+    }
+}
+
+/// The same where only a part belongs there.
+#[cold]
+fn lay_part(begin: usize, octets: &[u8; 16], offset: usize, data: &mut [u8]) {
+    for (at, octet) in (begin..).zip(octets) {
+        if let Some(data) = at.checked_sub(offset).and_then(|at| data.get_mut(at)) {
+            *data = *octet;
+        }
+    }
+}
+
 /// What a message's next block is made of.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
@@ -162,22 +190,31 @@ enum Next {
 pub(super) struct Message<'a> {
     pub(super) state: State,
     parts: &'a [&'a [u8]],
+    over: &'a [Overlay<'a>],
     /// Octets of the first part that are in.
     taken: usize,
-    /// Octets of the message so far.
-    length: u64,
+    /// Octets of the parts that are in.
+    offset: usize,
+    /// Octets before the parts: those of the inner key's block.
+    before: u64,
     next: Next,
     /// HMAC: the state after the outer key, which the digest goes into.
     outer: Option<State>,
 }
 
 impl<'a> Message<'a> {
-    pub(super) const fn plain(parts: &'a [&'a [u8]]) -> Self {
-        Self { state: INITIAL, parts, taken: 0, length: 0, next: Next::Data, outer: None }
+    pub(super) const fn plain(parts: &'a [&'a [u8]], over: &'a [Overlay<'a>]) -> Self {
+        Self { state: INITIAL, parts, over, taken: 0, offset: 0, before: 0, next: Next::Data, outer: None }
     }
     /// With the states after one block each of the inner and the outer key.
-    pub(super) const fn keyed(inner: State, outer: State, parts: &'a [&'a [u8]]) -> Self {
-        Self { state: inner, parts, taken: 0, length: BLOCK as u64, next: Next::Data, outer: Some(outer) }
+    pub(super) const fn keyed(
+        inner: State,
+        outer: State,
+        parts: &'a [&'a [u8]],
+        over: &'a [Overlay<'a>],
+    ) -> Self {
+        let before = BLOCK as u64;
+        Self { state: inner, parts, over, taken: 0, offset: 0, before, next: Next::Data, outer: Some(outer) }
     }
 
     /// Fills the next block, which the caller is to compress into the state; false where there is none.
@@ -186,36 +223,47 @@ impl<'a> Message<'a> {
         match self.next {
             Next::Data => {
                 let at = self.gather(block);
-                self.length += at as u64;
+                for overlay in self.over {
+                    lay(overlay, self.offset, &mut block[..at]);
+                }
+                self.offset += at;
                 if at < BLOCK {
                     block[at] = 0x80;
-                    block[at + 1..].fill(0);
                     self.next = Next::Length;
                 }
                 if at < ROOM {
-                    self.end(block);
+                    self.end(block, self.before + self.offset as u64);
                 }
             }
             Next::Length => {
-                block.fill(0);
-                self.end(block);
+                *block = [0; BLOCK];
+                self.end(block, self.before + self.offset as u64);
             }
             Next::Done => {
                 let Some(outer) = self.outer.take() else { return false };
+                *block = [0; BLOCK];
                 block[..16].copy_from_slice(&digest(self.state));
-                block[16..].fill(0);
                 block[16] = 0x80;
-                self.length = BLOCK as u64 + 16;
-                self.end(block);
+                self.end(block, BLOCK as u64 + 16);
                 self.state = outer;
             }
         }
         true
     }
 
-    /// Puts as much data into a block as there are and fit; answers how much.
+    /// Puts as much data into a block as there are and fit, zeros behind; answers how much.
     #[inline]
     fn gather(&mut self, block: &mut [u8; BLOCK]) -> usize {
+        // By a copy of known length: most blocks lie within one part.
+        if let Some((part, rest)) = self.parts.split_first()
+            && let Some((now, after)) = part[self.taken..].split_first_chunk()
+        {
+            *block = *now;
+            (self.parts, self.taken) =
+                if after.is_empty() { (rest, 0) } else { (self.parts, self.taken + BLOCK) };
+            return BLOCK;
+        }
+        *block = [0; BLOCK];
         let mut at = 0;
         while let Some((part, rest)) = self.parts.split_first() {
             let left = &part[self.taken..];
@@ -234,8 +282,8 @@ impl<'a> Message<'a> {
     }
 
     #[inline]
-    fn end(&mut self, block: &mut [u8; BLOCK]) {
-        block[ROOM..].copy_from_slice(&(self.length * 8).to_le_bytes());
+    fn end(&mut self, block: &mut [u8; BLOCK], length: u64) {
+        block[ROOM..].copy_from_slice(&(length * 8).to_le_bytes());
         self.next = Next::Done;
     }
 
