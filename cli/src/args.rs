@@ -1,11 +1,11 @@
 //! What can be typed. The documentation of these items is the program's help.
 
-use crate::aaa::args::AaaCommand;
-use crate::ident::IdentCommand;
-use crate::ike::IkeCommand;
 use crate::lab::LabCommand;
-use crate::load::args::LoadCommand;
-use crate::mih::MihCommand;
+#[cfg(feature = "live")]
+use crate::{
+    aaa::args::AaaCommand, ident::IdentCommand, ike::IkeCommand, load::args::LoadCommand, mih::MihCommand,
+    plan::Plan,
+};
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
@@ -74,11 +74,13 @@ default before quick, and the newest of those. Statements whose studies were not
         /// The folder of a run, or one that holds such folders.
         dir: Option<PathBuf>,
     },
+    #[cfg(feature = "live")]
     /// The AAA server: RADIUS, RadSec and Diameter with EAP, and what an operator does with it.
     Aaa {
         #[command(subcommand)]
         command: Box<AaaCommand>,
     },
+    #[cfg(feature = "live")]
     /// IDENT (RFC 1413): say who stands behind a connection, and ask who does.
     Ident {
         #[command(subcommand)]
@@ -89,22 +91,26 @@ default before quick, and the newest of those. Statements whose studies were not
         #[command(subcommand)]
         command: LabCommand,
     },
+    #[cfg(feature = "live")]
     /// An IKEv2 gateway, and a client.
     Ike {
         #[command(subcommand)]
         command: Box<IkeCommand>,
     },
+    #[cfg(feature = "live")]
     /// Media independent handover (IEEE 802.21 over RFC 5677): tell others of this host's links, and ask others of theirs.
     Mih {
         #[command(subcommand)]
         command: Box<MihCommand>,
     },
+    #[cfg(feature = "live")]
     /// Load a RADIUS or Diameter server or an IKEv2 gateway with logins, or an MIH function with requests, verify every answer, and
     /// report rates and latencies.
     Load {
         #[command(subcommand)]
         command: Box<LoadCommand>,
     },
+    #[cfg(feature = "live")]
     /// How many servers a deployment needs: its logins, simulated on processors that a measured profile charges.
     #[command(after_help = "Examples:
   usher load eap 127.0.0.1 --secret-file secret --users-file users.csv --ca ca.pem --mix pap=1,peap-mschapv2=1 \\
@@ -114,7 +120,7 @@ default before quick, and the newest of those. Statements whose studies were not
   usher plan plan.toml --json
 
 docs/plan.md says how to calibrate, how to read the answer, and what it leaves out.")]
-    Plan(Box<crate::plan::Plan>),
+    Plan(Box<Plan>),
     /// Files of studies and servers that an earlier version understood.
     Config {
         #[command(subcommand)]

@@ -38,7 +38,7 @@ fn format(name: &str, text: &str) -> Result<&'static Format, Failure> {
         let schema: serde_json::Value = serde_json::from_str(&schema).unwrap_or_default();
         tree.entries().iter().filter(|e| schema["properties"].get(&e.key).is_some()).count()
     };
-    let mut kinds = kinds().map(|(format, schema)| (known(schema), format));
+    let mut kinds: Vec<_> = kinds().into_iter().map(|(format, schema)| (known(schema), format)).collect();
     kinds.sort_by_key(|(keys, _)| std::cmp::Reverse(*keys));
     let most = kinds[0].0;
     let version = match tree.get("version").and_then(TreeNode::value) {
@@ -60,19 +60,20 @@ fn format(name: &str, text: &str) -> Result<&'static Format, Failure> {
         ([format], ..) | (_, Some(format), None) => return Ok(*format),
         _ => {}
     }
-    let kinds = kinds.map(|(_, format)| format.what).join(", ");
+    let kinds = kinds.iter().map(|(_, format)| format.what).collect::<Vec<_>>().join(", ");
     Err(Failure::usage(format!("{name}: this is none of {kinds}; nothing was done")))
 }
 
 /// The kinds of files, each with its schema.
-pub(crate) fn kinds() -> [(&'static Format, String); 7] {
-    [
+pub(crate) fn kinds() -> Vec<(&'static Format, String)> {
+    vec![
         (&usher_scenario::FORMAT, usher_scenario::json_schema()),
         (&usher_aaa_config::FORMAT, usher_aaa_config::json_schema()),
         (&usher_ident_service::config::FORMAT, usher_ident_service::config::json_schema()),
         (&usher_gateway::config::FORMAT, usher_gateway::config::json_schema()),
         (&usher_mih_service::config::FORMAT, usher_mih_service::config::json_schema()),
         (&usher_profile::FORMAT, usher_profile::json_schema()),
+        #[cfg(feature = "live")]
         (&usher_plan::FORMAT, usher_plan::json_schema()),
     ]
 }

@@ -1,18 +1,24 @@
 //! The `usher` program: what the user typed, handed to the rooms below, and what they say, printed.
 
+#[cfg(feature = "live")]
 mod aaa;
 mod args;
 mod claims;
 mod config;
+#[cfg(feature = "live")]
 mod ident;
+#[cfg(feature = "live")]
 mod ike;
 mod lab;
+#[cfg(feature = "live")]
 mod load;
 mod man;
+#[cfg(feature = "live")]
 mod mih;
 mod output;
 #[cfg(test)]
 mod pages;
+#[cfg(feature = "live")]
 mod plan;
 mod progress;
 mod study;
@@ -63,12 +69,18 @@ fn dispatch(command: Command, output: &Output) -> Result<(), Failure> {
             if list { verify::list(output, &oracles, filter) } else { verify::run(output, &oracles, filter) }
         }
         Command::Claims { dir } => claims::claims(output, dir.as_deref()),
+        #[cfg(feature = "live")]
         Command::Aaa { command } => aaa::aaa(output, *command),
+        #[cfg(feature = "live")]
         Command::Ident { command } => ident::ident(output, command),
+        #[cfg(feature = "live")]
         Command::Ike { command } => ike::ike(output, *command),
+        #[cfg(feature = "live")]
         Command::Mih { command } => mih::mih(output, *command),
         Command::Lab { command } => lab::lab(output, command),
+        #[cfg(feature = "live")]
         Command::Load { command } => load::load(output, &command),
+        #[cfg(feature = "live")]
         Command::Plan(plan) => plan::plan(output, &plan),
         Command::Config { command: ConfigCommand::Upgrade { files, write } } => {
             config::upgrade(output, &files, write)

@@ -92,6 +92,7 @@ pub(crate) fn columns(rows: &[Vec<String>]) -> String {
 }
 
 /// The faults of a file for programs.
+#[cfg(feature = "live")]
 pub(crate) fn faults(faults: &usher_config::Faults) -> serde_json::Value {
     let each = |f: &usher_config::Fault| serde_json::json!({ "file": f.file, "line": f.line, "column": f.column, "message": f.message });
     faults.faults.iter().map(each).collect()

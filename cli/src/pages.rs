@@ -155,7 +155,9 @@ fn named(text: &str) -> Option<(&str, &str)> {
 
 #[test]
 fn keys_that_pages_name_are_of_the_configuration() {
-    let schemas = crate::config::kinds().map(|(_, schema)| serde_json::from_str::<Value>(&schema).unwrap());
+    let schemas =
+        crate::config::kinds().into_iter().map(|(_, schema)| serde_json::from_str(&schema).unwrap());
+    let schemas: Vec<Value> = schemas.collect();
     assert!(has(&schemas[1], "diameter.peer", "origins") && has(&schemas[1], "limits", "failures"));
     assert!(!has(&schemas[1], "limits", "login_timeout"));
     let mut seen = 0;
