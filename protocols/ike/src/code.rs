@@ -371,6 +371,8 @@ codes! {
         UNEXPECTED_NAT_DETECTED = 41;
         /// No such CHILD_SA.
         CHILD_SA_NOT_FOUND = 44;
+        /// A further key exchange is of nothing that is under way (RFC 9370).
+        STATE_NOT_FOUND = 47;
         /// The identity has no other IKE_SA that still lives.
         INITIAL_CONTACT = 16384;
         /// How many requests may be outstanding.

@@ -43,7 +43,8 @@ pub fn endpoint(octets: &[u8]) -> bool {
         liveness: None,
         unique: true,
     });
-    let config = Config { half_open: 4, cookies_from: 2, ..Config::default() };
+    let tickets = Some(Duration::from_secs(60));
+    let config = Config { half_open: 4, cookies_from: 2, tickets, ..Config::default() };
     let mut endpoint = Endpoint::new(config, SecureRng::from_seed([1; 32]));
     let [local, remote] = [1, 2].map(|n| SocketAddr::from((Ipv4Addr::new(192, 0, 2, n), 500)));
     let now = Instant::ZERO;

@@ -61,7 +61,8 @@ pub struct IkeKeys {
     pub sk_pr: Key,
 }
 
-fn code(prf: MacAlgorithm, key: &[u8], parts: &[&[u8]]) -> Key {
+/// prf(key, parts).
+pub(crate) fn code(prf: MacAlgorithm, key: &[u8], parts: &[&[u8]]) -> Key {
     let mut out = Key::new(Vec::with_capacity(prf.output_len()));
     prf.with_key(key).code(parts, &mut out);
     out
@@ -79,23 +80,32 @@ impl IkeKeys {
         Self::from_seed(algorithms, &code(algorithms.prf, &key, &[secret]), seeds)
     }
 
-    /// Those of an IKE_SA that takes the place of one with these keys, whose pseudorandom function is `prf` (§2.18).
+    /// Those of an IKE_SA that takes the place of one with these keys, whose pseudorandom function is `prf` (§2.18). The
+    /// secrets of further key exchanges follow the nonces, one after another (RFC 9370 §2.2.4).
     #[must_use]
     pub fn rekeyed(
         &self,
         prf: MacAlgorithm,
         algorithms: &IkeAlgorithms,
-        secret: &[u8],
+        (secret, further): (&[u8], &[u8]),
         seeds: &Seeds<'_>,
     ) -> Self {
-        let seed = code(prf, &self.sk_d, &[secret, seeds.initiator_nonce, seeds.responder_nonce]);
+        let seed = code(prf, &self.sk_d, &[secret, seeds.initiator_nonce, seeds.responder_nonce, further]);
         Self::from_seed(algorithms, &seed, seeds)
     }
 
     /// Those that take their place after a further key exchange (RFC 9370 §2.2.2).
     #[must_use]
     pub fn advanced(&self, algorithms: &IkeAlgorithms, secret: &[u8], seeds: &Seeds<'_>) -> Self {
-        self.rekeyed(algorithms.prf, algorithms, secret, seeds)
+        self.rekeyed(algorithms.prf, algorithms, (secret, &[]), seeds)
+    }
+
+    /// Those of an IKE_SA that is taken up again, from SK_d of the one before (RFC 5723 §5.1).
+    #[must_use]
+    pub fn resumed(algorithms: &IkeAlgorithms, sk_d: &[u8], seeds: &Seeds<'_>) -> Self {
+        let nonces = (seeds.initiator_nonce, seeds.responder_nonce);
+        let seed = code(algorithms.prf, sk_d, &[b"Resumption", nonces.0, nonces.1]);
+        Self::from_seed(algorithms, &seed, seeds)
     }
 
     fn from_seed(algorithms: &IkeAlgorithms, skeyseed: &[u8], seeds: &Seeds<'_>) -> Self {
@@ -123,17 +133,18 @@ impl IkeKeys {
         }
     }
 
-    /// The keys of a CHILD_SA (§2.17), from the secret of its own exchange where it had one.
+    /// The keys of a CHILD_SA (§2.17), from the secret of its own exchange where it had one, and those of the key exchanges
+    /// that followed (RFC 9370 §2.2.4).
     #[must_use]
     pub fn child(
         &self,
         prf: MacAlgorithm,
         algorithms: &PacketAlgorithms,
-        secret: Option<&[u8]>,
+        (secret, further): (Option<&[u8]>, &[u8]),
         nonces: (&[u8], &[u8]),
     ) -> ChildKeys {
         let (cipher, integrity) = (algorithms.cipher_key, algorithms.integrity_key());
-        let seed = [secret.unwrap_or(&[]), nonces.0, nonces.1];
+        let seed = [secret.unwrap_or(&[]), nonces.0, nonces.1, further];
         let all = prf_plus(&*prf.with_key(&self.sk_d), &seed, 2 * (cipher + integrity));
         let mut rest = all.as_slice();
         let mut take = |octets: usize| {

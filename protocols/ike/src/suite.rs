@@ -112,8 +112,9 @@ impl Proposal {
         Ok(proposal)
     }
 
-    /// A proposal for a CHILD_SA of ESP: `aes128gcm16-x25519`, `aes128-sha256-esn-noesn`. A key exchange in it is done when
-    /// the CHILD_SA is not made with its IKE_SA. Without a word for extended sequence numbers there are none.
+    /// A proposal for a CHILD_SA of ESP: `aes128gcm16-x25519`, `aes128-sha256-esn-noesn`. A key exchange in it, and a further
+    /// one after it, is done when the CHILD_SA is not made with its IKE_SA. Without a word for extended sequence numbers there
+    /// are none.
     ///
     /// # Errors
     /// A word is none, or something is missing.
@@ -133,8 +134,7 @@ impl Proposal {
             let found = all.find(|(name, ..)| *name == meant);
             let &(_, kind, id, bits) = found.ok_or_else(|| ProposalError::Word(word.to_string()))?;
             let ike = protocol == ProtocolId::IKE;
-            let of_ike = kind == TransformType::PRF || kind.is_additional();
-            if ike && kind == TransformType::ESN || !ike && of_ike {
+            if ike && kind == TransformType::ESN || !ike && kind == TransformType::PRF {
                 return Err(ProposalError::Misplaced(word.to_string()));
             }
             transforms.push(
@@ -148,7 +148,11 @@ impl Proposal {
         if aead.iter().any(|other| *other != first) {
             return Err(ProposalError::Mixed);
         }
-        let integrity = proposal.transforms.iter().any(|transform| transform.kind == TransformType::INTEG);
+        let has = |wanted: fn(TransformType) -> bool| proposal.transforms.iter().any(|t| wanted(t.kind));
+        if has(TransformType::is_additional) && !has(|kind| kind == TransformType::KE) {
+            return Err(ProposalError::Missing("key exchange"));
+        }
+        let integrity = has(|kind| kind == TransformType::INTEG);
         match (first, integrity) {
             (true, true) => Err(ProposalError::Mixed),
             (false, false) => Err(ProposalError::Missing("integrity")),
@@ -160,11 +164,12 @@ impl Proposal {
     #[must_use]
     pub(crate) fn without_key_exchange(&self) -> Self {
         let mut proposal = self.clone();
-        proposal.transforms.retain(|transform| transform.kind != TransformType::KE);
+        proposal.transforms.retain(|t| t.kind != TransformType::KE && !t.kind.is_additional());
         proposal
     }
 
-    /// Without further key exchanges: what an IKE_SA is replaced by. Its keys come of the old ones, and so of those exchanges.
+    /// Without further key exchanges: what an IKE_SA may be replaced by where the other side makes none then (RFC 9370
+    /// §2.2.4). Its keys come of the old ones, and so of those exchanges.
     #[must_use]
     pub(crate) fn without_additional(&self) -> Self {
         let mut proposal = self.clone();

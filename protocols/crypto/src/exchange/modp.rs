@@ -104,8 +104,8 @@ impl KeyExchange for Modp {
             return Err(ExchangeError::Public);
         }
         let shared = BoxedMontyForm::new(peer, &self.params);
-        let shared = shared.pow_bounded_exp(&self.exponent, self.group.exponent).retrieve();
-        Ok(Key::new(shared.to_be_bytes().to_vec()))
+        let shared = Key::new(shared.pow_bounded_exp(&self.exponent, self.group.exponent).retrieve());
+        Ok(Key::new(shared.to_be_bytes().into_vec()))
     }
 }
 

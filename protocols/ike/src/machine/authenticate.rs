@@ -7,7 +7,7 @@ use super::config::{Connection, LocalAuth, RemoteAuth};
 use super::event::{EndReason, IkeJob};
 use super::sa::{Context, IkeSa, Phase};
 use crate::code::{AuthMethod, CertificateEncoding, HashAlgorithm, KeyExchangeMethod, NotifyType};
-use crate::keys::{shared_key_code, signed_octets};
+use crate::keys::{self, shared_key_code, signed_octets};
 use crate::message::notifies;
 use crate::payload::{Configuration, Identification, Notify, Payload, Proposal, TrafficSelectors};
 use crate::work;
@@ -84,6 +84,9 @@ pub(super) struct Authenticating {
     pub(super) given: Option<Vec<crate::payload::ConfigurationAttribute>>,
     pub(super) initial_contact: bool,
     pub(super) mobike: bool,
+    pub(super) wants_ticket: bool,
+    /// IDi and IDr of the IKE_SA that is taken up by a ticket: SK_p alone proves who the sides are (RFC 5723 §4.3.3).
+    pub(super) resumed: Option<Box<(Identification, Identification)>>,
     /// Further key exchanges that are still to be done (RFC 9370).
     pub(super) additional: VecDeque<KeyExchangeMethod>,
     /// That which this side has begun.
@@ -122,6 +125,8 @@ impl Authenticating {
             given: None,
             initial_contact: false,
             mobike: false,
+            wants_ticket: false,
+            resumed: None,
             additional: VecDeque::new(),
             begun: None,
             between: None,
@@ -220,6 +225,26 @@ pub(super) fn shared_holds(sa: &mut IkeSa, payload: &Payload, key: &[u8]) -> boo
 pub(super) fn eap_holds(sa: &mut IkeSa, payload: &Payload) -> bool {
     let initiator = !sa.initiator;
     eap_key(sa, initiator).is_some_and(|key| shared_holds(sa, payload, &key))
+}
+
+/// Whether the IKE_SA is taken up by a ticket.
+pub(super) fn is_resumed(sa: &mut IkeSa) -> bool {
+    state(sa).is_some_and(|state| state.resumed.is_some())
+}
+
+/// The AUTH payload's data of an IKE_SA that is taken up by a ticket (RFC 5723 §4.3.3).
+fn resumed_code(sa: &mut IkeSa, initiator: bool, id: &Identification) -> Option<Key> {
+    let octets = octets(sa, initiator, id)?;
+    let session = sa.session.as_ref()?;
+    let key = if initiator { &session.keys.sk_pi } else { &session.keys.sk_pr };
+    Some(keys::code(session.algorithms.prf, key, &[&octets]))
+}
+
+fn resumed_holds(sa: &mut IkeSa, proof: &Payload) -> bool {
+    let method = AuthMethod::SHARED_KEY_MESSAGE_INTEGRITY_CODE;
+    let Payload::Authentication { method: theirs, data } = proof else { return false };
+    let (Some(id), initiator) = (sa.remote.clone(), !sa.initiator) else { return false };
+    *theirs == method && resumed_code(sa, initiator, &id).is_some_and(|code| equal(&code, data))
 }
 
 /// Which certificates are wanted (§3.7).
@@ -331,6 +356,15 @@ fn signature_of(payload: &Payload) -> Option<(SignatureScheme, &[u8])> {
 /// Has this side's proof be made: at once by a shared key, by a helper with a certificate's key. False: it cannot be.
 pub(super) fn prove(sa: &mut IkeSa, cx: &mut Context<'_>) -> bool {
     let connection = sa.connection.clone();
+    if is_resumed(sa) {
+        cx.work(work::DERIVE);
+        let initiator = sa.initiator;
+        let Some(code) = resumed_code(sa, initiator, &connection.local) else { return false };
+        let Some(state) = state(sa) else { return false };
+        let method = AuthMethod::SHARED_KEY_MESSAGE_INTEGRITY_CODE;
+        state.proof = Some(Payload::Authentication { method, data: code.to_vec() });
+        return true;
+    }
     match &connection.local_auth {
         LocalAuth::Psk(key) => {
             cx.work(work::DERIVE);
@@ -362,6 +396,10 @@ pub(super) fn verify(
     proof: &Payload,
 ) -> Option<bool> {
     let connection = sa.connection.clone();
+    if is_resumed(sa) {
+        cx.work(work::DERIVE);
+        return Some(resumed_holds(sa, proof));
+    }
     match &connection.remote_auth {
         RemoteAuth::Psk(key) => {
             cx.work(work::DERIVE);

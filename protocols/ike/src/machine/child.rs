@@ -3,9 +3,10 @@
 use super::authenticate::ChildAsked;
 use super::collision::ChildState;
 use super::config::{ChildConfig, Mode};
-use super::create::Nonces;
+use super::create::{Nonces, Secrets};
 use super::event::{ChildSa, Event, SaId};
-use super::sa::{Context, IkeSa, jittered};
+use super::followup::Makes;
+use super::sa::{Context, IkeSa, Task, jittered};
 use crate::code::{NotifyType, ProtocolId, TransformType};
 use crate::message::notifies;
 use crate::payload::{Notify, Payload, Proposal, TrafficSelector, TrafficSelectors};
@@ -45,9 +46,14 @@ impl Child {
 
 /// An SPI at which no other CHILD_SA of the IKE_SA receives.
 pub(super) fn new_spi(sa: &IkeSa, cx: &mut Context<'_>) -> u32 {
+    let granted = sa.expected_keys.as_ref().and_then(|expected| match &expected.makes {
+        Makes::Child { granted, .. } => Some(granted.inbound),
+        Makes::Ike { .. } => None,
+    });
     loop {
         let spi = cx.rng.next_u32();
-        if spi >= FIRST_SPI && sa.children.iter().all(|child| child.sa.inbound != spi) {
+        let free = sa.children.iter().all(|child| child.sa.inbound != spi) && granted != Some(spi);
+        if spi >= FIRST_SPI && free {
             return spi;
         }
     }
@@ -115,7 +121,7 @@ struct Parts<'a> {
     spis: (u32, u32),
     local: Vec<TrafficSelector>,
     remote: Vec<TrafficSelector>,
-    secret: Option<&'a [u8]>,
+    secrets: &'a Secrets,
     nonces: &'a Nonces,
     replaces: Option<u32>,
     mode: Mode,
@@ -130,7 +136,7 @@ fn install(sa: &mut IkeSa, cx: &mut Context<'_>, parts: Parts<'_>) -> bool {
     };
     cx.work(work::DERIVE);
     let nonces = (&parts.nonces.0[..], &parts.nonces.1[..]);
-    let keys = session.keys.child(session.algorithms.prf, &algorithms, parts.secret, nonces);
+    let keys = session.keys.child(session.algorithms.prf, &algorithms, parts.secrets.parts(), nonces);
     let (outbound_keys, inbound_keys) =
         if parts.initiator { (keys.initiator, keys.responder) } else { (keys.responder, keys.initiator) };
     let config = &sa.connection.children[parts.config];
@@ -207,6 +213,35 @@ fn proposals_of(config: &ChildConfig, first: bool) -> Vec<Proposal> {
     }
 }
 
+/// What a responder has granted, and not installed yet.
+#[derive(Debug)]
+pub(super) struct Granted {
+    config: usize,
+    proposal: Proposal,
+    pub(super) inbound: u32,
+    outbound: u32,
+    local: Vec<TrafficSelector>,
+    remote: Vec<TrafficSelector>,
+    mode: Mode,
+    replaces: Option<u32>,
+}
+
+/// Installs what was granted. False: the algorithms are not known, which a chosen proposal never leads to.
+pub(super) fn install_granted(
+    sa: &mut IkeSa,
+    cx: &mut Context<'_>,
+    granted: Granted,
+    secrets: &Secrets,
+    nonces: &Nonces,
+) -> bool {
+    let Granted { config, proposal, inbound, outbound, local, remote, mode, replaces } = granted;
+    let spis = (inbound, outbound);
+    let proposal = &proposal;
+    let parts =
+        Parts { config, proposal, spis, local, remote, secrets, nonces, replaces, mode, initiator: false };
+    install(sa, cx, parts)
+}
+
 /// Grants what was selected: installs it, and gives the payloads that say so.
 ///
 /// # Errors
@@ -216,10 +251,28 @@ pub(super) fn grant(
     cx: &mut Context<'_>,
     selected: Selected,
     transport: bool,
-    secret: Option<&[u8]>,
+    secrets: &Secrets,
     nonces: &Nonces,
     replaces: Option<u32>,
 ) -> Result<Vec<Payload>, NotifyType> {
+    let (granted, payloads) = prepare(sa, cx, selected, transport, replaces)?;
+    match install_granted(sa, cx, granted, secrets, nonces) {
+        true => Ok(payloads),
+        false => Err(NotifyType::NO_PROPOSAL_CHOSEN),
+    }
+}
+
+/// Grants what was selected, without installing it; with the payloads that say so.
+///
+/// # Errors
+/// What is to be said instead.
+pub(super) fn prepare(
+    sa: &IkeSa,
+    cx: &mut Context<'_>,
+    selected: Selected,
+    transport: bool,
+    replaces: Option<u32>,
+) -> Result<(Granted, Vec<Payload>), NotifyType> {
     let Selected { config, mut proposal, local, remote } = selected;
     let Some(outbound) = spi_of(&proposal) else { return Err(NotifyType::INVALID_SYNTAX) };
     let inbound = new_spi(sa, cx);
@@ -227,37 +280,24 @@ pub(super) fn grant(
     let transport = transport && sa.connection.children[config].mode == Mode::Transport;
     let mode = if transport { Mode::Transport } else { Mode::Tunnel };
     let (initiator, responder) = (remote.clone().into(), local.clone().into());
-    let parts = Parts {
-        config,
-        proposal: &proposal,
-        spis: (inbound, outbound),
-        local,
-        remote,
-        secret,
-        nonces,
-        replaces,
-        mode,
-        initiator: false,
-    };
-    if !install(sa, cx, parts) {
-        return Err(NotifyType::NO_PROPOSAL_CHOSEN);
-    }
     proposal.spi = inbound.to_be_bytes().to_vec();
+    let chosen = proposal.clone();
+    let granted = Granted { config, proposal, inbound, outbound, local, remote, mode, replaces };
     let mut payloads = Vec::new();
     if transport {
         payloads.push(Payload::Notify(Notify::new(NotifyType::USE_TRANSPORT_MODE)));
     }
-    payloads.push(Payload::SecurityAssociation([proposal].into()));
+    payloads.push(Payload::SecurityAssociation([chosen].into()));
     payloads.push(Payload::TrafficSelectorsInitiator(initiator));
     payloads.push(Payload::TrafficSelectorsResponder(responder));
-    Ok(payloads)
+    Ok((granted, payloads))
 }
 
 /// What this side had asked for.
 pub(super) struct Made<'a> {
     pub(super) config: usize,
     pub(super) spi: u32,
-    pub(super) secret: Option<&'a [u8]>,
+    pub(super) secrets: &'a Secrets,
     pub(super) nonces: &'a Nonces,
     pub(super) replaces: Option<u32>,
     /// With its IKE_SA.
@@ -273,6 +313,10 @@ pub(super) fn accept(sa: &mut IkeSa, cx: &mut Context<'_>, made: &Made<'_>, payl
     cx.counters.children_refused += 1;
     let name = sa.connection.children[made.config].name.clone();
     cx.outputs.event(Event::ChildRefused { sa: sa.id, name, why });
+    if payloads.iter().any(|payload| matches!(payload, Payload::SecurityAssociation(_))) {
+        // The other side has it, and would send by it.
+        sa.plan(Task::Disown(made.spi));
+    }
     false
 }
 
@@ -309,7 +353,7 @@ fn try_accept(
         spis: (made.spi, outbound),
         local: granted.initiator.selectors,
         remote: granted.responder.selectors,
-        secret: made.secret,
+        secrets: made.secrets,
         nonces: made.nonces,
         replaces: made.replaces,
         mode: if transport { Mode::Transport } else { Mode::Tunnel },

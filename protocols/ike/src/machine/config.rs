@@ -53,19 +53,25 @@ pub struct Config {
     pub cookie_lifetime: Duration,
     /// IKE_SAs in all.
     pub sas: usize,
+    /// IKE_SAs beside these that have ended and answer their last request again, for `patience`, at most.
+    pub lingering: usize,
     /// Octets of an IP packet, above which a message is sent in fragments where the other side takes them (RFC 7383).
     pub packet: usize,
     /// Octets of a message that is put together from fragments, at most.
     pub message: usize,
     /// How long without a word a NAT keeps its mapping: then something is sent (RFC 3948 §4).
     pub keepalive: Duration,
+    /// IKE_SAs that were lost are taken up again by tickets (RFC 5723), which a responder gives for so long; `None`: none are given
+    /// and none asked for.
+    pub tickets: Option<Duration>,
     /// Keys of IKE_SAs are told ([`Event::Keys`](super::Event::Keys)), for who looks for faults.
     pub export_keys: bool,
 }
 
 impl Default for Config {
     /// 10 000 half-open IKE_SAs, cookies from 100 on and then 16 of a network, 30 s to prove oneself, cookies for 60 s,
-    /// 100 000 IKE_SAs, packets of 1280 octets, messages of 32 KiB, keepalives after 20 s.
+    /// 100 000 IKE_SAs and 8192 that have ended, packets of 1280 octets, messages of 32 KiB, keepalives after 20 s, no
+    /// tickets.
     fn default() -> Self {
         Self {
             retransmission: Retransmission::default(),
@@ -75,9 +81,11 @@ impl Default for Config {
             patience: Duration::from_secs(30),
             cookie_lifetime: Duration::from_secs(60),
             sas: 100_000,
+            lingering: 8192,
             packet: 1280,
             message: 1 << 15,
             keepalive: Duration::from_secs(20),
+            tickets: None,
             export_keys: false,
         }
     }

@@ -7,7 +7,9 @@ use super::collision::{
 };
 use super::config::Mode;
 use super::event::{EndReason, Event};
+use super::followup::{self, Makes};
 use super::initial::NONCE;
+use super::resumption;
 use super::sa::{Context, Exchange, IkeSa, Session, Task, jittered};
 use crate::code::{ExchangeType, KeyExchangeMethod, NotifyType, ProtocolId};
 use crate::header::Spi;
@@ -17,6 +19,7 @@ use crate::payload::{Notify, Payload, Proposal};
 use crate::suite::{IkeAlgorithms, choose, exchange, is_offered, numbered};
 use crate::work;
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use usher_core::Duration;
 use usher_crypto::Key;
@@ -31,6 +34,44 @@ pub(super) const LEFT_OVER: Duration = Duration::from_secs(60);
 
 /// Those of the initiator and of the responder of an exchange.
 pub(super) type Nonces = (Vec<u8>, Vec<u8>);
+
+/// The shared secrets of an exchange: of its first key exchange, where it has one, and of those that follow.
+#[derive(Debug)]
+pub(super) struct Secrets {
+    first: Option<Key>,
+    /// One after another.
+    further: Key,
+}
+
+impl Default for Secrets {
+    fn default() -> Self {
+        Self { first: None, further: Key::new(Vec::new()) }
+    }
+}
+
+impl Secrets {
+    fn of(first: Option<Key>) -> Self {
+        Self { first, ..Self::default() }
+    }
+    pub(super) fn add(&mut self, further: &Key) {
+        // Nothing of the old octets is left behind.
+        self.further = Key::new([&self.further[..], further].concat());
+    }
+    /// As keys are made of them.
+    pub(super) fn parts(&self) -> (Option<&[u8]>, &[u8]) {
+        (self.first.as_deref().map(Vec::as_slice), &self.further)
+    }
+}
+
+/// What an answer to a request of this side came to.
+#[derive(Debug)]
+pub(super) struct Gathered {
+    pub(super) request: Request,
+    nonces: Nonces,
+    pub(super) secrets: Secrets,
+    /// The response's.
+    payloads: Vec<Payload>,
+}
 
 /// How often in [`LEFT_OVER`] the other side may replace an IKE_SA.
 const REPLACED: usize = 8;
@@ -51,10 +92,10 @@ pub(super) struct Request {
 
 /// A key exchange that was answered.
 #[derive(Debug)]
-pub(super) struct Exchanged {
+struct Exchanged {
     method: KeyExchangeMethod,
     public: Vec<u8>,
-    pub(super) secret: Key,
+    secret: Key,
 }
 
 pub(super) fn begin(sa: &mut IkeSa, cx: &mut Context<'_>, task: Task) {
@@ -127,15 +168,19 @@ fn send(
     sa.request(cx, CREATE_CHILD_SA, &payloads, Exchange::Create(request));
 }
 
-/// How an IKE_SA may be protected that takes the place of another.
+/// How an IKE_SA may be protected that takes the place of another: as it was agreed on at first, or without further key
+/// exchanges, which the other side may know at the beginning alone.
 fn proposals_to_rekey(sa: &IkeSa) -> Vec<Proposal> {
-    sa.connection.proposals.iter().map(Proposal::without_additional).collect()
+    let mut all = sa.connection.proposals.clone();
+    let hybrid = sa.connection.proposals.iter().filter(|proposal| proposal.additional().next().is_some());
+    all.extend(hybrid.map(Proposal::without_additional));
+    all
 }
 
 fn nonce(payloads: &[Payload]) -> Option<&Vec<u8>> {
     payloads.iter().find_map(|payload| if let Payload::Nonce(nonce) = payload { Some(nonce) } else { None })
 }
-fn key_exchange(payloads: &[Payload]) -> Option<(KeyExchangeMethod, &[u8])> {
+pub(super) fn key_exchange(payloads: &[Payload]) -> Option<(KeyExchangeMethod, &[u8])> {
     payloads.iter().find_map(|payload| match payload {
         Payload::KeyExchange { method, data } => Some((*method, &data[..])),
         _ => None,
@@ -149,43 +194,41 @@ fn proposals(payloads: &[Payload]) -> Option<&[Proposal]> {
 }
 
 /// The response to a request of this side.
-pub(super) fn response(sa: &mut IkeSa, cx: &mut Context<'_>, request: Request, payloads: &[Payload]) {
-    if let Some(error) = notifies(payloads).find(|notify| notify.kind.is_error()).cloned() {
+pub(super) fn response(sa: &mut IkeSa, cx: &mut Context<'_>, mut request: Request, payloads: Vec<Payload>) {
+    if let Some(error) = notifies(&payloads).find(|notify| notify.kind.is_error()).cloned() {
         return refused(sa, cx, request, &error);
     }
-    let Request { task, exchange, nonce: ours, again, spi, ike } = request;
-    let secret = match (exchange, key_exchange(payloads)) {
+    let secret = match (request.exchange.take(), key_exchange(&payloads)) {
         (Some((method, begun)), Some((theirs, public))) if method == theirs => {
             cx.work(work::KEY_EXCHANGE);
             begun.finish(public).ok()
         }
         _ => None,
     };
-    let chosen = proposals(payloads).and_then(|all| all.first());
+    let chosen = proposals(&payloads).and_then(|all| all.first());
     // Forward secrecy that was asked for is not given up, nor is it had without an exchange.
     let exchanged = chosen.is_some_and(|chosen| chosen.key_exchange().is_some());
-    let theirs = nonce(payloads).cloned();
+    let theirs = nonce(&payloads).cloned();
     let (Some(theirs), true) = (theirs, exchanged == secret.is_some()) else {
         cx.counters.syntax += 1;
-        return refused(
-            sa,
-            cx,
-            Request { task, exchange: None, nonce: ours, again, spi, ike },
-            &Notify::new(NotifyType::INVALID_SYNTAX),
-        );
+        return refused(sa, cx, request, &Notify::new(NotifyType::INVALID_SYNTAX));
     };
-    let nonces = (ours.to_vec(), theirs);
+    let methods = chosen.map(|chosen| chosen.additional().collect()).unwrap_or_default();
+    let link = followup::link(&payloads).cloned().map(Payload::Notify);
+    let nonces = (request.nonce.to_vec(), theirs);
+    let gathered = Gathered { request, nonces, secrets: Secrets::of(secret), payloads };
+    followup::begin(sa, cx, gathered, methods, link.as_slice());
+}
+
+/// All key exchanges of a request are done: what it asked for is there, or is not taken.
+pub(super) fn made(sa: &mut IkeSa, cx: &mut Context<'_>, gathered: Gathered) {
+    let Gathered { request: Request { task, spi, ike, .. }, nonces, secrets, payloads } = gathered;
+    let chosen = proposals(&payloads).and_then(|all| all.first());
     match task {
-        Task::CreateChild(number) => {
-            let made = Made {
-                config: number,
-                spi,
-                secret: secret.as_deref().map(Vec::as_slice),
-                nonces: &nonces,
-                replaces: None,
-                first: false,
-            };
-            child::accept(sa, cx, &made, payloads);
+        Task::CreateChild(config) => {
+            let secrets = &secrets;
+            let made = Made { config, spi, secrets, nonces: &nonces, replaces: None, first: false };
+            child::accept(sa, cx, &made, &payloads);
         }
         Task::RekeyChild(old) => {
             let Some(config) =
@@ -193,9 +236,9 @@ pub(super) fn response(sa: &mut IkeSa, cx: &mut Context<'_>, request: Request, p
             else {
                 return;
             };
-            let secret = secret.as_deref().map(Vec::as_slice);
-            let made = Made { config, spi, secret, nonces: &nonces, replaces: Some(old), first: false };
-            let event = if child::accept(sa, cx, &made, payloads) {
+            let secrets = &secrets;
+            let made = Made { config, spi, secrets, nonces: &nonces, replaces: Some(old), first: false };
+            let event = if child::accept(sa, cx, &made, &payloads) {
                 ChildEvent::Answered
             } else {
                 ChildEvent::Refused
@@ -203,32 +246,32 @@ pub(super) fn response(sa: &mut IkeSa, cx: &mut Context<'_>, request: Request, p
             child_event(sa, cx, old, event, Some((spi, &nonces)));
         }
         _ => {
-            let Some(secret) = secret else {
+            if secrets.first.is_none() {
                 // Without a new secret there is no new IKE_SA, and what answers so is not to be dealt with.
                 cx.counters.syntax += 1;
                 sa_event(sa, cx, SaEvent::Refused, None);
                 return sa.end(cx, EndReason::Protocol);
-            };
+            }
             let chosen = chosen.filter(|chosen| {
                 chosen.spi.len() == 8 && is_offered(&numbered(proposals_to_rekey(sa), &[]), chosen)
             });
             let peer = chosen.and_then(|chosen| chosen.spi[..].try_into().ok()).map(Spi);
-            let algorithms = chosen.and_then(IkeAlgorithms::of);
-            let (Some(peer), Some(algorithms)) = (peer, algorithms) else {
+            let (Some(peer), Some(chosen)) = (peer, chosen.filter(|one| IkeAlgorithms::of(one).is_some()))
+            else {
                 return sa_event(sa, cx, SaEvent::Refused, None);
             };
-            let born = successor(sa, cx, true, (ike, peer), algorithms, &secret, &nonces);
+            let born = successor(sa, cx, true, (ike, peer), chosen, &secrets, &nonces);
             sa_event(sa, cx, SaEvent::Answered, born.map(|born| (born, lowest(&nonces))));
         }
     }
 }
 
-fn lowest(nonces: &Nonces) -> Vec<u8> {
+pub(super) fn lowest(nonces: &Nonces) -> Vec<u8> {
     nonces.0.clone().min(nonces.1.clone())
 }
 
 /// The other side would not.
-fn refused(sa: &mut IkeSa, cx: &mut Context<'_>, request: Request, error: &Notify) {
+pub(super) fn refused(sa: &mut IkeSa, cx: &mut Context<'_>, request: Request, error: &Notify) {
     let later = error.kind == NotifyType::TEMPORARY_FAILURE;
     if later {
         let rest = jittered(cx, REST);
@@ -361,8 +404,8 @@ fn create(
     theirs: &[u8],
 ) -> Result<Vec<Payload>, Notify> {
     let temporary = || Notify::new(NotifyType::TEMPORARY_FAILURE);
-    // While the IKE_SA is replaced or closed (§2.25.2).
-    if sa.state != SaState::Established {
+    // While the IKE_SA is replaced or closed (§2.25.2), or keys of another request are still exchanged.
+    if sa.state != SaState::Established || sa.expected_keys.is_some() {
         return Err(temporary());
     }
     let replaced = notifies(payloads).find(|notify| notify.kind == NotifyType::REKEY_SA);
@@ -382,13 +425,31 @@ fn create(
     }
     let selected = child::select(sa, cx, asked, false).map_err(Notify::new)?;
     let wanted = selected.proposal.key_exchange();
+    let further: VecDeque<_> = selected.proposal.additional().collect();
+    if !further.is_empty()
+        && old.as_ref().is_some_and(|(_, row)| row.actions.contains(&ChildAction::Remember))
+    {
+        return Err(temporary());
+    }
     let exchanged = exchange_for(cx, wanted, payloads)?;
     let ours: [u8; NONCE] = cx.random();
     let nonces = (theirs.to_vec(), ours.to_vec());
     let replaces = old.as_ref().map(|(at, _)| sa.children[*at].sa.inbound);
-    let secret = exchanged.as_ref().map(|exchanged| exchanged.secret.as_slice());
-    let granted = child::grant(sa, cx, selected, asked.transport, secret, &nonces, replaces);
-    let granted = granted.map_err(Notify::new)?;
+    let secrets = Secrets::of(exchanged.as_ref().map(|exchanged| exchanged.secret.clone()));
+    let mut middle = alloc::vec![Payload::Nonce(ours.to_vec())];
+    middle.extend(
+        exchanged.map(|exchanged| Payload::KeyExchange { method: exchanged.method, data: exchanged.public }),
+    );
+    if !further.is_empty() {
+        let (granted, mut answer) =
+            child::prepare(sa, cx, selected, asked.transport, replaces).map_err(Notify::new)?;
+        let makes = Makes::Child { granted: Box::new(granted), replaces };
+        middle.push(followup::expect(sa, cx, makes, further, secrets, nonces));
+        before_selectors(&mut answer, middle);
+        return Ok(answer);
+    }
+    let granted = child::grant(sa, cx, selected, asked.transport, &secrets, &nonces, replaces);
+    let mut answer = granted.map_err(Notify::new)?;
     if let Some((at, row)) = old {
         let made = sa.children.last().map_or(0, |child| child.sa.inbound);
         let child = &mut sa.children[at];
@@ -399,15 +460,15 @@ fn create(
             child.rekey_at = Some(cx.now + LEFT_OVER);
         }
     }
-    let mut answer = granted;
-    let at = answer.iter().position(|payload| matches!(payload, Payload::TrafficSelectorsInitiator(_)));
-    let mut middle = alloc::vec![Payload::Nonce(ours.to_vec())];
-    middle.extend(
-        exchanged.map(|exchanged| Payload::KeyExchange { method: exchanged.method, data: exchanged.public }),
-    );
-    let at = at.unwrap_or(answer.len());
-    answer.splice(at..at, middle);
+    before_selectors(&mut answer, middle);
     Ok(answer)
+}
+
+/// Puts payloads where those of a key exchange stand.
+fn before_selectors(answer: &mut Vec<Payload>, payloads: Vec<Payload>) {
+    let at = answer.iter().position(|payload| matches!(payload, Payload::TrafficSelectorsInitiator(_)));
+    let at = at.unwrap_or(answer.len());
+    answer.splice(at..at, payloads);
 }
 
 /// Answers the key exchange of a request, where one is wanted.
@@ -442,12 +503,15 @@ fn rekey(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: &[Payload], proposed: &
             return sa.respond_notify(cx, CREATE_CHILD_SA, notify);
         }
     };
-    let (payloads, born, lowest) = answer;
+    let (payloads, born) = answer;
     sa.respond(cx, CREATE_CHILD_SA, &payloads);
-    sa_event(sa, cx, SaEvent::PeerRekeys, Some((born, lowest)));
+    if let Some(born) = born {
+        sa_event(sa, cx, SaEvent::PeerRekeys, Some(born));
+    }
 }
 
-type Rekeyed = (Vec<Payload>, Box<IkeSa>, Vec<u8>);
+/// The answer, and the new IKE_SA with the lowest nonce, where no further key exchange comes first.
+type Rekeyed = (Vec<Payload>, Option<(Box<IkeSa>, Vec<u8>)>);
 
 fn try_rekey(
     sa: &mut IkeSa,
@@ -459,9 +523,10 @@ fn try_rekey(
     // While a CHILD_SA is made, replaced or closed by this side (§2.25.2).
     let busy = sa.outstanding.as_ref().is_some_and(|outstanding| match &outstanding.what {
         Exchange::Create(request) => request.task != Task::Rekey,
-        Exchange::DeleteChild(_) => true,
+        Exchange::DeleteChild(_) | Exchange::FollowUp(_) => true,
         _ => false,
     });
+    let busy = busy || sa.expected_keys.is_some();
     let row = SaRekeying::step(sa.state, SaEvent::PeerRekeys, |_| false);
     if busy || row.is_none_or(|row| row.actions.contains(&SaAction::TemporaryFailure)) {
         return Err(Notify::new(NotifyType::TEMPORARY_FAILURE));
@@ -474,33 +539,44 @@ fn try_rekey(
     sa.replaced_at.push(cx.now);
     let no_proposal = || Notify::new(NotifyType::NO_PROPOSAL_CHOSEN);
     let mut chosen = choose(&proposals_to_rekey(sa), proposed).ok_or_else(no_proposal)?;
-    let algorithms = IkeAlgorithms::of(&chosen).ok_or_else(no_proposal)?;
+    IkeAlgorithms::of(&chosen).ok_or_else(no_proposal)?;
     let peer = chosen.spi[..].try_into().map(Spi).map_err(|_| Notify::new(NotifyType::INVALID_SYNTAX))?;
+    let further: VecDeque<_> = chosen.additional().collect();
+    // Nothing is there yet that a collision could decide about.
+    if !further.is_empty() && row.is_some_and(|row| row.actions.contains(&SaAction::Hold)) {
+        return Err(Notify::new(NotifyType::TEMPORARY_FAILURE));
+    }
     let exchanged = exchange_for(cx, chosen.key_exchange(), payloads)?.ok_or_else(no_proposal)?;
     let (ours, spi): ([u8; NONCE], _) = (cx.random(), Spi(cx.random()));
     let nonces = (theirs.to_vec(), ours.to_vec());
-    let born = successor(sa, cx, false, (peer, spi), algorithms, &exchanged.secret, &nonces);
-    let born = born.ok_or_else(no_proposal)?;
+    let Exchanged { method, public, secret } = exchanged;
+    let (secrets, spis) = (Secrets::of(Some(secret)), (peer, spi));
     chosen.spi = spi.0.to_vec();
-    let answer = alloc::vec![
-        Payload::SecurityAssociation([chosen].into()),
+    let mut answer = alloc::vec![
+        Payload::SecurityAssociation([chosen.clone()].into()),
         Payload::Nonce(ours.to_vec()),
-        Payload::KeyExchange { method: exchanged.method, data: exchanged.public },
+        Payload::KeyExchange { method, data: public },
     ];
-    Ok((answer, born, lowest(&nonces)))
+    if !further.is_empty() {
+        answer.push(followup::expect(sa, cx, Makes::Ike { spis, chosen }, further, secrets, nonces));
+        return Ok((answer, None));
+    }
+    let born = successor(sa, cx, false, spis, &chosen, &secrets, &nonces);
+    let born = born.ok_or_else(no_proposal)?;
+    Ok((answer, Some((born, lowest(&nonces)))))
 }
 
 /// The IKE_SA that takes the place of another.
-fn successor(
+pub(super) fn successor(
     sa: &IkeSa,
     cx: &mut Context<'_>,
     initiator: bool,
     spis: (Spi, Spi),
-    algorithms: IkeAlgorithms,
-    secret: &[u8],
+    chosen: &Proposal,
+    secrets: &Secrets,
     nonces: &Nonces,
 ) -> Option<Box<IkeSa>> {
-    let old = sa.session.as_ref()?;
+    let (old, algorithms) = (sa.session.as_ref()?, IkeAlgorithms::of(chosen)?);
     cx.work(work::DERIVE);
     let seeds = Seeds {
         initiator_nonce: &nonces.0,
@@ -508,7 +584,8 @@ fn successor(
         initiator_spi: spis.0,
         responder_spi: spis.1,
     };
-    let keys = old.keys.rekeyed(old.algorithms.prf, &algorithms, secret, &seeds);
+    let (first, further) = secrets.parts();
+    let keys = old.keys.rekeyed(old.algorithms.prf, &algorithms, (first?, further), &seeds);
     let mut born = Box::new(IkeSa::new(sa.connection.clone(), initiator, sa.path, cx.now));
     born.spis = spis;
     born.session = Some(Session::new(algorithms, keys, initiator)?);
@@ -520,6 +597,8 @@ fn successor(
     born.given.clone_from(&sa.given);
     born.authenticated.clone_from(&sa.authenticated);
     born.replaced_at.clone_from(&sa.replaced_at);
+    born.client = sa.client;
+    born.suite = cx.config.tickets.map(|_| Box::new(Proposal { spi: Vec::new(), ..chosen.clone() }));
     born.establish(cx);
     Some(born)
 }
@@ -584,6 +663,7 @@ fn inherit(sa: &mut IkeSa, cx: &mut Context<'_>, heir: Option<Box<IkeSa>>) {
     heir.children = core::mem::take(&mut sa.children);
     heir.tasks = core::mem::take(&mut sa.tasks);
     heir.tasks.retain(|task| *task != Task::Rekey);
+    resumption::renew(&mut heir, cx);
     heir.takes_place_of = Some(sa.id);
     sa.rekey_at = None;
     cx.born.push(*heir);

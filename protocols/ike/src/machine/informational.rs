@@ -3,7 +3,7 @@
 use super::collision::{ChildAction, ChildEvent, ChildRekeying, ChildState, SaEvent, SaRekeying, SaState};
 use super::event::{EndReason, Event};
 use super::sa::{Context, Exchange, IkeSa, Task};
-use super::{authenticate, create, initial};
+use super::{authenticate, create, initial, resumption};
 use crate::code::{ExchangeType, NotifyType, ProtocolId};
 use crate::message::notifies;
 use crate::payload::{Delete, Notify, Payload};
@@ -29,6 +29,10 @@ pub(super) fn begin(sa: &mut IkeSa, cx: &mut Context<'_>, task: &Task) {
             let delete = Delete::Child { protocol: ProtocolId::ESP, spis: [*spi].into() };
             sa.request(cx, INFORMATIONAL, &[Payload::Delete(delete)], Exchange::DeleteChild(*spi));
         }
+        Task::Disown(spi) => {
+            let delete = Delete::Child { protocol: ProtocolId::ESP, spis: [*spi].into() };
+            sa.request(cx, INFORMATIONAL, &[Payload::Delete(delete)], Exchange::DeleteChild(*spi));
+        }
         Task::Delete(reason) => {
             let Some(row) = SaRekeying::step(sa.state, SaEvent::Delete, |_| false) else { return };
             sa.state = row.to;
@@ -44,6 +48,10 @@ pub(super) fn begin(sa: &mut IkeSa, cx: &mut Context<'_>, task: &Task) {
             payloads.extend(initial::nat_detection(cx, sa.spis, sa.path));
             payloads.push(cookie);
             sa.request(cx, INFORMATIONAL, &payloads, Exchange::Update(moving));
+        }
+        Task::AskTicket => {
+            let wish = Payload::Notify(Notify::new(NotifyType::TICKET_REQUEST));
+            sa.request(cx, INFORMATIONAL, &[wish], Exchange::Ticket);
         }
         _ => sa.request(cx, INFORMATIONAL, &[], Exchange::Probe),
     }
@@ -121,6 +129,9 @@ pub(super) fn request(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: &[Payload]
         }
         let cookies = notifies(payloads).filter(|notify| notify.kind == NotifyType::COOKIE2);
         answer.extend(cookies.cloned().map(Payload::Notify));
+    }
+    if authenticate::has(payloads, NotifyType::TICKET_REQUEST) {
+        answer.extend(resumption::give(sa, cx));
     }
     sa.respond(cx, INFORMATIONAL, &answer);
     if authenticate::has(payloads, NotifyType::AUTHENTICATION_FAILED) {

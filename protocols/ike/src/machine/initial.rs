@@ -6,7 +6,7 @@ use super::event::EndReason;
 use super::intermediate;
 use super::sa::{Context, IkeSa, Phase, Session};
 use super::{NAT_SOCKET, NAT_SOCKET_V6, SOCKET, SOCKET_V6};
-use crate::code::{HashAlgorithm, KeyExchangeMethod, NotifyType};
+use crate::code::{ExchangeType, HashAlgorithm, KeyExchangeMethod, NotifyType};
 use crate::header::Spi;
 use crate::keys::{IkeKeys, Seeds};
 use crate::message::{Message, notifies};
@@ -25,7 +25,7 @@ use usher_crypto::exchange::KeyExchange;
 /// Octets of our nonces: half a key of the strongest function at least (§2.10).
 pub(super) const NONCE: usize = 32;
 /// How often a first request is altered as the responder asks: for a cookie, for another method.
-const ATTEMPTS: u32 = 5;
+pub(super) const ATTEMPTS: u32 = 5;
 
 /// The port of IKE, and that of IKE and ESP behind a NAT.
 pub(super) const PORT: u16 = 500;
@@ -84,7 +84,7 @@ pub(super) fn nat_found(payloads: &[Payload], spis: (Spi, Spi), path: Path) -> (
 }
 
 /// What this side can. A responder says that it knows IKE_INTERMEDIATE where its initiator has said so.
-fn features(connection: &Connection, responder: bool, intermediate: bool) -> Vec<Payload> {
+pub(super) fn features(connection: &Connection, responder: bool, intermediate: bool) -> Vec<Payload> {
     let mut all = Vec::new();
     if connection.fragmentation {
         all.push(Payload::Notify(Notify::new(NotifyType::IKEV2_FRAGMENTATION_SUPPORTED)));
@@ -101,7 +101,7 @@ fn features(connection: &Connection, responder: bool, intermediate: bool) -> Vec
 }
 
 /// What the other side can, as its first message says.
-fn heed(sa: &mut IkeSa, authenticating: &mut Authenticating, message: &Message) {
+pub(super) fn heed(sa: &mut IkeSa, authenticating: &mut Authenticating, message: &Message) {
     let has = |kind| message.notify(kind).is_some();
     sa.fragmentation = sa.connection.fragmentation && has(NotifyType::IKEV2_FRAGMENTATION_SUPPORTED);
     authenticating.childless = has(NotifyType::CHILDLESS_IKEV2_SUPPORTED);
@@ -119,9 +119,13 @@ pub(super) fn begin(
     local: SocketAddr,
     remote: SocketAddr,
 ) -> Option<Box<IkeSa>> {
-    let known = connection.proposals.iter().filter_map(Proposal::key_exchange);
-    let method = known.into_iter().find(|method| exchange(*method).is_some())?;
-    let mut begun = start(cx, method)?;
+    let mut sa = Box::new(IkeSa::new(connection, true, path(local, remote), cx.now));
+    sa.spis.0 = Spi(cx.random());
+    restart(&mut sa, cx).then_some(sa)
+}
+
+/// The way from an address of this side to one of the other.
+pub(super) fn path(local: SocketAddr, remote: SocketAddr) -> Path {
     // Every other port is one where messages have the marker.
     let socket = match (remote.port() == PORT, remote.is_ipv4()) {
         (true, true) => SOCKET,
@@ -129,12 +133,17 @@ pub(super) fn begin(
         (true, false) => SOCKET_V6,
         (false, false) => NAT_SOCKET_V6,
     };
-    let path = Path { socket, local, remote };
-    let mut sa = Box::new(IkeSa::new(connection, true, path, cx.now));
-    sa.spis.0 = Spi(cx.random());
-    send(&mut sa, cx, &mut begun);
+    Path { socket, local, remote }
+}
+
+/// Sends the first request. False: none of its key exchange methods is built in.
+pub(super) fn restart(sa: &mut IkeSa, cx: &mut Context<'_>) -> bool {
+    let mut known = sa.connection.proposals.iter().filter_map(Proposal::key_exchange);
+    let method = known.find(|method| exchange(*method).is_some());
+    let Some(mut begun) = method.and_then(|method| start(cx, method)) else { return false };
+    send(sa, cx, &mut begun);
     sa.phase = Phase::Begun(begun);
-    Some(sa)
+    true
 }
 
 fn start(cx: &mut Context<'_>, method: KeyExchangeMethod) -> Option<Box<Begun>> {
@@ -155,7 +164,7 @@ fn send(sa: &mut IkeSa, cx: &mut Context<'_>, begun: &mut Begun) {
     payloads.push(Payload::Nonce(begun.nonce.to_vec()));
     payloads.extend(nat_detection(cx, sa.spis, sa.path));
     payloads.extend(features(&sa.connection, false, true));
-    begun.octets = sa.request_plain(cx, payloads);
+    begun.octets = sa.request_plain(cx, ExchangeType::IKE_SA_INIT, payloads);
 }
 
 /// Takes the response to the first request. What it says is not authenticated yet.
@@ -222,11 +231,13 @@ pub(super) fn response(sa: &mut IkeSa, cx: &mut Context<'_>, message: &Message, 
         return sa.end(cx, EndReason::NoProposal);
     };
     let additional: VecDeque<_> = chosen.additional().collect();
+    let suite = cx.config.tickets.map(|_| Box::new(chosen.clone()));
     if !additional.is_empty() && message.notify(NotifyType::INTERMEDIATE_EXCHANGE_SUPPORTED).is_none() {
         return sa.end(cx, EndReason::NoProposal);
     }
     let Phase::Begun(begun) = core::mem::replace(&mut sa.phase, Phase::Established) else { return };
     sa.outstanding = None;
+    sa.suite = suite;
     sa.spis.1 = message.header.responder_spi;
     cx.work(work::KEY_EXCHANGE);
     let Ok(secret) = begun.exchange.finish(answer.public) else { return sa.end(cx, EndReason::Protocol) };
@@ -248,7 +259,7 @@ pub(super) fn response(sa: &mut IkeSa, cx: &mut Context<'_>, message: &Message, 
 }
 
 /// From the first message after IKE_SA_INIT on, port 4500 is used where there is a NAT (§2.23).
-fn move_to_nat_port(sa: &mut IkeSa) {
+pub(super) fn move_to_nat_port(sa: &mut IkeSa) {
     if sa.path.remote.port() == PORT {
         sa.path.remote.set_port(NAT_PORT);
         if sa.path.local.port() == PORT {
@@ -381,12 +392,13 @@ pub(super) fn request(cx: &mut Context<'_>, path: Path, message: &Message, octet
     let mut authenticating =
         Authenticating::new(octets.to_vec(), Vec::new(), asked.nonce.to_vec(), nonce.to_vec());
     authenticating.additional = proposal.additional().collect();
+    sa.suite = cx.config.tickets.map(|_| Box::new(proposal.clone()));
     authenticating.chosen = Some(proposal);
     heed(&mut sa, &mut authenticating, message);
     if !derive(&mut sa, cx, algorithms, &secret, &authenticating) {
         return Begins::Refused(Notify::new(NotifyType::NO_PROPOSAL_CHOSEN));
     }
-    authenticating.first.1 = sa.respond_plain(cx, payloads);
+    authenticating.first.1 = sa.respond_plain(cx, ExchangeType::IKE_SA_INIT, payloads);
     sa.phase = Phase::Authenticating(Box::new(authenticating));
     Begins::Begun(sa)
 }

@@ -7,13 +7,16 @@ mod config;
 mod cookie;
 mod create;
 mod event;
+mod followup;
 mod fragments;
 mod informational;
 mod initial;
 mod intermediate;
+mod resumption;
 mod sa;
 #[cfg(test)]
 mod tests;
+mod tickets;
 
 pub use config::{ChildConfig, Childless, Config, Connection, LocalAuth, Mode, RemoteAuth, Retransmission};
 pub use event::{ChildSa, Command, EapAnswer, EndReason, Event, IkeJob, SaId};
@@ -25,12 +28,14 @@ use crate::payload::{Identification, Notify, Payload};
 use crate::protect::Sealed;
 use crate::work;
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cookie::Cookies;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use initial::Begins;
 use sa::{Context, IkeSa, Phase};
+use tickets::Tickets;
 use usher_core::automaton::Diagram;
 use usher_core::collections::{HashMap, hash_state};
 use usher_core::table::SessionTable;
@@ -115,6 +120,12 @@ usher_core::counters! {
         authentication_failed,
         /// IKE_SAs established, without those that took the place of another.
         established,
+        /// IKE_SAs of these that were taken up again by a ticket.
+        resumed,
+        /// Tickets given.
+        tickets,
+        /// Tickets refused, by either side.
+        tickets_refused,
         /// IKE_SAs that took the place of another.
         rekeyed,
         /// CHILD_SAs installed.
@@ -162,6 +173,9 @@ pub struct Endpoint {
     /// The same by the network that they come from.
     networks: HashMap<IpAddr, usize>,
     cookies: Cookies,
+    tickets: Tickets,
+    /// Those that have ended and answer their last request again, in the order of their end.
+    lingering: VecDeque<u64>,
     timers: TimerQueue<u64>,
     armed: HashMap<u64, Instant>,
     counters: Counters,
@@ -185,6 +199,8 @@ impl Endpoint {
             half_open: 0,
             networks: HashMap::with_hasher(hasher.clone()),
             cookies: Cookies::default(),
+            tickets: Tickets::default(),
+            lingering: VecDeque::new(),
             timers: TimerQueue::new(),
             armed: HashMap::with_hasher(hasher.clone()),
             counters: Counters::default(),
@@ -200,6 +216,10 @@ impl Endpoint {
     #[must_use]
     pub fn sas(&self) -> usize {
         self.sas.len()
+    }
+    /// IKE_SAs without those that have ended.
+    fn living(&self) -> usize {
+        self.sas.len() - self.lingering.len()
     }
     /// IKE_SAs whose initiator has not proved who it is.
     #[must_use]
@@ -222,6 +242,7 @@ impl Endpoint {
             config: &self.config,
             connections: &self.connections,
             rng: &mut self.rng,
+            tickets: &mut self.tickets,
             outputs: &mut self.outputs,
             counters: &mut self.counters,
             born: Vec::new(),
@@ -263,8 +284,15 @@ impl Endpoint {
     /// An IKE_SA is established: others of the same two end, where it says that they are no more or there shall be one only.
     fn announce(&mut self, now: Instant, token: u64, pair: Pair) {
         self.counters.established += 1;
-        let Some(sa) = self.sas.get(token) else { return };
+        let Some(sa) = self.sas.get_mut(token) else { return };
         let (forgotten, unique) = (sa.initial_contact, sa.connection.unique);
+        if let Some(old) = sa.resumes.take() {
+            self.counters.resumed += 1;
+            // Without a word, with its CHILD_SAs (RFC 5723 §4.3.4).
+            if let Some(old) = self.by_spi.get(&old).copied().filter(|old| *old != token) {
+                self.step(now, old, |sa, cx| sa.end(cx, EndReason::Replaced));
+            }
+        }
         let all = self.by_pair.entry(pair).or_default();
         let others = if forgotten || unique { core::mem::take(all) } else { Vec::new() };
         all.push(token);
@@ -307,9 +335,13 @@ impl Endpoint {
     /// Arms the timer of an IKE_SA, or forgets it where it has ended.
     fn settle(&mut self, token: u64) {
         let Some(sa) = self.sas.get(token) else { return };
-        if matches!(sa.phase, Phase::Ended) && sa.lingers_until.is_none() {
-            return self.forget(token);
+        if matches!(sa.phase, Phase::Ended) {
+            if sa.lingers_until.is_none() {
+                return self.forget(token);
+            }
+            self.linger(token);
         }
+        let Some(sa) = self.sas.get(token) else { return };
         let due = sa.due(&self.config);
         let before = match due {
             Some(due) => self.armed.insert(token, due),
@@ -326,8 +358,29 @@ impl Endpoint {
         }
     }
 
+    /// One has ended by its last response. So many of them are kept that a response that was lost is sent again, and no more:
+    /// however many end, what is kept of them is bounded.
+    fn linger(&mut self, token: u64) {
+        let fresh = self.sas.get_mut(token).is_some_and(|sa| !core::mem::replace(&mut sa.lingers, true));
+        if !fresh {
+            return;
+        }
+        self.lingering.push_back(token);
+        if self.lingering.len() > self.config.lingering
+            && let Some(oldest) = self.lingering.pop_front()
+        {
+            self.forget(oldest);
+        }
+    }
+
     fn forget(&mut self, token: u64) {
         let pair = self.pair(token);
+        // They are forgotten in the order of their end, so that it is among the first.
+        if self.sas.get(token).is_some_and(|sa| sa.lingers)
+            && let Some(at) = self.lingering.iter().position(|other| *other == token)
+        {
+            self.lingering.remove(at);
+        }
         let Some(sa) = self.sas.remove(token) else { return };
         self.by_spi.remove(&sa.own_spi());
         if let Some(origin) = sa.origin {
@@ -364,8 +417,12 @@ impl Endpoint {
             }
         };
         match (header.exchange, header.response) {
-            (ExchangeType::IKE_SA_INIT, false) => self.first_request(now, path, marker, octets),
-            (ExchangeType::IKE_SA_INIT, true) => self.first_response(now, &header, octets),
+            (ExchangeType::IKE_SA_INIT | ExchangeType::IKE_SESSION_RESUME, false) => {
+                self.first_request(now, path, marker, octets);
+            }
+            (ExchangeType::IKE_SA_INIT | ExchangeType::IKE_SESSION_RESUME, true) => {
+                self.first_response(now, &header, octets);
+            }
             _ => self.protected(now, path, &header, octets),
         }
     }
@@ -417,7 +474,9 @@ impl Endpoint {
             return;
         }
         let pressed = self.half_open >= self.config.cookies_from;
-        if let Some(nonce) = initial::nonce(&message).filter(|_| pressed) {
+        let resumes = header.exchange == ExchangeType::IKE_SESSION_RESUME;
+        let nonce = if resumes { resumption::nonce(&message) } else { initial::nonce(&message) };
+        if let Some(nonce) = nonce.filter(|_| pressed) {
             let of = (path.remote.ip(), header.initiator_spi, nonce);
             let shown = message.payloads.first().and_then(|payload| match payload {
                 Payload::Notify(notify) if notify.kind == NotifyType::COOKIE => Some(&notify.data[..]),
@@ -432,7 +491,7 @@ impl Endpoint {
                 return self.refuse(path, marker, &header, Notify::with(NotifyType::COOKIE, cookie));
             }
         }
-        if self.half_open >= self.config.half_open || self.sas.len() >= self.config.sas {
+        if self.half_open >= self.config.half_open || self.living() >= self.config.sas {
             self.counters.full += 1;
             return;
         }
@@ -447,11 +506,16 @@ impl Endpoint {
             config: &self.config,
             connections: &self.connections,
             rng: &mut self.rng,
+            tickets: &mut self.tickets,
             outputs: &mut self.outputs,
             counters: &mut self.counters,
             born: Vec::new(),
         };
-        match initial::request(&mut cx, path, &message, octets) {
+        let begins = match resumes {
+            true => resumption::request(&mut cx, path, &message, octets),
+            false => initial::request(&mut cx, path, &message, octets),
+        };
+        match begins {
             Begins::Refused(notify) => self.refuse(path, marker, &header, notify),
             Begins::Begun(mut sa) => {
                 sa.origin = Some(path.remote);
@@ -476,7 +540,10 @@ impl Endpoint {
             self.counters.malformed += 1;
             return;
         };
-        self.step(now, token, |sa, cx| initial::response(sa, cx, &message, octets));
+        self.step(now, token, |sa, cx| match header.exchange {
+            ExchangeType::IKE_SESSION_RESUME => resumption::response(sa, cx, &message, octets),
+            _ => initial::response(sa, cx, &message, octets),
+        });
     }
 
     fn protected(&mut self, now: Instant, path: Path, header: &Header, octets: &[u8]) {
@@ -507,7 +574,7 @@ impl Endpoint {
         connection: Arc<Connection>,
         (local, remote): (SocketAddr, SocketAddr),
     ) -> Result<(), CommandError> {
-        if self.sas.len() >= self.config.sas {
+        if self.living() >= self.config.sas {
             return Err(CommandError::Full("IKE_SAs"));
         }
         if connection.remote.is_none() && matches!(connection.remote_auth, RemoteAuth::Certificate { .. }) {
@@ -528,15 +595,22 @@ impl Endpoint {
             config: &self.config,
             connections: &self.connections,
             rng: &mut self.rng,
+            tickets: &mut self.tickets,
             outputs: &mut self.outputs,
             counters: &mut self.counters,
             born: Vec::new(),
         };
-        let begun = initial::begin(&mut cx, connection, local, remote);
+        let held = cx.config.tickets.and_then(|_| cx.tickets.take(&connection.name, now));
+        let held = held.filter(|held| connection.remote.as_ref().is_none_or(|id| *id == held.identities.1));
+        let begun = match held {
+            Some(held) => Some(resumption::begin(&mut cx, connection, (local, remote), held)),
+            None => initial::begin(&mut cx, connection, local, remote),
+        };
         let Some(mut sa) = begun else {
             return Err(CommandError::Invalid("no key exchange method is built in"));
         };
         sa.initial_contact = contact;
+        sa.client = true;
         let own = sa.own_spi();
         let token = self.insert(now, own, sa);
         self.outputs.event(Event::Initiated { token: of, sa: SaId(token) });

@@ -5,7 +5,10 @@ use super::collision::{ChildState, SaEvent, SaState};
 use super::config::{Config, Connection, LocalAuth};
 use super::event::{Command, EndReason, Event, IkeJob, SaId};
 use super::fragments::Reassembly;
-use super::{Counters, authenticate, create, informational, initial, intermediate, is_nat};
+use super::tickets::{TicketId, Tickets};
+use super::{
+    Counters, authenticate, create, followup, informational, initial, intermediate, is_nat, resumption,
+};
 use crate::code::{ExchangeType, NotifyType, PayloadType};
 use crate::header::{Header, Spi};
 use crate::keys::IkeKeys;
@@ -25,6 +28,9 @@ use usher_core::{
 /// A response goes again after so long at the earliest, however often its request does.
 const REPEAT: Duration = Duration::from_millis(100);
 
+/// How often a request by a ticket is sent again before all is done anew: whoever does not know tickets does not answer.
+const RESUMES: u32 = 1;
+
 /// What a step of an IKE_SA works with: the endpoint's, while it lasts.
 pub(super) struct Context<'a> {
     pub(super) now: Instant,
@@ -33,6 +39,7 @@ pub(super) struct Context<'a> {
     pub(super) config: &'a Config,
     pub(super) connections: &'a [Arc<Connection>],
     pub(super) rng: &'a mut SecureRng,
+    pub(super) tickets: &'a mut Tickets,
     pub(super) outputs: &'a mut Outputs<Event, IkeJob>,
     pub(super) counters: &'a mut Counters,
     /// IKE_SAs that came to be in this step.
@@ -79,6 +86,8 @@ impl Session {
 pub(super) enum Phase {
     /// Its IKE_SA_INIT request is out.
     Begun(Box<initial::Begun>),
+    /// Its IKE_SESSION_RESUME request is out.
+    Resuming(Box<resumption::Resuming>),
     /// Its sides prove who they are.
     Authenticating(Box<authenticate::Authenticating>),
     /// It is there.
@@ -96,9 +105,13 @@ pub(super) enum Task {
     RekeyChild(u32),
     /// End the CHILD_SA that receives at this SPI.
     DeleteChild(u32),
+    /// End the CHILD_SA that the other side has granted, and this side does not take: that would receive at this SPI.
+    Disown(u32),
     Rekey,
     Delete(EndReason),
     Probe,
+    /// Ask for a ticket.
+    AskTicket,
     /// Tell the responder that the SAs have moved here.
     Update,
     /// Ask whether the initiator receives where it says it has moved to.
@@ -122,9 +135,11 @@ pub(super) enum Exchange {
     Intermediate,
     Auth,
     Create(Box<create::Request>),
+    FollowUp(Box<followup::Request>),
     DeleteChild(u32),
     Delete(EndReason),
     Probe,
+    Ticket,
     Update(informational::Moving),
     Check(informational::Moving),
 }
@@ -169,6 +184,8 @@ pub(super) struct IkeSa {
     reassembly: Reassembly,
     /// What another side's rekeying made while ours is out, and the lowest nonce of that exchange.
     pub(super) held: Option<(Box<IkeSa>, Vec<u8>)>,
+    /// The further key exchanges that the other side is to begin.
+    pub(super) expected_keys: Option<Box<followup::Expected>>,
     /// When it is to be replaced.
     pub(super) rekey_at: Option<Instant>,
     /// When its initiator must have proved who it is.
@@ -187,6 +204,8 @@ pub(super) struct IkeSa {
     pub(super) takes_place_of: Option<SaId>,
     /// It has ended, and until then answers its last request again.
     pub(super) lingers_until: Option<Instant>,
+    /// It is among those that linger.
+    pub(super) lingers: bool,
     /// From where its first request came, of one that another began.
     pub(super) origin: Option<core::net::SocketAddr>,
     /// Whom EAP has authenticated.
@@ -197,6 +216,14 @@ pub(super) struct IkeSa {
     pub(super) replaced_at: Vec<Instant>,
     /// The addresses that its initiator was given.
     pub(super) given: Vec<core::net::IpAddr>,
+    /// This side began the first of this line, and may have tickets.
+    pub(super) client: bool,
+    /// What was agreed on, where there may be tickets.
+    pub(super) suite: Option<Box<crate::payload::Proposal>>,
+    /// The ticket that this side gave for it last, or that it is taken up by.
+    pub(super) ticket: Option<TicketId>,
+    /// This side's SPI of the IKE_SA that it takes up.
+    pub(super) resumes: Option<Spi>,
 }
 
 impl IkeSa {
@@ -224,6 +251,7 @@ impl IkeSa {
             answered: Answered::Response(Vec::new()),
             reassembly: Reassembly::default(),
             held: None,
+            expected_keys: None,
             rekey_at: None,
             patience: None,
             heard: now,
@@ -234,11 +262,16 @@ impl IkeSa {
             silent: false,
             takes_place_of: None,
             lingers_until: None,
+            lingers: false,
             origin: None,
             authenticated: None,
             repeated_at: None,
             replaced_at: Vec::new(),
             given: Vec::new(),
+            client: false,
+            suite: None,
+            ticket: None,
+            resumes: None,
         }
     }
     /// Who the other side is, once it has proved that.
@@ -300,9 +333,14 @@ impl IkeSa {
     }
 
     /// Sends a request in the clear: the first one.
-    pub(super) fn request_plain(&mut self, cx: &mut Context<'_>, payloads: Vec<Payload>) -> Vec<u8> {
+    pub(super) fn request_plain(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: ExchangeType,
+        payloads: Vec<Payload>,
+    ) -> Vec<u8> {
         let mut octets = Vec::new();
-        Message { header: self.header(ExchangeType::IKE_SA_INIT, false, 0), payloads }.emit(&mut octets);
+        Message { header: self.header(exchange, false, 0), payloads }.emit(&mut octets);
         self.send_request(cx, Exchange::Init, 0, alloc::vec![octets.clone()]);
         octets
     }
@@ -345,9 +383,14 @@ impl IkeSa {
         self.respond(cx, exchange, &[Payload::Notify(notify)]);
     }
     /// Answers the first request, and expects the next.
-    pub(super) fn respond_plain(&mut self, cx: &mut Context<'_>, payloads: Vec<Payload>) -> Vec<u8> {
+    pub(super) fn respond_plain(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: ExchangeType,
+        payloads: Vec<Payload>,
+    ) -> Vec<u8> {
         let mut octets = Vec::new();
-        Message { header: self.header(ExchangeType::IKE_SA_INIT, true, 0), payloads }.emit(&mut octets);
+        Message { header: self.header(exchange, true, 0), payloads }.emit(&mut octets);
         self.expected = 1;
         self.responded(cx, alloc::vec![octets.clone()]);
         octets
@@ -395,12 +438,14 @@ impl IkeSa {
         if matches!(self.phase, Phase::Ended) {
             return;
         }
+        resumption::ended(self, cx, reason);
         self.phase = Phase::Ended;
         for child in core::mem::take(&mut self.children) {
             child.remove(cx, self.id);
         }
         self.outstanding = None;
         self.held = None;
+        self.expected_keys = None;
         if !self.silent {
             cx.outputs.event(Event::Ended { sa: self.id, reason });
         }
@@ -409,6 +454,9 @@ impl IkeSa {
     pub(super) fn end_lingering(&mut self, cx: &mut Context<'_>, reason: EndReason) {
         self.end(cx, reason);
         self.lingers_until = Some(cx.now + cx.config.patience);
+        // What it was is of no use any more.
+        (self.tasks, self.given, self.suite) = (VecDeque::new(), Vec::new(), None);
+        self.received = Vec::new();
     }
 
     /// The first request comes again, or another with its SPI.
@@ -548,6 +596,7 @@ impl IkeSa {
                 intermediate::request(self, cx, &payloads);
             }
             ExchangeType::CREATE_CHILD_SA if self.is_established() => create::request(self, cx, &payloads),
+            ExchangeType::IKE_FOLLOWUP_KE if self.is_established() => followup::request(self, cx, &payloads),
             ExchangeType::INFORMATIONAL if self.is_established() => {
                 informational::request(self, cx, &payloads)
             }
@@ -587,9 +636,11 @@ impl IkeSa {
             Exchange::Init | Exchange::Auth => ExchangeType::IKE_AUTH,
             Exchange::Intermediate => ExchangeType::IKE_INTERMEDIATE,
             Exchange::Create(_) => ExchangeType::CREATE_CHILD_SA,
+            Exchange::FollowUp(_) => ExchangeType::IKE_FOLLOWUP_KE,
             Exchange::DeleteChild(_)
             | Exchange::Delete(_)
             | Exchange::Probe
+            | Exchange::Ticket
             | Exchange::Update(_)
             | Exchange::Check(_) => ExchangeType::INFORMATIONAL,
         };
@@ -600,13 +651,15 @@ impl IkeSa {
         match outstanding.what {
             Exchange::Init | Exchange::Auth => authenticate::initiator::response(self, cx, payloads),
             Exchange::Intermediate => intermediate::response(self, cx, &payloads),
-            Exchange::Create(request) => create::response(self, cx, *request, &payloads),
+            Exchange::Create(request) => create::response(self, cx, *request, payloads),
+            Exchange::FollowUp(request) => followup::response(self, cx, *request, &payloads),
             Exchange::DeleteChild(spi) => informational::child_deleted(self, cx, spi),
             Exchange::Delete(reason) => {
                 create::sa_event(self, cx, SaEvent::DeleteAnswered, None);
                 self.end(cx, reason);
             }
             Exchange::Probe => cx.outputs.event(Event::Alive { sa: self.id }),
+            Exchange::Ticket => resumption::keep(self, cx, &payloads),
             Exchange::Update(moving) => informational::updated(self, cx, &moving, &payloads),
             Exchange::Check(moving) => informational::checked(self, cx, &moving, &payloads),
         }
@@ -615,8 +668,8 @@ impl IkeSa {
     /// Begins the next exchange, where none is under way.
     pub(super) fn go_on(&mut self, cx: &mut Context<'_>) {
         while self.is_established() && self.outstanding.is_none() {
-            // What the other side cannot do now waits, and nothing else does.
-            let rests = self.rest_until.is_some_and(|until| until > cx.now);
+            // What the other side cannot do now waits, and what would meet what it does, and nothing else.
+            let rests = self.rest_until.is_some_and(|until| until > cx.now) || self.expected_keys.is_some();
             let waits = |task: &Task| {
                 rests && matches!(task, Task::CreateChild(_) | Task::RekeyChild(_) | Task::Rekey)
             };
@@ -627,9 +680,13 @@ impl IkeSa {
             }
             match task {
                 Task::CreateChild(_) | Task::RekeyChild(_) | Task::Rekey => create::begin(self, cx, task),
-                Task::DeleteChild(_) | Task::Delete(_) | Task::Probe | Task::Update | Task::Check => {
-                    informational::begin(self, cx, &task);
-                }
+                Task::DeleteChild(_)
+                | Task::Disown(_)
+                | Task::Delete(_)
+                | Task::Probe
+                | Task::AskTicket
+                | Task::Update
+                | Task::Check => informational::begin(self, cx, &task),
             }
         }
     }
@@ -703,6 +760,7 @@ impl IkeSa {
             self.patience,
             self.rekey_at,
             keepalive,
+            self.expected_keys.as_ref().map(|expected| expected.until),
             liveness.map(|after| self.heard + after),
             eap,
             rest,
@@ -736,6 +794,9 @@ impl IkeSa {
             cx.counters.keepalives += 1;
             cx.outputs.transmit(Transmit::Datagram { path: self.path }, bytes);
         }
+        if is_due(self.expected_keys.as_ref().map(|expected| expected.until)) {
+            self.expected_keys = None;
+        }
         if is_due(self.rekey_at) {
             self.rekey_at = None;
             // What the other side has replaced it should have deleted.
@@ -760,6 +821,10 @@ impl IkeSa {
     /// Sends the outstanding request again; false: it has been sent often enough, and the IKE_SA ends.
     fn retransmit(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(mut outstanding) = self.outstanding.take() else { return true };
+        if matches!(self.phase, Phase::Resuming(_)) && outstanding.retransmissions >= RESUMES {
+            resumption::fall_back(self, cx);
+            return true;
+        }
         if outstanding.retransmissions >= cx.config.retransmission.count {
             cx.counters.given_up += 1;
             self.end(cx, EndReason::Unreachable);

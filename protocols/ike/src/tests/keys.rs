@@ -66,10 +66,13 @@ fn a_rekeyed_ike_sa_is_of_the_old_ones_function_and_the_new_ones_algorithms() {
     let of = |words| IkeAlgorithms::of(&Proposal::ike(words).unwrap()).unwrap();
     let (old, new) = (of("aes128-sha256-modp2048"), of("aes128-sha1-modp2048"));
     let keys = IkeKeys::initial(&old, b"secret", &SEEDS);
-    let next = keys.rekeyed(old.prf, &new, b"another", &SEEDS);
-    let seed = prf(MacAlgorithm::HmacSha256, &keys.sk_d, &[b"another", &NI, &NR]);
-    let stream = [&NI[..], &NR, &[1; 8], &[2; 8]].concat();
-    assert_eq!(next.sk_d[..], plus(MacAlgorithm::HmacSha1, &seed, &stream, 20));
+    // With the secrets of further key exchanges behind the nonces (RFC 9370 §2.2.4).
+    for further in [&b""[..], b"second and third"] {
+        let next = keys.rekeyed(old.prf, &new, (b"another", further), &SEEDS);
+        let seed = prf(MacAlgorithm::HmacSha256, &keys.sk_d, &[b"another", &NI, &NR, further]);
+        let stream = [&NI[..], &NR, &[1; 8], &[2; 8]].concat();
+        assert_eq!(next.sk_d[..], plus(MacAlgorithm::HmacSha1, &seed, &stream, 20));
+    }
 }
 
 #[test]
@@ -77,9 +80,12 @@ fn a_child_sa_has_the_initiators_keys_first_and_the_ciphers_before_the_codes() {
     let ike = IkeAlgorithms::of(&Proposal::ike("aes128-sha256-modp2048").unwrap()).unwrap();
     let keys = IkeKeys::initial(&ike, b"secret", &SEEDS);
     let esp = PacketAlgorithms::of(&Proposal::esp("aes256-sha512").unwrap()).unwrap();
-    for (secret, seed) in
-        [(None, [&NI[..], &NR].concat()), (Some(&b"pfs"[..]), [b"pfs", &NI[..], &NR].concat())]
-    {
+    let pfs = Some(&b"pfs"[..]);
+    for (secret, seed) in [
+        ((None, &b""[..]), [&NI[..], &NR].concat()),
+        ((pfs, b""), [b"pfs", &NI[..], &NR].concat()),
+        ((pfs, b"second"), [b"pfs", &NI[..], &NR, b"second"].concat()),
+    ] {
         let child = keys.child(ike.prf, &esp, secret, (&NI, &NR));
         let all = plus(ike.prf, &keys.sk_d, &seed, 2 * (32 + 64));
         assert_eq!(child.initiator.cipher[..], all[..32]);

@@ -2,11 +2,12 @@
 
 use super::super::child;
 use super::super::config::{Childless, LocalAuth, Mode, RemoteAuth};
+use super::super::create::Secrets;
 use super::super::event::{EndReason, Event};
 use super::super::sa::{Context, Exchange, IkeSa};
 use super::{
     Eap, Waits, authentication, certificate_request, certificates, configuration, eap, eap_holds, eap_proof,
-    error, find, has, is_safe_alone, prove, state, verify,
+    error, find, has, is_resumed, is_safe_alone, prove, state, verify,
 };
 use crate::code::{CfgType, ConfigurationType, ExchangeType, NotifyType};
 use crate::payload::{Configuration, ConfigurationAttribute, Notify, Payload};
@@ -43,18 +44,20 @@ pub(super) fn proved(sa: &mut IkeSa, cx: &mut Context<'_>) {
     }
     let proof = state.proof.take();
     state.proved = proof.is_some();
+    let resumed = state.resumed.is_some();
     let contact = sa.initial_contact;
     let mut payloads = alloc::vec![sa.own_identification()];
-    payloads.extend(certificates(&connection));
+    // No certificate comes with a ticket (RFC 5723 §4.3.3).
+    payloads.extend(certificates(&connection).into_iter().filter(|_| !resumed));
     if contact {
         payloads.push(Payload::Notify(Notify::new(NotifyType::INITIAL_CONTACT)));
     }
-    if matches!(connection.remote_auth, RemoteAuth::Certificate { .. }) {
+    if matches!(connection.remote_auth, RemoteAuth::Certificate { .. }) && !resumed {
         payloads.push(certificate_request(&connection));
     }
     payloads.extend(connection.remote.clone().map(Payload::IdentificationResponder));
     payloads.extend(proof);
-    if matches!(connection.remote_auth, RemoteAuth::EapOnly) {
+    if matches!(connection.remote_auth, RemoteAuth::EapOnly) && !resumed {
         payloads.push(Payload::Notify(Notify::new(NotifyType::EAP_ONLY_AUTHENTICATION)));
     }
     if connection.address {
@@ -70,6 +73,9 @@ pub(super) fn proved(sa: &mut IkeSa, cx: &mut Context<'_>) {
     }
     if connection.mobike {
         payloads.push(Payload::Notify(Notify::new(NotifyType::MOBIKE_SUPPORTED)));
+    }
+    if cx.config.tickets.is_some() {
+        payloads.push(Payload::Notify(Notify::new(NotifyType::TICKET_REQUEST)));
     }
     if let (false, Some(first)) = (without_child, connection.children.first()) {
         let spi = child::new_spi(sa, cx);
@@ -124,6 +130,10 @@ fn first(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: Vec<Payload>) {
         _ => None,
     });
     let Some(id) = id else { return fail(sa, cx, EndReason::Protocol) };
+    let before = state(sa).and_then(|state| Some(state.resumed.as_ref()?.1 != id));
+    if before == Some(true) {
+        return fail(sa, cx, EndReason::AuthenticationFailed);
+    }
     if sa.connection.remote.as_ref().is_some_and(|wanted| *wanted != id) {
         return fail(sa, cx, EndReason::AuthenticationFailed);
     }
@@ -163,6 +173,9 @@ fn go_on(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: Vec<Payload>) {
     let LocalAuth::Eap { identity, methods } = &connection.local_auth else {
         return finish(sa, cx, &payloads);
     };
+    if is_resumed(sa) {
+        return finish(sa, cx, &payloads);
+    }
     let Some(packet) = eap(&payloads) else { return fail(sa, cx, EndReason::Protocol) };
     let config = peer::Config {
         identity: identity.clone(),
@@ -218,7 +231,10 @@ fn finish(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: &[Payload]) {
     let Some(state) = state(sa) else { return };
     let spi = state.child_spi;
     let nonces = (state.nonces().0.to_vec(), state.nonces().1.to_vec());
+    let resumed = state.resumed.is_some();
     sa.establish(cx);
+    cx.counters.resumed += u64::from(resumed);
+    super::super::resumption::keep(sa, cx, payloads);
     sa.announce = true;
     sa.mobike = sa.connection.mobike && has(payloads, NotifyType::MOBIKE_SUPPORTED);
     let remote = sa.remote.clone().unwrap_or_else(|| sa.connection.local.clone());
@@ -234,7 +250,8 @@ fn finish(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: &[Payload]) {
         cx.outputs.event(Event::Configured { sa: sa.id, attributes: given.attributes.clone() });
     }
     if spi != 0 {
-        let made = child::Made { config: 0, spi, secret: None, nonces: &nonces, replaces: None, first: true };
+        let secrets = &Secrets::default();
+        let made = child::Made { config: 0, spi, secrets, nonces: &nonces, replaces: None, first: true };
         child::accept(sa, cx, &made, payloads);
         // From now on this side's traffic is of the address that it was given.
         let attributes = given.iter().flat_map(|given| &given.attributes);

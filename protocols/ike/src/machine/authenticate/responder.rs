@@ -2,7 +2,9 @@
 
 use super::super::child;
 use super::super::config::{Childless, Connection, LocalAuth, RemoteAuth};
+use super::super::create::Secrets;
 use super::super::event::{EapAnswer, EndReason, Event};
+use super::super::resumption;
 use super::super::sa::{Context, IkeSa};
 use super::{
     ChildAsked, Eap, Waits, authentication, certificates, configuration, eap as eap_of, eap_holds, eap_proof,
@@ -84,8 +86,18 @@ fn begin(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: &[Payload]) {
     let configuration = configuration(payloads).filter(|c| c.kind == CfgType::CFG_REQUEST).cloned();
     let contact = has(payloads, NotifyType::INITIAL_CONTACT);
     let mobike = has(payloads, NotifyType::MOBIKE_SUPPORTED);
+    let wants_ticket = has(payloads, NotifyType::TICKET_REQUEST);
     sa.remote = Some(id.clone());
-    let Some(connection) = connection_for(sa, cx, &id, wanted.as_ref(), proof.as_ref(), eap_only) else {
+    let resumed = super::state(sa).and_then(|state| state.resumed.clone());
+    let connection = match resumed {
+        // Both are who they were (RFC 5723 §4.3.3).
+        Some(both) => {
+            let same = both.0 == id && wanted.is_none_or(|wanted| wanted == both.1) && proof.is_some();
+            same.then(|| sa.connection.clone())
+        }
+        None => connection_for(sa, cx, &id, wanted.as_ref(), proof.as_ref(), eap_only),
+    };
+    let Some(connection) = connection else {
         return fail(sa, cx, EndReason::AuthenticationFailed);
     };
     sa.connection = connection.clone();
@@ -100,6 +112,7 @@ fn begin(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: &[Payload]) {
     state.configuration = configuration;
     state.initial_contact = contact;
     state.mobike = mobike;
+    state.wants_ticket = wants_ticket;
     let Some(proof) = proof else {
         state.eap_only = matches!(connection.local_auth, LocalAuth::EapOnly);
         let patience = Duration::from_secs(3600);
@@ -307,9 +320,10 @@ fn finish(sa: &mut IkeSa, cx: &mut Context<'_>) {
     let (identification, connection) = (sa.own_identification(), sa.connection.clone());
     let Some(state) = state(sa) else { return };
     let mut payloads = Vec::new();
+    let (resumed, wants_ticket) = (state.resumed.is_some(), state.wants_ticket);
     if matches!(state.eap, Eap::None) {
         payloads.push(identification);
-        payloads.extend(certificates(&connection));
+        payloads.extend(certificates(&connection).into_iter().filter(|_| !resumed));
     }
     payloads.extend(state.proof.take());
     let nonces = (state.nonces().0.to_vec(), state.nonces().1.to_vec());
@@ -338,7 +352,7 @@ fn finish(sa: &mut IkeSa, cx: &mut Context<'_>) {
                 let asked = ChildAsked { proposals, ..child };
                 let selected = child::select(sa, cx, &asked, true);
                 let granted = selected.and_then(|selected| {
-                    child::grant(sa, cx, selected, asked.transport, None, &nonces, None)
+                    child::grant(sa, cx, selected, asked.transport, &Secrets::default(), &nonces, None)
                 });
                 match granted {
                     Ok(granted) => payloads.extend(granted),
@@ -349,6 +363,12 @@ fn finish(sa: &mut IkeSa, cx: &mut Context<'_>) {
     }
     if mobike {
         payloads.push(Payload::Notify(Notify::new(NotifyType::MOBIKE_SUPPORTED)));
+    }
+    if resumed {
+        resumption::used(sa, cx);
+    }
+    if wants_ticket {
+        payloads.extend(resumption::give(sa, cx));
     }
     sa.respond(cx, IKE_AUTH, &payloads);
 }

@@ -159,6 +159,27 @@ fn a_cookie_is_no_larger_than_what_asked_for_it() {
     assert!(Message::parse(&world.net.sent()[1].bytes).is_ok());
 }
 
+/// Those that have ended are kept for their last response, and so many of them only.
+#[test]
+fn what_has_ended_is_bounded_and_takes_nobodys_place() {
+    let config = Config { sas: 1, lingering: 2, ..config() };
+    let mut world = World::with(config, connection(true), connection(false), Method::MsChapV2);
+    for _ in 0..3 {
+        let (ours, _) = {
+            world.net.take(world.initiator);
+            world.net.take(world.responder);
+            world.connect()
+        };
+        world.net.command(world.initiator, Command::Delete(ours)).unwrap();
+        world.net.run(millis(50));
+    }
+    let responder = world.responder;
+    assert_eq!((world.net[responder].sas(), world.net[responder].living()), (2, 0), "the first is forgotten");
+    assert_eq!(world.counters(responder).full, 0);
+    world.net.run(secs(40));
+    assert_eq!((world.net[responder].sas(), world.net[responder].lingering.len()), (0, 0));
+}
+
 #[test]
 fn memory_stays_flat_over_many_set_ups_and_ends() {
     let mut world = World::psk();

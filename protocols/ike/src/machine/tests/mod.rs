@@ -8,10 +8,14 @@ mod faults;
 mod first;
 mod flood;
 #[cfg(feature = "tls")]
+mod followup;
+#[cfg(feature = "tls")]
 mod intermediate;
 mod life;
 mod moving;
 mod rekeying;
+mod resumption;
+mod storm;
 
 use crate::machine::*;
 use crate::payload::*;

@@ -1,0 +1,266 @@
+//! Session resumption (RFC 5723).
+
+use super::*;
+use crate::Message;
+use crate::code::{ExchangeType, NotifyType};
+use crate::keys::IkeKeys;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn resumable() -> Config {
+    Config { tickets: Some(HOUR), export_keys: true, ..config() }
+}
+
+fn world_of(config: Config) -> World {
+    let quick = |initiator| Connection { liveness: Some(secs(20)), ..connection(initiator) };
+    World::with(config, quick(true), Connection { liveness: None, ..quick(false) }, Method::MsChapV2)
+}
+
+fn world() -> World {
+    world_of(resumable())
+}
+
+/// The initiator finds that the responder does not answer any more; then the way is there again.
+fn lose(world: &mut World) {
+    let (initiator, responder) = (world.initiator, world.responder);
+    world.net.sever(initiator, responder, true);
+    world.net.run(secs(300));
+    assert_eq!(world.ended(initiator), [EndReason::Unreachable]);
+    world.net.sever(initiator, responder, false);
+    world.net.take_work();
+}
+
+fn headers(world: &World, from: usize) -> Vec<String> {
+    let header = |octets: &[u8]| Message::parse(octets).unwrap().header.to_string();
+    world.net.sent()[from..].iter().map(|sent| header(&sent.bytes)).collect()
+}
+
+fn established(world: &World, host: At<Endpoint>) -> usize {
+    world.events(host).iter().filter(|event| matches!(event, Event::Established { .. })).count()
+}
+
+/// The newest keys that a host has told of.
+fn keys(world: &World, host: At<Endpoint>) -> IkeKeys {
+    let told = world.events(host).into_iter().filter_map(|event| match event {
+        Event::Keys { keys, .. } => Some(*keys),
+        _ => None,
+    });
+    told.last().unwrap()
+}
+
+#[test]
+fn what_was_lost_is_taken_up_again_by_a_ticket_without_a_key_exchange() {
+    let mut world = world();
+    world.connect();
+    let old = keys(&world, world.initiator);
+    lose(&mut world);
+    let from = world.net.sent().len();
+    world.initiate();
+    world.net.run(secs(1));
+    assert_eq!(
+        headers(&world, from),
+        [
+            "IKE_SESSION_RESUME request 0",
+            "IKE_SESSION_RESUME response 0",
+            "IKE_AUTH request 1",
+            "IKE_AUTH response 1"
+        ]
+    );
+    assert_eq!(world.net.take_work().get("ike.key_exchange"), None);
+    // The responder's old one went without a word, with its CHILD_SA.
+    assert_eq!(world.ended(world.responder), [EndReason::Replaced]);
+    assert_eq!(world.sas().1, 1);
+    world.fit(1);
+    for host in [world.initiator, world.responder] {
+        assert_eq!((established(&world, host), world.counters(host).resumed), (2, 1));
+    }
+    // Its keys, by the formulas of §5.1.
+    let [asked, answered] = [0, 1].map(|n| Message::parse(&world.net.sent()[from + n].bytes).unwrap());
+    let nonce = |message: &Message| {
+        message.payloads.iter().find_map(|payload| match payload {
+            Payload::Nonce(nonce) => Some(nonce.clone()),
+            _ => None,
+        })
+    };
+    let (ni, nr) = (nonce(&asked).unwrap(), nonce(&answered).unwrap());
+    let prf = |key: &[u8], data: &[&[u8]]| usher_crypto::hmac::sha256(key, data).to_vec();
+    let seed = prf(&old.sk_d, &[b"Resumption", &ni, &nr]);
+    let (spi_i, spi_r) = (answered.header.initiator_spi.0, answered.header.responder_spi.0);
+    let first = prf(&seed, &[&ni, &nr, &spi_i, &spi_r, &[1]]);
+    assert_eq!(keys(&world, world.initiator).sk_d[..], first[..]);
+    assert_eq!(keys(&world, world.responder), keys(&world, world.initiator));
+}
+
+#[test]
+fn a_ticket_is_used_once_and_the_resumed_one_has_another() {
+    let mut world = world();
+    world.connect();
+    for round in 1..=3 {
+        lose_again(&mut world, round);
+        world.initiate();
+        world.net.run(secs(1));
+        assert_eq!(world.counters(world.responder).resumed, round);
+    }
+    assert_eq!(world.counters(world.responder).tickets, 4);
+    // Who has seen it can replay it, and gets nothing of it.
+    let asked = world.net.sent().iter().rev().find(|sent| {
+        Message::parse(&sent.bytes).unwrap().header.exchange == ExchangeType::IKE_SESSION_RESUME
+            && !Message::parse(&sent.bytes).unwrap().header.response
+    });
+    let mut message = Message::parse(&asked.unwrap().bytes).unwrap();
+    message.header.initiator_spi = crate::Spi([9; 8]);
+    let mut octets = Vec::new();
+    message.emit(&mut octets);
+    let (responder, from) = (world.responder, world.net.sent().len());
+    world.forge(responder, at("203.0.113.5", 500), at(RESPONDER, 500), &octets);
+    let answer = Message::parse(&world.net.sent()[from].bytes).unwrap();
+    assert!(answer.notify(NotifyType::TICKET_NACK).is_some(), "{answer}");
+    assert_eq!(world.sas().1, 1);
+    world.fit(1);
+}
+
+fn lose_again(world: &mut World, times: u64) {
+    let (initiator, responder) = (world.initiator, world.responder);
+    world.net.sever(initiator, responder, true);
+    world.net.run(secs(300));
+    assert_eq!(world.ended(initiator).len() as u64, times);
+    world.net.sever(initiator, responder, false);
+}
+
+#[test]
+fn a_ticket_that_is_refused_leads_to_all_from_the_beginning() {
+    for (expired, restarted) in [(true, false), (false, true), (false, false)] {
+        let mut world = world();
+        world.connect();
+        lose(&mut world);
+        let responder = world.responder;
+        if expired {
+            // The responder's clock says so; the initiator's does not.
+            world.net.set_epoch(responder, usher_core::bench::EPOCH + secs(7200));
+        } else if restarted {
+            world.net[responder].tickets = crate::machine::tickets::Tickets::default();
+        } else {
+            world.net[responder].config.tickets = None;
+        }
+        let from = world.net.sent().len();
+        world.initiate();
+        world.net.run(secs(1));
+        let said = headers(&world, from);
+        assert_eq!(
+            said[..4],
+            [
+                "IKE_SESSION_RESUME request 0",
+                "IKE_SESSION_RESUME response 0",
+                "IKE_SA_INIT request 0",
+                "IKE_SA_INIT response 0"
+            ]
+        );
+        assert_eq!(established(&world, world.initiator), 2);
+        assert_eq!((world.counters(responder).tickets_refused, world.counters(responder).resumed), (1, 0));
+    }
+}
+
+#[test]
+fn who_does_not_answer_to_a_ticket_is_asked_as_at_first() {
+    let mut world = world();
+    world.connect();
+    lose(&mut world);
+    let from = world.net.sent().len();
+    let resumes = ExchangeType::IKE_SESSION_RESUME.0;
+    world.net.meddle(move |n, sent| {
+        if n >= from && sent.bytes.get(18) == Some(&resumes) { Vec::new() } else { vec![Duration::ZERO] }
+    });
+    world.initiate();
+    world.net.run(secs(20));
+    let said = headers(&world, from);
+    assert_eq!(said.iter().filter(|said| said.starts_with("IKE_SESSION_RESUME")).count(), 2);
+    assert_eq!(established(&world, world.initiator), 2);
+}
+
+#[test]
+fn what_was_ended_is_not_taken_up_again() {
+    for by_client in [true, false] {
+        let mut world = world();
+        let (ours, theirs) = world.connect();
+        let (host, sa) = if by_client { (world.initiator, ours) } else { (world.responder, theirs) };
+        let (initiator, responder, now) = (world.initiator, world.responder, world.net.now());
+        let held = world.net[initiator].tickets.take("site", now).unwrap();
+        world.net[initiator].tickets.keep("site", now, HOUR, held.clone());
+        let wall = now.wall(usher_core::bench::EPOCH);
+        assert!(world.net[responder].tickets.open(wall, &held.octets).is_some());
+        world.net.command(host, Command::Delete(sa)).unwrap();
+        world.net.run(secs(1));
+        assert!(world.net[initiator].tickets.take("site", now).is_none(), "the client keeps none");
+        // Nor does the responder take one that was kept all the same.
+        assert!(world.net[responder].tickets.open(wall, &held.octets).is_none());
+    }
+}
+
+#[test]
+fn a_rekeyed_ike_sa_has_a_ticket_of_its_own() {
+    for by_client in [true, false] {
+        let mut world = world();
+        let (ours, theirs) = world.connect();
+        let (host, sa) = if by_client { (world.initiator, ours) } else { (world.responder, theirs) };
+        world.net.command(host, Command::Rekey(sa)).unwrap();
+        world.net.run(secs(2));
+        assert_eq!(world.counters(world.responder).tickets, 2);
+        let rekeyed = keys(&world, world.initiator);
+        let (initiator, responder) = (world.initiator, world.responder);
+        world.net.sever(initiator, responder, true);
+        world.net.run(secs(300));
+        world.net.sever(initiator, responder, false);
+        world.initiate();
+        world.net.run(secs(1));
+        assert_eq!(world.counters(world.responder).resumed, 1);
+        assert_ne!(keys(&world, world.initiator).sk_d, rekeyed.sk_d);
+        world.fit(1);
+    }
+}
+
+#[test]
+fn under_pressure_a_ticket_needs_a_cookie_too() {
+    let mut world = world_of(Config { cookies_from: 0, ..resumable() });
+    world.connect();
+    lose(&mut world);
+    let from = world.net.sent().len();
+    world.initiate();
+    world.net.run(secs(1));
+    assert_eq!(headers(&world, from).len(), 6);
+    assert_eq!(world.counters(world.responder).resumed, 1);
+    world.fit(1);
+}
+
+#[test]
+fn who_has_a_ticket_and_not_its_keys_is_not_believed() {
+    let mut world = world();
+    world.connect();
+    lose(&mut world);
+    let (initiator, now) = (world.initiator, world.net.now());
+    let held = world.net[initiator].tickets.take("site", now).unwrap();
+    let stolen =
+        crate::machine::tickets::Held::new(held.octets, held.suite, Key::from(&[0; 32][..]), held.identities);
+    world.net[initiator].tickets.keep("site", now, HOUR, stolen);
+    world.initiate();
+    world.net.run(secs(40));
+    assert_eq!(established(&world, world.responder), 1);
+    assert!(world.counters(world.responder).integrity > 0);
+    // The one that was there before is as it was, until its own time is over.
+    assert_eq!(world.children(world.responder).len(), 1);
+}
+
+#[test]
+fn whom_eap_lets_in_gets_no_ticket() {
+    let eap = Connection { local_auth: peer_auth(Method::MsChapV2, PASSWORD), ..connection(true) };
+    let gateway = Connection {
+        remote_auth: RemoteAuth::Eap { ask_identity: false },
+        remote: None,
+        ..connection(false)
+    };
+    let mut world = World::with(resumable(), eap, gateway, Method::MsChapV2);
+    world.connect();
+    assert_eq!(world.counters(world.responder).tickets, 0);
+    let now = world.net.now();
+    let initiator = world.initiator;
+    assert!(world.net[initiator].tickets.take("site", now).is_none());
+}
