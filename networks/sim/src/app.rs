@@ -23,6 +23,8 @@ pub enum Delivery {
         from_port: u16,
         /// The address that it was sent to: the host's own or that of one of its interfaces.
         at: HostId,
+        /// The port that it was sent to.
+        port: u16,
         /// What it carried.
         payload: Payload,
     },

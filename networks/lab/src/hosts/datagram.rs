@@ -15,8 +15,8 @@ pub(super) struct Bound {
     pub(super) app: u32,
     /// Its number.
     number: u32,
-    /// Its address.
-    at: HostId,
+    /// Its address and port.
+    at: (HostId, u16),
 }
 
 impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
@@ -27,10 +27,13 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
             let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
             socket.set_nonblocking(true)?;
             socket.bind(&address.into())?;
-            Ok::<UdpSocket, std::io::Error>(socket.into())
+            let socket = UdpSocket::from(socket);
+            let port = socket.local_addr()?.port();
+            Ok::<_, std::io::Error>((socket, port))
         })?;
-        let socket = made.doing(|| format!("bind UDP to {address}"))?;
-        let source = self.watch(Source::Bound(Bound { socket, app, number, at }), EventFlags::IN)?;
+        let (socket, port) = made.doing(|| format!("bind UDP to {address}"))?;
+        let bound = Bound { socket, app, number, at: (at, port) };
+        let source = self.watch(Source::Bound(bound), EventFlags::IN)?;
         self.apps[app as usize].sockets.insert(number, source);
         Ok(source)
     }
@@ -38,7 +41,7 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
     pub(super) fn receive_datagrams(&mut self, source: u64) {
         loop {
             let Some(Source::Bound(bound)) = self.sources.get(&source) else { return };
-            let (app, number, at) = (bound.app, bound.number, bound.at);
+            let (app, socket, (at, port)) = (bound.app, bound.number, bound.at);
             match bound.socket.recv_from(&mut self.buffer) {
                 Ok((len, sender)) => {
                     let Some(from) = self.addresses.host(sender.ip()) else {
@@ -47,7 +50,7 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
                     };
                     let payload = Payload::copied(&self.buffer[..len]);
                     let from_port = sender.port();
-                    self.deliver(app, Delivery::Datagram { socket: number, from, from_port, at, payload });
+                    self.deliver(app, Delivery::Datagram { socket, from, from_port, at, port, payload });
                 }
                 // What an ICMP message says of an earlier datagram is nothing that the application hears of.
                 Err(e) if matches!(e.kind(), ErrorKind::ConnectionRefused | ErrorKind::Interrupted) => {}

@@ -189,8 +189,8 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     fn receive_datagram(&mut self, host: HostId, from: HostId, d: Datagram) {
         match self.udp_ports.get(&udp_key(host, d.dst_port)) {
             Some(&(app, socket)) => {
-                let (from_port, payload) = (d.src_port, d.payload);
-                self.deliver(app, Delivery::Datagram { socket, from, from_port, at: host, payload });
+                let Datagram { src_port: from_port, dst_port: port, payload } = d;
+                self.deliver(app, Delivery::Datagram { socket, from, from_port, at: host, port, payload });
             }
             None => self.stats.udp_no_port += 1,
         }

@@ -45,7 +45,7 @@ impl Application for App {
     fn handle(&mut self, ctx: &mut Context<'_, Seen>, delivery: Delivery) {
         match (self, delivery) {
             (Self::Mobile, Delivery::Start) => ctx.report(Seen::Started),
-            (Self::Mobile, Delivery::Datagram { socket, from, from_port, at, payload }) => {
+            (Self::Mobile, Delivery::Datagram { socket, from, from_port, at, payload, .. }) => {
                 ctx.work(Work { label: READ, units: 1 });
                 ctx.report(Seen::Datagram { at, socket, from });
                 ctx.send_datagram(socket, from, from_port, payload);

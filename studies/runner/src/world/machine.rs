@@ -204,11 +204,11 @@ impl Endpoint {
                 }
                 machine.handle(now, Input::Timeout);
             }
-            Delivery::Datagram { socket, from, from_port, at: to, payload } => {
+            Delivery::Datagram { socket, from, from_port, at, port, payload } => {
                 let path = Path {
                     // Datagrams come to sockets that were bound or sent by.
                     socket: self.sockets.id(*socket).unwrap_or_default(),
-                    local: self.at.address(*to, 0),
+                    local: self.at.address(*at, *port),
                     remote: self.at.address(*from, *from_port),
                 };
                 machine.handle(now, Input::Datagram { path, data: payload.as_slice() });
