@@ -29,6 +29,9 @@ pub struct Bss {
     /// The preamble and header of the physical layer.
     #[serde(default)]
     pub preamble: Preamble,
+    /// The slot. An 802.11g cell without stations of 802.11b has `"short"`, with `cw_min = 15` and acknowledgements by OFDM.
+    #[serde(default)]
+    pub slot: Slot,
     /// How often the MAC sends a frame again before it drops it.
     #[serde(default = "retransmissions")]
     pub retransmissions: u32,
@@ -119,7 +122,7 @@ const fn mtu() -> Size {
     Size::of(1500)
 }
 
-/// The rate of frames (802.11b).
+/// The rate of frames: of 802.11b, or of 802.11g by OFDM.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
 pub enum WifiRate {
     /// DBPSK.
@@ -134,6 +137,30 @@ pub enum WifiRate {
     /// CCK.
     #[serde(rename = "11 Mb/s")]
     Eleven,
+    /// OFDM.
+    #[serde(rename = "6 Mb/s")]
+    Six,
+    /// OFDM.
+    #[serde(rename = "9 Mb/s")]
+    Nine,
+    /// OFDM.
+    #[serde(rename = "12 Mb/s")]
+    Twelve,
+    /// OFDM.
+    #[serde(rename = "18 Mb/s")]
+    Eighteen,
+    /// OFDM.
+    #[serde(rename = "24 Mb/s")]
+    TwentyFour,
+    /// OFDM.
+    #[serde(rename = "36 Mb/s")]
+    ThirtySix,
+    /// OFDM.
+    #[serde(rename = "48 Mb/s")]
+    FortyEight,
+    /// OFDM.
+    #[serde(rename = "54 Mb/s")]
+    FiftyFour,
 }
 
 impl From<WifiRate> for wifi::Rate {
@@ -143,6 +170,34 @@ impl From<WifiRate> for wifi::Rate {
             WifiRate::Two => Self::Two,
             WifiRate::FiveAndHalf => Self::FiveAndHalf,
             WifiRate::Eleven => Self::Eleven,
+            WifiRate::Six => Self::Six,
+            WifiRate::Nine => Self::Nine,
+            WifiRate::Twelve => Self::Twelve,
+            WifiRate::Eighteen => Self::Eighteen,
+            WifiRate::TwentyFour => Self::TwentyFour,
+            WifiRate::ThirtySix => Self::ThirtySix,
+            WifiRate::FortyEight => Self::FortyEight,
+            WifiRate::FiftyFour => Self::FiftyFour,
+        }
+    }
+}
+
+/// The slot of the medium.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Slot {
+    /// 20 us: of 802.11b, and of 802.11g among stations of 802.11b.
+    #[default]
+    Long,
+    /// 9 us: of 802.11g among its own.
+    Short,
+}
+
+impl From<Slot> for wifi::Slot {
+    fn from(slot: Slot) -> Self {
+        match slot {
+            Slot::Long => Self::Long,
+            Slot::Short => Self::Short,
         }
     }
 }
@@ -156,6 +211,15 @@ pub enum Preamble {
     Long,
     /// 96 us with the header.
     Short,
+}
+
+impl From<Preamble> for wifi::Preamble {
+    fn from(preamble: Preamble) -> Self {
+        match preamble {
+            Preamble::Long => Self::Long,
+            Preamble::Short => Self::Short,
+        }
+    }
 }
 
 /// From when on something is lost.
@@ -215,10 +279,8 @@ impl Bss {
         WifiConfig {
             rate: self.rate.into(),
             basic_rate: self.basic_rate.into(),
-            preamble: match self.preamble {
-                Preamble::Long => wifi::Preamble::Long,
-                Preamble::Short => wifi::Preamble::Short,
-            },
+            preamble: self.preamble.into(),
+            slot: self.slot.into(),
             cw_min: self.cw_min,
             cw_max: self.cw_max,
             retransmissions: u8::try_from(self.retransmissions).unwrap_or(u8::MAX),

@@ -5,17 +5,13 @@ use crate::mih::{Answer, Exchange, Expected, Lone, Means, Message, Stream};
 use std::collections::VecDeque;
 use usher_core::Duration;
 use usher_scenario::model::{
-    AckCounts, AckTimer, Arrivals, Bss, Direction, IpVersion, LossFrom, Mih, MihMessage, Preamble,
-    RtoMinBounds, Scenario, TransportProtocol, Workload,
+    AckCounts, AckTimer, Arrivals, Bss, Direction, IpVersion, LossFrom, Mih, MihMessage, RtoMinBounds,
+    Scenario, TransportProtocol, Workload,
 };
-use usher_sim::radio::wifi::Rate;
+use usher_sim::radio::wifi::{self, Rate};
 
-/// Before a frame of 802.11b: SIFS and two slots.
-const DIFS: Duration = Duration::from_micros(50);
 /// MAC header, LLC and SNAP, check sequence.
 const DATA_HEADER: u64 = 36;
-/// What a station waits on average before the next frame of its own: of 0 to 31 slots of 20 us.
-const BACKOFF: Duration = Duration::from_micros(310);
 /// Before an acknowledgement.
 const SIFS: Duration = Duration::from_micros(10);
 /// An acknowledgement.
@@ -118,8 +114,8 @@ fn answer(scenario: &Scenario, mih: &Mih) -> Option<Answer> {
     let last = MIH_HEADER + content - room * (packets - 1);
     let octets = most + headers(scenario, mih.transport);
     let before = scenario.bss_in_use().map(|(_, bss)| {
-        let acknowledged = SIFS + preamble(bss) + Rate::from(bss.basic_rate).time(ACK);
-        frame(bss, octets) + acknowledged + BACKOFF
+        let acknowledged = SIFS + Rate::from(bss.basic_rate).air(bss.preamble.into(), ACK);
+        frame(bss, octets) + acknowledged + backoff(bss)
     });
     let longest = before.max().unwrap_or(Duration::ZERO);
     let delay = ways(scenario, mih, last)?.delay[1] + longest * (packets - 1);
@@ -287,17 +283,19 @@ fn hops<'a>(scenario: &'a Scenario, here: &str, octets: u64) -> Vec<Hop<'a>> {
     hops
 }
 
-fn preamble(bss: &Bss) -> Duration {
-    Duration::from_micros(match bss.preamble {
-        Preamble::Long => 192,
-        Preamble::Short => 96,
-    })
+fn slot(bss: &Bss) -> Duration {
+    wifi::Slot::from(bss.slot).duration()
+}
+
+/// What a station waits on average before the next frame of its own: half the window.
+fn backoff(bss: &Bss) -> Duration {
+    slot(bss) * u64::from(bss.cw_min) / 2
 }
 
 /// What a packet of so many octets takes in a cell that is quiet.
 fn frame(bss: &Bss, octets: u64) -> Duration {
     let octets = u32::try_from(octets + DATA_HEADER).unwrap_or(u32::MAX);
-    DIFS + preamble(bss) + Rate::from(bss.rate).time(octets)
+    SIFS + slot(bss) * 2 + Rate::from(bss.rate).air(bss.preamble.into(), octets)
 }
 
 #[cfg(test)]

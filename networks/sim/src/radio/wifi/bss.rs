@@ -1,7 +1,7 @@
 //! The machine of a basic service set: packets, and the exchange of frames.
 
 use super::config::{ConfigError, FrameLoss, LossFrom, WifiConfig};
-use super::frame::{DIFS, EIFS, Frame, Kind, Times};
+use super::frame::{Frame, Gaps, Kind, Times};
 use super::medium::{Contender, Exchange, Medium};
 use super::station::{Station, Timer};
 use crate::radio::motion::{Position, Trajectory};
@@ -101,7 +101,7 @@ impl Bss {
             config,
             rng,
             stations,
-            medium: Medium::default(),
+            medium: Medium::new(Gaps::new(config.slot)),
             timers,
             beacon_due,
             arriving: VecDeque::new(),
@@ -259,7 +259,7 @@ impl Bss {
     fn conclude(&mut self, now: Instant) {
         let Some(exchange) = self.medium.on_air.take() else { return };
         let alone = exchange.senders.len() == 1;
-        (self.medium.idle, self.medium.free) = (now, now + EIFS);
+        (self.medium.idle, self.medium.free) = (now, now + self.medium.gaps.eifs);
         if !alone {
             self.counters.collisions += 1;
             self.counters.collided += exchange.senders.len() as u64;
@@ -276,7 +276,7 @@ impl Bss {
             }
             if frame.kind.is_broadcast() {
                 if alone {
-                    self.medium.free = now + DIFS;
+                    self.medium.free = now + self.medium.gaps.difs;
                 }
                 self.take_first(number);
                 self.draw(number);
@@ -292,7 +292,7 @@ impl Bss {
                 self.counters.acks += 1;
                 self.stations[frame.station as usize].hears();
                 self.medium.idle = now + self.times.ack();
-                self.medium.free = self.medium.idle + DIFS;
+                self.medium.free = self.medium.idle + self.medium.gaps.difs;
                 self.take_first(number);
                 self.draw(number);
                 self.received(now, number, frame);

@@ -24,6 +24,27 @@ impl Preamble {
     }
 }
 
+/// How long it takes to notice others' frames (aSlotTime).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Slot {
+    /// 20 µs: of 802.11b, and of 802.11g among stations of 802.11b.
+    #[default]
+    Long,
+    /// 9 µs: of 802.11g among its own (IEEE 802.11g-2003, 19.4.5).
+    Short,
+}
+
+impl Slot {
+    /// How long it is.
+    #[must_use]
+    pub const fn duration(self) -> Duration {
+        match self {
+            Self::Long => Duration::from_micros(20),
+            Self::Short => Duration::from_micros(9),
+        }
+    }
+}
+
 /// From when on frames are lost, or packets beyond the MAC.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum LossFrom {
@@ -79,8 +100,10 @@ pub struct WifiConfig {
     pub rate: Rate,
     /// Of acknowledgements, beacons and management.
     pub basic_rate: Rate,
-    /// Before every frame.
+    /// Before every frame that is not of OFDM.
     pub preamble: Preamble,
+    /// The slot.
+    pub slot: Slot,
     /// The first contention window: back-off is drawn from 0 to this many slots.
     pub cw_min: u32,
     /// The last one.
@@ -136,6 +159,7 @@ impl Default for WifiConfig {
             rate: Rate::Eleven,
             basic_rate: Rate::Two,
             preamble: Preamble::Long,
+            slot: Slot::Long,
             cw_min: 31,
             cw_max: 1023,
             retransmissions: 6,

@@ -1,16 +1,29 @@
 //! Frames and their times on the air.
 
-use super::config::Preamble;
+use super::config::{Preamble, Slot};
 use usher_core::Duration;
 
-/// A slot (IEEE 802.11b-1999, 18.3.3: aSlotTime).
-pub(super) const SLOT: Duration = Duration::from_micros(20);
-/// Before an acknowledgement (aSIFSTime).
+/// Before an acknowledgement (aSIFSTime; IEEE 802.11b-1999, 18.3.3, and 802.11g-2003, 19.4.5).
 pub(super) const SIFS: Duration = Duration::from_micros(10);
-/// Before any other frame: SIFS and two slots (IEEE 802.11-1999, 9.2.10).
-pub(super) const DIFS: Duration = Duration::from_micros(50);
-/// After a frame that was damaged: SIFS, an acknowledgement at 1 Mb/s with a long preamble, DIFS (9.2.10).
-pub(super) const EIFS: Duration = Duration::from_micros(10 + 192 + 112 + 50);
+
+/// The gaps between frames that follow from the slot.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gaps {
+    /// A slot (aSlotTime).
+    pub(super) slot: Duration,
+    /// Before any frame but an acknowledgement: SIFS and two slots (IEEE 802.11-1999, 9.2.10).
+    pub(super) difs: Duration,
+    /// After a frame that was damaged: SIFS, an acknowledgement at 1 Mb/s with a long preamble, DIFS (9.2.10).
+    pub(super) eifs: Duration,
+}
+
+impl Gaps {
+    pub(super) fn new(slot: Slot) -> Self {
+        let slot = slot.duration();
+        let difs = SIFS + slot * 2;
+        Self { slot, difs, eifs: SIFS + Duration::from_micros(192 + 112) + difs }
+    }
+}
 
 /// Octets that are sent beside a packet's own: MAC header (three addresses) 24, LLC and SNAP 8, check sequence 4.
 pub(crate) const DATA_HEADER: u32 = 36;
@@ -23,7 +36,18 @@ const SSID: u32 = 10;
 /// A rates element with the four rates of 802.11b.
 const RATES: u32 = 6;
 
-/// A data rate of 802.11b.
+/// Before an OFDM frame: the training symbols, 16 µs, and the SIGNAL field, 4 µs (IEEE 802.11a-1999, 17.3.3 and 17.3.4, which
+/// 802.11g-2003, 19.3.2.3, takes over).
+const OFDM_PREAMBLE: Duration = Duration::from_micros(16 + 4);
+/// An OFDM symbol (IEEE 802.11a-1999, 17.3.2.3: TSYM).
+const OFDM_SYMBOL: Duration = Duration::from_micros(4);
+/// Bits beside a frame's octets: the SERVICE field, 16, and the tail, 6 (17.3.5.1 and 17.3.5.2).
+const OFDM_BITS: u64 = 16 + 6;
+/// Without transmission at the end of an OFDM frame of 802.11g, so that its SIFS is as long as that of 802.11a
+/// (IEEE 802.11g-2003, 19.3.2.3).
+const SIGNAL_EXTENSION: Duration = Duration::from_micros(6);
+
+/// A data rate: of 802.11b by DSSS and CCK, or of 802.11g by OFDM (ERP-OFDM).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Rate {
     /// 1 Mb/s.
@@ -32,13 +56,27 @@ pub enum Rate {
     Two,
     /// 5.5 Mb/s.
     FiveAndHalf,
+    /// 6 Mb/s by OFDM.
+    Six,
+    /// 9 Mb/s by OFDM.
+    Nine,
     /// 11 Mb/s.
     Eleven,
+    /// 12 Mb/s by OFDM.
+    Twelve,
+    /// 18 Mb/s by OFDM.
+    Eighteen,
+    /// 24 Mb/s by OFDM.
+    TwentyFour,
+    /// 36 Mb/s by OFDM.
+    ThirtySix,
+    /// 48 Mb/s by OFDM.
+    FortyEight,
+    /// 54 Mb/s by OFDM.
+    FiftyFour,
 }
 
 impl Rate {
-    /// All of them, from the slowest.
-    pub const ALL: [Self; 4] = [Self::One, Self::Two, Self::FiveAndHalf, Self::Eleven];
     /// In units of 100 kb/s.
     #[must_use]
     pub const fn hundred_kilobits(self) -> u64 {
@@ -46,13 +84,37 @@ impl Rate {
             Self::One => 10,
             Self::Two => 20,
             Self::FiveAndHalf => 55,
+            Self::Six => 60,
+            Self::Nine => 90,
             Self::Eleven => 110,
+            Self::Twelve => 120,
+            Self::Eighteen => 180,
+            Self::TwentyFour => 240,
+            Self::ThirtySix => 360,
+            Self::FortyEight => 480,
+            Self::FiftyFour => 540,
         }
     }
-    /// How long so many octets take, rounded up to the nanosecond.
+    /// Whether it is by OFDM.
     #[must_use]
-    pub const fn time(self, octets: u32) -> Duration {
+    pub const fn is_ofdm(self) -> bool {
+        !matches!(self, Self::One | Self::Two | Self::FiveAndHalf | Self::Eleven)
+    }
+    /// How long so many octets take by DSSS or CCK, rounded up to the nanosecond.
+    const fn time(self, octets: u32) -> Duration {
         Duration::from_nanos((octets as u64 * 80_000).div_ceil(self.hundred_kilobits()))
+    }
+    /// How long a frame of so many octets is on the air: with the preamble, or by OFDM with its own and with the extension at
+    /// its end.
+    #[must_use]
+    pub fn air(self, preamble: Preamble, octets: u32) -> Duration {
+        if !self.is_ofdm() {
+            return preamble.duration() + self.time(octets);
+        }
+        // A symbol of 4 µs holds 0.4 bits for each 100 kb/s: 24 at 6 Mb/s, 216 at 54 Mb/s (802.11a-1999, 17.3.2.2).
+        let per_symbol = self.hundred_kilobits() * 2 / 5;
+        let symbols = (OFDM_BITS + 8 * u64::from(octets)).div_ceil(per_symbol);
+        OFDM_PREAMBLE + OFDM_SYMBOL * symbols + SIGNAL_EXTENSION
     }
 }
 
@@ -102,21 +164,21 @@ impl Frame {
 /// How long frames take with certain settings.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
-    preamble: Duration,
+    preamble: Preamble,
     rate: Rate,
     basic_rate: Rate,
 }
 
 impl Times {
     pub(super) const fn new(preamble: Preamble, rate: Rate, basic_rate: Rate) -> Self {
-        Self { preamble: preamble.duration(), rate, basic_rate }
+        Self { preamble, rate, basic_rate }
     }
     /// A frame's, preamble included. Fixed fields of management frames are those of IEEE 802.11-1999, 7.2.3; a beacon's
     /// elements are SSID, rates, the channel and an empty traffic indication map.
     pub(super) fn frame(&self, kind: Kind) -> Duration {
         let fixed = match kind {
             Kind::Data { octets, .. } => {
-                return self.preamble + self.rate.time(octets.saturating_add(DATA_HEADER));
+                return self.rate.air(self.preamble, octets.saturating_add(DATA_HEADER));
             }
             Kind::Beacon => 12 + SSID + RATES + 3 + 6,
             Kind::ProbeResponse => 12 + SSID + RATES + 3,
@@ -125,10 +187,10 @@ impl Times {
             Kind::AssociationRequest => 4 + SSID + RATES,
             Kind::AssociationResponse => 6 + RATES,
         };
-        self.preamble + self.basic_rate.time(MANAGEMENT + fixed)
+        self.basic_rate.air(self.preamble, MANAGEMENT + fixed)
     }
     /// From a frame's end to its acknowledgement's.
     pub(super) fn ack(&self) -> Duration {
-        SIFS + self.preamble + self.basic_rate.time(ACK)
+        SIFS + self.basic_rate.air(self.preamble, ACK)
     }
 }

@@ -1,6 +1,6 @@
 //! Who waits for the medium, and for how long.
 
-use super::frame::{DIFS, Frame, SLOT};
+use super::frame::{Frame, Gaps};
 use std::collections::VecDeque;
 use usher_core::Instant;
 
@@ -31,7 +31,7 @@ impl Contender {
     }
     /// When it would be through with its back-off, if nobody sent before.
     fn through(&self, medium: &Medium) -> Instant {
-        medium.free.max(self.from) + SLOT * u64::from(self.backoff.unwrap_or(0))
+        medium.free.max(self.from) + medium.gaps.slot * u64::from(self.backoff.unwrap_or(0))
     }
     /// When it would send if nobody did before.
     fn plan(&self, medium: &Medium) -> Option<Instant> {
@@ -49,8 +49,9 @@ pub(super) struct Exchange {
 }
 
 /// The one medium of all.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Medium {
+    pub(super) gaps: Gaps,
     pub(super) on_air: Option<Exchange>,
     /// When the last exchange is over, its acknowledgement included.
     pub(super) idle: Instant,
@@ -59,6 +60,10 @@ pub(super) struct Medium {
 }
 
 impl Medium {
+    pub(super) const fn new(gaps: Gaps) -> Self {
+        Self { gaps, on_air: None, idle: Instant::ZERO, free: Instant::ZERO }
+    }
+
     fn is_busy(&self, now: Instant) -> bool {
         self.on_air.is_some() || now < self.idle
     }
@@ -75,12 +80,12 @@ impl Medium {
         first: Instant,
     ) -> impl Iterator<Item = (u32, Instant)> {
         let plans = contenders.iter().enumerate().filter_map(|(i, c)| Some((i as u32, c.plan(self)?)));
-        plans.filter(move |(_, at)| *at < first + SLOT)
+        plans.filter(move |(_, at)| *at < first + self.gaps.slot)
     }
 
     /// The earliest that a frame is sent for which a contender will contend from `due` on.
     pub(super) fn earliest(&self, contender: &Contender, due: Instant) -> Instant {
-        let (through, sensed) = (contender.through(self), due + DIFS);
+        let (through, sensed) = (contender.through(self), due + self.gaps.difs);
         if through > due { through.min(sensed) } else { sensed }
     }
 
@@ -95,7 +100,7 @@ impl Medium {
         if self.is_busy(now) {
             return true;
         }
-        contender.from = now + DIFS;
+        contender.from = now + self.gaps.difs;
         false
     }
     /// The medium becomes busy at `now` by others: says whether the contender has to draw a back-off.
@@ -103,7 +108,7 @@ impl Medium {
         let Some(slots) = contender.backoff else {
             return !contender.queue.is_empty() && !contender.silent;
         };
-        let passed = now.since(self.free.max(contender.from)).as_nanos() / SLOT.as_nanos();
+        let passed = now.since(self.free.max(contender.from)).as_nanos() / self.gaps.slot.as_nanos();
         let left = u64::from(slots).saturating_sub(passed);
         contender.backoff = (left > 0).then_some(left as u32);
         false

@@ -1,4 +1,4 @@
-//! IEEE 802.11b: an infrastructure basic service set as a machine without input or output of its own.
+//! IEEE 802.11b and 802.11g: an infrastructure basic service set as a machine without input or output of its own.
 //!
 //! ```text
 //! │ back-off │ preamble │ frame │ SIFS │ preamble │ ACK │ DIFS │ back-off │ ...
@@ -36,12 +36,15 @@
 //!   missed. Changing the channel takes no time, and the probe's own time counts as part of MinChannelTime.
 //! - Beacons and probes are subject to noise, each station by itself; packet loss beyond the MAC spares management.
 //!
+//! - Frames by OFDM (802.11g) have the rate and the slot that are set, and no protection by CTS-to-self: an 802.11g set without
+//!   stations of 802.11b has the short slot, windows from 15 and acknowledgements by OFDM, one with them what 802.11b has.
+//!
 //! # What is left out
 //! Fragmentation, RTS and CTS, power save, the choice among rates, the point coordination function, capture of the
 //! stronger of two frames, propagation time, encryption, the notice of disassociation, and more than one access point.
 //!
 //! # Sources
-//! IEEE 802.11-1999 and 802.11b-1999 as public descriptions and open code (ns-2's, ns-3's and Wireshark's) have them;
+//! IEEE 802.11-1999, 802.11a-1999, 802.11b-1999 and 802.11g-2003 as public descriptions and open code (ns-2's, ns-3's and Wireshark's) have them;
 //! G. Bianchi, "Performance Analysis of the IEEE 802.11 Distributed Coordination Function", IEEE JSAC 18(3), 2000, which
 //! the tests hold the contention against; the defaults of NIST's mobility modules for ns-2.
 
@@ -52,7 +55,7 @@ mod medium;
 mod station;
 
 pub use bss::{Bss, Counters};
-pub use config::{ConfigError, FrameLoss, LossFrom, Preamble, WifiConfig};
+pub use config::{ConfigError, FrameLoss, LossFrom, Preamble, Slot, WifiConfig};
 pub use frame::Rate;
 
 pub(crate) use frame::DATA_HEADER;

@@ -49,6 +49,44 @@ fn rates_and_preambles_are_those_of_the_settings() {
     assert_eq!(short, (at_11.0 - 96_000, at_11.1 - 2 * 96_000));
 }
 
+/// IEEE 802.11a-1999, 17.4.3: a frame by OFDM takes 16 + 4 µs and 4 µs for each symbol of 16 + 8 LENGTH + 6 bits; 802.11g adds 6 µs.
+#[test]
+fn frames_by_ofdm_take_whole_symbols() {
+    let cell = |rate| WifiConfig { rate, basic_rate: Rate::Six, slot: Slot::Short, cw_min: 15, ..quiet() };
+    let arrival = |config: WifiConfig, octets| {
+        let mut bss = bss(config, 1);
+        begin(&mut bss);
+        bss.send(t(0), Way::Down(0), octets, 0);
+        bss.send(t(0), Way::Down(0), octets, 1);
+        let at = arrived(&run(&mut bss, Instant::FAR_FUTURE).0);
+        (at[0].0, at[1].0 - at[0].0)
+    };
+    // DIFS is 10 + 2 * 9 = 28 µs. 1500 + 36 octets are 12310 bits: 57 symbols of 216 at 54 Mb/s, 513 of 24 at 6 Mb/s.
+    let (first, second) = arrival(cell(Rate::FiftyFour), 1500);
+    assert_eq!(first, 28_000 + 20_000 + 57 * 4_000 + 6_000);
+    assert_eq!(arrival(cell(Rate::Six), 1500).0, 28_000 + 20_000 + 513 * 4_000 + 6_000);
+    // An acknowledgement of 14 octets is 134 bits: 6 symbols at 6 Mb/s, two at 24 Mb/s.
+    let others = 10_000 + 20_000 + 6 * 4_000 + 6_000 + first;
+    let slots = second - others;
+    assert!(slots.is_multiple_of(9_000) && slots / 9_000 <= 15, "{slots}");
+    let faster = WifiConfig { basic_rate: Rate::TwentyFour, ..cell(Rate::FiftyFour) };
+    assert_eq!(arrival(faster, 1500), (first, second - 4 * 4_000), "the same draw");
+    // 64 + 36 octets are 822 bits, by each rate: 24, 36, 48, 72, 96, 144, 192, 216 to a symbol.
+    let rates = [
+        (Rate::Six, 35),
+        (Rate::Nine, 23),
+        (Rate::Twelve, 18),
+        (Rate::Eighteen, 12),
+        (Rate::TwentyFour, 9),
+        (Rate::ThirtySix, 6),
+        (Rate::FortyEight, 5),
+        (Rate::FiftyFour, 4),
+    ];
+    for (rate, symbols) in rates {
+        assert_eq!(arrival(cell(rate), 64).0, 28_000 + 26_000 + symbols * 4_000, "{rate:?}");
+    }
+}
+
 #[test]
 fn who_finds_the_medium_busy_waits_for_its_end_and_a_back_off() {
     for seed in 0..20 {
