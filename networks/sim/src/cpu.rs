@@ -80,6 +80,8 @@ pub(crate) struct Cpu<R> {
     pub(crate) busy: u32,
     pub(crate) queue: VecDeque<(Instant, u32, Delivery)>,
     pub(crate) stats: CpuStats,
+    /// Nanoseconds of each kind of work, in the order of the configuration.
+    spent: Vec<u64>,
     /// Deliveries taken in that were not begun yet.
     taken_in: u32,
     /// Outputs held until their work is done, by job number; free numbers are reused.
@@ -90,6 +92,7 @@ pub(crate) struct Cpu<R> {
 impl<R> Cpu<R> {
     pub(crate) fn new(config: CpuConfig, rng: Rng) -> Self {
         Self {
+            spent: vec![0; config.service.len()],
             config,
             rng,
             busy: 0,
@@ -135,13 +138,23 @@ impl<R> Cpu<R> {
     }
 
     fn service_time(&mut self, work: &[Work]) -> Duration {
-        let Self { config, rng, .. } = self;
-        work.iter()
-            .filter_map(|w| {
-                let (_, unit) = config.service.iter().find(|(label, _)| *label == w.label)?;
-                Some(unit.of(w.units, rng))
-            })
-            .fold(Duration::ZERO, |a, b| a + b)
+        let Self { config, rng, spent, .. } = self;
+        let mut all = Duration::ZERO;
+        for w in work {
+            let kinds = config.service.iter().zip(&mut *spent);
+            let Some(((_, unit), spent)) = kinds.into_iter().find(|((label, _), _)| *label == w.label) else {
+                continue;
+            };
+            let time = unit.of(w.units, rng);
+            *spent += time.as_nanos();
+            all += time;
+        }
+        all
+    }
+
+    /// Nanoseconds of each kind of work that costs something, over all cores.
+    pub(crate) fn spent(&self) -> impl Iterator<Item = (WorkLabel, u64)> {
+        self.config.service.iter().map(|(label, _)| *label).zip(self.spent.iter().copied())
     }
 
     /// Holds the outputs of a delivery whose work takes `time`; answers the job's number.

@@ -4,6 +4,7 @@
 mod cells;
 mod ident;
 mod idle;
+mod ike;
 mod mobility;
 mod workloads;
 
@@ -484,11 +485,7 @@ impl<'s> Check<'s> {
             tls("fragment"),
             format!("{fragment} B is not between 64 B and 4000 B, which a RADIUS packet can carry"),
         );
-        let radius = |key: &str| keys!["workload", "radius", "retransmission", key];
-        match &eap.radius.retransmission {
-            RadiusRetransmission::Rfc5080 { initial, .. } => self.positive(*initial, radius("initial")),
-            RadiusRetransmission::Fixed { interval, .. } => self.positive(*interval, radius("interval")),
-        }
+        self.radius(&eap.radius.retransmission);
         let watchdog = eap.diameter.watchdog.get();
         self.require(
             watchdog.as_secs() >= 6,
@@ -515,6 +512,14 @@ impl<'s> Check<'s> {
         self.accounting(eap);
         self.nas_tls(eap);
         self.served(eap);
+    }
+
+    fn radius(&mut self, retransmission: &RadiusRetransmission) {
+        let at = |key: &str| keys!["workload", "radius", "retransmission", key];
+        match retransmission {
+            RadiusRetransmission::Rfc5080 { initial, .. } => self.positive(*initial, at("initial")),
+            RadiusRetransmission::Fixed { interval, .. } => self.positive(*interval, at("interval")),
+        }
     }
 
     fn nas_tls(&mut self, eap: &Eap) {

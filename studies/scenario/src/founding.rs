@@ -89,6 +89,9 @@ const ALL: &[Founding] = founding![
     "dialogue-polling",
     "dialogue-queue",
     "eduroam-day",
+    "ike-auth",
+    "ike-remote",
+    "ike-parallel",
 ];
 
 /// All of them, in the order in which a group runs.

@@ -14,6 +14,7 @@ pub fn transports(scenario: &Scenario) -> BTreeSet<&'static str> {
             Aaa::Diameter => name(eap.diameter.transport),
         },
         Workload::Ident(_) => "tcp",
+        Workload::Ike(_) => "udp",
         Workload::Mih(mih) => name(mih.transport),
         Workload::Handover(handover) => name(handover.transport),
     });

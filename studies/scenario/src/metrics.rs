@@ -147,6 +147,39 @@ metrics! {
     /// Of the workload `ident`: share of the completed dialogues whose answer is the name or the number of the user who had
     /// the connection; others are hidden, sealed, unknown or wrong.
     IDENT_NAMED = Workload "ident.named" in "": "share of the answers that name the connection's user";
+    /// Of the workload `ike`: messages of an authentication, those of IKE between initiator and gateway and those of RADIUS
+    /// between gateway and AAA server, sent again or not, per completed dialogue. Messages in fragments (RFC 7383) count by
+    /// fragment; what an initiator deletes by itself is not part of an authentication.
+    IKE_MESSAGES = Workload "ike.messages" in "": "messages of IKE and RADIUS, per completed dialogue";
+    /// Their octets as frames have them: the message with the headers of UDP, IP and Ethernet (8, 20 or 40, and 14 octets), the
+    /// latter two for each IP fragment.
+    IKE_BYTES = Workload "ike.bytes" in "B": "octets of IKE and RADIUS in frames, per completed dialogue";
+    /// Of those messages: of IKE, from the initiator.
+    IKE_REQUESTS = Workload "ike.initiator.messages" in "": "messages of IKE from the initiator, per completed dialogue";
+    /// Of those messages: of IKE, to the initiator.
+    IKE_RESPONSES = Workload "ike.gateway.messages" in "": "messages of IKE to the initiator, per completed dialogue";
+    /// Of those messages: of RADIUS, from the gateway.
+    IKE_RADIUS_REQUESTS = Workload "ike.radius-request.messages" in "":
+        "messages of RADIUS from the gateway, per completed dialogue";
+    /// Of those messages: of RADIUS, to the gateway.
+    IKE_RADIUS_RESPONSES = Workload "ike.radius-response.messages" in "":
+        "messages of RADIUS to the gateway, per completed dialogue";
+    /// Octets of IKE in frames, from the initiator.
+    IKE_REQUEST_BYTES = Workload "ike.initiator.bytes" in "B":
+        "octets of IKE from the initiator in frames, per completed dialogue";
+    /// Octets of IKE in frames, to the initiator.
+    IKE_RESPONSE_BYTES = Workload "ike.gateway.bytes" in "B":
+        "octets of IKE to the initiator in frames, per completed dialogue";
+    /// Octets of RADIUS in frames, from the gateway.
+    IKE_RADIUS_REQUEST_BYTES = Workload "ike.radius-request.bytes" in "B":
+        "octets of RADIUS from the gateway in frames, per completed dialogue";
+    /// Octets of RADIUS in frames, to the gateway.
+    IKE_RADIUS_RESPONSE_BYTES = Workload "ike.radius-response.bytes" in "B":
+        "octets of RADIUS to the gateway in frames, per completed dialogue";
+    /// Of completed dialogues of initiators that had an IKE_SA: from when its packets stopped until those of the new one could
+    /// go; zero where the new one is there before the old one goes.
+    IKE_INTERRUPTION = Workload "ike.interruption" in "s":
+        "how long an initiator that authenticates again is without an IKE_SA, mean";
     /// TCP segments of all hosts, acknowledgements included, per completed dialogue.
     TCP_SEGMENTS = Run "tcp.segments" in "": "TCP segments of all hosts, per completed dialogue";
     /// Of them, those with something sent before, per completed dialogue.
@@ -263,6 +296,10 @@ metrics! {
         "share of the rangings and requests in the cell's contended opportunities that met another";
     /// Share of the host's cores at work, over the whole run.
     BUSY = Host "busy" in "": "share of the host's cores at work";
+    /// Processor time of the host that was charged, per completed dialogue.
+    CPU = Host "cpu" in "s": "processor time of the host, per completed dialogue";
+    /// Of it that of cryptography: key exchanges, signatures, the work of TLS, keys derived, messages enciphered and deciphered.
+    CPU_CRYPTO = Host "cpu.crypto" in "s": "processor time of the host for cryptography, per completed dialogue";
     /// Most TCP connections and SCTP associations that the host held at once after the warm-up, those in TIME-WAIT
     /// included; of a group, the member's that held most; with `run.memory = true`.
     CONNECTIONS = Host "connections" in "":

@@ -14,3 +14,7 @@ pub const RADSEC: u16 = 2083;
 pub const DIAMETER: u16 = 3868;
 /// See [`DIAMETER`].
 pub const DIAMETER_TLS: u16 = 5658;
+/// IKE (RFC 7296 §2), and behind a NAT with ESP (RFC 3948 §2).
+pub const IKE: u16 = 500;
+/// See [`IKE`].
+pub const IKE_NAT: u16 = 4500;

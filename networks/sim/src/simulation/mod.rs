@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use usher_core::collections::HashMap;
-use usher_core::{Instant, Rng, WallTime, Work};
+use usher_core::{Instant, Rng, WallTime, Work, WorkLabel};
 
 /// The transport settings of an application's connections and associations.
 #[derive(Clone, Debug, Default)]
@@ -401,6 +401,10 @@ impl<A: Application, O> Simulation<A, O> {
     /// What a host's processor did, if it has one.
     pub fn cpu_stats(&self, host: HostId) -> Option<CpuStats> {
         self.hosts[host.0 as usize].cpu.as_ref().map(|c| c.stats)
+    }
+    /// How many nanoseconds each kind of work took that a host's processor is charged for, over all cores; none without one.
+    pub fn cpu_spent(&self, host: HostId) -> impl Iterator<Item = (WorkLabel, u64)> {
+        self.hosts[host.0 as usize].cpu.iter().flat_map(|cpu| cpu.spent())
     }
     /// The applications, in the order of their creation.
     pub fn apps(&self) -> impl Iterator<Item = &A> {

@@ -56,7 +56,7 @@ impl Failing {
         }
         let (points, worst, share) = failing?;
         let noun = match workload {
-            Workload::Eap(_) => "authentications",
+            Workload::Eap(_) | Workload::Ike(_) => "authentications",
             Workload::Ident(_) => "questions",
             Workload::Mih(_) => "transactions",
             Workload::Handover(_) => "handovers",
@@ -148,7 +148,7 @@ mod tests {
         assert!((failing.share - 0.89).abs() < 1e-12);
         let worst = crate::sweep::plan::point(&plan.points[2]);
         let noun = match plan.points[0].scenario.workload {
-            Some(Workload::Eap(_)) => "Authentications",
+            Some(Workload::Eap(_) | Workload::Ike(_)) => "Authentications",
             _ => "Dialogues",
         };
         let text = format!(

@@ -5,7 +5,7 @@ use super::measure::Measure;
 use super::plan::{Plan, Users};
 use super::role::Role;
 use super::topology::{Topology, sctp_config, tcp_config};
-use super::{aaa, background, dialogue, eap, handover, ident, ike, mih, mih_service};
+use super::{aaa, background, dialogue, eap, handover, ident, ike, ike_service, mih, mih_service};
 use std::sync::Arc;
 use usher_core::{Instant, Seed};
 use usher_crypto::tls::KeyLog;
@@ -60,7 +60,7 @@ impl Built {
         let stations = eap::Stations::of(scenario, &topology)?;
         aaa::build(&mut plan, &topology, &key_log, |loaded| stations.users(loaded))?;
         ident::serve(&mut plan, &topology)?;
-        ike::serve(&mut plan, &topology)?;
+        ike_service::serve(&mut plan, &topology)?;
         mih_service::serve(&mut plan, &topology)?;
         let mut firsts = Vec::new();
         for (name, workload) in scenario.all_workloads() {
@@ -72,6 +72,7 @@ impl Built {
                 Workload::Dialogue(d) => dialogue::build(&mut plan, &topology, d)?,
                 Workload::Eap(e) => eap::build(&mut plan, &topology, e, &key_log)?,
                 Workload::Ident(i) => ident::build(&mut plan, &topology, i)?,
+                Workload::Ike(i) => ike::build(&mut plan, &topology, i, &key_log)?,
                 Workload::Mih(m) => mih::build(&mut plan, &topology, m)?,
                 Workload::Handover(h) => handover::build(&mut plan, &topology, h)?,
             }

@@ -52,6 +52,9 @@ pub(super) struct Dialogues {
     /// Of counted dialogues that ended well: questions about a connection's user that were answered, and rightly.
     answers: u64,
     named: u64,
+    /// Of counted dialogues that ended well and took an IKE_SA's place, and how long there was none, nanoseconds.
+    replaced: u64,
+    interrupted: u128,
     /// Of handovers.
     tally: Tally,
 }
@@ -156,6 +159,8 @@ impl Dialogues {
             recording: 0,
             answers: 0,
             named: 0,
+            replaced: 0,
+            interrupted: 0,
             tally: Tally::default(),
         }
     }
@@ -209,6 +214,10 @@ impl Dialogues {
         if self.answers > 0 {
             out.put(metrics::IDENT_NAMED, self.named as f64 / self.answers as f64);
         }
+        if self.replaced > 0 {
+            let mean = self.interrupted as f64 / self.replaced as f64 / 1e9;
+            out.put(metrics::IKE_INTERRUPTION, mean);
+        }
         self.tally.metrics(out);
     }
 
@@ -251,6 +260,11 @@ impl Dialogues {
                 self.named += u64::from(right);
             }
             Report::Identified(..) => {}
+            Report::Interrupted(began, without) if self.counts(began) => {
+                self.replaced += 1;
+                self.interrupted += u128::from(without.as_nanos());
+            }
+            Report::Interrupted(..) => {}
             Report::Withdrawn(began) => self.begun -= u64::from(self.counts(began)),
             Report::Mobile(node, said) => {
                 let (from, to) = (self.from, self.to);

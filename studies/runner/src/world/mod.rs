@@ -11,6 +11,7 @@ mod handover;
 mod helpers;
 mod ident;
 mod ike;
+mod ike_service;
 mod machine;
 mod measure;
 mod measured;

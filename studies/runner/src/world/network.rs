@@ -5,7 +5,7 @@ use super::measure::Measure;
 use super::role::Role;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use usher_core::Instant;
+use usher_core::{Instant, WorkLabel};
 use usher_lab::{Hosts, Kernel, Registry};
 use usher_sim::radio::wimax::Counters;
 use usher_sim::{
@@ -114,6 +114,11 @@ impl Network {
     }
     pub(super) fn cpu_stats(&self, host: HostId) -> Option<CpuStats> {
         self.simulated()?.cpu_stats(host)
+    }
+    /// Nanoseconds that a host was charged for work of these kinds.
+    pub(super) fn cpu_spent(&self, host: HostId, of: impl Fn(WorkLabel) -> bool) -> u64 {
+        let spent = self.simulated().into_iter().flat_map(|sim| sim.cpu_spent(host));
+        spent.filter(|(label, _)| of(*label)).map(|(_, ns)| ns).sum()
     }
     pub(super) fn cell_counters(&self, cell: CellId) -> Option<&Counters> {
         self.simulated()?.cell_counters(cell)

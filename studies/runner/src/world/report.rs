@@ -32,6 +32,8 @@ pub(super) enum Report {
     Retransmissions(u64),
     /// A question of a dialogue that began then is answered, and whether by the right user.
     Identified(Instant, bool),
+    /// An initiator that authenticated again, from then on, was without an IKE_SA for so long.
+    Interrupted(Instant, Duration),
     /// A dialogue that began then is none after all.
     Withdrawn(Instant),
     /// Something happened to the mobile node of this number.

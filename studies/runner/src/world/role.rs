@@ -4,6 +4,7 @@ use super::report::Report;
 use std::fmt::Debug;
 use usher_mih::Mihf;
 use usher_nas::keying::Counters;
+use usher_scenario::metrics::{self, Metric};
 use usher_sim::{Application, Context, Delivery};
 
 /// Something that runs on a host. The simulator and the lab host it in the same way.
@@ -12,6 +13,10 @@ pub(super) trait Role: Debug {
     fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery);
     /// What its exchanges of traffic keys did, where it has such.
     fn keying_totals(&self) -> Option<Counters> {
+        None
+    }
+    /// The messages of authentications by IKE that it has seen, where it is an initiator or a gateway of a workload.
+    fn ike_totals(&self) -> Option<IkeTotals> {
         None
     }
     /// What its MIH function did, where it is one.
@@ -29,6 +34,35 @@ impl Application for Box<dyn Role> {
         #[cfg(test)]
         worked::note(ctx.worked());
     }
+}
+
+/// Messages of IKE, or of RADIUS, on one side of a gateway: numbers and octets in frames, towards the AAA server and back.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct IkeTotals {
+    /// Messages and octets of IKE, each up and down.
+    pub(super) ike: [[u64; 2]; 2],
+    /// The same of RADIUS.
+    pub(super) radius: [[u64; 2]; 2],
+}
+
+impl IkeTotals {
+    /// All of them, in the order of [`Self::METRICS`].
+    pub(super) fn all(&self) -> [u64; 8] {
+        let mut all = [0; 8];
+        all.iter_mut().zip([self.ike, self.radius].into_iter().flatten().flatten()).for_each(|(a, n)| *a = n);
+        all
+    }
+    /// What each is called.
+    pub(super) const METRICS: [Metric; 8] = [
+        metrics::IKE_REQUESTS,
+        metrics::IKE_REQUEST_BYTES,
+        metrics::IKE_RESPONSES,
+        metrics::IKE_RESPONSE_BYTES,
+        metrics::IKE_RADIUS_REQUESTS,
+        metrics::IKE_RADIUS_REQUEST_BYTES,
+        metrics::IKE_RADIUS_RESPONSES,
+        metrics::IKE_RADIUS_RESPONSE_BYTES,
+    ];
 }
 
 /// What an MIH function did, and what became of it at its user.

@@ -6,9 +6,9 @@ use super::error::WorldError;
 use super::measured::Measured;
 use super::network::{LabSettings, Network};
 use super::on_lab::{self, LabFacts};
-use super::role::{MihTotals, Role};
+use super::role::{IkeTotals, MihTotals, Role};
 use super::topology::Topology;
-use usher_core::{Instant, Seed};
+use usher_core::{Instant, Seed, WorkLabel};
 use usher_crypto::tls::KeyLog;
 use usher_scenario::metrics::{self, Metric};
 use usher_scenario::model::{Direction, Scenario, Workload};
@@ -121,6 +121,7 @@ impl World {
         let names: Vec<String> = self.scenario.all_workloads().map(|(name, _)| name.to_owned()).collect();
         let mih_before: Vec<_> = (0..names.len()).map(|i| self.mih_totals(i)).collect();
         let keying_before: Vec<_> = (0..names.len()).map(|i| self.keying_totals(i)).collect();
+        let ike_before: Vec<_> = (0..names.len()).map(|i| self.ike_totals(i)).collect();
         self.network.run_until(just_before(end));
         let links_at_end = self.links();
         // MIH functions go on with what has failed for their users: it is in their transports' queues, and counts. So
@@ -149,6 +150,10 @@ impl World {
         for (i, (name, before)) in names.iter().zip(keying_before).enumerate() {
             out.of(name);
             self.keying_metrics(&mut out, i, before);
+        }
+        for (i, (name, before)) in names.iter().zip(ike_before).enumerate() {
+            out.of(name);
+            self.ike_metrics(&mut out, i, before);
         }
         segment_metrics(&mut out, segments_before, segments_after);
         for (i, (name, before)) in names.iter().zip(mih_before).enumerate() {
@@ -256,6 +261,27 @@ impl World {
             {
                 out.put(*metric, (after - before) as f64 / completed);
             }
+        }
+    }
+
+    /// Messages of a workload's authentications by IKE, and their octets; nothing where there is none.
+    fn ike_totals(&self, workload: usize) -> Option<[u64; 8]> {
+        let sides = self.roles(workload).filter_map(Role::ike_totals).map(|totals| totals.all());
+        sides.reduce(|one, other| std::array::from_fn(|i| one[i] + other[i]))
+    }
+
+    fn ike_metrics(&self, out: &mut Measured, workload: usize, before: Option<[u64; 8]>) {
+        let (Some(before), Some(after)) = (before, self.ike_totals(workload)) else { return };
+        let completed = self.network.observer().of(workload).completed() as f64;
+        if completed <= 0.0 {
+            return;
+        }
+        let each = |i: usize| (after[i] - before[i]) as f64 / completed;
+        let sum = |first: usize| (first..8).step_by(2).map(each).sum::<f64>();
+        out.put(metrics::IKE_MESSAGES, sum(0));
+        out.put(metrics::IKE_BYTES, sum(1));
+        for (i, metric) in IkeTotals::METRICS.into_iter().enumerate() {
+            out.put(metric, each(i));
         }
     }
 
@@ -392,8 +418,22 @@ impl World {
             let capacity =
                 self.network.now().as_secs_f64() * f64::from(cpu.cores.get()) * members.len() as f64;
             out.put_of(name, metrics::BUSY, busy as f64 / 1e9 / capacity);
+            let completed = self.network.observer().completed() as f64;
+            let of_ike = |workload: &Workload| matches!(workload, Workload::Ike(_));
+            if completed > 0.0 && self.scenario.all_workloads().any(|(_, workload)| of_ike(workload)) {
+                let crypto: u64 = members.iter().map(|h| self.network.cpu_spent(*h, is_cryptography)).sum();
+                out.put_of(name, metrics::CPU, busy as f64 / 1e9 / completed);
+                out.put_of(name, metrics::CPU_CRYPTO, crypto as f64 / 1e9 / completed);
+            }
         }
     }
+}
+
+/// Whether work is that of cryptography alone.
+fn is_cryptography(label: WorkLabel) -> bool {
+    use usher_ike::work as ike;
+    let of_ike = [ike::PROTECT, ike::OPEN, ike::KEY_EXCHANGE, ike::DERIVE, ike::SIGN, ike::VERIFY];
+    of_ike.contains(&label) || usher_crypto::work::WORK.contains(&label) || label == usher_eap::work::MD5
 }
 
 /// How much of TCP's packets with data is data.

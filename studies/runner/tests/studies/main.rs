@@ -5,6 +5,7 @@ mod cell;
 mod handover;
 mod ident;
 mod ike;
+mod ike_auth;
 mod mih;
 mod mih_service;
 mod services;

@@ -49,6 +49,7 @@ impl Check<'_> {
                 Workload::Eap(eap) => self.eap(eap),
                 Workload::Dialogue(dialogue) => self.dialogue(dialogue),
                 Workload::Ident(ident) => self.ident(ident),
+                Workload::Ike(ike) => self.ike(ike),
                 Workload::Mih(mih) => self.mih(mih),
                 Workload::Handover(handover) => self.handover(handover),
             }
@@ -183,6 +184,14 @@ impl Check<'_> {
                 vec![("server", &dialogue.server, dialogue.transport, ports::DIALOGUE)]
             }
             Workload::Ident(ident) => vec![("server", &ident.server, tcp, ports::CHAT)],
+            Workload::Ike(ike) => {
+                let of = |key, host, port| (key, host, udp, port);
+                let gateway = |port| of("gateway", ike.gateway.as_str(), port);
+                let initiator = |port| of("initiators", ike.initiators.as_str(), port);
+                let server = ike.method.is_eap().then(|| of("server", &ike.server, ports::RADIUS));
+                let ike = [ports::IKE, ports::IKE_NAT].into_iter();
+                ike.flat_map(|port| [gateway(port), initiator(port)]).chain(server).collect()
+            }
             Workload::Mih(mih) => {
                 let function = |key, host| (key, host, mih.transport, usher_mih::PORT);
                 vec![function("mn", mih.mn.as_str()), function("pos", &mih.pos)]

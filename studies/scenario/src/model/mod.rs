@@ -8,6 +8,7 @@ mod bss;
 mod cell;
 mod handover;
 mod hosts;
+mod ike;
 mod mih;
 mod run;
 mod transport;
@@ -16,10 +17,11 @@ mod workload;
 pub use axes::{
     Axis, Case, Choice, Figure, Limit, OneOrMore, Recommendation, Reference, ReferencePoint, Relax, Statistic,
 };
-pub use bss::{Bss, LossFrom, Preamble, Scan, WifiRate};
+pub use bss::{Bss, LossFrom, Preamble, Scan, Slot, WifiRate};
 pub use cell::{Cell, CellScan, Entry, Frame, Keys, Modulation, Requests};
 pub use handover::{CommitAnswer, Flow, GoingDown, Handover, Initiator, OnFailure};
 pub use hosts::{Background, BackgroundKind, Cpu, Direction, Framing, Host, Link, LinkSide, Loss, Outage};
+pub use ike::{CertificateKind, Ike, IkeCertificates, IkeMethod, Reauthentication};
 pub use mih::{
     ByService, Mih, MihFunction, MihMessage, MihTiming, Timing, TimingChange, Unanswered, message_name,
 };

@@ -1,6 +1,6 @@
 //! Who says what to whom, and how often: `[workload]`.
 
-use super::{Handover, Mih};
+use super::{Handover, Ike, Mih};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -21,6 +21,8 @@ pub enum Workload {
     Dialogue(Box<Dialogue>),
     /// Users connect to a server, which asks their hosts who they are.
     Ident(Ident),
+    /// Initiators authenticate to an IKEv2 gateway, which asks an AAA server.
+    Ike(Box<Ike>),
     /// Mobile nodes and points of service exchange IEEE 802.21 messages.
     Mih(Box<Mih>),
     /// Mobile nodes hand over from 802.11 to 802.16.
@@ -34,6 +36,7 @@ impl Workload {
             Self::Eap(eap) => Some(&eap.arrivals),
             Self::Dialogue(dialogue) => Some(&dialogue.arrivals),
             Self::Ident(ident) => Some(&ident.arrivals),
+            Self::Ike(ike) => Some(&ike.arrivals),
             Self::Mih(mih) => Some(&mih.arrivals),
             Self::Handover(_) => None,
         }

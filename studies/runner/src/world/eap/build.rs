@@ -204,7 +204,7 @@ fn exchange(keys: &model::Keys) -> keying::Config {
     }
 }
 
-fn retransmission(policy: &RadiusRetransmission) -> Retransmission {
+pub(in super::super) fn retransmission(policy: &RadiusRetransmission) -> Retransmission {
     match policy {
         RadiusRetransmission::Rfc5080 { initial, max, count, duration, jitter } => Retransmission::Backoff {
             initial: initial.get(),

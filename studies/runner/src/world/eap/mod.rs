@@ -10,5 +10,5 @@ mod station;
 mod tls;
 mod users;
 
-pub(super) use build::build;
-pub(super) use users::{SECRET, Stations};
+pub(super) use build::{build, retransmission};
+pub(super) use users::{PASSWORD, SECRET, Stations, identity};

@@ -11,11 +11,11 @@ use usher_scenario::model::{Eap, Scenario};
 /// The secret that every NAS shares with every RADIUS server in a simulation; captures name it.
 pub(in super::super) const SECRET: &str = "usher-simulation";
 /// The password of every station.
-pub(super) const PASSWORD: &[u8] = b"correct horse battery staple";
+pub(in super::super) const PASSWORD: &[u8] = b"correct horse battery staple";
 pub(super) const WRONG_PASSWORD: &[u8] = b"tr0ub4dor&3";
 
 /// The identity of a station of a workload, in whose names it is where there are several.
-pub(super) fn identity(workload: &str, station: u64, realm: &str) -> Vec<u8> {
+pub(in super::super) fn identity(workload: &str, station: u64, realm: &str) -> Vec<u8> {
     named(workload, &format!("station-{station:05}@{realm}")).into_bytes()
 }
 

@@ -3,44 +3,84 @@
 use super::aaa::helpers_of;
 use super::error::WorldError;
 use super::helpers::Helpers;
+use super::ike::Counted;
 use super::machine::{Endpoint, EventOrJob};
 use super::plan::Plan;
 use super::report::Report;
-use super::role::Role;
+use super::role::{IkeTotals, Role};
 use super::topology::Topology;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use usher_core::timer::earliest;
 use usher_core::{Job, Machine, Seed, Work, WorkLabel};
+use usher_crypto::signature::SignatureScheme;
 use usher_gateway::config::Loaded;
 use usher_gateway::{Command, Config, Gateway};
 use usher_ike::credentials::Credentials;
-use usher_ike::machine::IkeJob;
+use usher_ike::machine::{self as ike, IkeJob};
 use usher_ike::work::{SIGN, VERIFY};
 use usher_scenario::services::Service;
 use usher_sim::{Context, Delivery, HostId};
 
 /// Signatures and chains of certificates at a time, as a live gateway has it.
-const HELPERS: usize = 4;
+pub(super) const HELPERS: usize = 4;
 
 /// The gateway, or the client, of a host. Packets of CHILD_SAs are not carried in the simulator.
 #[derive(Debug)]
 pub(super) struct GatewayRole {
     endpoint: Endpoint,
     config: Config,
-    gateway: Gateway,
+    gateway: Counted<Gateway>,
     credentials: Arc<Credentials>,
     helpers: Helpers<Job<IkeJob>>,
     seed: Seed,
     starts: u64,
+    /// It is a workload's.
+    counted: bool,
 }
 
 /// The kind of work that a job is.
-const fn work(job: &IkeJob) -> WorkLabel {
+pub(super) const fn work(job: &IkeJob) -> WorkLabel {
     match job {
         IkeJob::Sign { .. } => SIGN,
         IkeJob::Verify { .. } => VERIFY,
+    }
+}
+
+/// The length of most signatures of ECDSA with P-256, DER.
+const USUAL_ECDSA: usize = 71;
+
+/// The answer to a job. Signatures of ECDSA differ by an octet or two: it signs anew until one has the usual length, so that rows
+/// are the same whatever it draws.
+pub(super) fn answer(credentials: &Credentials, job: &Job<IkeJob>) -> ike::Command {
+    let varies = matches!(job.what, IkeJob::Sign { scheme: SignatureScheme::EcdsaP256Sha256, .. });
+    let usual = |command: &ike::Command| match command {
+        ike::Command::Signed { signature: Some(signature), .. } => signature.len() == USUAL_ECDSA,
+        _ => true,
+    };
+    let mut signed = credentials.answer(job);
+    // Half of them have it: of 64 in a row one has.
+    for _ in 0..if varies { 64 } else { 0 } {
+        if usual(&signed) {
+            break;
+        }
+        signed = credentials.answer(job);
+    }
+    signed
+}
+
+impl GatewayRole {
+    /// The gateway of a workload, whose messages of RADIUS are counted.
+    pub(super) fn of_workload(
+        endpoint: Endpoint,
+        (config, gateway): (Config, Gateway),
+        credentials: Arc<Credentials>,
+        helpers: Helpers<Job<IkeJob>>,
+        seed: Seed,
+    ) -> Self {
+        let gateway = Counted::new(gateway, true);
+        Self { endpoint, config, gateway, credentials, helpers, seed, starts: 0, counted: true }
     }
 }
 
@@ -55,7 +95,7 @@ impl Role for GatewayRole {
                     && let Ok(gateway) =
                         Gateway::new(self.config.clone(), self.seed.secure("ike.start", self.starts))
                 {
-                    self.gateway = gateway;
+                    self.gateway.replace(gateway);
                     self.helpers.restart();
                 }
             }
@@ -63,7 +103,7 @@ impl Role for GatewayRole {
                 while let Some(jobs) = self.helpers.pop_due(now) {
                     for job in jobs {
                         // The login may have been given up.
-                        let _ = self.gateway.command(now, Command::Done(self.credentials.answer(&job)));
+                        let _ = self.gateway.command(now, Command::Done(answer(&self.credentials, &job)));
                     }
                 }
             }
@@ -77,10 +117,15 @@ impl Role for GatewayRole {
             if let Some(job) = helpers.put(now, Some(label), job) {
                 // What no helper does keeps this host's processor.
                 ctx.work(Work { label, units: 1 });
-                let _ = gateway.command(now, Command::Done(credentials.answer(&job)));
+                let _ = gateway.command(now, Command::Done(answer(credentials, &job)));
             }
         });
         ctx.set_timer(earliest([next, self.helpers.next()]));
+    }
+
+    fn ike_totals(&self) -> Option<IkeTotals> {
+        // IKE is counted by initiators, who know which of it belongs to an authentication.
+        self.counted.then_some(IkeTotals { radius: self.gateway.totals.radius, ..IkeTotals::default() })
     }
 }
 
@@ -122,7 +167,9 @@ fn put(plan: &mut Plan<'_>, (name, host): (&str, HostId), loaded: &Loaded) -> Re
     let kinds = [(SIGN, HELPERS, false), (VERIFY, HELPERS, false)];
     let helpers = helpers_of(cpu, seed.stream("helpers", 0), &kinds);
     let credentials = loaded.credentials.clone();
-    let role = GatewayRole { endpoint, config, gateway, credentials, helpers, seed, starts: 0 };
+    let gateway = Counted::new(gateway, false);
+    let role =
+        GatewayRole { endpoint, config, gateway, credentials, helpers, seed, starts: 0, counted: false };
     let app = plan.role(host, role);
     for (port, socket) in bound {
         plan.builder.bind_udp(app, socket, port)?;

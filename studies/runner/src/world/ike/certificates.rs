@@ -1,0 +1,99 @@
+//! Certificates of the workload: those of `vectors/certs`, and two kinds more that only studies of IKE have
+//! (`vectors/certs/make-study.sh`).
+
+use usher_crypto::tls::{Credentials, Roots, fixtures};
+use usher_scenario::model::CertificateKind;
+use usher_scenario::units::Count;
+
+/// What one of the two further folders holds.
+macro_rules! fixture {
+    ($($part:literal),+) => {
+        include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors/certs/", $($part),+)) as &[u8]
+    };
+}
+
+/// Certificate and key.
+type Leaf = (&'static [u8], &'static [u8]);
+
+macro_rules! leaves {
+    ($folder:literal, $who:literal, $($n:literal),+) => {
+        &[$((fixture!($folder, $who, $n, ".der"), fixture!($folder, $who, $n, ".key.der"))),+]
+    };
+}
+
+/// The authorities of a folder, from below the root, and who is below the root and each of these.
+struct Hierarchy {
+    root: &'static [u8],
+    authorities: &'static [&'static [u8]],
+    servers: &'static [Leaf],
+    clients: &'static [Leaf],
+}
+
+static LONG: Hierarchy = Hierarchy {
+    root: fixture!("long/root.der"),
+    authorities: &[fixture!("long/ca1.der"), fixture!("long/ca2.der"), fixture!("long/ca3.der")],
+    servers: leaves!("long/", "server", "1", "2", "3", "4"),
+    clients: leaves!("long/", "client", "1", "2", "3", "4"),
+};
+
+static ECDSA: Hierarchy = Hierarchy {
+    root: fixture!("ecdsa/root.der"),
+    authorities: &[fixture!("ecdsa/ca1.der")],
+    servers: leaves!("ecdsa/", "server", "1", "2"),
+    clients: leaves!("ecdsa/", "client", "1", "2"),
+};
+
+/// A side of an authentication.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Side {
+    /// Who is [`fixtures::CLIENT_NAME`].
+    Initiator,
+    /// Who is [`fixtures::SERVER_NAME`].
+    Server,
+}
+
+/// A side's certificate with those above it, so many in all, and its key. A checked study asks for no more than there are.
+pub(super) fn credentials(kind: CertificateKind, side: Side, length: Count) -> Credentials {
+    let hierarchy = match kind {
+        CertificateKind::Natural => {
+            let length = u8::try_from(length.get()).unwrap_or(u8::MAX);
+            return match side {
+                Side::Initiator => fixtures::client(length),
+                Side::Server => fixtures::server(length),
+            };
+        }
+        CertificateKind::Long => &LONG,
+        CertificateKind::Ecdsa => &ECDSA,
+    };
+    let leaves = if side == Side::Initiator { hierarchy.clients } else { hierarchy.servers };
+    let above = (length.get() as usize).clamp(1, leaves.len()) - 1;
+    let (leaf, key) = leaves[above];
+    let authorities = hierarchy.authorities[..above].iter().rev().copied();
+    Credentials::from_der(std::iter::once(leaf).chain(authorities), key).with_even_signatures()
+}
+
+/// The authority that everybody trusts.
+pub(super) fn roots(kind: CertificateKind) -> Roots {
+    Roots::from_der([match kind {
+        CertificateKind::Natural => fixtures::root(),
+        CertificateKind::Long => LONG.root,
+        CertificateKind::Ecdsa => ECDSA.root,
+    }])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_certificates_are_of_1500_octets_and_chains_as_long_as_asked() {
+        for side in [Side::Initiator, Side::Server] {
+            for length in 1..=4 {
+                let long = credentials(CertificateKind::Long, side, Count::of(length));
+                assert!(long.chain().all(|certificate| certificate.len() == 1500));
+                assert_eq!(long.chain_len(), length as usize);
+                assert!(!credentials(CertificateKind::Ecdsa, side, Count::of(length.min(2))).is_rsa());
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What no single value shows of the workload `ike`.
+
+use super::{Check, keys};
+use crate::model::{CertificateKind, Ike};
+use usher_config::units::Bound;
+use usher_crypto::Version;
+use usher_ike::payload::Proposal;
+
+impl Check<'_> {
+    pub(super) fn ike(&mut self, ike: &Ike) {
+        let at = |key: &str| keys!["workload", key];
+        let known = [
+            self.endpoint(&ike.initiators, at("initiators")),
+            self.endpoint(&ike.gateway, at("gateway")),
+            self.endpoint(&ike.server, at("server")),
+        ];
+        let same = |key: &str, host: &str| (at(key), format!("\"{host}\" cannot be this as well"));
+        if known == [true; 3] {
+            if ike.initiators == ike.gateway {
+                let (path, message) = same("gateway", &ike.gateway);
+                self.fault(path, message);
+            } else {
+                self.reach(&ike.initiators, &ike.gateway, at("gateway"));
+            }
+            if [&ike.initiators, &ike.gateway].contains(&&ike.server) {
+                let (path, message) = same("server", &ike.server);
+                self.fault(path, message);
+            } else if ike.method.is_eap() {
+                self.reach(&ike.gateway, &ike.server, at("server"));
+            }
+        }
+        for (key, read) in [("proposal", Proposal::ike(&ike.proposal)), ("child", Proposal::esp(&ike.child))]
+        {
+            if let Err(why) = read {
+                self.fault(at(key), why.to_string());
+            }
+        }
+        let of = |key: &str| keys!["workload", "certificates", key];
+        let certificates = &ike.certificates;
+        let most = match certificates.kind {
+            CertificateKind::Natural | CertificateKind::Long => 4,
+            CertificateKind::Ecdsa => 2,
+        };
+        for (key, chain) in
+            [("initiator_chain", certificates.initiator_chain), ("server_chain", certificates.server_chain)]
+        {
+            let message =
+                format!("{} certificates, and there are chains of at most {most} of this kind", chain.get());
+            self.require(chain.get() <= most, of(key), message);
+        }
+        let ecdsa = certificates.kind == CertificateKind::Ecdsa && ike.method.has_tls();
+        self.require(
+            !ecdsa || certificates.version == Version::Tls13,
+            of("version"),
+            "a client of 1.2 takes servers with RSA keys alone; take \"1.3\"",
+        );
+        let fragment = certificates.fragment.bytes();
+        self.require(
+            (64..=4000).contains(&fragment),
+            of("fragment"),
+            format!("{fragment} B is not between 64 B and 4000 B, which a RADIUS packet can carry"),
+        );
+        for (key, time) in [("lifetime", ike.lifetime.get()), ("retransmission", Some(ike.retransmission))] {
+            time.into_iter().for_each(|time| self.positive(time, at(key)));
+        }
+        if let Bound::At(time) = ike.give_up {
+            self.positive(time, at("give_up"));
+        }
+        self.radius(&ike.radius.retransmission);
+    }
+}

@@ -1,0 +1,174 @@
+//! Initiators and their IKEv2 gateway: the workload `ike`.
+
+use super::{Arrivals, Handshake, Radius};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use usher_config::named;
+use usher_config::units::{Bound, Count, Size, Switch, Time};
+use usher_crypto::Version;
+
+usher_core::named! {
+    "a way of authenticating";
+    /// How an initiator proves to its gateway who it is.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+    pub enum IkeMethod {
+        /// By a key that both have, as the gateway does.
+        Psk = "psk",
+        /// By a certificate, as the gateway does.
+        Certificate = "certificate",
+        /// By EAP-MD5; the gateway by a key that both have.
+        EapMd5 = "eap-md5",
+        /// By EAP-MSCHAPv2; the gateway by a key that both have.
+        EapMsChapV2 = "eap-mschapv2",
+        /// By EAP-TLS; the gateway by a key that both have.
+        EapTls = "eap-tls",
+        /// By PEAP with EAP-MSCHAPv2 inside; the gateway by a key that both have.
+        Peap = "peap",
+        /// By EAP-TTLS with PAP inside; the gateway by a key that both have.
+        Ttls = "ttls",
+    }
+}
+
+impl IkeMethod {
+    /// Whether the AAA server judges it.
+    #[must_use]
+    pub const fn is_eap(self) -> bool {
+        !matches!(self, Self::Psk | Self::Certificate)
+    }
+    /// Whether it has a TLS handshake.
+    #[must_use]
+    pub const fn has_tls(self) -> bool {
+        matches!(self, Self::EapTls | Self::Peap | Self::Ttls)
+    }
+}
+
+usher_core::named! {
+    "a kind of certificates";
+    /// Of which kind certificates are.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+    pub enum CertificateKind {
+        /// RSA-2048, of the size that comes of it: 880 to 930 octets.
+        Natural = "rsa",
+        /// RSA-2048, filled up by a comment to 1500 octets.
+        Long = "rsa-1500",
+        /// ECDSA with P-256.
+        Ecdsa = "ecdsa",
+    }
+}
+
+usher_core::named! {
+    "an order of a new IKE_SA and the end of the old one";
+    /// When the old IKE_SA of an initiator that authenticates again ends.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+    pub enum Reauthentication {
+        /// It is deleted first, and the new one begun when the gateway has answered that.
+        BreakBeforeMake = "break-before-make",
+        /// It is deleted when the new one is there.
+        MakeBeforeBreak = "make-before-break",
+    }
+}
+
+/// Initiators authenticate by IKEv2 (RFC 7296) to a gateway, which asks an AAA server by RADIUS where the method is of EAP. A
+/// dialogue is one authentication: from the first message, which of an initiator that has an IKE_SA may be its deletion, until
+/// the initiator has its IKE_SA with a CHILD_SA. Gateway and AAA server are the workload's own.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Ike {
+    /// The hosts that begin. Initiator i uses gateway i modulo their number.
+    pub initiators: String,
+    /// The responders. Gateway i uses server i modulo their number.
+    pub gateway: String,
+    /// The AAA servers, which methods of EAP need.
+    pub server: String,
+    /// How initiators prove who they are.
+    #[serde(deserialize_with = "named::read")]
+    #[schemars(schema_with = "named::schema::<IkeMethod>")]
+    pub method: IkeMethod,
+    /// Certificates, and TLS.
+    #[serde(default)]
+    pub certificates: IkeCertificates,
+    /// How messages of IKE are protected: `"aes128-sha256-modp2048"`, `"aes256gcm16-prfsha384-x25519-ke1_mlkem768"`.
+    #[serde(default = "proposal")]
+    pub proposal: String,
+    /// How packets of the CHILD_SA are: `"aes128-sha256"`. It is of transport mode, between the two hosts.
+    #[serde(default = "child")]
+    pub child: String,
+    /// When authentications begin. One that falls due while its initiator is still busy waits for that.
+    pub arrivals: Arrivals,
+    /// How long after it was made an initiator deletes its IKE_SA by itself; `"off"` leaves it until it authenticates again.
+    #[serde(default = "off")]
+    pub lifetime: Switch<Time>,
+    /// In which order an initiator that has an IKE_SA authenticates again.
+    #[serde(default = "reauthentication", deserialize_with = "named::read")]
+    #[schemars(schema_with = "named::schema::<Reauthentication>")]
+    pub reauthentication: Reauthentication,
+    /// The first wait of an initiator before it sends a request again; each further one is 1.8 times as long.
+    #[serde(default = "retransmission")]
+    pub retransmission: Time,
+    /// How often it is sent again.
+    #[serde(default = "retransmissions")]
+    pub retransmissions: Count,
+    /// How the gateway asks the AAA server.
+    #[serde(default)]
+    pub radius: Radius,
+    /// When an initiator gives an unfinished authentication up, which then counts as failed.
+    #[serde(default = "give_up")]
+    pub give_up: Bound<Time>,
+}
+
+fn proposal() -> String {
+    "aes128-sha256-modp2048".to_owned()
+}
+fn child() -> String {
+    "aes128-sha256".to_owned()
+}
+const fn off() -> Switch<Time> {
+    Switch::Off
+}
+const fn reauthentication() -> Reauthentication {
+    Reauthentication::BreakBeforeMake
+}
+const fn retransmission() -> Time {
+    Time::secs(4)
+}
+const fn retransmissions() -> Count {
+    Count::of(5)
+}
+const fn give_up() -> Bound<Time> {
+    Bound::At(Time::secs(60))
+}
+
+/// Certificates, of EAP-TLS and of IKE itself, and the TLS of EAP methods.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct IkeCertificates {
+    /// Of which kind they are.
+    #[serde(deserialize_with = "named::read")]
+    #[schemars(schema_with = "named::schema::<CertificateKind>")]
+    pub kind: CertificateKind,
+    /// Certificates that an initiator sends, its own and those above it except the root.
+    pub initiator_chain: Count,
+    /// Certificates that the other side sends: the AAA server by TLS, or the gateway by IKE.
+    pub server_chain: Count,
+    /// The version of TLS.
+    #[serde(deserialize_with = "named::read")]
+    #[schemars(schema_with = "named::schema::<Version>")]
+    pub version: Version,
+    /// The largest EAP packet that a TLS flight is cut into.
+    pub fragment: Size,
+    /// Where the TLS messages of EAP-TLS come from; those of PEAP and EAP-TTLS are computed.
+    pub handshake: Handshake,
+}
+
+impl Default for IkeCertificates {
+    fn default() -> Self {
+        Self {
+            kind: CertificateKind::Natural,
+            initiator_chain: Count::of(2),
+            server_chain: Count::of(2),
+            version: Version::Tls12,
+            fragment: Size::of(1024),
+            handshake: Handshake::Recorded,
+        }
+    }
+}
