@@ -41,11 +41,11 @@ fn established(world: &World, host: At<Endpoint>) -> usize {
 
 /// The newest keys that a host has told of.
 fn keys(world: &World, host: At<Endpoint>) -> IkeKeys {
-    let told = world.events(host).into_iter().filter_map(|event| match event {
+    let mut told = world.events(host).into_iter().filter_map(|event| match event {
         Event::Keys { keys, .. } => Some(*keys),
         _ => None,
     });
-    told.last().unwrap()
+    told.next_back().unwrap()
 }
 
 #[test]
