@@ -649,8 +649,8 @@ fn faults_of_moving_hosts_and_of_mih_name_their_place() {
         ("[links.core]", "[links.air]", "t.toml:14:6: bss.air: there is a link or cell \"air\" as well"),
         (
             r#"rate = "11 Mb/s""#,
-            r#"rate = "12 Mb/s""#,
-            "t.toml:17:8: bss.air.rate: \"12 Mb/s\" is not known here; did you mean \"1 Mb/s\"?",
+            r#"rate = "13 Mb/s""#,
+            "t.toml:17:8: bss.air.rate: \"13 Mb/s\" is not known here; did you mean \"1 Mb/s\"?",
         ),
         (
             r#"rate = "11 Mb/s""#,
