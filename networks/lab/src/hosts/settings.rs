@@ -17,7 +17,7 @@ use usher_core::Duration;
 use usher_sim::Transports;
 use usher_sim::tcp::{
     AckEvery, AckTimer, BackoffReset, Config, CongestionControl, IdleRestart, InitialWindow, LossHalves,
-    NagleVariant, Recovery, RtoRestart, WindowGrowth,
+    NagleVariant, Recovery, RtoRestart, WindowGrowth, WindowUnit,
 };
 
 /// The kernel's own retransmission timeout before a measurement (`TCP_TIMEOUT_INIT`).
@@ -101,6 +101,7 @@ pub fn sysctls(tcp: &Config) -> Vec<Setting> {
         always("net.ipv4.tcp_recovery", flag(tcp.rack)),
         // 3 is the kernel's own value: probes, and no early retransmit, which there is no more.
         always("net.ipv4.tcp_early_retrans", if tcp.tail_loss_probe { "3" } else { "0" }.to_owned()),
+        always("net.ipv4.tcp_retrans_collapse", flag(tcp.retransmit_collapse)),
         always("net.ipv4.tcp_timestamps", flag(tcp.timestamps)),
         always("net.ipv4.tcp_window_scaling", flag(tcp.window_scale.is_some())),
         always("net.ipv4.tcp_slow_start_after_idle", flag(tcp.restart_after_idle)),
@@ -261,6 +262,12 @@ pub fn untold(tcp: &Config) -> Vec<Untold> {
         "the kernel restarts its timer for the new timeout",
     );
     tell(
+        tcp.window_unit == WindowUnit::Bytes,
+        "transport.tcp.window_unit",
+        named("bytes"),
+        "the kernel's congestion window is of segments, however small each is",
+    );
+    tell(
         tcp.window_growth == WindowGrowth::Acknowledgements,
         "transport.tcp.window_growth",
         named("acknowledgements"),
@@ -285,10 +292,10 @@ pub fn untold(tcp: &Config) -> Vec<Untold> {
         "the kernel counts every acknowledgement that reports more by SACK",
     );
     tell(
-        tcp.fast_retransmit_restarts,
+        !tcp.fast_retransmit_restarts,
         "transport.tcp.fast_retransmit_restarts",
-        "true".to_owned(),
-        "the kernel goes by RFC 6298",
+        "false".to_owned(),
+        "the kernel restarts its timer when it sends the first segment again",
     );
     tell(
         !tcp.rtt_tick.is_zero(),
@@ -375,6 +382,9 @@ mod tests {
             variants: usher_sim::tcp::Variants { duplicate_sack: true, ..Default::default() },
             rack: true,
             tail_loss_probe: true,
+            retransmit_collapse: true,
+            fast_retransmit_restarts: true,
+            window_unit: WindowUnit::Segments,
             min_rto: Duration::from_millis(200),
             granularity: Duration::from_millis(200),
             ..Config::default()

@@ -96,6 +96,17 @@ pub enum WindowGrowth {
     Acknowledgements,
 }
 
+/// What the congestion window counts.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum WindowUnit {
+    /// Bytes, so that a window of one full segment takes many small ones (RFC 5681 §2).
+    #[default]
+    Bytes,
+    /// Segments, however small each is: those that are neither reported nor lost are in flight, a loss reduces the window
+    /// and not what is in flight, and it grows only while it is full (Linux). It takes SACK, and leaves BBR alone.
+    Segments,
+}
+
 /// What a loss leaves half of as the slow-start threshold.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum LossHalves {
@@ -218,6 +229,8 @@ pub struct Config {
     pub recovery: Recovery,
     /// Congestion control; Reno.
     pub congestion: CongestionControl,
+    /// What the congestion window counts; bytes.
+    pub window_unit: WindowUnit,
     /// What Reno's window grows by; bytes.
     pub window_growth: WindowGrowth,
     /// What a loss halves; what is in flight.
@@ -281,7 +294,11 @@ pub struct Config {
     /// With SACK, a probe before the retransmission timer expires: the next segment, or the last one again (RFC 8985 §7);
     /// off. Where one segment is under way it waits for [`min_rto`](Self::min_rto) longer, for a delayed acknowledgement.
     pub tail_loss_probe: bool,
-    /// A fast retransmission restarts the timer; off (RFC 6298 §5 does not).
+    /// With RACK, what is sent again is filled up to a segment with what follows it and was not reported, be that lost or
+    /// not (Linux's `tcp_retrans_try_collapse()`); off.
+    pub retransmit_collapse: bool,
+    /// A fast retransmission of the first segment under way restarts the timer, and with RACK one of it that was lost again; off (RFC
+    /// 6298 §5 does not).
     pub fast_retransmit_restarts: bool,
     /// Round trips are counted in ticks of this length of a clock that runs free, and at least one; zero measures
     /// them exactly. BSD's and ns-2's `tcpTick_`. In whole multiples of 8 ns.
@@ -323,6 +340,7 @@ impl Default for Config {
             default_peer_mss: 536,
             recovery: Recovery::default(),
             congestion: CongestionControl::default(),
+            window_unit: WindowUnit::default(),
             window_growth: WindowGrowth::default(),
             loss_halves: LossHalves::default(),
             initial_window: InitialWindow::default(),
@@ -349,6 +367,7 @@ impl Default for Config {
             advancing_duplicates: true,
             rack: false,
             tail_loss_probe: false,
+            retransmit_collapse: false,
             fast_retransmit_restarts: false,
             rtt_tick: Duration::ZERO,
             reno_recover: false,

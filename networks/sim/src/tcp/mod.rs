@@ -40,7 +40,7 @@ mod tests;
 pub use codec::{ParseError, round_trip};
 pub use config::{
     AckEvery, AckTimer, BackoffReset, Config, CongestionControl, DelayedAck, IdleRestart, InitialWindow,
-    LossHalves, NagleVariant, Recovery, RtoRestart, Variants, WindowGrowth, WindowUpdate,
+    LossHalves, NagleVariant, Recovery, RtoRestart, Variants, WindowGrowth, WindowUnit, WindowUpdate,
 };
 pub use connection::{Connection, Data, Event, State, Stats};
 pub use fast_open::{FastOpenCache, FastOpenCookie};

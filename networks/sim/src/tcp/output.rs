@@ -129,6 +129,10 @@ impl Connection {
         if self.una == self.max && self.config.restart_after_idle {
             self.restart_after_idle(now);
         }
+        if let Some(rack) = self.counted() {
+            let allowed = self.one_more(rack.in_flight(self.nxt));
+            return self.new_data(now, allowed);
+        }
         let in_flight = self.nxt.wrapping_sub(self.una);
         let mut cwnd = self.congestion.cwnd;
         if self.config.window_growth == WindowGrowth::Acknowledgements {
@@ -138,6 +142,12 @@ impl Connection {
             cwnd += self.dup_acks.min(2) * self.mss;
         }
         self.new_data(now, cwnd.saturating_sub(in_flight))
+    }
+
+    /// What a window lets go that counts segments, with so many in flight: one, or nothing.
+    #[cold]
+    fn one_more(&self, in_flight: u32) -> u32 {
+        if in_flight.saturating_mul(self.mss) < self.congestion.cwnd { self.mss } else { 0 }
     }
 
     /// BBR's pace does not let what waits go yet.
@@ -274,6 +284,9 @@ impl Connection {
         }
         let len = seq::ahead(self.una, to).min(self.room());
         let fin = self.fin_sent && self.una.wrapping_add(len) == self.end;
+        if self.in_recovery && self.config.fast_retransmit_restarts && self.by_time() {
+            self.rearm_by_sending();
+        }
         let segment = self.repeat(now, self.una, len, fin);
         let sent = self.una.wrapping_add(segment.sequence_len());
         if let Some(board) = self.scoreboard.as_mut().filter(|b| b.rescue_rxt == self.una) {
@@ -332,14 +345,27 @@ impl Connection {
     #[cold]
     fn repair_late(&mut self, now: Instant) -> Option<Segment> {
         let rack = self.rack()?;
-        let allowed = self.congestion.cwnd.saturating_sub(rack.pipe());
+        let allowed = if rack.counts {
+            self.one_more(rack.in_flight(self.max))
+        } else {
+            self.congestion.cwnd.saturating_sub(rack.pipe())
+        };
         if allowed < self.mss {
             return None;
         }
         if let Some((start, end)) = rack.next_lost() {
+            let room = self.room();
+            let end = if self.config.retransmit_collapse {
+                seq::max(end, rack.collapsed(start, room))
+            } else {
+                end
+            };
             let data_end = seq::min(end, self.end);
-            let len = seq::ahead(start, data_end).min(self.room());
+            let len = seq::ahead(start, data_end).min(room);
             let fin = self.fin_sent && start.wrapping_add(len) == self.end;
+            if self.config.fast_retransmit_restarts && start == self.una {
+                self.rearm_by_sending();
+            }
             return Some(self.repeat(now, start, len, fin));
         }
         if self.unsent() { self.new_data(now, allowed) } else { None }

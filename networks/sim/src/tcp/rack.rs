@@ -2,6 +2,7 @@
 //!
 //! The smallest round trip is that of the whole connection, where the RFC recommends a window of time.
 
+use super::config::WindowUnit;
 use super::connection::{Connection, Rare, State, Timer};
 use super::recovery::timestamp;
 use super::scoreboard::Scoreboard;
@@ -62,6 +63,8 @@ pub(super) struct Rack {
     probe_again: bool,
     /// The round trip was measured since the last probe.
     measured: bool,
+    /// The congestion window counts segments.
+    pub(super) counts: bool,
 }
 
 /// What an acknowledgement says beside the scoreboard.
@@ -78,7 +81,7 @@ fn after(a: (Instant, u32), b: (Instant, u32)) -> bool {
 
 impl Rack {
     /// `rtt` is what the handshake measured.
-    pub(super) fn new(una: u32, rtt: Option<Duration>) -> Self {
+    pub(super) fn new(una: u32, rtt: Option<Duration>, counts: bool) -> Self {
         Self {
             sent: VecDeque::new(),
             latest: None,
@@ -94,6 +97,7 @@ impl Rack {
             probe_end: None,
             probe_again: false,
             measured: true,
+            counts,
         }
     }
     /// When something is due.
@@ -130,6 +134,23 @@ impl Rack {
             let start = seq::max(start, known);
             let new = Sent { start, end, at: now, again: false, delivered: false, lost: false };
             self.sent.push_back(new);
+        }
+        if self.counts {
+            self.merge(start, end);
+        }
+    }
+    /// What left as one segment is one, however it was cut before.
+    fn merge(&mut self, start: u32, end: u32) {
+        let mut at = self.sent.partition_point(|one| seq::lt(one.start, start));
+        while let (Some(&one), Some(&next)) = (self.sent.get(at), self.sent.get(at + 1))
+            && seq::le(next.end, end)
+        {
+            if one.delivered || next.delivered {
+                at += 1;
+            } else {
+                self.sent[at].end = next.end;
+                self.sent.remove(at + 1);
+            }
         }
     }
     /// Steps 1 to 3 of §6.2.
@@ -223,6 +244,21 @@ impl Rack {
         let there = self.sent.iter().filter(|one| !one.delivered && !one.lost);
         there.map(|one| one.end.wrapping_sub(one.start)).sum()
     }
+    /// Segments below `next` that are in the network: `next` is less than what was sent while a timeout has all sent again.
+    pub(super) fn in_flight(&self, next: u32) -> u32 {
+        let there = |one: &&Sent| !one.delivered && !one.lost && seq::lt(one.start, next);
+        self.sent.iter().filter(there).count() as u32
+    }
+    /// Segments that an acknowledgement up to `ack` is the first to tell of.
+    pub(super) fn acknowledged(&self, ack: u32) -> u32 {
+        self.sent.iter().filter(|one| !one.delivered && seq::le(one.end, ack)).count() as u32
+    }
+    /// Where a segment that begins at `start` ends when what follows and was not reported fills it up to `room` bytes.
+    pub(super) fn collapsed(&self, start: u32, room: u32) -> u32 {
+        let at = self.sent.partition_point(|one| seq::lt(one.start, start));
+        let fits = |one: &&Sent| !one.delivered && one.end.wrapping_sub(start) <= room;
+        self.sent.range(at..).take_while(fits).last().map_or(start, |one| one.end)
+    }
     /// The first segment that is lost.
     pub(super) fn next_lost(&self) -> Option<(u32, u32)> {
         self.sent.iter().find(|one| one.lost).map(|one| (one.start, one.end))
@@ -260,8 +296,9 @@ impl Rack {
 impl Connection {
     /// The connection is open: it looks at times from now on, where it is to.
     pub(super) fn begin_rack(&mut self) {
-        if self.sack_ok && (self.config.rack || self.config.tail_loss_probe) {
-            let rack = Rack::new(self.una, self.rtt.srtt());
+        let counts = self.config.window_unit == WindowUnit::Segments && self.congestion.bbr().is_none();
+        if self.sack_ok && (self.config.rack || self.config.tail_loss_probe || counts) {
+            let rack = Rack::new(self.una, self.rtt.srtt(), counts);
             self.rare.get_or_insert_default().rack = Some(rack);
         }
     }
@@ -272,6 +309,15 @@ impl Connection {
         if let Some(rack) = Rare::rack_mut(&mut self.rare) {
             rack.measured = true;
         }
+    }
+
+    /// The record of what was sent, where the congestion window counts its segments.
+    #[inline]
+    pub(super) fn counted(&self) -> Option<&Rack> {
+        if self.config.window_unit == WindowUnit::Bytes {
+            return None;
+        }
+        self.rack().filter(|rack| rack.counts)
     }
 
     /// RACK, and not the number of duplicates, finds losses.

@@ -109,6 +109,7 @@ impl Connection {
         let ack = s.ack;
         let acked = ack.wrapping_sub(self.una);
         let held = self.rtt.rto(&self.config);
+        let counted = self.counted().map(|rack| (rack.acknowledged(ack), rack.in_flight(self.max)));
         self.measure(now, s);
         self.una = ack;
         self.nxt = seq::max(self.nxt, ack);
@@ -127,11 +128,15 @@ impl Connection {
         }
         let restart = if self.in_recovery {
             self.recovery_ack(acked)
-        } else if self.congestion.is_reno() {
-            self.grow(acked);
-            true
         } else {
-            self.on_ack_timed(now, acked);
+            match counted {
+                None if self.congestion.is_reno() => self.grow(acked),
+                None => {
+                    let flight = self.max.wrapping_sub(self.una).saturating_add(acked);
+                    self.on_ack_timed(now, acked, flight);
+                }
+                Some((acked, in_flight)) => self.grow_counted(now, acked, in_flight),
+            }
             true
         };
         if !self.in_recovery && seq::lt(self.recover, ack) {
@@ -167,21 +172,36 @@ impl Connection {
         }
     }
 
+    /// The window grows by segments, so many of which were in flight and so many are acknowledged: while it is full.
+    #[cold]
+    fn grow_counted(&mut self, now: Instant, acked: u32, in_flight: u32) {
+        let bytes = |segments: u32| segments.saturating_mul(self.mss);
+        let (acked, flight) = (bytes(acked), bytes(in_flight));
+        if !self.congestion.is_reno() {
+            self.on_ack_timed(now, acked, flight);
+        } else if flight >= self.congestion.cwnd {
+            self.grow(acked);
+        }
+    }
+
     /// Sets the slow-start threshold for a loss that was found with so much in flight.
     pub(super) fn halve(&mut self, flight: u32) {
         if self.config.loss_halves == LossHalves::Window && self.congestion.is_reno() {
             self.congestion.on_loss_of_window(self.congestion.cwnd.min(self.wnd), self.mss);
+        } else if self.counted().is_some() {
+            self.congestion.on_loss(self.congestion.cwnd, self.mss);
+            self.congestion.ssthresh -= self.congestion.ssthresh % self.mss;
         } else {
             self.congestion.on_loss(flight, self.mss);
         }
     }
 
     #[cold]
-    fn on_ack_timed(&mut self, now: Instant, bytes: u32) {
+    fn on_ack_timed(&mut self, now: Instant, bytes: u32, flight: u32) {
         self.congestion.on_ack_timed(Acked {
             now,
             bytes,
-            flight: self.max.wrapping_sub(self.una).saturating_add(bytes),
+            flight,
             mss: self.mss,
             srtt: self.rtt.srtt().unwrap_or_default(),
         });
@@ -301,9 +321,9 @@ impl Connection {
         // RFC 5681 §3.2 step 2: what limited transmit sent does not count as in flight.
         let flight = self.max.wrapping_sub(self.una).saturating_sub(self.limited);
         self.halve(flight);
-        if self.config.fast_retransmit_restarts {
-            // What is sent again arms it.
-            self.stop_timer();
+        if self.config.fast_retransmit_restarts && !self.by_time() {
+            // With RACK the first segment may not be lost, and nothing be sent.
+            self.rearm_by_sending();
         }
         self.recover = self.max;
         self.in_recovery = true;

@@ -114,6 +114,11 @@ impl Connection {
         self.timer = Timer::TimeWait;
         self.timer_at = now + self.config.time_wait;
     }
+    /// What is sent next arms the retransmission timer anew.
+    pub(super) fn rearm_by_sending(&mut self) {
+        self.timer = Timer::Off;
+        self.timer_at = Instant::FAR_FUTURE;
+    }
     pub(super) fn stop_timer(&mut self) {
         self.timer = Timer::Off;
         self.timer_at = Instant::FAR_FUTURE;

@@ -182,6 +182,7 @@ pub fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> usher_sim::
     use usher_sim::tcp::{
         AckEvery, AckTimer, BackoffReset, Config, CongestionControl, DelayedAck, IdleRestart,
         InitialWindow as Window, LossHalves, NagleVariant, Recovery, RtoRestart, Variants, WindowGrowth,
+        WindowUnit,
     };
     let segments = tcp.delayed_ack_segments.get().min(255) as u8;
     let room = mtu.saturating_sub(version.header_len() + 20);
@@ -196,6 +197,10 @@ pub fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> usher_sim::
             model::Control::Reno => CongestionControl::Reno,
             model::Control::Cubic => CongestionControl::Cubic,
             model::Control::Bbr => CongestionControl::Bbr,
+        },
+        window_unit: match tcp.window_unit {
+            model::WindowUnit::Bytes => WindowUnit::Bytes,
+            model::WindowUnit::Segments => WindowUnit::Segments,
         },
         window_growth: match tcp.window_growth {
             model::WindowGrowth::Bytes => WindowGrowth::Bytes,
@@ -269,6 +274,7 @@ pub fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> usher_sim::
         variants: Variants { duplicate_sack: tcp.duplicate_sack, ..Variants::default() },
         rack: tcp.rack,
         tail_loss_probe: tcp.tail_loss_probe,
+        retransmit_collapse: tcp.retransmit_collapse,
         fast_retransmit_restarts: tcp.fast_retransmit_restarts,
         rtt_tick: tcp.rtt_tick.get(),
         reno_recover: tcp.reno_recover,

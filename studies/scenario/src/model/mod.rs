@@ -28,7 +28,7 @@ pub use mih::{
 pub use run::{Capture, Date, IpVersion, ModeSettings, ReplicationSettings, Replications, Run};
 pub use transport::{
     AckCounts, AckTimer, BackoffReset, Congestion, Control, IdleRestart, LossHalves, LossRecovery,
-    NagleVariant, Preset, RtoMinBounds, RtoRestart, Sctp, Tcp, Transport, WindowGrowth,
+    NagleVariant, Preset, RtoMinBounds, RtoRestart, Sctp, Tcp, Transport, WindowGrowth, WindowUnit,
 };
 pub use workload::{
     Aaa, Accounting, Arrivals, Connection, Connections, Dialogue, Diameter, Eap, EapTls, Handshake, Ident,

@@ -50,6 +50,8 @@ pub struct Tcp {
     pub congestion: Congestion,
     /// Congestion control: how the window grows, and how far a loss reduces it.
     pub control: Control,
+    /// What the congestion window counts.
+    pub window_unit: WindowUnit,
     /// What makes Reno's congestion window grow.
     pub window_growth: WindowGrowth,
     /// What a loss leaves half of.
@@ -75,7 +77,9 @@ pub struct Tcp {
     pub rack: bool,
     /// With `congestion = "sack"`, a probe leaves before the retransmission timer expires (RFC 8985, 7).
     pub tail_loss_probe: bool,
-    /// A fast retransmission restarts the timer, too.
+    /// With `rack`, what is sent again is filled up to a segment with what follows it and was not reported, as Linux has it.
+    pub retransmit_collapse: bool,
+    /// A fast retransmission restarts the timer, too, as Linux has it.
     pub fast_retransmit_restarts: bool,
     /// Round trips are counted in ticks of so long a clock, and at least one; 0 s measures them exactly.
     pub rtt_tick: Time,
@@ -127,6 +131,7 @@ impl Default for Tcp {
             ack_on_read: false,
             congestion: Congestion::default(),
             control: Control::default(),
+            window_unit: WindowUnit::default(),
             window_growth: WindowGrowth::default(),
             loss_halves: LossHalves::default(),
             rto_initial: Time::secs(1),
@@ -139,6 +144,7 @@ impl Default for Tcp {
             duplicate_sack: false,
             rack: false,
             tail_loss_probe: false,
+            retransmit_collapse: false,
             fast_retransmit_restarts: false,
             rtt_tick: Time::secs(0),
             reno_recover: false,
@@ -231,6 +237,18 @@ pub enum BackoffReset {
     Measurement,
     /// Any acknowledgement of new data, as in ns-2's FullTcp.
     Acknowledgement,
+}
+
+/// What the congestion window counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum WindowUnit {
+    /// Bytes (RFC 5681, 2).
+    #[default]
+    Bytes,
+    /// Segments, however small each is, and the window grows only while it is full, as Linux has it: with `congestion = "sack"`,
+    /// and not for BBR.
+    Segments,
 }
 
 /// What makes Reno's congestion window grow.

@@ -157,3 +157,102 @@ fn a_repair_that_is_lost_is_repaired_again_without_the_timer() {
     ]);
     assert_eq!((s.c.stats().timeouts, s.c.stats().fast_retransmits), (0, 1));
 }
+
+#[test]
+fn a_window_of_segments_takes_as_many_small_ones_as_full_ones_and_grows_while_it_is_full() {
+    let two = Config { initial_window: InitialWindow::Segments(2), ..by_time() };
+    let mut s = open(Config { window_unit: WindowUnit::Segments, ..two.clone() });
+    for _ in 0..4 {
+        s.write(100);
+    }
+    s.expect(&["20 P. 1:101(100) ack 1", "20 P. 101:201(100) ack 1"]);
+    // What waited leaves as one; the window was full and has grown by a segment.
+    s.run_to(40);
+    s.inject(". 1:1(0) ack 101");
+    s.expect(&["40 P. 201:401(200) ack 1"]);
+    assert_eq!(s.c.cwnd(), 3000);
+    s.run_to(41);
+    s.inject(". 1:1(0) ack 401");
+    assert_eq!(s.c.cwnd(), 3000, "two of three segments were in flight");
+
+    let mut s = open(two);
+    for _ in 0..4 {
+        s.write(100);
+    }
+    assert_eq!(s.sent.len(), 4, "400 bytes of 2000");
+}
+
+#[test]
+fn a_loss_reduces_a_window_of_segments_and_what_is_lost_waits_for_its_turn() {
+    let mut s = open(Config { window_unit: WindowUnit::Segments, ..by_time() });
+    for _ in 0..4 {
+        s.write(100);
+    }
+    s.sent.clear();
+    s.run_to(40);
+    s.inject(". 1:1(0) ack 1 <sack 301:401>");
+    s.run_to(45);
+    // Of four segments two are kept: one is sent again for each that came, and what is new waits.
+    s.write(100);
+    s.expect(&["45 . 1:301(300) ack 1", "45 P. 401:501(100) ack 1"]);
+    assert_eq!((s.c.ssthresh(), s.c.cwnd()), (2000, 2000));
+    s.write(100);
+    s.expect(&[]);
+    s.run_to(65);
+    s.inject(". 1:1(0) ack 401");
+    s.expect(&["65 P. 501:601(100) ack 1"]);
+}
+
+#[test]
+fn after_a_timeout_a_window_of_segments_is_one_however_small_each_is() {
+    let one_by_one = Config { window_unit: WindowUnit::Segments, tail_loss_probe: false, ..by_time() };
+    let mut s = open(one_by_one);
+    for _ in 0..3 {
+        s.write(600);
+    }
+    s.sent.clear();
+    s.run_to(240);
+    s.expect(&["240 . 1:1001(1000) ack 1"]);
+    s.run_to(260);
+    s.inject(". 1:1(0) ack 1001");
+    s.expect(&["260 P. 1001:1801(800) ack 1"]);
+}
+
+#[test]
+fn what_is_sent_again_is_filled_up_with_what_follows_and_was_not_reported() {
+    for (retransmit_collapse, second) in [
+        (true, vec!["45 . 301:501(200) ack 1"]),
+        (false, vec!["45 . 301:401(100) ack 1", "45 . 401:501(100) ack 1"]),
+    ] {
+        let mut s = open(Config { retransmit_collapse, ..by_time() });
+        for _ in 0..6 {
+            s.write(100);
+        }
+        s.sent.clear();
+        s.run_to(40);
+        s.inject(". 1:1(0) ack 1 <sack 201:301>");
+        s.inject(". 1:1(0) ack 1 <sack 501:601,sack 201:301>");
+        s.run_to(45);
+        let mut all = vec!["45 . 1:201(200) ack 1"];
+        all.extend(second);
+        s.expect(&all);
+        s.run_to(65);
+        s.inject(". 1:1(0) ack 601");
+        assert_eq!(s.c.poll_timeout(), None);
+    }
+}
+
+#[test]
+fn what_is_lost_again_has_the_timers_whole_time_where_sending_it_restarts_it() {
+    for (fast_retransmit_restarts, timeout) in [(true, 260), (false, 240)] {
+        let mut s = open(Config { fast_retransmit_restarts, tail_loss_probe: false, ..by_time() });
+        for _ in 0..4 {
+            s.write(1000);
+        }
+        s.sent.clear();
+        s.run_to(40);
+        s.inject(". 1:1(0) ack 1 <sack 1001:4001>");
+        s.expect(&["40 . 1:1001(1000) ack 1"]);
+        assert_eq!(s.c.poll_timeout(), Some(ms(timeout)));
+    }
+}
