@@ -240,6 +240,9 @@ pub(crate) struct Run {
     /// On the lab, a setting of the kernel in all namespaces, such as net.ipv4.tcp_recovery=0; may be repeated.
     #[arg(long, value_name = "SYSCTL=VALUE")]
     pub(crate) kernel: Vec<String>,
+    /// On the lab, also say in whose code each host's processor time went, by library, where Linux's perf can.
+    #[arg(long)]
+    pub(crate) perf: bool,
     /// The seed, in place of the study's.
     #[arg(long, value_name = "S")]
     pub(crate) seed: Option<u64>,

@@ -21,7 +21,7 @@ pub(super) fn settings(run: &Run, stop: Arc<AtomicBool>) -> Result<LabSettings, 
     let kernel = kernel(run)?;
     usher_lab::acquire().map_err(|e| Failure::failed(e.to_string()))?;
     let registry = Registry::of_user().map_err(|e| Failure::failed(e.to_string()))?;
-    Ok(LabSettings { registry, kernel, stop })
+    Ok(LabSettings { registry, kernel, perf: run.perf, stop })
 }
 
 /// The settings of the kernel that a command gives.
@@ -121,6 +121,42 @@ pub(super) fn disturbed(results: &Results) -> Vec<String> {
             "In {late} of {runs} replications the relay was more than 1 ms late with a hundredth of the packets, or a timer 20 ms: \
              the machine had other things to do."
         ));
+    }
+    all
+}
+
+/// By what processor time was divided among libraries, in the words of `perf`; none where it was not.
+fn sampled_by(results: &Results) -> Option<&str> {
+    results.facts.lab.sums.keys().find_map(|name| name.strip_prefix("sampled_by."))
+}
+
+/// Where each group of hosts spent its processor time, a line for each.
+pub(super) fn libraries(results: &Results) -> Vec<String> {
+    let sums = &results.facts.lab.sums;
+    let Some(event) = sampled_by(results) else {
+        return vec![
+            "The processor time was not divided among libraries: Linux's perf is not there, or may not look \
+             (/proc/sys/kernel/perf_event_paranoid)."
+                .to_owned(),
+        ];
+    };
+    let by = match event {
+        "cycles" => "the processor's cycle counter",
+        _ => "the kernel's clock, since this machine shows no cycle counter",
+    };
+    let mut all = vec![format!("Processor time by library, by samples of {by}:")];
+    for (host, samples) in sums.iter().filter_map(|(name, n)| Some((name.strip_prefix("samples.")?, *n))) {
+        let took = sums.get(&format!("processor_s.{host}")).copied().unwrap_or(0.0);
+        let of = format!("library_s.{host}.");
+        let mut parts: Vec<(&str, f64)> =
+            sums.iter().filter_map(|(name, s)| Some((name.strip_prefix(of.as_str())?, *s))).collect();
+        parts.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(b.0)));
+        let whole: f64 = parts.iter().map(|(_, s)| s).sum();
+        let shares: Vec<String> = parts
+            .iter()
+            .map(|(library, s)| format!("{library} {:.0} %", s * 100.0 / whole.max(1e-12)))
+            .collect();
+        all.push(format!("  {host}: {took:.2} s ({samples} samples): {}", shares.join(", ")));
     }
     all
 }

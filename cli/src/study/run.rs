@@ -107,6 +107,11 @@ fn jobs(run: &Run) -> Result<Vec<Job<'_>>, Failure> {
     if run.on == On::Sim && !run.kernel.is_empty() {
         return Err(Failure::usage("--kernel: the simulator has no kernel; it goes with --on lab or both"));
     }
+    if run.on == On::Sim && run.perf {
+        return Err(Failure::usage(
+            "--perf: in the simulator work takes what the study says; it goes with --on lab or both",
+        ));
+    }
     let lab = match run.on {
         On::Sim => None,
         On::Lab | On::Both => {
@@ -227,6 +232,9 @@ impl Job<'_> {
             Mode::Lab if self.run.on != On::Sim => {
                 words.push(format!("--on {}", if self.run.on == On::Lab { "lab" } else { "both" }));
                 words.extend(self.run.kernel.iter().map(|k| format!("--kernel {}", quoted(k))));
+                if self.run.perf {
+                    words.push("--perf".to_owned());
+                }
             }
             mode => words.push(format!("--{}", mode.name())),
         }
@@ -353,6 +361,9 @@ impl Job<'_> {
         if !output.json {
             let warnings = failing.iter().map(ToString::to_string);
             let warnings = warnings.chain(on::disturbed(&results));
+            let divided =
+                if self.run.perf && self.lab.is_some() { on::libraries(&results) } else { Vec::new() };
+            let warnings = warnings.chain(divided);
             let warnings = warnings.chain(untrusted.as_ref().map(ToString::to_string));
             output.text(&self.summary(&results, warnings, begun.elapsed().as_secs_f64(), &report))?;
         }

@@ -114,6 +114,84 @@ fn nagles_algorithm_costs_delay_on_the_kernel_as_in_the_simulator() {
     }
 }
 
+/// What a run's manifest has under the names that begin so.
+fn facts(folder: &std::path::Path, begin: &str) -> BTreeMap<String, f64> {
+    let manifest = std::fs::read_to_string(folder.join("manifest.json")).unwrap();
+    let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
+    let mut all = BTreeMap::new();
+    let mut look = vec![&manifest];
+    while let Some(value) = look.pop() {
+        for (name, value) in value.as_object().into_iter().flatten() {
+            if let (Some(rest), Some(n)) = (name.strip_prefix(begin), value.as_f64()) {
+                all.insert(rest.to_owned(), n);
+            }
+            look.push(value);
+        }
+    }
+    all
+}
+
+/// EAP-TLS with real handshakes: whose time it is shows in the library of its cryptography, and what was captured is read with its keys.
+#[test]
+fn processor_time_is_divided_among_libraries_and_captures_have_their_keys() {
+    let _turn = turn();
+    let scratch = Scratch::new("libraries");
+    let folder = scratch.0.join("run");
+    let out = folder.display().to_string();
+    let mut line = vec![
+        "study",
+        "run",
+        "aaa-hol",
+        "--on",
+        "lab",
+        "--perf",
+        "--pcap",
+        "--out",
+        &out,
+        "--replications",
+        "1",
+    ];
+    for set in [
+        "loss=0 %",
+        "protocol=RADIUS/UDP, RFC 5080",
+        "method=eap-tls",
+        "workload.eap_tls.handshake=real",
+        "run.duration=5 s",
+        "run.drain=2 s",
+        "hosts.station.count=10",
+    ] {
+        line.extend(["--set", set]);
+    }
+    let done = usher(&line);
+    let said = text(&done.stdout) + &text(&done.stderr);
+    assert!(done.status.success(), "{said}");
+    let spent = facts(&folder, "lab_processor_s.");
+    assert!(["station", "nas", "server"].iter().all(|host| spent[*host] > 0.0), "{spent:?}");
+    let by = facts(&folder, "lab_sampled_by.");
+    if by.is_empty() {
+        assert!(said.contains("was not divided among libraries: Linux's perf"), "{said}");
+    } else {
+        assert!(said.contains("Processor time by library, by samples of"), "{said}");
+        let libraries = facts(&folder, "lab_library_s.");
+        for (host, took) in spent.iter().filter(|(host, _)| *host != "router") {
+            let of: f64 =
+                libraries.iter().filter(|(name, _)| name.starts_with(host.as_str())).map(|(_, s)| s).sum();
+            assert!((of - took).abs() < 1e-6 * took.max(1.0), "{host}: {libraries:?} {spent:?}");
+        }
+        assert!(libraries["server.AWS-LC"] > 0.2 * spent["server"], "{libraries:?} {spent:?}");
+    }
+    let captures: Vec<PathBuf> = std::fs::read_dir(folder.join("captures"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|e| e == "pcapng"))
+        .collect();
+    assert_eq!(captures.len(), 1, "{captures:?}");
+    // A block of secrets for tshark, with a line for each handshake.
+    let capture = std::fs::read(&captures[0]).unwrap();
+    let keys = capture.windows(14).filter(|octets| octets == b"CLIENT_RANDOM ").count();
+    assert!(keys > 5, "{keys} handshakes have their keys");
+}
+
 #[test]
 fn what_cannot_run_on_the_lab_is_refused_with_its_reason() {
     for (line, reason) in [

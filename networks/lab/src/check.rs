@@ -111,6 +111,7 @@ fn two(delay: Duration) -> Topology {
         addresses: vec![ADDRESSES[usize::from(n)].into()],
         settings: Vec::new(),
         initial_window: None,
+        quick_ack: false,
     };
     Topology {
         name: "usher lab check".to_owned(),

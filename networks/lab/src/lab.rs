@@ -9,6 +9,7 @@ use crate::registry::{Left, Record, Registry};
 use crate::relay::{Relay, RelayReport};
 use crate::sys;
 use crate::topology::{End, Topology};
+use netlink_packet_route::route::RouteMetric;
 use std::net::IpAddr;
 use std::path::Path;
 use std::process::{Child, Command};
@@ -265,7 +266,9 @@ fn furnish(topology: &Topology, host: usize) -> Result<(), LabError> {
         let table = if n == 0 { MAIN } else { FIRST_TABLE + n as u8 };
         for way in topology.ways(node) {
             let out = topology.place(host, way.link).unwrap_or(0);
-            netlink.route(table, way.to, index(out), *address, spec.initial_window)?;
+            let metrics = spec.initial_window.map(RouteMetric::InitCwnd);
+            let metrics = metrics.into_iter().chain(spec.quick_ack.then_some(RouteMetric::QuickAck(1)));
+            netlink.route(table, way.to, index(out), *address, metrics.collect())?;
         }
         if n > 0 {
             netlink.rule(*address, table)?;

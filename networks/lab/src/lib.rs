@@ -13,6 +13,7 @@ mod lab;
 mod link;
 mod namespace;
 mod netlink;
+mod perf;
 mod permission;
 mod registry;
 mod relay;
@@ -27,6 +28,7 @@ pub use hosts::{
 };
 pub use lab::{Lab, Outcome};
 pub use namespace::Namespace;
+pub use perf::{Sample, Sampled, Sampler};
 pub use permission::{Missing, Rights, acquire};
 pub use registry::{Left, Listed, ListedHost, Registry};
 pub use relay::{Delays, RelayReport};

@@ -303,6 +303,7 @@ mod tests {
             addresses: vec![[10, 0, 0, n].into()],
             settings: Vec::new(),
             initial_window: None,
+            quick_ack: false,
         };
         let channel = ChannelConfig { corrupt, ..Default::default() };
         let config = LinkConfig { up: channel.clone(), down: channel, mtu: 1500, framing };

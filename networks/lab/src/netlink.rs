@@ -146,14 +146,14 @@ impl Netlink {
         self.ask(what, NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewAddress(message))
     }
 
-    /// Leads to an address, or to all of the source's family, by an interface. Connections there begin with so many segments.
+    /// Leads to an address, or to all of the source's family, by an interface, with metrics of the connections there.
     pub(crate) fn route(
         &mut self,
         table: u8,
         to: Option<IpAddr>,
         index: u32,
         source: IpAddr,
-        initial_window: Option<u32>,
+        metrics: Vec<RouteMetric>,
     ) -> Result<(), LabError> {
         let mut message = RouteMessage::default();
         message.header.address_family = family(source);
@@ -164,8 +164,9 @@ impl Netlink {
         message.header.kind = RouteType::Unicast;
         message.attributes = vec![RouteAttribute::Oif(index), RouteAttribute::PrefSource(source.into())];
         message.attributes.extend(to.map(|to| RouteAttribute::Destination(to.into())));
-        let window = initial_window.map(|n| RouteAttribute::Metrics(vec![RouteMetric::InitCwnd(n)]));
-        message.attributes.extend(window);
+        if !metrics.is_empty() {
+            message.attributes.push(RouteAttribute::Metrics(metrics));
+        }
         let what = || {
             let to = to.map_or_else(|| "everybody".to_owned(), |to| to.to_string());
             format!("make a route to {to} by interface {index}")

@@ -47,6 +47,8 @@ pub struct HostSpec {
     pub settings: Vec<(String, String)>,
     /// Segments with which its TCP connections begin (the routes' `initcwnd`); `None` is the kernel's own 10.
     pub initial_window: Option<u32>,
+    /// Its TCP acknowledges at arrival whatever comes (the routes' `quickack`).
+    pub quick_ack: bool,
 }
 
 /// Where a link ends.
@@ -227,6 +229,7 @@ mod tests {
             addresses: vec![[10, 0, 0, n + 1].into()],
             settings: Vec::new(),
             initial_window: None,
+            quick_ack: false,
         }
     }
     fn link(a: usize, b: usize) -> LinkSpec {

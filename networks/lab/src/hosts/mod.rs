@@ -20,6 +20,7 @@ pub use settings::{Kernel, Setting, Untold, missing, sctp_sysctls, sctp_untold, 
 use crate::error::{Doing, LabError};
 use crate::lab::Lab;
 use crate::namespace::Namespace;
+use crate::perf::Sampler;
 use crate::registry::Registry;
 use crate::relay::RelayReport;
 use crate::topology::{End, HostSpec, LinkSpec, Topology};
@@ -51,6 +52,8 @@ pub struct Setup {
     pub links: Vec<String>,
     /// Settings of the kernel beyond the study's.
     pub kernel: Kernel,
+    /// Whether processor time is divided among libraries, where perf can.
+    pub perf: bool,
 }
 
 /// The hosts of a lab, with what runs on them.
@@ -94,6 +97,11 @@ pub struct Hosts<A: Application, O> {
     failed: Option<LabError>,
     /// Which source the port of an application is.
     frame_ports: BTreeMap<(u32, u32), u64>,
+    /// What is to be sampled, and what is.
+    perf: bool,
+    sampler: Option<Sampler>,
+    /// When an application had the thread: from, to and its number, by CLOCK_MONOTONIC, nanoseconds.
+    turns: Vec<(u64, u64, u32)>,
 }
 
 /// What runs on a host.
@@ -224,6 +232,9 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
             precision: Precision::default(),
             failed: None,
             frame_ports: BTreeMap::new(),
+            perf: setup.perf,
+            sampler: None,
+            turns: Vec::new(),
         };
         for app in apps {
             new.put(app)?;
@@ -312,6 +323,21 @@ impl<A: Application, O> Hosts<A, O> {
     /// it, up to the relay's ring; in the order of their creation.
     pub fn processor(&self) -> impl Iterator<Item = (HostId, std::time::Duration)> {
         self.apps.iter().map(|slot| (slot.host, slot.processor))
+    }
+    /// Ends the sampling: by what it was, and how often each library was seen while it worked for each host. `None` where nothing was
+    /// to be sampled, or perf is not there or may not look.
+    pub fn sampled(&mut self) -> Option<(&'static str, BTreeMap<(HostId, &'static str), u64>)> {
+        let sampler = self.sampler.take()?;
+        let event = sampler.event();
+        let mut seen = BTreeMap::new();
+        for sample in sampler.stop() {
+            let next = self.turns.partition_point(|turn| turn.0 <= sample.at_ns);
+            let turn = next.checked_sub(1).and_then(|at| self.turns.get(at));
+            if let Some(&(_, _, app)) = turn.filter(|turn| sample.at_ns <= turn.1) {
+                *seen.entry((self.apps[app as usize].host, sample.library)).or_default() += 1;
+            }
+        }
+        Some((event, seen))
     }
     /// The time of the latest event.
     pub fn now(&self) -> Instant {
@@ -414,6 +440,7 @@ fn topology<A: Application>(parts: &Parts<A>, setup: &Setup) -> (Topology, Vec<E
                 .map(|of| settings::of_namespace(of, sctp, &setup.kernel))
                 .unwrap_or_default(),
             initial_window: transports.and_then(|of| settings::initial_window(&of.tcp)),
+            quick_ack: transports.is_some_and(|of| of.tcp.delayed_ack.is_none()),
         });
     }
     for (n, host) in parts.hosts.iter().enumerate() {

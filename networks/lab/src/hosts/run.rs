@@ -2,6 +2,7 @@
 
 use super::{Due, Hosts, Source};
 use crate::error::Doing;
+use crate::perf::{Sampled, Sampler};
 use rustix::event::{Timespec, epoll};
 use std::sync::atomic::Ordering;
 use usher_core::{Duration, Instant};
@@ -14,6 +15,18 @@ const LOOK: Duration = Duration::from_millis(100);
 const NICE: i32 = -15;
 /// Events taken from the kernel at a time.
 const EVENTS: usize = 256;
+
+/// When an application's turn began: by the thread's processor time, and where it is sampled by CLOCK_MONOTONIC.
+#[derive(Clone, Copy)]
+struct Turn {
+    cpu: std::time::Duration,
+    at_ns: u64,
+}
+
+fn monotonic() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
 
 impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
     /// Runs until `until`, until the observer is done, or until it is told to stop. May be called again with a later time.
@@ -44,7 +57,7 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
             for event in &events {
                 self.now = clock.now();
                 let (number, flags) = (event.data.u64(), event.flags);
-                let began = thread_cpu_time();
+                let began = self.turn();
                 let app = self.sources.get(&number).map(Source::app);
                 // What an earlier event of the batch closed is gone.
                 match self.sources.get(&number) {
@@ -72,6 +85,10 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
         let before = rustix::process::getpriority_process(None).ok();
         self.precision.preferred = rustix::process::setpriority_process(None, NICE).is_ok();
         self.nice = before.filter(|_| self.precision.preferred);
+        if self.perf {
+            let thread = rustix::thread::gettid().as_raw_nonzero().get();
+            self.sampler = u32::try_from(thread).ok().and_then(|tid| Sampler::start(Sampled::Thread(tid)));
+        }
         let clock = Clock::start();
         self.clock = Some(clock);
         if let Err(error) = self.lab.start(clock, self.tap.take()) {
@@ -80,7 +97,7 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
         }
         for app in 0..self.apps.len() as u32 {
             self.now = clock.now();
-            let began = thread_cpu_time();
+            let began = self.turn();
             self.deliver(app, Delivery::Start);
             self.charge(Some(app), began);
         }
@@ -97,7 +114,7 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
             self.precision.timers += 1;
             self.precision.late_ns += late;
             self.precision.latest_ns = self.precision.latest_ns.max(late);
-            let began = thread_cpu_time();
+            let began = self.turn();
             let app = match due {
                 Due::App(app) => Some(app),
                 Due::Read(stream) => self.sources.get(&stream).map(Source::app),
@@ -114,10 +131,19 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
         }
     }
 
+    /// An application's turn begins.
+    fn turn(&self) -> Turn {
+        Turn { cpu: thread_cpu_time(), at_ns: if self.sampler.is_some() { monotonic() } else { 0 } }
+    }
+
     /// Notes processor time that was an application's.
-    fn charge(&mut self, app: Option<u32>, began: std::time::Duration) {
-        if let Some(slot) = app.and_then(|app| self.apps.get_mut(app as usize)) {
-            slot.processor += thread_cpu_time().saturating_sub(began);
+    fn charge(&mut self, app: Option<u32>, began: Turn) {
+        let Some(app) = app else { return };
+        if let Some(slot) = self.apps.get_mut(app as usize) {
+            slot.processor += thread_cpu_time().saturating_sub(began.cpu);
+            if self.sampler.is_some() {
+                self.turns.push((began.at_ns, monotonic(), app));
+            }
         }
     }
 

@@ -34,8 +34,6 @@ pub(super) struct Stream {
     local: (HostId, u16),
     remote: (HostId, u16),
     connecting: bool,
-    /// Acknowledge at once what has been read.
-    quick_ack: bool,
     /// Writes that the kernel has not taken whole, and how much it has of the first.
     out: VecDeque<Payload>,
     taken: usize,
@@ -123,7 +121,6 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
         connecting: bool,
     ) -> Option<u64> {
         self.connections = true;
-        let quick_ack = self.apps[app as usize].transports.tcp.delayed_ack.is_none();
         let stream = Stream {
             socket,
             app,
@@ -131,14 +128,12 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
             local,
             remote,
             connecting,
-            quick_ack,
             out: VecDeque::new(),
             taken: 0,
             closes: false,
             credit: None,
             reading: 0,
         };
-        stream.acknowledge();
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         match self.watch(Source::Stream(stream), flags) {
             Ok(source) => {
@@ -237,7 +232,6 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
                 Ok(None) => {}
             }
             stream.connecting = false;
-            stream.acknowledge();
             self.connected(source);
         }
         if flags.intersects(EventFlags::OUT) {
@@ -289,8 +283,6 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
                 if let Some(credit) = &mut stream.credit {
                     *credit -= len as u64;
                 }
-                // Before the application hears of it, as the simulator has it.
-                stream.acknowledge();
                 let (app, conn) = (stream.app, stream.conn);
                 let event = StreamDelivery::Data(Payload::copied(&self.buffer[..len]));
                 self.deliver(app, Delivery::Stream { conn, event });
@@ -368,15 +360,6 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
         drop(stream);
         self.apps[app as usize].conns.remove(&conn);
         self.deliver(app, Delivery::Stream { conn, event: StreamDelivery::Closed(why) });
-    }
-}
-
-impl Stream {
-    /// Has what was read acknowledged at once, where acknowledgements are not to be delayed.
-    fn acknowledge(&self) {
-        if self.quick_ack {
-            let _ = self.socket.set_tcp_quickack(true);
-        }
     }
 }
 

@@ -61,6 +61,7 @@ fn chain() -> Topology {
         addresses: vec![address(n)],
         settings: Vec::new(),
         initial_window: None,
+        quick_ack: false,
     };
     let channel = ChannelConfig { delay: Duration::from_millis(1), ..Default::default() };
     let config = LinkConfig { up: channel.clone(), down: channel, ..Default::default() };

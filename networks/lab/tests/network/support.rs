@@ -35,6 +35,7 @@ pub(crate) fn network(addresses: &[IpAddr], links: Vec<LinkSpec>) -> Topology {
         addresses: vec![*address],
         settings: Vec::new(),
         initial_window: None,
+        quick_ack: false,
     };
     let hosts = addresses.iter().enumerate().map(host).collect();
     Topology { name: "test".to_owned(), seed: SEED, hosts, links }

@@ -20,6 +20,8 @@ pub struct LabSettings {
     pub registry: Registry,
     /// Settings of the kernel beyond the study's.
     pub kernel: Kernel,
+    /// Whether processor time is divided among libraries, where perf can.
+    pub perf: bool,
     /// Ends runs before their time.
     pub stop: Arc<AtomicBool>,
 }

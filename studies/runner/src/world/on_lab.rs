@@ -61,6 +61,7 @@ pub(super) fn network(
         hosts: hosts.into_values().collect(),
         links: links.into_values().collect(),
         kernel: settings.kernel.clone(),
+        perf: settings.perf,
     };
     let stop = settings.stop.clone();
     let hosts = Hosts::new(builder.into_parts(), &setup, &settings.registry, measure, tap, stop.clone())?;
@@ -68,7 +69,7 @@ pub(super) fn network(
 }
 
 /// How well the lab was the network that was asked for, and what roles cost.
-pub(super) fn facts(network: &Network, topology: &Topology) -> LabFacts {
+pub(super) fn facts(network: &mut Network, topology: &Topology) -> LabFacts {
     let Network::Lab(hosts, _) = network else { return LabFacts::default() };
     let (relay, timers, counters) = (hosts.relay_report(), hosts.precision(), hosts.counters());
     let mut facts = LabFacts::default();
@@ -94,10 +95,28 @@ pub(super) fn facts(network: &Network, topology: &Topology) -> LabFacts {
     sum("not_sent", counters.not_sent as f64);
     sum("no_sockets", counters.no_socket as f64);
     let group = |host| topology.hosts.iter().find(|(_, members)| members.contains(&host));
+    let mut took_by: BTreeMap<&str, f64> = BTreeMap::new();
     for (host, took) in hosts.processor() {
         if let Some((name, _)) = group(host) {
             sum(&format!("processor_s.{name}"), took.as_secs_f64());
+            *took_by.entry(name).or_default() += took.as_secs_f64();
         }
+    }
+    if let Some((event, seen)) = hosts.sampled() {
+        let mut of: BTreeMap<(&str, &str), f64> = BTreeMap::new();
+        let mut all: BTreeMap<&str, f64> = BTreeMap::new();
+        for ((host, library), n) in seen {
+            if let Some((name, _)) = group(host) {
+                *of.entry((name.as_str(), library)).or_default() += n as f64;
+                *all.entry(name).or_default() += n as f64;
+            }
+        }
+        for ((name, library), n) in of {
+            let took = took_by.get(name).copied().unwrap_or(0.0);
+            sum(&format!("library_s.{name}.{library}"), took * n / all[name]);
+        }
+        all.iter().for_each(|(name, n)| sum(&format!("samples.{name}"), *n));
+        sum(&format!("sampled_by.{event}"), 1.0);
     }
     facts.most.insert("relay_late_p99_s".to_owned(), relay.delays.p99);
     facts.most.insert("relay_latest_s".to_owned(), relay.delays.max);

@@ -168,7 +168,7 @@ impl World {
         let packet_hops = self.network.packet_hops(links);
         // What the relay came too late to take it tells at its end.
         let tap = self.network.take_tap()?;
-        let lab = on_lab::facts(&self.network, &self.topology);
+        let lab = on_lab::facts(&mut self.network, &self.topology);
         Ok(RunResult {
             metrics: out.all,
             packet_hops,

@@ -1,0 +1,209 @@
+//! Where processor time goes, by library: a process or a thread sampled by Linux's perf. Nothing of it is on a disk: perf writes to a
+//! pipe, and ends with what it samples.
+
+use std::io::{Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
+
+/// Samples a second of processor time; no multiple of a timer's rate.
+const FREQUENCY: &str = "997";
+/// What can be sampled: a counter of the processor, or else the time of the kernel's clock.
+const EVENTS: [&str; 2] = ["cycles", "cpu-clock"];
+/// How long perf may take until it samples.
+const PATIENCE: std::time::Duration = std::time::Duration::from_millis(200);
+
+/// What is sampled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sampled {
+    /// All threads of a process.
+    Process(u32),
+    /// One thread.
+    Thread(u32),
+}
+
+/// Where a program was at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sample {
+    /// When, by CLOCK_MONOTONIC, nanoseconds.
+    pub at_ns: u64,
+    /// In whose code.
+    pub library: &'static str,
+}
+
+/// perf, while it samples.
+#[derive(Debug)]
+pub struct Sampler {
+    recorder: Child,
+    data: Option<JoinHandle<Vec<u8>>>,
+    event: &'static str,
+}
+
+impl Sampler {
+    /// Begins to sample; `None` where perf is not there, or may not look.
+    #[must_use]
+    pub fn start(sampled: Sampled) -> Option<Self> {
+        let event = event()?;
+        let (of, number) = match sampled {
+            Sampled::Process(pid) => ("-p", pid),
+            Sampled::Thread(tid) => ("-t", tid),
+        };
+        let mut recorder = Command::new("perf")
+            .args(["record", "-q", "-e", event, "-F", FREQUENCY, "-k", "CLOCK_MONOTONIC"])
+            .args([of, &number.to_string(), "-o", "-"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .ok()?;
+        let mut stdout = recorder.stdout.take()?;
+        let data = std::thread::spawn(move || {
+            let mut data = Vec::new();
+            // What came until it broke off is read all the same.
+            let _ = stdout.read_to_end(&mut data);
+            data
+        });
+        std::thread::sleep(PATIENCE);
+        Some(Self { recorder, data: Some(data), event })
+    }
+
+    /// By what it samples: `cycles`, a counter of the processor, or `cpu-clock`, the kernel's clock.
+    #[must_use]
+    pub const fn event(&self) -> &'static str {
+        self.event
+    }
+
+    /// Ends it, and gives what it saw, by time.
+    #[must_use]
+    pub fn stop(mut self) -> Vec<Sample> {
+        self.interrupt();
+        let data = self.data.take().and_then(|data| data.join().ok()).unwrap_or_default();
+        let mut all = read(data).map(|text| parse(&text)).unwrap_or_default();
+        all.sort_by_key(|sample| sample.at_ns);
+        all
+    }
+
+    /// perf writes what it has when it is interrupted.
+    fn interrupt(&mut self) {
+        let interrupted = Command::new("kill").args(["-INT", &self.recorder.id().to_string()]).status();
+        if !interrupted.is_ok_and(|status| status.success()) {
+            // It has ended by itself, or nothing can end it softly.
+            let _ = self.recorder.kill();
+        }
+        let _ = self.recorder.wait();
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        if self.data.is_some() {
+            let _ = self.recorder.kill();
+            let _ = self.recorder.wait();
+        }
+    }
+}
+
+fn event() -> Option<&'static str> {
+    EVENTS.into_iter().find(|event| {
+        let tried = Command::new("perf").args(["stat", "-x,", "-e", event, "true"]).output();
+        tried.is_ok_and(|out| out.status.success() && !String::from_utf8_lossy(&out.stderr).contains("<not "))
+    })
+}
+
+/// What perf recorded, a line for each sample.
+fn read(data: Vec<u8>) -> Option<String> {
+    let mut reader = Command::new("perf")
+        .args(["script", "--ns", "-F", "time,ip,sym,dso", "-i", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .ok()?;
+    let mut stdin = reader.stdin.take()?;
+    let writer = std::thread::spawn(move || {
+        // It may have had enough.
+        let _ = stdin.write_all(&data);
+    });
+    let said = reader.wait_with_output().ok()?;
+    let _ = writer.join();
+    Some(String::from_utf8_lossy(&said.stdout).into_owned())
+}
+
+/// Lines `SECONDS.NANOSECONDS: ADDRESS SYMBOL (LIBRARY)`.
+fn parse(text: &str) -> Vec<Sample> {
+    let sample = |line: &str| {
+        let (time, rest) = line.trim().split_once(": ")?;
+        let (seconds, part) = time.split_once('.')?;
+        let at_ns =
+            seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(part.parse().ok()?)?;
+        let (_, rest) = rest.trim_start().split_once(' ')?;
+        let (symbol, object) = rest.rsplit_once(" (")?;
+        Some(Sample { at_ns, library: library(object.trim_end_matches(')'), symbol) })
+    };
+    text.lines().filter_map(sample).collect()
+}
+
+/// The library of a symbol: the program is linked from all of them into one file.
+fn library(object: &str, symbol: &str) -> &'static str {
+    let symbol = symbol.trim_start_matches('<');
+    let begins = |names: &[&str]| names.iter().any(|name| symbol.starts_with(name));
+    let file = object.rsplit('/').next().unwrap_or(object);
+    if object.contains("kernel") || object.contains("vmlinux") || object.ends_with(".ko") {
+        "kernel"
+    } else if symbol.starts_with("aws_lc") || symbol.contains("aws_lc_") {
+        "AWS-LC"
+    } else if begins(&["rustls", "webpki", "x509_parser", "asn1"]) {
+        "TLS and certificates"
+    } else if begins(&["mi_", "_mi_"]) {
+        "mimalloc"
+    } else if begins(&["tokio", "mio"]) {
+        "tokio"
+    } else if begins(&["md5", "md4", "sha1", "des", "hmac", "digest", "argon2", "blake2"]) {
+        "RustCrypto"
+    } else if begins(&["sqlite3", "rusqlite", "tokio_postgres", "postgres", "usher_store"]) {
+        "store"
+    } else if begins(&["usher"]) || symbol.contains("usher_") {
+        "usher"
+    } else if file.starts_with("libc") || file.starts_with("ld-") || file.contains("vdso") {
+        "libc"
+    } else {
+        "other"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_have_their_time_and_library() {
+        let text = "31192.249885395:      7fe696b05758 strcmp (/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2)\n\
+            31192.260991574:  ffffffff8130b59a get_align_mask ([kernel.kallsyms])\n\
+            garbage\n\
+            31193.000000001:  5581 <usher_aaa::server::AaaServer as usher_core::Machine>::handle (/usr/bin/usher)\n\
+            31193.000000002:  5582 aws_lc_0_29_0_bn_mul4x_mont (/usr/bin/usher)\n";
+        let all = parse(text);
+        let libraries: Vec<&str> = all.iter().map(|sample| sample.library).collect();
+        assert_eq!(libraries, ["libc", "kernel", "usher", "AWS-LC"]);
+        assert_eq!(all[2].at_ns, 31_193_000_000_001);
+        assert_eq!(parse(""), []);
+    }
+
+    #[test]
+    fn a_thread_that_works_is_seen_where_perf_may_look() {
+        let tid = u32::try_from(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
+        let Some(sampler) = Sampler::start(Sampled::Thread(tid)) else {
+            assert_eq!(event(), None, "perf is there");
+            return;
+        };
+        let end = std::time::Instant::now() + std::time::Duration::from_millis(500);
+        let mut sum = 0_u64;
+        while std::time::Instant::now() < end {
+            sum = std::hint::black_box(sum.wrapping_mul(31).wrapping_add(7));
+        }
+        let event = sampler.event();
+        let samples = sampler.stop();
+        // Half a second of it, of which others may have taken most.
+        assert!(samples.len() > 20, "{} by {event}", samples.len());
+        assert!(samples.windows(2).all(|two| two[0].at_ns <= two[1].at_ns));
+    }
+}
