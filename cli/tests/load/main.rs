@@ -4,6 +4,7 @@ mod freeradius;
 mod mih;
 mod ours;
 mod plan;
+mod slow;
 
 use freeradius::{FreeRadius, SECRET};
 use serde_json::Value;

@@ -1,6 +1,8 @@
-//! The labelled work of what stands behind a server.
+//! The labelled work of the server beside its protocols', and of what stands behind it.
 
 usher_core::work_labels! {
+    /// A login decided: policy applied to its user, and the reply made.
+    VERDICT = "aaa.verdict" per "login";
     /// A user looked up in the store.
     LOOKUP = "store.lookup" per "user";
     /// An accounting record made durable in the store.

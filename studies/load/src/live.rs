@@ -1,11 +1,13 @@
 //! The generator on real sockets: a thread for each share of the load, and a conductor that leads them through
 //! warm-up, window and end, or along a ramp.
 
+mod steps;
+
 use crate::cpu::{CpuTime, peak_memory};
 use crate::generator::{Command, Config, ConfigError, Event, FrontConfig, Generator};
 use crate::limit::Limit;
 use crate::pace::{Arrivals, Pace};
-use crate::ramp::{Ramp, RampConfig, Stage, Step, climb};
+use crate::ramp::{Ramp, RampConfig, Step};
 use crate::tally::{Failure, Tally, quantile};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
@@ -22,8 +24,6 @@ use usher_live::{
 const TICK: StdDuration = StdDuration::from_millis(20);
 /// How long a thread may take to answer the conductor.
 const ANSWER: StdDuration = StdDuration::from_secs(5);
-/// Logins a second while there are to be none.
-const PAUSE: f64 = 1e-6;
 /// What a thread has to send leaves it so soon at the latest, while it keeps its processor for the next login.
 const SLICE: StdDuration = StdDuration::from_micros(100);
 /// A warm-up that ends when it is told.
@@ -684,7 +684,7 @@ pub fn run(plan: &Plan, watch: &mut dyn Watch) -> Result<Outcome, RunError> {
         return Err(ConfigError::Invalid("there is no thread; at least one").into());
     }
     match plan.ramp {
-        Some(ramp) => run_ramp(plan, ramp, watch),
+        Some(ramp) => steps::run_ramp(plan, ramp, watch),
         None => run_window(plan, watch),
     }
 }
@@ -721,90 +721,6 @@ fn run_window(plan: &Plan, watch: &mut dyn Watch) -> Result<Outcome, RunError> {
         completed,
         peak_memory: plan.server_pid.and_then(peak_memory),
     });
-    Ok(outcome)
-}
-
-/// The live stage of a ramp.
-struct Steps<'a, 'b> {
-    conductor: &'b mut Conductor<'a>,
-    ramp: RampPlan,
-    /// Successes of all steps.
-    completed: u64,
-}
-
-impl Stage for Steps<'_, '_> {
-    type Error = RunError;
-
-    fn step(&mut self, rate: f64) -> Result<Step, RunError> {
-        let (c, ramp) = (&mut *self.conductor, self.ramp);
-        c.rate = Some(rate);
-        let pace = Pace::Open { rate, arrivals: ramp.arrivals };
-        let threads = c.plan.threads;
-        c.tell(|i| Command::Pace(pace.share(i, threads)));
-        let settled = c.pass(Some(seconds(ramp.settle)))?;
-        c.interval()?;
-        c.total = Tally::default();
-        c.mark();
-        let mut whole = false;
-        if settled {
-            c.tell(|_| Command::Measure);
-            c.last = StdInstant::now();
-            whole = c.pass(Some(seconds(ramp.hold)))?;
-        }
-        c.tell(|_| Command::Close(Duration::from_secs_f64(ramp.search.p99)));
-        let all = c.gather()?;
-        c.part.0.add(&all.tally);
-        c.keep(all.outstanding, !settled);
-        let tally = std::mem::take(&mut c.total);
-        self.completed += tally.completed;
-        let limit = Limit::judge(&tally, c.busy(&c.readings));
-        let mut step = Step::new(rate, all.measured.as_secs_f64(), tally, limit);
-        step.interrupted = !whole;
-        Ok(step)
-    }
-
-    fn judged(&mut self, step: &Step) -> Result<(), RunError> {
-        let c = &mut *self.conductor;
-        c.watch.step(step);
-        if !step.kept_up && !step.interrupted {
-            // What was too much for the server is not to burden the next step: nobody logs in for a while.
-            c.tell(|_| Command::Abandon);
-            c.tell(|_| Command::Pace(Pace::Open { rate: PAUSE, arrivals: Arrivals::Regular }));
-            c.pass(Some(seconds(self.ramp.settle)))?;
-        }
-        Ok(())
-    }
-}
-
-fn run_ramp(plan: &Plan, ramp: RampPlan, watch: &mut dyn Watch) -> Result<Outcome, RunError> {
-    let mut search = Ramp::new(ramp.search);
-    let mut plan = plan.clone();
-    plan.load.pace = Pace::Open { rate: ramp.search.start, arrivals: ramp.arrivals };
-    plan.load.count = None;
-    let before = cpu(&plan)?;
-    let mut conductor = Conductor::start(&plan, watch, UNTIL_TOLD)?;
-    let mut completed = 0;
-    if conductor.reached(StdDuration::from_secs(10))? {
-        let mut steps = Steps { conductor: &mut conductor, ramp, completed: 0 };
-        climb(&mut search, &mut steps)?;
-        completed = steps.completed;
-    }
-    let after = cpu(&plan)?;
-    conductor.tell(|_| Command::Abandon);
-    let mut outcome = conductor.end()?;
-    outcome.server = after.0.zip(before.0).map(|(after, before)| ServerUse {
-        cpu: after.since(&before),
-        completed,
-        peak_memory: plan.server_pid.and_then(peak_memory),
-    });
-    outcome.own_cpu_s = after.1.since(&before.1).total();
-    outcome.busy = None;
-    let headline = match search.knee() {
-        Some(knee) => (knee.tally, knee.measured_s, knee.bound),
-        None => search.lowest(),
-    };
-    (outcome.tally, outcome.measured_s, outcome.limit) = headline;
-    outcome.ramp = Some(search);
     Ok(outcome)
 }
 

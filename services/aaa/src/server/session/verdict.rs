@@ -9,11 +9,12 @@ use crate::server::context::Context;
 use crate::server::held::HeldReject;
 use crate::server::reason::Reason;
 use crate::users::{Method, canonical_name};
+use crate::work::VERDICT;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use core::net::{IpAddr, Ipv6Addr};
-use usher_core::{CommandError, Instant};
+use usher_core::{CommandError, Instant, Work};
 use usher_crypto::Key;
 use usher_eap::method::Fault;
 use usher_eap::packet::Type;
@@ -189,6 +190,7 @@ impl Session {
         };
         let approval = *approval;
         ctx.counters.accepted(approval.method);
+        ctx.outputs.work(Work { label: VERDICT, units: 1 });
         let who = approval.inner.as_deref().unwrap_or(&self.name);
         if let Some(mut conversation) = conversation.or(approval.conversation)
             && matches!(approval.method, Method::EapTls | Method::Peap | Method::Ttls)
@@ -303,6 +305,7 @@ impl Session {
         reason: Reason,
     ) -> (Option<Asker>, Box<Login>) {
         ctx.counters.rejected(reason);
+        ctx.outputs.work(Work { label: VERDICT, units: 1 });
         self.audience.tell_end(ctx, reason, || format!("no verdict, {}: {reason}", reason.name()));
         let (asker, request) = match self.pending.take() {
             Some(Pending { asker, request, .. }) => (Some(asker), request),
