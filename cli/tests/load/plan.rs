@@ -46,6 +46,7 @@ fn what_a_login_costs_is_measured_and_planned_with_or_refused() {
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains("calibrate again") && !written.exists(), "{said}");
+        assert!(said.contains("  pap at ") && said.contains("  eap-md5 at "), "{said}");
         return;
     }
     let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -88,6 +89,24 @@ fn servers_are_planned_from_what_a_login_costs() {
     let levels = many["levels"].as_array().unwrap();
     assert!(levels[0]["servers"].as_u64() > levels[1]["servers"].as_u64(), "{many}");
     assert_eq!(plan(&profile, "pap", "10"), few, "the same plan has the same answer");
+}
+
+#[test]
+fn logins_over_diameter_are_planned_alone_and_beside_radius() {
+    let ours = Ours::start(None);
+    let profile = profile(&ours);
+    let capacity = |planned: &serde_json::Value| planned["capacity"]["logins_per_s"].as_f64().unwrap();
+    // A login is two messages of 18 µs and a digest of 2 µs over Diameter, and of 10 µs over RADIUS; wake-ups and batches beside.
+    let diameter = capacity(&plan(&profile, "diameter-eap-md5", "10"));
+    assert!(diameter > 0.5 * 1e6 / 46.0 && diameter < 1.05 * 1e6 / 38.0, "{diameter}");
+    let radius = capacity(&plan(&profile, "eap-md5", "10"));
+    let both = capacity(&plan(&profile, "eap-md5=1,diameter-eap-md5", "10"));
+    assert!(diameter < both && both < radius, "{diameter} {both} {radius}");
+    // The server's own file may leave Diameter out, and there is no such method.
+    let (profile, file) = (profile.display().to_string(), ours.file("aaa.toml"));
+    let words = ["plan", "--profile", &profile, "--mix", "diameter-eap-md5=1", "--rate", "5"];
+    let said = ends(&[&words[..], &["--config", &file]].concat(), 2).1;
+    assert!(said.contains("listen.diameter"), "{said}");
 }
 
 #[test]

@@ -1,24 +1,27 @@
 //! What is deployed: the server with its configuration, on a processor that a profile charges, and who logs in.
 
-use crate::login::{Method, MethodError};
-use std::net::{IpAddr, Ipv4Addr};
+use crate::login::{Login, Method, MethodError};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use usher_aaa::store::{Op, Row, UserRows};
 use usher_aaa_config::{Loaded, model::StoreKind};
 use usher_config::units::{Count, Time};
-use usher_config::{Faults, Outside};
+use usher_config::{Faults, Outside, Prefix};
 use usher_core::WallTime;
 use usher_crypto::tls::{
     ClientConfig, ClientOptions, Credentials, Roots, Version, VersionRange, WallClock, fixtures,
 };
-use usher_load::{RadiusLogin, Tls, Users};
+use usher_load::{DiameterTransport, Tls, Users};
 use usher_profile::{File, Misfit, Scale, Wanted};
 use usher_scenario::model::Cpu;
 
 /// Addresses where the configuration has none of its own: of the server, and of who asks it (RFC 5737).
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 10));
+const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 11));
+/// What Diameter's nodes are called where the configuration leaves it open.
+const IDENTITIES: [&str; 2] = ["aaa.plan.example", "nas.plan.example"];
 const PASSWORD: &str = "a password of a plan";
 /// The most users that are simulated: more do not fit into one step's logins.
 const MOST_USERS: usize = 20_000;
@@ -48,13 +51,13 @@ pub struct Deployment {
     pub cpu: Cpu,
     /// The methods.
     pub methods: Vec<Method>,
-    /// Where the server is, and who asks it.
-    pub(crate) addresses: (IpAddr, IpAddr),
-    /// What they share.
-    pub(crate) secret: Vec<u8>,
-    /// The port of authentication.
-    pub(crate) port: u16,
-    pub(crate) logins: Vec<RadiusLogin>,
+    /// Where the server is.
+    pub(crate) server: IpAddr,
+    /// Who asks it by RADIUS, and by Diameter, where anybody does.
+    pub(crate) radius: Option<RadiusSide>,
+    pub(crate) diameter: Option<DiameterSide>,
+    /// The methods as the generator has them, in their order.
+    pub(crate) logins: Vec<Login>,
     pub(crate) users: Arc<Users>,
     pub(crate) rows: Rows,
     /// The time of day at which everything happens.
@@ -63,6 +66,25 @@ pub struct Deployment {
     pub round_trip: Time,
     /// Share of packets lost, each way.
     pub loss: f64,
+}
+
+/// Who asks by RADIUS.
+#[derive(Clone, Debug)]
+pub(crate) struct RadiusSide {
+    pub(crate) from: IpAddr,
+    pub(crate) secret: Vec<u8>,
+    pub(crate) port: u16,
+}
+
+/// Who asks by Diameter.
+#[derive(Clone, Debug)]
+pub(crate) struct DiameterSide {
+    pub(crate) from: IpAddr,
+    pub(crate) host: String,
+    pub(crate) server: String,
+    pub(crate) realm: String,
+    pub(crate) port: u16,
+    pub(crate) transport: DiameterTransport,
 }
 
 /// Why a deployment cannot be planned.
@@ -101,9 +123,22 @@ pub fn builtin(methods: &[Method], store: StoreKind) -> Result<Loaded, Faults> {
     } else {
         ""
     };
+    let [identity, peer] = IDENTITIES;
+    let (listen, diameter) = if methods.iter().any(Method::is_diameter) {
+        let realm = identity.split_once('.').map_or(identity, |(_, realm)| realm);
+        (
+            format!("diameter = [\"{SERVER}:3868\"]\n"),
+            format!(
+                "[diameter]\nidentity = \"{identity}\"\nrealm = \"{realm}\"\n[[diameter.peer]]\nidentity = \"{peer}\"\n\
+                     prefix = [\"192.0.2.0/24\"]\n"
+            ),
+        )
+    } else {
+        (String::new(), String::new())
+    };
     let text = format!(
-        "[listen]\nauth = [\"{SERVER}:1812\"]\nacct = []\n[users]\nstore = \"{store}\"\n[methods]\norder = [{}]\n\
-         [[client]]\nname = \"plan\"\nprefix = \"192.0.2.0/24\"\nsecret = \"a secret of the plan's own\"\n{tls}",
+        "[listen]\nauth = [\"{SERVER}:1812\"]\nacct = []\n{listen}[users]\nstore = \"{store}\"\n[methods]\norder = [{}]\n\
+         [[client]]\nname = \"plan\"\nprefix = \"192.0.2.0/24\"\nsecret = \"a secret of the plan's own\"\n{tls}{diameter}",
         order.join(", ")
     );
     usher_aaa_config::parse("the plan's own configuration", &text, None, &Fixtures)
@@ -202,12 +237,16 @@ impl Deployment {
         }
         let cpu = usher_scenario::charged(profile, parts.cores, parts.scale, parts.distance)
             .map_err(DeploymentError::Cpu)?;
-        let addresses = addresses(&config)?;
-        let client = config.client_of(addresses.1).and_then(|client| client.secret.as_ref());
-        let secret = client.map(|secret| secret.0.as_bytes().to_vec()).ok_or_else(|| {
-            DeploymentError::Config("no client of the configuration asks by RADIUS over UDP".to_owned())
-        })?;
-        let port = config.file.listen.auth.first().map_or(1812, std::net::SocketAddr::port);
+        let with_diameter = methods.iter().any(Method::is_diameter);
+        let with_radius = !methods.iter().all(Method::is_diameter);
+        let (server, radius) = match with_radius {
+            true => radius_side(&config).map(|(server, side)| (Some(server), Some(side)))?,
+            false => (None, None),
+        };
+        let (server, diameter) = match with_diameter {
+            true => diameter_side(&config, server).map(|(server, side)| (server, Some(side)))?,
+            false => (server.unwrap_or(SERVER), None),
+        };
         let epoch = if own { fixtures::WALL_TIME } else { parts.now };
         let tls = parts.tls.unwrap_or_else(own_tls);
         let with_tls = || {
@@ -231,9 +270,9 @@ impl Deployment {
             config,
             cpu,
             methods,
-            addresses,
-            secret,
-            port,
+            server,
+            radius,
+            diameter,
             logins,
             users,
             rows,
@@ -250,21 +289,83 @@ impl Deployment {
     }
 }
 
-/// Where the server listens, and an address of its first client by RADIUS.
-fn addresses(config: &Loaded) -> Result<(IpAddr, IpAddr), DeploymentError> {
-    let listens = config.file.listen.auth.first().map(std::net::SocketAddr::ip);
-    let Some(listens) = listens else {
-        return Err(DeploymentError::Config(
-            "the configuration listens for no RADIUS over UDP (listen.auth), which is what is planned"
-                .to_owned(),
-        ));
+/// Where a server is that listens there.
+fn reached(listens: SocketAddr) -> Result<IpAddr, DeploymentError> {
+    match listens.ip() {
+        IpAddr::V4(at) if at.is_unspecified() => Ok(SERVER),
+        IpAddr::V4(at) => Ok(at.into()),
+        IpAddr::V6(at) => Err(DeploymentError::Config(format!(
+            "plans are of IPv4: the first address that is listened at is {at}"
+        ))),
+    }
+}
+
+/// Where the server listens for Diameter, and an address of the first peer that may connect: by TCP where it does, or by SCTP.
+/// `server` is where it is for others.
+fn diameter_side(config: &Loaded, server: Option<IpAddr>) -> Result<(IpAddr, DiameterSide), DeploymentError> {
+    let wrong = |what: &str| DeploymentError::Config(what.to_owned());
+    let listen = &config.file.listen;
+    let (at, transport) = match (listen.diameter.first(), listen.diameter_sctp.first(), &config.file.diameter)
+    {
+        (Some(at), _, _) => (*at, DiameterTransport::Stream),
+        (None, Some(at), Some(diameter)) => {
+            let policy = diameter.sctp.order.into();
+            (*at, DiameterTransport::Message { streams: diameter.sctp.streams, policy })
+        }
+        _ => {
+            return Err(wrong(
+                "the configuration listens for no Diameter over TCP or SCTP (listen.diameter, listen.diameter_sctp), by which \
+                 users of the plan log in; plans have no Diameter over TLS",
+            ));
+        }
     };
-    let server = if listens.is_unspecified() && listens.is_ipv4() { SERVER } else { listens };
-    if !server.is_ipv4() {
-        return Err(DeploymentError::Config(
-            "plans are of IPv4: listen.auth's first address is of IPv6".to_owned(),
+    let diameter = config.file.diameter.as_ref().ok_or_else(|| wrong("[diameter] is missing"))?;
+    let here = reached(at)?;
+    let server = server.unwrap_or(here);
+    if server != here {
+        return Err(wrong(
+            "the configuration listens for RADIUS and for Diameter at different addresses; plans have one",
         ));
     }
+    let named = diameter.peer.iter().filter(|peer| peer.connect.is_none()).find_map(|peer| {
+        let from = match peer.prefix.iter().find_map(|p| inside(p, &[server, CLIENT])) {
+            Some(from) => from,
+            None if peer.prefix.is_empty() => PEER,
+            None => return None,
+        };
+        Some((peer.identity.clone(), from))
+    });
+    let any = || {
+        let host = diameter.peers.first().cloned();
+        let host = host.or_else(|| diameter.peer.is_empty().then(|| IDENTITIES[1].to_owned()))?;
+        Some((host, PEER))
+    };
+    let (host, from) = named.or_else(any).ok_or_else(|| {
+        wrong("no [[diameter.peer]] of the configuration may connect by itself from an IPv4 address")
+    })?;
+    let (identity, realm, port) = (diameter.identity.clone(), diameter.realm.clone(), at.port());
+    Ok((server, DiameterSide { from, host, server: identity, realm, port, transport }))
+}
+
+/// An address of a network, and none of those that are taken.
+fn inside(prefix: &Prefix, taken: &[IpAddr]) -> Option<IpAddr> {
+    let IpAddr::V4(network) = prefix.network else { return None };
+    let candidates = (0..8).map(|n| IpAddr::V4(Ipv4Addr::from_bits(network.to_bits().wrapping_add(n))));
+    let size = 32 - u32::from(prefix.bits.min(32));
+    [PEER]
+        .into_iter()
+        .chain(candidates.skip(usize::from(size >= 2)))
+        .find(|at| prefix.holds(*at) && !taken.contains(at))
+}
+
+/// Where the server listens for RADIUS, and its first client.
+fn radius_side(config: &Loaded) -> Result<(IpAddr, RadiusSide), DeploymentError> {
+    let Some(listens) = config.file.listen.auth.first() else {
+        return Err(DeploymentError::Config(
+            "the configuration listens for no RADIUS over UDP (listen.auth), by which users of the plan log in".to_owned(),
+        ));
+    };
+    let server = reached(*listens)?;
     let of_client = config.clients.iter().filter(|client| client.secret.is_some()).find_map(|client| {
         let IpAddr::V4(network) = client.prefix.network else { return None };
         let size = 32 - u32::from(client.prefix.bits.min(32));
@@ -283,7 +384,11 @@ fn addresses(config: &Loaded) -> Result<(IpAddr, IpAddr), DeploymentError> {
             "no [[client]] of the configuration has an IPv4 address and a secret".to_owned(),
         )
     })?;
-    Ok((server, client))
+    let secret = config.client_of(client).and_then(|client| client.secret.as_ref());
+    let secret = secret.map(|secret| secret.0.as_bytes().to_vec()).ok_or_else(|| {
+        DeploymentError::Config("no client of the configuration asks by RADIUS over UDP".to_owned())
+    })?;
+    Ok((server, RadiusSide { from: client, secret, port: listens.port() }))
 }
 
 /// The users, with what the store has of them. With EAP-TLS all are the one whom the certificate names.

@@ -1,6 +1,6 @@
 //! How users log in, by the names that profiles and `usher load` have for it.
 
-use usher_load::{EapMethod, PeapInner, RadiusLogin, Tls, TtlsInner};
+use usher_load::{DiameterLogin, EapMethod, PeapInner, RadiusLogin, Tls, TtlsInner};
 
 /// A method with its share of the logins.
 #[derive(Clone, PartialEq, Debug)]
@@ -17,31 +17,55 @@ pub enum MethodError {
     /// There is none of this name.
     #[error(
         "no method is named \"{0}\"; there are pap, chap, mschapv2, eap-md5, eap-gtc, eap-mschapv2, eap-tls, peap-mschapv2, \
-         peap-gtc and ttls-pap, ttls-chap, ttls-mschap, ttls-mschapv2, ttls-eap-md5, ttls-eap-gtc, ttls-eap-mschapv2"
+         peap-gtc and ttls-pap, ttls-chap, ttls-mschap, ttls-mschapv2, ttls-eap-md5, ttls-eap-gtc, ttls-eap-mschapv2; over \
+         Diameter diameter-pap, diameter-eap-md5, diameter-eap-gtc, diameter-eap-mschapv2, diameter-eap-tls, \
+         diameter-eap-peap-mschapv2, diameter-eap-ttls-pap and diameter-eap-ttls-mschapv2"
     )]
     Unknown(String),
-    /// It goes by Diameter.
-    #[error("\"{0}\" goes by Diameter, and plans are of RADIUS")]
-    Diameter(String),
+}
+
+/// As the generator has a method, by what carries it.
+#[derive(Clone, Debug)]
+pub(crate) enum Login {
+    Radius(RadiusLogin),
+    Diameter(DiameterLogin),
 }
 
 impl Method {
+    /// Whether it goes by Diameter.
+    #[must_use]
+    pub fn is_diameter(&self) -> bool {
+        self.name.starts_with("diameter-")
+    }
+
+    /// What it is called over RADIUS.
+    fn bare(&self) -> &str {
+        match self.name.strip_prefix("diameter-") {
+            Some(method) => match method.strip_prefix("eap-") {
+                Some(tunnel) if tunnel.starts_with("peap-") || tunnel.starts_with("ttls-") => tunnel,
+                _ => method,
+            },
+            None => &self.name,
+        }
+    }
+
     /// Whether it has TLS.
     #[must_use]
     pub fn has_tls(&self) -> bool {
-        self.name == "eap-tls" || self.name.starts_with("peap-") || self.name.starts_with("ttls-")
+        let name = self.bare();
+        name == "eap-tls" || name.starts_with("peap-") || name.starts_with("ttls-")
     }
 
     /// Whether users have a password.
     #[must_use]
     pub fn has_password(&self) -> bool {
-        self.name != "eap-tls"
+        self.bare() != "eap-tls"
     }
 
     /// As the server's configuration calls it, of those that are in `methods.order`.
     #[must_use]
     pub fn offered(&self) -> Option<&'static str> {
-        Some(match self.name.as_str() {
+        Some(match self.bare() {
             "pap" => "pap",
             "chap" => "chap",
             "mschapv2" => "mschapv2",
@@ -59,10 +83,36 @@ impl Method {
     ///
     /// # Errors
     /// There is no such method.
-    pub(crate) fn login(&self, tls: &Tls) -> Result<RadiusLogin, MethodError> {
+    pub(crate) fn login(&self, tls: &Tls) -> Result<Login, MethodError> {
+        if !self.is_diameter() {
+            return self.radius(&self.name, tls).map(Login::Radius);
+        }
+        let unknown = || MethodError::Unknown(self.name.clone());
+        let name = self.bare();
+        let known = [
+            "pap",
+            "eap-md5",
+            "eap-gtc",
+            "eap-mschapv2",
+            "eap-tls",
+            "peap-mschapv2",
+            "ttls-pap",
+            "ttls-mschapv2",
+        ];
+        if !known.contains(&name) {
+            return Err(unknown());
+        }
+        Ok(Login::Diameter(match self.radius(name, tls)? {
+            RadiusLogin::Pap => DiameterLogin::Pap,
+            RadiusLogin::Eap(method) => DiameterLogin::Eap(method),
+            RadiusLogin::Chap | RadiusLogin::MsChapV2 => return Err(unknown()),
+        }))
+    }
+
+    fn radius(&self, name: &str, tls: &Tls) -> Result<RadiusLogin, MethodError> {
         let eap = RadiusLogin::Eap;
         let ttls = |inner| RadiusLogin::Eap(EapMethod::Ttls(tls.clone(), inner));
-        Ok(match self.name.as_str() {
+        Ok(match name {
             "pap" => RadiusLogin::Pap,
             "chap" => RadiusLogin::Chap,
             "mschapv2" => RadiusLogin::MsChapV2,
@@ -79,8 +129,7 @@ impl Method {
             "ttls-eap-md5" => ttls(TtlsInner::EapMd5),
             "ttls-eap-gtc" => ttls(TtlsInner::EapGtc),
             "ttls-eap-mschapv2" => ttls(TtlsInner::EapMsChapV2),
-            name if name.starts_with("diameter-") => return Err(MethodError::Diameter(name.to_owned())),
-            name => return Err(MethodError::Unknown(name.to_owned())),
+            _ => return Err(MethodError::Unknown(self.name.clone())),
         })
     }
 }

@@ -1,12 +1,15 @@
 //! One step of a load on the simulated server: logins at a rate, and what came of them.
 
-use crate::deployment::Deployment;
-use std::net::SocketAddr;
+use crate::deployment::{Deployment, DiameterSide, RadiusSide};
+use crate::login::Login;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use usher_core::impair::{ChannelConfig, Loss};
 use usher_core::{Duration, Instant, Seed};
 use usher_crypto::tls::KeyLog;
-use usher_load::{Arrivals, Config, Event, FrontConfig, Generator, Pace, RadiusConfig, Share, Tally};
+use usher_load::{
+    Arrivals, Config, DiameterConfig, Event, FrontConfig, Generator, Pace, RadiusConfig, Share, Tally,
+};
 use usher_radius::Secret;
 use usher_radius::attribute::{Attributes, kind};
 use usher_radius::client::{self, ServerConfig};
@@ -80,17 +83,23 @@ impl Load {
     }
 }
 
-/// Waits for the generator.
-#[derive(Default)]
-struct Observed(Option<(Tally, Duration)>);
+/// Waits for the generators.
+struct Observed {
+    /// How many have not finished.
+    awaited: usize,
+    tally: Tally,
+    measured: Duration,
+}
 
 impl Observer<Report> for Observed {
     fn report(&mut self, _: Instant, _: u32, report: Report) {
         let Report::Finished(tally, measured) = report;
-        self.0 = Some((*tally, measured));
+        self.awaited = self.awaited.saturating_sub(1);
+        self.tally.add(&tally);
+        self.measured = self.measured.max(measured);
     }
     fn is_done(&self) -> bool {
-        self.0.is_some()
+        self.awaited == 0
     }
 }
 
@@ -108,10 +117,20 @@ pub struct Length {
 /// # Errors
 /// A sentence that says why the server cannot serve; what comes of the logins is in the step.
 pub fn step(deployment: &Deployment, rate: f64, length: Length, seed: Seed) -> Result<Step, String> {
-    let (mut builder, [server, load]) = hosts(deployment, seed)?;
+    let (mut builder, server) = server(deployment, seed)?;
+    let configs = generators(deployment, rate, length)?;
+    let mut loads = Vec::new();
+    for (from, config) in configs {
+        loads.push((asker(&mut builder, deployment, server, from)?, config));
+    }
     let addresses = Arc::new(builder.addresses().clone());
     let transports = Arc::new(Transports {
-        tcp: Arc::new(tcp_config(&usher_scenario::model::Tcp::default(), IpVersion::V4, 1500)),
+        // RFC 3539, 3.3: Diameter does without Nagle's algorithm.
+        tcp: Arc::new(tcp_config(
+            &usher_scenario::model::Tcp { nagle: false, ..Default::default() },
+            IpVersion::V4,
+            1500,
+        )),
         ..Transports::default()
     });
     let at = |host: HostId| HostAddress { host, addresses: addresses.clone() };
@@ -130,53 +149,133 @@ pub fn step(deployment: &Deployment, rate: f64, length: Length, seed: Seed) -> R
     for port in bound.tcp {
         builder.listen(app, port).map_err(|e| e.to_string())?;
     }
-    let config = generator(deployment, rate, length)?;
-    let generator =
-        Generator::new(config, Instant::ZERO, seed.secure("plan.load", 0)).map_err(|e| e.to_string())?;
-    let role = Load { generator, endpoint: Endpoint::new(at(load)) };
-    builder.app(load, App::Load(Box::new(role)), Some(transports));
-    let mut sim: Simulation<App, Observed> = builder.build(Observed::default(), None);
+    for port in bound.sctp {
+        builder.listen_sctp(app, port).map_err(|e| e.to_string())?;
+    }
+    let awaited = loads.len();
+    for (i, (load, config)) in loads.into_iter().enumerate() {
+        let chance = seed.secure("plan.load", i as u64);
+        let generator = Generator::new(config, Instant::ZERO, chance).map_err(|e| e.to_string())?;
+        let role = Load { generator, endpoint: Endpoint::new(at(load)) };
+        builder.app(load, App::Load(Box::new(role)), Some(transports.clone()));
+    }
+    let observed = Observed { awaited, tally: Tally::default(), measured: Duration::ZERO };
+    let mut sim: Simulation<App, Observed> = builder.build(observed, None);
     // The generator's patience ends before.
     sim.run_until(Instant::ZERO + length.warmup + length.hold + PATIENCE + Duration::from_secs(1));
     let busy_ns = sim.cpu_stats(server).map_or(0, |stats| stats.busy_ns);
     let time = sim.now().as_secs_f64() * f64::from(deployment.cpu.cores.get());
     let busy = busy_ns as f64 / 1e9 / time.max(1e-9);
-    let (tally, measured) = sim.observer_mut().0.take().ok_or("the generator did not come to its end")?;
-    Ok(Step { rate, tally, measured_s: measured.as_secs_f64(), busy })
+    let observed = sim.observer_mut();
+    if observed.awaited > 0 {
+        return Err("the generator did not come to its end".to_owned());
+    }
+    let tally = std::mem::take(&mut observed.tally);
+    Ok(Step { rate, tally, measured_s: observed.measured.as_secs_f64(), busy })
 }
 
-/// The server and who loads it, with the network between them.
-fn hosts(deployment: &Deployment, seed: Seed) -> Result<(Builder<App>, [HostId; 2]), String> {
+/// The server's host.
+fn server(deployment: &Deployment, seed: Seed) -> Result<(Builder<App>, HostId), String> {
     let mut builder = Builder::new(IpVersion::V4, seed);
     let wrong = |e: usher_sim::SimError| e.to_string();
     let server = builder.host(Some(cpu_config(&deployment.cpu))).map_err(wrong)?;
-    let load = builder.host(None).map_err(wrong)?;
-    builder.address(server, deployment.addresses.0).map_err(wrong)?;
-    builder.address(load, deployment.addresses.1).map_err(wrong)?;
+    builder.address(server, deployment.server).map_err(wrong)?;
     builder.epoch(deployment.epoch);
+    Ok((builder, server))
+}
+
+/// A host that asks, with the network between it and the server.
+fn asker(
+    builder: &mut Builder<App>,
+    deployment: &Deployment,
+    server: HostId,
+    from: IpAddr,
+) -> Result<HostId, String> {
+    let wrong = |e: usher_sim::SimError| e.to_string();
+    let load = builder.host(None).map_err(wrong)?;
+    builder.address(load, from).map_err(wrong)?;
     let one_way = Duration::from_nanos(deployment.round_trip.get().as_nanos() / 2);
     let loss = if deployment.loss > 0.0 { Loss::Bernoulli(deployment.loss) } else { Loss::None };
     let channel = ChannelConfig { delay: one_way, loss, ..ChannelConfig::default() };
     let link = LinkConfig { up: channel.clone(), down: channel, ..LinkConfig::default() };
     builder.link(load, server, &link);
-    Ok((builder, [server, load]))
+    Ok(load)
 }
 
-fn generator(deployment: &Deployment, rate: f64, length: Length) -> Result<Config, String> {
-    let at = SocketAddr::new(deployment.addresses.0, deployment.port);
-    let mut client = client::Config::single(ServerConfig::new(at, Secret::new(&deployment.secret)));
+/// Who asks, by what, and how: a generator for each of RADIUS and Diameter that has a method in the mix, with its share of the rate.
+fn generators(deployment: &Deployment, rate: f64, length: Length) -> Result<Vec<(IpAddr, Config)>, String> {
+    let mut all = Vec::new();
+    let weights: f64 = deployment.methods.iter().map(|m| m.weight).sum();
+    let mut add = |from: IpAddr, diameter: bool, front: FrontConfig| {
+        let methods = deployment.methods.iter().filter(|m| m.is_diameter() == diameter);
+        let mix: Vec<Share> =
+            methods.map(|m| Share { name: m.name.clone(), weight: m.weight, deniable: false }).collect();
+        let share: f64 = mix.iter().map(|m| m.weight).sum::<f64>() / weights;
+        all.push((from, generator(deployment, rate * share, length, mix, front)));
+    };
+    if let Some(side) = &deployment.radius {
+        add(side.from, false, FrontConfig::Radius(radius(deployment, side)?));
+    }
+    if let Some(side) = &deployment.diameter {
+        add(side.from, true, FrontConfig::Diameter(diameter(deployment, side)));
+    }
+    Ok(all)
+}
+
+fn diameter(deployment: &Deployment, side: &DiameterSide) -> DiameterConfig {
+    let logins = deployment.logins.iter().filter_map(|login| match login {
+        Login::Diameter(login) => Some(login.clone()),
+        Login::Radius(_) => None,
+    });
+    let realm = side.host.split_once('.').map_or(side.host.as_str(), |(_, realm)| realm);
+    DiameterConfig {
+        address: SocketAddr::new(deployment.server, side.port),
+        transport: side.transport,
+        local: side.from,
+        server: side.server.clone(),
+        host: side.host.clone(),
+        realm: realm.to_owned(),
+        destination: side.realm.clone(),
+        connections: 1,
+        first: 0,
+        logins: logins.collect(),
+        accounting: None,
+        anonymous: None,
+        timeout: PATIENCE,
+    }
+}
+
+fn radius(deployment: &Deployment, side: &RadiusSide) -> Result<RadiusConfig, String> {
+    let at = SocketAddr::new(deployment.server, side.port);
+    let mut client = client::Config::single(ServerConfig::new(at, Secret::new(&side.secret)));
     client.max_sockets = 1024;
     let mut common = Attributes::new();
     common.push_u32(kind::SERVICE_TYPE, SERVICE_FRAMED);
     common.push_u32(kind::NAS_PORT_TYPE, PORT_WIRELESS);
     common.push_u32(kind::FRAMED_MTU, FRAMED_MTU);
     common.push_text(kind::NAS_IDENTIFIER, "plan").map_err(|e| e.to_string())?;
-    let mix = deployment.methods.iter().map(|method| Share {
-        name: method.name.clone(),
-        weight: method.weight,
-        deniable: false,
+    let logins = deployment.logins.iter().filter_map(|login| match login {
+        Login::Radius(login) => Some(login.clone()),
+        Login::Diameter(_) => None,
     });
-    Ok(Config {
+    Ok(RadiusConfig {
+        client,
+        fleet: None,
+        logins: logins.collect(),
+        accounting: None,
+        anonymous: None,
+        common,
+    })
+}
+
+fn generator(
+    deployment: &Deployment,
+    rate: f64,
+    length: Length,
+    mix: Vec<Share>,
+    front: FrontConfig,
+) -> Config {
+    Config {
         pace: Pace::Open { rate, arrivals: Arrivals::Exponential },
         warmup: length.warmup,
         duration: Some(length.hold),
@@ -189,14 +288,7 @@ fn generator(deployment: &Deployment, rate: f64, length: Length) -> Result<Confi
         first: 0,
         step: 1,
         // One method has no parts to tell apart.
-        mix: if deployment.methods.len() > 1 { mix.collect() } else { Vec::new() },
-        front: FrontConfig::Radius(RadiusConfig {
-            client,
-            fleet: None,
-            logins: deployment.logins.clone(),
-            accounting: None,
-            anonymous: None,
-            common,
-        }),
-    })
+        mix: if mix.len() > 1 { mix } else { Vec::new() },
+        front,
+    }
 }

@@ -1,4 +1,4 @@
-//! A profile for tests: of passwords, and of EAP-MD5 with a store to look users up in.
+//! A profile for tests: of passwords, and of EAP-MD5 over RADIUS and over Diameter, with a store to look users up in.
 
 use crate::StoreKind;
 
@@ -27,6 +27,7 @@ user = "0 us"
 system = "1 us"
 [work]
 "radius.request" = { user = "6 us", system = "4 us" }
+"diameter.request" = { user = "12 us", system = "6 us" }
 "eap.md5" = { user = "2 us", system = "0 us" }
 "tls.sign" = { user = "600 us", system = "0 us" }
 [methods.pap]
@@ -48,6 +49,13 @@ sent = { messages = 2.0, octets = 138.0 }
 server = { user = "16 us", system = "14 us" }
 generator = { user = "19 us", system = "18 us" }
 units = { "radius.request" = 2.0, "eap.md5" = 1.0 }
+loads = []
+[methods.diameter-eap-md5]
+received = { messages = 2.0, octets = 600.0 }
+sent = { messages = 2.0, octets = 500.0 }
+server = { user = "28 us", system = "18 us" }
+generator = { user = "39 us", system = "28 us" }
+units = { "diameter.request" = 2.0, "eap.md5" = 1.0 }
 loads = []
 "#;
 
