@@ -327,7 +327,10 @@ pub(crate) struct Test {
     /// Ask by TLS, with --ca, --certificate and --key: by RadSec, or with --peer by Diameter.
     #[arg(long = "tls")]
     pub(crate) over_tls: bool,
-    /// Ask by Diameter: what the server calls itself (its Origin-Host).
+    /// With --peer: ask by Diameter over SCTP, where the kernel has it.
+    #[arg(long = "sctp", requires = "peer", conflicts_with = "over_tls")]
+    pub(crate) over_sctp: bool,
+    /// Ask by Diameter, over TCP unless --tls or --sctp says otherwise: what the server calls itself (its Origin-Host).
     #[arg(long, value_name = "HOST")]
     pub(crate) peer: Option<String>,
     /// With --peer: what this side calls itself.

@@ -12,7 +12,7 @@ use usher_aaa::Method;
 use usher_control::{self as control, Answer, ControlError, Request};
 use usher_crypto::fault::TlsFault;
 use usher_daemon::Installation;
-use usher_daemon::probe::{self, Carrier, Ended, Login, Outcome};
+use usher_daemon::probe::{self, Carrier, DiameterBy, Ended, Login, Outcome};
 
 /// How long a login may take.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -50,7 +50,11 @@ pub(super) fn test(output: &Output, test: &Test) -> Result<(), Failure> {
             identity: test.identity.clone(),
             realm: test.realm.clone().unwrap_or_else(|| realm_of(&test.identity)),
             destination: test.destination.clone().unwrap_or_else(|| realm_of(peer)),
-            tls: test.over_tls,
+            by: match (test.over_tls, test.over_sctp) {
+                (true, _) => DiameterBy::Tls,
+                (false, true) => DiameterBy::Sctp,
+                (false, false) => DiameterBy::Tcp,
+            },
         },
         (None, _) if test.over_tls => Carrier::RadSec,
         (None, Some(file)) => {
@@ -168,6 +172,7 @@ fn reachable(place: &Installation, test: &Test) -> Result<SocketAddr, Failure> {
     let all = match (&test.peer, test.over_tls) {
         (None, false) => &listen.auth,
         (None, true) => &listen.radsec,
+        (Some(_), false) if test.over_sctp => &listen.diameter_sctp,
         (Some(_), false) => &listen.diameter,
         (Some(_), true) => &listen.diameter_tls,
     };

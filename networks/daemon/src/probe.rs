@@ -18,6 +18,7 @@ use usher_crypto::tls::{ClientConfig, ClientOptions, Credentials, Roots, TlsErro
 use usher_diameter::codes::application;
 use usher_diameter::node;
 use usher_diameter::peer::capabilities::Application;
+use usher_diameter::stream::StreamPolicy;
 use usher_eap::method::peap::PeerMethodPeap;
 use usher_eap::method::tls::{PeerMethodTls, PeerTls};
 use usher_eap::method::ttls::{self, PeerMethodTtls};
@@ -79,9 +80,20 @@ pub enum Carrier {
         realm: String,
         /// Destination-Realm.
         destination: String,
-        /// By TLS.
-        tls: bool,
+        /// What carries it.
+        by: DiameterBy,
     },
+}
+
+/// What carries Diameter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DiameterBy {
+    /// TCP.
+    Tcp,
+    /// TLS over TCP.
+    Tls,
+    /// SCTP, one stream each way: there is one login.
+    Sctp,
 }
 
 /// The methods that a login can be proved by here: of PEAP with MSCHAPv2 inside, of TTLS with PAP.
@@ -131,6 +143,10 @@ pub enum ProbeError {
 /// It could not be made; a reject or silence is an [`Outcome`].
 pub fn run(login: &Login, say: &mut dyn FnMut(&str)) -> Result<Ended, ProbeError> {
     let network = |error| ProbeError::Network { server: login.server, error };
+    if matches!(login.carrier, Carrier::Diameter { by: DiameterBy::Sctp, .. }) && !usher_sctp::is_available()
+    {
+        return Err(ProbeError::Setup(usher_sctp::NoSctp.to_string()));
+    }
     let mut rng = SecureRng::from_seed(crate::installation::random().map_err(network)?);
     // The driver drops what it cannot send, as datagrams may be: whether there is any way to the server is asked before.
     let any: IpAddr = match login.server.ip() {
@@ -142,7 +158,7 @@ pub fn run(login: &Login, say: &mut dyn FnMut(&str)) -> Result<Ended, ProbeError
     let (identifier, by_tls) = match &login.carrier {
         Carrier::Udp { .. } => ("usher-test", false),
         Carrier::RadSec => ("usher-test", true),
-        Carrier::Diameter { identity, tls, .. } => (&identity[..], *tls),
+        Carrier::Diameter { identity, by, .. } => (&identity[..], *by == DiameterBy::Tls),
     };
     let nas = NasIdentity { identifier: identifier.to_owned(), ..NasIdentity::default() };
     let access = AccessClient::new(nas, login.aaa(local), SecureRng::from_seed(rng.array()))
@@ -194,11 +210,15 @@ impl Login {
         let server = match &self.carrier {
             Carrier::Udp { secret } => ServerConfig::new(self.server, Secret::new(secret)),
             Carrier::RadSec => ServerConfig::radsec(self.server),
-            Carrier::Diameter { peer, identity, realm, destination, .. } => {
+            Carrier::Diameter { peer, identity, realm, destination, by } => {
                 let id =
                     if self.method.eap_type().is_some() { application::EAP } else { application::NASREQ };
                 let mut node = node::Config::new(identity, realm, &[Application::auth(id)]);
                 node = node.connect_to(peer, self.server);
+                if *by == DiameterBy::Sctp {
+                    let one = node::Transport::Message { streams: 1, policy: StreamPolicy::One };
+                    node.peers.iter_mut().for_each(|peer| peer.transport = one);
+                }
                 node.local.addresses.push(local);
                 return AaaConfig::Diameter(Box::new(DiameterConfig::new(node, destination.clone())));
             }

@@ -83,6 +83,23 @@ fn logins_and_accounting_go_over_associations() {
     assert_eq!(server.terminate(), Some(0));
 }
 
+/// One login, told step by step.
+#[test]
+fn a_test_login_goes_over_an_association() {
+    let world = World::new(SLOW);
+    let mut server = serve(&world, "streams = 16", "");
+    world.write("right", "password\n");
+    world.write("wrong", "another\n");
+    let (program, at) = (usher(), format!("{}:{PORT}", Host::Aaa.address(1)));
+    let asked = [program.as_str(), "aaa", "test", "user", "--server", &at, "--peer", SERVER, "--sctp"];
+    let who = ["--identity", "load.example.org", "--method", "eap-md5", "--json", "--password-file"];
+    let said = world.run(Host::Nas, &[&asked[..], &who, &["right"]].concat());
+    assert!(said.contains("\"outcome\": \"accepted\"") && said.contains("Diameter-EAP-Answer"), "{said}");
+    let log = server.log();
+    assert!(log.contains("accepted"), "{log}");
+    assert_eq!(server.terminate(), Some(0));
+}
+
 /// RFC 6733 §5.3.1: all addresses by which SCTP is spoken are told. RFC 9260 §5.1.1: as many streams as both sides allow.
 #[test]
 fn an_association_has_both_sides_streams_and_all_addresses() {
