@@ -108,7 +108,8 @@ impl Steps<'_, '_> {
 pub(super) fn run_ramp(plan: &Plan, ramp: RampPlan, watch: &mut dyn Watch) -> Result<Outcome, RunError> {
     let mut search = Ramp::new(ramp.search);
     let mut plan = plan.clone();
-    plan.load.pace = Pace::Open { rate: ramp.search.start, arrivals: ramp.arrivals };
+    // What logs in before the first step would be in the way of how long a login takes by itself.
+    plan.load.pace = Pace::Open { rate: PAUSE, arrivals: Arrivals::Regular };
     plan.load.count = None;
     let before = cpu(&plan)?;
     let mut conductor = Conductor::start(&plan, watch, UNTIL_TOLD)?;
