@@ -7,6 +7,7 @@
 mod aaa;
 mod common;
 mod handover;
+mod ike;
 mod judge;
 mod measure;
 mod mih;
@@ -59,5 +60,5 @@ fn judge(claim: &Claim, results: &Results, variant: &str) -> Judgement {
 
 /// The function that judges each claim, by the claim's name.
 fn functions() -> impl Iterator<Item = (&'static str, common::Function)> {
-    aaa::FUNCTIONS.into_iter().chain(mih::FUNCTIONS).chain(handover::FUNCTIONS)
+    aaa::FUNCTIONS.into_iter().chain(mih::FUNCTIONS).chain(handover::FUNCTIONS).chain(ike::FUNCTIONS)
 }

@@ -2,6 +2,7 @@
 
 mod access;
 mod handover;
+mod ike;
 mod mih;
 
 pub use access::Access;
@@ -30,7 +31,9 @@ impl Setup {
         let default = |p: &&usher_scenario::Point| p.setting(VARIANT).is_none_or(|s| s.text == DEFAULT);
         let scenarios = || plan.points.iter().filter(default).map(|p| &p.scenario);
         let access = scenarios().filter_map(Access::of).reduce(Access::with);
-        access.map(Self::Access).or_else(|| mih::otherwise(&plan.study, scenarios()).map(Self::Listed))
+        let of_mih = || mih::otherwise(&plan.study, scenarios());
+        let listed = || of_mih().or_else(|| ike::otherwise(&plan.study, scenarios()));
+        access.map(Self::Access).or_else(|| listed().map(Self::Listed))
     }
 
     /// As facts for the manifest of a run.

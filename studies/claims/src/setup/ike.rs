@@ -1,0 +1,62 @@
+//! The setting of authentications by IKEv2, as far as it is not as the document states.
+
+use usher_core::Duration;
+use usher_scenario::model::{Arrivals, Ike, Scenario, WifiRate, Workload};
+
+const RATE: u64 = 100_000_000;
+const LIFETIME: Duration = Duration::from_secs(6);
+const INTERVAL: Duration = Duration::from_secs(12);
+const TIMES: u64 = 20;
+const RUNS: u32 = 5;
+
+/// What is not as stated at some point, each thing once; `None` where no point is of this kind.
+pub(super) fn otherwise<'a>(
+    study: &str,
+    scenarios: impl Iterator<Item = &'a Scenario>,
+) -> Option<Vec<String>> {
+    if study != "ike-auth" {
+        return None;
+    }
+    let mut found: Option<Vec<String>> = None;
+    for scenario in scenarios {
+        let Some(Workload::Ike(ike)) = &scenario.workload else { continue };
+        let found = found.get_or_insert_default();
+        for what in at_point(scenario, ike) {
+            if !found.contains(&what) {
+                found.push(what);
+            }
+        }
+    }
+    found
+}
+
+fn at_point(scenario: &Scenario, ike: &Ike) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut require = |holds: bool, what: &str| {
+        if !holds {
+            wrong.push(what.to_owned());
+        }
+    };
+    let ofdm = scenario.bss_in_use().any(|(_, bss)| bss.rate == WifiRate::FiftyFour);
+    require(ofdm, "there is no 802.11g link");
+    let wired = scenario.links.iter().filter(|(name, _)| *name != "air");
+    let rates: Vec<_> =
+        wired.map(|(_, link)| link.channel(usher_scenario::model::Direction::Up).rate).collect();
+    require(rates == [Some(RATE), Some(RATE)], "the two wired links are not of 100 Mb/s");
+    require(ike.child == "3des-sha1", "packets are not protected by 3DES and HMAC-SHA1");
+    require(ike.lifetime.get().is_some_and(|time| time.get() == LIFETIME), "IKE_SAs do not last 6 s");
+    let each = |interval: Duration| scenario.run.duration.get().as_nanos() / interval.as_nanos();
+    let often = match &ike.arrivals {
+        Arrivals::Constant { interval, .. } => interval.get() == INTERVAL && each(interval.get()) == TIMES,
+        _ => false,
+    };
+    require(often, "there are not twenty authentications in a run, one each 12 s");
+    require(scenario.run.replications.min.get() == RUNS, "there are not five runs");
+    if ike.method.has_tls() {
+        require(
+            ike.certificates.version.name() != "1.2",
+            "TLS is of version 1.2, of which the document's time had 1.0",
+        );
+    }
+    wrong
+}
