@@ -15,7 +15,8 @@ pub(crate) enum IkeCommand {
   usher ike serve
   usher ike serve --config ./ike.toml
 
-Without a configuration nobody is let in. Ports 500 and 4500 need root or CAP_NET_BIND_SERVICE. SIGHUP has connections, users, keys
+Without a configuration nobody is let in. Ports 500 and 4500 need root or CAP_NET_BIND_SERVICE, the device that packets go by needs
+root or CAP_NET_ADMIN, and ESP without UDP root or CAP_NET_RAW. SIGHUP has connections, users, keys
 and certificates read again, SIGTERM ends all IKE_SAs and the gateway.")]
     Serve {
         #[command(flatten)]
@@ -119,7 +120,9 @@ pub(crate) fn ike(output: &Output, command: IkeCommand) -> Result<(), Failure> {
 
 fn failure(error: IkeError) -> Failure {
     match error {
-        IkeError::Serve(_) | IkeError::NotConnected(_) => Failure::failed(error),
+        IkeError::Serve(_) | IkeError::NotConnected(_) | IkeError::Plane(_) | IkeError::PlaneFailed => {
+            Failure::failed(error)
+        }
         other => Failure::usage(other),
     }
 }
@@ -190,6 +193,11 @@ fn rows(sa: &IkeSa) -> Vec<Vec<String>> {
         lasted(sa.lasted),
         addresses.join(" "),
     ];
+    let dns: Vec<String> = sa.dns.iter().map(ToString::to_string).collect();
+    let told = (!dns.is_empty()).then(|| {
+        let domains = if sa.domains.is_empty() { "everything".to_owned() } else { sa.domains.join(" ") };
+        vec![String::new(), "  name servers".to_owned(), dns.join(" "), format!("for {domains}")]
+    });
     let child = |child: &ike::ChildSa| {
         let carried = if child.encapsulated { "ESP in UDP" } else { "ESP" };
         vec![
@@ -199,9 +207,23 @@ fn rows(sa: &IkeSa) -> Vec<Vec<String>> {
             format!("{}_i {}_o", child.inbound, child.outbound),
             carried.to_owned(),
             lasted(child.lasted),
+            format!(
+                "{} in {} received, {} in {} sent",
+                octets(child.carried.received_octets),
+                child.carried.received_packets,
+                octets(child.carried.sent_octets),
+                child.carried.sent_packets
+            ),
         ]
     };
-    std::iter::once(first).chain(sa.children.iter().map(child)).collect()
+    std::iter::once(first).chain(told).chain(sa.children.iter().map(child)).collect()
+}
+
+/// Octets as people read them.
+fn octets(n: u64) -> String {
+    let units = [("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1000)];
+    let unit = units.into_iter().find(|(_, octets)| n >= *octets);
+    unit.map_or_else(|| format!("{n} B"), |(name, octets)| format!("{:.1} {name}", n as f64 / octets as f64))
 }
 
 fn import(output: &Output, file: &Path) -> Result<(), Failure> {

@@ -84,8 +84,7 @@ fn within(charon: &Place, name: &str) -> Command {
     command
 }
 
-const LISTEN: &str =
-    "[listen]\naddresses = [\"127.0.0.2\"]\nport = 1500\nnat_port = 14500\ncontrol = \"ike.sock\"\n";
+const LISTEN: &str = "[listen]\naddresses = [\"127.0.0.2\"]\nport = 1500\nnat_port = 14500\ncontrol = \"ike.sock\"\n[data]\ncarry = \"none\"\n";
 
 fn gateway(charon: &Place, place: &Folder, text: &str) -> Running {
     place.write("gateway.toml", &format!("{LISTEN}{text}"));

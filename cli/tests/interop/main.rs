@@ -21,4 +21,5 @@ mod radsecproxy;
 mod reasons;
 mod sessions;
 mod tshark;
+mod tunnel;
 mod vendors;

@@ -30,7 +30,7 @@ impl Gateway {
         let [port, nat_port] = ports();
         let text = format!(
             "key_log = \"keys\"\n[listen]\naddresses = [\"127.0.0.1\"]\nport = {port}\nnat_port = {nat_port}\n\
-             control = \"ike.sock\"\n{more}"
+             control = \"ike.sock\"\n{more}\n[data]\ncarry = \"none\"\n"
         );
         private(place, "gateway.toml", &text);
         let daemon = Daemon::run(&mut place.command(&["ike", "serve", "--config", "gateway.toml"]));
@@ -43,7 +43,7 @@ impl Gateway {
         let [port, nat_port] = ports();
         let text = format!(
             "[listen]\naddresses = [\"127.0.0.1\"]\nport = {port}\nnat_port = {nat_port}\ncontrol = \"{name}.sock\"\n\
-             [limits]\nretransmission = \"300 ms\"\n\
+             [data]\ncarry = \"none\"\n[limits]\nretransmission = \"300 ms\"\n\
              [[connection]]\nname = \"home\"\nremote_id = \"gw.test\"\nremote_address = \"127.0.0.1\"\nremote_port = {}\n{more}",
             self.nat_port
         );

@@ -115,7 +115,7 @@ pub fn serve(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), Iden
             }
         }),
         sources: Vec::new(),
-        farewell: None,
+        farewell: Box::new(|| None),
     })?)
 }
 

@@ -3,22 +3,30 @@
 mod control;
 mod key_log;
 mod plane;
+mod routing;
+mod say;
+mod telling;
+mod way;
 
 pub use control::{Answer, ChildSa, IkeSa, Pool, Request, Status, control_path, request};
+pub use plane::PlaneError;
+pub use say::meaning;
 
-use crate::{Hosted, ServeError, Source, keep_memory_private, log, serve as host};
+use crate::{Hosted, ServeError, keep_memory_private, log, serve as host};
+use plane::Plane;
+use say::{Outcome, Say};
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use usher_config::disk::{Disk, LoadError, text};
 use usher_config::hint;
 use usher_core::{Job, SecureRng, SocketId, WallTime};
 use usher_crypto::tls::WallClock;
-use usher_gateway::config::{self, DEFAULT_PATH, File, Loaded};
-use usher_gateway::{Command, DYNAMIC_SOCKET, Event, Gateway, LoginFailure};
+use usher_gateway::config::{self, Carry, DEFAULT_PATH, File, Loaded};
+use usher_gateway::{Command, DYNAMIC_SOCKET, Event, Gateway, NAT_SOCKET, NAT_SOCKET_V6};
 use usher_ike::credentials::Credentials;
-use usher_ike::machine::{EndReason, Event as Ike, IkeJob};
+use usher_ike::machine::IkeJob;
 use usher_live::{Carriage, Clock, Outgoing, Settings, SocketOptions, Sockets, TlsClient, bind_udp};
 
 /// Signatures and chains of certificates at a time.
@@ -44,6 +52,12 @@ pub enum IkeError {
     /// It is configured in contradiction to itself.
     #[error("[aaa]: {0}")]
     Aaa(#[from] usher_access::ConfigError),
+    /// Nothing carries packets.
+    #[error(transparent)]
+    Plane(#[from] PlaneError),
+    /// Something stopped to carry packets.
+    #[error("the device of CHILD_SAs has failed; the log says why")]
+    PlaneFailed,
     /// The connection did not come to be.
     #[error("{0}")]
     NotConnected(String),
@@ -104,18 +118,20 @@ pub fn run(path: Option<PathBuf>, mode: &Mode) -> Result<(), IkeError> {
     if let Mode::Connect { connection, .. } = mode {
         only(&mut loaded, connection)?;
     }
-    own_addresses(&mut loaded);
-    let sockets = sockets(&loaded)?;
-    let mut seed = [0; 32];
-    rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())
-        .map_err(|error| system("the system's chance")(error.into()))?;
-    let gateway = Gateway::new(loaded.config.clone(), SecureRng::from_seed(seed))?;
+    let carries = loaded.file.data.carry == Carry::Tun;
+    let mark = carries.then(|| loaded.file.data.mark.get());
+    way::own_addresses(&mut loaded, mark);
+    let sockets = sockets(&loaded, mark)?;
+    let telling = telling::Telling::default();
+    let mut rng = rng()?;
+    let plane = Plane::start(&loaded, SecureRng::from_seed(rng.array()), &telling)?;
+    let _ending = Ending(plane.clone());
+    loaded.config.metered = plane.carries();
+    let gateway = Gateway::new(loaded.config.clone(), rng)?;
     let credentials = Arc::new(Mutex::new(loaded.credentials.clone()));
-    let asked = control::Asked::default();
-    let mut sources: Vec<Source<Command>> = Vec::new();
+    let asked = control::Asked::new(&telling, &plane);
     if serves {
-        control::begin(&loaded.file.listen.control, &asked, &mut sources)
-            .map_err(system("control socket"))?;
+        control::begin(&loaded.file.listen.control, &asked).map_err(system("control socket"))?;
         tracing::info!(path = %loaded.file.listen.control.display(), "control socket");
         if let Some(address) = loaded.file.listen.metrics {
             control::metrics(address, &asked).map_err(|error| ServeError::Listen {
@@ -126,17 +142,13 @@ pub fn run(path: Option<PathBuf>, mode: &Mode) -> Result<(), IkeError> {
             tracing::info!(%address, "metrics");
         }
     }
-    let keys = loaded.file.key_log.as_deref().map(key_log::KeyLog::open).transpose();
-    let keys = keys.map_err(system("key log"))?;
-    if keys.is_some() {
-        tracing::warn!(
-            "the keys of all IKE_SAs are written to a file, for finding faults: who has it can read everything"
-        );
-    }
+    way::follow(&loaded, mark, &telling).map_err(system("following this host's addresses"))?;
+    let keys = key_log::KeyLogs::open(&loaded.file).map_err(system("key log"))?;
     let outcome = Arc::new(Mutex::new(None));
-    let mut teller = Say { asked, keys, plane: plane::Plane, outcome: outcome.clone() };
+    let mut teller = Say { asked, keys, plane: plane.clone(), outcome: outcome.clone() };
     let keeps = !matches!(mode, Mode::Connect { keep: false, .. });
     let first = loaded.file.clone();
+    let (reloaded, leaving) = (plane.clone(), plane.clone());
     host(Hosted {
         name: "usher-ike",
         machine: gateway,
@@ -145,8 +157,10 @@ pub fn run(path: Option<PathBuf>, mode: &Mode) -> Result<(), IkeError> {
         helper: Arc::new(helper(credentials.clone())),
         helpers: HELPERS,
         said: Box::new(move |event| teller.say(event)),
-        over: Box::new(move |event| {
-            !keeps && matches!(event, Event::Ike(Ike::Ended { reason, .. }) if *reason != EndReason::Rekeyed)
+        over: Box::new(move |event| match event {
+            Event::Left => true,
+            Event::Over { .. } => !keeps,
+            _ => false,
         }),
         counted: |gateway| {
             let (own, ike) = gateway.counters();
@@ -156,7 +170,8 @@ pub fn run(path: Option<PathBuf>, mode: &Mode) -> Result<(), IkeError> {
             Ok(mut loaded) if serves => {
                 log::change(loaded.file.log);
                 notices(&first, &loaded).iter().for_each(|notice| tracing::warn!("{notice}"));
-                own_addresses(&mut loaded);
+                way::own_addresses(&mut loaded, mark);
+                reloaded.configure(&loaded);
                 *credentials.lock().unwrap_or_else(PoisonError::into_inner) = loaded.credentials.clone();
                 tracing::info!("the configuration was read again");
                 Some(Command::Configure(Box::new(loaded.config)))
@@ -167,15 +182,38 @@ pub fn run(path: Option<PathBuf>, mode: &Mode) -> Result<(), IkeError> {
                 None
             }
         }),
-        sources,
-        farewell: Some(Command::Leave),
+        sources: vec![telling.source()],
+        farewell: Box::new(move || {
+            leaving.report();
+            Some(Command::Leave)
+        }),
     })?;
+    if plane.failed() {
+        return Err(IkeError::PlaneFailed);
+    }
     let outcome = outcome.lock().unwrap_or_else(PoisonError::into_inner).take();
     match outcome {
         Some(Outcome { established: false, reason: Some(reason) }) if !serves => {
             Err(IkeError::NotConnected(format!("no connection: {}", meaning(reason))))
         }
         _ => Ok(()),
+    }
+}
+
+/// Chance that nobody can guess.
+fn rng() -> Result<SecureRng, ServeError> {
+    let mut seed = [0; 32];
+    rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())
+        .map_err(|error| system("the system's chance")(error.into()))?;
+    Ok(SecureRng::from_seed(seed))
+}
+
+/// Takes away what carries packets, however the program ends.
+struct Ending(Plane);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 
@@ -191,36 +229,25 @@ fn only(loaded: &mut Loaded, name: &str) -> Result<(), IkeError> {
     Ok(())
 }
 
-/// Finds out from which address each connection leaves: what both sides take for a NAT hangs on it.
-fn own_addresses(loaded: &mut Loaded) {
-    for peer in &mut loaded.config.peers {
-        let Some(remote) = peer.remote.filter(|_| peer.local.ip().is_unspecified()) else { continue };
-        let any: IpAddr =
-            if remote.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-        let route = UdpSocket::bind(SocketAddr::new(any, 0)).and_then(|socket| {
-            socket.connect(remote)?;
-            socket.local_addr()
-        });
-        match route {
-            Ok(local) => Arc::make_mut(peer).local.set_ip(local.ip()),
-            Err(error) => tracing::warn!(%error, %remote, "there is no way to this address now"),
-        }
-    }
-}
-
-/// The sockets of a file's `[listen]`, and what AAA servers are reached by.
-fn sockets(loaded: &Loaded) -> Result<Sockets, IkeError> {
+/// The sockets of a file's `[listen]`, and what AAA servers are reached by. With a mark IKE shares its port 4500 with ESP.
+fn sockets(loaded: &Loaded, mark: Option<u32>) -> Result<Sockets, IkeError> {
     let file = &loaded.file;
     if file.listen.addresses.is_empty() {
         return Err(IkeError::Nowhere);
     }
-    let options = SocketOptions { shared: false, ..SocketOptions::default() };
-    let bind = |id: SocketId, address: SocketAddr, what: &'static str| {
-        let socket =
-            bind_udp(address, &options).map_err(|error| ServeError::Listen { address, what, error })?;
-        tracing::info!(%address, what, "listening");
-        Ok::<_, ServeError>((id, socket))
-    };
+    let alone = SocketOptions { shared: false, ..SocketOptions::default() };
+    let bind =
+        |id: SocketId, address: SocketAddr, what: &'static str| {
+            let shared = mark.is_some() && (id == NAT_SOCKET || id == NAT_SOCKET_V6);
+            let options = if id == DYNAMIC_SOCKET { alone } else { SocketOptions { shared, mark, ..alone } };
+            // Another program of the same user could share the port, too: it is to be nobody's.
+            let free = if shared { bind_udp(address, &alone).map(drop) } else { Ok(()) };
+            let socket = free
+                .and_then(|()| bind_udp(address, &options))
+                .map_err(|error| ServeError::Listen { address, what, error })?;
+            tracing::info!(%address, what, "listening");
+            Ok::<_, ServeError>((id, socket))
+        };
     let udp = config::listening(file).into_iter().map(|(id, address)| {
         let what = if id == DYNAMIC_SOCKET { "dynamic authorisation" } else { "IKE" };
         bind(id, address, what)
@@ -252,7 +279,9 @@ fn notices(first: &File, again: &Loaded) -> Vec<String> {
         ("pool", text(&a.pool) != text(&b.pool)),
         ("aaa", text(&a.aaa) != text(&b.aaa)),
         ("limits", text(&a.limits) != text(&b.limits)),
+        ("data", text(&a.data) != text(&b.data)),
         ("key_log", a.key_log != b.key_log),
+        ("esp_key_log", a.esp_key_log != b.esp_key_log),
     ];
     let waits = later.into_iter().filter(|(_, changed)| *changed);
     notices.extend(
@@ -261,142 +290,6 @@ fn notices(first: &File, again: &Loaded) -> Vec<String> {
         }),
     );
     notices
-}
-
-/// What became of the connection that the program was started for.
-#[derive(Clone, Copy, Debug)]
-struct Outcome {
-    established: bool,
-    reason: Option<EndReason>,
-}
-
-/// The log, the key log, the answers that somebody waits for, and what carries packets.
-struct Say {
-    asked: control::Asked,
-    keys: Option<key_log::KeyLog>,
-    plane: plane::Plane,
-    outcome: Arc<Mutex<Option<Outcome>>>,
-}
-
-impl Say {
-    fn note(&self, established: bool, reason: Option<EndReason>) {
-        let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = outcome.is_some_and(|outcome| outcome.established);
-        *outcome = Some(Outcome { established: established || before, reason });
-    }
-
-    fn say(&mut self, event: Event) {
-        match event {
-            Event::Ike(event) => self.ike(&event),
-            Event::Begun { token, result } => self.asked.answer(token, control::begun(result)),
-            Event::Status { token, status } => {
-                self.asked.answer(token, Answer::Status(control::status(&status)))
-            }
-            Event::Told { token, sas } => self.asked.answer(token, Answer::Told { sas }),
-            Event::LoginFailed { remote, connection, identity, why } => {
-                tracing::warn!(%remote, connection, %identity, cause = refusal(why), "not let in");
-            }
-            Event::Dynamic { sa, end: true } => tracing::info!(sa = sa.0, "the AAA server ends this session"),
-            Event::Dynamic { sa, .. } => tracing::info!(sa = sa.0, "the AAA server changes this session"),
-            Event::Unaccounted { session } => {
-                tracing::warn!(session, "no AAA server keeps the accounting record of this session");
-            }
-            Event::Server { server, up: true } => tracing::info!(server, "the AAA server answers"),
-            Event::Server { server, .. } => tracing::warn!(server, "the AAA server does not answer"),
-        }
-    }
-
-    fn ike(&mut self, event: &Ike) {
-        self.plane.carry_out(event);
-        match event {
-            Ike::Established { sa, connection, remote, spis, path } => {
-                self.note(true, None);
-                tracing::info!(sa = sa.0, connection, peer = %remote, from = %path.remote, spis = %spi_pair(*spis), "established");
-            }
-            Ike::Ended { sa, reason } => {
-                self.note(false, Some(*reason));
-                match reason {
-                    EndReason::Deleted
-                    | EndReason::DeletedByPeer
-                    | EndReason::Rekeyed
-                    | EndReason::Replaced => {
-                        tracing::info!(sa = sa.0, reason = meaning(*reason), "ended");
-                    }
-                    // Anybody can begin what comes to nothing; how many there were is told each minute.
-                    EndReason::HalfOpen => tracing::debug!(sa = sa.0, reason = meaning(*reason), "ended"),
-                    _ => tracing::warn!(sa = sa.0, reason = meaning(*reason), "ended"),
-                }
-            }
-            Ike::Rekeyed { old, new, spis } => {
-                tracing::info!(sa = new.0, replaces = old.0, spis = %spi_pair(*spis), "replaced");
-            }
-            Ike::Configured { sa, attributes } => {
-                let addresses: Vec<String> = attributes
-                    .iter()
-                    .filter_map(|one| one.internal_address())
-                    .map(|a| a.to_string())
-                    .collect();
-                tracing::info!(sa = sa.0, addresses = addresses.join(" "), "given");
-            }
-            Ike::Moved { sa, path, encapsulated } => {
-                tracing::info!(sa = sa.0, from = %path.local, to = %path.remote, encapsulated, "moved");
-            }
-            Ike::ChildRefused { sa, name, why } => {
-                tracing::warn!(sa = sa.0, name, %why, "the other side makes no CHILD_SA")
-            }
-            Ike::MoveRefused { sa } => {
-                tracing::warn!(sa = sa.0, "the other side does not take the new addresses")
-            }
-            Ike::Keys { spis, algorithms, keys } => {
-                if let Some(log) = &mut self.keys
-                    && let Err(error) = log.note(*spis, algorithms, keys)
-                {
-                    tracing::error!(%error, "keys are not written");
-                    self.keys = None;
-                }
-            }
-            Ike::Initiated { .. }
-            | Ike::Install { .. }
-            | Ike::Remove { .. }
-            | Ike::Alive { .. }
-            | Ike::Eap { .. }
-            | Ike::AddressWanted { .. } => {}
-        }
-    }
-}
-
-/// SPIs of initiator and responder, as captures show them.
-fn spi_pair((initiator, responder): (usher_ike::Spi, usher_ike::Spi)) -> String {
-    format!("{initiator}_{responder}")
-}
-
-const fn refusal(why: LoginFailure) -> &'static str {
-    match why {
-        LoginFailure::Rejected => "rejected",
-        LoginFailure::Unanswered => "no AAA server answers",
-        LoginFailure::BadAnswer => "the AAA server's answer makes no sense",
-        LoginFailure::NoAaa => "the configuration has no AAA server",
-        LoginFailure::NoAddress => "no pool has an address left",
-    }
-}
-
-/// Why an IKE_SA ended, for people.
-#[must_use]
-pub const fn meaning(reason: EndReason) -> &'static str {
-    match reason {
-        EndReason::Deleted => "this side ended it",
-        EndReason::DeletedByPeer => "the other side ended it",
-        EndReason::Rekeyed => "a new one took its place",
-        EndReason::Replaced => "the same two have another, newer one",
-        EndReason::Unreachable => "the other side does not answer",
-        EndReason::HalfOpen => "the initiator did not go on",
-        EndReason::NoProposal => "no proposal is acceptable to both sides",
-        EndReason::AuthenticationFailed => "the other side did not prove who it is",
-        EndReason::Refused => "the other side does not take what this side says it is, or its proof",
-        EndReason::Protocol => "the other side breaks the protocol",
-        EndReason::Helper => "no signature could be made, or no AAA server answers",
-        EndReason::Unsupported => "the other side insists on what this side does not do",
-    }
 }
 
 #[cfg(test)]
@@ -432,7 +325,7 @@ mod tests {
         );
         only(&mut loaded, "home").unwrap();
         assert_eq!((loaded.config.peers.len(), loaded.config.peers[0].start), (1, true));
-        own_addresses(&mut loaded);
+        way::own_addresses(&mut loaded, None);
         assert_eq!(loaded.config.peers[0].local, "127.0.0.1:500".parse().unwrap());
     }
 }

@@ -150,7 +150,7 @@ pub fn serve(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), MihE
             }
         }),
         sources: links(&watches),
-        farewell: Some(Command::Leave),
+        farewell: Box::new(|| Some(Command::Leave)),
     })?)
 }
 

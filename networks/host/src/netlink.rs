@@ -15,9 +15,11 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 use nix::errno::Errno;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
+use std::time::Duration;
 use usher_mih_service::LinkReport;
 
 /// The kernel's groups of notifications: links, IPv4 addresses, IPv6 addresses (rtnetlink(7), RTNLGRP).
@@ -32,7 +34,7 @@ pub enum Change {
     Address,
 }
 
-fn socket() -> io::Result<Socket> {
+pub(crate) fn socket() -> io::Result<Socket> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.bind_auto()?;
     socket.connect(&SocketAddr::new(0, 0))?;
@@ -63,7 +65,7 @@ fn messages(mut octets: &[u8]) -> Vec<NetlinkPayload<RouteNetlinkMessage>> {
 }
 
 /// Sends a request and reads what answers it, until the kernel says that this is all.
-fn ask(flags: u16, message: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
+pub(crate) fn ask(flags: u16, message: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
     let socket = socket()?;
     send(&socket, flags, message)?;
     let mut all = Vec::new();
@@ -194,6 +196,39 @@ pub fn follow(mut said: impl FnMut(Change) -> bool) -> io::Result<()> {
             if change.is_some_and(|change| !said(change)) {
                 return Ok(());
             }
+        }
+    }
+}
+
+/// The kernel's groups of notifications that say by which way something is reached: addresses and routes of both families
+/// (RTNLGRP).
+const WAYS: [u32; 4] = [5, 7, 9, 11];
+
+/// Calls `look` whenever addresses or routes have changed and nothing has for so long, without end.
+///
+/// # Errors
+/// What the kernel says.
+pub(crate) fn settled(after: Duration, mut look: impl FnMut()) -> io::Result<()> {
+    let socket = socket()?;
+    for group in WAYS {
+        socket.add_membership(group)?;
+    }
+    // What was before somebody listened is looked at once.
+    let mut changed = true;
+    loop {
+        let mut ready = [PollFd::new(&socket, PollFlags::IN)];
+        let patience = changed.then(|| Timespec::try_from(after).ok()).flatten();
+        match poll(&mut ready, patience.as_ref()) {
+            Ok(0) if std::mem::take(&mut changed) => look(),
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) => match socket.recv_from_full() {
+                Ok(_) => changed = true,
+                // More has happened than the socket could hold.
+                Err(error) if error.raw_os_error() == Some(Errno::ENOBUFS as i32) => changed = true,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            },
+            Err(error) => return Err(error.into()),
         }
     }
 }

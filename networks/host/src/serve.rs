@@ -106,7 +106,7 @@ pub struct Hosted<M: Machine> {
     /// What else tells it something.
     pub sources: Vec<Source<M::Command>>,
     /// What it is told last of all; what it then sends is sent.
-    pub farewell: Option<M::Command>,
+    pub farewell: Box<dyn FnOnce() -> Option<M::Command>>,
 }
 
 impl<M: Machine> fmt::Debug for Hosted<M> {
@@ -271,7 +271,7 @@ where
         signals.end_by_the_next();
         notify::stopping();
         tracing::info!("stopping");
-        mailbox.send(Message::Stop(farewell));
+        mailbox.send(Message::Stop(farewell()));
     }
     let ended = shard.join();
     tracing::info!("stopped");

@@ -11,6 +11,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use usher_core::SecureRng;
 use usher_esp::plane::{OperationError, Outer, Usage};
 use usher_esp::{Event, Operation, Plane, plane};
@@ -35,6 +36,8 @@ pub struct Config {
     pub mark: Option<u32>,
     /// Packets go through the kernel as one where it can do that.
     pub offload: bool,
+    /// How often it is said what pairs have carried ([`Said::Carried`]); `None`: when somebody asks.
+    pub report: Option<Duration>,
     /// What the databases keep.
     pub plane: plane::Config,
 }
@@ -51,6 +54,7 @@ impl Default for Config {
             beside_ike: false,
             mark: None,
             offload: true,
+            report: None,
             plane: plane::Config::default(),
         }
     }
@@ -68,6 +72,8 @@ pub enum Said {
         /// The message.
         message: Vec<u8>,
     },
+    /// What pairs have carried that have carried something since this was said last, by their SPIs of packets that come.
+    Carried(Vec<(u32, Usage)>),
     /// The tunnel has ended since the system refuses what it needs.
     Failed(String),
 }
@@ -156,6 +162,7 @@ impl Tunnel {
             forward,
             offers,
             plane: Plane::new(config.plane, rng),
+            report: config.report,
             messages: receiver,
             wake: Arc::clone(&wake),
             said,
@@ -196,6 +203,12 @@ impl Tunnel {
     #[must_use]
     pub fn usage(&self, inbound: u32) -> Option<Usage> {
         self.ask(|answer| Message::Usage(inbound, answer))?.recv().ok()?
+    }
+    /// What all pairs have carried, by their SPIs of packets that come.
+    #[must_use]
+    pub fn usages(&self) -> Vec<(u32, Usage)> {
+        let answered = self.ask(Message::Usages);
+        answered.and_then(|answered| answered.recv().ok()).unwrap_or_default()
     }
     /// What was counted: of packets, and of what carried them.
     #[must_use]
@@ -259,6 +272,9 @@ fn packets(address: SocketAddr, config: &Config) -> io::Result<Port> {
     let socket = Socket::new(Domain::for_address(address), Type::RAW, Some(protocol))?;
     let socket = if address.is_ipv6() {
         sys::prepare(&socket, true)?;
+        if let Some(mark) = config.mark {
+            socket.set_mark(mark)?;
+        }
         socket
     } else {
         prepared(socket, address, config)?

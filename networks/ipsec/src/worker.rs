@@ -3,7 +3,7 @@
 use crate::segment::{Head, Joiner, Offers, Segments};
 use crate::sys::{self, Departing, Inbox, JOINED, VNET_HEADER};
 use crate::tunnel::Said;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use socket2::Socket;
 use std::fs::File;
@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
-use std::time::Instant as Clock;
+use std::time::{Duration, Instant as Clock};
 use usher_core::Instant;
 use usher_esp::ip::{self, IpPacket};
 use usher_esp::plane::{Arrival, Decision, OperationError, Outer, Received, Usage};
@@ -52,6 +52,7 @@ usher_core::counters! {
 pub(crate) enum Message {
     Apply(Operation, Sender<Result<(), OperationError>>),
     Usage(u32, Sender<Option<Usage>>),
+    Usages(Sender<Vec<(u32, Usage)>>),
     Counters(Sender<(usher_esp::Counters, Counters)>),
     Send(Outer, Vec<u8>, Sender<()>),
     Stop(Sender<()>),
@@ -83,6 +84,7 @@ pub(crate) struct Parts {
     pub(crate) forward: Vec<Socket>,
     pub(crate) offers: Offers,
     pub(crate) plane: Plane,
+    pub(crate) report: Option<Duration>,
     pub(crate) messages: Receiver<Message>,
     pub(crate) wake: Arc<OwnedFd>,
     pub(crate) said: Box<dyn FnMut(Said) + Send>,
@@ -157,6 +159,11 @@ pub(crate) struct Worker {
     ports: Vec<Port>,
     forward: Vec<Socket>,
     plane: Plane,
+    report: Option<Duration>,
+    /// When it was last said what pairs have carried.
+    reported: Clock,
+    /// Something has gone or come since.
+    unreported: bool,
     messages: Receiver<Message>,
     wake: Arc<OwnedFd>,
     said: Box<dyn FnMut(Said) + Send>,
@@ -170,12 +177,15 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { device, ports, forward, offers, plane, messages, wake, said } = parts;
+        let Parts { device, ports, forward, offers, plane, report, messages, wake, said } = parts;
         Self {
             device,
             ports,
             forward,
             plane,
+            report,
+            reported: Clock::now(),
+            unreported: false,
             messages,
             wake,
             said,
@@ -195,6 +205,8 @@ impl Worker {
                 let went = self.outward(&mut packet)?;
                 let came = self.inward()?;
                 self.tell();
+                self.unreported |= went || came;
+                self.report();
                 Ok(went || came)
             })();
             let busy = match turn {
@@ -216,11 +228,26 @@ impl Worker {
         Instant::from_nanos(u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// Waits until something comes.
+    /// Says what pairs have carried, where it is time for that.
+    fn report(&mut self) {
+        if self.unreported && self.report.is_some_and(|every| self.reported.elapsed() >= every) {
+            (self.unreported, self.reported) = (false, Clock::now());
+            let changed = self.plane.changed();
+            if !changed.is_empty() {
+                (self.said)(Said::Carried(changed));
+            }
+        }
+    }
+
+    /// Waits until something comes, or something is to be said.
     fn wait(&self) -> Result<(), String> {
         let mut all = vec![PollFd::new(&*self.wake, PollFlags::IN), PollFd::new(&self.device, PollFlags::IN)];
         all.extend(self.ports.iter().map(|port| PollFd::new(&port.socket, PollFlags::IN)));
-        match poll(&mut all, None) {
+        let left = self.report.filter(|_| self.unreported);
+        let left = left.map(|every| every.saturating_sub(self.reported.elapsed()));
+        // A length of time is always of the kernel's range here; without one it waits for packets alone.
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        match poll(&mut all, left.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(e) => return Err(format!("cannot wait for packets: {e}")),
         }
@@ -253,6 +280,9 @@ impl Worker {
             }
             Message::Usage(inbound, answer) => {
                 let _ = answer.send(self.plane.usage(inbound));
+            }
+            Message::Usages(answer) => {
+                let _ = answer.send(self.plane.usages());
             }
             Message::Counters(answer) => {
                 let _ = answer.send((*self.plane.counters(), self.counters));

@@ -36,12 +36,15 @@ pub struct SocketOptions {
     pub shared: bool,
     /// Connections that may wait to be accepted.
     pub backlog: i32,
+    /// What is sent bears this mark (`SO_MARK`), by which routing rules may go; needs CAP_NET_ADMIN.
+    pub mark: Option<u32>,
 }
 
 impl Default for SocketOptions {
-    /// 4 MiB each way, shared, 1024 waiting connections.
+    /// 4 MiB each way, shared, 1024 waiting connections, no mark.
     fn default() -> Self {
-        Self { receive_buffer: Some(4 << 20), send_buffer: Some(4 << 20), shared: true, backlog: 1024 }
+        let buffer = Some(4 << 20);
+        Self { receive_buffer: buffer, send_buffer: buffer, shared: true, backlog: 1024, mark: None }
     }
 }
 
@@ -64,6 +67,9 @@ fn socket(
     }
     if let Some(octets) = options.send_buffer {
         socket.set_send_buffer_size(octets)?;
+    }
+    if let Some(mark) = options.mark {
+        socket.set_mark(mark)?;
     }
     socket.set_nonblocking(true)?;
     Ok(socket)

@@ -295,6 +295,21 @@ impl Plane {
     pub fn usage(&self, inbound: u32) -> Option<Usage> {
         self.sas.get(inbound).map(Entry::usage)
     }
+    /// What all pairs have carried, by their SPIs of packets that come, in their order.
+    #[must_use]
+    pub fn usages(&self) -> Vec<(u32, Usage)> {
+        self.sas.usages(false)
+    }
+    /// The same of those alone that have carried something since this was asked last.
+    pub fn changed(&mut self) -> Vec<(u32, Usage)> {
+        let changed = self.sas.usages(true);
+        for (spi, usage) in &changed {
+            if let Some(entry) = self.sas.get_mut(*spi) {
+                entry.told = *usage;
+            }
+        }
+        changed
+    }
     /// The SPIs at which pairs receive, in their order.
     #[must_use]
     pub fn pairs(&self) -> Vec<u32> {
@@ -369,7 +384,8 @@ impl Plane {
     fn decide(&self, flow: &Flow) -> Decision {
         let action = match self.policies.first(flow) {
             Some(policy) if policy.action == Action::Protect => {
-                let sa = self.sas.find(flow, Some(policy.id));
+                // One of no policy has been agreed on with somebody who may have this traffic, and does as well.
+                let sa = self.sas.find(flow, Some(policy.id)).or_else(|| self.sas.find(flow, None));
                 return sa.map_or(Decision::Hold(policy.id), Decision::Protect);
             }
             Some(policy) => policy.action,

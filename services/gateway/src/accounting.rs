@@ -1,10 +1,12 @@
 //! What an AAA server is told of sessions (RFC 2866), and what it wants of them later (RFC 5176, RFC 6733 §8).
 
 use crate::service::{Event, Gateway, Timer};
+use crate::session::Session;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use usher_access::{
     DynamicKind, DynamicRequest, ErrorCause, NasPort, Record, RecordKind, SessionIdentity, TerminateCause,
+    Traffic,
 };
 use usher_core::{Instant, Machine};
 use usher_ike::machine::{self as ike, SaId};
@@ -13,14 +15,18 @@ use usher_radius::attribute::kind;
 impl Gateway {
     /// Tells the AAA server of a session that others began.
     pub(crate) fn account(&mut self, now: Instant, sa: SaId, what: RecordKind) {
-        if !self.config.aaa.as_ref().is_some_and(|aaa| aaa.accounting) {
-            return;
+        let Some(session) = self.sessions.remove(&sa) else { return };
+        let session = self.record(now, session, what);
+        self.sessions.insert(sa, session);
+    }
+
+    /// The same of one that is in nobody's hands.
+    pub(crate) fn record(&mut self, now: Instant, mut session: Session, what: RecordKind) -> Session {
+        if session.initiator || !self.config.aaa.as_ref().is_some_and(|aaa| aaa.accounting) {
+            return session;
         }
         let token = self.token();
-        let (Some(session), Some(aaa)) = (self.sessions.get_mut(&sa), &mut self.aaa) else { return };
-        if session.initiator {
-            return;
-        }
+        let Some(aaa) = &mut self.aaa else { return session };
         let classes: Vec<&[u8]> = session.granted.classes.iter().map(|class| &class[..]).collect();
         let mut v4 = session.addresses.iter().filter_map(|address| match address {
             IpAddr::V4(v4) => Some(*v4),
@@ -30,6 +36,7 @@ impl Gateway {
             IpAddr::V6(v6) => Some((*v6, 128)),
             IpAddr::V4(_) => None,
         });
+        let total = session.total();
         let record = Record {
             name: &session.granted.user,
             port: NasPort {
@@ -37,7 +44,13 @@ impl Gateway {
                 id: Some(&session.connection),
                 ..NasPort::default()
             },
-            lasted: now.since(session.since),
+            lasted: session.lasted.unwrap_or(now.since(session.since)),
+            traffic: self.config.metered.then_some(Traffic {
+                input_octets: total.received.octets,
+                output_octets: total.sent.octets,
+                input_packets: total.received.packets,
+                output_packets: total.sent.packets,
+            }),
             cause: session.cause,
             classes: &classes,
             framed_ip: v4.next(),
@@ -56,6 +69,7 @@ impl Gateway {
                 self.outputs.event(Event::Unaccounted { session });
             }
         }
+        session
     }
 
     /// The AAA server is told how a session is.

@@ -4,14 +4,16 @@
 mod aaa;
 #[cfg(feature = "tls")]
 mod build;
+mod data;
 mod model;
 #[cfg(test)]
 mod tests;
 
+pub use data::{Carry, DataTable, NamedPolicy, PolicyTable, PolicyWord, policies};
 pub use model::{
     AaaTable, AuthMethod, ChildTable, ChildlessWord, ConnectionTable, DiameterPeerTable, DiameterTable,
-    DynamicTable, EapTable, File, Limits, Listen, LocalAuth, ModeWord, PoolTable, RadiusTable, RemoteAuth,
-    TlsTable, UserTable,
+    DynamicTable, EapTable, File, Limits, Listen, LocalAuth, ModeWord, PoolTable, RadiusTable,
+    Reauthentication, RemoteAuth, TlsTable, UserTable,
 };
 
 #[cfg(feature = "tls")]

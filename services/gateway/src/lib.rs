@@ -5,6 +5,7 @@
 //! initiator ─ IKE_SA_INIT, IKE_AUTH ─▶ Gateway ─ EAP packet ─▶ AAA server (RADIUS, RadSec, Diameter), or users of its own
 //!           ◀─ IKE_AUTH ──────────────         ◀─ verdict, key, address ─
 //! Gateway ─ Event::Ike(Install, Remove, Moved) ─▶ the host's ESP, before the answer leaves that depends on it
+//! Gateway ◀─ Carried, Acquire ─ the host's ESP: what CHILD_SAs have carried, and packets that need one
 //! Gateway ─ Accounting-Request (start, interim, stop) ─▶ AAA server ─ Disconnect-Request, CoA-Request ─▶ Gateway
 //! ```
 //! A [`Gateway`] is a machine that contains an endpoint of [`usher_ike`] and a client of [`usher_access`]. Both roles are one:
@@ -16,15 +17,18 @@
 extern crate alloc;
 
 mod accounting;
+mod acquire;
 mod addresses;
 pub mod config;
 mod login;
+mod renewal;
 mod service;
 mod session;
 mod status;
 mod swanctl;
 #[cfg(all(test, feature = "tls"))]
 mod tests;
+mod traffic;
 mod users;
 
 pub use service::{

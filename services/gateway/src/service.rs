@@ -18,6 +18,7 @@ use usher_core::{
     Child, CommandError, Duration, Input, Instant, Machine, Output, OutputOf, Outputs, SecureRng, SocketId,
     WallTime,
 };
+use usher_esp::plane::Usage;
 use usher_ike::Endpoint;
 use usher_ike::machine::{self as ike, Connection, EndReason, IkeJob, SaId};
 use usher_ike::payload::Identification;
@@ -67,6 +68,16 @@ pub struct Peer {
     pub start: bool,
     /// How long after an end it is begun again.
     pub retry: Duration,
+    /// A packet of the traffic of one of its CHILD_SAs begins it ([`Command::Acquire`]).
+    pub on_demand: bool,
+    /// After how long this side, where it has begun, proves anew who it is (RFC 7296 §2.8.3); `None`: never.
+    pub reauth_after: Option<Duration>,
+    /// The old IKE_SA ends before a new one is begun; otherwise it ends when the new one is there.
+    pub break_before_make: bool,
+    /// An IKE_SA that has not been replaced ends after so long; `None`: never.
+    pub lifetime: Option<Duration>,
+    /// The same of its CHILD_SAs, in the order of the connection's.
+    pub child_lifetimes: Vec<Option<Duration>>,
 }
 
 /// The AAA servers of a gateway.
@@ -95,6 +106,9 @@ pub struct Config {
     pub aaa: Option<Aaa>,
     /// Users that the gateway knows itself.
     pub users: LocalUsers,
+    /// The host carries packets of CHILD_SAs, and tells what they have carried: [`Command::Carried`] now and then, and
+    /// [`Command::Removed`] for each that it was told to remove, for which the last record of accounting waits.
+    pub metered: bool,
 }
 
 /// Which IKE_SAs are meant.
@@ -141,6 +155,32 @@ pub enum Command {
         /// Which.
         which: Which,
     },
+    /// A packet needs a CHILD_SA: its connection is begun, where it is not there. [`Event::Unprotected`] follows where there
+    /// will be none.
+    Acquire {
+        /// The name of the connection.
+        connection: String,
+        /// The name of the CHILD_SA's configuration.
+        child: String,
+    },
+    /// CHILD_SAs have carried so much in all, by the SPIs at which they receive.
+    Carried(Vec<(u32, Usage)>),
+    /// A CHILD_SA that was to be removed is no more.
+    Removed {
+        /// The SPI at which it received.
+        inbound: u32,
+        /// What it has carried in all; `None`: nobody knows.
+        usage: Option<Usage>,
+    },
+    /// A CHILD_SA nears the end of what it may carry, or is at it, or was not installed.
+    Expired {
+        /// The SPI at which it receives.
+        inbound: u32,
+        /// It carries nothing any more.
+        hard: bool,
+    },
+    /// This host's addresses have changed: from these a connection is to be had now. IKE_SAs that can move do (RFC 4555).
+    Addresses(Vec<(String, SocketAddr)>),
     /// Be so from now on. IKE_SAs that there are stay as they are; AAA servers, pools and what the endpoint allows are those
     /// of the start.
     Configure(Box<Config>),
@@ -208,6 +248,20 @@ pub enum Event {
         /// It is to end; otherwise its times have changed.
         end: bool,
     },
+    /// A CHILD_SA that [`Command::Acquire`] has asked for will not be.
+    Unprotected {
+        /// The name of the connection.
+        connection: String,
+        /// The name of the CHILD_SA's configuration; `None`: none of its CHILD_SAs.
+        child: Option<String>,
+    },
+    /// A connection of this side has ended, and none has taken its place.
+    Over {
+        /// Its name.
+        connection: String,
+    },
+    /// All has ended that was to end; answers [`Command::Leave`].
+    Left,
     /// A record of accounting that no AAA server kept.
     Unaccounted {
         /// Acct-Session-Id.
@@ -251,6 +305,22 @@ usher_core::counters! {
         dynamic_refused,
         /// Connections begun by this side.
         initiated,
+        /// IKE_SAs of this side that were begun anew, so that both prove again who they are.
+        reauthentications,
+        /// IKE_SAs that ended since nobody had replaced them in their time.
+        expired,
+        /// CHILD_SAs that ended since nobody had replaced them in their time.
+        children_expired,
+        /// Packets that needed a CHILD_SA, as far as the host has told.
+        acquired,
+        /// Octets of packets that have come by CHILD_SAs.
+        received_octets,
+        /// Packets that have come by CHILD_SAs.
+        received_packets,
+        /// Octets of packets that have gone by CHILD_SAs.
+        sent_octets,
+        /// Packets that have gone by CHILD_SAs.
+        sent_packets,
     }
 }
 
@@ -263,6 +333,16 @@ pub(crate) enum Timer {
     Interim(SaId),
     /// A connection is begun again.
     Begin(usize),
+    /// A connection is begun again whose IKE_SA this side has ended for that.
+    Renew(usize),
+    /// This side is to prove anew who it is.
+    Reauthenticate(SaId),
+    /// An IKE_SA has not been replaced in its time.
+    Expire(SaId),
+    /// A CHILD_SA has not.
+    ExpireChild(u32),
+    /// What the last CHILD_SAs of a session have carried is not waited for any more.
+    Close(SaId),
 }
 
 /// An IKEv2 gateway; see the [crate](crate).
@@ -289,9 +369,21 @@ pub struct Gateway {
     pub(crate) start: u32,
     pub(crate) next_session: u32,
     /// IKE_SAs that this side began: by which connection of the configuration.
-    begun: BTreeMap<SaId, String>,
+    pub(crate) begun: BTreeMap<SaId, String>,
     /// Connections that are not begun again, since they were told to end.
     stopped: BTreeSet<String>,
+    /// Sessions that have ended, and wait to be told what their CHILD_SAs have carried.
+    pub(crate) closing: BTreeMap<SaId, Session>,
+    /// Of which IKE_SA CHILD_SAs are, or were, by the SPIs at which they receive.
+    pub(crate) owners: BTreeMap<u32, SaId>,
+    /// IKE_SAs that this side ends, so as to begin them anew.
+    pub(crate) renewing: BTreeSet<SaId>,
+    /// IKE_SAs that are to take the place of others: of which, and which CHILD_SAs are still to come.
+    pub(crate) replacing: BTreeMap<SaId, (SaId, BTreeSet<String>)>,
+    /// Packets wait for CHILD_SAs of these connections, which are being begun.
+    pub(crate) wanted: BTreeMap<String, BTreeSet<String>>,
+    /// When connections that packets had begun came to nothing.
+    pub(crate) failed: BTreeMap<String, Instant>,
     /// What [`ike::Event::Initiated`] is awaited for.
     initiating: Option<SaId>,
     started: bool,
@@ -332,6 +424,12 @@ impl Gateway {
             next_session: 0,
             begun: BTreeMap::new(),
             stopped: BTreeSet::new(),
+            closing: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            renewing: BTreeSet::new(),
+            replacing: BTreeMap::new(),
+            wanted: BTreeMap::new(),
+            failed: BTreeMap::new(),
             initiating: None,
             started: false,
             leaving: false,
@@ -379,7 +477,7 @@ impl Gateway {
     }
 
     /// Begins a connection; gives the IKE_SA.
-    fn initiate(&mut self, now: Instant, peer: &Peer) -> Result<SaId, String> {
+    pub(crate) fn initiate(&mut self, now: Instant, peer: &Peer) -> Result<SaId, String> {
         let Some(remote) = peer.remote else {
             return Err("its other side is to begin: the configuration has no remote_address for it".into());
         };
@@ -426,6 +524,11 @@ impl Gateway {
                 }
                 Timer::Interim(sa) => self.interim(now, sa),
                 Timer::Begin(n) => self.begin(now, n),
+                Timer::Close(sa) => self.close(now, sa),
+                Timer::Renew(n) => self.renew(now, n),
+                Timer::Reauthenticate(sa) => self.reauthenticate(now, sa),
+                Timer::Expire(sa) => self.expire(now, sa),
+                Timer::ExpireChild(inbound) => self.expire_child(now, inbound),
             }
         }
     }
@@ -477,26 +580,31 @@ impl Gateway {
                 return self.address_wanted(now, (sa, identity, connection, remote), &attributes);
             }
             ike::Event::Initiated { sa, .. } => self.initiating = Some(sa),
-            ike::Event::Established { .. }
-            | ike::Event::Install { .. }
+            ike::Event::Established { sa, .. } => {
+                self.follow(now, &event);
+                self.wanted_children(now, sa);
+            }
+            ike::Event::Install { .. }
             | ike::Event::Remove { .. }
             | ike::Event::Configured { .. }
             | ike::Event::Moved { .. } => self.follow(now, &event),
             ike::Event::Rekeyed { old, new, spis } => {
-                self.renumber(old, new, spis);
+                self.renumber(now, old, new, spis);
+                self.renamed(old, new);
                 if let Some(name) = self.begun.remove(&old) {
                     self.begun.insert(new, name);
                 }
             }
             ike::Event::Ended { sa, reason } => {
                 self.initiating = self.initiating.filter(|begun| *begun != sa);
+                self.unprotected(now, sa);
                 self.over(now, sa, reason);
-                self.again(now, sa, reason);
+                self.outputs.event(Event::Ike(event));
+                self.not_renewed(now, sa);
+                return self.again(now, sa, reason);
             }
-            ike::Event::Keys { .. }
-            | ike::Event::ChildRefused { .. }
-            | ike::Event::Alive { .. }
-            | ike::Event::MoveRefused { .. } => {}
+            ike::Event::ChildRefused { sa, ref name, .. } => self.refused(now, sa, name),
+            ike::Event::Keys { .. } | ike::Event::Alive { .. } | ike::Event::MoveRefused { .. } => {}
         }
         self.outputs.event(Event::Ike(event));
     }
@@ -504,9 +612,21 @@ impl Gateway {
     /// An IKE_SA that this side began has ended: it is begun again, unless it was told to end.
     fn again(&mut self, now: Instant, sa: SaId, reason: EndReason) {
         let Some(name) = self.begun.remove(&sa) else { return };
-        let n = self.config.peers.iter().position(|peer| peer.connection.name == name && peer.start);
+        let renews = self.renewing.remove(&sa);
+        // Another has taken its place.
+        if self.begun.values().any(|other| *other == name) {
+            return;
+        }
         let begins = !self.leaving && !self.stopped.contains(&name);
-        let Some(n) = n.filter(|_| begins && reason != EndReason::Deleted) else { return };
+        let n = self.config.peers.iter().position(|peer| peer.connection.name == name);
+        let n = n.filter(|_| begins);
+        if let Some(n) = n.filter(|_| renews) {
+            self.timers.insert(now, Timer::Renew(n));
+            return;
+        }
+        self.outputs.event(Event::Over { connection: name });
+        let starts = |n: &usize| self.config.peers.get(*n).is_some_and(|peer| peer.start);
+        let Some(n) = n.filter(starts).filter(|_| reason != EndReason::Deleted) else { return };
         let retry = self.config.peers.get(n).map_or(Duration::ZERO, |peer| peer.retry);
         self.timers.insert(now + retry, Timer::Begin(n));
     }
@@ -557,13 +677,17 @@ impl Gateway {
         for session in self.sessions.values_mut() {
             session.cause = TerminateCause::AdminReboot;
         }
+        let closing: Vec<SaId> = self.closing.keys().copied().collect();
+        closing.into_iter().for_each(|sa| self.close(now, sa));
         let all: Vec<SaId> = self.sessions.keys().copied().collect();
         for sa in all {
             self.tell(now, ike::Command::Delete(sa));
             self.drain(now);
             // The other side's answer is not waited for, and the AAA server hears of the end now.
             self.over(now, sa, EndReason::Deleted);
+            self.close(now, sa);
         }
+        self.outputs.event(Event::Left);
     }
 }
 
@@ -637,6 +761,13 @@ impl Machine for Gateway {
                 let served = served(&self.config);
                 self.ike.command(now, ike::Command::Serve(served))?;
             }
+            Command::Acquire { connection, child } => self.acquire(now, &connection, child),
+            Command::Carried(pairs) => {
+                pairs.into_iter().for_each(|(inbound, usage)| self.carried(now, inbound, &usage));
+            }
+            Command::Removed { inbound, usage } => self.removed(now, inbound, usage.as_ref()),
+            Command::Expired { inbound, hard } => self.expired(now, inbound, hard),
+            Command::Addresses(own) => self.addresses_changed(now, &own),
             Command::Leave => self.leave(now),
         }
         self.drain(now);

@@ -9,9 +9,14 @@ use core::net::IpAddr;
 use usher_access::pool::Lease;
 use usher_access::{RecordKind, TerminateCause};
 use usher_core::{Duration, Instant, Machine, Path};
+use usher_esp::plane::Usage;
 use usher_ike::Spi;
+use usher_ike::code::ConfigurationType;
 use usher_ike::machine::{ChildSa, EndReason, Event, SaId};
 use usher_ike::payload::{ConfigurationAttribute, Identification};
+
+/// How long the host may take to say what CHILD_SAs that are no more have carried.
+const LAST_WORD: Duration = Duration::from_secs(5);
 
 /// A CHILD_SA.
 #[derive(Debug)]
@@ -22,6 +27,10 @@ pub(crate) struct Child {
     pub(crate) remote: Vec<String>,
     pub(crate) encapsulated: bool,
     pub(crate) since: Instant,
+    /// What it has carried, as far as the host has told.
+    pub(crate) usage: Usage,
+    /// When it ends, unless it is replaced before.
+    pub(crate) expires: Option<Instant>,
 }
 
 /// An IKE_SA that is established.
@@ -36,7 +45,14 @@ pub(crate) struct Session {
     pub(crate) since: Instant,
     pub(crate) addresses: Vec<IpAddr>,
     leases: Vec<Lease>,
+    /// Name servers that this side was told of, and the domains that they are for.
+    pub(crate) dns: Vec<IpAddr>,
+    pub(crate) domains: Vec<String>,
     pub(crate) children: BTreeMap<u32, Child>,
+    /// CHILD_SAs that are no more, of which the host has still to say what they have carried.
+    pub(crate) leaving: BTreeMap<u32, Usage>,
+    /// What those have carried of which it has said it.
+    pub(crate) carried: Usage,
     /// Acct-Session-Id.
     pub(crate) id: String,
     /// Records of accounting so far.
@@ -47,6 +63,12 @@ pub(crate) struct Session {
     pub(crate) ends: Option<Instant>,
     pub(crate) interim: Option<(Duration, Instant)>,
     pub(crate) cause: TerminateCause,
+    /// How long it has lasted, once it has ended.
+    pub(crate) lasted: Option<Duration>,
+    /// When this side proves anew who it is.
+    pub(crate) reauth: Option<Instant>,
+    /// When it ends, unless it is replaced before.
+    pub(crate) expires: Option<Instant>,
 }
 
 impl Session {
@@ -83,19 +105,43 @@ impl Gateway {
                 self.established(now, *sa, (connection, remote), *spis, *path);
             }
             Event::Install { sa, child } => {
+                let expires = self.child_expires(now, child);
                 if let Some(session) = self.sessions.get_mut(sa) {
-                    session.children.insert(child.inbound, shown(child, now));
+                    session.children.insert(child.inbound, Child { expires, ..shown(child, now) });
+                    if let Some(at) = expires {
+                        self.timers.insert(at, Timer::ExpireChild(child.inbound));
+                    }
+                    self.owners.insert(child.inbound, *sa);
+                    if let Some(wanted) = self.wanted.get_mut(&child.connection) {
+                        wanted.remove(&child.name);
+                    }
+                    self.failed.remove(&child.connection);
                 }
+                self.made(now, *sa, &child.name);
             }
             Event::Remove { sa, inbound, .. } => {
-                if let Some(session) = self.sessions.get_mut(sa) {
-                    session.children.remove(inbound);
+                let gone = self.sessions.get_mut(sa).and_then(|session| {
+                    let child = session.children.remove(inbound)?;
+                    if self.config.metered {
+                        session.leaving.insert(*inbound, child.usage);
+                    }
+                    Some(child)
+                });
+                if let Some(at) = gone.as_ref().and_then(|child| child.expires) {
+                    self.timers.remove(at, Timer::ExpireChild(*inbound));
+                }
+                if gone.is_some() && !self.config.metered {
+                    self.owners.remove(inbound);
                 }
             }
             Event::Configured { sa, attributes } => {
                 let addresses = attributes.iter().filter_map(ConfigurationAttribute::internal_address);
                 if let Some(session) = self.sessions.get_mut(sa) {
                     session.addresses = addresses.collect();
+                    session.dns = attributes.iter().filter_map(ConfigurationAttribute::name_server).collect();
+                    let domains =
+                        attributes.iter().filter(|one| one.kind == ConfigurationType::INTERNAL_DNS_DOMAIN);
+                    session.domains = domains.map(|one| domain(&one.value)).collect();
                 }
             }
             Event::Moved { sa, path, encapsulated } => {
@@ -140,7 +186,11 @@ impl Gateway {
             since: now,
             addresses,
             leases,
+            dns: Vec::new(),
+            domains: Vec::new(),
             children: BTreeMap::new(),
+            leaving: BTreeMap::new(),
+            carried: Usage::default(),
             id,
             records: 0,
             granted,
@@ -148,6 +198,9 @@ impl Gateway {
             ends,
             interim,
             cause: TerminateCause::UserRequest,
+            lasted: None,
+            reauth: None,
+            expires: None,
         };
         if let Some(at) = session.ends {
             self.timers.insert(at, Timer::SessionEnd(sa));
@@ -156,6 +209,7 @@ impl Gateway {
             self.timers.insert(at, Timer::Interim(sa));
         }
         self.sessions.insert(sa, session);
+        self.lives(now, sa);
         if !initiator {
             self.counters.sessions += 1;
         }
@@ -163,9 +217,12 @@ impl Gateway {
     }
 
     /// An IKE_SA has taken the place of another: the session is the same.
-    pub(crate) fn renumber(&mut self, old: SaId, new: SaId, spis: (Spi, Spi)) {
+    pub(crate) fn renumber(&mut self, now: Instant, old: SaId, new: SaId, spis: (Spi, Spi)) {
         let Some(mut session) = self.sessions.remove(&old) else { return };
         session.spis = spis;
+        for inbound in session.children.keys().chain(session.leaving.keys()) {
+            self.owners.insert(*inbound, new);
+        }
         if let Some(at) = session.ends {
             self.timers.remove(at, Timer::SessionEnd(old));
             self.timers.insert(at, Timer::SessionEnd(new));
@@ -174,7 +231,9 @@ impl Gateway {
             self.timers.remove(at, Timer::Interim(old));
             self.timers.insert(at, Timer::Interim(new));
         }
+        self.forget_life(old, &session);
         self.sessions.insert(new, session);
+        self.lives(now, new);
     }
 
     /// An IKE_SA has ended.
@@ -184,23 +243,46 @@ impl Gateway {
         if let Some(cause) = cause(reason).filter(|_| session.cause == TerminateCause::UserRequest) {
             session.cause = cause;
         }
-        self.account(now, sa, RecordKind::Stop);
-        let Some(session) = self.sessions.remove(&sa) else { return };
+        let Some(mut session) = self.sessions.remove(&sa) else { return };
         if let Some(at) = session.ends {
             self.timers.remove(at, Timer::SessionEnd(sa));
         }
         if let Some((_, at)) = session.interim {
             self.timers.remove(at, Timer::Interim(sa));
         }
-        for lease in session.leases {
+        self.forget_life(sa, &session);
+        for lease in core::mem::take(&mut session.leases) {
             self.pools.release(lease);
         }
-        if let (Some(token), Some(aaa)) = (session.granted.token, &mut self.aaa) {
-            let command = usher_access::Command::Terminate { token, cause: session.cause };
-            // It ends whatever the server says to that.
-            let _ = aaa.command(now, command);
+        session.lasted = Some(now.since(session.since));
+        let waits = !session.leaving.is_empty();
+        self.closing.insert(sa, session);
+        if waits {
+            self.timers.insert(now + LAST_WORD, Timer::Close(sa));
+        } else {
+            self.close(now, sa);
         }
     }
+
+    /// What a session that has ended has carried is known, or will not be.
+    pub(crate) fn close(&mut self, now: Instant, sa: SaId) {
+        let Some(session) = self.closing.remove(&sa) else { return };
+        for inbound in session.leaving.keys() {
+            self.owners.remove(inbound);
+        }
+        let token = session.granted.token;
+        let cause = session.cause;
+        self.record(now, session, RecordKind::Stop);
+        if let (Some(token), Some(aaa)) = (token, &mut self.aaa) {
+            // It ends whatever the server says to that.
+            let _ = aaa.command(now, usher_access::Command::Terminate { token, cause });
+        }
+    }
+}
+
+/// A domain as the other side has written it: what no domain name has, such as a line's end, is shown as a question mark.
+fn domain(octets: &[u8]) -> String {
+    octets.iter().map(|octet| if octet.is_ascii_graphic() { char::from(*octet) } else { '?' }).collect()
 }
 
 fn shown(child: &ChildSa, now: Instant) -> Child {
@@ -212,5 +294,7 @@ fn shown(child: &ChildSa, now: Instant) -> Child {
         remote: all(&child.remote),
         encapsulated: child.encapsulated,
         since: now,
+        usage: Usage::default(),
+        expires: None,
     }
 }

@@ -6,6 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use usher_core::{Duration, Instant};
+use usher_esp::plane::Usage;
 use usher_ike::Spi;
 use usher_ike::machine::SaId;
 
@@ -47,6 +48,12 @@ pub struct SaStatus {
     pub lasted: Duration,
     /// Inner addresses: those that the initiator was given.
     pub addresses: Vec<IpAddr>,
+    /// Name servers that this side was told of.
+    pub dns: Vec<IpAddr>,
+    /// The domains that these are for; none: for all.
+    pub domains: Vec<String>,
+    /// What its CHILD_SAs have carried, those that are no more among them.
+    pub carried: Usage,
     /// Its CHILD_SAs.
     pub children: Vec<ChildStatus>,
 }
@@ -68,6 +75,8 @@ pub struct ChildStatus {
     pub encapsulated: bool,
     /// How long it has been there.
     pub lasted: Duration,
+    /// What it has carried.
+    pub carried: Usage,
 }
 
 impl Session {
@@ -80,6 +89,7 @@ impl Session {
             remote: child.remote.clone(),
             encapsulated: child.encapsulated,
             lasted: now.since(child.since),
+            carried: child.usage,
         };
         SaStatus {
             id: sa.0,
@@ -93,6 +103,9 @@ impl Session {
             remote: self.path.remote,
             lasted: now.since(self.since),
             addresses: self.addresses.clone(),
+            dns: self.dns.clone(),
+            domains: self.domains.clone(),
+            carried: self.total(),
             children: self.children.iter().map(child).collect(),
         }
     }

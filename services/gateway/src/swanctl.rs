@@ -316,11 +316,16 @@ impl Importer {
                 },
                 "pools" => self.set("pools", &list(words(value))),
                 "vips" => self.set("address", "true"),
-                "dpd_delay" | "rekey_time" => match time(value) {
+                "dpd_delay" | "rekey_time" | "reauth_time" => match time(value) {
                     Some(time) if key == "dpd_delay" => liveness = time,
+                    Some(time) if key == "reauth_time" => self.text("reauth_after", &time),
                     Some(time) => self.text("rekey_after", &time),
                     None => self.leave(*line, &alloc::format!("{key} = {value}")),
                 },
+                "encap" if yes(value) => {
+                    self.note(*line, "ESP within UDP even without a NAT is of the whole gateway: write udp_encapsulation = true below [data]".to_owned());
+                }
+                "encap" => {}
                 "unique" => unique = value == "replace",
                 key => self.leave(*line, &alloc::format!("{key} of the connection {name}")),
             }
@@ -471,6 +476,9 @@ impl Importer {
                 "start_action" if value == "start" => {
                     self.note(*line, "a connection is begun at the start: write start = true above its [[connection.child]]".to_owned());
                 }
+                "start_action" if value == "trap" => {
+                    self.note(*line, "the first packet begins a connection: write on_demand = true above its [[connection.child]]".to_owned());
+                }
                 key => self.leave(*line, &alloc::format!("{key} = {value} of the CHILD_SA {name}")),
             }
         }
@@ -574,7 +582,10 @@ authorities { }
         for (line, what) in [
             (6, "the proposal aes128-sha256-modp4096 is not taken: \"modp4096\" is no algorithm"),
             (10, "keyingtries of the connection site is not taken"),
-            (18, "start_action = trap of the CHILD_SA net is not taken"),
+            (
+                18,
+                "the first packet begins a connection: write on_demand = true above its [[connection.child]]",
+            ),
             (31, "name servers are of connections"),
             (40, "the section authorities is not taken"),
         ] {

@@ -1,6 +1,8 @@
 //! How a running gateway is asked: by its control socket, and by Prometheus.
 
-use crate::{Source, Teller, control};
+use super::plane::Plane;
+use super::telling::Telling;
+use crate::control;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
@@ -110,6 +112,12 @@ pub struct IkeSa {
     pub lasted: u64,
     /// Inner addresses of the initiator.
     pub addresses: Vec<IpAddr>,
+    /// Name servers that this side was told of. This program does not have the host ask them.
+    pub dns: Vec<IpAddr>,
+    /// The domains that these are for; none: for all.
+    pub domains: Vec<String>,
+    /// What its CHILD_SAs have carried, those that are no more among them.
+    pub carried: Carried,
     /// Its CHILD_SAs.
     pub children: Vec<ChildSa>,
 }
@@ -131,6 +139,32 @@ pub struct ChildSa {
     pub encapsulated: bool,
     /// Seconds that it has been there.
     pub lasted: u64,
+    /// What it has carried.
+    pub carried: Carried,
+}
+
+/// What CHILD_SAs have carried: packets, and octets of those packets without what protects them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Carried {
+    /// Octets from the other side.
+    pub received_octets: u64,
+    /// Packets from the other side.
+    pub received_packets: u64,
+    /// Octets to the other side.
+    pub sent_octets: u64,
+    /// Packets to the other side.
+    pub sent_packets: u64,
+}
+
+impl From<usher_esp::plane::Usage> for Carried {
+    fn from(usage: usher_esp::plane::Usage) -> Self {
+        Self {
+            received_octets: usage.received.octets,
+            received_packets: usage.received.packets,
+            sent_octets: usage.sent.octets,
+            sent_packets: usage.sent.packets,
+        }
+    }
 }
 
 /// An address pool.
@@ -174,6 +208,7 @@ pub(super) fn status(status: &GatewayStatus) -> Status {
         remote: child.remote.clone(),
         encapsulated: child.encapsulated,
         lasted: child.lasted.as_secs(),
+        carried: child.carried.into(),
     };
     let sa = |sa: &usher_gateway::SaStatus| IkeSa {
         id: sa.id,
@@ -187,6 +222,9 @@ pub(super) fn status(status: &GatewayStatus) -> Status {
         remote: sa.remote,
         lasted: sa.lasted.as_secs(),
         addresses: sa.addresses.clone(),
+        dns: sa.dns.clone(),
+        domains: sa.domains.clone(),
+        carried: sa.carried.into(),
         children: sa.children.iter().map(child).collect(),
     };
     let pool = |(name, used, addresses): &(String, u64, u64)| Pool {
@@ -213,14 +251,20 @@ pub(super) fn begun(result: Result<u64, String>) -> Answer {
 type Waiting = BTreeMap<u64, Sender<Answer>>;
 
 /// Questions that the gateway has still to answer.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Asked {
     waiting: Arc<Mutex<Waiting>>,
     next: Arc<AtomicU64>,
-    teller: Arc<Mutex<Option<Teller<Command>>>>,
+    telling: Telling,
+    plane: Plane,
 }
 
 impl Asked {
+    /// They go to the gateway that is told so, whose packets these are.
+    pub(super) fn new(telling: &Telling, plane: &Plane) -> Self {
+        let (waiting, next) = (Arc::default(), Arc::default());
+        Self { waiting, next, telling: telling.clone(), plane: plane.clone() }
+    }
     /// The gateway has answered.
     pub(super) fn answer(&self, token: u64, answer: Answer) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&token);
@@ -234,9 +278,7 @@ impl Asked {
         let token = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver): (_, Receiver<Answer>) = channel();
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(token, sender);
-        let teller = self.teller.lock().unwrap_or_else(PoisonError::into_inner);
-        let told = teller.as_ref().is_some_and(|tell| tell(command(token)));
-        drop(teller);
+        let told = self.telling.tell(command(token));
         let answer = told.then(|| receiver.recv_timeout(PATIENCE).ok()).flatten();
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&token);
         answer.unwrap_or_else(|| Answer::Failed {
@@ -246,7 +288,10 @@ impl Asked {
 
     fn take(&self, request: Request) -> Answer {
         match request {
-            Request::Status => self.ask(|token| Command::Status { token }),
+            Request::Status => {
+                self.plane.report();
+                self.ask(|token| Command::Status { token })
+            }
             Request::Connect { connection } => self.ask(|token| Command::Connect { token, connection }),
             Request::Rekey { which, children } => match which_of(which) {
                 Ok(which) => self.ask(|token| Command::Rekey { token, which, children }),
@@ -272,15 +317,10 @@ fn which_of(text: Option<String>) -> Result<Which, String> {
     }
 }
 
-/// Begins to answer at a path, once the gateway can be told something.
-pub(super) fn begin(path: &Path, asked: &Asked, sources: &mut Vec<Source<Command>>) -> io::Result<()> {
+/// Begins to answer at a path.
+pub(super) fn begin(path: &Path, asked: &Asked) -> io::Result<()> {
     let answers = asked.clone();
-    control::begin(path, |message| Answer::Failed { message }, move |request| answers.take(request))?;
-    let place = asked.teller.clone();
-    sources.push(Box::new(move |teller| {
-        *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(teller);
-    }));
-    Ok(())
+    control::begin(path, |message| Answer::Failed { message }, move |request| answers.take(request))
 }
 
 /// Begins to expose metrics.

@@ -1,4 +1,4 @@
-//! The keys of IKE_SAs as Wireshark takes them: lines of its table ikev2_decryption_table.
+//! The keys of IKE_SAs and CHILD_SAs as Wireshark takes them: lines of its tables ikev2_decryption_table and esp_sa.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -6,34 +6,104 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use usher_crypto::cipher::CipherAlgorithm;
 use usher_crypto::mac::MacAlgorithm;
+use usher_gateway::config::File as ConfigFile;
 use usher_ike::Spi;
-use usher_ike::keys::IkeKeys;
+use usher_ike::keys::{IkeKeys, PacketKeys};
+use usher_ike::machine::ChildSa;
 use usher_ike::suite::PacketAlgorithms;
 
-/// A file to which keys are appended.
+/// Files to which keys are appended.
 #[derive(Debug)]
-pub(super) struct KeyLog(File);
+pub(super) struct KeyLogs {
+    ike: Option<File>,
+    esp: Option<File>,
+}
 
-impl KeyLog {
-    /// Opens a file that nobody else can read.
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
-        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path).map_err(named)?;
-        Ok(Self(file))
+impl KeyLogs {
+    /// Opens those that a configuration names, which nobody else can read.
+    pub(super) fn open(file: &ConfigFile) -> io::Result<Self> {
+        let (ike, esp) = (file.key_log.as_deref().map(open), file.esp_key_log.as_deref().map(open));
+        let logs = Self { ike: ike.transpose()?, esp: esp.transpose()? };
+        if logs.ike.is_some() || logs.esp.is_some() {
+            tracing::warn!(
+                "the keys of all SAs are written to a file, for finding faults: who has it can read everything"
+            );
+        }
+        Ok(logs)
     }
 
     /// Notes the keys of an IKE_SA. What Wireshark cannot decipher is left out.
-    pub(super) fn note(
-        &mut self,
-        spis: (Spi, Spi),
-        algorithms: &PacketAlgorithms,
-        keys: &IkeKeys,
-    ) -> io::Result<()> {
-        match line(spis, algorithms, keys) {
-            Some(line) => self.0.write_all(line.as_bytes()),
-            None => Ok(()),
+    pub(super) fn ike(&mut self, spis: (Spi, Spi), algorithms: &PacketAlgorithms, keys: &IkeKeys) {
+        if self.ike.is_some() {
+            append(&mut self.ike, line(spis, algorithms, keys));
         }
     }
+
+    /// The same of a CHILD_SA: one line for each direction.
+    pub(super) fn esp(&mut self, child: &ChildSa) {
+        if self.esp.is_some() {
+            append(&mut self.esp, esp_lines(child));
+        }
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    OpenOptions::new().append(true).create(true).mode(0o600).open(path).map_err(named)
+}
+
+fn append(log: &mut Option<File>, lines: Option<String>) {
+    if let (Some(file), Some(lines)) = (&mut *log, lines)
+        && let Err(error) = file.write_all(lines.as_bytes())
+    {
+        tracing::error!(%error, "keys are not written");
+        *log = None;
+    }
+}
+
+fn hex(octets: &[u8]) -> String {
+    octets.iter().map(|octet| format!("{octet:02x}")).collect()
+}
+
+/// One line for each direction.
+fn esp_lines(child: &ChildSa) -> Option<String> {
+    let integrity = child.algorithms.integrity.map(|integrity| integrity.mac);
+    let cipher = child.algorithms.cipher?;
+    let version = if child.path.remote.is_ipv4() { "IPv4" } else { "IPv6" };
+    let line = |spi, keys| esp_table(version, spi, cipher, integrity, keys);
+    Some(line(child.inbound, &child.inbound_keys)? + &line(child.outbound, &child.outbound_keys)?)
+}
+
+/// Addresses are left open: with MOBIKE they change.
+fn esp_table(
+    version: &str,
+    spi: u32,
+    cipher: CipherAlgorithm,
+    integrity: Option<MacAlgorithm>,
+    keys: &PacketKeys,
+) -> Option<String> {
+    let cipher = match cipher {
+        CipherAlgorithm::TripleDesCbc => "TripleDES-CBC [RFC2451]",
+        CipherAlgorithm::AesCbc => "AES-CBC [RFC3602]",
+        CipherAlgorithm::AesGcm => "AES-GCM with 16 octet ICV [RFC4106]",
+        _ => return None,
+    };
+    let code = match integrity {
+        None => "NULL",
+        Some(MacAlgorithm::HmacSha1) => "HMAC-SHA-1-96 [RFC2404]",
+        Some(MacAlgorithm::HmacSha256) => "HMAC-SHA-256-128 [RFC4868]",
+        Some(MacAlgorithm::HmacSha384) => "HMAC-SHA-384-192 [RFC4868]",
+        Some(MacAlgorithm::HmacSha512) => "HMAC-SHA-512-256 [RFC4868]",
+        Some(_) => return None,
+    };
+    let code_key = match &keys.integrity[..] {
+        [] => String::new(),
+        key => format!("0x{}", hex(key)),
+    };
+    let cipher_key = hex(&keys.cipher);
+    Some(format!(
+        "\"{version}\",\"*\",\"*\",\"0x{spi:08x}\",\"{cipher}\",\"0x{cipher_key}\",\"{code}\",\"{code_key}\"\n"
+    ))
 }
 
 fn line(spis: (Spi, Spi), algorithms: &PacketAlgorithms, keys: &IkeKeys) -> Option<String> {
@@ -56,7 +126,6 @@ fn line(spis: (Spi, Spi), algorithms: &PacketAlgorithms, keys: &IkeKeys) -> Opti
         Some(MacAlgorithm::HmacSha512) => "HMAC_SHA2_512_256 [RFC4868]",
         Some(_) => return None,
     };
-    let hex = |octets: &[u8]| octets.iter().map(|octet| format!("{octet:02x}")).collect::<String>();
     Some(format!(
         "{},{},{},{},\"{cipher}\",{},{},\"{integrity}\"\n",
         hex(&spis.0.0),
@@ -105,5 +174,26 @@ mod tests {
             "{gcm}"
         );
         assert_eq!(line(spis, &of("chacha20poly1305-prfsha256-x25519"), &keys(36, 0)), None);
+    }
+
+    #[test]
+    fn lines_of_child_sas_are_as_wireshark_has_them() {
+        let keys =
+            |cipher, code| PacketKeys { cipher: vec![0xc; cipher].into(), integrity: vec![0xd; code].into() };
+        let gcm = esp_table("IPv4", 0x1234, CipherAlgorithm::AesGcm, None, &keys(20, 0)).unwrap();
+        let key = "0c".repeat(20);
+        assert_eq!(
+            gcm,
+            format!(
+                "\"IPv4\",\"*\",\"*\",\"0x00001234\",\"AES-GCM with 16 octet ICV [RFC4106]\",\"0x{key}\",\"NULL\",\"\"\n"
+            )
+        );
+        let sha256 = Some(MacAlgorithm::HmacSha256);
+        let cbc = esp_table("IPv6", 1, CipherAlgorithm::AesCbc, sha256, &keys(16, 32)).unwrap();
+        assert!(
+            cbc.ends_with(&format!("\"HMAC-SHA-256-128 [RFC4868]\",\"0x{}\"\n", "0d".repeat(32))),
+            "{cbc}"
+        );
+        assert_eq!(esp_table("IPv4", 1, CipherAlgorithm::ChaCha20Poly1305, None, &keys(36, 0)), None);
     }
 }

@@ -1,34 +1,446 @@
-//! What carries packets of CHILD_SAs.
+//! What carries packets of CHILD_SAs: ESP on a TUN device ([`usher_ipsec`]), told of each CHILD_SA before whatever depends on it
+//! is sent.
+//!
+//! Port 4500 has two sockets: IKE's, which is bound first, and that of ESP. The kernel looks at the first four octets of each
+//! datagram and gives it to the one or the other ([`Config::beside_ike`](usher_ipsec::Config::beside_ike)), so that neither
+//! passes through the other's thread.
 
-use usher_ike::machine::Event;
+use super::routing::{Network, Routing, covers, networks, networks_of, own_address};
+use super::telling::Telling;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use usher_access::pool::Range;
+use usher_core::SecureRng;
+use usher_esp::plane::{self, Outer};
+use usher_esp::sa::Expiry;
+use usher_esp::{Operation, Policy, PolicyId, TrafficSelector};
+use usher_gateway::config::{Carry, Loaded, policies};
+use usher_gateway::{Command, Event};
+use usher_ike::machine::{ChildSa, Event as Ike, SaId};
+use usher_ike::payload::ConfigurationAttribute;
+use usher_ipsec::{Said, StartError, Tunnel};
 
-/// Carries out what IKE says of CHILD_SAs. This host has nothing that carries their packets: it says so, once for each.
+/// How often the gateway hears what CHILD_SAs have carried: so late a dead other side is noticed at most.
+const REPORT: Duration = Duration::from_secs(1);
+
+/// Why nothing carries packets.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaneError {
+    /// There is no device, or no socket.
+    #[error(
+        "{0}; with carry = \"none\" in [data] CHILD_SAs are negotiated and nothing carries their packets{1}"
+    )]
+    Tunnel(StartError, &'static str),
+    /// Nothing leads to the device.
+    #[error(
+        "no routes to {device} can be made: {error}; with routes = false in [data] you make them yourself"
+    )]
+    Routing {
+        /// The device.
+        device: String,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+/// Which policy is of which connection's which CHILD_SA.
+type Names = BTreeMap<PolicyId, (String, String)>;
+
+/// A CHILD_SA that is carried.
 #[derive(Debug)]
-pub(super) struct Plane;
+struct Child {
+    sa: SaId,
+    /// Networks to which the device is the way on account of it.
+    routes: Vec<Network>,
+    /// Where the other side is.
+    peer: IpAddr,
+}
+
+/// Everything that is there for packets; gone with it.
+#[derive(Debug)]
+struct Carrier {
+    // It goes before the device by which its routes are.
+    routing: Option<Routing>,
+    tunnel: Tunnel,
+    /// Networks to which the device is the way whatever CHILD_SAs there are.
+    fixed: Vec<Network>,
+    children: BTreeMap<u32, Child>,
+    /// Inner addresses of this side.
+    given: BTreeMap<SaId, Vec<IpAddr>>,
+}
+
+/// What carries packets, for all who have to do with it.
+#[derive(Clone, Debug)]
+pub(super) struct Plane {
+    carrier: Arc<Mutex<Option<Carrier>>>,
+    /// What the tunnel's thread needs: never held while the tunnel is waited for.
+    names: Arc<Mutex<Names>>,
+    telling: Telling,
+    failed: Arc<AtomicBool>,
+}
+
+fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 impl Plane {
+    /// Makes what a configuration says: IKE's own sockets have been bound.
+    pub(super) fn start(loaded: &Loaded, rng: SecureRng, telling: &Telling) -> Result<Self, PlaneError> {
+        let plane = Self {
+            carrier: Arc::default(),
+            names: Arc::default(),
+            telling: telling.clone(),
+            failed: Arc::default(),
+        };
+        let data = &loaded.file.data;
+        if data.carry == Carry::None {
+            tracing::info!("nothing carries packets of CHILD_SAs: [data] carry is \"none\"");
+            return Ok(plane);
+        }
+        let listen = &loaded.file.listen;
+        let udp = listen.addresses.iter().map(|address| SocketAddr::new(*address, listen.nat_port)).collect();
+        let raw = if data.udp_encapsulation { Vec::new() } else { listen.addresses.clone() };
+        let config = usher_ipsec::Config {
+            device: data.interface.clone(),
+            mtu: data.mtu,
+            udp,
+            raw,
+            beside_ike: true,
+            mark: Some(data.mark.get()),
+            offload: true,
+            report: Some(REPORT),
+            plane: plane::Config {
+                held_packets: usize::try_from(data.held_packets.get()).unwrap_or(usize::MAX),
+                patience: data.held_for.get(),
+                ..plane::Config::default()
+            },
+        };
+        let tunnel = Tunnel::start(&config, rng, plane.hears()).map_err(|error| {
+            let raw = matches!(&error, StartError::Bind { what: "ESP", .. });
+            let hint = if raw { ", with udp_encapsulation = true no raw socket is needed" } else { "" };
+            PlaneError::Tunnel(error, hint)
+        })?;
+        let device = tunnel.device().to_owned();
+        let routing = data.routes.then(|| Routing::new(&device, data.table.get(), data.mark.get()));
+        let routing =
+            routing.transpose().map_err(|error| PlaneError::Routing { device: device.clone(), error })?;
+        let (tcp, udp) = tunnel.offload();
+        tracing::info!(
+            interface = device,
+            mtu = data.mtu,
+            tcp,
+            udp,
+            "packets of CHILD_SAs go by this device"
+        );
+        *locked(&plane.carrier) = Some(Carrier {
+            routing,
+            tunnel,
+            fixed: Vec::new(),
+            children: BTreeMap::new(),
+            given: BTreeMap::new(),
+        });
+        plane.configure(loaded);
+        for v6 in [false, true] {
+            let pools = &loaded.file.pool;
+            if pools.iter().flat_map(|pool| &pool.ranges).any(|range| range.contains(':') == v6) {
+                hint_at_forwarding(v6);
+            }
+        }
+        Ok(plane)
+    }
+
+    /// What the tunnel says, on its thread.
+    fn hears(&self) -> Box<dyn FnMut(Said) + Send> {
+        let (names, telling, failed) = (self.names.clone(), self.telling.clone(), self.failed.clone());
+        Box::new(move |said| {
+            let command = match said {
+                Said::Plane(plane::Event::Acquire { policy, flow }) => {
+                    let Some((connection, child)) = locked(&names).get(&policy).cloned() else { return };
+                    tracing::debug!(connection, child, from = %flow.source, to = %flow.destination, protocol = flow.protocol,
+                        "a packet needs a CHILD_SA");
+                    Command::Acquire { connection, child }
+                }
+                Said::Plane(plane::Event::Expire { inbound, expiry }) => {
+                    let hard = expiry == Expiry::Hard;
+                    tracing::info!(
+                        inbound = format!("{inbound:08x}"),
+                        hard,
+                        "a CHILD_SA has carried what it may"
+                    );
+                    Command::Expired { inbound, hard }
+                }
+                Said::Plane(plane::Event::Removed { inbound, usage }) => {
+                    Command::Removed { inbound, usage: Some(usage) }
+                }
+                Said::Plane(plane::Event::Roamed { inbound, remote }) => {
+                    tracing::info!(inbound = format!("{inbound:08x}"), %remote, "packets come from another address");
+                    return;
+                }
+                Said::Carried(pairs) => Command::Carried(pairs),
+                // The kernel gives these to IKE's own socket.
+                Said::Ike { .. } => return,
+                Said::Failed(why) => {
+                    tracing::error!(why, "nothing carries packets any more; this program ends");
+                    failed.store(true, Ordering::Relaxed);
+                    Command::Leave
+                }
+            };
+            telling.tell(command);
+        })
+    }
+
+    /// Takes up policies, and what the device is always the way to.
+    pub(super) fn configure(&self, loaded: &Loaded) {
+        let mut carrier = locked(&self.carrier);
+        let Some(carrier) = carrier.as_mut() else { return };
+        let peers = &loaded.config.peers;
+        let own = |name: &str| {
+            let peer = peers.iter().find(|peer| peer.connection.name == name)?;
+            Some(peer.local.ip()).filter(|own| !own.is_unspecified())
+        };
+        let file = &loaded.file;
+        let begun: Vec<_> = file
+            .connection
+            .iter()
+            .filter(|table| peers.iter().any(|peer| peer.connection.name == table.name))
+            .cloned()
+            .collect();
+        let all = policies(&file.data, &begun, &own);
+        *locked(&self.names) =
+            all.iter().filter_map(|(policy, name)| Some((policy.id, name.clone()?))).collect();
+        let mut ways: Vec<(Network, Vec<TrafficSelector>)> = Vec::new();
+        for (policy, _) in &all {
+            let everything = policy
+                .remote
+                .iter()
+                .any(|selector| networks(selector.start, selector.end).iter().any(|n| n.1 == 0));
+            // What is to be discarded or forwarded wherever it goes is not led here on that account.
+            if everything && policy.action != usher_esp::Action::Protect {
+                continue;
+            }
+            ways.extend(
+                networks_of(&policy.remote).into_iter().map(|network| (network, policy.local.clone())),
+            );
+        }
+        for pool in &file.pool {
+            let users = peers.iter().filter(|peer| peer.pools.contains(&pool.name));
+            let local: Vec<TrafficSelector> = users
+                .flat_map(|peer| &peer.connection.children)
+                .filter_map(|child| child.local.clone())
+                .flatten()
+                .collect();
+            for range in pool.ranges.iter().filter_map(|text| text.parse::<Range>().ok()) {
+                let Range::Addresses { first, last } = range else { continue };
+                ways.extend(networks(first, last).into_iter().map(|network| (network, local.clone())));
+            }
+        }
+        carrier.lead(ways);
+        let policies: Vec<Policy> = all.into_iter().map(|(policy, _)| policy).collect();
+        // Policies are of no SA, and so none of them can be wrong.
+        let _ = carrier.tunnel.apply(Operation::Policies(policies));
+    }
+
     /// Carries out what one event says, before whatever depends on it is sent.
     pub(super) fn carry_out(&self, event: &Event) {
         match event {
-            Event::Install { sa, child } => {
-                let list = |of: &[usher_ike::payload::TrafficSelector]| {
-                    of.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
-                };
-                let (inbound, outbound) =
-                    (format!("{:08x}", child.inbound), format!("{:08x}", child.outbound));
-                let (local, remote) = (list(&child.local), list(&child.remote));
-                tracing::info!(
-                    sa = sa.0,
-                    name = child.name,
-                    inbound,
-                    outbound,
-                    local,
-                    remote,
-                    "CHILD_SA, whose packets nothing carries here"
-                );
+            Event::Ike(Ike::Install { sa, child }) => self.install(*sa, child),
+            Event::Ike(Ike::Remove { inbound, .. }) => self.remove(*inbound),
+            Event::Ike(event) => {
+                if let Some(carrier) = locked(&self.carrier).as_mut() {
+                    carrier.follow(event);
+                }
             }
-            Event::Remove { sa, inbound, .. } => {
-                tracing::info!(sa = sa.0, inbound = format!("{inbound:08x}"), "CHILD_SA removed");
+            Event::Unprotected { connection, child } => {
+                let names = locked(&self.names).clone();
+                let carrier = locked(&self.carrier);
+                let Some(carrier) = carrier.as_ref() else { return };
+                let meant = |(of, name): &(String, String)| {
+                    of == connection && child.as_ref().is_none_or(|child| child == name)
+                };
+                for (policy, _) in names.iter().filter(|(_, name)| meant(name)) {
+                    let _ = carrier.tunnel.apply(Operation::Abandon(*policy));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn install(&self, sa: SaId, child: &ChildSa) {
+        let list = |of: &[TrafficSelector]| of.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let (inbound, outbound) = (format!("{:08x}", child.inbound), format!("{:08x}", child.outbound));
+        let (local, remote) = (list(&child.local), list(&child.remote));
+        tracing::info!(sa = sa.0, name = child.name, inbound, outbound, local, remote, "CHILD_SA");
+        let policy = {
+            let name = (&child.connection, &child.name);
+            let names = locked(&self.names);
+            names.iter().find(|(_, (connection, of))| (connection, of) == name).map(|(policy, _)| *policy)
+        };
+        let mut carrier = locked(&self.carrier);
+        let Some(carrier) = carrier.as_mut() else { return };
+        if let Err(error) = carrier.install(sa, child, policy) {
+            tracing::error!(%error, "a CHILD_SA cannot be installed, and is ended");
+            self.telling.tell(Command::Expired { inbound: child.inbound, hard: true });
+        }
+    }
+
+    fn remove(&self, inbound: u32) {
+        tracing::info!(inbound = format!("{inbound:08x}"), "CHILD_SA removed");
+        let mut carrier = locked(&self.carrier);
+        let known = carrier.as_mut().is_some_and(|carrier| carrier.remove(inbound));
+        // Otherwise the tunnel has told it.
+        if !known || self.failed.load(Ordering::Relaxed) {
+            self.telling.tell(Command::Removed { inbound, usage: None });
+        }
+    }
+
+    /// Whether packets are carried.
+    pub(super) fn carries(&self) -> bool {
+        locked(&self.carrier).is_some()
+    }
+    /// Whether they were, and are no more.
+    pub(super) fn failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+    /// Has the gateway know what CHILD_SAs have carried by now.
+    pub(super) fn report(&self) {
+        let usages = locked(&self.carrier).as_ref().map(|carrier| carrier.tunnel.usages());
+        if let Some(usages) = usages.filter(|usages| !usages.is_empty()) {
+            self.telling.tell(Command::Carried(usages));
+        }
+    }
+    /// What was counted of packets: by the databases (`esp_`), and by the device and its sockets (`tun_`).
+    pub(super) fn counters(&self) -> Vec<(String, u64)> {
+        let counted = locked(&self.carrier).as_ref().map(|carrier| carrier.tunnel.counters());
+        let Some((esp, tun)) = counted else { return Vec::new() };
+        let named = |prefix: &str, (name, n): (&'static str, u64)| (format!("{prefix}{name}"), n);
+        esp.iter().map(|one| named("esp_", one)).chain(tun.iter().map(|one| named("tun_", one))).collect()
+    }
+    /// The device goes, with whatever was changed of the system's routing.
+    pub(super) fn end(&self) {
+        let carrier = locked(&self.carrier).take();
+        drop(carrier);
+    }
+}
+
+/// Tells where the system does not forward what users send to others.
+fn hint_at_forwarding(v6: bool) {
+    let name = if v6 { "net/ipv6/conf/all/forwarding" } else { "net/ipv4/ip_forward" };
+    if std::fs::read_to_string(format!("/proc/sys/{name}")).is_ok_and(|value| value.trim() == "0") {
+        tracing::warn!("this system forwards nothing for users: sysctl -w {}=1", name.replace('/', "."));
+    }
+}
+
+/// Tells of what the system refuses; packets may find no way, and everything else goes on.
+fn noted(what: &'static str, of: impl std::fmt::Display, done: io::Result<()>) {
+    if let Err(error) = done {
+        tracing::error!(%of, %error, "{what} cannot be changed");
+    }
+}
+
+impl Carrier {
+    /// Leads the ways that there always are.
+    fn lead(&mut self, ways: Vec<(Network, Vec<TrafficSelector>)>) {
+        let Some(routing) = &mut self.routing else { return };
+        let before = std::mem::take(&mut self.fixed);
+        for (network, local) in ways {
+            if self.fixed.contains(&network) {
+                continue;
+            }
+            let source = own_address(&local, network.0.is_ipv4()).unwrap_or_default();
+            noted("a route", network.0, routing.add_route(network, source));
+            self.fixed.push(network);
+        }
+        for network in before {
+            noted("a route", network.0, routing.remove_route(network));
+        }
+    }
+
+    fn install(
+        &mut self,
+        sa: SaId,
+        child: &ChildSa,
+        policy: Option<PolicyId>,
+    ) -> Result<(), plane::OperationError> {
+        let mut pair = child.pair();
+        pair.policy = policy;
+        let peer = pair.outer.remote.ip();
+        self.tunnel.apply(Operation::Install(pair.into()))?;
+        let mut routes = Vec::new();
+        if let Some(routing) = &mut self.routing {
+            noted("a route", peer, routing.add_past(peer));
+            let given = self.given.get(&sa);
+            for network in networks_of(&child.remote) {
+                let v4 = network.0.is_ipv4();
+                let inner = given.into_iter().flatten().copied().find(|inner| {
+                    inner.is_ipv4() == v4 && child.local.iter().any(|of| (of.start..=of.end).contains(inner))
+                });
+                // A gateway's pool is led as a whole, and so is what packets begin connections for.
+                if inner.is_none() && self.fixed.iter().any(|fixed| covers(*fixed, network)) {
+                    continue;
+                }
+                let source = inner.or_else(|| own_address(&child.local, v4).unwrap_or_default());
+                noted("a route", network.0, routing.add_route(network, source));
+                routes.push(network);
+            }
+        }
+        self.children.insert(child.inbound, Child { sa, routes, peer });
+        Ok(())
+    }
+
+    /// True: the tunnel had it, and has told what it has carried.
+    fn remove(&mut self, inbound: u32) -> bool {
+        let Some(child) = self.children.remove(&inbound) else { return false };
+        let removed = self.tunnel.apply(Operation::Remove { inbound }).is_ok();
+        if let Some(routing) = &mut self.routing {
+            for network in child.routes {
+                noted("a route", network.0, routing.remove_route(network));
+            }
+            noted("a route", child.peer, routing.remove_past(child.peer));
+        }
+        removed
+    }
+
+    fn follow(&mut self, event: &Ike) {
+        match event {
+            Ike::Configured { sa, attributes } => {
+                let addresses: Vec<IpAddr> =
+                    attributes.iter().filter_map(ConfigurationAttribute::internal_address).collect();
+                if let Some(routing) = &mut self.routing {
+                    for address in &addresses {
+                        noted("an inner address", address, routing.add_address(*address));
+                    }
+                }
+                self.given.insert(*sa, addresses);
+            }
+            Ike::Moved { sa, path, encapsulated } => {
+                let outer = Outer { local: path.local, remote: path.remote, encapsulated: *encapsulated };
+                for (inbound, child) in self.children.iter_mut().filter(|(_, child)| child.sa == *sa) {
+                    let peer = std::mem::replace(&mut child.peer, path.remote.ip());
+                    if let Some(routing) = &mut self.routing {
+                        noted("a route", child.peer, routing.add_past(child.peer));
+                        noted("a route", peer, routing.remove_past(peer));
+                    }
+                    if let Err(error) = self.tunnel.apply(Operation::Move { inbound: *inbound, outer }) {
+                        tracing::error!(%error, "a CHILD_SA cannot be moved");
+                    }
+                }
+            }
+            Ike::Rekeyed { old, new, .. } => {
+                self.children.values_mut().filter(|child| child.sa == *old).for_each(|child| child.sa = *new);
+                if let Some(given) = self.given.remove(old) {
+                    self.given.insert(*new, given);
+                }
+            }
+            Ike::Ended { sa, .. } => {
+                for address in self.given.remove(sa).unwrap_or_default() {
+                    if let Some(routing) = &mut self.routing {
+                        noted("an inner address", address, routing.remove_address(address));
+                    }
+                }
             }
             _ => {}
         }

@@ -90,7 +90,7 @@ pub fn node(path: Option<PathBuf>) -> Result<(), MihError> {
             None
         }),
         sources: node_sources(&loaded, &table, &known, taken),
-        farewell: None,
+        farewell: Box::new(|| None),
     })?)
 }
 
@@ -266,7 +266,7 @@ pub(super) fn point(loaded: &Loaded) -> Result<(), MihError> {
             None
         }),
         sources: Vec::new(),
-        farewell: None,
+        farewell: Box::new(|| None),
     })?)
 }
 
@@ -305,6 +305,6 @@ pub fn flow(local: IpAddr, config: correspondent::Config) -> Result<(), MihError
         counted: |correspondent| correspondent.counters().iter().collect(),
         reload: Box::new(|| None),
         sources: Vec::new(),
-        farewell: None,
+        farewell: Box::new(|| None),
     })?)
 }

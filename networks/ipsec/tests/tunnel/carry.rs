@@ -242,7 +242,7 @@ fn ike_beside_esp_gets_what_is_its_own() {
     let ike = loop {
         match said.recv_timeout(PATIENCE).expect("it is handed over") {
             Said::Ike { outer, message } => break (outer, message),
-            Said::Plane(_) => {}
+            Said::Plane(_) | Said::Carried(_) => {}
             Said::Failed(why) => panic!("{why}"),
         }
     };

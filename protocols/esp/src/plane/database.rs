@@ -28,6 +28,8 @@ pub(super) struct Entry {
     pub(super) waits: bool,
     pub(super) follow: bool,
     pub(super) last_received: Option<Instant>,
+    /// What was told of it when somebody asked what has changed.
+    pub(super) told: Usage,
 }
 
 impl Entry {
@@ -43,9 +45,10 @@ impl Entry {
             policy: pair.policy,
             replaces: pair.replaces,
             replaced_by: None,
-            waits: pair.after_peer && pair.replaces.is_some(),
+            waits: pair.after_peer,
             follow: pair.follow,
             last_received: None,
+            told: Usage::default(),
         })
     }
     pub(super) fn usage(&self) -> Usage {
@@ -90,8 +93,19 @@ impl SaDatabase {
         all.sort_unstable();
         all
     }
+    pub(super) fn usages(&self, changed: bool) -> Vec<(u32, Usage)> {
+        let all = self.entries.iter().map(|(spi, entry)| (*spi, entry.usage(), entry.told));
+        let mut all: Vec<_> = all
+            .filter(|(_, usage, told)| !changed || usage != told)
+            .map(|(spi, usage, _)| (spi, usage))
+            .collect();
+        all.sort_unstable_by_key(|(spi, _)| *spi);
+        all
+    }
     pub(super) fn insert(&mut self, mut entry: Entry) {
         let spi = entry.inbound.spi();
+        // Of the same traffic by another IKE_SA, as when somebody proves anew who he is before the old one ends.
+        entry.replaces = entry.replaces.or_else(|| self.of_same_traffic(&entry));
         match entry.replaces.and_then(|old| self.entries.get_mut(&old)) {
             Some(old) => old.replaced_by = Some(spi),
             None => entry.waits = false,
@@ -101,6 +115,17 @@ impl SaDatabase {
             None => self.networks.push(spi),
         }
         self.entries.insert(spi, entry);
+    }
+    /// The newest pair of the very same traffic and policy.
+    fn of_same_traffic(&self, entry: &Entry) -> Option<u32> {
+        let host = entry.remote.first().map(|selector| selector.start);
+        let of_host = host.and_then(|host| self.hosts.get(&host)).map_or(&[][..], Vec::as_slice);
+        let same = |spi: &&u32| {
+            self.entries.get(*spi).is_some_and(|other| {
+                (&other.local, &other.remote, other.policy) == (&entry.local, &entry.remote, entry.policy)
+            })
+        };
+        of_host.iter().rev().chain(self.networks.iter().rev()).find(same).copied()
     }
     pub(super) fn remove(&mut self, inbound: u32) -> Option<Entry> {
         let entry = self.entries.remove(&inbound)?;

@@ -271,6 +271,51 @@ fn a_new_pair_takes_the_place_of_an_old_one() {
     assert_eq!(b.counters().unknown_spi, 1);
 }
 
+/// As when somebody proves anew who he is by an IKE_SA of its own: nothing says which pair the new one is to replace.
+#[test]
+fn a_new_pair_of_the_same_traffic_waits_for_its_peer_too() {
+    let old = pair(true, gcm(), 20);
+    let new = SaPair { inbound: 0x2001, outbound: 0x2002, ..old.clone() };
+    let (mut a, mut b) = two(&old);
+    install(&mut b, SaPair { after_peer: true, ..mirrored(&new) });
+    let back = udp("10.2.0.9", "10.1.0.7", (2, 1), b"back");
+    assert_eq!(decide(&mut b, &back), Decision::Protect(0x1002));
+    install(&mut a, new);
+    let sent = send(&mut a, &udp("10.1.0.7", "10.2.0.9", (1, 2), b"data")).unwrap();
+    assert!(receive(&mut b, &sent).is_some());
+    assert_eq!(decide(&mut b, &back), Decision::Protect(0x2002));
+    // One of other traffic waits for nobody.
+    let other = SaPair { inbound: 0x3001, outbound: 0x3002, remote: vec![network("10.3.0.0/16")], ..old };
+    install(&mut b, SaPair { after_peer: true, ..mirrored(&other) });
+    assert_eq!(decide(&mut b, &udp("10.3.0.9", "10.1.0.7", (2, 1), b"back")), Decision::Protect(0x3002));
+}
+
+#[test]
+fn what_pairs_have_carried_is_told_once() {
+    let (mut a, mut b) = two(&pair(true, gcm(), 20));
+    assert_eq!((a.changed(), b.changed()), (vec![], vec![]));
+    let packet = udp("10.1.0.7", "10.2.0.9", (1, 2), b"data");
+    let sent = send(&mut a, &packet).unwrap();
+    receive(&mut b, &sent).unwrap();
+    let told: Vec<_> = b.changed();
+    assert_eq!((told.len(), told[0].0, told[0].1.received.packets), (1, 0x1002, 1));
+    assert_eq!(told[0].1.received.octets, packet.len() as u64);
+    assert_eq!((b.changed(), b.usages()), (vec![], told), "nothing has changed since");
+    assert_eq!(a.changed()[0].1.sent.packets, 1);
+}
+
+/// What was agreed on with somebody is not asked for again by a policy.
+#[test]
+fn a_pair_of_no_policy_serves_one() {
+    let mut plane = plane(Config::default());
+    let protect = vec![policy(7, "10.1.0.0/16", "10.2.0.0/16", Action::Protect)];
+    assert_eq!(plane.apply(NOW, Operation::Policies(protect)), Ok(()));
+    let packet = udp("10.1.0.7", "10.2.0.9", (1, 2), b"data");
+    assert_eq!(decide(&mut plane, &packet), Decision::Hold(PolicyId(7)));
+    install(&mut plane, pair(true, gcm(), 20));
+    assert_eq!(decide(&mut plane, &packet), Decision::Protect(0x1001));
+}
+
 #[test]
 fn many_pairs_are_found_by_their_hosts() {
     let mut plane = plane(Config::default());

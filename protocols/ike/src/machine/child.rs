@@ -141,6 +141,7 @@ fn install(sa: &mut IkeSa, cx: &mut Context<'_>, parts: Parts<'_>) -> bool {
         if parts.initiator { (keys.initiator, keys.responder) } else { (keys.responder, keys.initiator) };
     let config = &sa.connection.children[parts.config];
     let child = ChildSa {
+        connection: sa.connection.name.clone(),
         name: config.name.clone(),
         inbound: parts.spis.0,
         outbound: parts.spis.1,

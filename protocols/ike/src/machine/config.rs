@@ -64,6 +64,8 @@ pub struct Config {
     /// IKE_SAs that were lost are taken up again by tickets (RFC 5723), which a responder gives for so long; `None`: none are given
     /// and none asked for.
     pub tickets: Option<Duration>,
+    /// Packets of ESP go within UDP whether there is a NAT or not: this side says that it is behind one.
+    pub encapsulate: bool,
     /// Keys of IKE_SAs are told ([`Event::Keys`](super::Event::Keys)), for who looks for faults.
     pub export_keys: bool,
 }
@@ -86,6 +88,7 @@ impl Default for Config {
             message: 1 << 15,
             keepalive: Duration::from_secs(20),
             tickets: None,
+            encapsulate: false,
             export_keys: false,
         }
     }

@@ -115,6 +115,16 @@ pub enum Command {
     Delete(SaId),
     /// Ask whether the other side lives.
     Probe(SaId),
+    /// Packets have gone by CHILD_SAs of an IKE_SA, or authentic ones have come. Whoever sends them lives (RFC 7296 §2.4), and a
+    /// NAT has seen those that went (RFC 3948 §4).
+    Traffic {
+        /// Which IKE_SA.
+        sa: SaId,
+        /// Packets have come.
+        received: bool,
+        /// Packets have gone.
+        sent: bool,
+    },
     /// This side's address has changed, or another of the other side's is to be used: an initiator moves its SAs there
     /// (RFC 4555 §3.5). Packets follow when the other side has answered from there.
     Move {
@@ -130,6 +140,8 @@ pub enum Command {
 /// A CHILD_SA: two SAs of ESP.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChildSa {
+    /// The name of its connection.
+    pub connection: String,
     /// The name of its configuration.
     pub name: String,
     /// The SPI of packets that come.

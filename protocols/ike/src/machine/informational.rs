@@ -74,7 +74,7 @@ pub(super) fn updated(sa: &mut IkeSa, cx: &mut Context<'_>, moving: &Moving, pay
     if !brings_back(moving, payloads) {
         return sa.end(cx, EndReason::Protocol);
     }
-    sa.nat = initial::nat_found(payloads, sa.spis, sa.path);
+    sa.nat = initial::nat_found(cx, payloads, sa.spis, sa.path);
     sa.moved(cx);
 }
 
@@ -123,7 +123,7 @@ pub(super) fn request(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: &[Payload]
         if authenticate::has(payloads, NotifyType::UPDATE_SA_ADDRESSES) && !sa.initiator {
             // What the header has, which is what a NAT makes of it (RFC 4555 §3.5).
             sa.path = sa.reply;
-            sa.nat = initial::nat_found(payloads, sa.spis, sa.path);
+            sa.nat = initial::nat_found(cx, payloads, sa.spis, sa.path);
             answer.extend(initial::nat_detection(cx, sa.spis, sa.path));
             sa.plan(Task::Check);
         }

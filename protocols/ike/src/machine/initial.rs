@@ -55,9 +55,13 @@ fn address_hash(spis: (Spi, Spi), address: SocketAddr) -> [u8; 20] {
     }
 }
 
+/// Whether this side says that it is behind a NAT: it wants ESP within UDP, or does not know its own address.
+fn says_nat(cx: &Context<'_>, path: Path) -> bool {
+    cx.config.encapsulate || path.local.ip().is_unspecified()
+}
+
 pub(super) fn nat_detection(cx: &mut Context<'_>, spis: (Spi, Spi), path: Path) -> [Payload; 2] {
-    // Who does not know its own address is taken to be behind a NAT.
-    let source = if path.local.ip().is_unspecified() { cx.random() } else { address_hash(spis, path.local) };
+    let source = if says_nat(cx, path) { cx.random() } else { address_hash(spis, path.local) };
     [
         Payload::Notify(Notify::with(NotifyType::NAT_DETECTION_SOURCE_IP, source)),
         Payload::Notify(Notify::with(
@@ -68,13 +72,18 @@ pub(super) fn nat_detection(cx: &mut Context<'_>, spis: (Spi, Spi), path: Path) 
 }
 
 /// Whether a NAT is before this side, and before the other. The other side says which addresses it knows.
-pub(super) fn nat_found(payloads: &[Payload], spis: (Spi, Spi), path: Path) -> (bool, bool) {
+pub(super) fn nat_found(
+    cx: &Context<'_>,
+    payloads: &[Payload],
+    spis: (Spi, Spi),
+    path: Path,
+) -> (bool, bool) {
     let differs = |kind, address| {
         let mut hashes = notifies(payloads).filter(|notify| notify.kind == kind).peekable();
         let hash = address_hash(spis, address);
         hashes.peek().is_some() && !hashes.any(|notify| equal(&notify.data, &hash))
     };
-    let local = if path.local.ip().is_unspecified() {
+    let local = if says_nat(cx, path) {
         // Whatever its hash, it is not what this side sent.
         notifies(payloads).any(|notify| notify.kind == NotifyType::NAT_DETECTION_DESTINATION_IP)
     } else {
@@ -244,7 +253,7 @@ pub(super) fn response(sa: &mut IkeSa, cx: &mut Context<'_>, message: &Message, 
     let mut authenticating =
         Authenticating::new(begun.octets, octets.to_vec(), begun.nonce.to_vec(), answer.nonce.to_vec());
     heed(sa, &mut authenticating, message);
-    sa.nat = nat_found(&message.payloads, sa.spis, sa.path);
+    sa.nat = nat_found(cx, &message.payloads, sa.spis, sa.path);
     // With MOBIKE a NAT may be found later, on another way (RFC 4555 §3.3).
     let traverses = sa.connection.mobike && message.notify(NotifyType::NAT_DETECTION_SOURCE_IP).is_some();
     if sa.nat.0 || sa.nat.1 || traverses {
@@ -388,7 +397,7 @@ pub(super) fn request(cx: &mut Context<'_>, path: Path, message: &Message, octet
     }
     payloads.extend(features(&sa.connection, true, intermediate));
     // The initiator's hashes are of SPIs that it knew: its own, and none (§2.23).
-    sa.nat = nat_found(&message.payloads, (sa.spis.0, Spi::ZERO), path);
+    sa.nat = nat_found(cx, &message.payloads, (sa.spis.0, Spi::ZERO), path);
     let mut authenticating =
         Authenticating::new(octets.to_vec(), Vec::new(), asked.nonce.to_vec(), nonce.to_vec());
     authenticating.additional = proposal.additional().collect();

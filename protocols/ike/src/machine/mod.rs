@@ -657,6 +657,7 @@ impl Machine for Endpoint {
             | Command::RekeyChild { sa, .. }
             | Command::DeleteChild { sa, .. }
             | Command::Move { sa, .. }
+            | Command::Traffic { sa, .. }
             | Command::Rekey(sa)
             | Command::Delete(sa)
             | Command::Probe(sa) => sa.0,

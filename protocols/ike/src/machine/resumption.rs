@@ -111,7 +111,7 @@ pub(super) fn response(sa: &mut IkeSa, cx: &mut Context<'_>, message: &Message, 
     sa.spis.1 = message.header.responder_spi;
     let mut authenticating = Authenticating::new(first, octets.to_vec(), nonce.to_vec(), theirs.to_vec());
     heed(sa, &mut authenticating, message);
-    sa.nat = nat_found(&message.payloads, sa.spis, sa.path);
+    sa.nat = nat_found(cx, &message.payloads, sa.spis, sa.path);
     let traverses = sa.connection.mobike && message.notify(NotifyType::NAT_DETECTION_SOURCE_IP).is_some();
     if sa.nat.0 || sa.nat.1 || traverses {
         move_to_nat_port(sa);
@@ -183,7 +183,7 @@ pub(super) fn request(cx: &mut Context<'_>, path: Path, message: &Message, octet
     let mut payloads = Vec::from([Payload::Nonce(nonce.to_vec())]);
     payloads.extend(nat_detection(cx, sa.spis, path));
     payloads.extend(features(&sa.connection, true, false));
-    sa.nat = nat_found(&message.payloads, (sa.spis.0, Spi::ZERO), path);
+    sa.nat = nat_found(cx, &message.payloads, (sa.spis.0, Spi::ZERO), path);
     let mut authenticating =
         Authenticating::new(octets.to_vec(), Vec::new(), theirs.to_vec(), nonce.to_vec());
     heed(&mut sa, &mut authenticating, message);

@@ -710,6 +710,14 @@ impl IkeSa {
             Command::Verified { holds, .. } => authenticate::verified(self, cx, holds)?,
             Command::Delete(_) if !self.is_established() => self.end(cx, EndReason::Deleted),
             _ if !self.is_established() => return Err(CommandError::WrongState("it is not established")),
+            Command::Traffic { received, sent, .. } => {
+                if received {
+                    self.heard = cx.now;
+                }
+                if sent {
+                    self.sent = cx.now;
+                }
+            }
             _ if !matches!(self.state, SaState::Established | SaState::Rekeying | SaState::Collided) => {
                 return Err(CommandError::WrongState("another has taken its place, or it is being deleted"));
             }

@@ -50,6 +50,12 @@ impl ConfigurationAttribute {
             .contains(&self.kind);
         self.as_address().filter(|_| internal)
     }
+    /// The name server that it tells of; `None`: it is of something else.
+    #[must_use]
+    pub fn name_server(&self) -> Option<IpAddr> {
+        let servers = [ConfigurationType::INTERNAL_IP4_DNS, ConfigurationType::INTERNAL_IP6_DNS];
+        self.as_address().filter(|_| servers.contains(&self.kind))
+    }
     /// The address that stands first in the value, where its length lets it be one.
     #[must_use]
     pub fn as_address(&self) -> Option<IpAddr> {

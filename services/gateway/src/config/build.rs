@@ -1,9 +1,10 @@
 //! What a file makes: checks that types cannot say, with keys and certificates read.
 
 use super::aaa;
+use super::data::{Carry, DataTable};
 use super::model::{
     AuthMethod, ChildTable, ChildlessWord, ConnectionTable, EapTable, File, Listen, LocalAuth as Local,
-    ModeWord, RemoteAuth as Remote, TlsTable, UserTable,
+    ModeWord, Reauthentication, RemoteAuth as Remote, TlsTable, UserTable,
 };
 use crate::service::{Config, Judge, Peer};
 use crate::users::LocalUsers;
@@ -17,7 +18,9 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use usher_access::pool::{PoolConfig, PoolError, Range, check_pools};
 use usher_config::secret::{self, Hidden};
+use usher_config::units::Time;
 use usher_config::{Outside, Prefix, hint};
+use usher_core::Duration;
 use usher_crypto::Key;
 use usher_crypto::tls::{
     ChainVerifier, ClientConfig, ClientOptions, Credentials as Certified, Roots, ServerConfig, ServerOptions,
@@ -193,6 +196,7 @@ impl<'a> Builder<'a> {
             packet: count(limits.packet),
             message: count(limits.message),
             keepalive: limits.keepalive.get(),
+            encapsulate: file.data.udp_encapsulation,
             export_keys: file.key_log.is_some(),
             ..Ike::default()
         };
@@ -254,7 +258,43 @@ impl<'a> Builder<'a> {
             }
             peers.extend(self.peer(&at, table, &file.listen).map(Arc::new));
         }
-        Some(Config { endpoint, peers, pools, aaa: aaa.flatten(), users })
+        self.data(&file.data);
+        // Whoever hosts the gateway knows whether it carries packets.
+        Some(Config { endpoint, peers, pools, aaa: aaa.flatten(), users, metered: false })
+    }
+
+    fn data(&mut self, data: &DataTable) {
+        let least = if data.carry == Carry::Tun { 576 } else { 0 };
+        if !(least..=65_000).contains(&data.mtu) {
+            self.fault(
+                &["data", "mtu"],
+                "packets are of 576 to 65000 octets; 1400 fits links that carry 1500",
+            );
+        }
+        // What the kernel takes as a name (IFNAMSIZ).
+        let name = data.interface.replace("%d", "0");
+        if name.is_empty() || name.len() > 15 || name.contains(['/', '%', ' ', ':']) {
+            self.fault(
+                &["data", "interface"],
+                "a device's name has 1 to 15 characters, none of them a slash, colon or space; \"esp%d\" gets a number",
+            );
+        }
+        if (253..=255).contains(&data.table.get()) || data.table.get() > 32_000 {
+            self.fault(
+                &["data", "table"],
+                "a routing table of this program's own is wanted: 1 to 32000, and not the system's 253 to 255",
+            );
+        }
+        for (i, policy) in data.policy.iter().enumerate() {
+            let i = i.to_string();
+            let ported = [1, 6, 17, 33, 58, 132, 136];
+            if policy.port.is_some() && !policy.protocol.is_some_and(|protocol| ported.contains(&protocol)) {
+                self.fault(
+                    &["data", "policy", &i, "port"],
+                    "a port is of a protocol that has ports: write protocol = 6 for TCP, 17 for UDP, 1 or 58 for ICMP",
+                );
+            }
+        }
     }
 
     fn pools(&mut self, file: &File) -> Vec<PoolConfig> {
@@ -380,6 +420,19 @@ impl<'a> Builder<'a> {
         if table.start && !begins {
             self.fault(&below("start"), "without remote_address there is nobody to begin with");
         }
+        if table.on_demand && !begins {
+            self.fault(&below("on_demand"), "without remote_address there is nobody to begin with");
+        }
+        if table.on_demand && table.child.is_empty() {
+            self.fault(&below("on_demand"), "without a [[connection.child]] no packet needs it");
+        }
+        if table.on_demand && table.address == Some(true) {
+            self.fault(
+                &below("on_demand"),
+                "with address = true this side has its inner address only once the connection is there, so that no packet can \
+                 come before; write start = true",
+            );
+        }
         if begins && table.remote_auth == Remote::Certificate && table.remote_id.is_none() {
             self.fault(at, "\"remote_id\" is missing: anybody with a certificate of that authority would do");
         }
@@ -402,7 +455,7 @@ impl<'a> Builder<'a> {
                 "without a [[connection.child]] there is no IKE_SA that needs one",
             );
         }
-        let mut children: Vec<ChildConfig> = Vec::new();
+        let (mut children, mut child_lifetimes): (Vec<ChildConfig>, Vec<_>) = Default::default();
         for (i, child) in table.child.iter().enumerate() {
             let number = i.to_string();
             let at = [at, &["child", &number]].concat();
@@ -413,6 +466,11 @@ impl<'a> Builder<'a> {
                 );
             }
             children.push(self.child(&at, child));
+            child_lifetimes.push(self.lifetime(
+                &[&at[..], &["lifetime"]].concat(),
+                child.lifetime,
+                child.rekey_after,
+            ));
         }
         let remote_address = table.remote_address;
         let v4 = remote_address.is_none_or(|address| address.is_ipv4());
@@ -451,7 +509,25 @@ impl<'a> Builder<'a> {
             remote: remote_address.map(|address| SocketAddr::new(address, table.remote_port)),
             start: table.start,
             retry: table.retry.get(),
+            on_demand: table.on_demand,
+            reauth_after: time(table.reauth_after),
+            break_before_make: table.reauthentication == Reauthentication::BreakBeforeMake,
+            lifetime: self.lifetime(&below("lifetime"), table.lifetime, table.rekey_after),
+            child_lifetimes,
         })
+    }
+
+    /// How long an SA lives at most; `None`: without end.
+    fn lifetime(&mut self, at: &[&str], said: Option<Time>, rekey_after: Time) -> Option<Duration> {
+        let rekey = Some(rekey_after.get()).filter(|time| !time.is_zero());
+        let said = match said {
+            None => return rekey.map(|rekey| rekey * 11 / 10),
+            Some(said) => said.get(),
+        };
+        if !said.is_zero() && rekey.is_some_and(|rekey| said <= rekey) {
+            self.fault(at, "an SA is to be replaced before it ends: say more than rekey_after");
+        }
+        Some(said).filter(|said| !said.is_zero())
     }
 
     fn psk(&mut self, at: &[&str], table: &ConnectionTable) -> Option<Key> {

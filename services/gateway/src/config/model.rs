@@ -1,5 +1,6 @@
 //! The file as types. The documentation of these items is the published schema's.
 
+use super::data::DataTable;
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -32,6 +33,11 @@ pub struct File {
     pub user: Vec<UserTable>,
     /// What nobody may exceed.
     pub limits: Limits,
+    /// What carries packets of CHILD_SAs. In a study nothing does.
+    pub data: DataTable,
+    /// A file to which the keys of CHILD_SAs are appended, as Wireshark's table esp_sa has them. As with `key_log`, for finding
+    /// faults alone.
+    pub esp_key_log: Option<PathBuf>,
     /// A file to which the keys of IKE_SAs are appended, as Wireshark's ikev2_decryption_table has them. Who has it can read
     /// everything: for finding faults alone.
     pub key_log: Option<PathBuf>,
@@ -130,6 +136,19 @@ usher_core::named! {
 }
 
 usher_core::named! {
+    "an order of ending and beginning";
+    /// How this side proves anew who it is (RFC 7296 §2.8.3).
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Reauthentication {
+        /// A new IKE_SA is made before the old one ends: traffic is not interrupted. The other side has to bear two of the same
+        /// two at a time, for a moment.
+        MakeBeforeBreak = "make-before-break",
+        /// The old one ends before a new one is begun.
+        BreakBeforeMake = "break-before-make",
+    }
+}
+
+usher_core::named! {
     "a mode of CHILD_SAs";
     /// The mode of a CHILD_SA.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -200,6 +219,16 @@ pub struct ConnectionTable {
     /// When the IKE_SA is replaced by a new one; up to a tenth sooner. `"0 s"`: never by this side.
     #[serde(default = "ConnectionTable::rekey_after")]
     pub rekey_after: Time,
+    /// When an IKE_SA ends that nobody has replaced [default: a tenth later than `rekey_after`, or never]. `"0 s"`: never.
+    pub lifetime: Option<Time>,
+    /// When this side, where it has begun, makes a new IKE_SA by which both prove anew who they are; up to a tenth sooner.
+    /// `"0 s"`: never.
+    #[serde(default = "ConnectionTable::reauth_after")]
+    pub reauth_after: Time,
+    /// How it does that.
+    #[serde(default = "ConnectionTable::reauthentication", deserialize_with = "named::read")]
+    #[schemars(schema_with = "named::schema::<Reauthentication>")]
+    pub reauthentication: Reauthentication,
     /// Without a word for so long the other side is asked whether it lives. `"0 s"`: never.
     #[serde(default = "ConnectionTable::liveness")]
     pub liveness: Time,
@@ -228,9 +257,12 @@ pub struct ConnectionTable {
     /// Whether it is begun at the start, and again when it has ended.
     #[serde(default)]
     pub start: bool,
-    /// How long after an end it is begun again.
+    /// How long after an end it is begun again; and how long after it has come to nothing packets do not begin it again.
     #[serde(default = "ConnectionTable::retry")]
     pub retry: Time,
+    /// Whether the first packet begins it that needs one of its CHILD_SAs, and waits for that.
+    #[serde(default)]
+    pub on_demand: bool,
     /// Which CHILD_SAs there may be. Whoever begins begins with the first.
     #[serde(default)]
     pub child: Vec<ChildTable>,
@@ -254,6 +286,12 @@ impl ConnectionTable {
     }
     const fn rekey_after() -> Time {
         Time::secs(4 * 3600)
+    }
+    const fn reauth_after() -> Time {
+        Time::secs(0)
+    }
+    const fn reauthentication() -> Reauthentication {
+        Reauthentication::MakeBeforeBreak
     }
     const fn liveness() -> Time {
         Time::secs(30)
@@ -287,6 +325,8 @@ pub struct ChildTable {
     /// When it is replaced by a new one; up to a tenth sooner. `"0 s"`: never by this side.
     #[serde(default = "ChildTable::rekey_after")]
     pub rekey_after: Time,
+    /// When it ends where nobody has replaced it [default: a tenth later than `rekey_after`, or never]. `"0 s"`: never.
+    pub lifetime: Option<Time>,
 }
 
 impl ChildTable {

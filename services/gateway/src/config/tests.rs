@@ -137,6 +137,59 @@ fn diameter_servers_are_asked_by_their_realm() {
 }
 
 #[test]
+fn what_carries_packets_is_checked() {
+    let data = |text: &str| faults(&format!("[data]\n{text}\n"));
+    assert!(data("carry = \"tap\"")[0].starts_with("2:9: "));
+    assert!(data("mtu = 100")[0].starts_with("2:7: packets are of 576 to 65000 octets"));
+    assert!(data("interface = \"a device of many letters\"")[0].contains("1 to 15 characters"));
+    assert!(data("interface = \"a/b\"")[0].contains("none of them a slash"));
+    assert!(data("table = 254")[0].contains("not the system's 253 to 255"));
+    assert!(
+        data("[[data.policy]]\naction = \"discard\"\nport = 53")[0].contains("write protocol = 6 for TCP")
+    );
+    let child = "[[connection.child]]\nname = \"net\"\n";
+    let demand = |more: &str| faults(&format!("{PSK}on_demand = true\n{more}"));
+    assert!(demand(child)[0].contains("nobody to begin with"));
+    assert!(demand("remote_address = \"192.0.2.9\"\n")[0].contains("no packet needs it"));
+    assert!(
+        demand(&format!("remote_address = \"192.0.2.9\"\naddress = true\n{child}"))[0]
+            .contains("write start = true")
+    );
+    let loaded = read("[data]\nudp_encapsulation = true\nheld_packets = 3\n").unwrap();
+    assert!(loaded.config.endpoint.encapsulate && !loaded.config.metered);
+}
+
+#[test]
+fn policies_are_what_is_said_and_then_what_connections_need() {
+    let text = format!(
+        "{PSK}on_demand = true\nremote_address = \"192.0.2.9\"\n[[connection.child]]\nname = \"net\"\nlocal = [\"10.1.0.0/16\"]\n\
+         remote = [\"10.2.0.0/16\"]\n[[connection.child]]\nname = \"hosts\"\n\
+         [[data.policy]]\naction = \"forward\"\nremote = [\"10.2.0.53\"]\nprotocol = 17\nport = 53\n\
+         [[data.policy]]\naction = \"discard\"\nlocal = [\"10.1.9.0/24\"]\n"
+    );
+    let file = read(&text).unwrap().file;
+    let all =
+        policies(&file.data, &file.connection, &|name| (name == "a").then(|| "192.0.2.1".parse().unwrap()));
+    let shown: Vec<String> = all
+        .iter()
+        .map(|(policy, child)| {
+            let list = |of: &[usher_esp::TrafficSelector]| {
+                of.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+            };
+            let child = child.as_ref().map_or("", |(_, child)| child);
+            format!("{:?} {} === {} {child}", policy.action, list(&policy.local), list(&policy.remote))
+        })
+        .collect();
+    let want = [
+        "Forward 0.0.0.0/0[17] ::/0[17] === 10.2.0.53[17/53] ",
+        "Discard 10.1.9.0/24 === 0.0.0.0/0 ::/0 ",
+        "Protect 10.1.0.0/16 === 10.2.0.0/16 net",
+        "Protect 192.0.2.1 === 192.0.2.9 hosts",
+    ];
+    assert_eq!(shown, want);
+}
+
+#[test]
 fn the_published_schema_is_this_one() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/ike.schema.json");
     let schema = json_schema();

@@ -2,6 +2,7 @@
 
 mod aaa;
 mod local;
+mod packets;
 
 use crate::config::{Loaded, parse};
 use crate::{
@@ -66,19 +67,27 @@ pub(super) struct World {
     pub(super) net: Network,
     pub(super) gateway: At<Gateway>,
     seed: u64,
+    metered: bool,
 }
 
 impl World {
     pub(super) fn new(text: &str) -> Self {
+        Self::with(text, false)
+    }
+    /// Hosts carry packets, and tell of them.
+    pub(super) fn metered(text: &str) -> Self {
+        Self::with(text, true)
+    }
+    fn with(text: &str, metered: bool) -> Self {
         let mut net = Network::new(ChannelConfig { delay: millis(10), ..ChannelConfig::default() });
-        let gateway = add(&mut net, GATEWAY, text, 1);
+        let gateway = add(&mut net, GATEWAY, text, (1, metered));
         net.bind(gateway, DYNAMIC_SOCKET, at(GATEWAY, 3799));
-        Self { net, gateway, seed: 1 }
+        Self { net, gateway, seed: 1, metered }
     }
     /// A client at an address.
     pub(super) fn client(&mut self, address: &str, text: &str) -> At<Gateway> {
         self.seed += 1;
-        add(&mut self.net, address, text, self.seed)
+        add(&mut self.net, address, text, (self.seed, self.metered))
     }
     pub(super) fn run(&mut self, time: Duration) {
         self.net.run(time);
@@ -133,8 +142,9 @@ impl World {
     }
 }
 
-fn add(net: &mut Network, address: &str, text: &str, seed: u64) -> At<Gateway> {
+fn add(net: &mut Network, address: &str, text: &str, (seed, metered): (u64, bool)) -> At<Gateway> {
     let Loaded { mut config, credentials, .. } = loaded(text);
+    config.metered = metered;
     let own: IpAddr = address.parse().unwrap();
     for peer in &mut config.peers {
         let peer = std::sync::Arc::make_mut(peer);

@@ -1,0 +1,278 @@
+//! Ours at both ends, without a NAT: packets of ESP that are in no UDP.
+
+use super::traffic::{Flow, stream, udp};
+use super::*;
+use crate::place::SECRET;
+
+/// The gateway, `b`: 10.2.0.0/16 and 2001:db8:2::/48 are behind it, its users are of 10.9.0.0/24 and 2001:db8:9::/112.
+fn gateway(more: &str) -> String {
+    format!(
+        "{}pools = [\"inner\"]\ndns = [\"10.2.0.53\"]\ndomains = [\"corp.test\"]\n[[connection.child]]\nname = \"net\"\n\
+         local = [\"10.2.0.0/16\", \"2001:db8:2::/48\"]\n[[pool]]\nname = \"inner\"\nranges = [\"10.9.0.0/24\", \"2001:db8:9::/112\"]\n{more}",
+        psk("gw.test", "ini.test")
+    )
+}
+
+fn client(to: &str, more: &str) -> String {
+    format!(
+        "{}remote_address = \"{to}\"\naddress = true\nstart = true\nretry = \"1 s\"\n{more}[[connection.child]]\nname = \"net\"\n\
+         remote = [\"10.2.0.0/16\", \"2001:db8:2::/48\"]\n",
+        psk("ini.test", "gw.test")
+    )
+}
+
+impl Cable {
+    /// Networks behind both ends.
+    fn behind(&self) {
+        for (n, name) in (1..).zip([&self.a, &self.b]) {
+            ip(&format!("-n {name} addr add 10.{n}.0.1/32 dev lo"));
+            ip(&format!("-n {name} addr add 2001:db8:{n}::1/128 dev lo nodad"));
+        }
+    }
+}
+
+/// The inner addresses of the only IKE_SA.
+fn inner(place: &Folder, name: &str) -> [String; 2] {
+    let mut found = Vec::new();
+    eventually("it has addresses", || {
+        let status = status(place, name);
+        let addresses = status["sas"][0]["addresses"].as_array().cloned().unwrap_or_default();
+        found = addresses.iter().map(|one| one.as_str().unwrap().to_owned()).collect();
+        found.len() == 2 && status["sas"][0]["children"].as_array().is_some_and(|all| all.len() == 1)
+    });
+    let v4 = found.iter().find(|one| !one.contains(':')).unwrap();
+    let v6 = found.iter().find(|one| one.contains(':')).unwrap();
+    [v4.clone(), v6.clone()]
+}
+
+#[test]
+fn both_families_are_carried_inside_and_outside_and_nothing_is_left_of_it() {
+    for to in ["192.0.2.2", "2001:db8::2"] {
+        let (place, cable) = (Folder::new(), Cable::new());
+        cable.behind();
+        let (a, b) = (cable.a.as_str(), cable.b.as_str());
+        let mut gateway = cable.usher(&place, b, "gateway", &["serve"], &gateway(""));
+        let mut client = cable.usher(&place, a, "client", &["serve"], &client(to, ""));
+        let [v4, v6] = inner(&place, "client");
+        stream((a, &v4), (b, "10.2.0.1"), 2 << 20);
+        stream((a, &v6), (b, "2001:db8:2::1"), 2 << 20);
+        // The gateway reaches its user, too.
+        stream((b, "10.2.0.1"), (a, &v4), 100_000);
+        let flow = Flow::begin((a, &v4), (b, "10.2.0.1"));
+        for words in [&["rekey", "--children"][..], &["rekey"]] {
+            for name in ["client", "gateway"] {
+                ask(&place, name, words);
+                std::thread::sleep(Duration::from_millis(500));
+            }
+        }
+        let tally = flow.end();
+        assert!(tally.sent > 300 && tally.lost.is_empty(), "{to}: {tally:?}");
+        // What one side has sent the other has received.
+        let (here, there) = (status(&place, "client"), status(&place, "gateway"));
+        let carried = |of: &serde_json::Value, what: &str| of["sas"][0]["carried"][what].as_u64().unwrap();
+        assert!(carried(&here, "sent_octets") > 4 << 20, "{here}");
+        for what in ["octets", "packets"] {
+            let (sent, received) = (format!("sent_{what}"), format!("received_{what}"));
+            assert_eq!(carried(&here, &sent), carried(&there, &received), "{here}\n{there}");
+            assert_eq!(carried(&there, &sent), carried(&here, &received), "{here}\n{there}");
+        }
+        let child = &here["sas"][0]["children"][0];
+        assert_eq!(child["encapsulated"], false, "there is no NAT");
+        assert_eq!(here["sas"][0]["dns"][0], "10.2.0.53");
+        assert_eq!(here["sas"][0]["domains"][0], "corp.test");
+        for counter in ["esp_integrity", "esp_replayed", "esp_selectors", "esp_unknown_spi", "tun_not_sent"] {
+            assert_eq!(
+                (&here["counters"][counter], &there["counters"][counter]),
+                (&0.into(), &0.into()),
+                "{counter}"
+            );
+        }
+        assert_eq!((client.terminate(), gateway.terminate()), (Some(0), Some(0)));
+        for space in [a, b] {
+            for words in
+                ["link show", "rule show", "-6 rule show", "route show table all", "-6 route show table all"]
+            {
+                let shown = program("ip").args(["-n", space]).args(words.split(' ')).output().unwrap();
+                let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+                let left = ["esp0", "lookup 4500", "table 4500"].iter().any(|left| shown.contains(left));
+                assert!(!left, "{space}: ip {words}:\n{shown}");
+            }
+        }
+    }
+}
+
+/// What a program left that was killed does not stand in the way of the next.
+#[test]
+fn a_gateway_that_was_killed_begins_again_and_leaves_nothing() {
+    let (place, cable) = (Folder::new(), Cable::new());
+    let data = "[data]\ntable = 77\n";
+    let b = cable.b.clone();
+    let rules = || {
+        let shown = program("ip").args(["-n", &b, "rule", "show"]).output().unwrap();
+        String::from_utf8_lossy(&shown.stdout).matches("lookup 77").count()
+    };
+    let first = cable.usher(&place, &b, "gateway", &["serve"], &gateway(data));
+    assert_eq!(rules(), 1);
+    first.signal("KILL");
+    drop(first);
+    assert_eq!(rules(), 1, "nobody has taken it away");
+    std::fs::remove_file(place.path("gateway.sock")).unwrap();
+    let mut second = cable.usher(&place, &b, "gateway", &["serve"], &gateway(data));
+    assert_eq!(rules(), 1);
+    assert_eq!((second.terminate(), rules()), (Some(0), 0));
+}
+
+/// As the ping of the third founding study: the first packet brings its CHILD_SA about, and arrives.
+#[test]
+fn the_first_packet_begins_its_connection_and_arrives() {
+    let (place, cable) = (Folder::new(), Cable::new());
+    cable.behind();
+    let (a, b) = (cable.a.as_str(), cable.b.as_str());
+    let child =
+        "[[connection.child]]\nname = \"net\"\nlocal = [\"10.N.0.0/16\"]\nremote = [\"10.M.0.0/16\"]\n";
+    let (here, there) =
+        (child.replace('N', "1").replace('M', "2"), child.replace('N', "2").replace('M', "1"));
+    let second =
+        "[[connection.child]]\nname = \"other\"\nlocal = [\"10.N.0.0/16\"]\nremote = [\"10.M.0.0/16\"]\n";
+    let (more, less) =
+        (second.replace('N', "1").replace('M', "3"), second.replace('N', "3").replace('M', "1"));
+    let gateway = format!("{}{there}{less}", psk("gw.test", "ini.test"));
+    let _gateway = cable.usher(&place, b, "gateway", &["serve"], &gateway);
+    ip(&format!("-n {b} addr add 10.3.0.1/32 dev lo"));
+    let policy = "[[data.policy]]\naction = \"discard\"\nremote = [\"10.2.9.0/24\"]\n";
+    let text = format!(
+        "{}remote_address = \"192.0.2.2\"\non_demand = true\nretry = \"1 s\"\n{here}{more}{policy}",
+        psk("ini.test", "gw.test")
+    );
+    let mut client = cable.usher(&place, a, "client", &["serve"], &text);
+    assert_eq!(status(&place, "client")["sas"].as_array().unwrap().len(), 0, "nothing needs it yet");
+    let (ours, theirs) = (udp(a, "10.1.0.1", 0), udp(b, "10.2.0.1", 7000));
+    let mut buf = [0; 100];
+    // What is discarded begins nothing.
+    ours.send_to(b"nobody hears", "10.2.9.1:7000").unwrap();
+    eventually("it is dropped", || status(&place, "client")["counters"]["esp_discarded"].as_u64() >= Some(1));
+    assert_eq!(status(&place, "client")["sas"].as_array().unwrap().len(), 0);
+    for word in [&b"first"[..], b"second"] {
+        ours.send_to(word, "10.2.0.1:7000").unwrap();
+    }
+    for word in [&b"first"[..], b"second"] {
+        let (length, from) = theirs.recv_from(&mut buf).unwrap();
+        assert_eq!((&buf[..length], from), (word, ours.local_addr().unwrap()));
+    }
+    // The second of its CHILD_SAs comes in the same way.
+    let third = udp(b, "10.3.0.1", 7000);
+    ours.send_to(b"third", "10.3.0.1:7000").unwrap();
+    assert_eq!(third.recv(&mut buf).unwrap(), 5);
+    let now = status(&place, "client");
+    assert_eq!(now["sas"].as_array().unwrap().len(), 1);
+    assert_eq!(now["sas"][0]["children"].as_array().unwrap().len(), 2);
+    assert_eq!((&now["counters"]["acquired"], &now["counters"]["esp_not_held"]), (&2.into(), &0.into()));
+    // It ends, and the next packet begins it again.
+    ask(&place, "gateway", &["down", "--all"]);
+    eventually("it has ended", || status(&place, "client")["sas"].as_array().unwrap().is_empty());
+    ours.send_to(b"again", "10.2.0.1:7000").unwrap();
+    assert_eq!(theirs.recv(&mut buf).unwrap(), 5);
+    assert_eq!(client.terminate(), Some(0));
+}
+
+#[test]
+fn packets_that_wait_in_vain_are_dropped_and_told() {
+    let (place, cable) = (Folder::new(), Cable::new());
+    cable.behind();
+    let (a, b) = (cable.a.as_str(), cable.b.as_str());
+    let child =
+        "[[connection.child]]\nname = \"net\"\nlocal = [\"10.1.0.0/16\"]\nremote = [\"10.2.0.0/16\"]\n";
+    let wrong = format!("{}{child}", psk("gw.test", "ini.test")).replace("a shared secret", "another secret");
+    let _gateway = cable.usher(&place, b, "gateway", &["serve"], &wrong);
+    let text =
+        format!("{}remote_address = \"192.0.2.2\"\non_demand = true\n{child}", psk("ini.test", "gw.test"));
+    let mut client = cable.usher(&place, a, "client", &["serve"], &text);
+    let ours = udp(a, "10.1.0.1", 0);
+    ours.send_to(b"in vain", "10.2.0.1:7000").unwrap();
+    client.wait_for("there will be no CHILD_SA for packets that wait");
+    eventually("it waits no more", || status(&place, "client")["counters"]["esp_not_held"] == 1);
+    // Whoever has refused is not asked for each packet.
+    for _ in 0..20 {
+        ours.send_to(b"in vain", "10.2.0.1:7000").unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let now = status(&place, "client");
+    assert_eq!(now["counters"]["initiated"], 1, "{now}");
+}
+
+/// Two programs do not share port 4500 unawares, and a device that cannot be made is a sentence.
+#[test]
+fn what_stands_in_the_way_is_said() {
+    let (place, cable) = (Folder::new(), Cable::new());
+    let _first = cable.usher(&place, &cable.b, "gateway", &["serve"], &gateway(""));
+    let mut second = cable.command(&cable.b, USHER);
+    place.write("second.toml", "[listen]\nport = 501\ncontrol = \"second.sock\"\n");
+    second.args(["ike", "serve", "--config", "second.toml"]).current_dir(place.path(""));
+    let said = second.output().unwrap();
+    let text = [said.stdout, said.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    assert!(said.status.code() == Some(1) && text.contains("cannot listen on 0.0.0.0:4500"), "{text}");
+    place.write(
+        "third.toml",
+        "[listen]\nport = 501\nnat_port = 4501\ncontrol = \"third.sock\"\n[data]\ninterface = \"lo\"\n",
+    );
+    let mut third = cable.command(&cable.b, USHER);
+    third.args(["ike", "serve", "--config", "third.toml"]).current_dir(place.path(""));
+    let said = third.output().unwrap();
+    let text = [said.stdout, said.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    assert!(said.status.code() == Some(1) && text.contains("no TUN device \"lo\""), "{text}");
+}
+
+#[test]
+fn the_aaa_server_is_told_what_a_session_has_carried() {
+    let (place, cable) = (Folder::new(), Cable::new());
+    cable.behind();
+    let (a, b) = (cable.a.as_str(), cable.b.as_str());
+    let aaa = format!(
+        "state_dir = \"{}\"\n[listen]\nauth = [\"127.0.0.1:1812\"]\nacct = [\"127.0.0.1:1813\"]\n[methods]\norder = [\"eap-mschapv2\"]\n\
+         [[client]]\nname = \"gateway\"\nprefix = \"127.0.0.0/8\"\nsecret = \"{SECRET}\"\n\
+         [users]\nstore = \"sqlite\"\n[[user]]\nname = \"ann\"\npassword = \"a long password\"\n",
+        place.text("state")
+    );
+    place.write("aaa.toml", &aaa);
+    let mut command = cable.command(b, USHER);
+    command.args(["aaa", "serve", "--config", "aaa.toml"]);
+    let server = place.start("aaa", &mut command, "started");
+    let asking = format!(
+        "[aaa]\nnas_identifier = \"gw.test\"\naccounting = true\n[[aaa.radius]]\naddress = \"127.0.0.1:1812\"\nsecret = \"{SECRET}\"\n"
+    );
+    let text = gateway(&asking)
+        .replace("remote_id = \"ini.test\"\n", "")
+        .replace("remote_auth = \"psk\"", "remote_auth = \"eap\"");
+    let mut gateway = cable.usher(&place, b, "gateway", &["serve"], &text);
+    let eap = "eap_identity = \"ann\"\neap_methods = [\"mschapv2\"]\npassword = \"a long password\"\n";
+    let text = client("192.0.2.2", eap).replace("local_auth = \"psk\"", "local_auth = \"eap\"");
+    let mut client = cable.usher(&place, a, "client", &["serve"], &text);
+    let [v4, _] = inner(&place, "client");
+    stream((a, &v4), (b, "10.2.0.1"), 1 << 20);
+    // A rekeyed CHILD_SA counts, too.
+    ask(&place, "gateway", &["rekey", "--children"]);
+    eventually("it is replaced", || {
+        let carried = &status(&place, "gateway")["sas"][0]["children"][0]["carried"]["received_packets"];
+        *carried == 0
+    });
+    stream((a, &v4), (b, "10.2.0.1"), 1 << 20);
+    let carried = status(&place, "gateway")["sas"][0]["carried"].clone();
+    assert_eq!(client.terminate(), Some(0));
+    gateway.wait_for("the other side ended it");
+    let database = rusqlite::Connection::open(place.path("state/usher.db")).unwrap();
+    let mut kept = (0, 0);
+    eventually("the record of its end is kept", || {
+        let row = database.query_row(
+            "SELECT acctinputoctets, acctoutputoctets FROM radacct WHERE acctstoptime IS NOT NULL",
+            [],
+            |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)),
+        );
+        row.map(|row| kept = row).is_ok()
+    });
+    let of = |what: &str| carried[what].as_i64().unwrap();
+    assert_eq!(kept, (of("received_octets"), of("sent_octets")), "{carried}");
+    assert!(kept.0 > 2 << 20);
+    drop(server);
+}

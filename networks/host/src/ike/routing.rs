@@ -1,0 +1,387 @@
+//! How the system's packets find their way to the device of CHILD_SAs: its addresses, routes in a table of their own, and a rule
+//! that leads there whatever does not bear the mark of IKE and ESP (rtnetlink(7)).
+//!
+//! ```text
+//! rule 4500: not mark 4500 ──▶ table 4500 ─ 10.0.0.0/8 ──▶ device, from the inner address
+//!                                          ├ throw 192.0.2.1 (the other side, whom a wider route might hide)
+//! rule 32766: main  ◀── whatever is not there
+//! ```
+//! Routes by the device go with it, whatever becomes of this program; what else there was is taken away by [`Drop`], or by the
+//! next that begins.
+
+use crate::netlink::{ask, index};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE};
+use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage, AddressScope};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessage};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use nix::errno::Errno;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use usher_esp::TrafficSelector;
+
+/// A network: its first address, and how many leading bits count.
+pub(super) type Network = (IpAddr, u8);
+
+const FAMILIES: [AddressFamily; 2] = [AddressFamily::Inet, AddressFamily::Inet6];
+
+const fn family(address: IpAddr) -> AddressFamily {
+    if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
+}
+
+const fn width(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 32 } else { 128 }
+}
+
+fn bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(v4) => u32::from(v4).into(),
+        IpAddr::V6(v6) => v6.into(),
+    }
+}
+
+/// The networks that are just this range.
+pub(super) fn networks(first: IpAddr, last: IpAddr) -> Vec<Network> {
+    let (width, mut at, end) = (width(first), bits(first), bits(last));
+    let address = |bits: u128| match first {
+        IpAddr::V4(_) => IpAddr::from(Ipv4Addr::from(bits as u32)),
+        IpAddr::V6(_) => IpAddr::from(Ipv6Addr::from(bits)),
+    };
+    let mut all = Vec::new();
+    while at <= end {
+        // As many as begin here, and do not go beyond the end.
+        let aligned = at.trailing_zeros().min(width.into());
+        let fits = (0..=aligned).rev().find(|host| {
+            let more = u128::MAX.checked_shr(128 - host).unwrap_or(0);
+            at.checked_add(more).is_some_and(|last| last <= end)
+        });
+        let host = fits.unwrap_or(0);
+        all.push((address(at), width - host as u8));
+        let more = u128::MAX.checked_shr(128 - host).unwrap_or(0);
+        match at.checked_add(more).and_then(|last| last.checked_add(1)) {
+            Some(next) => at = next,
+            None => break,
+        }
+    }
+    all
+}
+
+/// Those of selectors, whatever protocols and ports they have.
+pub(super) fn networks_of(selectors: &[TrafficSelector]) -> Vec<Network> {
+    let mut all: Vec<_> =
+        selectors.iter().flat_map(|selector| networks(selector.start, selector.end)).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+fn holds((network, prefix): Network, address: IpAddr) -> bool {
+    let host = u32::from(width(network) - prefix);
+    network.is_ipv4() == address.is_ipv4()
+        && bits(network).checked_shr(host).unwrap_or(0) == bits(address).checked_shr(host).unwrap_or(0)
+}
+
+/// Whether all of a network is of another.
+pub(super) fn covers(whole: Network, part: Network) -> bool {
+    whole.1 <= part.1 && holds(whole, part.0)
+}
+
+/// A route by the device, as often as somebody wants it.
+#[derive(Debug)]
+struct Route {
+    uses: usize,
+    source: Option<IpAddr>,
+}
+
+/// What was changed of the system's routing, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Routing {
+    device: u32,
+    table: u32,
+    mark: u32,
+    families: Vec<AddressFamily>,
+    addresses: BTreeMap<IpAddr, usize>,
+    routes: BTreeMap<Network, Route>,
+    /// Other sides' addresses, which lie beside the device.
+    past: BTreeMap<IpAddr, usize>,
+}
+
+impl Routing {
+    /// Leads whatever does not bear the mark to the table. What a program left there that was killed is taken away.
+    pub(super) fn new(device: &str, table: u32, mark: u32) -> io::Result<Self> {
+        let mut routing = Self {
+            device: index(device)?,
+            table,
+            mark,
+            families: Vec::new(),
+            addresses: BTreeMap::new(),
+            routes: BTreeMap::new(),
+            past: BTreeMap::new(),
+        };
+        for family in FAMILIES {
+            match routing.begin(family) {
+                Ok(()) => routing.families.push(family),
+                // A system without IPv6.
+                Err(error) if family == AddressFamily::Inet6 => {
+                    tracing::debug!(%error, "no routes of IPv6 on this system");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(routing)
+    }
+
+    fn begin(&self, family: AddressFamily) -> io::Result<()> {
+        let left = self.left(family)?;
+        // Routes by a device are those of a program that runs.
+        if !left.iter().any(|route| route.header.kind == RouteType::Unicast) {
+            for route in left {
+                ask(NLM_F_ACK, RouteNetlinkMessage::DelRoute(route))?;
+            }
+            while ask(NLM_F_ACK, RouteNetlinkMessage::DelRule(self.rule(family))).is_ok() {}
+        }
+        ask(NLM_F_ACK | NLM_F_CREATE, RouteNetlinkMessage::NewRule(self.rule(family))).map(drop)
+    }
+
+    /// Routes that are in the table.
+    fn left(&self, family: AddressFamily) -> io::Result<Vec<RouteMessage>> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family;
+        let all = ask(NLM_F_DUMP, RouteNetlinkMessage::GetRoute(message))?.into_iter();
+        let ours = |route: &RouteMessage| {
+            route
+                .attributes
+                .iter()
+                .any(|one| matches!(one, RouteAttribute::Table(table) if *table == self.table))
+        };
+        Ok(all
+            .filter_map(|message| match message {
+                RouteNetlinkMessage::NewRoute(route) if ours(&route) => Some(route),
+                _ => None,
+            })
+            .collect())
+    }
+
+    fn rule(&self, family: AddressFamily) -> RuleMessage {
+        let mut message = RuleMessage::default();
+        message.header.family = family;
+        message.header.action = RuleAction::ToTable;
+        message.header.flags = RuleFlags::Invert;
+        message.attributes = vec![
+            RuleAttribute::Priority(self.table),
+            RuleAttribute::FwMark(self.mark),
+            RuleAttribute::FwMask(u32::MAX),
+            RuleAttribute::Table(self.table),
+        ];
+        message
+    }
+
+    fn message(&self, (network, prefix): Network, kind: RouteType) -> RouteMessage {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(network);
+        message.header.table = RouteHeader::RT_TABLE_UNSPEC;
+        message.header.protocol = RouteProtocol::Static;
+        message.header.scope =
+            if kind == RouteType::Unicast { RouteScope::Link } else { RouteScope::Universe };
+        message.header.kind = kind;
+        message.header.destination_prefix_length = prefix;
+        message.attributes = vec![RouteAttribute::Table(self.table)];
+        if prefix > 0 {
+            message.attributes.push(RouteAttribute::Destination(route_address(network)));
+        }
+        message
+    }
+
+    fn knows(&self, address: IpAddr) -> bool {
+        self.families.contains(&family(address))
+    }
+
+    /// An inner address is the device's.
+    pub(super) fn add_address(&mut self, address: IpAddr) -> io::Result<()> {
+        let uses = self.addresses.entry(address).or_default();
+        *uses += 1;
+        if *uses > 1 || !self.knows(address) {
+            return Ok(());
+        }
+        match ask(NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewAddress(self.owned(address)))
+        {
+            Err(error) if error.raw_os_error() == Some(Errno::EEXIST as i32) => Ok(()),
+            done => done.map(drop),
+        }
+    }
+    /// It is not, where nobody else wants it.
+    pub(super) fn remove_address(&mut self, address: IpAddr) -> io::Result<()> {
+        let Some(uses) = self.addresses.get_mut(&address) else { return Ok(()) };
+        *uses -= 1;
+        if *uses > 0 {
+            return Ok(());
+        }
+        self.addresses.remove(&address);
+        if !self.knows(address) {
+            return Ok(());
+        }
+        ask(NLM_F_ACK, RouteNetlinkMessage::DelAddress(self.owned(address))).map(drop)
+    }
+    fn owned(&self, address: IpAddr) -> AddressMessage {
+        let mut message = AddressMessage::default();
+        message.header.family = family(address);
+        message.header.prefix_len = width(address);
+        message.header.index = self.device;
+        message.header.scope = AddressScope::Universe;
+        // Nobody else is at the other end who could have it.
+        message.header.flags = AddressHeaderFlags::Nodad;
+        message.attributes = vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
+        message
+    }
+
+    /// Leads traffic to a network to the device; packets of this host that have no source yet get this one.
+    pub(super) fn add_route(&mut self, network: Network, source: Option<IpAddr>) -> io::Result<()> {
+        let route = self.routes.entry(network).or_insert(Route { uses: 0, source: None });
+        route.uses += 1;
+        let known = route.uses > 1 && (source.is_none() || route.source == source);
+        route.source = source.or(route.source);
+        if known || !self.knows(network.0) {
+            return Ok(());
+        }
+        if network.1 == width(network.0) && self.past.contains_key(&network.0) {
+            self.throw(network.0, false)?;
+        }
+        self.lead(network)
+    }
+    fn lead(&self, network: Network) -> io::Result<()> {
+        let mut message = self.message(network, RouteType::Unicast);
+        message.attributes.push(RouteAttribute::Oif(self.device));
+        let source = self.routes.get(&network).and_then(|route| route.source);
+        message.attributes.extend(source.map(|source| RouteAttribute::PrefSource(route_address(source))));
+        ask(NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE, RouteNetlinkMessage::NewRoute(message)).map(drop)
+    }
+    /// It is led there no more, where nobody else wants it.
+    pub(super) fn remove_route(&mut self, network: Network) -> io::Result<()> {
+        let Some(route) = self.routes.get_mut(&network) else { return Ok(()) };
+        route.uses -= 1;
+        if route.uses > 0 {
+            return Ok(());
+        }
+        self.routes.remove(&network);
+        if !self.knows(network.0) {
+            return Ok(());
+        }
+        let mut message = self.message(network, RouteType::Unicast);
+        message.attributes.push(RouteAttribute::Oif(self.device));
+        match ask(NLM_F_ACK, RouteNetlinkMessage::DelRoute(message)) {
+            // It has gone with its source.
+            Err(error) if error.raw_os_error() == Some(Errno::ESRCH as i32) => {}
+            done => drop(done?),
+        }
+        if network.1 == width(network.0) && self.past.contains_key(&network.0) {
+            self.throw(network.0, true)?;
+        }
+        Ok(())
+    }
+
+    /// Another side's address is reached beside the device, even where a wider route leads to it: what comes from there is
+    /// otherwise taken for forged (`rp_filter`). A route to just this address goes before that.
+    pub(super) fn add_past(&mut self, address: IpAddr) -> io::Result<()> {
+        let uses = self.past.entry(address).or_default();
+        *uses += 1;
+        let led = self.routes.contains_key(&(address, width(address)));
+        if *uses > 1 || led || !self.knows(address) { Ok(()) } else { self.throw(address, true) }
+    }
+    /// Nobody is there any more.
+    pub(super) fn remove_past(&mut self, address: IpAddr) -> io::Result<()> {
+        let Some(uses) = self.past.get_mut(&address) else { return Ok(()) };
+        *uses -= 1;
+        if *uses > 0 {
+            return Ok(());
+        }
+        self.past.remove(&address);
+        let led = self.routes.contains_key(&(address, width(address)));
+        if led || !self.knows(address) { Ok(()) } else { self.throw(address, false) }
+    }
+    fn throw(&self, address: IpAddr, on: bool) -> io::Result<()> {
+        let message = self.message((address, width(address)), RouteType::Throw);
+        match on {
+            true => ask(NLM_F_ACK | NLM_F_CREATE, RouteNetlinkMessage::NewRoute(message)).map(drop),
+            false => ask(NLM_F_ACK, RouteNetlinkMessage::DelRoute(message)).map(drop),
+        }
+    }
+}
+
+impl Drop for Routing {
+    fn drop(&mut self) {
+        let past: Vec<IpAddr> = self.past.keys().copied().collect();
+        for address in past {
+            // One that cannot be taken away does no harm, and the next that begins tries it again.
+            if !self.routes.contains_key(&(address, width(address))) {
+                let _ = self.throw(address, false);
+            }
+        }
+        for family in &self.families {
+            let _ = ask(NLM_F_ACK, RouteNetlinkMessage::DelRule(self.rule(*family)));
+        }
+    }
+}
+
+fn route_address(address: IpAddr) -> RouteAddress {
+    match address {
+        IpAddr::V4(v4) => RouteAddress::Inet(v4),
+        IpAddr::V6(v6) => RouteAddress::Inet6(v6),
+    }
+}
+
+/// An address of this host that is of this traffic.
+pub(super) fn own_address(of: &[TrafficSelector], v4: bool) -> io::Result<Option<IpAddr>> {
+    let all = ask(NLM_F_DUMP, RouteNetlinkMessage::GetAddress(AddressMessage::default()))?;
+    let addresses = all.into_iter().filter_map(|message| match message {
+        RouteNetlinkMessage::NewAddress(address) => address.attributes.iter().find_map(|one| match one {
+            AddressAttribute::Local(local) => Some(*local),
+            AddressAttribute::Address(address) => Some(*address),
+            _ => None,
+        }),
+        _ => None,
+    });
+    let fits = |address: &IpAddr| {
+        address.is_ipv4() == v4
+            && !address.is_loopback()
+            && of.iter().any(|selector| (selector.start..=selector.end).contains(address))
+    };
+    Ok(addresses.into_iter().find(fits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(first: &str, last: &str) -> Vec<String> {
+        let of = |text: &str| text.parse().unwrap();
+        networks(of(first), of(last)).into_iter().map(|(network, bits)| format!("{network}/{bits}")).collect()
+    }
+
+    #[test]
+    fn a_range_is_as_few_networks_as_can_be() {
+        assert_eq!(shown("10.9.0.0", "10.9.255.255"), ["10.9.0.0/16"]);
+        assert_eq!(shown("10.9.0.10", "10.9.0.11"), ["10.9.0.10/31"]);
+        assert_eq!(
+            shown("10.0.0.1", "10.0.0.6"),
+            ["10.0.0.1/32", "10.0.0.2/31", "10.0.0.4/31", "10.0.0.6/32"]
+        );
+        assert_eq!(shown("0.0.0.0", "255.255.255.255"), ["0.0.0.0/0"]);
+        assert_eq!(shown("255.255.255.254", "255.255.255.255"), ["255.255.255.254/31"]);
+        assert_eq!(shown("::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"), ["::/0"]);
+        assert_eq!(shown("2001:db8::1", "2001:db8::1"), ["2001:db8::1/128"]);
+        assert_eq!(shown("0.0.0.1", "255.255.255.255").len(), 32);
+    }
+
+    #[test]
+    fn a_network_holds_its_own_addresses() {
+        let net = |text: &str, bits| (text.parse().unwrap(), bits);
+        assert!(holds(net("10.9.0.0", 16), "10.9.3.4".parse().unwrap()));
+        assert!(!holds(net("10.9.0.0", 16), "10.8.3.4".parse().unwrap()));
+        assert!(holds(net("0.0.0.0", 0), "10.8.3.4".parse().unwrap()));
+        assert!(!holds(net("0.0.0.0", 0), "::".parse().unwrap()));
+        assert!(holds(net("::", 0), "2001:db8::1".parse().unwrap()));
+    }
+}

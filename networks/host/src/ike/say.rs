@@ -1,0 +1,158 @@
+//! What is said of a gateway: in the log, in the key log, to whoever has asked, and to what carries packets.
+
+use super::control::{self, Answer};
+use super::key_log::KeyLogs;
+use super::plane::Plane;
+use std::sync::{Arc, Mutex, PoisonError};
+use usher_gateway::{Event, LoginFailure};
+use usher_ike::machine::{EndReason, Event as Ike};
+
+/// What became of the connection that the program was started for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outcome {
+    pub(super) established: bool,
+    pub(super) reason: Option<EndReason>,
+}
+
+/// The log, the key log, the answers that somebody waits for, and what carries packets.
+pub(super) struct Say {
+    pub(super) asked: control::Asked,
+    pub(super) keys: KeyLogs,
+    pub(super) plane: Plane,
+    pub(super) outcome: Arc<Mutex<Option<Outcome>>>,
+}
+
+impl Say {
+    fn note(&self, established: bool, reason: Option<EndReason>) {
+        let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = outcome.is_some_and(|outcome| outcome.established);
+        *outcome = Some(Outcome { established: established || before, reason });
+    }
+
+    pub(super) fn say(&mut self, event: Event) {
+        self.plane.carry_out(&event);
+        match event {
+            Event::Ike(event) => self.ike(&event),
+            Event::Begun { token, result } => self.asked.answer(token, control::begun(result)),
+            Event::Status { token, status } => {
+                let mut status = control::status(&status);
+                status.counters.extend(self.plane.counters());
+                self.asked.answer(token, Answer::Status(status));
+            }
+            Event::Told { token, sas } => self.asked.answer(token, Answer::Told { sas }),
+            Event::LoginFailed { remote, connection, identity, why } => {
+                tracing::warn!(%remote, connection, %identity, cause = refusal(why), "not let in");
+            }
+            Event::Dynamic { sa, end: true } => tracing::info!(sa = sa.0, "the AAA server ends this session"),
+            Event::Dynamic { sa, .. } => tracing::info!(sa = sa.0, "the AAA server changes this session"),
+            Event::Unaccounted { session } => {
+                tracing::warn!(session, "no AAA server keeps the accounting record of this session");
+            }
+            Event::Unprotected { connection, child: None } => {
+                tracing::warn!(
+                    connection,
+                    "there will be no CHILD_SA for packets that wait: they are dropped"
+                );
+            }
+            // Each packet says so again that comes before the connection is tried anew.
+            Event::Unprotected { connection, child: Some(child) } => {
+                tracing::debug!(connection, child, "there will be no CHILD_SA for packets that wait");
+            }
+            Event::Over { .. } | Event::Left => {}
+            Event::Server { server, up: true } => tracing::info!(server, "the AAA server answers"),
+            Event::Server { server, .. } => tracing::warn!(server, "the AAA server does not answer"),
+        }
+    }
+
+    fn ike(&mut self, event: &Ike) {
+        match event {
+            Ike::Established { sa, connection, remote, spis, path } => {
+                self.note(true, None);
+                tracing::info!(sa = sa.0, connection, peer = %remote, from = %path.remote, spis = %spi_pair(*spis), "established");
+            }
+            Ike::Ended { sa, reason } => {
+                self.note(false, Some(*reason));
+                match reason {
+                    EndReason::Deleted
+                    | EndReason::DeletedByPeer
+                    | EndReason::Rekeyed
+                    | EndReason::Replaced => {
+                        tracing::info!(sa = sa.0, reason = meaning(*reason), "ended");
+                    }
+                    // Anybody can begin what comes to nothing; how many there were is told each minute.
+                    EndReason::HalfOpen => tracing::debug!(sa = sa.0, reason = meaning(*reason), "ended"),
+                    _ => tracing::warn!(sa = sa.0, reason = meaning(*reason), "ended"),
+                }
+            }
+            Ike::Rekeyed { old, new, spis } => {
+                tracing::info!(sa = new.0, replaces = old.0, spis = %spi_pair(*spis), "replaced");
+            }
+            Ike::Configured { sa, attributes } => {
+                let addresses: Vec<String> = attributes
+                    .iter()
+                    .filter_map(|one| one.internal_address())
+                    .map(|a| a.to_string())
+                    .collect();
+                let dns: Vec<String> =
+                    attributes.iter().filter_map(|one| one.name_server()).map(|a| a.to_string()).collect();
+                tracing::info!(sa = sa.0, addresses = addresses.join(" "), dns = dns.join(" "), "given");
+                if !dns.is_empty() {
+                    tracing::info!(
+                        sa = sa.0,
+                        "these name servers are not asked by this host until you have it ask them; usher ike status shows their domains"
+                    );
+                }
+            }
+            Ike::Moved { sa, path, encapsulated } => {
+                tracing::info!(sa = sa.0, from = %path.local, to = %path.remote, encapsulated, "moved");
+            }
+            Ike::ChildRefused { sa, name, why } => {
+                tracing::warn!(sa = sa.0, name, %why, "the other side makes no CHILD_SA")
+            }
+            Ike::MoveRefused { sa } => {
+                tracing::warn!(sa = sa.0, "the other side does not take the new addresses")
+            }
+            Ike::Keys { spis, algorithms, keys } => self.keys.ike(*spis, algorithms, keys),
+            Ike::Install { child, .. } => self.keys.esp(child),
+            Ike::Initiated { .. }
+            | Ike::Remove { .. }
+            | Ike::Alive { .. }
+            | Ike::Eap { .. }
+            | Ike::AddressWanted { .. } => {}
+        }
+    }
+}
+
+/// SPIs of initiator and responder, as captures show them.
+fn spi_pair((initiator, responder): (usher_ike::Spi, usher_ike::Spi)) -> String {
+    format!("{initiator}_{responder}")
+}
+
+const fn refusal(why: LoginFailure) -> &'static str {
+    match why {
+        LoginFailure::Rejected => "rejected",
+        LoginFailure::Unanswered => "no AAA server answers",
+        LoginFailure::BadAnswer => "the AAA server's answer makes no sense",
+        LoginFailure::NoAaa => "the configuration has no AAA server",
+        LoginFailure::NoAddress => "no pool has an address left",
+    }
+}
+
+/// Why an IKE_SA ended, for people.
+#[must_use]
+pub const fn meaning(reason: EndReason) -> &'static str {
+    match reason {
+        EndReason::Deleted => "this side ended it",
+        EndReason::DeletedByPeer => "the other side ended it",
+        EndReason::Rekeyed => "a new one took its place",
+        EndReason::Replaced => "the same two have another, newer one",
+        EndReason::Unreachable => "the other side does not answer",
+        EndReason::HalfOpen => "the initiator did not go on",
+        EndReason::NoProposal => "no proposal is acceptable to both sides",
+        EndReason::AuthenticationFailed => "the other side did not prove who it is",
+        EndReason::Refused => "the other side does not take what this side says it is, or its proof",
+        EndReason::Protocol => "the other side breaks the protocol",
+        EndReason::Helper => "no signature could be made, or no AAA server answers",
+        EndReason::Unsupported => "the other side insists on what this side does not do",
+    }
+}

@@ -1,0 +1,76 @@
+//! From which address of this host each connection leaves, and what becomes of that.
+
+use super::telling::Telling;
+use crate::netlink;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+use usher_gateway::Command;
+use usher_gateway::config::Loaded;
+use usher_live::{SocketOptions, bind_udp};
+
+/// How long nothing must change before addresses are looked at: an address, its route and a default route come one after another.
+const SETTLED: Duration = Duration::from_millis(200);
+
+/// From which address a host is reached, past routes to the device of CHILD_SAs.
+fn way(remote: SocketAddr, mark: Option<u32>) -> io::Result<IpAddr> {
+    let any: IpAddr =
+        if remote.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let options = SocketOptions { shared: false, mark, ..SocketOptions::default() };
+    let socket = bind_udp(SocketAddr::new(any, 0), &options)?;
+    socket.connect(remote)?;
+    Ok(socket.local_addr()?.ip())
+}
+
+/// Finds out from which address each connection leaves: what both sides take for a NAT hangs on it.
+pub(super) fn own_addresses(loaded: &mut Loaded, mark: Option<u32>) {
+    for peer in &mut loaded.config.peers {
+        let Some(remote) = peer.remote.filter(|_| peer.local.ip().is_unspecified()) else { continue };
+        match way(remote, mark) {
+            Ok(local) => Arc::make_mut(peer).local.set_ip(local),
+            Err(error) => tracing::warn!(%error, %remote, "there is no way to this address now"),
+        }
+    }
+}
+
+/// Tells the gateway when connections leave from other addresses, so that they move there (RFC 4555). Those whose address the
+/// configuration says stay.
+pub(super) fn follow(loaded: &Loaded, mark: Option<u32>, telling: &Telling) -> io::Result<()> {
+    let free = |name: &str| {
+        let table = loaded.file.connection.iter().find(|table| table.name == name);
+        let listen = &loaded.file.listen.addresses;
+        table.is_some_and(|table| table.local_address.is_none()) && listen.iter().any(IpAddr::is_unspecified)
+    };
+    let mut known: Vec<(String, SocketAddr, SocketAddr)> = loaded
+        .config
+        .peers
+        .iter()
+        .filter(|peer| free(&peer.connection.name))
+        .filter_map(|peer| Some((peer.connection.name.clone(), peer.remote?, peer.local)))
+        .collect();
+    if known.is_empty() {
+        return Ok(());
+    }
+    let telling = telling.clone();
+    let body = move || {
+        let look = || {
+            let mut changed = Vec::new();
+            for (name, remote, local) in &mut known {
+                // Without a way it stays where it is: there may be one again.
+                let Ok(own) = way(*remote, mark) else { continue };
+                if own != local.ip() {
+                    local.set_ip(own);
+                    changed.push((name.clone(), *local));
+                }
+            }
+            if !changed.is_empty() {
+                telling.tell(Command::Addresses(changed));
+            }
+        };
+        if let Err(error) = netlink::settled(SETTLED, look) {
+            tracing::error!(%error, "the kernel does not tell of its addresses: connections do not follow them");
+        }
+    };
+    std::thread::Builder::new().name("usher-ike-way".to_owned()).spawn(body).map(drop)
+}

@@ -1,0 +1,151 @@
+//! How long SAs live: when this side proves anew who it is (RFC 7296 §2.8.3), and when what nobody has replaced ends.
+
+use crate::service::{Gateway, Timer};
+use crate::session::Session;
+use alloc::collections::BTreeSet;
+use alloc::string::String;
+use usher_core::{Duration, Instant};
+use usher_ike::machine::{self as ike, ChildSa, SaId};
+
+impl Gateway {
+    /// A time, or up to a tenth less, so that not all that began together come together.
+    fn jittered(&mut self, time: Duration) -> Duration {
+        let less = (time.as_nanos() / 10).saturating_mul(u64::from(self.rng.next_u32() >> 16)) >> 16;
+        time - Duration::from_nanos(less)
+    }
+
+    /// Notes when an IKE_SA that is new, or has taken the place of another, is to be renewed, and ends.
+    pub(crate) fn lives(&mut self, now: Instant, sa: SaId) {
+        let Some((name, initiator, before)) =
+            self.sessions.get(&sa).map(|s| (s.connection.clone(), s.initiator, s.reauth))
+        else {
+            return;
+        };
+        let Some(peer) = self.peer(&name) else { return };
+        // A new one in the place of another proves nothing, and so puts nothing off.
+        let reauth = match (before, peer.reauth_after.filter(|_| initiator)) {
+            (Some(at), _) => Some(at),
+            (None, Some(after)) => Some(now + self.jittered(after)),
+            (None, None) => None,
+        };
+        let expires = peer.lifetime.map(|lifetime| now + lifetime);
+        if let Some(at) = reauth {
+            self.timers.insert(at, Timer::Reauthenticate(sa));
+        }
+        if let Some(at) = expires {
+            self.timers.insert(at, Timer::Expire(sa));
+        }
+        if let Some(session) = self.sessions.get_mut(&sa) {
+            (session.reauth, session.expires) = (reauth, expires);
+        }
+    }
+    /// It is no more, or has another name.
+    pub(crate) fn forget_life(&mut self, sa: SaId, session: &Session) {
+        if let Some(at) = session.reauth {
+            self.timers.remove(at, Timer::Reauthenticate(sa));
+        }
+        if let Some(at) = session.expires {
+            self.timers.remove(at, Timer::Expire(sa));
+        }
+    }
+    /// When a CHILD_SA ends, unless it is replaced before.
+    pub(crate) fn child_expires(&self, now: Instant, child: &ChildSa) -> Option<Instant> {
+        let peer = self.config.peers.iter().find(|peer| peer.connection.name == child.connection)?;
+        let n = peer.connection.children.iter().position(|config| config.name == child.name)?;
+        peer.child_lifetimes.get(n).copied().flatten().map(|lifetime| now + lifetime)
+    }
+
+    pub(crate) fn expire(&mut self, now: Instant, sa: SaId) {
+        let Some(session) = self.sessions.get_mut(&sa) else { return };
+        session.expires = None;
+        self.counters.expired += 1;
+        if session.initiator {
+            self.renewing.insert(sa);
+        }
+        self.tell(now, ike::Command::Delete(sa));
+    }
+    pub(crate) fn expire_child(&mut self, now: Instant, inbound: u32) {
+        let Some(sa) = self.owners.get(&inbound).copied() else { return };
+        let child = self.sessions.get_mut(&sa).and_then(|session| session.children.get_mut(&inbound));
+        let Some(child) = child else { return };
+        child.expires = None;
+        self.counters.children_expired += 1;
+        self.tell(now, ike::Command::DeleteChild { sa, spi: inbound });
+    }
+
+    /// This side is to prove anew who it is.
+    pub(crate) fn reauthenticate(&mut self, now: Instant, sa: SaId) {
+        let Some(session) = self.sessions.get_mut(&sa) else { return };
+        session.reauth = None;
+        let children: BTreeSet<String> = session.children.values().map(|child| child.name.clone()).collect();
+        let Some(peer) =
+            self.config.peers.iter().find(|peer| peer.connection.name == session.connection).cloned()
+        else {
+            return;
+        };
+        self.counters.reauthentications += 1;
+        if peer.break_before_make {
+            self.renewing.insert(sa);
+            self.tell(now, ike::Command::Delete(sa));
+            return;
+        }
+        match self.initiate(now, &peer) {
+            Ok(new) => {
+                // The first comes with it, and the others follow.
+                let name = peer.connection.name.clone();
+                self.wanted.entry(name).or_default().extend(children.iter().cloned());
+                self.replacing.insert(new, (sa, children));
+            }
+            Err(_) => self.try_later(now, sa, peer.retry),
+        }
+    }
+    fn try_later(&mut self, now: Instant, sa: SaId, after: Duration) {
+        if let Some(session) = self.sessions.get_mut(&sa) {
+            session.reauth = Some(now + after);
+            self.timers.insert(now + after, Timer::Reauthenticate(sa));
+        }
+    }
+
+    /// A CHILD_SA is there, or will not be: when all are, the IKE_SA whose place this one takes ends.
+    pub(crate) fn made(&mut self, now: Instant, sa: SaId, child: &str) {
+        let Some((old, missing)) = self.replacing.get_mut(&sa) else { return };
+        missing.remove(child);
+        if missing.is_empty() {
+            let old = *old;
+            self.replacing.remove(&sa);
+            // The other side may have ended it, where it wants but one of the same two.
+            self.tell(now, ike::Command::Delete(old));
+        }
+    }
+    /// An IKE_SA is there without any CHILD_SA to come.
+    pub(crate) fn childless(&mut self, now: Instant, sa: SaId) {
+        if self.replacing.get(&sa).is_some_and(|(_, missing)| missing.is_empty()) {
+            self.made(now, sa, "");
+        }
+    }
+    /// An IKE_SA has ended: one that was to take another's place has not.
+    pub(crate) fn not_renewed(&mut self, now: Instant, sa: SaId) {
+        let Some((old, _)) = self.replacing.remove(&sa) else { return };
+        let retry = self.sessions.get(&old).and_then(|session| self.peer(&session.connection));
+        if let Some(peer) = retry {
+            self.try_later(now, old, peer.retry);
+        }
+    }
+    /// An IKE_SA has another name.
+    pub(crate) fn renamed(&mut self, old: SaId, new: SaId) {
+        if self.renewing.remove(&old) {
+            self.renewing.insert(new);
+        }
+        for (replaced, _) in self.replacing.values_mut().filter(|(replaced, _)| *replaced == old) {
+            *replaced = new;
+        }
+    }
+
+    /// A connection is begun again whose IKE_SA this side has ended for that.
+    pub(crate) fn renew(&mut self, now: Instant, n: usize) {
+        let Some(peer) = self.config.peers.get(n).cloned() else { return };
+        if self.initiate(now, &peer).is_err() {
+            self.timers.insert(now + peer.retry, Timer::Renew(n));
+        }
+    }
+}
