@@ -117,6 +117,41 @@ const PSK_GATEWAY: &str = "[[connection]]\nname = \"site\"\nlocal_id = \"gw.test
                            [[connection.child]]\nname = \"net\"\nlocal = [\"10.2.0.0/16\"]\nproposals = [\"aes128gcm16-x25519\"]\n";
 const POOL: &str = "[[pool]]\nname = \"inner\"\nranges = [\"10.9.0.0/24\"]\n";
 
+/// What ike-scan shows of a gateway on loopback with these proposals: of IKEv2, of IKEv2 with a prime of 2048 bits, and of IKEv1.
+fn scanned(place: &Folder, proposals: &str) -> [String; 3] {
+    let free = || std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let (port, nat_port) = (free(), free());
+    let listen = format!(
+        "[listen]\naddresses = [\"127.0.0.1\"]\nport = {port}\nnat_port = {nat_port}\ncontrol = \"scanned.sock\"\n"
+    );
+    let connection = "[[connection]]\nname = \"all\"\nlocal_id = \"gw.test\"\nlocal_auth = \"psk\"\nremote_auth = \"psk\"\n\
+                      secret = \"a shared secret\"\n";
+    place.write("scanned.toml", &format!("{listen}{connection}{proposals}"));
+    let mut command = program(USHER);
+    command.args(["ike", "serve", "--config", "scanned.toml"]);
+    let _gateway = place.start("scanned", &mut command, "started");
+    [&["--ikev2"][..], &["--ikev2", "--dhgroup=14"], &["--retry=1", "--timeout=300"]].map(|how| {
+        let mut scan = program("ike-scan");
+        let to = [format!("--dport={port}"), "--sport=0".into(), "127.0.0.1".into()];
+        let said = scan.args(how).args(to).output().expect("ike-scan is there");
+        String::from_utf8_lossy(&said.stdout).into_owned()
+    })
+}
+
+#[test]
+fn ike_scan_gets_sane_answers() {
+    let place = Folder::new();
+    // It proposes SHA-1 and MD5 alone.
+    let [refused, again, old] = scanned(&place, "");
+    assert!(refused.contains("Notify message 14 (NO_PROPOSAL_CHOSEN)"), "{refused}");
+    assert!(again.contains("NO_PROPOSAL_CHOSEN"), "{again}");
+    assert!(old.contains("0 returned handshake; 0 returned notify"), "{old}");
+    let [other, chosen, _] = scanned(&place, "proposals = [\"aes256-sha1-modp2048\"]\n");
+    assert!(other.contains("Notify message 17 (INVALID_KE_PAYLOAD)"), "{other}");
+    let suite = "SA=(Encr=AES_CBC,KeyLength=256 Prf=HMAC_SHA1 Integ=HMAC_SHA1_96 DH_Group=14:modp2048)";
+    assert!(chosen.contains("IKEv2 SA_INIT Handshake returned") && chosen.contains(suite), "{chosen}");
+}
+
 #[test]
 fn charon_logs_in_to_our_gateway_by_a_shared_key_and_gets_an_address() {
     let place = Folder::new();

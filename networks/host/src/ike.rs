@@ -24,12 +24,11 @@ use usher_config::hint;
 use usher_core::{Job, SecureRng, SocketId, WallTime};
 use usher_crypto::tls::WallClock;
 use usher_gateway::config::{self, Carry, DEFAULT_PATH, File, Loaded};
-use usher_gateway::{Command, DYNAMIC_SOCKET, Event, Gateway, NAT_SOCKET, NAT_SOCKET_V6};
+use usher_gateway::{Command, DYNAMIC_SOCKET, Event, Gateway, GatewayJob, NAT_SOCKET, NAT_SOCKET_V6};
 use usher_ike::credentials::Credentials;
-use usher_ike::machine::IkeJob;
 use usher_live::{Carriage, Clock, Outgoing, Settings, SocketOptions, Sockets, TlsClient, bind_udp};
 
-/// Signatures and chains of certificates at a time.
+/// Signatures, chains of certificates and steps of EAP-TLS at a time.
 const HELPERS: usize = 4;
 
 /// Why the gateway does not serve.
@@ -261,10 +260,13 @@ fn sockets(loaded: &Loaded, mark: Option<u32>) -> Result<Sockets, IkeError> {
 }
 
 /// Does jobs by the newest keys.
-fn helper(credentials: Arc<Mutex<Arc<Credentials>>>) -> impl Fn(Job<IkeJob>) -> Command + Send + Sync {
-    move |job| {
-        let newest = credentials.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Command::Done(newest.answer(&job))
+fn helper(credentials: Arc<Mutex<Arc<Credentials>>>) -> impl Fn(Job<GatewayJob>) -> Command + Send + Sync {
+    move |Job { token, what }| match what {
+        GatewayJob::Ike(what) => {
+            let newest = credentials.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            Command::Done(newest.answer(&Job { token, what }))
+        }
+        GatewayJob::Judge(judgement) => Command::Judged(judgement.done()),
     }
 }
 

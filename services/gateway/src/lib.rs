@@ -10,7 +10,8 @@
 //! ```
 //! A [`Gateway`] is a machine that contains an endpoint of [`usher_ike`] and a client of [`usher_access`]. Both roles are one:
 //! a connection that names a remote address can be begun, at the start or by a command, and any other is waited for. Signatures
-//! and chains of certificates leave it as jobs, which `usher_ike`'s `Credentials` answer.
+//! and chains of certificates leave it as jobs, which `usher_ike`'s `Credentials` answer, and so do handshakes of EAP-TLS that it
+//! judges itself.
 //!
 //! [`config`] is its file, the same for a live gateway and for a study.
 
@@ -32,9 +33,9 @@ mod traffic;
 mod users;
 
 pub use service::{
-    AAA_SLOT, Aaa, Command, Config, Counters, DYNAMIC_SOCKET, Event, Gateway, IKE_SLOT, Judge, LoginFailure,
-    NAT_SOCKET, NAT_SOCKET_V6, Peer, SOCKET, SOCKET_V6, Which,
+    AAA_SLOT, Aaa, Command, Config, Counters, DYNAMIC_SOCKET, Event, Gateway, GatewayJob, IKE_SLOT, Judge,
+    LoginFailure, NAT_SOCKET, NAT_SOCKET_V6, Peer, SOCKET, SOCKET_V6, Which,
 };
 pub use status::{ChildStatus, GatewayStatus, SaStatus};
 pub use swanctl::{Imported, SwanctlError, import};
-pub use users::LocalUsers;
+pub use users::{Judgement, LocalUsers};

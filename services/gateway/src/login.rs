@@ -1,13 +1,14 @@
 //! Initiators who prove who they are by EAP: each packet goes to whoever judges, and the verdict comes back.
 
-use crate::service::{Event, Gateway, Judge, LoginFailure};
-use crate::users::{Conversation, Verdict};
+use crate::service::{Event, Gateway, GatewayJob, Judge, LoginFailure};
+use crate::users::{Conversation, Judgement, Verdict};
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use usher_access::pool::Lease;
 use usher_access::{Continuation, Failure, FramedAddress, Proof, Reply, Request};
-use usher_core::{Duration, Instant, Machine};
+use usher_core::{Duration, Instant, Job, Machine};
 use usher_crypto::Key;
 use usher_eap::packet::{Packet, Type};
 use usher_ike::machine::{self as ike, EapAnswer, SaId};
@@ -130,12 +131,26 @@ impl Gateway {
         let wall = now.wall(self.epoch);
         let Some(login) = self.logins.get_mut(&sa) else { return };
         let conversation = match login.local.take() {
+            Some(conversation) if conversation.is_costly() => {
+                let what = GatewayJob::Judge(Box::new(Judgement::new(sa, conversation, packet)));
+                return self.outputs.job(Job { token: login.token, what });
+            }
             Some(mut conversation) => {
                 conversation.handle(packet);
                 conversation
             }
             None => self.config.users.begin(&login.name, packet, wall, &mut self.rng),
         };
+        self.decided(now, sa, conversation);
+    }
+
+    /// A helper has judged a packet. Its login may be over.
+    pub(crate) fn judged(&mut self, now: Instant, judgement: Judgement) {
+        self.decided(now, judgement.sa, judgement.conversation);
+    }
+
+    fn decided(&mut self, now: Instant, sa: SaId, conversation: Conversation) {
+        let Some(login) = self.logins.get_mut(&sa) else { return };
         let login_name = login.name.clone();
         let conversation = login.local.insert(conversation);
         let verdict = conversation.verdict();

@@ -3,7 +3,7 @@
 use crate::login::Login;
 use crate::session::Session;
 use crate::status::GatewayStatus;
-use crate::users::LocalUsers;
+use crate::users::{Judgement, LocalUsers};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -15,8 +15,8 @@ use usher_access::{AaaConfig, AccessClient, ConfigError, NasIdentity, TerminateC
 use usher_core::collections::{HashState, hash_state};
 use usher_core::timer::{TimerQueue, earliest};
 use usher_core::{
-    Child, CommandError, Duration, Input, Instant, Machine, Output, OutputOf, Outputs, SecureRng, SocketId,
-    WallTime,
+    Child, CommandError, Duration, Input, Instant, Job, Machine, Output, OutputOf, Outputs, SecureRng,
+    SocketId, WallTime,
 };
 use usher_esp::plane::Usage;
 use usher_ike::Endpoint;
@@ -111,6 +111,15 @@ pub struct Config {
     pub metered: bool,
 }
 
+/// What a gateway asks of slow helpers.
+#[derive(Debug)]
+pub enum GatewayJob {
+    /// A signature, or a chain of certificates; [`Command::Done`] is owed.
+    Ike(IkeJob),
+    /// A handshake of EAP-TLS with a user of the gateway's own; [`Command::Judged`] is owed.
+    Judge(Box<Judgement>),
+}
+
 /// Which IKE_SAs are meant.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Which {
@@ -123,10 +132,12 @@ pub enum Which {
 }
 
 /// What a gateway is told.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum Command {
-    /// The answer to a job.
+    /// The answer to [`GatewayJob::Ike`].
     Done(ike::Command),
+    /// The answer to [`GatewayJob::Judge`]: the same, when it is [done](Judgement::done).
+    Judged(Box<Judgement>),
     /// Begin a connection; [`Event::Begun`] is owed.
     Connect {
         /// Comes back.
@@ -389,7 +400,7 @@ pub struct Gateway {
     started: bool,
     leaving: bool,
     pub(crate) counters: Counters,
-    pub(crate) outputs: Outputs<Event, IkeJob>,
+    pub(crate) outputs: Outputs<Event, GatewayJob>,
 }
 
 impl Gateway {
@@ -544,7 +555,9 @@ impl Gateway {
                     self.outputs.transmit(transmit.within(IKE_SLOT), bytes);
                 }
                 Some(Output::Work(work)) => self.outputs.work(work),
-                Some(Output::Job(job)) => self.outputs.job(job),
+                Some(Output::Job(Job { token, what })) => {
+                    self.outputs.job(Job { token, what: GatewayJob::Ike(what) });
+                }
                 Some(Output::Event(event)) => break Some(event),
                 None => break None,
             }
@@ -698,7 +711,7 @@ fn served(config: &Config) -> Vec<Arc<Connection>> {
 impl Machine for Gateway {
     type Command = Command;
     type Event = Event;
-    type Job = IkeJob;
+    type Job = GatewayJob;
 
     fn set_epoch(&mut self, now: Instant, epoch: WallTime) {
         self.epoch = epoch;
@@ -734,6 +747,7 @@ impl Machine for Gateway {
     fn command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
         match command {
             Command::Done(command) => self.ike.command(now, command)?,
+            Command::Judged(judgement) => self.judged(now, *judgement),
             Command::Connect { token, connection } => {
                 self.stopped.remove(&connection);
                 let peer = self.peer(&connection).ok_or_else(|| {

@@ -10,6 +10,7 @@ use usher_crypto::Key;
 use usher_eap::method::{Context, Question, ServerOffer, UserSecret, md5, mschapv2};
 use usher_eap::packet::Type;
 use usher_eap::server::{Event, Server};
+use usher_ike::machine::SaId;
 
 /// The longest EAP packet of a method that cuts its messages, octets: it fits an IKE message of 1280 octets on the wire.
 #[cfg(feature = "tls")]
@@ -84,7 +85,8 @@ impl LocalUsers {
         let offers = self.methods.iter().filter_map(|kind| self.offer(*kind, &secret)).collect();
         let identifier = packet.get(1).copied().unwrap_or(0);
         let context = Context { rng, wall, mtu: None, without_extended_master_secret: false };
-        Conversation { server: Server::new(offers, identifier, context), name: name.to_vec() }
+        let costly = self.methods.contains(&Type::TLS);
+        Conversation { server: Server::new(offers, identifier, context), name: name.to_vec(), costly }
     }
 }
 
@@ -99,16 +101,42 @@ pub(crate) enum Verdict {
     Reject(Vec<u8>),
 }
 
+/// A packet of a conversation that costs much to judge: of one by EAP-TLS, whose public keys would keep others waiting.
+#[derive(Debug)]
+pub struct Judgement {
+    pub(crate) sa: SaId,
+    pub(crate) conversation: Conversation,
+    packet: Vec<u8>,
+}
+
+impl Judgement {
+    pub(crate) fn new(sa: SaId, conversation: Conversation, packet: &[u8]) -> Self {
+        Self { sa, conversation, packet: packet.to_vec() }
+    }
+    /// Judges it: what takes its time, and is for a helper to do.
+    #[must_use]
+    pub fn done(mut self: Box<Self>) -> Box<Self> {
+        self.conversation.handle(&self.packet);
+        self
+    }
+}
+
 /// A conversation with a peer.
 #[derive(Debug)]
 pub(crate) struct Conversation {
     server: Server,
     name: Vec<u8>,
+    /// EAP-TLS is among its methods.
+    costly: bool,
 }
 
 impl Conversation {
     pub(crate) fn handle(&mut self, packet: &[u8]) {
         self.server.handle(packet);
+    }
+    /// Whether what it judges is for a helper.
+    pub(crate) const fn is_costly(&self) -> bool {
+        self.costly
     }
 
     /// Whether the certificate that a peer has shown is the user's that it says it is (RFC 5216 §5.2).

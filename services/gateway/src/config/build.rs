@@ -197,6 +197,7 @@ impl<'a> Builder<'a> {
             message: count(limits.message),
             keepalive: limits.keepalive.get(),
             encapsulate: file.data.udp_encapsulation,
+            tickets: Some(limits.tickets.get()).filter(|lifetime| !lifetime.is_zero()),
             export_keys: file.key_log.is_some(),
             ..Ike::default()
         };

@@ -12,7 +12,7 @@ use usher_config::log::Log;
 use usher_config::secret::Hidden;
 use usher_config::units::{Count, Time};
 use usher_config::{Prefix, named};
-use usher_core::TransportProtocol;
+use usher_core::{Duration, TransportProtocol};
 
 /// The configuration of `usher ike serve` and `usher ike connect`.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -522,6 +522,9 @@ pub struct Limits {
     pub message: Count,
     /// How long without a word a NAT keeps its mapping.
     pub keepalive: Time,
+    /// IKE_SAs that were lost are taken up again by tickets (RFC 5723), which hold for so long. `"0 s"`: none are given and none
+    /// asked for. Whom an AAA server lets in gets none.
+    pub tickets: Time,
 }
 
 impl Default for Limits {
@@ -539,6 +542,7 @@ impl Default for Limits {
             packet: count(ike.packet),
             message: count(ike.message),
             keepalive: Time(ike.keepalive),
+            tickets: Time(ike.tickets.unwrap_or(Duration::ZERO)),
         }
     }
 }

@@ -135,6 +135,25 @@ impl Site {
 }
 
 #[test]
+fn one_slow_answer_of_the_aaa_server_delays_nobody_else() {
+    let mut site = Site::new(AAA_GATEWAY, |_| {});
+    // What the server is asked about one user takes three seconds each time.
+    site.world.net.meddle(|_, sent| {
+        let slow = sent.bytes.windows(7).any(|part| part == b"station");
+        vec![if slow { secs(3) } else { Duration::ZERO }]
+    });
+    let slow = site.world.client("198.51.100.1", &client("mschapv2", "station@usher.test", "of no use"));
+    let quick = site.world.client(CLIENT, &client("mschapv2", "ann", "a long password"));
+    site.world.connect(slow, "home");
+    site.world.run(millis(500));
+    site.world.connect(quick, "home");
+    site.world.run(millis(500));
+    assert_eq!((site.world.status(quick).len(), site.world.status(slow).len()), (1, 0));
+    site.world.run(secs(25));
+    assert_eq!(site.world.status(slow).len(), 1, "{:?}", site.world.ended(slow));
+}
+
+#[test]
 fn each_method_is_judged_by_the_aaa_server() {
     let mut site = Site::new(AAA_GATEWAY, |_| {});
     let all = [("md5", "ann"), ("mschapv2", "ann"), ("tls", "station@usher.test")];

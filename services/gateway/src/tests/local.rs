@@ -198,6 +198,34 @@ fn users_of_the_gateway_itself_log_in_by_each_method() {
 }
 
 #[test]
+fn a_step_of_eap_tls_is_a_helpers_and_delays_nobody_else() {
+    let mut world = World::new(&format!("{EAP_GATEWAY}{PSK_GATEWAY}"));
+    let slow = world.client("198.51.100.1", &eap_client("tls", "station@usher.test", "of no use"));
+    let quick = world.client(CLIENT, &PSK_CLIENT.replace("start = true\n", ""));
+    world.connect(slow, "home");
+    // Its handshake is with the helpers.
+    world.run(millis(150));
+    world.connect(quick, "home");
+    world.run(millis(100));
+    assert_eq!((world.status(quick).len(), world.status(slow).len()), (1, 0));
+    world.run(secs(2));
+    assert_eq!(world.status(slow).len(), 1);
+    let established = world.net.events(slow).iter().find_map(|(at, event)| match event {
+        Event::Ike(Ike::Established { .. }) => Some(*at),
+        _ => None,
+    });
+    // At least the peer's ClientHello and its Finished are steps of 100 ms.
+    assert!(established.unwrap().as_nanos() > 2 * JUDGING.as_nanos());
+    // Whoever goes away while it is judged is forgotten.
+    let gone = world.client("198.51.100.2", &eap_client("tls", "station@usher.test", "of no use"));
+    world.connect(gone, "home");
+    world.run(millis(130));
+    world.net.silence(gone, true);
+    world.run(secs(60));
+    assert_eq!((world.net[world.gateway].half_open(), world.net[world.gateway].logins.len()), (0, 0));
+}
+
+#[test]
 fn a_client_that_starts_again_leaves_nothing_of_itself_behind() {
     let mut world = World::new(PSK_GATEWAY);
     let client = world.client(CLIENT, PSK_CLIENT);

@@ -1,13 +1,14 @@
 //! Gateways and clients on a network in virtual time, each from a file as it is deployed.
 
 mod aaa;
+mod clients;
 mod local;
 mod packets;
 
 use crate::config::{Loaded, parse};
 use crate::{
-    AAA_SLOT, Command, DYNAMIC_SOCKET, Event, Gateway, IKE_SLOT, LoginFailure, NAT_SOCKET, SOCKET, SaStatus,
-    Which,
+    AAA_SLOT, Command, DYNAMIC_SOCKET, Event, Gateway, GatewayJob, IKE_SLOT, LoginFailure, NAT_SOCKET,
+    SOCKET, SaStatus, Which,
 };
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -15,13 +16,16 @@ use std::path::Path;
 use usher_config::Outside;
 use usher_core::bench::{At, EPOCH, Network};
 use usher_core::impair::ChannelConfig;
-use usher_core::{Duration, Seed};
+use usher_core::{Duration, Job, Seed};
 use usher_crypto::tls::{WallClock, fixtures};
 use usher_ike::machine::{ChildSa, EndReason, Event as Ike, SaId};
 
 pub(super) const GATEWAY: &str = "192.0.2.1";
 pub(super) const CLIENT: &str = "198.51.100.7";
 pub(super) const SERVER: &str = "203.0.113.1";
+
+/// How long a helper takes for a step of EAP-TLS.
+const JUDGING: Duration = Duration::from_millis(100);
 
 pub(super) fn at(address: &str, port: u16) -> SocketAddr {
     SocketAddr::new(address.parse().unwrap(), port)
@@ -154,7 +158,12 @@ fn add(net: &mut Network, address: &str, text: &str, (seed, metered): (u64, bool
     let host = net.add(gateway, &[own]);
     net.bind(host, SOCKET, SocketAddr::new(own, 500));
     net.bind(host, NAT_SOCKET, SocketAddr::new(own, 4500));
-    net.on_job(host, move |job| Some((millis(2), Command::Done(credentials.answer(&job)))));
+    net.on_job(host, move |job| match job.what {
+        GatewayJob::Ike(what) => {
+            Some((millis(2), Command::Done(credentials.answer(&Job { token: job.token, what }))))
+        }
+        GatewayJob::Judge(judgement) => Some((JUDGING, Command::Judged(judgement.done()))),
+    });
     host
 }
 

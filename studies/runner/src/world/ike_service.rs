@@ -16,7 +16,7 @@ use usher_core::timer::earliest;
 use usher_core::{Job, Machine, Seed, Work, WorkLabel};
 use usher_crypto::signature::SignatureScheme;
 use usher_gateway::config::Loaded;
-use usher_gateway::{Command, Config, Gateway};
+use usher_gateway::{Command, Config, Gateway, GatewayJob};
 use usher_ike::credentials::Credentials;
 use usher_ike::machine::{self as ike, IkeJob};
 use usher_ike::work::{SIGN, VERIFY};
@@ -112,8 +112,18 @@ impl Role for GatewayRole {
         let Self { endpoint, gateway, credentials, helpers, .. } = self;
         endpoint.feed(ctx, gateway, &delivery);
         let next = endpoint.drain(ctx, gateway, |ctx, gateway, word| {
-            let EventOrJob::Job(job) = word else { return };
-            let (now, label) = (ctx.now(), work(&job.what));
+            let EventOrJob::Job(Job { token, what }) = word else { return };
+            let now = ctx.now();
+            let what = match what {
+                GatewayJob::Ike(what) => what,
+                GatewayJob::Judge(judgement) => {
+                    // Its work is told by the gateway, and keeps this host's processor.
+                    let _ = gateway.command(now, Command::Judged(judgement.done()));
+                    return;
+                }
+            };
+            let label = work(&what);
+            let job = Job { token, what };
             if let Some(job) = helpers.put(now, Some(label), job) {
                 // What no helper does keeps this host's processor.
                 ctx.work(Work { label, units: 1 });
