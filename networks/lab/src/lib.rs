@@ -23,8 +23,8 @@ mod topology;
 pub use check::{Measured, Offer, offers, precision};
 pub use error::LabError;
 pub use hosts::{
-    Counters, Hosts, Kernel, Precision, Setting, Setup, Untold, missing, sctp_sysctls, sctp_untold, sysctls,
-    untold,
+    Counters, Hosts, Kernel, Precision, Samples, Setting, Setup, Untold, missing, sctp_sysctls, sctp_untold,
+    sysctls, untold,
 };
 pub use lab::{Lab, Outcome};
 pub use namespace::Namespace;

@@ -56,6 +56,9 @@ pub struct Setup {
     pub perf: bool,
 }
 
+/// How often each library was seen while it worked for each host.
+pub type Samples = BTreeMap<(HostId, &'static str), u64>;
+
 /// The hosts of a lab, with what runs on them.
 #[derive(Debug)]
 pub struct Hosts<A: Application, O> {
@@ -326,7 +329,7 @@ impl<A: Application, O> Hosts<A, O> {
     }
     /// Ends the sampling: by what it was, and how often each library was seen while it worked for each host. `None` where nothing was
     /// to be sampled, or perf is not there or may not look.
-    pub fn sampled(&mut self) -> Option<(&'static str, BTreeMap<(HostId, &'static str), u64>)> {
+    pub fn sampled(&mut self) -> Option<(&'static str, Samples)> {
         let sampler = self.sampler.take()?;
         let event = sampler.event();
         let mut seen = BTreeMap::new();
