@@ -284,6 +284,11 @@ fn gateway(plan: &mut Plan<'_>, ike: &Ike, host: HostId, server: HostId) -> Resu
         remote: None,
         start: false,
         retry: Duration::ZERO,
+        on_demand: false,
+        reauth_after: None,
+        break_before_make: false,
+        lifetime: None,
+        child_lifetimes: Vec::new(),
     };
     let aaa = ike.method.is_eap().then(|| {
         let at = SocketAddr::new(plan.addresses.of(server), RADIUS);
@@ -308,6 +313,7 @@ fn gateway(plan: &mut Plan<'_>, ike: &Ike, host: HostId, server: HostId) -> Resu
         pools: Vec::new(),
         aaa,
         users: LocalUsers::default(),
+        metered: false,
     };
     let seed = plan.seed.derive("ike.gateway", u64::from(host.0));
     let gateway = Gateway::new(config.clone(), seed.secure("ike.start", 0))
