@@ -79,7 +79,13 @@ fn without_a_run_nothing_is_judged() {
     let none = place.usher(&["claims", "--json"]).with_code(0);
     for o in none.json().as_array().unwrap() {
         let id = o["id"].as_str().unwrap();
-        let later = ["ike.", "pppoe.", "ident."].iter().any(|document| id.starts_with(document));
+        // It is of the document's own numbers.
+        if id == "ike.cpu.formula" {
+            assert_eq!(o["verdict"], "reproduced", "{o}");
+            continue;
+        }
+        let later =
+            ["ike.methods", "ike.applications", "pppoe.", "ident."].iter().any(|one| id.starts_with(one));
         let verdict = if later { "not yet done" } else { "not run" };
         assert!(o["verdict"] == verdict && o["ours"].is_null(), "{o}");
     }

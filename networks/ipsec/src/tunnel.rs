@@ -239,6 +239,10 @@ fn prepared(socket: Socket, address: SocketAddr, config: &Config) -> io::Result<
         socket.set_only_v6(true)?;
     }
     sys::prepare(&socket, address.is_ipv6())?;
+    buffered(socket, config)
+}
+
+fn buffered(socket: Socket, config: &Config) -> io::Result<Socket> {
     // The system may grant less.
     socket.set_recv_buffer_size(BUFFER)?;
     socket.set_send_buffer_size(BUFFER)?;
@@ -272,10 +276,7 @@ fn packets(address: SocketAddr, config: &Config) -> io::Result<Port> {
     let socket = Socket::new(Domain::for_address(address), Type::RAW, Some(protocol))?;
     let socket = if address.is_ipv6() {
         sys::prepare(&socket, true)?;
-        if let Some(mark) = config.mark {
-            socket.set_mark(mark)?;
-        }
-        socket
+        buffered(socket, config)?
     } else {
         prepared(socket, address, config)?
     };

@@ -259,6 +259,11 @@ fn nothing_is_judged_from_nothing() {
     let judged = evaluate_all(&Results::default(), DEFAULT_VARIANT);
     assert_eq!(judged.len(), data::claims().len());
     for judgement in &judged {
+        // It is of the document's own numbers, whatever was run.
+        if judgement.id == "ike.cpu.formula" {
+            assert_eq!(judgement.verdict, Reproduced, "{judgement:?}");
+            continue;
+        }
         let claim = data::find(&judgement.id).unwrap();
         let founded = claim.studies.iter().any(|s| usher_scenario::founding::find(s).is_some());
         let expected = if founded { NotRun } else { NotYet };

@@ -141,7 +141,8 @@ pub(crate) mod tests {
     use crate::{Misfit, StoreKind, Wanted, parse};
     use usher_config::Alone;
 
-    const KNOWN: [&str; 5] = ["radius.request", "radius.response", "eap.md5", "tls.sign", "store.lookup"];
+    const KNOWN: [&str; 6] =
+        ["radius.request", "radius.response", "diameter.request", "eap.md5", "tls.sign", "store.lookup"];
 
     fn text() -> String {
         crate::testing::text("0.2.0", StoreKind::Postgresql)
@@ -166,7 +167,7 @@ pub(crate) mod tests {
             parse("p.toml", &text().replacen(from, to, 1), &Alone, &KNOWN).unwrap_err().to_string()
         };
         let at = |place: &str, said: String| assert!(said.contains(place), "{said}");
-        at("p.toml:25", said("\"eap.md5\" = {", "\"eap.md6\" = {"));
+        at("p.toml:26", said("\"eap.md5\" = {", "\"eap.md6\" = {"));
         at(
             "no kind of work \"eap.md6\"; did you mean \"eap.md5\"",
             said("\"eap.md5\" = {", "\"eap.md6\" = {"),

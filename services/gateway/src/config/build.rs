@@ -319,6 +319,11 @@ impl<'a> Builder<'a> {
                     Err(error) => self.fault(&at, error.to_string()),
                 }
             }
+            let v6 = table.ranges.iter().filter(|range| range.contains(':')).count();
+            if v6 > 0 && v6 < table.ranges.len() {
+                let why = "a pool is of one family: make two, and name both in the connection's pools";
+                self.fault(&["pool", &number, "ranges"], why.to_owned());
+            }
             pools.push(PoolConfig { name: table.name.clone(), ranges });
         }
         if self.found.is_empty()

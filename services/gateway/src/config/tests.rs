@@ -33,7 +33,7 @@ fn a_whole_file_is_read() {
          childless = \"force\"\nmobike = false\nrekey_after = \"2 h\"\nliveness = \"0 s\"\nunique = false\npools = [\"p\"]\n\
          dns = [\"10.0.0.1\"]\nproposals = [\"aes128-sha256-x25519\"]\nremote_address = \"192.0.2.9\"\nremote_port = 501\nretry = \"3 s\"\n\
          [[connection.child]]\nname = \"net\"\nlocal = [\"10.2.0.0/16\", \"2001:db8::/32\"]\nmode = \"transport\"\nrekey_after = \"0 s\"\n\
-         [[pool]]\nname = \"p\"\nranges = [\"10.9.0.0/24\", \"2001:db8:9::/112\"]\n\
+         [[pool]]\nname = \"p\"\nranges = [\"10.9.0.0/24\", \"10.9.1.0/24\"]\n\
          [aaa]\nnas_identifier = \"gw\"\naccounting = true\ninterim = \"5 min\"\n[[aaa.radius]]\naddress = \"192.0.2.2:1812\"\nsecret = \"s\"\n\
          [aaa.dynamic]\nlisten = \"127.0.0.1:3799\"\n[limits]\nsas = 9\nhalf_open = 8\ncookies_from = 0\nlogin = \"7 s\"\n"
     );
@@ -187,6 +187,12 @@ fn policies_are_what_is_said_and_then_what_connections_need() {
         "Protect 192.0.2.1 === 192.0.2.9 hosts",
     ];
     assert_eq!(shown, want);
+}
+
+#[test]
+fn a_pool_of_both_families_is_refused() {
+    let said = faults("[[pool]]\nname = \"p\"\nranges = [\"10.9.0.0/24\", \"2001:db8:9::/112\"]\n");
+    assert!(said.iter().any(|fault| fault.contains("a pool is of one family")), "{said:?}");
 }
 
 #[test]

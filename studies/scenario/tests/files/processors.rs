@@ -112,7 +112,7 @@ fn what_does_not_fit_is_told_with_its_line() {
     let label = profile().replace("\"tls.sign\" =", "\"tls.sing\" =");
     is(
         said("label", &label, name),
-        &["profile.toml:26:1", "no kind of work \"tls.sing\"; did you mean \"tls.sign\""],
+        &["profile.toml:27:1", "no kind of work \"tls.sing\"; did you mean \"tls.sign\""],
     );
     is(said("none", &profile(), "{ cores = 2 }"), &["without a profile"]);
     is(said("gone", &profile(), "\"gone.toml\""), &["study.toml:7:13", "gone.toml"]);
