@@ -267,6 +267,11 @@ impl<'a, R> Context<'a, R> {
     ) -> Self {
         Self { now, epoch, ops, work }
     }
+    /// Has an operation written where it will be read: to make it elsewhere and copy it costs a stall of the processor.
+    #[inline]
+    fn ask(&mut self, op: impl FnOnce() -> Op<R>) {
+        self.ops.extend(std::iter::once_with(op));
+    }
     /// The time at which the handler runs.
     pub fn now(&self) -> Instant {
         self.now
@@ -282,66 +287,66 @@ impl<'a, R> Context<'a, R> {
     /// Sends a datagram from one of the application's sockets; a socket number not used before gets an
     /// ephemeral port.
     pub fn send_datagram(&mut self, socket: u32, to: HostId, port: u16, payload: Payload) {
-        self.ops.push(Op::Datagram { socket, to, port, payload });
+        self.ask(|| Op::Datagram { socket, to, port, payload });
     }
     /// Opens a TCP connection under an id of the application's choice ([`ConnId::opened`]).
     pub fn connect(&mut self, conn: ConnId, to: HostId, port: u16) {
-        self.ops.push(Op::Connect { conn: conn.into(), from: None, to, port });
+        self.ask(|| Op::Connect { conn: conn.into(), from: None, to, port });
     }
     /// As [`Self::connect`], from the host's own address or that of an interface of it. From any other it is refused.
     pub fn connect_from(&mut self, conn: ConnId, from: HostId, to: HostId, port: u16) {
-        self.ops.push(Op::Connect { conn: conn.into(), from: Some(from), to, port });
+        self.ask(|| Op::Connect { conn: conn.into(), from: Some(from), to, port });
     }
     /// Writes to a TCP connection; one call is one write to the socket.
     pub fn write(&mut self, conn: ConnId, payload: Payload) {
-        self.ops.push(Op::Write { conn: conn.into(), payload });
+        self.ask(|| Op::Write { conn: conn.into(), payload });
     }
     /// Opens an SCTP association under an id of the application's choice, which is none of its TCP connections'
     /// either, asking for so many outbound streams.
     pub fn associate(&mut self, assoc: AssocId, to: HostId, port: u16, streams: u16) {
-        self.ops.push(Op::Associate { assoc: assoc.into(), from: None, to, port, streams });
+        self.ask(|| Op::Associate { assoc: assoc.into(), from: None, to, port, streams });
     }
     /// As [`Self::associate`], from the host's own address or that of an interface of it. From any other it is refused.
     pub fn associate_from(&mut self, assoc: AssocId, from: HostId, to: HostId, port: u16, streams: u16) {
-        self.ops.push(Op::Associate { assoc: assoc.into(), from: Some(from), to, port, streams });
+        self.ask(|| Op::Associate { assoc: assoc.into(), from: Some(from), to, port, streams });
     }
     /// Sends a user message on an SCTP association.
     pub fn send_message(&mut self, assoc: AssocId, message: Message) {
-        self.ops.push(Op::Send { assoc: assoc.into(), message });
+        self.ask(|| Op::Send { assoc: assoc.into(), message });
     }
     /// Takes this many more bytes of a connection whose reading it governs itself; the first call makes
     /// the application a slow reader, which it is not by default.
     pub fn credit(&mut self, conn: ConnId, bytes: u32) {
-        self.ops.push(Op::Credit { conn: conn.into(), bytes });
+        self.ask(|| Op::Credit { conn: conn.into(), bytes });
     }
     /// Closes a TCP connection or an SCTP association in good order.
     pub fn shutdown(&mut self, conn: ConnId) {
-        self.ops.push(Op::Shutdown { conn: conn.into() });
+        self.ask(|| Op::Shutdown { conn: conn.into() });
     }
     /// Resets a TCP connection or aborts an SCTP association.
     pub fn abort(&mut self, conn: ConnId) {
-        self.ops.push(Op::Abort { conn: conn.into() });
+        self.ask(|| Op::Abort { conn: conn.into() });
     }
     /// Sends a frame out of a port of the host.
     pub fn send_frame(&mut self, port: u32, payload: Payload) {
-        self.ops.push(Op::Frame { port, payload });
+        self.ask(|| Op::Frame { port, payload });
     }
     /// Tells a link what to do: that of the host, or of an interface of it, which is a station of a cell or basic service set.
     pub fn link_command(&mut self, at: HostId, command: LinkCommand) {
-        self.ops.push(Op::Link { at, command });
+        self.ask(|| Op::Link { at, command });
     }
     /// Asks whose the TCP connection with these ends is, of which the first is the host's own or of an interface of it;
     /// [`Delivery::Owner`] is the answer. A host's kernel knows its own connections and no others.
     pub fn ask_owner(&mut self, token: u64, local: (HostId, u16), remote: (HostId, u16)) {
-        self.ops.push(Op::Owner { token, local, remote });
+        self.ask(|| Op::Owner { token, local, remote });
     }
     /// Asks for a [`Delivery::Timer`] at this time, instead of any asked for before.
     pub fn set_timer(&mut self, at: Option<Instant>) {
-        self.ops.push(Op::Timer(at));
+        self.ask(|| Op::Timer(at));
     }
     /// Tells the simulation's observer something.
     pub fn report(&mut self, report: R) {
-        self.ops.push(Op::Report(report));
+        self.ask(|| Op::Report(report));
     }
     /// Charges work to the host's CPU.
     pub fn work(&mut self, work: Work) {

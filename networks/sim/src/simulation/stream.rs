@@ -193,7 +193,13 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
                     local: key.local,
                     local_port: key.local_port,
                 },
-                tcp::Event::Data { len, payload } => StreamDelivery::Data(Payload { len, bytes: payload }),
+                tcp::Event::Data { len, payload } => {
+                    if conn.attached {
+                        let data = move || StreamDelivery::Data(Payload { len, bytes: payload });
+                        self.deliver_with(app, || Delivery::Stream { conn: id.into(), event: data() });
+                    }
+                    continue;
+                }
                 // Nobody here uses half-closed connections: ours ends with the other side's.
                 tcp::Event::PeerClosed => {
                     conn.tcp.shutdown();

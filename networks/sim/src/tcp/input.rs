@@ -443,7 +443,8 @@ impl Connection {
                 self.state = State::Closing;
                 if self.config.variants.fin_again {
                     self.stats.retransmitted += 1;
-                    let answer = self.segment(now, self.end, 0, Flags::ACK | Flags::FIN);
+                    let answer = self.outgoing(self.end, 0, Flags::ACK | Flags::FIN);
+                    let answer = self.segment(now, answer);
                     self.reply = Some(Box::new(answer));
                     self.wake = true;
                 }

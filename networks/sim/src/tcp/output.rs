@@ -7,6 +7,31 @@ use super::segment::{Flags, Options, Segment};
 use super::{IdleRestart, NagleVariant, Recovery, WindowGrowth, WindowUpdate, seq};
 use usher_core::Instant;
 
+/// What is to leave. The segment is made of it when all is decided, at one place and in its caller's memory: to make it earlier and
+/// hand it up costs more than making it.
+#[derive(Clone, Copy)]
+pub(super) struct Outgoing {
+    at: u32,
+    len: u32,
+    flags: Flags,
+}
+
+impl Outgoing {
+    /// Sequence numbers that it takes.
+    fn sequence_len(self) -> u32 {
+        self.len + u32::from(self.flags.contains(Flags::FIN))
+    }
+}
+
+/// What repairs losses next.
+enum Repair {
+    /// This, which was sent before.
+    Again(Outgoing),
+    /// So many octets of what was not, if nothing else stands against it.
+    New(u32),
+    Nothing,
+}
+
 impl Connection {
     /// False where [`poll_transmit`](Self::poll_transmit) has nothing to give; the cheaper question.
     #[inline]
@@ -22,45 +47,56 @@ impl Connection {
         if !self.wake {
             return None;
         }
-        let segment = self.output(now);
-        if segment.is_some() {
-            self.stats.segments_sent += 1;
-            // Spares the common case, a dialogue, a second look.
-            self.wake = self.nxt != self.end
-                || self.fin_queued
-                || self.ack_now
-                || self.resend_now
-                || self.tail_now
-                || self.in_recovery
-                || self.reply.is_some();
-        } else {
-            self.wake = false;
+        let handshake = self.syn_now && matches!(self.state, State::SynSent | State::SynReceived);
+        if self.reply.is_some() || handshake {
+            return Some(self.reply_or_handshake(now));
         }
+        let Some(outgoing) = self.output(now) else {
+            self.wake = false;
+            return None;
+        };
+        let segment = self.segment(now, outgoing);
+        self.has_left();
+        Some(segment)
+    }
+
+    #[inline(always)]
+    fn has_left(&mut self) {
+        self.stats.segments_sent += 1;
+        // Spares the common case, a dialogue, a second look.
+        self.wake = self.nxt != self.end
+            || self.fin_queued
+            || self.ack_now
+            || self.resend_now
+            || self.tail_now
+            || self.in_recovery
+            || self.reply.is_some();
+    }
+
+    #[cold]
+    fn reply_or_handshake(&mut self, now: Instant) -> Segment {
+        let segment = match self.reply.take() {
+            Some(reply) => *reply,
+            None => self.handshake(now),
+        };
+        self.has_left();
         segment
     }
 
     #[inline]
-    fn output(&mut self, now: Instant) -> Option<Segment> {
-        if let Some(reply) = self.reply.take() {
-            return Some(*reply);
-        }
-        match self.state {
-            State::Closed => self.pure_ack(now),
-            State::SynSent | State::SynReceived => self.handshake(now),
-            _ => {
-                if let Some(segment) = self.data(now) {
-                    return Some(segment);
-                }
-                self.pure_ack(now)
+    fn output(&mut self, now: Instant) -> Option<Outgoing> {
+        if !matches!(self.state, State::Closed | State::SynSent | State::SynReceived) {
+            let data = self.data(now);
+            if data.is_some() {
+                return data;
             }
         }
+        self.pure_ack(now)
     }
 
     /// SYN or SYN-ACK.
-    fn handshake(&mut self, now: Instant) -> Option<Segment> {
-        if !std::mem::take(&mut self.syn_now) {
-            return self.pure_ack(now);
-        }
+    fn handshake(&mut self, now: Instant) -> Segment {
+        self.syn_now = false;
         let answer = self.state == State::SynReceived;
         let config = &self.config;
         let mut options = Options {
@@ -93,7 +129,7 @@ impl Connection {
             self.arm_retransmission(now);
         }
         self.ack_now = false;
-        Some(Segment {
+        Segment {
             seq: self.iss,
             ack: if answer { self.rcv_nxt } else { 0 },
             // The window of a SYN is never scaled (RFC 7323 §2.2).
@@ -102,12 +138,12 @@ impl Connection {
             len,
             payload,
             options: some.then(|| Box::new(options)),
-        })
+        }
     }
 
     /// The next data or FIN segment, if one may leave.
     #[inline]
-    fn data(&mut self, now: Instant) -> Option<Segment> {
+    fn data(&mut self, now: Instant) -> Option<Outgoing> {
         if !self.congestion.is_reno() && self.held_by_pace(now) {
             return None;
         }
@@ -117,9 +153,26 @@ impl Connection {
         if std::mem::take(&mut self.tail_now) && self.una != self.max {
             return self.tail_probe(now);
         }
-        if self.in_recovery && self.sack_ok {
-            return self.repair(now);
+        let repairs = self.in_recovery && self.sack_ok;
+        let allowed = if repairs {
+            match self.repair(now) {
+                Repair::Again(outgoing) => return Some(outgoing),
+                Repair::New(allowed) => allowed,
+                Repair::Nothing => return None,
+            }
+        } else {
+            self.window_share(now)?
+        };
+        let outgoing = self.new_data(now, allowed);
+        if repairs && outgoing.is_none() {
+            return self.repair_rest(now);
         }
+        outgoing
+    }
+
+    /// What congestion control lets go of what waits beyond `nxt`, where anything does.
+    #[inline]
+    fn window_share(&mut self, now: Instant) -> Option<u32> {
         if let Some(end) = self.scoreboard.as_ref().and_then(|b| b.sacked_end(self.nxt)) {
             self.nxt = end;
         }
@@ -130,8 +183,7 @@ impl Connection {
             self.restart_after_idle(now);
         }
         if let Some(rack) = self.counted() {
-            let allowed = self.one_more(rack.in_flight(self.nxt));
-            return self.new_data(now, allowed);
+            return Some(self.one_more(rack.in_flight(self.nxt)));
         }
         let in_flight = self.nxt.wrapping_sub(self.una);
         let mut cwnd = self.congestion.cwnd;
@@ -141,7 +193,7 @@ impl Connection {
         if self.config.limited_transmit && self.nxt == self.max && !self.in_recovery {
             cwnd += self.dup_acks.min(2) * self.mss;
         }
-        self.new_data(now, cwnd.saturating_sub(in_flight))
+        Some(cwnd.saturating_sub(in_flight))
     }
 
     /// What a window lets go that counts segments, with so many in flight: one, or nothing.
@@ -198,7 +250,7 @@ impl Connection {
     /// Sends from `nxt` what congestion control, the window, silly-window avoidance and Nagle let go
     /// (RFC 9293 §3.8.6.2.1); `allowed` bytes are congestion control's share.
     #[inline]
-    fn new_data(&mut self, now: Instant, allowed: u32) -> Option<Segment> {
+    fn new_data(&mut self, now: Instant, allowed: u32) -> Option<Outgoing> {
         let waiting = seq::ahead(self.nxt, self.end);
         let room = self.room();
         let window = self.wnd.saturating_sub(self.nxt.wrapping_sub(self.una));
@@ -255,7 +307,7 @@ impl Connection {
     }
 
     /// The window keeps us from sending: arms the persist timer, or sends what it asked for.
-    fn persist(&mut self, now: Instant, sendable: u32) -> Option<Segment> {
+    fn persist(&mut self, now: Instant, sendable: u32) -> Option<Outgoing> {
         if !std::mem::take(&mut self.probe_now) {
             self.arm_persist(now);
             return None;
@@ -266,14 +318,14 @@ impl Connection {
         }
         self.stats.window_probes += 1;
         self.probes = self.probes.saturating_add(1);
-        let segment = self.segment(now, self.nxt, 1, Flags::ACK);
+        let probe = self.outgoing(self.nxt, 1, Flags::ACK);
         self.max = seq::max(self.max, self.nxt.wrapping_add(1));
         self.arm_persist(now);
-        Some(segment)
+        Some(probe)
     }
 
     /// Retransmits from the first unacknowledged byte.
-    fn resend(&mut self, now: Instant) -> Segment {
+    fn resend(&mut self, now: Instant) -> Outgoing {
         let mut to = seq::min(self.end, self.max);
         if self.config.nagle_variant == NagleVariant::Bsd {
             // What has waited fills the segment up, as far as the other side's window goes.
@@ -287,8 +339,8 @@ impl Connection {
         if self.in_recovery && self.config.fast_retransmit_restarts && self.by_time() {
             self.rearm_by_sending();
         }
-        let segment = self.repeat(now, self.una, len, fin);
-        let sent = self.una.wrapping_add(segment.sequence_len());
+        let outgoing = self.repeat(now, self.una, len, fin);
+        let sent = self.una.wrapping_add(outgoing.sequence_len());
         if let Some(board) = self.scoreboard.as_mut().filter(|b| b.rescue_rxt == self.una) {
             board.rescue_rxt = sent;
         }
@@ -296,37 +348,46 @@ impl Connection {
             self.max = sent;
             self.nxt = seq::max(self.nxt, sent);
         }
-        segment
+        outgoing
     }
 
-    fn repeat(&mut self, now: Instant, at: u32, len: u32, fin: bool) -> Segment {
-        let segment = self.send(now, at, len, fin);
+    fn repeat(&mut self, now: Instant, at: u32, len: u32, fin: bool) -> Outgoing {
+        let outgoing = self.send(now, at, len, fin);
         if let Some(board) = &mut self.scoreboard {
-            board.high_rxt = seq::max(board.high_rxt, at.wrapping_add(segment.sequence_len()));
+            board.high_rxt = seq::max(board.high_rxt, at.wrapping_add(outgoing.sequence_len()));
         }
-        segment
+        outgoing
     }
 
     /// RFC 6675 §5 step (C): while the pipe has room for a segment, the next one by NextSeg().
-    fn repair(&mut self, now: Instant) -> Option<Segment> {
+    #[cold]
+    fn repair(&mut self, now: Instant) -> Repair {
         if self.by_time() {
-            return self.repair_late(now);
+            return self.repair_late(now).unwrap_or(Repair::Nothing);
         }
         let (rule, room) = (self.loss_rule(), self.room());
-        let board = self.scoreboard.as_ref()?;
+        let Some(board) = self.scoreboard.as_ref() else { return Repair::Nothing };
         let pipe = board.pipe(self.una, self.max, rule);
         let allowed = self.congestion.cwnd.saturating_sub(pipe);
         if allowed < self.mss {
-            return None;
+            return Repair::Nothing;
         }
         if let Some((at, end)) = board.next_gap(self.una, rule, true) {
-            return Some(self.repeat(now, at, end.wrapping_sub(at).min(room), false));
+            return Repair::Again(self.repeat(now, at, end.wrapping_sub(at).min(room), false));
         }
-        if self.unsent()
-            && let Some(segment) = self.new_data(now, allowed)
-        {
-            return Some(segment);
+        if self.unsent() {
+            return Repair::New(allowed);
         }
+        self.repair_rest(now).map_or(Repair::Nothing, Repair::Again)
+    }
+
+    /// The rules (3) and (4) of NextSeg(), where no new data may leave.
+    #[cold]
+    fn repair_rest(&mut self, now: Instant) -> Option<Outgoing> {
+        if self.by_time() {
+            return None;
+        }
+        let (rule, room) = (self.loss_rule(), self.room());
         let (recover, board) = (self.recover, self.scoreboard.as_mut()?);
         if let Some((at, end)) = board.next_gap(self.una, rule, false) {
             return Some(self.repeat(now, at, end.wrapping_sub(at).min(room), false));
@@ -343,7 +404,7 @@ impl Connection {
 
     /// The same by RFC 8985: what is lost, first of all.
     #[cold]
-    fn repair_late(&mut self, now: Instant) -> Option<Segment> {
+    fn repair_late(&mut self, now: Instant) -> Option<Repair> {
         let rack = self.rack()?;
         let allowed = if rack.counts {
             self.one_more(rack.in_flight(self.max))
@@ -366,14 +427,14 @@ impl Connection {
             if self.config.fast_retransmit_restarts && start == self.una {
                 self.rearm_by_sending();
             }
-            return Some(self.repeat(now, start, len, fin));
+            return Some(Repair::Again(self.repeat(now, start, len, fin)));
         }
-        if self.unsent() { self.new_data(now, allowed) } else { None }
+        self.unsent().then_some(Repair::New(allowed))
     }
 
     /// Sends data at `at`, be it new or not.
     #[inline]
-    pub(super) fn send(&mut self, now: Instant, at: u32, len: u32, fin: bool) -> Segment {
+    pub(super) fn send(&mut self, now: Instant, at: u32, len: u32, fin: bool) -> Outgoing {
         let mut flags = Flags::ACK;
         let data_end = at.wrapping_add(len);
         if len > 0 && data_end == self.end {
@@ -391,7 +452,7 @@ impl Connection {
         if !self.congestion.is_reno() {
             self.pace(now, at, data_end.wrapping_add(u32::from(fin)));
         }
-        let segment = self.segment(now, at, len, flags);
+        let outgoing = self.outgoing(at, len, flags);
         let new = !seq::lt(at, self.max);
         if seq::lt(at, self.max) && self.timer != Timer::Persist {
             self.stats.retransmitted += 1;
@@ -423,7 +484,7 @@ impl Connection {
         if self.rare.is_some() {
             self.note_sent(now, at, len, data_end.wrapping_add(u32::from(fin)), new);
         }
-        segment
+        outgoing
     }
 
     /// Tells what few connections have that what lies from `at` to `end` was sent, `len` octets of data.
@@ -459,7 +520,7 @@ impl Connection {
         }
     }
 
-    fn pure_ack(&mut self, now: Instant) -> Option<Segment> {
+    fn pure_ack(&mut self, now: Instant) -> Option<Outgoing> {
         if !self.ack_now {
             if !self.config.silly_window_avoidance {
                 self.delay_window(now);
@@ -467,15 +528,22 @@ impl Connection {
             return None;
         }
         self.stats.pure_acks_sent += 1;
-        Some(self.segment(now, self.snd_nxt(), 0, Flags::ACK))
+        Some(self.outgoing(self.snd_nxt(), 0, Flags::ACK))
     }
 
-    /// A segment with our acknowledgement and window, which thereby are up to date on the other side.
+    /// What becomes a [`segment`](Self::segment) with our acknowledgement.
     #[inline]
-    pub(super) fn segment(&mut self, now: Instant, at: u32, len: u32, flags: Flags) -> Segment {
+    pub(super) fn outgoing(&mut self, at: u32, len: u32, flags: Flags) -> Outgoing {
         if self.rare.is_some() {
             self.note_acknowledged();
         }
+        Outgoing { at, len, flags }
+    }
+
+    /// A segment with our acknowledgement and window, which thereby are up to date on the other side.
+    #[inline(always)]
+    pub(super) fn segment(&mut self, now: Instant, outgoing: Outgoing) -> Segment {
+        let Outgoing { at, len, flags } = outgoing;
         self.ack_now = false;
         self.ack_at = Instant::FAR_FUTURE;
         self.unacked_segments = 0;

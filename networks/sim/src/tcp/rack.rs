@@ -4,6 +4,7 @@
 
 use super::config::WindowUnit;
 use super::connection::{Connection, Rare, State, Timer};
+use super::output::Outgoing;
 use super::recovery::timestamp;
 use super::scoreboard::Scoreboard;
 use super::segment::Segment;
@@ -412,12 +413,12 @@ impl Connection {
 
     /// The probe: the next segment, whatever the congestion window and Nagle's algorithm say, or the last one again.
     #[cold]
-    pub(super) fn tail_probe(&mut self, now: Instant) -> Option<Segment> {
+    pub(super) fn tail_probe(&mut self, now: Instant) -> Option<Outgoing> {
         let room = self.room();
         let window = self.wnd.saturating_sub(self.nxt.wrapping_sub(self.una));
         let len = seq::ahead(self.nxt, self.end).min(window).min(room);
         let again = len == 0;
-        let segment = if again {
+        let outgoing = if again {
             let (start, end) = self.rack()?.last()?;
             let fin = self.fin_sent && seq::lt(self.end, end);
             let data_end = seq::min(end, self.end);
@@ -431,6 +432,6 @@ impl Connection {
         if let Some(rack) = Rare::rack_mut(&mut self.rare) {
             rack.probed(end, again);
         }
-        Some(segment)
+        Some(outgoing)
     }
 }
