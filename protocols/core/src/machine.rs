@@ -439,14 +439,17 @@ impl Transmit {
     /// For a machine of machines: what the machine in this slot wants done, with the container's ids. Ports of frames are of
     /// the host and stay what they are.
     #[must_use]
-    pub const fn within(self, slot: u16) -> Self {
+    pub const fn within(mut self, slot: u16) -> Self {
+        self.enclose(slot);
+        self
+    }
+    /// The same, where it lies.
+    pub const fn enclose(&mut self, slot: u16) {
         match self {
-            Self::Datagram { path } => {
-                Self::Datagram { path: Path { socket: path.socket.within(slot), ..path } }
-            }
-            Self::Stream { conn, op } => Self::Stream { conn: conn.within(slot), op },
-            Self::Message { assoc, op } => Self::Message { assoc: assoc.within(slot), op },
-            Self::Frame { port } => Self::Frame { port },
+            Self::Datagram { path } => path.socket = path.socket.within(slot),
+            Self::Stream { conn, .. } => *conn = conn.within(slot),
+            Self::Message { assoc, .. } => *assoc = assoc.within(slot),
+            Self::Frame { .. } => {}
         }
     }
 }
@@ -552,13 +555,13 @@ pub trait Machine {
     #[must_use]
     fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>>;
 
-    /// Puts what comes before its next event into the outputs of its container, where `outside` is what a transmit is called,
-    /// and gives that event. A machine that has no outputs of its own, but those of machines within, hands this on to them,
+    /// Puts what comes before its next event into the outputs of its container, where `outside` gives a transmit the ids that it
+    /// has there, and gives that event. A machine that has no outputs of its own, but those of machines within, hands this on to them,
     /// so that nothing is moved once more.
     fn next_event<E, J>(
         &mut self,
         outputs: &mut Outputs<E, J>,
-        outside: impl Fn(Transmit) -> Transmit,
+        outside: impl Fn(&mut Transmit),
     ) -> Option<Self::Event>
     where
         Self: Machine<Job = NoJob> + Sized,

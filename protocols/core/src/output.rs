@@ -82,7 +82,8 @@ impl<E, J> Outputs<E, J> {
     }
     /// Something is to be done on the network, without bytes, for a machine within this one and in its stead.
     pub fn operate_for<M>(&mut self, child: &Child<M>, transmit: Transmit) {
-        self.operate(within(child.slot, transmit));
+        self.operate(transmit);
+        self.rename_last(|transmit| enclose(child.slot, transmit));
     }
     /// The next output, as [`Machine::poll_output`] gives it.
     pub fn poll(&mut self, buf: &mut Vec<u8>) -> Option<Output<E, J>> {
@@ -102,12 +103,19 @@ impl<E, J> Outputs<E, J> {
     /// behind: ask until the answer is `None`.
     pub fn next_event<M: Machine<Job = NoJob>>(&mut self, child: &mut Child<M>) -> Option<M::Event> {
         let slot = child.slot;
-        child.machine.next_event(self, |transmit| within(slot, transmit))
+        child.machine.next_event(self, |transmit| enclose(slot, transmit))
     }
-    /// Takes what `poll` gives up to the next event, and gives that; `outside` is what a transmit is called here.
+    /// Changes the ids of the last transmit where it lies: it has been moved once, in large pieces, and to move it again just
+    /// after a few octets of it were written would cost a stall of the processor.
+    fn rename_last(&mut self, outside: impl Fn(&mut Transmit)) {
+        if let Some((transmit, _)) = self.transmits.back_mut() {
+            outside(transmit);
+        }
+    }
+    /// Takes what `poll` gives up to the next event, and gives that; `outside` gives a transmit the ids that it has here.
     pub fn up_to_event<X>(
         &mut self,
-        outside: impl Fn(Transmit) -> Transmit,
+        outside: impl Fn(&mut Transmit),
         mut poll: impl FnMut(&mut Vec<u8>) -> Option<Output<X>>,
     ) -> Option<X> {
         let mut buf = self.buffer();
@@ -115,7 +123,8 @@ impl<E, J> Outputs<E, J> {
             match poll(&mut buf) {
                 Some(Output::Transmit(transmit)) => {
                     let next = self.buffer();
-                    self.transmit(outside(transmit), core::mem::replace(&mut buf, next));
+                    self.transmit(transmit, core::mem::replace(&mut buf, next));
+                    self.rename_last(&outside);
                 }
                 Some(Output::Work(work)) => self.work(work),
                 Some(Output::Event(event)) => break Some(event),
@@ -154,9 +163,11 @@ impl<M> Child<M> {
     }
 }
 
-/// What a transmit of the machine in this slot is called outside.
-fn within(slot: Option<u16>, transmit: Transmit) -> Transmit {
-    slot.map_or(transmit, |slot| transmit.within(slot))
+/// Gives a transmit of the machine in this slot the ids that it has outside.
+fn enclose(slot: Option<u16>, transmit: &mut Transmit) {
+    if let Some(slot) = slot {
+        transmit.enclose(slot);
+    }
 }
 
 impl<M> core::ops::Deref for Child<M> {
@@ -191,12 +202,13 @@ pub trait Host {
 
     /// Carries out what the machine decided, in its order, until it is silent. `buf` is for the bytes.
     fn drain(&mut self, buf: &mut Vec<u8>) {
-        while let Some(output) = self.machine().poll_output(buf) {
-            match output {
-                Output::Transmit(transmit) => self.transmit(transmit, buf),
-                Output::Event(event) => self.event(event),
-                Output::Work(work) => self.work(work),
-                Output::Job(job) => self.job(job),
+        loop {
+            match self.machine().poll_output(buf) {
+                Some(Output::Transmit(transmit)) => self.transmit(transmit, buf),
+                Some(Output::Event(event)) => self.event(event),
+                Some(Output::Work(work)) => self.work(work),
+                Some(Output::Job(job)) => self.job(job),
+                None => break,
             }
         }
     }

@@ -77,7 +77,7 @@ pub(super) enum Outgoing {
     /// A connection is to be opened or ended.
     Operation(ConnId, StreamOp),
     /// A word to the host.
-    Event(Event),
+    Event,
 }
 
 /// A RADIUS client; see the [module](super).
@@ -106,6 +106,8 @@ pub struct Client {
     pub(super) asked_of: Vec<ServerCounts>,
     pub(super) timers: TimerQueue<Timer>,
     pub(super) ready: VecDeque<Outgoing>,
+    /// Those of the ready list, beside it: its entries are small, since a large one would be copied whole for the smallest.
+    pub(super) events: VecDeque<Event>,
     pub(super) work: WorkMeter,
     pub(super) counters: Counters,
     spare_buffers: Vec<Vec<u8>>,
@@ -161,6 +163,7 @@ impl Client {
             asked_of: Vec::new(),
             timers: TimerQueue::new(),
             ready: VecDeque::new(),
+            events: VecDeque::new(),
             work: WorkMeter::default(),
             counters: Counters::default(),
             spare_buffers: Vec::new(),
@@ -387,7 +390,8 @@ impl Client {
         self.expect(now, slot.server);
     }
     pub(super) fn say(&mut self, event: Event) {
-        self.ready.push_back(Outgoing::Event(event));
+        self.ready.push_back(Outgoing::Event);
+        self.events.push_back(event);
     }
     pub(super) fn operate(&mut self, conn: ConnId, op: StreamOp) {
         self.ready.push_back(Outgoing::Operation(conn, op));
@@ -548,7 +552,7 @@ impl Machine for Client {
     fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
         let (p, transmit) = loop {
             let index = match self.ready.pop_front() {
-                Some(Outgoing::Event(event)) => return Some(Output::Event(event)),
+                Some(Outgoing::Event) => return self.events.pop_front().map(Output::Event),
                 Some(Outgoing::Operation(conn, op)) => {
                     buf.clear();
                     return Some(Output::Transmit(Transmit::Stream { conn, op }));

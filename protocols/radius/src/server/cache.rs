@@ -4,8 +4,9 @@ use crate::auth::Secret;
 use crate::packet::Code;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::hash::BuildHasher;
 use core::net::SocketAddr;
-use usher_core::collections::{HashMap, HashState};
+use usher_core::collections::{HashState, HashTable};
 use usher_core::{ConnId, Duration, Instant, Path, SocketId};
 
 /// How many reply buffers are kept for reuse.
@@ -96,8 +97,13 @@ impl Handle {
 #[derive(Debug)]
 struct Slot {
     generation: u32,
+    /// Of the entry's key.
+    hash: u64,
     entry: Option<Entry>,
 }
+
+/// What is looked up: the hash of an entry's key, and the entry's place.
+type Indexed = (u64, u32);
 
 /// How many entries went, and of which kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -119,15 +125,17 @@ impl Bounds {
     }
 }
 
-/// What an entry takes without its bytes: its place, its key with the room that a hash table leaves free, and its
-/// expiry.
-const ENTRY: usize = size_of::<Slot>() + 2 * size_of::<(Key, u32)>() + 2 * size_of::<(Instant, Handle)>();
+/// What an entry takes without its bytes: its place, what is looked up with the room that a hash table leaves free, and
+/// its expiry.
+const ENTRY: usize = size_of::<Slot>() + 2 * size_of::<Indexed>() + 2 * size_of::<(Instant, Handle)>();
 
 #[derive(Debug)]
 pub(crate) struct Cache {
     places: Vec<Slot>,
     free: Vec<u32>,
-    by_key: HashMap<Key, u32>,
+    /// By key, which stands in the entry alone: the table stays small, and an entry that has had its time leaves it unread.
+    by_key: HashTable<Indexed>,
+    state: HashState,
     /// Each in order of expiry, since all of a kind live equally long; entries that left earlier are
     /// passed over.
     waiting: VecDeque<(Instant, Handle)>,
@@ -147,7 +155,8 @@ impl Cache {
         Self {
             places: Vec::new(),
             free: Vec::new(),
-            by_key: HashMap::with_hasher(state),
+            by_key: HashTable::new(),
+            state,
             waiting: VecDeque::new(),
             settled: VecDeque::new(),
             waiting_of: Vec::new(),
@@ -196,7 +205,10 @@ impl Cache {
         self.places.get_mut(h.index as usize).filter(|p| p.generation == h.generation)?.entry.as_mut()
     }
     pub(crate) fn find(&self, key: &Key) -> Option<Handle> {
-        let index = *self.by_key.get(key)?;
+        let hash = self.state.hash_one(key);
+        let held = |index: u32| self.places.get(index as usize).and_then(|slot| slot.entry.as_ref());
+        let same = |(of, index): &Indexed| *of == hash && held(*index).is_some_and(|e| e.key() == *key);
+        let (_, index) = *self.by_key.find(hash, same)?;
         Some(Handle { index, generation: self.places.get(index as usize)?.generation })
     }
     /// An empty buffer for an entry's bytes.
@@ -219,13 +231,14 @@ impl Cache {
         }
         true
     }
-    /// Adds an entry that waits for the caller until `entry.expires`.
+    /// Adds an entry that waits for the caller until `entry.expires`. No other may have its key.
     pub(crate) fn insert(&mut self, now: Instant, entry: Entry) -> Handle {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.places.push(Slot { generation: 0, entry: None });
+            self.places.push(Slot { generation: 0, hash: 0, entry: None });
             self.places.len() as u32 - 1
         });
-        self.by_key.insert(entry.key(), index);
+        let hash = self.state.hash_one(entry.key());
+        self.by_key.insert_unique(hash, (hash, index), |(hash, _)| *hash);
         self.bytes += ENTRY + entry.bytes.capacity();
         let client = entry.client as usize;
         if self.waiting_of.len() <= client {
@@ -233,6 +246,7 @@ impl Cache {
         }
         self.waiting_of[client] += 1;
         let place = &mut self.places[index as usize];
+        place.hash = hash;
         let handle = Handle { index, generation: place.generation };
         self.waiting.push_back((entry.expires, handle));
         place.entry = Some(entry);
@@ -267,9 +281,12 @@ impl Cache {
         }
         let place = &mut self.places[h.index as usize];
         place.generation = place.generation.wrapping_add(1);
+        let hash = place.hash;
         let Some(entry) = place.entry.take() else { return false };
         self.free.push(h.index);
-        self.by_key.remove(&entry.key());
+        if let Ok(indexed) = self.by_key.find_entry(hash, |(_, index)| *index == h.index) {
+            indexed.remove();
+        }
         self.bytes -= ENTRY + entry.bytes.capacity();
         if entry.state == State::Waiting {
             self.leave(entry.client);

@@ -25,15 +25,37 @@ use usher_core::{
 /// How many lists are kept for reuse.
 const SPARE: usize = 64;
 
-/// What was decided and not carried out yet.
+/// What was decided and not carried out yet, in its order. What it carries waits beside it: an entry of the queue is small, since a
+/// large one would be copied whole for the smallest of them.
+#[derive(Debug, Default)]
+pub(super) struct Ready {
+    order: VecDeque<Next>,
+    loose: VecDeque<(Transmit, Vec<u8>)>,
+    requests: VecDeque<Request>,
+}
+
 #[derive(Debug)]
-pub(super) enum Outgoing {
+enum Next {
     /// The reply of an entry.
     Kept(Handle),
     /// A reply that nothing is kept of.
-    Loose(Transmit, Vec<u8>),
-    /// A word to the host.
-    Event(Event),
+    Loose,
+    /// A request, for the host.
+    Request,
+}
+
+impl Ready {
+    fn keep(&mut self, reply: Handle) {
+        self.order.push_back(Next::Kept(reply));
+    }
+    pub(super) fn loose(&mut self, transmit: Transmit, bytes: Vec<u8>) {
+        self.order.push_back(Next::Loose);
+        self.loose.push_back((transmit, bytes));
+    }
+    fn request(&mut self, request: Request) {
+        self.order.push_back(Next::Request);
+        self.requests.push_back(request);
+    }
 }
 
 /// How a reply goes back to where its request came from.
@@ -70,7 +92,7 @@ pub struct Server {
     rng: SecureRng,
     pub(super) cache: Cache,
     pub(super) streams: Streams,
-    pub(super) ready: VecDeque<Outgoing>,
+    pub(super) ready: Ready,
     work: WorkMeter,
     pub(super) counters: Counters,
     spare_lists: Vec<Attributes>,
@@ -90,7 +112,7 @@ impl Server {
             config,
             epoch: WallTime::UNIX_EPOCH,
             rng,
-            ready: VecDeque::new(),
+            ready: Ready::default(),
             work: WorkMeter::default(),
             counters: Counters::default(),
             spare_lists: Vec::new(),
@@ -284,7 +306,7 @@ impl Server {
         let mut attributes = self.attributes();
         attributes.refill(packet);
         self.counters.requests += 1;
-        self.ready.push_back(Outgoing::Event(Event::Request(Request {
+        self.ready.request(Request {
             token: handle.token(),
             client,
             path,
@@ -294,7 +316,7 @@ impl Server {
             attributes,
             request_authenticator: authenticator,
             secret,
-        })));
+        });
         Shown::Fine
     }
 
@@ -307,7 +329,7 @@ impl Server {
         }
         if !entry.queued {
             entry.queued = true;
-            self.ready.push_back(Outgoing::Kept(handle));
+            self.ready.keep(handle);
         }
         self.counters.duplicates_answered += 1;
     }
@@ -350,7 +372,7 @@ impl Server {
         let reply = Reply { code, identifier, request_authenticator, message_authenticator, salt: 0 };
         let fits = encode(&mut out, &reply, &list, &[], secret).is_ok();
         if fits {
-            self.ready.push_back(Outgoing::Loose(back(origin.path, origin.conn), out));
+            self.ready.loose(back(origin.path, origin.conn), out);
         }
         self.recycle(list);
         fits
@@ -410,17 +432,20 @@ impl Server {
         }
         self.cache.put(handle, out);
         self.cache.settle(handle, State::Answered, now + self.config.retain);
-        self.ready.push_back(Outgoing::Kept(handle));
+        self.ready.keep(handle);
         self.counters.responses += 1;
         self.recycle(attributes);
         Ok(())
     }
 
     /// Takes a request's list back, for [`attributes`](Self::attributes) to give out again.
-    pub fn recycle(&mut self, mut list: Attributes) {
+    pub fn recycle(&mut self, list: Attributes) {
         if self.spare_lists.len() < SPARE {
-            list.clear();
             self.spare_lists.push(list);
+            // Where it lies: to move what has just been written in part is slow.
+            if let Some(list) = self.spare_lists.last_mut() {
+                list.clear();
+            }
         }
     }
 }
@@ -582,9 +607,12 @@ impl Machine for Server {
 
     fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
         let transmit = loop {
-            match self.ready.pop_front() {
-                Some(Outgoing::Event(event)) => return Some(Output::Event(event)),
-                Some(Outgoing::Loose(transmit, bytes)) => {
+            match self.ready.order.pop_front() {
+                Some(Next::Request) => {
+                    return self.ready.requests.pop_front().map(|asked| Output::Event(Event::Request(asked)));
+                }
+                Some(Next::Loose) => {
+                    let (transmit, bytes) = self.ready.loose.pop_front()?;
                     buf.clear();
                     if bytes.is_empty() {
                         return Some(Output::Transmit(transmit));
@@ -593,7 +621,7 @@ impl Machine for Server {
                     self.cache.recycle(bytes);
                     break transmit;
                 }
-                Some(Outgoing::Kept(handle)) => {
+                Some(Next::Kept(handle)) => {
                     let Some(entry) = self.cache.get_mut(handle) else { continue };
                     entry.queued = false;
                     buf.clear();

@@ -3,7 +3,7 @@
 //! What is cached of a connection goes with it (RFC 6613 §2.6.1).
 
 use super::cache::Key;
-use super::machine::{Origin, Outgoing, Server, Shown};
+use super::machine::{Origin, Server, Shown};
 use crate::packet::Packet;
 use crate::radsec::Framer;
 use alloc::boxed::Box;
@@ -112,7 +112,7 @@ impl Server {
     }
 
     fn operate(&mut self, conn: ConnId, op: StreamOp) {
-        self.ready.push_back(Outgoing::Loose(Transmit::Stream { conn, op }, Vec::new()));
+        self.ready.loose(Transmit::Stream { conn, op }, Vec::new());
     }
 
     /// A connection is over: nobody waits for what was asked by it.

@@ -459,7 +459,7 @@ impl DiameterAccess {
         &mut self,
         now: Instant,
         outputs: &mut Outputs<E, J>,
-        outside: impl Fn(Transmit) -> Transmit,
+        outside: impl Fn(&mut Transmit),
     ) -> Option<Event> {
         loop {
             let (id, event) = self.nodes.next_event(outputs, &outside)?;

@@ -328,7 +328,7 @@ impl Machine for AccessClient {
     fn next_event<E, J>(
         &mut self,
         outputs: &mut Outputs<E, J>,
-        outside: impl Fn(Transmit) -> Transmit,
+        outside: impl Fn(&mut Transmit),
     ) -> Option<Event> {
         match &mut self.protocol {
             Protocol::Radius(r) => r.next_event(outputs, outside),

@@ -105,7 +105,7 @@ impl Nodes {
     fn take_last(&mut self) {
         let Some(id) = self.last.take() else { return };
         let Some(entry) = self.nodes.get_mut(&id) else { return };
-        while let Some(event) = entry.node.next_event(&mut self.outputs, |transmit| transmit.within(id)) {
+        while let Some(event) = entry.node.next_event(&mut self.outputs, |transmit| transmit.enclose(id)) {
             self.outputs.event((id, event));
         }
     }
@@ -191,14 +191,19 @@ impl Machine for Nodes {
     fn next_event<E, J>(
         &mut self,
         outputs: &mut Outputs<E, J>,
-        outside: impl Fn(Transmit) -> Transmit,
+        outside: impl Fn(&mut Transmit),
     ) -> Option<Self::Event> {
         if let Some(event) = outputs.up_to_event(&outside, |buf| self.outputs.poll(buf)) {
             return Some(event);
         }
         let id = self.last?;
         let node = self.nodes.get_mut(&id).map(|entry| &mut entry.node);
-        let event = node.and_then(|node| node.next_event(outputs, |transmit| outside(transmit.within(id))));
+        let event = node.and_then(|node| {
+            node.next_event(outputs, |transmit| {
+                transmit.enclose(id);
+                outside(transmit);
+            })
+        });
         if event.is_none() {
             self.last = None;
         }

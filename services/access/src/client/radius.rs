@@ -320,8 +320,8 @@ impl RadiusAccess {
             && let Some(event) = {
                 let shared = &self.shared;
                 dynamic.server.next_event(&mut self.outputs, |transmit| match transmit {
-                    Transmit::Stream { conn, .. } if shared.contains_key(&conn) => transmit,
-                    _ => transmit.within(DYNAMIC),
+                    Transmit::Stream { conn, .. } if shared.contains_key(conn) => {}
+                    _ => transmit.enclose(DYNAMIC),
                 })
             }
         {
@@ -379,7 +379,7 @@ impl RadiusAccess {
     pub(super) fn next_event<E, J>(
         &mut self,
         outputs: &mut Outputs<E, J>,
-        outside: impl Fn(Transmit) -> Transmit,
+        outside: impl Fn(&mut Transmit),
     ) -> Option<Event> {
         if self.dynamic.is_some() || self.by_radsec {
             outputs.up_to_event(outside, |buf| self.poll_output(buf))

@@ -4,10 +4,11 @@ use super::admitted::{Admitted, meant};
 use super::keyings::Keyings;
 use super::ports::{Ports, Status};
 use super::session::{Session, identity};
-use super::{Command, Config, ConfigError, Counters, EndCause, Event, FailReason};
+use super::{Authentication, Command, Config, ConfigError, Counters, EndCause, Event, FailReason};
 use crate::frame::{self, Access, StationFrame, Unheard};
 use crate::record::Record;
 use crate::station_id::StationId;
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use usher_access::{
@@ -450,12 +451,9 @@ impl Authenticator {
         let key = msk.as_ref().map(|msk| self.key(station, msk));
         reply.eap(&mut self.eap);
         let (stay, admitted) = (Stay::of(&reply), self.admitted(token, &reply));
-        let say = |session: &mut Session| Event::Authenticated {
-            station,
-            name: core::mem::take(&mut session.name),
-            msk,
-            reply,
-            rounds,
+        let say = |session: &mut Session| {
+            let name = core::mem::take(&mut session.name);
+            Event::Authenticated(Box::new(Authentication { station, name, msk, reply, rounds }))
         };
         let Some(session) = self.conclude(now, token, true, say) else { return };
         self.counters.authenticated += 1;

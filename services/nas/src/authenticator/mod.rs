@@ -19,6 +19,7 @@ pub use usher_eap::authenticator::Retransmission;
 use crate::frame::Access;
 use crate::record::Record;
 use crate::station_id::{MacAddress, StationId};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use usher_access::{AaaConfig, NasIdentity, Reply};
 use usher_core::Duration;
@@ -155,6 +156,33 @@ pub enum EndCause {
     Unkeyed,
 }
 
+/// An authentication that ended well.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Authentication {
+    /// Who.
+    pub station: StationId,
+    /// The identity it gave.
+    pub name: Vec<u8>,
+    /// The master session key (RFC 3748 §7.10), where the method gives one.
+    pub msk: Option<Key<[u8; 64]>>,
+    /// All that the server said.
+    pub reply: Reply,
+    /// Exchanges with the AAA server that it took.
+    pub rounds: u16,
+}
+
+impl core::fmt::Debug for Authentication {
+    /// Without the key.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Authentication")
+            .field("station", &self.station)
+            .field("key", &self.msk.is_some())
+            .field("reply", &self.reply)
+            .field("rounds", &self.rounds)
+            .finish_non_exhaustive()
+    }
+}
+
 /// What an authenticator has to say.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Event {
@@ -166,18 +194,7 @@ pub enum Event {
         packet: Vec<u8>,
     },
     /// Let in, or authenticated again. The EAP-Success follows.
-    Authenticated {
-        /// Who.
-        station: StationId,
-        /// The identity it gave.
-        name: Vec<u8>,
-        /// The master session key (RFC 3748 §7.10), where the method gives one.
-        msk: Option<Key<[u8; 64]>>,
-        /// All that the server said.
-        reply: Reply,
-        /// Exchanges with the AAA server that it took.
-        rounds: u16,
-    },
+    Authenticated(Box<Authentication>),
     /// A station that was let in has been sent its traffic keys.
     Keyed {
         /// Who.
@@ -236,13 +253,9 @@ impl core::fmt::Debug for Event {
                 .field("station", station)
                 .field("octets", &packet.len())
                 .finish(),
-            Self::Authenticated { station, msk, reply, rounds, .. } => f
-                .debug_struct("Authenticated")
-                .field("station", station)
-                .field("key", &msk.is_some())
-                .field("reply", reply)
-                .field("rounds", rounds)
-                .finish_non_exhaustive(),
+            Self::Authenticated(authentication) => {
+                f.debug_tuple("Authenticated").field(authentication).finish()
+            }
             Self::Accounted { token, kept } => {
                 f.debug_struct("Accounted").field("token", token).field("kept", kept).finish()
             }

@@ -56,7 +56,7 @@ fn ended(asked: u64) -> u64 {
     net.command(station, station::Command::Authenticate { identity, credentials }).unwrap();
     net.run(Duration::from_secs(1));
     let said = net.take(nas);
-    let (login, _) = said.iter().find(|(_, event)| matches!(event, Event::Authenticated { .. })).unwrap();
+    let (login, _) = said.iter().find(|(_, event)| matches!(event, Event::Authenticated(_))).unwrap();
     let session_id = net.take(node).into_iter().find_map(|(_, event)| match event {
         node::Event::Request { message, .. } => {
             message.avps.view().get(codes::SESSION_ID)?.utf8().ok().map(str::to_owned)

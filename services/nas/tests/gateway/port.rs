@@ -116,12 +116,9 @@ fn a_station_is_in_until_its_session_timeout_has_passed() {
     let end = Instant::ZERO + DELAY * 10;
     assert_eq!(w.station_at(50), [(end, station::Event::Success { msk: None })]);
     let said = w.net.take(w.nas);
-    let [(at, authenticator::Event::Authenticated { station: ANN, name, msk: None, rounds: 2, .. })] =
-        &said[..]
-    else {
-        panic!("{said:?}")
-    };
-    assert_eq!((*at, &name[..]), (end - DELAY, &b"ann"[..]));
+    let [(at, authenticator::Event::Authenticated(login))] = &said[..] else { panic!("{said:?}") };
+    assert_eq!((login.station, login.msk.is_some(), login.rounds), (ANN, false, 2));
+    assert_eq!((*at, &login.name[..]), (end - DELAY, &b"ann"[..]));
     assert_eq!((w.nas().authenticated, w.net[w.nas].in_progress()), (1, 0));
     w.net.run_until(secs(200));
     let ended = authenticator::Event::Ended { station: ANN, cause: EndCause::SessionTimeout };

@@ -39,31 +39,33 @@ impl NasRole {
 
     /// Carries out what the authenticator decided; frames go to the station in its own host, where there is one.
     fn carry_out(&mut self, ctx: &mut Context<'_, Report>) {
-        while let Some(output) = self.nas.poll_output(&mut self.buf) {
-            match output {
-                Output::Transmit(transmit) => match (transmit, &mut self.local) {
+        // Matched where it comes from: its first move would be a copy of all that it could be.
+        loop {
+            match self.nas.poll_output(&mut self.buf) {
+                Some(Output::Transmit(transmit)) => match (transmit, &mut self.local) {
                     (Transmit::Frame { .. }, Some((station, _))) => {
                         station.handle(ctx.now(), Input::Frame { port: PortId(0), data: &self.buf });
                     }
-                    _ => self.endpoint.transmit(ctx, &mut self.nas, transmit, &self.buf),
+                    (transmit, _) => self.endpoint.transmit(ctx, &mut self.nas, transmit, &self.buf),
                 },
                 // Verdicts show at the stations; that there was none does not.
-                Output::Event(Event::Failed { station: StationId::Frame { mac, .. }, .. }) => {
+                Some(Output::Event(Event::Failed { station: StationId::Frame { mac, .. }, .. })) => {
                     self.given_up.borrow_mut().insert(mac);
                 }
-                Output::Event(Event::Authenticated { station, name, reply, .. }) => {
-                    self.nas.recycle(reply);
+                Some(Output::Event(Event::Authenticated(login))) => {
+                    self.nas.recycle(login.reply);
                     if let Some(accounts) = &mut self.accounts {
-                        accounts.let_in(ctx, &mut self.nas, station, name);
+                        accounts.let_in(ctx, &mut self.nas, login.station, login.name);
                     }
                 }
-                Output::Event(event) => {
+                Some(Output::Event(event)) => {
                     if let Some(accounts) = &mut self.accounts {
                         accounts.hear(ctx, &mut self.nas, event);
                     }
                 }
-                Output::Work(work) => ctx.work(work),
-                Output::Job(job) => match job.what {},
+                Some(Output::Work(work)) => ctx.work(work),
+                Some(Output::Job(job)) => match job.what {},
+                None => break,
             }
         }
     }
@@ -74,15 +76,16 @@ impl NasRole {
         let Some((station, user)) = &mut self.local else { return false };
         let mut spoke = false;
         loop {
-            while let Some(output) = station.poll_output(&mut self.buf) {
-                match output {
-                    Output::Transmit(_) => {
+            loop {
+                match station.poll_output(&mut self.buf) {
+                    Some(Output::Transmit(_)) => {
                         spoke = true;
                         self.nas.handle(ctx.now(), Input::Frame { port: PortId(0), data: &self.buf });
                     }
-                    Output::Event(event) => user.hear(ctx, event),
-                    Output::Work(_) => {}
-                    Output::Job(job) => match job.what {},
+                    Some(Output::Event(event)) => user.hear(ctx, event),
+                    Some(Output::Work(_)) => {}
+                    Some(Output::Job(job)) => match job.what {},
+                    None => break,
                 }
             }
             if !user.begin(ctx, station) {
