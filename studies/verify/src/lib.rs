@@ -151,6 +151,7 @@ pub fn automata() -> Vec<Diagram> {
     [
         &usher_eap::AUTOMATA[..],
         &usher_ike::AUTOMATA,
+        &usher_ppp::AUTOMATA,
         &usher_diameter::peer::AUTOMATA,
         &usher_mih::AUTOMATA,
         &usher_pkm::keying::AUTOMATA,

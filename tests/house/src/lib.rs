@@ -13,6 +13,7 @@ pub const SIBLINGS: &[(&str, &str, &str)] = &[
     ("protocols", "usher-core", "the machine shape, codecs, timers, chance"),
     ("protocols", "usher-crypto", "digests, keys, the TLS engine"),
     ("usher-ike", "usher-eap", "IKE_AUTH carries EAP"),
+    ("usher-ppp", "usher-eap", "PPP carries EAP"),
     ("usher-ike", "usher-esp", "a CHILD_SA is two SAs of ESP, for traffic that both select alike"),
     ("services", "usher-config", "a service's file is read by the one reader"),
     ("networks", "usher-live", "what serves is machines on live sockets"),

@@ -1,0 +1,211 @@
+//! Entry points for fuzzers. Each answers false where it has found a defect.
+
+use crate::auth::message::{ChapValue, PapRequest};
+use crate::auth::{AuthenticationProtocol, Credentials};
+use crate::client::{Client, ClientCommand, ClientConfig};
+use crate::concentrator::{
+    Answer, Concentrator, ConcentratorCommand, ConcentratorConfig, ConcentratorEvent, Port,
+};
+use crate::link::{Assignment, Ipv4Assignment, Ipv6Assignment};
+use crate::packet::{ConfigOption, Packet};
+use crate::pppoe::{Discovery, Frame, MacAddress};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::Ipv4Addr;
+use usher_core::{Duration, Input, Instant, Machine, Output, PortId, SecureRng};
+
+const PORT: PortId = PortId(0);
+const HOST: MacAddress = MacAddress([2, 0, 0, 0, 0, 1]);
+const CONCENTRATOR: MacAddress = MacAddress([2, 0, 0, 0, 0, 2]);
+
+/// Reads octets as a frame, as tags, as a control packet and as what authentication carries; what is one is written again, and
+/// must be the same.
+pub fn message(octets: &[u8]) -> bool {
+    let mut out = Vec::new();
+    if let Ok(frame) = Frame::parse(octets) {
+        frame.emit(&mut out);
+        if Frame::parse(&out) != Ok(frame) {
+            return false;
+        }
+    }
+    out.clear();
+    if let Ok(tags) = Discovery::parse(octets) {
+        tags.emit(&mut out);
+        if Discovery::parse(&out).as_ref() != Ok(&tags) {
+            return false;
+        }
+    }
+    out.clear();
+    if let Ok(options) = ConfigOption::parse_all(octets) {
+        options.iter().for_each(|option| option.emit(&mut out));
+        if out != octets {
+            return false;
+        }
+    }
+    out.clear();
+    if let Ok(request) = PapRequest::parse(octets) {
+        request.emit(&mut out);
+        if PapRequest::parse(&out) != Ok(request) {
+            return false;
+        }
+    }
+    out.clear();
+    if let Ok(value) = ChapValue::parse(octets) {
+        value.emit(&mut out);
+        if ChapValue::parse(&out) != Ok(value) {
+            return false;
+        }
+    }
+    Packet::parse(octets).map_or(true, |packet| Packet::parse(&packet.to_vec()) == Ok(packet))
+}
+
+fn credentials() -> Credentials {
+    Credentials {
+        name: b"alice".to_vec(),
+        password: b"secret"[..].into(),
+        protocols: AuthenticationProtocol::ALL.into(),
+        eap_methods: Arc::new([Box::new(usher_eap::method::md5::Password::new(b"secret"))]),
+    }
+}
+
+fn concentrator() -> Option<Concentrator> {
+    let config = ConcentratorConfig {
+        ports: [Port { port: PORT, address: CONCENTRATOR, mtu: 9000 }].into(),
+        authentication: Arc::new(AuthenticationProtocol::ALL),
+        agent: true,
+        sessions: 8,
+        outside: 4,
+        ..ConcentratorConfig::default()
+    };
+    Concentrator::new(config, SecureRng::from_seed([1; 32])).ok()
+}
+
+fn client() -> Client {
+    let config = ClientConfig { mtu: 9000, persist: true, ..ClientConfig::new(PORT, HOST, credentials()) };
+    Client::new(config, SecureRng::from_seed([2; 32]))
+}
+
+/// What goes from one to the other, which the octets of the input alter, hold back and bring twice.
+struct Wire<'a> {
+    octets: &'a [u8],
+    now: Instant,
+    let_in: bool,
+}
+
+impl Wire<'_> {
+    fn next(&mut self) -> u8 {
+        let Some((&first, rest)) = self.octets.split_first() else { return 0 };
+        self.octets = rest;
+        first
+    }
+    /// What becomes of a frame on its way: it may be lost, come twice, be cut, or have one octet that is another.
+    fn pass(&mut self, mut frame: Vec<u8>) -> Vec<Vec<u8>> {
+        match self.next() % 16 {
+            1 => Vec::new(),
+            2 => [frame.clone(), frame].into(),
+            3 => {
+                let keep = usize::from(self.next()) % (frame.len() + 1);
+                frame.truncate(keep);
+                [frame].into()
+            }
+            4..=7 => {
+                let (at, what) = (usize::from(self.next()), self.next());
+                let at = at % frame.len().max(1);
+                if let Some(octet) = frame.get_mut(at) {
+                    *octet = what;
+                }
+                [frame].into()
+            }
+            _ => [frame].into(),
+        }
+    }
+}
+
+/// A concentrator and a client that speak to each other, with frames that the input alters: whatever it does, neither keeps more
+/// than it may, and no network comes up before somebody has let the host in.
+pub fn session(octets: &[u8]) -> bool {
+    let Some(mut server) = concentrator() else { return false };
+    let mut client = client();
+    let mut wire = Wire { octets, now: Instant::ZERO, let_in: false };
+    if client.command(wire.now, ClientCommand::Connect).is_err() {
+        return false;
+    }
+    for _ in 0..64 {
+        let (mut up, mut down) = (Vec::new(), Vec::new());
+        let mut buf = Vec::new();
+        while let Some(output) = client.poll_output(&mut buf) {
+            if let Output::Transmit(_) = output {
+                up.push(core::mem::take(&mut buf));
+            }
+        }
+        let arrived: Vec<_> = up.into_iter().flat_map(|frame| wire.pass(frame)).collect();
+        for frame in arrived {
+            server.handle(wire.now, Input::Frame { port: PORT, data: &frame });
+        }
+        while let Some(output) = server.poll_output(&mut buf) {
+            match output {
+                Output::Transmit(_) => down.push(core::mem::take(&mut buf)),
+                Output::Event(ConcentratorEvent::Authenticate { session, .. }) => {
+                    let answer = match wire.next() % 4 {
+                        0 => accept(),
+                        1 => Answer::Reject { message: Vec::new() },
+                        2 => Answer::Continue([1, 7, 0, 6, 4, 0].into()),
+                        _ => Answer::Unanswered,
+                    };
+                    wire.let_in |= matches!(answer, Answer::Accept { .. });
+                    // What was asked may have ended by what came after it.
+                    let _ = server.command(wire.now, ConcentratorCommand::Answer { session, answer });
+                }
+                Output::Event(ConcentratorEvent::Install { .. }) if !wire.let_in => return false,
+                _ => {}
+            }
+        }
+        let arrived: Vec<_> = down.into_iter().flat_map(|frame| wire.pass(frame)).collect();
+        for frame in arrived {
+            client.handle(wire.now, Input::Frame { port: PORT, data: &frame });
+        }
+        if server.sessions() > 8 || server.outside() > 4 {
+            return false;
+        }
+        let later = Duration::from_millis(u64::from(wire.next()) * 20);
+        wire.now += later;
+        server.handle(wire.now, Input::Timeout);
+        client.handle(wire.now, Input::Timeout);
+    }
+    true
+}
+
+fn accept() -> Answer {
+    let address = |n| Ipv4Addr::new(192, 0, 2, n);
+    let ipv4 = Ipv4Assignment { local: address(1), remote: address(2), dns: [address(53)].into() };
+    let assignment = Assignment { ipv4: Some(ipv4), ipv6: Some(Ipv6Assignment::default()) };
+    Answer::Accept { message: Vec::new(), assignment: assignment.into() }
+}
+
+/// A concentrator, and then a client, that are sent these octets as frames, cut at lengths that stand in front of each.
+pub fn endpoints(octets: &[u8]) -> bool {
+    let Some(mut server) = concentrator() else { return false };
+    let mut client = client();
+    let mut now = Instant::ZERO;
+    if client.command(now, ClientCommand::Connect).is_err() {
+        return false;
+    }
+    let (mut rest, mut buf) = (octets, Vec::new());
+    while let Some((&length, after)) = rest.split_first() {
+        let (frame, after) = after.split_at(usize::from(length).min(after.len()));
+        rest = after;
+        server.handle(now, Input::Frame { port: PORT, data: frame });
+        client.handle(now, Input::Frame { port: PORT, data: frame });
+        now += Duration::from_millis(u64::from(length));
+        server.handle(now, Input::Timeout);
+        client.handle(now, Input::Timeout);
+        while let Some(output) = server.poll_output(&mut buf) {
+            if let Output::Event(ConcentratorEvent::Install { .. }) = output {
+                return false;
+            }
+        }
+        while client.poll_output(&mut buf).is_some() {}
+    }
+    server.sessions() <= 8 && server.outside() <= 4
+}

@@ -1,0 +1,154 @@
+//! The options of the IP Control Protocol: addresses (RFC 1332 §3.3) and name servers (RFC 1877).
+
+use crate::negotiation::{Judgement, Options};
+use crate::packet::{ConfigOption, Protocol};
+use alloc::vec::Vec;
+use core::net::Ipv4Addr;
+use usher_core::SecureRng;
+
+/// IP-Address.
+const ADDRESS: u8 = 3;
+/// Primary and Secondary DNS Server Address.
+const DNS: [u8; 2] = [129, 131];
+
+/// IPv4 on a link: what this side has, and what its peer gets or gives.
+#[derive(Debug)]
+pub(crate) struct Ipv4Options {
+    side: Side,
+    /// What is asked for now; `None`: the peer rejected it.
+    local: Option<Ipv4Addr>,
+    /// What the peer was acknowledged.
+    remote: Ipv4Addr,
+    /// The name servers that are asked for (a client), or that there are (a concentrator).
+    dns: [Option<Ipv4Addr>; 2],
+}
+
+#[derive(Debug)]
+enum Side {
+    /// It has this address, and gives the peer that.
+    Gives { own: Ipv4Addr, peer: Ipv4Addr },
+    /// It takes what it is given; whether it asks for name servers.
+    Takes { dns: bool },
+}
+
+impl Ipv4Options {
+    /// Of the side that gives addresses and names of at most two servers.
+    pub(crate) fn giving(own: Ipv4Addr, peer: Ipv4Addr, dns: &[Ipv4Addr]) -> Self {
+        let dns = [dns.first().copied(), dns.get(1).copied()];
+        Self { side: Side::Gives { own, peer }, local: Some(own), remote: peer, dns }
+    }
+    /// Of the side that takes them.
+    pub(crate) const fn taking(dns: bool) -> Self {
+        Self { side: Side::Takes { dns }, local: None, remote: Ipv4Addr::UNSPECIFIED, dns: [None; 2] }
+    }
+    /// This side's address and the peer's, once both are agreed on; `None`: there is none.
+    pub(crate) fn addresses(&self) -> Option<(Ipv4Addr, Ipv4Addr)> {
+        let local = self.local.filter(|address| !address.is_unspecified())?;
+        Some((local, self.remote))
+    }
+    /// The name servers.
+    pub(crate) fn name_servers(&self) -> Vec<Ipv4Addr> {
+        self.dns.into_iter().flatten().filter(|address| !address.is_unspecified()).collect()
+    }
+}
+
+fn address(data: &[u8]) -> Option<Ipv4Addr> {
+    <[u8; 4]>::try_from(data).ok().map(Ipv4Addr::from)
+}
+
+impl Options for Ipv4Options {
+    const PROTOCOL: Protocol = Protocol::IPCP;
+
+    fn begin(&mut self, _: &mut SecureRng) {
+        match self.side {
+            Side::Gives { own, .. } => self.local = Some(own),
+            Side::Takes { dns } => {
+                self.local = Some(Ipv4Addr::UNSPECIFIED);
+                self.dns = [dns.then_some(Ipv4Addr::UNSPECIFIED); 2];
+                self.remote = Ipv4Addr::UNSPECIFIED;
+            }
+        }
+    }
+
+    fn request(&self, out: &mut Vec<u8>) {
+        if let Some(local) = self.local {
+            ConfigOption { kind: ADDRESS, data: &local.octets() }.emit(out);
+        }
+        if let Side::Takes { .. } = self.side {
+            for (kind, server) in DNS.into_iter().zip(self.dns) {
+                if let Some(server) = server {
+                    ConfigOption { kind, data: &server.octets() }.emit(out);
+                }
+            }
+        }
+    }
+
+    fn judge(&mut self, options: &[ConfigOption<'_>], may_nak: bool, _: &mut SecureRng) -> Judgement {
+        let (mut rejected, mut suggested) = (Vec::new(), Vec::new());
+        for (n, option) in options.iter().enumerate() {
+            let again = options[..n].iter().any(|before| before.kind == option.kind);
+            let wanted = address(option.data);
+            let right = match (&self.side, option.kind) {
+                (Side::Gives { peer, .. }, ADDRESS) => Some(*peer),
+                (Side::Gives { .. }, kind) => {
+                    DNS.iter().position(|one| *one == kind).and_then(|n| self.dns[n])
+                }
+                // Any address of the other side's own will do; one that it has not got, this side cannot give.
+                (Side::Takes { .. }, ADDRESS) => wanted.filter(|address| !address.is_unspecified()),
+                (Side::Takes { .. }, _) => None,
+            };
+            match right {
+                Some(right) if !again => {
+                    if wanted == Some(right) {
+                    } else if may_nak {
+                        let data = &right.octets();
+                        ConfigOption { kind: option.kind, data }.emit(&mut suggested);
+                    } else {
+                        option.emit(&mut rejected);
+                    }
+                }
+                _ => option.emit(&mut rejected),
+            }
+        }
+        if let Side::Gives { peer, .. } = &self.side
+            && may_nak
+            && !options.iter().any(|option| option.kind == ADDRESS)
+        {
+            // RFC 1332 §3.3: it is appended, so that the peer asks for it.
+            ConfigOption { kind: ADDRESS, data: &peer.octets() }.emit(&mut suggested);
+        }
+        Judgement::of(rejected, suggested)
+    }
+
+    fn agree(&mut self, options: &[ConfigOption<'_>]) {
+        if let Side::Takes { .. } = self.side {
+            let wanted = options.iter().find(|option| option.kind == ADDRESS);
+            self.remote = wanted.and_then(|option| address(option.data)).unwrap_or(Ipv4Addr::UNSPECIFIED);
+        }
+    }
+
+    fn suggested(&mut self, options: &[ConfigOption<'_>], _: &mut SecureRng) {
+        // The side that gives has one address, and does not take another.
+        let Side::Takes { .. } = self.side else { return };
+        for option in options {
+            let Some(value) = address(option.data) else { continue };
+            if option.kind == ADDRESS {
+                self.local = self.local.map(|_| value);
+            } else if let Some(n) = DNS.iter().position(|one| *one == option.kind) {
+                self.dns[n] = self.dns[n].map(|_| value);
+            }
+        }
+    }
+
+    fn rejected(&mut self, options: &[ConfigOption<'_>]) {
+        for option in options {
+            if option.kind == ADDRESS {
+                if let Side::Takes { .. } = self.side {
+                    self.local = None;
+                }
+            } else if let Some(n) = DNS.iter().position(|one| *one == option.kind) {
+                self.dns[n] = None;
+            }
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The option of the IPv6 Control Protocol: interface identifiers (RFC 5072 §4.1).
+
+use crate::negotiation::{Judgement, Options};
+use crate::packet::{ConfigOption, Protocol};
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::Ipv6Addr;
+use usher_core::SecureRng;
+
+/// Interface-Identifier.
+const IDENTIFIER: u8 = 1;
+
+/// The lower half of an IPv6 address of a link's end.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct InterfaceIdentifier(pub u64);
+
+impl InterfaceIdentifier {
+    /// Of a universally administered address of Ethernet, with its bit "u" turned (RFC 5072 §4.1).
+    #[must_use]
+    pub const fn of_eui48(address: [u8; 6]) -> Self {
+        let [a, b, c, d, e, f] = address;
+        Self(u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f]))
+    }
+    /// One of chance, which is of no address of Ethernet: its bit "u" is clear. It is not zero, and none of these.
+    pub(crate) fn random(rng: &mut SecureRng, not: &[Self]) -> Self {
+        loop {
+            let one = Self(rng.next_u64() & !(2 << 56));
+            if one.0 != 0 && !not.contains(&one) {
+                return one;
+            }
+        }
+    }
+    /// The link-local address of this end (RFC 5072 §5).
+    #[must_use]
+    pub fn link_local(self) -> Ipv6Addr {
+        Ipv6Addr::from_bits(0xfe80 << 112 | u128::from(self.0))
+    }
+}
+
+impl fmt::Display for InterfaceIdentifier {
+    /// Four groups of hexadecimal digits: `0200:5eff:fe00:5301`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d] = [48, 32, 16, 0].map(|shift| (self.0 >> shift) as u16);
+        write!(f, "{a:04x}:{b:04x}:{c:04x}:{d:04x}")
+    }
+}
+
+impl fmt::Debug for InterfaceIdentifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// IPv6 on a link: its ends' identifiers.
+#[derive(Debug)]
+pub(crate) struct Ipv6Options {
+    /// What this side would be called; zero: chance decides.
+    own: InterfaceIdentifier,
+    /// What the peer is told to be called when it asks.
+    for_peer: Option<InterfaceIdentifier>,
+    /// What is asked for now; `None`: the peer rejected it.
+    local: Option<InterfaceIdentifier>,
+    remote: Option<InterfaceIdentifier>,
+    /// What the peer was told last.
+    suggested: Option<InterfaceIdentifier>,
+    /// It was told to ask, which is done once.
+    prompted: bool,
+}
+
+impl Ipv6Options {
+    pub(crate) const fn new(own: InterfaceIdentifier, for_peer: Option<InterfaceIdentifier>) -> Self {
+        Self { own, for_peer, local: None, remote: None, suggested: None, prompted: false }
+    }
+    /// This side's identifier and the peer's, once both are agreed on; `None`: one has none, and there is no address.
+    pub(crate) fn identifiers(&self) -> Option<(InterfaceIdentifier, InterfaceIdentifier)> {
+        Some((self.local?, self.remote?))
+    }
+    /// What the peer should be called.
+    fn suggest(&mut self, rng: &mut SecureRng) -> [u8; 8] {
+        let taken = [self.own, self.local.unwrap_or_default()];
+        let given = self.for_peer.filter(|one| one.0 != 0 && !taken.contains(one));
+        let one = given.unwrap_or_else(|| InterfaceIdentifier::random(rng, &taken));
+        self.suggested = Some(one);
+        one.0.to_be_bytes()
+    }
+}
+
+fn identifier(data: &[u8]) -> Option<InterfaceIdentifier> {
+    <[u8; 8]>::try_from(data).ok().map(|octets| InterfaceIdentifier(u64::from_be_bytes(octets)))
+}
+
+impl Options for Ipv6Options {
+    const PROTOCOL: Protocol = Protocol::IPV6CP;
+
+    fn begin(&mut self, rng: &mut SecureRng) {
+        let own = Some(self.own).filter(|own| own.0 != 0);
+        self.local = Some(own.unwrap_or_else(|| InterfaceIdentifier::random(rng, &[])));
+        (self.remote, self.suggested, self.prompted) = (None, None, false);
+    }
+
+    fn request(&self, out: &mut Vec<u8>) {
+        if let Some(local) = self.local {
+            ConfigOption { kind: IDENTIFIER, data: &local.0.to_be_bytes() }.emit(out);
+        }
+    }
+
+    fn judge(&mut self, options: &[ConfigOption<'_>], may_nak: bool, rng: &mut SecureRng) -> Judgement {
+        let (mut rejected, mut suggested) = (Vec::new(), Vec::new());
+        for (n, option) in options.iter().enumerate() {
+            if option.kind != IDENTIFIER || options[..n].iter().any(|before| before.kind == IDENTIFIER) {
+                option.emit(&mut rejected);
+                continue;
+            }
+            match identifier(option.data) {
+                // Another than this side's own is acknowledged, whatever it is (RFC 5072 §4.1).
+                Some(one) if one.0 != 0 && Some(one) != self.local => {}
+                _ if may_nak => {
+                    let data = &self.suggest(rng);
+                    ConfigOption { kind: IDENTIFIER, data }.emit(&mut suggested);
+                }
+                _ => option.emit(&mut rejected),
+            }
+        }
+        if !options.iter().any(|option| option.kind == IDENTIFIER) && !self.prompted {
+            self.prompted = true;
+            let data = &self.suggest(rng);
+            ConfigOption { kind: IDENTIFIER, data }.emit(&mut suggested);
+        }
+        Judgement::of(rejected, suggested)
+    }
+
+    fn agree(&mut self, options: &[ConfigOption<'_>]) {
+        let wanted = options.iter().find(|option| option.kind == IDENTIFIER);
+        self.remote = wanted.and_then(|option| identifier(option.data));
+    }
+
+    fn suggested(&mut self, options: &[ConfigOption<'_>], rng: &mut SecureRng) {
+        let Some(local) = self.local else { return };
+        let named = options.iter().find(|option| option.kind == IDENTIFIER);
+        let Some(named) = named.and_then(|option| identifier(option.data)) else { return };
+        // What this side told its peer may have come back: then chance decides.
+        let usable = named.0 != 0 && Some(named) != self.suggested;
+        self.local = Some(if usable { named } else { InterfaceIdentifier::random(rng, &[local]) });
+    }
+
+    fn rejected(&mut self, options: &[ConfigOption<'_>]) {
+        if options.iter().any(|option| option.kind == IDENTIFIER) {
+            self.local = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn option(identifier: u64) -> Vec<u8> {
+        let mut out = Vec::new();
+        ConfigOption { kind: IDENTIFIER, data: &identifier.to_be_bytes() }.emit(&mut out);
+        out
+    }
+
+    #[test]
+    fn interface_identifiers_are_judged_as_the_rfc_has_it() {
+        let mut rng = SecureRng::from_seed([3; 32]);
+        let mut options = Ipv6Options::new(InterfaceIdentifier(5), Some(InterfaceIdentifier(9)));
+        options.begin(&mut rng);
+        let mut judge = |octets: &[u8], options: &mut Ipv6Options| {
+            options.judge(&ConfigOption::parse_all(octets).unwrap(), true, &mut rng)
+        };
+        assert_eq!(judge(&option(6), &mut options), Judgement::Ack);
+        let suggested = Judgement::Nak(option(9));
+        assert_eq!(judge(&option(0), &mut options), suggested, "it asks for one");
+        assert_eq!(judge(&option(5), &mut options), suggested, "it has this side's");
+        assert_eq!(judge(&[], &mut options), suggested, "it is told to ask, once");
+        assert_eq!(judge(&[], &mut options), Judgement::Ack);
+        options.agree(&[]);
+        assert_eq!(options.identifiers(), None, "who has none has no address");
+        assert_eq!(judge(&[1, 3, 7], &mut options), suggested, "a wrong length");
+        assert_eq!(judge(&[2, 4, 0, 0x2d], &mut options), Judgement::Reject(vec![2, 4, 0, 0x2d]));
+        // Of a peer that suggests what it was told itself, something else than that is taken.
+        let mut rng = SecureRng::from_seed([4; 32]);
+        for (named, taken) in [(7, Some(7)), (9, None), (0, None)] {
+            options.begin(&mut rng);
+            options.judge(&ConfigOption::parse_all(&option(5)).unwrap(), true, &mut rng);
+            options.suggested(&ConfigOption::parse_all(&option(named)).unwrap(), &mut rng);
+            let local = options.local.unwrap();
+            match taken {
+                Some(taken) => assert_eq!(local, InterfaceIdentifier(taken)),
+                None => assert!(![0, 5, 9].contains(&local.0) && local.0 & 2 << 56 == 0),
+            }
+        }
+    }
+}

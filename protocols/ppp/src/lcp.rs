@@ -1,0 +1,218 @@
+//! The options of the Link Control Protocol (RFC 1661 §6, RFC 2516 §7).
+
+use crate::auth::AuthenticationProtocol;
+use crate::negotiation::{Judgement, Options};
+use crate::packet::{ConfigOption, DEFAULT_MRU, Protocol};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use usher_core::SecureRng;
+
+/// Maximum-Receive-Unit.
+const MRU: u8 = 1;
+/// Authentication-Protocol.
+const AUTHENTICATION: u8 = 3;
+/// Magic-Number.
+const MAGIC: u8 = 5;
+
+/// The least that a peer may want to receive: less is no use to anybody, and each packet costs this side as much.
+const LEAST_MRU: u16 = 128;
+/// Collisions of magic numbers in a row after which a link is looped back: by chance it is one in 2^96 (§6.4).
+const LOOPS: u32 = 3;
+
+/// What both ends of a link want of it, and agree to.
+#[derive(Debug)]
+pub(crate) struct LinkOptions {
+    /// PPP_MRU_Max: no packet is longer, in either direction (RFC 2516 §7, RFC 4638 §5.1).
+    limit: u16,
+    /// How the peer may have to show who it is, by preference; empty: it need not.
+    wanted: Arc<[AuthenticationProtocol]>,
+    /// How this side can show who it is, by preference.
+    offered: Vec<AuthenticationProtocol>,
+    /// What is asked for now.
+    mru: Option<u16>,
+    pub(crate) magic: Option<u32>,
+    /// Which of `wanted` is asked for.
+    asked: usize,
+    /// Which of them the peer will not have.
+    refused: Vec<AuthenticationProtocol>,
+    /// What the peer was told to take as its magic number.
+    suggested_magic: Option<u32>,
+    collisions: u32,
+    /// What the peer was acknowledged.
+    pub(crate) peer_mru: u16,
+    pub(crate) peer_magic: Option<u32>,
+    pub(crate) peer_wants: Option<AuthenticationProtocol>,
+}
+
+impl LinkOptions {
+    pub(crate) fn new(
+        limit: u16,
+        wanted: Arc<[AuthenticationProtocol]>,
+        offered: Vec<AuthenticationProtocol>,
+    ) -> Self {
+        Self {
+            limit,
+            wanted,
+            offered,
+            mru: None,
+            magic: None,
+            asked: 0,
+            refused: Vec::new(),
+            suggested_magic: None,
+            collisions: 0,
+            peer_mru: DEFAULT_MRU,
+            peer_magic: None,
+            peer_wants: None,
+        }
+    }
+    /// How the peer is to show who it is, as it has agreed to.
+    pub(crate) fn authentication(&self) -> Option<AuthenticationProtocol> {
+        self.wanted.get(self.asked).copied()
+    }
+    /// The peer will have no way of showing who it is that this side takes.
+    pub(crate) fn is_refused(&self) -> bool {
+        !self.wanted.is_empty() && self.asked >= self.wanted.len()
+    }
+    /// What this side sends comes back to it.
+    pub(crate) const fn is_looped(&self) -> bool {
+        self.collisions >= LOOPS
+    }
+    /// Octets of the longest packet that may be sent.
+    pub(crate) fn mtu(&self) -> u16 {
+        self.peer_mru.min(self.limit)
+    }
+
+    fn new_magic(rng: &mut SecureRng, not: Option<u32>) -> u32 {
+        loop {
+            let magic = rng.next_u32();
+            if magic != 0 && Some(magic) != not {
+                return magic;
+            }
+        }
+    }
+    /// Another way is asked for: the one that the peer names, or the next.
+    fn ask_otherwise(&mut self, named: Option<AuthenticationProtocol>) {
+        self.refused.extend(self.authentication());
+        let is_open = |one: &AuthenticationProtocol| !self.refused.contains(one);
+        let named = named.filter(is_open).and_then(|name| self.wanted.iter().position(|one| *one == name));
+        let next = named.or_else(|| self.wanted.iter().position(is_open));
+        self.asked = next.unwrap_or(self.wanted.len());
+    }
+}
+
+impl Options for LinkOptions {
+    const PROTOCOL: Protocol = Protocol::LCP;
+
+    fn begin(&mut self, rng: &mut SecureRng) {
+        self.mru = (self.limit != DEFAULT_MRU).then_some(self.limit);
+        self.magic = Some(Self::new_magic(rng, self.magic));
+        self.asked = 0;
+        self.refused.clear();
+        (self.suggested_magic, self.collisions) = (None, 0);
+        (self.peer_mru, self.peer_magic, self.peer_wants) = (DEFAULT_MRU, None, None);
+    }
+
+    fn request(&self, out: &mut Vec<u8>) {
+        if let Some(mru) = self.mru {
+            ConfigOption { kind: MRU, data: &mru.to_be_bytes() }.emit(out);
+        }
+        if let Some(protocol) = self.authentication() {
+            ConfigOption { kind: AUTHENTICATION, data: protocol.option() }.emit(out);
+        }
+        if let Some(magic) = self.magic {
+            ConfigOption { kind: MAGIC, data: &magic.to_be_bytes() }.emit(out);
+        }
+    }
+
+    fn judge(&mut self, options: &[ConfigOption<'_>], may_nak: bool, rng: &mut SecureRng) -> Judgement {
+        let (mut rejected, mut suggested) = (Vec::new(), Vec::new());
+        for (n, option) in options.iter().enumerate() {
+            let nak = |data: &[u8], suggested: &mut Vec<u8>| {
+                ConfigOption { kind: option.kind, data }.emit(suggested);
+            };
+            let again = options[..n].iter().any(|before| before.kind == option.kind);
+            match (option.kind, option.data) {
+                (MRU | AUTHENTICATION | MAGIC, _) if again => option.emit(&mut rejected),
+                (MRU, &[high, low])
+                    if (LEAST_MRU..=self.limit).contains(&u16::from_be_bytes([high, low])) => {}
+                (MRU, data) => {
+                    let wanted = <[u8; 2]>::try_from(data).map_or(self.limit, u16::from_be_bytes);
+                    let value = wanted.clamp(LEAST_MRU, self.limit).to_be_bytes();
+                    if may_nak { nak(&value, &mut suggested) } else { option.emit(&mut rejected) }
+                }
+                (AUTHENTICATION, data) => {
+                    let known = AuthenticationProtocol::of_option(data);
+                    match (known.filter(|one| self.offered.contains(one)), self.offered.first()) {
+                        (Some(_), _) => {}
+                        (None, Some(first)) if may_nak => nak(first.option(), &mut suggested),
+                        (None, _) => option.emit(&mut rejected),
+                    }
+                }
+                (MAGIC, data) => match <[u8; 4]>::try_from(data).map(u32::from_be_bytes) {
+                    Ok(magic) if magic != 0 && Some(magic) != self.magic => self.collisions = 0,
+                    // Who uses magic numbers must let the peer use them (§6.4): it is never rejected.
+                    other => {
+                        self.collisions += u32::from(other.is_ok_and(|magic| Some(magic) == self.magic));
+                        let magic = Self::new_magic(rng, self.magic);
+                        self.suggested_magic = Some(magic);
+                        nak(&magic.to_be_bytes(), &mut suggested);
+                    }
+                },
+                // ACCM, ACFC and the check sequence's alternatives must be rejected, and compression of the protocol
+                // field is not recommended (RFC 2516 §7); nobody here reports the link's quality.
+                _ => option.emit(&mut rejected),
+            }
+        }
+        Judgement::of(rejected, suggested)
+    }
+
+    fn agree(&mut self, options: &[ConfigOption<'_>]) {
+        (self.peer_mru, self.peer_magic, self.peer_wants) = (DEFAULT_MRU, None, None);
+        for option in options {
+            match (option.kind, option.data) {
+                (MRU, &[high, low]) => self.peer_mru = u16::from_be_bytes([high, low]),
+                (AUTHENTICATION, data) => self.peer_wants = AuthenticationProtocol::of_option(data),
+                (MAGIC, &[a, b, c, d]) => self.peer_magic = Some(u32::from_be_bytes([a, b, c, d])),
+                _ => {}
+            }
+        }
+    }
+
+    fn suggested(&mut self, options: &[ConfigOption<'_>], rng: &mut SecureRng) {
+        for option in options {
+            match (option.kind, option.data) {
+                (MRU, &[high, low]) if self.mru.is_some() => {
+                    let value = u16::from_be_bytes([high, low]);
+                    if (LEAST_MRU..=self.limit).contains(&value) {
+                        self.mru = Some(value);
+                    }
+                }
+                (AUTHENTICATION, data) if self.authentication().is_some() => {
+                    self.ask_otherwise(AuthenticationProtocol::of_option(data));
+                }
+                (MAGIC, data) if self.magic.is_some() => {
+                    let named = <[u8; 4]>::try_from(data).map(u32::from_be_bytes).ok();
+                    // The same that this side told its peer: its own Nak may have come back (§6.4).
+                    if named.is_some() && named == self.suggested_magic {
+                        self.collisions += 1;
+                    }
+                    self.magic = Some(Self::new_magic(rng, self.magic));
+                }
+                // What the peer would like to be asked for besides is this side's to know.
+                _ => {}
+            }
+        }
+    }
+
+    fn rejected(&mut self, options: &[ConfigOption<'_>]) {
+        for option in options {
+            match option.kind {
+                MRU => self.mru = None,
+                AUTHENTICATION => self.asked = self.wanted.len(),
+                // The link is not looped back, and the peer uses no magic numbers (§6.4).
+                MAGIC => self.magic = None,
+                _ => {}
+            }
+        }
+    }
+}

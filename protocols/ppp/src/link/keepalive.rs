@@ -1,0 +1,129 @@
+//! Echo-Requests: whether the peer still answers (RFC 2516 §7), and whether long packets pass (RFC 4638 §5.2).
+
+use super::{EndReason, Link, LinkConfig, Said};
+use crate::packet::{Code, HEADER, Packet, Protocol};
+use alloc::vec::Vec;
+use usher_core::timer::earliest;
+use usher_core::{Duration, Instant, SecureRng};
+
+/// Octets that pass each Ethernet: 1500 without the headers of PPPoE and PPP (RFC 2516 §7).
+const ORDINARY: u16 = 1492;
+/// How often a long packet is tried, and how long is waited for the reply.
+const TRIES: u32 = 3;
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What is out.
+#[derive(Debug)]
+pub(super) struct Keepalive {
+    interval: Duration,
+    /// The share of the interval after which the first is sent, so that the requests of many links are spread.
+    phase: f64,
+    due: Option<Instant>,
+    /// The identifier of the last request, and how many are without reply.
+    identifier: u8,
+    unanswered: u32,
+    /// The search for the longest packet that passes.
+    trial: Trial,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Trial {
+    /// No longer packets than ordinary ones are wanted.
+    None,
+    /// An Echo-Request of this identifier and length is out, and may be sent so many times again.
+    Out { identifier: u8, octets: u16, left: u32, due: Instant },
+    /// Packets of this length pass.
+    Passed(u16),
+}
+
+impl Keepalive {
+    pub(super) fn new(config: &LinkConfig, rng: &mut SecureRng) -> Self {
+        Self {
+            interval: config.echo_interval,
+            phase: 0.5 + rng.unit() / 2.0,
+            due: None,
+            identifier: 0,
+            unanswered: 0,
+            trial: Trial::None,
+        }
+    }
+    pub(super) fn mtu(&self, agreed: u16) -> u16 {
+        match self.trial {
+            Trial::Passed(octets) => octets.min(agreed),
+            _ => agreed.min(ORDINARY),
+        }
+    }
+    pub(super) fn start(&mut self, now: Instant, agreed: u16) {
+        self.unanswered = 0;
+        self.due = (!self.interval.is_zero()).then(|| now + self.interval.mul_f64(self.phase));
+        self.trial = Trial::None;
+        if agreed > ORDINARY {
+            self.trial = Trial::Out { identifier: 0, octets: agreed, left: TRIES, due: now };
+        }
+    }
+    pub(super) fn stop(&mut self) {
+        (self.due, self.trial) = (None, Trial::None);
+    }
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let trial = if let Trial::Out { due, .. } = self.trial { Some(due) } else { None };
+        earliest([self.due, trial])
+    }
+}
+
+impl Link {
+    /// The time for an Echo-Request has come.
+    pub(super) fn echo(&mut self, now: Instant) {
+        if self.keepalive.due.is_some_and(|at| at <= now) {
+            if self.keepalive.unanswered >= self.config.echo_failures {
+                return self.end(EndReason::Unreachable);
+            }
+            self.keepalive.unanswered += 1;
+            self.keepalive.identifier = self.send_echo(HEADER + 4);
+            self.keepalive.due = Some(now + self.keepalive.interval);
+        }
+        if let Trial::Out { octets, left, due, .. } = self.keepalive.trial
+            && due <= now
+        {
+            self.keepalive.trial = Trial::None;
+            if left > 0 {
+                let identifier = self.send_echo(octets.into());
+                let due = now + PATIENCE;
+                self.keepalive.trial = Trial::Out { identifier, octets, left: left - 1, due };
+            }
+        }
+    }
+
+    /// An Echo-Request that is so long in all, with the magic number in front.
+    fn send_echo(&mut self, octets: usize) -> u8 {
+        let mut data = self.lcp.options.magic.unwrap_or(0).to_be_bytes().to_vec();
+        data.resize(octets - HEADER, 0);
+        let (code, identifier) = (Code::ECHO_REQUEST, self.lcp.next_identifier());
+        self.send(Protocol::LCP, Packet { code, identifier, data: &data }.to_vec());
+        identifier
+    }
+
+    /// The reply to the peer's Echo-Request (RFC 1661 §5.8).
+    pub(super) fn echo_reply(&mut self, identifier: u8, data: &[u8]) {
+        let magic = self.lcp.options.magic.unwrap_or(0).to_be_bytes();
+        let data: Vec<u8> = [&magic[..], data.get(4..).unwrap_or_default()].concat();
+        let code = Code::ECHO_REPLY;
+        self.send(Protocol::LCP, Packet { code, identifier, data: &data }.to_vec());
+    }
+
+    /// An Echo-Reply has come; false: nothing asked for it.
+    pub(super) fn replied(&mut self, packet: Packet<'_>) -> bool {
+        if let Trial::Out { identifier, octets, .. } = self.keepalive.trial
+            && identifier == packet.identifier
+            && packet.data.len() + HEADER == usize::from(octets)
+        {
+            self.keepalive.trial = Trial::Passed(octets);
+            self.said.push(Said::Mtu(octets));
+            return true;
+        }
+        let asked = self.keepalive.unanswered > 0 && self.keepalive.identifier == packet.identifier;
+        if asked {
+            self.keepalive.unanswered = 0;
+        }
+        asked
+    }
+}

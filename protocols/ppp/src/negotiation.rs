@@ -1,0 +1,377 @@
+//! A control protocol that runs RFC 1661's automaton: what LCP, IPCP and IPv6CP have in common.
+
+use crate::automaton::{Action, Event, OptionNegotiation, State};
+use crate::packet::{Code, ConfigOption, HEADER, Packet, Protocol};
+use alloc::vec::Vec;
+use usher_core::{Duration, Instant, SecureRng};
+
+/// How packets are sent again, and when negotiating is given up (RFC 1661 §4.6).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Restart {
+    /// The Restart timer.
+    pub timer: Duration,
+    /// Configure-Requests that are sent without an answer (Max-Configure).
+    pub max_configure: u32,
+    /// Terminate-Requests that are sent without an answer (Max-Terminate).
+    pub max_terminate: u32,
+    /// Configure-Naks that are sent without an Ack; from then on they are Configure-Rejects (Max-Failure).
+    pub max_failure: u32,
+    /// Configure-Requests that are sent in all before both agree. The automaton alone would go on for ever with a peer that
+    /// answers each of them with another wish (§4.5).
+    pub max_requests: u32,
+}
+
+impl Default for Restart {
+    /// 3 s, 10, 2, 5 as the RFC has them; 30.
+    fn default() -> Self {
+        Self {
+            timer: Duration::from_secs(3),
+            max_configure: 10,
+            max_terminate: 2,
+            max_failure: 5,
+            max_requests: 30,
+        }
+    }
+}
+
+/// What becomes of a peer's Configure-Request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Judgement {
+    /// All of it is agreed to.
+    Ack,
+    /// These options should have these values.
+    Nak(Vec<u8>),
+    /// These options are not to be had.
+    Reject(Vec<u8>),
+}
+
+impl Judgement {
+    /// Of the options to be rejected and those to be had otherwise, what is said first (RFC 1661 §5.4).
+    pub(crate) fn of(rejected: Vec<u8>, suggested: Vec<u8>) -> Self {
+        match (rejected.is_empty(), suggested.is_empty()) {
+            (false, _) => Self::Reject(rejected),
+            (true, false) => Self::Nak(suggested),
+            (true, true) => Self::Ack,
+        }
+    }
+}
+
+/// The options of one control protocol: what this side wants, and what it thinks of what the peer wants.
+pub(crate) trait Options {
+    /// The protocol.
+    const PROTOCOL: Protocol;
+    /// Negotiation begins anew: this side wants again what it wanted at first.
+    fn begin(&mut self, rng: &mut SecureRng);
+    /// Appends what this side wants.
+    fn request(&self, out: &mut Vec<u8>);
+    /// What is answered to what the peer wants. `may_nak` is false after Max-Failure: what can be refused is then refused.
+    fn judge(&mut self, options: &[ConfigOption<'_>], may_nak: bool, rng: &mut SecureRng) -> Judgement;
+    /// What the peer wants is agreed to.
+    fn agree(&mut self, options: &[ConfigOption<'_>]);
+    /// The peer would have other values.
+    fn suggested(&mut self, options: &[ConfigOption<'_>], rng: &mut SecureRng);
+    /// The peer will not have these options.
+    fn rejected(&mut self, options: &[ConfigOption<'_>]);
+}
+
+/// What is to be done for a control protocol.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Deed {
+    /// Send this control packet.
+    Send(Vec<u8>),
+    /// Both have agreed.
+    Up,
+    /// They do not any more.
+    Down,
+    /// The lower layer is not needed any more.
+    Finished,
+    /// An Echo-Request of this identifier and data wants its reply (LCP alone).
+    EchoReply(u8, Vec<u8>),
+}
+
+/// What a step of a control protocol is given.
+pub(crate) struct Context<'a> {
+    pub(crate) now: Instant,
+    pub(crate) restart: &'a Restart,
+    pub(crate) rng: &'a mut SecureRng,
+    /// Octets that a packet may have on this link.
+    pub(crate) mtu: usize,
+    pub(crate) deeds: &'a mut Vec<Deed>,
+}
+
+/// Why a packet changed nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Discard {
+    /// It is no control packet, or its options have a wrong length.
+    Malformed,
+    /// It answers no request that is open.
+    NotAsked,
+    /// The lower layer is down.
+    NoLayer,
+}
+
+/// A control protocol, its automaton's state, its counters and its timer.
+#[derive(Debug)]
+pub(crate) struct Negotiation<O> {
+    pub(crate) options: O,
+    state: State,
+    /// The Restart counter.
+    count: u32,
+    timer: Option<Instant>,
+    /// Of the last request or reject.
+    identifier: u8,
+    /// The identifier and options of the last Configure-Request, and whether the peer has answered it.
+    sent: (u8, Vec<u8>),
+    answered: bool,
+    /// The peer's request that was acknowledged last, and until when the same again is a copy of it.
+    acknowledged: Option<(u8, Vec<u8>, Instant)>,
+    /// Configure-Naks sent without an Ack.
+    failures: u32,
+    /// Configure-Requests sent since negotiation began.
+    requests: u32,
+}
+
+impl<O: Options> Negotiation<O> {
+    pub(crate) fn new(options: O) -> Self {
+        Self {
+            options,
+            state: State::Initial,
+            count: 0,
+            timer: None,
+            identifier: 0,
+            sent: (0, Vec::new()),
+            answered: true,
+            acknowledged: None,
+            failures: 0,
+            requests: 0,
+        }
+    }
+    pub(crate) const fn state(&self) -> State {
+        self.state
+    }
+    pub(crate) fn is_opened(&self) -> bool {
+        self.state == State::Opened
+    }
+    pub(crate) const fn poll_timeout(&self) -> Option<Instant> {
+        self.timer
+    }
+    /// Whether it was given up because the peer answered for ever, rather than not at all.
+    pub(crate) const fn diverges(&self, restart: &Restart) -> bool {
+        self.requests >= restart.max_requests
+    }
+    /// The identifier of a further packet of this side's.
+    pub(crate) fn next_identifier(&mut self) -> u8 {
+        self.identifier = self.identifier.wrapping_add(1);
+        self.identifier
+    }
+
+    /// Gives an event that comes with no packet.
+    pub(crate) fn event(&mut self, cx: &mut Context<'_>, event: Event) {
+        self.step(cx, event, Packet { code: Code(0), identifier: 0, data: &[] }, None);
+    }
+    /// The time has come that [`poll_timeout`](Self::poll_timeout) named.
+    pub(crate) fn timeout(&mut self, cx: &mut Context<'_>) {
+        if self.timer.take_if(|at| *at <= cx.now).is_some() {
+            let event = if self.count > 0 { Event::TimeoutAgain } else { Event::TimeoutLast };
+            self.event(cx, event);
+        }
+    }
+    /// The peer does not know this protocol (RFC 1661 §5.7).
+    pub(crate) fn refused(&mut self, cx: &mut Context<'_>) {
+        if self.state.has_lower() {
+            self.event(cx, Event::RejectCatastrophic);
+        }
+    }
+
+    /// Takes a control packet of this protocol.
+    pub(crate) fn receive(&mut self, cx: &mut Context<'_>, octets: &[u8]) -> Result<(), Discard> {
+        let packet = Packet::parse(octets).map_err(|_| Discard::Malformed)?;
+        if !self.state.has_lower() {
+            return Err(Discard::NoLayer);
+        }
+        let options = |data| ConfigOption::parse_all(data).map_err(|_| Discard::Malformed);
+        let event = match packet.code {
+            Code::CONFIGURE_REQUEST => return self.requested(cx, packet, &options(packet.data)?),
+            Code::CONFIGURE_ACK => {
+                if packet.data != self.answer(packet)? {
+                    return Err(Discard::NotAsked);
+                }
+                self.answered = true;
+                Event::Ack
+            }
+            Code::CONFIGURE_NAK => {
+                self.answer(packet)?;
+                let all = options(packet.data)?;
+                self.answered = true;
+                self.options.suggested(&all, cx.rng);
+                Event::NakOrReject
+            }
+            Code::CONFIGURE_REJECT => {
+                let sent = ConfigOption::parse_all(self.answer(packet)?).unwrap_or_default();
+                let all = options(packet.data)?;
+                // They are some of those that were sent, in their order (§5.4).
+                let mut rest = sent.iter();
+                if all.is_empty() || !all.iter().all(|option| rest.any(|one| one == option)) {
+                    return Err(Discard::NotAsked);
+                }
+                self.answered = true;
+                self.options.rejected(&all);
+                Event::NakOrReject
+            }
+            Code::TERMINATE_REQUEST => Event::TerminateRequest,
+            Code::TERMINATE_ACK => Event::TerminateAck,
+            Code::CODE_REJECT => match packet.data.first() {
+                // Those without which nothing goes (§5.6).
+                Some(1..=7) => Event::RejectCatastrophic,
+                Some(_) => Event::RejectPermitted,
+                None => return Err(Discard::Malformed),
+            },
+            Code::ECHO_REQUEST | Code::ECHO_REPLY | Code::DISCARD_REQUEST if O::PROTOCOL == Protocol::LCP => {
+                Event::Echo
+            }
+            _ => Event::UnknownCode,
+        };
+        self.step(cx, event, packet, None);
+        Ok(())
+    }
+
+    /// The options that an answer is to, if it is to the open request.
+    fn answer(&self, packet: Packet<'_>) -> Result<&[u8], Discard> {
+        let (identifier, options) = &self.sent;
+        let asked = !self.answered && packet.identifier == *identifier;
+        asked.then_some(&options[..]).ok_or(Discard::NotAsked)
+    }
+
+    fn requested(
+        &mut self,
+        cx: &mut Context<'_>,
+        packet: Packet<'_>,
+        options: &[ConfigOption<'_>],
+    ) -> Result<(), Discard> {
+        if self.is_opened()
+            && let Some((identifier, options, until)) = &self.acknowledged
+            && (*identifier, &options[..]) == (packet.identifier, packet.data)
+            && cx.now < *until
+        {
+            // A copy of the request, or the Ack was lost: it is answered, and no reason to take the link down.
+            let ack = Packet { code: Code::CONFIGURE_ACK, ..packet };
+            cx.deeds.push(Deed::Send(ack.to_vec()));
+            return Ok(());
+        }
+        let may_nak = self.failures < cx.restart.max_failure;
+        let judgement = self.options.judge(options, may_nak, cx.rng);
+        let event = if judgement == Judgement::Ack { Event::RequestGood } else { Event::RequestBad };
+        self.step(cx, event, packet, Some((options, judgement)));
+        Ok(())
+    }
+
+    fn step(
+        &mut self,
+        cx: &mut Context<'_>,
+        event: Event,
+        packet: Packet<'_>,
+        request: Option<(&[ConfigOption<'_>], Judgement)>,
+    ) {
+        let Some(row) = OptionNegotiation::step(self.state, event) else { return };
+        let requests = row.actions.contains(&Action::SendRequest);
+        if requests && matches!(row.from, State::Starting | State::Closed | State::Stopped | State::Opened) {
+            (self.failures, self.requests) = (0, 0);
+            self.options.begin(cx.rng);
+            if row.from == State::Opened {
+                // The table has no irc here; without a count the first loss would end the link.
+                self.count = cx.restart.max_configure;
+            }
+        }
+        self.state = row.to;
+        for action in row.actions {
+            match action {
+                Action::LayerUp => {
+                    (self.failures, self.requests) = (0, 0);
+                    cx.deeds.push(Deed::Up);
+                }
+                Action::LayerDown => cx.deeds.push(Deed::Down),
+                Action::LayerStarted => {}
+                Action::LayerFinished => cx.deeds.push(Deed::Finished),
+                Action::InitializeCount => {
+                    let terminates = matches!(row.to, State::Closing | State::Stopping);
+                    let Restart { max_configure, max_terminate, .. } = *cx.restart;
+                    self.count = if terminates { max_terminate } else { max_configure };
+                }
+                Action::ZeroCount => {
+                    self.count = 0;
+                    self.timer = Some(cx.now + cx.restart.timer);
+                }
+                Action::SendRequest => self.send_request(cx),
+                Action::SendAck => {
+                    if let Some((options, _)) = &request {
+                        self.failures = 0;
+                        self.options.agree(options);
+                        let until = cx.now + cx.restart.timer;
+                        self.acknowledged = Some((packet.identifier, packet.data.to_vec(), until));
+                    }
+                    let code = Code::CONFIGURE_ACK;
+                    cx.deeds.push(Deed::Send(Packet { code, ..packet }.to_vec()));
+                }
+                Action::SendNak => {
+                    let (code, data) = match &request {
+                        Some((_, Judgement::Nak(options))) => {
+                            self.failures += 1;
+                            (Code::CONFIGURE_NAK, &options[..])
+                        }
+                        Some((_, Judgement::Reject(options))) => (Code::CONFIGURE_REJECT, &options[..]),
+                        _ => continue,
+                    };
+                    cx.deeds.push(Deed::Send(Packet { code, data, ..packet }.to_vec()));
+                }
+                Action::SendTerminateRequest => {
+                    self.count = self.count.saturating_sub(1);
+                    self.timer = Some(cx.now + cx.restart.timer);
+                    let identifier = self.next_identifier();
+                    let packet = Packet { code: Code::TERMINATE_REQUEST, identifier, data: &[] };
+                    cx.deeds.push(Deed::Send(packet.to_vec()));
+                }
+                Action::SendTerminateAck => {
+                    let data = if event == Event::TerminateRequest { packet.data } else { &[] };
+                    let packet = Packet { code: Code::TERMINATE_ACK, data, ..packet };
+                    cx.deeds.push(Deed::Send(packet.to_vec()));
+                }
+                Action::SendCodeReject => {
+                    let mut data = packet.to_vec();
+                    data.truncate(cx.mtu.saturating_sub(HEADER));
+                    let (code, identifier) = (Code::CODE_REJECT, self.next_identifier());
+                    cx.deeds.push(Deed::Send(Packet { code, identifier, data: &data }.to_vec()));
+                }
+                Action::SendEchoReply => {
+                    if packet.code == Code::ECHO_REQUEST {
+                        cx.deeds.push(Deed::EchoReply(packet.identifier, packet.data.to_vec()));
+                    }
+                }
+            }
+        }
+        if !self.state.is_timed() {
+            self.timer = None;
+        }
+    }
+
+    /// Configure-Request: a new one, or the last one again where nobody has answered it.
+    fn send_request(&mut self, cx: &mut Context<'_>) {
+        self.requests += 1;
+        if self.diverges(cx.restart) {
+            // The counter runs out, and the timer is not put off by further answers.
+            self.count = 0;
+            self.timer.get_or_insert(cx.now + cx.restart.timer);
+            return;
+        }
+        self.count = self.count.saturating_sub(1);
+        let mut options = Vec::new();
+        self.options.request(&mut options);
+        if self.answered || options != self.sent.1 {
+            self.sent = (self.next_identifier(), options);
+            self.answered = false;
+        }
+        let (identifier, options) = (self.sent.0, &self.sent.1[..]);
+        let packet = Packet { code: Code::CONFIGURE_REQUEST, identifier, data: options };
+        cx.deeds.push(Deed::Send(packet.to_vec()));
+        self.timer = Some(cx.now + cx.restart.timer);
+    }
+}

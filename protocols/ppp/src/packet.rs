@@ -1,0 +1,224 @@
+//! PPP's protocols and control packets (RFC 1661 §2, §5): a checked view, and writers into a caller's buffer.
+
+use alloc::vec::Vec;
+use core::fmt;
+use usher_core::{Reader, Writer};
+
+/// Octets of a control packet before its data.
+pub const HEADER: usize = 4;
+/// Octets that a packet may have on a link without another agreement (RFC 1661 §6.1).
+pub const DEFAULT_MRU: u16 = 1500;
+
+/// What a PPP packet carries (RFC 1661 §2, and IANA's registry). An open set: others may be met.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Protocol(pub u16);
+
+impl Protocol {
+    /// An IPv4 packet.
+    pub const IPV4: Self = Self(0x0021);
+    /// An IPv6 packet.
+    pub const IPV6: Self = Self(0x0057);
+    /// The IP Control Protocol (RFC 1332).
+    pub const IPCP: Self = Self(0x8021);
+    /// The IPv6 Control Protocol (RFC 5072).
+    pub const IPV6CP: Self = Self(0x8057);
+    /// The Link Control Protocol (RFC 1661).
+    pub const LCP: Self = Self(0xc021);
+    /// The Password Authentication Protocol (RFC 1334).
+    pub const PAP: Self = Self(0xc023);
+    /// The Challenge Handshake Authentication Protocol (RFC 1994).
+    pub const CHAP: Self = Self(0xc223);
+    /// EAP (RFC 3748 §3.1).
+    pub const EAP: Self = Self(0xc227);
+
+    /// The protocol of a PPP packet, and its information field; `None`: it is too short to have one.
+    #[must_use]
+    pub fn split(packet: &[u8]) -> Option<(Self, &[u8])> {
+        let (protocol, information) = packet.split_first_chunk::<2>()?;
+        Some((Self(u16::from_be_bytes(*protocol)), information))
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match *self {
+            Self::IPV4 => "IPv4",
+            Self::IPV6 => "IPv6",
+            Self::IPCP => "IPCP",
+            Self::IPV6CP => "IPv6CP",
+            Self::LCP => "LCP",
+            Self::PAP => "PAP",
+            Self::CHAP => "CHAP",
+            Self::EAP => "EAP",
+            Self(other) => return write!(f, "protocol {other:#06x}"),
+        })
+    }
+}
+
+impl fmt::Debug for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// What a control packet of LCP or of a network control protocol is (RFC 1661 §5).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Code(pub u8);
+
+impl Code {
+    /// Options that the sender wants.
+    pub const CONFIGURE_REQUEST: Self = Self(1);
+    /// All of them are agreed to.
+    pub const CONFIGURE_ACK: Self = Self(2);
+    /// Some have other values, please.
+    pub const CONFIGURE_NAK: Self = Self(3);
+    /// Some are not to be had at all.
+    pub const CONFIGURE_REJECT: Self = Self(4);
+    /// The sender closes.
+    pub const TERMINATE_REQUEST: Self = Self(5);
+    /// And so does the other side.
+    pub const TERMINATE_ACK: Self = Self(6);
+    /// A code that is not known.
+    pub const CODE_REJECT: Self = Self(7);
+    /// A protocol that is not known (LCP alone).
+    pub const PROTOCOL_REJECT: Self = Self(8);
+    /// Are you there? (LCP alone)
+    pub const ECHO_REQUEST: Self = Self(9);
+    /// Yes. (LCP alone)
+    pub const ECHO_REPLY: Self = Self(10);
+    /// To be thrown away. (LCP alone)
+    pub const DISCARD_REQUEST: Self = Self(11);
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match *self {
+            Self::CONFIGURE_REQUEST => "Configure-Request",
+            Self::CONFIGURE_ACK => "Configure-Ack",
+            Self::CONFIGURE_NAK => "Configure-Nak",
+            Self::CONFIGURE_REJECT => "Configure-Reject",
+            Self::TERMINATE_REQUEST => "Terminate-Request",
+            Self::TERMINATE_ACK => "Terminate-Ack",
+            Self::CODE_REJECT => "Code-Reject",
+            Self::PROTOCOL_REJECT => "Protocol-Reject",
+            Self::ECHO_REQUEST => "Echo-Request",
+            Self::ECHO_REPLY => "Echo-Reply",
+            Self::DISCARD_REQUEST => "Discard-Request",
+            Self(other) => return write!(f, "code {other}"),
+        })
+    }
+}
+
+impl fmt::Debug for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Why octets are no control packet (RFC 1661 §5: it is discarded without a word).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PacketError {
+    /// Fewer octets than the header, or than its Length says.
+    #[error("truncated: Length says more than the {0} octets that came")]
+    Truncated(usize),
+    /// A Length shorter than the header.
+    #[error("a Length of {0} is too short")]
+    ShortLength(u16),
+}
+
+/// A control packet whose header has been checked. PAP and CHAP have the same header, with codes of their own. Octets beyond
+/// Length are padding and not part of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Packet<'a> {
+    /// What it is.
+    pub code: Code,
+    /// Which request it is or answers.
+    pub identifier: u8,
+    /// What follows.
+    pub data: &'a [u8],
+}
+
+impl<'a> Packet<'a> {
+    /// Checks octets.
+    ///
+    /// # Errors
+    /// They are no control packet.
+    pub fn parse(octets: &'a [u8]) -> Result<Self, PacketError> {
+        let truncated = |_| PacketError::Truncated(octets.len());
+        let mut r = Reader::new(octets);
+        let (code, identifier) = (r.u8().map_err(truncated)?, r.u8().map_err(truncated)?);
+        let length = r.u16().map_err(truncated)?;
+        let data = usize::from(length).checked_sub(HEADER).ok_or(PacketError::ShortLength(length))?;
+        Ok(Self { code: Code(code), identifier, data: r.bytes(data).map_err(truncated)? })
+    }
+    /// Appends it. Data beyond what Length can say is cut off.
+    pub fn emit(&self, out: &mut Vec<u8>) {
+        let data = &self.data[..self.data.len().min(usize::from(u16::MAX) - HEADER)];
+        let length = (HEADER + data.len()) as u16;
+        Writer::new(out).u8(self.code.0).u8(self.identifier).u16(length).bytes(data);
+    }
+    /// It as octets of its own.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(HEADER + self.data.len());
+        self.emit(&mut out);
+        out
+    }
+}
+
+impl fmt::Display for Packet<'_> {
+    /// `Configure-Request 7, 14 octets`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}, {} octets", self.code, self.identifier, self.data.len())
+    }
+}
+
+impl fmt::Debug for Packet<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A configuration option (RFC 1661 §6).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ConfigOption<'a> {
+    /// Its type; what it means is the protocol's.
+    pub kind: u8,
+    /// What follows type and length.
+    pub data: &'a [u8],
+}
+
+/// A configuration option whose length is less than its header, or leads beyond the packet: the packet is discarded (§6).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the option at octet {at} has a length of {length}, with {left} octets left")]
+pub struct OptionError {
+    /// Where it begins among the options.
+    pub at: usize,
+    /// What its length says.
+    pub length: u8,
+    /// How many octets there are from there on.
+    pub left: usize,
+}
+
+impl<'a> ConfigOption<'a> {
+    /// All options of a packet's data.
+    ///
+    /// # Errors
+    /// A length is wrong.
+    pub fn parse_all(octets: &'a [u8]) -> Result<Vec<Self>, OptionError> {
+        let (mut rest, mut options) = (octets, Vec::new());
+        while let Some((&kind, after)) = rest.split_first() {
+            let length = after.first().copied().unwrap_or(0);
+            let wrong = OptionError { at: octets.len() - rest.len(), length, left: rest.len() };
+            let data = rest.get(2..usize::from(length)).ok_or(wrong)?;
+            options.push(Self { kind, data });
+            rest = rest.get(usize::from(length)..).ok_or(wrong)?;
+        }
+        Ok(options)
+    }
+    /// Appends it. Data beyond what its length can say is cut off.
+    pub fn emit(&self, out: &mut Vec<u8>) {
+        let data = &self.data[..self.data.len().min(usize::from(u8::MAX) - 2)];
+        Writer::new(out).u8(self.kind).u8(data.len() as u8 + 2).bytes(data);
+    }
+}

@@ -1,0 +1,111 @@
+//! How often somebody may ask: buckets that fill up with time, one for each of a bounded number of keys.
+
+use alloc::collections::BTreeMap;
+use usher_core::timer::TimerQueue;
+use usher_core::{Duration, Instant};
+
+/// So many at once, and then so many each second.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rate {
+    /// Each second; zero: none are refused.
+    pub per_second: u32,
+    /// At once.
+    pub burst: u32,
+}
+
+impl Rate {
+    /// What one takes of a full bucket's time.
+    fn each(self) -> Duration {
+        Duration::from_secs(1) / u64::from(self.per_second.max(1))
+    }
+}
+
+/// When a bucket will be full again: all that it has to remember.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Bucket(Instant);
+
+impl Bucket {
+    /// Takes one; false: it is empty.
+    pub(crate) fn take(&mut self, now: Instant, rate: Rate) -> bool {
+        if rate.per_second == 0 {
+            return true;
+        }
+        let full = self.0.max(now) + rate.each();
+        let may = full.since(now) <= rate.each() * u64::from(rate.burst);
+        if may {
+            self.0 = full;
+        }
+        may
+    }
+}
+
+/// A bucket for each key.
+#[derive(Debug)]
+pub(crate) struct Buckets<K: Ord + Copy> {
+    of: BTreeMap<K, Bucket>,
+    /// When each is full again, and need not be remembered.
+    full: TimerQueue<K>,
+    most: usize,
+}
+
+impl<K: Ord + Copy> Buckets<K> {
+    /// None yet; `most` are remembered. Beyond that the one that is full soonest is forgotten.
+    pub(crate) fn new(most: usize) -> Self {
+        Self { of: BTreeMap::new(), full: TimerQueue::new(), most }
+    }
+    pub(crate) fn take(&mut self, now: Instant, key: K, rate: Rate) -> bool {
+        while let Some((_, key)) = self.full.pop_due(now) {
+            self.of.remove(&key);
+        }
+        let mut bucket = self.of.get(&key).copied().unwrap_or_default();
+        let before = bucket;
+        if !bucket.take(now, rate) {
+            return false;
+        }
+        if self.of.insert(key, bucket).is_some() {
+            self.full.remove(before.0, key);
+        } else if self.of.len() > self.most
+            && let Some((_, key)) = self.full.pop_due(Instant::FAR_FUTURE)
+        {
+            self.of.remove(&key);
+        }
+        self.full.insert(bucket.0, key);
+        true
+    }
+    /// How many are remembered.
+    pub(crate) fn len(&self) -> usize {
+        self.of.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RATE: Rate = Rate { per_second: 2, burst: 3 };
+
+    #[test]
+    fn a_bucket_gives_its_burst_and_then_its_rate() {
+        let mut bucket = Bucket::default();
+        let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+        let taken = |bucket: &mut Bucket, ms| (0..5).filter(|_| bucket.take(at(ms), RATE)).count();
+        assert_eq!((taken(&mut bucket, 1000), taken(&mut bucket, 1499)), (3, 0));
+        assert_eq!((taken(&mut bucket, 1500), taken(&mut bucket, 9000)), (1, 3));
+        let free = Rate { per_second: 0, burst: 0 };
+        assert!((0..1000).all(|_| bucket.take(at(9000), free)));
+    }
+
+    #[test]
+    fn buckets_are_bounded_and_forgotten_when_full() {
+        let mut buckets = Buckets::new(10);
+        let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+        for key in 0..1000 {
+            assert!(buckets.take(at(0), key, RATE));
+            assert!(buckets.len() <= 10);
+        }
+        assert!(buckets.take(at(0), 999, RATE) && buckets.take(at(0), 999, RATE));
+        assert!(!buckets.take(at(0), 999, RATE));
+        assert!(buckets.take(at(5000), 7, RATE));
+        assert_eq!(buckets.len(), 1);
+    }
+}

@@ -1,0 +1,346 @@
+//! What others send to harm: forged frames, wrong lengths, loops, negotiations without end.
+
+use super::*;
+use crate::auth::AuthenticationProtocol as P;
+use crate::link::{Link, Role, Said};
+use crate::packet::{Code as Control, ConfigOption, Packet, Protocol};
+use crate::{LinkConfig, Restart};
+
+fn lcp(code: Control, identifier: u8, data: &[u8]) -> Vec<u8> {
+    [&Protocol::LCP.0.to_be_bytes(), &Packet { code, identifier, data }.to_vec()[..]].concat()
+}
+
+/// What the concentrator sent of a session's control packets to a station.
+fn controls(world: &World, to: MacAddress, since: usize) -> Vec<(Protocol, Control, u8, Vec<u8>)> {
+    let frames = world.sent_to(to, since);
+    let frames = frames.iter().map(|bytes| Frame::parse(bytes).unwrap());
+    let packets = frames.filter(|frame| frame.stage == Stage::Session);
+    let packets = packets.map(|frame| {
+        let (protocol, octets) = Protocol::split(frame.payload).unwrap();
+        let packet = Packet::parse(octets).unwrap();
+        (protocol, packet.code, packet.identifier, packet.data.to_vec())
+    });
+    packets.collect()
+}
+
+#[test]
+fn only_its_own_host_ends_a_session_by_padt() {
+    let mut world = World::with(P::Chap);
+    let (_, number) = world.up();
+    let none = Discovery::default();
+    world.give(&discovery(host(9), AC, Code::PADT, number, &none));
+    let forged = Discovery { host_uniq: Some(b"another"), ..none.clone() };
+    world.give(&discovery(host(1), AC, Code::PADT, number, &forged));
+    world.give(&discovery(host(1), AC, Code::PADT, number ^ 1, &none));
+    let counters = *world.net[world.ac].counters();
+    assert_eq!((counters.spoofed, counters.forged_padt, counters.unknown_session), (1, 1, 1));
+    assert_eq!((world.installed(), world.net[world.ac].sessions()), (2, 1));
+    world.give(&discovery(host(1), AC, Code::PADT, number, &none));
+    assert_eq!((world.installed(), world.ended()), (0, vec![EndReason::Padt]));
+    // The client believes its concentrator alone, too.
+    let mut world = World::with(P::Chap);
+    let (_, number) = world.up();
+    for (from, tags) in [(host(9), Discovery::default()), (AC, forged)] {
+        let frame = discovery(from, host(1), Code::PADT, number, &tags);
+        world.net.give(world.clients[0], Input::Frame { port: PORT, data: &frame });
+    }
+    assert!(world.net[world.clients[0]].has_session());
+    let counters = world.net[world.clients[0]].counters();
+    assert_eq!((counters.not_for_us, counters.forged_padt), (1, 1));
+}
+
+#[test]
+fn a_session_number_is_of_use_to_its_station_alone() {
+    let mut world = World::with(P::Chap);
+    let (_, number) = world.up();
+    let since = world.net.sent().len();
+    let terminate = lcp(Control::TERMINATE_REQUEST, 1, &[]);
+    world.give(&session_frame(host(9), number, &terminate));
+    assert_eq!(world.net[world.ac].counters().spoofed, 1);
+    assert_eq!(world.net.sent().len(), since, "nothing is said to it");
+    // A number that nobody has is answered by PADT, at a bounded rate.
+    for _ in 0..5000 {
+        world.give(&session_frame(host(9), number ^ 1, &terminate));
+    }
+    assert_eq!(world.sent_to(host(9), since).len(), 2000);
+    assert_eq!(world.installed(), 2);
+}
+
+#[test]
+fn nothing_of_a_network_is_heard_before_its_host_is_let_in() {
+    let mut world = World::new(config(), vec![]);
+    let number = discover(&mut world, host(1));
+    let ipcp = [&Protocol::IPCP.0.to_be_bytes()[..], &[1, 1, 0, 10, 3, 6, 192, 0, 2, 99]].concat();
+    let ipv4 = [&Protocol::IPV4.0.to_be_bytes()[..], &[0x45; 20]].concat();
+    let try_both = |world: &mut World| {
+        let since = world.net.sent().len();
+        world.give(&session_frame(host(1), number, &ipcp));
+        world.give(&session_frame(host(1), number, &ipv4));
+        assert_eq!(world.net.sent().len(), since);
+    };
+    try_both(&mut world);
+    // LCP comes up: what is asked is acknowledged, and what is asked back is acknowledged, too.
+    let (_, _, identifier, options) = controls(&world, host(1), 0).remove(0);
+    world.give(&session_frame(host(1), number, &lcp(Control::CONFIGURE_ACK, identifier, &options)));
+    world.give(&session_frame(host(1), number, &lcp(Control::CONFIGURE_REQUEST, 1, &[])));
+    let since = world.net.sent().len();
+    world.give(&session_frame(host(1), number, &ipcp));
+    world.give(&session_frame(host(1), number, &ipv4));
+    assert_eq!(world.net.sent().len(), since);
+    let counters = world.net[world.ac].counters();
+    assert_eq!((counters.early, counters.data), (3, 1));
+    world.net.run(secs(300));
+    assert_eq!(world.installed(), 0);
+    assert_eq!(world.net[world.ac].sessions(), 0, "it has not shown who it is, and is gone");
+}
+
+#[test]
+fn who_rejects_authentication_is_not_let_in() {
+    let mut world = World::new(config(), vec![]);
+    let number = discover(&mut world, host(1));
+    let (_, _, identifier, options) = controls(&world, host(1), 0).remove(0);
+    let wanted = ConfigOption::parse_all(&options).unwrap();
+    let mut only = Vec::new();
+    wanted.iter().find(|option| option.kind == 3).unwrap().emit(&mut only);
+    let since = world.net.sent().len();
+    world.give(&session_frame(host(1), number, &lcp(Control::CONFIGURE_REJECT, identifier, &only)));
+    let sent = controls(&world, host(1), since);
+    assert_eq!(sent.iter().map(|sent| sent.1).collect::<Vec<_>>(), [Control::TERMINATE_REQUEST]);
+    world.give(&session_frame(host(1), number, &lcp(Control::CONFIGURE_REQUEST, 1, &[])));
+    world.net.run(secs(20));
+    assert_eq!((world.ended(), world.installed()), (vec![EndReason::NoAuthentication], 0));
+}
+
+#[test]
+fn a_password_that_is_asked_again_gets_the_answer_of_before() {
+    let mut world = World::new(config(), vec![]);
+    let number = discover(&mut world, host(1));
+    let sent = controls(&world, host(1), 0).remove(0);
+    let mut nak = Vec::new();
+    ConfigOption { kind: 3, data: P::Pap.option() }.emit(&mut nak);
+    world.give(&session_frame(host(1), number, &lcp(Control::CONFIGURE_NAK, sent.2, &nak)));
+    let sent = controls(&world, host(1), 0).pop().unwrap();
+    world.give(&session_frame(host(1), number, &lcp(Control::CONFIGURE_ACK, sent.2, &sent.3)));
+    world.give(&session_frame(host(1), number, &lcp(Control::CONFIGURE_REQUEST, 1, &[])));
+    let ask = |world: &mut World, identifier, password: &[u8]| {
+        let since = world.net.sent().len();
+        let mut data = Vec::new();
+        crate::auth::message::PapRequest { name: b"alice", password }.emit(&mut data);
+        let packet = Packet { code: Control(1), identifier, data: &data }.to_vec();
+        world.give(&session_frame(host(1), number, &[&[0xc0, 0x23], &packet[..]].concat()));
+        world.net.run(Duration::from_millis(20));
+        let sent = controls(world, host(1), since);
+        let pap = sent.into_iter().filter(|sent| sent.0 == Protocol::PAP);
+        pap.map(|sent| (sent.1.0, sent.2)).collect::<Vec<_>>()
+    };
+    assert_eq!(ask(&mut world, 1, PASSWORD), [(2, 1)]);
+    assert_eq!(ask(&mut world, 2, PASSWORD), [(2, 2)], "the Ack was lost");
+    assert_eq!(
+        ask(&mut world, 3, b"something else"),
+        [(2, 3)],
+        "and nothing else is learned (RFC 1334, 2.2.1)"
+    );
+}
+
+#[test]
+fn lengths_that_lie_are_dropped_and_counted() {
+    let mut world = World::with(P::Chap);
+    let (_, number) = world.up();
+    let since = world.net.sent().len();
+    let padi = discovery(host(2), MacAddress::BROADCAST, Code::PADI, 0, &Discovery::default());
+    world.give(&padi);
+    for cut in 0..padi.len() {
+        world.give(&padi[..cut]);
+    }
+    let mut tags = vec![0x01, 0x01, 0x00, 0x00, 0x01, 0x03, 0xff, 0xff, 1, 2];
+    let frame = |payload: &[u8]| {
+        let mut out = Vec::new();
+        let (destination, source, stage) = (MacAddress::BROADCAST, host(2), Stage::Discovery);
+        Frame { destination, source, stage, code: Code::PADI, session: 0, payload }.emit(&mut out);
+        out
+    };
+    world.give(&frame(&tags));
+    tags.truncate(5);
+    world.give(&frame(&tags));
+    let two = Discovery { services: vec![b"", b""], ..Discovery::default() };
+    world.give(&discovery(host(2), MacAddress::BROADCAST, Code::PADI, 0, &two));
+    // What a host wants back, the answer has no room for.
+    let long = [7; 1470];
+    let long = Discovery { services: vec![b""], host_uniq: Some(&long), ..Discovery::default() };
+    world.give(&discovery(host(2), MacAddress::BROADCAST, Code::PADI, 0, &long));
+    for packet in [
+        &[0xc0][..],
+        &[0xc0, 0x21],
+        &[0xc0, 0x21, 1, 1, 0, 3],
+        &[0xc0, 0x21, 1, 1, 0, 99],
+        &[0xc0, 0x21, 1, 1, 0, 6, 1, 1],
+        &[0xc0, 0x21, 1, 1, 0, 6, 1, 9],
+        &[0xc0, 0x21, 9, 1, 0, 6, 0, 0],
+        &[0xc2, 0x23, 2, 1, 0, 5, 200],
+    ] {
+        world.give(&session_frame(host(1), number, packet));
+    }
+    let counters = *world.net[world.ac].counters();
+    assert_eq!((counters.service_count, counters.oversized), (2, 1));
+    assert_eq!((counters.malformed, counters.bad_packet), (padi.len() as u64 + 2, 7));
+    assert_eq!(world.net.sent().len(), since, "nothing is said to any of it");
+    assert_eq!(world.installed(), 2);
+}
+
+#[test]
+fn frames_that_are_not_for_a_concentrator_are_dropped() {
+    let mut world = World::new(config(), vec![]);
+    let any = Discovery { services: vec![b""], ..Discovery::default() };
+    let broadcast = MacAddress::BROADCAST;
+    world.give(&discovery(host(1), host(2), Code::PADI, 0, &any));
+    world.give(&discovery(host(1), broadcast, Code::PADR, 0, &any));
+    world.give(&discovery(broadcast, broadcast, Code::PADI, 0, &any));
+    world.give(&discovery(MacAddress::default(), broadcast, Code::PADI, 0, &any));
+    world.give(&discovery(host(1), broadcast, Code::PADI, 5, &any));
+    world.give(&discovery(host(1), AC, Code::PADO, 0, &any));
+    let data = discovery(host(1), broadcast, Code::PADI, 0, &any);
+    world.net.give(world.ac, Input::Frame { port: PortId(4), data: &data });
+    let mut other = data.clone();
+    other[12..14].copy_from_slice(&[8, 0]);
+    world.give(&other);
+    let counters = *world.net[world.ac].counters();
+    assert_eq!((counters.not_for_us, counters.malformed), (2, 2));
+    assert_eq!((counters.unexpected, counters.not_ours), (2, 2));
+    assert!(world.net.sent().is_empty());
+}
+
+#[test]
+fn another_magic_number_is_dropped_and_ones_own_is_a_loop() {
+    let mut world = World::with(P::Chap);
+    let (_, number) = world.up();
+    let since = world.net.sent().len();
+    world.give(&session_frame(host(1), number, &lcp(Control::ECHO_REQUEST, 1, &[1, 2, 3, 4])));
+    world.give(&session_frame(host(1), number, &lcp(Control::ECHO_REPLY, 1, &[1, 2, 3, 4])));
+    assert_eq!(world.net[world.ac].counters().bad_magic, 2);
+    assert_eq!(world.net.sent().len(), since);
+    let requests = controls(&world, host(1), 0);
+    let (_, _, _, options) = requests
+        .iter()
+        .rfind(|sent| sent.0 == Protocol::LCP && sent.1 == Control::CONFIGURE_REQUEST)
+        .unwrap();
+    let options = ConfigOption::parse_all(options).unwrap();
+    let magic = options.iter().find(|option| option.kind == 5).unwrap().data;
+    world.give(&session_frame(host(1), number, &lcp(Control::ECHO_REQUEST, 1, magic)));
+    assert_eq!((world.ended(), world.installed()), (vec![EndReason::Looped], 0));
+}
+
+#[test]
+fn a_link_that_is_looped_back_is_noticed() {
+    for role in [
+        Role::Authenticator { name: b"ac".to_vec(), protocols: Arc::new([P::Chap]) },
+        Role::Peer {
+            credentials: Arc::new(credentials(&[P::Chap], b"x")),
+            ipv4: true,
+            dns: true,
+            ipv6: None,
+        },
+    ] {
+        let (mut now, wall) = (usher_core::Instant::ZERO, WallTime::UNIX_EPOCH);
+        let rng = SecureRng::from_seed([4; 32]);
+        let mut link = Link::new(role, LinkConfig::default(), 1492, rng, now, wall);
+        let mut ended = None;
+        for _ in 0..100 {
+            let all = link.take();
+            let quiet = all.is_empty();
+            for said in all {
+                match said {
+                    Said::Send(protocol, packet) => {
+                        let packet = [&protocol.0.to_be_bytes(), &packet[..]].concat();
+                        let _ = link.receive(now, wall, &packet);
+                    }
+                    Said::Ended(reason) => ended = Some(reason),
+                    other => assert!(!matches!(other, Said::Up(_) | Said::Authenticated), "{other:?}"),
+                }
+            }
+            if ended.is_some() {
+                break;
+            }
+            if quiet {
+                now = link.poll_timeout().unwrap().max(now);
+                link.timeout(now, wall);
+            }
+        }
+        // An authenticator's wish comes back as one that nobody here grants; either way the loop is the end.
+        assert!(matches!(ended, Some(EndReason::Looped | EndReason::NoAuthentication)), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_negotiation_that_does_not_converge_is_given_up() {
+    let mut world = World::new(config(), vec![]);
+    let number = discover(&mut world, host(1));
+    let (mut since, mut asked) = (0, 0);
+    for round in 0..200u16 {
+        for (_, code, identifier, _) in controls(&world, host(1), since) {
+            since = world.net.sent().len();
+            if code == Control::CONFIGURE_REQUEST {
+                // It would have another MRU each time, and asks for one that it cannot have.
+                asked += 1;
+                let [high, low] = (1000 + round % 2).to_be_bytes();
+                let nak = lcp(Control::CONFIGURE_NAK, identifier, &[1, 4, high, low]);
+                world.give(&session_frame(host(1), number, &nak));
+                let request = lcp(Control::CONFIGURE_REQUEST, round as u8, &[1, 4, 0xff, 0xff]);
+                world.give(&session_frame(host(1), number, &request));
+            }
+        }
+        world.net.run(Duration::from_millis(200));
+    }
+    assert_eq!(world.ended(), [EndReason::NotConverging]);
+    assert!(asked < Restart::default().max_requests, "{asked}");
+    let sent = controls(&world, host(1), 0);
+    let of = |code| sent.iter().filter(|sent| sent.1 == code).count();
+    assert_eq!(of(Control::CONFIGURE_NAK), Restart::default().max_failure as usize);
+    assert!(of(Control::CONFIGURE_REJECT) > 5, "after Max-Failure it is rejected");
+}
+
+#[test]
+fn options_that_pppoe_forbids_are_rejected() {
+    let mut world = World::new(config(), vec![]);
+    let number = discover(&mut world, host(1));
+    let since = world.net.sent().len();
+    // ACCM, PFC, ACFC, FCS-Alternatives, a quality protocol (RFC 2516 §7), and authentication of the concentrator.
+    let forbidden = [2, 6, 0, 0, 0, 0, 7, 2, 8, 2, 9, 3, 1, 4, 4, 0xc0, 0x25, 3, 4, 0xc0, 0x23];
+    let all = [&[1, 4, 5, 0xd4][..], &forbidden].concat();
+    world.give(&session_frame(host(1), number, &lcp(Control::CONFIGURE_REQUEST, 9, &all)));
+    let (_, code, identifier, data) = controls(&world, host(1), since).remove(0);
+    assert_eq!((code, identifier, &data[..]), (Control::CONFIGURE_REJECT, 9, &forbidden[..]));
+    // A longer packet than Ethernet carries is not agreed to, and what has no length neither.
+    for (wanted, suggested) in
+        [(&[1, 4, 0x05, 0xdc][..], [5, 0xd4]), (&[1, 4, 0, 9], [0, 128]), (&[1, 2], [5, 0xd4])]
+    {
+        let since = world.net.sent().len();
+        world.give(&session_frame(host(1), number, &lcp(Control::CONFIGURE_REQUEST, 9, wanted)));
+        let (_, code, _, data) = controls(&world, host(1), since).remove(0);
+        assert_eq!((code, &data[..]), (Control::CONFIGURE_NAK, &[1, 4, suggested[0], suggested[1]][..]));
+    }
+}
+
+#[test]
+fn an_address_that_was_not_given_is_not_agreed_to() {
+    let mut world = World::with(P::Chap);
+    let (_, number) = world.up();
+    let since = world.net.sent().len();
+    let ipcp = |data: &[u8]| {
+        let packet = Packet { code: Control::CONFIGURE_REQUEST, identifier: 3, data }.to_vec();
+        [&Protocol::IPCP.0.to_be_bytes(), &packet[..]].concat()
+    };
+    world.give(&session_frame(host(1), number, &ipcp(&[3, 6, 192, 0, 2, 200])));
+    assert_eq!(world.installed(), 1, "negotiation anew takes the network down");
+    let sent = controls(&world, host(1), since);
+    let answer = sent.iter().find(|sent| sent.1 == Control::CONFIGURE_NAK).unwrap();
+    assert_eq!(answer.3, [3, 6, 192, 0, 2, 10]);
+    // No address at all is asked for again, Van Jacobson's compression and NetBIOS servers are refused.
+    let since = world.net.sent().len();
+    world.give(&session_frame(host(1), number, &ipcp(&[])));
+    assert_eq!(controls(&world, host(1), since)[0].3, [3, 6, 192, 0, 2, 10]);
+    let since = world.net.sent().len();
+    let vj = [2, 6, 0, 0x2d, 15, 1, 130, 6, 0, 0, 0, 0];
+    world.give(&session_frame(host(1), number, &ipcp(&[&vj[..], &[3, 6, 192, 0, 2, 10]].concat())));
+    let sent = controls(&world, host(1), since).remove(0);
+    assert_eq!((sent.1, &sent.3[..]), (Control::CONFIGURE_REJECT, &vj[..]));
+}

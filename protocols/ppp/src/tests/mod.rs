@@ -1,0 +1,296 @@
+//! A concentrator and hosts on one Ethernet, in virtual time.
+
+mod codec;
+mod discovery;
+mod hostile;
+mod methods;
+mod session;
+mod table;
+
+use crate::auth::message::MsChapV2Value;
+use crate::auth::{AuthenticationProtocol, Credentials, Proof};
+use crate::client::{Client, ClientCommand, ClientConfig, ClientEvent};
+use crate::concentrator::{
+    Answer, Concentrator, ConcentratorCommand, ConcentratorConfig, ConcentratorEvent, Port, SessionId,
+};
+use crate::pppoe::{Code, Discovery, Frame, MacAddress, Stage};
+use crate::{Assignment, EndReason, InterfaceIdentifier, Ipv4Assignment, Ipv6Assignment, Network};
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex};
+use usher_core::bench::{At, Network as Net};
+use usher_core::impair::ChannelConfig;
+use usher_core::{Duration, Input, PortId, SecureRng, WallTime};
+use usher_crypto::digest::md5;
+use usher_crypto::legacy::{mschap, nt_hash};
+use usher_eap::method::Context;
+use usher_eap::method::md5::Password;
+use usher_eap::server::{Event as EapEvent, Server};
+
+pub(crate) const PORT: PortId = PortId(0);
+pub(crate) const AC: MacAddress = MacAddress([2, 0, 0, 0, 0, 0xac]);
+pub(crate) const PASSWORD: &[u8] = b"a secret";
+
+pub(crate) fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+pub(crate) fn host(n: u8) -> MacAddress {
+    MacAddress([2, 0, 0, 0, 1, n])
+}
+
+pub(crate) fn credentials(protocols: &[AuthenticationProtocol], password: &[u8]) -> Credentials {
+    Credentials {
+        name: b"alice".to_vec(),
+        password: password.into(),
+        protocols: protocols.into(),
+        eap_methods: Arc::new([Box::new(Password::new(password))]),
+    }
+}
+
+pub(crate) fn config() -> ConcentratorConfig {
+    ConcentratorConfig {
+        name: "ac".into(),
+        ports: vec![Port { port: PORT, address: AC, mtu: 1500 }],
+        authentication: Arc::new(AuthenticationProtocol::ALL),
+        ..ConcentratorConfig::default()
+    }
+}
+
+pub(crate) fn assignment(session: SessionId) -> Assignment {
+    let remote = Ipv4Addr::new(192, 0, 2, 10 + session.0 as u8);
+    let ipv4 = Ipv4Assignment { local: Ipv4Addr::new(192, 0, 2, 1), remote, dns: vec![DNS] };
+    let ipv6 = Ipv6Assignment { local: InterfaceIdentifier(1), remote: Some(InterfaceIdentifier(0x77)) };
+    Assignment { ipv4: Some(ipv4), ipv6: Some(ipv6) }
+}
+
+pub(crate) const DNS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 53);
+
+/// An AAA server in a few lines: it knows the one password.
+#[derive(Default)]
+pub(crate) struct Judge {
+    conversations: HashMap<SessionId, Server>,
+    /// It knows the password only of what it says to MS-CHAPv2 (RFC 2759 §5), where this is not set.
+    pub(crate) impostor: bool,
+    pub(crate) silent: bool,
+    pub(crate) without_ipv6: bool,
+}
+
+impl Judge {
+    fn judge(&mut self, session: SessionId, proof: &Proof) -> Answer {
+        let accept = |message: Vec<u8>| {
+            let mut assignment = assignment(session);
+            if self.without_ipv6 {
+                assignment.ipv6 = None;
+            }
+            Answer::Accept { message, assignment: assignment.into() }
+        };
+        let reject = Answer::Reject { message: b"no".to_vec() };
+        match proof {
+            Proof::Pap(password) if password[..] == *PASSWORD => accept(b"hello".to_vec()),
+            Proof::Chap { identifier, challenge, response }
+                if md5(&[&[*identifier], PASSWORD, challenge]) == *response =>
+            {
+                accept(Vec::new())
+            }
+            Proof::MsChapV2 { challenge, peer_challenge, response, .. } => {
+                let hash = nt_hash(PASSWORD);
+                if mschap::nt_response(challenge, peer_challenge, b"alice", &hash) != *response {
+                    return reject;
+                }
+                let hash = if self.impostor { [0; 16] } else { hash };
+                let text =
+                    mschap::authenticator_response(&hash, response, peer_challenge, challenge, b"alice");
+                accept(text.to_vec())
+            }
+            Proof::Eap(packet) => self.eap(session, packet, accept(Vec::new())),
+            Proof::Pap(_) | Proof::Chap { .. } => reject,
+        }
+    }
+
+    fn eap(&mut self, session: SessionId, packet: &[u8], accept: Answer) -> Answer {
+        let server = match packet.get(4) {
+            Some(1) => {
+                let mut rng = SecureRng::from_seed([7; 32]);
+                let context = Context {
+                    rng: &mut rng,
+                    wall: WallTime::UNIX_EPOCH,
+                    mtu: None,
+                    without_extended_master_secret: false,
+                };
+                let offer = Box::new(Password::new(PASSWORD));
+                let server = Server::new(vec![offer], packet[1], context);
+                self.conversations.insert(session, server);
+                self.conversations.get_mut(&session).unwrap()
+            }
+            _ => {
+                let Some(server) = self.conversations.get_mut(&session) else { return Answer::Unanswered };
+                server.handle(packet);
+                server
+            }
+        };
+        let mut packet = Vec::new();
+        let _ = server.poll_transmit(&mut packet);
+        match (server.poll_event(), accept) {
+            (Some(EapEvent::Success { .. }), Answer::Accept { assignment, .. }) => {
+                Answer::Accept { message: packet, assignment }
+            }
+            (Some(EapEvent::Failure { .. }), _) => Answer::Reject { message: packet },
+            _ => Answer::Continue(packet),
+        }
+    }
+}
+
+/// The concentrator is host 0 of the network.
+pub(crate) struct World {
+    pub(crate) net: Net,
+    pub(crate) ac: At<Concentrator>,
+    pub(crate) clients: Vec<At<Client>>,
+    pub(crate) judge: Arc<Mutex<Judge>>,
+}
+
+impl World {
+    pub(crate) fn new(config: ConcentratorConfig, clients: Vec<ClientConfig>) -> Self {
+        let channel = ChannelConfig { delay: Duration::from_millis(2), ..ChannelConfig::default() };
+        let mut net = Net::new(channel);
+        let ac = Concentrator::new(config, SecureRng::from_seed([9; 32])).unwrap();
+        let ac = net.add(ac, &[]);
+        let seeds = 1u8..;
+        let clients: Vec<_> = (clients.into_iter().zip(seeds))
+            .map(|(config, seed)| net.add(Client::new(config, SecureRng::from_seed([seed; 32])), &[]))
+            .collect();
+        let ports: Vec<_> = (0..=clients.len()).map(|number| (number, PORT)).collect();
+        net.join(&ports);
+        let judge = Arc::new(Mutex::new(Judge::default()));
+        let mind = judge.clone();
+        net.on_event(ac, move |event| {
+            let ConcentratorEvent::Authenticate { session, user, proof } = event else { return None };
+            assert_eq!(user, b"alice");
+            let mut judge = mind.lock().unwrap();
+            if judge.silent {
+                return None;
+            }
+            let answer = judge.judge(*session, proof);
+            Some((Duration::from_millis(5), ConcentratorCommand::Answer { session: *session, answer }))
+        });
+        Self { net, ac, clients, judge }
+    }
+    /// One host that authenticates so.
+    pub(crate) fn with(protocol: AuthenticationProtocol) -> Self {
+        Self::new(config(), vec![client(1, &[protocol])])
+    }
+    pub(crate) fn connect(&mut self, n: usize) {
+        self.net.command(self.clients[n], ClientCommand::Connect).unwrap();
+    }
+    /// Connects the first host, which has to succeed.
+    pub(crate) fn up(&mut self) -> (SessionId, u16) {
+        self.connect(0);
+        self.net.run(secs(2));
+        assert_eq!(self.installed(), 2, "{:?}", self.net.events(self.ac));
+        let began = self.net.events(self.ac).iter().find_map(|(_, event)| match event {
+            ConcentratorEvent::Began { session, subscriber } => Some((*session, subscriber.number)),
+            _ => None,
+        });
+        began.unwrap()
+    }
+    /// Networks that the concentrator has said are up and not said are down.
+    pub(crate) fn installed(&self) -> usize {
+        let (mut up, mut down) = (0, 0);
+        for (_, event) in self.net.events(self.ac) {
+            up += usize::from(matches!(event, ConcentratorEvent::Install { .. }));
+            down += usize::from(matches!(event, ConcentratorEvent::Remove { .. }));
+        }
+        up - down
+    }
+    pub(crate) fn ended(&self) -> Vec<EndReason> {
+        let events = self.net.events(self.ac).iter();
+        events
+            .filter_map(|(_, event)| match event {
+                ConcentratorEvent::Ended { reason, .. } => Some(*reason),
+                _ => None,
+            })
+            .collect()
+    }
+    pub(crate) fn client_ended(&self, n: usize) -> Vec<EndReason> {
+        let events = self.net.events(self.clients[n]).iter();
+        events
+            .filter_map(|(_, event)| match event {
+                ClientEvent::Ended { reason, .. } => Some(*reason),
+                _ => None,
+            })
+            .collect()
+    }
+    pub(crate) fn client_networks(&self, n: usize) -> Vec<Network> {
+        let events = self.net.events(self.clients[n]).iter();
+        events
+            .filter_map(|(_, event)| match event {
+                ClientEvent::Install { network, .. } => Some(network.clone()),
+                _ => None,
+            })
+            .collect()
+    }
+    /// Gives the concentrator a frame of nobody's.
+    pub(crate) fn give(&mut self, frame: &[u8]) {
+        self.net.give(self.ac, Input::Frame { port: PORT, data: frame });
+    }
+    /// The concentrator's frames to a station since this number of things sent.
+    pub(crate) fn sent_to(&self, to: MacAddress, since: usize) -> Vec<Vec<u8>> {
+        let all = self.net.sent()[since..].iter().filter(|sent| sent.from == 0);
+        let to_it = all.filter(|sent| Frame::parse(&sent.bytes).is_ok_and(|frame| frame.destination == to));
+        to_it.map(|sent| sent.bytes.clone()).collect()
+    }
+}
+
+pub(crate) fn client(n: u8, protocols: &[AuthenticationProtocol]) -> ClientConfig {
+    ClientConfig::new(PORT, host(n), credentials(protocols, PASSWORD))
+}
+
+/// A discovery frame.
+pub(crate) fn discovery(
+    from: MacAddress,
+    to: MacAddress,
+    code: Code,
+    id: u16,
+    tags: &Discovery<'_>,
+) -> Vec<u8> {
+    let (mut payload, mut out) = (Vec::new(), Vec::new());
+    tags.emit(&mut payload);
+    let stage = Stage::Discovery;
+    Frame { destination: to, source: from, stage, code, session: id, payload: &payload }.emit(&mut out);
+    out
+}
+
+/// A session frame of a host's.
+pub(crate) fn session_frame(from: MacAddress, id: u16, packet: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let (stage, code) = (Stage::Session, Code::SESSION);
+    Frame { destination: AC, source: from, stage, code, session: id, payload: packet }.emit(&mut out);
+    out
+}
+
+/// A host by hand: discovery until its PADS; the number of its session.
+pub(crate) fn discover(world: &mut World, from: MacAddress) -> u16 {
+    let since = world.net.sent().len();
+    let any = Discovery { services: vec![b""], ..Discovery::default() };
+    world.give(&discovery(from, MacAddress::BROADCAST, Code::PADI, 0, &any));
+    let offers = world.sent_to(from, since);
+    let offer = Frame::parse(&offers[0]).unwrap();
+    let tags = Discovery::parse(offer.payload).unwrap();
+    let request = Discovery { services: vec![b""], cookie: tags.cookie, ..Discovery::default() };
+    world.give(&discovery(from, AC, Code::PADR, 0, &request));
+    let sent = world.sent_to(from, since);
+    let confirmed = sent.iter().map(|bytes| Frame::parse(bytes).unwrap()).find(|f| f.code == Code::PADS);
+    confirmed.unwrap().session
+}
+
+#[test]
+fn an_ms_chap_value_is_where_the_rfc_has_it() {
+    // RFC 2759 §4: 16 octets of the peer's challenge, 8 reserved, 24 of the response, flags.
+    let octets: Vec<u8> = (0..49).collect();
+    let value = MsChapV2Value::parse(&octets).unwrap();
+    assert_eq!((&value.peer_challenge[..], &value.response[..]), (&octets[..16], &octets[24..48]));
+    let written = value.to_octets();
+    assert_eq!(MsChapV2Value::parse(&written), Some(value));
+    assert!(written[16..24].iter().chain(&written[48..]).all(|octet| *octet == 0));
+    assert!(MsChapV2Value::parse(&octets[..48]).is_none());
+}
