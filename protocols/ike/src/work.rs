@@ -7,7 +7,7 @@ usher_core::work_labels! {
     PROTECT = "ike.protect" per "message";
     /// A message, or a fragment of one, checked and deciphered.
     OPEN = "ike.open" per "message";
-    /// Half of a key exchange: a new pair of keys, or a secret from the other side's.
+    /// A part of a key exchange: a new pair of keys, or a secret from the other side's. Whoever answers does both at once.
     KEY_EXCHANGE = "ike.key_exchange" per "public-key operation";
     /// Keys derived, or a proof by a shared key computed.
     DERIVE = "ike.derive" per "derivation";

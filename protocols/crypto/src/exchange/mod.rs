@@ -86,6 +86,13 @@ impl ExchangeAlgorithm {
         }
     }
 
+    /// Public-key operations of [`answer`](Self::answer): a pair of keys and a secret by Diffie-Hellman, as whoever begins has
+    /// them in two steps; of a key encapsulation one.
+    #[must_use]
+    pub const fn operations_to_answer(self) -> u32 {
+        if matches!(self, Self::MlKem768) { 1 } else { 2 }
+    }
+
     /// Answers an exchange: what the other side is to be sent, and the shared secret.
     ///
     /// # Errors

@@ -485,8 +485,8 @@ fn exchange_for(
             return Err(Notify::with(NotifyType::INVALID_KE_PAYLOAD, method.0.to_be_bytes()));
         }
     };
-    cx.work(work::KEY_EXCHANGE);
     let algorithm = exchange(method).ok_or(Notify::new(NotifyType::NO_PROPOSAL_CHOSEN))?;
+    cx.answers(algorithm);
     let answered = algorithm.answer(cx.rng, public).map_err(|_| Notify::new(NotifyType::INVALID_SYNTAX));
     let (public, secret) = answered?;
     Ok(Some(Exchanged { method, public, secret }))

@@ -130,8 +130,9 @@ pub(super) fn request(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: &[Payload]
     let method = expected.methods.pop_front();
     let public = create::key_exchange(payloads).filter(|(theirs, _)| Some(*theirs) == method);
     let answered = method.zip(public).and_then(|(method, (_, public))| {
-        cx.work(work::KEY_EXCHANGE);
-        Some((method, exchange(method)?.answer(cx.rng, public).ok()?))
+        let algorithm = exchange(method)?;
+        cx.answers(algorithm);
+        Some((method, algorithm.answer(cx.rng, public).ok()?))
     });
     let Some((method, (data, secret))) = answered else {
         cx.counters.syntax += 1;

@@ -376,7 +376,7 @@ pub(super) fn request(cx: &mut Context<'_>, path: Path, message: &Message, octet
             }
         }
     }
-    cx.work(work::KEY_EXCHANGE);
+    cx.answers(algorithms.exchange);
     let Ok((public, secret)) = algorithms.exchange.answer(cx.rng, asked.public) else {
         cx.counters.syntax += 1;
         return Begins::Refused(Notify::new(NotifyType::INVALID_SYNTAX));

@@ -99,8 +99,10 @@ pub(super) fn request(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: &[Payload]
     let (Some(method), Some((theirs, public))) = (method, key_exchange(payloads)) else {
         return sa.refuse(cx, IKE_INTERMEDIATE, Notify::new(NotifyType::INVALID_SYNTAX));
     };
-    cx.work(work::KEY_EXCHANGE);
-    let answered = exchange(method).and_then(|algorithm| algorithm.answer(cx.rng, public).ok());
+    let answered = exchange(method).and_then(|algorithm| {
+        cx.answers(algorithm);
+        algorithm.answer(cx.rng, public).ok()
+    });
     let Some((public, secret)) = answered.filter(|_| method == theirs) else {
         return sa.refuse(cx, IKE_INTERMEDIATE, Notify::new(NotifyType::INVALID_SYNTAX));
     };

@@ -24,6 +24,7 @@ use alloc::vec::Vec;
 use usher_core::{
     CommandError, Duration, Instant, Outputs, Path, SecureRng, Transmit, WallTime, Work, Writer,
 };
+use usher_crypto::exchange::ExchangeAlgorithm;
 
 /// A response goes again after so long at the earliest, however often its request does.
 const REPEAT: Duration = Duration::from_millis(100);
@@ -49,6 +50,10 @@ pub(super) struct Context<'a> {
 impl Context<'_> {
     pub(super) fn work(&mut self, label: usher_core::WorkLabel) {
         self.outputs.work(Work { label, units: 1 });
+    }
+    /// A key exchange is answered: as much work as both halves of whoever began it, where that is so.
+    pub(super) fn answers(&mut self, algorithm: ExchangeAlgorithm) {
+        self.outputs.work(Work { label: work::KEY_EXCHANGE, units: algorithm.operations_to_answer() });
     }
     /// An SPI, or a nonce, or any other octets that nobody can guess.
     pub(super) fn random<const N: usize>(&mut self) -> [u8; N] {

@@ -43,7 +43,7 @@ fn an_ike_sa_is_made_with_four_messages_on_port_500() {
     assert_eq!((child.local, child.remote), (network("10.1.0.0", 16), network("10.2.0.0", 16)));
     let work = world.net.take_work();
     let units = |name| work.get(name).copied().unwrap_or(0);
-    assert_eq!((units("ike.key_exchange"), units("ike.protect"), units("ike.open")), (3, 2, 2));
+    assert_eq!((units("ike.key_exchange"), units("ike.protect"), units("ike.open")), (4, 2, 2));
     assert_eq!((units("ike.message"), units("ike.derive")), (8, 8));
     assert_eq!((world.sas(), world.net[world.responder].half_open()), ((1, 1), 0));
 }

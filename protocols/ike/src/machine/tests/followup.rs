@@ -57,7 +57,7 @@ fn an_ike_sa_is_replaced_with_all_its_key_exchanges() {
                 format!("INFORMATIONAL response {}", request + 2),
             ]
         );
-        assert_eq!(world.net.take_work()["ike.key_exchange"], 6, "two exchanges, of three operations each");
+        assert_eq!(world.net.take_work()["ike.key_exchange"], 7, "four operations, and three of ML-KEM");
         assert_eq!(world.ended(world.responder), [EndReason::Rekeyed]);
         world.net.run(secs(60));
         assert_eq!(world.sas(), (1, 1));
