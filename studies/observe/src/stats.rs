@@ -4,8 +4,11 @@
 //! core finished first; logarithms and powers go through `libm`, so that it does not depend on the
 //! machine either.
 
+mod line;
 pub mod robust;
 pub mod student;
+
+pub use line::Line;
 
 /// Running mean and variance of values pushed in replication order (Welford's recurrence: no
 /// cancellation, and the mean of equal values is that value exactly).

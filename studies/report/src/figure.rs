@@ -74,12 +74,14 @@ pub enum Kind {
     Reference,
     /// From a closed form: a dashed curve without markers.
     Analytic,
+    /// A line that was fitted to what was measured, dashed; the points that it goes through are not joined.
+    Fitted,
 }
 
 impl Kind {
-    /// Everything but a closed form has markers and is what the vertical axis spans.
+    /// Everything but a closed form and a fitted line has markers and is what the vertical axis spans.
     pub(crate) const fn marked(self) -> bool {
-        !matches!(self, Self::Analytic)
+        !matches!(self, Self::Analytic | Self::Fitted)
     }
 
     /// From runs of one's own.

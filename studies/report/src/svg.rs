@@ -88,7 +88,7 @@ pub(crate) fn drawing(figure: &Figure, variant: Variant, alone: bool) -> String 
         px(h + 16.0)
     );
     // Closed forms lie under what was measured.
-    for kind in [Kind::Analytic, Kind::Reference, Kind::Median, Kind::Measured] {
+    for kind in [Kind::Analytic, Kind::Fitted, Kind::Reference, Kind::Median, Kind::Measured] {
         for (i, series) in figure.series.iter().enumerate().filter(|(_, s)| s.kind == kind) {
             plot.series(&mut out, figure, i, series, &id);
         }
@@ -132,6 +132,7 @@ fn tip(figure: &Figure, series: &Series, p: &Point) -> String {
         (Kind::Median, _) => format!("{name}\n{x}\nmedian {}{n}", ends()),
         (Kind::Reference, _) => format!("{name}\n{x}\n{}{n}", ends()),
         (Kind::Analytic, _) => format!("{name}\n{x}\n{mean}\nclosed form"),
+        (Kind::Fitted, _) => format!("{name}\n{x}\n{mean}\nfitted line"),
     }
 }
 
@@ -239,7 +240,7 @@ impl Plot {
             series.points.iter().filter(|p| p.x.is_finite() && p.mean.is_finite()).collect();
         let at = |p: &Point| self.x.at(p.x) + dodge(figure, i);
         let kind = match series.kind {
-            Kind::Analytic => "analytic",
+            Kind::Analytic | Kind::Fitted => "analytic",
             Kind::Reference => "reference",
             Kind::Measured | Kind::Median => "measured",
         };
@@ -248,7 +249,9 @@ impl Plot {
             "<g class=\"series {kind} c{}\" data-series=\"{i}\" clip-path=\"url(#{id}-clip)\">",
             like(figure, i) % COLOURS
         );
-        if figure.x.categories.is_empty() && finite.len() > 1 && series.kind != Kind::Reference {
+        let fitted = figure.series.iter().any(|s| s.kind == Kind::Fitted);
+        let joined = series.kind != Kind::Reference && (!fitted || !series.kind.marked());
+        if figure.x.categories.is_empty() && finite.len() > 1 && joined {
             let mut d = String::new();
             for (n, p) in finite.iter().enumerate() {
                 let _ = write!(
@@ -275,7 +278,7 @@ impl Plot {
             // Something for the pointer to find on a curve without markers.
             let shape = if series.kind.marked() { mark::path(like(figure, i)) } else { mark::HIT };
             let class = match series.kind {
-                Kind::Analytic => "hit",
+                Kind::Analytic | Kind::Fitted => "hit",
                 Kind::Reference => "mark hollow",
                 Kind::Measured if p.moved.is_some() => "mark hollow",
                 Kind::Measured | Kind::Median => "mark",
@@ -302,7 +305,7 @@ impl Plot {
             }
             let (start, y) = (px(self.right + 10.0), px(middle));
             match label.kind {
-                Kind::Analytic => {
+                Kind::Analytic | Kind::Fitted => {
                     let _ = writeln!(out, "<path class=\"line dashed\" d=\"M{start} {y}h18\"/>");
                 }
                 kind => {
@@ -335,7 +338,9 @@ fn like(figure: &Figure, i: usize) -> usize {
         figure.series[i].name.strip_prefix(s.name.as_str()).is_some_and(|rest| rest.starts_with(" ("))
     };
     match figure.series[i].kind {
-        Kind::Reference => figure.series.iter().position(|s| s.kind.measured() && same(s)).unwrap_or(i),
+        Kind::Reference | Kind::Fitted => {
+            figure.series.iter().position(|s| s.kind.measured() && same(s)).unwrap_or(i)
+        }
         _ => i,
     }
 }
@@ -376,7 +381,7 @@ fn y_range(figure: &Figure, log: bool) -> (f64, f64) {
         take(p.mean);
     }
     let most = measured().map(|(_, p)| p.mean).fold(f64::NEG_INFINITY, f64::max);
-    for (_, p) in figure.finite().filter(|(s, _)| s.kind == Kind::Analytic) {
+    for (_, p) in figure.finite().filter(|(s, _)| !s.kind.marked()) {
         take(if most.is_finite() && most > 0.0 { p.mean.min(1.3 * most) } else { p.mean });
     }
     match (low, high) {

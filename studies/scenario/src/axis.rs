@@ -217,6 +217,15 @@ fn figures(file: &StudyFile, findings: &mut Vec<Finding>) {
                     .to_owned();
             findings.push((keys!["figures", i, "analytic"], message));
         }
+        let named = |axis: &Axis| {
+            let unit = unit(axis);
+            !axis.cases.is_empty() || axis.values.iter().any(|v| number(v, unit.as_deref()).is_none())
+        };
+        if figure.fit.is_some() && axis(&figure.x).is_some_and(named) {
+            let message =
+                format!("\"{}\" has no numbers, of which a line would be: leave this out", figure.x);
+            findings.push((keys!["figures", i, "fit"], message));
+        }
         if figure.y.0.is_empty() || units.iter().any(|u| *u != units[0]) {
             let message = "one metric is needed, or several of one unit".to_owned();
             findings.push((keys!["figures", i, "y"], message));

@@ -99,7 +99,7 @@ fn data(out: &mut String, figure: &Figure) {
         for series in &figure.series {
             let found = series.points.iter().find(|p| p.x == x && p.mean.is_finite());
             let value = found.map_or(Cell::Empty, |p| match series.kind {
-                Kind::Analytic => Cell::Number(p.mean),
+                Kind::Analytic | Kind::Fitted => Cell::Number(p.mean),
                 Kind::Median | Kind::Reference if p.interval().is_some() => {
                     Cell::Text(with_ends(p.mean, p.interval()))
                 }

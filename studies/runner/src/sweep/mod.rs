@@ -13,6 +13,7 @@ mod execute;
 mod failing;
 mod folder;
 pub mod key;
+mod line;
 mod moved;
 mod plan;
 mod recommend;

@@ -2,7 +2,7 @@
 
 use super::failing::percent;
 use super::moved::{Tails, tails, with_ends};
-use super::{Failing, Results, Untrusted, recommend};
+use super::{Failing, Results, Untrusted, line, recommend};
 use std::collections::HashMap;
 use usher_observe::manifest::Manifest;
 use usher_observe::row::number;
@@ -174,7 +174,7 @@ fn figure(
     tails: &Tails,
 ) -> Figure {
     let axis = plan.axes.iter().find(|a| a.name == said.x);
-    let values = axis.map_or(&[][..], |a| &a.values);
+    let values = places(said, axis);
     let label = axis.map_or(said.x.as_str(), |a| a.label.as_str());
     let numeric = values.iter().all(|v| v.number.is_some());
     let x = if let Some(metric) = metrics::find(&said.x, file).filter(|_| said.along.is_some()) {
@@ -238,6 +238,10 @@ fn figure(
             s.points.sort_by(|a, b| a.x.total_cmp(&b.x));
         }
     }
+    if said.fit.is_some() {
+        let lines: Vec<Series> = series.iter().filter_map(|s| line::fitted(s, [&x, &y])).collect();
+        series.extend(lines);
+    }
     series.extend(said.reference.iter().map(|known| referred(said, known, file, axis)));
     series.retain(|s| !s.points.is_empty());
     Figure {
@@ -256,7 +260,7 @@ fn referred(
     file: &StudyFile,
     axis: Option<&usher_scenario::PlannedAxis>,
 ) -> Series {
-    let values = axis.map_or(&[][..], |a| &a.values);
+    let values = places(said, axis);
     let numbers: Option<Vec<f64>> = values.iter().map(|v| v.number).collect();
     let place = |p: &reference::Known| match &numbers {
         Some(numbers) => {
@@ -272,6 +276,16 @@ fn referred(
         Some(usher_report::Point { low, high, n: p.n, ..usher_report::Point::exact(place(p)?, p.y) })
     });
     Series { name: known.name.clone(), kind: Kind::Reference, points: drawn.collect(), names: Vec::new() }
+}
+
+/// The values that an axis has in a figure: those that it is held at, or all.
+fn places<'a>(
+    said: &model::Figure,
+    axis: Option<&'a usher_scenario::PlannedAxis>,
+) -> Vec<&'a usher_scenario::Setting> {
+    let held_at = axis.and_then(|axis| said.filter.get(&axis.name));
+    let all = axis.map_or(&[][..], |axis| &axis.values);
+    all.iter().filter(|v| held_at.is_none_or(|at| held(at, &v.text))).collect()
 }
 
 /// Where a point's value is drawn: in the series of this name, at this x. `None` where the figure is not of it.
@@ -290,7 +304,7 @@ fn place(
         estimates.get(&(super::plan::point(point), said.x.clone()))?.mean
     } else {
         let at = point.setting(&said.x)?;
-        let values = plan.axes.iter().find(|a| a.name == said.x).map_or(&[][..], |a| &a.values);
+        let values = places(said, plan.axes.iter().find(|a| a.name == said.x));
         let number = at.number.filter(|_| values.iter().all(|v| v.number.is_some()));
         number.unwrap_or_else(|| values.iter().position(|v| v.text == at.text).unwrap_or_default() as f64)
     };

@@ -196,9 +196,19 @@ pub struct Figure {
     #[serde(default, deserialize_with = "form")]
     #[schemars(schema_with = "named::schema::<Form>")]
     pub analytic: Option<Form>,
+    /// What is fitted to each curve's points, which are not joined then.
+    pub fit: Option<Fit>,
     /// Identifiers of the published statements that the figure is held against.
     #[serde(default)]
     pub claims: Vec<String>,
+}
+
+/// What is fitted to the points of a curve.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fit {
+    /// The line of least squares through their means.
+    Line,
 }
 
 /// What stands for the replications of a point.
