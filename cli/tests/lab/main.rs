@@ -192,6 +192,39 @@ fn processor_time_is_divided_among_libraries_and_captures_have_their_keys() {
     assert!(keys > 5, "{keys} handshakes have their keys");
 }
 
+/// The same messages and octets as simulated, and about the same time, where no work is charged; and processor time of each role.
+#[test]
+fn ikev2_authenticates_on_the_kernel_with_the_messages_of_the_simulator() {
+    for way in ["MD5", "TLS-2-2", "certificates, RSA"] {
+        let way = format!("way={way}");
+        let means = both(
+            "ike-auth",
+            &[
+                way.as_str(),
+                "run.duration=3 s",
+                "run.warmup=1 s",
+                "run.drain=3 s",
+                "workload.arrivals.interval=500 ms",
+                "workload.lifetime=250 ms",
+            ],
+        );
+        let (_, started) = of(&means, "started").next().unwrap();
+        assert!(started[0] == started[1] && started[0] >= 5.0, "{way}: {started:?}");
+        assert_eq!(of(&means, "failures").next().unwrap().1, [0.0, 0.0], "{way}");
+        for metric in ["ike.messages", "ike.initiator.bytes", "ike.gateway.bytes", "ike.radius-request.bytes"]
+        {
+            let (_, [sim, lab]) = of(&means, metric).next().unwrap();
+            assert_eq!(sim, lab, "{way} {metric}");
+        }
+        let (_, [sim, lab]) = of(&means, "delay.p50").next().unwrap();
+        assert!(lab > 0.3 * sim && lab < 30.0 * sim, "{way}: {sim} s simulated, {lab} s on the kernel");
+        for host in ["initiator", "responder"] {
+            let (_, [_, took]) = of(&means, &format!("cpu.{host}")).next().unwrap();
+            assert!(took > 1e-5 && took < 1.0, "{way} {host}: {took} s of processor time");
+        }
+    }
+}
+
 #[test]
 fn what_cannot_run_on_the_lab_is_refused_with_its_reason() {
     for (line, reason) in [

@@ -28,7 +28,7 @@ pub use hosts::{
 };
 pub use lab::{Lab, Outcome};
 pub use namespace::Namespace;
-pub use perf::{Sample, Sampled, Sampler};
+pub use perf::{CRYPTOGRAPHY, Sample, Sampled, Sampler};
 pub use permission::{Missing, Rights, acquire};
 pub use registry::{Left, Listed, ListedHost, Registry};
 pub use relay::{Delays, RelayReport};

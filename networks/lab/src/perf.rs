@@ -142,6 +142,28 @@ fn parse(text: &str) -> Vec<Sample> {
     text.lines().filter_map(sample).collect()
 }
 
+/// Our own cryptography, with the code around that of the libraries.
+const OWN: &str = "usher-crypto";
+/// The libraries in which cryptography is done.
+pub const CRYPTOGRAPHY: [&str; 3] = ["AWS-LC", "RustCrypto", OWN];
+/// How symbols of RustCrypto's crates begin.
+const RUST_CRYPTO: &[&str] = &[
+    "md5",
+    "md4",
+    "sha1",
+    "sha2",
+    "des",
+    "aes",
+    "cbc",
+    "cipher",
+    "block_buffer",
+    "hmac",
+    "digest",
+    "crypto_bigint",
+    "argon2",
+    "blake2",
+];
+
 /// The library of a symbol: the program is linked from all of them into one file.
 fn library(object: &str, symbol: &str) -> &'static str {
     let symbol = symbol.trim_start_matches('<');
@@ -157,7 +179,9 @@ fn library(object: &str, symbol: &str) -> &'static str {
         "mimalloc"
     } else if begins(&["tokio", "mio"]) {
         "tokio"
-    } else if begins(&["md5", "md4", "sha1", "des", "hmac", "digest", "argon2", "blake2"]) {
+    } else if begins(&["usher_crypto"]) {
+        OWN
+    } else if begins(RUST_CRYPTO) {
         "RustCrypto"
     } else if begins(&["sqlite3", "rusqlite", "tokio_postgres", "postgres", "usher_store"]) {
         "store"

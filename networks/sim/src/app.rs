@@ -5,6 +5,7 @@ use crate::packet::Payload;
 use crate::radio::{LinkCommand, LinkEvent};
 use crate::sctp::Message;
 use usher_core::{AssocId, CloseReason, ConnId, Instant, Owner, WallTime, Work};
+use usher_esp::{Operation, PolicyId, plane};
 
 /// What the simulator delivers to an application.
 #[derive(Clone, Debug)]
@@ -57,6 +58,11 @@ pub enum Delivery {
         port: u32,
         /// The frame.
         payload: Payload,
+    },
+    /// A packet needs an SA that is not there ([`Context::protect`]), and waits.
+    Acquire {
+        /// Of this policy.
+        policy: PolicyId,
     },
     /// The answer to [`Context::ask_owner`].
     Owner {
@@ -240,6 +246,10 @@ pub enum Op<R> {
         /// The other.
         remote: (HostId, u16),
     },
+    /// [`Context::begin_protection`].
+    Protection(Box<plane::Config>),
+    /// [`Context::protect`].
+    Protect(Box<Operation>),
     /// [`Context::set_timer`].
     Timer(Option<Instant>),
     /// [`Context::report`].
@@ -339,6 +349,16 @@ impl<'a, R> Context<'a, R> {
     /// [`Delivery::Owner`] is the answer. A host's kernel knows its own connections and no others.
     pub fn ask_owner(&mut self, token: u64, local: (HostId, u16), remote: (HostId, u16)) {
         self.ask(|| Op::Owner { token, local, remote });
+    }
+    /// From now on all packets of the host's own address pass by the databases of RFC 4301, which this application tells what is
+    /// in them by [`Self::protect`]. Until it does, what becomes of them is `otherwise`.
+    pub fn begin_protection(&mut self, config: plane::Config) {
+        self.ops.push(Op::Protection(config.into()));
+    }
+    /// Changes the SAs and policies of the host, whose protection has begun. SAs are of transport mode. Where a packet needs an SA of
+    /// a policy that has none, [`Delivery::Acquire`] says so, and the packet waits.
+    pub fn protect(&mut self, operation: Operation) {
+        self.ops.push(Op::Protect(operation.into()));
     }
     /// Asks for a [`Delivery::Timer`] at this time, instead of any asked for before.
     pub fn set_timer(&mut self, at: Option<Instant>) {

@@ -9,6 +9,9 @@ use usher_core::Writer;
 const PROTOCOL_TCP: u8 = 6;
 const PROTOCOL_UDP: u8 = 17;
 const PROTOCOL_V6_FRAGMENT: u8 = 44;
+const PROTOCOL_ESP: u8 = 50;
+/// The port of ESP within UDP (RFC 3948).
+const ESP_PORT: u16 = 4500;
 const PROTOCOL_SCTP: u8 = 132;
 /// Bytes of an IPv6 fragment header.
 pub(crate) const V6_FRAGMENT_HEADER: u32 = 8;
@@ -117,6 +120,17 @@ fn write_ip(addresses: &Addresses, packet: &Packet, out: &mut Vec<u8>) {
             path = *p;
             (PROTOCOL_SCTP, bytes)
         }
+        Body::Esp(esp) => {
+            // Enciphered octets say nothing: zeros stand for them.
+            let mut bytes = Vec::new();
+            if esp.encapsulated {
+                let len = packet.len - version.header_len();
+                Writer::new(&mut bytes).u16(ESP_PORT).u16(ESP_PORT).u16(len as u16).u16(0);
+            }
+            bytes.extend_from_slice(&esp.sealed[..usher_esp::HEADER_LEN]);
+            bytes.resize((packet.len - version.header_len()) as usize, 0);
+            (if esp.encapsulated { PROTOCOL_UDP } else { PROTOCOL_ESP }, bytes)
+        }
         Body::Frame(_) => return,
     };
     let (source, destination) = (addresses.of_path(src, path), addresses.of_path(dst, path));
@@ -126,7 +140,7 @@ fn write_ip(addresses: &Addresses, packet: &Packet, out: &mut Vec<u8>) {
             let start = w.len();
             let flags = match fragment {
                 // TCP and SCTP ask not to be fragmented, as stacks with path MTU discovery do.
-                None => u16::from(protocol != PROTOCOL_UDP) << 14,
+                None => u16::from(![PROTOCOL_UDP, PROTOCOL_ESP].contains(&protocol)) << 14,
                 Some((_, offset, more)) => u16::from(more) << 13 | (offset / 8) as u16,
             };
             let ident = fragment.map_or(packet.ident, |(id, ..)| id as u16);

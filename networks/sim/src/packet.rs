@@ -94,8 +94,21 @@ pub(crate) enum Body {
         /// The packet.
         packet: sctp::Packet,
     },
+    /// A packet of ESP.
+    Esp(Box<Esp>),
     /// A link-layer frame (Ethernet II without FCS) that is not forwarded.
     Frame(Payload),
+}
+
+/// A packet that an SA carries (RFC 4303), in transport mode.
+#[derive(Clone, Debug)]
+pub(crate) struct Esp {
+    /// What is carried.
+    pub inner: Packet,
+    /// What the SA made of the ports alone: its SPI and number are those of the packet, whose octets nobody reads.
+    pub sealed: Vec<u8>,
+    /// It is within UDP (RFC 3948).
+    pub encapsulated: bool,
 }
 
 /// A packet on its way.
@@ -222,6 +235,7 @@ impl Packet {
         match &self.body {
             Body::Udp(d) => d.dst_port == DISCARD_PORT,
             Body::Fragment(f) => f.whole.dst_port == DISCARD_PORT,
+            Body::Esp(esp) => esp.inner.is_background(),
             _ => false,
         }
     }

@@ -709,7 +709,8 @@ impl<'s> Check<'s> {
         }
     }
 
-    fn arrivals(&mut self, arrivals: &Arrivals) {
+    /// `needed`: something begins by them, and not otherwise.
+    fn arrivals(&mut self, arrivals: &Arrivals, needed: bool) {
         let at = |key: &str| keys!["workload", "arrivals", key];
         let (start, limit, key) = match arrivals {
             Arrivals::Poisson { start, limit, .. } => (start, limit, "limit"),
@@ -731,7 +732,7 @@ impl<'s> Check<'s> {
         let run = &self.scenario.run;
         let end = run.warmup.get() + run.duration.get();
         self.require(
-            start.get() < end || run.duration.get().is_zero(),
+            start.get() < end || run.duration.get().is_zero() || !needed,
             at("start"),
             format!("nothing would begin: {} is not before the counted time's end, {end}", start.get()),
         );

@@ -90,6 +90,8 @@ const ALL: &[Founding] = founding![
     "dialogue-queue",
     "eduroam-day",
     "ike-auth",
+    "ike-ping",
+    "ike-applications",
     "ike-remote",
     "ike-parallel",
 ];

@@ -46,6 +46,14 @@ pub fn unfit(scenario: &Scenario) -> Vec<String> {
                 .to_owned(),
         );
     }
+    let policy = |workload: &Workload| matches!(workload, Workload::Ike(ike) if ike.policy.is_some());
+    if scenario.all_workloads().any(|(_, workload)| policy(workload)) {
+        all.push(
+            "packets go by CHILD_SAs of its workload (policy), and a lab's roles negotiate them without carrying packets: leave \
+             policy out"
+                .to_owned(),
+        );
+    }
     if !scenario.outages.is_empty() {
         all.push("it has outages, and hosts of a lab do not fail: leave [[outages]] out".to_owned());
     }

@@ -176,6 +176,9 @@ metrics! {
     /// Octets of RADIUS in frames, to the gateway.
     IKE_RADIUS_RESPONSE_BYTES = Workload "ike.radius-response.bytes" in "B":
         "octets of RADIUS to the gateway in frames, per completed dialogue";
+    /// Share of the Access-Accepts that carry a key of the EAP method (MS-MPPE-Recv-Key), which both sides' AUTH is of; without it
+    /// that is of SK_pi and SK_pr (RFC 7296 2.16).
+    IKE_KEYS = Workload "ike.keys" in "": "share of the Access-Accepts with a key of the EAP method";
     /// Of completed dialogues of initiators that had an IKE_SA: from when its packets stopped until those of the new one could
     /// go; zero where the new one is there before the old one goes.
     IKE_INTERRUPTION = Workload "ike.interruption" in "s":
@@ -296,10 +299,16 @@ metrics! {
         "share of the rangings and requests in the cell's contended opportunities that met another";
     /// Share of the host's cores at work, over the whole run.
     BUSY = Host "busy" in "": "share of the host's cores at work";
-    /// Processor time of the host that was charged, per completed dialogue.
+    /// Processor time of the host that was charged, per completed dialogue; on a lab what its roles took, with what the kernel
+    /// did for them when they received and sent.
     CPU = Host "cpu" in "s": "processor time of the host, per completed dialogue";
-    /// Of it that of cryptography: key exchanges, signatures, the work of TLS, keys derived, messages enciphered and deciphered.
+    /// Of it that of cryptography: key exchanges, signatures, the work of TLS, keys derived, messages enciphered and deciphered;
+    /// on a lab that in the libraries of cryptography, where it was sampled.
     CPU_CRYPTO = Host "cpu.crypto" in "s": "processor time of the host for cryptography, per completed dialogue";
+    /// Of it that in the C library, and in what allocates memory in its place: on a lab, where it was sampled.
+    CPU_LIBC = Host "cpu.libc" in "s": "processor time of the host in the C library, per completed dialogue";
+    /// Of it that in the kernel, likewise: what it does while the host's roles receive and send.
+    CPU_KERNEL = Host "cpu.kernel" in "s": "processor time of the host in the kernel, per completed dialogue";
     /// Most TCP connections and SCTP associations that the host held at once after the warm-up, those in TIME-WAIT
     /// included; of a group, the member's that held most; with `run.memory = true`.
     CONNECTIONS = Host "connections" in "":

@@ -193,6 +193,8 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
             Op::Frame { port, payload } => self.send_frame(app, port, &payload),
             // There is no radio whose link could do anything.
             Op::Link { .. } => self.counters.stale_operation += 1,
+            // Packets go as they are: a study that protects them is refused before.
+            Op::Protection(_) | Op::Protect(_) => self.counters.stale_operation += 1,
             Op::Owner { token, local, remote } => {
                 let owner = self.owner(app, local, remote);
                 self.deliver(app, Delivery::Owner { token, app: owner });

@@ -106,6 +106,7 @@ impl Application for Node {
                 }
             }
             (Delivery::Owner { app, .. }, _) => ctx.report(Heard::Owner(app)),
+            (Delivery::Acquire { policy }, _) => panic!("a lab protects no packets: {policy:?}"),
         }
     }
 }

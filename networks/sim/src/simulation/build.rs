@@ -415,6 +415,8 @@ impl<A: Application> Builder<A> {
             listeners: self.listeners,
             reassembly: Default::default(),
             loopback: VecDeque::new(),
+            seed: self.seed,
+            guards: BTreeMap::new(),
             outages: self.outages,
             memory: self.follow_memory.then(Box::default),
             down: 0,

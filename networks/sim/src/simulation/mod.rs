@@ -6,6 +6,7 @@ mod message;
 mod net;
 mod outage;
 mod parts;
+mod protection;
 mod radio;
 mod run;
 mod stream;
@@ -28,7 +29,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use usher_core::collections::HashMap;
-use usher_core::{Instant, Rng, WallTime, Work, WorkLabel};
+use usher_core::{Instant, Rng, Seed, WallTime, Work, WorkLabel};
 
 /// The transport settings of an application's connections and associations.
 #[derive(Clone, Debug, Default)]
@@ -238,6 +239,10 @@ usher_core::counters! {
         sctp_bad_cookie,
         /// COOKIE ECHOs that came after the cookie's life (answered with an ERROR).
         sctp_stale_cookie,
+        /// Packets that policies let not go, or that waited for an SA in vain.
+        unprotected,
+        /// Packets of ESP that came without an SA for them.
+        no_sa,
         /// Packets that came to a host that was out of order.
         host_down,
         /// Packets without a route.
@@ -349,6 +354,9 @@ pub struct Simulation<A: Application, O> {
     listeners: HashMap<(HostId, u16), u32>,
     reassembly: Reassembly,
     loopback: VecDeque<PacketRef>,
+    seed: Seed,
+    /// The databases of hosts that protect packets.
+    guards: BTreeMap<HostId, protection::Guard>,
     outages: Vec<outage::Outage>,
     memory: Option<Box<memory::Memory>>,
     /// How many hosts are out of order.

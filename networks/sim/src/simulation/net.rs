@@ -53,9 +53,20 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         tap.packet(self.now, interface, outward, &self.tap_buf);
     }
 
-    /// Sends a packet from `host`.
+    /// Sends a packet from `host`, as far as its policies let it.
     #[inline(always)]
     pub(super) fn send(&mut self, host: HostId, packet: Packet) {
+        if !self.guards.is_empty() && self.guards.contains_key(&host) && packet.dst != host {
+            self.send_guarded(host, self.now, packet);
+            return;
+        }
+        self.send_now(packet);
+    }
+
+    /// Sends a packet from its source.
+    #[inline(always)]
+    pub(super) fn send_now(&mut self, packet: Packet) {
+        let host = packet.src;
         let to_itself = packet.dst == host;
         let packet = self.pool.put(packet);
         if to_itself {
@@ -182,6 +193,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
                 let key = FourTuple { local: host, remote, local_port, remote_port };
                 self.receive_sctp(key, path, packet);
             }
+            Body::Esp(esp) => self.receive_esp(host, port, *esp),
             Body::Tcp { .. } => {}
         }
     }

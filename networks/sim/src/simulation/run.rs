@@ -167,6 +167,8 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             Op::Frame { port, payload } => self.send_frame(app, port, payload),
             Op::Link { at, command } => self.link_command(app, at, command),
             Op::Owner { token, local, remote } => self.tell_owner(app, token, local, remote),
+            Op::Protection(config) => self.begin_protection(app, *config),
+            Op::Protect(operation) => self.protect(app, *operation),
             Op::Timer(at) => self.set_timer(app, at),
             Op::Report(report) => self.observer.report(self.now, app, report),
         }

@@ -5,6 +5,7 @@ mod cell;
 mod interfaces;
 mod mobility;
 mod network;
+mod protection;
 
 use usher_core::{Duration, Instant};
 use usher_sim::Observer;

@@ -20,6 +20,10 @@ pub(super) fn otherwise<'a>(
     let mut found: Option<Vec<String>> = None;
     for scenario in scenarios {
         let Some(Workload::Ike(ike)) = &scenario.workload else { continue };
+        // The document has no resumption: it stands beside its ways.
+        if ike.resumption.get().is_some() {
+            continue;
+        }
         let found = found.get_or_insert_default();
         for what in at_point(scenario, ike) {
             if !found.contains(&what) {

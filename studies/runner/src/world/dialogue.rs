@@ -436,7 +436,11 @@ impl Role for Client {
                 }
             }
             Delivery::Message { event, .. } => self.message(ctx, event),
-            Delivery::Start | Delivery::Frame { .. } | Delivery::Link { .. } | Delivery::Owner { .. } => {}
+            Delivery::Start
+            | Delivery::Frame { .. }
+            | Delivery::Link { .. }
+            | Delivery::Owner { .. }
+            | Delivery::Acquire { .. } => {}
         }
         ctx.set_timer(self.next_timer());
     }
@@ -564,6 +568,7 @@ impl Role for Server {
             | Delivery::Frame { .. }
             | Delivery::Link { .. }
             | Delivery::Owner { .. }
+            | Delivery::Acquire { .. }
             | Delivery::Message { .. } => {}
         }
     }

@@ -3,7 +3,7 @@
 use super::aaa::helpers_of;
 use super::error::WorldError;
 use super::helpers::Helpers;
-use super::ike::Counted;
+use super::ike::{Counted, Protection};
 use super::machine::{Endpoint, EventOrJob};
 use super::plan::Plan;
 use super::report::Report;
@@ -16,7 +16,7 @@ use usher_core::timer::earliest;
 use usher_core::{Job, Machine, Seed, Work, WorkLabel};
 use usher_crypto::signature::SignatureScheme;
 use usher_gateway::config::Loaded;
-use usher_gateway::{Command, Config, Gateway, GatewayJob};
+use usher_gateway::{Command, Config, Event, Gateway, GatewayJob};
 use usher_ike::credentials::Credentials;
 use usher_ike::machine::{self as ike, IkeJob};
 use usher_ike::work::{SIGN, VERIFY};
@@ -26,7 +26,7 @@ use usher_sim::{Context, Delivery, HostId};
 /// Signatures and chains of certificates at a time, as a live gateway has it.
 pub(super) const HELPERS: usize = 4;
 
-/// The gateway, or the client, of a host. Packets of CHILD_SAs are not carried in the simulator.
+/// The gateway, or the client, of a host. Packets of CHILD_SAs are carried in the simulator for workloads alone.
 #[derive(Debug)]
 pub(super) struct GatewayRole {
     endpoint: Endpoint,
@@ -38,6 +38,8 @@ pub(super) struct GatewayRole {
     starts: u64,
     /// It is a workload's.
     counted: bool,
+    /// The security policies of its host, where packets are carried.
+    protection: Option<Protection>,
 }
 
 /// The kind of work that a job is.
@@ -77,10 +79,10 @@ impl GatewayRole {
         (config, gateway): (Config, Gateway),
         credentials: Arc<Credentials>,
         helpers: Helpers<Job<IkeJob>>,
-        seed: Seed,
+        (seed, protection): (Seed, Option<Protection>),
     ) -> Self {
         let gateway = Counted::new(gateway, true);
-        Self { endpoint, config, gateway, credentials, helpers, seed, starts: 0, counted: true }
+        Self { endpoint, config, gateway, credentials, helpers, seed, starts: 0, counted: true, protection }
     }
 }
 
@@ -90,6 +92,9 @@ impl Role for GatewayRole {
         match &delivery {
             Delivery::Start => {
                 self.starts += 1;
+                if let Some(protection) = &self.protection {
+                    protection.begin(ctx);
+                }
                 // What was made of this configuration at first is made of it again.
                 if self.starts > 1
                     && let Ok(gateway) =
@@ -109,10 +114,18 @@ impl Role for GatewayRole {
             }
             _ => {}
         }
-        let Self { endpoint, gateway, credentials, helpers, .. } = self;
+        let Self { endpoint, gateway, credentials, helpers, protection, .. } = self;
         endpoint.feed(ctx, gateway, &delivery);
         let next = endpoint.drain(ctx, gateway, |ctx, gateway, word| {
-            let EventOrJob::Job(Job { token, what }) = word else { return };
+            let Job { token, what } = match word {
+                EventOrJob::Job(job) => job,
+                EventOrJob::Event(event) => {
+                    if let (Some(protection), Event::Ike(event)) = (&*protection, &event) {
+                        protection.follow(ctx, event);
+                    }
+                    return;
+                }
+            };
             let now = ctx.now();
             let what = match what {
                 GatewayJob::Ike(what) => what,
@@ -135,7 +148,7 @@ impl Role for GatewayRole {
 
     fn ike_totals(&self) -> Option<IkeTotals> {
         // IKE is counted by initiators, who know which of it belongs to an authentication.
-        self.counted.then_some(IkeTotals { radius: self.gateway.totals.radius, ..IkeTotals::default() })
+        self.counted.then_some(IkeTotals { ike: Default::default(), ..self.gateway.totals })
     }
 }
 
@@ -178,8 +191,9 @@ fn put(plan: &mut Plan<'_>, (name, host): (&str, HostId), loaded: &Loaded) -> Re
     let helpers = helpers_of(cpu, seed.stream("helpers", 0), &kinds);
     let credentials = loaded.credentials.clone();
     let gateway = Counted::new(gateway, false);
+    let (counted, protection) = (false, None);
     let role =
-        GatewayRole { endpoint, config, gateway, credentials, helpers, seed, starts: 0, counted: false };
+        GatewayRole { endpoint, config, gateway, credentials, helpers, seed, starts: 0, counted, protection };
     let app = plan.role(host, role);
     for (port, socket) in bound {
         plan.builder.bind_udp(app, socket, port)?;

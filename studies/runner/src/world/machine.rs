@@ -192,7 +192,7 @@ impl Endpoint {
                 self.lose();
                 machine.set_epoch(now, ctx.epoch());
             }
-            Delivery::Link { .. } | Delivery::Owner { .. } => {}
+            Delivery::Link { .. } | Delivery::Owner { .. } | Delivery::Acquire { .. } => {}
             Delivery::Timer => {
                 while let Some(sim) = self.tls.pop_overdue(now) {
                     let conn = self.conn(sim);

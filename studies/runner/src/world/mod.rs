@@ -4,6 +4,7 @@ mod aaa;
 mod arrivals;
 mod background;
 mod built;
+mod cpu;
 mod dialogue;
 mod eap;
 mod error;

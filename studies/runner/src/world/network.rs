@@ -3,15 +3,21 @@
 use super::error::WorldError;
 use super::measure::Measure;
 use super::role::Role;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use usher_core::{Instant, WorkLabel};
-use usher_lab::{Hosts, Kernel, Registry};
+use usher_lab::{Hosts, Kernel, Registry, Samples};
 use usher_sim::radio::wimax::Counters;
 use usher_sim::{
     CellId, CpuStats, Fault, Held, HostId, LinkId, LinkStats, Observer, SctpTotals, Simulation, Tap,
     TcpTotals,
 };
+
+/// Processor time by host.
+pub(super) type Processor = BTreeMap<HostId, std::time::Duration>;
+/// By what processor time was sampled, and what was seen.
+pub(super) type Sampled = (&'static str, Samples);
 
 /// What runs on a lab have in common beside the study.
 #[derive(Clone, Debug)]
@@ -105,6 +111,21 @@ impl Network {
                     .map(|s| (s.offered + s.duplicated).saturating_sub(s.queue_full + s.lost))
                     .sum()
             }
+        }
+    }
+    /// Processor time that the roles of each host of a lab have taken until now; of the simulator nothing, which charges it.
+    pub(super) fn processor(&self) -> Processor {
+        let mut all = Processor::new();
+        if let Self::Lab(hosts, _) = self {
+            hosts.processor().for_each(|(host, took)| *all.entry(host).or_default() += took);
+        }
+        all
+    }
+    /// Ends the sampling of processor time by library, where there was one.
+    pub(super) fn sampled(&mut self) -> Option<Sampled> {
+        match self {
+            Self::Sim(_) => None,
+            Self::Lab(hosts, _) => hosts.sampled(),
         }
     }
     /// What the simulator alone has: charged processors, cells, followed memory.

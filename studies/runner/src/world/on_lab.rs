@@ -2,7 +2,7 @@
 
 use super::error::WorldError;
 use super::measure::Measure;
-use super::network::{LabSettings, Network};
+use super::network::{LabSettings, Network, Sampled};
 use super::role::Role;
 use super::topology::Topology;
 use std::collections::BTreeMap;
@@ -69,7 +69,7 @@ pub(super) fn network(
 }
 
 /// How well the lab was the network that was asked for, and what roles cost.
-pub(super) fn facts(network: &mut Network, topology: &Topology) -> LabFacts {
+pub(super) fn facts(network: &Network, topology: &Topology, sampled: Option<&Sampled>) -> LabFacts {
     let Network::Lab(hosts, _) = network else { return LabFacts::default() };
     let (relay, timers, counters) = (hosts.relay_report(), hosts.precision(), hosts.counters());
     let mut facts = LabFacts::default();
@@ -102,13 +102,13 @@ pub(super) fn facts(network: &mut Network, topology: &Topology) -> LabFacts {
             *took_by.entry(name).or_default() += took.as_secs_f64();
         }
     }
-    if let Some((event, seen)) = hosts.sampled() {
+    if let Some((event, seen)) = sampled {
         let mut of: BTreeMap<(&str, &str), f64> = BTreeMap::new();
         let mut all: BTreeMap<&str, f64> = BTreeMap::new();
         for ((host, library), n) in seen {
-            if let Some((name, _)) = group(host) {
-                *of.entry((name.as_str(), library)).or_default() += n as f64;
-                *all.entry(name).or_default() += n as f64;
+            if let Some((name, _)) = group(*host) {
+                *of.entry((name.as_str(), *library)).or_default() += *n as f64;
+                *all.entry(name).or_default() += *n as f64;
             }
         }
         for ((name, library), n) in of {

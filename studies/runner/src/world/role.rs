@@ -43,13 +43,18 @@ pub(super) struct IkeTotals {
     pub(super) ike: [[u64; 2]; 2],
     /// The same of RADIUS.
     pub(super) radius: [[u64; 2]; 2],
+    /// Access-Accepts that have come, and those of them with a key of the method.
+    pub(super) accepts: u64,
+    pub(super) keyed: u64,
 }
 
 impl IkeTotals {
-    /// All of them, in the order of [`Self::METRICS`].
-    pub(super) fn all(&self) -> [u64; 8] {
-        let mut all = [0; 8];
-        all.iter_mut().zip([self.ike, self.radius].into_iter().flatten().flatten()).for_each(|(a, n)| *a = n);
+    /// All of them: in the order of [`Self::METRICS`], and accepts without and with keys.
+    pub(super) fn all(&self) -> [u64; 10] {
+        let mut all = [0; 10];
+        let counted =
+            [self.ike, self.radius].into_iter().flatten().flatten().chain([self.accepts, self.keyed]);
+        all.iter_mut().zip(counted).for_each(|(a, n)| *a = n);
         all
     }
     /// What each is called.

@@ -1,6 +1,7 @@
 //! One run, and the metrics of what hosts, links, cells and transports counted.
 
 use super::built::Built;
+use super::cpu;
 use super::eap;
 use super::error::WorldError;
 use super::measured::Measured;
@@ -8,7 +9,7 @@ use super::network::{LabSettings, Network};
 use super::on_lab::{self, LabFacts};
 use super::role::{IkeTotals, MihTotals, Role};
 use super::topology::Topology;
-use usher_core::{Instant, Seed, WorkLabel};
+use usher_core::{Instant, Seed};
 use usher_crypto::tls::KeyLog;
 use usher_scenario::metrics::{self, Metric};
 use usher_scenario::model::{Direction, Scenario, Workload};
@@ -122,6 +123,7 @@ impl World {
         let mih_before: Vec<_> = (0..names.len()).map(|i| self.mih_totals(i)).collect();
         let keying_before: Vec<_> = (0..names.len()).map(|i| self.keying_totals(i)).collect();
         let ike_before: Vec<_> = (0..names.len()).map(|i| self.ike_totals(i)).collect();
+        let processor_before = (self.network.processor(), cpu::charged(&self.network, &self.topology));
         self.network.run_until(just_before(end));
         let links_at_end = self.links();
         // MIH functions go on with what has failed for their users: it is in their transports' queues, and counts. So
@@ -162,13 +164,15 @@ impl World {
         }
         self.link_metrics(&mut out, &links_before, &links_at_end);
         self.cell_metrics(&mut out, &cells_before);
-        self.cpu_metrics(&mut out);
+        let sampled = self.network.sampled();
+        let before = (&processor_before.0, &processor_before.1);
+        cpu::metrics(&mut out, &self.scenario, &self.topology, &self.network, before, sampled.as_ref());
         self.memory_metrics(&mut out);
         let links = self.topology.links.iter().flat_map(|(_, links)| links.iter().copied());
         let packet_hops = self.network.packet_hops(links);
         // What the relay came too late to take it tells at its end.
         let tap = self.network.take_tap()?;
-        let lab = on_lab::facts(&mut self.network, &self.topology);
+        let lab = on_lab::facts(&self.network, &self.topology, sampled.as_ref());
         Ok(RunResult {
             metrics: out.all,
             packet_hops,
@@ -265,12 +269,12 @@ impl World {
     }
 
     /// Messages of a workload's authentications by IKE, and their octets; nothing where there is none.
-    fn ike_totals(&self, workload: usize) -> Option<[u64; 8]> {
+    fn ike_totals(&self, workload: usize) -> Option<[u64; 10]> {
         let sides = self.roles(workload).filter_map(Role::ike_totals).map(|totals| totals.all());
         sides.reduce(|one, other| std::array::from_fn(|i| one[i] + other[i]))
     }
 
-    fn ike_metrics(&self, out: &mut Measured, workload: usize, before: Option<[u64; 8]>) {
+    fn ike_metrics(&self, out: &mut Measured, workload: usize, before: Option<[u64; 10]>) {
         let (Some(before), Some(after)) = (before, self.ike_totals(workload)) else { return };
         let completed = self.network.observer().of(workload).completed() as f64;
         if completed <= 0.0 {
@@ -282,6 +286,10 @@ impl World {
         out.put(metrics::IKE_BYTES, sum(1));
         for (i, metric) in IkeTotals::METRICS.into_iter().enumerate() {
             out.put(metric, each(i));
+        }
+        let [accepts, keyed] = [8, 9].map(|i| (after[i] - before[i]) as f64);
+        if accepts > 0.0 {
+            out.put(metrics::IKE_KEYS, keyed / accepts);
         }
     }
 
@@ -404,36 +412,6 @@ impl World {
             }
         }
     }
-
-    fn cpu_metrics(&self, out: &mut Measured) {
-        for (name, host) in self.scenario.hosts.iter() {
-            let Some(cpu) = &host.cpu else { continue };
-            let members = self.topology.hosts.get(name).map_or(&[][..], Vec::as_slice);
-            let stats: Vec<_> = members.iter().filter_map(|h| self.network.cpu_stats(*h)).collect();
-            // The lab charges nothing.
-            if stats.is_empty() {
-                continue;
-            }
-            let busy: u64 = stats.iter().map(|s| s.busy_ns).sum();
-            let capacity =
-                self.network.now().as_secs_f64() * f64::from(cpu.cores.get()) * members.len() as f64;
-            out.put_of(name, metrics::BUSY, busy as f64 / 1e9 / capacity);
-            let completed = self.network.observer().completed() as f64;
-            let of_ike = |workload: &Workload| matches!(workload, Workload::Ike(_));
-            if completed > 0.0 && self.scenario.all_workloads().any(|(_, workload)| of_ike(workload)) {
-                let crypto: u64 = members.iter().map(|h| self.network.cpu_spent(*h, is_cryptography)).sum();
-                out.put_of(name, metrics::CPU, busy as f64 / 1e9 / completed);
-                out.put_of(name, metrics::CPU_CRYPTO, crypto as f64 / 1e9 / completed);
-            }
-        }
-    }
-}
-
-/// Whether work is that of cryptography alone.
-fn is_cryptography(label: WorkLabel) -> bool {
-    use usher_ike::work as ike;
-    let of_ike = [ike::PROTECT, ike::OPEN, ike::KEY_EXCHANGE, ike::DERIVE, ike::SIGN, ike::VERIFY];
-    of_ike.contains(&label) || usher_crypto::work::WORK.contains(&label) || label == usher_eap::work::MD5
 }
 
 /// How much of TCP's packets with data is data.

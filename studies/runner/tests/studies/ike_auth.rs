@@ -64,6 +64,7 @@ fn each_method_authenticates_with_its_messages() {
         ("certificate", 2.0, [3.0, 3.0, 0.0, 0.0]),
         // Identity, challenge; the last IKE_AUTH has AUTH alone.
         ("eap-md5", 6.0, [4.0, 4.0, 2.0, 2.0]),
+        ("eap-gtc", 6.0, [4.0, 4.0, 2.0, 2.0]),
         // Challenge, success.
         ("eap-mschapv2", 8.0, [5.0, 5.0, 3.0, 3.0]),
     ];
@@ -75,6 +76,13 @@ fn each_method_authenticates_with_its_messages() {
             "{method}: {metrics:?}"
         );
         assert_eq!(messages(&metrics), expected, "{method}");
+        // MSCHAPv2's two keys are an MSK; MD5 and GTC have none (RFC 3748 5.4, 5.6).
+        let keys = match method {
+            "eap-mschapv2" => Some(1.0),
+            "eap-md5" | "eap-gtc" => Some(0.0),
+            _ => None,
+        };
+        assert_eq!(metrics.get("ike.keys").copied(), keys, "{method}");
         // Each exchange, of IKE or RADIUS, is a round trip of 2 ms.
         let delay = 2e-3 * exchanges;
         assert!((at(&metrics, "delay.mean") - delay).abs() < 1e-4, "{method}: {metrics:?}");
@@ -120,6 +128,27 @@ fn the_old_ike_sa_ends_before_or_after_the_new_one() {
 }
 
 #[test]
+fn what_was_lost_is_taken_up_by_tickets_without_key_exchange_and_certificates() {
+    let again = "lifetime = \"off\"\nreauthentication = \"make-before-break\"";
+    for (method, first) in [("psk", 4.0), ("certificate", 6.0)] {
+        let anew = told(&format!("method = \"{method}\"\n{again}"));
+        let resumed = told(&format!("method = \"{method}\"\nresumption = \"1 h\"\n{again}"));
+        assert_eq!(at(&resumed, "completed"), 20.0, "{method}: {resumed:?}");
+        // Of each of the two initiators the first is as without; nine have four messages each.
+        assert_eq!(at(&resumed, "ike.messages"), (first + 9.0 * 4.0) / 10.0, "{method}");
+        assert_eq!(at(&anew, "ike.messages"), first, "{method}");
+        // A ticket is shorter than two certificates, and longer than what X25519 exchanges.
+        let fewer = at(&resumed, "ike.bytes") < at(&anew, "ike.bytes");
+        assert_eq!(fewer, method == "certificate", "{method}: {resumed:?} {anew:?}");
+    }
+    let faults = |more: &str| Study::parse("t", "t.toml", &study(more)).unwrap_err().to_string();
+    let eap = faults(&format!("method = \"eap-md5\"\nresumption = \"1 h\"\n{again}"));
+    assert!(eap.contains("gets no ticket"), "{eap}");
+    let ended = faults("method = \"psk\"\nresumption = \"1 h\"\nlifetime = \"1 s\"");
+    assert!(ended.contains("takes its ticket along"), "{ended}");
+}
+
+#[test]
 fn what_contradicts_itself_is_said() {
     let faults = |more: &str| Study::parse("t", "t.toml", &study(more)).unwrap_err().to_string();
     assert!(faults("method = \"eap-tsl\"").contains("did you mean \"eap-tls\""));
@@ -150,5 +179,148 @@ fn strongswan_has_as_many_messages_and_an_identity_exchange_more() {
     for (method, capture, identity) in cases {
         let [from, to, ..] = messages(&told(&format!("method = \"{method}\"\nlifetime = \"500 ms\"")));
         assert_eq!(strongswans(capture), [from + identity, to + identity], "{method}");
+    }
+}
+
+/// An initiator whose packets to its gateway go by CHILD_SAs, over links that take 1 ms each way, and what it sends there.
+fn protected(ike: &str, application: &str) -> Metrics {
+    let text = format!(
+        r#"
+title = "T"
+question = "Q?"
+[run]
+duration = "10 s"
+warmup = "500 ms"
+drain = "20 s"
+replications = {{ metric = "delay.mean.application" }}
+[hosts.initiator]
+[hosts.gateway]
+[hosts.server]
+[links.access]
+between = ["initiator", "gateway"]
+delay = "1 ms"
+[links.core]
+between = ["gateway", "server"]
+delay = "1 ms"
+[transport.tcp]
+mss = "1380 B"
+[workloads.ike]
+kind = "ike"
+initiators = "initiator"
+gateway = "gateway"
+server = "server"
+proposal = "aes128-sha256-x25519"
+child = "aes128-sha256"
+arrivals.kind = "constant"
+arrivals.interval = "1 s"
+{ike}
+[workloads.application]
+kind = "dialogue"
+clients = "initiator"
+server = "gateway"
+{application}
+"#
+    );
+    let study = Study::parse("t", "t.toml", &text).unwrap();
+    let plan = study.plan(Mode::Default, &Overrides::default()).unwrap();
+    let run = || {
+        let world = World::new(&plan.points[0].scenario, plan.points[0].seed(0), &[], None).unwrap();
+        world.run().unwrap().metrics.into_iter().collect::<Metrics>()
+    };
+    let metrics = run();
+    assert_eq!(run(), metrics, "the same rows again");
+    metrics
+}
+
+/// 100 datagrams a second of 100 octets, each of which is echoed.
+const STREAM: &str = "transport = \"udp\"\nrounds = [{ request = \"100 B\", answer = \"100 B\" }]\ngive_up = \"1 s\"\n\
+                      arrivals = { kind = \"constant\", interval = \"10 ms\", start = \"205 ms\" }";
+
+#[test]
+fn packets_go_by_their_child_sa_and_have_its_octets() {
+    let once = "arrivals.start = \"100 ms\"\narrivals.count = 1";
+    let plain = protected(&format!("method = \"psk\"\n{once}"), STREAM);
+    let esp = protected(&format!("method = \"psk\"\npolicy = {{ without_sa = \"hold\" }}\n{once}"), STREAM);
+    assert_eq!((at(&esp, "failures.application"), at(&esp, "completed.application")), (0.0, 1000.0));
+    // Nothing is delayed: links take 1 ms each way, and have no rate.
+    assert!((at(&esp, "delay.mean.application") - 2e-3).abs() < 1e-9, "{esp:?}");
+    // RFC 4303: SPI, number and vector are 24 octets; the datagram of 108, its padding, and two octets fill blocks of 16; the ICV has 16.
+    let each = |octets: f64| 2.0 * (20.0 + octets);
+    let of_stream = at(&esp, "bytes.access") * at(&esp, "completed.application");
+    assert!((of_stream / 1000.0 - each(24.0 + 112.0 + 16.0)).abs() < 1.0, "{esp:?}");
+    assert!(at(&plain, "bytes.access") < at(&esp, "bytes.access"), "{plain:?}");
+}
+
+#[test]
+fn packets_wait_or_are_lost_while_the_old_sa_is_gone_and_the_new_one_is_not_there() {
+    let of = |policy: &str, order: &str| {
+        protected(
+            &format!(
+                "method = \"eap-md5\"\nreauthentication = \"{order}\"\npolicy = {{ without_sa = \"{policy}\" }}\n\
+                 arrivals.start = \"100 ms\""
+            ),
+            STREAM,
+        )
+    };
+    let held = of("hold", "break-before-make");
+    // Deletion, IKE_SA_INIT, three IKE_AUTH and two exchanges of RADIUS: 14 ms of round trips.
+    let gap = at(&held, "ike.interruption.ike");
+    assert!((gap - 14e-3).abs() < 1e-4, "{held:?}");
+    assert!(at(&held, "delay.max.application") > 10e-3, "a packet waited: {held:?}");
+    // Of answers that were under way when the SA went, and came without one, there is at most one each time.
+    assert!(at(&held, "failures.application") <= 10.0 / 1000.0, "{held:?}");
+    let dropped = of("discard", "break-before-make");
+    let lost = at(&dropped, "failures.application");
+    assert!((8.0..=25.0).contains(&(lost * 1000.0)), "one or two each time: {dropped:?}");
+    assert!(at(&dropped, "delay.max.application") < 2.1e-3, "{dropped:?}");
+    let first = of("hold", "make-before-break");
+    assert_eq!(at(&first, "ike.interruption.ike"), 0.0, "{first:?}");
+    assert!(at(&first, "delay.max.application") < 2.1e-3, "nothing waited: {first:?}");
+}
+
+#[test]
+fn the_first_packet_begins_an_ike_sa_and_waits_for_it() {
+    let on_demand =
+        "method = \"psk\"\nlifetime = \"300 ms\"\npolicy = { on_demand = true }\narrivals.start = \"1 h\"";
+    let ping = "transport = \"udp\"\nrounds = [{ request = \"56 B\", answer = \"56 B\" }]\n\
+                arrivals = { kind = \"constant\", interval = \"1 s\", start = \"100 ms\" }";
+    let metrics = protected(on_demand, ping);
+    assert_eq!((at(&metrics, "completed.ike"), at(&metrics, "completed.application")), (10.0, 10.0));
+    // IKE_SA_INIT, IKE_AUTH, and the ping: 2 ms each.
+    assert!((at(&metrics, "delay.mean.application") - 6e-3).abs() < 1e-4, "{metrics:?}");
+    // Files go through too, in as many segments as ESP leaves room for.
+    let file = "transport = \"tcp\"\nrounds = [{ request = \"100 B\", answer = \"1 MB\" }]\nconnection = \"per-dialogue\"\n\
+                arrivals = { kind = \"constant\", interval = \"5 s\", start = \"600 ms\" }";
+    let metrics = protected(&on_demand.replace("300 ms", "2 s"), file);
+    assert_eq!(
+        (at(&metrics, "completed.application"), at(&metrics, "failures.application")),
+        (2.0, 0.0),
+        "{metrics:?}"
+    );
+}
+
+/// On the lab a wire stands for the cell of 802.11g.
+#[test]
+fn the_wire_of_ike_auth_takes_as_long_as_its_cell() {
+    let delays = |sets: &[(&str, &str)]| {
+        let study = Study::open("ike-auth").unwrap();
+        let set = sets.iter().map(|(path, value)| (path.to_string(), value.to_string())).collect();
+        let plan = study.plan(Mode::Quick, &Overrides { set, ..Overrides::default() }).unwrap();
+        let of = |point: &usher_scenario::Point| {
+            let way = point.setting("way").unwrap().text.clone();
+            let world = World::new(&point.scenario, point.seed(0), &[], None).unwrap();
+            let metrics: Metrics = world.run().unwrap().metrics.into_iter().collect();
+            (way, at(&metrics, "delay.mean"))
+        };
+        let document = |point: &&usher_scenario::Point| {
+            ["PSK", "MD5", "TLS-2-2", "TLS-4-4"].contains(&&*point.setting("way").unwrap().text)
+        };
+        plan.points.iter().filter(document).map(of).collect::<Vec<_>>()
+    };
+    let cell = delays(&[]);
+    let wire = delays(&[("bss.wlan.used", "false"), ("links.air.used", "true")]);
+    assert_eq!(cell.len(), 4);
+    for ((way, cell), (_, wire)) in cell.into_iter().zip(wire) {
+        assert!((wire / cell - 1.0).abs() < 0.04, "{way}: {cell} s in the cell, {wire} s by the wire");
     }
 }

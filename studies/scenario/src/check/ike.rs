@@ -1,7 +1,7 @@
 //! What no single value shows of the workload `ike`.
 
 use super::{Check, keys};
-use crate::model::{CertificateKind, Ike};
+use crate::model::{CertificateKind, Ike, Reauthentication, Unprotected};
 use usher_config::units::Bound;
 use usher_crypto::Version;
 use usher_ike::payload::Proposal;
@@ -60,7 +60,33 @@ impl Check<'_> {
             of("fragment"),
             format!("{fragment} B is not between 64 B and 4000 B, which a RADIUS packet can carry"),
         );
-        for (key, time) in [("lifetime", ike.lifetime.get()), ("retransmission", Some(ike.retransmission))] {
+        let times = [
+            ("lifetime", ike.lifetime.get()),
+            ("resumption", ike.resumption.get()),
+            ("retransmission", Some(ike.retransmission)),
+        ];
+        if ike.resumption.get().is_some() {
+            self.require(
+                !ike.method.is_eap(),
+                at("resumption"),
+                "whom an AAA server lets in gets no ticket, since it could not refuse who comes by it",
+            );
+            let kept =
+                ike.lifetime.get().is_none() && ike.reauthentication == Reauthentication::MakeBeforeBreak;
+            self.require(
+                kept,
+                at("resumption"),
+                "an IKE_SA that is deleted takes its ticket along: take lifetime = \"off\" and reauthentication = \"make-before-break\"",
+            );
+        }
+        if let Some(policy) = &ike.policy {
+            self.require(
+                !policy.on_demand || policy.without_sa == Unprotected::Hold,
+                keys!["workload", "policy", "on_demand"],
+                "a packet that is dropped makes nobody authenticate: take without_sa = \"hold\"",
+            );
+        }
+        for (key, time) in times {
             time.into_iter().for_each(|time| self.positive(time, at(key)));
         }
         if let Bound::At(time) = ike.give_up {

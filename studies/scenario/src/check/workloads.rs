@@ -1,7 +1,7 @@
 //! What is wrong with the workloads of a study, each by itself and beside the others.
 
 use super::{Check, keys};
-use crate::model::{Aaa, Eap, TransportProtocol, Workload};
+use crate::model::{Aaa, Eap, Ike, TransportProtocol, Workload};
 use crate::ports;
 use crate::services::{Kind, Service};
 use std::collections::BTreeMap;
@@ -54,7 +54,10 @@ impl Check<'_> {
                 Workload::Handover(handover) => self.handover(handover),
             }
             if let Some(arrivals) = workload.arrivals() {
-                self.arrivals(arrivals);
+                // Packets begin what is on demand.
+                let policy = |ike: &Ike| ike.policy.as_ref().is_some_and(|policy| policy.on_demand);
+                let on_demand = matches!(workload, Workload::Ike(ike) if policy(ike));
+                self.arrivals(arrivals, !on_demand);
             }
             // They are of the sole workload.
             for (path, _) in self.findings.iter_mut().skip(before).filter(|_| !name.is_empty()) {

@@ -20,6 +20,8 @@ usher_core::named! {
         EapMd5 = "eap-md5",
         /// By EAP-MSCHAPv2; the gateway by a key that both have.
         EapMsChapV2 = "eap-mschapv2",
+        /// By EAP-GTC; the gateway by a key that both have.
+        EapGtc = "eap-gtc",
         /// By EAP-TLS; the gateway by a key that both have.
         EapTls = "eap-tls",
         /// By PEAP with EAP-MSCHAPv2 inside; the gateway by a key that both have.
@@ -111,6 +113,12 @@ pub struct Ike {
     /// How the gateway asks the AAA server.
     #[serde(default)]
     pub radius: Radius,
+    /// How long the tickets hold by which an initiator that begins anew takes its IKE_SA up again (RFC 5723), without a key
+    /// exchange; `"off"`: there are none. An IKE_SA that is deleted takes its ticket along.
+    #[serde(default = "off")]
+    pub resumption: Switch<Time>,
+    /// What becomes of other packets between initiators and gateways; without it they go as they are. In the simulator alone.
+    pub policy: Option<IkePolicy>,
     /// When an initiator gives an unfinished authentication up, which then counts as failed.
     #[serde(default = "give_up")]
     pub give_up: Bound<Time>,
@@ -136,6 +144,36 @@ const fn retransmissions() -> Count {
 }
 const fn give_up() -> Bound<Time> {
     Bound::At(Time::secs(60))
+}
+
+usher_core::named! {
+    "what becomes of packets without an SA";
+    /// What becomes of an initiator's packets that need a CHILD_SA which is not there.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+    pub enum Unprotected {
+        /// They wait for it: 256 packets and 256 KiB at most, for 30 s, of which the oldest are dropped.
+        Hold = "hold",
+        /// They are dropped.
+        Discard = "discard",
+    }
+}
+
+/// Security policies (RFC 4301): packets between an initiator and its gateway go by a CHILD_SA, as ESP has them, but for IKE's own. A
+/// gateway drops what it has for an initiator without one.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct IkePolicy {
+    /// What becomes of an initiator's packets while there is no CHILD_SA.
+    #[serde(default = "hold", deserialize_with = "named::read")]
+    #[schemars(schema_with = "named::schema::<Unprotected>")]
+    pub without_sa: Unprotected,
+    /// Such a packet makes its initiator authenticate.
+    #[serde(default)]
+    pub on_demand: bool,
+}
+
+const fn hold() -> Unprotected {
+    Unprotected::Hold
 }
 
 /// Certificates, of EAP-TLS and of IKE itself, and the TLS of EAP methods.

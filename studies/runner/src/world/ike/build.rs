@@ -10,6 +10,7 @@ use super::super::plan::Plan;
 use super::super::topology::Topology;
 use super::certificates::{Side, credentials, roots};
 use super::initiator::{InitiatorRole, Task};
+use super::protection::Protection;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use usher_aaa::{Method, User, UserSource, Users, radius_socket};
@@ -22,7 +23,7 @@ use usher_crypto::tls::{
 use usher_eap::method::peap::{Cryptobinding, PeerMethodPeap, ServerMethodPeap};
 use usher_eap::method::tls::{PeerMethodTls, PeerTls, ServerMethodTls, ServerTls};
 use usher_eap::method::ttls::{PeerMethodTtls, Proof, ServerMethodTtls};
-use usher_eap::method::{Inner, PeerOffer, ServerOffer, md5, mschapv2};
+use usher_eap::method::{Inner, PeerOffer, ServerOffer, gtc, md5, mschapv2};
 use usher_eap::packet::Type;
 use usher_gateway::{Aaa, Config, Gateway, Judge, LocalUsers, NAT_SOCKET, Peer, SOCKET};
 use usher_ike::credentials::Credentials;
@@ -121,7 +122,11 @@ pub(in super::super) fn build(
         }
     }
     for (i, &host) in gateways.iter().enumerate() {
-        gateway(plan, ike, host, servers[i % servers.len()])?;
+        let protection = ike.policy.as_ref().map(|_| {
+            let own = initiators.iter().skip(i).step_by(gateways.len());
+            Protection::of_gateway(own.map(|host| plan.addresses.of(*host)).collect())
+        });
+        gateway(plan, ike, (host, servers[i % servers.len()]), protection)?;
     }
     let shared = budget(&ike.arrivals);
     for (i, &host) in initiators.iter().enumerate() {
@@ -137,6 +142,12 @@ pub(in super::super) fn build(
             reauthentication: ike.reauthentication,
             lifetime: ike.lifetime.get().map(|time| time.get()),
             give_up: ike.give_up.get().map(|time| time.get()),
+            protection: ike.policy.as_ref().map(|policy| {
+                let gateway = plan.addresses.of(gateways[i % gateways.len()]);
+                Protection::of_initiator(gateway, policy.without_sa)
+            }),
+            resumes: ike.resumption.get().is_some(),
+            on_demand: ike.policy.as_ref().is_some_and(|policy| policy.on_demand),
         };
         let rng = plan.seed.stream("arrivals", index);
         let arrivals =
@@ -168,7 +179,8 @@ fn endpoint(ike: &Ike) -> machine::Config {
         count: ike.retransmissions.get(),
         ..Retransmission::default()
     };
-    machine::Config { retransmission, ..machine::Config::default() }
+    let tickets = ike.resumption.get().map(|time| time.get());
+    machine::Config { retransmission, tickets, ..machine::Config::default() }
 }
 
 /// A connection, but for how the two prove who they are.
@@ -250,13 +262,19 @@ fn initiator(
         }
         (_, Some(tls)) => offer(tls),
         (IkeMethod::EapMd5, None) => Box::new(md5::Password::new(&Key::from(eap::PASSWORD))),
+        (IkeMethod::EapGtc, None) => Box::new(gtc::Token::new(eap::PASSWORD)),
         (_, None) => Box::new(mschapv2::Account::new(name, eap::PASSWORD)),
     };
     let local_auth = LocalAuth::Eap { identity: name.to_vec(), methods: Arc::new([method]) };
     Ok((connection(ike, (own, local_auth))?, credentials))
 }
 
-fn gateway(plan: &mut Plan<'_>, ike: &Ike, host: HostId, server: HostId) -> Result<(), WorldError> {
+fn gateway(
+    plan: &mut Plan<'_>,
+    ike: &Ike,
+    (host, server): (HostId, HostId),
+    protection: Option<Protection>,
+) -> Result<(), WorldError> {
     let mut credentials = Credentials::new();
     let own = Identification::fqdn(fixtures::SERVER_NAME);
     let connection = match ike.method {
@@ -321,7 +339,8 @@ fn gateway(plan: &mut Plan<'_>, ike: &Ike, host: HostId, server: HostId) -> Resu
     let mut endpoint = Endpoint::new(plan.at(host));
     let sockets = [(SOCKET, IKE), (NAT_SOCKET, IKE_NAT)].map(|(id, port)| (endpoint.socket(id), port));
     let helpers = helpers(plan, &ike.gateway, seed);
-    let role = GatewayRole::of_workload(endpoint, (config, gateway), Arc::new(credentials), helpers, seed);
+    let (credentials, seed) = (Arc::new(credentials), (seed, protection));
+    let role = GatewayRole::of_workload(endpoint, (config, gateway), credentials, helpers, seed);
     let app = plan.role(host, role);
     sockets.into_iter().try_for_each(|(socket, port)| plan.builder.bind_udp(app, socket, port))?;
     Ok(())
@@ -343,6 +362,7 @@ fn server(
     config.methods = vec![match ike.method {
         IkeMethod::EapMd5 => Method::EapMd5,
         IkeMethod::EapMsChapV2 => Method::EapMsChapV2,
+        IkeMethod::EapGtc => Method::EapGtc,
         IkeMethod::Peap => Method::Peap,
         IkeMethod::Ttls => Method::Ttls,
         IkeMethod::EapTls | IkeMethod::Psk | IkeMethod::Certificate => Method::EapTls,

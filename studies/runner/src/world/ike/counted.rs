@@ -4,6 +4,8 @@ use super::super::role::IkeTotals;
 use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 use usher_core::{CommandError, Input, Instant, Machine, Output, OutputOf, Transmit, WallTime};
+use usher_radius::attribute::{Vendor, read_vendors, vendor};
+use usher_radius::{Code, Packet};
 use usher_scenario::ports::RADIUS;
 
 /// Octets of an Ethernet header, of IP's, and of UDP's.
@@ -46,6 +48,17 @@ impl<M> Counted<M> {
         self.machine = machine;
     }
 
+    /// An Access-Accept has come, with a key of the method or without.
+    fn note_accept(&mut self, datagram: &[u8]) {
+        let Some(accept) = Packet::parse(datagram).ok().filter(|packet| packet.code() == Code::ACCESS_ACCEPT)
+        else {
+            return;
+        };
+        let is_key = |of: Vendor<'_>| (of.vendor, of.kind) == (vendor::MICROSOFT, vendor::MS_MPPE_RECV_KEY);
+        self.totals.accepts += 1;
+        self.totals.keyed += u64::from(read_vendors(accept.attributes()).any(is_key));
+    }
+
     fn count(&mut self, way: usize, remote: std::net::SocketAddr, payload: usize) {
         if self.counts {
             let of = if remote.port() == RADIUS { &mut self.totals.radius } else { &mut self.totals.ike };
@@ -79,6 +92,9 @@ impl<M: Machine> Machine for Counted<M> {
     fn handle(&mut self, now: Instant, input: Input<'_>) {
         if let Input::Datagram { path, data } = &input {
             self.count(1, path.remote, data.len());
+            if self.counts && path.remote.port() == RADIUS {
+                self.note_accept(data);
+            }
         }
         self.machine.handle(now, input);
     }

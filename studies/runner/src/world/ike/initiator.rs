@@ -6,7 +6,7 @@ use super::super::ike_service::{answer, work};
 use super::super::machine::{Endpoint, EventOrJob};
 use super::super::report::{End, Report};
 use super::super::role::{IkeTotals, Role};
-use super::Counted;
+use super::{Counted, Protection};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use usher_core::timer::earliest;
@@ -29,6 +29,12 @@ pub(super) struct Task {
     pub(super) lifetime: Option<Duration>,
     /// How long an authentication may take.
     pub(super) give_up: Option<Duration>,
+    /// The security policies of its host.
+    pub(super) protection: Option<Protection>,
+    /// It begins when a packet needs a CHILD_SA that is not there.
+    pub(super) on_demand: bool,
+    /// It takes up by a ticket what it has lost.
+    pub(super) resumes: bool,
 }
 
 /// An authentication under way.
@@ -121,6 +127,9 @@ impl InitiatorRole {
     fn end(&mut self, ctx: &mut Context<'_, Report>, end: End) {
         let Some(attempt) = self.attempt.take() else { return };
         self.ike.counts = false;
+        if let Some(protection) = self.task.protection.as_ref().filter(|_| end != End::Completed) {
+            protection.abandon(ctx);
+        }
         if let (End::Completed, Some(without)) = (end, attempt.without) {
             ctx.report(Report::Interrupted(attempt.began, ctx.now().since(without)));
         }
@@ -139,6 +148,8 @@ impl InitiatorRole {
             Event::Established { sa, .. } if self.attempt.is_some_and(|attempt| attempt.sa == Some(*sa)) => {
                 let old = self.current.take();
                 self.current = Some((*sa, self.task.lifetime.map(|lifetime| now + lifetime)));
+                // Of one that is taken up again the gateway drops the old one without a word (RFC 5723 §4.3.4).
+                let old = old.filter(|_| !self.task.resumes);
                 if let (Some((old, _)), Some(attempt)) = (old, &mut self.attempt) {
                     // Its packets could go all the time.
                     attempt.without = Some(now);
@@ -196,7 +207,13 @@ impl InitiatorRole {
             let mut heard = Vec::new();
             let Self { endpoint, ike, task, helpers, .. } = self;
             endpoint.drain(ctx, ike, |ctx, ike, word| match word {
-                EventOrJob::Event(event) => heard.push(event),
+                EventOrJob::Event(event) => {
+                    // Before what depends on it is sent.
+                    if let Some(protection) = &task.protection {
+                        protection.follow(ctx, &event);
+                    }
+                    heard.push(event);
+                }
                 EventOrJob::Job(job) => {
                     let (now, label) = (ctx.now(), work(&job.what));
                     if let Some(job) = helpers.put(now, Some(label), job) {
@@ -220,6 +237,9 @@ impl Role for InitiatorRole {
         match &delivery {
             Delivery::Start => {
                 self.boots += 1;
+                if let Some(protection) = &self.task.protection {
+                    protection.begin(ctx);
+                }
                 if self.boots > 1 {
                     let rng = self.seed.secure("start", self.boots);
                     self.ike.replace(usher_ike::Endpoint::new(self.task.endpoint, rng));
@@ -230,6 +250,7 @@ impl Role for InitiatorRole {
                 }
             }
             Delivery::Timer => self.expire(ctx),
+            Delivery::Acquire { .. } if self.task.on_demand && self.attempt.is_none() => self.waiting += 1,
             _ => {}
         }
         self.endpoint.feed(ctx, &mut self.ike, &delivery);

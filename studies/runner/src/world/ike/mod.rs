@@ -5,6 +5,8 @@ mod build;
 mod certificates;
 mod counted;
 mod initiator;
+mod protection;
 
 pub(super) use build::build;
 pub(super) use counted::Counted;
+pub(super) use protection::Protection;

@@ -1,0 +1,113 @@
+//! What applications notice of a reauthentication.
+
+use super::{Found, held, of_parts};
+use crate::data::Claim;
+use crate::judge::{Gone, Verdict, digits, percent};
+use crate::measure::{Values, mean, minus};
+use crate::results::{Measured, View};
+use std::collections::BTreeMap;
+
+const STUDY: &str = "ike-applications";
+/// The longest that somebody waits for a page without turning away: Nielsen, "Usability Engineering", 1993, 5.5.
+const PAGE_S: f64 = 10.0;
+/// Of a voice stream so many packets may be lost or late: more is noticed (ITU-T G.113, of G.711 with concealment).
+const VOICE: f64 = 0.01;
+/// Sharing a run with reauthentications, a voice stream is as good as without where it loses so little more.
+const NOTHING: f64 = 0.001;
+
+/// What was measured, by application, what becomes of the old IKE_SA, way and distance.
+struct Points(BTreeMap<[String; 4], Measured>);
+
+impl Points {
+    fn of(view: &View<'_>) -> Result<Self, Gone> {
+        if !view.has(STUDY) {
+            return Err(view.missing(STUDY));
+        }
+        view.at_defaults(STUDY)?;
+        let mut points = BTreeMap::new();
+        for (at, choices) in view.choices(STUDY, &["application"]) {
+            for (application, measured) in choices {
+                let axis = |name: &str| at.get(name).unwrap_or_default().to_owned();
+                points.insert([application, axis("old"), axis("way"), axis("distance")], measured);
+            }
+        }
+        Ok(Self(points))
+    }
+    /// All ways and distances that there are.
+    fn places(&self) -> Vec<(&str, &str)> {
+        let mut all: Vec<(&str, &str)> =
+            self.0.keys().map(|[_, _, way, distance]| (&**way, &**distance)).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+    fn get(
+        &self,
+        application: &str,
+        old: &str,
+        (way, distance): (&str, &str),
+        metric: &str,
+    ) -> Result<&Values, Gone> {
+        let key = [application, old, way, distance].map(str::to_owned);
+        let measured = self.0.get(&key).and_then(|measured| measured.get(metric));
+        measured.ok_or_else(|| {
+            Gone::NotRun(format!(
+                "{STUDY} has no {metric} of {application} with {way} at {distance}, deleted {old}: run it whole, usher study run {STUDY}."
+            ))
+        })
+    }
+    fn mean(&self, application: &str, old: &str, place: (&str, &str), metric: &str) -> Result<f64, Gone> {
+        Ok(mean(self.get(application, old, place, metric)?).mean)
+    }
+}
+
+pub(super) fn applications(_: &Claim, view: &View<'_>) -> Found {
+    let points = Points::of(view)?;
+    let places = points.places();
+    let worst = |application: &str, old: &str, metric: &str| -> Result<f64, Gone> {
+        let of = |place: &(&str, &str)| points.mean(application, old, *place, metric);
+        Ok(places.iter().map(of).collect::<Result<Vec<_>, _>>()?.into_iter().fold(0.0, f64::max))
+    };
+    // Of all reauthentications the longest ones decide.
+    let files = worst("file", "before", "failures.application")?;
+    let pages =
+        [worst("web", "before", "failures.application")?, worst("web", "before", "delay.max.application")?];
+    let voice = worst("voice", "before", "failures.application")?;
+    let never = worst("voice", "never", "failures.application")?;
+    let mut more = 0.0_f64;
+    for place in &places {
+        let metric = "failures.application";
+        let lost = minus(
+            points.get("voice", "afterwards", *place, metric)?,
+            points.get("voice", "never", *place, metric)?,
+        );
+        more = more.max(mean(&lost).mean);
+    }
+    let interrupted = [
+        worst("voice", "before", "ike.interruption.ike")?,
+        worst("voice", "afterwards", "ike.interruption.ike")?,
+    ];
+    let parts = [
+        ("files are transferred".to_owned(), held(files == 0.0)),
+        (format!("pages are there within {} s", digits(PAGE_S)), held(pages[0] == 0.0 && pages[1] <= PAGE_S)),
+        (format!("voice loses more than {}", percent(VOICE)), held(voice > VOICE)),
+        ("nothing is interrupted where the new SAs are there first".to_owned(), held(interrupted[1] == 0.0)),
+        (format!("voice then loses at most {} more than without", percent(NOTHING)), held(more <= NOTHING)),
+    ];
+    let file = |old: &str| worst("file", old, "delay.mean.application");
+    let said = format!(
+        "Over all ways and distances, an interruption is at most {} s, and {} s where the new SAs come first. Deleting first, the slowest \
+         page takes {} s and a file of 10 MB at most {} s in the mean, against {} s without reauthentication; of voice {} is lost or late \
+         at the worst, against {} without, and at most {} more than that where the new SAs come first.",
+        digits(interrupted[0]),
+        digits(interrupted[1]),
+        digits(pages[1]),
+        digits(file("before")?),
+        digits(file("never")?),
+        percent(voice),
+        percent(never),
+        percent(more.max(0.0)),
+    );
+    let verdicts = parts.iter().filter(|(_, verdict)| *verdict == Verdict::Reproduced).count();
+    Ok(of_parts(format!("{verdicts} of {} parts", parts.len()), &said, &parts))
+}

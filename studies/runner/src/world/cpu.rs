@@ -1,0 +1,119 @@
+//! What processors did: what the simulator charged, and what roles took on a lab.
+
+use super::measured::Measured;
+use super::network::{Network, Processor, Sampled};
+use super::topology::Topology;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use usher_core::WorkLabel;
+use usher_scenario::metrics;
+use usher_scenario::model::{Scenario, Workload};
+use usher_sim::HostId;
+
+/// Nanoseconds that a host was charged, and of them for cryptography.
+pub(super) type Charged = BTreeMap<HostId, [u64; 2]>;
+
+/// What hosts were charged until now.
+pub(super) fn charged(network: &Network, topology: &Topology) -> Charged {
+    let hosts = topology.hosts.iter().flat_map(|(_, members)| members);
+    let of = |host: &HostId| {
+        let busy = network.cpu_stats(*host)?.busy_ns;
+        Some((*host, [busy, network.cpu_spent(*host, is_cryptography)]))
+    };
+    hosts.filter_map(of).collect()
+}
+
+/// The metrics of all hosts with a processor: what they were charged since `charged_before`, of a lab what each host's roles took
+/// since `before`, with what the kernel did for them when they received and sent.
+pub(super) fn metrics(
+    out: &mut Measured,
+    scenario: &Scenario,
+    topology: &Topology,
+    network: &Network,
+    (before, charged_before): (&Processor, &Charged),
+    sampled: Option<&Sampled>,
+) {
+    let completed = network.observer().completed() as f64;
+    let of_ike = |workload: &Workload| matches!(workload, Workload::Ike(_));
+    let each = completed > 0.0 && scenario.all_workloads().any(|(_, workload)| of_ike(workload));
+    let (after, charged_after) = (network.processor(), charged(network, topology));
+    for (name, host) in scenario.hosts.iter() {
+        let Some(cpu) = &host.cpu else { continue };
+        let members = topology.hosts.get(name).map_or(&[][..], Vec::as_slice);
+        let all = network.now().as_secs_f64() * f64::from(cpu.cores.get()) * members.len() as f64;
+        if network.is_lab() {
+            if each {
+                let sum = |of: &Processor| members.iter().filter_map(|host| of.get(host)).sum::<Duration>();
+                out.put_of(name, metrics::BUSY, sum(&after).as_secs_f64() / all);
+                let took = sum(&after).saturating_sub(sum(before)).as_secs_f64() / completed;
+                out.put_of(name, metrics::CPU, took);
+                let groups = [metrics::CPU_CRYPTO, metrics::CPU_LIBC, metrics::CPU_KERNEL];
+                for (metric, share) in groups.into_iter().zip(shares(members, sampled)) {
+                    out.put_of(name, metric, took * share);
+                }
+            }
+            continue;
+        }
+        let stats: Vec<_> = members.iter().filter_map(|h| network.cpu_stats(*h)).collect();
+        if stats.is_empty() {
+            continue;
+        }
+        let busy: u64 = stats.iter().map(|s| s.busy_ns).sum();
+        out.put_of(name, metrics::BUSY, busy as f64 / 1e9 / all);
+        if each {
+            let sum =
+                |of: &Charged, i: usize| members.iter().filter_map(|h| of.get(h)).map(|n| n[i]).sum::<u64>();
+            let each = |i| (sum(&charged_after, i) - sum(charged_before, i)) as f64 / 1e9 / completed;
+            out.put_of(name, metrics::CPU, each(0));
+            out.put_of(name, metrics::CPU_CRYPTO, each(1));
+        }
+    }
+}
+
+/// Shares of these hosts' samples that are of cryptography, of the C library with the allocator in its place, and of the kernel;
+/// nothing where nothing was sampled.
+fn shares(members: &[HostId], sampled: Option<&Sampled>) -> Vec<f64> {
+    let Some((_, seen)) = sampled else { return Vec::new() };
+    let of = |is: &dyn Fn(&str) -> bool| {
+        let own = seen.iter().filter(|((host, library), _)| members.contains(host) && is(library));
+        own.map(|(_, n)| *n as f64).sum::<f64>()
+    };
+    let all = of(&|_| true);
+    if all <= 0.0 {
+        return Vec::new();
+    }
+    let crypto = of(&|library| usher_lab::CRYPTOGRAPHY.contains(&library));
+    let libc = of(&|library| ["libc", "mimalloc"].contains(&library));
+    let kernel = of(&|library| library == "kernel");
+    [crypto, libc, kernel].map(|n| n / all).to_vec()
+}
+
+/// Whether work is that of cryptography alone.
+fn is_cryptography(label: WorkLabel) -> bool {
+    use usher_ike::work as ike;
+    let of_ike = [ike::PROTECT, ike::OPEN, ike::KEY_EXCHANGE, ike::DERIVE, ike::SIGN, ike::VERIFY];
+    of_ike.contains(&label) || usher_crypto::work::WORK.contains(&label) || label == usher_eap::work::MD5
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_are_divided_into_the_groups_of_a_host() {
+        let seen = [
+            ((HostId(0), "AWS-LC"), 30),
+            ((HostId(0), "RustCrypto"), 10),
+            ((HostId(0), "libc"), 15),
+            ((HostId(0), "mimalloc"), 5),
+            ((HostId(0), "kernel"), 20),
+            ((HostId(0), "usher"), 20),
+            ((HostId(1), "kernel"), 7),
+        ];
+        let sampled = ("cpu-clock", seen.into());
+        assert_eq!(shares(&[HostId(0)], Some(&sampled)), [0.4, 0.2, 0.2]);
+        assert_eq!(shares(&[HostId(1)], Some(&sampled)), [0.0, 0.0, 1.0]);
+        assert_eq!(shares(&[HostId(2)], Some(&sampled)), [0.0; 0]);
+        assert_eq!(shares(&[HostId(0)], None), [0.0; 0]);
+    }
+}
