@@ -14,8 +14,8 @@ use usher_config::disk::LoadError;
 use usher_config::units::Count;
 use usher_core::WallTime;
 use usher_crypto::tls::Credentials;
-use usher_load::calibrate::{CalibrateError, Calibration, calibrate};
-use usher_load::try_one;
+use usher_load::calibrate::{CalibrateError, Calibration, Counted, calibrate, key_exchange, units};
+use usher_load::{FrontConfig, IkeConfig, try_one};
 use usher_profile::{Configuration, File, StoreKind as ProfileStore};
 
 /// Measures, and writes the profile.
@@ -63,6 +63,9 @@ fn calibration(load: &Load, job: &Job) -> Result<Calibration, Failure> {
             "--calibrate measures a server on this machine: its processor is this one's",
         ));
     }
+    if let FrontConfig::Ike(front) = &job.plan.load.front {
+        return of_gateway(load, front, (pid.get(), path));
+    }
     let loaded = usher_daemon::config::load(path).map_err(Failure::usage)?;
     let text = usher_config::disk::text(path).map_err(|e: LoadError| Failure::usage(e))?;
     let Some(metrics) = loaded.file.metrics.listen else {
@@ -76,7 +79,7 @@ fn calibration(load: &Load, job: &Job) -> Result<Calibration, Failure> {
         true => vec![job.method.clone()],
         false => job.methods.clone(),
     };
-    if matches!(job.command, "ike" | "mih") || names.iter().any(|name| name == "accounting") {
+    if job.command == "mih" || names.iter().any(|name| name == "accounting") {
         return Err(Failure::usage("--calibrate measures logins, at an AAA server: this is none"));
     }
     let methods: Vec<String> = names.iter().map(|name| profile_name(job.command, name)).collect();
@@ -90,15 +93,12 @@ fn calibration(load: &Load, job: &Job) -> Result<Calibration, Failure> {
         StoreKind::Sqlite => (ProfileStore::Sqlite, None),
         StoreKind::Postgresql => (ProfileStore::Postgresql, Some(Count::of(usher_store::LOOKUP_ROUND_TRIPS))),
     };
-    let fingerprint = usher_crypto::fingerprint::sha256(text.as_bytes());
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let date = usher_observe::manifest::rfc3339(WallTime::from_unix_secs(now.as_secs()));
     Ok(Calibration {
         methods,
         pid: pid.get(),
-        metrics,
+        counted: Counted::Metrics(metrics),
         configuration: Configuration {
-            fingerprint: fingerprint.iter().map(|byte| format!("{byte:02x}")).collect(),
+            fingerprint: fingerprint(&text),
             shards: Count::of(loaded.file.shards.map_or_else(cores, u32::from).max(1)),
             store,
             cached: users.cache_entries > 0 && users.cache_ttl.get() > usher_core::Duration::ZERO,
@@ -108,7 +108,43 @@ fn calibration(load: &Load, job: &Job) -> Result<Calibration, Failure> {
         hold: load.calibrate_hold.0,
         libraries: !load.no_libraries,
         program: env!("CARGO_PKG_VERSION").to_owned(),
-        date: date.get(..10).unwrap_or(&date).to_owned(),
+        date: today(),
+    })
+}
+
+fn fingerprint(text: &str) -> String {
+    usher_crypto::fingerprint::sha256(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// `2026-11-26`.
+fn today() -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let date = usher_observe::manifest::rfc3339(WallTime::from_unix_secs(now.as_secs()));
+    date.get(..10).unwrap_or(&date).to_owned()
+}
+
+/// What one IKE_SA costs a gateway. It has one core, and its users have keys of its file.
+fn of_gateway(load: &Load, front: &IkeConfig, (pid, path): (u32, &Path)) -> Result<Calibration, Failure> {
+    // Its faults are told before anything is measured.
+    usher_host::ike::load(Some(path)).map_err(Failure::usage)?;
+    let text = usher_config::disk::text(path).map_err(|e: LoadError| Failure::usage(e))?;
+    let units = units(front).map_err(Failure::usage)?;
+    Ok(Calibration {
+        methods: vec!["ike-psk".to_owned()],
+        pid,
+        counted: Counted::Rehearsed(units, key_exchange(&front.proposals)),
+        configuration: Configuration {
+            fingerprint: fingerprint(&text),
+            shards: Count::ONE,
+            store: ProfileStore::Memory,
+            cached: false,
+        },
+        round_trips: None,
+        rsa: None,
+        hold: load.calibrate_hold.0,
+        libraries: !load.no_libraries,
+        program: env!("CARGO_PKG_VERSION").to_owned(),
+        date: today(),
     })
 }
 

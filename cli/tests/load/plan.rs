@@ -156,3 +156,31 @@ fn what_does_not_fit_is_refused_with_a_sentence() {
     let said = ends(&ours.logins("radius", &["--calibrate", &to]), 2).1;
     assert!(said.contains("--server-pid"), "{said}");
 }
+
+/// A gateway is planned by what an IKE_SA costs it, without a server to look at.
+#[test]
+fn gateways_are_planned_from_what_an_ike_sa_costs() {
+    let folder = std::env::temp_dir().join(format!("usher-plan-ike-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("gateway.toml");
+    let mut of_gateway = text(env!("CARGO_PKG_VERSION"), StoreKind::Memory);
+    of_gateway = of_gateway.replace("[work]\n", "[work]\n\"ike.message\" = { user = \"10 us\", system = \"0 us\" }\n\"ike.key_exchange\" = { user = \"30 us\", system = \"0 us\" }\n");
+    of_gateway.push_str(
+        "[methods.ike-psk]\nreceived = { messages = 3.0, octets = 900.0 }\nsent = { messages = 3.0, octets = 900.0 }\n\
+         server = { user = \"120 us\", system = \"0 us\" }\ngenerator = { user = \"200 us\", system = \"0 us\" }\n\
+         units = { \"ike.message\" = 6.0, \"ike.key_exchange\" = 2.0 }\nloads = []\n",
+    );
+    fs::write(&path, of_gateway).unwrap();
+    let planned = plan(&path, "ike-psk", "20000");
+    // Six messages and two operations are 120 µs; its deletion is among the messages, and a wake-up and a batch cost up to 4 µs each.
+    let capacity = planned["capacity"]["logins_per_s"].as_f64().unwrap();
+    assert!(capacity > 0.6 * 1e6 / 132.0 && capacity < 1.1e6 / 120.0, "{planned}");
+    assert_eq!(planned["breaks_first"]["resource"], "processor");
+    assert!((3..=5).contains(&planned["servers"].as_u64().unwrap()), "{planned}");
+    let path = path.display().to_string();
+    let words = ["plan", "--profile", &path, "--mix", "ike-psk=1,pap=1", "--rate", "10", "--quick"];
+    let mixed = usher(&words);
+    let said = String::from_utf8_lossy(&mixed.stderr).into_owned();
+    assert!(!mixed.status.success() && said.contains("planned by itself"), "{said}");
+    fs::remove_dir_all(&folder).unwrap();
+}

@@ -14,14 +14,17 @@ mod costs;
 mod counts;
 mod libraries;
 mod reference;
+mod rehearsal;
 
 pub use counts::Counts;
 pub use reference::{Operations, Refused};
+pub use rehearsal::{Disagreed, key_exchange, units};
 
 use crate::cpu::CpuTime;
 use crate::live::{Outcome, Plan, RunError, Watch, run};
 use crate::pace::{Arrivals, Pace};
 use costs::{Measured, profile};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Instant;
 use usher_config::units::Count;
@@ -51,8 +54,8 @@ pub struct Calibration {
     pub methods: Vec<String>,
     /// The server's process.
     pub pid: u32,
-    /// Where its metrics are.
-    pub metrics: SocketAddr,
+    /// How what it does is counted.
+    pub counted: Counted,
     /// What it was set to.
     pub configuration: Configuration,
     /// How often a look-up goes to its store and back.
@@ -67,6 +70,15 @@ pub struct Calibration {
     pub program: String,
     /// The day.
     pub date: String,
+}
+
+/// How the work of a server is counted.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Counted {
+    /// By its metrics, which are here.
+    Metrics(SocketAddr),
+    /// By a rehearsal: units of each login, by kind ([`units`]); and seconds of one public-key operation of IKE's key exchange.
+    Rehearsed(BTreeMap<String, f64>, Option<f64>),
 }
 
 /// Why nothing was calibrated.
@@ -134,9 +146,11 @@ pub fn calibrate(
     watch: &mut dyn Watch,
     progress: &mut dyn FnMut(&str),
 ) -> Result<File, CalibrateError> {
-    let server = Counts::ask(calibration.metrics).map_err(CalibrateError::Counts)?.version;
-    if server != calibration.program {
-        return Err(CalibrateError::Version { server, program: calibration.program.clone() });
+    if let Counted::Metrics(metrics) = calibration.counted {
+        let server = Counts::ask(metrics).map_err(CalibrateError::Counts)?.version;
+        if server != calibration.program {
+            return Err(CalibrateError::Version { server, program: calibration.program.clone() });
+        }
     }
     progress("what this machine's processor does a second");
     let mut operations = Operations::time()?;
@@ -281,19 +295,31 @@ fn once(
     watch: &mut dyn Watch,
 ) -> Result<Measured, CalibrateError> {
     let mut plan = plan.clone();
-    (plan.load.warmup, plan.load.duration, plan.load.count) = (Duration::from_millis(500), Some(hold), None);
+    // Where the server does not count them, all logins are the generator's to count.
+    let warmup = match calibration.counted {
+        Counted::Metrics(_) => Duration::from_millis(500),
+        Counted::Rehearsed(..) => Duration::ZERO,
+    };
+    (plan.load.warmup, plan.load.duration, plan.load.count) = (warmup, Some(hold), None);
     let read = || {
         let pid = calibration.pid;
         CpuTime::of(pid).map_err(|error| RunError::Process { pid, error })
     };
-    let counts = Counts::ask(calibration.metrics).map_err(CalibrateError::Counts)?;
+    let ask = || match calibration.counted {
+        Counted::Metrics(metrics) => Counts::ask(metrics).map_err(CalibrateError::Counts),
+        Counted::Rehearsed(..) => Ok(Counts::default()),
+    };
+    let counts = ask()?;
     // What the server does for having been asked is no login's.
     std::thread::sleep(REST);
     let (cpu, begun) = (read()?, Instant::now());
     let outcome = run(&plan, watch)?;
     std::thread::sleep(REST);
     let (cpu, seconds) = (read()?.since(&cpu), begun.elapsed().as_secs_f64());
-    let counts = Counts::ask(calibration.metrics).map_err(CalibrateError::Counts)?.since(&counts);
+    let counts = match &calibration.counted {
+        Counted::Metrics(_) => ask()?.since(&counts),
+        Counted::Rehearsed(units, _) => Counts::of_logins(outcome.tally.succeeded as f64, units),
+    };
     sound(&outcome, method)?;
     let logins = counts.of("logins/accept");
     if logins < 1.0 {
@@ -303,8 +329,12 @@ fn once(
         Pace::Open { arrivals: Arrivals::Bursts(size), .. } => size,
         _ => 1,
     };
-    let own = outcome.own_cpu_s / outcome.tally.completed.max(1) as f64;
-    Ok(Measured { rate: outcome.throughput(), burst, logins, cpu, own, seconds, counts })
+    let (rate, done) = match calibration.counted {
+        Counted::Metrics(_) => (outcome.throughput(), outcome.tally.completed.max(1) as f64),
+        Counted::Rehearsed(..) => (logins / seconds, logins),
+    };
+    let own = outcome.own_cpu_s / done;
+    Ok(Measured { rate, burst, logins, cpu, own, seconds, counts })
 }
 
 /// Whether a load says what a login costs.

@@ -134,7 +134,9 @@ fn divided(measured: &MethodProfile, cpu: &dyn Fn(&str) -> f64) -> (f64, f64, f6
     let (mut heavy, mut light) = (0.0, 0.0);
     for (label, units) in measured.units.iter() {
         let cost = cpu(label) * units;
-        if label.starts_with("tls.") { heavy += cost } else { light += cost }
+        let heavy_one =
+            label.starts_with("tls.") || ["ike.key_exchange", "ike.sign", "ike.verify"].contains(&label);
+        if heavy_one { heavy += cost } else { light += cost }
     }
     (measured.received.messages.max(1.0), heavy, light)
 }
@@ -151,7 +153,7 @@ pub fn bounds(deployment: &Deployment, mix: &Mix, delay: f64) -> Vec<Bound> {
     }
     // A login of one message is under way only while it is looked up.
     if delay > 0.0 && mix.messages > 1.0 {
-        let rate = deployment.config.file.limits.half_open as f64 / delay;
+        let rate = deployment.half_open() as f64 / delay;
         all.push(Bound { resource: Resource::HalfOpen, rate });
     }
     all.sort_by(|a, b| a.rate.total_cmp(&b.rate));

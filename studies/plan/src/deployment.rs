@@ -56,6 +56,8 @@ pub struct Deployment {
     /// Who asks it by RADIUS, and by Diameter, where anybody does.
     pub(crate) radius: Option<RadiusSide>,
     pub(crate) diameter: Option<DiameterSide>,
+    /// What is deployed is an IKEv2 gateway.
+    pub(crate) ike: bool,
     /// The methods as the generator has them, in their order.
     pub(crate) logins: Vec<Login>,
     pub(crate) users: Arc<Users>,
@@ -112,6 +114,10 @@ pub enum DeploymentError {
 pub fn builtin(methods: &[Method], store: StoreKind) -> Result<Loaded, Faults> {
     let mut order: Vec<&str> = methods.iter().filter_map(Method::offered).collect();
     order.dedup();
+    // Beside a gateway nobody asks it.
+    if order.is_empty() {
+        order.push("pap");
+    }
     let order: Vec<String> = order.iter().map(|name| format!("\"{name}\"")).collect();
     let store = match store {
         StoreKind::Memory => "memory",
@@ -208,6 +214,14 @@ impl Deployment {
     pub fn new(parts: Parts<'_>) -> Result<Self, DeploymentError> {
         let Parts { profile, methods, .. } = parts;
         let own = parts.config.is_none();
+        let ike = methods.iter().any(Method::is_ike);
+        if ike && !(own && methods.iter().all(Method::is_ike)) {
+            return Err(DeploymentError::Config(
+                "an IKEv2 gateway is planned by itself, with a configuration of the plan's own: leave the other methods out of the mix, \
+                 and --config"
+                    .to_owned(),
+            ));
+        }
         let kind = profile.configuration.store;
         let config = match parts.config {
             Some(config) => config,
@@ -238,7 +252,7 @@ impl Deployment {
         let cpu = usher_scenario::charged(profile, parts.cores, parts.scale, parts.distance)
             .map_err(DeploymentError::Cpu)?;
         let with_diameter = methods.iter().any(Method::is_diameter);
-        let with_radius = !methods.iter().all(Method::is_diameter);
+        let with_radius = !ike && !methods.iter().all(Method::is_diameter);
         let (server, radius) = match with_radius {
             true => radius_side(&config).map(|(server, side)| (Some(server), Some(side)))?,
             false => (None, None),
@@ -273,6 +287,7 @@ impl Deployment {
             server,
             radius,
             diameter,
+            ike,
             logins,
             users,
             rows,
@@ -280,6 +295,15 @@ impl Deployment {
             round_trip,
             loss,
         })
+    }
+
+    /// Logins that may be under way at a time.
+    #[must_use]
+    pub fn half_open(&self) -> usize {
+        match self.ike {
+            true => usher_ike::machine::Config::default().half_open,
+            false => self.config.file.limits.half_open,
+        }
     }
 
     /// The store's threads.

@@ -9,6 +9,7 @@ mod answer;
 pub mod bounds;
 mod deployment;
 mod file;
+mod gateway;
 mod login;
 mod report;
 mod world;

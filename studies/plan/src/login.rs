@@ -19,7 +19,7 @@ pub enum MethodError {
         "no method is named \"{0}\"; there are pap, chap, mschapv2, eap-md5, eap-gtc, eap-mschapv2, eap-tls, peap-mschapv2, \
          peap-gtc and ttls-pap, ttls-chap, ttls-mschap, ttls-mschapv2, ttls-eap-md5, ttls-eap-gtc, ttls-eap-mschapv2; over \
          Diameter diameter-pap, diameter-eap-md5, diameter-eap-gtc, diameter-eap-mschapv2, diameter-eap-tls, \
-         diameter-eap-peap-mschapv2, diameter-eap-ttls-pap and diameter-eap-ttls-mschapv2"
+         diameter-eap-peap-mschapv2, diameter-eap-ttls-pap and diameter-eap-ttls-mschapv2; at an IKEv2 gateway ike-psk"
     )]
     Unknown(String),
 }
@@ -29,6 +29,8 @@ pub enum MethodError {
 pub(crate) enum Login {
     Radius(RadiusLogin),
     Diameter(DiameterLogin),
+    /// At a gateway, by a key that both have.
+    Ike,
 }
 
 impl Method {
@@ -36,6 +38,12 @@ impl Method {
     #[must_use]
     pub fn is_diameter(&self) -> bool {
         self.name.starts_with("diameter-")
+    }
+
+    /// Whether it is at an IKEv2 gateway, and no AAA server's.
+    #[must_use]
+    pub fn is_ike(&self) -> bool {
+        self.name.starts_with("ike-")
     }
 
     /// What it is called over RADIUS.
@@ -84,6 +92,9 @@ impl Method {
     /// # Errors
     /// There is no such method.
     pub(crate) fn login(&self, tls: &Tls) -> Result<Login, MethodError> {
+        if self.name == "ike-psk" {
+            return Ok(Login::Ike);
+        }
         if !self.is_diameter() {
             return self.radius(&self.name, tls).map(Login::Radius);
         }

@@ -1,6 +1,7 @@
 //! One step of a load on the simulated server: logins at a rate, and what came of them.
 
 use crate::deployment::{Deployment, DiameterSide, RadiusSide};
+use crate::gateway;
 use crate::login::Login;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -44,6 +45,7 @@ pub struct Step {
 
 enum App {
     Server(Box<ServerRole>),
+    Gateway(Box<gateway::Gateway>),
     Load(Box<Load>),
 }
 
@@ -65,6 +67,7 @@ impl Application for App {
     fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
         match self {
             Self::Server(server) => server.handle(ctx, delivery),
+            Self::Gateway(gateway) => gateway.handle(ctx, &delivery),
             Self::Load(load) => load.handle(ctx, &delivery),
         }
     }
@@ -134,23 +137,15 @@ pub fn step(deployment: &Deployment, rate: f64, length: Length, seed: Seed) -> R
         ..Transports::default()
     });
     let at = |host: HostId| HostAddress { host, addresses: addresses.clone() };
-    let made = Made {
-        seed: seed.derive("plan.server", 0),
-        wall: deployment.epoch,
-        cpu: Some(&deployment.cpu),
-        users: &deployment.rows,
-        key_log: &KeyLog::new(),
-    };
-    let bound = Bound::new(&deployment.config, at(server), &made)?;
-    let app = builder.app(server, App::Server(Box::new(bound.role)), Some(transports.clone()));
-    for (port, socket) in bound.udp {
-        builder.bind_udp(app, socket, port).map_err(|e| e.to_string())?;
-    }
-    for port in bound.tcp {
-        builder.listen(app, port).map_err(|e| e.to_string())?;
-    }
-    for port in bound.sctp {
-        builder.listen_sctp(app, port).map_err(|e| e.to_string())?;
+    let own = seed.derive("plan.server", 0);
+    if deployment.ike {
+        let (gateway, sockets) = gateway::Gateway::new(at(server), deployment.server, own)?;
+        let app = builder.app(server, App::Gateway(Box::new(gateway)), Some(transports.clone()));
+        for (socket, port) in sockets {
+            builder.bind_udp(app, socket, port).map_err(|e| e.to_string())?;
+        }
+    } else {
+        serve(&mut builder, deployment, (server, at(server)), own, &transports)?;
     }
     let awaited = loads.len();
     for (i, (load, config)) in loads.into_iter().enumerate() {
@@ -172,6 +167,35 @@ pub fn step(deployment: &Deployment, rate: f64, length: Length, seed: Seed) -> R
     }
     let tally = std::mem::take(&mut observed.tally);
     Ok(Step { rate, tally, measured_s: observed.measured.as_secs_f64(), busy })
+}
+
+/// Puts the AAA server on its host.
+fn serve(
+    builder: &mut Builder<App>,
+    deployment: &Deployment,
+    (server, at): (HostId, HostAddress),
+    seed: Seed,
+    transports: &Arc<Transports>,
+) -> Result<(), String> {
+    let made = Made {
+        seed,
+        wall: deployment.epoch,
+        cpu: Some(&deployment.cpu),
+        users: &deployment.rows,
+        key_log: &KeyLog::new(),
+    };
+    let bound = Bound::new(&deployment.config, at, &made)?;
+    let app = builder.app(server, App::Server(Box::new(bound.role)), Some(transports.clone()));
+    for (port, socket) in bound.udp {
+        builder.bind_udp(app, socket, port).map_err(|e| e.to_string())?;
+    }
+    for port in bound.tcp {
+        builder.listen(app, port).map_err(|e| e.to_string())?;
+    }
+    for port in bound.sctp {
+        builder.listen_sctp(app, port).map_err(|e| e.to_string())?;
+    }
+    Ok(())
 }
 
 /// The server's host.
@@ -219,13 +243,16 @@ fn generators(deployment: &Deployment, rate: f64, length: Length) -> Result<Vec<
     if let Some(side) = &deployment.diameter {
         add(side.from, true, FrontConfig::Diameter(diameter(deployment, side)));
     }
+    if deployment.ike {
+        add(gateway::CLIENT, false, FrontConfig::Ike(gateway::initiators(deployment.server)?));
+    }
     Ok(all)
 }
 
 fn diameter(deployment: &Deployment, side: &DiameterSide) -> DiameterConfig {
     let logins = deployment.logins.iter().filter_map(|login| match login {
         Login::Diameter(login) => Some(login.clone()),
-        Login::Radius(_) => None,
+        Login::Radius(_) | Login::Ike => None,
     });
     let realm = side.host.split_once('.').map_or(side.host.as_str(), |(_, realm)| realm);
     DiameterConfig {
@@ -256,7 +283,7 @@ fn radius(deployment: &Deployment, side: &RadiusSide) -> Result<RadiusConfig, St
     common.push_text(kind::NAS_IDENTIFIER, "plan").map_err(|e| e.to_string())?;
     let logins = deployment.logins.iter().filter_map(|login| match login {
         Login::Radius(login) => Some(login.clone()),
-        Login::Diameter(_) => None,
+        Login::Diameter(_) | Login::Ike => None,
     });
     Ok(RadiusConfig {
         client,

@@ -1,6 +1,6 @@
 //! From what was measured to a profile.
 
-use super::{Calibration, Counts, Operations};
+use super::{Calibration, Counted, Counts, Operations};
 use crate::cpu::CpuTime;
 use usher_config::Ordered;
 use usher_config::units::{Count, Rate, Time};
@@ -76,7 +76,12 @@ pub(super) fn profile(
         .map(|label| {
             let (sign, verify) =
                 if calibration.rsa == Some(false) { operations.ecdsa_p256 } else { operations.rsa_2048 };
-            OPERATIONS.iter().position(|o| o == label).map(|at| [sign, verify, operations.x25519][at])
+            let of_ike = match &calibration.counted {
+                Counted::Rehearsed(_, operation) if label == "ike.key_exchange" => *operation,
+                _ => None,
+            };
+            let at = OPERATIONS.iter().position(|o| o == label);
+            of_ike.or_else(|| at.map(|at| [sign, verify, operations.x25519][at]))
         })
         .collect();
     // The kinds of work, then waking up, then taking in a batch.
@@ -120,7 +125,9 @@ pub(super) fn profile(
                 .map(|kind| last.counted(&format!("driver_events/{kind}_octets_{way}")))
                 .into_iter()
                 .sum();
-            let streams = last.counted(&format!("work/{messages}"));
+            // A gateway has as many messages in as out.
+            let of_ike = last.counted("work/ike.message") / 2.0;
+            let streams = if of_ike > 0.0 { of_ike } else { last.counted(&format!("work/{messages}")) };
             Traffic { messages: if datagrams > 0.0 { datagrams } else { streams }, octets }
         };
         let profile = MethodProfile {
@@ -185,7 +192,7 @@ fn system_share(all: &[Vec<Measured>], labels: &[String], given: &[Option<f64>],
 fn labels(all: &[Vec<Measured>]) -> Vec<String> {
     let mut labels: Vec<String> = Vec::new();
     let looked_up = all.iter().flatten().any(|m| m.counts.of("cache/miss") > 0.0);
-    let first = ["radius.request", "diameter.request"].map(str::to_owned);
+    let first = ["radius.request", "diameter.request", "ike.message"].map(str::to_owned);
     let counted = all.iter().flatten().flat_map(|m| m.counts.kinds("work"));
     let counted = counted.filter(|(_, n)| *n > 0.0).map(|(label, _)| label.to_owned()).collect::<Vec<_>>();
     let lookup = looked_up.then(|| usher_profile::LOOKUP.to_owned());
@@ -247,7 +254,7 @@ mod tests {
         Calibration {
             methods: methods.iter().map(|name| (*name).to_owned()).collect(),
             pid: 1,
-            metrics: ([127, 0, 0, 1], 1).into(),
+            counted: Counted::Metrics(([127, 0, 0, 1], 1).into()),
             configuration: Configuration {
                 fingerprint: "00".to_owned(),
                 shards: Count::ONE,

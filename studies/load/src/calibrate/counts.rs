@@ -32,6 +32,13 @@ impl Counts {
         Ok(counts)
     }
 
+    /// What so many logins come to, each with these units of work.
+    pub(super) fn of_logins(logins: f64, units: &BTreeMap<String, f64>) -> Self {
+        let work = units.iter().map(|(label, n)| (format!("work/{label}"), n * logins));
+        let all = work.chain([("logins/accept".to_owned(), logins)]).collect();
+        Self { version: String::new(), all }
+    }
+
     pub(super) fn parse(text: &str) -> Self {
         let (mut all, mut version) = (BTreeMap::new(), String::new());
         for line in text.lines().filter_map(|line| line.strip_prefix("usher_aaa_")) {

@@ -76,7 +76,7 @@ fn shares(members: &[HostId], sampled: Option<&Sampled>) -> Vec<f64> {
     let Some((_, seen)) = sampled else { return Vec::new() };
     let of = |is: &dyn Fn(&str) -> bool| {
         let own = seen.iter().filter(|((host, library), _)| members.contains(host) && is(library));
-        own.map(|(_, n)| *n as f64).sum::<f64>()
+        own.map(|(_, n)| *n).sum::<u64>() as f64
     };
     let all = of(&|_| true);
     if all <= 0.0 {

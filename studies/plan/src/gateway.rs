@@ -1,0 +1,111 @@
+//! An IKEv2 gateway as what is deployed: the machine of `usher ike serve` on a simulated host, and initiators with a shared key.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use usher_core::{Duration, Seed};
+use usher_crypto::Key;
+use usher_gateway::{Config, Judge, LocalUsers, NAT_SOCKET, Peer, SOCKET};
+use usher_ike::machine::{self, Childless, Connection, LocalAuth, RemoteAuth};
+use usher_ike::payload::{Identification, Proposal};
+use usher_load::IkeConfig;
+use usher_runner::world::{Endpoint, HostAddress};
+use usher_sim::{Context, Delivery};
+
+/// Who asks it (RFC 5737).
+pub(crate) const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 10));
+/// IKE's two ports.
+const PORTS: [u16; 2] = [500, 4500];
+const NAME: &str = "gateway.plan.example";
+const KEY: &[u8] = b"a key of the plan's own";
+/// How messages of IKE are protected. A profile has the cost of the key exchange that it was measured with.
+const PROPOSAL: &str = "aes128-sha256-x25519";
+/// How many initiators take turns.
+const INITIATORS: usize = 1000;
+
+fn proposals() -> Result<Vec<Proposal>, String> {
+    Ok(vec![Proposal::ike(PROPOSAL).map_err(|e| e.to_string())?])
+}
+
+/// The gateway on its host. It has a shared key with everybody, and makes IKE_SAs without a CHILD_SA.
+pub(crate) struct Gateway {
+    endpoint: Endpoint,
+    gateway: usher_gateway::Gateway,
+}
+
+impl Gateway {
+    /// The gateway, and its sockets with their ports.
+    pub(crate) fn new(
+        at: HostAddress,
+        address: IpAddr,
+        seed: Seed,
+    ) -> Result<(Self, [(u32, u16); 2]), String> {
+        let connection = Connection {
+            name: "plan".to_owned(),
+            local: Identification::fqdn(NAME),
+            remote: None,
+            local_auth: LocalAuth::Psk(Key::from(KEY)),
+            remote_auth: RemoteAuth::Psk(Key::from(KEY)),
+            proposals: proposals()?,
+            children: Vec::new(),
+            childless: Childless::Allow,
+            mobike: false,
+            fragmentation: true,
+            address: false,
+            rekey_after: None,
+            liveness: None,
+            unique: false,
+        };
+        let peer = Peer {
+            connection: Arc::new(connection),
+            judge: Judge::Aaa,
+            pools: Vec::new(),
+            dns: Vec::new(),
+            domains: Vec::new(),
+            local: SocketAddr::new(address, PORTS[0]),
+            remote: None,
+            start: false,
+            retry: Duration::ZERO,
+            on_demand: false,
+            reauth_after: None,
+            break_before_make: false,
+            lifetime: None,
+            child_lifetimes: Vec::new(),
+        };
+        let config = Config {
+            endpoint: machine::Config::default(),
+            peers: vec![Arc::new(peer)],
+            pools: Vec::new(),
+            aaa: None,
+            users: LocalUsers::default(),
+            metered: false,
+        };
+        let gateway =
+            usher_gateway::Gateway::new(config, seed.secure("ike.start", 0)).map_err(|e| e.to_string())?;
+        let mut endpoint = Endpoint::new(at);
+        let sockets = [(endpoint.socket(SOCKET), PORTS[0]), (endpoint.socket(NAT_SOCKET), PORTS[1])];
+        Ok((Self { endpoint, gateway }, sockets))
+    }
+
+    pub(crate) fn handle<R>(&mut self, ctx: &mut Context<'_, R>, delivery: &Delivery) {
+        self.endpoint.feed(ctx, &mut self.gateway, delivery);
+        // By a shared key nobody signs, and nobody is asked.
+        self.endpoint.drain(ctx, &mut self.gateway, |_, _, _| {});
+    }
+}
+
+/// Who logs in at the gateway.
+pub(crate) fn initiators(gateway: IpAddr) -> Result<IkeConfig, String> {
+    Ok(IkeConfig {
+        address: SocketAddr::new(gateway, PORTS[0]),
+        local: SocketAddr::new(CLIENT, 0),
+        gateway: Identification::fqdn(NAME),
+        identity: "node@plan.example".to_owned(),
+        initiators: INITIATORS,
+        first: 0,
+        secret: Key::from(KEY),
+        proposals: proposals()?,
+        keep: false,
+        retransmission: Duration::from_secs(2),
+        retransmissions: 3,
+    })
+}
