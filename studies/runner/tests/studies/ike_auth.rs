@@ -134,8 +134,10 @@ fn what_was_lost_is_taken_up_by_tickets_without_key_exchange_and_certificates() 
         let anew = told(&format!("method = \"{method}\"\n{again}"));
         let resumed = told(&format!("method = \"{method}\"\nresumption = \"1 h\"\n{again}"));
         assert_eq!(at(&resumed, "completed"), 20.0, "{method}: {resumed:?}");
-        // Of each of the two initiators the first is as without; nine have four messages each.
-        assert_eq!(at(&resumed, "ike.messages"), (first + 9.0 * 4.0) / 10.0, "{method}");
+        // Of each of the two initiators nine have four messages each. The first has as many as without; beside certificates the
+        // ticket that it gets makes a third fragment.
+        let with_ticket = if method == "certificate" { first + 1.0 } else { first };
+        assert!((at(&resumed, "ike.messages") - (with_ticket + 9.0 * 4.0) / 10.0).abs() < 1e-9, "{method}");
         assert_eq!(at(&anew, "ike.messages"), first, "{method}");
         // A ticket is shorter than two certificates, and longer than what X25519 exchanges.
         let fewer = at(&resumed, "ike.bytes") < at(&anew, "ike.bytes");
