@@ -317,7 +317,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         let packet = Packet { src: key.local, dst: key.remote, len, ident, body };
         match by {
             Some(direction) => self.send_by(direction, packet),
-            None => self.send(key.local, packet),
+            None => self.send(key.local, || packet),
         }
     }
 

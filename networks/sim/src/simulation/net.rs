@@ -53,14 +53,14 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         tap.packet(self.now, interface, outward, &self.tap_buf);
     }
 
-    /// Sends a packet from `host`, as far as its policies let it.
+    /// Sends a packet from `host`, as far as its policies let it. It is made where it is needed, as deliveries are.
     #[inline(always)]
-    pub(super) fn send(&mut self, host: HostId, packet: Packet) {
-        if !self.guards.is_empty() && self.guards.contains_key(&host) && packet.dst != host {
-            self.send_guarded(host, self.now, packet);
-            return;
+    pub(super) fn send(&mut self, host: HostId, packet: impl FnOnce() -> Packet) {
+        if self.guards.is_empty() || !self.guards.contains_key(&host) {
+            self.send_now(packet());
+        } else {
+            self.send_guarded(host, self.now, packet());
         }
-        self.send_now(packet);
     }
 
     /// Sends a packet from its source.
@@ -223,7 +223,8 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         };
         let ident = self.next_ident(from);
         let datagram = Datagram { src_port, dst_port: port, payload };
-        self.send(from, Packet::udp(self.version, from, to, ident, datagram));
+        let version = self.version;
+        self.send(from, || Packet::udp(version, from, to, ident, datagram));
     }
 
     /// The address that a connection is to be opened from: the application's host's own if none is asked for, nothing if

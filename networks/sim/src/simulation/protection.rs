@@ -88,8 +88,12 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     }
 
     /// Sends a packet of a host that protects some.
+    #[cold]
     pub(super) fn send_guarded(&mut self, host: HostId, since: Instant, packet: Packet) {
-        let Some(guard) = self.guards.get_mut(&host) else { return };
+        let Some(guard) = self.guards.get_mut(&host).filter(|_| packet.dst != host) else {
+            // To itself a host sends whatever it likes.
+            return self.send_now(packet);
+        };
         if self.now.since(since) > guard.config.patience {
             self.stats.unprotected += 1;
             return;

@@ -314,8 +314,10 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         }
         let ident = self.next_ident(key.local);
         let (src_port, dst_port) = (key.local_port, key.remote_port);
-        let body = Body::Tcp { src_port, dst_port, conn, from_conn, segment };
-        self.send(key.local, Packet { src: key.local, dst: key.remote, len, ident, body });
+        self.send(key.local, || {
+            let body = Body::Tcp { src_port, dst_port, conn, from_conn, segment };
+            Packet { src: key.local, dst: key.remote, len, ident, body }
+        });
     }
 
     #[inline]
