@@ -6,8 +6,10 @@ use usher_config::tree::{self, Step};
 use usher_config::{Alone, Collector, Outside};
 
 /// What a login costs, as it was measured, for studies that charge a processor with it: path and text.
-const PROFILES: &[(&str, &str)] =
-    &[("profiles/eap-tls-2026-11.toml", include_str!("../../founding/profiles/eap-tls-2026-11.toml"))];
+const PROFILES: &[(&str, &str)] = &[
+    ("profiles/eap-tls-2026-11.toml", include_str!("../../founding/profiles/eap-tls-2026-11.toml")),
+    ("profiles/ike-gateway-2026-11.toml", include_str!("../../founding/profiles/ike-gateway-2026-11.toml")),
+];
 
 /// The files that come with the program, for studies that are texts.
 pub(crate) struct Shipped;
@@ -94,6 +96,7 @@ const ALL: &[Founding] = founding![
     "ike-applications",
     "ike-remote",
     "ike-parallel",
+    "ike-scale",
 ];
 
 /// All of them, in the order in which a group runs.

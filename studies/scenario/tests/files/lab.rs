@@ -3,8 +3,8 @@
 use usher_scenario::{Mode, Overrides, Study, founding, lab};
 
 /// The five studies that say how they fit on a lab.
-const STUDIES: [&str; 7] =
-    ["aaa-hol", "aaa-nagle", "aaa-delack", "mih-udp", "mih-tcp", "ike-auth", "ike-remote"];
+const STUDIES: [&str; 8] =
+    ["aaa-hol", "aaa-nagle", "aaa-delack", "mih-udp", "mih-tcp", "ike-auth", "ike-remote", "ike-parallel"];
 
 #[test]
 fn founding_studies_that_say_how_they_fit_on_a_lab_do() {
