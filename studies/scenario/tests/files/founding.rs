@@ -57,7 +57,11 @@ fn groups_name_their_studies() {
     let open = ["mih-timers", "mih-response", "mih-lifetime", "mih-services"];
     let closed = ["mih-udp", "mih-tcp", "mih-sctp", "mih-shared-segment"];
     let mih = founding::group("mih");
-    assert_eq!(founding::group("plan"), ["eduroam-day"]);
+    assert_eq!(founding::group("plan"), ["eduroam-day", "ike-scale"]);
+    assert_eq!(
+        founding::group("ike"),
+        ["ike-auth", "ike-ping", "ike-applications", "ike-remote", "ike-parallel", "ike-scale"]
+    );
     assert!(mih.len() == 8 && closed.iter().chain(&open).all(|study| mih.contains(study)), "{mih:?}");
     assert_eq!(founding::group("beyond"), ["aaa-beyond", "aaa-advice", "aaa-sctp-delay"]);
     // A name means one thing.
