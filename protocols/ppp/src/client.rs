@@ -1,6 +1,9 @@
 //! The host's side: discovery, one session, and another when that has ended (RFC 2516).
 
 use crate::auth::Credentials;
+use crate::ipv6::dhcp::duid;
+use crate::ipv6::host::Delegation;
+use crate::ipv6::neighbor::RouterAdvertisement;
 use crate::ipv6cp::InterfaceIdentifier;
 use crate::link::{Dropped, EndReason, Family, Link, LinkConfig, Network, Role, Said};
 use crate::pppoe::{Code, Discovery, ErrorTag, Frame, FrameError, MAX_PAYLOAD, MacAddress, OVERHEAD, Stage};
@@ -41,6 +44,8 @@ pub struct ClientConfig {
     pub dns: bool,
     /// Whether IPv6 is wanted, and under which interface identifier; zero: chance decides.
     pub ipv6: Option<InterfaceIdentifier>,
+    /// Whether a prefix is asked for, for a network behind this host (RFC 8415).
+    pub delegation: bool,
     /// How the link is kept.
     pub link: LinkConfig,
     /// The first wait for a PADO or PADS; each further one is twice as long.
@@ -68,6 +73,7 @@ impl ClientConfig {
             ipv4: true,
             dns: true,
             ipv6: Some(InterfaceIdentifier::default()),
+            delegation: false,
             link: LinkConfig::default(),
             patience: Duration::from_secs(1),
             longest: Duration::from_secs(30),
@@ -124,6 +130,18 @@ pub enum ClientEvent {
         /// Octets.
         mtu: u16,
     },
+    /// The router has advertised prefixes, of which hosts make addresses, and other parameters of the link.
+    Advertised {
+        /// What it says.
+        advertisement: RouterAdvertisement,
+    },
+    /// A prefix was delegated for a network behind this host, or its time was renewed.
+    Delegated {
+        /// The prefix.
+        delegation: Delegation,
+    },
+    /// The prefix is not this host's any more. It goes with IPv6, too.
+    Withdrawn,
     /// The session has ended, or none came to be.
     Ended {
         /// Why.
@@ -393,6 +411,7 @@ impl Client {
             ipv4: self.config.ipv4,
             dns: self.config.dns,
             ipv6: self.config.ipv6,
+            delegation: self.config.delegation.then(|| duid(self.config.address.0).into()),
         };
         let rng = SecureRng::from_seed(self.rng.array());
         let link = Link::new(role, self.config.link, limit, rng, now, now.wall(self.epoch));
@@ -445,6 +464,13 @@ impl Client {
                     self.outputs.event(ClientEvent::Install { concentrator, number, mtu, network });
                 }
                 Said::Down(family) => self.outputs.event(ClientEvent::Remove { family }),
+                Said::Advertised(advertisement) => {
+                    self.outputs.event(ClientEvent::Advertised { advertisement });
+                }
+                Said::Delegated(Some(delegation)) => {
+                    self.outputs.event(ClientEvent::Delegated { delegation });
+                }
+                Said::Delegated(None) => self.outputs.event(ClientEvent::Withdrawn),
                 Said::Mtu(mtu) => self.outputs.event(ClientEvent::Mtu { mtu }),
                 Said::Ended(reason) => {
                     if reason != EndReason::Padt {

@@ -338,7 +338,8 @@ impl Concentrator {
                     self.outputs.event(ConcentratorEvent::Remove { session: name, family });
                 }
                 Said::Mtu(mtu) => self.outputs.event(ConcentratorEvent::Mtu { session: name, mtu }),
-                Said::Refused(_) => {}
+                // What only a client hears.
+                Said::Refused(_) | Said::Advertised(_) | Said::Delegated(_) => {}
                 Said::Ended(reason) => return self.forget(id, reason),
             }
         }

@@ -6,13 +6,16 @@ use crate::client::{Client, ClientCommand, ClientConfig};
 use crate::concentrator::{
     Answer, Concentrator, ConcentratorCommand, ConcentratorConfig, ConcentratorEvent, Port,
 };
+use crate::ipv6::dhcp::Message;
+use crate::ipv6::neighbor::RouterAdvertisement;
+use crate::ipv6::{Local, Prefix};
 use crate::link::{Assignment, Ipv4Assignment, Ipv6Assignment};
 use crate::packet::{ConfigOption, Packet};
 use crate::pppoe::{Discovery, Frame, MacAddress};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::net::Ipv4Addr;
+use core::net::{Ipv4Addr, Ipv6Addr};
 use usher_core::{Duration, Input, Instant, Machine, Output, PortId, SecureRng};
 
 const PORT: PortId = PortId(0);
@@ -57,6 +60,19 @@ pub fn message(octets: &[u8]) -> bool {
             return false;
         }
     }
+    // Of a packet of IPv6 the lengths and the checksum are looked at; what it carries is read however it is wrapped.
+    let _ = Local::parse(octets);
+    if let Some(one) = RouterAdvertisement::parse(octets)
+        && RouterAdvertisement::parse(&one.to_vec()[4..]).as_ref() != Some(&one)
+    {
+        return false;
+    }
+    if let Some(one) = Message::parse(octets)
+        && octets.len() < usize::from(u16::MAX)
+        && Message::parse(&one.to_vec()).as_ref() != Some(&one)
+    {
+        return false;
+    }
     Packet::parse(octets).map_or(true, |packet| Packet::parse(&packet.to_vec()) == Ok(packet))
 }
 
@@ -82,7 +98,12 @@ fn concentrator() -> Option<Concentrator> {
 }
 
 fn client() -> Client {
-    let config = ClientConfig { mtu: 9000, persist: true, ..ClientConfig::new(PORT, HOST, credentials()) };
+    let config = ClientConfig {
+        mtu: 9000,
+        persist: true,
+        delegation: true,
+        ..ClientConfig::new(PORT, HOST, credentials())
+    };
     Client::new(config, SecureRng::from_seed([2; 32]))
 }
 
@@ -179,7 +200,9 @@ pub fn session(octets: &[u8]) -> bool {
 fn accept() -> Answer {
     let address = |n| Ipv4Addr::new(192, 0, 2, n);
     let ipv4 = Ipv4Assignment { local: address(1), remote: address(2), dns: [address(53)].into() };
-    let assignment = Assignment { ipv4: Some(ipv4), ipv6: Some(Ipv6Assignment::default()) };
+    let prefix = |length| Prefix::new(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), length);
+    let ipv6 = Ipv6Assignment { prefix: prefix(64), delegated: prefix(56), ..Ipv6Assignment::default() };
+    let assignment = Assignment { ipv4: Some(ipv4), ipv6: Some(ipv6) };
     Answer::Accept { message: Vec::new(), assignment: assignment.into() }
 }
 

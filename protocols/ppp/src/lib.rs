@@ -6,6 +6,7 @@
 //!      ◀═ LCP ═══════════════════▶                how long packets are, whether the link is looped, how the host shows who it is
 //!      ◀═ PAP, CHAP, EAP ════════▶                who the host is
 //!      ◀═ IPCP, IPv6CP ══════════▶                the addresses of both ends
+//!      ◀═ advertisement, DHCPv6 ═▶                IPv6's prefixes
 //!      ◀═ Echo-Request, Echo-Reply ▶              whether the other still lives
 //! ```
 //! A [`Concentrator`](concentrator::Concentrator) and a [`Client`](client::Client) are machines over Ethernet frames. Both run the
@@ -27,6 +28,7 @@ pub mod client;
 pub mod concentrator;
 pub mod fuzz;
 mod ipcp;
+pub mod ipv6;
 mod ipv6cp;
 mod lcp;
 mod link;
@@ -37,6 +39,8 @@ pub mod pppoe;
 mod tests;
 pub mod work;
 
+pub use ipv6::Prefix;
+pub use ipv6::host::Delegation;
 pub use ipv6cp::InterfaceIdentifier;
 pub use link::{Assignment, EndReason, Family, Ipv4Assignment, Ipv6Assignment, LinkConfig, Network};
 pub use negotiation::Restart;

@@ -7,6 +7,10 @@ use crate::auth::peer::{Outcome as Shown, Prover, refusal};
 use crate::auth::{AuthenticationProtocol, Credentials, Proof};
 use crate::automaton::{Event, State};
 use crate::ipcp::Ipv4Options;
+use crate::ipv6::host::{Delegation, Heard, Host};
+use crate::ipv6::neighbor::RouterAdvertisement;
+use crate::ipv6::router::{Offer, Router};
+use crate::ipv6::{Local, Prefix};
 use crate::ipv6cp::{InterfaceIdentifier, Ipv6Options};
 use crate::lcp::LinkOptions;
 use crate::negotiation::{Context, Deed, Discard, Negotiation, Options, Restart};
@@ -71,6 +75,12 @@ pub struct Ipv6Assignment {
     pub local: InterfaceIdentifier,
     /// The peer's, where it does not bring one.
     pub remote: Option<InterfaceIdentifier>,
+    /// The link's prefix, which is advertised: hosts make addresses of it by themselves.
+    pub prefix: Option<Prefix>,
+    /// A prefix for the network behind the peer, delegated by DHCPv6.
+    pub delegated: Option<Prefix>,
+    /// Name servers, told by DHCPv6.
+    pub dns: Vec<Ipv6Addr>,
 }
 
 /// What both ends have agreed to have of a network protocol.
@@ -91,6 +101,9 @@ pub enum Network {
         local: Ipv6Addr,
         /// The peer's.
         remote: Ipv6Addr,
+        /// What a concentrator routes to the peer: the link's prefix and the delegated one. A client hears of its own by
+        /// advertisement and delegation.
+        prefixes: Vec<Prefix>,
     },
 }
 
@@ -161,9 +174,16 @@ usher_core::named! {
 #[derive(Clone, Debug)]
 pub(crate) enum Role {
     /// It asks the peer who it is, and gives addresses.
-    Authenticator { name: Vec<u8>, protocols: Arc<[AuthenticationProtocol]> },
+    Authenticator { name: Vec<u8>, protocols: Arc<[AuthenticationProtocol]>, duid: Vec<u8> },
     /// It shows who it is, and takes addresses.
-    Peer { credentials: Arc<Credentials>, ipv4: bool, dns: bool, ipv6: Option<InterfaceIdentifier> },
+    Peer {
+        credentials: Arc<Credentials>,
+        ipv4: bool,
+        dns: bool,
+        ipv6: Option<InterfaceIdentifier>,
+        /// As whom it asks for a prefix, if it wants one.
+        delegation: Option<Vec<u8>>,
+    },
 }
 
 /// What a link has to say.
@@ -183,6 +203,10 @@ pub(crate) enum Said {
     Down(Family),
     /// So long may packets be from now on.
     Mtu(u16),
+    /// The router has advertised this.
+    Advertised(RouterAdvertisement),
+    /// A prefix was delegated; `None`: it is not any more.
+    Delegated(Option<Delegation>),
     /// It is over.
     Ended(EndReason),
 }
@@ -233,6 +257,10 @@ pub(crate) struct Link {
     prover: Option<Prover>,
     ipv4: Option<Negotiation<Ipv4Options>>,
     ipv6: Option<Negotiation<Ipv6Options>>,
+    /// What the peer is given by IPv6, once it is let in.
+    offer: Offer,
+    router: Option<Router>,
+    host: Option<Host>,
     /// Which networks were said to be up.
     up: [bool; Family::ALL.len()],
     keepalive: Keepalive,
@@ -269,6 +297,9 @@ impl Link {
             prover: None,
             ipv4: None,
             ipv6: None,
+            offer: Offer::default(),
+            router: None,
+            host: None,
             up: [false; Family::ALL.len()],
             keepalive,
             setup: Some(now + config.setup),
@@ -312,6 +343,8 @@ impl Link {
             self.ipv4.as_ref().and_then(Negotiation::poll_timeout),
             self.ipv6.as_ref().and_then(Negotiation::poll_timeout),
             self.keepalive.poll_timeout(),
+            self.router.as_ref().and_then(Router::poll_timeout),
+            self.host.as_ref().and_then(Host::poll_timeout),
         ])
     }
 
@@ -335,6 +368,41 @@ impl Link {
         self.ipv6(now, wall, |ipv6, cx| ipv6.timeout(cx));
         if self.keepalive.poll_timeout().is_some_and(|at| at <= now) {
             self.echo(now);
+        }
+        let mut out = Vec::new();
+        if let Some(router) = &mut self.router {
+            router.timeout(now, &mut self.rng, &mut out);
+        }
+        out.into_iter().for_each(|packet| self.send(Protocol::IPV6, packet));
+        let mut out = Vec::new();
+        if let Some(host) = &mut self.host {
+            host.timeout(now, &mut self.rng, &mut out);
+        }
+        self.heard(out);
+    }
+
+    /// A packet of IPv6 may be for this end itself.
+    fn receive_ipv6(&mut self, now: Instant, octets: &[u8]) -> Result<(), Dropped> {
+        let packet = Local::parse(octets).ok_or(Dropped::Data)?;
+        let (mut sent, mut heard, mut taken) = (Vec::new(), Vec::new(), false);
+        if let Some(router) = &mut self.router {
+            taken = router.receive(now, packet, &mut self.rng, &mut sent);
+        } else if let Some(host) = &mut self.host {
+            taken = host.receive(now, packet, &mut self.rng, &mut heard);
+        }
+        sent.into_iter().for_each(|packet| self.send(Protocol::IPV6, packet));
+        self.heard(heard);
+        taken.then_some(()).ok_or(Dropped::Data)
+    }
+
+    /// What the host's end of IPv6 has to say.
+    fn heard(&mut self, all: Vec<Heard>) {
+        for one in all {
+            match one {
+                Heard::Send(packet) => self.send(Protocol::IPV6, packet),
+                Heard::Advertised(advertisement) => self.said.push(Said::Advertised(advertisement)),
+                Heard::Delegated(delegation) => self.said.push(Said::Delegated(delegation)),
+            }
         }
     }
 
@@ -374,6 +442,11 @@ impl Link {
             self.ipv4 = ipv4.as_ref().map(giving).map(Negotiation::new);
             let options = |a: &Ipv6Assignment| Ipv6Options::new(a.local, a.remote);
             self.ipv6 = ipv6.as_ref().map(options).map(Negotiation::new);
+            self.offer = Offer::default();
+            if let (Some(a), Role::Authenticator { duid, .. }) = (ipv6, &self.role) {
+                let (dns, duid, mtu) = (a.dns.clone(), duid.clone(), 0);
+                self.offer = Offer { prefix: a.prefix, delegated: a.delegated, dns, duid, mtu };
+            }
         }
         self.asked(now, wall, out);
         true
@@ -394,6 +467,7 @@ impl Link {
             Protocol::PAP | Protocol::CHAP | Protocol::EAP => {
                 return self.receive_authentication(now, wall, protocol, octets);
             }
+            Protocol::IPV6 if self.up[Family::Ipv6 as usize] => return self.receive_ipv6(now, octets),
             Protocol::IPV4 | Protocol::IPV6 => return Err(Dropped::Data),
             _ if self.phase != Phase::Network => return Err(Dropped::Early),
             Protocol::IPCP if self.ipv4.is_some() => {
@@ -648,7 +722,8 @@ impl Link {
         let deeds = run(ipv6, now, &self.config, mtu, &mut self.rng, step);
         let network = ipv6.options.identifiers().map(|(local, remote)| {
             let [local, remote] = [local, remote].map(InterfaceIdentifier::link_local);
-            Network::Ipv6 { local, remote }
+            let prefixes = [self.offer.prefix, self.offer.delegated].into_iter().flatten().collect();
+            Network::Ipv6 { local, remote, prefixes }
         });
         self.network(now, wall, deeds, Family::Ipv6, network);
     }
@@ -672,6 +747,7 @@ impl Link {
                 (Deed::Up, Some(network)) => {
                     self.setup = None;
                     self.up[family as usize] = true;
+                    self.speak(now, network);
                     self.said.push(Said::Up(network.clone()));
                 }
                 // Both have agreed, and one of them has no address: there is nothing to carry.
@@ -693,9 +769,27 @@ impl Link {
         }
     }
 
+    /// By IPv6 each end has more to say than addresses.
+    fn speak(&mut self, now: Instant, network: &Network) {
+        let &Network::Ipv6 { local, .. } = network else { return };
+        let mtu = self.mtu();
+        match &self.role {
+            Role::Authenticator { .. } => {
+                let offer = Offer { mtu, ..self.offer.clone() };
+                self.router = Some(Router::new(offer, local, now));
+            }
+            Role::Peer { delegation, .. } => {
+                self.host = Some(Host::new(local, delegation.clone(), now, &mut self.rng));
+            }
+        }
+    }
+
     /// No packets of a network pass any more.
     fn lower(&mut self, family: Family) {
         if core::mem::take(&mut self.up[family as usize]) {
+            if family == Family::Ipv6 {
+                (self.router, self.host) = (None, None);
+            }
             self.said.push(Said::Down(family));
         }
     }

@@ -1,6 +1,7 @@
 //! The discovery stage of a concentrator (RFC 2516 §5).
 
 use super::{Concentrator, ConcentratorEvent, Excess, Port, Session, SessionId, Station, Subscriber};
+use crate::ipv6::dhcp::duid;
 use crate::link::{EndReason, Link, Role};
 use crate::pppoe::cookie::Cookies;
 use crate::pppoe::{Code, Discovery, ErrorTag, Frame, MAX_PAYLOAD};
@@ -157,6 +158,7 @@ impl Concentrator {
         let role = Role::Authenticator {
             name: self.config.name.clone().into(),
             protocols: self.config.authentication.clone(),
+            duid: duid(own.address.0).into(),
         };
         let rng = SecureRng::from_seed(self.rng.array());
         let link = Link::new(role, self.config.link, limit, rng, now, now.wall(self.epoch));

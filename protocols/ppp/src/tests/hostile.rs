@@ -14,7 +14,8 @@ fn lcp(code: Control, identifier: u8, data: &[u8]) -> Vec<u8> {
 fn controls(world: &World, to: MacAddress, since: usize) -> Vec<(Protocol, Control, u8, Vec<u8>)> {
     let frames = world.sent_to(to, since);
     let frames = frames.iter().map(|bytes| Frame::parse(bytes).unwrap());
-    let packets = frames.filter(|frame| frame.stage == Stage::Session);
+    let is_data = |frame: &Frame<'_>| frame.payload.starts_with(&Protocol::IPV6.0.to_be_bytes());
+    let packets = frames.filter(|frame| frame.stage == Stage::Session && !is_data(frame));
     let packets = packets.map(|frame| {
         let (protocol, octets) = Protocol::split(frame.payload).unwrap();
         let packet = Packet::parse(octets).unwrap();
@@ -232,12 +233,13 @@ fn another_magic_number_is_dropped_and_ones_own_is_a_loop() {
 #[test]
 fn a_link_that_is_looped_back_is_noticed() {
     for role in [
-        Role::Authenticator { name: b"ac".to_vec(), protocols: Arc::new([P::Chap]) },
+        Role::Authenticator { name: b"ac".to_vec(), protocols: Arc::new([P::Chap]), duid: vec![] },
         Role::Peer {
             credentials: Arc::new(credentials(&[P::Chap], b"x")),
             ipv4: true,
             dns: true,
             ipv6: None,
+            delegation: None,
         },
     ] {
         let (mut now, wall) = (usher_core::Instant::ZERO, WallTime::UNIX_EPOCH);

@@ -13,7 +13,7 @@ fn each_protocol_lets_a_host_in_that_knows_the_password() {
         let (ours, theirs) = (Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 10));
         let ours6 = InterfaceIdentifier(1).link_local();
         let client = world.client_networks(0);
-        let Some(Network::Ipv6 { local, remote }) =
+        let Some(Network::Ipv6 { local, remote, .. }) =
             client.iter().find(|network| network.family() == Family::Ipv6).cloned()
         else {
             panic!("no IPv6 by {protocol}")
@@ -34,7 +34,7 @@ fn each_protocol_lets_a_host_in_that_knows_the_password() {
             }
         }
         assert!(installed.contains(&ipv4(ours, theirs)));
-        assert!(installed.contains(&Network::Ipv6 { local: ours6, remote: local }));
+        assert!(installed.contains(&Network::Ipv6 { local: ours6, remote: local, prefixes: prefixes() }));
         assert_eq!((world.ended(), world.client_ended(0)), (vec![], vec![]));
         assert_eq!(world.net[world.ac].outside(), 0);
         let authenticated = |(_, event): &(_, ClientEvent)| *event == ClientEvent::Authenticated;

@@ -3,6 +3,7 @@
 mod codec;
 mod discovery;
 mod hostile;
+mod ipv6;
 mod methods;
 mod session;
 mod table;
@@ -14,7 +15,7 @@ use crate::concentrator::{
     Answer, Concentrator, ConcentratorCommand, ConcentratorConfig, ConcentratorEvent, Port, SessionId,
 };
 use crate::pppoe::{Code, Discovery, Frame, MacAddress, Stage};
-use crate::{Assignment, EndReason, InterfaceIdentifier, Ipv4Assignment, Ipv6Assignment, Network};
+use crate::{Assignment, EndReason, InterfaceIdentifier, Ipv4Assignment, Ipv6Assignment, Network, Prefix};
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
@@ -60,10 +61,24 @@ pub(crate) fn config() -> ConcentratorConfig {
 pub(crate) fn assignment(session: SessionId) -> Assignment {
     let remote = Ipv4Addr::new(192, 0, 2, 10 + session.0 as u8);
     let ipv4 = Ipv4Assignment { local: Ipv4Addr::new(192, 0, 2, 1), remote, dns: vec![DNS] };
-    let ipv6 = Ipv6Assignment { local: InterfaceIdentifier(1), remote: Some(InterfaceIdentifier(0x77)) };
+    let [prefix, delegated] = prefixes()[..] else { panic!("two") };
+    let ipv6 = Ipv6Assignment {
+        local: InterfaceIdentifier(1),
+        remote: Some(InterfaceIdentifier(0x77)),
+        prefix: Some(prefix),
+        delegated: Some(delegated),
+        dns: vec![DNS6],
+    };
     Assignment { ipv4: Some(ipv4), ipv6: Some(ipv6) }
 }
 
+/// The link's, and the delegated one.
+pub(crate) fn prefixes() -> Vec<Prefix> {
+    let prefix = |text: &str, length| Prefix::new(text.parse().unwrap(), length).unwrap();
+    vec![prefix("2001:db8:1:2::", 64), prefix("2001:db8:ff00::", 56)]
+}
+
+pub(crate) const DNS6: std::net::Ipv6Addr = std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0x53);
 pub(crate) const DNS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 53);
 
 /// An AAA server in a few lines: it knows the one password.
@@ -74,6 +89,7 @@ pub(crate) struct Judge {
     pub(crate) impostor: bool,
     pub(crate) silent: bool,
     pub(crate) without_ipv6: bool,
+    pub(crate) without_delegation: bool,
 }
 
 impl Judge {
@@ -82,6 +98,9 @@ impl Judge {
             let mut assignment = assignment(session);
             if self.without_ipv6 {
                 assignment.ipv6 = None;
+            }
+            if let Some(ipv6) = assignment.ipv6.as_mut().filter(|_| self.without_delegation) {
+                ipv6.delegated = None;
             }
             Answer::Accept { message, assignment: assignment.into() }
         };

@@ -1,0 +1,262 @@
+//! DHCPv6 messages, as far as the delegation of prefixes needs them (RFC 8415 §8, §21).
+
+use super::Prefix;
+use alloc::vec::Vec;
+use core::net::Ipv6Addr;
+use usher_core::{Reader, Writer};
+
+/// A message's type (RFC 8415 §7.3). An open set: others may be met.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct MessageType(pub u8);
+
+impl MessageType {
+    /// Who can serve?
+    pub const SOLICIT: Self = Self(1);
+    /// I can.
+    pub const ADVERTISE: Self = Self(2);
+    /// Serve, please.
+    pub const REQUEST: Self = Self(3);
+    /// Longer, please, of the same server.
+    pub const RENEW: Self = Self(5);
+    /// Longer, please, of any.
+    pub const REBIND: Self = Self(6);
+    /// The answer to all of these.
+    pub const REPLY: Self = Self(7);
+    /// It is not needed any more.
+    pub const RELEASE: Self = Self(8);
+    /// Name servers, please.
+    pub const INFORMATION_REQUEST: Self = Self(11);
+}
+
+/// How something went (RFC 8415 §21.13). An open set.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Status(pub u16);
+
+impl Status {
+    /// Well.
+    pub const SUCCESS: Self = Self(0);
+    /// No addresses are to be had.
+    pub const NO_ADDRESSES: Self = Self(2);
+    /// The server knows nothing of it.
+    pub const NO_BINDING: Self = Self(3);
+    /// No prefixes are to be had.
+    pub const NO_PREFIXES: Self = Self(6);
+}
+
+/// Options (RFC 8415 §24, table 4).
+mod option {
+    pub(super) const CLIENT_ID: u16 = 1;
+    pub(super) const SERVER_ID: u16 = 2;
+    pub(super) const IA_NA: u16 = 3;
+    pub(super) const OPTION_REQUEST: u16 = 6;
+    pub(super) const PREFERENCE: u16 = 7;
+    pub(super) const ELAPSED_TIME: u16 = 8;
+    pub(super) const STATUS_CODE: u16 = 13;
+    pub(super) const DNS_SERVERS: u16 = 23;
+    pub(super) const IA_PD: u16 = 25;
+    pub(super) const IA_PREFIX: u16 = 26;
+    pub(super) const SOL_MAX_RT: u16 = 82;
+}
+
+/// A delegated prefix (RFC 8415 §21.22).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IaPrefix {
+    /// The prefix. Of a client's wish the length alone may count.
+    pub prefix: Prefix,
+    /// Seconds for which it is preferred.
+    pub preferred: u32,
+    /// Seconds for which it is valid.
+    pub valid: u32,
+}
+
+/// An association of prefixes (RFC 8415 §21.21).
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct IaPd {
+    /// What the client calls it.
+    pub iaid: u32,
+    /// Seconds after which the client asks its server for longer; 0: as it likes.
+    pub t1: u32,
+    /// Seconds after which it asks any server; 0: as it likes.
+    pub t2: u32,
+    /// Its prefixes.
+    pub prefixes: Vec<IaPrefix>,
+    /// How it went.
+    pub status: Option<Status>,
+}
+
+/// A DHCPv6 message between a client and a server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Message<'a> {
+    /// Its type.
+    pub kind: MessageType,
+    /// Which exchange it is of.
+    pub transaction: [u8; 3],
+    /// The client's DUID.
+    pub client: Option<&'a [u8]>,
+    /// The server's DUID.
+    pub server: Option<&'a [u8]>,
+    /// Hundredths of a second since the client has begun the exchange.
+    pub elapsed: Option<u16>,
+    /// How much the server would like to be chosen.
+    pub preference: Option<u8>,
+    /// Associations of addresses, by what the client calls them; a server has none to give (NoAddrsAvail).
+    pub addresses: Vec<u32>,
+    /// Associations of prefixes.
+    pub delegations: Vec<IaPd>,
+    /// How it went.
+    pub status: Option<Status>,
+    /// Whether the client asks for name servers.
+    pub wants_dns: bool,
+    /// Name servers.
+    pub dns: Vec<Ipv6Addr>,
+}
+
+/// Each option of a list: its code and its data. `None`: a length leads beyond the end.
+fn each<'a>(octets: &'a [u8], mut with: impl FnMut(u16, &'a [u8]) -> Option<()>) -> Option<()> {
+    let mut r = Reader::new(octets);
+    while !r.is_empty() {
+        let (code, length) = (r.u16().ok()?, r.u16().ok()?);
+        with(code, r.bytes(length.into()).ok()?)?;
+    }
+    Some(())
+}
+
+fn status(data: &[u8]) -> Option<Status> {
+    Some(Status(u16::from_be_bytes(*data.first_chunk()?)))
+}
+
+impl IaPd {
+    fn parse(data: &[u8]) -> Option<Self> {
+        let mut r = Reader::new(data);
+        let mut this = Self { iaid: r.u32().ok()?, t1: r.u32().ok()?, t2: r.u32().ok()?, ..Self::default() };
+        each(r.take_rest(), |code, data| {
+            match code {
+                option::STATUS_CODE => this.status = Some(status(data)?),
+                option::IA_PREFIX => {
+                    let mut r = Reader::new(data);
+                    let (preferred, valid, length) = (r.u32().ok()?, r.u32().ok()?, r.u8().ok()?);
+                    let prefix = Prefix::new(Ipv6Addr::from(r.array().ok()?), length)?;
+                    // One whose preferred lifetime is the longer one is as none (RFC 8415 §21.22).
+                    if preferred <= valid {
+                        this.prefixes.push(IaPrefix { prefix, preferred, valid });
+                    }
+                }
+                _ => {}
+            }
+            Some(())
+        })?;
+        Some(this)
+    }
+    fn emit(&self, out: &mut Vec<u8>) {
+        Writer::new(out).u32(self.iaid).u32(self.t1).u32(self.t2);
+        for one in &self.prefixes {
+            let mut w = Writer::new(out);
+            w.u16(option::IA_PREFIX).u16(25).u32(one.preferred).u32(one.valid).u8(one.prefix.bits());
+            w.bytes(&one.prefix.address().octets());
+        }
+        if let Some(Status(code)) = self.status {
+            Writer::new(out).u16(option::STATUS_CODE).u16(2).u16(code);
+        }
+    }
+}
+
+impl<'a> Message<'a> {
+    /// One of this type without options.
+    #[must_use]
+    pub const fn new(kind: MessageType, transaction: [u8; 3]) -> Self {
+        Self {
+            kind,
+            transaction,
+            client: None,
+            server: None,
+            elapsed: None,
+            preference: None,
+            addresses: Vec::new(),
+            delegations: Vec::new(),
+            status: None,
+            wants_dns: false,
+            dns: Vec::new(),
+        }
+    }
+    /// Reads one; `None`: it is too short, or a length is wrong. Options that are not known are ignored.
+    #[must_use]
+    pub fn parse(octets: &'a [u8]) -> Option<Self> {
+        let (&[kind, a, b, c], rest) = octets.split_first_chunk()?;
+        let mut this = Self::new(MessageType(kind), [a, b, c]);
+        each(rest, |code, data| {
+            match code {
+                option::CLIENT_ID => this.client = Some(data),
+                option::SERVER_ID => this.server = Some(data),
+                option::ELAPSED_TIME => this.elapsed = Some(u16::from_be_bytes(data.try_into().ok()?)),
+                option::PREFERENCE => this.preference = Some(*data.first()?),
+                option::IA_NA => this.addresses.push(u32::from_be_bytes(*data.first_chunk()?)),
+                option::IA_PD => this.delegations.push(IaPd::parse(data)?),
+                option::STATUS_CODE => this.status = Some(status(data)?),
+                option::OPTION_REQUEST => {
+                    this.wants_dns |= data.chunks(2).any(|code| code == option::DNS_SERVERS.to_be_bytes());
+                }
+                option::DNS_SERVERS => {
+                    let (all, rest) = data.as_chunks::<16>();
+                    if !rest.is_empty() {
+                        return None;
+                    }
+                    this.dns.extend(all.iter().map(|octets| Ipv6Addr::from(*octets)));
+                }
+                _ => {}
+            }
+            Some(())
+        })?;
+        Some(this)
+    }
+    /// It as octets.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        let [a, b, c] = self.transaction;
+        let mut out = Vec::from([self.kind.0, a, b, c]);
+        let mut put = |code: u16, data: &[u8]| {
+            if let Ok(length) = u16::try_from(data.len()) {
+                Writer::new(&mut out).u16(code).u16(length).bytes(data);
+            }
+        };
+        for (code, id) in [(option::CLIENT_ID, self.client), (option::SERVER_ID, self.server)] {
+            if let Some(id) = id {
+                put(code, id);
+            }
+        }
+        if let Some(elapsed) = self.elapsed {
+            put(option::ELAPSED_TIME, &elapsed.to_be_bytes());
+        }
+        if let Some(preference) = self.preference {
+            put(option::PREFERENCE, &[preference]);
+        }
+        for iaid in &self.addresses {
+            let mut data = Vec::new();
+            Writer::new(&mut data).u32(*iaid).u32(0).u32(0);
+            Writer::new(&mut data).u16(option::STATUS_CODE).u16(2).u16(Status::NO_ADDRESSES.0);
+            put(option::IA_NA, &data);
+        }
+        for one in &self.delegations {
+            let mut data = Vec::new();
+            one.emit(&mut data);
+            put(option::IA_PD, &data);
+        }
+        if let Some(Status(code)) = self.status {
+            put(option::STATUS_CODE, &code.to_be_bytes());
+        }
+        if self.wants_dns {
+            // SOL_MAX_RT has to be asked for wherever anything is (§18.2.1).
+            let wanted = [option::DNS_SERVERS, option::SOL_MAX_RT].map(u16::to_be_bytes);
+            put(option::OPTION_REQUEST, wanted.as_flattened());
+        }
+        if !self.dns.is_empty() {
+            put(option::DNS_SERVERS, &self.dns.iter().flat_map(Ipv6Addr::octets).collect::<Vec<u8>>());
+        }
+        out
+    }
+}
+
+/// The DUID of a station by its address of Ethernet (DUID-LL, RFC 8415 §11.4).
+#[must_use]
+pub fn duid([a, b, c, d, e, f]: [u8; 6]) -> [u8; 10] {
+    [0, 3, 0, 1, a, b, c, d, e, f]
+}

@@ -1,0 +1,134 @@
+//! Router Solicitation and Advertisement (RFC 4861 §4.1, §4.2).
+
+use super::Prefix;
+use alloc::vec::Vec;
+use core::net::Ipv6Addr;
+use usher_core::{Reader, Writer};
+
+/// ICMPv6 types.
+pub(crate) const SOLICITATION: u8 = 133;
+pub(crate) const ADVERTISEMENT: u8 = 134;
+/// Options.
+const PREFIX_INFORMATION: u8 = 3;
+const MTU: u8 = 5;
+
+/// A prefix of the link (RFC 4861 §4.6.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PrefixInformation {
+    /// The prefix.
+    pub prefix: Prefix,
+    /// Its addresses are on the link.
+    pub on_link: bool,
+    /// Hosts may make addresses of it by themselves (RFC 4862).
+    pub autonomous: bool,
+    /// Seconds for which it is valid; `u32::MAX`: for ever.
+    pub valid: u32,
+    /// Seconds for which addresses of it are preferred; at most those for which it is valid.
+    pub preferred: u32,
+}
+
+/// A Router Advertisement.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RouterAdvertisement {
+    /// Hop limit for hosts' packets; 0: unspecified.
+    pub hop_limit: u8,
+    /// Addresses are to be had by DHCPv6.
+    pub managed: bool,
+    /// Other things are to be had by DHCPv6.
+    pub other: bool,
+    /// Seconds for which this is a default router; 0: it is none.
+    pub lifetime: u16,
+    /// Milliseconds for which a neighbour is taken to be reachable; 0: unspecified.
+    pub reachable: u32,
+    /// Milliseconds between solicitations of neighbours; 0: unspecified.
+    pub retransmit: u32,
+    /// The link's MTU.
+    pub mtu: Option<u32>,
+    /// The link's prefixes.
+    pub prefixes: Vec<PrefixInformation>,
+}
+
+/// Whether options have lengths that lead to their end: else the message is discarded (RFC 4861 §6.1).
+fn options(octets: &[u8]) -> Option<Vec<(u8, &[u8])>> {
+    let (mut r, mut all) = (Reader::new(octets), Vec::new());
+    while !r.is_empty() {
+        let (kind, eighths) = (r.u8().ok()?, r.u8().ok()?);
+        all.push((kind, r.bytes((usize::from(eighths) * 8).checked_sub(2)?).ok()?));
+    }
+    Some(all)
+}
+
+/// Whether a Router Solicitation, from behind its checksum on, is well-formed.
+pub(crate) fn is_solicitation(body: &[u8]) -> bool {
+    body.get(4..).is_some_and(|rest| options(rest).is_some())
+}
+
+/// A Router Solicitation, with a checksum of zero.
+pub(crate) fn solicitation() -> Vec<u8> {
+    [SOLICITATION, 0, 0, 0, 0, 0, 0, 0].into()
+}
+
+impl RouterAdvertisement {
+    /// Reads what follows the checksum; `None`: it is too short, or a length is wrong. Options that are not known are ignored, as
+    /// are prefixes whose preferred lifetime is the longer one (RFC 4862 §5.5.3).
+    #[must_use]
+    pub fn parse(body: &[u8]) -> Option<Self> {
+        let mut r = Reader::new(body);
+        let (hop_limit, flags, lifetime) = (r.u8().ok()?, r.u8().ok()?, r.u16().ok()?);
+        let (reachable, retransmit) = (r.u32().ok()?, r.u32().ok()?);
+        let mut this = Self {
+            hop_limit,
+            managed: flags & 0x80 != 0,
+            other: flags & 0x40 != 0,
+            lifetime,
+            reachable,
+            retransmit,
+            ..Self::default()
+        };
+        for (kind, data) in options(r.take_rest())? {
+            let mut r = Reader::new(data);
+            match kind {
+                MTU if data.len() == 6 => {
+                    r.u16().ok()?;
+                    this.mtu = r.u32().ok();
+                }
+                PREFIX_INFORMATION if data.len() == 30 => {
+                    let (length, flags) = (r.u8().ok()?, r.u8().ok()?);
+                    let (valid, preferred, _) = (r.u32().ok()?, r.u32().ok()?, r.u32().ok()?);
+                    let Some(prefix) = Prefix::new(Ipv6Addr::from(r.array().ok()?), length) else { continue };
+                    if preferred <= valid {
+                        let (on_link, autonomous) = (flags & 0x80 != 0, flags & 0x40 != 0);
+                        this.prefixes.push(PrefixInformation {
+                            prefix,
+                            on_link,
+                            autonomous,
+                            valid,
+                            preferred,
+                        });
+                    }
+                }
+                _ => {}
+            }
+        }
+        Some(this)
+    }
+
+    /// The whole message, with a checksum of zero.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut w = Writer::new(&mut out);
+        let flags = u8::from(self.managed) << 7 | u8::from(self.other) << 6;
+        w.u8(ADVERTISEMENT).u8(0).u16(0).u8(self.hop_limit).u8(flags).u16(self.lifetime);
+        w.u32(self.reachable).u32(self.retransmit);
+        if let Some(mtu) = self.mtu {
+            w.u8(MTU).u8(1).u16(0).u32(mtu);
+        }
+        for one in &self.prefixes {
+            let flags = u8::from(one.on_link) << 7 | u8::from(one.autonomous) << 6;
+            w.u8(PREFIX_INFORMATION).u8(4).u8(one.prefix.bits()).u8(flags);
+            w.u32(one.valid).u32(one.preferred).u32(0).bytes(&one.prefix.address().octets());
+        }
+        out
+    }
+}

@@ -1,0 +1,177 @@
+//! The router's end of a link: it advertises the link's prefix (RFC 4861 §6.2) and delegates another (RFC 8415 §18.3).
+
+use super::dhcp::{IaPd, IaPrefix, Message, MessageType, Status};
+use super::neighbor::{PrefixInformation, RouterAdvertisement, SOLICITATION, is_solicitation};
+use super::{ALL_NODES, Carried, Local, Prefix, dhcp_packet, icmp, is_link_local};
+use alloc::vec::Vec;
+use core::net::Ipv6Addr;
+use usher_core::{Duration, Instant, SecureRng};
+
+/// MaxRtrAdvInterval's and MinRtrAdvInterval's defaults (RFC 4861 §6.2.1).
+const MAX_INTERVAL: Duration = Duration::from_secs(600);
+const MIN_INTERVAL: Duration = Duration::from_secs(200);
+/// RFC 4861 §10.
+const MAX_INITIAL_INTERVAL: Duration = Duration::from_secs(16);
+const MAX_INITIAL: u32 = 3;
+const MIN_DELAY_BETWEEN: Duration = Duration::from_secs(3);
+const MAX_DELAY: Duration = Duration::from_millis(500);
+/// AdvDefaultLifetime: three times the longest interval.
+const ROUTER_LIFETIME: u16 = 1800;
+/// How long prefixes are preferred and valid, in seconds. They are the session's, so that a host that has lost it has not long
+/// to wait; each advertisement and each Renew begins it anew.
+const PREFERRED: u32 = 3600;
+const VALID: u32 = 7200;
+
+/// What a router gives by its link.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Offer {
+    /// Hosts make addresses of it by themselves.
+    pub(crate) prefix: Option<Prefix>,
+    /// The host's network gets it by DHCPv6.
+    pub(crate) delegated: Option<Prefix>,
+    pub(crate) dns: Vec<Ipv6Addr>,
+    pub(crate) duid: Vec<u8>,
+    pub(crate) mtu: u16,
+}
+
+/// The router's end.
+#[derive(Debug)]
+pub(crate) struct Router {
+    offer: Offer,
+    own: Ipv6Addr,
+    due: Instant,
+    last: Option<Instant>,
+    sent: u32,
+}
+
+impl Router {
+    /// Begins to advertise.
+    pub(crate) fn new(offer: Offer, own: Ipv6Addr, now: Instant) -> Self {
+        Self { offer, own, due: now, last: None, sent: 0 }
+    }
+    pub(crate) const fn poll_timeout(&self) -> Option<Instant> {
+        Some(self.due)
+    }
+
+    /// Advertises where it is time to.
+    pub(crate) fn timeout(&mut self, now: Instant, rng: &mut SecureRng, out: &mut Vec<Vec<u8>>) {
+        if self.due > now {
+            return;
+        }
+        let Offer { prefix, delegated, dns, mtu, .. } = &self.offer;
+        let information = |prefix| PrefixInformation {
+            prefix,
+            // Nobody else is on the link: what has no route by it is the router's to forward.
+            on_link: false,
+            autonomous: true,
+            valid: VALID,
+            preferred: PREFERRED,
+        };
+        let advertisement = RouterAdvertisement {
+            hop_limit: 64,
+            managed: false,
+            other: delegated.is_some() || !dns.is_empty(),
+            lifetime: ROUTER_LIFETIME,
+            mtu: Some(u32::from(*mtu)),
+            prefixes: prefix.map(information).into_iter().collect(),
+            ..RouterAdvertisement::default()
+        };
+        out.push(icmp(self.own, ALL_NODES, advertisement.to_vec()));
+        self.last = Some(now);
+        self.sent = self.sent.saturating_add(1);
+        let interval = MIN_INTERVAL + (MAX_INTERVAL - MIN_INTERVAL).mul_f64(rng.unit());
+        self.due = now + if self.sent < MAX_INITIAL { interval.min(MAX_INITIAL_INTERVAL) } else { interval };
+    }
+
+    /// Takes a packet; false: it is none for a router, or breaks a rule.
+    pub(crate) fn receive(
+        &mut self,
+        now: Instant,
+        packet: Local<'_>,
+        rng: &mut SecureRng,
+        out: &mut Vec<Vec<u8>>,
+    ) -> bool {
+        match packet.carried {
+            // RFC 4861 §6.1.1.
+            Carried::Icmp { kind: SOLICITATION, code: 0, body } if packet.hop_limit == 255 => {
+                if !is_solicitation(body) {
+                    return false;
+                }
+                // After a moment of chance, and not too soon after the last (§6.2.6).
+                let soon = now + MAX_DELAY.mul_f64(rng.unit());
+                let earliest = self.last.map_or(soon, |last| (last + MIN_DELAY_BETWEEN).max(soon));
+                self.due = self.due.min(earliest);
+                true
+            }
+            Carried::Dhcp { for_server: true, message } if is_link_local(packet.source) => {
+                let answer = Message::parse(message).and_then(|message| self.answer(&message));
+                let taken = answer.is_some();
+                out.extend(answer.map(|answer| dhcp_packet(self.own, packet.source, false, &answer)));
+                taken
+            }
+            _ => false,
+        }
+    }
+
+    /// The answer to a client's message; `None`: it is discarded (RFC 8415 §16).
+    fn answer(&self, message: &Message<'_>) -> Option<Vec<u8>> {
+        let ours = message.server == Some(&self.offer.duid[..]);
+        let valid = match message.kind {
+            MessageType::SOLICIT | MessageType::REBIND => {
+                message.client.is_some() && message.server.is_none()
+            }
+            MessageType::REQUEST | MessageType::RENEW | MessageType::RELEASE => {
+                message.client.is_some() && ours
+            }
+            MessageType::INFORMATION_REQUEST => {
+                (message.server.is_none() || ours)
+                    && message.delegations.is_empty()
+                    && message.addresses.is_empty()
+            }
+            _ => false,
+        };
+        if !valid {
+            return None;
+        }
+        let advertises = message.kind == MessageType::SOLICIT;
+        let kind = if advertises { MessageType::ADVERTISE } else { MessageType::REPLY };
+        let releases = message.kind == MessageType::RELEASE;
+        // The session's prefix is for its first association; it is the session that binds it, whatever the client has told.
+        let delegations = message.delegations.iter().enumerate().map(|(n, wish)| {
+            match self.offer.delegated.filter(|_| n == 0) {
+                Some(prefix) => delegation(wish, prefix),
+                None => {
+                    let again = matches!(message.kind, MessageType::RENEW | MessageType::REBIND);
+                    let status = Some(if again { Status::NO_BINDING } else { Status::NO_PREFIXES });
+                    IaPd { iaid: wish.iaid, status, ..IaPd::default() }
+                }
+            }
+        });
+        let answer = Message {
+            client: message.client,
+            server: Some(&self.offer.duid),
+            preference: advertises.then_some(u8::MAX),
+            addresses: message.addresses.clone(),
+            delegations: if releases { Vec::new() } else { delegations.collect() },
+            status: releases.then_some(Status::SUCCESS),
+            dns: if message.wants_dns { self.offer.dns.clone() } else { Vec::new() },
+            ..Message::new(kind, message.transaction)
+        };
+        Some(answer.to_vec())
+    }
+}
+
+/// The prefix for an association, and those that the client has and should not have, with no time left (RFC 8415 §18.3.4).
+fn delegation(wish: &IaPd, prefix: Prefix) -> IaPd {
+    let strays = wish.prefixes.iter().filter(|one| one.prefix != prefix && one.valid > 0);
+    let strays = strays.map(|one| IaPrefix { preferred: 0, valid: 0, ..*one });
+    let granted = IaPrefix { prefix, preferred: PREFERRED, valid: VALID };
+    IaPd {
+        iaid: wish.iaid,
+        // 0.5 and 0.8 of the preferred lifetime (RFC 8415 §21.21).
+        t1: PREFERRED / 2,
+        t2: PREFERRED / 10 * 8,
+        prefixes: core::iter::once(granted).chain(strays).collect(),
+        status: None,
+    }
+}
