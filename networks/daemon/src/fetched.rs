@@ -6,14 +6,14 @@ use learnt::{Learnt, Point};
 
 use crate::clock::wall;
 use std::fs;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration as Wait;
-use usher_aaa_config::lists::{certificates, understood, urls};
+use usher_aaa_config::lists::{certificates, urls};
 use usher_aaa_config::{LearntList, Loaded};
 use usher_core::WallTime;
 use usher_crypto::x509::RevocationList;
-use usher_pki::fetch_list;
+pub(crate) use usher_pki::kept_list as kept;
+use usher_pki::{Publisher, renew_list};
 
 /// How long a list's publisher may take, and what it may send.
 pub(crate) const PATIENCE: Wait = Wait::from_secs(10);
@@ -21,18 +21,6 @@ pub(crate) const LONGEST: u64 = 32 << 20;
 /// What a publisher whom users' certificates name may send, and all of them together.
 const LONGEST_LEARNT: u64 = 8 << 20;
 const ALL_LEARNT: usize = 64 << 20;
-
-/// Where the list of a URL is kept.
-pub(crate) fn kept(state_dir: &Path, url: &str) -> PathBuf {
-    let name: String =
-        url.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).take(100).collect();
-    // Names that differ in what is left out differ in this (FNV-1a).
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for octet in url.bytes() {
-        hash = (hash ^ u64::from(octet)).wrapping_mul(0x0100_0000_01b3);
-    }
-    state_dir.join("crl").join(format!("{name}-{hash:016x}.crl"))
-}
 
 /// Does something for each at once; what came of it, in their order.
 pub(crate) fn all_at_once<T: Sync, R: Send>(
@@ -130,52 +118,14 @@ pub(crate) fn fetch(
 ) -> Result<bool, String> {
     let signed = |list: &RevocationList| list.is_signed_by(authorities.iter().map(Vec::as_slice));
     let wrong = "no authority of ca has signed";
-    fetch_signed(&kept(state_dir, url), url, LONGEST, (&signed, wrong), now)
+    let publisher = Publisher { url, patience: PATIENCE, longest: LONGEST };
+    renew_list(&kept(state_dir, url), &publisher, (&signed, wrong), now)
 }
 
 /// The same, of a list that users' certificates name: their issuer must have signed it.
 pub(crate) fn fetch_learnt(state_dir: &Path, point: &Point, now: WallTime) -> Result<bool, String> {
     let signed = |list: &RevocationList| list.is_signed_by([&point.issuer[..]]);
     let wrong = "the issuer of the certificates that name it has not signed";
-    fetch_signed(&point.kept(state_dir), &point.url, LONGEST_LEARNT, (&signed, wrong), now)
-}
-
-fn fetch_signed(
-    path: &Path,
-    url: &str,
-    longest: u64,
-    (signed, wrong): (&dyn Fn(&RevocationList) -> bool, &str),
-    now: WallTime,
-) -> Result<bool, String> {
-    let list = fetch_list(url, PATIENCE, longest).map_err(|e| e.to_string())?;
-    if !signed(&list) {
-        return Err(format!("{wrong} this list of {}", list.issuer));
-    }
-    if !list.is_of_now(now) {
-        return Err(format!("this list of {} is out of date already, or not of now yet", list.issuer));
-    }
-    // What TLS does not understand would be refused at each handshake.
-    understood(&list)?;
-    let before = fs::read(path).ok().and_then(|octets| RevocationList::read(&octets).ok()?.pop());
-    // An authority that was made anew begins with the first number again.
-    if let Some(before) = before.filter(|before| list.is_about_those_of(before) && signed(before)) {
-        if before == list {
-            return Ok(false);
-        }
-        if !list.is_later_than(&before) {
-            return Err(format!(
-                "this list of {} is older than the one that is kept: not taken",
-                list.issuer
-            ));
-        }
-    }
-    keep(path, list.der()).map_err(|e| format!("{}: {e}", path.display()))?;
-    Ok(true)
-}
-
-fn keep(path: &Path, octets: &[u8]) -> std::io::Result<()> {
-    if let Some(folder) = path.parent() {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    }
-    usher_pki::write_whole(path, octets, 0o600, |_| Ok(()))
+    let publisher = Publisher { url: &point.url, patience: PATIENCE, longest: LONGEST_LEARNT };
+    renew_list(&point.kept(state_dir), &publisher, (&signed, wrong), now)
 }

@@ -10,7 +10,6 @@
 
 pub mod admin;
 pub mod advice;
-mod answers;
 mod clock;
 pub mod config;
 mod control;

@@ -1,6 +1,12 @@
 //! Revocation lists where authorities publish them.
 
-use crate::{PkiError, http};
+use crate::{PkiError, http, write_whole};
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use usher_core::WallTime;
+use usher_crypto::tls::Roots;
 use usher_crypto::x509::{RevocationList, X509Error};
 
 /// Fetches the one list that is published at an `http://` URL, without redirects. Blocks for at most `timeout`, and
@@ -8,7 +14,7 @@ use usher_crypto::x509::{RevocationList, X509Error};
 ///
 /// # Errors
 /// Nothing came in time, or something else than one list.
-pub fn fetch_list(url: &str, timeout: std::time::Duration, longest: u64) -> Result<RevocationList, PkiError> {
+pub fn fetch_list(url: &str, timeout: Duration, longest: u64) -> Result<RevocationList, PkiError> {
     let wrong = |cause| X509Error { what: "revocation list", cause };
     let octets = http::octets(http::agent(timeout).get(url).call(), longest).map_err(wrong)?;
     let mut lists = RevocationList::read(&octets)?;
@@ -18,12 +24,84 @@ pub fn fetch_list(url: &str, timeout: std::time::Duration, longest: u64) -> Resu
     }
 }
 
+/// Where the list of a URL is kept below a folder.
+#[must_use]
+pub fn kept_list(state_dir: &Path, url: &str) -> PathBuf {
+    let name: String =
+        url.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).take(100).collect();
+    // Names that differ in what is left out differ in this (FNV-1a).
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for octet in url.bytes() {
+        hash = (hash ^ u64::from(octet)).wrapping_mul(0x0100_0000_01b3);
+    }
+    state_dir.join("crl").join(format!("{name}-{hash:016x}.crl"))
+}
+
+/// Who publishes a list.
+#[derive(Clone, Copy, Debug)]
+pub struct Publisher<'a> {
+    /// An `http://` URL.
+    pub url: &'a str,
+    /// How long it may take.
+    pub patience: Duration,
+    /// Octets that it may send.
+    pub longest: u64,
+}
+
+/// Fetches a list, and keeps it in a file where it is signed by whom it must be, of now, and later than the one that is kept;
+/// whether it is. `signed` says whether it is signed so, and what to say where it is not.
+///
+/// # Errors
+/// Why there is no list, or none that is kept.
+pub fn renew_list(
+    path: &Path,
+    publisher: &Publisher<'_>,
+    (signed, wrong): (&dyn Fn(&RevocationList) -> bool, &str),
+    now: WallTime,
+) -> Result<bool, String> {
+    let Publisher { url, patience, longest } = *publisher;
+    let list = fetch_list(url, patience, longest).map_err(|e| e.to_string())?;
+    if !signed(&list) {
+        return Err(format!("{wrong} this list of {}", list.issuer));
+    }
+    if !list.is_of_now(now) {
+        return Err(format!("this list of {} is out of date already, or not of now yet", list.issuer));
+    }
+    // What TLS does not understand would be refused at each handshake.
+    Roots::default().with_revocation_lists([list.der()]).map_err(|e| e.to_string())?;
+    let before = fs::read(path).ok().and_then(|octets| RevocationList::read(&octets).ok()?.pop());
+    // An authority that was made anew begins with the first number again.
+    if let Some(before) = before.filter(|before| list.is_about_those_of(before) && signed(before)) {
+        if before == list {
+            return Ok(false);
+        }
+        if !list.is_later_than(&before) {
+            return Err(format!(
+                "this list of {} is older than the one that is kept: not taken",
+                list.issuer
+            ));
+        }
+    }
+    keep_file(path, list.der()).map_err(|e| format!("{}: {e}", path.display()))?;
+    Ok(true)
+}
+
+/// Writes a file whole, in a folder that is made where it is not there, both for nobody else.
+///
+/// # Errors
+/// What the system says.
+pub fn keep_file(path: &Path, octets: &[u8]) -> std::io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    write_whole(path, octets, 0o600, |_| Ok(()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{Authority, InitOptions, KeyKind};
-    use std::path::PathBuf;
-    use usher_core::{Duration, WallTime};
+    use usher_core::Duration;
     use x509_parser::pem::Pem;
 
     fn now() -> WallTime {

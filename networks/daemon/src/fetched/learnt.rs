@@ -126,7 +126,7 @@ impl Learnt {
     /// They could not be.
     pub(crate) fn write(&self, state_dir: &Path) -> io::Result<()> {
         let text: String = self.points.iter().map(Point::line).collect();
-        super::keep(&file(state_dir), text.as_bytes())
+        usher_pki::keep_file(&file(state_dir), text.as_bytes())
     }
 
     /// Learns what the certificates of a verified path name, but for its root: what that names is the configuration's to

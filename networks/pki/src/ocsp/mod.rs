@@ -1,8 +1,11 @@
 //! Asking an issuer whether a certificate still holds (OCSP, RFC 6960; nonces by RFC 8954).
 
 mod answer;
+mod asking;
 #[cfg(test)]
 mod tests;
+
+pub use asking::{Asked, Asking, Fault, Nonce, Unsaid};
 
 use crate::PkiError;
 use crate::authority::tagged;
