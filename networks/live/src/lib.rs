@@ -23,7 +23,7 @@ mod wake;
 pub use clock::Clock;
 pub use counters::{DriverCounters, DriverCounts};
 pub use driver::Driver;
-pub use mmsg::thread_cpu_time;
+pub use mmsg::{Instruction, steer, thread_cpu_time};
 pub use role::{Mailbox, Role};
 pub use shard::{Shard, ShardError, spawn};
 pub use sockets::{

@@ -448,6 +448,63 @@ pub(crate) fn ask_to_join(socket: BorrowedFd<'_>) -> bool {
     result == 0
 }
 
+/// Has the system give a socket so many octets of a receive buffer, whatever it gives others: with CAP_NET_ADMIN it does.
+pub(crate) fn force_receive_buffer(socket: BorrowedFd<'_>, octets: usize) -> bool {
+    let octets = libc::c_int::try_from(octets).unwrap_or(libc::c_int::MAX);
+    let length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the pointer is to an integer of the length given, which the call reads.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVBUFFORCE,
+            (&raw const octets).cast(),
+            length,
+        )
+    };
+    result == 0
+}
+
+/// Has the kernel run a program over each datagram that comes to the address of this socket and of others that share it: what
+/// that gives is the number of the socket that gets the datagram, in the order in which they were bound. Its octets are the
+/// datagram's without headers; a read beyond their end gives 0.
+///
+/// # Errors
+/// What the system says; the program is none.
+pub fn steer(socket: BorrowedFd<'_>, program: &[Instruction]) -> io::Result<()> {
+    let mut steps: Vec<libc::sock_filter> = program
+        .iter()
+        .map(|Instruction { code, yes, no, operand }| libc::sock_filter {
+            code: *code,
+            jt: *yes,
+            jf: *no,
+            k: *operand,
+        })
+        .collect();
+    let len = u16::try_from(steps.len()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let program = libc::sock_fprog { len, filter: steps.as_mut_ptr() };
+    let length = size_of::<libc::sock_fprog>() as libc::socklen_t;
+    // SAFETY: the call copies the program, to which the pointer leads, and its steps, which are as many as it says.
+    let result = unsafe {
+        let name = libc::SO_ATTACH_REUSEPORT_CBPF;
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, (&raw const program).cast(), length)
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// A step of a program of [`steer`]: the kernel's classic packet filter (struct sock_filter).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Instruction {
+    /// What is done.
+    pub code: u16,
+    /// Of a comparison: how many steps are left out where it holds.
+    pub yes: u8,
+    /// And where it does not.
+    pub no: u8,
+    /// With what it is done.
+    pub operand: u32,
+}
+
 /// Has the system say to which of our addresses each datagram came.
 ///
 /// # Errors

@@ -4,6 +4,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::AsFd;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -27,8 +28,8 @@ pub type Outgoing = Arc<dyn Fn(SocketAddr) -> Carriage + Send + Sync>;
 /// How sockets are made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SocketOptions {
-    /// Octets of the receive buffer, as `SO_RCVBUF` takes them; the system may grant less. `None` leaves the
-    /// system's default.
+    /// Octets of the receive buffer, as `SO_RCVBUF` takes them; the system may grant less to who has no CAP_NET_ADMIN.
+    /// `None` leaves the system's default.
     pub receive_buffer: Option<usize>,
     /// Octets of the send buffer.
     pub send_buffer: Option<usize>,
@@ -62,7 +63,9 @@ fn socket(
     if options.shared {
         socket.set_reuse_port(true)?;
     }
-    if let Some(octets) = options.receive_buffer {
+    if let Some(octets) = options.receive_buffer
+        && !crate::mmsg::force_receive_buffer(socket.as_fd(), octets)
+    {
         socket.set_recv_buffer_size(octets)?;
     }
     if let Some(octets) = options.send_buffer {
