@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 /// Ports of UDP and TCP that are free on loopback; the system does not hand them out again at once.
-fn ports<const N: usize>() -> [u16; N] {
+pub(crate) fn ports<const N: usize>() -> [u16; N] {
     let sockets: Vec<(UdpSocket, u16)> = std::iter::from_fn(|| {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = socket.local_addr().unwrap().port();
@@ -20,13 +20,13 @@ fn ports<const N: usize>() -> [u16; N] {
 }
 
 /// A gateway on loopback. Others reach it at the second of its ports.
-struct Gateway {
-    daemon: Daemon,
+pub(crate) struct Gateway {
+    pub(crate) daemon: Daemon,
     nat_port: u16,
 }
 
 impl Gateway {
-    fn new(place: &Folder, more: &str) -> Self {
+    pub(crate) fn new(place: &Folder, more: &str) -> Self {
         let [port, nat_port] = ports();
         let text = format!(
             "key_log = \"keys\"\n[listen]\naddresses = [\"127.0.0.1\"]\nport = {port}\nnat_port = {nat_port}\n\
@@ -39,7 +39,7 @@ impl Gateway {
     }
 
     /// A client's file.
-    fn client(&self, place: &Folder, name: &str, more: &str) {
+    pub(crate) fn client(&self, place: &Folder, name: &str, more: &str) {
         let [port, nat_port] = ports();
         let text = format!(
             "[listen]\naddresses = [\"127.0.0.1\"]\nport = {port}\nnat_port = {nat_port}\ncontrol = \"{name}.sock\"\n\
@@ -59,7 +59,7 @@ const PSK: &str = "local_id = \"ini.test\"\nlocal_auth = \"psk\"\nremote_auth = 
 const CHILD: &str = "[[connection.child]]\nname = \"net\"\nremote = [\"10.2.0.0/16\"]\n";
 
 #[track_caller]
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
         assert!(begun.elapsed() < Duration::from_secs(30), "{what}");
@@ -211,6 +211,64 @@ fn users_log_in_by_eap_at_our_aaa_server_which_is_told_of_them() {
         assert_eq!(said.code, Some(1), "{method}: {said:?}");
         gateway.daemon.wait("not let in");
     }
+}
+
+#[test]
+fn a_gateway_on_several_threads_is_one_to_whoever_asks() {
+    let place = Folder::new();
+    // Keys of [listen] go on with these.
+    let more =
+        PSK_GATEWAY.replace("remote_id = \"ini.test\"\n", "").replace("10.9.0.0/24", "10.9.0.1-10.9.0.8");
+    // Clients that are gone without a word are soon given up.
+    let limits = "[limits]\nretransmission = \"200 ms\"\nretransmissions = 2\n";
+    let gateway = Gateway::new(&place, &format!("shards = 2\n{more}{limits}"));
+    let ask = |words: &[&str]| place.usher(&[&["ike"], words, &["--config", "gateway.toml"]].concat());
+    let clients: Vec<Daemon> = (0..8)
+        .map(|n| {
+            let (name, own) = (format!("{n}.toml"), PSK.replace("ini.test", &format!("ini{n}.test")));
+            gateway.client(&place, &name, &format!("{own}{CHILD}"));
+            let client = Daemon::run(&mut place.command(&["ike", "connect", "home", "--config", &name]));
+            client.wait("given");
+            client
+        })
+        .collect();
+    let status = ask(&["status", "--json"]).with_code(0).json();
+    let sas = status["sas"].as_array().unwrap();
+    assert_eq!((sas.len(), status["counters"]["sessions"].as_u64()), (8, Some(8)), "{status}");
+    let all = |what: &dyn Fn(&serde_json::Value) -> String| -> std::collections::BTreeSet<String> {
+        sas.iter().map(what).collect()
+    };
+    assert_eq!(all(&|sa| sa["addresses"][0].to_string()).len(), 8, "{status}");
+    assert_eq!(all(&|sa| sa["id"].to_string()).len(), 8, "{status}");
+    // The first octet of the gateway's SPI is of its thread: each of the two has some.
+    let thread = |sa: &serde_json::Value| {
+        let own = u8::from_str_radix(&sa["spis"][1].as_str().unwrap()[..2], 16).unwrap();
+        (own % 2).to_string()
+    };
+    assert_eq!(all(&thread).len(), 2, "{status}");
+    assert_eq!(status["pools"][0]["used"].as_u64(), Some(8), "{status}");
+    assert_eq!(ask(&["rekey"]).with_code(0).out, "8 to be replaced\n");
+    // One that comes again by another thread has what it had, and leaves nothing behind.
+    drop(clients);
+    for n in 0..8 {
+        let (name, own) = (format!("again{n}.toml"), PSK.replace("ini.test", "ini0.test"));
+        gateway.client(&place, &name, &format!("{own}{CHILD}"));
+        let client = Daemon::run(&mut place.command(&["ike", "connect", "home", "--config", &name]));
+        client.wait("given");
+        // It dies without a word.
+        drop(client);
+        eventually("the one before is gone", || {
+            let status = ask(&["status", "--json"]).with_code(0).json();
+            let own = status["sas"].as_array().unwrap().iter().filter(|sa| sa["identity"] == "ini0.test");
+            own.count() == 1
+        });
+    }
+    ask(&["down", "site"]).with_code(0);
+    eventually("all have ended", || {
+        let status = ask(&["status", "--json"]).with_code(0).json();
+        status["sas"].as_array().unwrap().is_empty() && status["pools"][0]["used"].as_u64() == Some(0)
+    });
+    assert_eq!(gateway.daemon.end(), Some(0));
 }
 
 #[test]

@@ -3,8 +3,10 @@
 mod control;
 mod key_log;
 mod plane;
+mod revocation;
 mod routing;
 mod say;
+mod steer;
 mod telling;
 mod way;
 
@@ -12,8 +14,9 @@ pub use control::{Answer, ChildSa, IkeSa, Pool, Request, Status, control_path, r
 pub use plane::PlaneError;
 pub use say::meaning;
 
-use crate::{Hosted, ServeError, keep_memory_private, log, serve as host};
+use crate::{Hosted, ServeError, keep_memory_private, log, serve_shards as host};
 use plane::Plane;
+use revocation::Revocation;
 use say::{Outcome, Say};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -24,8 +27,10 @@ use usher_config::hint;
 use usher_core::{Job, SecureRng, SocketId, WallTime};
 use usher_crypto::tls::WallClock;
 use usher_gateway::config::{self, Carry, DEFAULT_PATH, File, Loaded};
-use usher_gateway::{Command, DYNAMIC_SOCKET, Event, Gateway, GatewayJob, NAT_SOCKET, NAT_SOCKET_V6};
-use usher_ike::credentials::Credentials;
+use usher_gateway::{
+    Command, DYNAMIC_SOCKET, Event, Gateway, GatewayJob, Leases, NAT_SOCKET, NAT_SOCKET_V6, SOCKET, SOCKET_V6,
+};
+use usher_ike::machine::Shard;
 use usher_live::{Carriage, Clock, Outgoing, Settings, SocketOptions, Sockets, TlsClient, bind_udp};
 
 /// Signatures, chains of certificates and steps of EAP-TLS at a time.
@@ -57,6 +62,9 @@ pub enum IkeError {
     /// Something stopped to carry packets.
     #[error("the device of CHILD_SAs has failed; the log says why")]
     PlaneFailed,
+    /// A file of revocation lists.
+    #[error("[revocation]: {0}")]
+    Revocation(String),
     /// The connection did not come to be.
     #[error("{0}")]
     NotConnected(String),
@@ -120,15 +128,32 @@ pub fn run(path: Option<PathBuf>, mode: &Mode) -> Result<(), IkeError> {
     let carries = loaded.file.data.carry == Carry::Tun;
     let mark = carries.then(|| loaded.file.data.mark.get());
     way::own_addresses(&mut loaded, mark);
-    let sockets = sockets(&loaded, mark)?;
+    // A client is one IKE_SA.
+    let shards = if serves { loaded.file.listen.shards } else { 1 };
+    let all = (0..shards).map(|number| sockets(&loaded, mark, (number, shards)));
+    let mut all = all.collect::<Result<Vec<_>, _>>()?;
     let telling = telling::Telling::default();
     let mut rng = rng()?;
     let plane = Plane::start(&loaded, SecureRng::from_seed(rng.array()), &telling)?;
     let _ending = Ending(plane.clone());
     loaded.config.metered = plane.carries();
-    let gateway = Gateway::new(loaded.config.clone(), rng)?;
-    let credentials = Arc::new(Mutex::new(loaded.credentials.clone()));
-    let asked = control::Asked::new(&telling, &plane);
+    if shards > 1 {
+        apart(&all[0], shards, plane.carries())?;
+    }
+    let leases = (shards > 1).then(|| {
+        let rng = SecureRng::from_seed(rng.array());
+        Arc::new(Mutex::new(Leases::new(&loaded.config.pools, rng)))
+    });
+    let mut gateways = Vec::new();
+    for (number, sockets) in (0..).zip(all.drain(..)) {
+        let config = loaded.config.of_shard(Shard { number, of: shards });
+        gateways.push((Gateway::new(config, SecureRng::from_seed(rng.array()))?, sockets));
+    }
+    let (gateway, sockets) = gateways.remove(0);
+    let revocation = Revocation::new(&loaded).map_err(IkeError::Revocation)?;
+    revocation.follow().map_err(system("looking after revocation lists"))?;
+    let helpers = HELPERS + if revocation.asks() { revocation::ASKED } else { 0 };
+    let asked = control::Asked::new(&telling, &plane, shards, leases.clone());
     if serves {
         control::begin(&loaded.file.listen.control, &asked).map_err(system("control socket"))?;
         tracing::info!(path = %loaded.file.listen.control.display(), "control socket");
@@ -144,17 +169,24 @@ pub fn run(path: Option<PathBuf>, mode: &Mode) -> Result<(), IkeError> {
     way::follow(&loaded, mark, &telling).map_err(system("following this host's addresses"))?;
     let keys = key_log::KeyLogs::open(&loaded.file).map_err(system("key log"))?;
     let outcome = Arc::new(Mutex::new(None));
-    let mut teller = Say { asked, keys, plane: plane.clone(), outcome: outcome.clone() };
+    let mut teller = Say {
+        asked,
+        keys,
+        plane: plane.clone(),
+        telling: telling.clone(),
+        leases: leases.clone(),
+        outcome: outcome.clone(),
+    };
     let keeps = !matches!(mode, Mode::Connect { keep: false, .. });
     let first = loaded.file.clone();
     let (reloaded, leaving) = (plane.clone(), plane.clone());
-    host(Hosted {
+    let hosted = Hosted {
         name: "usher-ike",
         machine: gateway,
         sockets,
         clock: Clock::start(),
-        helper: Arc::new(helper(credentials.clone())),
-        helpers: HELPERS,
+        helper: Arc::new(helper(revocation.clone(), leases)),
+        helpers,
         said: Box::new(move |event| teller.say(event)),
         over: Box::new(move |event| match event {
             Event::Left => true,
@@ -171,7 +203,7 @@ pub fn run(path: Option<PathBuf>, mode: &Mode) -> Result<(), IkeError> {
                 notices(&first, &loaded).iter().for_each(|notice| tracing::warn!("{notice}"));
                 way::own_addresses(&mut loaded, mark);
                 reloaded.configure(&loaded);
-                *credentials.lock().unwrap_or_else(PoisonError::into_inner) = loaded.credentials.clone();
+                revocation.configure(&loaded);
                 tracing::info!("the configuration was read again");
                 Some(Command::Configure(Box::new(loaded.config)))
             }
@@ -186,7 +218,12 @@ pub fn run(path: Option<PathBuf>, mode: &Mode) -> Result<(), IkeError> {
             leaving.report();
             Some(Command::Leave)
         }),
-    })?;
+    };
+    let share = move |command: Command| {
+        let told = command.for_shards(shards).into_iter();
+        told.map(|(number, command)| (usize::from(number), command)).collect()
+    };
+    host(hosted, gateways, Arc::new(share))?;
     if plane.failed() {
         return Err(IkeError::PlaneFailed);
     }
@@ -228,8 +265,9 @@ fn only(loaded: &mut Loaded, name: &str) -> Result<(), IkeError> {
     Ok(())
 }
 
-/// The sockets of a file's `[listen]`, and what AAA servers are reached by. With a mark IKE shares its port 4500 with ESP.
-fn sockets(loaded: &Loaded, mark: Option<u32>) -> Result<Sockets, IkeError> {
+/// The sockets of a file's `[listen]`, and what AAA servers are reached by, of one of several shards. With a mark IKE shares its
+/// port 4500 with ESP.
+fn sockets(loaded: &Loaded, mark: Option<u32>, (number, shards): (u8, u8)) -> Result<Sockets, IkeError> {
     let file = &loaded.file;
     if file.listen.addresses.is_empty() {
         return Err(IkeError::Nowhere);
@@ -237,14 +275,16 @@ fn sockets(loaded: &Loaded, mark: Option<u32>) -> Result<Sockets, IkeError> {
     let alone = SocketOptions { shared: false, ..SocketOptions::default() };
     let bind =
         |id: SocketId, address: SocketAddr, what: &'static str| {
-            let shared = mark.is_some() && (id == NAT_SOCKET || id == NAT_SOCKET_V6);
+            let shared = shards > 1 || mark.is_some() && (id == NAT_SOCKET || id == NAT_SOCKET_V6);
             let options = if id == DYNAMIC_SOCKET { alone } else { SocketOptions { shared, mark, ..alone } };
             // Another program of the same user could share the port, too: it is to be nobody's.
-            let free = if shared { bind_udp(address, &alone).map(drop) } else { Ok(()) };
+            let free = if shared && number == 0 { bind_udp(address, &alone).map(drop) } else { Ok(()) };
             let socket = free
                 .and_then(|()| bind_udp(address, &options))
                 .map_err(|error| ServeError::Listen { address, what, error })?;
-            tracing::info!(%address, what, "listening");
+            if number == 0 {
+                tracing::info!(%address, what, shards, "listening");
+            }
             Ok::<_, ServeError>((id, socket))
         };
     let udp = config::listening(file).into_iter().map(|(id, address)| {
@@ -259,14 +299,32 @@ fn sockets(loaded: &Loaded, mark: Option<u32>) -> Result<Sockets, IkeError> {
     Ok(Sockets { udp, outgoing: Some(outgoing), settings: Settings::default(), ..Sockets::default() })
 }
 
+/// Has the kernel tell shards' datagrams apart.
+fn apart(first: &Sockets, shards: u8, esp: bool) -> Result<(), IkeError> {
+    for (id, socket) in &first.udp {
+        let port = match *id {
+            SOCKET | SOCKET_V6 => steer::Port::Ike,
+            NAT_SOCKET | NAT_SOCKET_V6 => steer::Port::Nat { esp },
+            _ => continue,
+        };
+        steer::apart(socket, port, shards)
+            .map_err(system("telling the datagrams of [listen] shards apart"))?;
+    }
+    Ok(())
+}
+
 /// Does jobs by the newest keys.
-fn helper(credentials: Arc<Mutex<Arc<Credentials>>>) -> impl Fn(Job<GatewayJob>) -> Command + Send + Sync {
+fn helper(
+    revocation: Revocation,
+    leases: Option<say::Shared>,
+) -> impl Fn(Job<GatewayJob>) -> Command + Send + Sync {
     move |Job { token, what }| match what {
-        GatewayJob::Ike(what) => {
-            let newest = credentials.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            Command::Done(newest.answer(&Job { token, what }))
-        }
+        GatewayJob::Ike(what) => Command::Done(revocation.answer(&Job { token, what })),
         GatewayJob::Judge(judgement) => Command::Judged(judgement.done()),
+        GatewayJob::Lease(wish) => match &leases {
+            Some(leases) => wish.answered(&mut leases.lock().unwrap_or_else(PoisonError::into_inner)),
+            None => Command::Leased { sa: wish.sa, leases: Vec::new() },
+        },
     }
 }
 

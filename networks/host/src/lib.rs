@@ -21,6 +21,7 @@ mod serve;
 mod signals;
 
 pub use serve::{
-    Helper, Hosted, ServeError, Source, Teller, Until, keep_memory_private, listen, once, serve,
+    Helper, Hosted, ServeError, Share, Source, Teller, Until, keep_memory_private, listen, once, serve,
+    serve_shards,
 };
 pub use signals::{Signals, Told};

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use usher_core::{Instant, Job, ListenerId, Machine, NoJob};
-use usher_live::{Clock, Driver, Listener, Role, SocketOptions, Sockets};
+use usher_live::{Clock, Driver, Listener, Mailbox, Role, SocketOptions, Sockets};
 
 /// Why a service does not serve.
 #[derive(Debug, thiserror::Error)]
@@ -124,12 +124,19 @@ enum Message<C> {
     Stop(Option<C>),
 }
 
-/// A machine on a driver, whose jobs go to others.
-struct Served<M: Machine> {
-    machine: M,
-    jobs: Sender<Job<M::Job>>,
+/// What hears what machines say.
+struct Hears<M: Machine> {
     said: Box<dyn FnMut(M::Event) + Send>,
     over: Until<M>,
+}
+
+/// A machine on a driver, whose jobs go to others.
+struct Served<M: Machine> {
+    number: usize,
+    machine: M,
+    /// With whose they are.
+    jobs: Sender<(usize, Job<M::Job>)>,
+    hears: Arc<Mutex<Hears<M>>>,
     counted: fn(&M) -> Vec<(&'static str, u64)>,
     told: Vec<(&'static str, u64)>,
     stopped: bool,
@@ -142,7 +149,7 @@ impl<M: Machine> Served<M> {
         counted.retain(|(_, n)| *n > 0);
         if counted != self.told {
             let all: Vec<String> = counted.iter().map(|(name, n)| format!("{name}={n}")).collect();
-            tracing::info!(counts = all.join(" "), "counted");
+            tracing::info!(shard = self.number, counts = all.join(" "), "counted");
             self.told = counted;
         }
     }
@@ -156,12 +163,13 @@ impl<M: Machine<Command: Send + 'static>> Role for Served<M> {
         &mut self.machine
     }
     fn event(&mut self, _: Instant, event: M::Event) {
-        self.stopped |= (self.over)(&event);
-        (self.said)(event);
+        let mut hears = self.hears.lock().unwrap_or_else(PoisonError::into_inner);
+        self.stopped |= (hears.over)(&event);
+        (hears.said)(event);
     }
     fn job(&mut self, _: Instant, job: Job<M::Job>) {
         // Without helpers the program ends; the machine is to bear that an answer does not come.
-        let _ = self.jobs.send(job);
+        let _ = self.jobs.send((self.number, job));
     }
     fn message(&mut self, now: Instant, message: Self::Message) {
         match message {
@@ -185,15 +193,47 @@ impl<M: Machine<Command: Send + 'static>> Role for Served<M> {
 
 /// Does jobs until nobody asks any more.
 fn help<J, C>(
-    jobs: &Mutex<Receiver<Job<J>>>,
+    jobs: &Mutex<Receiver<(usize, Job<J>)>>,
     helper: &dyn Fn(Job<J>) -> C,
-    mut answer: impl FnMut(C) -> bool,
+    mut answer: impl FnMut(usize, C) -> bool,
 ) {
     loop {
         let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(job) = job else { return };
-        if !answer(helper(job)) {
+        let Ok((whose, job)) = job else { return };
+        if !answer(whose, helper(job)) {
             return;
+        }
+    }
+}
+
+/// Which of several machines are told something, and what each.
+pub type Share<C> = Arc<dyn Fn(C) -> Vec<(usize, C)> + Send + Sync>;
+
+/// The machines' mailboxes, by their numbers.
+struct Mailboxes<C> {
+    all: Vec<Mailbox<Message<C>>>,
+    share: Share<C>,
+}
+
+impl<C: Send + 'static> Mailboxes<C> {
+    /// False once one of those that are told takes nothing any more.
+    fn tell(&self, command: C) -> bool {
+        let told = (self.share)(command).into_iter();
+        told.fold(true, |all, (number, command)| {
+            let mailbox = self.all.get(number);
+            mailbox.is_some_and(|mailbox| mailbox.send(Message::Command(command))) && all
+        })
+    }
+    /// All end, each with what it is told last.
+    fn stop(&self, farewell: Option<C>) {
+        let mut last: Vec<Option<C>> = self.all.iter().map(|_| None).collect();
+        for (number, command) in farewell.into_iter().flat_map(|command| (self.share)(command)) {
+            if let Some(place) = last.get_mut(number) {
+                *place = Some(command);
+            }
+        }
+        for (mailbox, last) in self.all.iter().zip(last) {
+            mailbox.send(Message::Stop(last));
         }
     }
 }
@@ -203,6 +243,21 @@ fn help<J, C>(
 /// # Errors
 /// It could not begin, or a thread of it failed.
 pub fn serve<M>(hosted: Hosted<M>) -> Result<(), ServeError>
+where
+    M: Machine<Command: Send, Event: Send, Job: Send> + Send + 'static,
+{
+    serve_shards(hosted, Vec::new(), Arc::new(|command| vec![(0, command)]))
+}
+
+/// The same of several machines, each on a thread with sockets of its own: those of `hosted` are number 0, and the others follow.
+///
+/// # Errors
+/// It could not begin, or a thread of it failed.
+pub fn serve_shards<M>(
+    hosted: Hosted<M>,
+    others: Vec<(M, Sockets)>,
+    share: Share<M::Command>,
+) -> Result<(), ServeError>
 where
     M: Machine<Command: Send, Event: Send, Job: Send> + Send + 'static,
 {
@@ -223,23 +278,37 @@ where
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(system("runtime"))?;
     let (jobs, taken) = channel();
-    let served = Served { machine, jobs, said, over, counted, told: Vec::new(), stopped: false };
-    let (driver, mailbox) = Driver::new(served, sockets, clock);
+    let hears = Arc::new(Mutex::new(Hears { said, over }));
+    let machines = std::iter::once((machine, sockets)).chain(others).enumerate();
+    let (drivers, all): (Vec<_>, Vec<_>) = machines
+        .map(|(number, (machine, sockets))| {
+            let (jobs, hears) = (jobs.clone(), hears.clone());
+            let served = Served { number, machine, jobs, hears, counted, told: Vec::new(), stopped: false };
+            Driver::new(served, sockets, clock)
+        })
+        .unzip();
+    drop(jobs);
+    let mailboxes = Arc::new(Mailboxes { all, share });
     let taken = Arc::new(Mutex::new(taken));
     for _ in 0..helpers.max(1) {
-        let (taken, helper, mailbox) = (taken.clone(), helper.clone(), mailbox.clone());
-        let body = move || help(&taken, &*helper, |command| mailbox.send(Message::Command(command)));
+        let (taken, helper, mailboxes) = (taken.clone(), helper.clone(), mailboxes.clone());
+        let answer = move |whose: usize, command| mailboxes.all[whose].send(Message::Command(command));
+        let body = move || help(&taken, &*helper, answer);
         // They end by themselves when the driver does.
         drop(std::thread::Builder::new().name(format!("{name}-job")).spawn(body).map_err(system("thread"))?);
     }
     for source in sources {
-        let mailbox = mailbox.clone();
-        let body = move || source(Box::new(move |command| mailbox.send(Message::Command(command))));
+        let mailboxes = mailboxes.clone();
+        let body = move || source(Box::new(move |command| mailboxes.tell(command)));
         drop(std::thread::Builder::new().name(format!("{name}-told")).spawn(body).map_err(system("thread"))?);
     }
-    let run = async move || driver.run().await.map(drop);
-    let shard = usher_live::spawn(name, None, run)
-        .map_err(|e| ServeError::System { what: "the driver", error: io::Error::other(e) })?;
+    let mut shards = Vec::new();
+    for driver in drivers {
+        let run = async move || driver.run().await.map(drop);
+        let shard = usher_live::spawn(name, None, run);
+        shards
+            .push(shard.map_err(|e| ServeError::System { what: "the driver", error: io::Error::other(e) })?);
+    }
     let told = runtime.block_on(async {
         let mut signals = Signals::listen().map_err(system("signals"))?;
         tracing::info!(version = env!("CARGO_PKG_VERSION"), "started");
@@ -248,9 +317,11 @@ where
         let mut count = tokio::time::interval(COUNTED);
         loop {
             tokio::select! {
-                _ = count.tick() => drop(mailbox.send(Message::Count)),
+                _ = count.tick() => mailboxes.all.iter().for_each(|mailbox| {
+                    mailbox.send(Message::Count);
+                }),
                 _ = tick.tick() => {
-                    if shard.is_finished() {
+                    if shards.iter().any(usher_live::Shard::is_finished) {
                         break Ok(None);
                     }
                 }
@@ -259,7 +330,7 @@ where
                     Told::Reload => {
                         notify::reloading();
                         if let Some(command) = reload() {
-                            mailbox.send(Message::Command(command));
+                            mailboxes.tell(command);
                         }
                         notify::ready();
                     }
@@ -271,11 +342,16 @@ where
         signals.end_by_the_next();
         notify::stopping();
         tracing::info!("stopping");
-        mailbox.send(Message::Stop(farewell()));
+        mailboxes.stop(farewell());
+    } else {
+        // One has ended by itself, and the others end with it.
+        mailboxes.stop(None);
     }
-    let ended = shard.join();
+    let ended: Vec<_> = shards.into_iter().map(usher_live::Shard::join).collect();
     tracing::info!("stopped");
-    ended.unwrap_or_else(|_| Err(io::Error::other("it failed"))).map_err(system("the driver"))
+    let whole =
+        ended.into_iter().try_for_each(|ended| ended.unwrap_or_else(|_| Err(io::Error::other("it failed"))));
+    whole.map_err(system("the driver"))
 }
 
 /// A machine on a driver until it has said what is waited for.

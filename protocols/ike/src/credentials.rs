@@ -5,17 +5,54 @@ use crate::machine::{Command, IkeJob};
 use crate::payload::Identification;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt;
 use usher_core::Job;
 use usher_crypto::signature::{KeyKind, SigningKey};
-use usher_crypto::tls::ChainVerifier;
+use usher_crypto::tls::{ChainVerifier, Roots, TlsError, WallClock};
 use usher_crypto::x509::{SubjectName, bears, may_prove_identity};
 
 /// The keys of connections, and whom they trust. A host asks it wherever it does jobs, as on a thread.
 #[derive(Debug, Default)]
 pub struct Credentials {
-    keys: BTreeMap<String, SigningKey>,
-    trusted: BTreeMap<String, ChainVerifier>,
+    keys: BTreeMap<String, Arc<SigningKey>>,
+    trusted: BTreeMap<String, Trusted>,
+}
+
+/// Whom a connection trusts.
+#[derive(Debug)]
+struct Trusted {
+    roots: Roots,
+    clock: WallClock,
+    verifier: ChainVerifier,
+}
+
+/// Why somebody's certificate proves nothing.
+#[derive(Debug)]
+pub enum Distrust {
+    /// The connection trusts nobody by certificate.
+    Nobody,
+    /// It is not below an authority that is trusted, not of now, or revoked.
+    Chain(TlsError),
+    /// It is somebody else's than who the other side says it is.
+    Identity,
+    /// It is not for this (RFC 4945 §5.1.3).
+    Usage,
+    /// Its key has not signed.
+    Signature,
+}
+
+impl fmt::Display for Distrust {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nobody => f.write_str("the connection trusts no authority"),
+            Self::Chain(error) => error.fmt(f),
+            Self::Identity => f.write_str("the certificate does not bear the identity"),
+            Self::Usage => f.write_str("the certificate is for something else"),
+            Self::Signature => f.write_str("the signature is not of the certificate's key"),
+        }
+    }
 }
 
 impl Credentials {
@@ -27,12 +64,36 @@ impl Credentials {
     /// The key that a connection of this name signs with. Gives its kind.
     pub fn add_key(&mut self, connection: &str, key: SigningKey) -> KeyKind {
         let kind = key.kind();
-        self.keys.insert(connection.into(), key);
+        self.keys.insert(connection.into(), Arc::new(key));
         kind
     }
     /// Whom a connection of this name trusts.
-    pub fn trust(&mut self, connection: &str, verifier: ChainVerifier) {
-        self.trusted.insert(connection.into(), verifier);
+    ///
+    /// # Errors
+    /// [`TlsError::Config`] if there is no authority, or one is no certificate.
+    pub fn trust(&mut self, connection: &str, roots: Roots, clock: WallClock) -> Result<(), TlsError> {
+        let verifier = ChainVerifier::new(roots.clone(), clock.clone())?;
+        self.trusted.insert(connection.into(), Trusted { roots, clock, verifier });
+        Ok(())
+    }
+    /// The certificates of all authorities that are trusted, DER.
+    pub fn authorities(&self) -> impl Iterator<Item = &[u8]> {
+        self.trusted.values().flat_map(|trusted| trusted.roots.certificates())
+    }
+    /// The same with these revocation lists, DER: whoever is on one of its issuer is not trusted, nor is anybody of an issuer
+    /// whose list is out of date.
+    ///
+    /// # Errors
+    /// [`TlsError::Config`] if one is no list.
+    pub fn with_revocation_lists(&self, lists: &[Vec<u8>]) -> Result<Self, TlsError> {
+        let mut all = Self { keys: self.keys.clone(), trusted: BTreeMap::new() };
+        for (connection, Trusted { roots, clock, .. }) in &self.trusted {
+            let listed = roots.clone().with_revocation_lists(lists.iter().map(Vec::as_slice))?;
+            let verifier = ChainVerifier::new(listed, clock.clone())?;
+            let trusted = Trusted { roots: roots.clone(), clock: clock.clone(), verifier };
+            all.trusted.insert(connection.clone(), trusted);
+        }
+        Ok(all)
     }
 
     /// Does a job, and gives what the endpoint is to be told.
@@ -44,21 +105,37 @@ impl Credentials {
                 let signature = self.keys.get(connection).and_then(|key| key.sign(*scheme, octets).ok());
                 Command::Signed { token, signature }
             }
-            IkeJob::Verify { connection, identity, certificates, scheme, octets, signature } => {
-                let path = self.path(connection, certificates);
-                let leaf = path.and_then(|path| path.into_iter().next());
-                let holds = leaf.is_some_and(|leaf| {
-                    is_of(&leaf, identity)
-                        && may_prove_identity(&leaf)
-                        && scheme.verify(&leaf, octets, signature).is_ok()
-                });
-                Command::Verified { token, holds }
+            verify @ IkeJob::Verify { .. } => {
+                Command::Verified { token, holds: self.verified(verify).is_ok() }
             }
         }
     }
 
-    fn path(&self, connection: &str, certificates: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
-        self.trusted.get(connection)?.path(certificates).ok()
+    /// Whether what is to be verified holds: gives the path of the certificate, from it to a root, DER.
+    ///
+    /// # Errors
+    /// Why not; of a job that asks for a signature, [`Distrust::Nobody`].
+    pub fn verified(&self, job: &IkeJob) -> Result<Vec<Vec<u8>>, Distrust> {
+        let IkeJob::Verify { connection, identity, certificates, scheme, octets, signature } = job else {
+            return Err(Distrust::Nobody);
+        };
+        let trusted = self.trusted.get(connection).ok_or(Distrust::Nobody)?;
+        let path = trusted.verifier.path(certificates).map_err(Distrust::Chain)?;
+        let leaf = path.first().ok_or(Distrust::Nobody)?;
+        if !is_of(leaf, identity) {
+            return Err(Distrust::Identity);
+        }
+        if !may_prove_identity(leaf) {
+            return Err(Distrust::Usage);
+        }
+        scheme.verify(leaf, octets, signature).map_err(|_| Distrust::Signature)?;
+        Ok(path)
+    }
+
+    /// Whether a chain, DER, its own certificate first, ends below what a connection trusts.
+    #[must_use]
+    pub fn trusts(&self, connection: &str, chain: &[&[u8]]) -> bool {
+        self.trusted.get(connection).is_some_and(|trusted| trusted.verifier.path(chain).is_ok())
     }
 }
 

@@ -1,16 +1,92 @@
 //! What initiators get: addresses of the AAA server or of pools, name servers, domains (RFC 7296 §2.19, RFC 8598).
 
 use crate::login::Login;
-use crate::service::{Gateway, LoginFailure, Peer};
+use crate::service::{Command, Event, Gateway, GatewayJob, LoginFailure};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::hash::BuildHasher;
 use core::net::{IpAddr, SocketAddr};
-use usher_access::pool::Lease;
-use usher_core::Instant;
+use usher_access::pool::{Lease, PoolConfig, Pools};
+use usher_core::collections::{HashState, hash_state};
+use usher_core::{Instant, Job, SecureRng};
 use usher_ike::code::ConfigurationType;
 use usher_ike::machine::{self as ike, SaId};
 use usher_ike::payload::{ConfigurationAttribute, Identification};
+
+/// Address pools, and who has what of them: a gateway's own, or those of all its shards.
+#[derive(Debug)]
+pub struct Leases {
+    pools: Pools,
+    hash: HashState,
+    begin: u64,
+}
+
+/// Addresses that an initiator wants of pools.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LeaseWish {
+    /// Its IKE_SA.
+    pub sa: SaId,
+    /// Who it is: who comes again gets the same address while it is free.
+    pub holder: Identification,
+    /// The pools that it may be given one of, the preferred first.
+    pub pools: Vec<String>,
+    /// Of which families one each: true for IPv4.
+    pub families: Vec<bool>,
+}
+
+impl LeaseWish {
+    /// Asks of all shards' pools; answers [`GatewayJob::Lease`].
+    #[must_use]
+    pub fn answered(self, by: &mut Leases) -> Command {
+        let leases = by.take(&self);
+        Command::Leased { sa: self.sa, leases }
+    }
+}
+
+impl Leases {
+    /// Pools of which nothing is in use.
+    #[must_use]
+    pub fn new(pools: &[PoolConfig], mut rng: SecureRng) -> Self {
+        let hash = hash_state(&mut rng);
+        Self::begun(pools, hash, rng.next_u32())
+    }
+    /// The same, of what was chance before.
+    pub(crate) fn begun(pools: &[PoolConfig], hash: HashState, begin: u32) -> Self {
+        Self { pools: Pools::new(pools, &hash), hash, begin: begin.into() }
+    }
+    fn take(&mut self, wish: &LeaseWish) -> Vec<Lease> {
+        let holder = self.hash.hash_one(&wish.holder);
+        wish.families.iter().filter_map(|is_v4| self.take_one(wish, holder, *is_v4)).collect()
+    }
+    fn take_one(&mut self, wish: &LeaseWish, holder: u64, is_v4: bool) -> Option<Lease> {
+        for name in &wish.pools {
+            let Some(pool) = self.pools.find(name) else { continue };
+            // One who comes again before the old IKE_SA has ended keeps its address.
+            let Some(lease) = self.pools.take(pool, false, holder, true, self.begin) else { continue };
+            match lease {
+                Lease::Address(address) if address.is_ipv4() == is_v4 => return Some(lease),
+                other => self.pools.release(other),
+            }
+        }
+        None
+    }
+    /// One who had this has it no more.
+    pub fn release(&mut self, lease: Lease) {
+        self.pools.release(lease);
+    }
+    /// How much of each is in use: its name, addresses in use, addresses in all.
+    pub fn used(&self) -> impl Iterator<Item = (&str, u64, u64)> {
+        self.pools.used().map(|pool| (pool.name, pool.addresses.0, pool.addresses.1))
+    }
+}
+
+/// The families that may be wished for, in the order in which they are answered; true for IPv4.
+const FAMILIES: [(ConfigurationType, bool); 2] =
+    [(ConfigurationType::INTERNAL_IP4_ADDRESS, true), (ConfigurationType::INTERNAL_IP6_ADDRESS, false)];
+
+fn wants(wishes: &[ConfigurationAttribute], kind: ConfigurationType) -> bool {
+    wishes.iter().any(|wish| wish.kind == kind)
+}
 
 impl Gateway {
     /// An initiator who has proved who it is wants addresses.
@@ -18,50 +94,69 @@ impl Gateway {
         &mut self,
         now: Instant,
         (sa, identity, connection, remote): (SaId, Identification, String, SocketAddr),
-        wishes: &[ConfigurationAttribute],
+        wishes: Vec<ConfigurationAttribute>,
     ) {
-        let holder = self.hash.hash_one(&identity);
-        let login = self.logins.remove(&sa);
-        let mut login = login.unwrap_or_else(|| Login::new(identity, connection, remote));
-        let peer = self.peer(&login.connection);
-        let wants = |kind| wishes.iter().any(|wish| wish.kind == kind);
-        let mut attributes = Vec::new();
-        for (kind, is_v4) in [
-            (ConfigurationType::INTERNAL_IP4_ADDRESS, true),
-            (ConfigurationType::INTERNAL_IP6_ADDRESS, false),
-        ] {
-            if !wants(kind) {
-                continue;
+        let holder = identity.clone();
+        let login = self.logins.entry(sa).or_insert_with(|| Login::new(identity, connection, remote));
+        let granted = |is_v4| login.granted.addresses.iter().any(|address| address.is_ipv4() == is_v4);
+        let open = FAMILIES.iter().filter(|(kind, is_v4)| wants(&wishes, *kind) && !granted(*is_v4));
+        let families: Vec<bool> = open.map(|(_, is_v4)| *is_v4).collect();
+        let peer = self.config.peers.iter().find(|peer| peer.connection.name == login.connection);
+        let pools = match &login.granted.pool {
+            Some(named) => alloc::vec![named.clone()],
+            None => peer.map(|peer| peer.pools.clone()).unwrap_or_default(),
+        };
+        login.wishes = wishes;
+        let wish = LeaseWish { sa, holder, pools, families };
+        match &mut self.leases {
+            Some(own) => {
+                let leases = own.take(&wish);
+                self.leased(now, sa, leases);
             }
-            let given = login.granted.addresses.iter().copied().find(|address| address.is_ipv4() == is_v4);
-            let given = given.or_else(|| {
-                let lease = self.lease(peer.as_deref(), &login, holder, is_v4)?;
-                login.leases.push(lease);
-                match lease {
-                    Lease::Address(address) => Some(address),
-                    Lease::Prefix(..) => None,
-                }
-            });
-            let Some(address) = given else { continue };
+            None => self.outputs.job(Job { token: sa.0, what: GatewayJob::Lease(wish) }),
+        }
+    }
+
+    /// The addresses of pools are there that it has wished for, as far as there are any left.
+    pub(crate) fn leased(&mut self, now: Instant, sa: SaId, leases: Vec<Lease>) {
+        let Some(login) = self.logins.get_mut(&sa) else {
+            // It has gone meanwhile.
+            return leases.into_iter().for_each(|lease| self.release(lease));
+        };
+        login.leases.extend(leases);
+        let wishes = core::mem::take(&mut login.wishes);
+        let leased = login.leases.iter().filter_map(|lease| match lease {
+            Lease::Address(address) => Some(*address),
+            Lease::Prefix(..) => None,
+        });
+        let known: Vec<IpAddr> = login.granted.addresses.iter().copied().chain(leased).collect();
+        let mut attributes = Vec::new();
+        for (_, is_v4) in FAMILIES.into_iter().filter(|(kind, _)| wants(&wishes, *kind)) {
+            let Some(address) = known.iter().copied().find(|address| address.is_ipv4() == is_v4) else {
+                continue;
+            };
             login.addresses.push(address);
             let prefix = if is_v4 { 32 } else { 128 };
             attributes.push(ConfigurationAttribute::address(address, prefix));
         }
         if attributes.is_empty() {
             self.counters.addresses_exhausted += 1;
+            self.failed(sa, LoginFailure::NoAddress);
         } else {
             self.counters.addresses_given += attributes.len() as u64;
+            let peer = self.config.peers.iter().find(|peer| peer.connection.name == login.connection);
             let configured = peer.iter().flat_map(|peer| peer.dns.iter().copied());
-            let all: Vec<IpAddr> = login.granted.dns.iter().copied().chain(configured).collect();
-            let dns = all.into_iter().filter(|dns| {
-                wants(if dns.is_ipv4() {
+            let all = login.granted.dns.iter().copied().chain(configured);
+            let dns = all.filter(|dns| {
+                let kind = if dns.is_ipv4() {
                     ConfigurationType::INTERNAL_IP4_DNS
                 } else {
                     ConfigurationType::INTERNAL_IP6_DNS
-                })
+                };
+                wants(&wishes, kind)
             });
             attributes.extend(dns.map(ConfigurationAttribute::dns));
-            if wants(ConfigurationType::INTERNAL_DNS_DOMAIN) {
+            if wants(&wishes, ConfigurationType::INTERNAL_DNS_DOMAIN) {
                 let domains = peer.iter().flat_map(|peer| &peer.domains);
                 attributes.extend(domains.map(|domain| ConfigurationAttribute {
                     kind: ConfigurationType::INTERNAL_DNS_DOMAIN,
@@ -69,29 +164,14 @@ impl Gateway {
                 }));
             }
         }
-        let exhausted = attributes.is_empty();
-        self.logins.insert(sa, login);
-        if exhausted {
-            self.failed(sa, LoginFailure::NoAddress);
-        }
         self.tell(now, ike::Command::Address { sa, attributes });
     }
 
-    /// An address of a family: of the pool that the AAA server names, or of the connection's.
-    fn lease(&mut self, peer: Option<&Peer>, login: &Login, holder: u64, is_v4: bool) -> Option<Lease> {
-        let named = login.granted.pool.as_ref().into_iter();
-        let names = named
-            .chain(peer.into_iter().flat_map(|peer| &peer.pools).filter(|_| login.granted.pool.is_none()));
-        for name in names {
-            let Some(pool) = self.pools.find(name) else { continue };
-            // One who comes again before the old IKE_SA has ended keeps its address.
-            let begin = u64::from(self.start);
-            let Some(lease) = self.pools.take(pool, false, holder, true, begin) else { continue };
-            match lease {
-                Lease::Address(address) if address.is_ipv4() == is_v4 => return Some(lease),
-                other => self.pools.release(other),
-            }
+    /// An address of a pool is free again.
+    pub(crate) fn release(&mut self, lease: Lease) {
+        match &mut self.leases {
+            Some(own) => own.release(lease),
+            None => self.outputs.event(Event::Released(lease)),
         }
-        None
     }
 }

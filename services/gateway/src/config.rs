@@ -6,6 +6,7 @@ mod aaa;
 mod build;
 mod data;
 mod model;
+mod revocation;
 #[cfg(test)]
 mod tests;
 
@@ -15,6 +16,8 @@ pub use model::{
     DynamicTable, EapTable, File, Limits, Listen, LocalAuth, ModeWord, PoolTable, RadiusTable,
     Reauthentication, RemoteAuth, TlsTable, UserTable,
 };
+
+pub use revocation::{DEFAULT_STATE, OcspPolicy, RevocationTable};
 
 #[cfg(feature = "tls")]
 use crate::service::Config;
@@ -98,7 +101,10 @@ fn checked(
     faults: &mut Collector,
 ) -> Option<Loaded> {
     let read = usher_config::read::<File>(&mut tree, |_| false, faults);
-    let file = read.value.filter(|_| read.whole)?;
+    let mut file = read.value.filter(|_| read.whole)?;
+    for path in &mut file.revocation.crl {
+        *path = base.join(&*path);
+    }
     let mut builder = build::Builder::new(base, outside, clock);
     let config = builder.config(&file);
     let (found, credentials, outgoing) = builder.finish();

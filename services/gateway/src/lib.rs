@@ -25,6 +25,7 @@ mod login;
 mod renewal;
 mod service;
 mod session;
+mod shards;
 mod status;
 mod swanctl;
 #[cfg(all(test, feature = "tls"))]
@@ -32,6 +33,7 @@ mod tests;
 mod traffic;
 mod users;
 
+pub use addresses::{LeaseWish, Leases};
 pub use service::{
     AAA_SLOT, Aaa, Command, Config, Counters, DYNAMIC_SOCKET, Event, Gateway, GatewayJob, IKE_SLOT, Judge,
     LoginFailure, NAT_SOCKET, NAT_SOCKET_V6, Peer, SOCKET, SOCKET_V6, Which,

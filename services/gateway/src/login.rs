@@ -12,7 +12,7 @@ use usher_core::{Duration, Instant, Job, Machine};
 use usher_crypto::Key;
 use usher_eap::packet::{Packet, Type};
 use usher_ike::machine::{self as ike, EapAnswer, SaId};
-use usher_ike::payload::Identification;
+use usher_ike::payload::{ConfigurationAttribute, Identification};
 
 /// What an AAA server says of a user whom it lets in.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +43,8 @@ pub(crate) struct Login {
     next: Continuation,
     local: Option<Conversation>,
     pub(crate) granted: Granted,
+    /// What it has wished for, until that is there.
+    pub(crate) wishes: Vec<ConfigurationAttribute>,
     pub(crate) leases: Vec<Lease>,
     pub(crate) addresses: Vec<IpAddr>,
 }
@@ -59,6 +61,7 @@ impl Login {
             next: Continuation::new(),
             local: None,
             granted: Granted::default(),
+            wishes: Vec::new(),
             leases: Vec::new(),
             addresses: Vec::new(),
         }
@@ -305,7 +308,7 @@ impl Gateway {
             let _ = aaa.command(now, usher_access::Command::Terminate { token, cause });
         }
         for lease in login.leases {
-            self.pools.release(lease);
+            self.release(lease);
         }
     }
 }

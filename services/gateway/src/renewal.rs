@@ -136,6 +136,9 @@ impl Gateway {
         if self.renewing.remove(&old) {
             self.renewing.insert(new);
         }
+        if let Some(replacing) = self.replacing.remove(&old) {
+            self.replacing.insert(new, replacing);
+        }
         for (replaced, _) in self.replacing.values_mut().filter(|(replaced, _)| *replaced == old) {
             *replaced = new;
         }

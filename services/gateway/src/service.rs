@@ -1,5 +1,6 @@
 //! The gateway's machine.
 
+use crate::addresses::{LeaseWish, Leases};
 use crate::login::Login;
 use crate::session::Session;
 use crate::status::GatewayStatus;
@@ -10,9 +11,9 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
-use usher_access::pool::{PoolConfig, Pools};
+use usher_access::pool::{Lease, PoolConfig};
 use usher_access::{AaaConfig, AccessClient, ConfigError, NasIdentity, TerminateCause};
-use usher_core::collections::{HashState, hash_state};
+use usher_core::collections::hash_state;
 use usher_core::timer::{TimerQueue, earliest};
 use usher_core::{
     Child, CommandError, Duration, Input, Instant, Job, Machine, Output, OutputOf, Outputs, SecureRng,
@@ -102,6 +103,9 @@ pub struct Config {
     pub peers: Vec<Arc<Peer>>,
     /// Address pools. They hold together ([`usher_access::pool::check_pools`]).
     pub pools: Vec<PoolConfig>,
+    /// The pools are those of other shards, too: addresses are asked for by [`GatewayJob::Lease`], and given back by
+    /// [`Event::Released`].
+    pub pools_shared: bool,
     /// AAA servers, where there are some.
     pub aaa: Option<Aaa>,
     /// Users that the gateway knows itself.
@@ -118,6 +122,8 @@ pub enum GatewayJob {
     Ike(IkeJob),
     /// A handshake of EAP-TLS with a user of the gateway's own; [`Command::Judged`] is owed.
     Judge(Box<Judgement>),
+    /// Addresses of pools that all shards share; [`Command::Leased`] is owed.
+    Lease(LeaseWish),
 }
 
 /// Which IKE_SAs are meant.
@@ -138,6 +144,24 @@ pub enum Command {
     Done(ike::Command),
     /// The answer to [`GatewayJob::Judge`]: the same, when it is [done](Judgement::done).
     Judged(Box<Judgement>),
+    /// The answer to [`GatewayJob::Lease`].
+    Leased {
+        /// Of which IKE_SA.
+        sa: SaId,
+        /// What there is.
+        leases: Vec<Lease>,
+    },
+    /// Another shard has a new IKE_SA of these two, as it says by [`ike::Event::Replaces`].
+    Replaced {
+        /// That one.
+        sa: SaId,
+        /// Who this side is.
+        local: Identification,
+        /// Who the other side is.
+        remote: Identification,
+        /// The other side knows nothing of others any more.
+        forgotten: bool,
+    },
     /// Begin a connection; [`Event::Begun`] is owed.
     Connect {
         /// Comes back.
@@ -278,6 +302,8 @@ pub enum Event {
         /// Acct-Session-Id.
         session: String,
     },
+    /// An address of pools that all shards share is free again.
+    Released(Lease),
     /// An AAA server answers, or no longer.
     Server {
         /// Its number among the configured ones.
@@ -364,14 +390,14 @@ pub struct Gateway {
     pub(crate) aaa: Option<Child<AccessClient>>,
     pub(crate) epoch: WallTime,
     pub(crate) rng: SecureRng,
-    pub(crate) hash: HashState,
     /// Initiators who prove who they are, or wait for an address.
     pub(crate) logins: BTreeMap<SaId, Login>,
     /// Questions to AAA servers, by their tokens.
     pub(crate) asked: BTreeMap<u64, SaId>,
     /// IKE_SAs that are established.
     pub(crate) sessions: BTreeMap<SaId, Session>,
-    pub(crate) pools: Pools,
+    /// Its own pools, where it does not share them.
+    pub(crate) leases: Option<Leases>,
     pub(crate) timers: TimerQueue<Timer>,
     /// Records without an answer: of which session.
     pub(crate) records: BTreeMap<u64, String>,
@@ -419,19 +445,19 @@ impl Gateway {
         let served = served(&config);
         // It takes them whatever they are.
         let _ = endpoint.command(Instant::ZERO, ike::Command::Serve(served));
+        let start = rng.next_u32();
         Ok(Self {
             ike: Child::new(IKE_SLOT, endpoint),
             aaa,
             epoch: WallTime::UNIX_EPOCH,
-            pools: Pools::new(&config.pools, &hash),
-            hash,
+            leases: (!config.pools_shared).then(|| Leases::begun(&config.pools, hash, start)),
             logins: BTreeMap::new(),
             asked: BTreeMap::new(),
             sessions: BTreeMap::new(),
             timers: TimerQueue::new(),
             records: BTreeMap::new(),
             next_token: 0,
-            start: rng.next_u32(),
+            start,
             next_session: 0,
             begun: BTreeMap::new(),
             stopped: BTreeSet::new(),
@@ -470,9 +496,9 @@ impl Gateway {
     pub fn half_open(&self) -> usize {
         self.ike.half_open()
     }
-    /// How much of each address pool is in use: its name, addresses in use, addresses in all.
+    /// How much of each address pool of its own is in use: its name, addresses in use, addresses in all.
     pub fn pools(&self) -> impl Iterator<Item = (&str, u64, u64)> {
-        self.pools.used().map(|pool| (pool.name, pool.addresses.0, pool.addresses.1))
+        self.leases.iter().flat_map(Leases::used)
     }
 
     pub(crate) fn token(&mut self) -> u64 {
@@ -590,7 +616,7 @@ impl Gateway {
                 return self.eap(now, (sa, identity, connection, remote), &packet);
             }
             ike::Event::AddressWanted { sa, identity, connection, remote, attributes } => {
-                return self.address_wanted(now, (sa, identity, connection, remote), &attributes);
+                return self.address_wanted(now, (sa, identity, connection, remote), attributes);
             }
             ike::Event::Initiated { sa, .. } => self.initiating = Some(sa),
             ike::Event::Established { sa, .. } => {
@@ -617,7 +643,10 @@ impl Gateway {
                 return self.again(now, sa, reason);
             }
             ike::Event::ChildRefused { sa, ref name, .. } => self.refused(now, sa, name),
-            ike::Event::Keys { .. } | ike::Event::Alive { .. } | ike::Event::MoveRefused { .. } => {}
+            ike::Event::Keys { .. }
+            | ike::Event::Alive { .. }
+            | ike::Event::MoveRefused { .. }
+            | ike::Event::Replaces { .. } => {}
         }
         self.outputs.event(Event::Ike(event));
     }
@@ -748,6 +777,10 @@ impl Machine for Gateway {
         match command {
             Command::Done(command) => self.ike.command(now, command)?,
             Command::Judged(judgement) => self.judged(now, *judgement),
+            Command::Leased { sa, leases } => self.leased(now, sa, leases),
+            Command::Replaced { sa, local, remote, forgotten } => {
+                self.ike.command(now, ike::Command::Replaced { sa, local, remote, forgotten })?;
+            }
             Command::Connect { token, connection } => {
                 self.stopped.remove(&connection);
                 let peer = self.peer(&connection).ok_or_else(|| {

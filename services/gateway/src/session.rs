@@ -252,7 +252,7 @@ impl Gateway {
         }
         self.forget_life(sa, &session);
         for lease in core::mem::take(&mut session.leases) {
-            self.pools.release(lease);
+            self.release(lease);
         }
         session.lasted = Some(now.since(session.since));
         let waits = !session.leaving.is_empty();

@@ -72,11 +72,17 @@ impl Gateway {
             child_lifetimes: Vec::new(),
         };
         let config = Config {
-            endpoint: machine::Config::default(),
+            // All initiators are of one address here.
+            endpoint: machine::Config {
+                cookies_from: 100,
+                cookies_from_network: usize::MAX,
+                ..machine::Config::default()
+            },
             peers: vec![Arc::new(peer)],
             pools: Vec::new(),
             aaa: None,
             users: LocalUsers::default(),
+            pools_shared: false,
             metered: false,
         };
         let gateway =

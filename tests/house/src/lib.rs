@@ -28,6 +28,7 @@ pub const SIBLINGS: &[(&str, &str, &str)] = &[
     ("usher-daemon", "usher-pki", "whose certificates are looked after"),
     ("usher-daemon", "usher-control", "and it is asked by its control socket"),
     ("usher-host", "usher-ipsec", "ESP carries the packets of its CHILD_SAs"),
+    ("usher-host", "usher-pki", "whose peers' certificates are looked after"),
     ("usher-lab", "usher-sim", "it builds what the simulator builds: the same links, counts and captures"),
     ("usher-load", "usher-observe", "what a load shows are rows"),
     ("usher-load", "usher-report", "and ends in a report"),

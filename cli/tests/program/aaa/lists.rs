@@ -123,7 +123,7 @@ fn the_list_of_an_authority_at_hand_is_made_anew_before_it_ends() {
 }
 
 /// A web server that gives whatever is given to it, or says that it is away; the URL.
-pub(super) fn publisher(given: &Arc<Mutex<Option<Vec<u8>>>>, page: &str) -> String {
+pub(crate) fn publisher(given: &Arc<Mutex<Option<Vec<u8>>>>, page: &str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/{page}", listener.local_addr().unwrap());
     let body = given.clone();

@@ -8,11 +8,11 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 /// OpenSSL's responder with the authority's key, ended with the test.
-pub(super) struct Responder(Child);
+pub(crate) struct Responder(Child);
 
 impl Responder {
     /// It knows the user as valid (`V`), as revoked (`R`), or not at all.
-    pub(super) fn start(pki: &Folder, port: u16, entry: &str) -> Self {
+    pub(crate) fn start(pki: &Folder, port: u16, entry: &str) -> Self {
         let shown = Command::new("openssl")
             .args(["x509", "-noout", "-serial", "-in", "pki/issued/ann@hotel.example.crt"])
             .current_dir(pki.path("."))

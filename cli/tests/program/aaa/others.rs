@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// A folder with an authority, certificates for two servers and one for a user.
-pub(super) fn certificates() -> Folder {
+pub(crate) fn certificates() -> Folder {
     let place = Folder::new();
     let cert = |arguments: &[&str]| {
         place.usher(&[&["aaa", "cert", "--dir", "pki"], arguments].concat()).with_code(0);

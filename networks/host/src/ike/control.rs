@@ -1,6 +1,7 @@
 //! How a running gateway is asked: by its control socket, and by Prometheus.
 
 use super::plane::Plane;
+use super::say::Shared;
 use super::telling::Telling;
 use crate::control;
 use prometheus_client::encoding::text::encode;
@@ -250,6 +251,23 @@ pub(super) fn begun(result: Result<u64, String>) -> Answer {
 
 type Waiting = BTreeMap<u64, Sender<Answer>>;
 
+/// What several shards have answered, as one answer.
+fn together(all: Answer, one: Answer) -> Answer {
+    match (all, one) {
+        (Answer::Told { sas }, Answer::Told { sas: more }) => Answer::Told { sas: sas + more },
+        (Answer::Status(mut all), Answer::Status(one)) => {
+            all.sas.extend(one.sas);
+            all.half_open += one.half_open;
+            all.pools.extend(one.pools);
+            for (name, n) in one.counters {
+                *all.counters.entry(name).or_default() += n;
+            }
+            Answer::Status(all)
+        }
+        (all, _) => all,
+    }
+}
+
 /// Questions that the gateway has still to answer.
 #[derive(Clone)]
 pub(super) struct Asked {
@@ -257,17 +275,20 @@ pub(super) struct Asked {
     next: Arc<AtomicU64>,
     telling: Telling,
     plane: Plane,
+    /// How many shards there are.
+    shards: u8,
+    leases: Option<Shared>,
 }
 
 impl Asked {
     /// They go to the gateway that is told so, whose packets these are.
-    pub(super) fn new(telling: &Telling, plane: &Plane) -> Self {
+    pub(super) fn new(telling: &Telling, plane: &Plane, shards: u8, leases: Option<Shared>) -> Self {
         let (waiting, next) = (Arc::default(), Arc::default());
-        Self { waiting, next, telling: telling.clone(), plane: plane.clone() }
+        Self { waiting, next, telling: telling.clone(), plane: plane.clone(), shards, leases }
     }
     /// The gateway has answered.
     pub(super) fn answer(&self, token: u64, answer: Answer) {
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&token);
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).get(&token).cloned();
         if let Some(waiting) = waiting {
             // It may have given up.
             let _ = waiting.send(answer);
@@ -278,19 +299,38 @@ impl Asked {
         let token = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver): (_, Receiver<Answer>) = channel();
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(token, sender);
-        let told = self.telling.tell(command(token));
-        let answer = told.then(|| receiver.recv_timeout(PATIENCE).ok()).flatten();
+        let command = command(token);
+        let answers = if matches!(command, Command::Connect { .. }) { 1 } else { self.shards.max(1) };
+        let told = self.telling.tell(command);
+        let answers: Option<Vec<Answer>> =
+            told.then(|| (0..answers).map(|_| receiver.recv_timeout(PATIENCE).ok()).collect()).flatten();
+        let answer = answers.and_then(|answers| answers.into_iter().reduce(together));
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&token);
         answer.unwrap_or_else(|| Answer::Failed {
             message: "the gateway does not answer; it may be ending".to_owned(),
         })
     }
 
+    /// With what is not of one shard alone.
+    fn whole(&self, mut status: Status) -> Status {
+        status.counters.extend(self.plane.counters());
+        if let Some(leases) = &self.leases {
+            let leases = leases.lock().unwrap_or_else(PoisonError::into_inner);
+            let pool =
+                |(name, used, addresses): (&str, u64, u64)| Pool { name: name.to_owned(), used, addresses };
+            status.pools = leases.used().map(pool).collect();
+        }
+        status
+    }
+
     fn take(&self, request: Request) -> Answer {
         match request {
             Request::Status => {
                 self.plane.report();
-                self.ask(|token| Command::Status { token })
+                match self.ask(|token| Command::Status { token }) {
+                    Answer::Status(status) => Answer::Status(self.whole(status)),
+                    other => other,
+                }
             }
             Request::Connect { connection } => self.ask(|token| Command::Connect { token, connection }),
             Request::Rekey { which, children } => match which_of(which) {
@@ -404,6 +444,19 @@ mod tests {
         assert_eq!(which_of(Some("#7".to_owned())), Ok(Which::Sa(7)));
         assert_eq!(which_of(Some("home".to_owned())), Ok(Which::Named("home".to_owned())));
         assert!(which_of(Some("#x".to_owned())).unwrap_err().contains("such as #3"));
+    }
+
+    #[test]
+    fn what_shards_answer_is_one_answer() {
+        let told = |sas| Answer::Told { sas };
+        assert_eq!(together(told(2), told(3)), told(5));
+        let status = |half_open, counted: &[(&str, u64)]| {
+            let counters = counted.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
+            let (sas, pools) = (Vec::new(), Vec::new());
+            Answer::Status(Status { version: String::new(), sas, half_open, pools, counters })
+        };
+        let whole = together(status(1, &[("a", 1), ("b", 2)]), status(4, &[("b", 3), ("c", 4)]));
+        assert_eq!(whole, status(5, &[("a", 1), ("b", 5), ("c", 4)]));
     }
 
     #[test]

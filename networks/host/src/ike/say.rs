@@ -3,8 +3,9 @@
 use super::control::{self, Answer};
 use super::key_log::KeyLogs;
 use super::plane::Plane;
+use super::telling::Telling;
 use std::sync::{Arc, Mutex, PoisonError};
-use usher_gateway::{Event, LoginFailure};
+use usher_gateway::{Command, Event, Leases, LoginFailure};
 use usher_ike::machine::{EndReason, Event as Ike};
 
 /// What became of the connection that the program was started for.
@@ -14,11 +15,18 @@ pub(super) struct Outcome {
     pub(super) reason: Option<EndReason>,
 }
 
+/// Address pools of several shards.
+pub(super) type Shared = Arc<Mutex<Leases>>;
+
 /// The log, the key log, the answers that somebody waits for, and what carries packets.
 pub(super) struct Say {
     pub(super) asked: control::Asked,
     pub(super) keys: KeyLogs,
     pub(super) plane: Plane,
+    /// What other shards have to know goes by it.
+    pub(super) telling: Telling,
+    /// The pools of all shards, where there are several.
+    pub(super) leases: Option<Shared>,
     pub(super) outcome: Arc<Mutex<Option<Outcome>>>,
 }
 
@@ -35,9 +43,7 @@ impl Say {
             Event::Ike(event) => self.ike(&event),
             Event::Begun { token, result } => self.asked.answer(token, control::begun(result)),
             Event::Status { token, status } => {
-                let mut status = control::status(&status);
-                status.counters.extend(self.plane.counters());
-                self.asked.answer(token, Answer::Status(status));
+                self.asked.answer(token, Answer::Status(control::status(&status)));
             }
             Event::Told { token, sas } => self.asked.answer(token, Answer::Told { sas }),
             Event::LoginFailed { remote, connection, identity, why } => {
@@ -57,6 +63,11 @@ impl Say {
             // Each packet says so again that comes before the connection is tried anew.
             Event::Unprotected { connection, child: Some(child) } => {
                 tracing::debug!(connection, child, "there will be no CHILD_SA for packets that wait");
+            }
+            Event::Released(lease) => {
+                if let Some(leases) = &self.leases {
+                    leases.lock().unwrap_or_else(PoisonError::into_inner).release(lease);
+                }
             }
             Event::Over { .. } | Event::Left => {}
             Event::Server { server, up: true } => tracing::info!(server, "the AAA server answers"),
@@ -114,6 +125,10 @@ impl Say {
             }
             Ike::Keys { spis, algorithms, keys } => self.keys.ike(*spis, algorithms, keys),
             Ike::Install { child, .. } => self.keys.esp(child),
+            Ike::Replaces { sa, local, remote, forgotten } => {
+                let (local, remote) = (local.clone(), remote.clone());
+                self.telling.tell(Command::Replaced { sa: *sa, local, remote, forgotten: *forgotten });
+            }
             Ike::Initiated { .. }
             | Ike::Remove { .. }
             | Ike::Alive { .. }

@@ -2,7 +2,7 @@
 
 use super::authenticate::ChildAsked;
 use super::collision::ChildState;
-use super::config::{ChildConfig, Mode};
+use super::config::{ChildConfig, Mode, Shard};
 use super::create::{Nonces, Secrets};
 use super::event::{ChildSa, Event, SaId};
 use super::followup::Makes;
@@ -15,7 +15,7 @@ use crate::work;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::IpAddr;
-use usher_core::Instant;
+use usher_core::{Instant, SecureRng};
 
 /// CHILD_SAs of an IKE_SA at most, those that are being replaced among them.
 pub(super) const MOST: usize = 64;
@@ -39,21 +39,28 @@ pub(super) struct Child {
 impl Child {
     pub(super) fn remove(self, cx: &mut Context<'_>, sa: SaId) {
         if !matches!(self.state, ChildState::Gone | ChildState::Bereft) {
-            cx.outputs.event(Event::Remove { sa, inbound: self.sa.inbound, outbound: self.sa.outbound });
+            cx.remove(sa, self.sa.inbound, self.sa.outbound);
         }
     }
 }
 
-/// An SPI at which no other CHILD_SA of the IKE_SA receives.
+/// An SPI at which no CHILD_SA receives: of this IKE_SA, or of another.
 pub(super) fn new_spi(sa: &IkeSa, cx: &mut Context<'_>) -> u32 {
     let granted = sa.expected_keys.as_ref().and_then(|expected| match &expected.makes {
         Makes::Child { granted, .. } => Some(granted.inbound),
         Makes::Ike { .. } => None,
     });
+    let inbound = &*cx.inbound;
+    free_spi(cx.rng, cx.config.shard, |spi| inbound.contains(&spi) || granted == Some(spi))
+}
+
+/// An SPI of this shard that is not taken.
+fn free_spi(rng: &mut SecureRng, shard: Shard, is_taken: impl Fn(u32) -> bool) -> u32 {
     loop {
-        let spi = cx.rng.next_u32();
-        let free = sa.children.iter().all(|child| child.sa.inbound != spi) && granted != Some(spi);
-        if spi >= FIRST_SPI && free {
+        let [first, rest @ ..] = rng.next_u32().to_be_bytes();
+        let [a, b, c] = rest;
+        let spi = u32::from_be_bytes([shard.octet(first), a, b, c]);
+        if spi >= FIRST_SPI && !is_taken(spi) {
             return spi;
         }
     }
@@ -129,11 +136,15 @@ struct Parts<'a> {
     initiator: bool,
 }
 
-/// Installs a CHILD_SA. False: the algorithms are not known, which a chosen proposal never leads to.
+/// Installs a CHILD_SA. False: the algorithms are not known, which a chosen proposal never leads to, or another IKE_SA's CHILD_SA
+/// has come to receive at its SPI meanwhile.
 fn install(sa: &mut IkeSa, cx: &mut Context<'_>, parts: Parts<'_>) -> bool {
     let (Some(algorithms), Some(session)) = (PacketAlgorithms::of(parts.proposal), &sa.session) else {
         return false;
     };
+    if !cx.inbound.insert(parts.spis.0) {
+        return false;
+    }
     cx.work(work::DERIVE);
     let nonces = (&parts.nonces.0[..], &parts.nonces.1[..]);
     let keys = session.keys.child(session.algorithms.prf, &algorithms, parts.secrets.parts(), nonces);
@@ -361,4 +372,38 @@ fn try_accept(
         initiator: true,
     };
     if install(sa, cx, parts) { Ok(()) } else { Err(NotifyType::NO_PROPOSAL_CHOSEN) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seeded() -> SecureRng {
+        SecureRng::from_seed([5; 32])
+    }
+
+    #[test]
+    fn an_spi_that_is_taken_is_not_given_again() {
+        let first = free_spi(&mut seeded(), Shard::default(), |_| false);
+        let second = free_spi(&mut seeded(), Shard::default(), |spi| spi == first);
+        assert_ne!(first, second);
+        assert_eq!(first, seeded().next_u32(), "where there is one shard it is as chance has it");
+    }
+
+    #[test]
+    fn an_spi_tells_its_shard_and_is_none_that_is_reserved() {
+        let mut rng = seeded();
+        for (number, of) in [(0, 1), (0, 3), (1, 3), (2, 3), (254, 255)] {
+            let shard = Shard { number, of };
+            let mut firsts = alloc::collections::BTreeSet::new();
+            for _ in 0..200 {
+                let spi = free_spi(&mut rng, shard, |_| false);
+                assert!(spi >= FIRST_SPI);
+                let first = spi.to_be_bytes()[0];
+                assert!(shard.owns(first), "{spi:08x} of {shard:?}");
+                firsts.insert(first);
+            }
+            assert_eq!(firsts.len() > 1, of < 255, "{shard:?}");
+        }
+    }
 }

@@ -36,6 +36,39 @@ impl Retransmission {
     }
 }
 
+/// One of the endpoints that serve the same addresses. Whatever comes to them goes to the one whose number an SPI of its own
+/// tells: the remainder of its first octet by how many there are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shard {
+    /// Its number, from 0.
+    pub number: u8,
+    /// How many there are.
+    pub of: u8,
+}
+
+impl Default for Shard {
+    /// The only one.
+    fn default() -> Self {
+        Self { number: 0, of: 1 }
+    }
+}
+
+impl Shard {
+    /// An SPI's first octet as this shard has it, made of one that is chance.
+    #[must_use]
+    pub const fn octet(self, chance: u8) -> u8 {
+        let of = if self.of == 0 { 1 } else { self.of };
+        let octet = (chance - chance % of) as u16 + self.number as u16;
+        // Beyond the last whole lot there is none of each.
+        if octet > u8::MAX as u16 { (octet - of as u16) as u8 } else { octet as u8 }
+    }
+    /// Whether an SPI that begins so is of this shard.
+    #[must_use]
+    pub const fn owns(self, first: u8) -> bool {
+        self.of <= 1 || first % self.of == self.number
+    }
+}
+
 /// What an [`Endpoint`](super::Endpoint) allows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
@@ -43,9 +76,11 @@ pub struct Config {
     pub retransmission: Retransmission,
     /// IKE_SAs at a time whose initiator has not proved who it is; with more of them none is begun.
     pub half_open: usize,
-    /// From so many of them on an initiator has to send back a cookie first (RFC 7296 §2.6).
+    /// From so many of them on every initiator has to send back a cookie first (RFC 7296 §2.6).
     pub cookies_from: usize,
-    /// From `cookies_from` on, so many of them from one network: an IPv4 address, or 64 bits of an IPv6 address.
+    /// From so many of them of one network on, 24 bits of an IPv4 address or 64 of an IPv6 address, initiators there have to.
+    pub cookies_from_network: usize,
+    /// From `cookies_from` on, so many of them from one host: an IPv4 address, or 64 bits of an IPv6 address.
     pub half_open_per_network: usize,
     /// How long a responder waits for an initiator to prove who it is.
     pub patience: Duration,
@@ -66,19 +101,22 @@ pub struct Config {
     pub tickets: Option<Duration>,
     /// Packets of ESP go within UDP whether there is a NAT or not: this side says that it is behind one.
     pub encapsulate: bool,
+    /// Which of the endpoints of these addresses it is.
+    pub shard: Shard,
     /// Keys of IKE_SAs are told ([`Event::Keys`](super::Event::Keys)), for who looks for faults.
     pub export_keys: bool,
 }
 
 impl Default for Config {
-    /// 10 000 half-open IKE_SAs, cookies from 100 on and then 16 of a network, 30 s to prove oneself, cookies for 60 s,
-    /// 100 000 IKE_SAs and 8192 that have ended, packets of 1280 octets, messages of 32 KiB, keepalives after 20 s, no
+    /// 10 000 half-open IKE_SAs, cookies from 64 of a network on, from 1000 on for all and then 16 of a host, 30 s to prove
+    /// oneself, cookies for 60 s, 100 000 IKE_SAs and 8192 that have ended, packets of 1280 octets, messages of 32 KiB, keepalives after 20 s, no
     /// tickets.
     fn default() -> Self {
         Self {
             retransmission: Retransmission::default(),
             half_open: 10_000,
-            cookies_from: 100,
+            cookies_from: 1000,
+            cookies_from_network: 64,
             half_open_per_network: 16,
             patience: Duration::from_secs(30),
             cookie_lifetime: Duration::from_secs(60),
@@ -89,6 +127,7 @@ impl Default for Config {
             keepalive: Duration::from_secs(20),
             tickets: None,
             encapsulate: false,
+            shard: Shard::default(),
             export_keys: false,
         }
     }

@@ -134,7 +134,7 @@ fn send(
         cx.work(work::KEY_EXCHANGE);
         Some((method, exchange(method)?.begin(cx.rng).ok()?))
     });
-    let (nonce, ike, spi) = (cx.random(), Spi(cx.random()), child::new_spi(sa, cx));
+    let (nonce, ike, spi) = (cx.random(), cx.spi(), child::new_spi(sa, cx));
     let mut payloads = Vec::new();
     let connection = sa.connection.clone();
     let mut selectors = None;
@@ -349,11 +349,7 @@ fn child_event(
             }
             ChildAction::Remove => {
                 let child = &sa.children[at].sa;
-                cx.outputs.event(Event::Remove {
-                    sa: sa.id,
-                    inbound: child.inbound,
-                    outbound: child.outbound,
-                });
+                cx.remove(sa.id, child.inbound, child.outbound);
             }
             _ => {}
         }
@@ -547,7 +543,7 @@ fn try_rekey(
         return Err(Notify::new(NotifyType::TEMPORARY_FAILURE));
     }
     let exchanged = exchange_for(cx, chosen.key_exchange(), payloads)?.ok_or_else(no_proposal)?;
-    let (ours, spi): ([u8; NONCE], _) = (cx.random(), Spi(cx.random()));
+    let (ours, spi): ([u8; NONCE], _) = (cx.random(), cx.spi());
     let nonces = (theirs.to_vec(), ours.to_vec());
     let Exchanged { method, public, secret } = exchanged;
     let (secrets, spis) = (Secrets::of(Some(secret)), (peer, spi));

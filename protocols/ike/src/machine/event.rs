@@ -20,6 +20,24 @@ use usher_esp::{Lifetime, Transform};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SaId(pub u64);
 
+/// The bits of a name that say of which shard an IKE_SA is: there are never so many at a time that these count them.
+const SHARD: u32 = 24;
+
+impl SaId {
+    /// The name of an IKE_SA that its shard knows by this token.
+    pub(super) fn of(token: u64, shard: u8) -> Self {
+        Self(token | u64::from(shard) << SHARD)
+    }
+    /// Of which shard it is.
+    #[must_use]
+    pub const fn shard(self) -> u8 {
+        (self.0 >> SHARD) as u8
+    }
+    pub(super) fn token(self) -> u64 {
+        self.0 & !(u64::from(u8::MAX) << SHARD)
+    }
+}
+
 /// What an AAA server, or whoever judges, says to an EAP packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum EapAnswer {
@@ -59,6 +77,17 @@ pub enum Command {
         local: SocketAddr,
         /// To which address.
         remote: SocketAddr,
+    },
+    /// Another shard has a new IKE_SA of these two ([`Event::Replaces`]): those of this one end.
+    Replaced {
+        /// That one.
+        sa: SaId,
+        /// Who this side is.
+        local: Identification,
+        /// Who the other side is.
+        remote: Identification,
+        /// The other side knows nothing of them any more.
+        forgotten: bool,
     },
     /// The answer to [`Event::Eap`].
     Eap {
@@ -294,6 +323,17 @@ pub enum Event {
         spis: (Spi, Spi),
         /// From where to where its messages go.
         path: Path,
+    },
+    /// An IKE_SA of this shard is the only one of these two from now on: other shards are to be told ([`Command::Replaced`]).
+    Replaces {
+        /// The IKE_SA.
+        sa: SaId,
+        /// Who this side is.
+        local: Identification,
+        /// Who the other side is.
+        remote: Identification,
+        /// The other side knows nothing of others any more.
+        forgotten: bool,
     },
     /// A CHILD_SA is to be installed, before what is sent after this.
     Install {

@@ -162,7 +162,7 @@ fn delete_child(sa: &mut IkeSa, cx: &mut Context<'_>, spi: u32) -> Option<u32> {
     child.state = row.to;
     let inbound = child.sa.inbound;
     if row.actions.contains(&ChildAction::Remove) {
-        cx.outputs.event(Event::Remove { sa: sa.id, inbound, outbound: spi });
+        cx.remove(sa.id, inbound, spi);
     }
     if row.to == ChildState::Gone {
         sa.children.remove(at);

@@ -129,7 +129,7 @@ pub(super) fn begin(
     remote: SocketAddr,
 ) -> Option<Box<IkeSa>> {
     let mut sa = Box::new(IkeSa::new(connection, true, path(local, remote), cx.now));
-    sa.spis.0 = Spi(cx.random());
+    sa.spis.0 = cx.spi();
     restart(&mut sa, cx).then_some(sa)
 }
 
@@ -359,14 +359,12 @@ pub(super) fn request(cx: &mut Context<'_>, path: Path, message: &Message, octet
         return Begins::Refused(Notify::new(NotifyType::NO_PROPOSAL_CHOSEN));
     };
     if proposal.key_exchange() != Some(asked.method) {
-        // What the initiator guessed may be acceptable all the same, which spares a round.
-        let guessed = Proposal {
-            transforms: [crate::payload::Transform::new(crate::code::TransformType::KE, asked.method.0)]
-                .into(),
-            ..proposal.clone()
-        };
+        // What the initiator guessed may be acceptable all the same, which spares a round: where it is the first of its own that
+        // is. One that it comes to later somebody may have told it to take, since nobody has proved anything yet.
+        let guessed = only(asked.method, &proposal);
         let narrowed: Vec<_> = asked.proposals.iter().map(|p| with_only(p, &guessed)).collect();
-        let better = choose(&connection.proposals, &narrowed);
+        let first = first_acceptable(&connection, asked.proposals, &proposal) == Some(asked.method);
+        let better = choose(&connection.proposals, &narrowed).filter(|_| first);
         match better.and_then(|proposal| Some((IkeAlgorithms::of(&proposal)?, proposal))) {
             Some((found, same)) => (algorithms, proposal) = (found, same),
             None => {
@@ -382,7 +380,7 @@ pub(super) fn request(cx: &mut Context<'_>, path: Path, message: &Message, octet
         return Begins::Refused(Notify::new(NotifyType::INVALID_SYNTAX));
     };
     let mut sa = Box::new(IkeSa::new(connection, false, path, cx.now));
-    sa.spis = (message.header.initiator_spi, Spi(cx.random()));
+    sa.spis = (message.header.initiator_spi, cx.spi());
     sa.patience = Some(cx.now + cx.config.patience);
     let nonce: [u8; NONCE] = cx.random();
     let method = asked.method;
@@ -410,6 +408,29 @@ pub(super) fn request(cx: &mut Context<'_>, path: Path, message: &Message, octet
     authenticating.first.1 = sa.respond_plain(cx, ExchangeType::IKE_SA_INIT, payloads);
     sa.phase = Phase::Authenticating(Box::new(authenticating));
     Begins::Begun(sa)
+}
+
+/// A proposal of this key exchange method alone.
+fn only(method: KeyExchangeMethod, like: &Proposal) -> Proposal {
+    let transform = crate::payload::Transform::new(crate::code::TransformType::KE, method.0);
+    Proposal { transforms: [transform].into(), ..like.clone() }
+}
+
+/// The first key exchange method of an initiator, in its own order, that a connection takes.
+fn first_acceptable(
+    connection: &Connection,
+    asked: &[Proposal],
+    like: &Proposal,
+) -> Option<KeyExchangeMethod> {
+    let kind = crate::code::TransformType::KE;
+    let all =
+        asked.iter().flat_map(|proposal| proposal.of(kind).map(move |transform| (proposal, transform.id)));
+    let mut methods = all.map(|(proposal, id)| (proposal, KeyExchangeMethod(id)));
+    let takes = |(proposal, method): &(&Proposal, KeyExchangeMethod)| {
+        let narrowed = with_only(proposal, &only(*method, like));
+        choose(&connection.proposals, core::slice::from_ref(&narrowed)).is_some()
+    };
+    methods.find(takes).map(|(_, method)| method)
 }
 
 /// A proposal whose key exchange methods are those of another alone.

@@ -4,6 +4,7 @@ mod authenticate;
 mod child;
 mod collision;
 mod config;
+mod context;
 mod cookie;
 mod create;
 mod event;
@@ -12,16 +13,19 @@ mod fragments;
 mod informational;
 mod initial;
 mod intermediate;
+mod pressure;
 mod resumption;
 mod sa;
 #[cfg(test)]
 mod tests;
 mod tickets;
 
-pub use config::{ChildConfig, Childless, Config, Connection, LocalAuth, Mode, RemoteAuth, Retransmission};
+pub use config::{
+    ChildConfig, Childless, Config, Connection, LocalAuth, Mode, RemoteAuth, Retransmission, Shard,
+};
 pub use event::{ChildSa, Command, EapAnswer, EndReason, Event, IkeJob, SaId};
 
-use crate::code::{ExchangeType, NotifyType};
+use crate::code::{ExchangeType, NotifyType, PayloadType};
 use crate::header::{Header, Spi};
 use crate::message::{Message, NON_ESP_MARKER, ParseError};
 use crate::payload::{Identification, Notify, Payload};
@@ -32,12 +36,13 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cookie::Cookies;
-use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+use core::net::SocketAddr;
 use initial::Begins;
+use pressure::Pressure;
 use sa::{Context, IkeSa, Phase};
 use tickets::Tickets;
 use usher_core::automaton::Diagram;
-use usher_core::collections::{HashMap, hash_state};
+use usher_core::collections::{HashMap, HashSet, hash_state};
 use usher_core::table::SessionTable;
 use usher_core::timer::TimerQueue;
 use usher_core::{
@@ -112,8 +117,10 @@ usher_core::counters! {
         cookies_wrong,
         /// First requests dropped, since there are as many IKE_SAs as may be.
         full,
-        /// First requests dropped under pressure, since their network has as many half-open IKE_SAs as it may.
+        /// First requests dropped under pressure, since their host has as many half-open IKE_SAs as it may.
         full_network,
+        /// First requests dropped unread: their network floods.
+        passed_over,
         /// IKE_SAs begun by others.
         begun,
         /// IKE_SAs whose sides did not prove who they are.
@@ -144,14 +151,6 @@ usher_core::counters! {
 /// Octets of a first request at most: what is kept of it is nobody's who has proved anything.
 const FIRST_MESSAGE: usize = 1 << 13;
 
-/// What of an address counts as one network.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) & u128::MAX << 64).into(),
-        v4 @ IpAddr::V4(_) => v4,
-    }
-}
-
 /// What an IKE_SA of two identities is found by.
 type Pair = (Identification, Identification);
 
@@ -167,11 +166,13 @@ pub struct Endpoint {
     by_spi: HashMap<Spi, u64>,
     /// Those that others began, by where from and their initiator's SPI: a first request may come again.
     by_origin: HashMap<(SocketAddr, Spi), u64>,
+    /// At which SPIs CHILD_SAs receive.
+    inbound: HashSet<u32>,
     /// Those that are established, by who both sides are.
     by_pair: HashMap<Pair, Vec<u64>>,
     half_open: usize,
-    /// The same by the network that they come from.
-    networks: HashMap<IpAddr, usize>,
+    /// Whose these are, and what first requests have cost.
+    pressure: Pressure,
     cookies: Cookies,
     tickets: Tickets,
     /// Those that have ended and answer their last request again, in the order of their end.
@@ -196,8 +197,9 @@ impl Endpoint {
             by_spi: HashMap::with_hasher(hasher.clone()),
             by_origin: HashMap::with_hasher(hasher.clone()),
             by_pair: HashMap::with_hasher(hasher.clone()),
+            inbound: HashSet::with_hasher(hasher.clone()),
             half_open: 0,
-            networks: HashMap::with_hasher(hasher.clone()),
+            pressure: Pressure::new(&hasher),
             cookies: Cookies::default(),
             tickets: Tickets::default(),
             lingering: VecDeque::new(),
@@ -206,6 +208,10 @@ impl Endpoint {
             counters: Counters::default(),
             outputs: Outputs::default(),
         }
+    }
+    /// What an IKE_SA is called outside: shards call none of theirs as another does.
+    fn id(&self, token: u64) -> SaId {
+        SaId::of(token, self.config.shard.number)
     }
     /// What it has done.
     #[must_use]
@@ -245,6 +251,7 @@ impl Endpoint {
             tickets: &mut self.tickets,
             outputs: &mut self.outputs,
             counters: &mut self.counters,
+            inbound: &mut self.inbound,
             born: Vec::new(),
         };
         let result = what(sa, &mut cx);
@@ -266,12 +273,8 @@ impl Endpoint {
 
     fn no_longer_half_open(&mut self, origin: Option<SocketAddr>) {
         self.half_open -= 1;
-        let Some(network) = origin.map(|origin| network(origin.ip())) else { return };
-        if let Some(there) = self.networks.get_mut(&network) {
-            *there -= 1;
-            if *there == 0 {
-                self.networks.remove(&network);
-            }
+        if let Some(origin) = origin {
+            self.pressure.closed(origin.ip());
         }
     }
 
@@ -293,10 +296,19 @@ impl Endpoint {
                 self.step(now, old, |sa, cx| sa.end(cx, EndReason::Replaced));
             }
         }
-        let all = self.by_pair.entry(pair).or_default();
-        let others = if forgotten || unique { core::mem::take(all) } else { Vec::new() };
-        all.push(token);
-        for other in others {
+        if forgotten || unique {
+            self.replaced(now, &pair, forgotten);
+            if self.config.shard.of > 1 {
+                let (local, remote) = pair.clone();
+                self.outputs.event(Event::Replaces { sa: self.id(token), local, remote, forgotten });
+            }
+        }
+        self.by_pair.entry(pair).or_default().push(token);
+    }
+
+    /// IKE_SAs of these two end: there is a new one.
+    fn replaced(&mut self, now: Instant, pair: &Pair, forgotten: bool) {
+        for other in self.by_pair.remove(pair).unwrap_or_default() {
             self.step(now, other, |sa, cx| {
                 if forgotten {
                     // The other side knows nothing of it any more (RFC 7296 §2.4).
@@ -315,7 +327,7 @@ impl Endpoint {
         let pair = Some((sa.connection.local.clone(), sa.peer()));
         let token = self.insert(now, own, Box::new(sa));
         if let Some(old) = old {
-            self.outputs.event(Event::Rekeyed { old, new: SaId(token), spis });
+            self.outputs.event(Event::Rekeyed { old, new: self.id(token), spis });
         }
         if let Some(pair) = pair.filter(|_| !silent) {
             self.by_pair.entry(pair).or_default().push(token);
@@ -325,8 +337,9 @@ impl Endpoint {
 
     fn insert(&mut self, now: Instant, own: Spi, sa: Box<IkeSa>) -> u64 {
         let token = self.sas.insert(now, sa);
+        let id = self.id(token);
         if let Some(sa) = self.sas.get_mut(token) {
-            sa.id = SaId(token);
+            sa.id = id;
         }
         self.by_spi.insert(own, token);
         token
@@ -455,11 +468,8 @@ impl Endpoint {
             self.counters.malformed += 1;
             return;
         }
-        let Ok(message) = Message::parse(octets) else {
-            self.counters.malformed += 1;
-            return;
-        };
-        let header = message.header;
+        // Of a message that was looked at before it came here the header is right.
+        let Ok((header, first, _)) = Header::parse(&mut Reader::new(octets)) else { return };
         if !header.initiator
             || header.message_id != 0
             || !header.responder_spi.is_zero()
@@ -473,11 +483,29 @@ impl Endpoint {
             self.step(now, token, |sa, cx| sa.first_again(cx, path, octets));
             return;
         }
-        let pressed = self.half_open >= self.config.cookies_from;
+        let from = path.remote.ip();
+        let all_pressed = self.half_open >= self.config.cookies_from;
+        let pressed = all_pressed
+            || self.pressure.of_network(from) >= self.config.cookies_from_network
+            || self.pressure.is_pressed(now, from);
+        // A flood is passed over before it costs more than this.
+        let shows = first == PayloadType::N;
+        if pressed && !shows && !self.pressure.asks(now, from) {
+            self.counters.passed_over += 1;
+            return;
+        }
+        let Ok(message) = Message::parse(octets) else {
+            self.counters.malformed += 1;
+            return;
+        };
         let resumes = header.exchange == ExchangeType::IKE_SESSION_RESUME;
         let nonce = if resumes { resumption::nonce(&message) } else { initial::nonce(&message) };
+        if pressed && nonce.is_none() {
+            self.counters.syntax += 1;
+            return;
+        }
         if let Some(nonce) = nonce.filter(|_| pressed) {
-            let of = (path.remote.ip(), header.initiator_spi, nonce);
+            let of = (from, header.initiator_spi, nonce);
             let shown = message.payloads.first().and_then(|payload| match payload {
                 Payload::Notify(notify) if notify.kind == NotifyType::COOKIE => Some(&notify.data[..]),
                 _ => None,
@@ -486,17 +514,24 @@ impl Endpoint {
                 shown.is_some_and(|cookie| self.cookies.holds(now, &self.config, &mut self.rng, of, cookie));
             if !holds {
                 self.counters.cookies_wrong += u64::from(shown.is_some());
+                if shows && !self.pressure.asks(now, from) {
+                    self.counters.passed_over += 1;
+                    return;
+                }
                 self.counters.cookies += 1;
                 let cookie = self.cookies.make(now, &self.config, &mut self.rng, of);
                 return self.refuse(path, marker, &header, Notify::with(NotifyType::COOKIE, cookie));
             }
         }
+        if pressed && self.pressure.is_shunned(now, from) {
+            self.counters.passed_over += 1;
+            return;
+        }
         if self.half_open >= self.config.half_open || self.living() >= self.config.sas {
             self.counters.full += 1;
             return;
         }
-        let there = self.networks.get(&network(path.remote.ip())).copied().unwrap_or(0);
-        if pressed && there >= self.config.half_open_per_network {
+        if all_pressed && self.pressure.of_host(from) >= self.config.half_open_per_network {
             self.counters.full_network += 1;
             return;
         }
@@ -509,6 +544,7 @@ impl Endpoint {
             tickets: &mut self.tickets,
             outputs: &mut self.outputs,
             counters: &mut self.counters,
+            inbound: &mut self.inbound,
             born: Vec::new(),
         };
         let begins = match resumes {
@@ -516,12 +552,15 @@ impl Endpoint {
             false => initial::request(&mut cx, path, &message, octets),
         };
         match begins {
-            Begins::Refused(notify) => self.refuse(path, marker, &header, notify),
+            Begins::Refused(notify) => {
+                self.pressure.refused(now, path.remote.ip());
+                self.refuse(path, marker, &header, notify);
+            }
             Begins::Begun(mut sa) => {
                 sa.origin = Some(path.remote);
                 self.counters.begun += 1;
                 self.half_open += 1;
-                *self.networks.entry(network(path.remote.ip())).or_default() += 1;
+                self.pressure.opened(path.remote.ip());
                 let (own, key) = (sa.own_spi(), (path.remote, sa.spis.0));
                 let token = self.insert(now, own, sa);
                 self.by_origin.insert(key, token);
@@ -598,6 +637,7 @@ impl Endpoint {
             tickets: &mut self.tickets,
             outputs: &mut self.outputs,
             counters: &mut self.counters,
+            inbound: &mut self.inbound,
             born: Vec::new(),
         };
         let held = cx.config.tickets.and_then(|_| cx.tickets.take(&connection.name, now));
@@ -613,7 +653,7 @@ impl Endpoint {
         sa.client = true;
         let own = sa.own_spi();
         let token = self.insert(now, own, sa);
-        self.outputs.event(Event::Initiated { token: of, sa: SaId(token) });
+        self.outputs.event(Event::Initiated { token: of, sa: self.id(token) });
         self.settle(token);
         Ok(())
     }
@@ -649,7 +689,7 @@ impl Machine for Endpoint {
 
     fn command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
         let token = match &command {
-            Command::Serve(_) | Command::Initiate { .. } => 0,
+            Command::Serve(_) | Command::Initiate { .. } | Command::Replaced { .. } => 0,
             Command::Signed { token, .. } | Command::Verified { token, .. } => *token,
             Command::Eap { sa, .. }
             | Command::Address { sa, .. }
@@ -662,7 +702,14 @@ impl Machine for Endpoint {
             | Command::Delete(sa)
             | Command::Probe(sa) => sa.0,
         };
+        let token = SaId(token).token();
         match command {
+            Command::Replaced { sa, local, remote, forgotten } => {
+                if sa.shard() != self.config.shard.number {
+                    self.replaced(now, &(local, remote), forgotten);
+                }
+                Ok(())
+            }
             Command::Serve(connections) => {
                 self.connections = connections;
                 Ok(())

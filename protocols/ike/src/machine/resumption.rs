@@ -43,7 +43,7 @@ pub(super) fn begin(
     held: Held,
 ) -> Box<IkeSa> {
     let mut sa = Box::new(IkeSa::new(connection, true, path(local, remote), cx.now));
-    sa.spis.0 = Spi(cx.random());
+    sa.spis.0 = cx.spi();
     let nonce = cx.random();
     let mut resuming = Box::new(Resuming { held, nonce, cookie: None, attempts: 0, octets: Vec::new() });
     send(&mut sa, cx, &mut resuming);
@@ -176,7 +176,7 @@ pub(super) fn request(cx: &mut Context<'_>, path: Path, message: &Message, octet
     let Some((connection, state)) = found else { return refuse(cx) };
     let State { id, suite, sk_d, identities, spi, .. } = state;
     let mut sa = Box::new(IkeSa::new(connection, false, path, cx.now));
-    sa.spis = (message.header.initiator_spi, Spi(cx.random()));
+    sa.spis = (message.header.initiator_spi, cx.spi());
     sa.patience = Some(cx.now + cx.config.patience);
     (sa.suite, sa.ticket, sa.resumes) = (Some(Box::new(suite)), Some(id), Some(spi));
     let nonce: [u8; NONCE] = cx.random();

@@ -1,14 +1,14 @@
 //! One IKE_SA: its keys, its window of one message in each direction, and what it still has to do.
 
+pub(super) use super::context::Context;
+
 use super::child::Child;
 use super::collision::{ChildState, SaEvent, SaState};
 use super::config::{Config, Connection, LocalAuth};
 use super::event::{Command, EndReason, Event, IkeJob, SaId};
 use super::fragments::Reassembly;
-use super::tickets::{TicketId, Tickets};
-use super::{
-    Counters, authenticate, create, followup, informational, initial, intermediate, is_nat, resumption,
-};
+use super::tickets::TicketId;
+use super::{authenticate, create, followup, informational, initial, intermediate, is_nat, resumption};
 use crate::code::{ExchangeType, NotifyType, PayloadType};
 use crate::header::{Header, Spi};
 use crate::keys::IkeKeys;
@@ -21,45 +21,13 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use usher_core::{
-    CommandError, Duration, Instant, Outputs, Path, SecureRng, Transmit, WallTime, Work, Writer,
-};
-use usher_crypto::exchange::ExchangeAlgorithm;
+use usher_core::{CommandError, Duration, Instant, Path, Transmit, Writer};
 
 /// A response goes again after so long at the earliest, however often its request does.
 const REPEAT: Duration = Duration::from_millis(100);
 
 /// How often a request by a ticket is sent again before all is done anew: whoever does not know tickets does not answer.
 const RESUMES: u32 = 1;
-
-/// What a step of an IKE_SA works with: the endpoint's, while it lasts.
-pub(super) struct Context<'a> {
-    pub(super) now: Instant,
-    /// What the wall clock shows at time zero.
-    pub(super) epoch: WallTime,
-    pub(super) config: &'a Config,
-    pub(super) connections: &'a [Arc<Connection>],
-    pub(super) rng: &'a mut SecureRng,
-    pub(super) tickets: &'a mut Tickets,
-    pub(super) outputs: &'a mut Outputs<Event, IkeJob>,
-    pub(super) counters: &'a mut Counters,
-    /// IKE_SAs that came to be in this step.
-    pub(super) born: Vec<IkeSa>,
-}
-
-impl Context<'_> {
-    pub(super) fn work(&mut self, label: usher_core::WorkLabel) {
-        self.outputs.work(Work { label, units: 1 });
-    }
-    /// A key exchange is answered: as much work as both halves of whoever began it, where that is so.
-    pub(super) fn answers(&mut self, algorithm: ExchangeAlgorithm) {
-        self.outputs.work(Work { label: work::KEY_EXCHANGE, units: algorithm.operations_to_answer() });
-    }
-    /// An SPI, or a nonce, or any other octets that nobody can guess.
-    pub(super) fn random<const N: usize>(&mut self) -> [u8; N] {
-        self.rng.array()
-    }
-}
 
 /// The keys of an IKE_SA as they are used.
 #[derive(Debug)]
@@ -748,7 +716,7 @@ impl IkeSa {
                 (self.path.local, self.path.remote) = (local, remote);
                 self.plan(Task::Update);
             }
-            Command::Serve(_) | Command::Initiate { .. } => {}
+            Command::Serve(_) | Command::Initiate { .. } | Command::Replaced { .. } => {}
         }
         self.go_on(cx);
         Ok(())

@@ -7,7 +7,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, 
 use std::sync::Arc;
 use usher_core::WallTime;
 use usher_crypto::signature::SigningKey;
-use usher_crypto::tls::{ChainVerifier, Roots, WallClock};
+use usher_crypto::tls::{Roots, WallClock};
 use usher_eap::method::{PeerOffer, mschapv2};
 use usher_ike::machine::{Command, Connection, Event, LocalAuth, RemoteAuth};
 
@@ -40,10 +40,6 @@ impl Authority {
         params.subject_alt_names.push(SanType::DnsName(name.try_into().unwrap()));
         (params.signed_by(&key, &self.issuer).unwrap().der().to_vec(), key.serialize_der())
     }
-    fn verifier(&self) -> ChainVerifier {
-        let clock = WallClock::at(WallTime::from_unix_secs(1_800_000_000));
-        ChainVerifier::new(Roots::from_der([&self.root[..]]), clock).unwrap()
-    }
     /// charon with a certificate.
     fn charon(&self, algorithm: &'static rcgen::SignatureAlgorithm, connections: &str) -> Place {
         let (certificate, key) = self.certify("gw.test", algorithm);
@@ -57,7 +53,8 @@ impl Authority {
     }
     /// A connection that trusts it.
     fn trusting(&self, host: &mut Host<'_>, traffic: &str, own: &str) -> Connection {
-        host.credentials.trust("site", self.verifier());
+        let clock = WallClock::at(WallTime::from_unix_secs(1_800_000_000));
+        host.credentials.trust("site", Roots::from_der([&self.root[..]]), clock).unwrap();
         let remote_auth = RemoteAuth::Certificate { authorities: vec![] };
         Connection { remote_auth, ..connection("aes128-sha256-x25519", own, traffic) }
     }

@@ -23,8 +23,8 @@ use usher_config::{Outside, Prefix, hint};
 use usher_core::Duration;
 use usher_crypto::Key;
 use usher_crypto::tls::{
-    ChainVerifier, ClientConfig, ClientOptions, Credentials as Certified, Roots, ServerConfig, ServerOptions,
-    TlsError, VersionRange, WallClock,
+    ClientConfig, ClientOptions, Credentials as Certified, Roots, ServerConfig, ServerOptions, TlsError,
+    VersionRange, WallClock,
 };
 use usher_eap::method::tls::{PeerMethodTls, PeerTls};
 use usher_eap::method::{PeerOffer, md5, mschapv2};
@@ -190,6 +190,7 @@ impl<'a> Builder<'a> {
             },
             half_open: count(limits.half_open),
             cookies_from: usize::try_from(limits.cookies_from).unwrap_or(usize::MAX),
+            cookies_from_network: usize::try_from(limits.cookies_from_network).unwrap_or(usize::MAX),
             half_open_per_network: count(limits.half_open_per_network),
             patience: limits.login.get(),
             sas: count(limits.sas),
@@ -220,6 +221,7 @@ impl<'a> Builder<'a> {
                 );
             }
         }
+        self.shards(file);
         let pools = self.pools(file);
         let aaa = file.aaa.as_ref().map(|table| aaa::aaa(self, table, limits.login.get()));
         let users = self.users(file);
@@ -260,8 +262,34 @@ impl<'a> Builder<'a> {
             peers.extend(self.peer(&at, table, &file.listen).map(Arc::new));
         }
         self.data(&file.data);
+        let certified = file.connection.iter().any(|table| table.remote_auth == Remote::Certificate);
+        super::revocation::check(self, &file.revocation, certified);
         // Whoever hosts the gateway knows whether it carries packets.
-        Some(Config { endpoint, peers, pools, aaa: aaa.flatten(), users, metered: false })
+        let aaa = aaa.flatten();
+        Some(Config { endpoint, peers, pools, pools_shared: false, aaa, users, metered: false })
+    }
+
+    fn shards(&mut self, file: &File) {
+        let shards = file.listen.shards;
+        if !(1..=64).contains(&shards) {
+            self.fault(&["listen", "shards"], "a gateway has 1 to 64 threads");
+        }
+        if shards <= 1 {
+            return;
+        }
+        let alone =
+            "is known to one thread alone, and another may be asked: leave it away, or write shards = 1";
+        if !file.limits.tickets.get().is_zero() {
+            self.fault(&["limits", "tickets"], format!("what a ticket is opened by {alone}"));
+        }
+        for (key, is, what) in [
+            ("dynamic", file.aaa.as_ref().is_some_and(|aaa| aaa.dynamic.is_some()), "a session"),
+            ("diameter", file.aaa.as_ref().is_some_and(|aaa| aaa.diameter.is_some()), "a peer's connection"),
+        ] {
+            if is {
+                self.fault(&["aaa", key], format!("{what} {alone}"));
+            }
+        }
     }
 
     fn data(&mut self, data: &DataTable) {
@@ -621,9 +649,8 @@ impl<'a> Builder<'a> {
                 let roots = self.roots(at, table.ca.as_ref())?;
                 let hash = |authority: &[u8]| usher_crypto::x509::public_key_hash(authority);
                 let authorities = roots.certificates().filter_map(hash).collect();
-                let verifier = ChainVerifier::new(roots, self.clock.clone()).map_err(|e| e.to_string());
-                let verifier = self.take(&[at, &["ca"]].concat(), verifier)?;
-                self.credentials.trust(&table.name, verifier);
+                let trusted = self.credentials.trust(&table.name, roots, self.clock.clone());
+                self.take(&[at, &["ca"]].concat(), trusted.map_err(|e| e.to_string()))?;
                 Some(RemoteAuth::Certificate { authorities })
             }
             Remote::Eap | Remote::EapLocal => Some(RemoteAuth::Eap { ask_identity: false }),

@@ -1,6 +1,7 @@
 //! The file as types. The documentation of these items is the published schema's.
 
 use super::data::DataTable;
+use super::revocation::RevocationTable;
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -35,6 +36,8 @@ pub struct File {
     pub limits: Limits,
     /// What carries packets of CHILD_SAs. In a study nothing does.
     pub data: DataTable,
+    /// Whether certificates of the other sides still hold.
+    pub revocation: RevocationTable,
     /// A file to which the keys of CHILD_SAs are appended, as Wireshark's table esp_sa has them. As with `key_log`, for finding
     /// faults alone.
     pub esp_key_log: Option<PathBuf>,
@@ -55,6 +58,9 @@ pub struct Listen {
     pub port: u16,
     /// The port of IKE and ESP behind a NAT, and with MOBIKE.
     pub nat_port: u16,
+    /// How many threads serve IKE, each with sockets and IKE_SAs of its own: 1 to 64. With more than one there are no tickets,
+    /// no `[aaa.dynamic]` and no `[aaa.diameter]`.
+    pub shards: u8,
     /// The control socket, by which `usher ike status`, `rekey` and `down` ask.
     pub control: PathBuf,
     /// Where metrics are had over HTTP, in Prometheus's form, at `/metrics`; without it nowhere.
@@ -67,6 +73,7 @@ impl Default for Listen {
             addresses: [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()].to_vec(),
             port: 500,
             nat_port: 4500,
+            shards: 1,
             control: super::DEFAULT_CONTROL.into(),
             metrics: None,
         }
@@ -506,9 +513,11 @@ pub struct Limits {
     pub sas: Count,
     /// IKE_SAs at a time whose initiator has not proved who it is.
     pub half_open: Count,
-    /// From so many of them on an initiator has to send back a cookie first.
+    /// From so many of them on every initiator has to send back a cookie first.
     pub cookies_from: u32,
-    /// From then on, so many of them from one network: an IPv4 address, or 64 bits of an IPv6 address.
+    /// From so many of them of one network on, 24 bits of an IPv4 address or 64 of an IPv6 address, initiators there have to.
+    pub cookies_from_network: u32,
+    /// From `cookies_from` on, so many of them from one host: an IPv4 address, or 64 bits of an IPv6 address.
     pub half_open_per_network: Count,
     /// How long an initiator may take to prove who it is.
     pub login: Time,
@@ -535,6 +544,7 @@ impl Default for Limits {
             sas: count(ike.sas),
             half_open: count(ike.half_open),
             cookies_from: u32::try_from(ike.cookies_from).unwrap_or(u32::MAX),
+            cookies_from_network: u32::try_from(ike.cookies_from_network).unwrap_or(u32::MAX),
             half_open_per_network: count(ike.half_open_per_network),
             login: Time(ike.patience),
             retransmission: Time(ike.retransmission.first),

@@ -207,3 +207,39 @@ fn the_published_schema_is_this_one() {
         "docs/ike.schema.json is not what the types say; run this test with USHER_WRITE_SCHEMA=1"
     );
 }
+
+#[test]
+fn what_one_thread_alone_knows_is_not_for_several() {
+    let text = |shards: u8, more: &str| format!("[listen]\nshards = {shards}\n{PSK}{more}");
+    assert_eq!(read(&text(4, "")).unwrap().file.listen.shards, 4);
+    assert_eq!(read(&text(1, "[limits]\ntickets = \"1 h\"\n")).unwrap().file.listen.shards, 1);
+    for shards in [0, 65] {
+        let said = faults(&text(shards, ""));
+        assert!(said.len() == 1 && said[0].starts_with("2:") && said[0].contains("1 to 64"), "{said:?}");
+    }
+    let aaa =
+        "[aaa]\nnas_identifier = \"gw\"\n[[aaa.radius]]\naddress = \"192.0.2.2:1812\"\nsecret = \"s\"\n";
+    for (more, what) in
+        [("[limits]\ntickets = \"1 h\"\n".to_owned(), "ticket"), (format!("{aaa}[aaa.dynamic]\n"), "session")]
+    {
+        let said = faults(&text(2, &more));
+        assert!(said.len() == 1 && said[0].contains(what) && said[0].contains("shards = 1"), "{said:?}");
+    }
+    assert_eq!(read(&text(2, aaa)).unwrap().file.listen.shards, 2);
+}
+
+#[test]
+fn what_revocation_needs_is_said() {
+    let said = faults(&format!(
+        "{PSK}[revocation]\ncrl_url = [\"http://a/b\", \"https://a/b\"]\ncrl_interval = \"0 s\"\nocsp_url = \"http://a/\"\n"
+    ));
+    let expected = ["8:", "9:", "10:", "7:"];
+    assert_eq!(said.len(), 4, "{said:?}");
+    for line in expected {
+        assert!(said.iter().any(|one| one.starts_with(line)), "{line} {said:?}");
+    }
+    assert!(said.iter().any(|one| one.contains("no http:// URL") && one.contains("https://a/b")), "{said:?}");
+    assert!(said.iter().any(|one| one.contains("remote_auth = \"certificate\"")), "{said:?}");
+    let table = read("").unwrap().file.revocation;
+    assert!(!table.is_used() && table.crl_interval.get() == Duration::from_secs(3600));
+}

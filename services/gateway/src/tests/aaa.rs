@@ -1,6 +1,6 @@
 //! Logins that an AAA server decides, and the sessions that it is told of: our own server, by RADIUS.
 
-use super::local::{PSK_CLIENT, PSK_GATEWAY};
+use super::local::{PSK_CLIENT, PSK_GATEWAY, eap_client};
 use super::*;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use usher_radius::server::{ClientConfig, Config, Role};
 
 const SECRET: &[u8] = b"the secret of RADIUS";
 
-const AAA_GATEWAY: &str = r#"
+pub(super) const AAA_GATEWAY: &str = r#"
 [[connection]]
 name = "users"
 local_id = "aaa.usher.test"
@@ -43,43 +43,27 @@ secret = "the secret of RADIUS"
 [aaa.dynamic]
 "#;
 
-fn client(method: &str, name: &str, password: &str) -> String {
-    format!(
-        r#"
-[[connection]]
-name = "home"
-local_id = "{name}"
-remote_id = "aaa.usher.test"
-local_auth = "eap"
-remote_auth = "certificate"
-ca = "ca.pem"
-certificate = "user.pem"
-key = "user.key"
-eap_identity = "{name}"
-eap_methods = ["{method}"]
-password = "{password}"
-remote_address = "192.0.2.1"
-address = true
-[[connection.child]]
-name = "net"
-remote = ["10.2.0.0/16"]
-"#
-    )
+/// A client of EAP that wants an address, and traffic to the site.
+pub(super) fn client(method: &str, name: &str, password: &str) -> String {
+    let more = "address = true\n[[connection.child]]\nname = \"net\"\nremote = [\"10.2.0.0/16\"]\n";
+    format!("{}{more}", eap_client(method, name, password))
 }
 
-type Told = Rc<RefCell<Vec<Record>>>;
+pub(super) type Told = Rc<RefCell<Vec<Record>>>;
 
 /// A gateway that asks our AAA server, which acknowledges what it is told.
-struct Site {
-    world: World,
-    server: At<AaaServer>,
+pub(super) struct Site {
+    pub(super) world: World,
+    pub(super) server: At<AaaServer>,
     /// The records that it was told.
-    told: Told,
+    pub(super) told: Told,
 }
 
 impl Site {
-    fn new(text: &str, reply: impl FnOnce(&mut Attributes)) -> Self {
-        let mut world = World::new(text);
+    pub(super) fn new(text: &str, reply: impl FnOnce(&mut Attributes)) -> Self {
+        Self::in_world(World::new(text), reply)
+    }
+    pub(super) fn in_world(mut world: World, reply: impl FnOnce(&mut Attributes)) -> Self {
         let seed = Seed::new(21);
         let mut users = Users::new(&mut seed.secure("users", 0));
         let mut ann = User::with_password(b"a long password");
@@ -116,11 +100,11 @@ impl Site {
         });
         Self { world, server, told }
     }
-    fn kinds(&self) -> Vec<String> {
+    pub(super) fn kinds(&self) -> Vec<String> {
         self.told.borrow().iter().map(|record| format!("{:?}", record.status)).collect()
     }
     /// What the server hears to a request of RFC 5176.
-    fn ask(&mut self, code: Code, write: impl FnOnce(&mut Attributes)) -> DynamicResult {
+    pub(super) fn ask(&mut self, code: Code, write: impl FnOnce(&mut Attributes)) -> DynamicResult {
         let mut attributes = Attributes::new();
         write(&mut attributes);
         let command = Aaa::Dynamic { token: 7, to: at(GATEWAY, 3799), code, attributes };

@@ -147,7 +147,8 @@ name = "ann"
 password = "a long password"
 "#;
 
-fn eap_client(method: &str, name: &str, password: &str) -> String {
+/// A client that proves who it is by EAP.
+pub(super) fn eap_client(method: &str, name: &str, password: &str) -> String {
     format!(
         r#"
 [[connection]]

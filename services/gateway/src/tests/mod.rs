@@ -3,22 +3,27 @@
 mod aaa;
 mod clients;
 mod local;
+mod names;
 mod packets;
+mod sessions;
+mod shards;
 
 use crate::config::{Loaded, parse};
 use crate::{
-    AAA_SLOT, Command, DYNAMIC_SOCKET, Event, Gateway, GatewayJob, IKE_SLOT, LoginFailure, NAT_SOCKET,
-    SOCKET, SaStatus, Which,
+    AAA_SLOT, Command, DYNAMIC_SOCKET, Event, Gateway, GatewayJob, IKE_SLOT, Leases, LoginFailure,
+    NAT_SOCKET, SOCKET, SaStatus, Which,
 };
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use std::rc::Rc;
 use usher_config::Outside;
 use usher_core::bench::{At, EPOCH, Network};
 use usher_core::impair::ChannelConfig;
 use usher_core::{Duration, Job, Seed};
 use usher_crypto::tls::{WallClock, fixtures};
-use usher_ike::machine::{ChildSa, EndReason, Event as Ike, SaId};
+use usher_ike::machine::{ChildSa, EndReason, Event as Ike, SaId, Shard};
 
 pub(super) const GATEWAY: &str = "192.0.2.1";
 pub(super) const CLIENT: &str = "198.51.100.7";
@@ -84,14 +89,14 @@ impl World {
     }
     fn with(text: &str, metered: bool) -> Self {
         let mut net = Network::new(ChannelConfig { delay: millis(10), ..ChannelConfig::default() });
-        let gateway = add(&mut net, GATEWAY, text, (1, metered));
+        let gateway = add(&mut net, GATEWAY, text, (1, metered), None);
         net.bind(gateway, DYNAMIC_SOCKET, at(GATEWAY, 3799));
         Self { net, gateway, seed: 1, metered }
     }
     /// A client at an address.
     pub(super) fn client(&mut self, address: &str, text: &str) -> At<Gateway> {
         self.seed += 1;
-        add(&mut self.net, address, text, (self.seed, self.metered))
+        add(&mut self.net, address, text, (self.seed, self.metered), None)
     }
     pub(super) fn run(&mut self, time: Duration) {
         self.net.run(time);
@@ -146,9 +151,23 @@ impl World {
     }
 }
 
-fn add(net: &mut Network, address: &str, text: &str, (seed, metered): (u64, bool)) -> At<Gateway> {
+/// Pools that several shards share.
+type Shared = Rc<RefCell<Leases>>;
+
+/// A gateway at an address; of several, the one of this number, with the pools of all.
+fn add(
+    net: &mut Network,
+    address: &str,
+    text: &str,
+    (seed, metered): (u64, bool),
+    of: Option<(Shard, Shared)>,
+) -> At<Gateway> {
     let Loaded { mut config, credentials, .. } = loaded(text);
     config.metered = metered;
+    let shared = of.map(|(shard, shared)| {
+        config = config.of_shard(shard);
+        shared
+    });
     let own: IpAddr = address.parse().unwrap();
     for peer in &mut config.peers {
         let peer = std::sync::Arc::make_mut(peer);
@@ -163,6 +182,10 @@ fn add(net: &mut Network, address: &str, text: &str, (seed, metered): (u64, bool
             Some((millis(2), Command::Done(credentials.answer(&Job { token: job.token, what }))))
         }
         GatewayJob::Judge(judgement) => Some((JUDGING, Command::Judged(judgement.done()))),
+        GatewayJob::Lease(wish) => {
+            let shared = shared.as_ref().expect("one that has its pools to itself asks nobody");
+            Some((millis(1), wish.answered(&mut shared.borrow_mut())))
+        }
     });
     host
 }

@@ -129,6 +129,11 @@ impl Role for GatewayRole {
             let now = ctx.now();
             let what = match what {
                 GatewayJob::Ike(what) => what,
+                // A gateway of a study has its pools to itself.
+                GatewayJob::Lease(wish) => {
+                    let _ = gateway.command(now, Command::Leased { sa: wish.sa, leases: Vec::new() });
+                    return;
+                }
                 GatewayJob::Judge(judgement) => {
                     // Its work is told by the gateway, and keeps this host's processor.
                     let _ = gateway.command(now, Command::Judged(judgement.done()));

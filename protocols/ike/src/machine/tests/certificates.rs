@@ -1,11 +1,20 @@
 //! Certificates with chains, and signatures by helpers.
 
 use super::*;
-use crate::credentials::Credentials;
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
+use crate::credentials::{Credentials, Distrust};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer, KeyIdMethod,
+    KeyPair, RevokedCertParams, SanType,
+};
+use time::OffsetDateTime;
 use usher_core::WallTime;
 use usher_crypto::signature::SigningKey;
-use usher_crypto::tls::{ChainVerifier, Roots, WallClock};
+use usher_crypto::tls::{Roots, WallClock};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer;
+
+/// What the clock shows.
+const NOW: u64 = 1_800_000_000;
 
 /// An authority with one below it.
 struct Authority {
@@ -40,9 +49,32 @@ impl Authority {
         let der = params.signed_by(&key, &self.issuer).unwrap().der().to_vec();
         (vec![der, self.intermediate.clone()], SigningKey::from_der(&key.serialize_der()).unwrap())
     }
-    fn verifier(&self) -> ChainVerifier {
-        let clock = WallClock::at(WallTime::from_unix_secs(1_800_000_000));
-        ChainVerifier::new(Roots::from_der([&self.root[..]]), clock).unwrap()
+    /// Has somebody trust it.
+    fn trusted_by(&self, credentials: &mut Credentials) {
+        let clock = WallClock::at(WallTime::from_unix_secs(NOW));
+        credentials.trust("site", Roots::from_der([&self.root[..]]), clock).unwrap();
+    }
+    /// The list of the authority below the root, with so many seconds until it is out of date.
+    fn list(&self, number: u64, revoked: &[&[u8]], seconds: i64) -> Vec<u8> {
+        let at = |seconds: i64| OffsetDateTime::from_unix_timestamp(NOW as i64 + seconds).unwrap();
+        let revoked = revoked.iter().map(|certificate| {
+            let (_, read) = X509Certificate::from_der(certificate).unwrap();
+            RevokedCertParams {
+                serial_number: read.raw_serial().to_vec().into(),
+                revocation_time: at(-60),
+                reason_code: None,
+                invalidity_date: None,
+            }
+        });
+        let params = CertificateRevocationListParams {
+            this_update: at(-30),
+            next_update: at(seconds),
+            crl_number: number.into(),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        params.signed_by(&self.issuer).unwrap().der().to_vec()
     }
 }
 
@@ -59,7 +91,7 @@ fn world(
         let (chain, key) = authority.certify(name, algorithm);
         let mut own = Credentials::new();
         let kind = own.add_key("site", key);
-        own.trust("site", trusts.verifier());
+        trusts.trusted_by(&mut own);
         side.local_auth = LocalAuth::Certificate { chain, kind };
         side.remote_auth = RemoteAuth::Certificate { authorities: vec![[7; 20]] };
         credentials.push(own);
@@ -111,13 +143,9 @@ fn without_a_signature_there_is_no_login() {
         let mut world = world(&authority, [P256, P256], "ini.test", &authority);
         let host = if of_initiator { world.initiator } else { world.responder };
         let own = Credentials::new();
-        let verifier = authority.verifier();
         world.net.on_job(host, move |job| match &job.what {
             IkeJob::Sign { .. } => Some((millis(1), own.answer(&job))),
-            IkeJob::Verify { .. } => {
-                let _ = &verifier;
-                Some((millis(1), Command::Verified { token: job.token, holds: true }))
-            }
+            IkeJob::Verify { .. } => Some((millis(1), Command::Verified { token: job.token, holds: true })),
         });
         world.initiate();
         world.net.run(secs(1));
@@ -135,7 +163,7 @@ fn a_shared_key_of_one_side_and_a_certificate_of_the_other_are_a_login() {
     theirs.local_auth = LocalAuth::Certificate { chain, kind };
     ours.remote_auth = RemoteAuth::Certificate { authorities: vec![] };
     let mut own = Credentials::new();
-    own.trust("site", authority.verifier());
+    authority.trusted_by(&mut own);
     let mut world = World::new(ours, theirs);
     let (initiator, responder) = (world.initiator, world.responder);
     world.net.on_job(initiator, move |job| Some((millis(1), own.answer(&job))));
@@ -156,11 +184,65 @@ fn eap_beside_a_gateways_certificate_is_a_login() {
     ours.local_auth = peer_auth(Method::MsChapV2, PASSWORD);
     ours.remote_auth = RemoteAuth::Certificate { authorities: vec![] };
     let mut own = Credentials::new();
-    own.trust("site", authority.verifier());
+    authority.trusted_by(&mut own);
     let mut world = World::new(ours, theirs);
     let (initiator, responder) = (world.initiator, world.responder);
     world.net.on_job(initiator, move |job| Some((millis(1), own.answer(&job))));
     world.net.on_job(responder, move |job| Some((millis(1), gateway.answer(&job))));
     world.connect();
     world.fit(1);
+}
+
+/// A list that is taken up while the gateway runs: whoever is on it is refused from then on, with the reason, and nobody else.
+#[test]
+fn who_is_on_a_revocation_list_is_refused_as_soon_as_that_is_there() {
+    let authority = Authority::new();
+    let (chain, key) = authority.certify("ini.test", P256);
+    let leaf = chain[0].clone();
+    let (gateway_chain, gateway_key) = authority.certify("gw.test", P256);
+    let [mut own, mut gateway] = [Credentials::new(), Credentials::new()];
+    let kinds = [own.add_key("site", key), gateway.add_key("site", gateway_key)];
+    let (mut ours, mut theirs) = (connection(true), connection(false));
+    for (side, chain, kind) in [(&mut ours, chain, kinds[0]), (&mut theirs, gateway_chain, kinds[1])] {
+        side.local_auth = LocalAuth::Certificate { chain, kind };
+        side.remote_auth = RemoteAuth::Certificate { authorities: vec![] };
+    }
+    authority.trusted_by(&mut own);
+    authority.trusted_by(&mut gateway);
+    let mut world = World::new(ours, theirs);
+    let (initiator, responder) = (world.initiator, world.responder);
+    let gateway = Rc::new(gateway);
+    let newest = Rc::new(RefCell::new(gateway.clone()));
+    let refused = Rc::new(RefCell::new(Vec::new()));
+    let (taken, why) = (newest.clone(), refused.clone());
+    world.net.on_job(initiator, move |job| Some((millis(1), own.answer(&job))));
+    world.net.on_job(responder, move |job| {
+        let credentials = taken.borrow().clone();
+        if matches!(job.what, IkeJob::Verify { .. }) {
+            why.borrow_mut().extend(credentials.verified(&job.what).err());
+        }
+        Some((millis(1), credentials.answer(&job)))
+    });
+    let other = authority.certify("other.test", P256).0.remove(0);
+    // What is on the list; how long it holds; whether the initiator is let in.
+    let lists: [(&[&[u8]], i64, bool); 4] =
+        [(&[], 3600, true), (&[&other], 3600, true), (&[&other, &leaf], 3600, false), (&[], -1, false)];
+    for (n, (revoked, seconds, holds)) in (1..).zip(lists) {
+        let list = authority.list(n, revoked, seconds);
+        *newest.borrow_mut() = Rc::new(gateway.with_revocation_lists(&[list]).unwrap());
+        let before = (world.ended(initiator).len(), refused.borrow().len());
+        world.initiate();
+        world.net.run(secs(1));
+        let after = (world.ended(initiator).len(), refused.borrow().len());
+        let failed = usize::from(!holds);
+        assert_eq!((after.0 - before.0, after.1 - before.1), (failed, failed), "list {n}");
+    }
+    let reasons: Vec<String> = refused.borrow().iter().map(ToString::to_string).collect();
+    assert!(reasons[0].contains("revoked") && reasons[1].contains("xpired"), "{reasons:?}");
+    assert!(refused.borrow().iter().all(|why| matches!(why, Distrust::Chain(_))));
+    assert!(world.ended(initiator).iter().all(|reason| *reason == EndReason::Refused));
+    // Without lists it is as at first, and what is none is not taken.
+    *newest.borrow_mut() = Rc::new(gateway.with_revocation_lists(&[]).unwrap());
+    world.connect();
+    assert!(gateway.with_revocation_lists(&[leaf]).is_err());
 }

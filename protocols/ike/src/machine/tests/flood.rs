@@ -95,7 +95,7 @@ fn one_network_has_so_many_half_open_ike_sas_under_pressure_and_no_more() {
     world.net.run(secs(6));
     assert_eq!(world.children(world.initiator).len(), 1);
     world.net.run(secs(40));
-    assert_eq!((world.net[responder].half_open(), world.net[responder].networks.len()), (0, 0));
+    assert_eq!((world.net[responder].half_open(), world.net[responder].pressure.counted()), (0, (0, 0)));
 }
 
 /// RFC 7296 §2.6: the first payload, if it is a COOKIE notification.
@@ -203,4 +203,138 @@ fn memory_stays_flat_over_many_set_ups_and_ends() {
     let indexes =
         [responder.by_spi.len(), responder.by_origin.len(), responder.by_pair.len(), responder.armed.len()];
     assert_eq!((indexes, responder.timers.len()), ([0; 4], 0), "no index has what is gone");
+}
+
+/// The first request of the initiator as a template: it has been sent, and is lost.
+fn template(world: &mut World) -> Message {
+    let (initiator, responder) = (world.initiator, world.responder);
+    world.net.sever(initiator, responder, true);
+    world.initiate();
+    world.net.run(millis(1));
+    world.net.sever(initiator, responder, false);
+    Message::parse(&world.net.sent()[0].bytes).unwrap()
+}
+
+fn octets(message: &Message) -> Vec<u8> {
+    let mut octets = Vec::new();
+    message.emit(&mut octets);
+    octets
+}
+
+/// Forty seconds of a flood from all addresses of a /24, beside honest initiators elsewhere: these are not even asked for a cookie.
+#[test]
+fn a_flood_from_one_network_costs_nobody_elsewhere_anything() {
+    let mut world = World::psk();
+    let mut forged = template(&mut world);
+    let responder = world.responder;
+    let mut spi = 0u64;
+    for second in 0..40 {
+        for n in 0..500u32 {
+            spi += 1;
+            forged.header.initiator_spi = crate::Spi(spi.to_be_bytes());
+            let from = SocketAddr::new(IpAddr::from((0xcb00_7100 + n % 256).to_be_bytes()), 500);
+            world.forge(responder, from, at(RESPONDER, 500), &octets(&forged));
+        }
+        if second % 4 == 0 {
+            world.initiate();
+        }
+        world.net.run(secs(1));
+    }
+    let established = |world: &World, host| {
+        world.events(host).iter().filter(|event| matches!(event, Event::Established { .. })).count()
+    };
+    // The template's initiator too.
+    assert_eq!((established(&world, world.initiator), established(&world, responder)), (11, 11));
+    let counters = world.counters(responder);
+    let honest = 11;
+    // Half-open IKE_SAs of the network last for 30 s, so that after that a second lot begins.
+    let begun = counters.begun - honest;
+    assert_eq!((begun, counters.cookies), (128, 20_000 - 128));
+    // Each honest set-up took four messages and no more.
+    let own = world.counters(world.initiator);
+    assert_eq!((own.requests, own.retransmissions), (2 * honest, 1));
+    assert!(world.net[responder].half_open() <= 64);
+}
+
+/// Requests that are refused leave nothing half open, and cost as much: a key exchange with a value that is none of its group.
+#[test]
+fn a_flood_of_requests_that_come_to_nothing_is_asked_for_cookies_too() {
+    let mut world = World::psk();
+    let honest = template(&mut world);
+    let responder = world.responder;
+    let mut forged = honest.clone();
+    for payload in &mut forged.payloads {
+        if let Payload::KeyExchange { data, .. } = payload {
+            // A point of small order (RFC 7748 §6.1).
+            data.fill(0);
+        }
+    }
+    let send = |world: &mut World, message: &Message, from: &str| {
+        let before = world.net.sent().len();
+        world.forge(responder, at(from, 500), at(RESPONDER, 500), &octets(message));
+        world.net.sent().get(before).and_then(|sent| Message::parse(&sent.bytes).ok())
+    };
+    let notified = |answer: Option<Message>| {
+        let answer = answer?;
+        let notify = answer.notifies().next()?.clone();
+        Some(notify)
+    };
+    let mut kinds = Vec::new();
+    for n in 0..150u64 {
+        forged.header.initiator_spi = crate::Spi((n + 1).to_be_bytes());
+        let from = format!("203.0.113.{}", n % 50);
+        kinds.push(notified(send(&mut world, &forged, &from)).unwrap().kind);
+    }
+    use crate::code::NotifyType;
+    assert!(kinds[..100].iter().all(|kind| *kind == NotifyType::INVALID_SYNTAX), "{kinds:?}");
+    assert!(kinds[100..].iter().all(|kind| *kind == NotifyType::COOKIE), "{kinds:?}");
+    // Who is at an address that it says, and sends on all the same, is not answered in the end: so many key exchanges and no more.
+    let mut answered = 0;
+    for n in 0..1200u64 {
+        forged.header.initiator_spi = crate::Spi((n + 1000).to_be_bytes());
+        let Some(cookie) = notified(send(&mut world, &forged, "203.0.113.66")) else { continue };
+        let mut again = forged.clone();
+        again.payloads.insert(0, Payload::Notify(cookie));
+        answered += usize::from(send(&mut world, &again, "203.0.113.66").is_some());
+    }
+    assert_eq!((answered, world.counters(responder).passed_over), (900, 300));
+    // Elsewhere nobody notices.
+    let mut other = honest.clone();
+    other.header.initiator_spi = crate::Spi([77; 8]);
+    let answer = send(&mut world, &other, "203.0.114.1").unwrap();
+    assert!(answer.notify(NotifyType::COOKIE).is_none() && !answer.header.responder_spi.is_zero());
+    // And it is forgiven after ten seconds.
+    world.net.run(secs(11));
+    other.header.initiator_spi = crate::Spi([78; 8]);
+    let answer = send(&mut world, &other, "203.0.113.66").unwrap();
+    assert!(!answer.header.responder_spi.is_zero());
+}
+
+/// A flood that is larger than what is asked for cookies is passed over unread, but for who shows a cookie.
+#[test]
+fn of_a_network_that_floods_so_many_are_asked_and_the_others_passed_over() {
+    let config = Config { cookies_from_network: 0, ..config() };
+    let mut world = World::with(config, connection(true), connection(false), Method::MsChapV2);
+    let mut forged = template(&mut world);
+    let responder = world.responder;
+    let spi = |message: &mut Message, n: u64| message.header.initiator_spi = crate::Spi(n.to_be_bytes());
+    let from = at("203.0.113.66", 500);
+    let before = world.net.sent().len();
+    for n in 0..6000 {
+        spi(&mut forged, n + 1);
+        world.forge(responder, from, at(RESPONDER, 500), &octets(&forged));
+    }
+    let counters = world.counters(responder);
+    assert_eq!((counters.cookies, counters.passed_over, world.sas().1), (5000, 1000, 0));
+    let asked = Message::parse(&world.net.sent()[before].bytes).unwrap();
+    let cookie = asked.notify(crate::code::NotifyType::COOKIE).unwrap().clone();
+    spi(&mut forged, 1);
+    let wrong = Notify { data: vec![1; 17], ..cookie.clone() };
+    forged.payloads.insert(0, Payload::Notify(wrong));
+    world.forge(responder, from, at(RESPONDER, 500), &octets(&forged));
+    let counters = world.counters(responder);
+    assert_eq!((counters.cookies, counters.cookies_wrong, counters.passed_over), (5000, 1, 1001));
+    forged.payloads[0] = Payload::Notify(cookie);
+    world.forge(responder, from, at(RESPONDER, 500), &octets(&forged));
+    assert_eq!(world.sas().1, 1);
 }

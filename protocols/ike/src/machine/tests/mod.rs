@@ -1,6 +1,7 @@
 //! Endpoints on a network in virtual time.
 
 mod again;
+mod attacks;
 mod authentication;
 #[cfg(feature = "tls")]
 mod certificates;

@@ -17,8 +17,7 @@ use usher_aaa::{Method, User, UserSource, Users, radius_socket};
 use usher_core::Duration;
 use usher_crypto::Key;
 use usher_crypto::tls::{
-    ChainVerifier, ClientConfig, ClientOptions, KeyLog, ServerConfig, ServerOptions, WallClock, fixtures,
-    record,
+    ClientConfig, ClientOptions, KeyLog, ServerConfig, ServerOptions, WallClock, fixtures, record,
 };
 use usher_eap::method::peap::{Cryptobinding, PeerMethodPeap, ServerMethodPeap};
 use usher_eap::method::tls::{PeerMethodTls, PeerTls, ServerMethodTls, ServerTls};
@@ -180,7 +179,15 @@ fn endpoint(ike: &Ike) -> machine::Config {
         ..Retransmission::default()
     };
     let tickets = ike.resumption.get().map(|time| time.get());
-    machine::Config { retransmission, tickets, ..machine::Config::default() }
+    // As the studies say it; of which network an initiator is decides nothing in them.
+    let (cookies_from, cookies_from_network) = (100, usize::MAX);
+    machine::Config {
+        retransmission,
+        tickets,
+        cookies_from,
+        cookies_from_network,
+        ..machine::Config::default()
+    }
 }
 
 /// A connection, but for how the two prove who they are.
@@ -224,7 +231,7 @@ fn certified(
     let kind = credentials_of.add_key(NAME, certificate.signing_key()?);
     let roots = roots(own.kind);
     let authorities = roots.certificates().filter_map(usher_crypto::x509::public_key_hash).collect();
-    credentials_of.trust(NAME, ChainVerifier::new(roots, WallClock::at(fixtures::WALL_TIME))?);
+    credentials_of.trust(NAME, roots, WallClock::at(fixtures::WALL_TIME))?;
     let chain = certificate.chain().map(<[u8]>::to_vec).collect();
     Ok((LocalAuth::Certificate { chain, kind }, RemoteAuth::Certificate { authorities }))
 }
@@ -329,6 +336,7 @@ fn gateway(
         endpoint: endpoint(ike),
         peers: vec![Arc::new(peer)],
         pools: Vec::new(),
+        pools_shared: false,
         aaa,
         users: LocalUsers::default(),
         metered: false,

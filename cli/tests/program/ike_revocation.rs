@@ -1,0 +1,133 @@
+//! Peers of an IKEv2 gateway whose certificates are taken back: by lists, in a file and fetched, and by OCSP.
+
+use crate::aaa::daemon::Daemon;
+use crate::aaa::lists::publisher;
+use crate::aaa::ocsp::Responder;
+use crate::aaa::others::certificates;
+use crate::ike::{Gateway, eventually, ports};
+use crate::place::Folder;
+use std::sync::{Arc, Mutex};
+
+/// Who both are, by certificates of the folder's authority.
+fn side(pki: &Folder, own: &str) -> String {
+    let pki = pki.path("pki");
+    let pki = pki.display();
+    format!(
+        "local_id = \"{own}\"\nlocal_auth = \"certificate\"\nremote_auth = \"certificate\"\n\
+         certificate = \"{pki}/issued/{own}.crt\"\nkey = \"{pki}/issued/{own}.key\"\nca = \"{pki}/ca.crt\"\n"
+    )
+}
+
+/// A gateway that looks at this.
+fn gateway(place: &Folder, pki: &Folder, revocation: &str) -> Gateway {
+    let own = side(pki, "home.hotel.example");
+    Gateway::new(place, &format!("[[connection]]\nname = \"site\"\n{own}[revocation]\n{revocation}"))
+}
+
+/// Whether ann is let in, who is there for a moment then.
+fn lets_in(gateway: &Gateway, place: &Folder, pki: &Folder) -> bool {
+    gateway.client(place, "ann.toml", &side(pki, "ann@hotel.example"));
+    let file = std::fs::read_to_string(place.path("ann.toml")).unwrap();
+    place.write("ann.toml", &file.replace("remote_id = \"gw.test\"", "remote_id = \"home.hotel.example\""));
+    let client = Daemon::run(&mut place.command(&["ike", "connect", "home", "--config", "ann.toml"]));
+    let (established, refused) = ("established", "does not take what this side says it is");
+    eventually("there is an end", || client.log().contains(established) || client.log().contains(refused));
+    let is = client.log().contains(established);
+    assert_eq!(client.end(), Some(i32::from(!is)));
+    is
+}
+
+fn revoke(pki: &Folder) {
+    pki.usher(&["aaa", "cert", "--dir", "pki", "revoke", "ann@hotel.example"]).with_code(0);
+}
+
+#[test]
+fn a_list_that_is_made_anew_refuses_whom_it_names_without_a_restart() {
+    let (pki, place) = (certificates(), Folder::new());
+    let list = pki.path("pki/ca.crl");
+    let gateway = gateway(&place, &pki, &format!("crl = [\"{}\"]\ncrl_interval = \"1 s\"\n", list.display()));
+    assert!(lets_in(&gateway, &place, &pki), "{}", gateway.daemon.log());
+    revoke(&pki);
+    gateway.daemon.wait("revoked=1");
+    assert!(!lets_in(&gateway, &place, &pki), "{}", gateway.daemon.log());
+    let log = gateway.daemon.log();
+    let line = log.lines().find(|line| line.contains("a certificate is not taken")).unwrap_or_default();
+    assert!(line.contains("ann@hotel.example") && line.to_lowercase().contains("revoked"), "{log}");
+    // One that cannot be read is told, and the last one stays.
+    std::fs::write(&list, "no list").unwrap();
+    gateway.daemon.wait("no new revocation list");
+    assert!(!lets_in(&gateway, &place, &pki), "{}", gateway.daemon.log());
+    gateway.daemon.signal("HUP");
+    gateway.daemon.wait("those of before are used");
+    assert!(!lets_in(&gateway, &place, &pki), "{}", gateway.daemon.log());
+}
+
+#[test]
+fn a_list_is_fetched_kept_and_believed_of_the_authority_alone() {
+    let (pki, place) = (certificates(), Folder::new());
+    let read = |name: &str| Some(std::fs::read(pki.path(name)).unwrap());
+    // Somebody else's, first.
+    pki.usher(&["aaa", "cert", "--dir", "made", "init"]).with_code(0);
+    let given = Arc::new(Mutex::new(read("made/ca.crl")));
+    let url = publisher(&given, "ca.crl");
+    let text = format!(
+        "crl_url = [\"{url}\"]\ncrl_interval = \"1 s\"\nstate_dir = \"{}\"\n",
+        place.path("state").display()
+    );
+    let first = gateway(&place, &pki, &text);
+    first.daemon.wait("no authority of ca has signed");
+    assert!(lets_in(&first, &place, &pki), "{}", first.daemon.log());
+    revoke(&pki);
+    *given.lock().unwrap() = read("pki/ca.crl");
+    first.daemon.wait("revoked=1");
+    assert!(!lets_in(&first, &place, &pki), "{}", first.daemon.log());
+    assert_eq!(first.daemon.end(), Some(0));
+    // The publisher goes, and the gateway comes again.
+    *given.lock().unwrap() = None;
+    let again = gateway(&place, &pki, &text);
+    assert!(!lets_in(&again, &place, &pki), "{}", again.daemon.log());
+}
+
+#[test]
+fn an_authority_is_asked_whether_a_certificate_holds() {
+    let (pki, place) = (certificates(), Folder::new());
+    // What the responder says, the policy, and whether ann is let in.
+    for (entry, policy, lets) in [
+        ("V", "hard", true),
+        ("R", "soft", false),
+        ("R", "hard", false),
+        ("", "soft", true),
+        ("", "hard", false),
+    ] {
+        let [port] = ports();
+        let _responder = Responder::start(&pki, port, entry);
+        let text = format!("ocsp = \"{policy}\"\nocsp_url = \"http://127.0.0.1:{port}\"\n");
+        let gateway = gateway(&place, &pki, &text);
+        assert_eq!(lets_in(&gateway, &place, &pki), lets, "{entry} {policy}: {}", gateway.daemon.log());
+        let log = gateway.daemon.log();
+        let said = match (entry, lets) {
+            ("R", _) => "its authority has revoked it",
+            ("", false) => "its status is not known",
+            ("", true) => "is not known: it is taken",
+            _ => "established",
+        };
+        assert!(log.contains(said), "{entry} {policy}: {log}");
+    }
+}
+
+/// The responder takes questions and says nothing: whoever needs no answer is not kept waiting.
+#[test]
+fn a_silent_responder_keeps_nobody_waiting_who_needs_no_answer() {
+    let (pki, place) = (certificates(), Folder::new());
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let gateway = gateway(&place, &pki, &format!("ocsp = \"soft\"\nocsp_url = \"{url}\"\n"));
+    let begun = std::time::Instant::now();
+    assert!(lets_in(&gateway, &place, &pki), "{}", gateway.daemon.log());
+    assert!(begun.elapsed() >= std::time::Duration::from_secs(3), "somebody was waited for");
+    // Once it is known to be silent nobody waits.
+    let begun = std::time::Instant::now();
+    assert!(lets_in(&gateway, &place, &pki), "{}", gateway.daemon.log());
+    assert!(begun.elapsed() < std::time::Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert!(gateway.daemon.log().contains("it said nothing a moment ago"), "{}", gateway.daemon.log());
+}

@@ -1,0 +1,297 @@
+//! Whether certificates of the other sides still hold: revocation lists, which are read and fetched anew while the gateway runs, and
+//! issuers that are asked by OCSP.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use usher_core::{Job, WallTime};
+use usher_crypto::x509::{Information, RevocationList};
+use usher_gateway::config::{Loaded, OcspPolicy, RevocationTable};
+use usher_ike::credentials::Credentials;
+use usher_ike::machine::{Command, IkeJob};
+use usher_pki::ocsp::{Asked, Asking, NONCE_LEN, Status};
+use usher_pki::{Publisher, kept_list, renew_list};
+
+/// How long a list's publisher may take, and what it may send.
+const PUBLISHER: (Duration, u64) = (Duration::from_secs(10), 32 << 20);
+/// How long a responder of OCSP may take.
+const RESPONDER: Duration = Duration::from_secs(3);
+/// How often it is looked whether something is due.
+const TICK: Duration = Duration::from_secs(1);
+/// After a failure the next attempt is made so much later, or after the usual time where that is shorter.
+const RETRY: Duration = Duration::from_secs(30);
+/// Certificates that are asked about at a time: so many helpers there are for that.
+pub(super) const ASKED: usize = 12;
+
+fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn wall() -> WallTime {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    WallTime::from_unix_secs(since.as_secs())
+}
+
+fn nonce() -> std::io::Result<[u8; NONCE_LEN]> {
+    let mut octets = [0; NONCE_LEN];
+    rustix::rand::getrandom(&mut octets, rustix::rand::GetRandomFlags::empty())?;
+    Ok(octets)
+}
+
+/// Of a configuration.
+#[derive(Debug)]
+struct Of {
+    table: RevocationTable,
+    /// Without lists.
+    credentials: Arc<Credentials>,
+    authorities: Vec<Vec<u8>>,
+}
+
+impl Of {
+    fn new(loaded: &Loaded) -> Self {
+        let credentials = loaded.credentials.clone();
+        let authorities = credentials.authorities().map(<[u8]>::to_vec).collect();
+        Self { table: loaded.file.revocation.clone(), credentials, authorities }
+    }
+    fn urls(&self) -> Vec<String> {
+        let mut urls = self.table.crl_url.clone();
+        if self.table.crl_distribution_points {
+            let named = self.authorities.iter().filter_map(|der| Information::of_der(der).ok());
+            let named = named.flat_map(|said| said.crl).filter(|url| url.starts_with("http://"));
+            for url in named {
+                if !urls.contains(&url) {
+                    urls.push(url);
+                }
+            }
+        }
+        urls
+    }
+    fn is_signed(&self, list: &RevocationList) -> bool {
+        list.is_signed_by(self.authorities.iter().map(Vec::as_slice))
+    }
+    /// The lists of its files, and those that were fetched: of those about the same certificates the latest.
+    fn lists(&self) -> Result<Vec<RevocationList>, String> {
+        let mut all: Vec<RevocationList> = Vec::new();
+        let mut add = |list: RevocationList| match all.iter_mut().find(|other| other.is_about_those_of(&list))
+        {
+            None => all.push(list),
+            Some(other) if list.is_later_than(other) => *other = list,
+            Some(_) => {}
+        };
+        for path in &self.table.crl {
+            let octets = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+            let lists =
+                RevocationList::read(&octets).map_err(|error| format!("{}: {error}", path.display()))?;
+            lists.into_iter().for_each(&mut add);
+        }
+        for url in self.urls() {
+            // One that is not there yet, or not of these authorities any more, is fetched.
+            let Ok(octets) = fs::read(kept_list(&self.table.state_dir, &url)) else { continue };
+            let lists = RevocationList::read(&octets).unwrap_or_default();
+            lists.into_iter().filter(|list| self.is_signed(list)).for_each(&mut add);
+        }
+        Ok(all)
+    }
+    /// Fetches a list; whether it is another than before.
+    fn fetch(&self, url: &str, now: WallTime) -> Result<bool, String> {
+        let publisher = Publisher { url, patience: PUBLISHER.0, longest: PUBLISHER.1 };
+        let signed = |list: &RevocationList| self.is_signed(list);
+        let path = kept_list(&self.table.state_dir, url);
+        renew_list(&path, &publisher, (&signed, "no authority of ca has signed"), now)
+    }
+}
+
+/// What certificates are verified by, for all who have to do with it.
+#[derive(Clone, Debug)]
+pub(super) struct Revocation {
+    of: Arc<Mutex<Arc<Of>>>,
+    newest: Arc<Mutex<Arc<Credentials>>>,
+    /// Lists in use.
+    used: Arc<Mutex<Vec<RevocationList>>>,
+    asking: Asking,
+    asked: Arc<AtomicUsize>,
+}
+
+/// What is remembered between two looks.
+#[derive(Default)]
+struct Watch {
+    /// When each source is due.
+    due: BTreeMap<String, Instant>,
+    /// What was complained of last.
+    said: BTreeMap<String, String>,
+}
+
+impl Watch {
+    /// Tells of what fails, once while it is the same.
+    fn complain(&mut self, from: &str, error: String) {
+        if self.said.get(from) != Some(&error) {
+            tracing::error!(from, error, "no new revocation list");
+            self.said.insert(from.to_owned(), error);
+        }
+    }
+}
+
+impl Revocation {
+    /// As the configuration says, with the lists that there are. Those that were never fetched are fetched first.
+    ///
+    /// # Errors
+    /// A file that is no list.
+    pub(super) fn new(loaded: &Loaded) -> Result<Self, String> {
+        let of = Arc::new(Of::new(loaded));
+        let this = Self {
+            newest: Arc::new(Mutex::new(of.credentials.clone())),
+            of: Arc::new(Mutex::new(of)),
+            used: Arc::default(),
+            asking: Asking::default(),
+            asked: Arc::default(),
+        };
+        this.read()?;
+        Ok(this)
+    }
+    /// As another configuration says, from now on.
+    pub(super) fn configure(&self, loaded: &Loaded) {
+        let of = Arc::new(Of::new(loaded));
+        *locked(&self.of) = of.clone();
+        let taken = of.lists().and_then(|lists| self.take(&of, lists));
+        if let Err(error) = taken {
+            tracing::error!(error, "the revocation lists are not taken up; those of before are used");
+            let before = locked(&self.used).clone();
+            if let Err(error) = self.take(&of, before) {
+                tracing::error!(error, "nor these");
+            }
+        }
+    }
+    /// Whether issuers are asked.
+    pub(super) fn asks(&self) -> bool {
+        locked(&self.of).table.ocsp != OcspPolicy::Off
+    }
+
+    /// Takes up the lists that there are; whether they are others than before.
+    fn read(&self) -> Result<bool, String> {
+        let of = locked(&self.of).clone();
+        let lists = of.lists()?;
+        if lists == *locked(&self.used) {
+            return Ok(false);
+        }
+        self.take(&of, lists).map(|()| true)
+    }
+
+    fn take(&self, of: &Of, lists: Vec<RevocationList>) -> Result<(), String> {
+        let octets: Vec<Vec<u8>> = lists.iter().map(|list| list.der().to_vec()).collect();
+        let credentials = of.credentials.with_revocation_lists(&octets).map_err(|error| error.to_string())?;
+        *locked(&self.newest) = Arc::new(credentials);
+        *locked(&self.used) = lists;
+        Ok(())
+    }
+
+    /// Looks after lists, for as long as the program runs; what was never fetched is fetched before this returns.
+    pub(super) fn follow(&self) -> std::io::Result<()> {
+        let this = self.clone();
+        let mut watch = Watch::default();
+        this.look(&mut watch);
+        let body = move || {
+            loop {
+                std::thread::sleep(TICK);
+                this.look(&mut watch);
+            }
+        };
+        std::thread::Builder::new().name("usher-ike-lists".to_owned()).spawn(body).map(drop)
+    }
+
+    fn look(&self, watch: &mut Watch) {
+        let of = locked(&self.of).clone();
+        let every = Duration::from_nanos(of.table.crl_interval.get().as_nanos());
+        let urls = of.urls();
+        if urls.is_empty() && of.table.crl.is_empty() {
+            return;
+        }
+        let (now, files) = (Instant::now(), String::new());
+        let mut sources = urls;
+        sources.push(files.clone());
+        watch.due.retain(|source, _| sources.contains(source));
+        let is_due = |due: Option<&Instant>| due.is_none_or(|due| *due <= now);
+        let due: Vec<String> = sources.into_iter().filter(|source| is_due(watch.due.get(source))).collect();
+        if due.is_empty() {
+            return;
+        }
+        for url in due.iter().filter(|source| **source != files) {
+            let fetched = of.fetch(url, wall());
+            let wait = if fetched.is_ok() { every } else { RETRY.min(every) };
+            watch.due.insert(url.clone(), now + wait);
+            match fetched {
+                Ok(_) => drop(watch.said.remove(url)),
+                Err(error) => watch.complain(url, error),
+            }
+        }
+        watch.due.insert(files.clone(), now + every);
+        match self.read() {
+            Ok(true) => {
+                for list in locked(&self.used).iter() {
+                    let (issuer, revoked) = (&list.issuer, list.revoked);
+                    tracing::info!(issuer, revoked, number = list.number(), "revocation list");
+                }
+                watch.said.remove(&files);
+            }
+            Ok(false) => drop(watch.said.remove(&files)),
+            Err(error) => watch.complain(&files, error),
+        }
+        let over = |list: &&RevocationList| !list.is_of_now(wall());
+        let over: Vec<String> =
+            locked(&self.used).iter().filter(over).map(|list| list.issuer.clone()).collect();
+        for issuer in over {
+            watch
+                .complain(&issuer, "it is out of date: nobody with a certificate of it is let in".to_owned());
+        }
+    }
+
+    /// Does a job of IKE; why a certificate is not taken is told in the log.
+    pub(super) fn answer(&self, job: &Job<IkeJob>) -> Command {
+        let credentials = locked(&self.newest).clone();
+        let (IkeJob::Verify { connection, identity, .. }, token) = (&job.what, job.token) else {
+            return credentials.answer(job);
+        };
+        let verified = credentials.verified(&job.what).map_err(|why| why.to_string());
+        let taken = verified.and_then(|path| self.holds(&credentials, connection, &path));
+        if let Err(cause) = &taken {
+            tracing::warn!(connection, %identity, cause, "a certificate is not taken");
+        }
+        Command::Verified { token, holds: taken.is_ok() }
+    }
+
+    /// Whether the issuer says that a certificate holds.
+    fn holds(&self, credentials: &Credentials, connection: &str, path: &[Vec<u8>]) -> Result<(), String> {
+        let of = locked(&self.of).clone();
+        if of.table.ocsp == OcspPolicy::Off {
+            return Ok(());
+        }
+        let unsaid = |why: &str| match of.table.ocsp {
+            OcspPolicy::Hard => Err(format!("its status is not known: {why}")),
+            _ => {
+                tracing::warn!(connection, why, "a certificate's status is not known: it is taken");
+                Ok(())
+            }
+        };
+        // A responder that is slow keeps so many helpers and no more: signatures of others are made meanwhile.
+        if self.asked.fetch_add(1, Ordering::AcqRel) >= ASKED {
+            self.asked.fetch_sub(1, Ordering::AcqRel);
+            return unsaid("too many are asked about at this moment");
+        }
+        let said = self.asking.status(&Asked {
+            path,
+            url: of.table.ocsp_url.as_deref(),
+            patience: RESPONDER,
+            now: wall(),
+            nonce: &nonce,
+            appointed: &|chain| credentials.trusts(connection, chain),
+        });
+        self.asked.fetch_sub(1, Ordering::AcqRel);
+        match said {
+            Ok(Status::Good) => Ok(()),
+            Ok(Status::Revoked) => Err("its authority has revoked it (OCSP)".to_owned()),
+            Ok(Status::Unknown) => unsaid("the responder does not know it"),
+            Err(why) => unsaid(&why.why),
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Who has to show a cookie before anything is done for it (RFC 7296 §2.6), and whose first requests are not even answered.
+//!
+//! All of it is decided by the network that a request says it comes from: whoever floods, or is made to look as if it did, costs
+//! its neighbours a round trip, and nobody else anything.
+
+use core::hash::BuildHasher;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use usher_core::collections::{HashMap, HashState};
+use usher_core::{Duration, Instant};
+
+/// Networks are told apart by so many places of a table: those that share one share what it bounds.
+const PLACES: usize = 1024;
+/// What a first request costs that is refused, where so much is had back a second: 100 of a network, 1000 in all.
+const REFUSAL: Duration = Duration::from_millis(10);
+const REFUSAL_OF_ALL: Duration = Duration::from_millis(1);
+/// From such a debt on a network has to show cookies; and from ten times as much on it is not answered though it does.
+const DEBT: Duration = Duration::from_secs(1);
+/// What asking for a cookie costs, and the debt from which on nobody is asked: 20 000 a second of a network, 5000 at once.
+const QUESTION: Duration = Duration::from_micros(50);
+const QUESTIONS: Duration = Duration::from_millis(250);
+
+/// What counts as one network: 24 bits of an IPv4 address, 64 of an IPv6 address.
+pub(super) fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => Ipv4Addr::from(u32::from(v4) & u32::MAX << 8).into(),
+        v6 @ IpAddr::V6(_) => host(v6),
+    }
+}
+
+/// What counts as one host: an IPv4 address, 64 bits of an IPv6 address.
+pub(super) fn host(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) & u128::MAX << 64).into(),
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+/// A debt that is paid off by time passing.
+#[derive(Clone, Copy, Debug, Default)]
+struct Debt(Option<Instant>);
+
+impl Debt {
+    fn is(self, now: Instant) -> Duration {
+        self.0.map_or(Duration::ZERO, |paid| paid.since(now))
+    }
+    fn add(&mut self, now: Instant, cost: Duration) {
+        self.0 = Some(self.0.map_or(now, |paid| paid.max(now)) + cost);
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    refusals: Debt,
+    questions: Debt,
+}
+
+/// How many half-open IKE_SAs somebody has.
+#[derive(Debug)]
+struct Counted(HashMap<IpAddr, usize>);
+
+impl Counted {
+    fn of(&self, whose: IpAddr) -> usize {
+        self.0.get(&whose).copied().unwrap_or(0)
+    }
+    fn add(&mut self, whose: IpAddr) {
+        *self.0.entry(whose).or_default() += 1;
+    }
+    fn take(&mut self, whose: IpAddr) {
+        if let Some(count) = self.0.get_mut(&whose) {
+            *count -= 1;
+            if *count == 0 {
+                self.0.remove(&whose);
+            }
+        }
+    }
+}
+
+/// What first requests have cost of late, and whose half-open IKE_SAs there are.
+#[derive(Debug)]
+pub(super) struct Pressure {
+    hash: HashState,
+    all: Debt,
+    /// Empty until something is noted.
+    places: alloc::vec::Vec<Place>,
+    networks: Counted,
+    hosts: Counted,
+}
+
+impl Pressure {
+    pub(super) fn new(hash: &HashState) -> Self {
+        let counted = || Counted(HashMap::with_hasher(hash.clone()));
+        Self {
+            hash: hash.clone(),
+            all: Debt::default(),
+            places: alloc::vec::Vec::new(),
+            networks: counted(),
+            hosts: counted(),
+        }
+    }
+
+    fn index(&self, from: IpAddr) -> usize {
+        // It is below the number of places, whatever the hash.
+        (self.hash.hash_one(network(from)) % PLACES as u64) as usize
+    }
+    fn place(&self, from: IpAddr) -> Place {
+        self.places.get(self.index(from)).copied().unwrap_or_default()
+    }
+    fn place_mut(&mut self, from: IpAddr) -> &mut Place {
+        let index = self.index(from);
+        if self.places.is_empty() {
+            self.places.resize(PLACES, Place::default());
+        }
+        &mut self.places[index]
+    }
+
+    /// An IKE_SA has been begun from there.
+    pub(super) fn opened(&mut self, from: IpAddr) {
+        self.networks.add(network(from));
+        self.hosts.add(host(from));
+    }
+    /// One of these is half open no more.
+    pub(super) fn closed(&mut self, from: IpAddr) {
+        self.networks.take(network(from));
+        self.hosts.take(host(from));
+    }
+    /// How many half-open IKE_SAs the network has.
+    pub(super) fn of_network(&self, from: IpAddr) -> usize {
+        self.networks.of(network(from))
+    }
+    /// How many half-open IKE_SAs the host has.
+    pub(super) fn of_host(&self, from: IpAddr) -> usize {
+        self.hosts.of(host(from))
+    }
+
+    /// A first request from there has come to nothing, and may have cost a key exchange.
+    pub(super) fn refused(&mut self, now: Instant, from: IpAddr) {
+        let before = self.place(from).refusals.is(now);
+        self.place_mut(from).refusals.add(now, REFUSAL);
+        // What one network goes on with is its own affair: it has to show cookies anyway.
+        if before < DEBT {
+            self.all.add(now, REFUSAL_OF_ALL);
+        }
+    }
+    /// Whether so much from there, or from everywhere, came to nothing that cookies are to be shown.
+    pub(super) fn is_pressed(&self, now: Instant, from: IpAddr) -> bool {
+        self.place(from).refusals.is(now) >= DEBT || self.all.is(now) >= DEBT
+    }
+    /// Whether so much from there came to nothing, with cookies, that nothing is answered.
+    pub(super) fn is_shunned(&self, now: Instant, from: IpAddr) -> bool {
+        self.place(from).refusals.is(now) >= DEBT * 10
+    }
+    /// Whether somebody there is to be asked for a cookie: true so often, and no more.
+    pub(super) fn asks(&mut self, now: Instant, from: IpAddr) -> bool {
+        let place = self.place_mut(from);
+        let asks = place.questions.is(now) < QUESTIONS;
+        if asks {
+            place.questions.add(now, QUESTION);
+        }
+        asks
+    }
+    /// How many networks and hosts are counted.
+    #[cfg(test)]
+    pub(super) fn counted(&self) -> (usize, usize) {
+        (self.networks.0.len(), self.hosts.0.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use usher_core::SecureRng;
+    use usher_core::collections::hash_state;
+
+    fn pressure() -> Pressure {
+        Pressure::new(&hash_state(&mut SecureRng::from_seed([3; 32])))
+    }
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn networks_and_hosts_are_told_apart_by_their_first_bits() {
+        let [network, host] =
+            [network, host].map(|of| move |text: &str| of(text.parse().unwrap()).to_string());
+        assert_eq!(network("203.0.113.200"), "203.0.113.0");
+        assert_eq!(network("::ffff:203.0.113.200"), "203.0.113.0");
+        assert_eq!(network("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
+        assert_eq!(host("203.0.113.200"), "203.0.113.200");
+        assert_eq!(host("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
+    }
+
+    #[test]
+    fn what_came_to_nothing_is_forgiven_by_time() {
+        let mut pressure = pressure();
+        let [here, there]: [IpAddr; 2] = ["203.0.113.7", "198.51.100.7"].map(|text| text.parse().unwrap());
+        for n in 0..100 {
+            assert!(!pressure.is_pressed(at(0), here), "{n}");
+            pressure.refused(at(0), here);
+        }
+        assert!(pressure.is_pressed(at(0), here) && !pressure.is_pressed(at(0), there));
+        assert!(!pressure.is_pressed(at(1), here), "a millisecond later");
+        for _ in 0..900 {
+            pressure.refused(at(0), here);
+        }
+        assert!(pressure.is_shunned(at(0), here) && !pressure.is_shunned(at(1), here));
+        assert!(!pressure.is_pressed(at(0), there), "one network alone is no flood of all");
+        assert!(!pressure.is_shunned(at(0), there));
+    }
+
+    #[test]
+    fn a_flood_from_everywhere_presses_all() {
+        let mut pressure = pressure();
+        let elsewhere: IpAddr = "198.51.100.7".parse().unwrap();
+        for n in 0..1000u32 {
+            assert!(!pressure.is_pressed(at(0), elsewhere), "{n}");
+            pressure.refused(at(0), Ipv4Addr::from(n << 8).into());
+        }
+        assert!(pressure.is_pressed(at(0), elsewhere) && !pressure.is_shunned(at(0), elsewhere));
+        assert!(!pressure.is_pressed(at(1), elsewhere));
+    }
+
+    #[test]
+    fn so_many_are_asked_for_a_cookie_and_no_more() {
+        let mut pressure = pressure();
+        let [here, there]: [IpAddr; 2] = ["203.0.113.7", "198.51.100.7"].map(|text| text.parse().unwrap());
+        let asked = (0..20_000).filter(|_| pressure.asks(at(0), here)).count();
+        assert_eq!(asked, 5000);
+        assert!(pressure.asks(at(0), there));
+        let asked = (0..20_000).filter(|_| pressure.asks(at(100), here)).count();
+        assert_eq!(asked, 2000, "20 for each millisecond");
+    }
+
+    #[test]
+    fn who_has_none_is_not_counted() {
+        let mut pressure = pressure();
+        let [one, other]: [IpAddr; 2] = ["203.0.113.7", "203.0.113.8"].map(|text| text.parse().unwrap());
+        pressure.opened(one);
+        pressure.opened(other);
+        assert_eq!((pressure.of_network(one), pressure.of_host(one), pressure.counted()), (2, 1, (1, 2)));
+        pressure.closed(one);
+        pressure.closed(other);
+        assert_eq!((pressure.of_network(one), pressure.of_host(one), pressure.counted()), (0, 0, (0, 0)));
+    }
+}

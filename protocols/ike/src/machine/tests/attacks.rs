@@ -1,0 +1,286 @@
+//! Whoever is between the two, or sends whatever it likes: what it can come to.
+
+use super::*;
+use crate::Message;
+use crate::code::NotifyType;
+use usher_core::bench::Sent;
+
+/// What somebody does to a message.
+type Alteration = Box<dyn FnMut(&mut Message)>;
+
+/// What somebody between the two makes of the messages that are not protected yet.
+fn between(world: &mut World, mut alter: impl FnMut(&mut Message) + 'static) {
+    world.net.meddle(move |_, sent: &mut Sent| {
+        if let Ok(mut message) = Message::parse(&sent.bytes)
+            && message.header.exchange == crate::code::ExchangeType::IKE_SA_INIT
+        {
+            alter(&mut message);
+            sent.bytes.clear();
+            message.emit(&mut sent.bytes);
+        }
+        vec![Duration::ZERO]
+    });
+}
+
+fn two_suites(initiator: bool) -> Connection {
+    let words = ["aes256-sha512-x25519", "aes128-sha1-modp1024"];
+    let proposals = words.map(|words| Proposal::ike(words).unwrap()).into();
+    Connection { proposals, ..connection(initiator) }
+}
+
+/// RFC 7296 §2.15: AUTH covers the first message of each side, so that nobody between them chooses how they are protected.
+#[test]
+fn nobody_between_the_two_weakens_what_they_agree_on() {
+    // Without the better proposal; then without what else is said, which would change how they go on.
+    let weaker = |message: &mut Message| {
+        for payload in &mut message.payloads {
+            if let Payload::SecurityAssociation(proposals) = payload {
+                proposals.retain(|proposal| {
+                    proposal.of(crate::code::TransformType::KE).any(|method| method.id == 2)
+                });
+            }
+        }
+    };
+    let silent = |kind: NotifyType| {
+        move |message: &mut Message| {
+            message
+                .payloads
+                .retain(|payload| !matches!(payload, Payload::Notify(notify) if notify.kind == kind));
+        }
+    };
+    let kinds = [
+        NotifyType::IKEV2_FRAGMENTATION_SUPPORTED,
+        NotifyType::SIGNATURE_HASH_ALGORITHMS,
+        NotifyType::NAT_DETECTION_SOURCE_IP,
+    ];
+    let mut alterations: Vec<Alteration> = vec![Box::new(weaker)];
+    for kind in kinds {
+        alterations.push(Box::new(silent(kind)));
+    }
+    for (n, alter) in alterations.into_iter().enumerate() {
+        let mut world = World::new(two_suites(true), two_suites(false));
+        between(&mut world, alter);
+        world.initiate();
+        world.net.run(secs(400));
+        for host in [world.initiator, world.responder] {
+            assert_eq!(world.established(host), None, "alteration {n}");
+        }
+        world.forgotten();
+    }
+    let mut world = World::new(two_suites(true), two_suites(false));
+    between(&mut world, |_| {});
+    world.connect();
+    world.fit(1);
+}
+
+/// RFC 7296 §2.7: whoever says that another method is wanted has proved nothing, and so is not to have a weaker one taken that both
+/// would take.
+#[test]
+fn who_asks_for_a_weaker_method_unproved_does_not_get_it() {
+    let words = "aes128-sha256-x25519-modp1024";
+    let side =
+        |initiator| Connection { proposals: vec![Proposal::ike(words).unwrap()], ..connection(initiator) };
+    let mut world = World::new(side(true), side(false));
+    // The request is held back, and an answer forged.
+    world.net.lose(&[0]);
+    world.initiate();
+    world.net.run(millis(1));
+    let asked = Message::parse(&world.net.sent()[0].bytes).unwrap();
+    let header = crate::Header { initiator: false, response: true, ..asked.header };
+    let weaker = Payload::Notify(Notify::with(NotifyType::INVALID_KE_PAYLOAD, 2u16.to_be_bytes()));
+    let mut forged = Vec::new();
+    Message { header, payloads: vec![weaker] }.emit(&mut forged);
+    let initiator = world.initiator;
+    world.forge(initiator, at(RESPONDER, 500), at(INITIATOR, 500), &forged);
+    world.net.run(secs(1));
+    let shown: Vec<String> = world
+        .net
+        .sent()
+        .iter()
+        .filter_map(|sent| Message::parse(&sent.bytes).ok())
+        .map(|message| message.to_string())
+        .take(5)
+        .collect();
+    assert!(shown[1].contains("KE(MODP_1024)"), "{shown:?}");
+    assert!(shown[2].ends_with("[ N(INVALID_KE_PAYLOAD) ]"), "{shown:?}");
+    assert!(shown[3].contains("KE(CURVE25519)"), "{shown:?}");
+    assert!(shown[4].contains("KE(CURVE25519)"), "{shown:?}");
+    world.fit(1);
+}
+
+/// Everything that a host sends comes back to it, from the other's address.
+#[test]
+fn what_comes_back_to_who_has_sent_it_changes_nothing() {
+    let mut world = World::psk();
+    let (ours, _) = world.connect();
+    world.net.command(world.initiator, Command::RekeyChild { sa: ours, spi: spi(&world) }).unwrap();
+    world.net.run(secs(1));
+    world.net.command(world.initiator, Command::Probe(ours)).unwrap();
+    world.net.run(secs(1));
+    let sent: Vec<(usize, Vec<u8>)> =
+        world.net.sent().iter().map(|sent| (sent.from, sent.bytes.clone())).collect();
+    let (initiator, responder) = (world.initiator, world.responder);
+    let number = sent[0].0;
+    let before: Vec<_> = [initiator, responder].map(|host| world.events(host).len()).into();
+    let count = sent.len();
+    for (from, bytes) in sent {
+        let (host, own, other) = if from == number {
+            (initiator, INITIATOR, RESPONDER)
+        } else {
+            (responder, RESPONDER, INITIATOR)
+        };
+        world.forge(host, at(other, 500), at(own, 500), &bytes);
+    }
+    let after: Vec<_> = [initiator, responder].map(|host| world.events(host).len()).into();
+    assert_eq!(before, after);
+    // The first request alone looks like another's: one whose initiator has this host's own address.
+    assert!(world.net.sent().len() <= count + 1);
+    world.fit(1);
+    world.net.command(initiator, Command::Probe(ours)).unwrap();
+    world.net.run(secs(1));
+    assert_eq!(world.counters(initiator).retransmissions, 0);
+}
+
+fn spi(world: &World) -> u32 {
+    *world.children(world.initiator).keys().next().unwrap()
+}
+
+/// Each octet of the message that proves who the initiator is, altered: nothing is believed of it, and the true one is heard after.
+#[test]
+fn an_altered_proof_is_dropped_and_the_true_one_heard() {
+    let mut world = World::psk();
+    let responder = world.responder;
+    // The true one is lost once.
+    world.net.lose(&[2]);
+    world.initiate();
+    world.net.run(millis(30));
+    let proof = world.net.sent()[2].bytes.clone();
+    let before = world.net.sent().len();
+    for at_octet in 0..proof.len() {
+        let mut altered = proof.clone();
+        altered[at_octet] ^= 1;
+        world.forge(responder, at(INITIATOR, 500), at(RESPONDER, 500), &altered);
+        world.forge(responder, at(INITIATOR, 500), at(RESPONDER, 500), &proof[..at_octet]);
+    }
+    assert_eq!((world.net.sent().len(), world.net[responder].half_open()), (before, 1));
+    assert!(world.ended(responder).is_empty());
+    world.net.run(secs(5));
+    world.fit(1);
+}
+
+/// Fragments that are not by the keys are not kept, however many there are.
+#[test]
+fn a_flood_of_forged_fragments_takes_no_memory_and_keeps_nobody_out() {
+    let mut world = World::psk();
+    let responder = world.responder;
+    // The true one is lost once.
+    world.net.lose(&[2]);
+    world.initiate();
+    world.net.run(millis(30));
+    let proof = world.net.sent()[2].bytes.clone();
+    let before = world.counters(responder);
+    for n in 0..2000u16 {
+        // An Encrypted Fragment payload (RFC 7383 §2.5) with the header of the true message.
+        let mut forged = proof[..28].to_vec();
+        forged[16] = 53;
+        let body =
+            [&[35, 0, 0, 0][..], &(n % 60 + 1).to_be_bytes(), &60u16.to_be_bytes(), &[7; 500]].concat();
+        forged.extend_from_slice(&body);
+        let payload = u16::try_from(body.len()).unwrap();
+        forged[30..32].copy_from_slice(&payload.to_be_bytes());
+        let whole = u32::try_from(forged.len()).unwrap();
+        forged[24..28].copy_from_slice(&whole.to_be_bytes());
+        world.forge(responder, at(INITIATOR, 500), at(RESPONDER, 500), &forged);
+    }
+    let after = world.counters(responder);
+    assert_eq!((after.integrity - before.integrity, after.fragments - before.fragments), (2000, 0));
+    world.net.run(secs(5));
+    world.fit(1);
+}
+
+/// A peer that asks for CHILD_SA after CHILD_SA has so many, of SPIs that are no other's, and is told that there are no more.
+#[test]
+fn a_peer_has_so_many_children_and_no_more() {
+    let mut world = World::psk();
+    let (ours, _) = world.connect();
+    for _ in 0..80 {
+        world.net.command(world.initiator, Command::CreateChild { sa: ours, name: "net".into() }).unwrap();
+        world.net.run(millis(200));
+    }
+    world.fit(64);
+    let refused = world.events(world.initiator).into_iter().filter_map(|event| match event {
+        Event::ChildRefused { why, .. } => Some(why),
+        _ => None,
+    });
+    let refused: Vec<_> = refused.collect();
+    assert_eq!(refused, vec![NotifyType::NO_ADDITIONAL_SAS; 80 - 63]);
+    // The IKE_SA goes on.
+    world.net.command(world.initiator, Command::Probe(ours)).unwrap();
+    world.net.run(secs(1));
+    assert!(world.ended(world.responder).is_empty());
+}
+
+/// One whose answer comes when another IKE_SA has a CHILD_SA at the very SPI is not installed, and the other side is told.
+#[test]
+fn an_spi_that_another_has_taken_meanwhile_is_not_used_twice() {
+    let mut world = World::psk();
+    let (ours, _) = world.connect();
+    let (initiator, responder) = (world.initiator, world.responder);
+    world.net.command(initiator, Command::CreateChild { sa: ours, name: "net".into() }).unwrap();
+    world.net.run(millis(11));
+    // The responder has it already.
+    assert_eq!((world.children(initiator).len(), world.children(responder).len()), (1, 2));
+    let asked = world.children(responder).into_values().map(|child| child.outbound);
+    let asked = asked.max_by_key(|spi| !world.children(initiator).contains_key(spi)).unwrap();
+    world.net[initiator].inbound.insert(asked);
+    world.net.run(secs(1));
+    assert_eq!((world.children(initiator).len(), world.children(responder).len()), (1, 1));
+    assert_eq!(world.counters(initiator).children_refused, 1);
+}
+
+/// After any number of set-ups and ends nothing is left in any table.
+#[test]
+fn nothing_is_left_of_what_has_ended() {
+    let mut world = World::psk();
+    for n in 0..200 {
+        world.initiate();
+        world.net.run(millis(200));
+        let events = world.net.take(world.initiator);
+        let sa = events.iter().find_map(|(_, event)| match event {
+            Event::Established { sa, .. } => Some(*sa),
+            _ => None,
+        });
+        world.net.take(world.responder);
+        match n % 4 {
+            0 => world.net.command(world.initiator, Command::Rekey(sa.unwrap())).unwrap(),
+            1 => world
+                .net
+                .command(world.initiator, Command::CreateChild { sa: sa.unwrap(), name: "net".into() })
+                .unwrap(),
+            _ => {}
+        }
+        world.net.run(millis(300));
+        let last = world.net.take(world.initiator).into_iter().find_map(|(_, event)| match event {
+            Event::Rekeyed { new, .. } => Some(new),
+            _ => None,
+        });
+        world.net.command(world.initiator, Command::Delete(last.or(sa).unwrap())).unwrap();
+        world.net.run(millis(300));
+    }
+    world.net.run(secs(100));
+    for host in [world.initiator, world.responder] {
+        let endpoint = &world.net[host];
+        let tables = [
+            endpoint.sas.len(),
+            endpoint.by_spi.len(),
+            endpoint.by_origin.len(),
+            endpoint.by_pair.len(),
+            endpoint.inbound.len(),
+            endpoint.lingering.len(),
+            endpoint.armed.len(),
+            endpoint.half_open,
+            endpoint.pressure.counted().0,
+        ];
+        assert_eq!(tables, [0; 9], "{:?}", endpoint.counters());
+    }
+}

@@ -1,0 +1,113 @@
+//! Whether certificates of the other sides still hold: the table `[revocation]`.
+
+#[cfg(feature = "tls")]
+use super::build::Builder;
+use alloc::string::String;
+use alloc::vec::Vec;
+#[cfg(feature = "tls")]
+use alloc::{format, string::ToString};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::path::PathBuf;
+use usher_config::named;
+use usher_config::units::Time;
+#[cfg(feature = "tls")]
+use usher_core::Duration;
+
+/// Where what was fetched is kept unless somebody says otherwise.
+pub const DEFAULT_STATE: &str = "/var/lib/usher/ike";
+
+usher_core::named! {
+    "a policy of asking";
+    /// Whether an authority is asked if a certificate still holds.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum OcspPolicy {
+        /// Never.
+        Off = "off",
+        /// Asked; where there is no answer, the certificate is taken.
+        Soft = "soft",
+        /// Asked; where there is no answer, the certificate is refused.
+        Hard = "hard",
+    }
+}
+
+/// Whether certificates by which the other sides prove who they are still hold. It is about IKE itself: users of EAP-TLS are their
+/// AAA server's affair. In a study nobody is asked.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RevocationTable {
+    /// Certificate revocation lists, files of PEM or DER.
+    pub crl: Vec<PathBuf>,
+    /// Where lists of authorities in `ca` are fetched: `http://` URLs.
+    pub crl_url: Vec<String>,
+    /// Whether they are fetched, too, from where the certificates of `ca` say (CRL distribution points).
+    pub crl_distribution_points: bool,
+    /// How often it is looked whether there is a later list, and whether a file of `crl` is another: 1 s to a day.
+    pub crl_interval: Time,
+    /// Whether the authority is asked if the other side's certificate still holds (OCSP).
+    #[serde(deserialize_with = "named::read")]
+    #[schemars(schema_with = "named::schema::<OcspPolicy>")]
+    pub ocsp: OcspPolicy,
+    /// Where OCSP is asked, in place of what the certificate says.
+    pub ocsp_url: Option<String>,
+    /// The folder in which lists that were fetched are kept.
+    pub state_dir: PathBuf,
+}
+
+impl Default for RevocationTable {
+    fn default() -> Self {
+        Self {
+            crl: Vec::new(),
+            crl_url: Vec::new(),
+            crl_distribution_points: false,
+            crl_interval: Time::secs(3600),
+            ocsp: OcspPolicy::Off,
+            ocsp_url: None,
+            state_dir: DEFAULT_STATE.into(),
+        }
+    }
+}
+
+impl RevocationTable {
+    /// Whether anything is looked at.
+    #[must_use]
+    pub fn is_used(&self) -> bool {
+        !self.crl.is_empty() || self.fetches() || self.ocsp != OcspPolicy::Off
+    }
+    /// Whether lists are fetched.
+    #[must_use]
+    pub fn fetches(&self) -> bool {
+        !self.crl_url.is_empty() || self.crl_distribution_points
+    }
+}
+
+#[cfg(feature = "tls")]
+pub(super) fn check(builder: &mut Builder<'_>, table: &RevocationTable, certified: bool) {
+    let by_http = |url: &str| {
+        url.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http://")) && url.len() > 7
+    };
+    let wrong =
+        |url: &str| format!("\"{url}\" is no http:// URL: what is fetched is signed, and needs no TLS");
+    for (i, url) in table.crl_url.iter().enumerate().filter(|(_, url)| !by_http(url)) {
+        builder.fault(&["revocation", "crl_url", &i.to_string()], wrong(url));
+    }
+    if let Some(url) = table.ocsp_url.as_ref().filter(|url| !by_http(url)) {
+        builder.fault(&["revocation", "ocsp_url"], wrong(url));
+    }
+    let interval = table.crl_interval.get();
+    if interval < Duration::from_secs(1) || interval > Duration::from_secs(86_400) {
+        builder.fault(
+            &["revocation", "crl_interval"],
+            "lists are looked at each second at most, and each day at least",
+        );
+    }
+    if table.ocsp_url.is_some() && table.ocsp == OcspPolicy::Off {
+        builder.fault(&["revocation", "ocsp_url"], "nobody is asked: write ocsp = \"soft\" or \"hard\"");
+    }
+    if table.is_used() && !certified {
+        builder.fault(
+            &["revocation"],
+            "no connection has remote_auth = \"certificate\": there are no certificates to look at",
+        );
+    }
+}

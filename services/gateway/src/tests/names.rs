@@ -1,0 +1,190 @@
+//! What a gateway gives of both families, and which of its IKE_SAs somebody means.
+
+use super::local::{PSK_CLIENT, PSK_GATEWAY};
+use super::*;
+use usher_ike::code::ConfigurationType;
+use usher_ike::payload::ConfigurationAttribute;
+
+const BOTH: &str = r#"
+[[connection]]
+name = "site"
+local_id = "gw.test"
+local_auth = "psk"
+remote_auth = "psk"
+secret = "a shared secret"
+pools = ["six", "four"]
+dns = ["2001:db8::53", "10.9.0.53", "10.9.0.54"]
+[[connection.child]]
+name = "net"
+local = ["10.2.0.0/16"]
+[[pool]]
+name = "four"
+ranges = ["10.9.0.10-10.9.0.11"]
+[[pool]]
+name = "six"
+ranges = ["2001:db8:9::a-2001:db8:9::b"]
+"#;
+
+#[test]
+fn who_asks_for_both_families_gets_one_address_of_each_and_name_servers_of_each() {
+    let mut world = World::new(BOTH);
+    let client = world.client(CLIENT, PSK_CLIENT);
+    world.run(secs(1));
+    let given = world.events(client).into_iter().find_map(|event| match event {
+        Event::Ike(Ike::Configured { attributes, .. }) => Some(attributes),
+        _ => None,
+    });
+    let given = given.unwrap();
+    let of = |kind| -> Vec<&ConfigurationAttribute> { given.iter().filter(|one| one.kind == kind).collect() };
+    let four = of(ConfigurationType::INTERNAL_IP4_ADDRESS);
+    let six = of(ConfigurationType::INTERNAL_IP6_ADDRESS);
+    assert_eq!((four.len(), six.len()), (1, 1), "{given:?}");
+    assert_eq!(four[0].value[..3], [10, 9, 0]);
+    // RFC 7296 §3.15.1: an IPv6 address has its prefix's length behind it.
+    assert_eq!((six[0].value.len(), six[0].value[16]), (17, 128));
+    assert_eq!(of(ConfigurationType::INTERNAL_IP4_DNS).len(), 2);
+    assert_eq!(of(ConfigurationType::INTERNAL_IP6_DNS).len(), 1);
+    let status = world.status(world.gateway).remove(0);
+    assert_eq!(status.addresses.len(), 2);
+    assert!(status.addresses[0].is_ipv4() && status.addresses[1].is_ipv6());
+    let counters = world.net[world.gateway].counters().0;
+    assert_eq!((counters.addresses_given, counters.addresses_exhausted), (2, 0));
+    let used: Vec<_> = world.net[world.gateway].pools().map(|(_, used, _)| used).collect();
+    assert_eq!(used, [1, 1]);
+    // Of a family that is used up there is none, and the other is given all the same.
+    let mut given = Vec::new();
+    for n in 0..2u8 {
+        let text = PSK_CLIENT.replace("ini.test", &format!("ini{n}.test"));
+        let client = world.client(&format!("198.51.100.{}", 20 + n), &text);
+        world.run(secs(1));
+        given.push(world.status(client)[0].addresses.len());
+    }
+    assert_eq!(given, [2, 0]);
+}
+
+/// Two clients of one connection, and one of another.
+fn three() -> (World, [At<Gateway>; 3]) {
+    let other = PSK_GATEWAY.split("[[pool]]").next().unwrap().replace("\"site\"", "\"second\"");
+    let other = other.replace("ini.test", "other.test");
+    let first = PSK_GATEWAY.replace("remote_id = \"ini.test\"\n", "").replace("10.9.0.11", "10.9.0.19");
+    let mut world = World::new(&format!("{other}{first}"));
+    let clients = [("1", "a.test"), ("2", "b.test"), ("3", "other.test")].map(|(n, identity)| {
+        let text = PSK_CLIENT.replace("ini.test", identity).replace("start = true\n", "");
+        let client = world.client(&format!("198.51.100.{n}"), &text);
+        world.connect(client, "home");
+        world.run(secs(1));
+        client
+    });
+    (world, clients)
+}
+
+#[test]
+fn those_are_told_who_are_meant_and_nobody_else() {
+    let (mut world, _) = three();
+    let all = world.status(world.gateway);
+    let of = |identity: &str| all.iter().find(|sa| sa.identity == identity).unwrap().clone();
+    let (a, b) = (of("a.test"), of("b.test"));
+    assert_eq!((a.connection.as_str(), of("other.test").connection.as_str()), ("site", "second"));
+    let which = [
+        (Which::Sa(a.id), vec!["a.test"]),
+        (Which::Sa(u64::MAX), vec![]),
+        (Which::Named("b.test".into()), vec!["b.test"]),
+        (Which::Named(b.addresses[0].to_string()), vec!["b.test"]),
+        (Which::Named("site".into()), vec!["a.test", "b.test"]),
+        (Which::Named("second".into()), vec!["other.test"]),
+        (Which::Named("sit".into()), vec![]),
+        (Which::Named("10.9.0.200".into()), vec![]),
+        (Which::All, vec!["a.test", "b.test", "other.test"]),
+    ];
+    for (which, meant) in which {
+        let before = world.status(world.gateway);
+        let rekey = Command::Rekey { token: 5, which: which.clone(), children: true };
+        world.net.command(world.gateway, rekey).unwrap();
+        world.run(secs(1));
+        let told = world.events(world.gateway).into_iter().rev().find_map(|event| match event {
+            Event::Told { token: 5, sas } => Some(sas),
+            _ => None,
+        });
+        assert_eq!(told, Some(meant.len()), "{which:?}");
+        let after = world.status(world.gateway);
+        let spi = |all: &[SaStatus], identity: &str| {
+            all.iter().find(|sa| sa.identity == identity).unwrap().children[0].inbound
+        };
+        for sa in &after {
+            let replaced = spi(&before, &sa.identity) != spi(&after, &sa.identity);
+            assert_eq!(replaced, meant.contains(&sa.identity.as_str()), "{which:?} {}", sa.identity);
+        }
+    }
+    // So are those told that end.
+    let down = Command::Down { token: 6, which: Which::Named("site".into()) };
+    world.net.command(world.gateway, down).unwrap();
+    world.run(secs(1));
+    let left: Vec<_> = world.status(world.gateway).into_iter().map(|sa| sa.identity).collect();
+    assert_eq!(left, ["other.test"]);
+}
+
+#[test]
+fn a_connection_that_is_being_begun_is_ended_by_its_number_or_name() {
+    for by_number in [true, false] {
+        let mut world = World::new(PSK_GATEWAY);
+        let client = world.client(CLIENT, &PSK_CLIENT.replace("start = true\n", ""));
+        world.net.silence(world.gateway, true);
+        world.connect(client, "home");
+        world.run(secs(1));
+        let begun = world.events(client).into_iter().find_map(|event| match event {
+            Event::Begun { result, .. } => result.ok(),
+            _ => None,
+        });
+        let begun = begun.unwrap();
+        let other = Command::Down { token: 7, which: Which::Sa(begun + 1) };
+        world.net.command(client, other).unwrap();
+        assert!(world.ended(client).is_empty());
+        let which = if by_number { Which::Sa(begun) } else { Which::Named("home".into()) };
+        world.net.command(client, Command::Down { token: 8, which }).unwrap();
+        world.run(secs(1));
+        assert_eq!(world.ended(client), [EndReason::Deleted]);
+        let told: Vec<usize> = world
+            .events(client)
+            .into_iter()
+            .filter_map(|event| if let Event::Told { sas, .. } = event { Some(sas) } else { None })
+            .collect();
+        assert_eq!(told, [0, 1]);
+        let over =
+            world.events(client).into_iter().filter(|event| matches!(event, Event::Over { .. })).count();
+        assert_eq!(over, 1);
+    }
+}
+
+/// Replacing an IKE_SA proves nothing, and so puts nothing off.
+#[test]
+fn a_client_proves_who_it_is_in_time_though_its_ike_sa_is_replaced() {
+    let mut world = World::new(PSK_GATEWAY);
+    let text = PSK_CLIENT.replace("address = true", "reauth_after = \"100 s\"\naddress = true");
+    let client = world.client(CLIENT, &text);
+    world.run(secs(60));
+    let rekey = Command::Rekey { token: 1, which: Which::All, children: false };
+    world.net.command(client, rekey).unwrap();
+    world.run(secs(29));
+    let counted = |world: &World| world.net[client].counters().0.reauthentications;
+    assert_eq!(counted(&world), 0, "a tenth sooner at most");
+    world.run(secs(12));
+    assert_eq!(counted(&world), 1);
+    assert_eq!((world.status(client).len(), world.status(world.gateway).len()), (1, 1));
+}
+
+/// Whose other side speaks again after it has not replaced its IKE_SA in time: it is begun anew at once.
+#[test]
+fn an_ike_sa_that_nobody_has_replaced_ends_and_is_begun_anew() {
+    let gateway = PSK_GATEWAY.replace("pools =", "rekey_after = \"0 s\"\npools =");
+    let mut world = World::new(&gateway);
+    let never = "rekey_after = \"0 s\"\nlifetime = \"100 s\"\nretry = \"1000 s\"\naddress = true";
+    let client = world.client(CLIENT, &PSK_CLIENT.replace("address = true", never));
+    world.run(secs(99));
+    let first = world.status(client)[0].spis;
+    world.run(secs(3));
+    let second = world.status(client);
+    assert!(second.len() == 1 && second[0].spis != first);
+    let counters = world.net[client].counters().0;
+    assert_eq!((counters.expired, counters.initiated), (1, 2));
+    assert_eq!(world.ended(client), [EndReason::Deleted]);
+}

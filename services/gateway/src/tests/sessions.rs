@@ -1,0 +1,234 @@
+//! Sessions over their lives, as an AAA server is told of them, and what it says of them holds.
+
+use super::aaa::{AAA_GATEWAY, Site, client};
+use super::*;
+use usher_aaa::DynamicResult;
+use usher_esp::plane::Usage;
+use usher_esp::sa::Volume;
+use usher_radius::attribute::{Attributes, kind};
+use usher_radius::packet::Code;
+
+const PASSWORD: &str = "a long password";
+
+/// A site at which ann is there for two seconds.
+fn logged_in(mut site: Site) -> (Site, At<Gateway>) {
+    let host = site.world.client(CLIENT, &client("md5", "ann", PASSWORD));
+    site.world.connect(host, "home");
+    site.world.run(secs(2));
+    assert_eq!(site.world.status(host).len(), 1, "{:?}", site.world.ended(host));
+    (site, host)
+}
+fn ann(a: &mut Attributes) {
+    a.push_text(kind::USER_NAME, "ann").unwrap();
+}
+fn pools(site: &Site) -> Vec<u64> {
+    site.world.net[site.world.gateway].pools().map(|(_, used, _)| used).collect()
+}
+
+#[test]
+fn an_address_of_the_server_goes_before_every_pool() {
+    let (mut site, host) = logged_in(Site::new(AAA_GATEWAY, |reply| {
+        reply.push_ipv4(kind::FRAMED_IP_ADDRESS, "10.77.0.9".parse().unwrap());
+    }));
+    let own: IpAddr = "10.77.0.9".parse().unwrap();
+    assert_eq!(site.world.status(host)[0].addresses, [own]);
+    assert_eq!(pools(&site), [0, 0]);
+    assert_eq!(site.told.borrow()[0].framed_address, Some(own));
+    // 255.255.255.254 leaves it to the gateway (RFC 2865 §5.8).
+    let (mut site, host) = logged_in(Site::new(AAA_GATEWAY, |reply| {
+        reply.push_ipv4(kind::FRAMED_IP_ADDRESS, "255.255.255.254".parse().unwrap());
+    }));
+    assert!(site.world.status(host)[0].addresses[0].to_string().starts_with("10.9.0."));
+    assert_eq!(pools(&site), [1, 0]);
+}
+
+#[test]
+fn a_pool_that_is_none_gives_nothing_though_the_connection_has_others() {
+    let (mut site, host) = logged_in(Site::new(AAA_GATEWAY, |reply| {
+        reply.push_text(kind::FRAMED_POOL, "nowhere").unwrap();
+    }));
+    assert!(site.world.status(host)[0].addresses.is_empty());
+    assert_eq!(site.world.failures(site.world.gateway), [LoginFailure::NoAddress]);
+    assert_eq!((pools(&site), site.world.installed(host).len()), (vec![0, 0], 0));
+}
+
+/// RFC 2865 §5.27: the time is that of the session, whichever IKE_SA it has.
+#[test]
+fn times_of_a_session_outlast_the_replacement_of_its_ike_sa() {
+    let (mut site, host) = logged_in(Site::new(AAA_GATEWAY, |reply| {
+        reply.push_u32(kind::SESSION_TIMEOUT, 100);
+        reply.push_u32(kind::ACCT_INTERIM_INTERVAL, 40);
+    }));
+    for _ in 0..3 {
+        let rekey = Command::Rekey { token: 1, which: Which::All, children: false };
+        let before = site.world.status(host)[0].spis;
+        site.world.net.command(host, rekey).unwrap();
+        site.world.run(secs(10));
+        assert_ne!(site.world.status(host)[0].spis, before);
+    }
+    // 32 s, 38 s, 42 s.
+    assert_eq!(site.kinds(), ["Start"]);
+    site.world.run(secs(6));
+    assert_eq!(site.kinds(), ["Start"]);
+    site.world.run(secs(4));
+    assert_eq!(site.kinds(), ["Start", "Interim"]);
+    site.world.run(secs(57));
+    assert_eq!((site.world.status(host).len(), site.kinds().len()), (1, 3), "99 s");
+    site.world.run(secs(3));
+    assert_eq!((site.world.status(host).len(), site.kinds().len()), (0, 4), "102 s");
+    assert_eq!(pools(&site), [0, 0]);
+    site.world.run(secs(200));
+    assert_eq!(site.kinds(), ["Start", "Interim", "Interim", "Stop"], "nothing of it is left");
+    let told = site.told.borrow();
+    assert_eq!(told[3].session_time, Some(100));
+    assert!(told.iter().all(|record| record.session == told[0].session));
+}
+
+/// What the server says goes before the file; nothing at all is told between where neither says how often.
+#[test]
+fn how_often_the_server_is_told_is_its_own_word_or_the_files() {
+    let text =
+        |interim: &str| AAA_GATEWAY.replace("accounting = true", &format!("accounting = true\n{interim}"));
+    for (file, said, kinds) in [
+        ("", None, 0),
+        ("interim = \"30 s\"", None, 3),
+        ("interim = \"30 s\"", Some(50), 2),
+        ("", Some(50), 2),
+        ("interim = \"30 s\"", Some(0), 0),
+    ] {
+        let (mut site, _) = logged_in(Site::new(&text(file), |reply| {
+            if let Some(said) = said {
+                reply.push_u32(kind::ACCT_INTERIM_INTERVAL, said);
+            }
+        }));
+        site.world.run(secs(108));
+        let interims = site.kinds().iter().filter(|kind| *kind == "Interim").count();
+        assert_eq!(interims, kinds, "{file} {said:?}");
+    }
+    let (site, _) =
+        logged_in(Site::new(&AAA_GATEWAY.replace("accounting = true", "accounting = false"), |_| {}));
+    assert!(site.kinds().is_empty());
+}
+
+/// The last record waits for what the host says of the last CHILD_SA, and not for ever.
+#[test]
+fn the_last_record_has_what_was_carried() {
+    for says in [true, false] {
+        let (mut site, host) = logged_in(Site::in_world(World::metered(AAA_GATEWAY), |_| {}));
+        let gateway = site.world.gateway;
+        let spi = *site.world.installed(gateway).keys().next().unwrap();
+        let usage = |packets| {
+            let volume = |packets| Volume { packets, octets: packets * 100 };
+            Usage { received: volume(packets), sent: volume(2 * packets), last_received: None }
+        };
+        site.world.net.command(gateway, Command::Carried(vec![(spi, usage(5))])).unwrap();
+        site.world.net.command(host, Command::Down { token: 1, which: Which::All }).unwrap();
+        site.world.run(millis(500));
+        assert_eq!(site.kinds(), ["Start"], "its host has not spoken");
+        // The address is free meanwhile.
+        assert_eq!(pools(&site), [0, 0]);
+        if says {
+            let removed = Command::Removed { inbound: spi, usage: Some(usage(7)) };
+            site.world.net.command(gateway, removed).unwrap();
+            site.world.run(millis(100));
+        } else {
+            site.world.run(secs(4));
+            assert_eq!(site.kinds(), ["Start"]);
+            site.world.run(secs(1));
+        }
+        assert_eq!(site.kinds(), ["Start", "Stop"], "{says}");
+        let told = site.told.borrow();
+        let packets = if says { 7 } else { 5 };
+        let last = &told[1];
+        assert_eq!((last.input_packets, last.output_octets), (Some(packets), Some(packets * 200)));
+        // It lasted until its end, whenever that was told.
+        assert_eq!(last.session_time, Some(1));
+    }
+}
+
+/// RFC 5176 §3.5 and RFC 2865 §5.27: a session is changed by who it is, and one that is to have ended already ends.
+#[test]
+fn a_change_that_lies_in_the_past_ends_the_session_now() {
+    let (mut site, host) = logged_in(Site::new(AAA_GATEWAY, |_| {}));
+    site.world.run(secs(50));
+    let shorter = |a: &mut Attributes| {
+        ann(a);
+        a.push_u32(kind::SESSION_TIMEOUT, 20);
+    };
+    assert_eq!(site.ask(Code::COA_REQUEST, shorter), DynamicResult::Ack);
+    assert_eq!(site.world.status(host).len(), 0);
+    // Session-Timeout (RFC 2866 §5.10).
+    assert_eq!(site.told.borrow()[1].terminate_cause, Some(5));
+}
+
+#[test]
+fn a_change_of_how_often_holds_from_then_on_and_not_at_all_is_none() {
+    let (mut site, _) = logged_in(Site::new(AAA_GATEWAY, |reply| {
+        reply.push_u32(kind::ACCT_INTERIM_INTERVAL, 60);
+    }));
+    let every = |seconds: u32| {
+        move |a: &mut Attributes| {
+            ann(a);
+            a.push_u32(kind::ACCT_INTERIM_INTERVAL, seconds);
+        }
+    };
+    assert_eq!(site.ask(Code::COA_REQUEST, every(70)), DynamicResult::Ack);
+    assert_eq!(site.ask(Code::COA_REQUEST, every(0)), DynamicResult::Ack);
+    site.world.run(secs(65));
+    assert_eq!(site.kinds(), ["Start"], "the first time is given up");
+    site.world.run(secs(5));
+    assert_eq!(site.kinds(), ["Start", "Interim"]);
+}
+
+#[test]
+fn somebody_else_is_neither_changed_nor_ended() {
+    let (mut site, host) = logged_in(Site::new(AAA_GATEWAY, |_| {}));
+    let bob = |a: &mut Attributes| {
+        a.push_text(kind::USER_NAME, "bob").unwrap();
+    };
+    let changed = |a: &mut Attributes| {
+        bob(a);
+        a.push_u32(kind::SESSION_TIMEOUT, 1);
+    };
+    assert_eq!(site.ask(Code::DISCONNECT_REQUEST, bob), DynamicResult::Nak(Some(503)));
+    assert_eq!(site.ask(Code::COA_REQUEST, changed), DynamicResult::Nak(Some(503)));
+    site.world.run(secs(5));
+    assert_eq!(site.world.status(host).len(), 1);
+    assert_eq!(site.ask(Code::DISCONNECT_REQUEST, ann), DynamicResult::Ack);
+    assert_eq!(site.world.status(host).len(), 0);
+}
+
+/// RFC 2866 §5.10: who ended it.
+#[test]
+fn the_server_is_told_why_a_session_has_ended() {
+    let (user, reset, reboot) = (Some(1), Some(6), Some(7));
+    let down = || Command::Down { token: 1, which: Which::All };
+    for (by_client, command, cause) in
+        [(true, down(), user), (false, down(), reset), (false, Command::Leave, reboot)]
+    {
+        let (mut site, host) = logged_in(Site::new(AAA_GATEWAY, |_| {}));
+        let told = if by_client { host } else { site.world.gateway };
+        site.world.net.command(told, command).unwrap();
+        site.world.run(secs(1));
+        assert_eq!(site.kinds(), ["Start", "Stop"]);
+        assert_eq!(site.told.borrow()[1].terminate_cause, cause);
+        assert_eq!((site.world.status(host).len(), pools(&site)), (0, vec![0, 0]));
+    }
+}
+
+/// Whoever goes away amid its login leaves nothing behind: no question, no address.
+#[test]
+fn who_goes_away_amid_a_login_is_forgotten() {
+    let mut site = Site::new(AAA_GATEWAY, |_| {});
+    site.world.net.silence(site.server, true);
+    let host = site.world.client(CLIENT, &client("md5", "ann", PASSWORD));
+    site.world.connect(host, "home");
+    site.world.run(millis(500));
+    let gateway = site.world.gateway;
+    let waiting = |site: &Site| (site.world.net[gateway].logins.len(), site.world.net[gateway].asked.len());
+    assert_eq!(waiting(&site), (1, 1));
+    site.world.net.silence(host, true);
+    site.world.run(secs(120));
+    assert_eq!((waiting(&site), site.world.net[gateway].half_open()), ((0, 0), 0));
+    assert_eq!(site.world.failures(gateway), [LoginFailure::Unanswered]);
+}
