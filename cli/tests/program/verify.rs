@@ -43,7 +43,7 @@ fn automata_are_printed_as_rows_graphs_and_objects() {
     let all = place.usher(&["verify", "--automata", "--json"]).with_code(0).json();
     let all = all.as_array().unwrap();
     let graphs: Vec<&str> = dot.split_inclusive("\n}\n").map(str::trim_start).collect();
-    assert_eq!((graphs.len(), all.len()), (15, 15));
+    assert_eq!((graphs.len(), all.len()), (16, 16));
     for (graph, object) in graphs.iter().zip(all) {
         assert!(graph.starts_with(&format!("digraph {} {{\n", object["name"])), "{graph}");
         let edges: Vec<(&str, &str)> = graph

@@ -15,6 +15,11 @@ use usher_sim::{
 const PORT: u16 = 7;
 const POLICY: PolicyId = PolicyId(1);
 
+/// At which half second, by which application, what.
+type Noted = (u64, u32, Seen);
+/// Length and protocol of a packet.
+type Sent = (usize, u8);
+
 /// What a host does at each whole second, by the number of the second; datagrams go between.
 #[derive(Clone, Debug)]
 enum Step {
@@ -74,7 +79,7 @@ impl Application for App {
 
 /// Lengths and protocols of the packets that leave.
 #[derive(Debug, Default)]
-struct Packets(Vec<(usize, u8)>);
+struct Packets(Vec<Sent>);
 impl Tap for Packets {
     fn packet(&mut self, _: Instant, _: u16, outward: bool, bytes: &[u8]) {
         if outward {
@@ -129,7 +134,7 @@ fn run(
     config: Config,
     steps: impl Fn(HostId, HostId, &usher_sim::Addresses) -> [Vec<Step>; 2],
     seconds: u64,
-) -> (Vec<(u64, u32, Seen)>, Vec<(usize, u8)>, usher_sim::HostStats) {
+) -> (Vec<Noted>, Vec<Sent>, usher_sim::HostStats) {
     let mut builder = Builder::new(IpVersion::V4, Seed::new(5));
     let [a, b] = [builder.host(None).unwrap(), builder.host(None).unwrap()];
     let link = builder.link(a, b, &LinkConfig::default());

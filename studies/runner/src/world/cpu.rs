@@ -15,7 +15,7 @@ pub(super) type Charged = BTreeMap<HostId, [u64; 2]>;
 
 /// What hosts were charged until now.
 pub(super) fn charged(network: &Network, topology: &Topology) -> Charged {
-    let hosts = topology.hosts.iter().flat_map(|(_, members)| members);
+    let hosts = topology.hosts.values().flatten();
     let of = |host: &HostId| {
         let busy = network.cpu_stats(*host)?.busy_ns;
         Some((*host, [busy, network.cpu_spent(*host, is_cryptography)]))
