@@ -271,11 +271,8 @@ impl Logins {
                 fronts.ctx.assign(token, Job::Admit { client, request });
             }
             Step::Accept(grant) => {
-                let session = self.sessions.remove(token);
-                let Some(accepted) = session.and_then(|session| session.accept(&mut fronts.ctx, grant))
-                else {
-                    return;
-                };
+                let Some(session) = self.sessions.remove(token) else { return };
+                let Some(accepted) = session.accept(&mut fronts.ctx, grant) else { return };
                 let Accepted { asker, eap, msk, method, reply, login } = accepted;
                 let eap = eap.as_ref().map(|e| &e[..]);
                 fronts.answer(asker, Verdict::Accept { eap, msk: msk.as_ref(), method, reply });
@@ -283,12 +280,8 @@ impl Logins {
                 fronts.ctx.outputs.event(Event::Accepted(login));
             }
             Step::Reject(reject) => {
-                let session = self.sessions.remove(token);
-                let Some((due, reject, login)) =
-                    session.and_then(|session| session.reject(&mut fronts.ctx, reject))
-                else {
-                    return;
-                };
+                let Some(session) = self.sessions.remove(token) else { return };
+                let Some((due, reject, login)) = session.reject(&mut fronts.ctx, reject) else { return };
                 self.send_reject_at(fronts, due, reject);
                 match login {
                     Ok(login) => fronts.ctx.tell_rejected(login),

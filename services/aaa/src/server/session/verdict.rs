@@ -188,7 +188,6 @@ impl Session {
         let (Some(pending), Some(user), None) = (self.pending.take(), self.user.take(), self.refusal) else {
             return None;
         };
-        let approval = *approval;
         ctx.counters.accepted(approval.method);
         ctx.outputs.work(Work { label: VERDICT, units: 1 });
         let who = approval.inner.as_deref().unwrap_or(&self.name);
