@@ -90,7 +90,7 @@ impl Bench {
                 Output::Transmit(_) => {
                     station.handle(self.now, Input::Frame { port: PortId(0), data: &self.buf });
                 }
-                Output::Event(authenticator::Event::Authenticated { .. }) => self.accepted += 1,
+                Output::Event(authenticator::Event::Authenticated(_)) => self.accepted += 1,
                 _ => {}
             }
         }

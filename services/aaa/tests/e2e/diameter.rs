@@ -35,8 +35,8 @@ fn a_password_lets_in_and_wrong_ones_do_not() {
     w.run_until(2);
     assert_eq!(w.outcomes(), [IN, station::Event::Failure, station::Event::Failure]);
     let admitted = w.nas_events.iter().find_map(|(_, _, e)| match e {
-        authenticator::Event::Authenticated { station, reply, rounds, .. } => {
-            Some((*station, *rounds, reply.session_timeout()))
+        authenticator::Event::Authenticated(login) => {
+            Some((login.station, login.rounds, login.reply.session_timeout()))
         }
         _ => None,
     });

@@ -104,8 +104,8 @@ fn with_keyed(mut config: usher_aaa::Config) -> usher_aaa::Config {
 pub(crate) fn pairs_of_keys(w: &World) -> Vec<([u8; 64], [u8; 64])> {
     let at_nas = |i: usize| {
         w.nas_events.iter().find_map(|(_, _, e)| match e {
-            Event::Authenticated { station, msk, .. } if station.nas_port() == i as u32 => {
-                msk.as_deref().copied()
+            Event::Authenticated(login) if login.station.nas_port() == i as u32 => {
+                login.msk.as_deref().copied()
             }
             _ => None,
         })
@@ -246,15 +246,13 @@ fn a_station_in_the_same_host_is_handed_its_packets() {
     for (identity, asked_first) in [(None, true), (Some(user_name(0)), false)] {
         let mut h = Handover::new(identity);
         h.run();
-        let [Event::Authenticated { station, name, msk, rounds, .. }] = &h.events[..] else {
-            panic!("{:?}", h.events)
-        };
-        assert_eq!((*station, &name[..]), (STATION, &user_name(0)[..]));
-        assert_eq!(*rounds, u16::from(ROUNDS) + 1);
+        let [Event::Authenticated(login)] = &h.events[..] else { panic!("{:?}", h.events) };
+        assert_eq!((login.station, &login.name[..]), (STATION, &user_name(0)[..]));
+        assert_eq!(login.rounds, u16::from(ROUNDS) + 1);
         let Some(peer::Event::Success { keys: Some(keys) }) = h.peer.poll_event() else {
             panic!("asked for its identity first: {asked_first}")
         };
-        assert_eq!(*msk, Some(keys.msk.clone()));
+        assert_eq!(login.msk, Some(keys.msk.clone()));
         // Nothing is remembered of a station that is the host's own.
         let again = h.nas.command(h.now, Command::Forget { station: STATION });
         assert!(again.is_err());

@@ -59,7 +59,7 @@ fn decided(password: &[u8], server_is_on: bool, canned_failure: bool) -> Vec<Dec
                 Output::Transmit(_) if server_is_on => {
                     server.handle(now, Input::Datagram { path: there(radius_socket(0)), data: &buf });
                 }
-                Output::Event(Event::Authenticated { .. }) => all.push(Says("Authenticated")),
+                Output::Event(Event::Authenticated(_)) => all.push(Says("Authenticated")),
                 Output::Event(Event::Rejected { .. }) => all.push(Says("Rejected")),
                 Output::Event(Event::Failed { .. }) => all.push(Says("Failed")),
                 _ => {}

@@ -24,13 +24,11 @@ fn a_password_lets_in_within_two_exchanges() {
     w.run_until(1);
     // Start, identity and its answer, exchange, challenge and its answer, exchange, success: ten hops.
     assert_eq!(w.station_events, [(0, Instant::ZERO + Duration::from_millis(10), IN)]);
-    let [(_, _, authenticator::Event::Authenticated { station, name, msk, reply, rounds })] =
-        &w.nas_events[..]
-    else {
+    let [(_, _, authenticator::Event::Authenticated(login))] = &w.nas_events[..] else {
         panic!("{:?}", w.nas_events)
     };
-    assert_eq!((*station, &name[..], msk.as_ref()), (frame_station(0), &user_name(0)[..], None));
-    assert_eq!((*rounds, reply.session_timeout()), (2, Some(Duration::from_secs(3600))));
+    assert_eq!((login.station, &login.name[..], &login.msk), (frame_station(0), &user_name(0)[..], &None));
+    assert_eq!((login.rounds, login.reply.session_timeout()), (2, Some(Duration::from_secs(3600))));
     let server = w.net[w.servers[0]].counters();
     assert_eq!((server.sessions, server.challenges, server.accepted_eap_md5), (1, 1, 1));
     assert_eq!((w.net[w.servers[0]].half_open(), w.net[w.nas].in_progress()), (0, 0));

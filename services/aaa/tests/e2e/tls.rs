@@ -94,7 +94,7 @@ fn observe(
     assert_ne!(pairs[0].0, [0; 64]);
     assert_eq!(w.net[w.servers[0]].counters().accepted_eap_tls, 1);
     let rounds = w.nas_events.iter().find_map(|(_, _, e)| match e {
-        usher_nas::authenticator::Event::Authenticated { rounds, .. } => Some(*rounds),
+        usher_nas::authenticator::Event::Authenticated(login) => Some(login.rounds),
         _ => None,
     });
     let lengths = lengths.borrow().clone();
