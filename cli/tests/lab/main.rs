@@ -178,7 +178,8 @@ fn processor_time_is_divided_among_libraries_and_captures_have_their_keys() {
                 libraries.iter().filter(|(name, _)| name.starts_with(host.as_str())).map(|(_, s)| s).sum();
             assert!((of - took).abs() < 1e-6 * took.max(1.0), "{host}: {libraries:?} {spent:?}");
         }
-        assert!(libraries["server.AWS-LC"] > 0.2 * spent["server"], "{libraries:?} {spent:?}");
+        // A fifth or more by long runs. Of little more than a hundred samples a tenth is three standard deviations below that.
+        assert!(libraries["server.AWS-LC"] > 0.1 * spent["server"], "{libraries:?} {spent:?}");
     }
     let captures: Vec<PathBuf> = std::fs::read_dir(folder.join("captures"))
         .unwrap()
