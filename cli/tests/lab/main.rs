@@ -204,7 +204,7 @@ fn ikev2_authenticates_on_the_kernel_with_the_messages_of_the_simulator() {
                 way.as_str(),
                 "run.duration=3 s",
                 "run.warmup=1 s",
-                "run.drain=3 s",
+                "run.drain=1 s",
                 "workload.arrivals.interval=500 ms",
                 "workload.lifetime=250 ms",
             ],
