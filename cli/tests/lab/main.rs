@@ -156,7 +156,9 @@ fn processor_time_is_divided_among_libraries_and_captures_have_their_keys() {
         "protocol=RADIUS/UDP, RFC 5080",
         "method=eap-tls",
         "workload.eap_tls.handshake=real",
-        "run.duration=5 s",
+        // Samples enough for a share: with a hundred and thirty it came out two standard deviations below what it is.
+        "workload.arrivals.rate=12 /s",
+        "run.duration=10 s",
         "run.drain=2 s",
         "hosts.station.count=10",
     ] {
@@ -178,8 +180,7 @@ fn processor_time_is_divided_among_libraries_and_captures_have_their_keys() {
                 libraries.iter().filter(|(name, _)| name.starts_with(host.as_str())).map(|(_, s)| s).sum();
             assert!((of - took).abs() < 1e-6 * took.max(1.0), "{host}: {libraries:?} {spent:?}");
         }
-        // A fifth or more by long runs. Of little more than a hundred samples a tenth is three standard deviations below that.
-        assert!(libraries["server.AWS-LC"] > 0.1 * spent["server"], "{libraries:?} {spent:?}");
+        assert!(libraries["server.AWS-LC"] > 0.2 * spent["server"], "{libraries:?} {spent:?}");
     }
     let captures: Vec<PathBuf> = std::fs::read_dir(folder.join("captures"))
         .unwrap()
