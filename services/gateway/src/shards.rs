@@ -25,6 +25,7 @@ impl Config {
             &mut endpoint.half_open_per_network,
             &mut endpoint.sas,
             &mut endpoint.lingering,
+            &mut endpoint.fragments,
         ] {
             *limit = part(*limit);
         }

@@ -26,6 +26,10 @@ use usher_eap::peer::Peer;
 /// Certificates that somebody may show, and octets of them.
 const CERTIFICATES: usize = 16;
 
+/// Octets that are kept of what an initiator asks for, or says by EAP, before it has proved who it is: a fragmented message could
+/// have very much more.
+const UNPROVED: usize = 4096;
+
 /// What waits for a helper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Waits {

@@ -94,6 +94,9 @@ pub struct Config {
     pub packet: usize,
     /// Octets of a message that is put together from fragments, at most.
     pub message: usize,
+    /// Octets that fragments of messages that are not whole take in all half-open IKE_SAs together, an eighth of that in those of one
+    /// network; and as many in all others together. Of more, the oldest are dropped.
+    pub fragments: usize,
     /// How long without a word a NAT keeps its mapping: then something is sent (RFC 3948 §4).
     pub keepalive: Duration,
     /// IKE_SAs that were lost are taken up again by tickets (RFC 5723), which a responder gives for so long; `None`: none are given
@@ -109,8 +112,8 @@ pub struct Config {
 
 impl Default for Config {
     /// 10 000 half-open IKE_SAs, cookies from 64 of a network on, from 1000 on for all and then 16 of a host, 30 s to prove
-    /// oneself, cookies for 60 s, 100 000 IKE_SAs and 8192 that have ended, packets of 1280 octets, messages of 32 KiB, keepalives after 20 s, no
-    /// tickets.
+    /// oneself, cookies for 60 s, 100 000 IKE_SAs and 8192 that have ended, packets of 1280 octets, messages of 32 KiB, 8 MiB of
+    /// fragments, keepalives after 20 s, no tickets.
     fn default() -> Self {
         Self {
             retransmission: Retransmission::default(),
@@ -124,6 +127,7 @@ impl Default for Config {
             lingering: 8192,
             packet: 1280,
             message: 1 << 15,
+            fragments: 1 << 23,
             keepalive: Duration::from_secs(20),
             tickets: None,
             encapsulate: false,

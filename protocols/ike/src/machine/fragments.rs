@@ -1,8 +1,16 @@
-//! Messages put together from fragments (RFC 7383 §2.6). Each fragment has been authenticated before it comes here.
+//! Messages put together from fragments (RFC 7383 §2.6), and what all of them may take. Each fragment is under the keys of its
+//! IKE_SA before it comes here, which whoever is half open has too: it proves where somebody is, not who.
 
 use crate::code::PayloadType;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use core::net::IpAddr;
+use usher_core::collections::{HashMap, HashState};
+
+/// Fragments of a message at most: 32 KiB in the smallest packets that every link of IPv4 carries would be 60.
+const MOST: u16 = 256;
+/// What a fragment takes beside its octets: its place in the list, and what an allocation costs.
+const PLACE: usize = 96;
 
 /// Fragments of one message: that which is expected next.
 #[derive(Debug, Default)]
@@ -29,6 +37,9 @@ impl Reassembly {
         part: Vec<u8>,
         most: usize,
     ) -> Result<Option<(PayloadType, Vec<u8>)>, NotKept> {
+        if total > MOST {
+            return Err(NotKept);
+        }
         // More fragments mean that the sender has begun anew with smaller ones; fewer are of before (§2.6.1).
         if self.of != of || total > self.total {
             *self = Self { of, total, ..Self::default() };
@@ -54,6 +65,95 @@ impl Reassembly {
         let mut content = Vec::with_capacity(whole.octets);
         whole.parts.into_values().for_each(|part| content.extend_from_slice(&part));
         Ok(Some((whole.first.unwrap_or(PayloadType::NONE), content)))
+    }
+    /// Octets of memory that its fragments take.
+    pub(super) fn takes(&self) -> usize {
+        self.octets + self.parts.len() * PLACE
+    }
+    /// How many of its fragments are there.
+    pub(super) fn count(&self) -> u64 {
+        self.parts.len() as u64
+    }
+}
+
+/// What one IKE_SA has of fragments.
+#[derive(Clone, Copy, Debug)]
+struct Holding {
+    /// When it began, in the order of all.
+    since: u64,
+    network: IpAddr,
+    octets: usize,
+}
+
+/// What IKE_SAs have of fragments, and which of them has had them for longest. A message that all fragments arrive of is whole
+/// within a moment; so what is old is of somebody who does not go on.
+#[derive(Debug)]
+pub(super) struct Holders {
+    /// Octets that all may take, and that one network may.
+    most: (usize, usize),
+    octets: usize,
+    next: u64,
+    holdings: HashMap<u64, Holding>,
+    by_age: BTreeMap<u64, u64>,
+    networks: HashMap<IpAddr, (usize, BTreeSet<u64>)>,
+}
+
+impl Holders {
+    pub(super) fn new(most: usize, of_network: usize, hash: &HashState) -> Self {
+        Self {
+            most: (most, of_network),
+            octets: 0,
+            next: 0,
+            holdings: HashMap::with_hasher(hash.clone()),
+            by_age: BTreeMap::new(),
+            networks: HashMap::with_hasher(hash.clone()),
+        }
+    }
+
+    /// An IKE_SA of that network has so many octets now. Gives whose are to be dropped, since all take too much, or the network does.
+    pub(super) fn note(&mut self, token: u64, network: IpAddr, octets: usize) -> Option<u64> {
+        let before = self.holdings.get(&token).copied();
+        self.forget(token);
+        if octets == 0 {
+            return None;
+        }
+        let since = before.map_or(self.next, |before| before.since);
+        self.next += u64::from(before.is_none());
+        self.octets += octets;
+        self.holdings.insert(token, Holding { since, network, octets });
+        self.by_age.insert(since, token);
+        let (of_network, ages) = self.networks.entry(network).or_default();
+        *of_network += octets;
+        ages.insert(since);
+        let oldest = if *of_network > self.most.1 {
+            ages.first().copied()
+        } else if self.octets > self.most.0 {
+            self.by_age.keys().next().copied()
+        } else {
+            None
+        };
+        oldest.and_then(|since| self.by_age.get(&since).copied())
+    }
+
+    /// An IKE_SA has none any more.
+    pub(super) fn forget(&mut self, token: u64) {
+        let Some(Holding { since, network, octets }) = self.holdings.remove(&token) else { return };
+        self.octets -= octets;
+        self.by_age.remove(&since);
+        if let Some((of_network, ages)) = self.networks.get_mut(&network) {
+            *of_network -= octets;
+            ages.remove(&since);
+            if ages.is_empty() {
+                self.networks.remove(&network);
+            }
+        }
+    }
+
+    /// Octets that all take, and how many IKE_SAs and networks have them.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> (usize, usize, usize) {
+        assert_eq!(self.holdings.len(), self.by_age.len());
+        (self.octets, self.holdings.len(), self.networks.len())
     }
 }
 
@@ -97,5 +197,49 @@ mod tests {
         assert_eq!(add(&mut all, (2, 3), b"6789"), Err(NotKept));
         assert_eq!(all.add((true, 1), (2, 2), PayloadType(0), vec![1], 8), Ok(None));
         assert_eq!((all.octets, all.parts.len()), (1, 1));
+        assert_eq!(all.takes(), 1 + PLACE, "an octet takes more than an octet");
+        assert_eq!(all.add((true, 1), (3, MOST + 1), PayloadType(0), vec![1], 8), Err(NotKept));
+        assert_eq!((all.octets, all.parts.len()), (1, 1), "too many fragments take nothing away");
+        assert_eq!(all.add((true, 1), (3, MOST), PayloadType(0), vec![1], 8), Ok(None));
+    }
+
+    fn holders(most: usize, of_network: usize) -> Holders {
+        let hash = usher_core::collections::hash_state(&mut usher_core::SecureRng::from_seed([3; 32]));
+        Holders::new(most, of_network, &hash)
+    }
+    fn network(n: u8) -> IpAddr {
+        [203, 0, n, 0].into()
+    }
+
+    #[test]
+    fn the_oldest_is_dropped_when_all_take_too_much() {
+        let mut all = holders(100, 100);
+        assert_eq!(all.note(1, network(1), 40), None);
+        assert_eq!(all.note(2, network(2), 40), None);
+        // Who has had some for longest is the oldest, however lately it got more.
+        assert_eq!(all.note(1, network(1), 60), None);
+        assert_eq!(all.note(3, network(3), 1), Some(1));
+        all.forget(1);
+        assert_eq!(all.held(), (41, 2, 2));
+        assert_eq!(all.note(3, network(3), 60), None);
+        assert_eq!(all.note(1, network(1), 1), Some(2), "who comes again is the newest");
+        all.forget(2);
+        assert_eq!((all.note(1, network(1), 0), all.note(3, network(3), 0)), (None, None));
+        assert_eq!(all.held(), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_network_that_takes_too_much_loses_its_own() {
+        let mut all = holders(100, 50);
+        assert_eq!(all.note(9, network(2), 20), None);
+        assert_eq!(all.note(1, network(1), 30), None);
+        assert_eq!(all.note(2, network(1), 20), None);
+        assert_eq!(all.note(3, network(1), 1), Some(1), "not the other network's, which is older");
+        all.forget(1);
+        assert_eq!(all.note(3, network(1), 31), Some(2));
+        all.forget(2);
+        assert_eq!(all.note(3, network(1), 51), Some(3), "there is no other of its network");
+        all.forget(3);
+        assert_eq!(all.held(), (20, 1, 1));
     }
 }

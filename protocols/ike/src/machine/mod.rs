@@ -37,6 +37,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cookie::Cookies;
 use core::net::SocketAddr;
+use fragments::Holders;
 use initial::Begins;
 use pressure::Pressure;
 use sa::{Context, IkeSa, Phase};
@@ -103,6 +104,8 @@ usher_core::counters! {
         integrity,
         /// Fragments that are not kept.
         fragments,
+        /// Fragments dropped before their message was whole, since those of all take more than they may.
+        fragments_dropped,
         /// Messages whose payloads are not as they must be.
         syntax,
         /// Messages with a payload that must be understood and is not.
@@ -173,6 +176,8 @@ pub struct Endpoint {
     half_open: usize,
     /// Whose these are, and what first requests have cost.
     pressure: Pressure,
+    /// What fragments take in half-open IKE_SAs, and in all others.
+    fragments: [Holders; 2],
     cookies: Cookies,
     tickets: Tickets,
     /// Those that have ended and answer their last request again, in the order of their end.
@@ -188,6 +193,10 @@ impl Endpoint {
     #[must_use]
     pub fn new(config: Config, mut rng: SecureRng) -> Self {
         let hasher = hash_state(&mut rng);
+        // There is room for a whole message of a network at least, or none would ever be whole.
+        let share = (config.fragments / 8).max(2 * config.message);
+        let all = config.fragments.max(2 * share);
+        let fragments = [share, usize::MAX].map(|share| Holders::new(all, share, &hasher));
         Self {
             config,
             epoch: WallTime::UNIX_EPOCH,
@@ -200,6 +209,7 @@ impl Endpoint {
             inbound: HashSet::with_hasher(hasher.clone()),
             half_open: 0,
             pressure: Pressure::new(&hasher),
+            fragments,
             cookies: Cookies::default(),
             tickets: Tickets::default(),
             lingering: VecDeque::new(),
@@ -267,8 +277,28 @@ impl Endpoint {
         if let Some(pair) = announce {
             self.announce(now, token, pair);
         }
+        self.count_fragments(token);
         self.settle(token);
         Some(result)
+    }
+
+    /// Counts what the fragments of an IKE_SA take, and drops the oldest where all take too much.
+    fn count_fragments(&mut self, token: u64) {
+        let Some(sa) = self.sas.get_mut(token) else { return };
+        let takes = sa.reassembly.takes();
+        if core::mem::replace(&mut sa.counted, takes) == takes {
+            return;
+        }
+        let (network, half_open) = (pressure::network(sa.path.remote.ip()), sa.is_half_open());
+        let [unproved, others] = &mut self.fragments;
+        let (is, is_not) = if half_open { (unproved, others) } else { (others, unproved) };
+        is_not.forget(token);
+        let Some(oldest) = is.note(token, network, takes) else { return };
+        is.forget(oldest);
+        if let Some(sa) = self.sas.get_mut(oldest) {
+            self.counters.fragments_dropped += sa.reassembly.count();
+            (sa.reassembly, sa.counted) = (fragments::Reassembly::default(), 0);
+        }
     }
 
     fn no_longer_half_open(&mut self, origin: Option<SocketAddr>) {
@@ -395,6 +425,9 @@ impl Endpoint {
             self.lingering.remove(at);
         }
         let Some(sa) = self.sas.remove(token) else { return };
+        if sa.counted > 0 {
+            self.fragments.iter_mut().for_each(|holders| holders.forget(token));
+        }
         self.by_spi.remove(&sa.own_spi());
         if let Some(origin) = sa.origin {
             self.by_origin.remove(&(origin, sa.spis.0));

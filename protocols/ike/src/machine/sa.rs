@@ -154,7 +154,9 @@ pub(super) struct IkeSa {
     pub(super) next_request: u32,
     pub(super) expected: u32,
     answered: Answered,
-    reassembly: Reassembly,
+    pub(super) reassembly: Reassembly,
+    /// What its fragments take, as the endpoint has counted it.
+    pub(super) counted: usize,
     /// What another side's rekeying made while ours is out, and the lowest nonce of that exchange.
     pub(super) held: Option<(Box<IkeSa>, Vec<u8>)>,
     /// The further key exchanges that the other side is to begin.
@@ -223,6 +225,7 @@ impl IkeSa {
             expected: 0,
             answered: Answered::Response(Vec::new()),
             reassembly: Reassembly::default(),
+            counted: 0,
             held: None,
             expected_keys: None,
             rekey_at: None,
@@ -514,6 +517,7 @@ impl IkeSa {
             self.follow(cx, path);
             self.handle_request(cx, header.exchange, payloads.ok());
         }
+        self.received = Vec::new();
         self.go_on(cx);
     }
 

@@ -196,6 +196,7 @@ impl<'a> Builder<'a> {
             sas: count(limits.sas),
             packet: count(limits.packet),
             message: count(limits.message),
+            fragments: count(limits.fragments),
             keepalive: limits.keepalive.get(),
             encapsulate: file.data.udp_encapsulation,
             tickets: Some(limits.tickets.get()).filter(|lifetime| !lifetime.is_zero()),
@@ -204,6 +205,16 @@ impl<'a> Builder<'a> {
         };
         if limits.packet.get() < 576 {
             self.fault(&["limits", "packet"], "packets of fewer than 576 octets leave no room for a message");
+        }
+        if limits.fragments.get() / 16 < limits.message.get() {
+            self.fault(
+                &["limits", "fragments"],
+                format!(
+                    "a message of {} octets needs room for more: at least {}, sixteen times `message`",
+                    limits.message.get(),
+                    u64::from(limits.message.get()) * 16
+                ),
+            );
         }
         if limits.retransmission.get().is_zero() {
             self.fault(

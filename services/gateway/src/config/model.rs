@@ -529,6 +529,9 @@ pub struct Limits {
     pub packet: Count,
     /// Octets of a message that is put together from fragments, at most.
     pub message: Count,
+    /// Octets that fragments of messages that are not whole take in all half-open IKE_SAs together, an eighth of that in those of one
+    /// network; and as many in all others together. Of more, the oldest are dropped.
+    pub fragments: Count,
     /// How long without a word a NAT keeps its mapping.
     pub keepalive: Time,
     /// IKE_SAs that were lost are taken up again by tickets (RFC 5723), which hold for so long. `"0 s"`: none are given and none
@@ -551,6 +554,7 @@ impl Default for Limits {
             retransmissions: Count::of(ike.retransmission.count),
             packet: count(ike.packet),
             message: count(ike.message),
+            fragments: count(ike.fragments),
             keepalive: Time(ike.keepalive),
             tickets: Time(ike.tickets.unwrap_or(Duration::ZERO)),
         }

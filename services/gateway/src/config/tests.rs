@@ -119,6 +119,12 @@ fn every_fault_has_its_place_and_says_what_to_do() {
             .contains("[aaa.tls] is missing")
     );
     assert!(faults("[limits]\npacket = 100\n")[0].starts_with("2:10: packets of fewer than 576 octets"));
+    let small = faults("[limits]\nfragments = 524287\n");
+    assert!(
+        small[0].starts_with("2:13: a message of 32768 octets needs room for more: at least 524288"),
+        "{small:?}"
+    );
+    assert_eq!(read("[limits]\nfragments = 524288\n").unwrap().config.endpoint.fragments, 1 << 19);
     assert!(faults("[eap]\nmethods = [\"tls\"]\n")[0].contains("EAP-TLS needs certificate, key and ca"));
 }
 

@@ -7,18 +7,18 @@ use super::super::event::{EapAnswer, EndReason, Event};
 use super::super::resumption;
 use super::super::sa::{Context, IkeSa};
 use super::{
-    ChildAsked, Eap, Waits, authentication, certificates, configuration, eap as eap_of, eap_holds, eap_proof,
-    find, has, is_safe_alone, prove, state, verify,
+    ChildAsked, Eap, UNPROVED, Waits, authentication, certificates, configuration, eap as eap_of, eap_holds,
+    eap_proof, find, has, is_safe_alone, prove, state, verify,
 };
 use crate::code::{AuthMethod, CfgType, ExchangeType, NotifyType};
 use crate::payload::{
-    Configuration, ConfigurationAttribute, Identification, Notify, Payload, TrafficSelectors,
+    Configuration, ConfigurationAttribute, Identification, Notify, Payload, TrafficSelectors, emit_chain,
 };
 use crate::suite::choose;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use usher_core::{CommandError, Duration};
+use usher_core::{CommandError, Duration, Writer};
 use usher_eap::authenticator::{Answer, Authenticator, End};
 
 const IKE_AUTH: ExchangeType = ExchangeType::IKE_AUTH;
@@ -49,7 +49,8 @@ pub(in super::super) fn request(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: 
     match &mut state.eap {
         Eap::None if first => begin(sa, cx, &payloads),
         Eap::Authenticator(authenticator) => {
-            let Some(packet) = eap_of(&payloads) else { return syntax(sa, cx) };
+            let packet = eap_of(&payloads).filter(|packet| packet.len() <= UNPROVED);
+            let Some(packet) = packet else { return syntax(sa, cx) };
             if !authenticator.handle(cx.now, packet) {
                 // EAP discards it, and IKE has to answer something.
                 return syntax(sa, cx);
@@ -80,6 +81,9 @@ fn begin(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: &[Payload]) {
         _ => None,
     });
     let Some(id) = id else { return syntax(sa, cx) };
+    if is_too_much(payloads) {
+        return syntax(sa, cx);
+    }
     let child = asked(payloads);
     let proof = authentication(payloads).cloned();
     let eap_only = has(payloads, NotifyType::EAP_ONLY_AUTHENTICATION);
@@ -136,6 +140,24 @@ fn begin(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: &[Payload]) {
         Some(false) => fail(sa, cx, EndReason::AuthenticationFailed),
         None => sa.pend(),
     }
+}
+
+/// Whether an initiator says and asks for more than is kept of somebody who has proved nothing. Its certificates are not kept.
+fn is_too_much(payloads: &[Payload]) -> bool {
+    let is_kept = |payload: &&Payload| {
+        matches!(
+            payload,
+            Payload::IdentificationInitiator(_)
+                | Payload::SecurityAssociation(_)
+                | Payload::TrafficSelectorsInitiator(_)
+                | Payload::TrafficSelectorsResponder(_)
+                | Payload::Configuration(_)
+        )
+    };
+    let kept: Vec<Payload> = payloads.iter().filter(is_kept).cloned().collect();
+    let mut octets = Vec::new();
+    emit_chain(&kept, &mut Writer::new(&mut octets));
+    octets.len() > UNPROVED
 }
 
 /// What CHILD_SA is asked for; an error: half of one.

@@ -10,6 +10,7 @@ mod first;
 mod flood;
 #[cfg(feature = "tls")]
 mod followup;
+mod fragments;
 #[cfg(feature = "tls")]
 mod intermediate;
 mod life;
