@@ -304,6 +304,12 @@ pub fn untold(tcp: &Config) -> Vec<Untold> {
         "the kernel measures in microseconds",
     );
     tell(
+        tcp.timer_tick.is_zero(),
+        "transport.tcp.timer_tick",
+        time(tcp.timer_tick),
+        "the kernel's timers expire as those of its wheel: later, the longer they wait",
+    );
+    tell(
         !tcp.limited_transmit,
         "transport.tcp.limited_transmit",
         "false".to_owned(),
@@ -384,6 +390,7 @@ mod tests {
             tail_loss_probe: true,
             retransmit_collapse: true,
             fast_retransmit_restarts: true,
+            timer_tick: Duration::from_millis(4),
             window_unit: WindowUnit::Segments,
             min_rto: Duration::from_millis(200),
             granularity: Duration::from_millis(200),

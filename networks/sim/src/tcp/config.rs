@@ -303,6 +303,9 @@ pub struct Config {
     /// Round trips are counted in ticks of this length of a clock that runs free, and at least one; zero measures
     /// them exactly. BSD's and ns-2's `tcpTick_`. In whole multiples of 8 ns.
     pub rtt_tick: Duration,
+    /// Timers are those of a wheel with ticks of this length: none expires early, and each later by up to an eighth of how long
+    /// it was to wait (Linux's kernel/time/timer.c; 4 ms with CONFIG_HZ=250). Zero: all expire in time.
+    pub timer_tick: Duration,
     /// With [`Recovery::Reno`], too, duplicate acknowledgements of what a timeout sent again begin no fast
     /// retransmission; off. NewReno (RFC 6582 §3.2 step 2) and SACK (RFC 6675 §5.1) never do.
     pub reno_recover: bool,
@@ -370,6 +373,7 @@ impl Default for Config {
             retransmit_collapse: false,
             fast_retransmit_restarts: false,
             rtt_tick: Duration::ZERO,
+            timer_tick: Duration::ZERO,
             reno_recover: false,
             granularity: Duration::from_millis(1),
             rto_after_syn_loss: Duration::from_secs(3),

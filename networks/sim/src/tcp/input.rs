@@ -380,7 +380,7 @@ impl Connection {
     /// When an acknowledgement leaves that begins to wait now.
     pub(super) fn delayed_until(&self, now: Instant, timeout: Duration) -> Instant {
         match self.config.ack_timer {
-            AckTimer::FromArrival => now + timeout,
+            AckTimer::FromArrival => self.expiry(now, timeout),
             AckTimer::Tick => {
                 let tick = timeout.as_nanos().max(1);
                 Instant::from_nanos((now.as_nanos() / tick + 1) * tick)

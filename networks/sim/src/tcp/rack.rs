@@ -9,6 +9,7 @@ use super::recovery::timestamp;
 use super::scoreboard::Scoreboard;
 use super::segment::Segment;
 use super::seq;
+use super::timers::on_wheel;
 use std::collections::VecDeque;
 use usher_core::{Duration, Instant};
 
@@ -18,7 +19,7 @@ const PERSIST: u8 = 16;
 const UNMEASURED: Duration = Duration::from_secs(1);
 /// No round trip was measured yet.
 const UNKNOWN: Duration = Duration::from_nanos(u64::MAX);
-/// Linux's least delay of a probe behind several segments (`TCP_TIMEOUT_MIN`, two ticks of a millisecond).
+/// What Linux adds to the delay of a probe behind several segments, and to that of its reordering timer (`TCP_TIMEOUT_MIN_US`).
 const LEAST: Duration = Duration::from_millis(2);
 
 /// The latest transmission of a segment (§5.2).
@@ -363,7 +364,13 @@ impl Connection {
         let Some(rack) = Rare::rack_mut(&mut self.rare).filter(|_| self.config.rack) else { return };
         let window = rack.window(recovering, threshold, srtt);
         let found = rack.detect(now, window);
-        if rack.reorder_at != Instant::FAR_FUTURE || found {
+        if rack.reorder_at != Instant::FAR_FUTURE {
+            let tick = self.config.timer_tick;
+            if !tick.is_zero() {
+                rack.reorder_at = on_wheel(now, rack.reorder_at - now + LEAST, tick);
+            }
+            rack.probe_at = Instant::FAR_FUTURE;
+        } else if found {
             rack.probe_at = Instant::FAR_FUTURE;
         }
         if !found {
@@ -387,17 +394,21 @@ impl Connection {
         let wanted = self.config.tail_loss_probe && quiet && self.timer == Timer::Retransmit;
         let synchronized = !matches!(self.state, State::SynSent | State::SynReceived);
         let (srtt, slack, rto_at) = (self.rtt.srtt(), self.config.min_rto, self.timer_at);
-        let Some(rack) = Rare::rack_mut(&mut self.rare) else { return };
         if !wanted || !synchronized {
-            rack.probe_at = Instant::FAR_FUTURE;
+            if let Some(rack) = Rare::rack_mut(&mut self.rare) {
+                rack.probe_at = Instant::FAR_FUTURE;
+            }
             return;
         }
+        let alone = self.rack().is_some_and(|rack| rack.sent.len() == 1);
         let wait = match srtt {
             // A lone segment's acknowledgement may be delayed.
-            Some(srtt) => srtt * 2 + if rack.sent.len() == 1 { slack } else { LEAST },
+            Some(srtt) => srtt * 2 + if alone { slack } else { LEAST },
             None => UNMEASURED,
         };
-        rack.probe_at = (now + wait).min(rto_at);
+        let at = self.expiry(now, wait);
+        let Some(rack) = Rare::rack_mut(&mut self.rare) else { return };
+        rack.probe_at = at.min(rto_at);
     }
 
     /// TLP_send_probe() of §7.3, as far as it is decided when the timer expires.

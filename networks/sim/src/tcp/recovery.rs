@@ -152,7 +152,7 @@ impl Connection {
                 RtoRestart::NewTimeout => self.rtt.rto(&self.config),
                 RtoRestart::OldTimeout => held,
             };
-            self.timer_at = now + rto;
+            self.timer_at = self.expiry(now, rto);
         }
         if backed_off && self.config.backoff_reset == BackoffReset::Acknowledgement {
             self.rtt.forget_back_off(&self.config);

@@ -4,6 +4,24 @@ use super::config::LossHalves;
 use super::connection::{Connection, Rare, State, Timer};
 use usher_core::{CloseReason, Duration, Instant};
 
+/// Slots of each of the wheel's levels (`LVL_SIZE`).
+const SLOTS: u64 = 64;
+/// A level's slots are eight times as long as those of the one below (`LVL_CLK_SHIFT`).
+const SHIFT: u32 = 3;
+/// Levels (`LVL_DEPTH` with CONFIG_HZ=250).
+const LEVELS: u32 = 9;
+
+/// When a timer of Linux's wheel expires (`calc_wheel_index()`): the time in whole ticks, rounded up, belongs to the first level
+/// that reaches so far, and the timer to the end of one of its slots.
+#[cold]
+pub(super) fn on_wheel(now: Instant, wait: Duration, tick: Duration) -> Instant {
+    let tick = tick.as_nanos().max(1);
+    let ticks = wait.as_nanos().div_ceil(tick);
+    let level = (1..LEVELS).take_while(|level| ticks >= (SLOTS - 1) << ((level - 1) * SHIFT)).last().unwrap_or(0);
+    let slot = ((now.as_nanos() / tick).saturating_add(ticks) >> (level * SHIFT)) + 1;
+    Instant::from_nanos((slot << (level * SHIFT)).saturating_mul(tick))
+}
+
 impl Connection {
     /// The time that [`poll_timeout`](Self::poll_timeout) asked for has come; early calls are harmless.
     /// Then drain [`poll_event`](Self::poll_event) and [`poll_transmit`](Self::poll_transmit).
@@ -83,7 +101,7 @@ impl Connection {
             self.nxt = self.una;
             self.resend_now = true;
         }
-        self.timer_at = now + self.rtt.rto(&self.config);
+        self.timer_at = self.expiry(now, self.rtt.rto(&self.config));
         self.wake = true;
     }
 
@@ -99,16 +117,22 @@ impl Connection {
         self.wake = true;
     }
 
+    /// When a timer expires that is armed now.
+    #[inline]
+    pub(super) fn expiry(&self, now: Instant, wait: Duration) -> Instant {
+        if self.config.timer_tick.is_zero() { now + wait } else { on_wheel(now, wait, self.config.timer_tick) }
+    }
+
     pub(super) fn arm_retransmission(&mut self, now: Instant) {
         self.timer = Timer::Retransmit;
-        self.timer_at = now + self.rtt.rto(&self.config);
+        self.timer_at = self.expiry(now, self.rtt.rto(&self.config));
     }
     /// The first probe leaves a retransmission timeout after the window closed, the next ones after twice
     /// the time each.
     pub(super) fn arm_persist(&mut self, now: Instant) {
         let interval = self.rtt.rto(&self.config) * (1 << self.probes.min(16));
         self.timer = Timer::Persist;
-        self.timer_at = now + interval.min(self.config.max_rto).max(Duration::from_nanos(1));
+        self.timer_at = self.expiry(now, interval.min(self.config.max_rto).max(Duration::from_nanos(1)));
     }
     pub(super) fn arm_time_wait(&mut self, now: Instant) {
         self.timer = Timer::TimeWait;
@@ -124,6 +148,31 @@ impl Connection {
         self.timer_at = Instant::FAR_FUTURE;
         if let Some(rack) = Rare::rack_mut(&mut self.rare) {
             rack.stop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::on_wheel;
+    use usher_core::{Duration, Instant};
+
+    /// By hand from kernel/time/timer.c with HZ=250: 62 ticks are the first level's, 63 the second's, whose slots are 8 ticks.
+    #[test]
+    fn timers_of_a_wheel_expire_late_and_never_early() {
+        let ms = |ms| Duration::from_millis(ms);
+        let at = |from: u64, wait: u64| on_wheel(Instant::ZERO + ms(from), ms(wait), ms(4)) - Instant::ZERO;
+        assert_eq!(at(0, 40), ms(44), "ten ticks and the begun one");
+        assert_eq!(at(3, 40), ms(44));
+        assert_eq!(at(4, 40), ms(48));
+        assert_eq!(at(0, 41), ms(48), "rounded up");
+        assert_eq!(at(0, 248), ms(252));
+        assert_eq!(at(0, 252), ms(256), "63 ticks end with the eighth slot of 32 ms");
+        assert_eq!(at(4, 252), ms(288));
+        assert_eq!(at(0, 2016), ms(2048), "504 ticks are the third level's, of 256 ms");
+        for (from, wait) in (0..400).map(|n| (n * 7 % 1000, n * n)) {
+            let late = at(from, wait).as_nanos() - ms(from + wait).as_nanos();
+            assert!(late <= ms(8 + wait / 8 + wait / 16).as_nanos(), "{from} {wait}: {late}");
         }
     }
 }

@@ -277,6 +277,7 @@ pub fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> usher_sim::
         retransmit_collapse: tcp.retransmit_collapse,
         fast_retransmit_restarts: tcp.fast_retransmit_restarts,
         rtt_tick: tcp.rtt_tick.get(),
+        timer_tick: tcp.timer_tick.get(),
         reno_recover: tcp.reno_recover,
         max_retransmissions: tcp.retransmissions.get(),
         max_syn_retransmissions: tcp.syn_retransmissions.get(),

@@ -83,6 +83,8 @@ pub struct Tcp {
     pub fast_retransmit_restarts: bool,
     /// Round trips are counted in ticks of so long a clock, and at least one; 0 s measures them exactly.
     pub rtt_tick: Time,
+    /// Timers expire late as those of a wheel with so long ticks, as Linux has them; with 0 s in time.
+    pub timer_tick: Time,
     /// With `congestion = "reno"`, too, duplicate acknowledgements of what a timeout sent again begin no fast
     /// retransmission; the others never let them (RFC 6582, 6675).
     pub reno_recover: bool,
@@ -147,6 +149,7 @@ impl Default for Tcp {
             retransmit_collapse: false,
             fast_retransmit_restarts: false,
             rtt_tick: Time::secs(0),
+            timer_tick: Time::secs(0),
             reno_recover: false,
             retransmissions: Bound::At(15),
             syn_retransmissions: Bound::At(7),
