@@ -3,23 +3,19 @@
 //! What netlink does not tell, a data rate and a signal level, is read where the kernel shows it in files; those of another
 //! network namespace are not taken.
 
-use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
-    NetlinkPayload,
-};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REPLACE, NetlinkPayload};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
-use netlink_sys::protocols::NETLINK_ROUTE;
-use netlink_sys::{Socket, SocketAddr};
 use nix::errno::Errno;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
+pub(crate) use usher_device::netlink::{ask, messages, socket};
 use usher_mih_service::LinkReport;
 
 /// The kernel's groups of notifications: links, IPv4 addresses, IPv6 addresses (rtnetlink(7), RTNLGRP).
@@ -32,54 +28,6 @@ pub enum Change {
     Link(LinkReport),
     /// An interface has got an address, or lost one.
     Address,
-}
-
-pub(crate) fn socket() -> io::Result<Socket> {
-    let mut socket = Socket::new(NETLINK_ROUTE)?;
-    socket.bind_auto()?;
-    socket.connect(&SocketAddr::new(0, 0))?;
-    Ok(socket)
-}
-
-fn send(socket: &Socket, flags: u16, message: RouteNetlinkMessage) -> io::Result<()> {
-    let mut header = NetlinkHeader::default();
-    header.flags = NLM_F_REQUEST | flags;
-    let mut message = NetlinkMessage::new(header, message.into());
-    message.finalize();
-    let mut octets = vec![0; message.buffer_len()];
-    message.serialize(&mut octets);
-    socket.send(&octets, 0).map(drop)
-}
-
-/// What one datagram of the kernel holds; what this program cannot read of it is left out.
-fn messages(mut octets: &[u8]) -> Vec<NetlinkPayload<RouteNetlinkMessage>> {
-    let mut all = Vec::new();
-    // A message says how long it is; the next begins at a multiple of four (netlink(7), NLMSG_ALIGN).
-    while let Some(Ok(length)) = octets.first_chunk().map(|four| u32::from_ne_bytes(*four).try_into()) {
-        let length: usize = length;
-        let Some(one) = octets.get(..length).filter(|_| length >= 16) else { break };
-        all.extend(NetlinkMessage::deserialize(one).ok().map(|message| message.payload));
-        octets = octets.get(length.next_multiple_of(4)..).unwrap_or_default();
-    }
-    all
-}
-
-/// Sends a request and reads what answers it, until the kernel says that this is all.
-pub(crate) fn ask(flags: u16, message: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
-    let socket = socket()?;
-    send(&socket, flags, message)?;
-    let mut all = Vec::new();
-    loop {
-        for payload in messages(&socket.recv_from_full()?.0) {
-            match payload {
-                NetlinkPayload::Done(_) => return Ok(all),
-                NetlinkPayload::Error(error) if error.code.is_none() => return Ok(all),
-                NetlinkPayload::Error(error) => return Err(error.to_io()),
-                NetlinkPayload::InnerMessage(message) => all.push(message),
-                _ => {}
-            }
-        }
-    }
 }
 
 /// All interfaces, with the kernel's numbers of them.
@@ -314,12 +262,5 @@ mod tests {
             (level(text, "wlan0"), level(text, "wlan1"), level(text, "wlan")),
             (Some(-56), Some(-80), None)
         );
-    }
-
-    #[test]
-    fn what_is_no_message_is_left_out() {
-        for octets in [&[][..], &[1], &[4, 0, 0, 0], &[0xff; 64], &[16, 0, 0, 0, 2, 0, 0, 0]] {
-            assert!(messages(octets).is_empty(), "{octets:?}");
-        }
     }
 }

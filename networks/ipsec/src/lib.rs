@@ -12,7 +12,6 @@
 //! `SO_REUSEPORT`, the kernel tells the two apart ([`Config::beside_ike`]); otherwise messages of IKE are handed over
 //! ([`Said::Ike`]).
 
-mod segment;
 mod sys;
 mod tunnel;
 mod worker;

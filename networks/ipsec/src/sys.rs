@@ -1,67 +1,28 @@
-//! The one place that speaks to the system directly: a TUN device that leaves segmentation and checksums to us (`TUNSETIFF`,
-//! `TUNSETOFFLOAD`), datagrams in batches with their addresses and class (`recvmmsg`, `sendmmsg`, `UDP_GRO`, `UDP_SEGMENT`), and
-//! the program by which the kernel tells IKE and ESP apart. No safe interface to these exists in what the house uses.
+//! The one place that speaks to the system directly: datagrams in batches with their addresses and class (`recvmmsg`,
+//! `sendmmsg`, `UDP_GRO`, `UDP_SEGMENT`), and the program by which the kernel tells IKE and ESP apart. No safe interface to these
+//! exists in what the house uses.
 //!
 //! The pointers that the system is given are made anew for each call, from vectors that the call borrows, and are not read
 //! after it.
 #![allow(unsafe_code)]
 
 use socket2::Socket;
-use std::fs::File;
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::AsRawFd;
 use std::ptr;
+use usher_device::JOINED;
 
 /// Most messages that one call moves.
 pub(crate) const BATCH: usize = 16;
-/// Octets that the kernel may join of several datagrams: no IP packet has more.
-pub(crate) const JOINED: usize = 65_536;
 /// Room for the control messages of a message: our address, the class, the length of joined datagrams.
 const CONTROL: usize = 128;
 /// Octets of a control message's header.
 const HEAD: usize = size_of::<libc::cmsghdr>();
 
-/// Octets in front of each packet of the device: `struct virtio_net_hdr`.
-pub(crate) const VNET_HEADER: usize = 10;
-
 fn result(value: libc::c_int) -> io::Result<()> {
     if value < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-/// Makes a TUN device of this name, or takes one that is there and nobody holds, and gives its name as the kernel has it. Whether
-/// segmentation of TCP, and of UDP, is left to us, is said beside it.
-pub(crate) fn tun(name: &str, mtu: u32) -> io::Result<(File, String, bool, bool)> {
-    let open = |path: &str| std::fs::OpenOptions::new().read(true).write(true).open(path);
-    let file = open("/dev/net/tun")?;
-    rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::NONBLOCK)?;
-    // SAFETY: all zeros is a value of the structure, which has integers and a union of them.
-    let mut request: libc::ifreq = unsafe { zeroed() };
-    let length = name.len().min(libc::IFNAMSIZ - 1);
-    for (at, octet) in request.ifr_name.iter_mut().zip(&name.as_bytes()[..length]) {
-        *at = *octet as libc::c_char;
-    }
-    request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as libc::c_short;
-    // SAFETY: the request is read and written by the call, and as long as it takes it to be.
-    result(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })?;
-    let made: Vec<u8> = request.ifr_name.iter().map(|c| *c as u8).take_while(|c| *c != 0).collect();
-    let offload = |flags: libc::c_uint| {
-        // SAFETY: the call takes an integer.
-        result(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD, libc::c_ulong::from(flags)) })
-            .is_ok()
-    };
-    let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
-    let udp = offload(tcp | libc::TUN_F_USO4 | libc::TUN_F_USO6);
-    let tcp = udp || offload(tcp);
-    let control = Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None)?;
-    request.ifr_ifru.ifru_mtu = libc::c_int::try_from(mtu).unwrap_or(libc::c_int::MAX);
-    // SAFETY: as above.
-    result(unsafe { libc::ioctl(control.as_raw_fd(), libc::SIOCSIFMTU, &raw mut request) })?;
-    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
-    // SAFETY: as above.
-    result(unsafe { libc::ioctl(control.as_raw_fd(), libc::SIOCSIFFLAGS, &raw mut request) })?;
-    Ok((file, String::from_utf8_lossy(&made).into_owned(), tcp, udp))
 }
 
 fn option(socket: &Socket, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {

@@ -1,6 +1,5 @@
 //! A tunnel as others see it.
 
-use crate::segment::Offers;
 use crate::sys;
 use crate::worker::{Counters, Message, Parts, Port, Worker};
 use rustix::event::{EventfdFlags, eventfd};
@@ -13,6 +12,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use usher_core::SecureRng;
+use usher_device::{Offers, Tun, tun};
 use usher_esp::plane::{OperationError, Outer, Usage};
 use usher_esp::{Event, Operation, Plane, plane};
 
@@ -131,8 +131,8 @@ impl Tunnel {
         said: Box<dyn FnMut(Said) + Send>,
     ) -> Result<Self, StartError> {
         let name = &config.device;
-        let (device, made, tcp, udp) =
-            sys::tun(name, config.mtu).map_err(|error| StartError::Device { name: name.clone(), error })?;
+        let Tun { file: device, name: made, tcp, udp } =
+            tun(name, config.mtu).map_err(|error| StartError::Device { name: name.clone(), error })?;
         let offers = Offers { tcp: tcp && config.offload, udp: udp && config.offload };
         let mut ports = Vec::new();
         for address in &config.udp {

@@ -1,7 +1,6 @@
 //! The thread of a tunnel: whole batches from the device to the network and back.
 
-use crate::segment::{Head, Joiner, Offers, Segments};
-use crate::sys::{self, Departing, Inbox, JOINED, VNET_HEADER};
+use crate::sys::{self, Departing, Inbox};
 use crate::tunnel::Said;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -13,6 +12,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant as Clock};
 use usher_core::Instant;
+use usher_device::{Head, JOINED, Joiner, Offers, Segments, VNET_HEADER};
 use usher_esp::ip::{self, IpPacket};
 use usher_esp::plane::{Arrival, Decision, OperationError, Outer, Received, Usage};
 use usher_esp::{Encapsulated, Operation, Plane};

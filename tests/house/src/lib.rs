@@ -18,6 +18,7 @@ pub const SIBLINGS: &[(&str, &str, &str)] = &[
     ("services", "usher-config", "a service's file is read by the one reader"),
     ("networks", "usher-live", "what serves is machines on live sockets"),
     ("networks", "usher-host", "what all programs that serve have in common"),
+    ("networks", "usher-device", "TUN devices and rtnetlink are asked for in one way"),
     ("networks", "usher-sctp", "associations of a live host are sockets of the kernel"),
     ("usher-aaa-config", "usher-aaa", "its file is read into what the server is made of"),
     ("usher-gateway", "usher-access", "a gateway asks an AAA server, and has address pools"),
@@ -28,6 +29,7 @@ pub const SIBLINGS: &[(&str, &str, &str)] = &[
     ("usher-daemon", "usher-pki", "whose certificates are looked after"),
     ("usher-daemon", "usher-control", "and it is asked by its control socket"),
     ("usher-host", "usher-ipsec", "ESP carries the packets of its CHILD_SAs"),
+    ("usher-host", "usher-pppoe", "a data plane carries the packets of PPPoE sessions"),
     ("usher-host", "usher-pki", "whose peers' certificates are looked after"),
     ("usher-lab", "usher-sim", "it builds what the simulator builds: the same links, counts and captures"),
     ("usher-load", "usher-observe", "what a load shows are rows"),
@@ -74,7 +76,15 @@ pub const UNSAFE: &[(&str, &str)] = &[
     ),
     (
         "networks/ipsec/src/sys.rs",
-        "a TUN device that leaves segmentation to us, and datagrams in batches with class: no safe interface exists",
+        "datagrams in batches with their class: no safe interface to recvmmsg and sendmmsg exists",
+    ),
+    (
+        "networks/device/src/sys.rs",
+        "a TUN device that leaves segmentation to us: no safe interface to it exists",
+    ),
+    (
+        "networks/pppoe/src/sys.rs",
+        "Ethernet frames in batches by packet sockets that leave checksums to us: no safe interface to them exists",
     ),
     (
         "networks/sctp/src/system.rs",

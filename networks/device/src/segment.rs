@@ -1,11 +1,11 @@
 //! Packets that the kernel leaves to us to cut, and packets that we leave to it to cut: what is handed over with each
 //! (`struct virtio_net_hdr` of the VIRTIO specification, §5.1.6).
 
-use crate::sys::VNET_HEADER;
+use crate::VNET_HEADER;
 use usher_esp::ip::{self, IpPacket, protocol};
 
 const NEEDS_CHECKSUM: u8 = 1;
-pub(crate) const NO_SEGMENTS: u8 = 0;
+const NO_SEGMENTS: u8 = 0;
 const TCP_V4: u8 = 1;
 const TCP_V6: u8 = 4;
 const UDP: u8 = 5;
@@ -17,9 +17,13 @@ const PSH: u8 = 0x08;
 const ACK: u8 = 0x10;
 const CWR: u8 = 0x80;
 
+/// A head says of a packet what cannot be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Impossible;
+
 /// What stands in front of a packet of the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Head {
+pub struct Head {
     flags: u8,
     kind: u8,
     headers: u16,
@@ -29,12 +33,29 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    pub(crate) fn parse(octets: &[u8; VNET_HEADER]) -> Self {
+    /// Whether the checksum of TCP or UDP is left to whoever gets the packet: the sum of the pseudo-header stands in its place.
+    #[must_use]
+    pub const fn partial(&self) -> bool {
+        self.flags & NEEDS_CHECKSUM != 0
+    }
+    /// Completes the checksum of octets where it is left to us, whatever they are.
+    ///
+    /// # Errors
+    /// What the head says of them cannot be.
+    pub fn complete(self, octets: &mut [u8]) -> Result<(), Impossible> {
+        // UDP's code is never zero, and TCP's may be either form of it.
+        if self.partial() { complete(self, octets, protocol::UDP).ok_or(Impossible) } else { Ok(()) }
+    }
+    /// Reads it; each value is one.
+    #[must_use]
+    pub fn parse(octets: &[u8; VNET_HEADER]) -> Self {
         let word = |at: usize| u16::from_ne_bytes([octets[at], octets[at + 1]]);
         let [flags, kind, ..] = *octets;
         Self { flags, kind, headers: word(2), each: word(4), start: word(6), offset: word(8) }
     }
-    pub(crate) fn octets(self) -> [u8; VNET_HEADER] {
+    /// Its octets.
+    #[must_use]
+    pub fn octets(self) -> [u8; VNET_HEADER] {
         let mut all = [0; VNET_HEADER];
         (all[0], all[1]) = (self.flags, self.kind);
         for (at, word) in [self.headers, self.each, self.start, self.offset].into_iter().enumerate() {
@@ -51,7 +72,7 @@ const fn checksum_at(of: u8) -> usize {
 
 /// A packet of the device, to be cut.
 #[derive(Debug)]
-pub(crate) struct Segments {
+pub struct Segments {
     packet: IpPacket,
     /// Octets of all headers.
     headers: usize,
@@ -63,7 +84,7 @@ pub(crate) struct Segments {
 impl Segments {
     /// Takes a packet apart, which is one segment where the kernel does not say how it is to be cut. Where its checksum is left
     /// to us it is completed. `None`: what the kernel says of it cannot be.
-    pub(crate) fn of(head: Head, octets: &mut [u8], packet: IpPacket) -> Option<Self> {
+    pub fn of(head: Head, octets: &mut [u8], packet: IpPacket) -> Option<Self> {
         let kind = head.kind & !CONGESTION;
         if kind == NO_SEGMENTS {
             if head.flags & NEEDS_CHECKSUM != 0 {
@@ -87,11 +108,14 @@ impl Segments {
             count: data.div_ceil(each).max(1),
         })
     }
-    pub(crate) const fn count(&self) -> usize {
+    /// How many segments there are.
+    #[must_use]
+    pub const fn count(&self) -> usize {
         self.count
     }
     /// What selectors apply to.
-    pub(crate) const fn packet(&self) -> &IpPacket {
+    #[must_use]
+    pub const fn packet(&self) -> &IpPacket {
         &self.packet
     }
     fn data(&self, n: usize) -> std::ops::Range<usize> {
@@ -99,11 +123,12 @@ impl Segments {
         from..(from + self.each).min(self.packet.length)
     }
     /// Octets of a segment.
-    pub(crate) fn len(&self, n: usize) -> usize {
+    #[must_use]
+    pub fn len(&self, n: usize) -> usize {
         if self.count == 1 { self.packet.length } else { self.headers + self.data(n).len() }
     }
     /// Writes a segment, whose length `out` has.
-    pub(crate) fn write(&self, n: usize, octets: &[u8], out: &mut [u8]) {
+    pub fn write(&self, n: usize, octets: &[u8], out: &mut [u8]) {
         if self.count == 1 && self.headers == self.packet.length {
             return out.copy_from_slice(&octets[..self.packet.length]);
         }
@@ -163,14 +188,16 @@ const LONGEST: usize = 65_535;
 
 /// What the device takes of packets that are put together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Offers {
-    pub(crate) tcp: bool,
-    pub(crate) udp: bool,
+pub struct Offers {
+    /// Segments of TCP.
+    pub tcp: bool,
+    /// Datagrams of UDP.
+    pub udp: bool,
 }
 
 /// Puts packets of one flow together that follow each other, so that they go through the kernel as one.
 #[derive(Debug)]
-pub(crate) struct Joiner {
+pub struct Joiner {
     offers: Offers,
     /// The packet as it will be written, its head in front; empty: there is none.
     octets: Vec<u8>,
@@ -195,14 +222,16 @@ struct Joinable {
 }
 
 impl Joiner {
-    pub(crate) fn new(offers: Offers) -> Self {
+    /// For a device that takes this.
+    #[must_use]
+    pub fn new(offers: Offers) -> Self {
         let octets = Vec::with_capacity(VNET_HEADER + LONGEST);
         let (protocol, upper, headers, each, count, sequence) = (0, 0, 0, 0, 0, 0);
         Self { offers, octets, closed: true, protocol, upper, headers, each, count, sequence }
     }
 
     /// Takes a packet. What cannot be joined by it is written before.
-    pub(crate) fn push(&mut self, packet: &[u8], write: &mut impl FnMut(&[u8])) {
+    pub fn push(&mut self, packet: &[u8], write: &mut impl FnMut(&[u8])) {
         let joinable = self.joinable(packet);
         if let Some(joinable) = &joinable
             && self.continues(packet, joinable)
@@ -229,7 +258,7 @@ impl Joiner {
     }
 
     /// Writes what is there.
-    pub(crate) fn flush(&mut self, write: &mut impl FnMut(&[u8])) {
+    pub fn flush(&mut self, write: &mut impl FnMut(&[u8])) {
         if self.octets.is_empty() {
             return;
         }

@@ -1,0 +1,93 @@
+//! Requests to rtnetlink(7), one after another.
+
+use netlink_packet_core::{NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+use std::io;
+
+/// A socket of the rtnetlink of the calling thread's network namespace.
+///
+/// # Errors
+/// What the kernel says.
+pub fn socket() -> io::Result<Socket> {
+    let mut socket = Socket::new(NETLINK_ROUTE)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    Ok(socket)
+}
+
+fn send(socket: &Socket, flags: u16, message: RouteNetlinkMessage) -> io::Result<()> {
+    let mut header = NetlinkHeader::default();
+    header.flags = NLM_F_REQUEST | flags;
+    let mut message = NetlinkMessage::new(header, message.into());
+    message.finalize();
+    let mut octets = vec![0; message.buffer_len()];
+    message.serialize(&mut octets);
+    socket.send(&octets, 0).map(drop)
+}
+
+/// What one datagram of the kernel holds; what this program cannot read of it is left out.
+#[must_use]
+pub fn messages(mut octets: &[u8]) -> Vec<NetlinkPayload<RouteNetlinkMessage>> {
+    let mut all = Vec::new();
+    // A message says how long it is; the next begins at a multiple of four (netlink(7), NLMSG_ALIGN).
+    while let Some(Ok(length)) = octets.first_chunk().map(|four| u32::from_ne_bytes(*four).try_into()) {
+        let length: usize = length;
+        let Some(one) = octets.get(..length).filter(|_| length >= 16) else { break };
+        all.extend(NetlinkMessage::deserialize(one).ok().map(|message| message.payload));
+        octets = octets.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    all
+}
+
+/// Reads what answers a request, until the kernel says that this is all.
+fn answers(socket: &Socket) -> io::Result<Vec<RouteNetlinkMessage>> {
+    let mut all = Vec::new();
+    loop {
+        for payload in messages(&socket.recv_from_full()?.0) {
+            match payload {
+                NetlinkPayload::Done(_) => return Ok(all),
+                NetlinkPayload::Error(error) if error.code.is_none() => return Ok(all),
+                NetlinkPayload::Error(error) => return Err(error.to_io()),
+                NetlinkPayload::InnerMessage(message) => all.push(message),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Sends a request of the calling thread's network namespace, with `NLM_F_ACK` or `NLM_F_DUMP` in its flags, and reads what
+/// answers it.
+///
+/// # Errors
+/// What the kernel says.
+pub fn ask(flags: u16, message: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
+    let socket = socket()?;
+    ask_by(&socket, flags, message)
+}
+
+/// As [`ask`], by a socket that is there: of the namespace in which it was opened, and for one request at a time.
+///
+/// # Errors
+/// What the kernel says.
+pub fn ask_by(
+    socket: &Socket,
+    flags: u16,
+    message: RouteNetlinkMessage,
+) -> io::Result<Vec<RouteNetlinkMessage>> {
+    send(socket, flags, message)?;
+    answers(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_message_is_left_out() {
+        for octets in [&[][..], &[1], &[4, 0, 0, 0], &[0xff; 64], &[16, 0, 0, 0, 2, 0, 0, 0]] {
+            assert!(messages(octets).is_empty(), "{octets:?}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Rate limits: the generic cell rate algorithm (ITU-T I.371), a token bucket that needs one number of state.
+
+use usher_core::Instant;
+
+/// Fractions of a nanosecond in which an octet's time is kept: 100 Gbit/s are 0.08 ns an octet.
+const FRACTION: u32 = 16;
+/// What may come at once: as much as the rate gives in this time,
+const BURST: u64 = 100_000_000;
+/// and at least so many octets, so that a packet that the kernel has joined passes.
+const LEAST_BURST: u64 = 1 << 17;
+/// Bits a second of the slowest limit: arithmetic stays within 64 bits down to it.
+const SLOWEST: u64 = 1000;
+
+/// Octets of IP packets at a rate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Bucket {
+    /// Time of an octet, in parts of a nanosecond.
+    pub(crate) cost: u64,
+    /// By how many nanoseconds what passes may be ahead of the rate.
+    pub(crate) burst: u64,
+    /// Until when the rate is used up, in nanoseconds.
+    until: u64,
+}
+
+impl Bucket {
+    pub(crate) fn new(rate: u64) -> Self {
+        let rate = rate.max(SLOWEST);
+        let cost = (8_000_000_000u64 << FRACTION) / rate;
+        Self { cost, burst: BURST.max(Self::time(cost, LEAST_BURST)), until: 0 }
+    }
+    const fn time(cost: u64, octets: u64) -> u64 {
+        ((cost as u128 * octets as u128) >> FRACTION) as u64
+    }
+    /// Whether so many octets may pass now; if so they have.
+    pub(crate) fn take(&mut self, now: Instant, octets: u64) -> bool {
+        let now = now.as_nanos();
+        let until = self.until.max(now).saturating_add(Self::time(self.cost, octets));
+        let passes = until - now <= self.burst;
+        if passes {
+            self.until = until;
+        }
+        passes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn no_more_passes_than_rate_and_burst(
+            rate in 10_000u64..20_000_000_000,
+            steps in proptest::collection::vec((0u64..2_000_000, 20u64..65_535), 1..400),
+        ) {
+            let mut bucket = Bucket::new(rate);
+            let (mut now, mut passed) = (1_000_000, 0u64);
+            let begun = now;
+            for (later, octets) in steps {
+                now += later;
+                if bucket.take(Instant::from_nanos(now), octets) {
+                    passed += octets;
+                }
+            }
+            let of = |nanos: u64| nanos as f64 * rate as f64 / 8e9;
+            let most = of(now - begun) + of(bucket.burst);
+            prop_assert!(passed as f64 <= most * 1.001 + 1.0, "{passed} of {most}");
+        }
+    }
+
+    #[test]
+    fn what_keeps_to_the_rate_passes() {
+        for rate in [64_000, 100_000_000, 1_000_000_000, 100_000_000_000] {
+            let mut bucket = Bucket::new(rate);
+            let each = 1500 * 8 * 1_000_000_000 / rate + 1;
+            assert!((0..10_000).all(|n| bucket.take(Instant::from_nanos(n * each), 1500)), "{rate}");
+        }
+    }
+
+    #[test]
+    fn a_limit_of_nothing_is_the_slowest() {
+        assert_eq!(Bucket::new(0), Bucket::new(SLOWEST));
+        assert!(Bucket::new(0).take(Instant::from_nanos(0), 65_535));
+    }
+}

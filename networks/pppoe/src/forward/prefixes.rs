@@ -1,0 +1,76 @@
+//! Whose an address is: the longest prefix decides.
+
+use usher_core::collections::{HashMap, HashState};
+
+/// Prefixes of addresses of one family, which stand in the upper bits of 128.
+#[derive(Debug)]
+pub(crate) struct Prefixes {
+    seed: u64,
+    /// Of each length that there is, the longest first.
+    lengths: Vec<(u8, HashMap<u128, u16>)>,
+}
+
+const fn masked(address: u128, bits: u8) -> u128 {
+    match bits {
+        0 => 0,
+        bits => address & (u128::MAX << (128 - bits as u32)),
+    }
+}
+
+impl Prefixes {
+    /// Addresses are chosen by others, the seed is not.
+    pub(crate) const fn new(seed: u64) -> Self {
+        Self { seed, lengths: Vec::new() }
+    }
+    /// Whose just this prefix is.
+    pub(crate) fn owner(&self, address: u128, bits: u8) -> Option<u16> {
+        let (_, of) = self.lengths.iter().find(|(length, _)| *length == bits)?;
+        of.get(&masked(address, bits)).copied()
+    }
+    pub(crate) fn insert(&mut self, address: u128, bits: u8, owner: u16) {
+        let at = match self.lengths.binary_search_by(|(length, _)| bits.cmp(length)) {
+            Ok(at) => at,
+            Err(at) => {
+                self.lengths.insert(at, (bits, HashMap::with_hasher(HashState::with_seed(self.seed))));
+                at
+            }
+        };
+        self.lengths[at].1.insert(masked(address, bits), owner);
+    }
+    pub(crate) fn remove(&mut self, address: u128, bits: u8) {
+        if let Some((_, of)) = self.lengths.iter_mut().find(|(length, _)| *length == bits) {
+            of.remove(&masked(address, bits));
+        }
+        self.lengths.retain(|(_, of)| !of.is_empty());
+    }
+    /// Whose an address is.
+    pub(crate) fn find(&self, address: u128) -> Option<u16> {
+        self.lengths.iter().find_map(|(bits, of)| of.get(&masked(address, *bits)).copied())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_prefix_decides() {
+        let mut all = Prefixes::new(7);
+        let address = |text: &str| u128::from(text.parse::<std::net::Ipv6Addr>().unwrap());
+        all.insert(address("2001:db8::"), 32, 1);
+        all.insert(address("2001:db8:1::"), 48, 2);
+        all.insert(address("2001:db8:1:2::"), 64, 3);
+        all.insert(0, 0, 4);
+        let find = |all: &Prefixes, text| all.find(address(text));
+        assert_eq!(find(&all, "2001:db8:1:2::9"), Some(3));
+        assert_eq!(find(&all, "2001:db8:1:3::9"), Some(2));
+        assert_eq!(find(&all, "2001:db8:7::"), Some(1));
+        assert_eq!(find(&all, "2001:db9::"), Some(4));
+        assert_eq!(all.owner(address("2001:db8:1:ffff::"), 48), Some(2));
+        assert_eq!(all.owner(address("2001:db8:1::"), 56), None);
+        all.remove(address("2001:db8:1::"), 48);
+        all.remove(0, 0);
+        assert_eq!(find(&all, "2001:db8:1:3::9"), Some(1));
+        assert_eq!(find(&all, "2001:db9::"), None);
+    }
+}

@@ -1,0 +1,238 @@
+//! What the kernel is asked of interfaces, and what it is told: rtnetlink(7).
+
+use netlink_packet_core::{DefaultNla, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE};
+use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage, AddressScope};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteMetric, RouteProtocol, RouteScope,
+    RouteType,
+};
+use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::Socket;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use usher_device::netlink;
+
+/// An access interface as the kernel has it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Interface {
+    pub(crate) index: u32,
+    pub(crate) address: [u8; 6],
+    pub(crate) mtu: u32,
+    pub(crate) up: bool,
+}
+
+/// Requests in the network namespace in which it was opened, whatever thread asks.
+pub(crate) struct Netlink {
+    socket: Socket,
+}
+
+impl std::fmt::Debug for Netlink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Netlink").finish_non_exhaustive()
+    }
+}
+
+const fn family(address: IpAddr) -> AddressFamily {
+    if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
+}
+
+/// The kernel's answer to what is there already, or is gone.
+fn unless(number: i32, done: io::Result<Vec<RouteNetlinkMessage>>) -> io::Result<()> {
+    match done {
+        Err(error) if error.raw_os_error() == Some(number) => Ok(()),
+        done => done.map(drop),
+    }
+}
+
+/// The queueing discipline that has filters of what comes and what goes, and where it stands (linux/pkt_sched.h).
+const CLSACT: &str = "clsact";
+const CLSACT_PARENT: u32 = 0xffff_fff1;
+const INGRESS: u32 = 0xffff_fff2;
+/// Before which other filters ours comes, and of which protocol it is: all.
+const PRIORITY: u32 = 1;
+const ETH_P_ALL: u16 = 3;
+/// Attributes of a filter, and of one by a program (linux/rtnetlink.h, linux/pkt_cls.h).
+const TCA_OPTIONS: u16 = 2;
+const TCA_BPF_OPS_LEN: u16 = 4;
+const TCA_BPF_OPS: u16 = 5;
+const TCA_BPF_NAME: u16 = 7;
+const TCA_BPF_FLAGS: u16 = 8;
+const TCA_BPF_FLAG_ACT_DIRECT: u32 = 1;
+/// What a program answers: the next has the frame, or nobody.
+const TC_ACT_UNSPEC: u32 = u32::MAX;
+const TC_ACT_SHOT: u32 = 2;
+
+fn attribute(kind: u16, value: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&(4 + value.len() as u16).to_ne_bytes());
+    out.extend_from_slice(&kind.to_ne_bytes());
+    out.extend_from_slice(value);
+    out.resize(out.len().next_multiple_of(4), 0);
+}
+
+/// A filter that lets PPPoE pass, and nothing else.
+fn filter() -> Vec<u8> {
+    let step = |code: u32, jt: u8, jf: u8, k: u32| {
+        let mut octets = (code as u16).to_ne_bytes().to_vec();
+        octets.extend([jt, jf]);
+        octets.extend(k.to_ne_bytes());
+        octets
+    };
+    let protocol = (libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL) as u32;
+    let equal = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+    let give = libc::BPF_RET | libc::BPF_K;
+    let steps = [
+        step(libc::BPF_LD | libc::BPF_H | libc::BPF_ABS, 0, 0, protocol),
+        step(equal, 1, 0, 0x8863),
+        step(equal, 0, 1, 0x8864),
+        step(give, 0, 0, TC_ACT_UNSPEC),
+        step(give, 0, 0, TC_ACT_SHOT),
+    ];
+    let mut options = Vec::new();
+    attribute(TCA_BPF_OPS_LEN, &(steps.len() as u16).to_ne_bytes(), &mut options);
+    attribute(TCA_BPF_OPS, &steps.concat(), &mut options);
+    attribute(TCA_BPF_NAME, b"usher-pppoe\0", &mut options);
+    attribute(TCA_BPF_FLAGS, &TCA_BPF_FLAG_ACT_DIRECT.to_ne_bytes(), &mut options);
+    options
+}
+
+impl Netlink {
+    /// Of the calling thread's network namespace.
+    pub(crate) fn open() -> io::Result<Self> {
+        Ok(Self { socket: netlink::socket()? })
+    }
+
+    fn ask(&self, flags: u16, message: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
+        netlink::ask_by(&self.socket, flags, message)
+    }
+
+    /// The interface of this name, which has an address of Ethernet.
+    pub(crate) fn interface(&self, name: &str) -> io::Result<Interface> {
+        match self.link(name)? {
+            Interface { address: [0, 0, 0, 0, 0, 0], .. } => {
+                Err(io::Error::other("it has no address of Ethernet"))
+            }
+            interface => Ok(interface),
+        }
+    }
+    /// The kernel's number of a device.
+    pub(crate) fn index(&self, name: &str) -> io::Result<u32> {
+        self.link(name).map(|link| link.index)
+    }
+    fn link(&self, name: &str) -> io::Result<Interface> {
+        let all = self.ask(NLM_F_DUMP, RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
+        let found = all.iter().find_map(|message| match message {
+            RouteNetlinkMessage::NewLink(link) => {
+                let named = |one: &LinkAttribute| matches!(one, LinkAttribute::IfName(own) if own == name);
+                link.attributes.iter().any(named).then_some(link)
+            }
+            _ => None,
+        });
+        let link =
+            found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "there is no such interface"))?;
+        let mut interface = Interface {
+            index: link.header.index,
+            address: [0; 6],
+            mtu: 0,
+            up: link.header.flags.contains(LinkFlags::Up),
+        };
+        for attribute in &link.attributes {
+            match attribute {
+                LinkAttribute::Address(octets) => {
+                    interface.address = octets[..].try_into().unwrap_or_default()
+                }
+                LinkAttribute::Mtu(mtu) => interface.mtu = *mtu,
+                _ => {}
+            }
+        }
+        Ok(interface)
+    }
+
+    fn route(index: u32, (network, bits): (IpAddr, u8)) -> RouteMessage {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(network);
+        message.header.table = RouteHeader::RT_TABLE_MAIN;
+        message.header.protocol = RouteProtocol::Static;
+        message.header.scope = if network.is_ipv4() { RouteScope::Link } else { RouteScope::Universe };
+        message.header.kind = RouteType::Unicast;
+        message.header.destination_prefix_length = bits;
+        let address = match network {
+            IpAddr::V4(ip) => RouteAddress::Inet(ip),
+            IpAddr::V6(ip) => RouteAddress::Inet6(ip),
+        };
+        message.attributes = vec![RouteAttribute::Oif(index)];
+        if bits > 0 {
+            message.attributes.push(RouteAttribute::Destination(address));
+        }
+        message
+    }
+    /// Leads packets to a network to a device, packets of so many octets at most.
+    pub(crate) fn add_route(&self, index: u32, network: (IpAddr, u8), mtu: u16) -> io::Result<()> {
+        let mut message = Self::route(index, network);
+        message.attributes.push(RouteAttribute::Metrics(vec![RouteMetric::Mtu(mtu.into())]));
+        let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
+        self.ask(flags, RouteNetlinkMessage::NewRoute(message)).map(drop)
+    }
+    /// Leads them there no more.
+    pub(crate) fn remove_route(&self, index: u32, network: (IpAddr, u8)) -> io::Result<()> {
+        let message = RouteNetlinkMessage::DelRoute(Self::route(index, network));
+        unless(libc::ESRCH, self.ask(NLM_F_ACK, message))
+    }
+
+    fn owned(index: u32, address: Ipv4Addr) -> AddressMessage {
+        let mut message = AddressMessage::default();
+        message.header.family = AddressFamily::Inet;
+        message.header.prefix_len = 32;
+        message.header.index = index;
+        message.header.scope = AddressScope::Universe;
+        message.header.flags = AddressHeaderFlags::Nodad;
+        message.attributes =
+            vec![AddressAttribute::Local(address.into()), AddressAttribute::Address(address.into())];
+        message
+    }
+    /// Gives a device an address of ours, which others may have, too.
+    pub(crate) fn add_address(&self, index: u32, address: Ipv4Addr) -> io::Result<()> {
+        let message = RouteNetlinkMessage::NewAddress(Self::owned(index, address));
+        unless(libc::EEXIST, self.ask(NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, message))
+    }
+    /// Takes it away.
+    pub(crate) fn remove_address(&self, index: u32, address: Ipv4Addr) -> io::Result<()> {
+        let message = RouteNetlinkMessage::DelAddress(Self::owned(index, address));
+        unless(libc::EADDRNOTAVAIL, self.ask(NLM_F_ACK, message))
+    }
+
+    fn traffic(index: u32, parent: u32, handle: u32, kind: &str) -> TcMessage {
+        let mut message = TcMessage::default();
+        message.header.index = index as i32;
+        message.header.parent = TcHandle::from(parent);
+        message.header.handle = TcHandle::from(handle);
+        message.attributes = vec![TcAttribute::Kind(kind.to_owned())];
+        message
+    }
+    fn discipline(index: u32) -> TcMessage {
+        Self::traffic(index, CLSACT_PARENT, 0xffff_0000, CLSACT)
+    }
+    fn guard(index: u32) -> TcMessage {
+        let mut message = Self::traffic(index, INGRESS, 1, "bpf");
+        message.header.info = PRIORITY << 16 | u32::from(ETH_P_ALL.to_be());
+        message
+    }
+    /// Drops what comes to an interface and is not PPPoE, before the system sees it: a host that has no session would otherwise
+    /// be routed like anybody. Where a killed program has left that, it is taken over.
+    pub(crate) fn add_guard(&self, index: u32) -> io::Result<()> {
+        let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
+        unless(
+            libc::EEXIST,
+            self.ask(flags, RouteNetlinkMessage::NewQueueDiscipline(Self::discipline(index))),
+        )?;
+        let mut message = Self::guard(index);
+        message.attributes.push(TcAttribute::Other(DefaultNla::new(TCA_OPTIONS, filter())));
+        let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
+        self.ask(flags, RouteNetlinkMessage::NewTrafficFilter(message)).map(drop)
+    }
+    /// Lets it be.
+    pub(crate) fn remove_guard(&self, index: u32) -> io::Result<()> {
+        self.ask(NLM_F_ACK, RouteNetlinkMessage::DelTrafficFilter(Self::guard(index))).map(drop)
+    }
+}

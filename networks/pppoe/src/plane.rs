@@ -1,0 +1,437 @@
+//! A data plane as others see it.
+
+use crate::interface::{Interface, Netlink};
+use crate::session::{Counters, Session, Usage};
+use crate::sys;
+use crate::user::UserMode;
+use socket2::Socket;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use usher_device::tun;
+
+/// An access interface.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PortConfig {
+    /// Its name. Its address of Ethernet and its MTU are the kernel's.
+    pub interface: String,
+}
+
+/// Where packets are carried.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Mode {
+    /// In this program, by packet sockets and a TUN device: on every kernel.
+    #[default]
+    User,
+    /// In the kernel, by programs at the interfaces (XDP and tc), with sessions in maps.
+    Ebpf,
+    /// In the kernel, by its own PPP over Ethernet.
+    Kernel,
+}
+
+impl Mode {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::User, Self::Ebpf, Self::Kernel];
+
+    /// Its name in configurations.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Ebpf => "ebpf",
+            Self::Kernel => "kernel",
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What a plane is made of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// Access interfaces, at least one.
+    pub ports: Vec<PortConfig>,
+    /// Where packets are carried.
+    pub mode: Mode,
+    /// The name of the device to which packets for hosts are routed; with `%d` in it the kernel puts a number there.
+    pub device: String,
+    /// How often it is said what sessions have carried ([`Event::Carried`]); `None`: when somebody asks.
+    pub report: Option<Duration>,
+}
+
+impl Default for Config {
+    /// No port yet, user mode, a device `pppoe%d`, no reports.
+    fn default() -> Self {
+        Self { ports: Vec::new(), mode: Mode::default(), device: "pppoe%d".to_owned(), report: None }
+    }
+}
+
+/// What a plane says, on a thread of its own: whoever hears it must not wait, nor ask the plane anything.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// A frame for whoever speaks discovery and PPP's control protocols, from the destination address on.
+    Frame {
+        /// At which port.
+        port: usize,
+        /// The frame, without check sequence.
+        data: Vec<u8>,
+    },
+    /// What sessions have carried that have carried something since this was said last, by their numbers.
+    Carried(Vec<(u16, Usage)>),
+    /// The plane has ended since the system refuses what it needs.
+    Failed(String),
+}
+
+/// A port as it is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PortState {
+    /// The interface.
+    pub interface: String,
+    /// Its address of Ethernet.
+    pub mac: [u8; 6],
+    /// Octets of the longest payload of a frame; PPPoE and PPP take 8 of them.
+    pub mtu: u16,
+}
+
+/// Why there is no plane.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Nobody could ask for a session.
+    #[error("a plane needs an access interface: name one at least")]
+    NoPort,
+    /// An interface twice.
+    #[error("interface {0} is a port already: name it once")]
+    Twice(String),
+    /// An access interface.
+    #[error("access interface {name}: {error}")]
+    Interface {
+        /// Its name.
+        name: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// The device.
+    #[error("no TUN device \"{name}\": {error}; this needs root or CAP_NET_ADMIN, and /dev/net/tun")]
+    Device {
+        /// Its name.
+        name: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// A mode that is not to be had here.
+    #[error("mode \"{mode}\": {why}")]
+    Mode {
+        /// Which.
+        mode: Mode,
+        /// Why, and what to do.
+        why: String,
+    },
+    /// A thread, a descriptor.
+    #[error("{what}: {error}")]
+    System {
+        /// What failed.
+        what: &'static str,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+/// An access interface with its sockets.
+#[derive(Debug)]
+pub(crate) struct Port {
+    pub(crate) name: String,
+    pub(crate) interface: Interface,
+    pub(crate) discovery: Socket,
+    pub(crate) session: Socket,
+}
+
+impl Port {
+    pub(crate) fn sockets(&self) -> impl Iterator<Item = &Socket> {
+        [&self.discovery, &self.session].into_iter()
+    }
+    fn open(netlink: &Netlink, name: &str) -> io::Result<Self> {
+        let interface = netlink.interface(name)?;
+        if !interface.up {
+            return Err(io::Error::other(format!("it is down: ip link set {name} up")));
+        }
+        let discovery = sys::frames(interface.index, 0x8863)?;
+        let session = sys::frames(interface.index, 0x8864)?;
+        Ok(Self { name: name.to_owned(), interface, discovery, session })
+    }
+}
+
+/// Who hears what a plane says.
+type Hears = Box<dyn FnMut(Event) + Send>;
+
+/// The same, for several threads.
+#[derive(Clone)]
+pub(crate) struct Heard(Arc<Mutex<Hears>>);
+
+impl Heard {
+    pub(crate) fn say(&self, event: Event) {
+        (locked(&self.0))(event);
+    }
+}
+
+fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a mode does.
+pub(crate) trait Carrier: Send + Sync {
+    fn install(&self, session: &Session) -> io::Result<()>;
+    fn remove(&self, number: u16) -> io::Result<Option<Usage>>;
+    fn usage(&self, number: u16) -> io::Result<Option<Usage>>;
+    /// Of sessions that have carried something since this was asked.
+    fn changed(&self) -> io::Result<Vec<(u16, Usage)>>;
+    fn counters(&self) -> io::Result<Counters>;
+}
+
+/// What was changed of the system for sessions.
+#[derive(Default)]
+struct Installed {
+    sessions: BTreeMap<u16, Session>,
+    /// Our addresses, as often as a session wants them.
+    gateways: BTreeMap<Ipv4Addr, usize>,
+}
+
+/// A data plane, until it is dropped.
+pub struct Plane {
+    device: String,
+    index: u32,
+    states: Vec<PortState>,
+    ports: Arc<[Port]>,
+    netlink: Netlink,
+    guarded: Vec<u32>,
+    installed: Mutex<Installed>,
+    reporter: Option<(Sender<()>, JoinHandle<()>)>,
+    carrier: Arc<dyn Carrier>,
+}
+
+impl fmt::Debug for Plane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plane")
+            .field("device", &self.device)
+            .field("ports", &self.states)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Plane {
+    /// Makes the device, takes the access interfaces and begins, in the calling thread's network namespace. No session's packets
+    /// pass yet.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn start(config: &Config, hears: Box<dyn FnMut(Event) + Send>) -> Result<Self, StartError> {
+        let system = |what| move |error| StartError::System { what, error };
+        if config.mode == Mode::Kernel {
+            let why = "this program carries no packets by PPPoX yet: take \"user\" or \"ebpf\"".to_owned();
+            return Err(StartError::Mode { mode: config.mode, why });
+        }
+        let netlink = Netlink::open().map_err(system("a socket of rtnetlink"))?;
+        let mut ports: Vec<Port> = Vec::new();
+        for PortConfig { interface: name } in &config.ports {
+            if ports.iter().any(|port| port.name == *name) {
+                return Err(StartError::Twice(name.clone()));
+            }
+            let opened = Port::open(&netlink, name);
+            ports.push(opened.map_err(|error| StartError::Interface { name: name.clone(), error })?);
+        }
+        let Some(mtu) = ports.iter().map(|port| port.interface.mtu).max() else {
+            return Err(StartError::NoPort);
+        };
+        let made = tun(&config.device, mtu);
+        let made = made.map_err(|error| StartError::Device { name: config.device.clone(), error })?;
+        let device = made.name.clone();
+        let index = netlink.index(&device).map_err(system("the device's index"))?;
+        quiet(&device);
+        let ports: Arc<[Port]> = ports.into();
+        let hears = Heard(Arc::new(Mutex::new(hears)));
+        let mut guarded = Vec::new();
+        for port in &*ports {
+            let interface = |error| StartError::Interface { name: port.name.clone(), error };
+            netlink.add_guard(port.interface.index).map_err(interface)?;
+            guarded.push(port.interface.index);
+        }
+        let mut seed = [0; 8];
+        // Where the kernel gives no chance, addresses that hosts cannot choose are no worse spread.
+        let _ = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
+        let seed = u64::from_ne_bytes(seed);
+        let carrier: Arc<dyn Carrier> =
+            Arc::new(UserMode::start(made, Arc::clone(&ports), hears.clone(), seed)?);
+        let reporter = match config.report {
+            Some(every) => Some(reporter(every, Arc::clone(&carrier), hears)?),
+            None => None,
+        };
+        let states = ports.iter().map(|port| PortState {
+            interface: port.name.clone(),
+            mac: port.interface.address,
+            mtu: u16::try_from(port.interface.mtu).unwrap_or(u16::MAX),
+        });
+        Ok(Self {
+            device,
+            index,
+            states: states.collect(),
+            ports,
+            netlink,
+            guarded,
+            installed: Mutex::default(),
+            reporter,
+            carrier,
+        })
+    }
+
+    /// The device's name, as the kernel has it.
+    #[must_use]
+    pub fn device(&self) -> &str {
+        &self.device
+    }
+    /// The ports, in their order.
+    #[must_use]
+    pub fn ports(&self) -> &[PortState] {
+        &self.states
+    }
+    /// Sends a frame by a port, from the destination address on. One that the kernel does not take is lost, as on any network;
+    /// so is one for a port that there is not.
+    pub fn send(&self, port: usize, frame: &[u8]) {
+        if let Some(port) = self.ports.get(port) {
+            let _ = sys::send(&port.discovery, frame);
+        }
+    }
+
+    /// Carries a session's packets from when this returns, and leads packets to its networks to the device. A session that is
+    /// there is changed, and goes on counting.
+    ///
+    /// # Errors
+    /// The session cannot be ([`SessionError`](crate::SessionError) within an error of the kind `InvalidInput`), and nothing has
+    /// changed; or the kernel refuses a route, and the session is not there.
+    pub fn install(&self, session: Session) -> io::Result<()> {
+        let mut installed = locked(&self.installed);
+        self.carrier.install(&session)?;
+        let done = self.lead(&mut installed, &session);
+        let number = session.number;
+        installed.sessions.insert(number, session);
+        if done.is_err() {
+            self.take(&mut installed, number)?;
+        }
+        done
+    }
+
+    fn lead(&self, installed: &mut Installed, session: &Session) -> io::Result<()> {
+        let before = installed.sessions.remove(&session.number);
+        if let Some(gateway) = session.gateway {
+            let uses = installed.gateways.entry(gateway).or_default();
+            *uses += 1;
+            if *uses == 1 {
+                self.netlink.add_address(self.index, gateway)?;
+            }
+        }
+        for network in session.all_networks() {
+            self.netlink.add_route(self.index, network, session.mtu)?;
+        }
+        let Some(before) = before else { return Ok(()) };
+        let kept: Vec<(IpAddr, u8)> = session.all_networks().collect();
+        for network in before.all_networks().filter(|network| !kept.contains(network)) {
+            self.netlink.remove_route(self.index, network)?;
+        }
+        self.leave(installed, before.gateway)
+    }
+
+    /// A session wants this address of ours no more.
+    fn leave(&self, installed: &mut Installed, gateway: Option<Ipv4Addr>) -> io::Result<()> {
+        let Some(gateway) = gateway else { return Ok(()) };
+        let Some(uses) = installed.gateways.get_mut(&gateway) else { return Ok(()) };
+        *uses -= 1;
+        if *uses > 0 {
+            return Ok(());
+        }
+        installed.gateways.remove(&gateway);
+        self.netlink.remove_address(self.index, gateway)
+    }
+
+    fn take(&self, installed: &mut Installed, number: u16) -> io::Result<Option<Usage>> {
+        // First nothing passes; what the kernel then says of routes changes nothing of that.
+        let usage = self.carrier.remove(number)?;
+        let Some(session) = installed.sessions.remove(&number) else { return Ok(usage) };
+        let mut done = Ok(());
+        for network in session.all_networks() {
+            done = done.and(self.netlink.remove_route(self.index, network));
+        }
+        done.and(self.leave(installed, session.gateway)).map(|()| usage)
+    }
+    /// Carries a session's packets no more, from when this returns; what it has carried. `None`: there was none.
+    ///
+    /// # Errors
+    /// What the kernel says. Nothing passes nevertheless.
+    pub fn remove(&self, number: u16) -> io::Result<Option<Usage>> {
+        self.take(&mut locked(&self.installed), number)
+    }
+    /// What a session has carried by now. `None`: there is none.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn usage(&self, number: u16) -> io::Result<Option<Usage>> {
+        self.carrier.usage(number)
+    }
+    /// What was counted.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn counters(&self) -> io::Result<Counters> {
+        self.carrier.counters()
+    }
+}
+
+/// Has the system say nothing of its own by the device: no host is to hear what the kernel asks of a link that it takes for its
+/// own, such as whether routers are there.
+fn quiet(device: &str) {
+    for (setting, value) in [("disable_ipv6", "1"), ("addr_gen_mode", "1"), ("disable_ipv6", "0")] {
+        // A system without IPv6 has no such settings.
+        let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{device}/{setting}"), value);
+    }
+}
+
+/// Says what sessions have carried, so often.
+fn reporter(
+    every: Duration,
+    carrier: Arc<dyn Carrier>,
+    hears: Heard,
+) -> Result<(Sender<()>, JoinHandle<()>), StartError> {
+    let (end, ended) = channel::<()>();
+    let run = move || {
+        while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+            match carrier.changed() {
+                Ok(changed) if changed.is_empty() => {}
+                Ok(changed) => hears.say(Event::Carried(changed)),
+                Err(error) => {
+                    return hears.say(Event::Failed(format!("what sessions carry cannot be read: {error}")));
+                }
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("pppoe-report".to_owned()).spawn(run);
+    Ok((end, thread.map_err(|error| StartError::System { what: "a thread", error })?))
+}
+
+impl Drop for Plane {
+    fn drop(&mut self) {
+        if let Some((end, thread)) = self.reporter.take() {
+            drop(end);
+            let _ = thread.join();
+        }
+        // Routes and addresses go with the device.
+        for index in &self.guarded {
+            let _ = self.netlink.remove_guard(*index);
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! The one place that speaks to the system directly: packet sockets (packet(7)) that leave checksums to us (`PACKET_VNET_HDR`), and
+//! frames in batches (`recvmmsg`, `sendmmsg`). No safe interface to these exists in what the house uses.
+//!
+//! The pointers that the system is given are made anew for each call, from vectors that the call borrows, and are not read
+//! after it.
+#![allow(unsafe_code)]
+
+use socket2::{Domain, Protocol, SockAddr, SockFilter, Socket, Type};
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::ptr;
+use usher_device::VNET_HEADER;
+
+/// Most frames that one call moves.
+pub(crate) const BATCH: usize = 64;
+/// Octets of each socket's buffers: what comes while others have the processor waits there.
+const BUFFER: usize = 4 << 20;
+/// Octets beside an interface's MTU that a frame may have: headers, a tag, and the head of the kernel.
+const BESIDE: usize = 64;
+
+/// A socket for frames of one EtherType at one interface: those that are for this station, or for all. Each has the head of
+/// [`VNET_HEADER`] octets in front, both ways.
+pub(crate) fn frames(index: u32, ethertype: u16) -> io::Result<Socket> {
+    let socket = Socket::new_raw(Domain::PACKET, Type::RAW.nonblocking().cloexec(), None::<Protocol>)?;
+    let word = |code: u32| code as u16;
+    let kind = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
+    let highest = u32::from(libc::PACKET_BROADCAST);
+    socket.attach_filter(&[
+        SockFilter::new(word(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS), 0, 0, kind),
+        SockFilter::new(word(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K), 1, 0, highest),
+        SockFilter::new(word(libc::BPF_RET | libc::BPF_K), 0, 0, u32::MAX),
+        SockFilter::new(word(libc::BPF_RET | libc::BPF_K), 0, 0, 0),
+    ])?;
+    let on: libc::c_int = 1;
+    let length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the pointer is to an integer of the length given, which the call reads.
+    let set = unsafe {
+        let name = libc::PACKET_VNET_HDR;
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, name, (&raw const on).cast(), length)
+    };
+    if set < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // The system may grant less.
+    socket.set_recv_buffer_size(BUFFER)?;
+    socket.set_send_buffer_size(BUFFER)?;
+    // SAFETY: the storage is larger than the structure that is written to it, and aligned for it; the length is that one's.
+    let ((), address) = unsafe {
+        SockAddr::try_init(|storage, length| {
+            let mut name: libc::sockaddr_ll = zeroed();
+            name.sll_family = libc::AF_PACKET as libc::sa_family_t;
+            name.sll_protocol = ethertype.to_be();
+            name.sll_ifindex = index as libc::c_int;
+            storage.cast::<libc::sockaddr_ll>().write(name);
+            *length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+            Ok(())
+        })?
+    };
+    socket.bind(&address)?;
+    Ok(socket)
+}
+
+/// What one call needs for each frame.
+struct Slots {
+    vectors: Vec<libc::iovec>,
+    heads: Vec<libc::mmsghdr>,
+}
+
+// SAFETY: the raw pointers in `vectors` and `heads` are written before each call and read by that call only, which borrows the
+// slots exclusively; between calls they are plain bits.
+unsafe impl Send for Slots {}
+
+impl Slots {
+    fn new() -> Self {
+        // SAFETY: both are structures of integers and pointers, for which all zeros is a value.
+        unsafe { Self { vectors: vec![zeroed(); BATCH], heads: vec![zeroed(); BATCH] } }
+    }
+    fn point(&mut self, at: usize, base: *mut u8, length: usize) {
+        self.vectors[at] = libc::iovec { iov_base: base.cast(), iov_len: length };
+        let head = &mut self.heads[at];
+        head.msg_len = 0;
+        head.msg_hdr.msg_iov = &raw mut self.vectors[at];
+        head.msg_hdr.msg_iovlen = 1;
+        head.msg_hdr.msg_flags = 0;
+    }
+}
+
+/// Receives batches of frames.
+pub(crate) struct Inbox {
+    slots: Slots,
+    stride: usize,
+    data: Vec<u8>,
+    count: usize,
+}
+
+impl Inbox {
+    /// For frames of interfaces with this MTU at most.
+    pub(crate) fn new(mtu: usize) -> Self {
+        // An odd number of cache lines, so that beginnings do not contend for the same lines of the cache.
+        let stride = (mtu + BESIDE).next_multiple_of(128) + 64;
+        Self { slots: Slots::new(), stride, data: vec![0; BATCH * stride], count: 0 }
+    }
+    /// Receives what is there, [`BATCH`] frames at most; how many there were.
+    pub(crate) fn receive(&mut self, socket: &Socket) -> io::Result<usize> {
+        self.count = 0;
+        for (at, piece) in self.data.chunks_exact_mut(self.stride).enumerate() {
+            self.slots.point(at, piece.as_mut_ptr(), piece.len());
+        }
+        let (heads, flags) = (self.slots.heads.as_mut_ptr(), libc::MSG_DONTWAIT);
+        // SAFETY: there are BATCH headers, each of which points at a vector of the length given; `self` holds all of them, and
+        // is borrowed until the call has returned.
+        let count = unsafe {
+            libc::recvmmsg(socket.as_raw_fd(), heads, BATCH as libc::c_uint, flags, ptr::null_mut())
+        };
+        match usize::try_from(count) {
+            Ok(count) => {
+                self.count = count;
+                Ok(count)
+            }
+            Err(_) => match io::Error::last_os_error() {
+                e if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(0),
+                e => Err(e),
+            },
+        }
+    }
+    /// What the last call received, each with its head; what was longer than there was room for is cut off.
+    pub(crate) fn received(&mut self) -> impl Iterator<Item = &mut [u8]> {
+        let heads = &self.slots.heads;
+        let pieces = self.data.chunks_exact_mut(self.stride).take(self.count).enumerate();
+        pieces.map(|(at, piece)| {
+            let length = (heads[at].msg_len as usize).min(piece.len());
+            &mut piece[..length]
+        })
+    }
+}
+
+/// Sends batches of frames.
+pub(crate) struct Outbox {
+    slots: Slots,
+}
+
+impl Outbox {
+    pub(crate) fn new() -> Self {
+        Self { slots: Slots::new() }
+    }
+    /// Sends the first of these frames, [`BATCH`] at most; how many were sent, at least one. Each begins with its head.
+    ///
+    /// # Errors
+    /// What the system says of the first.
+    pub(crate) fn send(
+        &mut self,
+        socket: &Socket,
+        octets: &[u8],
+        frames: &[Range<usize>],
+    ) -> io::Result<usize> {
+        let count = frames.len().min(BATCH);
+        for (at, frame) in frames[..count].iter().enumerate() {
+            let frame = &octets[frame.clone()];
+            // The system reads what this points at and does not write it.
+            self.slots.point(at, frame.as_ptr().cast_mut(), frame.len());
+        }
+        let (heads, flags) = (self.slots.heads.as_mut_ptr(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
+        // SAFETY: `count` headers have been made; what they point at is borrowed until the call has returned.
+        let sent = unsafe { libc::sendmmsg(socket.as_raw_fd(), heads, count as libc::c_uint, flags) };
+        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
+}
+
+/// Sends one frame, which has no head yet.
+pub(crate) fn send(socket: &Socket, frame: &[u8]) -> io::Result<()> {
+    let head = [0; VNET_HEADER];
+    socket.send_vectored(&[io::IoSlice::new(&head), io::IoSlice::new(frame)]).map(drop)
+}

@@ -1,0 +1,117 @@
+//! What a host tries that has no session, or is not content with its own.
+
+use super::place::{
+    Ends, HOST, HOST_IPV6, MODES, NUMBER, Place, SERVER, SERVER_END, SERVER_IPV6, datagram, wait,
+};
+use std::net::UdpSocket;
+use usher_pppoe::Session;
+
+const PORT: u16 = 7000;
+
+/// Sends what must not arrive, and then, by the session's own rights, what must: that the first is not there then means that it
+/// was dropped, since they go one way.
+#[track_caller]
+fn only_the_last_arrives(ends: &Ends, socket: &UdpSocket, tried: &[(&str, Vec<u8>)], last: &[u8]) {
+    for (_, frame) in tried {
+        ends.host.send(0, frame);
+    }
+    ends.host.send(0, last);
+    let mut buf = [0; 2000];
+    let length = socket.recv(&mut buf).expect("something arrives");
+    let said = String::from_utf8_lossy(&buf[..length]);
+    assert_eq!(said, "last", "tried: {:?}", tried.iter().map(|(what, _)| what).collect::<Vec<_>>());
+}
+
+/// Without PPPoE, to the concentrator's interface.
+fn plain(ends: &Ends, packet: &[u8]) -> Vec<u8> {
+    let ethertype: [u8; 2] = if packet[0] >> 4 == 4 { [8, 0] } else { [0x86, 0xdd] };
+    [&ends.concentrator.ports()[0].mac[..], &ends.host.ports()[0].mac, &ethertype, packet].concat()
+}
+
+#[test]
+fn nothing_passes_for_a_host_without_a_session() {
+    for mode in MODES {
+        let place = Place::new(1500);
+        let ends = place.ends(*mode);
+        let socket = place.udp(SERVER_END, &format!("0.0.0.0:{PORT}"));
+        let own = |data: &[u8]| datagram(HOST, SERVER, PORT, data);
+        let mut padded = ends.frame(NUMBER, &own(b"padded"));
+        padded.extend([0; 30]);
+        let tried = vec![
+            ("not installed", ends.frame(NUMBER, &own(b"not installed"))),
+            ("number 0", ends.frame(0, &own(b"number 0"))),
+            ("number 0xffff", ends.frame(0xffff, &own(b"number 0xffff"))),
+            ("padded", padded),
+            ("plain", plain(&ends, &own(b"plain"))),
+            (
+                "plain from an address that routes",
+                plain(&ends, &datagram("203.0.113.77", SERVER, PORT, b"plain")),
+            ),
+        ];
+        for (_, frame) in &tried {
+            ends.host.send(0, frame);
+        }
+        ends.install();
+        only_the_last_arrives(&ends, &socket, &[], &ends.frame(NUMBER, &own(b"last")));
+        // Nor for one that has no session any more.
+        ends.concentrator.remove(NUMBER).unwrap();
+        ends.host.send(0, &ends.frame(NUMBER, &own(b"removed")));
+        ends.install();
+        only_the_last_arrives(&ends, &socket, &[], &ends.frame(NUMBER, &own(b"last")));
+        let counters = ends.concentrator.counters().unwrap();
+        assert_eq!(counters.no_session, 5, "{mode}: {counters:?}");
+    }
+}
+
+#[test]
+fn a_session_may_send_from_its_own_addresses_alone() {
+    for mode in MODES {
+        let place = Place::new(1500);
+        let ends = place.ends(*mode);
+        ends.install();
+        let other = Session {
+            number: 0x0203,
+            peer: [2, 0, 0, 0, 0, 9],
+            ipv4: Some([10, 0, 0, 2].into()),
+            ipv6: vec![("2001:db8:2::".parse().unwrap(), 64)],
+            ..ends.session()
+        };
+        ends.concentrator.install(other).unwrap();
+        let socket = place.udp(SERVER_END, &format!("[::]:{PORT}"));
+        let v4 = |source: &str, data: &[u8]| datagram(source, SERVER, PORT, data);
+        let v6 = |source: &str, data: &[u8]| datagram(source, SERVER_IPV6, PORT, data);
+        let mut another_station = ends.frame(NUMBER, &v4(HOST, b"another station"));
+        another_station[11] ^= 1;
+        let mut to_all = ends.frame(NUMBER, &v4(HOST, b"to all"));
+        to_all[..6].fill(0xff);
+        let mut wrong_protocol = ends.frame(NUMBER, &v4(HOST, b"wrong protocol"));
+        wrong_protocol[21] = 0x57;
+        let mut too_short = ends.frame(NUMBER, &v4(HOST, b"too short"));
+        too_short[19] -= 1;
+        let mut version = ends.frame(NUMBER, &v4(HOST, b"version"));
+        version[14] = 0x21;
+        let mut code = ends.frame(NUMBER, &v4(HOST, b"code"));
+        code[15] = 1;
+        let tried = vec![
+            ("another's address", ends.frame(NUMBER, &v4("10.0.0.2", b"another's address"))),
+            ("anybody's address", ends.frame(NUMBER, &v4("203.0.113.99", b"anybody's address"))),
+            ("another's prefix", ends.frame(NUMBER, &v6("2001:db8:2::1", b"another's prefix"))),
+            ("another's session", ends.frame(0x0203, &v4("10.0.0.2", b"another's session"))),
+            ("another station", another_station),
+            ("to all", to_all),
+            ("wrong protocol", wrong_protocol),
+            ("too short", too_short),
+            ("version", version),
+            ("code", code),
+            ("plain", plain(&ends, &v4(HOST, b"plain"))),
+            ("plain IPv6", plain(&ends, &v6(HOST_IPV6, b"plain IPv6"))),
+        ];
+        only_the_last_arrives(&ends, &socket, &tried, &ends.frame(NUMBER, &v4(HOST, b"last")));
+        only_the_last_arrives(&ends, &socket, &[], &ends.frame(NUMBER, &v6(HOST_IPV6, b"last")));
+        let counters = ends.concentrator.counters().unwrap();
+        assert_eq!((counters.spoofed, counters.wrong_station), (3, 3), "{mode}: {counters:?}");
+        assert_eq!(counters.malformed, 4, "{mode}: {counters:?}");
+        assert_eq!(ends.concentrator.usage(NUMBER).unwrap().unwrap().spoofed, 3, "{mode}");
+        wait("both are counted", || ends.concentrator.usage(NUMBER).unwrap().unwrap().packets_in == 2);
+    }
+}

@@ -1,0 +1,245 @@
+//! What a session's packets come to.
+
+use super::place::{
+    CONCENTRATOR, HOST, HOST_END, HOST_IPV6, MODES, NUMBER, PATIENCE, Place, SERVER, SERVER_END, SERVER_IPV6,
+    wait,
+};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+use usher_pppoe::{Event, Mode, Session};
+
+/// Sends so many octets, and says whether they came as they were.
+fn arrives((mut from, mut to): (TcpStream, TcpStream), octets: usize) -> bool {
+    let data: Vec<u8> =
+        (0..octets).map(|n| (n as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
+    let sent = data.clone();
+    let writer = std::thread::spawn(move || from.write_all(&sent).map(|()| from));
+    let mut came = vec![0; octets];
+    to.read_exact(&mut came).is_ok() && came == data && writer.join().expect("it is written").is_ok()
+}
+
+#[test]
+fn streams_pass_both_ways_and_their_octets_are_counted() {
+    const OCTETS: u64 = 3 << 20;
+    for mode in MODES {
+        let place = Place::new(1500);
+        let ends = place.ends(*mode);
+        ends.install();
+        for (server, host) in [(SERVER, HOST), (SERVER_IPV6, HOST_IPV6)] {
+            let before = ends.concentrator.usage(NUMBER).unwrap().unwrap();
+            assert!(
+                arrives(place.connection(HOST_END, SERVER_END, server), OCTETS as usize),
+                "{mode}: to {server}"
+            );
+            let up = ends.concentrator.usage(NUMBER).unwrap().unwrap();
+            assert!(
+                arrives(place.connection(SERVER_END, HOST_END, host), OCTETS as usize),
+                "{mode}: to {host}"
+            );
+            let down = ends.concentrator.usage(NUMBER).unwrap().unwrap();
+            // With its headers, and what TCP sends again where a queue was full.
+            let carried = |octets: u64, packets: u64| {
+                let (few, many) = (OCTETS / 1460, OCTETS / 1460 * 2);
+                (OCTETS..OCTETS * 5 / 4).contains(&octets) && (few..many).contains(&packets)
+            };
+            assert!(
+                carried(up.octets_in - before.octets_in, up.packets_in - before.packets_in),
+                "{mode}: {before:?} {up:?}"
+            );
+            assert!(
+                carried(down.octets_out - up.octets_out, down.packets_out - up.packets_out),
+                "{mode}: {up:?} {down:?}"
+            );
+            assert_eq!((down.spoofed, down.limited), (0, 0), "{mode}");
+        }
+        // What reports say last is what was carried.
+        let mut last = None;
+        wait("the last report", || {
+            for event in ends.events.try_iter() {
+                match event {
+                    Event::Carried(all) => last = all.last().copied().or(last),
+                    Event::Frame { .. } => {}
+                    Event::Failed(why) => panic!("{mode}: {why}"),
+                }
+            }
+            last == ends.concentrator.usage(NUMBER).unwrap().map(|usage| (NUMBER, usage))
+        });
+        let usage = ends.concentrator.usage(NUMBER).unwrap();
+        assert_eq!(
+            (ends.concentrator.remove(NUMBER).unwrap(), ends.concentrator.remove(NUMBER).unwrap()),
+            (usage, None)
+        );
+    }
+}
+
+#[test]
+fn long_packets_learn_the_sessions_mtu() {
+    // The server knows of 1500 octets, the session has 1492, and nobody lowers what TCP announces: the concentrator's kernel
+    // tells the server, as it would for any narrower link.
+    for mode in MODES {
+        for access_mtu in [1500, 4000] {
+            let place = Place::new(access_mtu);
+            let ends = place.ends(*mode);
+            let mtu = (access_mtu - 8).min(1500);
+            ends.concentrator.install(Session { mtu, ..ends.session() }).unwrap();
+            assert!(arrives(place.connection(SERVER_END, HOST_END, HOST), 1 << 20), "{mode} {mtu}");
+            assert!(arrives(place.connection(SERVER_END, HOST_END, HOST_IPV6), 1 << 20), "{mode} {mtu}");
+            assert_eq!(ends.concentrator.counters().unwrap().too_long, 0, "{mode} {mtu}");
+        }
+    }
+}
+
+#[test]
+fn segment_sizes_are_lowered_both_ways() {
+    use std::os::fd::AsFd;
+    for mode in MODES {
+        let place = Place::new(1500);
+        let ends = place.ends(*mode);
+        ends.concentrator.install(Session { mtu: 1300, clamp_mss: true, ..ends.session() }).unwrap();
+        // Both believe in their own, longer MTUs; each is told less by the other's SYN.
+        for (host, server, headers) in [(HOST, SERVER, 40), (HOST_IPV6, SERVER_IPV6, 60)] {
+            for (from, to, address) in [(HOST_END, SERVER_END, server), (SERVER_END, HOST_END, host)] {
+                let (begun, accepted) = place.connection(from, to, address);
+                let timestamps = 12;
+                for stream in [&begun, &accepted] {
+                    let size = socket2::SockRef::from(&stream.as_fd()).tcp_mss().expect("the kernel knows");
+                    assert_eq!(size, 1300 - headers - timestamps, "{mode} {address}");
+                }
+                assert!(arrives((begun, accepted), 1 << 18), "{mode}");
+            }
+        }
+    }
+}
+
+#[test]
+fn limits_hold_both_ways() {
+    const RATE: u64 = 20_000_000;
+    for mode in MODES {
+        let place = Place::new(1500);
+        let ends = place.ends(*mode);
+        let limited = Session { rate_up: Some(RATE), rate_down: Some(RATE), ..ends.session() };
+        ends.concentrator.install(limited).unwrap();
+        for (from, to, address) in [(HOST_END, SERVER_END, SERVER), (SERVER_END, HOST_END, HOST)] {
+            let octets = 4 << 20;
+            let begun = Instant::now();
+            assert!(arrives(place.connection(from, to, address), octets), "{mode}");
+            let rate = octets as f64 * 8.0 / begun.elapsed().as_secs_f64();
+            // 100 ms of it pass at once.
+            assert!(rate < RATE as f64 * 1.15, "{mode}: {rate}");
+            assert!(rate > RATE as f64 * 0.4, "{mode}: {rate}");
+        }
+        let usage = ends.concentrator.usage(NUMBER).unwrap().unwrap();
+        assert!(usage.limited > 0, "{mode}");
+        // A session without limits has none left.
+        ends.install();
+        assert!(arrives(place.connection(SERVER_END, HOST_END, HOST), 4 << 20), "{mode}");
+        assert_eq!(ends.concentrator.usage(NUMBER).unwrap().unwrap().limited, usage.limited, "{mode}");
+    }
+}
+
+#[test]
+fn control_frames_go_up_and_are_sent() {
+    for mode in MODES {
+        let place = Place::new(1500);
+        let ends = place.ends(*mode);
+        let (ours, theirs) = (ends.concentrator.ports()[0].mac, ends.host.ports()[0].mac);
+        let padi =
+            [&[0xff; 6][..], &theirs, &[0x88, 0x63, 0x11, 9, 0, 0, 0, 4, 1, 1, 0, 0], &[0; 28]].concat();
+        let lcp = [&ours[..], &theirs, &[0x88, 0x64, 0x11, 0, 9, 9, 0, 6, 0xc0, 0x21, 9, 1, 0, 4], &[0; 26]]
+            .concat();
+        let pado = [&theirs[..], &ours, &[0x88, 0x63, 0x11, 7, 0, 0, 0, 0], &[0; 40]].concat();
+        let next = |events: &std::sync::mpsc::Receiver<Event>| loop {
+            match events.recv_timeout(PATIENCE).expect("something is heard") {
+                Event::Frame { port, data } => return (port, data),
+                Event::Carried(_) => {}
+                Event::Failed(why) => panic!("{why}"),
+            }
+        };
+        for frame in [padi, lcp] {
+            ends.host.send(0, &frame);
+            assert_eq!(next(&ends.events), (0, frame), "{mode}");
+        }
+        // What is for another station is not ours to hear.
+        let other =
+            [&[2, 9, 9, 9, 9, 9][..], &theirs, &[0x88, 0x63, 0x11, 0xa7, 0, 1, 0, 0], &[0; 40]].concat();
+        ends.host.send(0, &other);
+        ends.concentrator.send(0, &pado);
+        assert_eq!(next(&ends.host_events), (0, pado), "{mode}");
+        ends.concentrator.send(7, &[0; 60]);
+        assert!(ends.events.recv_timeout(Duration::from_millis(100)).is_err(), "{mode}");
+    }
+}
+
+#[test]
+fn what_was_changed_of_the_system_goes_with_the_plane() {
+    let shown = |place: &Place| {
+        let of = |command: &str| {
+            let mut words = command.split(' ');
+            let mut all = std::process::Command::new(words.next().unwrap());
+            String::from_utf8(all.args(words).output().unwrap().stdout).unwrap()
+        };
+        let c = &place.names[CONCENTRATOR];
+        [
+            of(&format!("ip -n {c} route")),
+            of(&format!("ip -n {c} -6 route")),
+            of(&format!("ip -n {c} -o addr")),
+            of(&format!("tc -n {c} filter show dev acc0 ingress")),
+        ]
+    };
+    for mode in MODES {
+        let place = Place::new(1500);
+        let before = shown(&place);
+        let (plane, _events) = place.plane(CONCENTRATOR, *mode, "acc0");
+        let own = |number, gateway: [u8; 4]| Session {
+            number,
+            peer: [2, 0, 0, 0, 0, 7],
+            port: 0,
+            mtu: 1400,
+            ipv4: Some([10, 0, 0, number as u8].into()),
+            gateway: Some(gateway.into()),
+            networks: vec![([10, 1, number as u8, 0].into(), 24)],
+            ipv6: Vec::new(),
+            link_local: None,
+            rate_up: None,
+            rate_down: None,
+            clamp_mss: true,
+        };
+        let none = shown(&place);
+        plane.install(own(1, [10, 0, 0, 254])).unwrap();
+        plane.install(own(2, [10, 0, 0, 254])).unwrap();
+        let both = shown(&place);
+        for expected in ["10.0.0.1 dev pppoe0", "10.1.2.0/24 dev pppoe0", "mtu 1400"] {
+            assert!(both[0].contains(expected), "{mode}: {expected} in {}", both[0]);
+        }
+        assert!(both[2].contains("10.0.0.254/32"), "{mode}: {}", both[2]);
+        // Another address and gateway; what is not the session's any more is not led to it.
+        plane.install(Session { networks: Vec::new(), ..own(2, [10, 0, 0, 253]) }).unwrap();
+        let changed = shown(&place);
+        assert!(!changed[0].contains("10.1.2.0/24") && changed[2].contains("10.0.0.253/32"), "{mode}");
+        plane.remove(1).unwrap();
+        assert!(!shown(&place)[2].contains("10.0.0.254/32"), "{mode}");
+        plane.remove(2).unwrap();
+        assert_eq!(shown(&place), none, "{mode}");
+        plane.install(own(1, [10, 0, 0, 254])).unwrap();
+        drop(plane);
+        assert_eq!(shown(&place), before, "{mode}");
+    }
+}
+
+#[test]
+fn what_cannot_be_is_said() {
+    let place = Place::new(1500);
+    let start = |mode, interfaces: &[&str]| {
+        let ports = interfaces.iter().map(|name| usher_pppoe::PortConfig { interface: (*name).to_owned() });
+        let config = usher_pppoe::Config { ports: ports.collect(), mode, ..usher_pppoe::Config::default() };
+        place.try_plane(CONCENTRATOR, config).map(drop).unwrap_err().to_string()
+    };
+    assert_eq!(start(Mode::User, &[]), "a plane needs an access interface: name one at least");
+    assert_eq!(start(Mode::User, &["acc0", "acc0"]), "interface acc0 is a port already: name it once");
+    assert_eq!(start(Mode::User, &["none0"]), "access interface none0: there is no such interface");
+    assert_eq!(start(Mode::User, &["lo"]), "access interface lo: it has no address of Ethernet");
+    assert!(start(Mode::Kernel, &["acc0"]).starts_with("mode \"kernel\": "));
+    super::place::run(&format!("ip -n {} link set acc0 down", place.names[CONCENTRATOR]));
+    assert_eq!(start(Mode::User, &["acc0"]), "access interface acc0: it is down: ip link set acc0 up");
+}

@@ -1,0 +1,5 @@
+//! Data planes between network namespaces: a host, the concentrator and a server elsewhere. Root may make them.
+
+mod attack;
+mod carry;
+mod place;

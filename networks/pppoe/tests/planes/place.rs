@@ -1,0 +1,233 @@
+//! Three namespaces: a host, whose end of a session is a plane in user mode, the concentrator, and a server.
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::fs::File;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+use usher_esp::ip::{checksum, protocol, pseudo_sum, sum, write_header};
+use usher_pppoe::{Config, Event, Mode, Plane, PortConfig, Session, StartError};
+
+/// How long anything may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The modes that are held to the same.
+pub(crate) const MODES: &[Mode] = &[Mode::User];
+
+/// The host's number, addresses and networks.
+pub(crate) const NUMBER: u16 = 0x0102;
+pub(crate) const HOST: &str = "10.0.0.1";
+pub(crate) const HOST_IPV6: &str = "2001:db8:1::1";
+/// The server's.
+pub(crate) const SERVER: &str = "203.0.113.2";
+pub(crate) const SERVER_IPV6: &str = "2001:db8:ffff::2";
+
+pub(crate) const HOST_END: usize = 0;
+pub(crate) const CONCENTRATOR: usize = 1;
+pub(crate) const SERVER_END: usize = 2;
+
+pub(crate) struct Place {
+    pub(crate) names: [String; 3],
+}
+
+#[track_caller]
+pub(crate) fn run(command: &str) {
+    let mut words = command.split(' ');
+    let program = words.next().expect("a program");
+    let done = Command::new(program).args(words).status();
+    let done = done.unwrap_or_else(|e| panic!("{program}: {e}: scripts/setup test installs it"));
+    assert!(done.success(), "{command}: this needs root");
+}
+
+impl Place {
+    /// `access_mtu`: of the cable between host and concentrator.
+    #[track_caller]
+    pub(crate) fn new(access_mtu: u16) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let names =
+            ["host", "conc", "serv"].map(|end| format!("usher-pppoe-{}-{n}-{end}", std::process::id()));
+        for name in &names {
+            run(&format!("ip netns add {name}"));
+            run(&format!("ip -n {name} link set lo up"));
+        }
+        let place = Self { names };
+        let [h, c, s] = &place.names;
+        run(&format!(
+            "ip -n {h} link add eth0 mtu {access_mtu} type veth peer name acc0 mtu {access_mtu} netns {c}"
+        ));
+        run(&format!("ip -n {s} link add eth0 type veth peer name up0 netns {c}"));
+        for (name, device) in [(h, "eth0"), (c, "acc0"), (c, "up0"), (s, "eth0")] {
+            run(&format!("ip -n {name} link set {device} up"));
+        }
+        for (name, device, n) in [(c, "up0", 1), (s, "eth0", 2)] {
+            run(&format!("ip -n {name} addr add 203.0.113.{n}/24 dev {device}"));
+            run(&format!("ip -n {name} addr add 2001:db8:ffff::{n}/64 dev {device} nodad"));
+        }
+        run(&format!("ip -n {s} route add default via 203.0.113.1"));
+        run(&format!("ip -n {s} route add default via 2001:db8:ffff::1"));
+        place.within(CONCENTRATOR, || {
+            for setting in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
+                std::fs::write(format!("/proc/sys/net/{setting}"), "1")
+                    .expect("root may switch forwarding on");
+            }
+        });
+        place
+    }
+
+    /// Does something in one of them.
+    pub(crate) fn within<T: Send + 'static>(
+        &self,
+        end: usize,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> T {
+        let namespace =
+            File::open(format!("/run/netns/{}", self.names[end])).expect("the namespace is there");
+        let entered = move || {
+            move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
+                .expect("root may go there");
+            work()
+        };
+        std::thread::spawn(entered).join().expect("it is done")
+    }
+
+    pub(crate) fn try_plane(
+        &self,
+        end: usize,
+        config: Config,
+    ) -> Result<(Plane, Receiver<Event>), StartError> {
+        let (heard, events) = channel();
+        let hear = Box::new(move |event| drop(heard.send(event)));
+        Ok((self.within(end, move || Plane::start(&config, hear))?, events))
+    }
+
+    #[track_caller]
+    pub(crate) fn plane(&self, end: usize, mode: Mode, interface: &str) -> (Plane, Receiver<Event>) {
+        let ports = vec![PortConfig { interface: interface.to_owned() }];
+        let report = Some(Duration::from_millis(50));
+        let config = Config { ports, mode, device: "pppoe0".to_owned(), report };
+        self.try_plane(end, config).expect("a plane can be made")
+    }
+
+    /// The concentrator's plane in a mode, and the host's end, for which everything may be at the other end.
+    #[track_caller]
+    pub(crate) fn ends(&self, mode: Mode) -> Ends {
+        let (concentrator, events) = self.plane(CONCENTRATOR, mode, "acc0");
+        let (host, host_events) = self.plane(HOST_END, Mode::User, "eth0");
+        let ends = Ends { concentrator, events, host, host_events };
+        let other = Session {
+            peer: ends.concentrator.ports()[0].mac,
+            ipv4: None,
+            gateway: Some(HOST.parse().expect("an address")),
+            networks: vec![(Ipv4Addr::UNSPECIFIED, 0)],
+            ipv6: vec![([0; 8].into(), 0)],
+            ..ends.session()
+        };
+        ends.host.install(other).expect("it can be");
+        run(&format!("ip -n {} addr add {HOST_IPV6}/128 dev pppoe0 nodad", self.names[HOST_END]));
+        ends
+    }
+
+    pub(crate) fn udp(&self, end: usize, address: &str) -> UdpSocket {
+        let address: SocketAddr = address.parse().expect("an address");
+        self.within(end, move || {
+            let socket = UdpSocket::bind(address).expect("the address is there");
+            socket.set_read_timeout(Some(PATIENCE)).expect("a socket can wait");
+            socket
+        })
+    }
+
+    /// A connection from one end to an address of another.
+    pub(crate) fn connection(&self, from: usize, to: usize, address: &str) -> (TcpStream, TcpStream) {
+        let address = SocketAddr::new(address.parse().expect("an address"), 0);
+        let listener = self.within(to, move || TcpListener::bind(address).expect("the address is there"));
+        let at = listener.local_addr().expect("it is bound");
+        let accepted = std::thread::spawn(move || listener.accept().expect("somebody comes").0);
+        let begun = self.within(from, move || TcpStream::connect(at).expect("it answers"));
+        let accepted = accepted.join().expect("it is accepted");
+        for stream in [&begun, &accepted] {
+            stream.set_read_timeout(Some(PATIENCE)).expect("a stream can wait");
+            stream.set_write_timeout(Some(PATIENCE)).expect("a stream can wait");
+        }
+        (begun, accepted)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        for name in &self.names {
+            let _ = Command::new("ip").args(["netns", "del", name]).status();
+        }
+    }
+}
+
+pub(crate) struct Ends {
+    pub(crate) concentrator: Plane,
+    pub(crate) events: Receiver<Event>,
+    pub(crate) host: Plane,
+    pub(crate) host_events: Receiver<Event>,
+}
+
+impl Ends {
+    /// The host's session, as the concentrator has it.
+    pub(crate) fn session(&self) -> Session {
+        Session {
+            number: NUMBER,
+            port: 0,
+            peer: self.host.ports()[0].mac,
+            mtu: self.host.ports()[0].mtu - 8,
+            ipv4: Some(HOST.parse().expect("an address")),
+            gateway: Some(Ipv4Addr::new(10, 0, 0, 254)),
+            networks: Vec::new(),
+            ipv6: vec![("2001:db8:1::".parse().expect("an address"), 64)],
+            link_local: Some([2, 0, 0, 0, 0, 0, 0, 9]),
+            rate_up: None,
+            rate_down: None,
+            clamp_mss: false,
+        }
+    }
+    #[track_caller]
+    pub(crate) fn install(&self) {
+        self.concentrator.install(self.session()).expect("the session can be");
+    }
+    /// A datagram of the host in a frame, by its session or another's number.
+    pub(crate) fn frame(&self, number: u16, packet: &[u8]) -> Vec<u8> {
+        let mut all = [&self.concentrator.ports()[0].mac[..], &self.host.ports()[0].mac].concat();
+        all.extend([0x88, 0x64, 0x11, 0]);
+        all.extend(number.to_be_bytes());
+        all.extend((packet.len() as u16 + 2).to_be_bytes());
+        all.extend([0, if packet[0] >> 4 == 4 { 0x21 } else { 0x57 }]);
+        all.extend(packet);
+        all
+    }
+}
+
+/// A UDP datagram in an IP packet.
+pub(crate) fn datagram(source: &str, destination: &str, port: u16, data: &[u8]) -> Vec<u8> {
+    let (source, destination): (IpAddr, IpAddr) =
+        (source.parse().expect("an address"), destination.parse().expect("an address"));
+    let mut own = 4000u16.to_be_bytes().to_vec();
+    own.extend(port.to_be_bytes());
+    own.extend((8 + data.len() as u16).to_be_bytes());
+    own.extend([0, 0]);
+    own.extend(data);
+    let code = checksum(sum(&own, pseudo_sum(source, destination, protocol::UDP, own.len())));
+    own[6..8].copy_from_slice(&code);
+    let mut packet = Vec::new();
+    write_header(&mut packet, source, destination, protocol::UDP, 0, own.len());
+    packet.extend(own);
+    packet
+}
+
+/// Waits for something.
+#[track_caller]
+pub(crate) fn wait(what: &str, mut until: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !until() {
+        assert!(begun.elapsed() < PATIENCE, "{what}: not so");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
