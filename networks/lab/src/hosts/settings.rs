@@ -304,6 +304,12 @@ pub fn untold(tcp: &Config) -> Vec<Untold> {
         "the kernel measures in microseconds",
     );
     tell(
+        !tcp.rate_reduction,
+        "transport.tcp.rate_reduction",
+        "false".to_owned(),
+        "the kernel's window falls in proportion to what arrives",
+    );
+    tell(
         tcp.timer_tick.is_zero(),
         "transport.tcp.timer_tick",
         time(tcp.timer_tick),
@@ -390,6 +396,7 @@ mod tests {
             tail_loss_probe: true,
             retransmit_collapse: true,
             fast_retransmit_restarts: true,
+            rate_reduction: true,
             timer_tick: Duration::from_millis(4),
             window_unit: WindowUnit::Segments,
             min_rto: Duration::from_millis(200),

@@ -297,6 +297,9 @@ pub struct Config {
     /// With RACK, what is sent again is filled up to a segment with what follows it and was not reported, be that lost or
     /// not (Linux's `tcp_retrans_try_collapse()`); off.
     pub retransmit_collapse: bool,
+    /// With [`WindowUnit::Segments`], the window falls in proportion to what arrives while a loss is repaired (RFC 6937), and not at
+    /// once; off.
+    pub rate_reduction: bool,
     /// A fast retransmission of the first segment under way restarts the timer, and with RACK one of it that was lost again; off (RFC
     /// 6298 §5 does not).
     pub fast_retransmit_restarts: bool,
@@ -371,6 +374,7 @@ impl Default for Config {
             rack: false,
             tail_loss_probe: false,
             retransmit_collapse: false,
+            rate_reduction: false,
             fast_retransmit_restarts: false,
             rtt_tick: Duration::ZERO,
             timer_tick: Duration::ZERO,

@@ -27,6 +27,7 @@ mod output;
 mod rack;
 mod receive_buffer;
 mod recovery;
+mod reduction;
 mod rtt;
 mod scoreboard;
 mod segment;

@@ -6,6 +6,7 @@ use super::config::WindowUnit;
 use super::connection::{Connection, Rare, State, Timer};
 use super::output::Outgoing;
 use super::recovery::timestamp;
+use super::reduction::RateReduction;
 use super::scoreboard::Scoreboard;
 use super::segment::Segment;
 use super::seq;
@@ -67,6 +68,8 @@ pub(super) struct Rack {
     measured: bool,
     /// The congestion window counts segments.
     pub(super) counts: bool,
+    /// How the window falls in this recovery.
+    pub(super) reduction: Option<RateReduction>,
 }
 
 /// What an acknowledgement says beside the scoreboard.
@@ -100,6 +103,7 @@ impl Rack {
             probe_again: false,
             measured: true,
             counts,
+            reduction: None,
         }
     }
     /// When something is due.
@@ -112,6 +116,9 @@ impl Rack {
     }
     /// `[start, end)` was sent (§6.1).
     pub(super) fn on_sent(&mut self, now: Instant, start: u32, end: u32) {
+        if let Some(reduction) = &mut self.reduction {
+            reduction.on_sent();
+        }
         let known = self.sent.back().map_or(start, |last| last.end);
         let mut at = 0;
         while seq::lt(start, known)
@@ -155,9 +162,9 @@ impl Rack {
             }
         }
     }
-    /// Steps 1 to 3 of §6.2.
-    fn on_ack(&mut self, ack: &Report, board: Option<&Scoreboard>) {
-        let mut newest = self.latest;
+    /// Steps 1 to 3 of §6.2; how many segments it is the first to tell of.
+    fn on_ack(&mut self, ack: &Report, board: Option<&Scoreboard>) -> u32 {
+        let (mut newest, mut delivered) = (self.latest, 0);
         for one in &mut self.sent {
             let covered = seq::le(one.end, ack.una)
                 || board.and_then(|b| b.sacked_end(one.start)).is_some_and(|end| seq::le(one.end, end));
@@ -166,6 +173,7 @@ impl Rack {
             }
             one.delivered = true;
             one.lost = false;
+            delivered += 1;
             if seq::lt(self.fack, one.end) {
                 self.fack = one.end;
             } else if one.end != self.fack && !one.again {
@@ -189,6 +197,7 @@ impl Rack {
         while self.sent.front().is_some_and(|one| seq::le(one.end, ack.una)) {
             self.sent.pop_front();
         }
+        delivered
     }
     /// Step 4 of §6.2: a duplicate was reported, or a recovery is over.
     fn adapt(&mut self, una: u32, next: u32, duplicate: bool, recovered: bool) {
@@ -280,6 +289,7 @@ impl Rack {
     pub(super) fn on_timeout(&mut self) {
         self.stop();
         self.probe_end = None;
+        self.reduction = None;
         self.sent.iter_mut().for_each(|one| one.lost = false);
     }
     /// TLP_process_ack() of §7.4.2: whether the probe has repaired a loss.
@@ -338,7 +348,7 @@ impl Connection {
         let duplicate = first.filter(|&(left, _)| seq::lt(left, s.ack)).map(|(_, right)| right);
         let recovered = recovering && !self.in_recovery;
         let Some(rack) = Rare::rack_mut(&mut self.rare) else { return };
-        rack.on_ack(&Report { now, una, echo }, self.scoreboard.as_deref());
+        let delivered = rack.on_ack(&Report { now, una, echo }, self.scoreboard.as_deref());
         rack.adapt(una, next, duplicate.is_some(), recovered);
         if rack.repaired(s, before, duplicate) && !recovering {
             let flight = self.max.wrapping_sub(before);
@@ -351,17 +361,39 @@ impl Connection {
             }
             return;
         }
-        self.detect_losses(now);
+        let lost = self.detect_losses(now);
+        if delivered > 0 {
+            self.reduce_window(delivered, news && !lost);
+        }
         if news {
             self.schedule_probe(now);
         }
     }
 
-    /// RACK_detect_loss_and_arm_timer() of §6.2.
-    pub(super) fn detect_losses(&mut self, now: Instant) {
+    /// RACK_detect_loss_and_arm_timer() of §6.2, when the timer expired.
+    pub(super) fn reorder_timeout(&mut self, now: Instant) {
+        let recovering = self.in_recovery;
+        self.detect_losses(now);
+        if !recovering {
+            self.reduce_window(1, false);
+        }
+    }
+
+    /// So many segments were delivered in a recovery: how far the window is open.
+    fn reduce_window(&mut self, delivered: u32, progress: bool) {
+        let Some(rack) = Rare::rack_mut(&mut self.rare) else { return };
+        let flight = rack.in_flight(self.max);
+        let Some(reduction) = &mut rack.reduction else { return };
+        let more = reduction.on_delivered(delivered, flight, progress);
+        self.congestion.set_cwnd((flight + more).saturating_mul(self.mss));
+        self.wake = true;
+    }
+
+    /// RACK_detect_loss_and_arm_timer() of §6.2; whether more counts as lost.
+    fn detect_losses(&mut self, now: Instant) -> bool {
         let recovering = self.in_recovery || seq::lt(self.una, self.recover);
         let (threshold, srtt) = (self.config.dup_threshold, self.rtt.srtt());
-        let Some(rack) = Rare::rack_mut(&mut self.rare).filter(|_| self.config.rack) else { return };
+        let Some(rack) = Rare::rack_mut(&mut self.rare).filter(|_| self.config.rack) else { return false };
         let window = rack.window(recovering, threshold, srtt);
         let found = rack.detect(now, window);
         if rack.reorder_at != Instant::FAR_FUTURE {
@@ -374,7 +406,7 @@ impl Connection {
             rack.probe_at = Instant::FAR_FUTURE;
         }
         if !found {
-            return;
+            return false;
         }
         let first = rack.first_is_lost();
         self.wake = true;
@@ -386,6 +418,7 @@ impl Connection {
             // After a timeout all is sent again in its order; what was lost again goes first.
             self.resend_now |= first;
         }
+        true
     }
 
     /// §7.2: after new data, and after an acknowledgement of some.

@@ -2,8 +2,9 @@
 
 use super::bbr;
 use super::config::{BackoffReset, LossHalves, Recovery, RtoRestart, WindowGrowth};
-use super::connection::{Connection, State, Timer};
+use super::connection::{Connection, Rare, State, Timer};
 use super::cubic::Acked;
+use super::reduction::RateReduction;
 use super::scoreboard::LossRule;
 use super::segment::{Flags, Segment};
 use super::seq;
@@ -257,6 +258,12 @@ impl Connection {
         let mss = self.mss;
         if self.sack_ok {
             self.in_recovery = !full;
+            if full
+                && let Some(rack) = Rare::rack_mut(&mut self.rare)
+                && rack.reduction.take().is_some()
+            {
+                self.congestion.set_cwnd(self.congestion.ssthresh);
+            }
             if full && self.scoreboard.as_ref().is_some_and(|b| b.is_empty()) {
                 self.scoreboard = None;
             }
@@ -320,6 +327,7 @@ impl Connection {
         self.stats.fast_retransmits += 1;
         // RFC 5681 §3.2 step 2: what limited transmit sent does not count as in flight.
         let flight = self.max.wrapping_sub(self.una).saturating_sub(self.limited);
+        let before = self.congestion.cwnd;
         self.halve(flight);
         if self.config.fast_retransmit_restarts && !self.by_time() {
             // With RACK the first segment may not be lost, and nothing be sent.
@@ -332,7 +340,11 @@ impl Connection {
         self.timed_at = Instant::FAR_FUTURE;
         self.resend_now = true;
         if self.sack_ok {
-            self.congestion.set_cwnd(self.congestion.ssthresh);
+            let (mss, ssthresh) = (self.mss, self.congestion.ssthresh);
+            match Rare::rack_mut(&mut self.rare).filter(|rack| rack.counts && self.config.rate_reduction) {
+                Some(rack) => rack.reduction = Some(RateReduction::new(before / mss, ssthresh / mss)),
+                None => self.congestion.set_cwnd(ssthresh),
+            }
             self.scoreboard.get_or_insert_default().begin(self.una);
         } else {
             let left_the_network = u32::from(self.config.dup_threshold) * self.mss;

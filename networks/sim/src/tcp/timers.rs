@@ -41,7 +41,7 @@ impl Connection {
             self.wake = true;
         }
         if self.rack().is_some_and(|rack| rack.reorder_at <= now) {
-            self.detect_losses(now);
+            self.reorder_timeout(now);
         }
         if self.rack().is_some_and(|rack| rack.probe_at <= now) {
             self.probe_timeout(now);

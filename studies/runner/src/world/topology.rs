@@ -275,6 +275,7 @@ pub fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> usher_sim::
         rack: tcp.rack,
         tail_loss_probe: tcp.tail_loss_probe,
         retransmit_collapse: tcp.retransmit_collapse,
+        rate_reduction: tcp.rate_reduction,
         fast_retransmit_restarts: tcp.fast_retransmit_restarts,
         rtt_tick: tcp.rtt_tick.get(),
         timer_tick: tcp.timer_tick.get(),

@@ -79,6 +79,8 @@ pub struct Tcp {
     pub tail_loss_probe: bool,
     /// With `rack`, what is sent again is filled up to a segment with what follows it and was not reported, as Linux has it.
     pub retransmit_collapse: bool,
+    /// With `window_unit = "segments"`, the window falls in proportion to what arrives while a loss is repaired (RFC 6937).
+    pub rate_reduction: bool,
     /// A fast retransmission restarts the timer, too, as Linux has it.
     pub fast_retransmit_restarts: bool,
     /// Round trips are counted in ticks of so long a clock, and at least one; 0 s measures them exactly.
@@ -147,6 +149,7 @@ impl Default for Tcp {
             rack: false,
             tail_loss_probe: false,
             retransmit_collapse: false,
+            rate_reduction: false,
             fast_retransmit_restarts: false,
             rtt_tick: Time::secs(0),
             timer_tick: Time::secs(0),
