@@ -145,7 +145,7 @@ fn an_initiator_that_asks_for_too_much_is_refused() {
         let mut asking = connection(true);
         let child = &mut asking.children[0];
         for selectors in [&mut child.local, &mut child.remote] {
-            let one = selectors.as_ref().unwrap()[0].clone();
+            let one = selectors.as_ref().unwrap()[0];
             *selectors = Some(vec![one; count]);
         }
         let mut world = World::new(asking, connection(false));
