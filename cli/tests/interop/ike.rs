@@ -1,6 +1,8 @@
 //! The IKEv2 gateway and client against strongSwan's charon, each side in both roles, in a network namespace where both are: charon at
 //! 127.0.0.1, ours at 127.0.0.2. charon takes a NAT to be between them, as it does whenever it protects packets in user space.
 
+mod life;
+
 use crate::certificates::chain;
 use crate::charon::Place;
 use crate::freeradius::FreeRadius;
@@ -93,11 +95,16 @@ fn gateway(charon: &Place, place: &Folder, text: &str) -> Running {
     place.start("gateway", &mut command, "started")
 }
 
-fn client(charon: &Place, place: &Folder, text: &str) -> Running {
+/// A connection to charon that says this besides.
+fn home(text: &str) -> String {
     let connection = "[[connection]]\nname = \"home\"\nremote_id = \"gw.test\"\nremote_address = \"127.0.0.1\"\n\
                       remote_port = 4500\naddress = true\n";
     let child = "[[connection.child]]\nname = \"net\"\nremote = [\"10.2.0.0/16\"]\nproposals = [\"aes128gcm16-x25519\"]\n";
-    place.write("client.toml", &format!("{LISTEN}{connection}{text}{child}"));
+    format!("{connection}{text}{child}")
+}
+
+fn client(charon: &Place, place: &Folder, text: &str) -> Running {
+    place.write("client.toml", &format!("{LISTEN}{}", home(text)));
     let mut command = within(charon, USHER);
     command.args(["ike", "connect", "home", "--config", "client.toml"]);
     place.start("client", &mut command, "listening")

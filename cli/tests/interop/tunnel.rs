@@ -3,6 +3,7 @@
 //! other reaches through the tunnel alone. What goes in is counted, and so is what comes out.
 
 mod charon;
+mod messages;
 mod ours;
 mod traffic;
 
@@ -77,7 +78,7 @@ impl Cable {
         let file = format!("{name}.toml");
         place.write(
             &file,
-            &format!("esp_key_log = \"{name}.esp_sa\"\n[listen]\ncontrol = \"{name}.sock\"\n{text}"),
+            &format!("esp_key_log = \"{name}.esp_sa\"\nkey_log = \"{name}.ikev2\"\n[listen]\ncontrol = \"{name}.sock\"\n{text}"),
         );
         let mut command = self.command(space, USHER);
         command.args(["ike"]).args(words).args(["--config", &file]);

@@ -375,6 +375,17 @@ impl Pools {
         space.claim(number, holder);
         space.lease(number)
     }
+    /// Takes this very address or prefix of a pool for a holder; false: it is not of the pool, or another has it.
+    pub fn take_this(&mut self, pool: usize, lease: Lease, holder: u64) -> bool {
+        let Some((_, addresses, prefixes)) = self.pools.get_mut(pool) else { return false };
+        let space = if matches!(lease, Lease::Address(_)) { addresses } else { prefixes };
+        let Some(number) = space.number(lease) else { return false };
+        let others = space.states.get(&number).is_some_and(|state| state.used > 0 && state.holder != holder);
+        if !others {
+            space.claim(number, holder);
+        }
+        !others
+    }
     fn space(&mut self, lease: Lease) -> Option<(&mut Space, u64)> {
         self.pools.iter_mut().find_map(|(_, addresses, prefixes)| {
             let space = if matches!(lease, Lease::Address(_)) { addresses } else { prefixes };

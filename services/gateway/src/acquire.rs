@@ -35,12 +35,17 @@ impl Gateway {
         self.wanted.entry(connection.to_owned()).or_default().insert(child);
     }
 
-    /// An IKE_SA is there: CHILD_SAs that are wanted are made, but for the first of its connection, which comes with it.
+    /// An IKE_SA is there: CHILD_SAs that are wanted are made, but for the first of its connection, which comes with it. Where no
+    /// packet asks for them, all are wanted.
     pub(crate) fn wanted_children(&mut self, now: Instant, sa: SaId) {
         self.childless(now, sa);
         let Some(session) = self.sessions.get(&sa) else { return };
-        let Some(wanted) = self.wanted.remove(&session.connection) else { return };
+        let initiator = session.initiator;
         let Some(peer) = self.peer(&session.connection) else { return };
+        let mut wanted = self.wanted.remove(&peer.connection.name).unwrap_or_default();
+        if initiator && !peer.on_demand {
+            wanted.extend(peer.connection.children.iter().map(|child| child.name.clone()));
+        }
         let first = peer.connection.children.first().map(|child| &child.name);
         let further: Vec<String> = wanted.into_iter().filter(|name| Some(name) != first).collect();
         for name in further {

@@ -5,7 +5,7 @@ use crate::service::{Command, Event, Gateway, GatewayJob, LoginFailure};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::hash::BuildHasher;
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use usher_access::pool::{Lease, PoolConfig, Pools};
 use usher_core::collections::{HashState, hash_state};
 use usher_core::{Instant, Job, SecureRng};
@@ -30,8 +30,8 @@ pub struct LeaseWish {
     pub holder: Identification,
     /// The pools that it may be given one of, the preferred first.
     pub pools: Vec<String>,
-    /// Of which families one each: true for IPv4.
-    pub families: Vec<bool>,
+    /// One each: any of a family where it is 0.0.0.0 or ::, otherwise this very one while it is free, or else any of its family.
+    pub addresses: Vec<IpAddr>,
 }
 
 impl LeaseWish {
@@ -56,15 +56,23 @@ impl Leases {
     }
     fn take(&mut self, wish: &LeaseWish) -> Vec<Lease> {
         let holder = self.hash.hash_one(&wish.holder);
-        wish.families.iter().filter_map(|is_v4| self.take_one(wish, holder, *is_v4)).collect()
+        wish.addresses.iter().filter_map(|wanted| self.take_one(wish, holder, *wanted)).collect()
     }
-    fn take_one(&mut self, wish: &LeaseWish, holder: u64, is_v4: bool) -> Option<Lease> {
+    fn take_one(&mut self, wish: &LeaseWish, holder: u64, wanted: IpAddr) -> Option<Lease> {
+        if !wanted.is_unspecified() {
+            let this = Lease::Address(wanted);
+            let pools = wish.pools.iter().filter_map(|name| self.pools.find(name));
+            let pools: Vec<usize> = pools.collect();
+            if pools.into_iter().any(|pool| self.pools.take_this(pool, this, holder)) {
+                return Some(this);
+            }
+        }
         for name in &wish.pools {
             let Some(pool) = self.pools.find(name) else { continue };
             // One who comes again before the old IKE_SA has ended keeps its address.
             let Some(lease) = self.pools.take(pool, false, holder, true, self.begin) else { continue };
             match lease {
-                Lease::Address(address) if address.is_ipv4() == is_v4 => return Some(lease),
+                Lease::Address(address) if address.is_ipv4() == wanted.is_ipv4() => return Some(lease),
                 other => self.pools.release(other),
             }
         }
@@ -99,15 +107,22 @@ impl Gateway {
         let holder = identity.clone();
         let login = self.logins.entry(sa).or_insert_with(|| Login::new(identity, connection, remote));
         let granted = |is_v4| login.granted.addresses.iter().any(|address| address.is_ipv4() == is_v4);
-        let open = FAMILIES.iter().filter(|(kind, is_v4)| wants(&wishes, *kind) && !granted(*is_v4));
-        let families: Vec<bool> = open.map(|(_, is_v4)| *is_v4).collect();
+        let open = FAMILIES.iter().filter(|(_, is_v4)| !granted(*is_v4));
+        let addresses: Vec<IpAddr> = open
+            .filter_map(|(kind, is_v4)| {
+                let wish = wishes.iter().find(|wish| wish.kind == *kind)?;
+                // It may say which (RFC 7296 §3.15.1).
+                let any = if *is_v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+                Some(wish.internal_address().unwrap_or(any))
+            })
+            .collect();
         let peer = self.config.peers.iter().find(|peer| peer.connection.name == login.connection);
         let pools = match &login.granted.pool {
             Some(named) => alloc::vec![named.clone()],
             None => peer.map(|peer| peer.pools.clone()).unwrap_or_default(),
         };
         login.wishes = wishes;
-        let wish = LeaseWish { sa, holder, pools, families };
+        let wish = LeaseWish { sa, holder, pools, addresses };
         match &mut self.leases {
             Some(own) => {
                 let leases = own.take(&wish);

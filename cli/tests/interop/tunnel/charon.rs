@@ -41,7 +41,7 @@ fn swanctl(charon: &Place, words: &[&str]) {
 }
 
 /// A capture of what goes over the cable.
-fn capture(place: &Folder, cable: &Cable) -> Running {
+pub(super) fn capture(place: &Folder, cable: &Cable) -> Running {
     // Datagrams that went to the system as one are seen as one unless it has to cut them before the device.
     ip(&format!("-n {} link set eth0 gso_max_segs 1", cable.a));
     let mut command = cable.command(&cable.a, "dumpcap");
@@ -240,4 +240,77 @@ fn traffic_goes_on_while_our_client_proves_anew_who_it_is() {
     assert!(tally.sent > 200 && tally.lost.len() <= 2, "{tally:?}\n{}", charon.log());
     let now = status(&place, "client");
     assert_eq!(now["sas"].as_array().unwrap().len(), 1, "{now}");
+}
+
+/// Three CHILD_SAs under one IKE_SA, which the one side and the other have asked for; each carries its own traffic.
+#[test]
+fn several_children_of_one_ike_sa_are_made_by_both_sides_and_carry_their_traffic() {
+    let child = |name: &str, local: &str, remote: &str| {
+        format!(
+            "{name} {{ local_ts = {local}\n remote_ts = {remote}\n esp_proposals = aes128gcm16-x25519\n rekey_time = 0 }}\n"
+        )
+    };
+    let children = [
+        child("net", "10.2.0.0/16", "10.1.0.0/16"),
+        child("second", "10.4.0.0/16", "10.1.0.0/16"),
+        child("third", "10.3.0.0/16", "10.1.0.0/16"),
+    ]
+    .concat();
+    let theirs = format!(
+        "connections {{ site {{ version = 2\n proposals = aes128-sha256-x25519\n rekey_time = 0\n\
+         local_addrs = %any\n remote_addrs = 192.0.2.1\n local {{ auth = psk\n id = gw.test }}\n remote {{ auth = psk\n id = ini.test }}\n\
+         children {{ {children} }} }} }}\n{SECRETS}"
+    );
+    let child = |name: &str, local: &str, remote: &str| {
+        format!(
+            "[[connection.child]]\nname = \"{name}\"\nlocal = [\"{local}\"]\nremote = [\"{remote}\"]\nproposals = [\"aes128gcm16-x25519\"]\n"
+        )
+    };
+    let children = [
+        child("net", "10.1.0.0/16", "10.2.0.0/16"),
+        child("second", "10.1.0.0/16", "10.4.0.0/16"),
+        child("third", "10.1.0.0/16", "10.3.0.0/16"),
+    ]
+    .concat();
+    // charon begins, and asks for two, and we for the third when a packet needs it; then we begin and ask for all.
+    for how in ["on_demand = true\n", "start = true\n"] {
+        let place = Folder::new();
+        let charon = Place::new(&theirs);
+        let cable = Cable::to(&charon);
+        let (a, b) = (cable.a.as_str(), cable.b.as_str());
+        ip(&format!("-n {a} addr add 10.1.0.1/32 dev lo"));
+        for address in ["10.3.0.1", "10.4.0.1"] {
+            ip(&format!("-n {b} addr add {address}/32 dev lo"));
+        }
+        let text = format!(
+            "{}remote_address = \"192.0.2.2\"\nproposals = [\"aes128-sha256-x25519\"]\n{how}{children}",
+            psk("ini.test", "gw.test")
+        );
+        let mut ours = cable.usher(&place, a, "site", &["serve"], &text);
+        let begun = how.starts_with("on_demand");
+        if begun {
+            swanctl(&charon, &["--initiate", "--child", "net", "--ike", "site", "--timeout", "20"]);
+            swanctl(&charon, &["--initiate", "--child", "second", "--ike", "site", "--timeout", "20"]);
+        } else {
+            ours.wait_until("third", |log| log.contains("name=\"third\""));
+        }
+        lead(&charon, "10.1.0.0/16", "10.2.0.1");
+        for to in ["10.2.0.1", "10.4.0.1", "10.3.0.1"] {
+            stream((a, "10.1.0.1"), (b, to), 200_000);
+        }
+        let now = status(&place, "site");
+        let children = now["sas"][0]["children"].as_array().unwrap();
+        let mut names: Vec<&str> = children.iter().map(|child| child["name"].as_str().unwrap()).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["net", "second", "third"], "{now}");
+        assert!(
+            children.iter().all(|child| child["carried"]["sent_octets"].as_u64() > Some(200_000)),
+            "{now}"
+        );
+        assert_eq!(
+            (now["sas"].as_array().unwrap().len(), &now["counters"]["ike_established"]),
+            (1, &1.into())
+        );
+        assert_eq!(now["counters"]["acquired"], u64::from(begun), "{now}");
+    }
 }

@@ -31,6 +31,11 @@ impl Place {
     /// With these files in its folder, such as `x509/gw.der`.
     #[track_caller]
     pub(crate) fn with(connections: &str, files: &[(&str, &[u8])]) -> Self {
+        Self::set(connections, files, "")
+    }
+    /// With settings of its strongswan.conf besides, such as `make_before_break = yes`.
+    #[track_caller]
+    pub(crate) fn set(connections: &str, files: &[(&str, &[u8])], more: &str) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("usher-ike-{}-{n}", std::process::id());
@@ -38,7 +43,7 @@ impl Place {
         fs::create_dir_all(folder.join("run")).expect("a folder can be made");
         let path = |file: &str| folder.join(file).display().to_string();
         let settings = format!(
-            "charon {{\n load = {PLUGINS}\n install_routes = no\n port = 500\n port_nat_t = 4500\n \
+            "charon {{\n load = {PLUGINS}\n install_routes = no\n port = 500\n port_nat_t = 4500\n {more}\n \
              filelog {{ log {{ path = {}\n default = 1\n flush_line = yes }} }}\n plugins {{ vici {{ socket = unix://{} }} }}\n}}\n",
             path("log"),
             path("vici")

@@ -270,7 +270,8 @@ pub struct ConnectionTable {
     /// Whether the first packet begins it that needs one of its CHILD_SAs, and waits for that.
     #[serde(default)]
     pub on_demand: bool,
-    /// Which CHILD_SAs there may be. Whoever begins begins with the first.
+    /// Which CHILD_SAs there may be. Whoever begins begins with the first; the others follow, or with `on_demand` when a packet needs
+    /// them.
     #[serde(default)]
     pub child: Vec<ChildTable>,
 }

@@ -7,6 +7,7 @@ mod names;
 mod packets;
 mod sessions;
 mod shards;
+mod wishes;
 
 use crate::config::{Loaded, parse};
 use crate::{

@@ -1,0 +1,51 @@
+//! What an initiator gets of what it asks for: addresses, CHILD_SAs.
+
+use super::local::{PSK_CLIENT, PSK_GATEWAY};
+use super::*;
+use crate::LeaseWish;
+use usher_core::SecureRng;
+use usher_ike::payload::Identification;
+
+/// RFC 7296 3.15.1: an initiator may say which address it would like.
+#[test]
+fn an_address_that_is_asked_for_is_given_while_it_is_free() {
+    let pools = loaded(PSK_GATEWAY).config.pools;
+    let mut leases = Leases::new(&pools, SecureRng::from_seed([7; 32]));
+    let mut ask = |who: &str, address: &str| {
+        let wish = LeaseWish {
+            sa: SaId(1),
+            holder: Identification::fqdn(who),
+            pools: vec!["inner".into()],
+            addresses: vec![address.parse().unwrap()],
+        };
+        let Command::Leased { leases, .. } = wish.answered(&mut leases) else { panic!("it answers so") };
+        leases
+            .into_iter()
+            .map(|lease| match lease {
+                usher_access::pool::Lease::Address(address) => address.to_string(),
+                prefix @ usher_access::pool::Lease::Prefix(..) => panic!("{prefix:?} is no address"),
+            })
+            .next()
+    };
+    // Of 10.9.0.10 and 10.9.0.11.
+    assert_eq!(ask("ann", "10.9.0.11").as_deref(), Some("10.9.0.11"));
+    assert_eq!(ask("ann", "10.9.0.11").as_deref(), Some("10.9.0.11"), "it has that one itself");
+    assert_eq!(ask("bob", "10.9.0.11").as_deref(), Some("10.9.0.10"), "another has it");
+    assert_eq!(ask("cat", "10.9.0.10"), None);
+    assert_eq!(ask("cat", "10.9.7.7"), None, "it is of no pool");
+}
+
+/// Two CHILD_SAs that nothing triggers: the second follows the first, under the same IKE_SA.
+#[test]
+fn all_children_of_a_connection_that_is_begun_are_made() {
+    let further = "[[connection.child]]\nname = \"other\"\n";
+    let gateway = PSK_GATEWAY.replace("[[pool]]", &format!("{further}local = [\"10.3.0.0/16\"]\n[[pool]]"));
+    let client = format!("{PSK_CLIENT}{further}remote = [\"10.3.0.0/16\"]\n");
+    let mut world = World::new(&gateway);
+    let host = world.client(CLIENT, &client);
+    world.run(secs(2));
+    let mut names: Vec<String> = world.installed(host).into_values().map(|child| child.name).collect();
+    names.sort();
+    assert_eq!((names, world.status(host).len()), (vec!["net".to_owned(), "other".to_owned()], 1));
+    assert_eq!(world.installed(world.gateway).len(), 2);
+}
