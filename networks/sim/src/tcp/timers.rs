@@ -17,7 +17,8 @@ const LEVELS: u32 = 9;
 pub(super) fn on_wheel(now: Instant, wait: Duration, tick: Duration) -> Instant {
     let tick = tick.as_nanos().max(1);
     let ticks = wait.as_nanos().div_ceil(tick);
-    let level = (1..LEVELS).take_while(|level| ticks >= (SLOTS - 1) << ((level - 1) * SHIFT)).last().unwrap_or(0);
+    let level =
+        (1..LEVELS).take_while(|level| ticks >= (SLOTS - 1) << ((level - 1) * SHIFT)).last().unwrap_or(0);
     let slot = ((now.as_nanos() / tick).saturating_add(ticks) >> (level * SHIFT)) + 1;
     Instant::from_nanos((slot << (level * SHIFT)).saturating_mul(tick))
 }
@@ -120,7 +121,11 @@ impl Connection {
     /// When a timer expires that is armed now.
     #[inline]
     pub(super) fn expiry(&self, now: Instant, wait: Duration) -> Instant {
-        if self.config.timer_tick.is_zero() { now + wait } else { on_wheel(now, wait, self.config.timer_tick) }
+        if self.config.timer_tick.is_zero() {
+            now + wait
+        } else {
+            on_wheel(now, wait, self.config.timer_tick)
+        }
     }
 
     pub(super) fn arm_retransmission(&mut self, now: Instant) {
