@@ -103,7 +103,8 @@ pub enum WindowUnit {
     #[default]
     Bytes,
     /// Segments, however small each is: those that are neither reported nor lost are in flight, a loss reduces the window
-    /// and not what is in flight, and it grows only while it is full (Linux). It takes SACK, and leaves BBR alone.
+    /// and not what is in flight, and it grows only while it is full (Linux). CUBIC's α stays as RFC 8312 §4.2 has it. It takes
+    /// SACK, and leaves BBR alone.
     Segments,
 }
 

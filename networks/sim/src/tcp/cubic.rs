@@ -50,6 +50,8 @@ pub(super) struct Acked {
     pub(super) mss: u32,
     /// Smoothed round-trip time; zero where none was measured.
     pub(super) srtt: Duration,
+    /// The window counts segments, as Linux's does, which keeps α_cubic below 1 also beyond the window before the loss (RFC 8312 §4.2).
+    pub(super) counted: bool,
 }
 
 /// What CUBIC remembers beside window and threshold.
@@ -111,7 +113,7 @@ impl Cubic {
             None => self.enter(window),
         };
         let segments = f64::from(ack.bytes) / f64::from(ack.mss);
-        let alpha = if stage.w_est >= self.cwnd_prior { 1.0 } else { ALPHA };
+        let alpha = if stage.w_est >= self.cwnd_prior && !ack.counted { 1.0 } else { ALPHA };
         stage.w_est += alpha * segments / window;
         self.stage = Some(stage);
         self.credit += self.growth(window, stage, ack.srtt);
@@ -163,7 +165,7 @@ mod tests {
     /// A limited sender's acknowledgement of one segment, this many milliseconds after the epoch.
     fn ack(ms: u64, cwnd: u32) -> Acked {
         let now = Instant::ZERO + Duration::from_millis(ms);
-        Acked { now, bytes: MSS, flight: cwnd, mss: MSS, srtt: Duration::from_millis(100) }
+        Acked { now, bytes: MSS, flight: cwnd, mss: MSS, srtt: Duration::from_millis(100), counted: false }
     }
 
     #[test]
@@ -261,6 +263,15 @@ mod tests {
         c.credit = 0.0;
         c.on_ack(20_000, 2000, ack(0, 20_000));
         assert!(near(c.stage.unwrap().w_est, 19.9 + 9.0 / 17.0 / 20.0));
+    }
+
+    /// Linux: 9/17 of a segment a round trip there, too.
+    #[test]
+    fn a_window_of_segments_gains_no_more_beyond_it() {
+        let mut c = Cubic { w_max: Some(2.0), cwnd_prior: 2.0, ..Default::default() };
+        let grown: Vec<u32> =
+            (0..5).map(|_| c.on_ack(2000, 2000, Acked { counted: true, ..ack(0, 2000) })).collect();
+        assert_eq!(grown, [0, 0, 0, 0, 1000], "at a segment a round trip three acknowledgements would do");
     }
 
     #[test]

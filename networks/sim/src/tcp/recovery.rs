@@ -205,6 +205,7 @@ impl Connection {
             flight,
             mss: self.mss,
             srtt: self.rtt.srtt().unwrap_or_default(),
+            counted: self.counted().is_some(),
         });
     }
 
