@@ -2,6 +2,8 @@
 
 use netlink_packet_core::{DefaultNla, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage, AddressScope};
+#[cfg(feature = "ebpf")]
+use netlink_packet_route::link::{InfoData, InfoKind, InfoVeth, LinkInfo};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteMetric, RouteProtocol, RouteScope,
@@ -45,6 +47,10 @@ fn unless(number: i32, done: io::Result<Vec<RouteNetlinkMessage>>) -> io::Result
         done => done.map(drop),
     }
 }
+
+/// Octets of the longest packet that a veth pair takes.
+#[cfg(feature = "ebpf")]
+const LONGEST_MTU: u32 = 65_535;
 
 /// The queueing discipline that has filters of what comes and what goes, and where it stands (linux/pkt_sched.h).
 const CLSACT: &str = "clsact";
@@ -218,6 +224,47 @@ impl Netlink {
         message.header.info = PRIORITY << 16 | u32::from(ETH_P_ALL.to_be());
         message
     }
+    /// Makes a pair of interfaces that cuts what goes in at the near end; what a killed program has left of that name is taken away.
+    /// The near end's index.
+    #[cfg(feature = "ebpf")]
+    pub(crate) fn add_cutter(&self, near: &str, far: &str) -> io::Result<u32> {
+        unless(libc::ENODEV, self.remove_link(near).map(|()| Vec::new()))?;
+        let end = |name: &str| {
+            let mut message = LinkMessage::default();
+            message.header.flags = LinkFlags::Noarp;
+            message.header.change_mask = LinkFlags::Noarp;
+            message.attributes =
+                vec![LinkAttribute::IfName(name.to_owned()), LinkAttribute::Mtu(LONGEST_MTU)];
+            message
+        };
+        let mut pair = end(near);
+        pair.attributes.push(LinkAttribute::LinkInfo(vec![
+            LinkInfo::Kind(InfoKind::Veth),
+            LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(end(far)))),
+        ]));
+        self.ask(NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewLink(pair))?;
+        let index = self.index(near)?;
+        for (name, index) in [(near, index), (far, self.index(far)?)] {
+            // The system is to say nothing of its own by them; one without IPv6 has no such setting.
+            let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
+            let mut message = LinkMessage::default();
+            message.header.index = index;
+            message.header.flags = LinkFlags::Up;
+            message.header.change_mask = LinkFlags::Up;
+            // It takes no packet that stands for more than one, and so the kernel cuts them before.
+            message.attributes = vec![LinkAttribute::GsoMaxSegs(1)];
+            self.ask(NLM_F_ACK, RouteNetlinkMessage::SetLink(message))?;
+        }
+        Ok(index)
+    }
+    /// Takes an interface away.
+    #[cfg(feature = "ebpf")]
+    pub(crate) fn remove_link(&self, name: &str) -> io::Result<()> {
+        let mut message = LinkMessage::default();
+        message.attributes = vec![LinkAttribute::IfName(name.to_owned())];
+        self.ask(NLM_F_ACK, RouteNetlinkMessage::DelLink(message)).map(drop)
+    }
+
     /// Drops what comes to an interface and is not PPPoE, before the system sees it: a host that has no session would otherwise
     /// be routed like anybody. Where a killed program has left that, it is taken over.
     pub(crate) fn add_guard(&self, index: u32) -> io::Result<()> {

@@ -9,8 +9,11 @@
 //! them ([`Plane::send`]), and it hears which sessions' packets it may carry ([`Plane::install`]). A packet of any other session
 //! goes nowhere, and at an access interface nothing passes that is not PPPoE.
 
+#[cfg(feature = "ebpf")]
+mod ebpf;
 mod forward;
 mod interface;
+pub mod netfilter;
 mod plane;
 mod session;
 mod sys;

@@ -13,7 +13,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use usher_device::tun;
+use usher_device::{Tun, tun};
 
 /// An access interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -182,7 +182,7 @@ impl Heard {
     }
 }
 
-fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -211,10 +211,63 @@ pub struct Plane {
     states: Vec<PortState>,
     ports: Arc<[Port]>,
     netlink: Netlink,
-    guarded: Vec<u32>,
+    /// The device, and what else has our addresses.
+    devices: Vec<u32>,
     installed: Mutex<Installed>,
     reporter: Option<(Sender<()>, JoinHandle<()>)>,
     carrier: Arc<dyn Carrier>,
+    /// Taken back after all else.
+    _changed: Changed,
+}
+
+/// What was changed of the access interfaces, until it is dropped.
+struct Changed {
+    netlink: Netlink,
+    guarded: Vec<u32>,
+    /// Settings with what they were.
+    settings: Vec<(String, String)>,
+}
+
+impl Changed {
+    fn guard(&mut self, index: u32) -> io::Result<()> {
+        self.netlink.add_guard(index)?;
+        self.guarded.push(index);
+        Ok(())
+    }
+    /// Lets packets come in by an interface by which their sources are not reached (`rp_filter`, RFC 3704 §2.4): it is the plane that
+    /// looks at sources.
+    fn loosen(&mut self, name: &str) {
+        let file = |of: &str| format!("/proc/sys/net/ipv4/conf/{of}/rp_filter");
+        let read = |of: &str| std::fs::read_to_string(file(of)).unwrap_or_default().trim().to_owned();
+        let (all, own) = (read("all"), read(name));
+        let strict = |value: &str| value == "1";
+        if own != "2" && (strict(&all) || strict(&own)) && std::fs::write(file(name), "2").is_ok() {
+            self.settings.push((file(name), own));
+        }
+    }
+}
+
+impl Drop for Changed {
+    fn drop(&mut self) {
+        for index in &self.guarded {
+            let _ = self.netlink.remove_guard(*index);
+        }
+        for (file, value) in &self.settings {
+            let _ = std::fs::write(file, value);
+        }
+    }
+}
+
+#[cfg(feature = "ebpf")]
+fn ebpf(tun: Tun, ports: Arc<[Port]>, hears: Heard, seed: u64) -> Result<Arc<dyn Carrier>, StartError> {
+    Ok(Arc::new(crate::ebpf::EbpfMode::start(tun, ports, hears, seed)?))
+}
+
+#[cfg(not(feature = "ebpf"))]
+fn ebpf(_: Tun, _: Arc<[Port]>, _: Heard, _: u64) -> Result<Arc<dyn Carrier>, StartError> {
+    let why =
+        "this program was built without it: build with the feature \"ebpf\", which needs clang".to_owned();
+    Err(StartError::Mode { mode: Mode::Ebpf, why })
 }
 
 impl fmt::Debug for Plane {
@@ -257,18 +310,33 @@ impl Plane {
         quiet(&device);
         let ports: Arc<[Port]> = ports.into();
         let hears = Heard(Arc::new(Mutex::new(hears)));
-        let mut guarded = Vec::new();
-        for port in &*ports {
-            let interface = |error| StartError::Interface { name: port.name.clone(), error };
-            netlink.add_guard(port.interface.index).map_err(interface)?;
-            guarded.push(port.interface.index);
-        }
+        let mut changed = Changed {
+            netlink: Netlink::open().map_err(system("a socket of rtnetlink"))?,
+            guarded: Vec::new(),
+            settings: Vec::new(),
+        };
         let mut seed = [0; 8];
         // Where the kernel gives no chance, addresses that hosts cannot choose are no worse spread.
         let _ = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
         let seed = u64::from_ne_bytes(seed);
-        let carrier: Arc<dyn Carrier> =
-            Arc::new(UserMode::start(made, Arc::clone(&ports), hears.clone(), seed)?);
+        let mut devices = vec![index];
+        let carrier: Arc<dyn Carrier> = match config.mode {
+            Mode::Ebpf => {
+                // Packets come in by the access interfaces, and routes to their sources lead elsewhere.
+                devices.extend(ports.iter().map(|port| port.interface.index));
+                for port in &*ports {
+                    changed.loosen(&port.name);
+                }
+                ebpf(made, Arc::clone(&ports), hears.clone(), seed)?
+            }
+            _ => {
+                for port in &*ports {
+                    let interface = |error| StartError::Interface { name: port.name.clone(), error };
+                    changed.guard(port.interface.index).map_err(interface)?;
+                }
+                Arc::new(UserMode::start(made, Arc::clone(&ports), hears.clone(), seed)?)
+            }
+        };
         let reporter = match config.report {
             Some(every) => Some(reporter(every, Arc::clone(&carrier), hears)?),
             None => None,
@@ -278,16 +346,19 @@ impl Plane {
             mac: port.interface.address,
             mtu: u16::try_from(port.interface.mtu).unwrap_or(u16::MAX),
         });
+        let states = states.collect();
+        let installed = Mutex::default();
         Ok(Self {
             device,
             index,
-            states: states.collect(),
+            devices,
+            states,
             ports,
             netlink,
-            guarded,
-            installed: Mutex::default(),
+            installed,
             reporter,
             carrier,
+            _changed: changed,
         })
     }
 
@@ -333,7 +404,9 @@ impl Plane {
             let uses = installed.gateways.entry(gateway).or_default();
             *uses += 1;
             if *uses == 1 {
-                self.netlink.add_address(self.index, gateway)?;
+                for device in &self.devices {
+                    self.netlink.add_address(*device, gateway)?;
+                }
             }
         }
         for network in session.all_networks() {
@@ -356,7 +429,7 @@ impl Plane {
             return Ok(());
         }
         installed.gateways.remove(&gateway);
-        self.netlink.remove_address(self.index, gateway)
+        self.devices.iter().try_for_each(|device| self.netlink.remove_address(*device, gateway))
     }
 
     fn take(&self, installed: &mut Installed, number: u16) -> io::Result<Option<Usage>> {
@@ -429,9 +502,11 @@ impl Drop for Plane {
             drop(end);
             let _ = thread.join();
         }
-        // Routes and addresses go with the device.
-        for index in &self.guarded {
-            let _ = self.netlink.remove_guard(*index);
+        // Routes and addresses of the device go with it.
+        for gateway in locked(&self.installed).gateways.keys() {
+            for device in &self.devices {
+                let _ = self.netlink.remove_address(*device, *gateway);
+            }
         }
     }
 }

@@ -9,9 +9,10 @@ mod prefixes;
 mod tests;
 
 pub(crate) use bucket::Bucket;
+pub(crate) use prefixes::Prefixes;
 
 use crate::session::{Counters, Session, SessionError, Usage};
-use prefixes::Prefixes;
+use prefixes::place;
 use std::net::IpAddr;
 use std::ops::Range;
 use usher_core::Instant;
@@ -84,13 +85,6 @@ pub(crate) struct Forwarder {
     changed: Vec<u16>,
 }
 
-fn place(address: IpAddr) -> u128 {
-    match address {
-        IpAddr::V4(ip) => u128::from(u32::from(ip)) << 96,
-        IpAddr::V6(ip) => ip.into(),
-    }
-}
-
 /// Whether an address is of a prefix.
 fn within(address: u128, (network, bits): (IpAddr, u8)) -> bool {
     bits == 0 || (address ^ place(network)) >> (128 - u32::from(bits)) == 0
@@ -121,14 +115,14 @@ impl Forwarder {
     pub(crate) fn install(&mut self, session: Session) -> Result<(), SessionError> {
         session.check(self.ports.len())?;
         for (network, bits) in session.all_networks() {
-            let owner = self.prefixes(network).owner(place(network), bits);
+            let owner = self.prefixes(network).owner_of(network, bits);
             if let Some(other) = owner.filter(|other| *other != session.number) {
                 return Err(SessionError::Taken { network, bits, other });
             }
         }
         let before = self.take(session.number);
         for (network, bits) in session.all_networks() {
-            self.prefixes(network).insert(place(network), bits, session.number);
+            self.prefixes(network).insert_of(network, bits, session.number);
         }
         let mut header = [0; HEADROOM];
         header[..6].copy_from_slice(&session.peer);
@@ -160,7 +154,7 @@ impl Forwarder {
         self.last = None;
         let entry = self.sessions[usize::from(number)].take()?;
         for (network, bits) in entry.session.all_networks() {
-            self.prefixes(network).remove(place(network), bits);
+            self.prefixes(network).remove_of(network, bits);
         }
         Some(entry)
     }
@@ -317,7 +311,7 @@ impl Forwarder {
             Some((_, number)) => Some(number),
             None => {
                 let of = if destination.is_ipv4() { &self.ipv4 } else { &self.ipv6 };
-                of.find(place(destination))
+                of.find_of(destination)
             }
         };
         let entry = number.and_then(|number| self.sessions[usize::from(number)].as_mut());

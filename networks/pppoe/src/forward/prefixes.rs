@@ -1,5 +1,6 @@
 //! Whose an address is: the longest prefix decides.
 
+use std::net::IpAddr;
 use usher_core::collections::{HashMap, HashState};
 
 /// Prefixes of addresses of one family, which stand in the upper bits of 128.
@@ -8,6 +9,14 @@ pub(crate) struct Prefixes {
     seed: u64,
     /// Of each length that there is, the longest first.
     lengths: Vec<(u8, HashMap<u128, u16>)>,
+}
+
+/// Where an address of either family stands.
+pub(super) fn place(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(ip) => u128::from(u32::from(ip)) << 96,
+        IpAddr::V6(ip) => ip.into(),
+    }
 }
 
 const fn masked(address: u128, bits: u8) -> u128 {
@@ -23,11 +32,17 @@ impl Prefixes {
         Self { seed, lengths: Vec::new() }
     }
     /// Whose just this prefix is.
-    pub(crate) fn owner(&self, address: u128, bits: u8) -> Option<u16> {
+    pub(crate) fn owner_of(&self, network: IpAddr, bits: u8) -> Option<u16> {
+        self.owner(place(network), bits)
+    }
+    fn owner(&self, address: u128, bits: u8) -> Option<u16> {
         let (_, of) = self.lengths.iter().find(|(length, _)| *length == bits)?;
         of.get(&masked(address, bits)).copied()
     }
-    pub(crate) fn insert(&mut self, address: u128, bits: u8, owner: u16) {
+    pub(crate) fn insert_of(&mut self, network: IpAddr, bits: u8, owner: u16) {
+        self.insert(place(network), bits, owner);
+    }
+    fn insert(&mut self, address: u128, bits: u8, owner: u16) {
         let at = match self.lengths.binary_search_by(|(length, _)| bits.cmp(length)) {
             Ok(at) => at,
             Err(at) => {
@@ -37,14 +52,20 @@ impl Prefixes {
         };
         self.lengths[at].1.insert(masked(address, bits), owner);
     }
-    pub(crate) fn remove(&mut self, address: u128, bits: u8) {
+    pub(crate) fn remove_of(&mut self, network: IpAddr, bits: u8) {
+        self.remove(place(network), bits);
+    }
+    fn remove(&mut self, address: u128, bits: u8) {
         if let Some((_, of)) = self.lengths.iter_mut().find(|(length, _)| *length == bits) {
             of.remove(&masked(address, bits));
         }
         self.lengths.retain(|(_, of)| !of.is_empty());
     }
     /// Whose an address is.
-    pub(crate) fn find(&self, address: u128) -> Option<u16> {
+    pub(crate) fn find_of(&self, address: IpAddr) -> Option<u16> {
+        self.find(place(address))
+    }
+    fn find(&self, address: u128) -> Option<u16> {
         self.lengths.iter().find_map(|(bits, of)| of.get(&masked(address, *bits)).copied())
     }
 }

@@ -2,4 +2,5 @@
 
 mod attack;
 mod carry;
+mod netfilter;
 mod place;

@@ -15,7 +15,8 @@ use usher_pppoe::{Config, Event, Mode, Plane, PortConfig, Session, StartError};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The modes that are held to the same.
-pub(crate) const MODES: &[Mode] = &[Mode::User];
+pub(crate) const MODES: &[Mode] =
+    if cfg!(feature = "ebpf") { &[Mode::User, Mode::Ebpf] } else { &[Mode::User] };
 
 /// The host's number, addresses and networks.
 pub(crate) const NUMBER: u16 = 0x0102;

@@ -1,0 +1,330 @@
+//! eBPF mode: packets stay in the kernel. At the access interface a program takes PPPoE off (XDP), so that the system routes,
+//! translates and tracks plain IP; at the device to which packets for hosts are routed another puts it on (tc), and sends them by
+//! the access interface. Sessions stand in maps, and what they carry is counted by each processor for itself. `program.c` has more.
+//!
+//! The programs are C, compiled when this crate is, and loaded by aya, which is Rust alone and well kept; the kernel's links hold
+//! them where they are, and let go of them when this program ends, however it does.
+
+mod layout;
+
+use crate::forward::Prefixes;
+use crate::interface::Netlink;
+use crate::plane::{Carrier, Heard, Port, locked};
+use crate::session::{Counters, Session, SessionError, Usage};
+use crate::sys::Inbox;
+use crate::{Event, Mode, StartError};
+use aya::maps::lpm_trie::Key;
+use aya::maps::{Array, HashMap, LpmTrie, MapData, MapError, PerCpuArray, PerCpuHashMap, PerCpuValues};
+use aya::programs::tc::qdisc_add_clsact;
+use aya::programs::{SchedClassifier, TcAttachType, Xdp, XdpMode};
+use aya::util::{KernelVersion, nr_cpus};
+use aya::{Ebpf, include_bytes_aligned};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use usher_device::{Tun, VNET_HEADER};
+
+static PROGRAM: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/program.o"));
+
+/// Since this version of Linux programs of tc are held by links of the kernel's, and need no queueing discipline.
+const TCX: (u8, u8, u16) = (6, 6, 0);
+
+/// What stands in the kernel.
+struct Maps {
+    sessions: HashMap<MapData, u32, [u8; layout::SESSION]>,
+    usages: PerCpuHashMap<MapData, u32, [u8; layout::USAGE]>,
+    hosts: HashMap<MapData, [u8; 4], u32>,
+    networks4: LpmTrie<MapData, [u8; 4], u32>,
+    networks6: LpmTrie<MapData, [u8; 16], u32>,
+    counters: PerCpuArray<MapData, u64>,
+}
+
+struct State {
+    maps: Maps,
+    sessions: BTreeMap<u16, Session>,
+    ipv4: Prefixes,
+    ipv6: Prefixes,
+    /// What was said last of each.
+    said: BTreeMap<u16, Usage>,
+}
+
+/// The programs at their places, until it is dropped.
+pub(crate) struct EbpfMode {
+    state: Mutex<State>,
+    ports: Arc<[Port]>,
+    netlink: Netlink,
+    /// The near end of the pair that cuts.
+    near: String,
+    wake: Arc<OwnedFd>,
+    listener: Option<JoinHandle<()>>,
+    /// Programs are where they are as long as this is there, and the device as long as somebody holds it.
+    _held: (Ebpf, Tun),
+}
+
+fn refused(why: impl std::fmt::Display) -> StartError {
+    let why = format!("{why}; this needs root or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, and Linux 5.18");
+    StartError::Mode { mode: Mode::Ebpf, why }
+}
+
+/// What the kernel says of a map.
+fn said(error: MapError) -> io::Error {
+    match error {
+        MapError::SyscallError(error) => error.io_error,
+        other => io::Error::other(other),
+    }
+}
+
+fn there<T>(found: Result<T, MapError>) -> io::Result<Option<T>> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(MapError::KeyNotFound) => Ok(None),
+        Err(error) => Err(said(error)),
+    }
+}
+
+fn attach(programs: &mut Ebpf, name: &str, interface: &str, at: TcAttachType) -> Result<(), StartError> {
+    let cannot =
+        |error: &dyn std::fmt::Display| refused(format!("program \"{name}\" at {interface}: {error}"));
+    let program = programs.program_mut(name).ok_or_else(|| cannot(&"it is not there"))?;
+    let program: &mut SchedClassifier = program.try_into().map_err(|error| cannot(&error))?;
+    if program.fd().is_err() {
+        program.load().map_err(|error| cannot(&error))?;
+    }
+    if KernelVersion::current().is_ok_and(|version| version < KernelVersion::new(TCX.0, TCX.1, TCX.2)) {
+        // It may be there already; if it is not, attaching says why.
+        let _ = qdisc_add_clsact(interface);
+    }
+    program.attach(interface, at).map(drop).map_err(|error| cannot(&error))
+}
+
+impl Maps {
+    fn take(programs: &mut Ebpf) -> Result<Self, StartError> {
+        let mut map =
+            |name: &str| programs.take_map(name).ok_or_else(|| refused(format!("no map \"{name}\"")));
+        Ok(Self {
+            sessions: map("sessions")?.try_into().map_err(refused)?,
+            usages: map("usages")?.try_into().map_err(refused)?,
+            hosts: map("hosts")?.try_into().map_err(refused)?,
+            networks4: map("networks4")?.try_into().map_err(refused)?,
+            networks6: map("networks6")?.try_into().map_err(refused)?,
+            counters: map("counters")?.try_into().map_err(refused)?,
+        })
+    }
+
+    fn usage(&self, number: u16) -> io::Result<Option<Usage>> {
+        let values = there(self.usages.get(&number.into(), 0))?;
+        Ok(values.map(|values| values.iter().map(layout::usage).fold(Usage::default(), Usage::plus)))
+    }
+
+    /// Packets to a network are this session's.
+    fn lead(&mut self, (network, bits): (IpAddr, u8), number: u16) -> io::Result<()> {
+        let number = u32::from(number);
+        let done = match network {
+            IpAddr::V4(ip) if bits == 32 => self.hosts.insert(ip.octets(), number, 0),
+            IpAddr::V4(ip) => self.networks4.insert(&Key::new(bits.into(), ip.octets()), number, 0),
+            IpAddr::V6(ip) => self.networks6.insert(&Key::new(bits.into(), ip.octets()), number, 0),
+        };
+        done.map_err(said)
+    }
+    /// They are nobody's.
+    fn leave(&mut self, (network, bits): (IpAddr, u8)) -> io::Result<()> {
+        let done = match network {
+            IpAddr::V4(ip) if bits == 32 => self.hosts.remove(&ip.octets()),
+            IpAddr::V4(ip) => self.networks4.remove(&Key::new(bits.into(), ip.octets())),
+            IpAddr::V6(ip) => self.networks6.remove(&Key::new(bits.into(), ip.octets())),
+        };
+        match done {
+            Err(MapError::KeyNotFound) => Ok(()),
+            Err(MapError::SyscallError(error)) if error.io_error.raw_os_error() == Some(libc::ENOENT) => {
+                Ok(())
+            }
+            done => done.map_err(said),
+        }
+    }
+}
+
+impl State {
+    fn prefixes(&mut self, of: IpAddr) -> &mut Prefixes {
+        if of.is_ipv4() { &mut self.ipv4 } else { &mut self.ipv6 }
+    }
+
+    fn install(&mut self, session: &Session, ports: &[Port]) -> io::Result<()> {
+        let wrong = |error: SessionError| io::Error::new(io::ErrorKind::InvalidInput, error);
+        session.check(ports.len()).map_err(wrong)?;
+        for (network, bits) in session.all_networks() {
+            let owner = self.prefixes(network).owner_of(network, bits);
+            if let Some(other) = owner.filter(|other| *other != session.number) {
+                return Err(wrong(SessionError::Taken { network, bits, other }));
+            }
+        }
+        let number = session.number;
+        let (key, port) = (u32::from(number), &ports[session.port].interface);
+        let before = there(self.maps.sessions.get(&key, 0))?;
+        let octets = layout::session(session, port.index, port.address, before.as_ref()).map_err(wrong)?;
+        if before.is_none() {
+            let none = vec![[0; layout::USAGE]; nr_cpus().map_err(|(_, error)| error)?];
+            self.maps.usages.insert(key, PerCpuValues::try_from(none)?, 0).map_err(said)?;
+        }
+        self.maps.sessions.insert(key, octets, 0).map_err(said)?;
+        if let Some(before) = self.sessions.insert(number, session.clone()) {
+            for network in
+                before.all_networks().filter(|one| session.all_networks().all(|other| other != *one))
+            {
+                self.maps.leave(network)?;
+                self.prefixes(network.0).remove_of(network.0, network.1);
+            }
+        }
+        for network in session.all_networks() {
+            self.maps.lead(network, number)?;
+            self.prefixes(network.0).insert_of(network.0, network.1, number);
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, number: u16) -> io::Result<Option<Usage>> {
+        let key = u32::from(number);
+        let Some(session) = self.sessions.remove(&number) else { return Ok(None) };
+        self.maps.sessions.remove(&key).map_err(said)?;
+        for network in session.all_networks() {
+            self.maps.leave(network)?;
+            self.prefixes(network.0).remove_of(network.0, network.1);
+        }
+        let usage = self.maps.usage(number)?;
+        self.maps.usages.remove(&key).map_err(said)?;
+        self.said.remove(&number);
+        Ok(usage)
+    }
+}
+
+impl EbpfMode {
+    pub(crate) fn start(tun: Tun, ports: Arc<[Port]>, hears: Heard, seed: u64) -> Result<Self, StartError> {
+        let system = |what| move |error| StartError::System { what, error };
+        let mut programs = Ebpf::load(PROGRAM).map_err(refused)?;
+        let mut by = programs.take_map("cutter").and_then(|map| Array::<_, u32>::try_from(map).ok());
+        let maps = Maps::take(&mut programs)?;
+        let netlink = Netlink::open().map_err(system("a socket of rtnetlink"))?;
+        // Names of interfaces have 15 octets.
+        let [near, far] = ["-a", "-b"].map(|end| format!("{:.13}{end}", tun.name));
+        let pair = netlink.add_cutter(&near, &far);
+        let index = pair.map_err(|error| StartError::Device { name: near.clone(), error })?;
+        let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
+        let wake = Arc::new(wake.map_err(|e| StartError::System { what: "an eventfd", error: e.into() })?);
+        let state = State {
+            maps,
+            sessions: BTreeMap::new(),
+            ipv4: Prefixes::new(seed),
+            ipv6: Prefixes::new(seed),
+            said: BTreeMap::new(),
+        };
+        // From here on its end takes everything away again.
+        let mut mode = Self {
+            state: Mutex::new(state),
+            ports: Arc::clone(&ports),
+            netlink,
+            near,
+            wake: Arc::clone(&wake),
+            listener: None,
+            _held: (programs, tun),
+        };
+        let (programs, tun) = &mut mode._held;
+        by.as_mut().ok_or_else(|| refused("no map \"cutter\""))?.set(0, index, 0).map_err(refused)?;
+        attach(programs, "cut", &far, TcAttachType::Ingress)?;
+        attach(programs, "host", &tun.name, TcAttachType::Egress)?;
+        for port in &*ports {
+            attach(programs, "lower", &port.name, TcAttachType::Ingress)?;
+        }
+        let access = programs.program_mut("access").ok_or_else(|| refused("no program \"access\""))?;
+        let access: &mut Xdp = access.try_into().map_err(refused)?;
+        access.load().map_err(refused)?;
+        for port in &*ports {
+            // Native where the driver can, generic elsewhere.
+            let done = access.attach(&port.name, XdpMode::Default);
+            done.map_err(|error| refused(format!("program \"access\" at {}: {error}", port.name)))?;
+        }
+        let listen = move || {
+            if let Err(why) = listen(&ports, &wake, &hears) {
+                hears.say(Event::Failed(why));
+            }
+        };
+        let thread = std::thread::Builder::new().name("pppoe-control".to_owned()).spawn(listen);
+        mode.listener = Some(thread.map_err(system("a thread"))?);
+        Ok(mode)
+    }
+}
+
+impl Drop for EbpfMode {
+    fn drop(&mut self) {
+        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+        if let Some(thread) = self.listener.take() {
+            let _ = thread.join();
+        }
+        let _ = self.netlink.remove_link(&self.near);
+    }
+}
+
+/// Hands frames up that the programs let pass, until it is woken.
+fn listen(ports: &[Port], wake: &OwnedFd, hears: &Heard) -> Result<(), String> {
+    let mtu = ports.iter().map(|port| port.interface.mtu as usize).max().unwrap_or(0);
+    let mut inbox = Inbox::new(mtu);
+    loop {
+        let mut all = vec![PollFd::new(wake, PollFlags::IN)];
+        all.extend(ports.iter().flat_map(Port::sockets).map(|socket| PollFd::new(socket, PollFlags::IN)));
+        match poll(&mut all, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(format!("cannot wait for frames: {error}")),
+        }
+        if !all[0].revents().is_empty() {
+            return Ok(());
+        }
+        for (number, port) in ports.iter().enumerate() {
+            for socket in port.sockets() {
+                match inbox.receive(socket) {
+                    Ok(_) => {}
+                    // The interface was switched off; it may be switched on again.
+                    Err(error) if error.raw_os_error() == Some(libc::ENETDOWN) => continue,
+                    Err(error) => return Err(format!("interface {} is gone: {error}", port.name)),
+                }
+                for octets in inbox.received() {
+                    let data = octets.get(VNET_HEADER..).unwrap_or_default().to_vec();
+                    hears.say(Event::Frame { port: number, data });
+                }
+            }
+        }
+    }
+}
+
+impl Carrier for EbpfMode {
+    fn install(&self, session: &Session) -> io::Result<()> {
+        locked(&self.state).install(session, &self.ports)
+    }
+    fn remove(&self, number: u16) -> io::Result<Option<Usage>> {
+        locked(&self.state).remove(number)
+    }
+    fn usage(&self, number: u16) -> io::Result<Option<Usage>> {
+        locked(&self.state).maps.usage(number)
+    }
+    fn changed(&self) -> io::Result<Vec<(u16, Usage)>> {
+        let mut state = locked(&self.state);
+        let numbers: Vec<u16> = state.sessions.keys().copied().collect();
+        let mut changed = Vec::new();
+        for number in numbers {
+            let Some(usage) = state.maps.usage(number)? else { continue };
+            if state.said.insert(number, usage).unwrap_or_default() != usage {
+                changed.push((number, usage));
+            }
+        }
+        Ok(changed)
+    }
+    fn counters(&self) -> io::Result<Counters> {
+        let state = locked(&self.state);
+        let mut n = [0; layout::COUNTERS];
+        for (at, n) in (0..).zip(&mut n) {
+            *n = state.maps.counters.get(&at, 0).map_err(said)?.iter().sum();
+        }
+        Ok(layout::counters(n))
+    }
+}

@@ -1,0 +1,222 @@
+//! The kernel's table of connections (nf_conntrack), asked by netlink (linux/netfilter/nfnetlink_conntrack.h): of what source a
+//! connection has that comes from elsewhere to a translated address, and the reverse.
+
+use netlink_sys::protocols::NETLINK_NETFILTER;
+use netlink_sys::{Socket, SocketAddr as Netlink};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+/// The subsystem, and what it is asked (linux/netfilter/nfnetlink.h).
+const CTNETLINK_GET: u16 = 1 << 8 | 1;
+const NLM_F_REQUEST: u16 = 1;
+const NLMSG_ERROR: u16 = 2;
+/// Attributes, by what they are within.
+const TUPLE_ORIG: u16 = 1;
+const TUPLE_REPLY: u16 = 2;
+const TUPLE_IP: u16 = 1;
+const TUPLE_PROTO: u16 = 2;
+const IP_V4_SRC: u16 = 1;
+const IP_V4_DST: u16 = 2;
+const IP_V6_SRC: u16 = 3;
+const IP_V6_DST: u16 = 4;
+const PROTO_NUM: u16 = 1;
+const PROTO_SRC_PORT: u16 = 2;
+const PROTO_DST_PORT: u16 = 3;
+const NESTED: u16 = 0x8000;
+const KIND: u16 = 0x3fff;
+/// Octets of a message's header, and of what stands behind it in messages of netfilter.
+const HEADER: usize = 16;
+const GENERAL: usize = 4;
+
+/// TCP's number as a protocol of IP.
+pub const TCP: u8 = 6;
+/// UDP's.
+pub const UDP: u8 = 17;
+
+/// From where packets of a connection go to where.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Direction {
+    /// From where.
+    pub source: SocketAddr,
+    /// To where.
+    pub destination: SocketAddr,
+}
+
+/// A connection as the kernel has it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Connection {
+    /// Packets of whoever began it, before anything is translated.
+    pub original: Direction,
+    /// Packets of the other, which tell how the first ones are translated.
+    pub reply: Direction,
+}
+
+/// The connection between an address of ours that may be translated and one elsewhere, as that one sees it: a query by IDENT names
+/// just these. `None`: there is none.
+///
+/// # Errors
+/// What the kernel says: it needs CAP_NET_ADMIN.
+pub fn seen_from(ours: SocketAddr, theirs: SocketAddr, protocol: u8) -> io::Result<Option<Connection>> {
+    look_up(TUPLE_REPLY, Direction { source: theirs, destination: ours }, protocol)
+}
+
+/// The connection that an end began with these addresses, before they are translated. `None`: there is none.
+///
+/// # Errors
+/// What the kernel says: it needs CAP_NET_ADMIN.
+pub fn begun_as(original: Direction, protocol: u8) -> io::Result<Option<Connection>> {
+    look_up(TUPLE_ORIG, original, protocol)
+}
+
+fn attribute(kind: u16, value: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&(4 + value.len() as u16).to_ne_bytes());
+    out.extend_from_slice(&kind.to_ne_bytes());
+    out.extend_from_slice(value);
+    out.resize(out.len().next_multiple_of(4), 0);
+}
+
+fn request(tuple: u16, direction: Direction, protocol: u8) -> Option<Vec<u8>> {
+    let (mut ip, mut proto, mut all) = (Vec::new(), Vec::new(), Vec::new());
+    let family = match (direction.source.ip(), direction.destination.ip()) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            attribute(IP_V4_SRC, &source.octets(), &mut ip);
+            attribute(IP_V4_DST, &destination.octets(), &mut ip);
+            libc::AF_INET
+        }
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            attribute(IP_V6_SRC, &source.octets(), &mut ip);
+            attribute(IP_V6_DST, &destination.octets(), &mut ip);
+            libc::AF_INET6
+        }
+        _ => return None,
+    };
+    attribute(PROTO_NUM, &[protocol], &mut proto);
+    attribute(PROTO_SRC_PORT, &direction.source.port().to_be_bytes(), &mut proto);
+    attribute(PROTO_DST_PORT, &direction.destination.port().to_be_bytes(), &mut proto);
+    let mut within = Vec::new();
+    attribute(TUPLE_IP | NESTED, &ip, &mut within);
+    attribute(TUPLE_PROTO | NESTED, &proto, &mut within);
+    all.extend_from_slice(&[0; 4]);
+    all.extend_from_slice(&CTNETLINK_GET.to_ne_bytes());
+    all.extend_from_slice(&NLM_F_REQUEST.to_ne_bytes());
+    all.extend_from_slice(&[0; 8]);
+    all.extend_from_slice(&[family as u8, 0, 0, 0]);
+    attribute(tuple | NESTED, &within, &mut all);
+    let length = (all.len() as u32).to_ne_bytes();
+    all[..4].copy_from_slice(&length);
+    Some(all)
+}
+
+fn look_up(tuple: u16, direction: Direction, protocol: u8) -> io::Result<Option<Connection>> {
+    // Addresses of two families have no connection.
+    let Some(request) = request(tuple, direction, protocol) else { return Ok(None) };
+    let mut socket = Socket::new(NETLINK_NETFILTER)?;
+    socket.bind_auto()?;
+    socket.connect(&Netlink::new(0, 0))?;
+    socket.send(&request, 0)?;
+    answer(&socket.recv_from_full()?.0)
+}
+
+/// Reads what the kernel answers.
+fn answer(octets: &[u8]) -> io::Result<Option<Connection>> {
+    let unreadable = || io::Error::other("the kernel's answer on a connection cannot be read");
+    let head = octets.first_chunk::<HEADER>().ok_or_else(unreadable)?;
+    let length = u32::from_ne_bytes([head[0], head[1], head[2], head[3]]) as usize;
+    let body = octets.get(HEADER..length.min(octets.len())).ok_or_else(unreadable)?;
+    if u16::from_ne_bytes([head[4], head[5]]) == NLMSG_ERROR {
+        let code = body.first_chunk().map_or(0, |code| i32::from_ne_bytes(*code));
+        return match -code {
+            libc::ENOENT => Ok(None),
+            code => Err(io::Error::from_raw_os_error(code)),
+        };
+    }
+    let (mut original, mut reply) = (None, None);
+    for (kind, value) in attributes(body.get(GENERAL..).ok_or_else(unreadable)?) {
+        match kind {
+            TUPLE_ORIG => original = direction_of(value),
+            TUPLE_REPLY => reply = direction_of(value),
+            _ => {}
+        }
+    }
+    let both = original.zip(reply).map(|(original, reply)| Connection { original, reply });
+    both.map(Some).ok_or_else(unreadable)
+}
+
+/// Attributes one behind another; what is none ends them.
+fn attributes(mut octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let head = octets.first_chunk::<4>()?;
+        let length = usize::from(u16::from_ne_bytes([head[0], head[1]]));
+        let kind = u16::from_ne_bytes([head[2], head[3]]) & KIND;
+        let value = octets.get(4..length)?;
+        octets = octets.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind, value))
+    })
+}
+
+fn direction_of(octets: &[u8]) -> Option<Direction> {
+    let (mut source, mut destination, mut ports) = (None, None, (0, 0));
+    let v4 = |value: &[u8]| value.first_chunk::<4>().map(|octets| IpAddr::from(*octets));
+    let v6 = |value: &[u8]| value.first_chunk::<16>().map(|octets| IpAddr::from(*octets));
+    let port = |value: &[u8]| value.first_chunk::<2>().map_or(0, |octets| u16::from_be_bytes(*octets));
+    for (kind, within) in attributes(octets) {
+        for (one, value) in attributes(within) {
+            match (kind, one) {
+                (TUPLE_IP, IP_V4_SRC) => source = v4(value),
+                (TUPLE_IP, IP_V4_DST) => destination = v4(value),
+                (TUPLE_IP, IP_V6_SRC) => source = v6(value),
+                (TUPLE_IP, IP_V6_DST) => destination = v6(value),
+                (TUPLE_PROTO, PROTO_SRC_PORT) => ports.0 = port(value),
+                (TUPLE_PROTO, PROTO_DST_PORT) => ports.1 = port(value),
+                _ => {}
+            }
+        }
+    }
+    let at = |ip: Option<IpAddr>, port| ip.map(|ip| SocketAddr::new(ip, port));
+    Some(Direction { source: at(source, ports.0)?, destination: at(destination, ports.1)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn direction(source: &str, destination: &str) -> Direction {
+        Direction { source: source.parse().unwrap(), destination: destination.parse().unwrap() }
+    }
+
+    #[test]
+    fn an_answer_has_both_directions() {
+        for (a, b) in [("10.0.0.1:40000", "203.0.113.2:80"), ("[2001:db8::1]:40000", "[2001:db8:1::2]:80")] {
+            // A request holds one direction as an answer does.
+            let one = request(TUPLE_ORIG, direction(a, b), TCP).unwrap();
+            let other = request(TUPLE_REPLY, direction(b, a), TCP).unwrap();
+            let mut octets = [&one[..], &other[HEADER + GENERAL..]].concat();
+            let length = (octets.len() as u32).to_ne_bytes();
+            octets[..4].copy_from_slice(&length);
+            let connection = Connection { original: direction(a, b), reply: direction(b, a) };
+            assert_eq!(answer(&octets).unwrap(), Some(connection));
+        }
+        assert_eq!(request(TUPLE_ORIG, direction("10.0.0.1:1", "[::1]:2"), TCP), None);
+    }
+
+    #[test]
+    fn what_the_kernel_does_not_know_is_none_and_what_it_refuses_an_error() {
+        let error = |code: i32| {
+            let mut octets = [0; HEADER + 4];
+            octets[0] = octets.len() as u8;
+            octets[4..6].copy_from_slice(&NLMSG_ERROR.to_ne_bytes());
+            octets[HEADER..].copy_from_slice(&(-code).to_ne_bytes());
+            answer(&octets)
+        };
+        assert_eq!(error(libc::ENOENT).unwrap(), None);
+        assert_eq!(error(libc::EPERM).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+    }
+
+    proptest! {
+        #[test]
+        fn no_answer_panics(octets in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = answer(&octets);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What elsewhere sees of hosts: addresses that are translated, and who answers at port 113.
+
+use super::place::{CONCENTRATOR, HOST, HOST_END, HOST_IPV6, MODES, Place, SERVER, SERVER_END, SERVER_IPV6};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::process::Command;
+use std::time::Duration;
+use usher_pppoe::netfilter::conntrack::{self, Direction};
+use usher_pppoe::netfilter::{Config, Netfilter, Rules, Translation};
+
+const IDENT: u16 = 11_300;
+const EXTERNAL: &str = "203.0.113.1";
+
+fn table(place: &Place) -> Netfilter {
+    let config = Config { table: "usher-test".to_owned(), device: "pppoe0".to_owned(), ident_port: IDENT };
+    place.within(CONCENTRATOR, move || Netfilter::start(&config).expect("root may make a table"))
+}
+
+/// Rules are written in the namespace of who asks.
+fn apply(place: &Place, table: Netfilter, changes: Vec<(IpAddr, u8, Option<Rules>)>) -> Netfilter {
+    place.within(CONCENTRATOR, move || {
+        table.apply(&changes).expect("the rules can be");
+        table
+    })
+}
+
+fn end(place: &Place, table: Netfilter) {
+    place.within(CONCENTRATOR, move || drop(table));
+}
+
+fn address(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
+#[test]
+fn a_masqueraded_connection_is_found_with_its_host() {
+    for mode in MODES {
+        let place = Place::new(1500);
+        let ends = place.ends(*mode);
+        ends.install();
+        let masquerade = Rules { ident: false, translation: Some(Translation::Masquerade) };
+        let table = apply(&place, table(&place), vec![(address(HOST), 32, Some(masquerade))]);
+        let (begun, accepted) = place.connection(HOST_END, SERVER_END, SERVER);
+        let (seen, theirs) = (accepted.peer_addr().unwrap(), accepted.local_addr().unwrap());
+        assert_eq!(seen.ip(), address(EXTERNAL), "{mode}");
+        let own = begun.local_addr().unwrap();
+        let found = place.within(CONCENTRATOR, move || conntrack::seen_from(seen, theirs, conntrack::TCP));
+        let found = found.unwrap().expect("the connection is known");
+        assert_eq!(found.original, Direction { source: own, destination: theirs }, "{mode}");
+        assert_eq!(found.reply, Direction { source: theirs, destination: seen }, "{mode}");
+        let original = found.original;
+        let again = place.within(CONCENTRATOR, move || conntrack::begun_as(original, conntrack::TCP));
+        assert_eq!(again.unwrap(), Some(found), "{mode}");
+        let other = SocketAddr::new(seen.ip(), seen.port() ^ 1);
+        let none = place.within(CONCENTRATOR, move || conntrack::seen_from(other, theirs, conntrack::TCP));
+        assert_eq!(none.unwrap(), None, "{mode}");
+        // Without its rules a host has its own address again.
+        let table = apply(&place, table, vec![(address(HOST), 32, None)]);
+        let (_begun, accepted) = place.connection(HOST_END, SERVER_END, SERVER);
+        assert_eq!(accepted.peer_addr().unwrap().ip(), address(HOST), "{mode}");
+        end(&place, table);
+    }
+}
+
+#[test]
+fn a_hosts_ports_are_of_its_block() {
+    for mode in MODES {
+        let place = Place::new(1500);
+        let ends = place.ends(*mode);
+        ends.install();
+        let block = |first: u16| {
+            let external = EXTERNAL.parse().expect("an address");
+            let translation = Some(Translation::Block { external, ports: first..=first + 15 });
+            (address(HOST), 32, Some(Rules { ident: false, translation }))
+        };
+        let mut table = apply(&place, table(&place), vec![block(2048)]);
+        for first in [2048, 4096] {
+            table = apply(&place, table, vec![block(first)]);
+            let all: Vec<_> = (0..8).map(|_| place.connection(HOST_END, SERVER_END, SERVER)).collect();
+            for (_, accepted) in &all {
+                let seen = accepted.peer_addr().unwrap();
+                assert_eq!(seen.ip(), address(EXTERNAL), "{mode}");
+                assert!((first..first + 16).contains(&seen.port()), "{mode}: {seen}");
+            }
+        }
+        let server = place.udp(SERVER_END, &format!("{SERVER}:7000"));
+        let host = place.udp(HOST_END, &format!("{HOST}:0"));
+        host.send_to(b"whose", (SERVER, 7000)).unwrap();
+        let (_, seen) = server.recv_from(&mut [0; 100]).unwrap();
+        assert!(seen.ip() == address(EXTERNAL) && (4096..4112).contains(&seen.port()), "{mode}: {seen}");
+        end(&place, table);
+    }
+}
+
+#[test]
+fn port_113_of_hosts_is_answered_by_us() {
+    for mode in MODES {
+        let place = Place::new(1500);
+        let ends = place.ends(*mode);
+        ends.install();
+        let ident = || Some(Rules { ident: true, translation: None });
+        let both = vec![(address(HOST), 32, ident()), (address("2001:db8:1::"), 64, ident())];
+        let table = apply(&place, table(&place), both);
+        let listener =
+            place.within(CONCENTRATOR, || TcpListener::bind(("::", IDENT)).expect("the port is free"));
+        let ask = |to: &'static str, port: u16| {
+            let to = SocketAddr::new(address(to), port);
+            place.within(SERVER_END, move || TcpStream::connect_timeout(&to, Duration::from_secs(5)))
+        };
+        for (to, v4) in [(HOST, true), (HOST_IPV6, false)] {
+            let asking = ask(to, 113).expect("it is answered");
+            let (answering, from) = listener.accept().unwrap();
+            let socket = socket2::SockRef::from(&answering.as_fd()).try_clone().unwrap();
+            // Whom it was for is known, whatever the host itself runs.
+            let asked = if v4 { socket.original_dst_v4() } else { socket.original_dst_v6() };
+            let asked = asked.unwrap().as_socket().unwrap();
+            assert_eq!(asked, SocketAddr::new(address(to), 113), "{mode}");
+            let server = address(if v4 { SERVER } else { SERVER_IPV6 });
+            assert_eq!(from.ip().to_canonical(), server, "{mode}");
+            drop(asking);
+            // Other ports are the host's.
+            assert!(ask(to, 114).is_err(), "{mode}");
+        }
+        let table = apply(&place, table, vec![(address(HOST), 32, None)]);
+        assert!(ask(HOST, 113).is_err(), "{mode}");
+        end(&place, table);
+    }
+}
+
+#[test]
+fn the_table_goes_with_its_program_or_is_replaced() {
+    let place = Place::new(1500);
+    let shown = || {
+        let c = &place.names[CONCENTRATOR];
+        let all = Command::new("ip").args(["netns", "exec", c, "nft", "list", "ruleset"]).output().unwrap();
+        String::from_utf8(all.stdout).unwrap()
+    };
+    let masquerade = Rules { ident: true, translation: Some(Translation::Masquerade) };
+    let left = apply(&place, table(&place), vec![(address(HOST), 32, Some(masquerade.clone()))]);
+    assert!(shown().contains(HOST));
+    // A killed program takes nothing away.
+    std::mem::forget(left);
+    let next = table(&place);
+    assert!(shown().contains("usher-test") && !shown().contains(HOST));
+    // A change is made whole or not at all.
+    let next = place.within(CONCENTRATOR, move || {
+        let unknown = (address("10.0.0.9"), 32, None);
+        assert!(next.apply(&[(address(HOST), 32, Some(masquerade)), unknown]).is_err());
+        next
+    });
+    assert!(!shown().contains(HOST));
+    end(&place, next);
+    assert_eq!(shown(), "");
+}
