@@ -18,7 +18,7 @@ mod reply;
 mod request;
 
 pub use client::{
-    AaaConfig, AccessClient, Command, ConfigError, Connections, DIAMETER_LISTENER, DYNAMIC_SOCKET,
+    Aaa, AaaConfig, AccessClient, Command, ConfigError, Connections, DIAMETER_LISTENER, DYNAMIC_SOCKET,
     DiameterConfig, DynamicConfig, Event, Failure, RadiusConfig,
 };
 pub use dynamic::{DynamicKind, DynamicRequest, ErrorCause, SessionIdentity};

@@ -1,8 +1,6 @@
 //! The configuration file of an IKEv2 gateway or client.
 
 #[cfg(feature = "tls")]
-mod aaa;
-#[cfg(feature = "tls")]
 mod build;
 mod data;
 mod model;
@@ -12,9 +10,8 @@ mod tests;
 
 pub use data::{Carry, DataTable, NamedPolicy, PolicyTable, PolicyWord, policies};
 pub use model::{
-    AaaTable, AuthMethod, ChildTable, ChildlessWord, ConnectionTable, DiameterPeerTable, DiameterTable,
-    DynamicTable, EapTable, File, Limits, Listen, LocalAuth, ModeWord, PoolTable, RadiusTable,
-    Reauthentication, RemoteAuth, TlsTable, UserTable,
+    AuthMethod, ChildTable, ChildlessWord, ConnectionTable, EapTable, File, Limits, Listen, LocalAuth,
+    ModeWord, Reauthentication, RemoteAuth,
 };
 
 pub use revocation::{DEFAULT_STATE, OcspPolicy, RevocationTable};

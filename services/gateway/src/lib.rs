@@ -35,9 +35,10 @@ mod users;
 
 pub use addresses::{LeaseWish, Leases};
 pub use service::{
-    AAA_SLOT, Aaa, Command, Config, Counters, DYNAMIC_SOCKET, Event, Gateway, GatewayJob, IKE_SLOT, Judge,
+    AAA_SLOT, Command, Config, Counters, DYNAMIC_SOCKET, Event, Gateway, GatewayJob, IKE_SLOT, Judge,
     LoginFailure, NAT_SOCKET, NAT_SOCKET_V6, Peer, SOCKET, SOCKET_V6, Which,
 };
 pub use status::{ChildStatus, GatewayStatus, SaStatus};
 pub use swanctl::{Imported, SwanctlError, import};
 pub use users::{Judgement, LocalUsers};
+pub use usher_access::Aaa;

@@ -12,7 +12,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use usher_access::pool::{Lease, PoolConfig};
-use usher_access::{AaaConfig, AccessClient, ConfigError, NasIdentity, TerminateCause};
+use usher_access::{Aaa, AccessClient, ConfigError, TerminateCause};
 use usher_core::collections::hash_state;
 use usher_core::timer::{TimerQueue, earliest};
 use usher_core::{
@@ -79,19 +79,6 @@ pub struct Peer {
     pub lifetime: Option<Duration>,
     /// The same of its CHILD_SAs, in the order of the connection's.
     pub child_lifetimes: Vec<Option<Duration>>,
-}
-
-/// The AAA servers of a gateway.
-#[derive(Clone, Debug)]
-pub struct Aaa {
-    /// As whom it asks.
-    pub nas: NasIdentity,
-    /// Whom, and how.
-    pub servers: AaaConfig,
-    /// Whether sessions are told of.
-    pub accounting: bool,
-    /// How often, where the server does not say (Acct-Interim-Interval); `None`: at their start and end alone.
-    pub interim: Option<Duration>,
 }
 
 /// How a gateway is.

@@ -21,6 +21,8 @@ pub const SIBLINGS: &[(&str, &str, &str)] = &[
     ("networks", "usher-device", "TUN devices and rtnetlink are asked for in one way"),
     ("networks", "usher-sctp", "associations of a live host are sockets of the kernel"),
     ("usher-aaa-config", "usher-aaa", "its file is read into what the server is made of"),
+    ("usher-access-config", "usher-access", "its tables are read into what an access server is made of"),
+    ("usher-gateway", "usher-access-config", "its file has the tables of an access server"),
     ("usher-gateway", "usher-access", "a gateway asks an AAA server, and has address pools"),
     ("usher-nas", "usher-access", "an authenticator asks an AAA server"),
     ("usher-mih-service", "usher-mobility", "its handovers are led by those controllers"),

@@ -22,7 +22,7 @@ use alloc::vec::Vec;
 use diameter::DiameterAccess;
 use radius::RadiusAccess;
 use usher_core::{
-    CommandError, Input, Instant, Machine, NoJob, OutputOf, Outputs, SecureRng, Transmit, WallTime,
+    CommandError, Duration, Input, Instant, Machine, NoJob, OutputOf, Outputs, SecureRng, Transmit, WallTime,
 };
 use usher_diameter::node::{self, PeerId};
 use usher_radius::client::{Health, HealthCause};
@@ -34,6 +34,19 @@ pub enum AaaConfig {
     Radius(RadiusConfig),
     /// Diameter with its EAP and NASREQ applications.
     Diameter(Box<DiameterConfig>),
+}
+
+/// The AAA servers of an access server.
+#[derive(Clone, Debug)]
+pub struct Aaa {
+    /// As whom it asks.
+    pub nas: NasIdentity,
+    /// Whom, and how.
+    pub servers: AaaConfig,
+    /// Whether sessions are told of.
+    pub accounting: bool,
+    /// How often, where the server does not say (Acct-Interim-Interval); `None`: at their start and end alone.
+    pub interim: Option<Duration>,
 }
 
 /// A NAS was configured in contradiction to itself.

@@ -1,10 +1,9 @@
 //! What a file makes: checks that types cannot say, with keys and certificates read.
 
-use super::aaa;
 use super::data::{Carry, DataTable};
 use super::model::{
     AuthMethod, ChildTable, ChildlessWord, ConnectionTable, EapTable, File, Listen, LocalAuth as Local,
-    ModeWord, Reauthentication, RemoteAuth as Remote, TlsTable, UserTable,
+    ModeWord, Reauthentication, RemoteAuth as Remote,
 };
 use crate::service::{Config, Judge, Peer};
 use crate::users::LocalUsers;
@@ -15,16 +14,16 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::{Path, PathBuf};
-use usher_access::pool::{PoolConfig, PoolError, Range, check_pools};
-use usher_config::secret::{self, Hidden};
+use std::path::Path;
+use usher_access::PORT_TYPE_VIRTUAL;
+use usher_access::pool::{PoolConfig, Range};
+use usher_access_config::{Builder as Common, Found, NasKind, Places};
 use usher_config::units::Time;
 use usher_config::{Outside, Prefix, hint};
 use usher_core::Duration;
 use usher_crypto::Key;
 use usher_crypto::tls::{
-    ClientConfig, ClientOptions, Credentials as Certified, Roots, ServerConfig, ServerOptions, TlsError,
-    VersionRange, WallClock,
+    ClientConfig, Credentials as Certified, ServerConfig, ServerOptions, VersionRange, WallClock,
 };
 use usher_eap::method::tls::{PeerMethodTls, PeerTls};
 use usher_eap::method::{PeerOffer, md5, mschapv2};
@@ -36,146 +35,28 @@ use usher_ike::machine::{
 };
 use usher_ike::payload::{Identification, Proposal, TrafficSelector};
 
-/// Octets of a file with certificates at most.
-const MOST: u64 = 1 << 20;
+/// Of the EAP packet that an AAA server sends, what goes through IKE without fragments.
+const NAS: NasKind = NasKind { called: "gateway", port_type: PORT_TYPE_VIRTUAL, framed_mtu: 1100 };
 /// Octets of a key that cannot be guessed, at least, where there is no reason to be weaker.
 const SHORTEST: usize = 6;
 /// The longest EAP packet of this side, octets.
 const FRAGMENT: usize = 1100;
 
-/// A fault, and the keys that lead to its place.
-pub(super) type Found = (Vec<String>, String);
-
-/// Three places of which one says a secret.
-pub(super) struct Places<'a> {
-    pub(super) key: &'static str,
-    pub(super) inline: Option<&'a Hidden>,
-    pub(super) file: Option<&'a Path>,
-    pub(super) env: Option<&'a str>,
-}
-
 pub(super) struct Builder<'a> {
-    base: &'a Path,
-    outside: &'a dyn Outside,
-    pub(super) clock: &'a WallClock,
-    found: Vec<Found>,
+    pub(super) common: Common<'a>,
     credentials: Credentials,
-    pub(super) outgoing: BTreeMap<SocketAddr, ClientConfig>,
-}
-
-/// The keys that lead to a place.
-pub(super) fn keys(path: &[&str]) -> Vec<String> {
-    path.iter().map(|key| (*key).to_owned()).collect()
 }
 
 impl<'a> Builder<'a> {
     pub(super) fn new(base: &'a Path, outside: &'a dyn Outside, clock: &'a WallClock) -> Self {
-        let (found, credentials, outgoing) = (Vec::new(), Credentials::new(), BTreeMap::new());
-        Self { base, outside, clock, found, credentials, outgoing }
+        Self { common: Common::new(base, outside, clock), credentials: Credentials::new() }
     }
     pub(super) fn finish(self) -> (Vec<Found>, Credentials, BTreeMap<SocketAddr, ClientConfig>) {
-        (self.found, self.credentials, self.outgoing)
+        let (found, outgoing) = self.common.finish();
+        (found, self.credentials, outgoing)
     }
     pub(super) fn fault(&mut self, at: &[&str], message: impl Into<String>) {
-        self.found.push((keys(at), message.into()));
-    }
-    /// What a step gives, or its fault at this place.
-    fn take<T>(&mut self, at: &[&str], result: Result<T, String>) -> Option<T> {
-        result.map_err(|message| self.fault(at, message)).ok()
-    }
-
-    /// A secret of one of three places of a table.
-    pub(super) fn secret(&mut self, table: &[&str], places: &Places<'_>) -> Option<Key> {
-        let file = places.file.map(|file| self.base.join(file));
-        match secret::one(places.key, places.inline, file.as_deref(), places.env, self.outside) {
-            Ok(Some(secret)) => Some(Key::from(secret.0.as_bytes())),
-            Ok(None) => {
-                let message =
-                    format!("\"{0}\" is missing: write it, or \"{0}_file\", or \"{0}_env\"", places.key);
-                self.fault(table, message);
-                None
-            }
-            Err((key, message)) => {
-                let mut at = table.to_vec();
-                if !key.is_empty() {
-                    at.push(&key);
-                }
-                self.fault(&at, message);
-                None
-            }
-        }
-    }
-
-    fn certified(
-        &mut self,
-        table: &[&str],
-        certificate: Option<&PathBuf>,
-        key: Option<&PathBuf>,
-    ) -> Option<Certified> {
-        let mut missing = |key: &str| {
-            self.fault(table, format!("\"{key}\" is missing: a certificate proves nothing without both"));
-        };
-        let certificate = certificate.or_else(|| {
-            missing("certificate");
-            None
-        })?;
-        let key = key.or_else(|| {
-            missing("key");
-            None
-        })?;
-        let (at, at_key) = ([table, &["certificate"]].concat(), [table, &["key"]].concat());
-        let chain = self.outside.octets(&self.base.join(certificate), MOST);
-        let chain = self.take(&at, chain);
-        let pem = self.outside.secret(&self.base.join(key));
-        let pem = self.take(&at_key, pem)?;
-        let pem = Key::new(pem);
-        let made = Certified::from_pem(&chain?, pem.as_bytes()).map_err(|e| e.to_string());
-        self.take(&at, made)
-    }
-
-    fn roots(&mut self, table: &[&str], ca: Option<&PathBuf>) -> Option<Roots> {
-        let at = [table, &["ca"]].concat();
-        let Some(ca) = ca else {
-            self.fault(
-                table,
-                "\"ca\" is missing: name the file with the authorities whose certificates are taken",
-            );
-            return None;
-        };
-        let text = self.outside.octets(&self.base.join(ca), MOST);
-        let text = self.take(&at, text)?;
-        let roots = Roots::from_pem(&text).map_err(|e| e.to_string());
-        self.take(&at, roots).map(Roots::remembering)
-    }
-
-    /// TLS of a client that shows a certificate.
-    pub(super) fn client(
-        &mut self,
-        at: &[&str],
-        table: &TlsTable,
-        server_name: Option<String>,
-    ) -> Option<ClientConfig> {
-        let credentials = self.certified(at, Some(&table.certificate), Some(&table.key))?;
-        let roots = self.roots(at, Some(&table.ca))?;
-        let made = self.tls_client(credentials, roots, server_name);
-        self.take(at, made)
-    }
-    fn tls_client(
-        &self,
-        credentials: Certified,
-        roots: Roots,
-        server_name: Option<String>,
-    ) -> Result<ClientConfig, String> {
-        let options = ClientOptions {
-            versions: VersionRange::default(),
-            credentials: Some(credentials),
-            roots,
-            server_name,
-            resumption: None,
-            clock: self.clock.clone(),
-            key_log: None,
-        };
-        ClientConfig::new(options).map_err(|e: TlsError| e.to_string())
+        self.common.fault(at, message);
     }
 
     /// What the machine takes.
@@ -234,7 +115,7 @@ impl<'a> Builder<'a> {
         }
         self.shards(file);
         let pools = self.pools(file);
-        let aaa = file.aaa.as_ref().map(|table| aaa::aaa(self, table, limits.login.get()));
+        let aaa = file.aaa.as_ref().map(|table| self.common.aaa(table, &NAS, limits.login.get()));
         let users = self.users(file);
         let mut peers = Vec::new();
         for (i, table) in file.connection.iter().enumerate() {
@@ -338,75 +219,31 @@ impl<'a> Builder<'a> {
     }
 
     fn pools(&mut self, file: &File) -> Vec<PoolConfig> {
-        let mut pools = Vec::new();
         for (i, table) in file.pool.iter().enumerate() {
             let number = i.to_string();
-            let mut ranges = Vec::new();
-            for (n, text) in table.ranges.iter().enumerate() {
-                let n = n.to_string();
-                let at = ["pool", &number, "ranges", &n];
-                match text.parse::<Range>() {
-                    Ok(Range::Prefixes { .. }) => {
-                        self.fault(
-                            &at,
-                            format!(
-                                "{text} gives prefixes; an initiator gets an address, as of 2001:db8:9::/112"
-                            ),
-                        );
-                    }
-                    Ok(range) => ranges.push(range),
-                    Err(error) => self.fault(&at, error.to_string()),
-                }
-            }
             let v6 = table.ranges.iter().filter(|range| range.contains(':')).count();
             if v6 > 0 && v6 < table.ranges.len() {
                 let why = "a pool is of one family: make two, and name both in the connection's pools";
-                self.fault(&["pool", &number, "ranges"], why.to_owned());
+                self.fault(&["pool", &number, "ranges"], why);
             }
-            pools.push(PoolConfig { name: table.name.clone(), ranges });
         }
-        if self.found.is_empty()
-            && let Err(error) = check_pools(&pools)
-        {
-            let name = match &error {
-                PoolError::TwoOfOneName(name)
-                | PoolError::Empty(name)
-                | PoolError::Overlap { pool: name, .. } => Some(name),
-                PoolError::NotARange(_) => None,
-            };
-            let n = name
-                .and_then(|name| pools.iter().rposition(|pool| pool.name == *name))
-                .unwrap_or(0)
-                .to_string();
-            self.fault(&["pool", &n], error.to_string());
-        }
-        pools
+        self.common.pools(&file.pool, |range| match range {
+            Range::Prefixes { .. } => {
+                Err(format!("{range} gives prefixes; an initiator gets an address, as of 2001:db8:9::/112"))
+            }
+            Range::Addresses { .. } => Ok(()),
+        })
     }
 
     fn users(&mut self, file: &File) -> LocalUsers {
-        let mut passwords = BTreeMap::new();
-        for (i, table) in file.user.iter().enumerate() {
-            let number = i.to_string();
-            let at = ["user", &number];
-            let UserTable { name, password, password_file, password_env } = table;
-            let places = Places {
-                key: "password",
-                inline: password.as_ref(),
-                file: password_file.as_deref(),
-                env: password_env.as_deref(),
-            };
-            let Some(password) = self.secret(&at, &places) else { continue };
-            if passwords.insert(name.as_bytes().to_vec(), password).is_some() {
-                self.fault(&[&at[..], &["name"]].concat(), format!("there are two users \"{name}\""));
-            }
-        }
+        let passwords = self.common.passwords(&file.user);
         let methods = file.eap.as_ref().map(|eap| eap.methods.iter().map(|method| kind(*method)).collect());
         let tls = file.eap.as_ref().and_then(|eap| self.eap_tls(eap));
         LocalUsers {
             methods: methods.unwrap_or_default(),
             passwords: Arc::new(passwords),
             tls,
-            clock: Some(self.clock.clone()),
+            clock: Some(self.common.clock.clone()),
         }
     }
 
@@ -422,18 +259,18 @@ impl<'a> Builder<'a> {
             }
             None => None,
             Some(table) => {
-                let credentials = self.certified(&at, Some(&table.certificate), Some(&table.key))?;
-                let roots = self.roots(&at, Some(&table.ca))?;
+                let credentials = self.common.certified(&at, Some(&table.certificate), Some(&table.key))?;
+                let roots = self.common.roots(&at, Some(&table.ca))?;
                 let options = ServerOptions {
                     versions: VersionRange::default(),
                     credentials,
                     client_roots: Some(roots),
                     resumption: None,
-                    clock: self.clock.clone(),
+                    clock: self.common.clock.clone(),
                     key_log: None,
                 };
                 let made = ServerConfig::new(options).map_err(|e| e.to_string());
-                self.take(&at, made)
+                self.common.take(&at, made)
             }
         }
     }
@@ -442,7 +279,7 @@ impl<'a> Builder<'a> {
         let below = |key: &'static str| [at, &[key]].concat();
         let own_certificate = table.local_auth == Local::Certificate;
         let certified = own_certificate
-            .then(|| self.certified(at, table.certificate.as_ref(), table.key.as_ref()))
+            .then(|| self.common.certified(at, table.certificate.as_ref(), table.key.as_ref()))
             .flatten();
         let local_auth = self.local_auth(at, table, certified.as_ref());
         let remote_auth = self.remote_auth(at, table);
@@ -483,9 +320,9 @@ impl<'a> Builder<'a> {
         }
         let id = |text: &Option<String>| text.as_deref().map(identity).transpose();
         let local = id(&table.local_id);
-        let local = self.take(&below("local_id"), local)?;
+        let local = self.common.take(&below("local_id"), local)?;
         let remote = id(&table.remote_id);
-        let remote = self.take(&below("remote_id"), remote)?;
+        let remote = self.common.take(&below("remote_id"), remote)?;
         let local = local.or_else(|| {
             let subject = usher_crypto::x509::subject(certified.as_ref()?.leaf())?;
             Some(Identification { kind: IdType::ID_DER_ASN1_DN, data: subject })
@@ -582,7 +419,7 @@ impl<'a> Builder<'a> {
             file: table.secret_file.as_deref(),
             env: table.secret_env.as_deref(),
         };
-        let key = self.secret(at, &places)?;
+        let key = self.common.secret(at, &places)?;
         if key.len() < SHORTEST {
             self.fault(at, format!("a key of fewer than {SHORTEST} characters is guessed at once; make one: head -c 32 /dev/urandom | base64"));
         }
@@ -600,7 +437,7 @@ impl<'a> Builder<'a> {
             Local::Certificate => {
                 let certified = certified?;
                 let key = certified.signing_key().map_err(|e| e.to_string());
-                let key = self.take(&[at, &["key"]].concat(), key)?;
+                let key = self.common.take(&[at, &["key"]].concat(), key)?;
                 let kind = self.credentials.add_key(&table.name, key);
                 let chain = certified.chain().map(<[u8]>::to_vec).collect();
                 Some(LocalAuth::Certificate { chain, kind })
@@ -633,10 +470,10 @@ impl<'a> Builder<'a> {
         method: AuthMethod,
     ) -> Option<Box<dyn PeerOffer>> {
         if method == AuthMethod::Tls {
-            let credentials = self.certified(at, table.certificate.as_ref(), table.key.as_ref())?;
-            let roots = self.roots(at, table.ca.as_ref())?;
-            let tls = self.tls_client(credentials, roots, None);
-            let tls = self.take(at, tls)?;
+            let credentials = self.common.certified(at, table.certificate.as_ref(), table.key.as_ref())?;
+            let roots = self.common.roots(at, table.ca.as_ref())?;
+            let tls = self.common.tls_client(credentials, roots, None);
+            let tls = self.common.take(at, tls)?;
             return Some(Box::new(PeerMethodTls { tls: PeerTls::Real(tls, 0), fragment: FRAGMENT }));
         }
         let places = Places {
@@ -645,7 +482,7 @@ impl<'a> Builder<'a> {
             file: table.password_file.as_deref(),
             env: table.password_env.as_deref(),
         };
-        let password = self.secret(at, &places)?;
+        let password = self.common.secret(at, &places)?;
         let name = table.eap_identity.as_deref().unwrap_or_default().as_bytes();
         Some(match method {
             AuthMethod::Md5 => Box::new(md5::Password::new(&password)),
@@ -657,11 +494,11 @@ impl<'a> Builder<'a> {
         match table.remote_auth {
             Remote::Psk => self.psk(at, table).map(RemoteAuth::Psk),
             Remote::Certificate => {
-                let roots = self.roots(at, table.ca.as_ref())?;
+                let roots = self.common.roots(at, table.ca.as_ref())?;
                 let hash = |authority: &[u8]| usher_crypto::x509::public_key_hash(authority);
                 let authorities = roots.certificates().filter_map(hash).collect();
-                let trusted = self.credentials.trust(&table.name, roots, self.clock.clone());
-                self.take(&[at, &["ca"]].concat(), trusted.map_err(|e| e.to_string()))?;
+                let trusted = self.credentials.trust(&table.name, roots, self.common.clock.clone());
+                self.common.take(&[at, &["ca"]].concat(), trusted.map_err(|e| e.to_string()))?;
                 Some(RemoteAuth::Certificate { authorities })
             }
             Remote::Eap | Remote::EapLocal => Some(RemoteAuth::Eap { ask_identity: false }),
@@ -682,7 +519,7 @@ impl<'a> Builder<'a> {
         for (n, words) in words.iter().enumerate() {
             let n = n.to_string();
             let read = read(words).map_err(|e| format!("\"{words}\": {}", e.to_string()));
-            proposals.extend(self.take(&[at, &[&n]].concat(), read));
+            proposals.extend(self.common.take(&[at, &[&n]].concat(), read));
         }
         proposals
     }

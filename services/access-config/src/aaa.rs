@@ -1,13 +1,12 @@
 //! AAA servers of a file.
 
-use super::build::{Builder, Places};
-use super::model::{AaaTable, DiameterTable, RadiusTable};
-use crate::service::Aaa;
+use crate::builder::{Builder, Places};
+use crate::model::{AaaTable, DiameterTable, RadiusTable};
 use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use usher_access::{AaaConfig, DiameterConfig, DynamicConfig, NasIdentity, PORT_TYPE_VIRTUAL, RadiusConfig};
+use usher_access::{Aaa, AaaConfig, DiameterConfig, DynamicConfig, NasIdentity, RadiusConfig};
 use usher_core::{Duration, TransportProtocol};
 use usher_crypto::certificate::CertificateMatch;
 use usher_diameter::codes::application;
@@ -17,8 +16,16 @@ use usher_radius::client::{self, Failover, Liveness, Retransmission, ServerConfi
 use usher_radius::server::ClientConfig;
 use usher_radius::{Freshness, Secret};
 
-/// The longest EAP packet that goes through IKE without fragments, octets: what the AAA server is told of the link.
-const FRAMED_MTU: u32 = 1100;
+/// What kind of access server asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NasKind {
+    /// What it is called, for faults: `"gateway"`.
+    pub called: &'static str,
+    /// NAS-Port-Type (RFC 2865 §5.41).
+    pub port_type: u32,
+    /// Framed-MTU: octets of the longest EAP packet that its links carry, by which the server cuts (RFC 3579 §2.4).
+    pub framed_mtu: u32,
+}
 
 const APPLICATIONS: [Application; 3] = [
     Application::auth(application::EAP),
@@ -26,22 +33,29 @@ const APPLICATIONS: [Application; 3] = [
     Application::acct(application::ACCOUNTING),
 ];
 
-/// `login`: how long an initiator may take to prove who it is.
-pub(super) fn aaa(builder: &mut Builder<'_>, table: &AaaTable, login: Duration) -> Option<Aaa> {
+impl Builder<'_> {
+    /// The AAA servers of a table; `login`: how long a user may take to show who it is.
+    pub fn aaa(&mut self, table: &AaaTable, kind: &NasKind, login: Duration) -> Option<Aaa> {
+        aaa(self, table, kind, login)
+    }
+}
+
+fn aaa(builder: &mut Builder<'_>, table: &AaaTable, kind: &NasKind, login: Duration) -> Option<Aaa> {
     let identifier = table.nas_identifier.clone().or_else(|| {
         let identity = table.diameter.as_ref().map(|diameter| diameter.identity.clone());
         if identity.is_none() && table.nas_address.is_none() {
-            builder.fault(
-                &["aaa"],
-                "\"nas_identifier\" is missing: as what this gateway asks, such as \"gw.example.org\"",
+            let message = format!(
+                "\"nas_identifier\" is missing: as what this {} asks, such as \"gw.example.org\"",
+                kind.called
             );
+            builder.fault(&["aaa"], message);
         }
         identity
     });
     let nas = NasIdentity {
         address: table.nas_address,
-        port_type: Some(PORT_TYPE_VIRTUAL),
-        framed_mtu: Some(FRAMED_MTU),
+        port_type: Some(kind.port_type),
+        framed_mtu: Some(kind.framed_mtu),
         ..NasIdentity::ethernet(&identifier.unwrap_or_default())
     };
     let servers = match (&table.radius[..], &table.diameter) {
@@ -128,7 +142,7 @@ fn radius_servers(builder: &mut Builder<'_>, table: &AaaTable, login: Duration) 
     client.servers = servers;
     client.groups = alloc::vec![asked, told];
     if let Retransmission::Backoff { max_duration, .. } = &mut client.retransmission {
-        // The initiator is to hear that nobody answers while it still listens.
+        // The user is to hear that nobody answers while it still waits.
         *max_duration = (*max_duration).min(login * 3 / 4);
     }
     client.failover = (table.radius.len() > 1).then(Failover::default);

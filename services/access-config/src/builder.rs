@@ -1,0 +1,232 @@
+//! What a file makes: secrets, certificates and pools read and checked, each fault with its place.
+
+use crate::model::{PoolTable, TlsTable, UserTable};
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use usher_access::pool::{PoolConfig, PoolError, Range, check_pools};
+use usher_config::Outside;
+use usher_config::secret::{self, Hidden};
+use usher_crypto::Key;
+use usher_crypto::tls::{
+    ClientConfig, ClientOptions, Credentials, Roots, TlsError, VersionRange, WallClock,
+};
+
+/// Octets of a file with certificates at most.
+const MOST: u64 = 1 << 20;
+
+/// The keys that lead to a fault's place, and what is wrong there.
+pub type Found = (Vec<String>, String);
+
+/// Three places of which one says a secret.
+#[derive(Clone, Copy, Debug)]
+pub struct Places<'a> {
+    /// The key of the table that holds it; with `_file` and `_env` behind it those of the other places.
+    pub key: &'static str,
+    /// The file itself.
+    pub inline: Option<&'a Hidden>,
+    /// Another file.
+    pub file: Option<&'a Path>,
+    /// An environment variable.
+    pub env: Option<&'a str>,
+}
+
+/// Reads what the tables of a file name, and gathers what is wrong with them.
+pub struct Builder<'a> {
+    base: &'a Path,
+    outside: &'a dyn Outside,
+    /// The clock by which certificates are looked at.
+    pub clock: &'a WallClock,
+    found: Vec<Found>,
+    pub(crate) outgoing: BTreeMap<SocketAddr, ClientConfig>,
+}
+
+impl fmt::Debug for Builder<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder").field("base", &self.base).field("found", &self.found).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Builder<'a> {
+    /// Of a file whose relative paths go from `base`.
+    #[must_use]
+    pub fn new(base: &'a Path, outside: &'a dyn Outside, clock: &'a WallClock) -> Self {
+        Self { base, outside, clock, found: Vec::new(), outgoing: BTreeMap::new() }
+    }
+    /// What is wrong, and what protects connections to AAA servers that are opened, by their addresses.
+    #[must_use]
+    pub fn finish(self) -> (Vec<Found>, BTreeMap<SocketAddr, ClientConfig>) {
+        (self.found, self.outgoing)
+    }
+    /// Something is wrong at this place.
+    pub fn fault(&mut self, at: &[&str], message: impl Into<String>) {
+        let keys = at.iter().map(|key| (*key).to_owned()).collect();
+        self.found.push((keys, message.into()));
+    }
+    /// What a step gives, or its fault at this place.
+    pub fn take<T>(&mut self, at: &[&str], result: Result<T, String>) -> Option<T> {
+        result.map_err(|message| self.fault(at, message)).ok()
+    }
+
+    /// A secret of one of three places of a table.
+    pub fn secret(&mut self, table: &[&str], places: &Places<'_>) -> Option<Key> {
+        let file = places.file.map(|file| self.base.join(file));
+        match secret::one(places.key, places.inline, file.as_deref(), places.env, self.outside) {
+            Ok(Some(secret)) => Some(Key::from(secret.0.as_bytes())),
+            Ok(None) => {
+                let message =
+                    format!("\"{0}\" is missing: write it, or \"{0}_file\", or \"{0}_env\"", places.key);
+                self.fault(table, message);
+                None
+            }
+            Err((key, message)) => {
+                let mut at = table.to_vec();
+                if !key.is_empty() {
+                    at.push(&key);
+                }
+                self.fault(&at, message);
+                None
+            }
+        }
+    }
+
+    /// A certificate of this side's with its key, of the files that a table names.
+    pub fn certified(
+        &mut self,
+        table: &[&str],
+        certificate: Option<&PathBuf>,
+        key: Option<&PathBuf>,
+    ) -> Option<Credentials> {
+        let mut missing = |key: &str| {
+            self.fault(table, format!("\"{key}\" is missing: a certificate proves nothing without both"));
+        };
+        let certificate = certificate.or_else(|| {
+            missing("certificate");
+            None
+        })?;
+        let key = key.or_else(|| {
+            missing("key");
+            None
+        })?;
+        let (at, at_key) = ([table, &["certificate"]].concat(), [table, &["key"]].concat());
+        let chain = self.outside.octets(&self.base.join(certificate), MOST);
+        let chain = self.take(&at, chain);
+        let pem = self.outside.secret(&self.base.join(key));
+        let pem = self.take(&at_key, pem)?;
+        let pem = Key::new(pem);
+        let made = Credentials::from_pem(&chain?, pem.as_bytes()).map_err(|e| e.to_string());
+        self.take(&at, made)
+    }
+
+    /// The authorities of the file that a table names.
+    pub fn roots(&mut self, table: &[&str], ca: Option<&PathBuf>) -> Option<Roots> {
+        let at = [table, &["ca"]].concat();
+        let Some(ca) = ca else {
+            self.fault(
+                table,
+                "\"ca\" is missing: name the file with the authorities whose certificates are taken",
+            );
+            return None;
+        };
+        let text = self.outside.octets(&self.base.join(ca), MOST);
+        let text = self.take(&at, text)?;
+        let roots = Roots::from_pem(&text).map_err(|e| e.to_string());
+        self.take(&at, roots).map(Roots::remembering)
+    }
+
+    /// TLS of a client that shows a certificate.
+    pub fn client(
+        &mut self,
+        at: &[&str],
+        table: &TlsTable,
+        server_name: Option<String>,
+    ) -> Option<ClientConfig> {
+        let credentials = self.certified(at, Some(&table.certificate), Some(&table.key))?;
+        let roots = self.roots(at, Some(&table.ca))?;
+        let made = self.tls_client(credentials, roots, server_name);
+        self.take(at, made)
+    }
+    /// The same of what was read already.
+    ///
+    /// # Errors
+    /// What the TLS engine does not take.
+    pub fn tls_client(
+        &self,
+        credentials: Credentials,
+        roots: Roots,
+        server_name: Option<String>,
+    ) -> Result<ClientConfig, String> {
+        let options = ClientOptions {
+            versions: VersionRange::default(),
+            credentials: Some(credentials),
+            roots,
+            server_name,
+            resumption: None,
+            clock: self.clock.clone(),
+            key_log: None,
+        };
+        ClientConfig::new(options).map_err(|e: TlsError| e.to_string())
+    }
+
+    /// Address pools; `fits` says what is wrong with a range that this kind of access server has no use for.
+    pub fn pools(
+        &mut self,
+        tables: &[PoolTable],
+        fits: impl Fn(&Range) -> Result<(), String>,
+    ) -> Vec<PoolConfig> {
+        let mut pools = Vec::new();
+        for (i, table) in tables.iter().enumerate() {
+            let number = i.to_string();
+            let mut ranges = Vec::new();
+            for (n, text) in table.ranges.iter().enumerate() {
+                let n = n.to_string();
+                let at = ["pool", &number, "ranges", &n];
+                let range = text.parse::<Range>().map_err(|error| error.to_string());
+                let range = range.and_then(|range| fits(&range).map(|()| range));
+                ranges.extend(self.take(&at, range));
+            }
+            pools.push(PoolConfig { name: table.name.clone(), ranges });
+        }
+        if self.found.is_empty()
+            && let Err(error) = check_pools(&pools)
+        {
+            let name = match &error {
+                PoolError::TwoOfOneName(name)
+                | PoolError::Empty(name)
+                | PoolError::Overlap { pool: name, .. } => Some(name),
+                PoolError::NotARange(_) => None,
+            };
+            let n = name
+                .and_then(|name| pools.iter().rposition(|pool| pool.name == *name))
+                .unwrap_or(0)
+                .to_string();
+            self.fault(&["pool", &n], error.to_string());
+        }
+        pools
+    }
+
+    /// Passwords by names.
+    pub fn passwords(&mut self, tables: &[UserTable]) -> BTreeMap<Vec<u8>, Key> {
+        let mut passwords = BTreeMap::new();
+        for (i, table) in tables.iter().enumerate() {
+            let number = i.to_string();
+            let at = ["user", &number];
+            let UserTable { name, password, password_file, password_env } = table;
+            let places = Places {
+                key: "password",
+                inline: password.as_ref(),
+                file: password_file.as_deref(),
+                env: password_env.as_deref(),
+            };
+            let Some(password) = self.secret(&at, &places) else { continue };
+            if passwords.insert(name.as_bytes().to_vec(), password).is_some() {
+                self.fault(&[&at[..], &["name"]].concat(), format!("there are two users \"{name}\""));
+            }
+        }
+        passwords
+    }
+}
