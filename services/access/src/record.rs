@@ -15,6 +15,17 @@ pub enum RecordKind {
     Interim,
     /// It has ended.
     Stop,
+    /// The access server begins anew: none of its earlier sessions is left. Of RADIUS alone (RFC 2866 §5.1).
+    On,
+    /// The access server ends, and with it all its sessions. Of RADIUS alone.
+    Off,
+}
+
+impl RecordKind {
+    /// Whether it is of the access server, and of no session.
+    pub(crate) const fn is_of_server(self) -> bool {
+        matches!(self, Self::On | Self::Off)
+    }
 }
 
 /// Why a session has ended: Acct-Terminate-Cause (RFC 2866 §5.10).
@@ -121,11 +132,11 @@ impl<'a> Record<'a> {
     /// Acct-Session-Time, seconds.
     pub(crate) fn seconds(&self) -> Option<u32> {
         let seconds = || u32::try_from(self.lasted.as_secs()).unwrap_or(u32::MAX);
-        (self.kind != RecordKind::Start).then(seconds)
+        matches!(self.kind, RecordKind::Interim | RecordKind::Stop).then(seconds)
     }
     /// What was counted, where that is said.
     pub(crate) fn counted(&self) -> Option<Traffic> {
-        self.traffic.filter(|_| self.kind != RecordKind::Start)
+        self.traffic.filter(|_| matches!(self.kind, RecordKind::Interim | RecordKind::Stop))
     }
     /// Acct-Status-Type (RFC 2866 §5.1).
     pub(crate) const fn status(&self) -> u32 {
@@ -133,13 +144,17 @@ impl<'a> Record<'a> {
             RecordKind::Start => 1,
             RecordKind::Stop => 2,
             RecordKind::Interim => 3,
+            RecordKind::On => 7,
+            RecordKind::Off => 8,
         }
     }
-    pub(crate) const fn record_type(&self) -> RecordType {
+    /// Accounting-Record-Type (RFC 6733 §9.8.1); `None`: Diameter tells nothing of the kind.
+    pub(crate) const fn record_type(&self) -> Option<RecordType> {
         match self.kind {
-            RecordKind::Start => RecordType::Start,
-            RecordKind::Interim => RecordType::Interim,
-            RecordKind::Stop => RecordType::Stop,
+            RecordKind::Start => Some(RecordType::Start),
+            RecordKind::Interim => Some(RecordType::Interim),
+            RecordKind::Stop => Some(RecordType::Stop),
+            RecordKind::On | RecordKind::Off => None,
         }
     }
     /// Appends how long it lasted, why it ended, what was counted, and what the user was given.

@@ -342,6 +342,13 @@ impl Reply {
     pub fn filter_ids(&self) -> impl Iterator<Item = &str> {
         self.values(kind::FILTER_ID).filter_map(|id| core::str::from_utf8(id).ok())
     }
+    /// WISPr-Bandwidth-Max-Up and WISPr-Bandwidth-Max-Down: how fast the user may send and receive, bit/s.
+    #[must_use]
+    pub fn bandwidth(&self) -> (Option<u32>, Option<u32>) {
+        let [up, down] = [vendor::WISPR_BANDWIDTH_MAX_UP, vendor::WISPR_BANDWIDTH_MAX_DOWN]
+            .map(|number| self.vendor_value(vendor::WISPR, number)?.try_into().ok().map(u32::from_be_bytes));
+        (up, down)
+    }
     /// The user's VLAN: a number from 1 to 4094 in digits, or a name that the NAS knows. It is the Tunnel-Private-Group-Id of
     /// the first tunnel of type VLAN over 802 (RFC 3580 §3.31).
     #[must_use]

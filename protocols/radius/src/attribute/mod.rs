@@ -201,6 +201,18 @@ pub mod vendor {
     pub const MS_PRIMARY_DNS_SERVER: u8 = 28;
     /// MS-Secondary-DNS-Server (RFC 2548 §2.7.2).
     pub const MS_SECONDARY_DNS_SERVER: u8 = 29;
+    /// The ADSL Forum (RFC 4679 §3.2).
+    pub const ADSL_FORUM: u32 = 3561;
+    /// Agent-Circuit-Id (RFC 4679 §3.3.1): the line that a user is behind.
+    pub const AGENT_CIRCUIT_ID: u8 = 1;
+    /// Agent-Remote-Id (RFC 4679 §3.3.2): who that line was given to.
+    pub const AGENT_REMOTE_ID: u8 = 2;
+    /// The Wi-Fi Alliance's WISPr.
+    pub const WISPR: u32 = 14_122;
+    /// WISPr-Bandwidth-Max-Up, bit/s.
+    pub const WISPR_BANDWIDTH_MAX_UP: u8 = 7;
+    /// WISPr-Bandwidth-Max-Down, bit/s.
+    pub const WISPR_BANDWIDTH_MAX_DOWN: u8 = 8;
 }
 
 /// One attribute as it stands on the wire.

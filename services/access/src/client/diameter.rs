@@ -380,6 +380,11 @@ impl DiameterAccess {
         token: u64,
         record: &Record<'_>,
     ) -> Result<(), CommandError> {
+        let Some(record_type) = record.record_type() else {
+            return Err(CommandError::Invalid(
+                "Diameter has no word for the start or end of an access server",
+            ));
+        };
         let Spread::Shared(nodes) = &self.spread else {
             return Err(CommandError::Invalid(
                 "each session has a connection of its own, and accounting none",
@@ -402,7 +407,7 @@ impl DiameterAccess {
             framed_ip: record.framed_ip,
             framed_ipv6_prefix: prefix.as_ref().and_then(|(value, length)| value.get(..*length)),
             nas: nas.info(&record.port),
-            ..Acr::new(record.record_type(), record.number)
+            ..Acr::new(record_type, record.number)
         };
         let identity = self.nodes.get(id).map(Node::identity).unwrap_or_default();
         let session = format!("{identity};{};{}", self.boot, record.session);

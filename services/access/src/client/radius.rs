@@ -204,6 +204,11 @@ impl RadiusAccess {
         self.send(now, (token, self.accounting, Code::ACCOUNTING_REQUEST), |a| {
             a.push_u32(kind::ACCT_STATUS_TYPE, record.status());
             a.push_text(kind::ACCT_SESSION_ID, record.session)?;
+            if record.kind.is_of_server() {
+                nas.introduce(&record.port, a)?;
+                a.extend(&nas.attributes);
+                return Ok(());
+            }
             if !record.name.is_empty() {
                 a.push_bytes(kind::USER_NAME, record.name)?;
             }
