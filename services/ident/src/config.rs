@@ -171,10 +171,10 @@ fn checked(mut tree: TreeNode, base: &Path, outside: &dyn Outside, faults: &mut 
 }
 
 /// A fault, and the keys that lead to its place.
-type Found = (Vec<String>, String);
+pub type Found = (Vec<String>, String);
 
 /// What the machine takes, and what types cannot say: that values fit each other, and that the key is there.
-fn check(file: &File, folder: &Path, outside: &dyn Outside) -> (Option<service::Config>, Vec<Found>) {
+pub fn check(file: &File, folder: &Path, outside: &dyn Outside) -> (Option<service::Config>, Vec<Found>) {
     let mut found: Vec<Found> = Vec::new();
     let keys = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>();
     let mut token = |key: &str, text: &str| {

@@ -1,0 +1,242 @@
+//! What an AAA server is told of sessions (RFC 2866), and what it wants of them later (RFC 5176, RFC 6733 §8).
+
+use crate::service::{AccessConcentrator, Event, Timer};
+use crate::session::Session;
+use crate::track::Lost;
+use alloc::string::String;
+use alloc::vec::Vec;
+use usher_access::{
+    DynamicKind, DynamicRequest, ErrorCause, NasPort, Record, RecordKind, SessionIdentity, TerminateCause,
+    Traffic,
+};
+use usher_core::{Instant, Machine};
+use usher_radius::attribute::{Attributes, Value, kind};
+
+/// What an AAA server may change of a session. The rates of vendors are among number 26.
+const CHANGES: [u8; 5] = [
+    kind::SESSION_TIMEOUT,
+    kind::IDLE_TIMEOUT,
+    kind::ACCT_INTERIM_INTERVAL,
+    kind::FILTER_ID,
+    kind::VENDOR_SPECIFIC,
+];
+
+impl AccessConcentrator {
+    fn accounts(&self) -> bool {
+        self.config.aaa.as_ref().is_some_and(|aaa| aaa.accounting)
+    }
+
+    /// Tells the AAA server of a session.
+    pub(crate) fn account(&mut self, now: Instant, id: u64, what: RecordKind) {
+        let Some(session) = self.sessions.remove(&id) else { return };
+        let session = self.record(now, session, what);
+        self.sessions.insert(id, session);
+    }
+
+    /// The same of one that is in nobody's hands.
+    pub(crate) fn record(&mut self, now: Instant, mut session: Session, what: RecordKind) -> Session {
+        if !self.accounts() {
+            return session;
+        }
+        let mut place = self.place(&session.subscriber);
+        if let Some((prefix, bits)) =
+            session.assignment.ipv6.as_ref().and_then(|ipv6| ipv6.delegated).map(|p| (p.address(), p.bits()))
+        {
+            let mut value = Vec::new();
+            Value::Ipv6Prefix(prefix, bits).encode(&mut value);
+            // It fits an attribute.
+            let _ = place.attributes.push_bytes(kind::DELEGATED_IPV6_PREFIX, &value);
+        }
+        let classes: Vec<&[u8]> = session.granted.classes.iter().map(|class| &class[..]).collect();
+        let link = session.assignment.ipv6.as_ref().and_then(|ipv6| ipv6.prefix);
+        let usage = session.usage;
+        let record = Record {
+            name: &session.granted.user,
+            port: place.port(),
+            lasted: session.lasted(now),
+            traffic: self.config.metered.then_some(Traffic {
+                input_octets: usage.octets_in,
+                output_octets: usage.octets_out,
+                input_packets: usage.packets_in,
+                output_packets: usage.packets_out,
+            }),
+            cause: session.cause.unwrap_or_default(),
+            classes: &classes,
+            framed_ip: session.ipv4(),
+            framed_ipv6_prefix: link.map(|prefix| (prefix.address(), prefix.bits())),
+            attributes: Some(&place.attributes),
+            ..Record::new(what, &session.acct, session.records)
+        };
+        if self.say(now, &record, &session.acct) {
+            session.records += 1;
+        }
+        session
+    }
+
+    /// Sends a record; false: it cannot be sent.
+    fn say(&mut self, now: Instant, record: &Record<'_>, of: &str) -> bool {
+        let token = self.token();
+        let Some(aaa) = &mut self.aaa else { return false };
+        self.counters.records += 1;
+        let sent = aaa.account(now, token, record).is_ok();
+        if sent {
+            self.records.insert(token, of.into());
+        } else {
+            self.counters.records_lost += 1;
+            self.outputs.event(Event::Unaccounted { session: of.into() });
+        }
+        sent
+    }
+
+    /// Tells the AAA server that this one begins or ends: all sessions that it knows are over.
+    pub(crate) fn account_server(&mut self, now: Instant, what: RecordKind) {
+        // Diameter has no word for it.
+        let radius = self.aaa.as_ref().is_some_and(|aaa| aaa.radius_counters().is_some());
+        if self.accounts() && radius {
+            let name = alloc::format!("{:08x}00000000", self.start);
+            self.say(now, &Record::new(what, &name, 0), &name);
+        }
+    }
+
+    /// A session that an earlier start has left is over.
+    pub(crate) fn account_lost(&mut self, now: Instant, lost: &Lost) {
+        self.counters.sessions_lost += 1;
+        if !self.accounts() {
+            return;
+        }
+        let classes: Vec<&[u8]> = lost.begin.classes.iter().map(|class| &class[..]).collect();
+        let mut attributes = Attributes::new();
+        attributes.push_u32(kind::FRAMED_PROTOCOL, 1);
+        let seconds = now.wall(self.epoch).unix_secs().saturating_sub(lost.begin.at.unix_secs());
+        let record = Record {
+            name: lost.begin.user.as_bytes(),
+            port: NasPort {
+                number: Some(lost.begin.number.into()),
+                id: Some(&lost.begin.port),
+                ..NasPort::default()
+            },
+            lasted: usher_core::Duration::from_secs(seconds),
+            cause: TerminateCause::NasError,
+            classes: &classes,
+            framed_ip: lost.begin.ipv4,
+            framed_ipv6_prefix: lost.begin.ipv6.first().copied(),
+            attributes: Some(&attributes),
+            // The start was number 0; which was the last nobody knows.
+            ..Record::new(RecordKind::Stop, &lost.begin.session, 1)
+        };
+        self.say(now, &record, &lost.begin.session);
+    }
+
+    /// The AAA server is told how a session is.
+    pub(crate) fn interim(&mut self, now: Instant, id: u64) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        if let Some((every, at)) = &mut session.interim {
+            *at = now + *every;
+            self.timers.insert(*at, Timer::Interim(id));
+        }
+        if session.told {
+            self.account(now, id, RecordKind::Interim);
+        }
+    }
+
+    fn meant(&self, request: &DynamicRequest) -> Vec<u64> {
+        let is_meant = |(id, session): (&u64, &Session)| {
+            let place = self.place(&session.subscriber);
+            let link = session.assignment.ipv6.as_ref().and_then(|ipv6| ipv6.prefix);
+            let mut prefix = Vec::new();
+            if let Some(link) = link {
+                Value::Ipv6Prefix(link.address(), link.bits()).encode(&mut prefix);
+            }
+            let said = SessionIdentity {
+                token: session.granted.token,
+                names: [&session.granted.user, &[]],
+                port: place.port(),
+                session: Some(&session.acct),
+                multi_session: None,
+                framed_ip: session.ipv4(),
+                framed_interface_id: None,
+                framed_ipv6_prefix: link.map(|_| &prefix[..]),
+            };
+            request.is_about(&said).then_some(*id)
+        };
+        self.sessions.iter().filter_map(is_meant).collect()
+    }
+
+    /// The AAA server wants something of sessions: of all that are meant, or of none.
+    pub(crate) fn dynamic(&mut self, now: Instant, request: &DynamicRequest) {
+        let meant = self.meant(request);
+        let unknown = || {
+            let all = request.content.filter_ids();
+            let known = |name: &str| self.config.rates.iter().any(|rate| rate.name == name);
+            all.into_iter().any(|name| !known(name))
+        };
+        let of_vendors = request.content.bandwidth() != (None, None);
+        let answer = match request.kind {
+            _ if meant.is_empty() => Err(ErrorCause::SessionContextNotFound),
+            DynamicKind::Disconnect => Ok(()),
+            DynamicKind::Change if request.changes().any(|kind| !CHANGES.contains(&kind)) => {
+                Err(ErrorCause::UnsupportedAttribute)
+            }
+            DynamicKind::Change if request.changes().any(|n| n == kind::VENDOR_SPECIFIC) && !of_vendors => {
+                Err(ErrorCause::UnsupportedAttribute)
+            }
+            DynamicKind::Change if unknown() => Err(ErrorCause::InvalidAttributeValue),
+            DynamicKind::Change => Ok(()),
+            // A host shows anew who it is when it negotiates its link anew, which a concentrator cannot make it do.
+            DynamicKind::Reauthenticate => Err(ErrorCause::AdministrativelyProhibited),
+        };
+        self.counters.dynamic_refused += u64::from(answer.is_err());
+        if let Some(aaa) = &mut self.aaa {
+            // It was asked just now.
+            let _ = aaa.command(now, usher_access::Command::AnswerDynamic { token: request.token, answer });
+        }
+        for id in meant {
+            match (request.kind, answer) {
+                (DynamicKind::Disconnect, _) | (DynamicKind::Reauthenticate, Err(_)) => {
+                    self.counters.sessions_disconnected += 1;
+                    self.outputs.event(Event::Dynamic { id, end: true });
+                    self.end(now, id, TerminateCause::AdminReset, "disconnected-by-aaa");
+                }
+                (DynamicKind::Change, Ok(())) => self.change(now, id, request),
+                _ => {}
+            }
+        }
+    }
+
+    fn change(&mut self, now: Instant, id: u64, request: &DynamicRequest) {
+        let content = &request.content;
+        let filters: Vec<String> = content.filter_ids().map(Into::into).collect();
+        let (up, down) = content.bandwidth();
+        let said = (up.map(u64::from), down.map(u64::from));
+        let rates = (!filters.is_empty() || said != (None, None)).then(|| self.rates(&filters, said));
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        if let Some(lasts) = content.session_timeout() {
+            if let Some(before) = session.ends {
+                self.timers.remove(before, Timer::SessionEnd(id));
+            }
+            // It lasts so long in all (RFC 2865 §5.27).
+            let end = (session.since + lasts).max(now);
+            session.ends = Some(end);
+            self.timers.insert(end, Timer::SessionEnd(id));
+        }
+        if let Some(idle) = content.idle_timeout().filter(|_| self.config.metered) {
+            if let Some(before) = session.idle.replace(idle) {
+                self.timers.remove(session.busy + before, Timer::Idle(id));
+            }
+            self.timers.insert(session.busy + idle, Timer::Idle(id));
+        }
+        if let Some(every) = content.interim_interval().filter(|every| !every.is_zero()) {
+            if let Some((_, before)) = session.interim {
+                self.timers.remove(before, Timer::Interim(id));
+            }
+            session.interim = Some((every, now + every));
+            self.timers.insert(now + every, Timer::Interim(id));
+        }
+        if let Some(rates) = rates {
+            session.rates = rates;
+            self.update(id);
+        }
+        self.counters.sessions_changed += 1;
+        self.outputs.event(Event::Dynamic { id, end: false });
+    }
+}

@@ -1,0 +1,250 @@
+//! What hosts get: addresses and prefixes of the AAA server or of pools; and who has which.
+
+use crate::login::Granted;
+use crate::service::{AccessConcentrator, LoginFailure};
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::hash::BuildHasher;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use usher_access::pool::Lease;
+use usher_ppp::{Assignment, InterfaceIdentifier, Ipv4Assignment, Ipv6Assignment, Prefix};
+
+/// What hosts get where an AAA server does not say otherwise.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Addressing {
+    /// This side's IPv4 address of every link; `None`: no host gets IPv4.
+    pub local: Option<Ipv4Addr>,
+    /// Names of the pools of IPv4 addresses, the preferred first.
+    pub pools: Vec<String>,
+    /// Hosts may have IPv6.
+    pub ipv6: bool,
+    /// The pool of the prefixes of links, which hosts make addresses of.
+    pub prefix_pool: Option<String>,
+    /// The pool of the prefixes that hosts may give to networks behind them.
+    pub delegated_pool: Option<String>,
+    /// Name servers.
+    pub dns: Vec<IpAddr>,
+}
+
+/// Who has which address and prefix. Prefixes never overlap.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    ipv4: BTreeMap<Ipv4Addr, u64>,
+    /// By the first address: the last one, and whose they are.
+    ipv6: BTreeMap<u128, (u128, u64)>,
+}
+
+/// The first and the last address of a prefix.
+fn bounds(prefix: Prefix) -> (u128, u128) {
+    let first = prefix.address().to_bits();
+    (first, first | u128::MAX.checked_shr(prefix.bits().into()).unwrap_or(0))
+}
+
+impl Held {
+    /// Whose an address is.
+    pub(crate) fn at(&self, address: IpAddr) -> Option<u64> {
+        match address.to_canonical() {
+            IpAddr::V4(v4) => self.ipv4.get(&v4).copied(),
+            IpAddr::V6(v6) => {
+                let (_, (last, id)) = self.ipv6.range(..=v6.to_bits()).next_back()?;
+                (v6.to_bits() <= *last).then_some(*id)
+            }
+        }
+    }
+    /// Who has something of a prefix.
+    fn of(&self, prefix: Prefix) -> Option<u64> {
+        let (first, last) = bounds(prefix);
+        let (_, (end, id)) = self.ipv6.range(..=last).next_back()?;
+        (*end >= first).then_some(*id)
+    }
+    fn hold(&mut self, id: u64, assignment: &Assignment) {
+        if let Some(ipv4) = &assignment.ipv4 {
+            self.ipv4.insert(ipv4.remote, id);
+        }
+        for prefix in prefixes(assignment) {
+            let (first, last) = bounds(prefix);
+            self.ipv6.insert(first, (last, id));
+        }
+    }
+    pub(crate) fn release(&mut self, id: u64, assignment: &Assignment) {
+        if let Some(ipv4) = &assignment.ipv4
+            && self.ipv4.get(&ipv4.remote) == Some(&id)
+        {
+            self.ipv4.remove(&ipv4.remote);
+        }
+        for prefix in prefixes(assignment) {
+            let (first, _) = bounds(prefix);
+            if self.ipv6.get(&first).is_some_and(|(_, holder)| *holder == id) {
+                self.ipv6.remove(&first);
+            }
+        }
+    }
+}
+
+/// The prefixes that a host has.
+pub(crate) fn prefixes(assignment: &Assignment) -> impl Iterator<Item = Prefix> {
+    let ipv6 = assignment.ipv6.as_ref();
+    ipv6.into_iter().flat_map(|ipv6| ipv6.prefix.into_iter().chain(ipv6.delegated))
+}
+
+impl AccessConcentrator {
+    /// Of pools of these names the first that has something left.
+    fn lease(&mut self, names: &[&str], prefix: bool, user: &[u8]) -> Option<Lease> {
+        let holder = self.hash.hash_one(user);
+        names.iter().find_map(|name| {
+            let pool = self.pools.find(name)?;
+            self.pools.take(pool, prefix, holder, false, self.start.into())
+        })
+    }
+
+    /// What a user gets, taken out of pools as far as it is of pools; and what was taken.
+    pub(crate) fn assign(&mut self, granted: &Granted) -> Result<(Assignment, Vec<Lease>), LoginFailure> {
+        let mut leases = Vec::new();
+        let made = self.gather(granted, &mut leases);
+        if made.is_err() {
+            leases.iter().for_each(|lease| self.pools.release(*lease));
+        }
+        made.map(|assignment| (assignment, leases))
+    }
+
+    fn gather(&mut self, granted: &Granted, leases: &mut Vec<Lease>) -> Result<Assignment, LoginFailure> {
+        let addressing = self.config.addressing.clone();
+        let mut dns = granted.dns.clone();
+        if dns.is_empty() {
+            dns.clone_from(&addressing.dns);
+        }
+        let holder = self.hash.hash_one(&granted.user);
+        let mut taken = |this: &mut Self, lease: Lease, of_pool: bool| {
+            // An address that a server gives may be one of a pool, which is not to give it to another.
+            if !of_pool {
+                this.pools.claim(lease, holder);
+            }
+            leases.push(lease);
+        };
+        let mut ipv4 = None;
+        if let Some(local) = addressing.local {
+            let named = granted.pool.as_deref();
+            let names: Vec<&str> = match named {
+                Some(named) => alloc::vec![named],
+                None => addressing.pools.iter().map(String::as_str).collect(),
+            };
+            let given = granted.address.map(IpAddr::V4).map(Lease::Address);
+            let lease = given.or_else(|| self.lease(&names, false, &granted.user));
+            let remote = match lease {
+                Some(Lease::Address(IpAddr::V4(remote))) => Some(remote),
+                Some(other) => {
+                    self.pools.release(other);
+                    None
+                }
+                None => None,
+            };
+            if remote.is_none() && (!names.is_empty() || granted.address.is_some()) {
+                return Err(LoginFailure::NoAddress);
+            }
+            if let Some(remote) = remote {
+                taken(self, Lease::Address(remote.into()), given.is_none());
+                if remote == local || self.held.at(remote.into()).is_some() {
+                    return Err(LoginFailure::AddressInUse);
+                }
+                let dns = dns.iter().filter_map(|dns| match dns {
+                    IpAddr::V4(v4) => Some(*v4),
+                    IpAddr::V6(_) => None,
+                });
+                ipv4 = Some(Ipv4Assignment { local, remote, dns: dns.collect() });
+            }
+        }
+        let mut ipv6 = None;
+        if addressing.ipv6 {
+            let mut both = [None, None];
+            let wants = [
+                (granted.prefix, granted.prefix_pool.as_ref().or(addressing.prefix_pool.as_ref())),
+                (granted.delegated, granted.delegated_pool.as_ref().or(addressing.delegated_pool.as_ref())),
+            ];
+            for ((given, pool), place) in wants.into_iter().zip(&mut both) {
+                let given = given.map(|(prefix, bits): (Ipv6Addr, u8)| Lease::Prefix(prefix, bits));
+                let lease = match (given, pool) {
+                    (Some(given), _) => given,
+                    (None, Some(pool)) => {
+                        let lease = self.lease(&[pool], true, &granted.user);
+                        lease.ok_or(LoginFailure::NoAddress)?
+                    }
+                    (None, None) => continue,
+                };
+                taken(self, lease, given.is_none());
+                let Lease::Prefix(prefix, bits) = lease else { return Err(LoginFailure::NoAddress) };
+                let prefix = Prefix::new(prefix, bits).ok_or(LoginFailure::BadAnswer)?;
+                if self.held.of(prefix).is_some() {
+                    return Err(LoginFailure::AddressInUse);
+                }
+                *place = Some(prefix);
+            }
+            let [prefix, delegated] = both;
+            if let (Some(prefix), Some(delegated)) = (prefix, delegated) {
+                let ((a, b), (c, d)) = (bounds(prefix), bounds(delegated));
+                if a <= d && c <= b {
+                    return Err(LoginFailure::BadAnswer);
+                }
+            }
+            let dns = dns.iter().filter_map(|dns| match dns {
+                IpAddr::V6(v6) => Some(*v6),
+                IpAddr::V4(_) => None,
+            });
+            let remote = granted.interface_id.map(|id| InterfaceIdentifier(u64::from_be_bytes(id)));
+            let local = InterfaceIdentifier::default();
+            ipv6 = Some(Ipv6Assignment { local, remote, prefix, delegated, dns: dns.collect() });
+        }
+        if ipv4.is_none() && ipv6.is_none() {
+            return Err(LoginFailure::NoAddress);
+        }
+        Ok(Assignment { ipv4, ipv6 })
+    }
+
+    /// A session has these from now on.
+    pub(crate) fn hold(&mut self, id: u64, assignment: &Assignment) {
+        self.held.hold(id, assignment);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prefix(text: &str, bits: u8) -> Prefix {
+        Prefix::new(text.parse().unwrap(), bits).unwrap()
+    }
+    fn assignment(address: &str, link: Prefix) -> Assignment {
+        let ipv4 = Ipv4Assignment {
+            local: Ipv4Addr::new(10, 0, 0, 1),
+            remote: address.parse().unwrap(),
+            dns: Vec::new(),
+        };
+        let ipv6 = Ipv6Assignment { prefix: Some(link), ..Ipv6Assignment::default() };
+        Assignment { ipv4: Some(ipv4), ipv6: Some(ipv6) }
+    }
+
+    #[test]
+    fn an_address_is_of_whoever_has_it_or_its_prefix() {
+        let mut held = Held::default();
+        let (a, b) = (
+            assignment("10.0.0.2", prefix("2001:db8:0:1::", 64)),
+            assignment("10.0.0.3", prefix("2001:db8:0:2::", 64)),
+        );
+        held.hold(1, &a);
+        held.hold(2, &b);
+        let at = |held: &Held, text: &str| held.at(text.parse().unwrap());
+        assert_eq!((at(&held, "10.0.0.2"), at(&held, "::ffff:10.0.0.3")), (Some(1), Some(2)));
+        assert_eq!((at(&held, "2001:db8:0:1:ffff::1"), at(&held, "2001:db8:0:2::")), (Some(1), Some(2)));
+        assert_eq!(
+            (at(&held, "2001:db8:0:3::"), at(&held, "2001:db8::"), at(&held, "10.0.0.4")),
+            (None, None, None)
+        );
+        assert_eq!(held.of(prefix("2001:db8::", 48)), Some(2), "a prefix around others is not free");
+        assert_eq!(held.of(prefix("2001:db8:0:1:8000::", 65)), Some(1), "nor one within another");
+        assert_eq!(held.of(prefix("2001:db8:1::", 48)), None);
+        held.release(9, &a);
+        assert_eq!(at(&held, "10.0.0.2"), Some(1), "who does not have it does not give it back");
+        held.release(1, &a);
+        assert_eq!((at(&held, "10.0.0.2"), at(&held, "2001:db8:0:1::1")), (None, None));
+    }
+}

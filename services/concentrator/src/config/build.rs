@@ -1,0 +1,333 @@
+//! What a file makes: checks that types cannot say, with keys and certificates read.
+
+use super::model::{EapMethod, File, IdentTable, NatWord, PortsTable, WhenAwayWord};
+use crate::addresses::Addressing;
+use crate::grace::WhenAway;
+use crate::identity::Translation;
+use crate::service::{Config, Judge};
+use crate::session::{Limits, RateProfile};
+use crate::track::PortBlocks;
+use crate::users::LocalUsers;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+use usher_access::PORT_TYPE_ETHERNET;
+use usher_access::pool::{PoolConfig, Range};
+use usher_access_config::{Builder, Found, NasKind};
+use usher_config::units::{Count, Time};
+use usher_config::{Outside, Prefix, hint};
+use usher_core::{Duration, PortId};
+use usher_crypto::tls::{ClientConfig, WallClock};
+use usher_eap::packet::Type;
+use usher_ident_service as ident;
+use usher_ppp::LinkConfig;
+use usher_ppp::auth::AuthenticationProtocol;
+use usher_ppp::concentrator::{ConcentratorConfig, Port};
+use usher_ppp::pppoe::{MacAddress, Rate};
+
+/// EAP packets of an AAA server fit a frame of a session with this.
+const NAS: NasKind = NasKind { called: "concentrator", port_type: PORT_TYPE_ETHERNET, framed_mtu: 1400 };
+/// A port whose interface nobody has looked at yet.
+const UNKNOWN: MacAddress = MacAddress([2, 0, 0, 0, 0, 0]);
+
+fn count(count: Count) -> usize {
+    usize::try_from(count.get()).unwrap_or(usize::MAX)
+}
+
+fn set(time: Time) -> Option<Duration> {
+    Some(time.get()).filter(|time| !time.is_zero())
+}
+
+/// What the machine takes, what is wrong, and what protects connections to AAA servers.
+pub(super) fn made(
+    file: &File,
+    base: &Path,
+    outside: &dyn Outside,
+    clock: &WallClock,
+) -> (Option<Config>, Vec<Found>, BTreeMap<SocketAddr, ClientConfig>) {
+    let mut builder = Builder::new(base, outside, clock);
+    let mut found = Vec::new();
+    let config = config(&mut builder, &mut found, file, base, outside);
+    let (more, outgoing) = builder.finish();
+    found.extend(more);
+    (config, found, outgoing)
+}
+
+fn config(
+    builder: &mut Builder<'_>,
+    found: &mut Vec<Found>,
+    file: &File,
+    base: &Path,
+    outside: &dyn Outside,
+) -> Option<Config> {
+    let pools = builder.pools(&file.pool, |_| Ok(()));
+    interfaces(builder, &file.listen.interfaces);
+    let ppp = ppp(builder, file);
+    let addressing = addressing(builder, file, &pools);
+    let judge = if file.aaa.is_some() { Judge::Aaa } else { Judge::Local };
+    if judge == Judge::Aaa && !file.user.is_empty() {
+        builder.fault(&["user"], "[aaa] judges who is let in, and knows users of its own: keep one of both");
+    }
+    // A host is to hear that nobody answers while it still asks: by PAP that is for half a minute (RFC 1661 §4.6).
+    let aaa = file.aaa.as_ref().map(|table| builder.aaa(table, &NAS, file.limits.login.get() / 3));
+    let users = LocalUsers {
+        methods: file.authentication.eap_methods.iter().map(|method| kind(*method)).collect(),
+        passwords: Arc::new(builder.passwords(&file.user)),
+    };
+    let when_away = match file.authentication.when_away {
+        WhenAwayWord::Refuse => WhenAway::Refuse,
+        WhenAwayWord::Grace => WhenAway::Grace(file.authentication.grace_time.get()),
+    };
+    let mut rates: Vec<RateProfile> = Vec::new();
+    for (i, rate) in file.rate.iter().enumerate() {
+        let number = i.to_string();
+        if rates.iter().any(|other| other.name == rate.name) {
+            builder.fault(&["rate", &number, "name"], format!("there are two [[rate]] \"{}\"", rate.name));
+        }
+        let (up, down) =
+            (rate.up.map(|rate| rate.bits_per_second()), rate.down.map(|rate| rate.bits_per_second()));
+        rates.push(RateProfile { name: rate.name.clone(), up, down });
+    }
+    let blocks = file.tracking.as_ref().and_then(|tracking| tracking.ports.as_ref());
+    let blocks = blocks.and_then(|table| self::blocks(builder, table));
+    let ident = file.ident.as_ref().map(|table| self::ident(found, table, base, outside));
+    data(builder, file);
+    let translation = file.ident.as_ref().map(|table| Translation { addresses: table.masquerade.clone() });
+    let limits = &file.limits;
+    Some(Config {
+        ppp,
+        ports: file.listen.interfaces.clone(),
+        judge,
+        aaa: match aaa {
+            Some(made) => Some(made?),
+            None => None,
+        },
+        users,
+        when_away,
+        addressing,
+        pools,
+        rates,
+        limits: Limits {
+            sessions_per_user: usize::try_from(limits.sessions_per_user).unwrap_or(usize::MAX),
+            excess: limits.excess,
+            session_timeout: set(limits.session_timeout),
+            idle_timeout: set(limits.idle_timeout),
+            clamp_mss: file.data.clamp_mss,
+        },
+        logged: file.tracking.is_some(),
+        blocks,
+        ident: match ident {
+            Some(made) => Some(made?),
+            None => None,
+        },
+        translation: translation.unwrap_or_default(),
+        // Whoever hosts the concentrator knows whether it carries packets, and what the log says.
+        metered: false,
+        lost: Vec::new(),
+    })
+}
+
+const fn kind(method: EapMethod) -> Type {
+    match method {
+        EapMethod::Md5 => Type::MD5,
+        EapMethod::MsChapV2 => Type::MSCHAPV2,
+    }
+}
+
+fn interfaces(builder: &mut Builder<'_>, interfaces: &[String]) {
+    if interfaces.is_empty() {
+        builder.fault(
+            &["listen"],
+            "\"interfaces\" is missing: the network interfaces with hosts behind them, such as [\"eth1\"]",
+        );
+    }
+    for (i, name) in interfaces.iter().enumerate() {
+        let number = i.to_string();
+        let at = ["listen", "interfaces", &number];
+        // What the kernel takes as a name (IFNAMSIZ).
+        if name.is_empty() || name.len() > 15 || name.contains(['/', ' ', ':']) {
+            builder.fault(&at, format!("\"{name}\" cannot be an interface's name"));
+        }
+        if interfaces.iter().take(i).any(|other| other == name) {
+            builder.fault(&at, format!("\"{name}\" is there already"));
+        }
+    }
+}
+
+fn ppp(builder: &mut Builder<'_>, file: &File) -> ConcentratorConfig {
+    let (service, limits) = (&file.service, &file.limits);
+    let standard = ConcentratorConfig::default();
+    if service.name.is_empty() || service.name.len() > 64 {
+        builder.fault(&["service", "name"], "a concentrator's name has 1 to 64 octets");
+    }
+    for (i, name) in service.services.iter().enumerate() {
+        if name.len() > 64 {
+            let i = i.to_string();
+            builder.fault(&["service", "services", &i], "a service's name has at most 64 octets");
+        }
+    }
+    if file.authentication.protocols.is_empty() {
+        builder.fault(
+            &["authentication", "protocols"],
+            "without a protocol nobody could show who it is: [\"eap\", \"mschapv2\", \"chap\"] are the usual ones",
+        );
+    }
+    let local_eap =
+        file.aaa.is_none() && file.authentication.protocols.contains(&AuthenticationProtocol::Eap);
+    if local_eap && file.authentication.eap_methods.is_empty() {
+        builder
+            .fault(&["authentication", "eap_methods"], "\"eap\" is among the protocols, and needs a method");
+    }
+    if limits.sessions.get() > 65_534 {
+        builder.fault(&["limits", "sessions"], "PPPoE can tell 65534 sessions apart");
+    }
+    let rate =
+        |per_second: Count| Rate { per_second: per_second.get(), burst: per_second.get().saturating_mul(5) };
+    let port = |n| Port { port: PortId(n), address: UNKNOWN, mtu: 1500 };
+    ConcentratorConfig {
+        name: service.name.clone(),
+        ports: (0..).zip(&file.listen.interfaces).map(|(n, _)| port(n)).collect(),
+        services: service.services.clone(),
+        authentication: file.authentication.protocols.clone().into(),
+        link: LinkConfig {
+            echo_interval: limits.keepalive.get(),
+            echo_failures: limits.keepalive_failures.get(),
+            setup: limits.login.get(),
+            ..standard.link
+        },
+        agent: service.trust_circuit_id,
+        sessions: count(limits.sessions),
+        outside: count(limits.half_open),
+        sessions_per_station: count(limits.sessions_per_station),
+        excess: limits.excess,
+        initiations_per_station: rate(limits.discovery_per_station),
+        requests_per_station: rate(limits.discovery_per_station),
+        initiations: rate(limits.discovery),
+        terminations: standard.terminations,
+    }
+}
+
+fn addressing(builder: &mut Builder<'_>, file: &File, pools: &[PoolConfig]) -> Addressing {
+    let service = &file.service;
+    let mut pool = |at: &[&str], name: &str, prefixes: bool| {
+        let known = pools.iter().find(|pool| pool.name == name);
+        let Some(known) = known else {
+            let near = hint(name, pools.iter().map(|pool| pool.name.as_str()));
+            return builder.fault(at, format!("there is no [[pool]] \"{name}\"{near}"));
+        };
+        let fits = known.ranges.iter().any(|range| match range {
+            Range::Prefixes { .. } => prefixes,
+            Range::Addresses { first, .. } => !prefixes && first.is_ipv4(),
+        });
+        // A range that is none was told of already.
+        if !fits && !known.ranges.is_empty() {
+            let wanted = if prefixes {
+                "prefixes, as of \"2001:db8:1::/48/64\""
+            } else {
+                "IPv4 addresses, as of \"10.0.0.0/16\""
+            };
+            builder.fault(at, format!("the [[pool]] \"{name}\" has no {wanted}"));
+        }
+    };
+    for (i, name) in service.pools.iter().enumerate() {
+        let i = i.to_string();
+        pool(&["service", "pools", &i], name, false);
+    }
+    for (key, name) in [("prefix_pool", &service.prefix_pool), ("delegated_pool", &service.delegated_pool)] {
+        if let Some(name) = name {
+            pool(&["service", key], name, true);
+        }
+    }
+    let ipv6 = service.ipv6.unwrap_or(service.prefix_pool.is_some() || service.delegated_pool.is_some());
+    if service.address.is_none() && !service.pools.is_empty() {
+        builder.fault(
+            &["service"],
+            "\"address\" is missing: the concentrator's IPv4 address, such as \"10.0.0.1\"",
+        );
+    }
+    if service.address.is_none() && !ipv6 {
+        builder.fault(
+            &["service"],
+            "hosts would get no address: write \"address\" with pools for IPv4, prefix_pool for IPv6, or both",
+        );
+    }
+    if service.address.is_some() && service.pools.is_empty() && file.aaa.is_none() {
+        builder.fault(&["service"], "\"pools\" is missing: where hosts get IPv4 addresses of");
+    }
+    Addressing {
+        local: service.address,
+        pools: service.pools.clone(),
+        ipv6,
+        prefix_pool: service.prefix_pool.clone(),
+        delegated_pool: service.delegated_pool.clone(),
+        dns: service.dns.clone(),
+    }
+}
+
+fn blocks(builder: &mut Builder<'_>, table: &PortsTable) -> Option<PortBlocks> {
+    let at = ["tracking", "ports"];
+    let inside = table.inside.parse::<Range>().map_err(|error| error.to_string());
+    let inside = inside.and_then(|range| match range {
+        Range::Addresses { first: IpAddr::V4(first), last: IpAddr::V4(last) } => Ok((first, last)),
+        _ => Err(format!("{} is no range of IPv4 addresses, as 100.64.0.0/20 is", table.inside)),
+    });
+    let inside = builder.take(&[&at[..], &["inside"]].concat(), inside)?;
+    for (i, address) in table.outside.iter().enumerate() {
+        if table.outside.iter().take(i).any(|other| other == address) {
+            let i = i.to_string();
+            builder.fault(&[&at[..], &["outside", &i]].concat(), format!("{address} is there already"));
+        }
+    }
+    let made = PortBlocks::new(inside, &table.outside, table.first).map_err(|error| error.0);
+    builder.take(&at, made)
+}
+
+fn ident(
+    found: &mut Vec<Found>,
+    table: &IdentTable,
+    base: &Path,
+    outside: &dyn Outside,
+) -> Option<ident::Config> {
+    let mut askers = table.asker.clone();
+    if let Some(disclose) = table.others {
+        let any: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+        let all = any.map(|network| ident::config::Asker { prefix: Prefix { network, bits: 0 }, disclose });
+        askers.extend(all);
+    }
+    let file = ident::config::File {
+        asker: askers,
+        hide: table.hide.clone(),
+        token: table.token.clone(),
+        ..ident::config::File::default()
+    };
+    let (config, wrong) = ident::config::check(&file, base, outside);
+    let below = |(keys, message): Found| {
+        (core::iter::once("ident".to_string()).chain(keys).collect::<Vec<_>>(), message)
+    };
+    let whole = wrong.is_empty();
+    found.extend(wrong.into_iter().map(below));
+    config.filter(|_| whole)
+}
+
+fn data(builder: &mut Builder<'_>, file: &File) {
+    let data = &file.data;
+    if data.device.is_empty() || data.device.len() > 15 || data.device.contains(['/', ' ', ':']) {
+        builder.fault(&["data", "device"], format!("\"{}\" cannot be a device's name", data.device));
+    }
+    if data.report.get() < Duration::from_secs(1) {
+        builder.fault(&["data", "report"], "once a second is often enough");
+    }
+    let ports = file.tracking.as_ref().and_then(|tracking| tracking.ports.as_ref());
+    if data.nat == NatWord::Blocks && ports.is_none() {
+        builder.fault(&["data", "nat"], "\"blocks\" needs [tracking.ports], which says whose is which");
+    }
+    if let Some(tracking) = &file.tracking
+        && tracking.folder.as_os_str().is_empty()
+    {
+        builder.fault(&["tracking", "folder"], "the log needs a folder");
+    }
+}

@@ -1,0 +1,79 @@
+//! Whose a connection is: what IDENT is asked of hosts behind the concentrator.
+//!
+//! A query that was meant for a host, and taken over, is of whoever has that address, whatever the ports are. A query to an address
+//! that hosts share is of the one that the connection was translated from: by the block of ports that it is in (RFC 7422), which is
+//! computed, or by what the system says that it translates.
+
+use crate::service::{AccessConcentrator, ServiceJob};
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+use usher_core::{Instant, Job, Machine};
+use usher_ident::Connection;
+use usher_ident_service::{Command as Ident, Owner, User};
+
+/// Addresses outside that stand for several hosts.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Translation {
+    /// These.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// What an answer of the system is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Wanted {
+    /// The question of the IDENT service.
+    token: u64,
+}
+
+impl AccessConcentrator {
+    /// The user of a session that has an address.
+    fn user_at(&self, address: IpAddr) -> Option<User> {
+        let session = self.sessions.get(&self.held.at(address)?)?;
+        Some(User { name: Some(session.granted.user.clone()), uid: None })
+    }
+
+    pub(crate) fn owner_wanted(&mut self, now: Instant, token: u64, connection: Connection) {
+        let local = connection.local;
+        if let Some(user) = self.user_at(local.ip()) {
+            self.counters.ident_by_address += 1;
+            return self.found(now, token, Owner::User(user));
+        }
+        let block = self.config.blocks.as_ref().and_then(|blocks| blocks.inner(local.ip(), local.port()));
+        if let Some(inner) = block {
+            let user = self.user_at(IpAddr::V4(inner));
+            self.counters.ident_by_block += u64::from(user.is_some());
+            return self.found(now, token, user.map_or(Owner::Nobody, Owner::User));
+        }
+        if self.config.translation.addresses.contains(&local.ip()) {
+            let job = self.token();
+            self.wanted.insert(job, Wanted { token });
+            return self.outputs.job(Job { token: job, what: ServiceJob::Translation(connection) });
+        }
+        self.counters.ident_nobody += 1;
+        self.found(now, token, Owner::Nobody);
+    }
+
+    /// The system has said what it translates.
+    pub(crate) fn translated(&mut self, now: Instant, token: u64, inner: Result<Option<SocketAddr>, ()>) {
+        let Some(Wanted { token }) = self.wanted.remove(&token) else { return };
+        let owner = match inner {
+            Ok(Some(inner)) => match self.user_at(inner.ip()) {
+                Some(user) => {
+                    self.counters.ident_by_translation += 1;
+                    Owner::User(user)
+                }
+                None => Owner::Nobody,
+            },
+            Ok(None) => Owner::Nobody,
+            Err(()) => Owner::Unknown,
+        };
+        self.found(now, token, owner);
+    }
+
+    fn found(&mut self, now: Instant, token: u64, owner: Owner) {
+        if let Some(ident) = &mut self.ident {
+            // Its asker may have gone.
+            let _ = ident.command(now, Ident::Found { token, owner });
+        }
+    }
+}

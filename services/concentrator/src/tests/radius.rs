@@ -1,0 +1,285 @@
+//! Logins that an AAA server decides, and the sessions that it is told of: our own server, by RADIUS.
+
+use super::*;
+use crate::{DYNAMIC_SOCKET, Usage};
+use AuthenticationProtocol as P;
+use usher_aaa::{
+    AaaServer, Command as Aaa, DynamicResult, Job as Asked, Method, Record as Told, User, UserSource, Users,
+    radius_socket,
+};
+use usher_core::Seed;
+use usher_radius::attribute::{Attributes, kind, vendor};
+use usher_radius::packet::Code;
+use usher_radius::server::{ClientConfig as Known, Config, Role};
+
+const SECRET: &[u8] = b"the secret of RADIUS";
+
+const AAA: &str = r#"
+[listen]
+interfaces = ["eth1"]
+[service]
+address = "10.0.0.1"
+pools = ["students"]
+prefix_pool = "links"
+[authentication]
+protocols = ["mschapv2", "eap", "chap", "pap"]
+when_away = "grace"
+grace_time = "10 min"
+[[pool]]
+name = "students"
+ranges = ["10.0.0.0/28"]
+[[pool]]
+name = "guests"
+ranges = ["10.1.0.0/28"]
+[[pool]]
+name = "links"
+ranges = ["2001:db8:1::/48/64"]
+[[rate]]
+name = "gold"
+up = "50 Mb/s"
+down = "200 Mb/s"
+[aaa]
+nas_identifier = "campus.usher.test"
+accounting = true
+interim = "60 s"
+[[aaa.radius]]
+address = "203.0.113.1:1812"
+secret = "the secret of RADIUS"
+[aaa.dynamic]
+[tracking]
+"#;
+
+struct Site {
+    world: World,
+    server: At<AaaServer>,
+    told: Rc<RefCell<Vec<Told>>>,
+}
+
+impl Site {
+    fn new(clients: Vec<ClientConfig>, reply: impl FnOnce(&mut Attributes)) -> Self {
+        let mut loaded = loaded(AAA);
+        loaded.config.metered = true;
+        Self::of(loaded, clients, reply)
+    }
+    fn of(loaded: Loaded, clients: Vec<ClientConfig>, reply: impl FnOnce(&mut Attributes)) -> Self {
+        let mut world = World::of(loaded, clients);
+        world.net.bind(world.ac, DYNAMIC_SOCKET, at(CONCENTRATOR, 3799));
+        let seed = Seed::new(21);
+        let mut users = Users::new(&mut seed.secure("users", 0));
+        let mut ann = User::with_password(b"a long password");
+        reply(&mut ann.reply);
+        users.insert(b"ann", ann);
+        users.insert(b"bob", User::with_password(b"another password"));
+        let mut config = usher_aaa::Config::new(UserSource::Memory(Arc::new(users)));
+        let known = Known::new(CONCENTRATOR.parse().unwrap(), 32, usher_radius::Secret::new(SECRET));
+        let mut radius = Config::new(vec![known]);
+        radius.roles = vec![Role::Authentication, Role::Accounting];
+        config.radius = Some(radius);
+        config.methods = vec![Method::MsChapV2, Method::EapMd5, Method::Chap, Method::Pap];
+        let server = AaaServer::new(config, seed.secure("aaa", 0)).unwrap();
+        let server = world.net.add(server, &[SERVER.parse().unwrap()]);
+        world.net.bind(server, radius_socket(0), at(SERVER, 1812));
+        world.net.bind(server, radius_socket(1), at(SERVER, 1813));
+        let told = Rc::new(RefCell::new(Vec::new()));
+        let notes = told.clone();
+        world.net.on_job(server, move |job| match job.what {
+            Asked::Account { record } => {
+                notes.borrow_mut().push(*record);
+                Some((millis(1), Aaa::Accounted { token: job.token, durable: true }))
+            }
+            _ => None,
+        });
+        Self { world, server, told }
+    }
+    fn kinds(&self) -> Vec<String> {
+        self.told.borrow().iter().map(|record| format!("{:?}", record.status)).collect()
+    }
+    fn ask(&mut self, code: Code, write: impl FnOnce(&mut Attributes)) -> DynamicResult {
+        let mut attributes = Attributes::new();
+        write(&mut attributes);
+        let command = Aaa::Dynamic { token: 7, to: at(CONCENTRATOR, 3799), code, attributes };
+        self.world.net.command(self.server, command).unwrap();
+        self.world.net.run(secs(1));
+        let result = self.world.net.take(self.server).into_iter().find_map(|(_, event)| match event {
+            usher_aaa::Event::Dynamic { result, .. } => Some(result),
+            _ => None,
+        });
+        result.expect("an answer")
+    }
+}
+
+#[test]
+fn the_server_judges_each_protocol_and_says_what_a_user_gets() {
+    for protocol in P::ALL {
+        let mut site = Site::new(vec![client(1, protocol, "ann", "a long password")], |reply| {
+            reply.push_u32(kind::FRAMED_IP_ADDRESS, Ipv4Addr::new(10, 0, 0, 9).to_bits());
+            reply.push_text(kind::FILTER_ID, "gold").unwrap();
+            reply
+                .push_vendor(vendor::WISPR, vendor::WISPR_BANDWIDTH_MAX_UP, &1_000_000_u32.to_be_bytes())
+                .unwrap();
+            reply.push_text(kind::REPLY_MESSAGE, "hello").unwrap();
+        });
+        site.world.up(0);
+        let installed = site.world.installed();
+        assert_eq!(
+            installed.len(),
+            1,
+            "{protocol}: {:?} {:?}",
+            site.world.failures(),
+            site.world.client_ended(0)
+        );
+        let entry = installed.values().next().unwrap();
+        assert_eq!(entry.ipv4, Some(Ipv4Addr::new(10, 0, 0, 9)));
+        assert_eq!((entry.rate_up, entry.rate_down), (Some(1_000_000), Some(200_000_000)));
+        assert_eq!(entry.ipv6.len(), 1, "of the pool, since the server says nothing of it");
+        let mut other = Site::new(vec![client(1, protocol, "ann", "wrong")], |_| {});
+        other.world.up(0);
+        assert_eq!((other.world.failures()[0], other.world.installed().len()), (LoginFailure::Rejected, 0));
+        assert_eq!(other.kinds(), ["On"], "a server hears of the start, and of no session");
+    }
+}
+
+#[test]
+fn the_server_is_told_of_a_session_with_its_octets() {
+    let mut site = Site::new(vec![client(1, P::Chap, "ann", "a long password")], |reply| {
+        reply.push_bytes(kind::CLASS, b"a class").unwrap();
+    });
+    site.world.up(0);
+    let (id, number) = (site.world.status()[0].id, site.world.status()[0].number);
+    let usage = |octets: u64| Usage {
+        octets_in: octets,
+        octets_out: 6_000_000_000,
+        packets_in: 3,
+        packets_out: 4,
+        ..Usage::default()
+    };
+    site.world.net.command(site.world.ac, Command::Carried(vec![(number, usage(1000))])).unwrap();
+    site.world.net.run(secs(62));
+    site.world.close(Which::All);
+    site.world.net.command(site.world.ac, Command::Removed { id, usage: Some(usage(2000)) }).unwrap();
+    site.world.net.run(secs(1));
+    assert_eq!(site.kinds(), ["On", "Start", "Interim", "Stop"]);
+    let told = site.told.borrow();
+    let stop = format!("{:?}", told.last().unwrap());
+    for part in ["2000", "6000000000", "ann"] {
+        assert!(stop.contains(part), "{part} in {stop}");
+    }
+}
+
+#[test]
+fn pools_are_named_by_the_server() {
+    let mut site = Site::new(vec![client(1, P::Pap, "ann", "a long password")], |reply| {
+        reply.push_text(kind::FRAMED_POOL, "guests").unwrap();
+        reply.push_u32(kind::SESSION_TIMEOUT, 30);
+    });
+    site.world.up(0);
+    assert_eq!(site.world.status()[0].ipv4.unwrap().octets()[..2], [10, 1]);
+    site.world.net.run(secs(40));
+    assert_eq!(site.world.ended(), ["session-timeout"]);
+}
+
+#[test]
+fn an_address_that_somebody_has_is_not_given_to_another() {
+    let both = vec![client(1, P::Pap, "ann", "a long password"), client(2, P::Pap, "ann", "a long password")];
+    let mut site = Site::new(both, |reply| {
+        reply.push_u32(kind::FRAMED_IP_ADDRESS, Ipv4Addr::new(10, 0, 0, 9).to_bits());
+    });
+    site.world.up(0);
+    site.world.up(1);
+    assert_eq!((site.world.status().len(), site.world.failures()[0]), (1, LoginFailure::AddressInUse));
+}
+
+#[test]
+fn the_server_ends_and_changes_sessions() {
+    let mut site = Site::new(vec![client(1, P::Chap, "ann", "a long password")], |_| {});
+    site.world.up(0);
+    let ack = |result: &DynamicResult| {
+        format!("{result:?}").contains("Acknowledged") || format!("{result:?}").contains("Ack")
+    };
+    let result = site.ask(Code::COA_REQUEST, |a| {
+        a.push_text(kind::USER_NAME, "ann").unwrap().push_text(kind::FILTER_ID, "gold").unwrap();
+    });
+    assert!(ack(&result), "{result:?}");
+    assert_eq!(site.world.installed().into_values().next().unwrap().rate_up, Some(50_000_000), "at once");
+    let refused = site.ask(Code::COA_REQUEST, |a| {
+        a.push_text(kind::USER_NAME, "ann").unwrap().push_text(kind::FILTER_ID, "unknown").unwrap();
+    });
+    assert!(!ack(&refused), "{refused:?}");
+    let nobody = site.ask(Code::DISCONNECT_REQUEST, |a| drop(a.push_text(kind::USER_NAME, "bob")));
+    assert!(!ack(&nobody) && site.world.status().len() == 1, "{nobody:?}");
+    let gone = site.ask(Code::DISCONNECT_REQUEST, |a| drop(a.push_text(kind::USER_NAME, "ann")));
+    assert!(ack(&gone) && site.world.status().is_empty(), "{gone:?}");
+    site.world.net.run(secs(6));
+    assert_eq!(site.kinds().last().unwrap(), "Stop");
+}
+
+#[test]
+fn while_the_server_is_away_who_was_let_in_lately_by_a_password_comes_in_again() {
+    let clients = vec![
+        client(1, P::Pap, "ann", "a long password"),
+        client(2, P::Pap, "ann", "a long password"),
+        client(3, P::MsChapV2, "bob", "another password"),
+    ];
+    let mut site = Site::new(clients, |reply| {
+        reply.push_u32(kind::SESSION_TIMEOUT, 100);
+    });
+    site.world.up(0);
+    site.world.up(2);
+    let address = site.world.status()[0].ipv4;
+    site.world.net.silence(site.server, true);
+    site.world.net.run(secs(1));
+    site.world.net.command(site.world.clients[0], ClientCommand::Disconnect).unwrap();
+    site.world.net.run(secs(10));
+    // Another station of the same user has not been seen, and is refused.
+    site.world.connect(1);
+    site.world.net.run(secs(70));
+    assert!(site.world.failures().contains(&LoginFailure::Unanswered) && site.world.networks(1).is_empty());
+    site.world.connect(0);
+    site.world.net.run(secs(60));
+    assert_eq!(site.world.counted("logins_in_grace"), 1);
+    let status = site.world.status();
+    let again = status.iter().find(|one| one.station.ends_with(":01")).expect("it is back");
+    assert_eq!(again.ipv4, address, "with its address");
+    // Its hundred seconds pass, and nobody could let it in again: it stays until the server is back.
+    site.world.net.run(secs(100));
+    assert!(site.world.counted("sessions_in_grace") > 0 && !site.world.status().is_empty());
+    // Bob, who showed MS-CHAPv2, cannot come again before that.
+    site.world.net.command(site.world.clients[2], ClientCommand::Disconnect).unwrap();
+    site.world.net.run(secs(20));
+    site.world.connect(2);
+    site.world.net.run(secs(50));
+    assert!(!site.world.status().iter().any(|one| one.user == "bob"));
+    site.world.net.silence(site.server, false);
+    site.world.net.run(secs(60));
+    site.world.up(2);
+    assert!(site.world.status().iter().any(|one| one.user == "bob"));
+    site.world.net.run(secs(5));
+    assert!(
+        site.world.ended().contains(&"session-timeout".to_owned()),
+        "what was over ends: {:?}",
+        site.world.ended()
+    );
+}
+
+#[test]
+fn sessions_of_a_start_that_was_killed_are_stopped_in_accounting() {
+    let mut site = Site::new(vec![client(1, P::Chap, "ann", "a long password")], |reply| {
+        reply.push_bytes(kind::CLASS, b"a class").unwrap();
+    });
+    site.world.up(0);
+    let mut index = crate::track::Index::default();
+    site.world.disk.borrow().lines.iter().for_each(|line| index.read(line));
+    let mut again = loaded(AAA);
+    again.config.lost = index.open().collect();
+    let session = again.config.lost[0].begin.session.clone();
+    assert_eq!(again.config.lost[0].begin.classes, [b"a class".to_vec()]);
+    let mut site = Site::of(again, Vec::new(), |_| {});
+    site.world.net.run(secs(2));
+    assert_eq!(site.kinds(), ["On", "Stop"]);
+    assert!(format!("{:?}", site.told.borrow().last()).contains(&session));
+    // And a leave is told, too.
+    site.world.net.command(site.world.ac, Command::Leave).unwrap();
+    site.world.net.run(secs(2));
+    assert_eq!(site.kinds().last().unwrap(), "Off");
+    assert_eq!(site.world.net[site.world.ac].radius_counters().map(|_| AAA_SLOT), Some(1));
+}

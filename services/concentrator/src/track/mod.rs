@@ -1,0 +1,21 @@
+//! Who had which address when: the log of sessions, and what is asked of it.
+//!
+//! The log is lines of JSON, a [`Record`] each, appended: a session's `begin` is on the disk before its host is let in, and its
+//! `end` follows. A start of the concentrator is a record, too: sessions that are open at that point had ended with the one before.
+//! Where hosts share addresses by blocks of ports ([`PortBlocks`]), the block stands in the session's `begin`, and no connection
+//! needs a line of its own. [`Index`] is made of the lines and answers who had an address, and a port of it, at a second.
+
+mod blocks;
+mod index;
+mod record;
+
+pub use blocks::{BlocksError, PortBlock, PortBlocks};
+pub use index::{Index, Query, Volume, Whose};
+pub use record::{Begin, End, Record, parse_time};
+
+/// A session that the log has as open although its concentrator has started anew.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Lost {
+    /// Its begin.
+    pub begin: Begin,
+}
