@@ -422,7 +422,11 @@ impl<N: Role> Host for Running<N> {
             }
             Transmit::Stream { conn, op } => self.streams.operate(conn, op, buffer),
             Transmit::Message { assoc, op } => self.streams.operate_association(assoc, op, buffer),
-            Transmit::Frame { .. } => self.counters.unsupported.one(),
+            Transmit::Frame { port } => {
+                if !self.node.frame(port, buffer) {
+                    self.counters.unsupported.one();
+                }
+            }
         }
     }
 

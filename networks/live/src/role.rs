@@ -1,7 +1,7 @@
 //! What a driver hosts, and how other threads reach it.
 
 use tokio::sync::mpsc::UnboundedSender;
-use usher_core::{Instant, Job, Machine, Path, Work};
+use usher_core::{Instant, Job, Machine, Path, PortId, Work};
 
 /// A machine with what surrounds it in a live program: where its events go, and what comes from other
 /// threads. All calls come from the driver's thread.
@@ -30,6 +30,12 @@ pub trait Role {
     /// Asked for every datagram before the machine gets it; true where the node handed it to another shard,
     /// and this one's machine is not to see it.
     fn divert(&mut self, _path: Path, _data: &[u8]) -> bool {
+        false
+    }
+
+    /// The machine sends a frame, from the destination address on, by a port of the node's own; false: the node has none, and the
+    /// frame is counted as lost.
+    fn frame(&mut self, _port: PortId, _frame: &[u8]) -> bool {
         false
     }
 

@@ -355,7 +355,7 @@ impl Carrier {
         }
         let certificate = self.tls.as_ref().and_then(|tls| tls.stream.certificate()).map(<[u8]>::to_vec);
         // A socket whose connection is gone already has none.
-        let local = self.stream.local_addr().ok().map(|local| local.ip());
+        let local = destination(&self.stream).map(|local| local.ip());
         self.link.tell(Note::Connected { remote: self.remote, local, certificate }).await;
         if let Some(tls) = &mut self.tls {
             tls.stream.release(&mut self.out);
@@ -520,4 +520,13 @@ impl Carrier {
     fn reset(&self) {
         let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
     }
+}
+
+/// Where the other side's connection was to go: netfilter may have led it here from another address.
+fn destination(stream: &TcpStream) -> Option<SocketAddr> {
+    let socket = SockRef::from(stream);
+    let local = stream.local_addr().ok()?;
+    let led = if local.is_ipv4() { socket.original_dst_v4() } else { socket.original_dst_v6() };
+    // Where nothing is translated the system has no other address.
+    Some(led.ok().and_then(|led| led.as_socket()).unwrap_or(local))
 }
