@@ -4,7 +4,7 @@ use crate::lab::LabCommand;
 #[cfg(feature = "live")]
 use crate::{
     aaa::args::AaaCommand, ident::IdentCommand, ike::IkeCommand, load::args::LoadCommand, mih::MihCommand,
-    plan::Plan,
+    plan::Plan, pppoe::PppoeCommand, pppoe::WhoArgs,
 };
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -103,6 +103,21 @@ default before quick, and the newest of those. Statements whose studies were not
         #[command(subcommand)]
         command: Box<MihCommand>,
     },
+    #[cfg(feature = "live")]
+    /// A PPPoE access concentrator that knows who its hosts' users are, and a client.
+    Pppoe {
+        #[command(subcommand)]
+        command: Box<PppoeCommand>,
+    },
+    #[cfg(feature = "live")]
+    /// Say who had an address, and a port of it, at a time: of the log of a PPPoE access concentrator.
+    #[command(after_help = "Examples:
+  usher who 10.0.0.7
+  usher who 192.0.2.1:40022 --at 2026-11-26T12:00:00Z
+  usher who 2001:db8:1:2::9 --at 2026-11-26T21:00:00+09:00 --json
+
+Who asks for whom is written into the audit. Ends with code 1 when nobody had it.")]
+    Who(WhoArgs),
     #[cfg(feature = "live")]
     /// Load a RADIUS or Diameter server or an IKEv2 gateway with logins, or an MIH function with requests, verify every answer, and
     /// report rates and latencies.

@@ -71,6 +71,7 @@ pub(crate) fn kinds() -> Vec<(&'static Format, String)> {
         (&usher_aaa_config::FORMAT, usher_aaa_config::json_schema()),
         (&usher_ident_service::config::FORMAT, usher_ident_service::config::json_schema()),
         (&usher_gateway::config::FORMAT, usher_gateway::config::json_schema()),
+        (&usher_concentrator::config::FORMAT, usher_concentrator::config::json_schema()),
         (&usher_mih_service::config::FORMAT, usher_mih_service::config::json_schema()),
         (&usher_profile::FORMAT, usher_profile::json_schema()),
         #[cfg(feature = "live")]
@@ -130,6 +131,10 @@ mod tests {
         assert_eq!(what(usher_scenario::template()), Ok("a study"));
         assert_eq!(what("[[client]]\nname = \"a\"\n"), Ok("the AAA server's configuration"));
         assert_eq!(what("[[connection]]\n[[pool]]\n"), Ok("the IKEv2 gateway's configuration"));
+        assert_eq!(
+            what("[service]\n[authentication]\n[[pool]]\n"),
+            Ok("the PPPoE access concentrator's configuration")
+        );
         assert_eq!(what("listen = []\n[[asker]]\n"), Ok("the IDENT server's configuration"));
         assert_eq!(what("[listen]\nudp = []\n[[allow]]\n"), Ok("an MIH function's configuration"));
         assert!(what("x = 1\n").unwrap_err().starts_with("f: this is none of a study, "));

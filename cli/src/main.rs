@@ -20,6 +20,8 @@ mod output;
 mod pages;
 #[cfg(feature = "live")]
 mod plan;
+#[cfg(feature = "live")]
+mod pppoe;
 mod progress;
 mod study;
 mod verify;
@@ -77,6 +79,10 @@ fn dispatch(command: Command, output: &Output) -> Result<(), Failure> {
         Command::Ike { command } => ike::ike(output, *command),
         #[cfg(feature = "live")]
         Command::Mih { command } => mih::mih(output, *command),
+        #[cfg(feature = "live")]
+        Command::Pppoe { command } => pppoe::pppoe(output, *command),
+        #[cfg(feature = "live")]
+        Command::Who(args) => pppoe::who(output, args),
         Command::Lab { command } => lab::lab(output, command),
         #[cfg(feature = "live")]
         Command::Load { command } => load::load(output, &command),

@@ -16,6 +16,7 @@ mod methods;
 mod mih;
 mod namespace;
 mod place;
+mod pppoe;
 mod radius;
 mod radsecproxy;
 mod reasons;

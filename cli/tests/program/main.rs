@@ -14,6 +14,7 @@ mod lab;
 mod mih;
 mod packaging;
 mod place;
+mod pppoe;
 mod run;
 mod study;
 mod verify;

@@ -227,6 +227,7 @@ fn the_package_has_the_program_its_pages_its_completions_and_its_service() {
         "lib/systemd/system/usher-aaa.service",
         "lib/systemd/system/usher-aaa-crl.service",
         "lib/systemd/system/usher-ike.service",
+        "lib/systemd/system/usher-pppoe.service",
         "lib/systemd/system/usher-aaa-crl.timer",
         "usr/share/man/man1/usher-aaa-serve.1.gz",
         "usr/share/bash-completion/completions/usher",

@@ -93,6 +93,7 @@ pub fn serve(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), Iden
         name: "usher-ident",
         machine: IdentService::new(loaded.config),
         sockets: Sockets { listeners, settings, ..Sockets::default() },
+        frames: None,
         clock,
         helper: Arc::new(found),
         helpers: HELPERS,

@@ -184,6 +184,7 @@ pub fn run(path: Option<PathBuf>, mode: &Mode) -> Result<(), IkeError> {
         name: "usher-ike",
         machine: gateway,
         sockets,
+        frames: None,
         clock: Clock::start(),
         helper: Arc::new(helper(revocation.clone(), leases)),
         helpers,

@@ -7,21 +7,24 @@
 //! ```
 //! [`serve`] hosts one [`Machine`](usher_core::Machine) until it is told to end: a service needs its sockets, a function that
 //! does its jobs and one that hears what it says. What a larger daemon builds itself takes the parts: [`control`], [`log`],
-//! [`notify`], [`Signals`]. Each small service has a module here that puts these together for it ([`ident`], [`ike`], [`mih`]).
+//! [`notify`], [`Signals`]. Each small service has a module here that puts these together for it ([`ident`], [`ike`], [`mih`],
+//! [`pppoe`]).
 
 pub mod control;
 pub mod ident;
 pub mod ike;
 pub mod log;
+pub mod metrics;
 pub mod mih;
 pub mod netlink;
 pub mod notify;
 pub mod owner;
+pub mod pppoe;
 mod serve;
 mod signals;
 
 pub use serve::{
-    Helper, Hosted, ServeError, Share, Source, Teller, Until, keep_memory_private, listen, once, serve,
-    serve_shards,
+    FrameSender, FrameTeller, Frames, Helper, Hosted, ServeError, Share, Source, Teller, Until,
+    keep_memory_private, listen, once, serve, serve_shards,
 };
 pub use signals::{Signals, Told};

@@ -125,6 +125,7 @@ pub fn serve(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), MihE
         name: "usher-mih",
         machine: MihService::new(config, rng()),
         sockets,
+        frames: None,
         clock: Clock::start(),
         helper: Arc::new(do_job),
         helpers: HELPERS,

@@ -4,10 +4,11 @@ use crate::{Signals, Told, notify};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use usher_core::{Instant, Job, ListenerId, Machine, NoJob};
+use usher_core::{Input, Instant, Job, ListenerId, Machine, NoJob, PortId};
 use usher_live::{Clock, Driver, Listener, Mailbox, Role, SocketOptions, Sockets};
 
 /// Why a service does not serve.
@@ -78,6 +79,29 @@ pub type Teller<C> = Box<dyn Fn(C) -> bool + Send>;
 /// Tells a machine of what happens elsewhere, on a thread of its own, until the program ends.
 pub type Source<C> = Box<dyn FnOnce(Teller<C>) + Send>;
 
+/// Gives a machine a frame that has come by a port; false: more wait already than may, or nobody takes any more, and it is lost.
+pub type FrameTeller = Box<dyn Fn(PortId, Vec<u8>) -> bool + Send>;
+
+/// Sends a frame by a port, from the destination address on.
+pub type FrameSender = Box<dyn FnMut(PortId, &[u8]) + Send>;
+
+/// Ports of Ethernet, which are a host's own and not a driver's.
+pub struct Frames {
+    /// Sends frames.
+    pub send: FrameSender,
+    /// Takes what the frames that come are given to, once the machine is hosted.
+    pub source: Box<dyn FnOnce(FrameTeller) + Send>,
+}
+
+impl fmt::Debug for Frames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Frames")
+    }
+}
+
+/// Frames that have come and wait for their machine, at most.
+const FRAMES: usize = 4096;
+
 /// Whether what a machine says is the last that is waited for.
 pub type Until<M> = Box<dyn FnMut(&<M as Machine>::Event) -> bool + Send>;
 
@@ -89,6 +113,8 @@ pub struct Hosted<M: Machine> {
     pub machine: M,
     /// Its sockets.
     pub sockets: Sockets,
+    /// Its ports of Ethernet, where it has some.
+    pub frames: Option<Frames>,
     /// The clock that it goes by.
     pub clock: Clock,
     /// Does its jobs, and answers with the command that each is owed.
@@ -120,6 +146,7 @@ const COUNTED: Duration = Duration::from_secs(60);
 
 enum Message<C> {
     Command(C),
+    Frame(PortId, Vec<u8>),
     Count,
     Stop(Option<C>),
 }
@@ -139,6 +166,10 @@ struct Served<M: Machine> {
     hears: Arc<Mutex<Hears<M>>>,
     counted: fn(&M) -> Vec<(&'static str, u64)>,
     told: Vec<(&'static str, u64)>,
+    /// Sends frames.
+    sends: Option<FrameSender>,
+    /// How many frames have come and are not taken up.
+    waiting: Arc<AtomicUsize>,
     stopped: bool,
 }
 
@@ -175,6 +206,10 @@ impl<M: Machine<Command: Send + 'static>> Role for Served<M> {
         match message {
             // What was asked may have been given up meanwhile.
             Message::Command(command) => drop(self.machine.command(now, command)),
+            Message::Frame(port, data) => {
+                self.waiting.fetch_sub(1, Ordering::Relaxed);
+                self.machine.handle(now, Input::Frame { port, data: &data });
+            }
             Message::Count => self.count(),
             Message::Stop(farewell) => {
                 if let Some(command) = farewell {
@@ -185,6 +220,9 @@ impl<M: Machine<Command: Send + 'static>> Role for Served<M> {
                 self.stopped = true;
             }
         }
+    }
+    fn frame(&mut self, port: PortId, frame: &[u8]) -> bool {
+        self.sends.as_mut().map(|send| send(port, frame)).is_some()
     }
     fn stopped(&self) -> bool {
         self.stopped
@@ -265,6 +303,7 @@ where
         name,
         machine,
         sockets,
+        frames,
         clock,
         helper,
         helpers,
@@ -280,14 +319,33 @@ where
     let (jobs, taken) = channel();
     let hears = Arc::new(Mutex::new(Hears { said, over }));
     let machines = std::iter::once((machine, sockets)).chain(others).enumerate();
+    // Ports of Ethernet are the first machine's.
+    let (mut sends, frames) = match frames {
+        Some(Frames { send, source }) => (Some(send), Some(source)),
+        None => (None, None),
+    };
+    let waiting = Arc::new(AtomicUsize::new(0));
     let (drivers, all): (Vec<_>, Vec<_>) = machines
         .map(|(number, (machine, sockets))| {
             let (jobs, hears) = (jobs.clone(), hears.clone());
-            let served = Served { number, machine, jobs, hears, counted, told: Vec::new(), stopped: false };
+            let (sends, waiting) = (sends.take(), waiting.clone());
+            let told = Vec::new();
+            let served =
+                Served { number, machine, jobs, hears, counted, told, sends, waiting, stopped: false };
             Driver::new(served, sockets, clock)
         })
         .unzip();
     drop(jobs);
+    if let (Some(source), Some(first)) = (frames, all.first().cloned()) {
+        source(Box::new(move |port, data| {
+            let full = waiting.fetch_add(1, Ordering::Relaxed) >= FRAMES;
+            let taken = !full && first.send(Message::Frame(port, data));
+            if !taken {
+                waiting.fetch_sub(1, Ordering::Relaxed);
+            }
+            taken
+        }));
+    }
     let mailboxes = Arc::new(Mailboxes { all, share });
     let taken = Arc::new(Mutex::new(taken));
     for _ in 0..helpers.max(1) {

@@ -12,9 +12,7 @@ use usher_access::pool::{PoolConfig, PoolError, Range, check_pools};
 use usher_config::Outside;
 use usher_config::secret::{self, Hidden};
 use usher_crypto::Key;
-use usher_crypto::tls::{
-    ClientConfig, ClientOptions, Credentials, Roots, TlsError, VersionRange, WallClock,
-};
+use usher_crypto::tls::{ClientConfig, ClientOptions, Credentials, Roots, TlsError, VersionRange, WallClock};
 
 /// Octets of a file with certificates at most.
 const MOST: u64 = 1 << 20;
@@ -47,7 +45,10 @@ pub struct Builder<'a> {
 
 impl fmt::Debug for Builder<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder").field("base", &self.base).field("found", &self.found).finish_non_exhaustive()
+        f.debug_struct("Builder")
+            .field("base", &self.base)
+            .field("found", &self.found)
+            .finish_non_exhaustive()
     }
 }
 

@@ -151,4 +151,3 @@ pub struct UserTable {
     /// An environment variable that holds the password.
     pub password_env: Option<String>,
 }
-

@@ -9,8 +9,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -20,10 +20,6 @@ use usher_gateway::{Command, GatewayStatus, Which};
 
 /// How long the gateway may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a reader of metrics may take.
-const SCRAPE: Duration = Duration::from_secs(5);
-/// Lines of a request for metrics, at most, and octets of all of them.
-const HEAD: u64 = 1 << 14;
 
 /// What a gateway is asked.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -365,41 +361,11 @@ pub(super) fn begin(path: &Path, asked: &Asked) -> io::Result<()> {
 
 /// Begins to expose metrics.
 pub(super) fn metrics(address: SocketAddr, asked: &Asked) -> io::Result<()> {
-    let listener = TcpListener::bind(address)?;
     let asked = asked.clone();
-    let serve = move || {
-        for stream in listener.incoming().flatten() {
-            // Who reads slowly, or not at all, is left.
-            let _ = scrape(&stream, &asked);
-        }
-    };
-    std::thread::Builder::new().name("usher-metrics".to_owned()).spawn(serve)?;
-    Ok(())
-}
-
-fn scrape(mut stream: &TcpStream, asked: &Asked) -> io::Result<()> {
-    stream.set_read_timeout(Some(SCRAPE))?;
-    stream.set_write_timeout(Some(SCRAPE))?;
-    let mut lines = BufReader::new(stream.take(HEAD)).lines();
-    let wanted = lines.next().transpose()?.unwrap_or_default();
-    for line in lines {
-        if line?.is_empty() {
-            break;
-        }
-    }
-    let (code, kind, body) = match (wanted.split(' ').nth(1), asked.take(Request::Status)) {
-        (Some("/metrics"), Answer::Status(status)) => {
-            ("200 OK", "application/openmetrics-text; version=1.0.0; charset=utf-8", exposition(&status))
-        }
-        (Some("/health"), Answer::Status(_)) => ("200 OK", "text/plain", "serving\n".to_owned()),
-        (_, Answer::Status(_)) => ("404 Not Found", "text/plain", "/metrics, /health\n".to_owned()),
-        _ => ("500 Internal Server Error", "text/plain", String::new()),
-    };
-    write!(
-        stream,
-        "HTTP/1.1 {code}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
-        body.len()
-    )
+    crate::metrics::begin(address, move || match asked.take(Request::Status) {
+        Answer::Status(status) => Some(exposition(&status)),
+        _ => None,
+    })
 }
 
 fn exposition(status: &Status) -> String {

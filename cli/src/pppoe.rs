@@ -1,0 +1,365 @@
+//! `usher pppoe`: an access concentrator and a client; `usher who`: who had which address.
+
+use crate::output::{Failure, Output, columns, duration};
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use usher_concentrator::config::DEFAULT_PATH;
+use usher_config::disk::LoadError;
+use usher_crypto::Key;
+use usher_host::pppoe::{
+    self, Answer, Asking, Connect, ConnectError, PppoeError, Request, Session, Status, Who,
+};
+use usher_ppp::auth::AuthenticationProtocol;
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum PppoeCommand {
+    /// Let hosts in at the configuration's interfaces, until told to end.
+    #[command(after_help = "Examples:
+  usher pppoe serve
+  usher pppoe serve --config ./pppoe.toml
+
+Needs root, or CAP_NET_ADMIN and CAP_NET_RAW, and /dev/net/tun. The interfaces carry nothing but PPPoE while it runs. Packets of hosts
+come out of the device of [data] and are routed by the system: net.ipv4.ip_forward and net.ipv6.conf.all.forwarding have to be 1.
+SIGHUP has the configuration read again, SIGTERM ends all sessions and the concentrator.")]
+    Serve {
+        #[command(flatten)]
+        config: Config,
+    },
+    /// Have a session of this host's with a concentrator, until it ends or is told to.
+    #[command(after_help = "Examples:
+  usher pppoe connect eth1 --user ann --password-file ./password --network 0.0.0.0/0
+  usher pppoe connect eth1 --user ann --password-file - --keep < password
+
+The host gets an IPv4 address of the concentrator, on a device of its own. Needs root, or CAP_NET_ADMIN and CAP_NET_RAW, and
+/dev/net/tun. The interface carries nothing but PPPoE meanwhile. Ends with code 1 when no session comes to be.")]
+    Connect(ConnectArgs),
+    /// Show the sessions of a running concentrator.
+    #[command(after_help = "Examples:\n  usher pppoe sessions\n  usher pppoe sessions --json")]
+    Sessions {
+        #[command(flatten)]
+        config: Config,
+    },
+    /// End sessions of a running concentrator.
+    #[command(after_help = "Examples:
+  usher pppoe disconnect ann
+  usher pppoe disconnect 10.0.0.7
+  usher pppoe disconnect '#3'
+  usher pppoe disconnect --all")]
+    Disconnect {
+        /// A user, an address, a station (02:00:5e:10:00:01), an Acct-Session-Id, or # with the number that sessions shows.
+        #[arg(required_unless_present = "all")]
+        which: Option<String>,
+        /// All of them.
+        #[arg(long, conflicts_with = "which")]
+        all: bool,
+        #[command(flatten)]
+        config: Config,
+    },
+    /// Print a configuration of this concentrator's made of accel-ppp's file or of pppoe-server-options; what cannot be taken is told with
+    /// its line.
+    #[command(after_help = "Examples:
+  usher pppoe import /etc/accel-ppp.conf > pppoe.toml
+  usher pppoe import /etc/ppp/pppoe-server-options > pppoe.toml")]
+    Import {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Check a configuration file without serving: every fault with its line.
+    #[command(after_help = "Examples:\n  usher pppoe check\n  usher pppoe check ./pppoe.toml")]
+    Check {
+        /// The file [default: /etc/usher/pppoe.toml].
+        file: Option<PathBuf>,
+    },
+}
+
+/// Which configuration.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Config {
+    /// The configuration file [default: /etc/usher/pppoe.toml].
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ConnectArgs {
+    /// The interface that the concentrator is behind.
+    interface: String,
+    /// Who the user is.
+    #[arg(long, value_name = "NAME")]
+    user: String,
+    /// A file that holds the password; `-` is standard input.
+    #[arg(long, value_name = "FILE")]
+    password_file: PathBuf,
+    /// How the user may show who it is, the preferred first: eap, mschapv2, chap, pap. PAP shows the password to whoever listens.
+    #[arg(long, value_name = "PROTOCOL", value_parser = protocol, value_delimiter = ',', default_value = "eap,mschapv2,chap")]
+    protocols: Vec<AuthenticationProtocol>,
+    /// The service that is asked for [default: any].
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    service: String,
+    /// The concentrator's name [default: any].
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    concentrator: String,
+    /// The name of the device by which packets go.
+    #[arg(long, value_name = "NAME", default_value = "pppoe%d")]
+    device: String,
+    /// A network of IPv4 to which packets go by it, such as 0.0.0.0/0 for everything; may be repeated.
+    #[arg(long, value_name = "PREFIX", value_parser = pppoe::network)]
+    network: Vec<(Ipv4Addr, u8)>,
+    /// Begin another session whenever one ends.
+    #[arg(long)]
+    keep: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct WhoArgs {
+    /// The address, with its port where hosts share it: 10.0.0.7, 192.0.2.1:40022, 2001:db8::1, [2001:db8::1]:443.
+    #[arg(value_name = "ADDRESS[:PORT]", value_parser = address)]
+    address: (IpAddr, Option<u16>),
+    /// At which second: 2026-11-26T12:00:00Z, or with an offset 2026-11-26T21:00:00+09:00 [default: now].
+    #[arg(long, value_name = "TIME")]
+    at: Option<String>,
+    #[command(flatten)]
+    config: Config,
+}
+
+fn protocol(text: &str) -> Result<AuthenticationProtocol, String> {
+    AuthenticationProtocol::from_name(text)
+        .ok_or_else(|| format!("\"{text}\" is no authentication protocol: eap, mschapv2, chap and pap are"))
+}
+
+fn address(text: &str) -> Result<(IpAddr, Option<u16>), String> {
+    let bare = text.trim_start_matches('[').trim_end_matches(']');
+    if let Ok(address) = bare.parse::<IpAddr>() {
+        return Ok((address, None));
+    }
+    match text.parse::<SocketAddr>() {
+        Ok(address) => Ok((address.ip(), Some(address.port()))),
+        Err(_) => {
+            Err(format!("\"{text}\" is no address: write 10.0.0.7, 192.0.2.1:40022 or [2001:db8::1]:443"))
+        }
+    }
+}
+
+pub(crate) fn pppoe(output: &Output, command: PppoeCommand) -> Result<(), Failure> {
+    match command {
+        PppoeCommand::Serve { config } => pppoe::serve(config.config).map_err(failure),
+        PppoeCommand::Connect(told) => connect(told),
+        PppoeCommand::Sessions { config } => match ask(&config, &Request::Status)? {
+            Answer::Status(status) => show(output, &status),
+            other => Err(strange(&other)),
+        },
+        PppoeCommand::Disconnect { which, all: _, config } => {
+            let answer = ask(&config, &Request::Disconnect { which: which.clone() })?;
+            told(output, which.as_deref(), &answer)
+        }
+        PppoeCommand::Import { file } => import(output, &file),
+        PppoeCommand::Check { file } => check(output, file.unwrap_or_else(|| DEFAULT_PATH.into())),
+    }
+}
+
+fn failure(error: PppoeError) -> Failure {
+    match error {
+        PppoeError::Config(_) | PppoeError::New(_) => Failure::usage(error),
+        other => Failure::failed(other),
+    }
+}
+
+fn strange(answer: &Answer) -> Failure {
+    match answer {
+        Answer::Failed { message } => Failure::failed(message),
+        _ => Failure::failed("the concentrator says what this program did not ask; are they of one version?"),
+    }
+}
+
+fn ask(config: &Config, request: &Request) -> Result<Answer, Failure> {
+    let path = pppoe::control_path(config.config.as_deref());
+    pppoe::request(&path, request).map_err(Failure::failed)
+}
+
+fn password(file: &Path) -> Result<Key, Failure> {
+    let shown = file.display();
+    let text = if file == Path::new("-") {
+        std::io::read_to_string(std::io::stdin())
+    } else {
+        std::fs::read_to_string(file)
+    };
+    let text = text.map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
+    let text = text.strip_suffix('\n').unwrap_or(&text);
+    Ok(Key::from(text.as_bytes()))
+}
+
+fn connect(told: ConnectArgs) -> Result<(), Failure> {
+    let password = password(&told.password_file)?;
+    let ConnectArgs { interface, user, protocols, service, concentrator, device, network, keep, .. } = told;
+    let told = Connect {
+        interface,
+        user,
+        password,
+        protocols,
+        service,
+        concentrator,
+        device,
+        networks: network,
+        keep,
+    };
+    pppoe::connect(told).map_err(|error: ConnectError| Failure::failed(error))
+}
+
+fn told(output: &Output, which: Option<&str>, answer: &Answer) -> Result<(), Failure> {
+    match answer {
+        Answer::Told { sessions } if output.json => output.value(&json!({ "sessions": sessions })),
+        Answer::Told { sessions: 0 } => match which {
+            Some(which) => {
+                Err(Failure::failed(format!("no session is called {which}; see: usher pppoe sessions")))
+            }
+            None => output.text("there is none\n"),
+        },
+        Answer::Told { sessions } => output.text(&format!("{sessions} to end\n")),
+        other => Err(strange(other)),
+    }
+}
+
+/// Octets as people read them.
+fn octets(n: u64) -> String {
+    let units = [("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1000)];
+    let unit = units.into_iter().find(|(_, octets)| n >= *octets);
+    unit.map_or_else(|| format!("{n} B"), |(name, octets)| format!("{:.1} {name}", n as f64 / octets as f64))
+}
+
+fn show(output: &Output, status: &Status) -> Result<(), Failure> {
+    if output.json {
+        let value = serde_json::to_value(status).map_err(Failure::failed)?;
+        return output.value(&value);
+    }
+    let mut text = format!("{} sessions, {} half open", status.sessions.len(), status.half_open);
+    for pool in &status.pools {
+        text.push_str(&format!("; pool {}: {} of {}", pool.name, pool.used, pool.all));
+    }
+    text.push('\n');
+    let row = |one: &Session| {
+        let ipv4 = one.ipv4.map(|address| address.to_string());
+        let addresses: Vec<String> = ipv4.into_iter().chain(one.ipv6.iter().cloned()).collect();
+        vec![
+            format!("#{}", one.id),
+            one.user.clone(),
+            format!("{} {}", one.port, one.station),
+            addresses.join(" "),
+            duration(one.lasted as f64),
+            format!("{} from it, {} to it", octets(one.carried.octets_in), octets(one.carried.octets_out)),
+        ]
+    };
+    text.push_str(&columns(&status.sessions.iter().map(row).collect::<Vec<_>>()));
+    output.text(&text)
+}
+
+/// Who this program runs for, for the audit.
+fn asker() -> String {
+    let uid = std::env::var("SUDO_USER").or_else(|_| std::env::var("USER"));
+    uid.unwrap_or_else(|_| "unknown".to_owned())
+}
+
+pub(crate) fn who(output: &Output, args: WhoArgs) -> Result<(), Failure> {
+    let (address, port) = args.address;
+    let asking = Asking { address, port, at: args.at, by: asker() };
+    let path = pppoe::control_path(args.config.config.as_deref());
+    let answer = match pppoe::request(&path, &Request::Who(asking.clone())) {
+        Ok(Answer::Who(who)) => who,
+        Ok(other) => return Err(strange(&other)),
+        // No concentrator runs: this program reads the log itself.
+        Err(_) => {
+            let path = args.config.config.unwrap_or_else(|| DEFAULT_PATH.into());
+            let loaded = pppoe::load(Some(&path)).map_err(Failure::usage)?;
+            let base = path.parent().unwrap_or(Path::new("")).to_owned();
+            let tracking = loaded.file.tracking.ok_or(pppoe::WhoError::Untracked).map_err(Failure::usage)?;
+            pppoe::who(&(base, tracking), &asking).map_err(Failure::failed)?
+        }
+    };
+    tell_who(output, &asking, &answer)
+}
+
+fn tell_who(output: &Output, asking: &Asking, who: &Who) -> Result<(), Failure> {
+    if who.unreadable > 0 {
+        output.note(&format!("{} lines of the log cannot be read", who.unreadable));
+    }
+    if output.json {
+        let value = serde_json::to_value(who).map_err(Failure::failed)?;
+        output.value(&value)?;
+    } else {
+        let row = |one: &pppoe::Found| {
+            vec![
+                one.user.clone(),
+                format!("from {}", one.since),
+                one.until.as_ref().map_or_else(|| "still".to_owned(), |until| format!("until {until}")),
+                format!("{} {}", one.port, one.station),
+                one.circuit.clone().unwrap_or_default(),
+            ]
+        };
+        output.text(&columns(&who.found.iter().map(row).collect::<Vec<_>>()))?;
+        output.note(&format!(
+            "the log takes {:.0} octets a subscriber and day; one of each connection takes 5000000 (RFC 7422)",
+            who.log_octets_per_subscriber_and_day
+        ));
+    }
+    if who.found.is_empty() {
+        return Err(Failure::failed(format!("nobody had {} at {}", asking.address, who.at)));
+    }
+    Ok(())
+}
+
+fn import(output: &Output, file: &Path) -> Result<(), Failure> {
+    let shown = file.display();
+    let text = std::fs::read_to_string(file).map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
+    let imported = usher_concentrator::import(&text);
+    if output.json {
+        let left: Vec<Value> =
+            imported.left.iter().map(|(line, what)| json!({ "line": line, "what": what })).collect();
+        return output.value(&json!({ "text": imported.text, "left": left }));
+    }
+    for (line, what) in &imported.left {
+        output.note(&if *line == 0 { what.clone() } else { format!("{shown}:{line}: {what}") });
+    }
+    output.text(&imported.text)
+}
+
+fn check(output: &Output, file: PathBuf) -> Result<(), Failure> {
+    let shown = file.display();
+    match pppoe::load(Some(&file)) {
+        Ok(loaded) => {
+            let warnings: Vec<_> = loaded.warnings.iter().map(ToString::to_string).collect();
+            if output.json {
+                let faults: [Value; 0] = [];
+                return output
+                    .value(&json!({ "file": shown.to_string(), "faults": faults, "warnings": warnings }));
+            }
+            warnings.iter().for_each(|warning| output.note(&format!("warning: {warning}")));
+            output.text(&format!("{shown}: right\n"))
+        }
+        Err(LoadError::Faults(faults)) if output.json => {
+            output.value(&json!({ "file": faults.file, "faults": crate::output::faults(&faults) }))?;
+            Err(Failure::usage(format!("{shown} is faulty")))
+        }
+        Err(error) => Err(Failure::usage(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_with_and_without_ports() {
+        let read = |text| address(text).map(|(address, port)| (address.to_string(), port));
+        for (text, expected) in [
+            ("10.0.0.7", ("10.0.0.7", None)),
+            ("192.0.2.1:40022", ("192.0.2.1", Some(40_022))),
+            ("2001:db8::1", ("2001:db8::1", None)),
+            ("[2001:db8::1]", ("2001:db8::1", None)),
+            ("[2001:db8::1]:443", ("2001:db8::1", Some(443))),
+        ] {
+            assert_eq!(read(text), Ok((expected.0.to_owned(), expected.1)), "{text}");
+        }
+        assert!(read("192.0.2.1:99999").unwrap_err().contains("is no address"));
+    }
+}

@@ -1,0 +1,206 @@
+//! `usher pppoe serve` and `usher pppoe connect` with a cable between them: a host shows who it is, gets an address, and reaches the
+//! concentrator; who it was is known as long as the log is kept, and after the concentrator was killed.
+
+use crate::namespace::Namespace;
+use crate::place::{Folder, PATIENCE, Running, USHER, program};
+use serde_json::Value;
+use std::time::Instant;
+
+/// A concentrator's namespace and a host's, with a cable.
+struct Cable {
+    ac: Namespace,
+    host: Namespace,
+    place: Folder,
+}
+
+const SITE: &str = r#"
+[listen]
+interfaces = ["lan"]
+control = "pppoe.sock"
+[service]
+name = "campus"
+address = "10.0.0.1"
+pools = ["students"]
+dns = ["10.0.0.53"]
+[[pool]]
+name = "students"
+ranges = ["10.0.0.2-10.0.0.9"]
+[[user]]
+name = "ann"
+password = "a long password"
+[limits]
+sessions_per_user = 1
+keepalive = "1 s"
+[tracking]
+folder = "log"
+"#;
+
+impl Cable {
+    fn new() -> Self {
+        Self::with(SITE)
+    }
+    fn with(site: &str) -> Self {
+        let (ac, host, place) = (Namespace::new(), Namespace::new(), Folder::new());
+        ac.ip(&["link", "add", "lan", "type", "veth", "peer", "name", "lan", "netns", host.name()]);
+        for space in [&ac, &host] {
+            space.ip(&["link", "set", "lan", "up"]);
+        }
+        place.write("pppoe.toml", site);
+        place.write("password", "a long password\n");
+        place.write("wrong", "another password\n");
+        Self { ac, host, place }
+    }
+    fn serve(&self, name: &str) -> Running {
+        let mut command = self.ac.command(USHER);
+        command.args(["pppoe", "serve", "--config", "pppoe.toml"]);
+        self.place.start(name, &mut command, "started")
+    }
+    fn connect(&self, name: &str, protocol: &str, password: &str, ready: &str) -> Running {
+        let mut command = self.host.command(USHER);
+        command.args(["pppoe", "connect", "lan", "--user", "ann", "--password-file", password]);
+        command.args(["--protocols", protocol, "--network", "0.0.0.0/0", "--keep"]);
+        self.place.start(name, &mut command, ready)
+    }
+    /// What the program says, as JSON.
+    fn ask(&self, words: &[&str]) -> Value {
+        let mut command = program(USHER);
+        command.args(words).args(["--json", "--config", "pppoe.toml"]).current_dir(self.place.path(""));
+        let done = command.output().unwrap();
+        assert!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
+        serde_json::from_slice(&done.stdout).unwrap()
+    }
+    fn ping(&self) -> (bool, String) {
+        self.host.run(&self.place, "ping", &["-c", "3", "-i", "0.2", "-W", "2", "10.0.0.1"], "")
+    }
+    /// The one session that there is, once there is one.
+    fn session(&self) -> Value {
+        let begun = Instant::now();
+        loop {
+            let status = self.ask(&["pppoe", "sessions"]);
+            match status["sessions"].as_array().unwrap().as_slice() {
+                [one] if one["mtu"] != 0 => return one.clone(),
+                other => assert!(begun.elapsed() < PATIENCE, "{other:?}"),
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    }
+}
+
+#[test]
+fn a_host_that_shows_who_it_is_is_carried_and_known_by_its_address() {
+    let cable = Cable::new();
+    let mut concentrator = cable.serve("ac");
+    assert!(!cable.ping().0, "nothing passes before");
+    let client = cable.connect("client", "mschapv2", "password", "connected");
+    let (answers, said) = cable.ping();
+    assert!(answers, "{said}\n{}\n{}", client.log(), concentrator.log());
+    let session = cable.session();
+    assert_eq!((session["user"].as_str(), session["port"].as_str()), (Some("ann"), Some("lan")));
+    let address = session["ipv4"].as_str().unwrap().to_owned();
+    let who = cable.ask(&["who", &address]);
+    assert_eq!((who["found"][0]["user"].as_str(), who["found"].as_array().unwrap().len()), (Some("ann"), 1));
+    assert_eq!(who["found"][0]["until"], Value::Null, "it still has it");
+    // Told to end, the client comes again.
+    assert_eq!(cable.ask(&["pppoe", "disconnect", "ann"])["sessions"], 1);
+    concentrator.wait_for("ended");
+    let again = cable.session();
+    assert!(again["id"].as_u64() > session["id"].as_u64(), "{again}");
+    assert_eq!(again["ipv4"].as_str(), Some(&*address), "and gets its address again");
+    drop(client);
+    assert_eq!(concentrator.terminate(), Some(0), "{}", concentrator.log());
+    // Without a concentrator the files answer, and the audit has both questions.
+    let began = who["found"][0]["since"].as_str().unwrap();
+    let later = cable.ask(&["who", &address, "--at", began]);
+    assert_eq!(later["found"][0]["user"].as_str(), Some("ann"), "{later}");
+    let audit = std::fs::read_to_string(cable.place.path("log/audit.jsonl")).unwrap();
+    assert_eq!(audit.lines().count(), 2, "{audit}");
+}
+
+#[test]
+fn who_does_not_know_the_password_reaches_nothing() {
+    let cable = Cable::new();
+    let mut concentrator = cable.serve("ac");
+    let client = cable.connect("client", "chap", "wrong", "does not let this user in");
+    concentrator.wait_for("not let in");
+    assert!(!cable.ping().0, "{}", client.log());
+    assert!(cable.ask(&["pppoe", "sessions"])["sessions"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn after_a_concentrator_was_killed_its_sessions_are_closed_and_its_hosts_come_back() {
+    let cable = Cable::new();
+    let concentrator = cable.serve("ac");
+    let client = cable.connect("client", "eap", "password", "connected");
+    let before = cable.session();
+    concentrator.signal("KILL");
+    drop(concentrator);
+    let concentrator = cable.serve("again");
+    let after = cable.session();
+    assert_ne!(before["session"], after["session"]);
+    let (answers, said) = cable.ping();
+    assert!(answers, "{said}\n{}", client.log());
+    let status = cable.ask(&["pppoe", "sessions"]);
+    assert_eq!(status["counters"]["sessions_lost"], 1, "{}", concentrator.log());
+    let who = cable.ask(&["who", before["ipv4"].as_str().unwrap()]);
+    assert_eq!(who["found"].as_array().unwrap().len(), 1, "what was left open is over: {who}");
+}
+
+/// What somebody in a namespace hears of a connection by IDENT.
+#[track_caller]
+fn ident(space: &Namespace, place: &Folder, address: &str, ports: &str) -> String {
+    space.run(place, USHER, &["ident", "ask", address, ports], "").1.trim().to_owned()
+}
+
+#[test]
+fn an_asker_hears_the_sessions_user_whatever_the_host_says() {
+    let ident_here = "[ident]\nlisten = [\"0.0.0.0:1113\"]\nothers = \"user-name\"\n";
+    let cable = Cable::with(&format!("{SITE}{ident_here}"));
+    let mut concentrator = cable.serve("ac");
+    let client = cable.connect("client", "chap", "password", "connected");
+    let address = cable.session()["ipv4"].as_str().unwrap().to_owned();
+    // Another address of the pool has no user, and what the host would say at its own port 113 nobody hears.
+    assert_eq!(ident(&cable.ac, &cable.place, &address, "40000,25"), "ann (UNIX)", "{}", client.log());
+    let other = if address == "10.0.0.9" { "10.0.0.8" } else { "10.0.0.9" };
+    assert_eq!(ident(&cable.ac, &cable.place, other, "40000,25"), "NO-USER");
+    drop(client);
+    let audit = std::fs::read_to_string(cable.place.path("log/audit.jsonl")).unwrap();
+    assert!(audit.contains("ann (UNIX)"), "{audit}");
+    assert_eq!(concentrator.terminate(), Some(0));
+    let (_, rules) = cable.ac.run(&cable.place, "nft", &["list", "tables"], "");
+    assert!(!rules.contains("usher_pppoe"), "the rules are gone: {rules}");
+}
+
+#[test]
+fn an_asker_hears_whose_a_connection_is_that_comes_from_an_address_that_hosts_share() {
+    let nat =
+        "[data]\nnat = \"masquerade\"\n[ident]\nothers = \"user-name\"\nmasquerade = [\"198.51.100.1\"]\n";
+    let cable = Cable::with(&format!("{SITE}{nat}"));
+    let world = Namespace::new();
+    cable.ac.ip(&["link", "add", "up", "type", "veth", "peer", "name", "up", "netns", world.name()]);
+    for (space, address) in [(&cable.ac, "198.51.100.1/24"), (&world, "198.51.100.2/24")] {
+        space.ip(&["addr", "add", address, "dev", "up"]);
+        space.ip(&["link", "set", "up", "up"]);
+    }
+    let forward = "echo 1 > /proc/sys/net/ipv4/ip_forward";
+    assert!(cable.ac.run(&cable.place, "sh", &["-c", forward], "").0);
+    let concentrator = cable.serve("ac");
+    let client = cable.connect("client", "chap", "password", "connected");
+    cable.session();
+    // A server elsewhere, whatever it speaks, and a connection of the host's to it.
+    let mut server = world.command(USHER);
+    server.args(["ident", "serve", "--listen", "198.51.100.2:7000"]);
+    let _server = cable.place.start("server", &mut server, "started");
+    let mut user = cable.host.command("bash");
+    user.args(["-c", "exec 3<>/dev/tcp/198.51.100.2/7000; echo open; sleep 60"]);
+    let _user = cable.place.start("user", &mut user, "open");
+    // Local 198.51.100.2:7000, from 198.51.100.1, as the kernel writes it in hexadecimal.
+    let (_, table) = world.run(&cable.place, "cat", &["/proc/net/tcp"], "");
+    let line = table.lines().find(|line| line.contains("026433C6:1B58 016433C6:"));
+    let line = line.unwrap_or_else(|| panic!("no connection:\n{table}\n{}", concentrator.log()));
+    let port = line.split("016433C6:").nth(1).and_then(|rest| rest.get(..4)).unwrap();
+    let port = u16::from_str_radix(port, 16).unwrap();
+    let said = ident(&world, &cable.place, "198.51.100.1", &format!("{port},7000"));
+    assert_eq!(said, "ann (UNIX)", "{}\n{}", concentrator.log(), client.log());
+    let other = ident(&world, &cable.place, "198.51.100.1", &format!("{},7000", port ^ 1));
+    assert_eq!(other, "NO-USER", "{}", concentrator.log());
+}

@@ -1,0 +1,91 @@
+//! `usher pppoe` and `usher who` without a network: files, the log, and what is said when nobody runs. Sessions are in
+//! `cli/tests/interop/pppoe.rs`, which needs namespaces.
+
+use crate::place::Folder;
+
+const SITE: &str = "[listen]\ninterfaces = [\"no-such-port\"]\ncontrol = \"pppoe.sock\"\n[service]\naddress = \"10.0.0.1\"\n\
+                    pools = [\"p\"]\n[[pool]]\nname = \"p\"\nranges = [\"10.0.0.0/24\"]\n[tracking]\nfolder = \"log\"\n";
+
+#[test]
+fn a_file_is_checked_with_the_place_of_each_fault() {
+    let place = Folder::new();
+    place.write("pppoe.toml", SITE);
+    assert!(place.usher(&["pppoe", "check", "pppoe.toml"]).with_code(0).out.contains("right"));
+    place.write("wrong.toml", &SITE.replace("pools = [\"p\"]", "pools = [\"q\"]"));
+    let faults = place.usher(&["pppoe", "check", "wrong.toml", "--json"]).with_code(2).json();
+    let message = faults["faults"][0]["message"].as_str().unwrap();
+    assert!(message.contains("there is no [[pool]] \"q\""), "{faults}");
+}
+
+#[test]
+fn what_is_not_there_is_said() {
+    let place = Folder::new();
+    place.write("pppoe.toml", SITE);
+    let none = place.usher(&["pppoe", "sessions", "--config", "pppoe.toml"]).with_code(1);
+    assert!(none.err.contains("start it with: usher pppoe serve"), "{}", none.err);
+    let serve = place.usher(&["pppoe", "serve", "--config", "pppoe.toml"]).with_code(1);
+    assert!(serve.err.contains("no-such-port"), "{}", serve.err);
+    let address = place.usher(&["who", "10.0.0.999"]).with_code(2);
+    assert!(address.err.contains("is no address"), "{}", address.err);
+}
+
+#[test]
+fn the_log_answers_without_a_concentrator_and_the_audit_has_who_asked() {
+    let place = Folder::new();
+    place.write("pppoe.toml", SITE);
+    std::fs::create_dir_all(place.path("log")).unwrap();
+    let begin = |session: &str, user: &str, at: &str, address: &str| {
+        format!(
+            "{{\"event\":\"begin\",\"at\":\"{at}\",\"session\":\"{session}\",\"user\":\"{user}\",\"station\":\"02:00:00:00:00:01\",\
+             \"port\":\"eth1\",\"number\":7,\"ipv4\":\"{address}\"}}\n"
+        )
+    };
+    let end = "{\"event\":\"end\",\"at\":\"2026-03-01T12:00:00.5Z\",\"session\":\"1\",\"reason\":\"padt\",\"octets_in\":1,\"octets_out\":2}\n";
+    let lines = [
+        begin("1", "ann", "2026-03-01T08:00:00Z", "10.0.0.2"),
+        end.to_owned(),
+        begin("2", "bob", "2026-03-01T12:00:00.9Z", "10.0.0.2"),
+    ];
+    place.write("log/sessions-2026-03-01.jsonl", &lines.concat());
+    let who = |at: &str| place.usher(&["who", "10.0.0.2", "--at", at, "--json", "--config", "pppoe.toml"]);
+    let users = |at: &str| {
+        let said = who(at).with_code(0).json();
+        let users =
+            said["found"].as_array().unwrap().iter().map(|one| one["user"].as_str().unwrap().to_owned());
+        users.collect::<Vec<_>>()
+    };
+    assert_eq!(users("2026-03-01T11:59:59Z"), ["ann"]);
+    assert_eq!(
+        users("2026-03-01T21:00:00+09:00"),
+        ["ann", "bob"],
+        "in a second in which it changed hands both"
+    );
+    assert_eq!(users("2026-03-01T12:00:01Z"), ["bob"]);
+    let nobody = who("2026-03-01T07:00:00Z").with_code(1);
+    assert!(nobody.err.contains("nobody had 10.0.0.2"), "{}", nobody.err);
+    let forgotten = who("2026-02-28T07:00:00Z").with_code(1);
+    assert!(forgotten.err.contains("what was before is not kept"), "{}", forgotten.err);
+    assert!(who("yesterday").with_code(1).err.contains("is no time"));
+    let audit = std::fs::read_to_string(place.path("log/audit.jsonl")).unwrap();
+    assert_eq!(audit.lines().count(), 4, "{audit}");
+    assert!(audit.contains("\"answer\":\"ann bob\""), "{audit}");
+    let text = place
+        .usher(&["who", "10.0.0.2", "--at", "2026-03-01T12:00:01Z", "--config", "pppoe.toml"])
+        .with_code(0);
+    assert!(
+        text.out.starts_with("bob") && text.err.contains("octets a subscriber and day"),
+        "{} {}",
+        text.out,
+        text.err
+    );
+}
+
+#[test]
+fn files_of_other_concentrators_are_taken_as_far_as_they_go() {
+    let place = Folder::new();
+    place.write("accel.conf", "[modules]\npppoe\nauth_chap_md5\n[pppoe]\ninterface=eth1\n[ip-pool]\ngw-ip-address=10.0.0.1\n10.0.0.2-99\n[cli]\ntelnet=127.0.0.1:2000\n");
+    let imported = place.usher(&["pppoe", "import", "accel.conf"]).with_code(0);
+    assert!(imported.err.contains("accel.conf:10: telnet of [cli]"), "{}", imported.err);
+    place.write("pppoe.toml", &imported.out);
+    place.usher(&["pppoe", "check", "pppoe.toml"]).with_code(0);
+}

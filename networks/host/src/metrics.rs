@@ -1,0 +1,55 @@
+//! What was counted, over HTTP in Prometheus's form.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+/// How long a reader may take.
+const SCRAPE: Duration = Duration::from_secs(5);
+/// Octets of a request, at most.
+const HEAD: u64 = 1 << 14;
+
+/// Begins to answer at an address, on a thread of its own until the program ends: `/metrics` by what `exposition` gives, `/health` by
+/// whether it gives anything.
+///
+/// # Errors
+/// The address is not to be had.
+pub fn begin(
+    address: SocketAddr,
+    exposition: impl Fn() -> Option<String> + Send + 'static,
+) -> io::Result<()> {
+    let listener = TcpListener::bind(address)?;
+    let serve = move || {
+        for stream in listener.incoming().flatten() {
+            // Who reads slowly, or not at all, is left.
+            let _ = scrape(&stream, &exposition);
+        }
+    };
+    std::thread::Builder::new().name("usher-metrics".to_owned()).spawn(serve)?;
+    Ok(())
+}
+
+fn scrape(mut stream: &TcpStream, exposition: &dyn Fn() -> Option<String>) -> io::Result<()> {
+    stream.set_read_timeout(Some(SCRAPE))?;
+    stream.set_write_timeout(Some(SCRAPE))?;
+    let mut lines = BufReader::new(stream.take(HEAD)).lines();
+    let wanted = lines.next().transpose()?.unwrap_or_default();
+    for line in lines {
+        if line?.is_empty() {
+            break;
+        }
+    }
+    let (code, kind, body) = match (wanted.split(' ').nth(1), exposition()) {
+        (Some("/metrics"), Some(text)) => {
+            ("200 OK", "application/openmetrics-text; version=1.0.0; charset=utf-8", text)
+        }
+        (Some("/health"), Some(_)) => ("200 OK", "text/plain", "serving\n".to_owned()),
+        (_, Some(_)) => ("404 Not Found", "text/plain", "/metrics, /health\n".to_owned()),
+        _ => ("500 Internal Server Error", "text/plain", String::new()),
+    };
+    write!(
+        stream,
+        "HTTP/1.1 {code}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )
+}

@@ -1,0 +1,357 @@
+//! The PPPoE access concentrator on this host's interfaces, and a client.
+
+mod connect;
+mod control;
+mod nat;
+mod say;
+mod track;
+
+pub use connect::{Connect, ConnectError, connect, network};
+pub use control::{Answer, Carried, Pool, Request, Session, Status, control_path, request};
+pub use say::meaning;
+pub use track::{Asking, Found, Tracked, Who, WhoError, who};
+
+use crate::{Frames, Hosted, ServeError, Teller, keep_memory_private, listen, log, serve as host};
+use rustix::rand::{GetRandomFlags, getrandom};
+use say::Say;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+use track::{Audit, TrackLog};
+use usher_concentrator::config::{self, DEFAULT_PATH, File, Loaded, ModeWord};
+use usher_concentrator::{
+    AccessConcentrator, Command, DYNAMIC_SOCKET, Event, IDENT_LISTENER, ServiceJob, Usage,
+};
+use usher_config::disk::{Disk, LoadError, text};
+use usher_core::{Job, ListenerId, PortId, SecureRng, WallTime};
+use usher_crypto::tls::WallClock;
+use usher_live::{Carriage, Clock, Outgoing, Settings, SocketOptions, Sockets, TlsClient, bind_udp};
+use usher_ppp::pppoe::MacAddress;
+use usher_pppoe::{Mode, Plane, PortConfig};
+
+/// Lines of the log that wait for the disk at a time, and look-ups of translations. After a loss of power all hosts come at once.
+const HELPERS: usize = 32;
+
+/// Why the concentrator does not serve.
+#[derive(Debug, thiserror::Error)]
+pub enum PppoeError {
+    /// Its configuration.
+    #[error(transparent)]
+    Config(#[from] LoadError),
+    /// It is configured in contradiction to itself.
+    #[error("{0}")]
+    New(String),
+    /// Nothing carries packets.
+    #[error("[data]: {0}")]
+    Plane(#[from] usher_pppoe::StartError),
+    /// Nothing leads IDENT's queries here, or translates addresses.
+    #[error("netfilter: {0}")]
+    Netfilter(#[from] usher_pppoe::netfilter::NetfilterError),
+    /// What carries packets has ended.
+    #[error("the data plane has failed: {0}")]
+    PlaneFailed(String),
+    /// The log of sessions.
+    #[error("[tracking]: {0}")]
+    Track(String),
+    /// The system.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+}
+
+fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> ServeError {
+    move |error| ServeError::System { what, error }
+}
+
+/// Reads and checks a file; without one, that at [`DEFAULT_PATH`].
+///
+/// # Errors
+/// It cannot be read, or everything that is wrong with it.
+pub fn load(path: Option<&Path>) -> Result<Loaded, LoadError> {
+    load_by(path, &WallClock::at(WallTime::UNIX_EPOCH))
+}
+
+fn load_by(path: Option<&Path>, clock: &WallClock) -> Result<Loaded, LoadError> {
+    let path = path.unwrap_or(Path::new(DEFAULT_PATH));
+    Ok(config::parse(&path.display().to_string(), &text(path)?, &Disk, clock)?)
+}
+
+/// Tells the concentrator, once it runs.
+#[derive(Clone, Default)]
+struct Telling(Arc<Mutex<Option<Teller<Command>>>>);
+
+impl Telling {
+    fn tell(&self, command: Command) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|teller| teller(command))
+    }
+}
+
+impl fmt::Debug for Telling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Telling")
+    }
+}
+
+/// Gives frames to the machine, once it runs.
+type Hearing = Arc<OnceLock<Mutex<crate::FrameTeller>>>;
+
+const fn mode(word: ModeWord) -> Mode {
+    match word {
+        ModeWord::User => Mode::User,
+        ModeWord::Ebpf => Mode::Ebpf,
+        ModeWord::Kernel => Mode::Kernel,
+    }
+}
+
+const fn usage(of: usher_pppoe::Usage) -> Usage {
+    Usage {
+        octets_in: of.octets_in,
+        octets_out: of.octets_out,
+        packets_in: of.packets_in,
+        packets_out: of.packets_out,
+        spoofed: of.spoofed,
+        limited: of.limited,
+    }
+}
+
+/// Serves until it is told to end.
+///
+/// # Errors
+/// It could not begin, or what carries packets failed.
+pub fn serve(path: Option<PathBuf>) -> Result<(), PppoeError> {
+    keep_memory_private().map_err(system("switching core dumps off"))?;
+    let clock = WallClock::at(WallTime::UNIX_EPOCH);
+    let mut loaded = load_by(path.as_deref(), &clock)?;
+    let _log = log::begin(loaded.file.log);
+    loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    let base =
+        path.as_deref().unwrap_or(Path::new(DEFAULT_PATH)).parent().unwrap_or(Path::new("")).to_owned();
+    let track = match &loaded.file.tracking {
+        Some(table) => {
+            let (track, lost) = TrackLog::open(&base, table).map_err(PppoeError::Track)?;
+            loaded.config.lost = lost;
+            Some(track)
+        }
+        None => None,
+    };
+    let audit = loaded.file.tracking.as_ref().map_or_else(Audit::default, |table| Audit::of(&base, table));
+    let (telling, hearing, failed) = (Telling::default(), Hearing::default(), Arc::new(OnceLock::new()));
+    let plane = Arc::new(start_plane(&loaded.file, &telling, &hearing, &failed)?);
+    let blocks = loaded.config.blocks.clone();
+    let nat = nat::Nat::start(&loaded.file, &loaded.config.pools, blocks, plane.device())?;
+    loaded.config.metered = true;
+    ports(&mut loaded, &plane);
+    let sockets = sockets(&loaded)?;
+    let mut seed = [0; 32];
+    getrandom(&mut seed, GetRandomFlags::empty())
+        .map_err(|error| system("the system's chance")(error.into()))?;
+    let machine = AccessConcentrator::new(loaded.config, SecureRng::from_seed(seed));
+    let machine = machine.map_err(|error| PppoeError::New(error.to_string()))?;
+    let tracked = loaded.file.tracking.clone().map(|table| (base.clone(), table));
+    let asked = control::Asked::new(&telling, tracked, audit.clone());
+    let socket = &loaded.file.listen.control;
+    control::begin(socket, &asked).map_err(system("control socket"))?;
+    tracing::info!(path = %socket.display(), "control socket");
+    if let Some(address) = loaded.file.listen.metrics {
+        let bound = control::metrics(address, &asked);
+        bound.map_err(|error| ServeError::Listen { address, what: "metrics", error })?;
+        tracing::info!(%address, "metrics");
+    }
+    let carried = say::Numbers::default();
+    let mut teller = Say {
+        plane: plane.clone(),
+        carried: carried.clone(),
+        nat,
+        track: track.clone(),
+        audit,
+        asked,
+        telling: telling.clone(),
+    };
+    let leaving = plane.clone();
+    let (sends, first) = (plane.clone(), loaded.file.clone());
+    let place = telling.0.clone();
+    host(Hosted {
+        name: "usher-pppoe",
+        machine,
+        sockets,
+        frames: Some(Frames {
+            send: Box::new(move |port: PortId, frame| sends.send(port.0 as usize, frame)),
+            source: Box::new(move |teller| drop(hearing.set(Mutex::new(teller)))),
+        }),
+        clock: Clock::start(),
+        helper: Arc::new(move |job: Job<ServiceJob>| helped(track.as_ref(), &job)),
+        helpers: HELPERS,
+        said: Box::new(move |event| teller.say(event)),
+        over: Box::new(|event| matches!(event, Event::Left)),
+        counted: |concentrator| {
+            let (own, ppp) = concentrator.counters();
+            ppp.iter().chain(own.iter()).collect()
+        },
+        reload: Box::new(move || match load_by(path.as_deref(), &clock) {
+            Ok(mut loaded) => {
+                log::change(loaded.file.log);
+                notices(&first, &loaded).iter().for_each(|notice| tracing::warn!("{notice}"));
+                loaded.config.ports = first.listen.interfaces.clone();
+                ports(&mut loaded, &plane);
+                tracing::info!("the configuration was read again");
+                Some(Command::Configure(Box::new(loaded.config)))
+            }
+            Err(error) => {
+                tracing::error!("the configuration is not taken up: {error}");
+                None
+            }
+        }),
+        sources: vec![Box::new(move |teller| {
+            *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(teller);
+        })],
+        farewell: Box::new(move || {
+            telling.tell(say::report(&leaving, &carried));
+            Some(Command::Leave)
+        }),
+    })?;
+    match failed.get() {
+        Some(why) => Err(PppoeError::PlaneFailed(String::clone(why))),
+        None => Ok(()),
+    }
+}
+
+fn start_plane(
+    file: &File,
+    telling: &Telling,
+    hearing: &Hearing,
+    failed: &Arc<OnceLock<String>>,
+) -> Result<Plane, usher_pppoe::StartError> {
+    let interface = |name: &String| PortConfig { interface: name.clone() };
+    let config = usher_pppoe::Config {
+        ports: file.listen.interfaces.iter().map(interface).collect(),
+        mode: mode(file.data.mode),
+        device: file.data.device.clone(),
+        report: Some(Duration::from_nanos(file.data.report.get().as_nanos())),
+    };
+    let (telling, hearing, failed) = (telling.clone(), hearing.clone(), failed.clone());
+    let hears = move |event| match event {
+        usher_pppoe::Event::Frame { port, data } => {
+            if let Some(teller) = hearing.get() {
+                let teller = teller.lock().unwrap_or_else(PoisonError::into_inner);
+                // What is more than can be taken up is lost, as on any network.
+                teller(PortId(u32::try_from(port).unwrap_or(u32::MAX)), data);
+            }
+        }
+        usher_pppoe::Event::Carried(all) => {
+            let all = all.into_iter().map(|(number, of)| (number, usage(of))).collect();
+            telling.tell(Command::Carried(all));
+        }
+        usher_pppoe::Event::Failed(why) => {
+            tracing::error!("the data plane has failed: {why}");
+            let _ = failed.set(why);
+            telling.tell(Command::Leave);
+        }
+    };
+    let plane = Plane::start(&config, Box::new(hears))?;
+    tracing::info!(device = plane.device(), mode = %config.mode, "data plane");
+    Ok(plane)
+}
+
+/// The ports as their interfaces are.
+fn ports(loaded: &mut Loaded, plane: &Plane) {
+    let template = loaded.config.ppp.ports.first().copied();
+    let ports = plane.ports().iter().zip(0_u32..).filter_map(|(state, n)| {
+        let mut port = template?;
+        (port.port, port.address, port.mtu) = (PortId(n), MacAddress(state.mac), state.mtu);
+        Some(port)
+    });
+    loaded.config.ppp.ports = ports.collect();
+}
+
+fn sockets(loaded: &Loaded) -> Result<Sockets, PppoeError> {
+    let file = &loaded.file;
+    let alone = SocketOptions { shared: false, ..SocketOptions::default() };
+    let dynamic = file.aaa.as_ref().and_then(|aaa| aaa.dynamic.as_ref());
+    let udp = dynamic.map(|dynamic| {
+        let address = dynamic.listen;
+        let socket = bind_udp(address, &alone);
+        let what = "dynamic authorisation";
+        let socket = socket.map_err(|error| ServeError::Listen { address, what, error })?;
+        tracing::info!(%address, what, "listening");
+        Ok::<_, ServeError>((DYNAMIC_SOCKET, socket))
+    });
+    let asked = file.ident.iter().flat_map(|ident| &ident.listen);
+    let listeners = (0..).zip(asked).map(|(n, address)| {
+        let id = ListenerId { n, ..IDENT_LISTENER };
+        let listener = listen("IDENT", *address, id)?;
+        tracing::info!(%address, what = "IDENT", "listening");
+        Ok::<_, ServeError>(listener)
+    });
+    let tls: BTreeMap<SocketAddr, TlsClient> =
+        loaded.outgoing.iter().map(|(address, config)| (*address, TlsClient::new(config.clone()))).collect();
+    let outgoing: Outgoing =
+        Arc::new(move |address| tls.get(&address).map_or(Carriage::Plain, |tls| Carriage::Tls(tls.clone())));
+    Ok(Sockets {
+        udp: udp.transpose()?.into_iter().collect(),
+        listeners: listeners.collect::<Result<_, _>>()?,
+        outgoing: Some(outgoing),
+        settings: Settings::default(),
+        ..Sockets::default()
+    })
+}
+
+/// Does a job.
+fn helped(track: Option<&TrackLog>, job: &Job<ServiceJob>) -> Command {
+    match (&job.what, track) {
+        (ServiceJob::Log(record), Some(track)) => {
+            let written = track.write_durably(record);
+            if let Err(error) = &written {
+                tracing::error!(%error, "the log of sessions cannot be written: nobody is let in until it can");
+            }
+            Command::Logged { token: job.token, kept: written.is_ok() }
+        }
+        (ServiceJob::Translation(connection), _) => {
+            Command::Translated { token: job.token, inner: nat::inner(connection) }
+        }
+        (ServiceJob::Log(_), None) => Command::Logged { token: job.token, kept: false },
+    }
+}
+
+/// What to tell of a configuration that was read again: its warnings, and what takes effect only at the next start; this start's
+/// was `first`.
+fn notices(first: &File, again: &Loaded) -> Vec<String> {
+    let mut notices: Vec<_> = again.warnings.iter().map(ToString::to_string).collect();
+    let (a, b) = (first, &again.file);
+    let text = |value: &dyn fmt::Debug| format!("{value:?}");
+    let later = [
+        ("listen", a.listen != b.listen),
+        ("pool", text(&a.pool) != text(&b.pool)),
+        ("aaa", text(&a.aaa) != text(&b.aaa)),
+        ("tracking", a.tracking != b.tracking),
+        ("ident.listen", a.ident.as_ref().map(|one| &one.listen) != b.ident.as_ref().map(|one| &one.listen)),
+        ("data", a.data != b.data),
+    ];
+    let waits = later.into_iter().filter(|(_, changed)| *changed);
+    notices.extend(waits.map(|(key, _)| {
+        format!("{key} has changed: that takes effect when the concentrator is started again")
+    }));
+    notices
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use usher_config::Alone;
+
+    const SITE: &str = "[listen]\ninterfaces = [\"eth1\"]\n[service]\naddress = \"10.0.0.1\"\npools = [\"p\"]\n[[pool]]\nname = \"p\"\n\
+                        ranges = [\"10.0.0.0/24\"]\n";
+
+    #[test]
+    fn a_reload_tells_what_waits_for_a_start() {
+        let read = |text: &str| {
+            config::parse("pppoe.toml", text, &Alone, &WallClock::at(WallTime::UNIX_EPOCH)).unwrap()
+        };
+        let first = read(SITE).file;
+        assert!(notices(&first, &read(&format!("{SITE}[limits]\nsessions_per_user = 1\n"))).is_empty());
+        let told = notices(&first, &read(&format!("{}[tracking]\n", SITE.replace("eth1", "eth2"))));
+        let keys: Vec<_> = told.iter().map(|notice| notice.split(' ').next().unwrap()).collect();
+        assert_eq!(keys, ["listen", "tracking"]);
+    }
+}
