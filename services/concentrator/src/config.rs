@@ -3,7 +3,7 @@
 #[cfg(feature = "tls")]
 mod build;
 mod model;
-#[cfg(all(test, feature = "tls"))]
+#[cfg(test)]
 mod tests;
 
 pub use model::{

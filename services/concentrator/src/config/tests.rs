@@ -1,3 +1,5 @@
+#![cfg(feature = "tls")]
+
 use super::*;
 use crate::tests::LOCAL;
 use usher_config::Alone;
