@@ -1,0 +1,56 @@
+//! A data plane with sessions that nobody negotiates, until the standard input ends; then it says what it has counted. It is what
+//! `benches/peers/pppoe` measures.
+//!
+//! `carry user|ebpf concentrator|host INTERFACE PEER NUMBER HOST GATEWAY [DEVICE]`: the other end's address of Ethernet, the session's
+//! number, and the addresses of both ends. `host` has everything but its own address at the other end. The
+//! device is `carry0` unless it is said.
+
+use std::io::{Read, Write};
+use std::net::Ipv4Addr;
+use usher_pppoe::{Config, Mode, Plane, PortConfig, Session};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let usage = "usage: carry user|ebpf concentrator|host INTERFACE PEER NUMBER HOST GATEWAY [DEVICE]";
+    let [mode, end, interface, peer, number, host, gateway, device @ ..] = &arguments[..] else {
+        return Err(usage.into());
+    };
+    let mode = Mode::ALL.into_iter().find(|one| one.name() == mode).ok_or(usage)?;
+    let octets: Result<Vec<u8>, _> = peer.split(':').map(|octet| u8::from_str_radix(octet, 16)).collect();
+    let peer = octets?.try_into().map_err(|_| "an address of Ethernet has six octets")?;
+    let (host, gateway): (Ipv4Addr, Ipv4Addr) = (host.parse()?, gateway.parse()?);
+    let ports = vec![PortConfig { interface: interface.clone() }];
+    let device = device.first().map_or("carry0", String::as_str).to_owned();
+    let config = Config { ports, mode, device, report: None };
+    let plane = Plane::start(&config, Box::new(|_| {}))?;
+    let session = Session {
+        number: number.parse()?,
+        port: 0,
+        peer,
+        mtu: plane.ports()[0].mtu - 8,
+        ipv4: Some(host),
+        gateway: Some(gateway),
+        networks: Vec::new(),
+        ipv6: Vec::new(),
+        link_local: None,
+        rate_up: None,
+        rate_down: None,
+        clamp_mss: true,
+    };
+    plane.install(match end.as_str() {
+        "concentrator" => session,
+        "host" => {
+            Session { ipv4: None, gateway: Some(host), networks: vec![(Ipv4Addr::UNSPECIFIED, 0)], ..session }
+        }
+        _ => return Err(usage.into()),
+    })?;
+    let mut out = std::io::stdout();
+    writeln!(out, "ready")?;
+    out.flush()?;
+    std::io::stdin().read_to_end(&mut Vec::new())?;
+    for (name, count) in plane.counters()?.iter().filter(|(_, count)| *count > 0) {
+        writeln!(out, "{name} {count}")?;
+    }
+    writeln!(out, "{:?}", plane.usage(number.parse()?)?)?;
+    Ok(())
+}
