@@ -46,6 +46,11 @@ impl Head {
         // UDP's code is never zero, and TCP's may be either form of it.
         if self.partial() { complete(self, octets, protocol::UDP).ok_or(Impossible) } else { Ok(()) }
     }
+    /// The same of a packet that has so many octets more in front.
+    #[must_use]
+    pub const fn behind(self, octets: u16) -> Self {
+        Self { start: self.start + octets, ..self }
+    }
     /// Reads it; each value is one.
     #[must_use]
     pub fn parse(octets: &[u8; VNET_HEADER]) -> Self {
@@ -85,10 +90,20 @@ impl Segments {
     /// Takes a packet apart, which is one segment where the kernel does not say how it is to be cut. Where its checksum is left
     /// to us it is completed. `None`: what the kernel says of it cannot be.
     pub fn of(head: Head, octets: &mut [u8], packet: IpPacket) -> Option<Self> {
+        if head.kind & !CONGESTION == NO_SEGMENTS && head.partial() {
+            complete(head, octets.get_mut(..packet.length)?, packet.flow.protocol)?;
+        }
+        Self::undone(head, octets, packet)
+    }
+    /// The same, but the checksum of a packet that is one segment stays as it is.
+    #[must_use]
+    pub fn undone(head: Head, octets: &[u8], packet: IpPacket) -> Option<Self> {
         let kind = head.kind & !CONGESTION;
         if kind == NO_SEGMENTS {
-            if head.flags & NEEDS_CHECKSUM != 0 {
-                complete(head, octets.get_mut(..packet.length)?, packet.flow.protocol)?;
+            // It is handed on: what it says has to be within the packet.
+            let end = usize::from(head.start).checked_add(usize::from(head.offset))?.checked_add(2)?;
+            if head.partial() && end > packet.length {
+                return None;
             }
             return Some(Self { packet, headers: packet.length, each: 1, count: 1 });
         }
@@ -129,9 +144,38 @@ impl Segments {
     }
     /// Writes a segment, whose length `out` has.
     pub fn write(&self, n: usize, octets: &[u8], out: &mut [u8]) {
-        if self.count == 1 && self.headers == self.packet.length {
+        if self.is_whole() {
             return out.copy_from_slice(&octets[..self.packet.length]);
         }
+        self.lay(n, octets, out);
+        let flow = &self.packet.flow;
+        let own = &mut out[self.packet.upper..];
+        let pseudo = ip::pseudo_sum(flow.source, flow.destination, flow.protocol, own.len());
+        let code = never_zero(ip::checksum(ip::sum(own, pseudo)), flow.protocol);
+        own[checksum_at(flow.protocol)..][..2].copy_from_slice(&code);
+    }
+    /// Writes a segment whose checksum is left to whoever gets it, with what is handed over with it. `head` came with the packet.
+    #[must_use]
+    pub fn write_undone(&self, n: usize, head: Head, octets: &[u8], out: &mut [u8]) -> Head {
+        if self.is_whole() {
+            out.copy_from_slice(&octets[..self.packet.length]);
+            return head;
+        }
+        self.lay(n, octets, out);
+        let flow = &self.packet.flow;
+        let own = &mut out[self.packet.upper..];
+        let at = checksum_at(flow.protocol);
+        let sum = ip::pseudo_sum(flow.source, flow.destination, flow.protocol, own.len());
+        own[at..at + 2].copy_from_slice(&ip::checksum(sum).map(|octet| !octet));
+        let start = self.packet.upper as u16;
+        Head { flags: NEEDS_CHECKSUM, start, offset: at as u16, ..Head::default() }
+    }
+    /// Whether it is a packet that nobody is to cut.
+    const fn is_whole(&self) -> bool {
+        self.count == 1 && self.headers == self.packet.length
+    }
+    /// A segment, with zeros for its checksum.
+    fn lay(&self, n: usize, octets: &[u8], out: &mut [u8]) {
         let (header, upper) = (self.packet.header, self.packet.upper);
         let length = out.len();
         out[..self.headers].copy_from_slice(&octets[..self.headers]);
@@ -162,11 +206,7 @@ impl Segments {
             let length = own.len() as u16;
             own[4..6].copy_from_slice(&length.to_be_bytes());
         }
-        let at = checksum_at(flow.protocol);
-        own[at..at + 2].fill(0);
-        let pseudo = ip::pseudo_sum(flow.source, flow.destination, flow.protocol, own.len());
-        let code = never_zero(ip::checksum(ip::sum(own, pseudo)), flow.protocol);
-        own[at..at + 2].copy_from_slice(&code);
+        own[checksum_at(flow.protocol)..][..2].fill(0);
     }
 }
 
@@ -510,6 +550,39 @@ mod tests {
             let head = Head { flags: NEEDS_CHECKSUM, start: 20, offset: (at - 20) as u16, ..Head::default() };
             let written = [&head.octets()[..], &partial].concat();
             assert_eq!(cut(&written)[0][20..], whole[20..]);
+        }
+    }
+
+    #[test]
+    fn what_is_cut_undone_is_the_same_when_it_is_done() {
+        for (v4, of) in
+            [(true, protocol::TCP), (false, protocol::TCP), (true, protocol::UDP), (false, protocol::UDP)]
+        {
+            let packets: Vec<_> = (0..5).map(|n| packet(v4, of, 1 + 100 * n, ACK, &[n as u8; 100])).collect();
+            let written = joined(&packets, BOTH);
+            let (head, octets) = written[0].split_first_chunk().unwrap();
+            let (head, mut octets) = (Head::parse(head), octets.to_vec());
+            let read = IpPacket::parse(&octets).unwrap();
+            let undone = Segments::undone(head, &octets, read).unwrap();
+            let done = Segments::of(head, &mut octets, read).unwrap();
+            assert_eq!(undone.count(), 5);
+            for n in 0..5 {
+                let mut one = vec![0; 22 + undone.len(n)];
+                let mut other = vec![0; done.len(n)];
+                let head = undone.write_undone(n, head, &octets, &mut one[22..]);
+                done.write(n, &octets, &mut other);
+                assert!(head.partial() && one[22..] != other);
+                head.behind(22).complete(&mut one).unwrap();
+                assert_eq!(one[22..], other);
+            }
+            // One that nobody is to cut is handed on as it came.
+            let whole = IpPacket::parse(&packets[0]).unwrap();
+            let segments = Segments::undone(Head::default(), &packets[0], whole).unwrap();
+            let mut out = vec![0; segments.len(0)];
+            assert_eq!(segments.write_undone(0, Head::default(), &packets[0], &mut out), Head::default());
+            assert_eq!(out, packets[0]);
+            let beyond = Head { flags: NEEDS_CHECKSUM, start: out.len() as u16, ..Head::default() };
+            assert!(Segments::undone(beyond, &out, whole).is_none());
         }
     }
 

@@ -189,6 +189,9 @@ impl Common {
     }
 }
 
+/// How often a thread looks in vain before it sleeps; it gives others its turn between.
+const PATIENCE: u32 = 16;
+
 /// A thread's work.
 trait Work: Send + 'static {
     /// Moves what is there; whether something was.
@@ -209,8 +212,20 @@ fn worker<W: Work>(
     let (messages, receiver) = channel();
     let mut work = work(Common { messages: receiver, wake: Arc::clone(&wake), begun: Clock::now() });
     let run = move || {
+        let mut idle = PATIENCE;
         loop {
-            let done = work.turn().and_then(|busy| if busy { Ok(()) } else { work.wait() });
+            let done = work.turn().and_then(|busy| {
+                idle = if busy { 0 } else { idle + 1 };
+                match idle {
+                    0 => Ok(()),
+                    // Whoever sends has packets coming one by one; being woken for each would cost it more than it takes us to look.
+                    1..PATIENCE => {
+                        std::thread::yield_now();
+                        Ok(())
+                    }
+                    _ => work.wait(),
+                }
+            });
             if let Err(why) = done {
                 return hears.say(Event::Failed(why));
             }
@@ -311,10 +326,10 @@ impl Down {
         let (head, octets) = octets.split_first_chunk_mut()?;
         let head = Head::parse(head);
         let read = IpPacket::parse(octets).ok()?;
-        let segments = Segments::of(head, octets, read)?;
+        let segments = Segments::undone(head, octets, read)?;
         let lengths = (0..segments.count()).map(|n| segments.len(n));
         let (all, longest) = (lengths.sum(), segments.len(0));
-        let to = self.forwarder.downstream(now, octets, segments.count(), all, longest);
+        let to = self.forwarder.downstream(now, octets, head.partial(), segments.count(), all, longest);
         let Some(to) = to else { return Some(()) };
         for n in 0..segments.count() {
             let length = segments.len(n);
@@ -323,10 +338,11 @@ impl Down {
             }
             let whole = self.end..self.end + VNET_HEADER + HEADROOM + length;
             let place = &mut self.octets[whole.clone()];
-            place[..VNET_HEADER].copy_from_slice(&Head::default().octets());
-            let (front, packet) = place[VNET_HEADER..].split_first_chunk_mut()?;
+            let (first, place) = place.split_first_chunk_mut::<VNET_HEADER>()?;
+            let (front, packet) = place.split_first_chunk_mut()?;
             to.write(length, front);
-            segments.write(n, octets, packet);
+            // The interface computes the checksum, or the kernel where it cannot.
+            *first = segments.write_undone(n, head, octets, packet).behind(HEADROOM as u16).octets();
             self.end = whole.end;
             self.queues[to.port].push(whole);
         }

@@ -10,6 +10,8 @@ pub(super) const NETWORKS: usize = 8;
 pub(super) const SESSION: usize = 408;
 /// Where the state of a session's limits stands in it: cost and until, from the host and to it.
 const LIMITS: [usize; 2] = [0, 24];
+/// Where its counts of networks stand: without them nothing is its host's.
+pub(super) const COUNTS: usize = 404;
 /// Octets of `struct usage`.
 pub(super) const USAGE: usize = 48;
 /// How many counters there are.

@@ -14,7 +14,7 @@ use crate::session::{Counters, Session, SessionError, Usage};
 use crate::sys::Inbox;
 use crate::{Event, Mode, StartError};
 use aya::maps::lpm_trie::Key;
-use aya::maps::{Array, HashMap, LpmTrie, MapData, MapError, PerCpuArray, PerCpuHashMap, PerCpuValues};
+use aya::maps::{Array, HashMap, LpmTrie, MapData, MapError, PerCpuArray, PerCpuValues};
 use aya::programs::tc::qdisc_add_clsact;
 use aya::programs::{SchedClassifier, TcAttachType, Xdp, XdpMode};
 use aya::util::{KernelVersion, nr_cpus};
@@ -35,8 +35,8 @@ const TCX: (u8, u8, u16) = (6, 6, 0);
 
 /// What stands in the kernel.
 struct Maps {
-    sessions: HashMap<MapData, u32, [u8; layout::SESSION]>,
-    usages: PerCpuHashMap<MapData, u32, [u8; layout::USAGE]>,
+    sessions: Array<MapData, [u8; layout::SESSION]>,
+    usages: PerCpuArray<MapData, [u8; layout::USAGE]>,
     hosts: HashMap<MapData, [u8; 4], u32>,
     networks4: LpmTrie<MapData, [u8; 4], u32>,
     networks6: LpmTrie<MapData, [u8; 16], u32>,
@@ -78,14 +78,6 @@ fn said(error: MapError) -> io::Error {
     }
 }
 
-fn there<T>(found: Result<T, MapError>) -> io::Result<Option<T>> {
-    match found {
-        Ok(found) => Ok(Some(found)),
-        Err(MapError::KeyNotFound) => Ok(None),
-        Err(error) => Err(said(error)),
-    }
-}
-
 fn attach(programs: &mut Ebpf, name: &str, interface: &str, at: TcAttachType) -> Result<(), StartError> {
     let cannot =
         |error: &dyn std::fmt::Display| refused(format!("program \"{name}\" at {interface}: {error}"));
@@ -115,9 +107,27 @@ impl Maps {
         })
     }
 
-    fn usage(&self, number: u16) -> io::Result<Option<Usage>> {
-        let values = there(self.usages.get(&number.into(), 0))?;
-        Ok(values.map(|values| values.iter().map(layout::usage).fold(Usage::default(), Usage::plus)))
+    fn usage(&self, number: u16) -> io::Result<Usage> {
+        let values = self.usages.get(&number.into(), 0).map_err(said)?;
+        Ok(values.iter().map(layout::usage).fold(Usage::default(), Usage::plus))
+    }
+    fn forget_usage(&mut self, number: u16) -> io::Result<()> {
+        let none = vec![[0; layout::USAGE]; nr_cpus().map_err(|(_, error)| error)?];
+        self.usages.set(number.into(), PerCpuValues::try_from(none)?, 0).map_err(said)
+    }
+    /// Puts a session in its place. Programs may read while it is written: first nothing is its host's, and at last all is.
+    fn put(&mut self, number: u16, octets: [u8; layout::SESSION]) -> io::Result<()> {
+        let key = u32::from(number);
+        for (from, counts) in
+            [(self.sessions.get(&key, 0).map_err(said)?, false), (octets, false), (octets, true)]
+        {
+            let mut octets = from;
+            if !counts {
+                octets[layout::COUNTS..].fill(0);
+            }
+            self.sessions.set(key, octets, 0).map_err(said)?;
+        }
+        Ok(())
     }
 
     /// Packets to a network are this session's.
@@ -162,14 +172,16 @@ impl State {
             }
         }
         let number = session.number;
-        let (key, port) = (u32::from(number), &ports[session.port].interface);
-        let before = there(self.maps.sessions.get(&key, 0))?;
+        let port = &ports[session.port].interface;
+        let before = match self.sessions.contains_key(&number) {
+            true => Some(self.maps.sessions.get(&number.into(), 0).map_err(said)?),
+            false => None,
+        };
         let octets = layout::session(session, port.index, port.address, before.as_ref()).map_err(wrong)?;
         if before.is_none() {
-            let none = vec![[0; layout::USAGE]; nr_cpus().map_err(|(_, error)| error)?];
-            self.maps.usages.insert(key, PerCpuValues::try_from(none)?, 0).map_err(said)?;
+            self.maps.forget_usage(number)?;
         }
-        self.maps.sessions.insert(key, octets, 0).map_err(said)?;
+        self.maps.put(number, octets)?;
         if let Some(before) = self.sessions.insert(number, session.clone()) {
             for network in
                 before.all_networks().filter(|one| session.all_networks().all(|other| other != *one))
@@ -186,17 +198,14 @@ impl State {
     }
 
     fn remove(&mut self, number: u16) -> io::Result<Option<Usage>> {
-        let key = u32::from(number);
         let Some(session) = self.sessions.remove(&number) else { return Ok(None) };
-        self.maps.sessions.remove(&key).map_err(said)?;
+        self.maps.put(number, [0; layout::SESSION])?;
         for network in session.all_networks() {
             self.maps.leave(network)?;
             self.prefixes(network.0).remove_of(network.0, network.1);
         }
-        let usage = self.maps.usage(number)?;
-        self.maps.usages.remove(&key).map_err(said)?;
         self.said.remove(&number);
-        Ok(usage)
+        self.maps.usage(number).map(Some)
     }
 }
 
@@ -305,14 +314,18 @@ impl Carrier for EbpfMode {
         locked(&self.state).remove(number)
     }
     fn usage(&self, number: u16) -> io::Result<Option<Usage>> {
-        locked(&self.state).maps.usage(number)
+        let state = locked(&self.state);
+        match state.sessions.contains_key(&number) {
+            true => state.maps.usage(number).map(Some),
+            false => Ok(None),
+        }
     }
     fn changed(&self) -> io::Result<Vec<(u16, Usage)>> {
         let mut state = locked(&self.state);
         let numbers: Vec<u16> = state.sessions.keys().copied().collect();
         let mut changed = Vec::new();
         for number in numbers {
-            let Some(usage) = state.maps.usage(number)? else { continue };
+            let usage = state.maps.usage(number)?;
             if state.said.insert(number, usage).unwrap_or_default() != usage {
                 changed.push((number, usage));
             }

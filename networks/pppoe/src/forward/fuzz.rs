@@ -52,7 +52,7 @@ pub fn forward(octets: &[u8]) -> bool {
         counted.malformed + counted.no_session + counted.wrong_station + counted.spoofed + counted.too_long;
     good &= counted.frames_in == 2 && counted.frames_in == counted.control + passed + lost;
     let mut packet = octets.to_vec();
-    let to = forwarder.downstream(Instant::from_nanos(2), &mut packet, 1, octets.len(), octets.len());
+    let to = forwarder.downstream(Instant::from_nanos(2), &mut packet, false, 1, octets.len(), octets.len());
     let own = |address: IpAddr| address == IpAddr::V4(ADDRESS);
     let for_it = match octets.first().map(|first| first >> 4) {
         Some(4) => octets.get(16..20).and_then(<[u8]>::first_chunk::<4>).is_some_and(|to| own((*to).into())),

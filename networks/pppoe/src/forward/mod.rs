@@ -289,11 +289,12 @@ impl Forwarder {
     }
 
     /// What becomes of a packet of the system: to which session's host it goes. It may stand for `count` packets of this many
-    /// octets in all, the longest of which has `longest`.
+    /// octets in all, the longest of which has `longest`. `partial`: its checksum is left to others.
     pub(crate) fn downstream(
         &mut self,
         now: Instant,
         packet: &mut [u8],
+        partial: bool,
         count: usize,
         octets: usize,
         longest: usize,
@@ -333,7 +334,7 @@ impl Forwarder {
         entry.usage.packets_out += count as u64;
         entry.usage.octets_out += octets as u64;
         if entry.session.clamp_mss {
-            clamp::clamp(packet, entry.session.mtu, false);
+            clamp::clamp(packet, entry.session.mtu, partial);
         }
         let mut header = entry.header;
         if destination.is_ipv6() {

@@ -49,7 +49,7 @@ fn comes(table: &mut Forwarder, port: usize, mut frame: Vec<u8>) -> Upstream {
 
 fn goes(table: &mut Forwarder, mut packet: Vec<u8>) -> Option<Downstream> {
     let octets = packet.len();
-    table.downstream(Instant::from_nanos(1), &mut packet, 1, octets, octets)
+    table.downstream(Instant::from_nanos(1), &mut packet, false, 1, octets, octets)
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn sizes_are_lowered_both_ways_and_too_long_packets_lost() {
     };
     assert_eq!(came[range], segment(own, other, 2, &[2, 4, 0x05, 0xac], b""));
     let mut went = segment(other, own, 0x12, &[2, 4, 0x05, 0xb4], b"");
-    assert!(table.downstream(Instant::from_nanos(1), &mut went, 1, 44, 44).is_some());
+    assert!(table.downstream(Instant::from_nanos(1), &mut went, false, 1, 44, 44).is_some());
     assert_eq!(went, segment(other, own, 0x12, &[2, 4, 0x05, 0xac], b""));
     let long = segment(own, other, 0x10, &[], &[0; 1453]);
     assert_eq!(comes(&mut table, 0, frame(PORTS[0], HOST, 1, IPV4, &long)), Upstream::Dropped);
