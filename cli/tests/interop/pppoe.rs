@@ -208,5 +208,5 @@ fn an_asker_hears_whose_a_connection_is_that_comes_from_an_address_that_hosts_sh
     let said = ident(&world, &cable.place, "198.51.100.1", &format!("{port},7000"));
     assert_eq!(said, "ann (UNIX)", "{}\n{}", concentrator.log(), client.log());
     let other = ident(&world, &cable.place, "198.51.100.1", &format!("{},7000", port ^ 1));
-    assert_eq!(other, "NO-USER", "{}", concentrator.log());
+    assert!(other.contains("NO-USER"), "{other}\n{}", concentrator.log());
 }
