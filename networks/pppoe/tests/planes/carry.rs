@@ -230,6 +230,27 @@ fn what_was_changed_of_the_system_goes_with_the_plane() {
 }
 
 #[test]
+fn a_filter_that_was_left_behind_is_taken_over() {
+    let place = Place::new(1500);
+    let filters = || {
+        let c = &place.names[CONCENTRATOR];
+        let all = ["-n", c, "filter", "show", "dev", "acc0", "ingress"];
+        String::from_utf8(std::process::Command::new("tc").args(all).output().unwrap().stdout).unwrap()
+    };
+    // A killed program takes nothing away.
+    let (left, _events) = place.plane(CONCENTRATOR, Mode::User, "acc0");
+    std::mem::forget(left);
+    let alone = filters();
+    assert!(alone.contains("direct-action"), "{alone}");
+    let ports = vec![usher_pppoe::PortConfig { interface: "acc0".to_owned() }];
+    let config = usher_pppoe::Config { ports, ..usher_pppoe::Config::default() };
+    let (next, _events) = place.try_plane(CONCENTRATOR, config).unwrap();
+    assert_eq!(filters(), alone);
+    drop(next);
+    assert_eq!(filters(), "");
+}
+
+#[test]
 fn what_cannot_be_is_said() {
     let place = Place::new(1500);
     let start = |mode, interfaces: &[&str]| {
