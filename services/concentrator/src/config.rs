@@ -16,6 +16,7 @@ use crate::service::Config;
 #[cfg(feature = "tls")]
 use alloc::collections::BTreeMap;
 use alloc::string::String;
+#[cfg(feature = "tls")]
 use alloc::vec::Vec;
 #[cfg(feature = "tls")]
 use core::net::SocketAddr;
