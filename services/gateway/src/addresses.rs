@@ -26,8 +26,10 @@ pub struct Leases {
 pub struct LeaseWish {
     /// Its IKE_SA.
     pub sa: SaId,
-    /// Who it is: who comes again gets the same address while it is free.
-    pub holder: Identification,
+    /// Who it is by which connection: who comes again gets the same address while it is free.
+    pub holder: (String, Identification),
+    /// Addresses that an AAA server gives it: where they are of pools, nobody else gets them.
+    pub granted: Vec<IpAddr>,
     /// The pools that it may be given one of, the preferred first.
     pub pools: Vec<String>,
     /// One each: any of a family where it is 0.0.0.0 or ::, otherwise this very one while it is free, or else any of its family.
@@ -56,7 +58,10 @@ impl Leases {
     }
     fn take(&mut self, wish: &LeaseWish) -> Vec<Lease> {
         let holder = self.hash.hash_one(&wish.holder);
-        wish.addresses.iter().filter_map(|wanted| self.take_one(wish, holder, *wanted)).collect()
+        let granted = wish.granted.iter().map(|address| Lease::Address(*address));
+        let granted = granted.inspect(|lease| self.pools.claim(*lease, holder)).collect::<Vec<_>>();
+        let taken = wish.addresses.iter().filter_map(|wanted| self.take_one(wish, holder, *wanted));
+        granted.into_iter().chain(taken).collect()
     }
     fn take_one(&mut self, wish: &LeaseWish, holder: u64, wanted: IpAddr) -> Option<Lease> {
         if !wanted.is_unspecified() {
@@ -104,7 +109,7 @@ impl Gateway {
         (sa, identity, connection, remote): (SaId, Identification, String, SocketAddr),
         wishes: Vec<ConfigurationAttribute>,
     ) {
-        let holder = identity.clone();
+        let holder = (connection.clone(), identity.clone());
         let login = self.logins.entry(sa).or_insert_with(|| Login::new(identity, connection, remote));
         let granted = |is_v4| login.granted.addresses.iter().any(|address| address.is_ipv4() == is_v4);
         let open = FAMILIES.iter().filter(|(_, is_v4)| !granted(*is_v4));
@@ -122,7 +127,8 @@ impl Gateway {
             None => peer.map(|peer| peer.pools.clone()).unwrap_or_default(),
         };
         login.wishes = wishes;
-        let wish = LeaseWish { sa, holder, pools, addresses };
+        let granted = login.granted.addresses.clone();
+        let wish = LeaseWish { sa, holder, granted, pools, addresses };
         match &mut self.leases {
             Some(own) => {
                 let leases = own.take(&wish);

@@ -42,6 +42,8 @@ pub(crate) struct Login {
     asking: bool,
     next: Continuation,
     local: Option<Conversation>,
+    /// What it says of itself is not what it proves: that is said within a tunnel, to the AAA server alone.
+    tunnelled: bool,
     pub(crate) granted: Granted,
     /// What it has wished for, until that is there.
     pub(crate) wishes: Vec<ConfigurationAttribute>,
@@ -60,6 +62,7 @@ impl Login {
             asking: false,
             next: Continuation::new(),
             local: None,
+            tunnelled: false,
             granted: Granted::default(),
             wishes: Vec::new(),
             leases: Vec::new(),
@@ -79,6 +82,27 @@ fn identity(name: &[u8]) -> Identification {
         Ok(text) => Identification::of_text(text),
         Err(_) => Identification { kind: usher_ike::code::IdType::ID_KEY_ID, data: name.to_vec() },
     }
+}
+
+/// EAP-FAST (RFC 4851), which others' AAA servers may have.
+const EAP_FAST: Type = Type(43);
+/// TEAP (RFC 7170).
+const TEAP: Type = Type(55);
+
+/// Whether an EAP response is of a method that has another within it, with a name of its own.
+fn is_tunnelled(packet: &[u8]) -> bool {
+    let kind = Packet::parse(packet).ok().and_then(|packet| packet.kind());
+    kind.is_some_and(|kind| [Type::PEAP, Type::TTLS, EAP_FAST, TEAP].contains(&kind))
+}
+
+/// Whom an AAA server has let in. Whoever has proved something within a tunnel may have called itself anybody outside of it: without the
+/// server's word (`nameless`) it is somebody, whom no other IKE_SA, address or connection knows.
+fn proved(user: &[u8], nameless: bool, sa: SaId) -> Identification {
+    if nameless {
+        let name = [user, alloc::format!(" within EAP, IKE_SA {}", sa.0).as_bytes()].concat();
+        return Identification { kind: usher_ike::code::IdType::ID_KEY_ID, data: name };
+    }
+    identity(user)
 }
 
 /// The name within an EAP response of the type Identity.
@@ -102,6 +126,7 @@ impl Gateway {
             login.name = named(packet).unwrap_or_default();
             login
         });
+        login.tunnelled |= is_tunnelled(packet);
         let judge = self.config.peers.iter().find(|peer| peer.connection.name == login.connection);
         match judge.map_or(Judge::Aaa, |peer| peer.judge) {
             Judge::Local => self.judge(now, sa, packet),
@@ -281,12 +306,14 @@ impl Gateway {
             token: Some(token),
             user: user.clone(),
         };
+        let nameless = login.tunnelled && user == login.name;
         self.counters.logins_accepted += 1;
         let mut packet = Vec::new();
         reply.eap(&mut packet);
         self.recycle(reply);
         let msk = msk.map(|msk| Key::from(&msk[..]));
-        let answer = EapAnswer::Accept { packet, msk, identity: identity(&user) };
+        let identity = proved(&user, nameless, sa);
+        let answer = EapAnswer::Accept { packet, msk, identity };
         self.tell(now, ike::Command::Eap { sa, answer });
     }
 
@@ -310,5 +337,28 @@ impl Gateway {
         for lease in login.leases {
             self.release(lease);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An EAP response of a type.
+    fn response(kind: u8) -> Vec<u8> {
+        alloc::vec![2, 7, 0, 6, kind, 0]
+    }
+
+    #[test]
+    fn a_name_outside_a_tunnel_is_nobodys() {
+        for (kind, tunnelled) in
+            [(1, false), (4, false), (13, false), (21, true), (25, true), (43, true), (55, true)]
+        {
+            assert_eq!(is_tunnelled(&response(kind)), tunnelled, "{kind}");
+        }
+        assert!(!is_tunnelled(&[2, 7]));
+        let (ann, other) = (proved(b"ann", true, SaId(1)), proved(b"ann", true, SaId(2)));
+        assert!(ann != other && ann != identity(b"ann"), "{ann:?} {other:?}");
+        assert_eq!(proved(b"ann", false, SaId(1)), identity(b"ann"));
     }
 }

@@ -142,6 +142,8 @@ pub enum Command {
     Replaced {
         /// That one.
         sa: SaId,
+        /// By which connection it was let in.
+        connection: String,
         /// Who this side is.
         local: Identification,
         /// Who the other side is.
@@ -765,8 +767,8 @@ impl Machine for Gateway {
             Command::Done(command) => self.ike.command(now, command)?,
             Command::Judged(judgement) => self.judged(now, *judgement),
             Command::Leased { sa, leases } => self.leased(now, sa, leases),
-            Command::Replaced { sa, local, remote, forgotten } => {
-                self.ike.command(now, ike::Command::Replaced { sa, local, remote, forgotten })?;
+            Command::Replaced { sa, connection, local, remote, forgotten } => {
+                self.ike.command(now, ike::Command::Replaced { sa, connection, local, remote, forgotten })?;
             }
             Command::Connect { token, connection } => {
                 self.stopped.remove(&connection);

@@ -72,9 +72,13 @@ impl Command {
                 all(&|_| Self::Rekey { token, which: which.clone(), children })
             }
             Self::Down { token, which } => all(&|_| Self::Down { token, which: which.clone() }),
-            Self::Replaced { sa, local, remote, forgotten } => {
-                all(&|_| Self::Replaced { sa, local: local.clone(), remote: remote.clone(), forgotten })
-            }
+            Self::Replaced { sa, connection, local, remote, forgotten } => all(&|_| Self::Replaced {
+                sa,
+                connection: connection.clone(),
+                local: local.clone(),
+                remote: remote.clone(),
+                forgotten,
+            }),
             Self::Addresses(own) => all(&|_| Self::Addresses(own.clone())),
             Self::Leave => all(&|_| Self::Leave),
         }

@@ -1,8 +1,8 @@
 //! The keys of IKE_SAs and CHILD_SAs as Wireshark takes them: lines of its tables ikev2_decryption_table and esp_sa.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use usher_crypto::cipher::CipherAlgorithm;
 use usher_crypto::mac::MacAlgorithm;
@@ -49,7 +49,10 @@ impl KeyLogs {
 
 fn open(path: &Path) -> io::Result<File> {
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-    OpenOptions::new().append(true).create(true).mode(0o600).open(path).map_err(named)
+    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path).map_err(named)?;
+    // One that was there already may be others' to read.
+    file.set_permissions(Permissions::from_mode(0o600)).map_err(named)?;
+    Ok(file)
 }
 
 fn append(log: &mut Option<File>, lines: Option<String>) {

@@ -5,7 +5,7 @@
 //! datagram and gives it to the one or the other ([`Config::beside_ike`](usher_ipsec::Config::beside_ike)), so that neither
 //! passes through the other's thread.
 
-use super::routing::{Network, Routing, covers, networks, networks_of, own_address};
+use super::routing::{Network, Routing, covers, networks, networks_of, own_address, width};
 use super::telling::Telling;
 use std::collections::BTreeMap;
 use std::io;
@@ -68,6 +68,8 @@ struct Carrier {
     tunnel: Tunnel,
     /// Networks to which the device is the way whatever CHILD_SAs there are.
     fixed: Vec<Network>,
+    /// Of them, those of pools: nobody's outer address.
+    pools: Vec<Network>,
     children: BTreeMap<u32, Child>,
     /// Inner addresses of this side.
     given: BTreeMap<SaId, Vec<IpAddr>>,
@@ -140,6 +142,7 @@ impl Plane {
             routing,
             tunnel,
             fixed: Vec::new(),
+            pools: Vec::new(),
             children: BTreeMap::new(),
             given: BTreeMap::new(),
         });
@@ -226,6 +229,7 @@ impl Plane {
                 networks_of(&policy.remote).into_iter().map(|network| (network, policy.local.clone())),
             );
         }
+        carrier.pools.clear();
         for pool in &file.pool {
             let users = peers.iter().filter(|peer| peer.pools.contains(&pool.name));
             let local: Vec<TrafficSelector> = users
@@ -235,7 +239,9 @@ impl Plane {
                 .collect();
             for range in pool.ranges.iter().filter_map(|text| text.parse::<Range>().ok()) {
                 let Range::Addresses { first, last } = range else { continue };
-                ways.extend(networks(first, last).into_iter().map(|network| (network, local.clone())));
+                let inner = networks(first, last);
+                carrier.pools.extend(&inner);
+                ways.extend(inner.into_iter().map(|network| (network, local.clone())));
             }
         }
         carrier.lead(ways);
@@ -371,7 +377,10 @@ impl Carrier {
         self.tunnel.apply(Operation::Install(pair.into()))?;
         let mut routes = Vec::new();
         if let Some(routing) = &mut self.routing {
-            noted("a route", peer, routing.add_past(peer));
+            // A route past the device to a user's inner address would take that user's packets out in the clear, whoever says to be there.
+            if !self.pools.iter().any(|pool| covers(*pool, (peer, width(peer)))) {
+                noted("a route", peer, routing.add_past(peer));
+            }
             let given = self.given.get(&sa);
             for network in networks_of(&child.remote) {
                 let v4 = network.0.is_ipv4();

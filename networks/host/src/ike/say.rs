@@ -125,9 +125,14 @@ impl Say {
             }
             Ike::Keys { spis, algorithms, keys } => self.keys.ike(*spis, algorithms, keys),
             Ike::Install { child, .. } => self.keys.esp(child),
-            Ike::Replaces { sa, local, remote, forgotten } => {
-                let (local, remote) = (local.clone(), remote.clone());
-                self.telling.tell(Command::Replaced { sa: *sa, local, remote, forgotten: *forgotten });
+            Ike::Replaces { sa, connection, local, remote, forgotten } => {
+                self.telling.tell(Command::Replaced {
+                    sa: *sa,
+                    connection: connection.clone(),
+                    local: local.clone(),
+                    remote: remote.clone(),
+                    forgotten: *forgotten,
+                });
             }
             Ike::Initiated { .. }
             | Ike::Remove { .. }

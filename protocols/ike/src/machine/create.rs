@@ -401,7 +401,7 @@ fn create(
 ) -> Result<Vec<Payload>, Notify> {
     let temporary = || Notify::new(NotifyType::TEMPORARY_FAILURE);
     // While the IKE_SA is replaced or closed (§2.25.2), or keys of another request are still exchanged.
-    if sa.state != SaState::Established || sa.expected_keys.is_some() {
+    if sa.state != SaState::Established || sa.expected_keys.is_some() || sa.is_path_unproved() {
         return Err(temporary());
     }
     let replaced = notifies(payloads).find(|notify| notify.kind == NotifyType::REKEY_SA);
@@ -522,7 +522,7 @@ fn try_rekey(
         Exchange::DeleteChild(_) | Exchange::FollowUp(_) => true,
         _ => false,
     });
-    let busy = busy || sa.expected_keys.is_some();
+    let busy = busy || sa.expected_keys.is_some() || sa.is_path_unproved();
     let row = SaRekeying::step(sa.state, SaEvent::PeerRekeys, |_| false);
     if busy || row.is_none_or(|row| row.actions.contains(&SaAction::TemporaryFailure)) {
         return Err(Notify::new(NotifyType::TEMPORARY_FAILURE));

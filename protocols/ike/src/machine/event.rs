@@ -82,6 +82,8 @@ pub enum Command {
     Replaced {
         /// That one.
         sa: SaId,
+        /// By which connection it was let in: what another would have let in proves nothing of this one's.
+        connection: String,
         /// Who this side is.
         local: Identification,
         /// Who the other side is.
@@ -328,6 +330,8 @@ pub enum Event {
     Replaces {
         /// The IKE_SA.
         sa: SaId,
+        /// By which connection it was let in.
+        connection: String,
         /// Who this side is.
         local: Identification,
         /// Who the other side is.

@@ -33,6 +33,7 @@ use crate::protect::Sealed;
 use crate::work;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cookie::Cookies;
@@ -154,8 +155,13 @@ usher_core::counters! {
 /// Octets of a first request at most: what is kept of it is nobody's who has proved anything.
 const FIRST_MESSAGE: usize = 1 << 13;
 
-/// What an IKE_SA of two identities is found by.
-type Pair = (Identification, Identification);
+/// What an IKE_SA is found by when another of the same two comes: its connection, too, since what one connection lets in by a shared key
+/// that many know must not end what another let in by a certificate.
+type Pair = (String, Identification, Identification);
+
+fn ends(sa: &IkeSa) -> Pair {
+    (sa.connection.name.clone(), sa.connection.local.clone(), sa.peer())
+}
 
 /// An IKEv2 endpoint: a [`Machine`] over the datagrams of [`SOCKET`] and [`NAT_SOCKET`], and of the same of IPv6.
 #[derive(Debug)]
@@ -293,11 +299,16 @@ impl Endpoint {
         let [unproved, others] = &mut self.fragments;
         let (is, is_not) = if half_open { (unproved, others) } else { (others, unproved) };
         is_not.forget(token);
-        let Some(oldest) = is.note(token, network, takes) else { return };
-        is.forget(oldest);
-        if let Some(sa) = self.sas.get_mut(oldest) {
-            self.counters.fragments_dropped += sa.reassembly.count();
-            (sa.reassembly, sa.counted) = (fragments::Reassembly::default(), 0);
+        // A large one may take the place of many small ones.
+        while let Some(oldest) = is.note(token, network, takes) {
+            is.forget(oldest);
+            if let Some(sa) = self.sas.get_mut(oldest) {
+                self.counters.fragments_dropped += sa.reassembly.count();
+                (sa.reassembly, sa.counted) = (fragments::Reassembly::default(), 0);
+            }
+            if oldest == token {
+                return;
+            }
         }
     }
 
@@ -311,7 +322,7 @@ impl Endpoint {
     fn pair(&self, token: u64) -> Option<Pair> {
         let sa = self.sas.get(token)?;
         sa.remote.as_ref()?;
-        Some((sa.connection.local.clone(), sa.peer()))
+        Some(ends(sa))
     }
 
     /// An IKE_SA is established: others of the same two end, where it says that they are no more or there shall be one only.
@@ -329,8 +340,9 @@ impl Endpoint {
         if forgotten || unique {
             self.replaced(now, &pair, forgotten);
             if self.config.shard.of > 1 {
-                let (local, remote) = pair.clone();
-                self.outputs.event(Event::Replaces { sa: self.id(token), local, remote, forgotten });
+                let (connection, local, remote) = pair.clone();
+                let sa = self.id(token);
+                self.outputs.event(Event::Replaces { sa, connection, local, remote, forgotten });
             }
         }
         self.by_pair.entry(pair).or_default().push(token);
@@ -354,7 +366,7 @@ impl Endpoint {
     /// Takes in an IKE_SA that has come to be by rekeying.
     fn be_born(&mut self, now: Instant, mut sa: IkeSa) {
         let (old, spis, own, silent) = (sa.takes_place_of.take(), sa.spis, sa.own_spi(), sa.silent);
-        let pair = Some((sa.connection.local.clone(), sa.peer()));
+        let pair = Some(ends(&sa));
         let token = self.insert(now, own, Box::new(sa));
         if let Some(old) = old {
             self.outputs.event(Event::Rekeyed { old, new: self.id(token), spis });
@@ -659,8 +671,9 @@ impl Endpoint {
         {
             return Err(CommandError::Invalid("its proofs are those of a responder"));
         }
-        let known = connection.remote.clone().map(|remote| (connection.local.clone(), remote));
-        let contact = connection.unique && known.is_some_and(|pair| !self.by_pair.contains_key(&pair));
+        // The other side may have them all by one connection, so that none of the same two may be there.
+        let known = |remote| self.by_pair.keys().any(|(_, l, r)| (l, r) == (&connection.local, remote));
+        let contact = connection.unique && connection.remote.as_ref().is_some_and(|remote| !known(remote));
         let mut cx = Context {
             now,
             epoch: self.epoch,
@@ -737,9 +750,9 @@ impl Machine for Endpoint {
         };
         let token = SaId(token).token();
         match command {
-            Command::Replaced { sa, local, remote, forgotten } => {
+            Command::Replaced { sa, connection, local, remote, forgotten } => {
                 if sa.shard() != self.config.shard.number {
-                    self.replaced(now, &(local, remote), forgotten);
+                    self.replaced(now, &(connection, local, remote), forgotten);
                 }
                 Ok(())
             }

@@ -669,10 +669,17 @@ impl IkeSa {
     }
 
     /// Something is to be done, unless it is to be done already.
+    /// It is not shown yet that the other side is where its messages go: nothing new is made for there (RFC 4555 §3.5, §3.7).
+    pub(super) fn is_path_unproved(&self) -> bool {
+        let asked = self.outstanding.as_ref().map(|outstanding| &outstanding.what);
+        matches!(asked, Some(Exchange::Update(_) | Exchange::Check(_)))
+            || self.tasks.iter().any(|task| matches!(task, Task::Update | Task::Check))
+    }
+
     pub(super) fn plan(&mut self, task: Task) {
         if !self.tasks.contains(&task) {
             match task {
-                Task::Delete(_) => self.tasks.push_front(task),
+                Task::Delete(_) | Task::Update | Task::Check => self.tasks.push_front(task),
                 task => self.tasks.push_back(task),
             }
         }

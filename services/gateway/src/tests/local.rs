@@ -198,6 +198,24 @@ fn users_of_the_gateway_itself_log_in_by_each_method() {
     assert_eq!(world.failures(world.gateway), [LoginFailure::Rejected; 3]);
 }
 
+/// A key that many guests know proves nothing of the names that users have.
+#[test]
+fn a_guest_of_a_users_name_neither_ends_that_user_nor_gets_its_address() {
+    let guests = PSK_GATEWAY.replace("remote_id = \"ini.test\"\n", "");
+    let mut world =
+        World::new(&format!("{}{guests}", EAP_GATEWAY.replace("[eap]", "pools = [\"inner\"]\n[eap]")));
+    let more = "address = true\n[[connection.child]]\nname = \"net\"\nremote = [\"10.2.0.0/16\"]\n";
+    let ann = world.client("198.51.100.1", &format!("{}{more}", eap_client("md5", "ann", "a long password")));
+    world.connect(ann, "home");
+    world.run(secs(2));
+    let guest = world.client(CLIENT, &PSK_CLIENT.replace("local_id = \"ini.test\"", "local_id = \"ann\""));
+    world.run(secs(2));
+    let (ann, guest) = (world.status(ann), world.status(guest));
+    assert_eq!((ann.len(), guest.len()), (1, 1));
+    assert_ne!(ann[0].addresses, guest[0].addresses);
+    assert_eq!(world.status(world.gateway).len(), 2);
+}
+
 #[test]
 fn a_step_of_eap_tls_is_a_helpers_and_delays_nobody_else() {
     let mut world = World::new(&format!("{EAP_GATEWAY}{PSK_GATEWAY}"));

@@ -42,8 +42,8 @@ impl Both {
                 for (_, event) in self.net.take(shard) {
                     match event {
                         Event::Released(lease) => self.leases.borrow_mut().release(lease),
-                        Event::Ike(Ike::Replaces { sa, local, remote, forgotten }) => {
-                            let command = Command::Replaced { sa, local, remote, forgotten };
+                        Event::Ike(Ike::Replaces { sa, connection, local, remote, forgotten }) => {
+                            let command = Command::Replaced { sa, connection, local, remote, forgotten };
                             for (number, command) in command.for_shards(2) {
                                 self.net.command(self.shards[usize::from(number)], command).unwrap();
                             }

@@ -11,12 +11,13 @@ use usher_ike::payload::Identification;
 fn an_address_that_is_asked_for_is_given_while_it_is_free() {
     let pools = loaded(PSK_GATEWAY).config.pools;
     let mut leases = Leases::new(&pools, SecureRng::from_seed([7; 32]));
-    let mut ask = |who: &str, address: &str| {
+    let mut ask = |who: &str, address: &str, granted: &str| {
         let wish = LeaseWish {
             sa: SaId(1),
-            holder: Identification::fqdn(who),
+            holder: ("road".into(), Identification::fqdn(who)),
+            granted: granted.parse().into_iter().collect(),
             pools: vec!["inner".into()],
-            addresses: vec![address.parse().unwrap()],
+            addresses: address.parse().into_iter().collect(),
         };
         let Command::Leased { leases, .. } = wish.answered(&mut leases) else { panic!("it answers so") };
         leases
@@ -28,11 +29,33 @@ fn an_address_that_is_asked_for_is_given_while_it_is_free() {
             .next()
     };
     // Of 10.9.0.10 and 10.9.0.11.
-    assert_eq!(ask("ann", "10.9.0.11").as_deref(), Some("10.9.0.11"));
-    assert_eq!(ask("ann", "10.9.0.11").as_deref(), Some("10.9.0.11"), "it has that one itself");
-    assert_eq!(ask("bob", "10.9.0.11").as_deref(), Some("10.9.0.10"), "another has it");
-    assert_eq!(ask("cat", "10.9.0.10"), None);
-    assert_eq!(ask("cat", "10.9.7.7"), None, "it is of no pool");
+    assert_eq!(ask("ann", "10.9.0.11", "").as_deref(), Some("10.9.0.11"));
+    assert_eq!(ask("ann", "10.9.0.11", "").as_deref(), Some("10.9.0.11"), "it has that one itself");
+    assert_eq!(ask("bob", "10.9.0.11", "").as_deref(), Some("10.9.0.10"), "another has it");
+    assert_eq!(ask("cat", "10.9.0.10", ""), None);
+    assert_eq!(ask("cat", "10.9.7.7", ""), None, "it is of no pool");
+}
+
+/// What an AAA server gives out of a pool is nobody else's, whatever others ask for.
+#[test]
+fn an_address_that_an_aaa_server_gives_is_given_to_nobody_else() {
+    let pools = loaded(PSK_GATEWAY).config.pools;
+    let mut leases = Leases::new(&pools, SecureRng::from_seed([7; 32]));
+    let mut ask = |who: &str, granted: &[&str], address: &[&str]| {
+        let parsed = |all: &[&str]| all.iter().map(|address| address.parse().unwrap()).collect();
+        let holder = ("road".into(), Identification::fqdn(who));
+        let pools = vec!["inner".into()];
+        let (granted, addresses) = (parsed(granted), parsed(address));
+        let Command::Leased { leases, .. } =
+            (LeaseWish { sa: SaId(1), holder, granted, pools, addresses }).answered(&mut leases)
+        else {
+            panic!("it answers so")
+        };
+        leases.into_iter().map(|lease| format!("{lease:?}")).collect::<Vec<_>>().join(" ")
+    };
+    assert!(ask("ann", &["10.9.0.10"], &[]).contains("10.9.0.10"));
+    assert!(ask("bob", &[], &["10.9.0.10"]).contains("10.9.0.11"), "ann has the other");
+    assert_eq!(ask("cat", &[], &["10.9.0.10"]), "");
 }
 
 /// Two CHILD_SAs that nothing triggers: the second follows the first, under the same IKE_SA.

@@ -284,7 +284,11 @@ fn converse(sa: &mut IkeSa, cx: &mut Context<'_>) {
                 return fail(sa, cx, EndReason::AuthenticationFailed);
             }
             state.eap = Eap::Done(key);
-            // From now on it is whom EAP has authenticated, not whom it said it is (RFC 7296 §2.16).
+            // From now on it is whom EAP has authenticated, not whom it said it is (RFC 7296 §2.16), so that the connection has to be
+            // for that one.
+            if connection.remote.is_some() && connection.remote != identity {
+                return fail(sa, cx, EndReason::AuthenticationFailed);
+            }
             sa.authenticated = identity;
         }
         (packet, Some(End::Failure)) => {

@@ -78,6 +78,8 @@ fn eap_methods_with_and_without_keys_prove_who_the_initiator_is() {
     for (method, messages) in [(Method::Md5, 10), (Method::MsChapV2, 12)] {
         for ask in [false, true] {
             let (ours, theirs) = eap(peer_auth(method, PASSWORD), ask);
+            // Whom EAP authenticates goes by another name than by IKE where it is asked.
+            let theirs = Connection { remote: None, ..theirs };
             let mut world = World::with(config(), ours, theirs, method);
             world.connect();
             world.fit(1);
@@ -182,6 +184,33 @@ fn a_server_of_another_key_does_not_convince_after_eap() {
     world.initiate();
     world.net.run(secs(1));
     assert_eq!(world.ended(responder), [EndReason::AuthenticationFailed]);
+}
+
+/// RFC 7296 §2.16: what counts is whom EAP has authenticated. A connection for one user lets in nobody who only claims to be it.
+#[test]
+fn a_connection_for_one_user_takes_nobody_else_whom_eap_authenticates() {
+    for (name, let_in) in [("ini.test", true), ("bob.test", false)] {
+        let (ours, theirs) = eap(peer_auth(Method::MsChapV2, PASSWORD), false);
+        assert!(theirs.remote.is_some());
+        let mut world = World::new(ours, theirs);
+        let responder = world.responder;
+        let mut eap = EapHost::default();
+        world.net.on_event(responder, move |event| {
+            let Event::Eap { sa, packet, .. } = event else { return None };
+            let answer = match eap.answer(*sa, packet, Method::MsChapV2) {
+                EapAnswer::Accept { packet, msk, .. } => {
+                    EapAnswer::Accept { packet, msk, identity: Identification::fqdn(name) }
+                }
+                other => other,
+            };
+            Some((millis(1), Command::Eap { sa: *sa, answer }))
+        });
+        world.initiate();
+        world.net.run(secs(1));
+        let ended = world.ended(responder);
+        assert_eq!(ended.is_empty(), let_in, "{name}: {ended:?}");
+        assert!(let_in || ended == [EndReason::AuthenticationFailed]);
+    }
 }
 
 #[test]

@@ -182,3 +182,18 @@ fn who_asks_whether_the_other_is_alive_does_not_move() {
     let responder = world.counters(world.responder);
     assert_eq!((responder.requests, responder.moved), (0, 0));
 }
+
+/// Whoever asks for new SAs before it is shown to be where it says gets them only afterwards.
+#[test]
+fn nothing_new_is_made_for_a_place_that_is_not_proved() {
+    let mut world = world();
+    let (ours, _) = world.connect();
+    let (initiator, responder) = (world.initiator, world.responder);
+    to(&mut world, ours, ELSEWHERE);
+    world.net.command(initiator, Command::Rekey(ours)).unwrap();
+    world.net.run(secs(30));
+    assert!(world.counters(responder).temporary_failures > 0);
+    let (here, there) = (at(ELSEWHERE, 4500), at(RESPONDER, 4500));
+    assert_eq!(moved(&world, responder), [(there, here, false)], "the SAs that there were have moved");
+    world.fit(1);
+}
