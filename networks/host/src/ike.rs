@@ -125,7 +125,7 @@ pub fn run(path: Option<PathBuf>, mode: &Mode) -> Result<(), IkeError> {
     if let Mode::Connect { connection, .. } = mode {
         only(&mut loaded, connection)?;
     }
-    let carries = loaded.file.data.carry == Carry::Tun;
+    let carries = loaded.file.data.carry != Carry::None;
     let mark = carries.then(|| loaded.file.data.mark.get());
     way::own_addresses(&mut loaded, mark);
     // A client is one IKE_SA.

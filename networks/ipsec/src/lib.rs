@@ -11,10 +11,15 @@
 //! Packets within UDP take port 4500, on which IKE speaks, too. Where IKE has a socket of its own, bound before with
 //! `SO_REUSEPORT`, the kernel tells the two apart ([`Config::beside_ike`]); otherwise messages of IKE are handed over
 //! ([`Said::Ike`]).
+//!
+//! Where the kernel has ESP a [`Kernel`] does the same by the kernel's XFRM: the same operations, the same that it says.
 
+mod kernel;
 mod sys;
 mod tunnel;
 mod worker;
+mod xfrm;
 
+pub use kernel::{Kernel, KernelConfig, KernelError};
 pub use tunnel::{Config, Said, StartError, Tunnel};
 pub use worker::Counters;

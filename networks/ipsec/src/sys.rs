@@ -49,6 +49,13 @@ pub(crate) fn join(socket: &Socket) -> io::Result<()> {
     option(socket, libc::SOL_UDP, libc::UDP_GRO, 1)
 }
 
+/// Has the kernel's own ESP take what comes as packets of ESP within UDP (RFC 3948).
+pub(crate) fn decapsulate(socket: &Socket) -> io::Result<()> {
+    /// `UDP_ENCAP_ESPINUDP` of `linux/udp.h`.
+    const ESP_IN_UDP: libc::c_int = 2;
+    option(socket, libc::SOL_UDP, libc::UDP_ENCAP, ESP_IN_UDP)
+}
+
 /// Of two sockets of one port the first gets what begins with the non-ESP marker or is too short to begin with it, this one the
 /// rest: the kernel runs a program over each datagram, which gives the number of a socket.
 pub(crate) fn apart(socket: &Socket) -> io::Result<()> {

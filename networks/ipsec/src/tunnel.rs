@@ -253,7 +253,7 @@ fn buffered(socket: Socket, config: &Config) -> io::Result<Socket> {
 }
 
 /// A socket for packets within UDP.
-fn datagrams(address: SocketAddr, config: &Config) -> io::Result<Port> {
+pub(crate) fn datagrams(address: SocketAddr, config: &Config) -> io::Result<Port> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
     let socket = prepared(socket, address, config)?;
     if config.beside_ike {

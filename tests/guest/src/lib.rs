@@ -236,6 +236,13 @@ impl Running {
         }
     }
 
+    /// Kills it, so that it cleans nothing up.
+    #[track_caller]
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     /// Asks it to end (SIGTERM) and gives its exit code.
     #[track_caller]
     pub fn terminate(&mut self) -> Option<i32> {

@@ -1,5 +1,5 @@
-//! What carries packets of CHILD_SAs: ESP on a TUN device ([`usher_ipsec`]), told of each CHILD_SA before whatever depends on it
-//! is sent.
+//! What carries packets of CHILD_SAs: ESP on a TUN device, or the kernel's ([`usher_ipsec`]), told of each CHILD_SA before whatever
+//! depends on it is sent.
 //!
 //! Port 4500 has two sockets: IKE's, which is bound first, and that of ESP. The kernel looks at the first four octets of each
 //! datagram and gives it to the one or the other ([`Config::beside_ike`](usher_ipsec::Config::beside_ike)), so that neither
@@ -22,7 +22,7 @@ use usher_gateway::config::{Carry, Loaded, policies};
 use usher_gateway::{Command, Event};
 use usher_ike::machine::{ChildSa, Event as Ike, SaId};
 use usher_ike::payload::ConfigurationAttribute;
-use usher_ipsec::{Said, StartError, Tunnel};
+use usher_ipsec::{Kernel, KernelConfig, KernelError, Said, StartError, Tunnel};
 
 /// How often the gateway hears what CHILD_SAs have carried: so late a dead other side is noticed at most.
 const REPORT: Duration = Duration::from_secs(1);
@@ -35,6 +35,9 @@ pub enum PlaneError {
         "{0}; with carry = \"none\" in [data] CHILD_SAs are negotiated and nothing carries their packets{1}"
     )]
     Tunnel(StartError, &'static str),
+    /// The kernel does not do it.
+    #[error("{0}; carry = \"tun\" in [data] needs no ESP of the kernel")]
+    Kernel(KernelError),
     /// Nothing leads to the device.
     #[error(
         "no routes to {device} can be made: {error}; with routes = false in [data] you make them yourself"
@@ -49,6 +52,67 @@ pub enum PlaneError {
 
 /// Which policy is of which connection's which CHILD_SA.
 type Names = BTreeMap<PolicyId, (String, String)>;
+
+/// Who does ESP.
+#[derive(Debug)]
+enum DataPath {
+    Tunnel(Tunnel),
+    Kernel(Kernel),
+}
+
+/// Why it has not done something.
+#[derive(Debug, thiserror::Error)]
+enum DataPathError {
+    #[error(transparent)]
+    Tunnel(#[from] plane::OperationError),
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+}
+
+impl DataPath {
+    fn device(&self) -> &str {
+        match self {
+            Self::Tunnel(tunnel) => tunnel.device(),
+            Self::Kernel(kernel) => kernel.device(),
+        }
+    }
+    fn apply(&self, operation: Operation) -> Result<(), DataPathError> {
+        match self {
+            Self::Tunnel(tunnel) => Ok(tunnel.apply(operation)?),
+            Self::Kernel(kernel) => Ok(kernel.apply(operation)?),
+        }
+    }
+    /// All policies, in their order, with the addresses between which CHILD_SAs are that they ask for.
+    fn policies(
+        &self,
+        policies: Vec<Policy>,
+        ends: &dyn Fn(PolicyId) -> Option<(IpAddr, IpAddr)>,
+    ) -> Result<(), DataPathError> {
+        match self {
+            Self::Tunnel(tunnel) => Ok(tunnel.apply(Operation::Policies(policies))?),
+            Self::Kernel(kernel) => Ok(kernel.policies(policies, ends)?),
+        }
+    }
+    fn usages(&self) -> Vec<(u32, plane::Usage)> {
+        match self {
+            Self::Tunnel(tunnel) => tunnel.usages(),
+            Self::Kernel(kernel) => kernel.usages(),
+        }
+    }
+    fn counters(&self) -> Vec<(String, u64)> {
+        let named = |prefix: &str, name: &str, n: u64| (format!("{prefix}{name}"), n);
+        match self {
+            Self::Tunnel(tunnel) => {
+                let (esp, tun) = tunnel.counters();
+                let esp = esp.iter().map(|(name, n)| named("esp_", name, n));
+                esp.chain(tun.iter().map(|(name, n)| named("tun_", name, n))).collect()
+            }
+            Self::Kernel(kernel) => {
+                kernel.counters().into_iter().map(|(name, n)| named("", &name, n)).collect()
+            }
+        }
+    }
+}
 
 /// A CHILD_SA that is carried.
 #[derive(Debug)]
@@ -65,7 +129,7 @@ struct Child {
 struct Carrier {
     // It goes before the device by which its routes are.
     routing: Option<Routing>,
-    tunnel: Tunnel,
+    path: DataPath,
     /// Networks to which the device is the way whatever CHILD_SAs there are.
     fixed: Vec<Network>,
     /// Of them, those of pools: nobody's outer address.
@@ -103,6 +167,48 @@ impl Plane {
             tracing::info!("nothing carries packets of CHILD_SAs: [data] carry is \"none\"");
             return Ok(plane);
         }
+        let path = match data.carry {
+            Carry::Kernel => plane.kernel(loaded)?,
+            _ => plane.tunnel(loaded, rng)?,
+        };
+        let device = path.device().to_owned();
+        let routing = data.routes.then(|| Routing::new(&device, data.table.get(), data.mark.get()));
+        let routing =
+            routing.transpose().map_err(|error| PlaneError::Routing { device: device.clone(), error })?;
+        let (tcp, udp) = match &path {
+            DataPath::Tunnel(tunnel) => tunnel.offload(),
+            DataPath::Kernel(_) => (true, true),
+        };
+        let carry = usher_core::Named::name(data.carry);
+        tracing::info!(
+            interface = device,
+            mtu = data.mtu,
+            carry,
+            tcp,
+            udp,
+            "packets of CHILD_SAs go by this device"
+        );
+        *locked(&plane.carrier) = Some(Carrier {
+            routing,
+            path,
+            fixed: Vec::new(),
+            pools: Vec::new(),
+            children: BTreeMap::new(),
+            given: BTreeMap::new(),
+        });
+        plane.configure(loaded);
+        for v6 in [false, true] {
+            let pools = &loaded.file.pool;
+            if pools.iter().flat_map(|pool| &pool.ranges).any(|range| range.contains(':') == v6) {
+                hint_at_forwarding(v6);
+            }
+        }
+        Ok(plane)
+    }
+
+    /// ESP of this program.
+    fn tunnel(&self, loaded: &Loaded, rng: SecureRng) -> Result<DataPath, PlaneError> {
+        let data = &loaded.file.data;
         let listen = &loaded.file.listen;
         let udp = listen.addresses.iter().map(|address| SocketAddr::new(*address, listen.nat_port)).collect();
         let raw = if data.udp_encapsulation { Vec::new() } else { listen.addresses.clone() };
@@ -121,39 +227,26 @@ impl Plane {
                 ..plane::Config::default()
             },
         };
-        let tunnel = Tunnel::start(&config, rng, plane.hears()).map_err(|error| {
+        let tunnel = Tunnel::start(&config, rng, self.hears()).map_err(|error| {
             let raw = matches!(&error, StartError::Bind { what: "ESP", .. });
             let hint = if raw { ", with udp_encapsulation = true no raw socket is needed" } else { "" };
             PlaneError::Tunnel(error, hint)
-        })?;
-        let device = tunnel.device().to_owned();
-        let routing = data.routes.then(|| Routing::new(&device, data.table.get(), data.mark.get()));
-        let routing =
-            routing.transpose().map_err(|error| PlaneError::Routing { device: device.clone(), error })?;
-        let (tcp, udp) = tunnel.offload();
-        tracing::info!(
-            interface = device,
-            mtu = data.mtu,
-            tcp,
-            udp,
-            "packets of CHILD_SAs go by this device"
-        );
-        *locked(&plane.carrier) = Some(Carrier {
-            routing,
-            tunnel,
-            fixed: Vec::new(),
-            pools: Vec::new(),
-            children: BTreeMap::new(),
-            given: BTreeMap::new(),
         });
-        plane.configure(loaded);
-        for v6 in [false, true] {
-            let pools = &loaded.file.pool;
-            if pools.iter().flat_map(|pool| &pool.ranges).any(|range| range.contains(':') == v6) {
-                hint_at_forwarding(v6);
-            }
-        }
-        Ok(plane)
+        Ok(DataPath::Tunnel(tunnel?))
+    }
+
+    /// ESP of the kernel.
+    fn kernel(&self, loaded: &Loaded) -> Result<DataPath, PlaneError> {
+        let (data, listen) = (&loaded.file.data, &loaded.file.listen);
+        let config = KernelConfig {
+            device: data.interface.clone(),
+            mtu: data.mtu,
+            udp: listen.addresses.iter().map(|address| SocketAddr::new(*address, listen.nat_port)).collect(),
+            mark: data.mark.get(),
+            number: data.table.get(),
+            networks: |selector| networks(selector.start, selector.end),
+        };
+        Kernel::start(config, self.hears()).map(DataPath::Kernel).map_err(PlaneError::Kernel)
     }
 
     /// What the tunnel says, on its thread.
@@ -245,9 +338,16 @@ impl Plane {
             }
         }
         carrier.lead(ways);
+        let names = locked(&self.names).clone();
+        let ends = |policy| {
+            let (name, _) = names.get(&policy)?;
+            let peer = peers.iter().find(|peer| peer.connection.name == *name)?;
+            Some((peer.local.ip(), peer.remote?.ip()))
+        };
         let policies: Vec<Policy> = all.into_iter().map(|(policy, _)| policy).collect();
-        // Policies are of no SA, and so none of them can be wrong.
-        let _ = carrier.tunnel.apply(Operation::Policies(policies));
+        if let Err(error) = carrier.path.policies(policies, &ends) {
+            tracing::error!(%error, "policies are not as the configuration has them");
+        }
     }
 
     /// Carries out what one event says, before whatever depends on it is sent.
@@ -268,7 +368,7 @@ impl Plane {
                     of == connection && child.as_ref().is_none_or(|child| child == name)
                 };
                 for (policy, _) in names.iter().filter(|(_, name)| meant(name)) {
-                    let _ = carrier.tunnel.apply(Operation::Abandon(*policy));
+                    let _ = carrier.path.apply(Operation::Abandon(*policy));
                 }
             }
             _ => {}
@@ -313,17 +413,15 @@ impl Plane {
     }
     /// Has the gateway know what CHILD_SAs have carried by now.
     pub(super) fn report(&self) {
-        let usages = locked(&self.carrier).as_ref().map(|carrier| carrier.tunnel.usages());
+        let usages = locked(&self.carrier).as_ref().map(|carrier| carrier.path.usages());
         if let Some(usages) = usages.filter(|usages| !usages.is_empty()) {
             self.telling.tell(Command::Carried(usages));
         }
     }
-    /// What was counted of packets: by the databases (`esp_`), and by the device and its sockets (`tun_`).
+    /// What was counted of packets: by the databases (`esp_`), and by the device and its sockets (`tun_`); or by
+    /// the kernel (`xfrm`).
     pub(super) fn counters(&self) -> Vec<(String, u64)> {
-        let counted = locked(&self.carrier).as_ref().map(|carrier| carrier.tunnel.counters());
-        let Some((esp, tun)) = counted else { return Vec::new() };
-        let named = |prefix: &str, (name, n): (&'static str, u64)| (format!("{prefix}{name}"), n);
-        esp.iter().map(|one| named("esp_", one)).chain(tun.iter().map(|one| named("tun_", one))).collect()
+        locked(&self.carrier).as_ref().map(|carrier| carrier.path.counters()).unwrap_or_default()
     }
     /// The device goes, with whatever was changed of the system's routing.
     pub(super) fn end(&self) {
@@ -365,16 +463,11 @@ impl Carrier {
         }
     }
 
-    fn install(
-        &mut self,
-        sa: SaId,
-        child: &ChildSa,
-        policy: Option<PolicyId>,
-    ) -> Result<(), plane::OperationError> {
+    fn install(&mut self, sa: SaId, child: &ChildSa, policy: Option<PolicyId>) -> Result<(), DataPathError> {
         let mut pair = child.pair();
         pair.policy = policy;
         let peer = pair.outer.remote.ip();
-        self.tunnel.apply(Operation::Install(pair.into()))?;
+        self.path.apply(Operation::Install(pair.into()))?;
         let mut routes = Vec::new();
         if let Some(routing) = &mut self.routing {
             // A route past the device to a user's inner address would take that user's packets out in the clear, whoever says to be there.
@@ -403,7 +496,7 @@ impl Carrier {
     /// True: the tunnel had it, and has told what it has carried.
     fn remove(&mut self, inbound: u32) -> bool {
         let Some(child) = self.children.remove(&inbound) else { return false };
-        let removed = self.tunnel.apply(Operation::Remove { inbound }).is_ok();
+        let removed = self.path.apply(Operation::Remove { inbound }).is_ok();
         if let Some(routing) = &mut self.routing {
             for network in child.routes {
                 noted("a route", network.0, routing.remove_route(network));
@@ -433,7 +526,7 @@ impl Carrier {
                         noted("a route", child.peer, routing.add_past(child.peer));
                         noted("a route", peer, routing.remove_past(peer));
                     }
-                    if let Err(error) = self.tunnel.apply(Operation::Move { inbound: *inbound, outer }) {
+                    if let Err(error) = self.path.apply(Operation::Move { inbound: *inbound, outer }) {
                         tracing::error!(%error, "a CHILD_SA cannot be moved");
                     }
                 }

@@ -1,6 +1,6 @@
 //! What a file makes: checks that types cannot say, with keys and certificates read.
 
-use super::data::{Carry, DataTable};
+use super::data::{Carry, DataTable, PolicyWord};
 use super::model::{
     AuthMethod, ChildTable, ChildlessWord, ConnectionTable, EapTable, File, Listen, LocalAuth as Local,
     ModeWord, Reauthentication, RemoteAuth as Remote,
@@ -185,7 +185,7 @@ impl<'a> Builder<'a> {
     }
 
     fn data(&mut self, data: &DataTable) {
-        let least = if data.carry == Carry::Tun { 576 } else { 0 };
+        let least = if data.carry == Carry::None { 0 } else { 576 };
         if !(least..=65_000).contains(&data.mtu) {
             self.fault(
                 &["data", "mtu"],
@@ -208,6 +208,12 @@ impl<'a> Builder<'a> {
         }
         for (i, policy) in data.policy.iter().enumerate() {
             let i = i.to_string();
+            if data.carry == Carry::Kernel && policy.action == PolicyWord::Forward {
+                self.fault(
+                    &["data", "policy", &i, "action"],
+                    "the kernel's interface forwards nothing as it is: leave these networks out of CHILD_SAs, or write carry = \"tun\"",
+                );
+            }
             let ported = [1, 6, 17, 33, 58, 132, 136];
             if policy.port.is_some() && !policy.protocol.is_some_and(|protocol| ported.contains(&protocol)) {
                 self.fault(

@@ -18,6 +18,8 @@ usher_core::named! {
     pub enum Carry {
         /// This program: packets that the system routes to a TUN device.
         Tun = "tun",
+        /// The kernel's ESP (XFRM): packets that the system routes to an interface of it.
+        Kernel = "kernel",
         /// Nothing: CHILD_SAs are negotiated and told.
         None = "none",
     }
@@ -43,7 +45,7 @@ pub struct DataTable {
     #[serde(deserialize_with = "named::read")]
     #[schemars(schema_with = "named::schema::<Carry>")]
     pub carry: Carry,
-    /// The name of the TUN device; for `%d` the kernel puts a number.
+    /// The name of the device; for `%d` a number is put.
     pub interface: String,
     /// Octets of the longest packet that goes into a CHILD_SA whole. With the 60 to 100 octets around it, it is to fit the links.
     pub mtu: u32,

@@ -1,0 +1,673 @@
+//! ESP by the kernel: SAs and policies of its XFRM, behind an interface of its own (xfrm(4) by `ip-xfrm(8)`), so that what the system
+//! routes there is protected and nothing else is. It is told of the same [`Operation`]s as a [`Tunnel`](crate::Tunnel), and says the same.
+
+use crate::sys;
+use crate::tunnel::{Said, StartError, datagrams};
+use crate::xfrm::{self, Deed, Direction, Message, Numbers, Selector, State, Told};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoXfrm, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+};
+use netlink_sys::protocols::NETLINK_XFRM;
+use netlink_sys::{Socket, SocketAddr as NetlinkAddress};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use usher_device::netlink::ask;
+use usher_esp::plane::{Event, Outer, Usage};
+use usher_esp::sa::Expiry;
+use usher_esp::{Action, Lifetime, Operation, Policy, PolicyId, SaPair, TrafficSelector};
+
+/// How often it is looked at what SAs have carried.
+const LOOK: Duration = Duration::from_secs(1);
+/// Parts that the selectors of a pair may have in the kernel's terms.
+const PARTS: usize = 256;
+/// Numbers that an SA leaves out where it is made anew at another address: packets may have gone since its number was asked for.
+const LEAP: u32 = 1 << 16;
+/// Of 2^32 sequence numbers so many are used, and from so many on an SA should be replaced.
+const LAST: u64 = (1 << 32) - 1;
+const NEARLY: u64 = LAST / 10 * 9;
+/// The kernel's groups of what needs an SA, and of SAs that have carried what they may.
+const GROUPS: [u32; 2] = [1, 2];
+
+/// What the kernel's ESP is made of.
+#[derive(Clone, Debug)]
+pub struct KernelConfig {
+    /// The interface's name; with `%d` in it a number is put there.
+    pub device: String,
+    /// Octets of the longest packet that the system gives to it.
+    pub mtu: u32,
+    /// Addresses and ports for packets within UDP, on which IKE has a socket of its own that was bound before.
+    pub udp: Vec<SocketAddr>,
+    /// What packets of ESP bear, so that a routing rule leads them past the interface.
+    pub mark: u32,
+    /// The number by which the kernel knows what belongs to the interface. What has it already is taken away.
+    pub number: u32,
+    /// The lists of networks that a range of addresses is.
+    pub networks: fn(&TrafficSelector) -> Vec<(IpAddr, u8)>,
+}
+
+/// Why the kernel's ESP cannot be used, or has not done something.
+#[derive(Debug, thiserror::Error)]
+pub enum KernelError {
+    /// It has no XFRM, or this program may not use it.
+    #[error(
+        "the kernel's ESP cannot be used: {0}; this needs root or CAP_NET_ADMIN, and a kernel with XFRM (modprobe xfrm_user esp4 esp6 xfrm_interface)"
+    )]
+    Xfrm(io::Error),
+    /// There is no interface.
+    #[error(
+        "no XFRM interface \"{name}\": {error}; the kernel needs xfrm_interface (modprobe xfrm_interface)"
+    )]
+    Interface {
+        /// Its name.
+        name: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// A socket.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// It has not the algorithm, or not ESP.
+    #[error(
+        "the kernel takes no SA {spi:08x} with {algorithms}: {error}; it may lack the algorithm or ESP itself (modprobe esp4 esp6)"
+    )]
+    State {
+        /// The SPI.
+        spi: u32,
+        /// How packets are protected.
+        algorithms: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// It has not taken a policy.
+    #[error("the kernel takes no policy: {0}")]
+    Policy(io::Error),
+    /// The traffic of a pair is too scattered.
+    #[error(
+        "the traffic of SA {0:08x} is in more than 256 parts for the kernel, or of ports that cannot be seen"
+    )]
+    Traffic(u32),
+    /// No pair receives there.
+    #[error("no SA receives at SPI {0:08x}")]
+    UnknownSpi(u32),
+    /// What the kernel's interface cannot do.
+    #[error("a policy that forwards: what is led to the interface goes by an SA or nowhere")]
+    Forward,
+}
+
+/// A pair that is there.
+#[derive(Debug)]
+struct Held {
+    pair: SaPair,
+    reqid: u32,
+    selectors: Vec<Selector>,
+    /// Packets that go may take it.
+    active: bool,
+    usage: Usage,
+}
+
+/// What the kernel was told.
+#[derive(Debug)]
+struct Known {
+    socket: Socket,
+    config: KernelConfig,
+    pairs: BTreeMap<u32, Held>,
+    /// Which pairs are for some traffic, the newest last.
+    by_selector: BTreeMap<Selector, Vec<u32>>,
+    /// What becomes of traffic for which there is no pair, in an order: what is discarded, and for what an SA is asked for.
+    policies: BTreeMap<Selector, (PolicyId, u32, Deed)>,
+    next: u32,
+    /// To be said by the thread.
+    said: Vec<Said>,
+}
+
+/// ESP by the kernel, until it is dropped.
+#[derive(Debug)]
+pub struct Kernel {
+    known: Arc<Mutex<Known>>,
+    device: String,
+    wake: Arc<OwnedFd>,
+    ends: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    /// The kernel takes packets of ESP from these sockets; nobody reads them.
+    _ports: Vec<socket2::Socket>,
+}
+
+fn locked(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
+    known.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn socket() -> io::Result<Socket> {
+    let mut socket = Socket::new(NETLINK_XFRM)?;
+    socket.bind_auto()?;
+    socket.connect(&NetlinkAddress::new(0, 0))?;
+    Ok(socket)
+}
+
+/// The interface with this number that there is, if any.
+fn interface(number: u32) -> io::Result<Option<u32>> {
+    let all = ask(NLM_F_DUMP, RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
+    let of = |link: &LinkMessage| {
+        link.attributes.iter().any(|attribute| {
+            match attribute {
+            LinkAttribute::LinkInfo(infos) => infos.iter().any(|info| {
+                matches!(info, LinkInfo::Data(InfoData::Xfrm(data)) if data.contains(&InfoXfrm::IfId(number)))
+            }),
+            _ => false,
+        }
+        })
+    };
+    Ok(all.into_iter().find_map(|message| match message {
+        RouteNetlinkMessage::NewLink(link) if of(&link) => Some(link.header.index),
+        _ => None,
+    }))
+}
+
+fn remove_interface(number: u32) -> io::Result<()> {
+    let Some(index) = interface(number)? else { return Ok(()) };
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    ask(NLM_F_ACK, RouteNetlinkMessage::DelLink(message)).map(drop)
+}
+
+/// Makes the interface; gives its name.
+fn make_interface(config: &KernelConfig) -> Result<String, KernelError> {
+    let named = |name: &str| {
+        let mut message = LinkMessage::default();
+        message.header.flags = LinkFlags::Up;
+        message.header.change_mask = LinkFlags::Up;
+        message.attributes = vec![
+            LinkAttribute::IfName(name.to_owned()),
+            LinkAttribute::Mtu(config.mtu),
+            LinkAttribute::LinkInfo(vec![
+                LinkInfo::Kind(InfoKind::Xfrm),
+                LinkInfo::Data(InfoData::Xfrm(vec![InfoXfrm::IfId(config.number)])),
+            ]),
+        ];
+        ask(NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewLink(message)).map(drop)
+    };
+    let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
+    for n in 0..256 {
+        let name = config.device.replace("%d", &n.to_string());
+        match named(&name) {
+            Ok(()) => return Ok(name),
+            Err(error) => last = error,
+        }
+        let taken = last.kind() == io::ErrorKind::AlreadyExists;
+        if !taken || name == config.device {
+            break;
+        }
+    }
+    Err(KernelError::Interface { name: config.device.clone(), error: last })
+}
+
+impl Kernel {
+    /// Makes the interface and begins, in the calling thread's network namespace. What a program left there that was killed is taken
+    /// away.
+    ///
+    /// # Errors
+    /// [`KernelError`].
+    pub fn start(config: KernelConfig, said: Box<dyn FnMut(Said) + Send>) -> Result<Self, KernelError> {
+        let requests = socket().map_err(KernelError::Xfrm)?;
+        let heard = socket().map_err(KernelError::Xfrm)?;
+        for group in GROUPS {
+            heard.add_membership(group).map_err(KernelError::Xfrm)?;
+        }
+        let mut ports = Vec::new();
+        for address in &config.udp {
+            let own = crate::Config { beside_ike: true, offload: false, ..crate::Config::default() };
+            let port = datagrams(*address, &own).and_then(|port| {
+                sys::decapsulate(&port.socket)?;
+                Ok(port.socket)
+            });
+            ports.push(port.map_err(|error| StartError::Bind {
+                what: "ESP within UDP",
+                address: *address,
+                error,
+            })?);
+        }
+        let mut known = Known {
+            socket: requests,
+            config,
+            pairs: BTreeMap::new(),
+            by_selector: BTreeMap::new(),
+            policies: BTreeMap::new(),
+            next: 1,
+            said: Vec::new(),
+        };
+        known.purge().map_err(KernelError::Xfrm)?;
+        let number = known.config.number;
+        let failed = |error| KernelError::Interface { name: known.config.device.clone(), error };
+        remove_interface(number).map_err(failed)?;
+        let device = make_interface(&known.config)?;
+        let system = |what| move |error| StartError::System { what, error };
+        let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
+        let wake = Arc::new(wake.map_err(|e| StartError::System { what: "an eventfd", error: e.into() })?);
+        let (known, ends) = (Arc::new(Mutex::new(known)), Arc::new(AtomicBool::new(false)));
+        let listener = Listener { known: known.clone(), heard, wake: wake.clone(), ends: ends.clone(), said };
+        let thread = std::thread::Builder::new().name("xfrm".to_owned()).spawn(move || listener.run());
+        let thread = Some(thread.map_err(system("a thread"))?);
+        Ok(Self { known, device, wake, ends, thread, _ports: ports })
+    }
+
+    /// The interface's name.
+    #[must_use]
+    pub fn device(&self) -> &str {
+        &self.device
+    }
+
+    /// Changes SAs; it is done when this returns. Policies are told by [`Kernel::policies`].
+    ///
+    /// # Errors
+    /// [`KernelError`].
+    pub fn apply(&self, operation: Operation) -> Result<(), KernelError> {
+        let mut known = locked(&self.known);
+        let done = match operation {
+            Operation::Install(pair) => known.install(*pair),
+            Operation::Remove { inbound } => known.remove(inbound),
+            Operation::Move { inbound, outer } => known.relocate(inbound, outer),
+            // Packets wait in the kernel, which drops them by itself.
+            Operation::Policies(_) | Operation::Abandon(_) => Ok(()),
+        };
+        let says = !known.said.is_empty();
+        drop(known);
+        if says {
+            self.wake();
+        }
+        done
+    }
+    /// What becomes of traffic that no pair is for: all policies in their order, with the two ends between which an SA is asked for. An
+    /// unspecified one of this side is whichever the system chooses.
+    ///
+    /// # Errors
+    /// [`KernelError`].
+    pub fn policies(
+        &self,
+        policies: Vec<Policy>,
+        ends: &dyn Fn(PolicyId) -> Option<(IpAddr, IpAddr)>,
+    ) -> Result<(), KernelError> {
+        locked(&self.known).set_policies(policies, ends)
+    }
+    /// What all pairs have carried, by their SPIs of packets that come. The kernel counts the outer header among the octets.
+    #[must_use]
+    pub fn usages(&self) -> Vec<(u32, Usage)> {
+        let mut known = locked(&self.known);
+        // What the kernel does not tell now it tells the next time.
+        let _ = known.look();
+        known.pairs.iter().map(|(inbound, held)| (*inbound, held.usage)).collect()
+    }
+    /// What the kernel has counted of packets that XFRM dropped, of all in this network namespace; none where it does not count.
+    #[must_use]
+    pub fn counters(&self) -> Vec<(String, u64)> {
+        let text = std::fs::read_to_string("/proc/thread-self/net/xfrm_stat").unwrap_or_default();
+        let one = |line: &str| {
+            let (name, value) = line.split_once(char::is_whitespace)?;
+            Some((name.to_ascii_lowercase(), value.trim().parse().ok()?))
+        };
+        text.lines().filter_map(one).collect()
+    }
+    fn wake(&self) {
+        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        self.wake();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        let mut known = locked(&self.known);
+        // What is left after that the next program that begins takes away.
+        let _ = known.purge();
+        let _ = remove_interface(known.config.number);
+    }
+}
+
+impl Known {
+    /// Sends a request and reads what answers it.
+    fn ask(&mut self, request: &[u8]) -> io::Result<Vec<xfrm::Said>> {
+        self.socket.send(request, 0)?;
+        let mut all = Vec::new();
+        loop {
+            for said in xfrm::said(&self.socket.recv_from_full()?.0) {
+                match said {
+                    xfrm::Said::Done(Ok(())) => return Ok(all),
+                    xfrm::Said::Done(Err(code)) => return Err(io::Error::from_raw_os_error(code)),
+                    said => all.push(said),
+                }
+            }
+        }
+    }
+    /// The same of what may be gone already.
+    fn remove_it(&mut self, request: &[u8]) -> io::Result<()> {
+        match self.ask(request) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            // ESRCH: there is no such SA.
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+            done => done.map(drop),
+        }
+    }
+    fn states(&mut self) -> io::Result<Vec<Told>> {
+        let number = self.config.number;
+        let all = self.ask(&Message::all(xfrm::GETSA))?;
+        let state = |said| match said {
+            xfrm::Said::State(told) if told.interface == number => Some(told),
+            _ => None,
+        };
+        Ok(all.into_iter().filter_map(state).collect())
+    }
+    /// Takes away whatever belongs to the interface.
+    fn purge(&mut self) -> io::Result<()> {
+        for told in self.states()? {
+            self.remove_it(&Message::about(xfrm::DELSA, told.to, told.spi))?;
+        }
+        let number = self.config.number;
+        for said in self.ask(&Message::all(xfrm::GETPOLICY))? {
+            if let xfrm::Said::Policy(told) = said
+                && told.interface == number
+            {
+                self.remove_it(&Message::no_such_policy(&told, number))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, held: &Held, numbers: Option<&[Numbers; 2]>) -> Result<(), KernelError> {
+        let [goes, comes] = states(held, &self.config);
+        for (n, state) in [comes, goes].iter().enumerate() {
+            let message = Message::state(state, numbers.map(|numbers| &numbers[n]));
+            self.ask(&message).map_err(|error| {
+                let transform = &held.pair.transform;
+                let algorithms = format!("{:?} and {:?}", transform.cipher, transform.integrity);
+                KernelError::State { spi: state.spi, algorithms, error }
+            })?;
+        }
+        Ok(())
+    }
+    fn delete(&mut self, pair: &SaPair) -> io::Result<()> {
+        let Outer { local, remote, .. } = pair.outer;
+        self.remove_it(&Message::about(xfrm::DELSA, local.ip(), pair.inbound))?;
+        self.remove_it(&Message::about(xfrm::DELSA, remote.ip(), pair.outbound))
+    }
+
+    fn install(&mut self, mut pair: SaPair) -> Result<(), KernelError> {
+        let inbound = pair.inbound;
+        let selectors = xfrm::selectors(&pair.local, &pair.remote, &self.config.networks, PARTS)
+            .filter(|selectors| !selectors.is_empty())
+            .ok_or(KernelError::Traffic(inbound))?;
+        if !pair.transform.extended_sequence_numbers {
+            let Lifetime { soft_packets, hard_packets, .. } = &mut pair.lifetime;
+            *soft_packets = Some(soft_packets.unwrap_or(NEARLY).min(NEARLY));
+            *hard_packets = Some(hard_packets.unwrap_or(LAST).min(LAST));
+        }
+        let before = pair.replaces.and_then(|old| self.pairs.get(&old));
+        let reqid = match (pair.policy, before) {
+            // Packets that wait for an SA are given to one of the number that was asked for.
+            (Some(PolicyId(n)), _) => policy_number(n),
+            (None, Some(before)) => before.reqid,
+            (None, None) => {
+                self.next += 1;
+                self.next
+            }
+        };
+        // The other side may not have it yet (RFC 7296 §2.8).
+        let active = !pair.after_peer || before.is_none();
+        let held = Held { pair, reqid, selectors, active, usage: Usage::default() };
+        if let Err(error) = self.add(&held, None) {
+            // Of two the first may be there.
+            let _ = self.delete(&held.pair);
+            return Err(error);
+        }
+        let selectors = held.selectors.clone();
+        self.pairs.insert(inbound, held);
+        for selector in &selectors {
+            self.by_selector.entry(*selector).or_default().push(inbound);
+        }
+        let done = self.refresh(&selectors);
+        if done.is_err() {
+            let _ = self.remove(inbound);
+            self.said.clear();
+        }
+        done
+    }
+
+    fn remove(&mut self, inbound: u32) -> Result<(), KernelError> {
+        // What it has carried last.
+        let _ = self.look();
+        let held = self.pairs.remove(&inbound).ok_or(KernelError::UnknownSpi(inbound))?;
+        for selector in &held.selectors {
+            if let Some(all) = self.by_selector.get_mut(selector) {
+                all.retain(|other| *other != inbound);
+                if all.is_empty() {
+                    self.by_selector.remove(selector);
+                }
+            }
+        }
+        // Whoever took its place is used from now on.
+        for other in self.pairs.values_mut().filter(|other| other.pair.replaces == Some(inbound)) {
+            other.active = true;
+        }
+        // Policies first: none is to name an SA that is no more.
+        let done = self.refresh(&held.selectors);
+        let _ = self.delete(&held.pair);
+        self.said.push(Said::Plane(Event::Removed { inbound, usage: held.usage }));
+        done
+    }
+
+    /// Packets go another way: SAs are made anew there and go on with their numbers, since the kernel cannot move them.
+    fn relocate(&mut self, inbound: u32, outer: Outer) -> Result<(), KernelError> {
+        let mut held = self.pairs.remove(&inbound).ok_or(KernelError::UnknownSpi(inbound))?;
+        let told = self.states().map_err(KernelError::Xfrm)?;
+        let numbers = |spi: u32, to: IpAddr| {
+            let of = |told: &&Told| told.spi == spi && told.to == to;
+            told.iter().find(of).map(|told| told.numbers.clone())
+        };
+        let before = held.pair.outer;
+        let comes = numbers(held.pair.inbound, before.local.ip());
+        let goes = numbers(held.pair.outbound, before.remote.ip()).map(|numbers| numbers.after(LEAP));
+        let _ = self.delete(&held.pair);
+        held.pair.outer = outer;
+        let numbers = comes.zip(goes).map(|(comes, goes)| [comes, goes]);
+        let added = self.add(&held, numbers.as_ref());
+        let selectors = held.selectors.clone();
+        self.pairs.insert(inbound, held);
+        added.and_then(|()| self.refresh(&selectors))
+    }
+
+    /// Has the kernel's policies of some traffic be as pairs and policies want them.
+    fn refresh(&mut self, selectors: &[Selector]) -> Result<(), KernelError> {
+        let number = self.config.number;
+        for selector in selectors {
+            let pairs = self.by_selector.get(selector).map(Vec::as_slice).unwrap_or_default();
+            let pairs: Vec<&Held> = pairs.iter().filter_map(|inbound| self.pairs.get(inbound)).collect();
+            let protect = |held: &Held, spi| Deed::Protect {
+                reqid: held.reqid,
+                outer: (held.pair.outer.local.ip(), held.pair.outer.remote.ip()),
+                mode: held.pair.mode,
+                spi,
+            };
+            let goes = pairs
+                .iter()
+                .rev()
+                .find(|held| held.active)
+                .map(|held| protect(held, Some(held.pair.outbound)));
+            let comes = pairs.last().map(|held| protect(held, None));
+            // The narrower goes before the wider, and pairs before policies that ask for one.
+            let bits = u32::from(selector.local.network.1) + u32::from(selector.remote.network.1);
+            let mut wanted = vec![
+                (Direction::Out, goes.map(|deed| (deed, 2000 - bits))),
+                (Direction::In, comes.map(|deed| (deed, 2000 - bits))),
+                (Direction::Forward, comes.map(|deed| (deed, 2000 - bits))),
+            ];
+            if let Some((_, order, deed)) = self.policies.get(selector) {
+                let discards = *deed == Deed::Discard;
+                if discards || wanted[0].1.is_none() {
+                    wanted[0].1 = Some((*deed, if discards { *order } else { 4000 + order }));
+                }
+            }
+            for (direction, wanted) in wanted {
+                let done = match wanted {
+                    Some((deed, priority)) => {
+                        self.ask(&Message::policy(selector, direction, (deed, priority, number))).map(drop)
+                    }
+                    None => self.remove_it(&Message::no_policy(selector, direction, number)),
+                };
+                done.map_err(KernelError::Policy)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn set_policies(
+        &mut self,
+        policies: Vec<Policy>,
+        ends: &dyn Fn(PolicyId) -> Option<(IpAddr, IpAddr)>,
+    ) -> Result<(), KernelError> {
+        let mut wanted = BTreeMap::new();
+        for (order, policy) in (0..).zip(policies) {
+            let deed = match policy.action {
+                Action::Discard => Deed::Discard,
+                Action::Forward => return Err(KernelError::Forward),
+                Action::Protect => {
+                    let Some(outer) = ends(policy.id) else { continue };
+                    let (reqid, mode) = (policy_number(policy.id.0), usher_esp::plane::Mode::Tunnel);
+                    Deed::Protect { reqid, outer, mode, spi: None }
+                }
+            };
+            let parts = xfrm::selectors(&policy.local, &policy.remote, &self.config.networks, PARTS);
+            for selector in parts.ok_or(KernelError::Traffic(0))? {
+                wanted.entry(selector).or_insert((policy.id, order, deed));
+            }
+        }
+        let before = std::mem::replace(&mut self.policies, wanted);
+        let changed: Vec<Selector> = before.keys().chain(self.policies.keys()).copied().collect();
+        self.refresh(&changed)
+    }
+
+    /// Asks what SAs have carried, and has packets go by those by which some have come.
+    fn look(&mut self) -> io::Result<Vec<(u32, Usage)>> {
+        let told = self.states()?;
+        let mut changed = Vec::new();
+        let mut begun = Vec::new();
+        for (inbound, held) in &mut self.pairs {
+            let of = |spi: u32, to: IpAddr| told.iter().find(|told| told.spi == spi && told.to == to);
+            let outer = held.pair.outer;
+            let received = of(held.pair.inbound, outer.local.ip()).map(|told| told.volume);
+            let sent = of(held.pair.outbound, outer.remote.ip()).map(|told| told.volume);
+            let usage = Usage {
+                received: received.unwrap_or(held.usage.received),
+                sent: sent.unwrap_or(held.usage.sent),
+                last_received: None,
+            };
+            if usage != held.usage {
+                held.usage = usage;
+                changed.push((*inbound, usage));
+            }
+            if !held.active && usage.received.packets > 0 {
+                held.active = true;
+                begun.extend(held.selectors.iter().copied());
+            }
+        }
+        self.refresh(&begun).map_err(io::Error::other)?;
+        Ok(changed)
+    }
+
+    /// What the kernel has told by itself.
+    fn heard(&self, said: &xfrm::Said) -> Option<Event> {
+        match said {
+            xfrm::Said::Acquire { flow, policy } => {
+                let found = self.policies.iter().find(|(selector, _)| xfrm::told(selector) == *policy);
+                found.map(|(_, (policy, ..))| Event::Acquire { policy: *policy, flow: *flow })
+            }
+            xfrm::Said::Expire { spi, hard } => {
+                let of = |held: &&Held| [held.pair.inbound, held.pair.outbound].contains(spi);
+                let expiry = if *hard { Expiry::Hard } else { Expiry::Soft };
+                let held = self.pairs.values().find(of)?;
+                Some(Event::Expire { inbound: held.pair.inbound, expiry })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The number of SAs that a policy has asked for; those that none has asked for have others.
+const fn policy_number(id: u32) -> u32 {
+    1 << 30 | id
+}
+
+/// Both SAs of a pair: of packets that go, and of those that come.
+fn states<'a>(held: &'a Held, config: &KernelConfig) -> [State<'a>; 2] {
+    let pair = &held.pair;
+    let Outer { local, remote, encapsulated } = pair.outer;
+    let (here, there) = ((local.ip(), local.port()), (remote.ip(), remote.port()));
+    let goes = State {
+        spi: pair.outbound,
+        from: here,
+        to: there,
+        encapsulated,
+        reqid: held.reqid,
+        mode: pair.mode,
+        transform: pair.transform,
+        keys: &pair.outbound_keys,
+        lifetime: pair.lifetime,
+        window: pair.window,
+        mark: Some(config.mark),
+        interface: config.number,
+    };
+    let comes =
+        State { spi: pair.inbound, from: there, to: here, keys: &pair.inbound_keys, mark: None, ..goes };
+    [goes, comes]
+}
+
+/// What hears the kernel, on a thread of its own.
+struct Listener {
+    known: Arc<Mutex<Known>>,
+    heard: Socket,
+    wake: Arc<OwnedFd>,
+    ends: Arc<AtomicBool>,
+    said: Box<dyn FnMut(Said) + Send>,
+}
+
+impl Listener {
+    fn run(mut self) {
+        let patience = Timespec::try_from(LOOK).ok();
+        while !self.ends.load(Ordering::Relaxed) {
+            let mut ready =
+                [PollFd::new(&self.heard, PollFlags::IN), PollFd::new(&*self.wake, PollFlags::IN)];
+            let slept = match poll(&mut ready, patience.as_ref()) {
+                Ok(count) => count == 0,
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(error) => return (self.said)(Said::Failed(io::Error::from(error).to_string())),
+            };
+            let [heard, woken] = ready.map(|one| !one.revents().is_empty());
+            if woken {
+                let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
+            }
+            // More than the socket could hold is lost: what still needs an SA asks again.
+            let told =
+                if heard { self.heard.recv_from_full().map(|(octets, _)| octets) } else { Ok(Vec::new()) };
+            let told = xfrm::said(&told.unwrap_or_default());
+            let mut known = locked(&self.known);
+            let mut says = std::mem::take(&mut known.said);
+            says.extend(told.iter().filter_map(|said| known.heard(said)).map(Said::Plane));
+            if slept || !told.is_empty() {
+                let carried = known.look().unwrap_or_default();
+                if !carried.is_empty() {
+                    says.push(Said::Carried(carried));
+                }
+            }
+            drop(known);
+            says.into_iter().for_each(&mut self.said);
+        }
+    }
+}

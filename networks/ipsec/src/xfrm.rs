@@ -1,0 +1,600 @@
+//! Messages of the kernel's XFRM by netlink: SAs and policies as `linux/xfrm.h` lays them out, in the order of octets of this machine
+//! but for what goes over networks. Written by hand: it is nine messages, and what is read of the kernel's answers is a few fields each.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use usher_crypto::cipher::CipherAlgorithm;
+use usher_crypto::mac::MacAlgorithm;
+use usher_esp::TrafficSelector;
+use usher_esp::ip::Flow;
+use usher_esp::plane::Mode;
+use usher_esp::sa::{Lifetime, Volume};
+use usher_esp::transform::{Keys, Transform};
+
+pub(crate) const NEWSA: u16 = 0x10;
+pub(crate) const DELSA: u16 = 0x11;
+pub(crate) const GETSA: u16 = 0x12;
+pub(crate) const DELPOLICY: u16 = 0x14;
+pub(crate) const GETPOLICY: u16 = 0x15;
+pub(crate) const NEWPOLICY: u16 = 0x13;
+pub(crate) const ACQUIRE: u16 = 0x17;
+pub(crate) const EXPIRE: u16 = 0x18;
+pub(crate) const UPDPOLICY: u16 = 0x19;
+
+const ALG_AUTH_TRUNC: u16 = 20;
+const ALG_CRYPT: u16 = 2;
+const ALG_AEAD: u16 = 18;
+const ENCAP: u16 = 4;
+const TMPL: u16 = 5;
+const REPLAY_ESN_VAL: u16 = 23;
+const SET_MARK: u16 = 29;
+const IF_ID: u16 = 31;
+
+/// `struct nlmsghdr`.
+const HEADER: usize = 16;
+/// `struct xfrm_selector`, `xfrm_usersa_info`, `xfrm_userpolicy_info`.
+const SELECTOR: usize = 56;
+const SA: usize = 224;
+const POLICY: usize = 168;
+
+const ESP: u8 = 50;
+const AF_INET: u16 = 2;
+const AF_INET6: u16 = 10;
+/// What is inside may be of another family than what is outside; sequence numbers have 64 bits.
+const AF_UNSPEC: u8 = 32;
+const ESN: u8 = 128;
+/// Datagrams that hold ESP (RFC 3948).
+const ESP_IN_UDP: u16 = 2;
+
+/// Which way a policy looks (`XFRM_POLICY_IN` and its like).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Direction {
+    In = 0,
+    Out = 1,
+    Forward = 2,
+}
+
+/// A part of some traffic that the kernel can tell by prefixes and masks, as packets that go have it: ours first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Selector {
+    pub(crate) local: Side,
+    pub(crate) remote: Side,
+    /// 0: any.
+    pub(crate) protocol: u8,
+}
+
+/// One end of it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Side {
+    pub(crate) network: (IpAddr, u8),
+    /// A port and which of its bits count.
+    pub(crate) port: (u16, u16),
+}
+
+/// What a policy does with its traffic.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Deed {
+    Discard,
+    /// SAs of this number, from here to there; of packets that go, one of this SPI, or whichever there is.
+    Protect {
+        reqid: u32,
+        outer: (IpAddr, IpAddr),
+        mode: Mode,
+        spi: Option<u32>,
+    },
+}
+
+/// One direction of a pair.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct State<'a> {
+    pub(crate) spi: u32,
+    /// From where to where, as packets of this direction go.
+    pub(crate) from: (IpAddr, u16),
+    pub(crate) to: (IpAddr, u16),
+    pub(crate) encapsulated: bool,
+    pub(crate) reqid: u32,
+    pub(crate) mode: Mode,
+    pub(crate) transform: Transform,
+    pub(crate) keys: &'a Keys,
+    pub(crate) lifetime: Lifetime,
+    pub(crate) window: u32,
+    /// Packets that go bear it.
+    pub(crate) mark: Option<u32>,
+    pub(crate) interface: u32,
+}
+
+/// Where the numbers of an SA stand that is there: the last that went, the highest that came and which before it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Numbers(Vec<u8>);
+
+/// An SA as the kernel tells it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Told {
+    pub(crate) spi: u32,
+    pub(crate) to: IpAddr,
+    pub(crate) volume: Volume,
+    pub(crate) interface: u32,
+    pub(crate) numbers: Numbers,
+}
+
+/// A message that is being written.
+#[derive(Debug)]
+pub(crate) struct Message(Vec<u8>);
+
+fn family(address: IpAddr) -> u16 {
+    if address.is_ipv4() { AF_INET } else { AF_INET6 }
+}
+
+impl Message {
+    pub(crate) fn new(kind: u16, flags: u16) -> Self {
+        let mut message = Self(vec![0; 4]);
+        message.u16(kind).u16(flags | REQUEST).zeros(8);
+        message
+    }
+    fn u8(&mut self, value: u8) -> &mut Self {
+        self.0.push(value);
+        self
+    }
+    fn u16(&mut self, value: u16) -> &mut Self {
+        self.bytes(&value.to_ne_bytes())
+    }
+    fn u32(&mut self, value: u32) -> &mut Self {
+        self.bytes(&value.to_ne_bytes())
+    }
+    fn u64(&mut self, value: u64) -> &mut Self {
+        self.bytes(&value.to_ne_bytes())
+    }
+    fn bytes(&mut self, octets: &[u8]) -> &mut Self {
+        self.0.extend_from_slice(octets);
+        self
+    }
+    fn zeros(&mut self, count: usize) -> &mut Self {
+        self.0.resize(self.0.len() + count, 0);
+        self
+    }
+    fn address(&mut self, address: IpAddr) -> &mut Self {
+        match address {
+            IpAddr::V4(v4) => self.bytes(&v4.octets()).zeros(12),
+            IpAddr::V6(v6) => self.bytes(&v6.octets()),
+        }
+    }
+    fn attribute(&mut self, kind: u16, content: &[u8]) {
+        let length = 4 + content.len();
+        self.u16(length as u16).u16(kind).bytes(content).zeros(length.next_multiple_of(4) - length);
+    }
+    /// Its octets, with their count in front.
+    pub(crate) fn end(mut self) -> Vec<u8> {
+        let length = self.0.len() as u32;
+        self.0[..4].copy_from_slice(&length.to_ne_bytes());
+        self.0
+    }
+
+    /// `struct xfrm_selector`.
+    fn selector(&mut self, selector: &Selector, direction: Direction) -> &mut Self {
+        let (source, destination) = match direction {
+            Direction::Out => (&selector.local, &selector.remote),
+            Direction::In | Direction::Forward => (&selector.remote, &selector.local),
+        };
+        self.address(destination.network.0).address(source.network.0);
+        for side in [destination, source] {
+            self.bytes(&side.port.0.to_be_bytes()).bytes(&side.port.1.to_be_bytes());
+        }
+        self.u16(family(source.network.0)).u8(destination.network.1).u8(source.network.1);
+        self.u8(selector.protocol).zeros(3).u32(0).u32(0)
+    }
+    /// `struct xfrm_id`.
+    fn id(&mut self, to: IpAddr, spi: u32) -> &mut Self {
+        self.address(to).bytes(&spi.to_be_bytes()).u8(ESP).zeros(3)
+    }
+    /// `struct xfrm_lifetime_cfg`.
+    fn lifetime(&mut self, lifetime: &Lifetime) -> &mut Self {
+        let limits =
+            [lifetime.soft_octets, lifetime.hard_octets, lifetime.soft_packets, lifetime.hard_packets];
+        for limit in limits {
+            self.u64(limit.unwrap_or(u64::MAX));
+        }
+        self.zeros(32)
+    }
+
+    /// A policy that is to be there, in place of any other of its traffic.
+    pub(crate) fn policy(
+        selector: &Selector,
+        direction: Direction,
+        (deed, priority, interface): (Deed, u32, u32),
+    ) -> Vec<u8> {
+        let mut message = Self::new(UPDPOLICY, ACK);
+        message.selector(selector, direction).lifetime(&Lifetime::default()).zeros(32);
+        let discards = u8::from(deed == Deed::Discard);
+        message.u32(priority).u32(0).u8(direction as u8).u8(discards).u8(0).u8(0).zeros(4);
+        if let Deed::Protect { reqid, outer, mode, spi } = deed {
+            let (from, to) = if direction == Direction::Out { outer } else { (outer.1, outer.0) };
+            let mut template = Self(Vec::new());
+            template.id(to, spi.filter(|_| direction == Direction::Out).unwrap_or(0));
+            template.u16(family(to)).zeros(2).address(from).u32(reqid).u8(mode_of(mode)).zeros(3);
+            // Any algorithms.
+            template.u32(u32::MAX).u32(u32::MAX).u32(u32::MAX);
+            message.attribute(TMPL, &template.0);
+        }
+        message.attribute(IF_ID, &interface.to_ne_bytes());
+        message.end()
+    }
+
+    /// A policy that is to be there no more.
+    pub(crate) fn no_policy(selector: &Selector, direction: Direction, interface: u32) -> Vec<u8> {
+        let mut message = Self::new(DELPOLICY, ACK);
+        message.selector(selector, direction).u32(0).u8(direction as u8).zeros(3);
+        message.attribute(IF_ID, &interface.to_ne_bytes());
+        message.end()
+    }
+    /// The same of a policy that the kernel has told.
+    pub(crate) fn no_such_policy(told: &ToldPolicy, interface: u32) -> Vec<u8> {
+        let mut message = Self::new(DELPOLICY, ACK);
+        message.bytes(&told.selector).u32(0).u8(told.direction).zeros(3);
+        message.attribute(IF_ID, &interface.to_ne_bytes());
+        message.end()
+    }
+
+    /// An SA that is to be there, which goes on with numbers where another has left off.
+    pub(crate) fn state(state: &State<'_>, numbers: Option<&Numbers>) -> Vec<u8> {
+        let mut message = Self::new(NEWSA, ACK | CREATE | EXCL);
+        let flags = if state.transform.extended_sequence_numbers { ESN | AF_UNSPEC } else { AF_UNSPEC };
+        let flags = if state.mode == Mode::Tunnel { flags } else { flags & !AF_UNSPEC };
+        message.zeros(SELECTOR).id(state.to.0, state.spi).address(state.from.0);
+        message.lifetime(&state.lifetime).zeros(32 + 12).u32(0).u32(state.reqid);
+        message.u16(family(state.to.0)).u8(mode_of(state.mode)).u8(0).u8(flags).zeros(7);
+        let algorithm = |name: &str, key: &[u8], length: Option<usize>| {
+            let mut content = Self(name.as_bytes().to_vec());
+            content.zeros(64 - name.len()).u32(8 * key.len() as u32);
+            if let Some(length) = length {
+                content.u32(8 * length as u32);
+            }
+            content.bytes(key);
+            content.0
+        };
+        let (cipher, code) = (&state.keys.cipher, &state.keys.integrity);
+        match state.transform.cipher {
+            Some(CipherAlgorithm::AesGcm) => {
+                message.attribute(ALG_AEAD, &algorithm("rfc4106(gcm(aes))", cipher, Some(16)));
+            }
+            Some(CipherAlgorithm::ChaCha20Poly1305) => {
+                let name = "rfc7539esp(chacha20,poly1305)";
+                message.attribute(ALG_AEAD, &algorithm(name, cipher, Some(16)));
+            }
+            Some(CipherAlgorithm::AesCbc) => {
+                message.attribute(ALG_CRYPT, &algorithm("cbc(aes)", cipher, None));
+            }
+            Some(CipherAlgorithm::TripleDesCbc) => {
+                message.attribute(ALG_CRYPT, &algorithm("cbc(des3_ede)", cipher, None));
+            }
+            None => message.attribute(ALG_CRYPT, &algorithm("ecb(cipher_null)", &[], None)),
+        }
+        if let Some(integrity) = state.transform.integrity {
+            let name = match integrity.mac {
+                MacAlgorithm::HmacSha1 => "hmac(sha1)",
+                MacAlgorithm::HmacSha256 => "hmac(sha256)",
+                MacAlgorithm::HmacSha384 => "hmac(sha384)",
+                MacAlgorithm::HmacSha512 => "hmac(sha512)",
+                MacAlgorithm::AesXcbc => "xcbc(aes)",
+            };
+            message.attribute(ALG_AUTH_TRUNC, &algorithm(name, code, Some(integrity.len)));
+        }
+        if state.encapsulated {
+            let mut content = Self(Vec::new());
+            content.u16(ESP_IN_UDP).bytes(&state.from.1.to_be_bytes()).bytes(&state.to.1.to_be_bytes());
+            message.attribute(ENCAP, &content.zeros(18).0);
+        }
+        match numbers {
+            Some(Numbers(numbers)) => message.attribute(REPLAY_ESN_VAL, numbers),
+            None => {
+                let words = state.window.div_ceil(32);
+                let mut content = Self(Vec::new());
+                content.u32(words).zeros(16).u32(words * 32).zeros(4 * words as usize);
+                message.attribute(REPLAY_ESN_VAL, &content.0);
+            }
+        }
+        if let Some(mark) = state.mark {
+            message.attribute(SET_MARK, &mark.to_ne_bytes());
+        }
+        message.attribute(IF_ID, &state.interface.to_ne_bytes());
+        message.end()
+    }
+
+    /// An SA that is to be there no more, or that is asked for.
+    pub(crate) fn about(kind: u16, to: IpAddr, spi: u32) -> Vec<u8> {
+        let mut message = Self::new(kind, if kind == GETSA { 0 } else { ACK });
+        message.address(to).bytes(&spi.to_be_bytes()).u16(family(to)).u8(ESP).u8(0);
+        message.end()
+    }
+    /// All SAs, or all policies.
+    pub(crate) fn all(kind: u16) -> Vec<u8> {
+        Self::new(kind, DUMP).end()
+    }
+}
+
+const fn mode_of(mode: Mode) -> u8 {
+    match mode {
+        Mode::Transport => 0,
+        Mode::Tunnel => 1,
+    }
+}
+
+/// A policy as the kernel tells it: as much as it takes to name it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct ToldPolicy {
+    selector: Vec<u8>,
+    direction: u8,
+    pub(crate) interface: u32,
+}
+
+/// What a message of the kernel says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Said {
+    /// The request was done, or why not.
+    Done(Result<(), i32>),
+    State(Told),
+    Policy(ToldPolicy),
+    /// A packet of this flow, which a policy of this selector is for, needs an SA.
+    Acquire {
+        flow: Flow,
+        policy: Vec<u8>,
+    },
+    /// An SA has carried nearly all that it may, or all.
+    Expire {
+        spi: u32,
+        hard: bool,
+    },
+}
+
+/// Octets of a message, of which there may be fewer than it takes.
+#[derive(Clone, Copy)]
+struct Octets<'a>(&'a [u8]);
+
+impl<'a> Octets<'a> {
+    fn at(self, at: usize, count: usize) -> Option<&'a [u8]> {
+        self.0.get(at..at.checked_add(count)?)
+    }
+    fn array<const N: usize>(self, at: usize) -> Option<[u8; N]> {
+        self.at(at, N)?.try_into().ok()
+    }
+    fn u16(self, at: usize) -> Option<u16> {
+        self.array(at).map(u16::from_ne_bytes)
+    }
+    fn u32(self, at: usize) -> Option<u32> {
+        self.array(at).map(u32::from_ne_bytes)
+    }
+    fn u64(self, at: usize) -> Option<u64> {
+        self.array(at).map(u64::from_ne_bytes)
+    }
+    fn address(self, at: usize, family: u16) -> Option<IpAddr> {
+        match family {
+            AF_INET => self.array::<4>(at).map(|four| Ipv4Addr::from(four).into()),
+            AF_INET6 => self.array::<16>(at).map(|sixteen| Ipv6Addr::from(sixteen).into()),
+            _ => None,
+        }
+    }
+    /// The attributes behind what a message begins with.
+    fn attribute(self, mut at: usize, kind: u16) -> Option<&'a [u8]> {
+        loop {
+            let (length, of) = (usize::from(self.u16(at)?), self.u16(at + 2)?);
+            let content = self.at(at + 4, length.checked_sub(4)?)?;
+            if of == kind {
+                return Some(content);
+            }
+            at += length.next_multiple_of(4);
+        }
+    }
+    fn interface(self, at: usize) -> u32 {
+        self.attribute(at, IF_ID).and_then(|content| Octets(content).u32(0)).unwrap_or(0)
+    }
+}
+
+fn one(kind: u16, body: &[u8]) -> Option<Said> {
+    let body = Octets(body);
+    Some(match kind {
+        2 => {
+            let code = i32::from_ne_bytes(body.array(0)?);
+            Said::Done(if code == 0 { Ok(()) } else { Err(code.wrapping_neg()) })
+        }
+        3 => Said::Done(Ok(())),
+        NEWSA => {
+            let numbers = body.attribute(SA, REPLAY_ESN_VAL).unwrap_or_default().to_vec();
+            Said::State(Told {
+                spi: u32::from_be_bytes(body.array(72)?),
+                to: body.address(SELECTOR, body.u16(212)?)?,
+                volume: Volume { octets: body.u64(160)?, packets: body.u64(168)? },
+                interface: body.interface(SA),
+                numbers: Numbers(numbers),
+            })
+        }
+        NEWPOLICY => Said::Policy(ToldPolicy {
+            selector: body.at(0, SELECTOR)?.to_vec(),
+            direction: *body.at(160, 1)?.first()?,
+            interface: body.interface(POLICY),
+        }),
+        ACQUIRE => {
+            let family = body.u16(40 + 40)?;
+            let (destination, source) = (body.address(40, family)?, body.address(56, family)?);
+            let port = |at| body.array(at).map(u16::from_be_bytes);
+            let ports = Some((port(76)?, port(72)?)).filter(|ports| *ports != (0, 0));
+            let protocol = *body.at(84, 1)?.first()?;
+            let flow = Flow { protocol, source, destination, ports };
+            Said::Acquire { flow, policy: body.at(96, SELECTOR)?.to_vec() }
+        }
+        EXPIRE => {
+            Said::Expire { spi: u32::from_be_bytes(body.array(72)?), hard: *body.at(SA, 1)?.first()? != 0 }
+        }
+        _ => return None,
+    })
+}
+
+/// What one datagram of the kernel says; what this program cannot read of it is left out.
+pub(crate) fn said(mut octets: &[u8]) -> Vec<Said> {
+    let mut all = Vec::new();
+    while let Some(length) = Octets(octets).u32(0) {
+        let Ok(length) = usize::try_from(length) else { break };
+        let (Some(message), true) = (octets.get(..length), length >= HEADER) else { break };
+        all.extend(Octets(message).u16(4).and_then(|kind| one(kind, &message[HEADER..])));
+        octets = octets.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    all
+}
+
+const REQUEST: u16 = 1;
+const ACK: u16 = 4;
+const EXCL: u16 = 0x200;
+const CREATE: u16 = 0x400;
+const DUMP: u16 = 0x300;
+
+impl Numbers {
+    /// So many packets further on, which may have gone since these were told: no number is to be used twice.
+    pub(crate) fn after(mut self, packets: u32) -> Self {
+        // `oseq` and `oseq_hi` of `struct xfrm_replay_state_esn`.
+        let (low, high) = (Octets(&self.0).u32(4), Octets(&self.0).u32(12));
+        if let (Some(low), Some(high)) = (low, high) {
+            let (low, carry) = low.overflowing_add(packets);
+            self.0[4..8].copy_from_slice(&low.to_ne_bytes());
+            self.0[12..16].copy_from_slice(&high.wrapping_add(carry.into()).to_ne_bytes());
+        }
+        self
+    }
+}
+
+/// The prefixes of a range of ports: each with the bits that count.
+fn ports(first: u16, last: u16) -> Vec<(u16, u16)> {
+    let (mut at, end, mut all) = (u32::from(first), u32::from(last), Vec::new());
+    while at <= end {
+        let free = (0..=at.trailing_zeros().min(16)).rev().find(|free| at + (1 << free) - 1 <= end);
+        let size = 1u32 << free.unwrap_or(0);
+        all.push((at as u16, !((size - 1) as u16)));
+        at += size;
+    }
+    all
+}
+
+/// What selectors of both sides are in the kernel's terms. `None`: in more than `most` parts, or of ports that cannot be seen.
+pub(crate) fn selectors(
+    local: &[TrafficSelector],
+    remote: &[TrafficSelector],
+    networks: &dyn Fn(&TrafficSelector) -> Vec<(IpAddr, u8)>,
+    most: usize,
+) -> Option<Vec<Selector>> {
+    let sides = |selector: &TrafficSelector| -> Option<Vec<Side>> {
+        let ports = match (selector.start_port, selector.end_port) {
+            (0, u16::MAX) => vec![(0, 0)],
+            (first, last) if first <= last => ports(first, last),
+            _ => return None,
+        };
+        let networks = networks(selector);
+        let each = networks.iter().flat_map(|network| ports.iter().map(|port| (*network, *port)));
+        Some(each.map(|(network, port)| Side { network, port }).collect())
+    };
+    let mut all = Vec::new();
+    for (one, other) in local.iter().flat_map(|one| remote.iter().map(move |other| (one, other))) {
+        let protocol = match (one.protocol, other.protocol) {
+            (protocol, 0) | (0, protocol) => protocol,
+            (a, b) if a == b => a,
+            _ => continue,
+        };
+        if one.start.is_ipv4() != other.start.is_ipv4() {
+            continue;
+        }
+        let remotes = sides(other)?;
+        for local in sides(one)? {
+            all.extend(remotes.iter().map(|remote| Selector { local, remote: *remote, protocol }));
+        }
+        if all.len() > most {
+            return None;
+        }
+    }
+    all.sort_unstable();
+    all.dedup();
+    Some(all)
+}
+
+/// A policy's selector as the kernel tells it of packets that go.
+pub(crate) fn told(selector: &Selector) -> Vec<u8> {
+    let mut message = Message(Vec::new());
+    message.selector(selector, Direction::Out);
+    message.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use usher_crypto::Key;
+
+    fn selector() -> Selector {
+        let side = |address: [u8; 4]| Side { network: (address.into(), 24), port: (0, 0) };
+        Selector { local: side([10, 1, 0, 0]), remote: side([10, 2, 0, 0]), protocol: 17 }
+    }
+
+    /// Sizes and places as a C compiler has them for `linux/xfrm.h` where integers of 64 bits are aligned to eight octets.
+    #[test]
+    fn messages_are_laid_out_as_the_kernel_has_them() {
+        let outer = ([192, 0, 2, 1].into(), [192, 0, 2, 2].into());
+        let deed = Deed::Protect { reqid: 7, outer, mode: Mode::Tunnel, spi: Some(0x1234) };
+        let policy = Message::policy(&selector(), Direction::Out, (deed, 100, 4500));
+        assert_eq!(policy.len(), HEADER + POLICY + 4 + 64 + 8);
+        assert_eq!(policy[HEADER..][..4], [10, 2, 0, 0]);
+        assert_eq!(policy[HEADER + 16..][..4], [10, 1, 0, 0]);
+        assert_eq!(policy[HEADER + POLICY + 4..][..4], [192, 0, 2, 2]);
+        assert_eq!(policy[HEADER + POLICY + 4 + 16..][..4], [0, 0, 0x12, 0x34]);
+        let inwards = Message::policy(&selector(), Direction::In, (deed, 100, 4500));
+        assert_eq!(inwards[HEADER..][..4], [10, 1, 0, 0]);
+        assert_eq!(inwards[HEADER + POLICY + 4..][..4], [192, 0, 2, 1]);
+        assert_eq!(inwards[HEADER + POLICY + 4 + 16..][..4], [0; 4], "any SA of its number");
+        assert_eq!(Message::no_policy(&selector(), Direction::Out, 1).len(), HEADER + 64 + 8);
+        assert_eq!(Message::about(DELSA, outer.0, 1).len(), HEADER + 24);
+        let keys = Keys { cipher: Key::from(&[3; 20][..]), integrity: Key::from(&[][..]) };
+        let transform = Transform {
+            cipher: Some(CipherAlgorithm::AesGcm),
+            integrity: None,
+            extended_sequence_numbers: true,
+        };
+        let state = State {
+            spi: 0x0102_0304,
+            from: (outer.0, 4500),
+            to: (outer.1, 4500),
+            encapsulated: true,
+            reqid: 7,
+            mode: Mode::Tunnel,
+            transform,
+            keys: &keys,
+            lifetime: Lifetime::default(),
+            window: 1024,
+            mark: Some(9),
+            interface: 4500,
+        };
+        let octets = Message::state(&state, None);
+        let algorithm = (4 + 64 + 4 + 4 + 20usize).next_multiple_of(4);
+        assert_eq!(octets.len(), HEADER + SA + algorithm + (4 + 24) + (4 + 24 + 128) + 8 + 8);
+        // As the kernel would tell it.
+        let [Said::State(told)] = &said(&octets)[..] else { panic!("it is an SA") };
+        assert_eq!((told.spi, told.to, told.interface), (0x0102_0304, outer.1, 4500));
+        let again = Message::state(&state, Some(&told.numbers));
+        assert_eq!(again, octets);
+        let later = Message::state(&state, Some(&told.numbers.clone().after(5)));
+        let at = HEADER + SA + algorithm + 28 + 4;
+        assert_eq!(later[at + 4..at + 8], 5u32.to_ne_bytes());
+    }
+
+    #[test]
+    fn ranges_of_ports_are_prefixes() {
+        assert_eq!(ports(0, 65535), [(0, 0)]);
+        assert_eq!(ports(80, 80), [(80, 0xffff)]);
+        assert_eq!(ports(1023, 1025), [(1023, 0xffff), (1024, 0xfffe)]);
+        for (first, last) in [(0, 1), (5, 1000), (60_000, 65_535)] {
+            let all = ports(first, last);
+            let count = (0..=u16::MAX).filter(|port| all.iter().any(|(at, mask)| port & mask == *at)).count();
+            assert_eq!(count, usize::from(last - first) + 1);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_is_read_or_left_out(octets in prop::collection::vec(any::<u8>(), 0..600), kind in 0u16..40) {
+            let _ = said(&octets);
+            let _ = one(kind, &octets);
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! CHILD_SAs that the kernel carries (XFRM), between two of ours of which both have them there, or one in user space.
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+use usher_guest_tests::{Host, Impairment, World, usher};
+
+/// Does something in a host's network namespace.
+fn within<T: Send>(host: Host, what: impl FnOnce() -> T + Send) -> T {
+    let name = if host == Host::Nas { "nas" } else { "aaa" };
+    let enter = || {
+        let space = std::fs::File::open(format!("/run/netns/{name}")).unwrap();
+        move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+        what()
+    };
+    std::thread::scope(|scope| scope.spawn(enter).join().unwrap())
+}
+
+/// So many octets go from one host to the other and come back.
+#[track_caller]
+fn echo(from: &str, to: &str, octets: usize) {
+    let listener = within(Host::Aaa, || TcpListener::bind((to, 0)).unwrap());
+    let port = listener.local_addr().unwrap().port();
+    let answers = std::thread::spawn(move || {
+        let (mut stream, peer) = listener.accept().unwrap();
+        let mut all = vec![0; octets];
+        stream.read_exact(&mut all).unwrap();
+        stream.write_all(&all).unwrap();
+        peer
+    });
+    let said: Vec<u8> = (0..octets).map(|n| (n % 251) as u8).collect();
+    let mut heard = vec![0; octets];
+    within(Host::Nas, || {
+        let address = SocketAddr::new(to.parse().unwrap(), port);
+        let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(20)).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.write_all(&said).unwrap();
+        stream.read_exact(&mut heard).unwrap();
+    });
+    assert_eq!(heard, said);
+    assert_eq!(answers.join().unwrap().ip().to_string(), from);
+}
+
+/// `usher ike` asked about one of its files.
+#[track_caller]
+fn ask(world: &World, host: Host, name: &str, words: &[&str]) -> String {
+    let file = format!("{name}.toml");
+    world.run(host, &[&[usher().as_str(), "ike"], words, &["--config", &file]].concat())
+}
+
+#[track_caller]
+fn status(world: &World, host: Host, name: &str) -> serde_json::Value {
+    serde_json::from_str(&ask(world, host, name, &["status", "--json"])).unwrap()
+}
+
+#[track_caller]
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{what}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// One side: who it is and who the other is, the last number of its networks and the other's, and what more there is.
+fn side(name: &str, (own, other): (&str, &str), (here, there): (u8, u8), more: &str, data: &str) -> String {
+    format!(
+        "[listen]\naddresses = [\"0.0.0.0\"]\ncontrol = \"{name}.sock\"\n[data]\n{data}\n[[connection]]\nname = \"site\"\n\
+         local_id = \"{own}\"\nremote_id = \"{other}\"\nlocal_auth = \"psk\"\nremote_auth = \"psk\"\nsecret = \"a shared secret\"\n{more}\n\
+         [[connection.child]]\nname = \"net\"\nlocal = [\"10.{here}.0.0/16\"]\nremote = [\"10.{there}.0.0/16\"]\n"
+    )
+}
+
+#[test]
+fn the_kernel_carries_what_ike_has_agreed_on_and_user_space_at_the_other_end_understands_it() {
+    let world = World::new(Impairment { delay_ms: 1, loss: 0.0 });
+    for (host, address) in [(Host::Nas, "10.1.0.1/32"), (Host::Aaa, "10.2.0.1/32")] {
+        world.run(host, &["ip", "addr", "add", address, "dev", "lo"]);
+    }
+    let start = |host, name: &str| {
+        let file = format!("{name}.toml");
+        world.start(host, name, &[&usher(), "ike", "serve", "--config", &file], "started")
+    };
+    let remote = format!("remote_address = \"{}\"\non_demand = true\n", Host::Aaa.address(1));
+    let kernel = "carry = \"kernel\"";
+    // Proposals of the CHILD_SA, and what of a client's packets goes how.
+    for (proposal, data) in [
+        ("aes128gcm16-esn", kernel),
+        ("aes256-sha256-esn", "carry = \"tun\"\nudp_encapsulation = true"),
+        ("chacha20poly1305", "carry = \"kernel\"\nudp_encapsulation = true"),
+    ] {
+        let proposals = format!("proposals = [\"{proposal}\"]\n");
+        world.write(
+            "gateway.toml",
+            &(side("gateway", ("gw.test", "ini.test"), (2, 1), "", kernel) + &proposals),
+        );
+        world.write(
+            "client.toml",
+            &(side("client", ("ini.test", "gw.test"), (1, 2), &remote, data) + &proposals),
+        );
+        let mut gateway = start(Host::Aaa, "gateway");
+        let mut client = start(Host::Nas, "client");
+        // The first packet begins it. The kernel's interface lets it wait for nothing, and says that nobody is there.
+        within(Host::Nas, || {
+            UdpSocket::bind("10.1.0.1:0").and_then(|udp| udp.send_to(b"first", "10.2.0.1:9")).unwrap()
+        });
+        eventually("there is a CHILD_SA", || {
+            let now = status(&world, Host::Nas, "client");
+            now["sas"][0]["children"].as_array().is_some_and(|children| children.len() == 1)
+        });
+        echo("10.1.0.1", "10.2.0.1", 50_000);
+        let now = status(&world, Host::Nas, "client");
+        assert_eq!(now["counters"]["acquired"], 1, "{proposal}: {now}");
+        let first = now["sas"][0]["children"][0]["inbound"].clone();
+        for (host, name) in [(Host::Nas, "client"), (Host::Aaa, "gateway")] {
+            let before = status(&world, Host::Nas, "client")["sas"][0]["children"][0]["inbound"].clone();
+            ask(&world, host, name, &["rekey", "--children"]);
+            eventually("the CHILD_SA is replaced", || {
+                let children = status(&world, Host::Nas, "client")["sas"][0]["children"].clone();
+                children[0]["inbound"] != before && children.as_array().unwrap().len() == 1
+            });
+            echo("10.1.0.1", "10.2.0.1", 50_000);
+        }
+        let now = status(&world, Host::Nas, "client");
+        assert_ne!(now["sas"][0]["children"][0]["inbound"], first);
+        // The kernel's counts are told.
+        eventually("what was carried is told", || {
+            let told = status(&world, Host::Aaa, "gateway");
+            let carried = &told["sas"][0]["carried"];
+            carried["received_octets"].as_u64() > Some(150_000)
+                && carried["sent_octets"].as_u64() > Some(150_000)
+        });
+        let states = world.run(Host::Aaa, &["ip", "xfrm", "state"]);
+        assert_eq!(states.matches("proto esp").count(), 2, "{states}");
+        assert_eq!(states.contains("espinudp"), data.contains("udp_encapsulation"), "{states}");
+        // Its end is carried out too, and nothing is left of it.
+        ask(&world, Host::Nas, "client", &["down", "--all"]);
+        eventually("the SAs are gone", || world.run(Host::Aaa, &["ip", "xfrm", "state"]).is_empty());
+        assert_eq!((client.terminate(), gateway.terminate()), (Some(0), Some(0)));
+        for host in [Host::Nas, Host::Aaa] {
+            for words in [&["ip", "xfrm", "policy"][..], &["ip", "xfrm", "state"]] {
+                assert_eq!(world.run(host, words), "", "{words:?}");
+            }
+            assert!(!world.run(host, &["ip", "link", "show"]).contains("esp0"));
+        }
+    }
+}
+
+/// Another address of the client, and a program that was killed: SAs go on with their numbers, and nothing old stands in the way.
+#[test]
+fn sas_of_the_kernel_move_and_those_of_a_killed_program_are_taken_away() {
+    let world = World::new(Impairment { delay_ms: 1, loss: 0.0 });
+    for (host, address) in [(Host::Nas, "10.1.0.1/32"), (Host::Aaa, "10.2.0.1/32")] {
+        world.run(host, &["ip", "addr", "add", address, "dev", "lo"]);
+    }
+    let start = |host, name: &str| {
+        let file = format!("{name}.toml");
+        world.start(host, name, &[&usher(), "ike", "serve", "--config", &file], "started")
+    };
+    let remote = format!("remote_address = \"{}\"\nstart = true\nretry = \"1 s\"\n", Host::Aaa.address(1));
+    world.write("gateway.toml", &side("gateway", ("gw.test", "ini.test"), (2, 1), "", "carry = \"kernel\""));
+    world.write(
+        "client.toml",
+        &side("client", ("ini.test", "gw.test"), (1, 2), &remote, "carry = \"kernel\""),
+    );
+    let mut gateway = start(Host::Aaa, "gateway");
+    let mut client = start(Host::Nas, "client");
+    client.wait_for("name=\"net\"");
+    echo("10.1.0.1", "10.2.0.1", 20_000);
+    world.run(Host::Nas, &["ip", "addr", "add", "10.99.1.77/24", "dev", "nas1"]);
+    world.run(Host::Nas, &["ip", "addr", "del", "10.99.1.1/24", "dev", "nas1"]);
+    let there = world.run(Host::Nas, &["ip", "addr", "show", "dev", "nas1"]);
+    if !there.contains("10.99.1.77") {
+        // The second address went with the first, of whose network it was.
+        world.run(Host::Nas, &["ip", "addr", "add", "10.99.1.77/24", "dev", "nas1"]);
+    }
+    gateway.wait_for("moved");
+    echo("10.1.0.1", "10.2.0.1", 20_000);
+    let states = world.run(Host::Aaa, &["ip", "xfrm", "state"]);
+    assert_eq!(states.matches("10.99.1.77").count(), 2, "{states}");
+    client.kill();
+    drop(client);
+    assert!(!world.run(Host::Nas, &["ip", "xfrm", "state"]).is_empty(), "nobody has taken it away");
+    std::fs::remove_file(world.folder().join("client.sock")).unwrap();
+    let mut client = start(Host::Nas, "client");
+    client.wait_for("name=\"net\"");
+    echo("10.1.0.1", "10.2.0.1", 20_000);
+    assert_eq!((client.terminate(), gateway.terminate()), (Some(0), Some(0)));
+    for host in [Host::Nas, Host::Aaa] {
+        assert_eq!(world.run(host, &["ip", "xfrm", "state"]), "");
+    }
+}
