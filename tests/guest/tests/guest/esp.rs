@@ -64,6 +64,17 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// Waits until the client has its CHILD_SA and the other side has it too.
+#[track_caller]
+fn has_a_child(world: &World) {
+    eventually("there is a CHILD_SA", || {
+        [(Host::Nas, "client"), (Host::Aaa, "gateway")].iter().all(|(host, name)| {
+            let now = status(world, *host, name);
+            now["sas"][0]["children"].as_array().is_some_and(|children| children.len() == 1)
+        })
+    });
+}
+
 /// One side: who it is and who the other is, the last number of its networks and the other's, and what more there is.
 fn side(name: &str, (own, other): (&str, &str), (here, there): (u8, u8), more: &str, data: &str) -> String {
     format!(
@@ -79,17 +90,21 @@ fn the_kernel_carries_what_ike_has_agreed_on_and_user_space_at_the_other_end_und
     for (host, address) in [(Host::Nas, "10.1.0.1/32"), (Host::Aaa, "10.2.0.1/32")] {
         world.run(host, &["ip", "addr", "add", address, "dev", "lo"]);
     }
+    if !std::path::Path::new("/dev/net/tun").exists() {
+        // The kernel has the driver, which it loads when somebody opens this, and nobody here makes devices.
+        world.run(Host::Nas, &["mkdir", "-p", "/dev/net"]);
+        world.run(Host::Nas, &["mknod", "/dev/net/tun", "c", "10", "200"]);
+    }
     let start = |host, name: &str| {
         let file = format!("{name}.toml");
         world.start(host, name, &[&usher(), "ike", "serve", "--config", &file], "started")
     };
     let remote = format!("remote_address = \"{}\"\non_demand = true\n", Host::Aaa.address(1));
     let kernel = "carry = \"kernel\"";
-    // Proposals of the CHILD_SA, and what of a client's packets goes how.
-    for (proposal, data) in [
-        ("aes128gcm16-esn", kernel),
-        ("aes256-sha256-esn", "carry = \"tun\"\nudp_encapsulation = true"),
-        ("chacha20poly1305", "carry = \"kernel\"\nudp_encapsulation = true"),
+    // Proposals of the CHILD_SA, what of a client's packets goes how, and who replaces it.
+    for (proposal, data, replaces) in [
+        ("aes128gcm16-esn", kernel, (Host::Aaa, "gateway")),
+        ("aes256-sha256-esn", "carry = \"tun\"\nudp_encapsulation = true", (Host::Nas, "client")),
     ] {
         let proposals = format!("proposals = [\"{proposal}\"]\n");
         world.write(
@@ -106,31 +121,23 @@ fn the_kernel_carries_what_ike_has_agreed_on_and_user_space_at_the_other_end_und
         within(Host::Nas, || {
             UdpSocket::bind("10.1.0.1:0").and_then(|udp| udp.send_to(b"first", "10.2.0.1:9")).unwrap()
         });
-        eventually("there is a CHILD_SA", || {
-            let now = status(&world, Host::Nas, "client");
-            now["sas"][0]["children"].as_array().is_some_and(|children| children.len() == 1)
-        });
+        has_a_child(&world);
         echo("10.1.0.1", "10.2.0.1", 50_000);
         let now = status(&world, Host::Nas, "client");
         assert_eq!(now["counters"]["acquired"], 1, "{proposal}: {now}");
         let first = now["sas"][0]["children"][0]["inbound"].clone();
-        for (host, name) in [(Host::Nas, "client"), (Host::Aaa, "gateway")] {
-            let before = status(&world, Host::Nas, "client")["sas"][0]["children"][0]["inbound"].clone();
-            ask(&world, host, name, &["rekey", "--children"]);
-            eventually("the CHILD_SA is replaced", || {
-                let children = status(&world, Host::Nas, "client")["sas"][0]["children"].clone();
-                children[0]["inbound"] != before && children.as_array().unwrap().len() == 1
-            });
-            echo("10.1.0.1", "10.2.0.1", 50_000);
-        }
-        let now = status(&world, Host::Nas, "client");
-        assert_ne!(now["sas"][0]["children"][0]["inbound"], first);
+        ask(&world, replaces.0, replaces.1, &["rekey", "--children"]);
+        eventually("the CHILD_SA is replaced", || {
+            let children = status(&world, Host::Nas, "client")["sas"][0]["children"].clone();
+            children[0]["inbound"] != first && children.as_array().unwrap().len() == 1
+        });
+        echo("10.1.0.1", "10.2.0.1", 50_000);
         // The kernel's counts are told.
         eventually("what was carried is told", || {
             let told = status(&world, Host::Aaa, "gateway");
             let carried = &told["sas"][0]["carried"];
-            carried["received_octets"].as_u64() > Some(150_000)
-                && carried["sent_octets"].as_u64() > Some(150_000)
+            carried["received_octets"].as_u64() > Some(100_000)
+                && carried["sent_octets"].as_u64() > Some(100_000)
         });
         let states = world.run(Host::Aaa, &["ip", "xfrm", "state"]);
         assert_eq!(states.matches("proto esp").count(), 2, "{states}");
@@ -160,14 +167,16 @@ fn sas_of_the_kernel_move_and_those_of_a_killed_program_are_taken_away() {
         world.start(host, name, &[&usher(), "ike", "serve", "--config", &file], "started")
     };
     let remote = format!("remote_address = \"{}\"\nstart = true\nretry = \"1 s\"\n", Host::Aaa.address(1));
-    world.write("gateway.toml", &side("gateway", ("gw.test", "ini.test"), (2, 1), "", "carry = \"kernel\""));
+    let proposals = "proposals = [\"chacha20poly1305\"]\n";
+    let kernel = "carry = \"kernel\"\nudp_encapsulation = true";
+    world.write("gateway.toml", &(side("gateway", ("gw.test", "ini.test"), (2, 1), "", kernel) + proposals));
     world.write(
         "client.toml",
-        &side("client", ("ini.test", "gw.test"), (1, 2), &remote, "carry = \"kernel\""),
+        &(side("client", ("ini.test", "gw.test"), (1, 2), &remote, kernel) + proposals),
     );
     let mut gateway = start(Host::Aaa, "gateway");
     let mut client = start(Host::Nas, "client");
-    client.wait_for("name=\"net\"");
+    has_a_child(&world);
     echo("10.1.0.1", "10.2.0.1", 20_000);
     world.run(Host::Nas, &["ip", "addr", "add", "10.99.1.77/24", "dev", "nas1"]);
     world.run(Host::Nas, &["ip", "addr", "del", "10.99.1.1/24", "dev", "nas1"]);
@@ -185,7 +194,7 @@ fn sas_of_the_kernel_move_and_those_of_a_killed_program_are_taken_away() {
     assert!(!world.run(Host::Nas, &["ip", "xfrm", "state"]).is_empty(), "nobody has taken it away");
     std::fs::remove_file(world.folder().join("client.sock")).unwrap();
     let mut client = start(Host::Nas, "client");
-    client.wait_for("name=\"net\"");
+    has_a_child(&world);
     echo("10.1.0.1", "10.2.0.1", 20_000);
     assert_eq!((client.terminate(), gateway.terminate()), (Some(0), Some(0)));
     for host in [Host::Nas, Host::Aaa] {
