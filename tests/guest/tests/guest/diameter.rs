@@ -139,7 +139,7 @@ fn streams_and_nodelay_show_in_the_delay_of_logins() {
         world.impair(Impairment { loss: 0.0, ..SLOW });
         let mut server = serve(&world, sctp, "");
         world.impair(Impairment { loss, ..SLOW });
-        let pace = ["--method", "eap-md5", "--rate", "60", "--duration", "6s", "--no-check"];
+        let pace = ["--method", "eap-md5", "--rate", "60", "--duration", "5s", "--no-check"];
         let value = load(&world, Host::Nas, Host::Aaa, SERVER, &[&pace[..], more].concat());
         world.impair(Impairment { loss: 0.0, ..SLOW });
         assert_eq!(server.terminate(), Some(0));
