@@ -120,6 +120,24 @@ fn a_host_that_shows_who_it_is_is_carried_and_known_by_its_address() {
     assert_eq!(audit.lines().count(), 2, "{audit}");
 }
 
+/// The same where packets of sessions never leave the kernel.
+#[test]
+fn a_host_is_carried_by_programs_in_the_kernel_once_it_has_shown_who_it_is() {
+    let cable = Cable::with(&format!("{SITE}[data]\nmode = \"ebpf\"\n"));
+    let mut concentrator = cable.serve("ac");
+    let refused = cable.connect("refused", "chap", "wrong", "does not let this user in");
+    assert!(!cable.read().0, "nothing passes for whoever has not: {}", concentrator.log());
+    drop(refused);
+    let client = cable.connect("client", "chap", "password", "connected");
+    let (answers, said) = cable.read();
+    assert!(answers && said.contains("serving"), "{said}\n{}\n{}", client.log(), concentrator.log());
+    assert_eq!(cable.session()["user"].as_str(), Some("ann"));
+    drop(client);
+    assert_eq!(concentrator.terminate(), Some(0), "{}", concentrator.log());
+    let (_, links) = cable.ac.run(&cable.place, "ip", &["-j", "link", "show", "dev", "lan"], "");
+    assert!(!links.contains("prog"), "its program has left the access interface: {links}");
+}
+
 #[test]
 fn who_does_not_know_the_password_reaches_nothing() {
     let cable = Cable::new();

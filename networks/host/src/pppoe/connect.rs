@@ -75,12 +75,15 @@ impl Hear {
         change(&mut self.outcome.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    fn install(&mut self, session: Session) {
-        match self.plane.install(session.clone()) {
+    /// True: its packets are carried from now on.
+    fn install(&mut self, session: Session) -> bool {
+        let done = self.plane.install(session.clone());
+        self.session = Some(session);
+        match &done {
             Ok(()) => self.note(|outcome| outcome.carried = true),
             Err(error) => tracing::error!(%error, "packets cannot be carried"),
         }
-        self.session = Some(session);
+        done.is_ok()
     }
 
     fn say(&mut self, event: ClientEvent) {
@@ -101,8 +104,7 @@ impl Hear {
                 network: Network::Ipv4 { local, remote, dns },
             } => {
                 let dns: Vec<String> = dns.iter().map(ToString::to_string).collect();
-                tracing::info!(address = %local, %remote, dns = dns.join(" "), mtu, device = self.plane.device(), "connected");
-                self.install(Session {
+                let carried = self.install(Session {
                     number,
                     port: 0,
                     peer: concentrator.0,
@@ -116,6 +118,11 @@ impl Hear {
                     rate_down: None,
                     clamp_mss: true,
                 });
+                // Whoever waits for this line sends at once.
+                if carried {
+                    let device = self.plane.device();
+                    tracing::info!(address = %local, %remote, dns = dns.join(" "), mtu, device, "connected");
+                }
             }
             ClientEvent::Mtu { mtu } => {
                 if let Some(session) = self.session.clone() {
