@@ -758,6 +758,8 @@ impl Machine for Endpoint {
             }
             Command::Serve(connections) => {
                 self.connections = connections;
+                // A key, an authority or a way of proving may be another now than those that a ticket stands for.
+                self.tickets.void();
                 Ok(())
             }
             Command::Initiate { token, connection, local, remote } => {

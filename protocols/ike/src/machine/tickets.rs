@@ -180,6 +180,14 @@ impl Tickets {
         (wall.unix_secs() < expires && !self.spent.contains(&state.id)).then_some(state)
     }
 
+    /// No ticket that was given holds any more.
+    pub(super) fn void(&mut self) {
+        self.keys.clear();
+        self.spent.clear();
+        self.spent_until.clear();
+        self.renew_at = None;
+    }
+
     /// A ticket must not come again: it was used, or its IKE_SA was ended.
     pub(super) fn spend(
         &mut self,
@@ -196,9 +204,7 @@ impl Tickets {
         }
         if self.spent.len() >= SPENT {
             // Nothing is forgotten that could be used once more.
-            self.keys.clear();
-            self.spent.clear();
-            self.spent_until.clear();
+            self.void();
             self.change(now, lifetime, rng);
         }
         self.spent.insert(id);

@@ -129,16 +129,19 @@ fn lose_again(world: &mut World, times: u64) {
 
 #[test]
 fn a_ticket_that_is_refused_leads_to_all_from_the_beginning() {
-    for (expired, restarted) in [(true, false), (false, true), (false, false)] {
+    for why in ["expired", "restarted", "configured anew", "not spoken"] {
         let mut world = world();
         world.connect();
         lose(&mut world);
         let responder = world.responder;
-        if expired {
+        if why == "expired" {
             // The responder's clock says so; the initiator's does not.
             world.net.set_epoch(responder, usher_core::bench::EPOCH + secs(7200));
-        } else if restarted {
+        } else if why == "restarted" {
             world.net[responder].tickets = crate::machine::tickets::Tickets::default();
+        } else if why == "configured anew" {
+            let connections = world.net[responder].connections.clone();
+            world.net.command(responder, Command::Serve(connections)).unwrap();
         } else {
             world.net[responder].config.tickets = None;
         }
