@@ -15,7 +15,7 @@ use usher_aaa::store::{GroupRows, Op, Row, UserRows};
 use usher_config::Prefix;
 use usher_config::secret::{self, one};
 use usher_config::units::Size;
-use usher_config::{Fault, Outside};
+use usher_config::{Fault, Found, Outside};
 use usher_core::TransportProtocol::{self, Sctp, Tcp, Udp};
 use usher_radius::dictionary::Dictionary;
 use usher_radius::radsec::CertificateMatch;
@@ -124,7 +124,7 @@ pub(super) struct Check<'a> {
     base: &'a Path,
     outside: &'a dyn Outside,
     pub(super) dictionary: Dictionary,
-    pub(super) found: Vec<(Vec<String>, String)>,
+    pub(super) found: Vec<Found>,
 }
 
 macro_rules! at {
@@ -139,7 +139,7 @@ pub(super) fn check<'a>(
     base: &Path,
     outside: &dyn Outside,
     written: impl Fn(&[String]) -> Option<&'a PathBuf>,
-) -> (Option<Loaded>, Vec<(Vec<String>, String)>) {
+) -> (Option<Loaded>, Vec<Found>) {
     let mut c = Check { base, outside, dictionary: Dictionary::builtin(), found: Vec::new() };
     c.own_secrets(&file, written);
     c.dictionaries(&mut file);

@@ -9,16 +9,13 @@ use core::fmt;
 use core::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use usher_access::pool::{PoolConfig, PoolError, Range, check_pools};
-use usher_config::Outside;
 use usher_config::secret::{self, Hidden};
+use usher_config::{Found, Outside};
 use usher_crypto::Key;
 use usher_crypto::tls::{ClientConfig, ClientOptions, Credentials, Roots, TlsError, VersionRange, WallClock};
 
 /// Octets of a file with certificates at most.
 const MOST: u64 = 1 << 20;
-
-/// The keys that lead to a fault's place, and what is wrong there.
-pub type Found = (Vec<String>, String);
 
 /// Three places of which one says a secret.
 #[derive(Clone, Copy, Debug)]

@@ -12,7 +12,7 @@ mod model;
 #[cfg(feature = "tls")]
 pub use aaa::NasKind;
 #[cfg(feature = "tls")]
-pub use builder::{Builder, Found, Places};
+pub use builder::{Builder, Places};
 pub use model::{
     AaaTable, DiameterPeerTable, DiameterTable, DynamicTable, PoolTable, RadiusTable, TlsTable, UserTable,
 };

@@ -9,6 +9,7 @@
 
 extern crate alloc;
 
+mod checked;
 mod de;
 #[cfg(feature = "disk")]
 pub mod disk;
@@ -25,6 +26,7 @@ pub mod units;
 mod upgrade;
 mod value;
 
+pub use checked::{Checked, Found, parse, read_tree};
 pub use de::{Read, read};
 pub use document::{Alone, Format, Outside, Retired, document, further, renew};
 pub use fault::{Collector, Fault, Faults, Location, Source, Span, hint, quoted};

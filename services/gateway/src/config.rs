@@ -30,7 +30,7 @@ use usher_config::Format;
 #[cfg(feature = "tls")]
 use usher_config::tree::TreeNode;
 #[cfg(feature = "tls")]
-use usher_config::{Collector, Fault, Faults, Outside};
+use usher_config::{Checked, Collector, Fault, Faults, Outside};
 use usher_core::SocketId;
 #[cfg(feature = "tls")]
 use usher_crypto::tls::{ClientConfig, WallClock};
@@ -68,49 +68,30 @@ pub struct Loaded {
 /// Everything that is wrong with it.
 #[cfg(feature = "tls")]
 pub fn parse(origin: &str, text: &str, outside: &dyn Outside, clock: &WallClock) -> Result<Loaded, Faults> {
-    let mut faults = Collector::new(origin, text);
-    let folder = Path::new(origin).parent().unwrap_or(Path::new(""));
-    let loaded = usher_config::document(&FORMAT, outside, &mut faults)
-        .and_then(|tree| checked(tree, folder, outside, clock, &mut faults));
-    faults.finish(loaded)
+    let check = |file: &mut File, base: &Path| build::made(file, base, outside, clock);
+    usher_config::parse(&FORMAT, origin, text, outside, check).map(Loaded::from)
 }
 
 /// Reads and checks a table of another file that holds the keys of a configuration, such as a host's of a study; faults and
 /// warnings have its lines. Relative paths go from `base`. `None`: something is wrong, as `faults` says.
 #[cfg(feature = "tls")]
 pub fn read_tree(
-    mut tree: TreeNode,
+    tree: TreeNode,
     base: &Path,
     outside: &dyn Outside,
     clock: &WallClock,
     faults: &mut Collector,
 ) -> Option<Loaded> {
-    usher_config::renew(&mut tree, &FORMAT, faults);
-    checked(tree, base, outside, clock, faults)
+    let check = |file: &mut File, base: &Path| build::made(file, base, outside, clock);
+    usher_config::read_tree(&FORMAT, tree, base, check, faults).map(Loaded::from)
 }
 
 #[cfg(feature = "tls")]
-fn checked(
-    mut tree: TreeNode,
-    base: &Path,
-    outside: &dyn Outside,
-    clock: &WallClock,
-    faults: &mut Collector,
-) -> Option<Loaded> {
-    let read = usher_config::read::<File>(&mut tree, |_| false, faults);
-    let mut file = read.value.filter(|_| read.whole)?;
-    for path in &mut file.revocation.crl {
-        *path = base.join(&*path);
+impl From<Checked<File, build::Made>> for Loaded {
+    fn from(Checked { file, made, warnings }: Checked<File, build::Made>) -> Self {
+        let build::Made { config, credentials, outgoing } = made;
+        Self { file, config, credentials: Arc::new(credentials), outgoing, warnings }
     }
-    let mut builder = build::Builder::new(base, outside, clock);
-    let config = builder.config(&file);
-    let (found, credentials, outgoing) = builder.finish();
-    let whole = found.is_empty();
-    for (keys, message) in found {
-        faults.add(tree.place(&tree.steps(&keys)), message);
-    }
-    let config = config.filter(|_| whole)?;
-    Some(Loaded { file, config, credentials: Arc::new(credentials), outgoing, warnings: faults.warnings() })
 }
 
 /// What a file has the gateway listen on: each socket with its address.

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use usher_config::log::Log;
 use usher_config::tree::TreeNode;
 use usher_config::units::{Count, Time};
-use usher_config::{Collector, Fault, Faults, Format, Outside, Prefix, named, secret};
+use usher_config::{Checked, Collector, Fault, Faults, Format, Found, Outside, Prefix, named, secret};
 use usher_ident::{PORT, ServerConfig, Token};
 
 /// Where the configuration is unless somebody says otherwise.
@@ -141,37 +141,27 @@ pub struct Loaded {
 /// # Errors
 /// Everything that is wrong with it.
 pub fn parse(origin: &str, text: &str, outside: &dyn Outside) -> Result<Loaded, Faults> {
-    let mut faults = Collector::new(origin, text);
-    let folder = Path::new(origin).parent().unwrap_or(Path::new(""));
-    let loaded = usher_config::document(&FORMAT, outside, &mut faults)
-        .and_then(|tree| checked(tree, folder, outside, &mut faults));
-    faults.finish(loaded)
+    let check = |file: &mut File, base: &Path| check(file, base, outside);
+    usher_config::parse(&FORMAT, origin, text, outside, check).map(Loaded::from)
 }
 
 /// Reads and checks a table of another file that holds the keys of a configuration, such as a host's of a study; faults and
 /// warnings have its lines. Relative paths go from `base`. `None`: something is wrong, as `faults` says.
 pub fn read_tree(
-    mut tree: TreeNode,
+    tree: TreeNode,
     base: &Path,
     outside: &dyn Outside,
     faults: &mut Collector,
 ) -> Option<Loaded> {
-    usher_config::renew(&mut tree, &FORMAT, faults);
-    checked(tree, base, outside, faults)
+    let check = |file: &mut File, base: &Path| check(file, base, outside);
+    usher_config::read_tree(&FORMAT, tree, base, check, faults).map(Loaded::from)
 }
 
-fn checked(mut tree: TreeNode, base: &Path, outside: &dyn Outside, faults: &mut Collector) -> Option<Loaded> {
-    let read = usher_config::read::<File>(&mut tree, |_| false, faults);
-    let file = read.value.filter(|_| read.whole)?;
-    let (config, found) = check(&file, base, outside);
-    for (keys, message) in found {
-        faults.add(tree.place(&tree.steps(&keys)), message);
+impl From<Checked<File, service::Config>> for Loaded {
+    fn from(Checked { file, made, warnings }: Checked<File, service::Config>) -> Self {
+        Self { file, config: made, warnings }
     }
-    Some(Loaded { config: config?, file, warnings: faults.warnings() })
 }
-
-/// A fault, and the keys that lead to its place.
-pub type Found = (Vec<String>, String);
 
 /// What the machine takes, and what types cannot say: that values fit each other, and that the key is there.
 pub fn check(file: &File, folder: &Path, outside: &dyn Outside) -> (Option<service::Config>, Vec<Found>) {

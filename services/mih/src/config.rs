@@ -19,8 +19,9 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use usher_config::tree::TreeNode;
-use usher_config::{Collector, Fault, Faults, Format, Outside};
+use usher_config::{Checked, Collector, Fault, Faults, Format, Outside};
 use usher_core::TransportProtocol;
 use usher_mih::{EventList, MihfId, Peer, Route};
 
@@ -48,28 +49,21 @@ pub struct Loaded {
 /// # Errors
 /// Everything that is wrong with it.
 pub fn parse(origin: &str, text: &str, outside: &dyn Outside) -> Result<Loaded, Faults> {
-    let mut faults = Collector::new(origin, text);
-    let loaded =
-        usher_config::document(&FORMAT, outside, &mut faults).and_then(|tree| checked(tree, &mut faults));
-    faults.finish(loaded)
+    let check = |file: &mut File, _: &Path| check::check(file);
+    usher_config::parse(&FORMAT, origin, text, outside, check).map(Loaded::from)
 }
 
 /// Reads and checks a table of another file that holds the keys of a configuration, such as a host's of a study; faults and
 /// warnings have its lines. `None`: something is wrong, as `faults` says.
-pub fn read_tree(mut tree: TreeNode, faults: &mut Collector) -> Option<Loaded> {
-    usher_config::renew(&mut tree, &FORMAT, faults);
-    checked(tree, faults)
+pub fn read_tree(tree: TreeNode, faults: &mut Collector) -> Option<Loaded> {
+    let check = |file: &mut File, _: &Path| check::check(file);
+    usher_config::read_tree(&FORMAT, tree, Path::new(""), check, faults).map(Loaded::from)
 }
 
-fn checked(mut tree: TreeNode, faults: &mut Collector) -> Option<Loaded> {
-    let read = usher_config::read::<File>(&mut tree, |_| false, faults);
-    let file = read.value.filter(|_| read.whole)?;
-    let (made, found) = check::check(&file);
-    for (keys, message) in found {
-        faults.add(tree.place(&tree.steps(&keys)), message);
+impl From<Checked<File, check::Made>> for Loaded {
+    fn from(Checked { file, made: (id, interfaces), warnings }: Checked<File, check::Made>) -> Self {
+        Self { file, id, interfaces, warnings }
     }
-    let (id, interfaces) = made?;
-    Some(Loaded { file, id, interfaces, warnings: faults.warnings() })
 }
 
 /// From which address messages go to a peer: over UDP that of the first socket of its family, over TCP the same where it is

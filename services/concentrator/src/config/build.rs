@@ -17,9 +17,9 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use usher_access::PORT_TYPE_ETHERNET;
 use usher_access::pool::{PoolConfig, Range};
-use usher_access_config::{Builder, Found, NasKind};
+use usher_access_config::{Builder, NasKind};
 use usher_config::units::{Count, Time};
-use usher_config::{Outside, Prefix, hint};
+use usher_config::{Found, Outside, Prefix, hint};
 use usher_core::{Duration, PortId};
 use usher_crypto::tls::{ClientConfig, WallClock};
 use usher_eap::packet::Type;
@@ -42,19 +42,22 @@ fn set(time: Time) -> Option<Duration> {
     Some(time.get()).filter(|time| !time.is_zero())
 }
 
-/// What the machine takes, what is wrong, and what protects connections to AAA servers.
+/// What the machine takes, and what protects connections to AAA servers, by their addresses.
+pub(super) type Made = (Config, BTreeMap<SocketAddr, ClientConfig>);
+
+/// Makes it, and says what is wrong.
 pub(super) fn made(
     file: &File,
     base: &Path,
     outside: &dyn Outside,
     clock: &WallClock,
-) -> (Option<Config>, Vec<Found>, BTreeMap<SocketAddr, ClientConfig>) {
+) -> (Option<Made>, Vec<Found>) {
     let mut builder = Builder::new(base, outside, clock);
     let mut found = Vec::new();
     let config = config(&mut builder, &mut found, file, base, outside);
     let (more, outgoing) = builder.finish();
     found.extend(more);
-    (config, found, outgoing)
+    (config.map(|config| (config, outgoing)), found)
 }
 
 fn config(

@@ -17,9 +17,9 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use usher_access::PORT_TYPE_VIRTUAL;
 use usher_access::pool::{PoolConfig, Range};
-use usher_access_config::{Builder as Common, Found, NasKind, Places};
+use usher_access_config::{Builder as Common, NasKind, Places};
 use usher_config::units::Time;
-use usher_config::{Outside, Prefix, hint};
+use usher_config::{Found, Outside, Prefix, hint};
 use usher_core::Duration;
 use usher_crypto::Key;
 use usher_crypto::tls::{
@@ -42,25 +42,44 @@ const SHORTEST: usize = 6;
 /// The longest EAP packet of this side, octets.
 const FRAGMENT: usize = 1100;
 
+/// What is made of a file.
+pub(super) struct Made {
+    pub(super) config: Config,
+    pub(super) credentials: Credentials,
+    /// What protects connections to AAA servers that it opens, by their addresses.
+    pub(super) outgoing: BTreeMap<SocketAddr, ClientConfig>,
+}
+
+/// Makes it, and says what is wrong. Paths of revocation lists are whole then.
+pub(super) fn made(
+    file: &mut File,
+    base: &Path,
+    outside: &dyn Outside,
+    clock: &WallClock,
+) -> (Option<Made>, Vec<Found>) {
+    for path in &mut file.revocation.crl {
+        *path = base.join(&*path);
+    }
+    let common = Common::new(base, outside, clock);
+    let mut builder = Builder { common, credentials: Credentials::new() };
+    let config = builder.config(file);
+    let credentials = builder.credentials;
+    let (found, outgoing) = builder.common.finish();
+    (config.map(|config| Made { config, credentials, outgoing }), found)
+}
+
 pub(super) struct Builder<'a> {
     pub(super) common: Common<'a>,
     credentials: Credentials,
 }
 
 impl<'a> Builder<'a> {
-    pub(super) fn new(base: &'a Path, outside: &'a dyn Outside, clock: &'a WallClock) -> Self {
-        Self { common: Common::new(base, outside, clock), credentials: Credentials::new() }
-    }
-    pub(super) fn finish(self) -> (Vec<Found>, Credentials, BTreeMap<SocketAddr, ClientConfig>) {
-        let (found, outgoing) = self.common.finish();
-        (found, self.credentials, outgoing)
-    }
     pub(super) fn fault(&mut self, at: &[&str], message: impl Into<String>) {
         self.common.fault(at, message);
     }
 
     /// What the machine takes.
-    pub(super) fn config(&mut self, file: &File) -> Option<Config> {
+    fn config(&mut self, file: &File) -> Option<Config> {
         let limits = &file.limits;
         let count = |n: usher_config::units::Count| usize::try_from(n.get()).unwrap_or(usize::MAX);
         let endpoint = Ike {

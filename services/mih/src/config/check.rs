@@ -7,11 +7,8 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
-use usher_config::Prefix;
+use usher_config::{Found, Prefix};
 use usher_mih::{MAX_MIHF_ID, MihfId};
-
-/// A fault, and the keys that lead to its place.
-pub(super) type Found = (Vec<String>, String);
 
 /// The function's identifier and its interfaces.
 pub(super) type Made = (Option<MihfId>, Vec<Interface>);

@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use usher_config::named;
 use usher_config::units::{Count, Time};
+use usher_config::{Found, named};
 use usher_mih::{LinkAddr, LinkId, LinkTupleId, LinkType, MihfId, Peer, Route};
 use usher_mobility::pos::{Client, Neighbour, Trigger};
 use usher_mobility::station::{CommitAnswer, OnFailure};
@@ -156,7 +156,7 @@ pub struct NeighbourTable {
 }
 
 /// What is wrong with these tables, with the keys that lead there.
-pub(super) fn check(file: &File) -> Vec<(Vec<String>, String)> {
+pub(super) fn check(file: &File) -> Vec<Found> {
     let mut found = Vec::new();
     let mut wrong = |keys: &[&str], message: String| {
         found.push((keys.iter().map(|key| (*key).to_owned()).collect(), message));

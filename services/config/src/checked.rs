@@ -1,0 +1,103 @@
+//! A configuration that is read, and checked by whom it is for.
+
+use crate::document::{Format, Outside, document, renew};
+use crate::fault::{Collector, Fault, Faults};
+use crate::read;
+use crate::tree::TreeNode;
+use serde::de::DeserializeOwned;
+use std::path::Path;
+
+/// A fault for people, and the keys that lead to its place; indices of arrays are keys, too.
+pub type Found = (Vec<String>, String);
+
+/// A configuration without faults.
+#[derive(Clone, Debug)]
+pub struct Checked<F, M> {
+    /// As it was written.
+    pub file: F,
+    /// What was made of it.
+    pub made: M,
+    /// What is right and should be written otherwise.
+    pub warnings: Vec<Fault>,
+}
+
+/// Reads a text and has it checked. `origin` is the file that it was read from, or what faults call it. `check` gets what was
+/// written and the folder of that file, from which relative paths go; it says what it makes of it, and what is wrong.
+///
+/// # Errors
+/// Everything that is wrong with it. Nothing is checked of a file of which a part cannot be read.
+pub fn parse<F: DeserializeOwned, M>(
+    format: &Format,
+    origin: &str,
+    text: &str,
+    outside: &dyn Outside,
+    check: impl FnOnce(&mut F, &Path) -> (Option<M>, Vec<Found>),
+) -> Result<Checked<F, M>, Faults> {
+    let mut faults = Collector::new(origin, text);
+    let folder = Path::new(origin).parent().unwrap_or(Path::new(""));
+    let tree = document(format, outside, &mut faults);
+    let checked = tree.and_then(|tree| checked(tree, folder, check, &mut faults));
+    faults.finish(checked)
+}
+
+/// As [`parse`], of a table of another file that holds the keys of such a configuration, such as a host's of a study. Faults and
+/// warnings have that file's lines; relative paths go from `base`. `None`: something is wrong, as `faults` says.
+pub fn read_tree<F: DeserializeOwned, M>(
+    format: &Format,
+    mut tree: TreeNode,
+    base: &Path,
+    check: impl FnOnce(&mut F, &Path) -> (Option<M>, Vec<Found>),
+    faults: &mut Collector,
+) -> Option<Checked<F, M>> {
+    renew(&mut tree, format, faults);
+    checked(tree, base, check, faults)
+}
+
+fn checked<F: DeserializeOwned, M>(
+    mut tree: TreeNode,
+    base: &Path,
+    check: impl FnOnce(&mut F, &Path) -> (Option<M>, Vec<Found>),
+    faults: &mut Collector,
+) -> Option<Checked<F, M>> {
+    let read = read::<F>(&mut tree, |_| false, faults);
+    let mut file = read.value.filter(|_| read.whole)?;
+    let (made, found) = check(&mut file, base);
+    let right = found.is_empty();
+    for (keys, message) in found {
+        faults.add(tree.place(&tree.steps(&keys)), message);
+    }
+    let made = made.filter(|_| right)?;
+    Some(Checked { file, made, warnings: faults.warnings() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::Alone;
+    use serde::Deserialize;
+
+    #[derive(Deserialize)]
+    struct File {
+        port: u16,
+    }
+
+    const FORMAT: Format = Format { what: "a test's configuration", version: 1, retired: &[] };
+
+    fn check(file: &mut File, base: &Path) -> (Option<String>, Vec<Found>) {
+        let found = (file.port == 0).then(|| (vec!["port".to_owned()], "0 is no port".to_owned()));
+        (Some(format!("{}:{}", base.display(), file.port)), found.into_iter().collect())
+    }
+
+    #[test]
+    fn what_is_wrong_has_its_line_and_nothing_is_made() {
+        let right = parse(&FORMAT, "etc/a.toml", "port = 7\n", &Alone, check).unwrap();
+        assert_eq!((right.file.port, right.made.as_str()), (7, "etc:7"));
+        let wrong = parse(&FORMAT, "etc/a.toml", "\nport = 0\n", &Alone, check).unwrap_err().to_string();
+        assert!(wrong.contains("etc/a.toml:2:") && wrong.contains("0 is no port"), "{wrong}");
+        let unread = parse(&FORMAT, "etc/a.toml", "port = \"x\"\n", &Alone, |_: &mut File, _: &Path| {
+            unreachable!("nothing is checked of what cannot be read")
+        });
+        let unread: Result<Checked<File, ()>, _> = unread;
+        assert!(unread.is_err());
+    }
+}
