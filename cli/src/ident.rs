@@ -1,11 +1,11 @@
 //! `usher ident`: who stands behind a connection.
 
 use crate::output::{Failure, Output};
+use crate::service::check;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
-use usher_config::disk::LoadError;
 use usher_config::units::Time;
 use usher_host::ident::{self, IdentError};
 use usher_ident::{Answer, AskError, ClientConfig, ErrorType, PORT, PortPair, Question};
@@ -104,29 +104,12 @@ pub(crate) fn ident(output: &Output, command: IdentCommand) -> Result<(), Failur
                 IdentError::Serve(_) => Failure::failed(error),
             })
         }
-        IdentCommand::Check { file } => check(output, file.unwrap_or_else(|| DEFAULT_PATH.into())),
+        IdentCommand::Check { file } => {
+            let file = file.unwrap_or_else(|| DEFAULT_PATH.into());
+            check(output, &file, ident::load(Some(&file)).map(|loaded| loaded.warnings))
+        }
         IdentCommand::Ask(asked) => ask(output, &asked),
         IdentCommand::Reveal { token, config } => reveal(output, &token, &config),
-    }
-}
-
-fn check(output: &Output, file: PathBuf) -> Result<(), Failure> {
-    let shown = file.display();
-    match ident::load(Some(&file)) {
-        Ok(loaded) => {
-            let warnings: Vec<_> = loaded.warnings.iter().map(ToString::to_string).collect();
-            if output.json {
-                return output
-                    .value(&json!({ "file": shown.to_string(), "faults": [], "warnings": warnings }));
-            }
-            warnings.iter().for_each(|warning| output.note(&format!("warning: {warning}")));
-            output.text(&format!("{shown}: right\n"))
-        }
-        Err(LoadError::Faults(faults)) if output.json => {
-            output.value(&json!({ "file": faults.file, "faults": crate::output::faults(&faults) }))?;
-            Err(Failure::usage(format!("{shown} is faulty")))
-        }
-        Err(error) => Err(Failure::usage(error)),
     }
 }
 

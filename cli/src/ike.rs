@@ -1,10 +1,10 @@
 //! `usher ike`: an IKEv2 gateway and client.
 
-use crate::output::{Failure, Output, columns, duration};
+use crate::output::{Failure, Output, columns, duration, octets};
+use crate::service::{check, import};
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
-use usher_config::disk::LoadError;
+use serde_json::json;
+use std::path::PathBuf;
 use usher_gateway::config::DEFAULT_PATH;
 use usher_host::ike::{self, Answer, IkeError, IkeSa, Mode, Request, Status};
 
@@ -113,8 +113,14 @@ pub(crate) fn ike(output: &Output, command: IkeCommand) -> Result<(), Failure> {
             let answer = ask(&config, &Request::Down { which: which.clone() })?;
             told(output, which.as_deref(), &answer, "ended")
         }
-        IkeCommand::Import { file } => import(output, &file),
-        IkeCommand::Check { file } => check(output, file.unwrap_or_else(|| DEFAULT_PATH.into())),
+        IkeCommand::Import { file } => {
+            let made = |text: &str| usher_gateway::import(text).map(|made| (made.text, made.left));
+            import(output, &file, made)
+        }
+        IkeCommand::Check { file } => {
+            let file = file.unwrap_or_else(|| DEFAULT_PATH.into());
+            check(output, &file, ike::load(Some(&file)).map(|loaded| loaded.warnings))
+        }
     }
 }
 
@@ -217,48 +223,4 @@ fn rows(sa: &IkeSa) -> Vec<Vec<String>> {
         ]
     };
     std::iter::once(first).chain(told).chain(sa.children.iter().map(child)).collect()
-}
-
-/// Octets as people read them.
-fn octets(n: u64) -> String {
-    let units = [("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1000)];
-    let unit = units.into_iter().find(|(_, octets)| n >= *octets);
-    unit.map_or_else(|| format!("{n} B"), |(name, octets)| format!("{:.1} {name}", n as f64 / octets as f64))
-}
-
-fn import(output: &Output, file: &Path) -> Result<(), Failure> {
-    let shown = file.display();
-    let text = std::fs::read_to_string(file).map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
-    let imported =
-        usher_gateway::import(&text).map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
-    if output.json {
-        let left: Vec<Value> =
-            imported.left.iter().map(|(line, what)| json!({ "line": line, "what": what })).collect();
-        return output.value(&json!({ "text": imported.text, "left": left }));
-    }
-    for (line, what) in &imported.left {
-        output.note(&if *line == 0 { what.clone() } else { format!("{shown}:{line}: {what}") });
-    }
-    output.text(&imported.text)
-}
-
-fn check(output: &Output, file: PathBuf) -> Result<(), Failure> {
-    let shown = file.display();
-    match ike::load(Some(&file)) {
-        Ok(loaded) => {
-            let warnings: Vec<_> = loaded.warnings.iter().map(ToString::to_string).collect();
-            if output.json {
-                let faults: [Value; 0] = [];
-                return output
-                    .value(&json!({ "file": shown.to_string(), "faults": faults, "warnings": warnings }));
-            }
-            warnings.iter().for_each(|warning| output.note(&format!("warning: {warning}")));
-            output.text(&format!("{shown}: right\n"))
-        }
-        Err(LoadError::Faults(faults)) if output.json => {
-            output.value(&json!({ "file": faults.file, "faults": crate::output::faults(&faults) }))?;
-            Err(Failure::usage(format!("{shown} is faulty")))
-        }
-        Err(error) => Err(Failure::usage(error)),
-    }
 }

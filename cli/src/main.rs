@@ -23,6 +23,8 @@ mod plan;
 #[cfg(feature = "live")]
 mod pppoe;
 mod progress;
+#[cfg(feature = "live")]
+mod service;
 mod study;
 mod verify;
 

@@ -114,6 +114,14 @@ pub(crate) fn rounded(value: f64) -> String {
     usher_observe::row::number(short)
 }
 
+/// Octets as people read them.
+#[cfg(feature = "live")]
+pub(crate) fn octets(n: u64) -> String {
+    let units = [("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1000)];
+    let unit = units.into_iter().find(|(_, octets)| n >= *octets);
+    unit.map_or_else(|| format!("{n} B"), |(name, octets)| format!("{:.1} {name}", n as f64 / octets as f64))
+}
+
 /// A time for people.
 pub(crate) fn duration(seconds: f64) -> String {
     match seconds {

@@ -1,12 +1,12 @@
 //! `usher pppoe`: an access concentrator and a client; `usher who`: who had which address.
 
-use crate::output::{Failure, Output, columns, duration};
+use crate::output::{Failure, Output, columns, duration, octets};
+use crate::service::{check, import};
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use usher_concentrator::config::DEFAULT_PATH;
-use usher_config::disk::LoadError;
 use usher_crypto::Key;
 use usher_host::pppoe::{
     self, Answer, Asking, Connect, ConnectError, PppoeError, Request, Session, Status, Who,
@@ -154,8 +154,14 @@ pub(crate) fn pppoe(output: &Output, command: PppoeCommand) -> Result<(), Failur
             let answer = ask(&config, &Request::Disconnect { which: which.clone() })?;
             told(output, which.as_deref(), &answer)
         }
-        PppoeCommand::Import { file } => import(output, &file),
-        PppoeCommand::Check { file } => check(output, file.unwrap_or_else(|| DEFAULT_PATH.into())),
+        PppoeCommand::Import { file } => import(output, &file, |text| {
+            let made = usher_concentrator::import(text);
+            Ok::<_, String>((made.text, made.left))
+        }),
+        PppoeCommand::Check { file } => {
+            let file = file.unwrap_or_else(|| DEFAULT_PATH.into());
+            check(output, &file, pppoe::load(Some(&file)).map(|loaded| loaded.warnings))
+        }
     }
 }
 
@@ -219,13 +225,6 @@ fn told(output: &Output, which: Option<&str>, answer: &Answer) -> Result<(), Fai
         Answer::Told { sessions } => output.text(&format!("{sessions} to end\n")),
         other => Err(strange(other)),
     }
-}
-
-/// Octets as people read them.
-fn octets(n: u64) -> String {
-    let units = [("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1000)];
-    let unit = units.into_iter().find(|(_, octets)| n >= *octets);
-    unit.map_or_else(|| format!("{n} B"), |(name, octets)| format!("{:.1} {name}", n as f64 / octets as f64))
 }
 
 fn show(output: &Output, status: &Status) -> Result<(), Failure> {
@@ -306,42 +305,6 @@ fn tell_who(output: &Output, asking: &Asking, who: &Who) -> Result<(), Failure> 
         return Err(Failure::failed(format!("nobody had {} at {}", asking.address, who.at)));
     }
     Ok(())
-}
-
-fn import(output: &Output, file: &Path) -> Result<(), Failure> {
-    let shown = file.display();
-    let text = std::fs::read_to_string(file).map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
-    let imported = usher_concentrator::import(&text);
-    if output.json {
-        let left: Vec<Value> =
-            imported.left.iter().map(|(line, what)| json!({ "line": line, "what": what })).collect();
-        return output.value(&json!({ "text": imported.text, "left": left }));
-    }
-    for (line, what) in &imported.left {
-        output.note(&if *line == 0 { what.clone() } else { format!("{shown}:{line}: {what}") });
-    }
-    output.text(&imported.text)
-}
-
-fn check(output: &Output, file: PathBuf) -> Result<(), Failure> {
-    let shown = file.display();
-    match pppoe::load(Some(&file)) {
-        Ok(loaded) => {
-            let warnings: Vec<_> = loaded.warnings.iter().map(ToString::to_string).collect();
-            if output.json {
-                let faults: [Value; 0] = [];
-                return output
-                    .value(&json!({ "file": shown.to_string(), "faults": faults, "warnings": warnings }));
-            }
-            warnings.iter().for_each(|warning| output.note(&format!("warning: {warning}")));
-            output.text(&format!("{shown}: right\n"))
-        }
-        Err(LoadError::Faults(faults)) if output.json => {
-            output.value(&json!({ "file": faults.file, "faults": crate::output::faults(&faults) }))?;
-            Err(Failure::usage(format!("{shown} is faulty")))
-        }
-        Err(error) => Err(Failure::usage(error)),
-    }
 }
 
 #[cfg(test)]

@@ -3,13 +3,13 @@
 mod show;
 
 use crate::output::{Failure, Output};
+use crate::service::check;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::rc::Rc;
-use usher_config::disk::LoadError;
 use usher_config::units::Time;
 use usher_core::{Duration, TransportProtocol};
 use usher_host::mih::{self, MihError};
@@ -217,7 +217,10 @@ pub(crate) fn mih(output: &Output, command: MihCommand) -> Result<(), Failure> {
             };
             mih::node::flow(from, config).map_err(failure)
         }
-        MihCommand::Check { file } => check(output, file.unwrap_or_else(|| DEFAULT_PATH.into())),
+        MihCommand::Check { file } => {
+            let file = file.unwrap_or_else(|| DEFAULT_PATH.into());
+            check(output, &file, mih::load(Some(&file)).map(|loaded| loaded.warnings))
+        }
         MihCommand::Send(send) => ask(output, send),
     }
 }
@@ -226,26 +229,6 @@ fn failure(error: MihError) -> Failure {
     match error {
         MihError::Serve(_) => Failure::failed(error),
         other => Failure::usage(other),
-    }
-}
-
-fn check(output: &Output, file: PathBuf) -> Result<(), Failure> {
-    let shown = file.display();
-    match mih::load(Some(&file)) {
-        Ok(loaded) => {
-            let warnings: Vec<_> = loaded.warnings.iter().map(ToString::to_string).collect();
-            if output.json {
-                let file = shown.to_string();
-                return output.value(&json!({ "file": file, "faults": [], "warnings": warnings }));
-            }
-            warnings.iter().for_each(|warning| output.note(&format!("warning: {warning}")));
-            output.text(&format!("{shown}: right\n"))
-        }
-        Err(LoadError::Faults(faults)) if output.json => {
-            output.value(&json!({ "file": faults.file, "faults": crate::output::faults(&faults) }))?;
-            Err(Failure::usage(format!("{shown} is faulty")))
-        }
-        Err(error) => Err(Failure::usage(error)),
     }
 }
 

@@ -157,6 +157,24 @@ pub fn ask<Q: Serialize, A: DeserializeOwned>(path: &Path, request: &Q) -> io::R
     Ok(serde_json::from_slice(&text)?)
 }
 
+/// As [`ask`]; `what` is the service, which `command` starts.
+///
+/// # Errors
+/// A sentence that says why there is no answer.
+pub(crate) fn asked<Q: Serialize, A: DeserializeOwned>(
+    path: &Path,
+    request: &Q,
+    what: &str,
+    command: &str,
+) -> Result<A, String> {
+    ask(path, request).map_err(|error| {
+        format!(
+            "no {what} is running (nobody answers at {}: {error}); start it with: {command}",
+            path.display()
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

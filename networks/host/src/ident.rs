@@ -50,17 +50,9 @@ fn load_or(path: Option<&Path>, default: &Path) -> Result<Loaded, LoadError> {
 /// What to tell of a configuration that was read again: its warnings, and what takes effect only at the next start; this
 /// start's was `first`.
 fn notices(first: &File, again: &Loaded) -> Vec<String> {
-    let mut notices: Vec<_> = again.warnings.iter().map(ToString::to_string).collect();
-    if again.file.listen != first.listen {
-        notices.push("listen has changed: that takes effect when the server is started again".to_owned());
-    }
-    if again.file.limits.connections.get() > first.limits.connections.get() {
-        notices.push(
-            "limits.connections is more than at the start: that takes full effect when the server is started again"
-                .to_owned(),
-        );
-    }
-    notices
+    let more = again.file.limits.connections.get() > first.limits.connections.get();
+    let later = [("listen", again.file.listen != first.listen), ("limits.connections", more)];
+    crate::setup::notices(&again.warnings, "server", &later)
 }
 
 /// Serves until it is told to end. `listen_on`, where it names addresses, stands against the configuration's.
@@ -207,6 +199,6 @@ mod tests {
         again.warnings.push(Fault { file: String::new(), line: 0, column: 0, message });
         let told = notices(&first, &again);
         assert!(told[0] == "written otherwise" && told[1].starts_with("listen has changed"));
-        assert!(told[2].starts_with("limits.connections is more than at the start") && told.len() == 3);
+        assert!(told[2].starts_with("limits.connections has changed") && told.len() == 3);
     }
 }

@@ -7,18 +7,17 @@ mod revocation;
 mod routing;
 mod say;
 mod steer;
-mod telling;
 mod way;
 
 pub use control::{Answer, ChildSa, IkeSa, Pool, Request, Status, control_path, request};
 pub use plane::PlaneError;
 pub use say::meaning;
 
-use crate::{Hosted, ServeError, keep_memory_private, log, serve_shards as host};
+use crate::setup::{self, outgoing, secure_rng};
+use crate::{Hosted, ServeError, Telling, keep_memory_private, log, serve_shards as host};
 use plane::Plane;
 use revocation::Revocation;
 use say::{Outcome, Say};
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,7 +30,7 @@ use usher_gateway::{
     Command, DYNAMIC_SOCKET, Event, Gateway, GatewayJob, Leases, NAT_SOCKET, NAT_SOCKET_V6, SOCKET, SOCKET_V6,
 };
 use usher_ike::machine::Shard;
-use usher_live::{Carriage, Clock, Outgoing, Settings, SocketOptions, Sockets, TlsClient, bind_udp};
+use usher_live::{Clock, Settings, SocketOptions, Sockets, bind_udp};
 
 /// Signatures, chains of certificates and steps of EAP-TLS at a time.
 const HELPERS: usize = 4;
@@ -132,8 +131,8 @@ pub fn run(path: Option<PathBuf>, mode: &Mode) -> Result<(), IkeError> {
     let shards = if serves { loaded.file.listen.shards } else { 1 };
     let all = (0..shards).map(|number| sockets(&loaded, mark, (number, shards)));
     let mut all = all.collect::<Result<Vec<_>, _>>()?;
-    let telling = telling::Telling::default();
-    let mut rng = rng()?;
+    let telling = Telling::default();
+    let mut rng = secure_rng()?;
     let plane = Plane::start(&loaded, SecureRng::from_seed(rng.array()), &telling)?;
     let _ending = Ending(plane.clone());
     loaded.config.metered = plane.carries();
@@ -237,14 +236,6 @@ pub fn run(path: Option<PathBuf>, mode: &Mode) -> Result<(), IkeError> {
     }
 }
 
-/// Chance that nobody can guess.
-fn rng() -> Result<SecureRng, ServeError> {
-    let mut seed = [0; 32];
-    rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())
-        .map_err(|error| system("the system's chance")(error.into()))?;
-    Ok(SecureRng::from_seed(seed))
-}
-
 /// Takes away what carries packets, however the program ends.
 struct Ending(Plane);
 
@@ -293,11 +284,12 @@ fn sockets(loaded: &Loaded, mark: Option<u32>, (number, shards): (u8, u8)) -> Re
         bind(id, address, what)
     });
     let udp = udp.collect::<Result<Vec<_>, _>>()?;
-    let tls: BTreeMap<SocketAddr, TlsClient> =
-        loaded.outgoing.iter().map(|(address, config)| (*address, TlsClient::new(config.clone()))).collect();
-    let outgoing: Outgoing =
-        Arc::new(move |address| tls.get(&address).map_or(Carriage::Plain, |tls| Carriage::Tls(tls.clone())));
-    Ok(Sockets { udp, outgoing: Some(outgoing), settings: Settings::default(), ..Sockets::default() })
+    Ok(Sockets {
+        udp,
+        outgoing: Some(outgoing(&loaded.outgoing)),
+        settings: Settings::default(),
+        ..Sockets::default()
+    })
 }
 
 /// Has the kernel tell shards' datagrams apart.
@@ -332,7 +324,6 @@ fn helper(
 /// What to tell of a configuration that was read again: its warnings, and what takes effect only at the next start; this
 /// start's was `first`.
 fn notices(first: &File, again: &Loaded) -> Vec<String> {
-    let mut notices: Vec<_> = again.warnings.iter().map(ToString::to_string).collect();
     let (a, b) = (first, &again.file);
     let text = |value: &dyn std::fmt::Debug| format!("{value:?}");
     let later = [
@@ -344,13 +335,7 @@ fn notices(first: &File, again: &Loaded) -> Vec<String> {
         ("key_log", a.key_log != b.key_log),
         ("esp_key_log", a.esp_key_log != b.esp_key_log),
     ];
-    let waits = later.into_iter().filter(|(_, changed)| *changed);
-    notices.extend(
-        waits.map(|(key, _)| {
-            format!("{key} has changed: that takes effect when the gateway is started again")
-        }),
-    );
-    notices
+    setup::notices(&again.warnings, "gateway", &later)
 }
 
 #[cfg(test)]

@@ -21,10 +21,13 @@ pub mod notify;
 pub mod owner;
 pub mod pppoe;
 mod serve;
+mod setup;
 mod signals;
+mod telling;
 
 pub use serve::{
     FrameSender, FrameTeller, Frames, Helper, Hosted, ServeError, Share, Source, Teller, Until,
     keep_memory_private, listen, once, serve, serve_shards,
 };
 pub use signals::{Signals, Told};
+pub(crate) use telling::{Questions, Telling};

@@ -1,5 +1,11 @@
 //! What was counted, over HTTP in Prometheus's form.
 
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
@@ -8,6 +14,47 @@ use std::time::Duration;
 const SCRAPE: Duration = Duration::from_secs(5);
 /// Octets of a request, at most.
 const HEAD: u64 = 1 << 14;
+
+/// A text of metrics.
+pub(crate) struct Exposition(Registry);
+
+impl Exposition {
+    /// Whose names begin with `prefix`.
+    pub(crate) fn new(prefix: &str) -> Self {
+        Self(Registry::with_prefix(prefix))
+    }
+    pub(crate) fn gauge(&mut self, name: &str, help: &str, value: u64) {
+        let gauge: Gauge = Gauge::default();
+        gauge.set(number(value));
+        self.0.register(name, help, gauge);
+    }
+    /// What was counted, by names.
+    pub(crate) fn counters(&mut self, counters: &BTreeMap<String, u64>, help: &str) {
+        for (name, value) in counters {
+            let counter: Counter = Counter::default();
+            counter.inc_by(*value);
+            self.0.register(name, help, counter);
+        }
+    }
+    /// A number of each pool.
+    pub(crate) fn pools<'a>(&mut self, name: &str, help: &str, values: impl Iterator<Item = (&'a str, u64)>) {
+        let family = Family::<Vec<(String, String)>, Gauge>::default();
+        for (pool, value) in values {
+            family.get_or_create(&vec![("pool".to_owned(), pool.to_owned())]).set(number(value));
+        }
+        self.0.register(name, help, family);
+    }
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a text does not fail.
+        let _ = encode(&mut text, &self.0);
+        text
+    }
+}
+
+fn number(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
 
 /// Begins to answer at an address, on a thread of its own until the program ends: `/metrics` by what `exposition` gives, `/health` by
 /// whether it gives anything.

@@ -81,7 +81,6 @@ fn identifier(loaded: &Loaded) -> Result<MihfId, MihError> {
 /// What to tell of a configuration that was read again: its warnings, and what takes effect only at the next start; this
 /// start's was `first`.
 fn notices(first: &File, again: &Loaded) -> Vec<String> {
-    let mut notices: Vec<_> = again.warnings.iter().map(ToString::to_string).collect();
     let (a, b) = (first, &again.file);
     let later = [
         ("id", a.id != b.id),
@@ -89,11 +88,7 @@ fn notices(first: &File, again: &Loaded) -> Vec<String> {
         ("limits.transactions", a.limits.transactions != b.limits.transactions),
         ("limits.connections", a.limits.connections.get() < b.limits.connections.get()),
     ];
-    let waits = later.into_iter().filter(|(_, changed)| *changed);
-    notices.extend(waits.map(|(key, _)| {
-        format!("{key} has changed: that takes full effect when the function is started again")
-    }));
-    notices
+    crate::setup::notices(&again.warnings, "function", &later)
 }
 
 /// The watched values, as the newest configuration has them.

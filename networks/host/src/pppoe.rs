@@ -11,12 +11,10 @@ pub use control::{Answer, Carried, Pool, Request, Session, Status, control_path,
 pub use say::meaning;
 pub use track::{Asking, Found, Tracked, Who, WhoError, who};
 
-use crate::{Frames, Hosted, ServeError, Teller, keep_memory_private, listen, log, serve as host};
-use rustix::rand::{GetRandomFlags, getrandom};
+use crate::setup::{outgoing, secure_rng};
+use crate::{Frames, Hosted, ServeError, Telling, keep_memory_private, listen, log, serve as host};
 use say::Say;
-use std::collections::BTreeMap;
 use std::fmt;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -26,9 +24,9 @@ use usher_concentrator::{
     AccessConcentrator, Command, DYNAMIC_SOCKET, Event, IDENT_LISTENER, ServiceJob, Usage,
 };
 use usher_config::disk::{Disk, LoadError, text};
-use usher_core::{Job, ListenerId, PortId, SecureRng, WallTime};
+use usher_core::{Job, ListenerId, PortId, WallTime};
 use usher_crypto::tls::WallClock;
-use usher_live::{Carriage, Clock, Outgoing, Settings, SocketOptions, Sockets, TlsClient, bind_udp};
+use usher_live::{Clock, Settings, SocketOptions, Sockets, bind_udp};
 use usher_ppp::pppoe::MacAddress;
 use usher_pppoe::{Mode, Plane, PortConfig};
 
@@ -76,22 +74,6 @@ pub fn load(path: Option<&Path>) -> Result<Loaded, LoadError> {
 fn load_by(path: Option<&Path>, clock: &WallClock) -> Result<Loaded, LoadError> {
     let path = path.unwrap_or(Path::new(DEFAULT_PATH));
     Ok(config::parse(&path.display().to_string(), &text(path)?, &Disk, clock)?)
-}
-
-/// Tells the concentrator, once it runs.
-#[derive(Clone, Default)]
-struct Telling(Arc<Mutex<Option<Teller<Command>>>>);
-
-impl Telling {
-    fn tell(&self, command: Command) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|teller| teller(command))
-    }
-}
-
-impl fmt::Debug for Telling {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Telling")
-    }
 }
 
 /// Gives frames to the machine, once it runs.
@@ -144,10 +126,7 @@ pub fn serve(path: Option<PathBuf>) -> Result<(), PppoeError> {
     loaded.config.metered = true;
     ports(&mut loaded, &plane);
     let sockets = sockets(&loaded)?;
-    let mut seed = [0; 32];
-    getrandom(&mut seed, GetRandomFlags::empty())
-        .map_err(|error| system("the system's chance")(error.into()))?;
-    let machine = AccessConcentrator::new(loaded.config, SecureRng::from_seed(seed));
+    let machine = AccessConcentrator::new(loaded.config, secure_rng()?);
     let machine = machine.map_err(|error| PppoeError::New(error.to_string()))?;
     let tracked = loaded.file.tracking.clone().map(|table| (base.clone(), table));
     let asked = control::Asked::new(&telling, tracked, audit.clone());
@@ -171,7 +150,6 @@ pub fn serve(path: Option<PathBuf>) -> Result<(), PppoeError> {
     };
     let leaving = plane.clone();
     let (sends, first) = (plane.clone(), loaded.file.clone());
-    let place = telling.0.clone();
     host(Hosted {
         name: "usher-pppoe",
         machine,
@@ -203,9 +181,7 @@ pub fn serve(path: Option<PathBuf>) -> Result<(), PppoeError> {
                 None
             }
         }),
-        sources: vec![Box::new(move |teller| {
-            *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(teller);
-        })],
+        sources: vec![telling.source()],
         farewell: Box::new(move || {
             telling.tell(say::report(&leaving, &carried));
             Some(Command::Leave)
@@ -219,7 +195,7 @@ pub fn serve(path: Option<PathBuf>) -> Result<(), PppoeError> {
 
 fn start_plane(
     file: &File,
-    telling: &Telling,
+    telling: &Telling<Command>,
     hearing: &Hearing,
     failed: &Arc<OnceLock<String>>,
 ) -> Result<Plane, usher_pppoe::StartError> {
@@ -284,14 +260,10 @@ fn sockets(loaded: &Loaded) -> Result<Sockets, PppoeError> {
         tracing::info!(%address, what = "IDENT", "listening");
         Ok::<_, ServeError>(listener)
     });
-    let tls: BTreeMap<SocketAddr, TlsClient> =
-        loaded.outgoing.iter().map(|(address, config)| (*address, TlsClient::new(config.clone()))).collect();
-    let outgoing: Outgoing =
-        Arc::new(move |address| tls.get(&address).map_or(Carriage::Plain, |tls| Carriage::Tls(tls.clone())));
     Ok(Sockets {
         udp: udp.transpose()?.into_iter().collect(),
         listeners: listeners.collect::<Result<_, _>>()?,
-        outgoing: Some(outgoing),
+        outgoing: Some(outgoing(&loaded.outgoing)),
         settings: Settings::default(),
         ..Sockets::default()
     })
@@ -317,7 +289,6 @@ fn helped(track: Option<&TrackLog>, job: &Job<ServiceJob>) -> Command {
 /// What to tell of a configuration that was read again: its warnings, and what takes effect only at the next start; this start's
 /// was `first`.
 fn notices(first: &File, again: &Loaded) -> Vec<String> {
-    let mut notices: Vec<_> = again.warnings.iter().map(ToString::to_string).collect();
     let (a, b) = (first, &again.file);
     let text = |value: &dyn fmt::Debug| format!("{value:?}");
     let later = [
@@ -328,11 +299,7 @@ fn notices(first: &File, again: &Loaded) -> Vec<String> {
         ("ident.listen", a.ident.as_ref().map(|one| &one.listen) != b.ident.as_ref().map(|one| &one.listen)),
         ("data", a.data != b.data),
     ];
-    let waits = later.into_iter().filter(|(_, changed)| *changed);
-    notices.extend(waits.map(|(key, _)| {
-        format!("{key} has changed: that takes effect when the concentrator is started again")
-    }));
-    notices
+    crate::setup::notices(&again.warnings, "concentrator", &later)
 }
 
 #[cfg(test)]

@@ -2,24 +2,16 @@
 
 use super::plane::Plane;
 use super::say::Shared;
-use super::telling::Telling;
-use crate::control;
-use prometheus_client::encoding::text::encode;
-use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
+use crate::metrics::Exposition;
+use crate::telling::named;
+use crate::{Questions, Telling, control};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::PoisonError;
 use usher_gateway::{Command, GatewayStatus, Which};
-
-/// How long the gateway may take to answer.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a gateway is asked.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -187,12 +179,7 @@ pub fn control_path(path: Option<&Path>) -> PathBuf {
 /// # Errors
 /// A sentence that says why there is no answer.
 pub fn request(path: &Path, request: &Request) -> Result<Answer, String> {
-    control::ask(path, request).map_err(|error| {
-        format!(
-            "no gateway is running (nobody answers at {}: {error}); start it with: usher ike serve",
-            path.display()
-        )
-    })
+    control::asked(path, request, "gateway", "usher ike serve")
 }
 
 pub(super) fn status(status: &GatewayStatus) -> Status {
@@ -245,8 +232,6 @@ pub(super) fn begun(result: Result<u64, String>) -> Answer {
     }
 }
 
-type Waiting = BTreeMap<u64, Sender<Answer>>;
-
 /// What several shards have answered, as one answer.
 fn together(all: Answer, one: Answer) -> Answer {
     match (all, one) {
@@ -267,9 +252,7 @@ fn together(all: Answer, one: Answer) -> Answer {
 /// Questions that the gateway has still to answer.
 #[derive(Clone)]
 pub(super) struct Asked {
-    waiting: Arc<Mutex<Waiting>>,
-    next: Arc<AtomicU64>,
-    telling: Telling,
+    questions: Questions<Command, Answer>,
     plane: Plane,
     /// How many shards there are.
     shards: u8,
@@ -278,31 +261,17 @@ pub(super) struct Asked {
 
 impl Asked {
     /// They go to the gateway that is told so, whose packets these are.
-    pub(super) fn new(telling: &Telling, plane: &Plane, shards: u8, leases: Option<Shared>) -> Self {
-        let (waiting, next) = (Arc::default(), Arc::default());
-        Self { waiting, next, telling: telling.clone(), plane: plane.clone(), shards, leases }
+    pub(super) fn new(telling: &Telling<Command>, plane: &Plane, shards: u8, leases: Option<Shared>) -> Self {
+        Self { questions: Questions::new(telling), plane: plane.clone(), shards, leases }
     }
     /// The gateway has answered.
     pub(super) fn answer(&self, token: u64, answer: Answer) {
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).get(&token).cloned();
-        if let Some(waiting) = waiting {
-            // It may have given up.
-            let _ = waiting.send(answer);
-        }
+        self.questions.answer(token, answer);
     }
 
-    fn ask(&self, command: impl FnOnce(u64) -> Command) -> Answer {
-        let token = self.next.fetch_add(1, Ordering::Relaxed);
-        let (sender, receiver): (_, Receiver<Answer>) = channel();
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(token, sender);
-        let command = command(token);
-        let answers = if matches!(command, Command::Connect { .. }) { 1 } else { self.shards.max(1) };
-        let told = self.telling.tell(command);
-        let answers: Option<Vec<Answer>> =
-            told.then(|| (0..answers).map(|_| receiver.recv_timeout(PATIENCE).ok()).collect()).flatten();
-        let answer = answers.and_then(|answers| answers.into_iter().reduce(together));
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&token);
-        answer.unwrap_or_else(|| Answer::Failed {
+    fn ask(&self, shards: u8, command: impl FnOnce(u64) -> Command) -> Answer {
+        let answers = self.questions.ask(shards, command);
+        answers.and_then(|answers| answers.into_iter().reduce(together)).unwrap_or_else(|| Answer::Failed {
             message: "the gateway does not answer; it may be ending".to_owned(),
         })
     }
@@ -320,37 +289,30 @@ impl Asked {
     }
 
     fn take(&self, request: Request) -> Answer {
+        let told = |which, command: &dyn Fn(u64, Which) -> Command| match which_of(which) {
+            Ok(which) => self.ask(self.shards, |token| command(token, which)),
+            Err(message) => Answer::Failed { message },
+        };
         match request {
             Request::Status => {
                 self.plane.report();
-                match self.ask(|token| Command::Status { token }) {
+                match self.ask(self.shards, |token| Command::Status { token }) {
                     Answer::Status(status) => Answer::Status(self.whole(status)),
                     other => other,
                 }
             }
-            Request::Connect { connection } => self.ask(|token| Command::Connect { token, connection }),
-            Request::Rekey { which, children } => match which_of(which) {
-                Ok(which) => self.ask(|token| Command::Rekey { token, which, children }),
-                Err(message) => Answer::Failed { message },
-            },
-            Request::Down { which } => match which_of(which) {
-                Ok(which) => self.ask(|token| Command::Down { token, which }),
-                Err(message) => Answer::Failed { message },
-            },
+            // One shard begins it.
+            Request::Connect { connection } => self.ask(1, |token| Command::Connect { token, connection }),
+            Request::Rekey { which, children } => {
+                told(which, &|token, which| Command::Rekey { token, which, children })
+            }
+            Request::Down { which } => told(which, &|token, which| Command::Down { token, which }),
         }
     }
 }
 
 fn which_of(text: Option<String>) -> Result<Which, String> {
-    let Some(text) = text else { return Ok(Which::All) };
-    match text.strip_prefix('#') {
-        Some(number) => {
-            let number =
-                number.parse().map_err(|_| format!("\"{text}\" is no number of an IKE_SA, such as #3"))?;
-            Ok(Which::Sa(number))
-        }
-        None => Ok(Which::Named(text)),
-    }
+    Ok(named(text, "an IKE_SA", Which::Sa, Which::Named)?.unwrap_or(Which::All))
 }
 
 /// Begins to answer at a path.
@@ -369,48 +331,22 @@ pub(super) fn metrics(address: SocketAddr, asked: &Asked) -> io::Result<()> {
 }
 
 fn exposition(status: &Status) -> String {
-    let mut registry = Registry::with_prefix("usher_ike");
-    let mut gauge = |name: &str, help: &str, value: u64| {
-        let gauge: Gauge = Gauge::default();
-        gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
-        registry.register(name, help, gauge);
-    };
-    gauge("sas", "IKE_SAs that are established", status.sas.len() as u64);
-    gauge("half_open", "IKE_SAs whose initiator has not proved who it is", status.half_open as u64);
+    let mut metrics = Exposition::new("usher_ike");
+    metrics.gauge("sas", "IKE_SAs that are established", status.sas.len() as u64);
+    metrics.gauge("half_open", "IKE_SAs whose initiator has not proved who it is", status.half_open as u64);
     let children: usize = status.sas.iter().map(|sa| sa.children.len()).sum();
-    gauge("children", "CHILD_SAs", children as u64);
-    for (name, value) in &status.counters {
-        let counter: prometheus_client::metrics::counter::Counter =
-            prometheus_client::metrics::counter::Counter::default();
-        counter.inc_by(*value);
-        registry.register(name, "As usher ike status --json has it", counter);
-    }
-    let family = prometheus_client::metrics::family::Family::<Vec<(String, String)>, Gauge>::default();
-    let of = prometheus_client::metrics::family::Family::<Vec<(String, String)>, Gauge>::default();
-    for pool in &status.pools {
-        let labels = vec![("pool".to_owned(), pool.name.clone())];
-        family.get_or_create(&labels).set(i64::try_from(pool.used).unwrap_or(i64::MAX));
-        of.get_or_create(&labels).set(i64::try_from(pool.addresses).unwrap_or(i64::MAX));
-    }
-    registry.register("pool_used", "Addresses of a pool that are in use", family);
-    registry.register("pool_addresses", "Addresses of a pool", of);
-    let mut text = String::new();
-    // Writing to a text does not fail.
-    let _ = encode(&mut text, &registry);
-    text
+    metrics.gauge("children", "CHILD_SAs", children as u64);
+    metrics.counters(&status.counters, "As usher ike status --json has it");
+    let used = status.pools.iter().map(|pool| (&*pool.name, pool.used));
+    metrics.pools("pool_used", "Addresses of a pool that are in use", used);
+    let all = status.pools.iter().map(|pool| (&*pool.name, pool.addresses));
+    metrics.pools("pool_addresses", "Addresses of a pool", all);
+    metrics.text()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sas_are_named_by_numbers_and_words() {
-        assert_eq!(which_of(None), Ok(Which::All));
-        assert_eq!(which_of(Some("#7".to_owned())), Ok(Which::Sa(7)));
-        assert_eq!(which_of(Some("home".to_owned())), Ok(Which::Named("home".to_owned())));
-        assert!(which_of(Some("#x".to_owned())).unwrap_err().contains("such as #3"));
-    }
 
     #[test]
     fn what_shards_answer_is_one_answer() {

@@ -6,7 +6,7 @@
 //! passes through the other's thread.
 
 use super::routing::{Network, Routing, covers, networks, networks_of, own_address, width};
-use super::telling::Telling;
+use crate::Telling;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -145,7 +145,7 @@ pub(super) struct Plane {
     carrier: Arc<Mutex<Option<Carrier>>>,
     /// What the tunnel's thread needs: never held while the tunnel is waited for.
     names: Arc<Mutex<Names>>,
-    telling: Telling,
+    telling: Telling<Command>,
     failed: Arc<AtomicBool>,
 }
 
@@ -155,7 +155,11 @@ fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Plane {
     /// Makes what a configuration says: IKE's own sockets have been bound.
-    pub(super) fn start(loaded: &Loaded, rng: SecureRng, telling: &Telling) -> Result<Self, PlaneError> {
+    pub(super) fn start(
+        loaded: &Loaded,
+        rng: SecureRng,
+        telling: &Telling<Command>,
+    ) -> Result<Self, PlaneError> {
         let plane = Self {
             carrier: Arc::default(),
             names: Arc::default(),

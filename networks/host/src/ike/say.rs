@@ -3,7 +3,7 @@
 use super::control::{self, Answer};
 use super::key_log::KeyLogs;
 use super::plane::Plane;
-use super::telling::Telling;
+use crate::Telling;
 use std::sync::{Arc, Mutex, PoisonError};
 use usher_gateway::{Command, Event, Leases, LoginFailure};
 use usher_ike::machine::{EndReason, Event as Ike};
@@ -24,7 +24,7 @@ pub(super) struct Say {
     pub(super) keys: KeyLogs,
     pub(super) plane: Plane,
     /// What other shards have to know goes by it.
-    pub(super) telling: Telling,
+    pub(super) telling: Telling<Command>,
     /// The pools of all shards, where there are several.
     pub(super) leases: Option<Shared>,
     pub(super) outcome: Arc<Mutex<Option<Outcome>>>,

@@ -1,6 +1,6 @@
 //! From which address of this host each connection leaves, and what becomes of that.
 
-use super::telling::Telling;
+use crate::Telling;
 use crate::netlink;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -36,7 +36,7 @@ pub(super) fn own_addresses(loaded: &mut Loaded, mark: Option<u32>) {
 
 /// Tells the gateway when connections leave from other addresses, so that they move there (RFC 4555). Those whose address the
 /// configuration says stay.
-pub(super) fn follow(loaded: &Loaded, mark: Option<u32>, telling: &Telling) -> io::Result<()> {
+pub(super) fn follow(loaded: &Loaded, mark: Option<u32>, telling: &Telling<Command>) -> io::Result<()> {
     let free = |name: &str| {
         let table = loaded.file.connection.iter().find(|table| table.name == name);
         let listen = &loaded.file.listen.addresses;

@@ -1,12 +1,12 @@
 //! A client: one session of this host's, whose packets the system routes.
 
 use super::say::meaning;
+use crate::setup::secure_rng;
 use crate::{Frames, Hosted, ServeError, keep_memory_private, log, serve as host};
-use rustix::rand::{GetRandomFlags, getrandom};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 use usher_config::log::Log;
-use usher_core::{PortId, SecureRng};
+use usher_core::PortId;
 use usher_crypto::Key;
 use usher_eap::method::{PeerOffer, md5, mschapv2};
 use usher_live::{Clock, Sockets};
@@ -195,16 +195,13 @@ pub fn connect(told: Connect) -> Result<(), ConnectError> {
         attempts: if told.keep { 0 } else { 5 },
         ..ClientConfig::new(PortId(0), MacAddress(mac), credentials)
     };
-    let mut seed = [0; 32];
-    getrandom(&mut seed, GetRandomFlags::empty())
-        .map_err(|error| system("the system's chance")(error.into()))?;
     let outcome = Arc::new(Mutex::new(Outcome::default()));
     let mut hear =
         Hear { plane: plane.clone(), networks: told.networks, session: None, outcome: outcome.clone() };
     let sends = plane.clone();
     host(Hosted {
         name: "usher-pppoe",
-        machine: Client::new(config, SecureRng::from_seed(seed)),
+        machine: Client::new(config, secure_rng()?),
         sockets: Sockets::default(),
         frames: Some(Frames {
             send: Box::new(move |_, frame| sends.send(0, frame)),

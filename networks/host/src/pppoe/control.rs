@@ -1,26 +1,15 @@
 //! How a running concentrator is asked: by its control socket, and by Prometheus.
 
-use super::Telling;
 use super::track::{Asking, Audit, Tracked, Who, lookup};
-use crate::control;
-use prometheus_client::encoding::text::encode;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
+use crate::metrics::Exposition;
+use crate::telling::named;
+use crate::{Questions, Telling, control};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 use usher_concentrator::{Command, ConcentratorStatus, PoolStatus, Which};
-
-/// How long the concentrator may take to answer.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a concentrator is asked.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -144,12 +133,7 @@ pub fn control_path(path: Option<&Path>) -> PathBuf {
 /// # Errors
 /// A sentence that says why there is no answer.
 pub fn request(path: &Path, request: &Request) -> Result<Answer, String> {
-    control::ask(path, request).map_err(|error| {
-        format!(
-            "no concentrator is running (nobody answers at {}: {error}); start it with: usher pppoe serve",
-            path.display()
-        )
-    })
+    control::asked(path, request, "concentrator", "usher pppoe serve")
 }
 
 pub(super) fn status(status: &ConcentratorStatus) -> Status {
@@ -188,34 +172,22 @@ pub(super) fn status(status: &ConcentratorStatus) -> Status {
 /// Questions that the concentrator has still to answer.
 #[derive(Clone)]
 pub(super) struct Asked {
-    waiting: Arc<Mutex<BTreeMap<u64, Sender<Answer>>>>,
-    next: Arc<AtomicU64>,
-    telling: Telling,
+    questions: Questions<Command, Answer>,
     tracked: Option<Tracked>,
     audit: Audit,
 }
 
 impl Asked {
-    pub(super) fn new(telling: &Telling, tracked: Option<Tracked>, audit: Audit) -> Self {
-        Self { waiting: Arc::default(), next: Arc::default(), telling: telling.clone(), tracked, audit }
+    pub(super) fn new(telling: &Telling<Command>, tracked: Option<Tracked>, audit: Audit) -> Self {
+        Self { questions: Questions::new(telling), tracked, audit }
     }
     /// The concentrator has answered.
     pub(super) fn answer(&self, token: u64, answer: Answer) {
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&token);
-        if let Some(waiting) = waiting {
-            // It may have given up.
-            let _ = waiting.send(answer);
-        }
+        self.questions.answer(token, answer);
     }
     fn ask(&self, command: impl FnOnce(u64) -> Command) -> Answer {
-        let token = self.next.fetch_add(1, Ordering::Relaxed);
-        let (sender, receiver): (_, Receiver<Answer>) = channel();
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(token, sender);
-        let told = self.telling.tell(command(token));
-        let answer = told.then(|| receiver.recv_timeout(PATIENCE).ok()).flatten();
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&token);
-        answer.unwrap_or_else(|| Answer::Failed {
-            message: "the concentrator does not answer; it may be ending".to_owned(),
+        self.questions.ask(1, command).and_then(|mut answers| answers.pop()).unwrap_or_else(|| {
+            Answer::Failed { message: "the concentrator does not answer; it may be ending".to_owned() }
         })
     }
     fn take(&self, request: Request) -> Answer {
@@ -240,15 +212,7 @@ impl Asked {
 }
 
 fn which_of(text: Option<String>) -> Result<Which, String> {
-    let Some(text) = text else { return Ok(Which::All) };
-    match text.strip_prefix('#') {
-        Some(number) => {
-            let number =
-                number.parse().map_err(|_| format!("\"{text}\" is no number of a session, such as #3"))?;
-            Ok(Which::Session(number))
-        }
-        None => Ok(Which::Named(text)),
-    }
+    Ok(named(text, "a session", Which::Session, Which::Named)?.unwrap_or(Which::All))
 }
 
 /// Begins to answer at a path.
@@ -267,48 +231,20 @@ pub(super) fn metrics(address: SocketAddr, asked: &Asked) -> io::Result<()> {
 }
 
 fn exposition(status: &Status) -> String {
-    let mut registry = Registry::with_prefix("usher_pppoe");
-    let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-    let mut gauge = |name: &str, help: &str, value: u64| {
-        let gauge: Gauge = Gauge::default();
-        gauge.set(number(value));
-        registry.register(name, help, gauge);
-    };
-    gauge("open_sessions", "Sessions of users", status.sessions.len() as u64);
-    gauge("half_open", "Sessions whose hosts are not let in yet", status.half_open as u64);
-    for (name, value) in &status.counters {
-        let counter: Counter = Counter::default();
-        counter.inc_by(*value);
-        registry.register(name, "As usher pppoe sessions --json has it", counter);
-    }
-    let (used, all) = (
-        Family::<Vec<(String, String)>, Gauge>::default(),
-        Family::<Vec<(String, String)>, Gauge>::default(),
-    );
-    for pool in &status.pools {
-        let labels = vec![("pool".to_owned(), pool.name.clone())];
-        used.get_or_create(&labels).set(number(pool.used));
-        all.get_or_create(&labels).set(number(pool.all));
-    }
-    registry.register("pool_used", "Addresses or prefixes of a pool that are in use", used);
-    registry.register("pool_size", "Addresses or prefixes of a pool", all);
-    let mut text = String::new();
-    // Writing to a text does not fail.
-    let _ = encode(&mut text, &registry);
-    text
+    let mut metrics = Exposition::new("usher_pppoe");
+    metrics.gauge("open_sessions", "Sessions of users", status.sessions.len() as u64);
+    metrics.gauge("half_open", "Sessions whose hosts are not let in yet", status.half_open as u64);
+    metrics.counters(&status.counters, "As usher pppoe sessions --json has it");
+    let used = status.pools.iter().map(|pool| (&*pool.name, pool.used));
+    metrics.pools("pool_used", "Addresses or prefixes of a pool that are in use", used);
+    let all = status.pools.iter().map(|pool| (&*pool.name, pool.all));
+    metrics.pools("pool_size", "Addresses or prefixes of a pool", all);
+    metrics.text()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sessions_are_named_by_numbers_and_words() {
-        assert_eq!(which_of(None), Ok(Which::All));
-        assert_eq!(which_of(Some("#7".to_owned())), Ok(Which::Session(7)));
-        assert_eq!(which_of(Some("ann".to_owned())), Ok(Which::Named("ann".to_owned())));
-        assert!(which_of(Some("#x".to_owned())).unwrap_err().contains("such as #3"));
-    }
 
     #[test]
     fn metrics_have_what_was_counted() {

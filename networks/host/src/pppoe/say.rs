@@ -21,7 +21,7 @@ pub(super) struct Say {
     pub(super) track: Option<TrackLog>,
     pub(super) audit: Audit,
     pub(super) asked: control::Asked,
-    pub(super) telling: Telling,
+    pub(super) telling: Telling<Command>,
 }
 
 fn session(entry: &SessionEntry) -> usher_pppoe::Session {
