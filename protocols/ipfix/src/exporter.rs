@@ -1,0 +1,298 @@
+//! The exporting process: messages of records, with the templates that explain them.
+
+use crate::nat::{NatRecord, TEMPLATES};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use usher_core::{Duration, Instant, WallTime};
+
+/// The version of messages (RFC 7011 §3.1).
+const VERSION: u16 = 10;
+/// Octets of a message's header.
+const HEADER: usize = 16;
+/// Octets of a set's header.
+const SET: usize = 4;
+/// The number of sets of templates (§3.3.2).
+const TEMPLATE_SET: u16 = 2;
+/// Octets of the shortest limit of messages: every record, and all templates, have room below it.
+const SHORTEST: usize = 512;
+/// Messages that wait to be sent, at most.
+const WAITING: usize = 4096;
+
+/// How an exporter exports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ExporterConfig {
+    /// Observation Domain ID: which part of this exporter the records are of.
+    pub domain: u32,
+    /// Octets of a message, at most; 512 at least. Where the path's MTU is not known 512 octets are right (§10.3.3).
+    pub longest: usize,
+    /// How often templates are repeated (§8.4).
+    pub refresh: Duration,
+}
+
+impl Default for ExporterConfig {
+    /// Domain 0, 512 octets, ten minutes.
+    fn default() -> Self {
+        Self { domain: 0, longest: SHORTEST, refresh: Duration::from_secs(600) }
+    }
+}
+
+usher_core::counters! {
+    /// What an [`Exporter`] did.
+    pub struct ExporterCounters {
+        /// Records in messages.
+        ipfix_records,
+        /// Messages.
+        ipfix_messages,
+        /// Records that were lost since nobody took the messages before them.
+        ipfix_lost,
+    }
+}
+
+/// Makes messages of records. It sends nothing itself: [`poll`](Self::poll) gives what is to be sent.
+#[derive(Clone, Debug)]
+pub struct Exporter {
+    config: ExporterConfig,
+    /// Records in messages before the one that is being made.
+    sequence: u32,
+    /// The message that is being made, and how many records it has; empty: none is.
+    message: Vec<u8>,
+    records: u32,
+    /// The set that its last record is of: its number, and where it begins.
+    set: Option<(u16, usize)>,
+    /// When templates are due; `None`: they have never been sent.
+    due: Option<Instant>,
+    ready: VecDeque<Vec<u8>>,
+    /// What it did.
+    pub counters: ExporterCounters,
+}
+
+impl Exporter {
+    /// An exporter that has exported nothing.
+    #[must_use]
+    pub fn new(config: ExporterConfig) -> Self {
+        let config = ExporterConfig { longest: config.longest.clamp(SHORTEST, 65_535), ..config };
+        Self {
+            config,
+            sequence: 0,
+            message: Vec::new(),
+            records: 0,
+            set: None,
+            due: None,
+            ready: VecDeque::new(),
+            counters: ExporterCounters::default(),
+        }
+    }
+
+    /// Takes a record; `wall` is the time. It is sent with the message that it is in: when that is full, or by [`flush`](Self::flush).
+    pub fn record(&mut self, now: Instant, wall: WallTime, record: &NatRecord) {
+        self.templates(now, wall);
+        if self.ready.len() >= WAITING {
+            self.counters.ipfix_lost += 1;
+            // A collector sees from the sequence number how many it has not got.
+            self.sequence = self.sequence.wrapping_add(1);
+            return;
+        }
+        let mut octets = Vec::new();
+        record.write(&mut octets);
+        let id = record.template();
+        let further = !self.set.is_some_and(|(set, _)| set == id);
+        if self.message.len() + octets.len() + if further { SET } else { 0 } > self.config.longest {
+            self.flush(wall);
+        }
+        if self.message.is_empty() {
+            self.message.resize(HEADER, 0);
+        }
+        if !self.set.is_some_and(|(set, _)| set == id) {
+            self.end_set();
+            self.set = Some((id, self.message.len()));
+            self.message.extend_from_slice(&id.to_be_bytes());
+            self.message.extend_from_slice(&[0; 2]);
+        }
+        self.message.extend_from_slice(&octets);
+        self.records += 1;
+        self.counters.ipfix_records += 1;
+    }
+
+    /// Has what was taken sent.
+    pub fn flush(&mut self, wall: WallTime) {
+        self.end_set();
+        if self.message.is_empty() {
+            return;
+        }
+        let mut message = core::mem::take(&mut self.message);
+        let head = [
+            &VERSION.to_be_bytes()[..],
+            // It is no longer than 65535 octets.
+            &(message.len() as u16).to_be_bytes(),
+            // Seconds go round in 2106, as the RFC has it.
+            &(wall.unix_secs() as u32).to_be_bytes(),
+            &self.sequence.to_be_bytes(),
+            &self.config.domain.to_be_bytes(),
+        ];
+        message[..HEADER].copy_from_slice(&head.concat());
+        self.sequence = self.sequence.wrapping_add(core::mem::take(&mut self.records));
+        self.counters.ipfix_messages += 1;
+        self.ready.push_back(message);
+    }
+
+    /// The next message to be sent.
+    pub fn poll(&mut self) -> Option<Vec<u8>> {
+        self.ready.pop_front()
+    }
+
+    /// When it is to be called again ([`refresh`](Self::refresh)).
+    #[must_use]
+    pub const fn next(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Repeats templates when they are due.
+    pub fn refresh(&mut self, now: Instant, wall: WallTime) {
+        if self.due.is_some() {
+            self.templates(now, wall);
+        }
+    }
+
+    fn templates(&mut self, now: Instant, wall: WallTime) {
+        if self.due.is_some_and(|due| now < due) {
+            return;
+        }
+        self.flush(wall);
+        // Several copies come before the first record (§8.4).
+        for _ in 0..if self.due.is_none() { 2 } else { 1 } {
+            self.message.resize(HEADER, 0);
+            self.set = Some((TEMPLATE_SET, HEADER));
+            self.message.extend_from_slice(&TEMPLATE_SET.to_be_bytes());
+            self.message.extend_from_slice(&[0; 2]);
+            for template in &TEMPLATES {
+                template.write(&mut self.message);
+            }
+            self.flush(wall);
+        }
+        self.due = Some(now + self.config.refresh);
+    }
+
+    /// Writes the length of the last set.
+    fn end_set(&mut self) {
+        if let Some((_, at)) = self.set.take() {
+            let length = (self.message.len() - at) as u16;
+            self.message[at + 2..at + SET].copy_from_slice(&length.to_be_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nat::{NatEvent, Subscriber};
+    use core::net::{Ipv4Addr, SocketAddrV4};
+    use proptest::prelude::*;
+
+    const INSIDE: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 2);
+    const OUTSIDE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+    const WALL: WallTime = WallTime::from_unix_secs(1_790_000_000);
+
+    fn subscriber(user: &[u8]) -> Subscriber {
+        Subscriber { user: user.into(), station: [2, 0, 0, 0, 1, 1] }
+    }
+    fn block(user: &[u8]) -> NatRecord {
+        let event = NatEvent::Block {
+            inside: INSIDE,
+            outside: OUTSIDE,
+            ports: (1024, 2047),
+            subscriber: subscriber(user),
+        };
+        NatRecord { at: WALL + Duration::from_millis(5), begins: true, event }
+    }
+    fn session(begins: bool) -> NatRecord {
+        let (inside, outside) = (SocketAddrV4::new(INSIDE, 40_000), SocketAddrV4::new(OUTSIDE, 1025));
+        NatRecord { at: WALL, begins, event: NatEvent::Session { protocol: 6, inside, outside } }
+    }
+    fn messages(exporter: &mut Exporter) -> Vec<Vec<u8>> {
+        core::iter::from_fn(|| exporter.poll()).collect()
+    }
+
+    #[test]
+    fn a_message_is_as_worked_out_by_hand() {
+        let mut exporter = Exporter::new(ExporterConfig { domain: 9, ..ExporterConfig::default() });
+        exporter.record(Instant::ZERO, WALL, &block(b"ann"));
+        exporter.record(Instant::ZERO, WALL, &session(false));
+        exporter.flush(WALL);
+        let all = messages(&mut exporter);
+        assert_eq!(all.len(), 3, "templates twice, and the records");
+        assert_eq!(all[0], all[1]);
+        // A header, a set's header, and three templates of 7, 6 and 8 fields of 4 octets each.
+        let head = |length: u8, sequence: u8| {
+            vec![0, 10, 0, length, 0x6a, 0xb1, 0x3b, 0x80, 0, 0, 0, sequence, 0, 0, 0, 9]
+        };
+        assert_eq!(all[0][..16], head(16 + 4 + 3 * 4 + 21 * 4, 0));
+        assert_eq!(all[0][16..28], [0, 2, 0, 100, 1, 0, 0, 7, 1, 67, 0, 8]);
+        let mut expected = head(16 + 4 + 31 + 4 + 22, 0);
+        let millis = (1_790_000_000_005_u64).to_be_bytes();
+        expected.extend([1, 2, 0, 4 + 31]);
+        expected.extend(millis);
+        expected.push(16);
+        expected.extend([100, 64, 0, 2, 192, 0, 2, 1, 4, 0, 7, 255, 2, 0, 0, 0, 1, 1, 3]);
+        expected.extend(b"ann");
+        expected.extend([1, 0, 0, 4 + 22]);
+        expected.extend((1_790_000_000_000_u64).to_be_bytes());
+        expected.push(5);
+        expected.extend([100, 64, 0, 2, 192, 0, 2, 1, 6, 0x9c, 0x40, 4, 1]);
+        assert_eq!(all[2], expected);
+        assert_eq!((exporter.counters.ipfix_records, exporter.counters.ipfix_messages), (2, 3));
+    }
+
+    #[test]
+    fn templates_come_again_and_the_sequence_goes_on() {
+        let mut exporter = Exporter::new(ExporterConfig::default());
+        assert_eq!(exporter.next(), None);
+        exporter.refresh(Instant::ZERO, WALL);
+        assert!(exporter.poll().is_none(), "nothing is to be explained yet");
+        exporter.record(Instant::ZERO, WALL, &session(true));
+        exporter.flush(WALL);
+        assert_eq!(messages(&mut exporter).len(), 3);
+        let due = exporter.next().unwrap();
+        assert_eq!(due, Instant::ZERO + Duration::from_secs(600));
+        exporter.refresh(due, WALL);
+        let again = messages(&mut exporter);
+        assert_eq!((again.len(), again[0][11]), (1, 1), "once, behind one record");
+        for n in 0..WAITING * 100 {
+            exporter.record(due, WALL, &session(n % 2 == 0));
+        }
+        exporter.flush(WALL);
+        let all = messages(&mut exporter);
+        assert!(all.len() <= WAITING + 1);
+        let lost = exporter.counters.ipfix_lost;
+        assert!(lost > 0, "what nobody takes does not grow without end");
+        exporter.record(due, WALL, &session(true));
+        exporter.flush(WALL);
+        let sequence = exporter.poll().unwrap()[8..12].try_into().map(u32::from_be_bytes).unwrap();
+        assert_eq!(sequence as usize, 1 + WAITING * 100, "those that were lost count");
+    }
+
+    proptest! {
+        #[test]
+        fn messages_are_no_longer_than_allowed_and_hold_whole_sets(
+            users in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 1..40), longest in 0_usize..2000, seed: u64,
+        ) {
+            let mut exporter = Exporter::new(ExporterConfig { longest, ..ExporterConfig::default() });
+            for (n, user) in users.iter().enumerate() {
+                let address = NatEvent::Address { inside: INSIDE, outside: INSIDE, subscriber: subscriber(user) };
+                let address = NatRecord { at: WALL, begins: false, event: address };
+                let record = match (seed >> n) % 3 { 0 => block(user), 1 => session(true), _ => address };
+                exporter.record(Instant::ZERO, WALL, &record);
+            }
+            exporter.flush(WALL);
+            for message in messages(&mut exporter) {
+                prop_assert!(message.len() <= longest.max(SHORTEST));
+                prop_assert_eq!(usize::from(u16::from_be_bytes([message[2], message[3]])), message.len());
+                let mut rest = &message[HEADER..];
+                while !rest.is_empty() {
+                    let length = usize::from(u16::from_be_bytes([rest[2], rest[3]]));
+                    prop_assert!(length > SET && length <= rest.len());
+                    rest = &rest[length..];
+                }
+            }
+        }
+    }
+}
