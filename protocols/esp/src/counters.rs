@@ -11,7 +11,7 @@ usher_core::counters! {
         forwarded,
         /// Packets that waited for an SA.
         held,
-        /// Packets that a policy, or the lack of one, had dropped.
+        /// Packets that a policy, or the lack of one, had dropped; those that came by an SA and that a policy drops among them.
         discarded,
         /// Packets that waited for an SA and were dropped: others came, or no SA did.
         not_held,

@@ -533,7 +533,21 @@ impl Plane {
         }
         let waits = entry.waits;
         let received = received(entry, arrival, packet, opened.payload, opened.next_header);
-        *if received.is_some() { &mut counters.opened } else { &mut counters.selectors } += 1;
+        let received = match received {
+            None => {
+                counters.selectors += 1;
+                None
+            }
+            // What may not go to somebody is not taken from him either, whoever has agreed on an SA that is wider.
+            Some((_, reversed)) if self.policies.discards(&reversed) => {
+                counters.discarded += 1;
+                None
+            }
+            Some((received, _)) => {
+                counters.opened += 1;
+                Some(received)
+            }
+        };
         if waits {
             self.sas.peer_has(header.spi);
             self.flows.clear();
@@ -552,24 +566,25 @@ impl Plane {
     }
 }
 
-/// What came, if it is of its SA's traffic (RFC 4301 §5.2, step 4).
+/// What came, if it is of its SA's traffic (RFC 4301 §5.2, step 4), and the flow of what would go the other way.
 fn received(
     entry: &Entry,
     arrival: &Arrival,
     packet: &mut [u8],
     payload: Range<usize>,
     next_header: u8,
-) -> Option<Received> {
+) -> Option<(Received, Flow)> {
     let octets = packet.get_mut(payload.clone())?;
     match entry.mode {
         Mode::Tunnel => {
             let inner = IpPacket::parse(octets).ok()?;
             let version = if inner.flow.source.is_ipv4() { protocol::IPV4 } else { protocol::IPV6 };
-            if version != next_header || !selects(&entry.local, &entry.remote, &inner.flow.reversed()) {
+            let (reversed, length) = (inner.flow.reversed(), inner.length);
+            if version != next_header || !selects(&entry.local, &entry.remote, &reversed) {
                 return None;
             }
             ip::congestion(octets, arrival.traffic_class);
-            Some(Received::Packet(payload.start..payload.start + inner.length))
+            Some((Received::Packet(payload.start..payload.start + length), reversed))
         }
         Mode::Transport => {
             let (source, destination) = (arrival.outer.remote.ip(), arrival.outer.local.ip());
@@ -578,11 +593,14 @@ fn received(
             }
             let ports = ip::ports(next_header, octets);
             let flow = Flow { protocol: next_header, source, destination, ports };
-            if !selects(&entry.local, &entry.remote, &flow.reversed()) {
+            let reversed = flow.reversed();
+            if !selects(&entry.local, &entry.remote, &reversed) {
                 return None;
             }
             let traffic_class = arrival.traffic_class;
-            Some(Received::Payload { payload, protocol: next_header, source, destination, traffic_class })
+            let received =
+                Received::Payload { payload, protocol: next_header, source, destination, traffic_class };
+            Some((received, reversed))
         }
     }
 }

@@ -58,6 +58,10 @@ impl PolicyDatabase {
     pub(crate) fn first(&self, flow: &Flow) -> Option<&Policy> {
         self.policies.iter().find(|policy| selects(&policy.local, &policy.remote, flow))
     }
+    /// Whether a packet that goes is dropped by a policy.
+    pub(crate) fn discards(&self, flow: &Flow) -> bool {
+        self.first(flow).is_some_and(|policy| policy.action == Action::Discard)
+    }
     pub(crate) fn has(&self, id: PolicyId) -> bool {
         self.policies.iter().any(|policy| policy.id == id)
     }

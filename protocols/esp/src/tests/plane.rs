@@ -503,3 +503,30 @@ fn an_sa_that_does_not_come_is_asked_for_again_when_its_time_is_over() {
         assert_eq!(events(&mut plane).len(), asked, "at {millis} ms");
     }
 }
+
+/// A policy before all SAs holds in both directions, however wide an SA is that was agreed on.
+#[test]
+fn what_a_policy_drops_is_not_taken_by_an_sa_either() {
+    let (mut a, mut b) = two(&pair(true, gcm(), 20));
+    let policies = vec![
+        policy(1, "10.2.0.0/16", "10.1.9.0/24", Action::Discard),
+        policy(2, "10.2.0.0/16", "10.1.8.0/24", Action::Forward),
+    ];
+    b.apply(NOW, Operation::Policies(policies)).unwrap();
+    for (source, taken) in [("10.1.9.7", false), ("10.1.8.7", true), ("10.1.7.7", true)] {
+        let packet = udp(source, "10.2.0.9", (5, 6), b"data");
+        let sent = send(&mut a, &packet).unwrap();
+        assert_eq!(receive(&mut b, &sent).is_some(), taken, "{source}");
+    }
+    assert_eq!((b.counters().discarded, b.counters().opened, b.counters().selectors), (1, 2, 0));
+    // What says that it is of a network that the SA is not for is counted apart.
+    let mut wide = pair(true, gcm(), 20);
+    wide.local = vec![network("10.0.0.0/8")];
+    let (mut a, _) = two(&wide);
+    let (_, mut b) = two(&pair(true, gcm(), 20));
+    let sent = send(&mut a, &udp("10.7.0.1", "10.2.0.9", (5, 6), b"data")).unwrap();
+    assert_eq!((receive(&mut b, &sent), b.counters().selectors), (None, 1));
+    // So is what this side would send and is of no network of its own.
+    let stranger = udp("10.7.0.1", "10.1.0.9", (5, 6), b"data");
+    assert_eq!((decide(&mut b, &stranger), b.counters().discarded), (Decision::Discard, 1));
+}
