@@ -2,7 +2,7 @@
 //!
 //! [`AccessClient`] asks whether a user is let in ([`Request`], [`Proof`]), tells of sessions ([`Record`]) and hears what
 //! the AAA server wants of a session later ([`DynamicRequest`]); a [`Reply`] says all that the server said of a user.
-//! [`pool`] gives out addresses.
+//! [`pool`] gives out addresses; [`Failures`] counts failed logins, and says who is held back for them.
 
 #![cfg_attr(not(test), no_std)]
 
@@ -10,6 +10,7 @@ extern crate alloc;
 
 mod client;
 mod dynamic;
+mod failures;
 mod identity;
 pub mod pool;
 mod proof;
@@ -22,6 +23,7 @@ pub use client::{
     DiameterConfig, DynamicConfig, Event, Failure, RadiusConfig,
 };
 pub use dynamic::{DynamicKind, DynamicRequest, ErrorCause, SessionIdentity};
+pub use failures::{FailureLimit, Failures};
 pub use identity::{
     NasIdentity, NasPort, PORT_TYPE_ETHERNET, PORT_TYPE_VIRTUAL, PORT_TYPE_WIRELESS_80211,
     PORT_TYPE_WIRELESS_80216,

@@ -3,15 +3,14 @@
 use super::admit::one_name;
 use crate::users::canonical_name;
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::hash::{BuildHasher, Hasher};
 use core::net::{IpAddr, Ipv6Addr};
 use usher_access::pool::Lease;
+use usher_core::Instant;
 use usher_core::collections::{HashMap, HashState};
 use usher_core::table::SessionTable;
-use usher_core::{Duration, Instant};
 
 /// Somebody has proved who they are; may they have a session?
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -69,28 +68,6 @@ pub enum Refusal {
     Full,
 }
 
-/// How many failed logins hold a user or a station back.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FailureLimit {
-    /// This many failures …
-    pub count: u32,
-    /// … within this time …
-    pub within: Duration,
-    /// … refuse every login for this long.
-    pub hold: Duration,
-    /// How many users and stations that failed are remembered, beyond which the one that failed longest ago is
-    /// forgotten, and how many that are held back, beyond which the one whose time ends first is.
-    pub remembered: usize,
-}
-
-impl FailureLimit {
-    /// So many failures within so long hold back for so long; 65,536 users and stations are remembered.
-    #[must_use]
-    pub const fn new(count: u32, within: Duration, hold: Duration) -> Self {
-        Self { count, within, hold, remembered: 1 << 16 }
-    }
-}
-
 /// Who is held back from now on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HeldBack {
@@ -112,105 +89,6 @@ pub(crate) fn failure_keys(hash: &HashState, user: &[u8], station: &[u8]) -> [Op
         hasher.write_u8(octet.to_ascii_lowercase());
     }
     [named, known.then(|| hasher.finish())]
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Failure {
-    key: u64,
-    count: u32,
-    since: Instant,
-}
-
-/// Failed logins, by user and by station, and who is held back for them.
-#[derive(Debug)]
-pub(crate) struct Failures {
-    limit: FailureLimit,
-    /// Who failed less often than the limit; the one that failed longest ago goes first.
-    table: SessionTable<Failure>,
-    by_key: HashMap<u64, u64>,
-    /// Who is held back, and until when. They have room of their own: whoever fails under many names makes the server
-    /// forget nobody who is held back, but for as many who are.
-    held: HashMap<u64, Instant>,
-    /// By when their time is over; one held anew stands here again.
-    order: VecDeque<(Instant, u64)>,
-}
-
-impl Failures {
-    pub(crate) fn new(limit: FailureLimit, hash: &HashState) -> Self {
-        let (by_key, held) = (HashMap::with_hasher(hash.clone()), HashMap::with_hasher(hash.clone()));
-        Self { limit, table: SessionTable::new(), by_key, held, order: VecDeque::new() }
-    }
-    /// Counts a failure; true: whoever failed is held back from now on.
-    pub(crate) fn failed(&mut self, now: Instant, key: u64) -> bool {
-        if self.held(now, key) {
-            return false;
-        }
-        let new = Failure { key, count: 0, since: now };
-        let token = match self.by_key.get(&key) {
-            Some(token) => *token,
-            None => {
-                while self.table.len() >= self.limit.remembered.max(1) {
-                    let Some(failure) = self.table.oldest().and_then(|(t, _)| self.table.remove(t)) else {
-                        break;
-                    };
-                    self.by_key.remove(&failure.key);
-                }
-                let token = self.table.insert(now, new);
-                self.by_key.insert(key, token);
-                token
-            }
-        };
-        self.table.touch(now, token);
-        let Some(failure) = self.table.get_mut(token) else { return false };
-        if now.since(failure.since) > self.limit.within {
-            (failure.count, failure.since) = (0, now);
-        }
-        failure.count += 1;
-        let reached = failure.count >= self.limit.count.max(1);
-        if reached {
-            self.hold(now, key);
-        }
-        reached
-    }
-    /// Holds somebody back, as the limit says.
-    pub(crate) fn hold(&mut self, now: Instant, key: u64) {
-        self.forget(key);
-        let until = now + self.limit.hold;
-        self.held.insert(key, until);
-        self.order.push_back((until, key));
-        self.release(now);
-    }
-    /// Forgets those whose time is over, and those who have no room.
-    fn release(&mut self, now: Instant) {
-        while let Some(&(until, key)) = self.order.front() {
-            let current = self.held.get(&key) == Some(&until);
-            if current && until > now && self.held.len() <= self.limit.remembered.max(1) {
-                break;
-            }
-            if current {
-                self.held.remove(&key);
-            }
-            self.order.pop_front();
-        }
-    }
-    /// Nobody is held back, so that nobody has to be looked for.
-    pub(crate) fn none_held(&mut self, now: Instant) -> bool {
-        self.release(now);
-        self.held.is_empty()
-    }
-    /// There are failures that a success would make forgotten.
-    pub(crate) fn any_counted(&self) -> bool {
-        !self.by_key.is_empty()
-    }
-    pub(crate) fn held(&self, now: Instant, key: u64) -> bool {
-        self.held.get(&key).is_some_and(|until| *until > now)
-    }
-    /// Counts anew after a success.
-    pub(crate) fn forget(&mut self, key: u64) {
-        if let Some(token) = self.by_key.remove(&key) {
-            self.table.remove(token);
-        }
-    }
 }
 
 /// Somebody who was admitted and whose session has not started yet.

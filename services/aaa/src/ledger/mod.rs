@@ -43,9 +43,11 @@ mod session;
 mod shares;
 mod table;
 
-pub use limits::{Admission, AdmitRequest, FailureLimit, HeldBack, Refusal};
-pub(crate) use limits::{Failures, failure_keys};
+pub(crate) use limits::failure_keys;
+pub use limits::{Admission, AdmitRequest, HeldBack, Refusal};
 pub use record::{BadRecord, CLOCK_DIFFERENCE, Record, SessionKey, Status, Unique, nas_of, port_of, text};
+pub use usher_access::FailureLimit;
+pub(crate) use usher_access::Failures;
 pub use usher_access::pool::{PoolConfig, PoolError, PoolUse, Range, check_pools};
 
 use crate::store::{SessionRow, StoreError};
