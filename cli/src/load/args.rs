@@ -1,8 +1,8 @@
 //! What can be typed behind `usher load`.
 
-use super::value::{Part, Secs, Share, named};
+use super::value::{Part, Secs, Share, Station, named};
 use clap::{Args, Subcommand, ValueEnum};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use usher_crypto::Version;
@@ -69,6 +69,94 @@ Who is there is discovered first. A transaction counts when its response says su
 without acknowledgements (--tcp, --no-ack) an indication counts as soon as it is sent. By UDP what a server drops is sent again, and
 is a timeout when its tries are over. Options about users and methods do not go with this command.")]
     Mih(Mih),
+    /// Sessions at a PPPoE access concentrator, of subscribers behind one interface.
+    #[command(after_help = "Examples:
+  usher load pppoe eth1 --user 'user{}' --password 'pw{}' --users 1000
+  usher load pppoe eth1 --user ann --password secret --sessions 10000 --keep --rounds 3 --expect 'cps-min > 500/s'
+  usher load pppoe eth1 --users-file users.csv --sessions 10000 --keep --power-cut --rounds 2 --concurrency 10000
+  usher load pppoe eth1 --user ann --password secret --sessions 500 --rate 100 --hold 3s --duration 60s
+  usher load pppoe eth1 --user ann --password secret --sessions 100 --keep --stay 10s --echo 10 --expect 'echo-lost < 0.1 %'
+
+A login is discovery, LCP, authentication and IPCP; then its session ends at once, after --hold, or with --keep at the end. Each
+session is of a station with an address of Ethernet of its own. It needs CAP_NET_RAW; the interface carries nothing else meanwhile.
+With --keep the results tell the set-up rate in calls a second (CPS), of each of --rounds, with the least, mean and most.
+--echo has sessions carry echoes (ping), which the concentrator or --echo-to answers.")]
+    Pppoe(Pppoe),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Pppoe {
+    #[command(flatten)]
+    pub(crate) load: Load,
+    /// How subscribers show who they are.
+    #[arg(long, value_enum, default_value_t = PppoeMethod::Chap, conflicts_with = "mix")]
+    pub(crate) method: PppoeMethod,
+    /// How many stations there are, and so sessions at a time.
+    #[arg(long, value_name = "N", default_value = "1000", help_heading = "PPPoE")]
+    pub(crate) sessions: NonZeroUsize,
+    /// The first station's address of Ethernet; each further one is one more.
+    #[arg(long, value_name = "ADDRESS", default_value = "02:00:5e:00:00:00", help_heading = "PPPoE")]
+    pub(crate) station: Station,
+    /// The service that is asked for [default: any].
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true, help_heading = "PPPoE")]
+    pub(crate) service: String,
+    /// The concentrator's name [default: any].
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true, help_heading = "PPPoE")]
+    pub(crate) concentrator: String,
+    /// How long an answer of discovery is waited for before it is sent again; each further wait is twice as long.
+    #[arg(long, value_name = "TIME", default_value = "1s", help_heading = "PPPoE")]
+    pub(crate) discovery: Secs,
+    /// How often PADI is sent for a session.
+    #[arg(long, value_name = "N", default_value = "5", help_heading = "PPPoE")]
+    pub(crate) attempts: NonZeroU32,
+    /// How long it may take from PADS until packets may pass.
+    #[arg(long, value_name = "TIME", default_value = "30s", help_heading = "PPPoE")]
+    pub(crate) setup: Secs,
+    /// How often each station asks whether the concentrator lives; 0: never.
+    #[arg(long, value_name = "TIME", default_value = "20s", help_heading = "PPPoE")]
+    pub(crate) keepalive: Secs,
+    /// End each session so long after it was set up.
+    #[arg(long, value_name = "TIME", default_value = "0s", help_heading = "PPPoE", conflicts_with = "keep")]
+    pub(crate) hold: Secs,
+    /// Leave sessions until all are there; without --count or --duration each station sets one up.
+    #[arg(long, help_heading = "PPPoE")]
+    pub(crate) keep: bool,
+    /// How long they stay after that.
+    #[arg(long, value_name = "TIME", default_value = "0s", help_heading = "PPPoE", requires = "keep")]
+    pub(crate) stay: Secs,
+    /// How often all stations set their sessions up.
+    #[arg(long, value_name = "N", default_value = "1", help_heading = "PPPoE", requires = "keep")]
+    pub(crate) rounds: NonZeroU32,
+    /// Between rounds all sessions stop without a word, as when the power is cut: the concentrator still has them when all come back.
+    #[arg(long, help_heading = "PPPoE", requires = "keep")]
+    pub(crate) power_cut: bool,
+    /// Each session carries so many echoes a second.
+    #[arg(long, value_name = "R", help_heading = "PPPoE")]
+    pub(crate) echo: Option<f64>,
+    /// Octets of each echo, as an IP packet.
+    #[arg(long, value_name = "N", default_value = "84", help_heading = "PPPoE", requires = "echo",
+          value_parser = clap::value_parser!(u16).range(44..=1492))]
+    pub(crate) echo_size: u16,
+    /// Who answers echoes [default: the concentrator].
+    #[arg(long, value_name = "ADDRESS", help_heading = "PPPoE", requires = "echo")]
+    pub(crate) echo_to: Option<Ipv4Addr>,
+}
+
+/// How PPPoE subscribers show who they are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum PppoeMethod {
+    /// PAP.
+    Pap,
+    /// CHAP with MD5.
+    Chap,
+    /// MS-CHAPv2.
+    #[value(name = "mschapv2")]
+    MsChapV2,
+    /// EAP-MD5.
+    EapMd5,
+    /// EAP-MSCHAPv2.
+    #[value(name = "eap-mschapv2")]
+    EapMsChapV2,
 }
 
 #[derive(Args, Debug)]
@@ -153,6 +241,7 @@ impl LoadCommand {
             Self::Diameter(d) => &d.load,
             Self::Ike(i) => &i.load,
             Self::Mih(m) => &m.load,
+            Self::Pppoe(p) => &p.load,
         }
     }
 }
@@ -234,7 +323,7 @@ pub(crate) struct Diameter {
 /// What all three have.
 #[derive(Args, Debug)]
 pub(crate) struct Load {
-    /// The server: HOST or HOST:PORT, [ADDRESS]:PORT for IPv6.
+    /// The server: HOST or HOST:PORT, [ADDRESS]:PORT for IPv6; for PPPoE the interface that the concentrator is behind.
     pub(crate) server: String,
     /// The user's name; {} stands for a number, from 0.
     #[arg(long, value_name = "NAME", help_heading = "Users", conflicts_with = "users_file")]

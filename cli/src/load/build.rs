@@ -1,5 +1,7 @@
 //! From what was typed to what is run.
 
+mod pppoe;
+
 use super::args::{
     Accounting, Diameter, DiameterCarrier, DiameterMethod, Eap, EapName, Ike, Load, LoadCommand, Mih,
     MihName, Nas, Radius, RadiusMethod, SctpOrder, Tls,
@@ -66,6 +68,7 @@ pub(super) fn job(command: &LoadCommand) -> Result<Job, Failure> {
         LoadCommand::Diameter(d) => diameter(d),
         LoadCommand::Ike(i) => ike(i),
         LoadCommand::Mih(m) => mih(m),
+        LoadCommand::Pppoe(p) => pppoe::job(p),
     }
 }
 
@@ -611,6 +614,8 @@ fn finish(
             course: if ramp.is_some() { interval } else { course },
             sctp_nodelay: true,
             offload: true,
+            interface: None,
+            rounds: 0,
         },
         addresses,
         yes: load.yes,

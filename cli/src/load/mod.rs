@@ -41,6 +41,15 @@ pub(crate) fn load(output: &Output, command: &LoadCommand) -> Result<(), Failure
             )));
         }
     }
+    if let Some(interface) = &job.plan.interface
+        && !usher_load::in_namespace()
+        && !job.yes
+    {
+        return Err(Failure::usage(format!(
+            "behind {interface} may be other people's: a load can put a concentrator out of service. With its owner's leave, give \
+             the command again with --yes (within a network namespace nobody is asked)"
+        )));
+    }
     let interrupted = Arc::new(AtomicBool::new(false));
     let mut signals = Vec::new();
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -121,6 +130,7 @@ fn judge(expect: &[usher_load::Expectation], outcome: &Outcome) -> Vec<Verdict> 
         measured_s: outcome.measured_s,
         server_ms: outcome.server.as_ref().and_then(ServerUse::ms_per_login),
         knee: outcome.ramp.as_ref().and_then(Ramp::knee).map(|k| k.capacity),
+        setup: outcome.setup(),
     };
     expect.iter().map(|e| e.judge(&shown)).collect()
 }

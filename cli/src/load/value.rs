@@ -4,6 +4,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::str::FromStr;
 use usher_config::units::Time;
 use usher_core::{Duration, Named};
+use usher_ppp::pppoe::MacAddress;
 
 /// One of a closed set of words.
 pub(crate) fn named<T: Named + Send + Sync>() -> impl TypedValueParser<Value = T> {
@@ -50,6 +51,25 @@ impl FromStr for Share {
     }
 }
 
+/// An address of Ethernet: `02:00:5e:00:00:00`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Station(pub(crate) MacAddress);
+
+impl FromStr for Station {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let octets = text.split(':').map(|part| match part.len() {
+            2 => u8::from_str_radix(part, 16).ok(),
+            _ => None,
+        });
+        let address = octets.collect::<Option<Vec<u8>>>().and_then(|all| <[u8; 6]>::try_from(all).ok());
+        match address.map(MacAddress) {
+            Some(address) if address.is_unicast() => Ok(Self(address)),
+            _ => Err(format!("{text:?} is no address of a single station, as 02:00:5e:00:00:00 is")),
+        }
+    }
+}
+
 /// A method of several with its share: `pap=70`.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Part {
@@ -73,6 +93,20 @@ impl FromStr for Part {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stations_are_read() {
+        assert_eq!("02:00:5e:0a:00:ff".parse(), Ok(Station(MacAddress([2, 0, 0x5e, 10, 0, 255]))));
+        for wrong in [
+            "02:00:5e:00:00",
+            "02:00:5e:00:00:00:00",
+            "2:0:5e:0:0:0",
+            "03:00:5e:00:00:00",
+            "0g:00:5e:00:00:00",
+        ] {
+            assert!(wrong.parse::<Station>().is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn times_and_shares_are_read() {

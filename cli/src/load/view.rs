@@ -99,6 +99,7 @@ pub(super) fn table(about: &About, outcome: &Outcome) -> String {
         ("single requests", &t.exchange_latency),
         ("begun later than meant", &t.lag),
         ("of that by our own fault", &t.own_lag),
+        ("echoes within sessions", &t.echo_latency),
     ] {
         let late = matches!(name, "begun later than meant" | "of that by our own fault");
         let wanted = !histogram.is_empty() && (about.open_loop || !late);

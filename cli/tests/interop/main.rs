@@ -21,6 +21,7 @@ mod radius;
 mod radsecproxy;
 mod reasons;
 mod sessions;
+mod subscribers;
 mod tshark;
 mod tunnel;
 mod vendors;

@@ -16,9 +16,11 @@ mod interface;
 pub mod netfilter;
 mod plane;
 mod session;
+mod stations;
 mod sys;
 mod user;
 
 pub use forward::fuzz;
 pub use plane::{Config, Event, Mode, Plane, PortConfig, PortState, StartError};
 pub use session::{Counters, Session, SessionError, Usage};
+pub use stations::{Receiver, Stations};

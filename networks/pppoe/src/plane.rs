@@ -163,8 +163,8 @@ impl Port {
         if !interface.up {
             return Err(io::Error::other(format!("it is down: ip link set {name} up")));
         }
-        let discovery = sys::frames(interface.index, 0x8863)?;
-        let session = sys::frames(interface.index, 0x8864)?;
+        let discovery = sys::frames(interface.index, 0x8863, false)?;
+        let session = sys::frames(interface.index, 0x8864, false)?;
         Ok(Self { name: name.to_owned(), interface, discovery, session })
     }
 }

@@ -20,13 +20,34 @@ const BUFFER: usize = 4 << 20;
 /// Octets beside an interface's MTU that a frame may have: headers, a tag, and the head of the kernel.
 const BESIDE: usize = 64;
 
-/// A socket for frames of one EtherType at one interface: those that are for this station, or for all. Each has the head of
-/// [`VNET_HEADER`] octets in front, both ways.
-pub(crate) fn frames(index: u32, ethertype: u16) -> io::Result<Socket> {
+/// Sets an option of a packet socket.
+fn set<T: Copy>(socket: &Socket, name: libc::c_int, value: T) -> io::Result<()> {
+    let length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the pointer is to a value of the length given, which the call reads.
+    let done = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, name, (&raw const value).cast(), length)
+    };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Has the interface take frames for any station, as long as the socket is open (packet(7)).
+pub(crate) fn take_all(socket: &Socket, index: u32) -> io::Result<()> {
+    let request = libc::packet_mreq {
+        mr_ifindex: index as libc::c_int,
+        mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    set(socket, libc::PACKET_ADD_MEMBERSHIP, request)
+}
+
+/// A socket for frames of one EtherType at one interface: those that are for this station or for all, or with `any` those for
+/// other stations, too. Each has the head of [`VNET_HEADER`] octets in front, both ways.
+pub(crate) fn frames(index: u32, ethertype: u16, any: bool) -> io::Result<Socket> {
     let socket = Socket::new_raw(Domain::PACKET, Type::RAW.nonblocking().cloexec(), None::<Protocol>)?;
     let word = |code: u32| code as u16;
     let kind = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
-    let highest = u32::from(libc::PACKET_BROADCAST);
+    let highest = u32::from(if any { libc::PACKET_OTHERHOST } else { libc::PACKET_BROADCAST });
     socket.attach_filter(&[
         SockFilter::new(word(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS), 0, 0, kind),
         SockFilter::new(word(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K), 1, 0, highest),
@@ -34,15 +55,7 @@ pub(crate) fn frames(index: u32, ethertype: u16) -> io::Result<Socket> {
         SockFilter::new(word(libc::BPF_RET | libc::BPF_K), 0, 0, 0),
     ])?;
     let on: libc::c_int = 1;
-    let length = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: the pointer is to an integer of the length given, which the call reads.
-    let set = unsafe {
-        let name = libc::PACKET_VNET_HDR;
-        libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, name, (&raw const on).cast(), length)
-    };
-    if set < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    set(&socket, libc::PACKET_VNET_HDR, on)?;
     // The system may grant less.
     socket.set_recv_buffer_size(BUFFER)?;
     socket.set_send_buffer_size(BUFFER)?;

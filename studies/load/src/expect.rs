@@ -1,5 +1,6 @@
 //! What a run is expected to show, as people write it: `p99 < 100 ms`, `failed < 0.1 %`.
 
+use crate::live::Setup;
 use crate::tally::{Failure, Tally, quantile};
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +10,8 @@ use usher_core::Duration;
 const ACCEPTED: &str = "write METRIC < VALUE, with < <= > or >=. Metrics: p50, p90, p95, p99, p99.9, max, mean (of the \
                         latency of logins: 100 ms), server-cpu (of a login, with --server-pid: 0.1 ms), failed, succeeded, \
                         cut-off and each failure by its name, as timeout (of all logins: 0.1 %), throughput and, of a \
-                        ramp, knee (5000/s)";
+                        ramp, knee (5000/s); of PPPoE sessions cps, cps-min, cps-avg, cps-max (5000/s), setup-time, \
+                        echo-p50, echo-p99 (100 ms), echo-lost (0.1 %)";
 
 /// What is looked at.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -32,6 +34,23 @@ enum Metric {
     Throughput,
     /// A ramp's capacity.
     Knee,
+    /// Sessions set up a second.
+    Cps(Part),
+    /// Until all sessions were there.
+    SetupTime,
+    /// A quantile of how long echoes took.
+    EchoQuantile(f64),
+    /// The share of echoes that nobody answered.
+    EchoLost,
+}
+
+/// Which set-up rate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Part {
+    Last,
+    Least,
+    Mean,
+    Most,
 }
 
 /// In what a metric is told.
@@ -82,6 +101,8 @@ pub struct Shown<'a> {
     pub server_ms: Option<f64>,
     /// The capacity that a ramp found, 1/s.
     pub knee: Option<f64>,
+    /// How fast sessions were set up.
+    pub setup: Option<Setup>,
 }
 
 /// Whether an expectation was met.
@@ -114,15 +135,25 @@ impl Metric {
             "cut-off" => Self::CutOff,
             "throughput" => Self::Throughput,
             "knee" => Self::Knee,
+            "cps" => Self::Cps(Part::Last),
+            "cps-min" => Self::Cps(Part::Least),
+            "cps-avg" => Self::Cps(Part::Mean),
+            "cps-max" => Self::Cps(Part::Most),
+            "setup-time" => Self::SetupTime,
+            "echo-p50" => Self::EchoQuantile(0.5),
+            "echo-p99" => Self::EchoQuantile(0.99),
+            "echo-lost" => Self::EchoLost,
             other => Self::Failure(Failure::ALL.into_iter().find(|f| f.name().replace('_', "-") == other)?),
         })
     }
 
     const fn unit(self) -> Unit {
         match self {
-            Self::Quantile(_) | Self::Mean | Self::ServerCpu => Unit::Time,
-            Self::Failed | Self::Succeeded | Self::CutOff | Self::Failure(_) => Unit::Share,
-            Self::Throughput | Self::Knee => Unit::Rate,
+            Self::Quantile(_) | Self::Mean | Self::ServerCpu | Self::SetupTime | Self::EchoQuantile(_) => {
+                Unit::Time
+            }
+            Self::Failed | Self::Succeeded | Self::CutOff | Self::Failure(_) | Self::EchoLost => Unit::Share,
+            Self::Throughput | Self::Knee | Self::Cps(_) => Unit::Rate,
         }
     }
 
@@ -139,6 +170,15 @@ impl Metric {
             Self::CutOff => share(t.cut_off, t.ended() + t.cut_off),
             Self::Throughput => (shown.measured_s > 0.0).then(|| t.completed as f64 / shown.measured_s),
             Self::Knee => shown.knee,
+            Self::Cps(part) => shown.setup.map(|setup| match part {
+                Part::Last => setup.cps,
+                Part::Least => setup.min,
+                Part::Mean => setup.avg,
+                Part::Most => setup.max,
+            }),
+            Self::SetupTime => shown.setup.and_then(|setup| setup.time_s),
+            Self::EchoQuantile(q) => quantile(&t.echo_latency, q),
+            Self::EchoLost => t.echoes_lost(),
         }
     }
 }
@@ -243,7 +283,8 @@ mod tests {
 
     fn judged(text: &str) -> Verdict {
         let tally = tally();
-        let shown = Shown { tally: &tally, measured_s: 2.0, server_ms: Some(0.5), knee: Some(400.0) };
+        let setup = Some(Setup { cps: 90.0, min: 80.0, avg: 95.0, max: 120.0, time_s: Some(2.5) });
+        let shown = Shown { tally: &tally, measured_s: 2.0, server_ms: Some(0.5), knee: Some(400.0), setup };
         text.parse::<Expectation>().unwrap().judge(&shown)
     }
 
@@ -268,6 +309,11 @@ mod tests {
             ("knee > 399 1/s", true),
             ("server-cpu < 500 us", false),
             ("server-cpu <= 500 us", true),
+            ("cps >= 90/s", true),
+            ("cps-min > 80/s", false),
+            ("cps_avg > 94/s", true),
+            ("cps-max < 120/s", false),
+            ("setup-time < 2.6 s", true),
         ] {
             assert_eq!(judged(text).met, met, "{text}: {:?}", judged(text));
         }
@@ -278,10 +324,18 @@ mod tests {
     #[test]
     fn what_was_not_measured_is_not_as_expected() {
         let empty = Tally::default();
-        let shown = Shown { tally: &empty, measured_s: 0.0, server_ms: None, knee: None };
-        for text in
-            ["p99 < 1 s", "failed < 1 %", "throughput >= 0", "knee >= 0", "server-cpu < 1 s", "mean > 0 ms"]
-        {
+        let shown = Shown { tally: &empty, measured_s: 0.0, server_ms: None, knee: None, setup: None };
+        for text in [
+            "p99 < 1 s",
+            "failed < 1 %",
+            "throughput >= 0",
+            "knee >= 0",
+            "server-cpu < 1 s",
+            "mean > 0 ms",
+            "cps >= 0",
+            "echo-lost <= 1",
+            "echo-p50 < 1 s",
+        ] {
             let verdict = text.parse::<Expectation>().unwrap().judge(&shown);
             assert!(!verdict.met && verdict.found.is_none() && verdict.told == "not measured", "{text}");
         }

@@ -21,14 +21,17 @@ pub use cpu::{CpuTime, peak_memory};
 pub use eap::{EapMethod, PeapInner, Tls, TtlsInner};
 pub use expect::{ExpectError, Expectation, Shown, Verdict};
 pub use generator::{
-    Accounting, Command, Config, ConfigError, DiameterConfig, DiameterLogin, Event, Fleet, FrontConfig,
-    Generator, IkeConfig, MihConfig, MihRequest, RadiusConfig, RadiusLogin, Share,
+    Accounting, Command, Config, ConfigError, DiameterConfig, DiameterLogin, EchoConfig, Event, Fleet,
+    FrontConfig, Generator, Hold, IkeConfig, MihConfig, MihRequest, PppoeConfig, PppoeLogin, RadiusConfig,
+    RadiusLogin, Share,
 };
 pub use limit::{BUSY_SHARE, LATE_FLOOR_S, LATE_SHARE, Limit};
-pub use live::{Interval, Outcome, Plan, RampPlan, RunError, ServerUse, Unwatched, Watch, run, try_one};
+pub use live::{
+    Interval, Outcome, Plan, RampPlan, Round, RunError, ServerUse, Setup, Unwatched, Watch, run, try_one,
+};
 pub use pace::{Arrivals, Pace};
 pub use ramp::{Knee, RUN, Ramp, RampConfig, Step, TURNS};
-pub use scope::is_own;
+pub use scope::{in_namespace, is_own};
 pub use tally::{Failure, Latencies, Part, Tally, quantile};
 pub use users::{Users, UsersError};
 pub use usher_diameter::node::Transport as DiameterTransport;

@@ -1,19 +1,23 @@
 //! The generator on real sockets: a thread for each share of the load, and a conductor that leads them through
 //! warm-up, window and end, or along a ramp.
 
+mod rounds;
+mod stations;
 mod steps;
 
 use crate::cpu::{CpuTime, peak_memory};
-use crate::generator::{Command, Config, ConfigError, Event, FrontConfig, Generator};
+use crate::generator::{Command, Config, ConfigError, Event, FrontConfig, Generator, Hold, PORT};
 use crate::limit::Limit;
 use crate::pace::{Arrivals, Pace};
 use crate::ramp::{Ramp, RampConfig, Step};
 use crate::tally::{Failure, Tally, quantile};
+pub use rounds::{Round, Setup};
+use stations::{Link, Wire};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 use thiserror::Error;
-use usher_core::{Duration, Instant, Job, Machine, NoJob, SecureRng};
+use usher_core::{Duration, Input, Instant, Job, Machine, NoJob, PortId, SecureRng};
 use usher_crypto::tls::ClientConfig;
 use usher_live::{
     Carriage, Clock, Driver, DriverCounters, DriverCounts, Mailbox, Role, Settings, Shard, Sockets,
@@ -52,6 +56,10 @@ pub struct Plan {
     pub course: Duration,
     /// Whether datagrams may go through the system in trains (UDP segmentation offload).
     pub offload: bool,
+    /// The interface behind which stations of Ethernet are, for those who log in by PPPoE.
+    pub interface: Option<String>,
+    /// How often all stations set their sessions up, and end them.
+    pub rounds: u32,
 }
 
 /// A ramp: which rates, and how long each.
@@ -152,6 +160,8 @@ pub struct Outcome {
     pub counters: Vec<(&'static str, u64)>,
     /// What the drivers counted.
     pub driver: DriverCounts,
+    /// Rounds in which all stations set their sessions up.
+    pub rounds: Vec<Round>,
     /// Ended by the user before its time.
     pub interrupted: bool,
 }
@@ -196,6 +206,14 @@ pub enum RunError {
     /// A thread ended or hangs.
     #[error("a generating thread does not answer: this is a fault of the program")]
     Lost,
+    /// The interface behind which stations are.
+    #[error("the interface {name} cannot be used: {error}")]
+    Interface {
+        /// Its name.
+        name: String,
+        /// What the system says.
+        error: std::io::Error,
+    },
     /// The server's process.
     #[error("the CPU time of process {pid} cannot be read: {error}")]
     Process {
@@ -250,6 +268,7 @@ fn hint(dropped: &[(&'static str, u64)]) -> String {
 enum Message {
     Cut { answer: Sender<Cut> },
     Do(Command),
+    Frames(Vec<Vec<u8>>),
 }
 
 /// A thread's figures since its last cut.
@@ -293,6 +312,8 @@ impl Reading {
 struct Host {
     generator: Generator,
     finished: Option<Reading>,
+    /// The interface by which its stations' frames go.
+    link: Option<Link>,
 }
 
 impl Host {
@@ -332,7 +353,18 @@ impl Role for Host {
                 // Refused only before the server is reached, which the conductor waits for.
                 let _ = self.generator.command(now, command);
             }
+            Message::Frames(frames) => {
+                if let Some(link) = &self.link {
+                    link.taken(frames.len());
+                }
+                for data in &frames {
+                    self.generator.handle(now, Input::Frame { port: PORT, data });
+                }
+            }
         }
+    }
+    fn frame(&mut self, _: PortId, frame: &[u8]) -> bool {
+        self.link.as_mut().is_some_and(|link| link.send(frame))
     }
     fn stopped(&self) -> bool {
         self.finished.is_some()
@@ -343,6 +375,12 @@ struct Thread {
     mailbox: Mailbox<Message>,
     shard: Shard<std::io::Result<Host>>,
     counters: Arc<DriverCounters>,
+}
+
+/// Of so many things in a row, the first of a thread's, and how many it has: one at least.
+fn part_of(whole: usize, part: usize, parts: usize) -> (usize, usize) {
+    let count = whole / parts + usize::from(part < whole % parts);
+    (part * (whole / parts) + part.min(whole % parts), count.max(1))
 }
 
 /// One thread's share of the load.
@@ -359,14 +397,12 @@ fn share(plan: &Plan, part: usize, warmup: Duration) -> Config {
     if whole.users.len() >= parts {
         (load.first, load.step) = (part, parts);
     }
-    let of = |whole: usize| {
-        let count = whole / parts + usize::from(part < whole % parts);
-        (part * (whole / parts) + part.min(whole % parts), count.max(1))
-    };
+    let of = |whole: usize| part_of(whole, part, parts);
     match &mut load.front {
         FrontConfig::Diameter(d) => (d.first, d.connections) = of(d.connections),
         FrontConfig::Ike(i) => (i.first, i.initiators) = of(i.initiators),
         FrontConfig::Mih(m) => (m.first, m.functions) = of(m.functions),
+        FrontConfig::Pppoe(p) => (p.first, p.stations) = of(p.stations),
         FrontConfig::Radius(r) => {
             if let Some(fleet) = &mut r.fleet {
                 (fleet.first, fleet.count) = of(fleet.count);
@@ -391,6 +427,8 @@ struct Conductor<'a> {
     plan: &'a Plan,
     watch: &'a mut dyn Watch,
     threads: Vec<Thread>,
+    /// The interface behind which stations are.
+    wire: Option<Wire>,
     begun: StdInstant,
     /// When the figures were last shown.
     last: StdInstant,
@@ -416,6 +454,7 @@ struct Together {
 impl<'a> Conductor<'a> {
     fn start(plan: &'a Plan, watch: &'a mut dyn Watch, warmup: Duration) -> Result<Self, RunError> {
         let clock = Clock::start();
+        let mut wire = plan.interface.as_deref().map(Wire::open).transpose()?;
         let mut threads = Vec::new();
         for part in 0..plan.threads {
             let generator = Generator::new(share(plan, part, warmup), clock.now(), chance())?;
@@ -425,17 +464,26 @@ impl<'a> Conductor<'a> {
             let mut settings = Settings { offload: plan.offload, time_slice: SLICE, ..Settings::default() };
             settings.associations.nodelay = plan.sctp_nodelay;
             let sockets = Sockets { outgoing, settings, ..Sockets::default() };
-            let (driver, mailbox) = Driver::new(Host { generator, finished: None }, sockets, clock);
+            let link = wire.as_ref().map(Wire::link);
+            let waiting = link.as_ref().map(Link::waiting);
+            let (driver, mailbox) = Driver::new(Host { generator, finished: None, link }, sockets, clock);
+            if let (Some(wire), Some(waiting)) = (&mut wire, waiting) {
+                wire.lead(mailbox.clone(), waiting);
+            }
             let counters = driver.counters();
             let core = plan.cores.get(part % plan.cores.len().max(1)).copied();
             let shard = spawn(&format!("usher-load-{part}"), core, move || driver.run())?;
             threads.push(Thread { mailbox, shard, counters });
+        }
+        if let (Some(wire), FrontConfig::Pppoe(of)) = (&mut wire, &plan.load.front) {
+            wire.listen(of, plan.threads)?;
         }
         let now = StdInstant::now();
         Ok(Self {
             plan,
             watch,
             threads,
+            wire,
             begun: now,
             last: now,
             course: Vec::new(),
@@ -645,6 +693,9 @@ impl<'a> Conductor<'a> {
                 }
             }
         }
+        if let Some(wire) = self.wire.take() {
+            counters.extend(wire.end());
+        }
         self.total.add(&final_tally);
         self.part.0.add(&final_tally);
         let busy = self.busy(&readings);
@@ -660,6 +711,7 @@ impl<'a> Conductor<'a> {
             own_cpu_s: 0.0,
             counters,
             driver,
+            rounds: Vec::new(),
             interrupted: self.interrupted,
         })
     }
@@ -685,6 +737,7 @@ pub fn run(plan: &Plan, watch: &mut dyn Watch) -> Result<Outcome, RunError> {
     }
     match plan.ramp {
         Some(ramp) => steps::run_ramp(plan, ramp, watch),
+        None if plan.rounds > 0 => rounds::run_rounds(plan, watch),
         None => run_window(plan, watch),
     }
 }
@@ -742,7 +795,7 @@ fn try_method(plan: &Plan, method: Option<usize>, watch: &mut dyn Watch) -> Resu
         one.load.mix.clear();
     }
     one.threads = 1;
-    one.ramp = None;
+    (one.ramp, one.rounds) = (None, 0);
     one.server_pid = None;
     one.load.pace = Pace::Closed { concurrency: 1 };
     (one.load.count, one.load.duration, one.load.warmup) = (Some(1), None, Duration::ZERO);
@@ -758,6 +811,9 @@ fn try_method(plan: &Plan, method: Option<usize>, watch: &mut dyn Watch) -> Resu
         }
         FrontConfig::Ike(i) => i.initiators = 1,
         FrontConfig::Mih(m) => m.functions = 1,
+        FrontConfig::Pppoe(p) => {
+            (p.stations, p.hold, p.power_cut, p.echo) = (1, Hold::For(Duration::ZERO), false, None);
+        }
         FrontConfig::Diameter(d) => {
             d.connections = 1;
             if let Some(a) = &mut d.accounting {

@@ -1,5 +1,7 @@
 //! What a run showed: as one JSON object, as rows, and as the report that a study has.
 
+mod setup;
+
 use crate::expect::Verdict;
 use crate::live::{Interval, Outcome};
 use crate::ramp::{Knee, Ramp, Step, TURNS};
@@ -20,7 +22,7 @@ const QUANTILES: [(f64, &str); 6] =
 /// What was run, for those who read the results.
 #[derive(Clone, Debug)]
 pub struct About {
-    /// `radius`, `eap`, `diameter`, `ike` or `mih`.
+    /// `radius`, `eap`, `diameter`, `ike`, `mih` or `pppoe`.
     pub command: &'static str,
     /// How users log in: `pap`, `ttls-pap`.
     pub method: String,
@@ -54,6 +56,23 @@ impl About {
     #[must_use]
     pub fn in_terms(&self, text: &str) -> String {
         if self.command == "mih" { text.replace("login", "transaction") } else { text.to_owned() }
+    }
+    /// What a login has to show before it counts.
+    const fn verified(&self) -> &'static str {
+        match self.command.as_bytes() {
+            b"pppoe" => {
+                "A login is discovery, LCP, authentication and IPCP, and counts when packets of IPv4 may pass; with MS-CHAPv2 the \
+                 concentrator has to prove that it knows the password, too."
+            }
+            b"ike" => "A login counts when the gateway's proof holds.",
+            b"mih" => {
+                "A transaction counts when its response says success, an indication when it is acknowledged."
+            }
+            _ => {
+                "Every answer was verified before it counted: Response Authenticator and Message-Authenticator, the end of \
+                 the EAP method, and that the keys sent are those derived."
+            }
+        }
     }
     /// Where latency is counted from.
     #[must_use]
@@ -132,6 +151,8 @@ pub fn json(about: &About, outcome: &Outcome) -> Value {
         "exchange_latency": latency_json(&t.exchange_latency),
         "begin_lag": latency_json(&t.lag),
         "methods": methods_json(about, t),
+        "setup": setup::json(about, outcome),
+        "echoes": setup::echoes_json(t),
         "client": client,
         "own_cpu_s": outcome.own_cpu_s,
         "generator": generator,
@@ -240,12 +261,17 @@ fn metrics(tally: &Tally, measured_s: f64) -> Vec<(String, f64)> {
         all.push(("throughput_per_s".to_owned(), tally.completed as f64 / measured_s));
     }
     all.extend(tally.failures().map(|(f, n)| (format!("failed_{}", f.name()), n as f64)));
+    if tally.echoes > 0 {
+        all.push(("echoes".to_owned(), tally.echoes as f64));
+        all.push(("echoes_answered".to_owned(), tally.echoes_answered as f64));
+    }
     for (name, histogram) in [
         ("latency", &tally.latency),
         ("reject_latency", &tally.reject_latency),
         ("exchange_latency", &tally.exchange_latency),
         ("begin_lag", &tally.lag),
         ("own_lag", &tally.own_lag),
+        ("echo_latency", &tally.echo_latency),
     ] {
         all.extend(quantiles(histogram).into_iter().map(|(q, s)| (format!("{name}_{q}_s"), s)));
     }
@@ -319,6 +345,7 @@ pub fn rows(about: &About, outcome: &Outcome) -> Vec<Row> {
             whole.extend([("turn_low_per_s".to_owned(), low), ("turn_high_per_s".to_owned(), high)]);
         }
     }
+    whole.extend(setup::metrics(about, outcome));
     add(&Point::new([("method", method)]), 0, whole);
     rows
 }
@@ -455,6 +482,7 @@ fn tables(about: &About, outcome: &Outcome) -> Vec<Table> {
         ("single requests", &t.exchange_latency),
         ("beginning, later than meant", &t.lag),
         ("of that the generator's own", &t.own_lag),
+        ("echoes within sessions", &t.echo_latency),
     ];
     let rows = latencies.into_iter().filter(|(_, h)| !h.is_empty()).map(|(n, h)| latency(n, h)).collect();
     let mut tables = vec![Table { title: "Latency".into(), columns, rows }];
@@ -594,6 +622,7 @@ pub fn findings(about: &About, outcome: &Outcome) -> Vec<String> {
             p99 * 1e3
         ));
     }
+    all.extend(setup::findings(about, outcome));
     if let Some((server, ms)) = outcome.server.and_then(|s| Some((s, s.ms_per_login()?))) {
         all.push(format!(
             "The server used {ms:.4} ms of CPU time for each login ({:.2} s for {} of them, to 0.01 s).",
@@ -717,11 +746,7 @@ pub fn report(about: &About, outcome: &Outcome) -> Report {
         title: format!("Load by {} on {}", about.method, about.server),
         question: about.in_terms("How many logins does this server take, and how long does each one take?"),
         findings: findings(about, outcome),
-        description: format!(
-            "Every answer was verified before it counted: Response Authenticator and Message-Authenticator, the end of \
-             the EAP method, and that the keys sent are those derived.\n\n{}",
-            settings.join("; ")
-        ),
+        description: format!("{}\n\n{}", about.verified(), settings.join("; ")),
         partial: outcome.interrupted.then(|| "ended by the user before its time".to_owned()),
         warnings: Vec::new(),
         sections,

@@ -12,7 +12,8 @@ pub fn is_own(address: IpAddr) -> bool {
 
 /// True in a network namespace that is not that of the system's first process. Where that cannot be read
 /// (without privileges), false: then one is asked.
-fn in_namespace() -> bool {
+#[must_use]
+pub fn in_namespace() -> bool {
     let of = |process: &str| fs::read_link(format!("/proc/{process}/ns/net"));
     matches!((of("self"), of("1")), (Ok(own), Ok(first)) if own != first)
 }

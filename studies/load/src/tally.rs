@@ -205,6 +205,12 @@ pub struct Tally {
     pub lag: Latencies,
     /// How much of that was the generator's own: the time in which there was room for the login.
     pub own_lag: Latencies,
+    /// Echoes sent within sessions.
+    pub echoes: u64,
+    /// Those of them that were answered.
+    pub echoes_answered: u64,
+    /// From an echo to its answer.
+    pub echo_latency: Latencies,
     /// By method, where there are several.
     pub parts: Vec<Part>,
 }
@@ -226,6 +232,9 @@ impl Default for Tally {
             exchange_latency: latencies(),
             lag: latencies(),
             own_lag: latencies(),
+            echoes: 0,
+            echoes_answered: 0,
+            echo_latency: latencies(),
             parts: Vec::new(),
         }
     }
@@ -257,6 +266,12 @@ impl Tally {
         let ended = self.ended();
         if ended == 0 { 1.0 } else { self.succeeded as f64 / ended as f64 }
     }
+    /// The share of the echoes that nobody answered; none where none was sent.
+    #[must_use]
+    pub fn echoes_lost(&self) -> Option<f64> {
+        let lost = self.echoes.saturating_sub(self.echoes_answered);
+        (self.echoes > 0).then(|| lost as f64 / self.echoes as f64)
+    }
     /// Counts failures.
     pub(crate) const fn fail(&mut self, failure: Failure, times: u64) {
         self.failures[failure as usize] += times;
@@ -270,6 +285,8 @@ impl Tally {
         self.cut_off += other.cut_off;
         self.exchanges += other.exchanges;
         self.records += other.records;
+        self.echoes += other.echoes;
+        self.echoes_answered += other.echoes_answered;
         for (sum, n) in self.failures.iter_mut().zip(other.failures) {
             *sum += n;
         }
@@ -282,6 +299,7 @@ impl Tally {
             (&mut self.exchange_latency, &other.exchange_latency),
             (&mut self.lag, &other.lag),
             (&mut self.own_lag, &other.own_lag),
+            (&mut self.echo_latency, &other.echo_latency),
         ];
         for (sum, other) in histograms {
             sum.add(other).expect("both have the same bounds");

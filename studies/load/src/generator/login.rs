@@ -1,7 +1,7 @@
 //! Logins under way, and where their ends are recorded.
 
 use crate::tally::{Failure, Part, Tally, record};
-use usher_core::Instant;
+use usher_core::{Duration, Instant};
 
 /// How a login begins.
 #[derive(Clone, Copy, Debug)]
@@ -188,6 +188,17 @@ impl Sink {
     pub(crate) fn recorded(&mut self, now: Instant) {
         if self.measures(now) {
             self.tally.records += 1;
+        }
+    }
+    /// An echo was sent.
+    pub(crate) fn asked(&mut self) {
+        self.tally.echoes += u64::from(self.window != 0);
+    }
+    /// One that was sent in this window was answered.
+    pub(crate) fn answered(&mut self, window: u32, time: Duration) {
+        if window != 0 && window == self.window {
+            self.tally.echoes_answered += 1;
+            record(&mut self.tally.echo_latency, time);
         }
     }
     pub(crate) fn fault(&mut self, now: Instant, code: u32) {

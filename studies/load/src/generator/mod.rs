@@ -13,11 +13,14 @@ mod front;
 mod ike;
 mod login;
 mod mih;
+mod pppoe;
 mod radius;
 
 pub use diameter::{DiameterConfig, DiameterLogin};
 pub use ike::IkeConfig;
 pub use mih::{MihConfig, MihRequest};
+pub use pppoe::{EchoConfig, Hold, PppoeConfig, PppoeLogin};
+pub(crate) use pppoe::{PORT, station_of};
 pub use radius::{Accounting, Fleet, RadiusConfig, RadiusLogin};
 
 use crate::pace::{Pace, Schedule};
@@ -27,11 +30,15 @@ use either::Front;
 use ike::IkeFront;
 use login::{Sink, Start};
 use mih::MihFront;
+use pppoe::PppoeFront;
 use std::sync::Arc;
 use usher_core::timer::earliest;
 use usher_core::{
     CommandError, Duration, Input, Instant, Machine, NoJob, OutputOf, Outputs, Rng, SecureRng, WallTime,
 };
+
+/// How long what stays to the end of a run may take to be ended.
+const LEAVING: Duration = Duration::from_secs(3600);
 
 /// How soon a login that found no room is tried again.
 const RETRY: Duration = Duration::from_millis(5);
@@ -93,6 +100,8 @@ pub enum FrontConfig {
     Ike(IkeConfig),
     /// No logins, but transactions between MIH functions.
     Mih(MihConfig),
+    /// By PPPoE, at an access concentrator.
+    Pppoe(PppoeConfig),
 }
 
 impl FrontConfig {
@@ -101,6 +110,7 @@ impl FrontConfig {
         match self {
             Self::Radius(r) => r.logins.len(),
             Self::Diameter(d) => d.logins.len(),
+            Self::Pppoe(p) => p.logins.len(),
             Self::Ike(_) | Self::Mih(_) => 1,
         }
     }
@@ -111,6 +121,7 @@ impl FrontConfig {
         match &mut only {
             Self::Radius(r) => r.logins = r.logins.get(i).cloned().into_iter().collect(),
             Self::Diameter(d) => d.logins = d.logins.get(i).cloned().into_iter().collect(),
+            Self::Pppoe(p) => p.logins = p.logins.get(i).copied().into_iter().collect(),
             Self::Ike(_) | Self::Mih(_) => {}
         }
         only
@@ -159,6 +170,8 @@ enum Phase {
     Measuring,
     /// Until then those under way are waited for.
     Draining(Instant),
+    /// What stays to the end is ended, until then at the latest.
+    Leaving(Instant),
     Finished,
 }
 
@@ -229,6 +242,9 @@ impl Generator {
             FrontConfig::Mih(m) => {
                 let chance = usher_core::Seed::new(rng.next_u64()).stream("load.mih", 0);
                 Front::Mih(Box::new(MihFront::new(m.clone(), start, chance)?))
+            }
+            FrontConfig::Pppoe(p) => {
+                Front::Pppoe(Box::new(PppoeFront::new(p.clone(), config.users.clone(), rng)?))
             }
         };
         Ok(Self {
@@ -367,7 +383,7 @@ impl Generator {
 
     /// Ends the window: what was due and could not begin is counted, the rest is waited for.
     fn stop(&mut self, now: Instant) {
-        if matches!(self.phase, Phase::Draining(_) | Phase::Finished) {
+        if matches!(self.phase, Phase::Draining(_) | Phase::Leaving(_) | Phase::Finished) {
             return;
         }
         if self.sink.window == 0 {
@@ -400,7 +416,17 @@ impl Generator {
         let sink = &mut self.sink;
         self.front.each(&mut |s| sink.left(s, Some(Failure::Unfinished)));
         self.front.leave(now);
-        self.phase = Phase::Finished;
+        self.phase = Phase::Leaving(now + LEAVING);
+        self.left(now);
+    }
+
+    /// All is done once nothing is left to be ended.
+    fn left(&mut self, now: Instant) {
+        if let Phase::Leaving(until) = self.phase
+            && (!self.front.is_leaving() || now >= until)
+        {
+            self.phase = Phase::Finished;
+        }
     }
 
     /// Does what is due.
@@ -437,6 +463,7 @@ impl Generator {
             }
             self.finish(now);
         }
+        self.left(now);
     }
 
     /// Begins the logins that are due, those before `end`.
@@ -446,7 +473,7 @@ impl Generator {
             Pace::Open { .. } => self.config.outstanding,
         };
         while self.left != Some(0) {
-            if self.outstanding() >= most {
+            if self.outstanding() >= most || !self.front.has_room() {
                 self.full = true;
                 return;
             }
@@ -516,7 +543,9 @@ impl Generator {
         // The last may have ended as soon as it began.
         if matches!(self.phase, Phase::Draining(_)) && self.outstanding() == 0 {
             self.pump(now);
+            self.front.settle(now, &mut self.outputs, &mut self.sink);
         }
+        self.left(now);
         if self.phase == Phase::Finished && !core::mem::replace(&mut self.told, true) {
             self.outputs.event(Event::Finished);
         }
@@ -554,7 +583,7 @@ impl Machine for Generator {
                 }
             }
             Command::Measure => {
-                if matches!(self.phase, Phase::Connecting | Phase::Finished) {
+                if matches!(self.phase, Phase::Connecting | Phase::Leaving(_) | Phase::Finished) {
                     return Err(CommandError::WrongState("a window begins when the server is reached"));
                 }
                 self.measure(now);
@@ -593,10 +622,11 @@ impl Machine for Generator {
                     Phase::Warm => Some(self.since + self.config.warmup),
                     _ => self.sink.to.filter(|_| self.sink.window != 0),
                 };
-                let room = match self.config.pace {
-                    Pace::Closed { concurrency } => self.outstanding() < concurrency,
-                    Pace::Open { .. } => self.outstanding() < self.config.outstanding,
-                };
+                let room = self.front.has_room()
+                    && match self.config.pace {
+                        Pace::Closed { concurrency } => self.outstanding() < concurrency,
+                        Pace::Open { .. } => self.outstanding() < self.config.outstanding,
+                    };
                 let begin = match (&self.waiting, &self.schedule) {
                     _ if !room => None,
                     (Some((_, retry)), _) => Some(*retry),
@@ -605,7 +635,7 @@ impl Machine for Generator {
                 };
                 earliest([turn, begin])
             }
-            Phase::Draining(until) => Some(until),
+            Phase::Draining(until) | Phase::Leaving(until) => Some(until),
             Phase::Finished => return None,
         };
         earliest([front, own])

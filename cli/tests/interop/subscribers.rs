@@ -1,0 +1,123 @@
+//! `usher load pppoe` at our concentrator, with a cable between them: set-up rates, churn, echoes, a power cut, and what is not as
+//! expected.
+
+use crate::namespace::Namespace;
+use crate::place::{Folder, Running, USHER, run};
+use serde_json::Value;
+
+const SITE: &str = r#"
+[listen]
+interfaces = ["lan"]
+control = "pppoe.sock"
+[service]
+address = "10.0.0.1"
+pools = ["all"]
+[authentication]
+protocols = ["mschapv2", "chap"]
+[[pool]]
+name = "all"
+ranges = ["10.0.4.0/22"]
+[[user]]
+name = "ann"
+password = "a long password"
+[limits]
+discovery_per_station = 100
+"#;
+
+struct Cable {
+    host: Namespace,
+    place: Folder,
+    // It ends before its namespace does.
+    _running: Running,
+    _ac: Namespace,
+}
+
+impl Cable {
+    fn new() -> Self {
+        let (ac, host, place) = (Namespace::new(), Namespace::new(), Folder::new());
+        ac.ip(&["link", "add", "lan", "type", "veth", "peer", "name", "lan", "netns", host.name()]);
+        for space in [&ac, &host] {
+            space.ip(&["link", "set", "lan", "up"]);
+        }
+        place.write("pppoe.toml", SITE);
+        let mut command = ac.command(USHER);
+        command.args(["pppoe", "serve", "--config", "pppoe.toml"]);
+        let running = place.start("ac", &mut command, "started");
+        Self { host, place, _running: running, _ac: ac }
+    }
+
+    /// A run's exit code, and what it says.
+    fn load(&self, words: &[&str]) -> (Option<i32>, Value, String) {
+        let mut command = self.host.command(USHER);
+        command.args(["load", "pppoe", "lan", "--user", "ann", "--password", "a long password", "--json"]);
+        let done = command.args(words).current_dir(self.place.path("")).output().unwrap();
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        (done.status.code(), serde_json::from_slice(&done.stdout).unwrap_or_default(), said)
+    }
+
+    fn sessions(&self) -> usize {
+        let words = ["pppoe", "sessions", "--json", "--config", "pppoe.toml"];
+        let (_, said) = run(&self.place.path(""), USHER, &words, "");
+        let value: Value = serde_json::from_str(&said).unwrap_or_else(|_| panic!("{said}"));
+        value["sessions"].as_array().unwrap().len()
+    }
+}
+
+#[test]
+fn subscribers_set_sessions_up_carry_echoes_and_come_back_after_a_power_cut() {
+    let cable = Cable::new();
+    // Each ends as soon as it is there; a fifth has a wrong password.
+    let churn = ["--sessions", "20", "--count", "60", "--method", "mschapv2", "--wrong-share", "20%"];
+    let (code, value, said) = cable.load(&churn);
+    assert_eq!((code, value["succeeded"].as_u64()), (Some(0), Some(60)), "{said}{value:#}");
+    assert!(value["expected_rejects"].as_u64().unwrap() > 0);
+    assert!(value["setup"]["cps_avg"].as_f64().unwrap() > 0.0);
+    // All stay, carry echoes, lose their power, and come back.
+    let out = cable.place.path("out");
+    let rounds = ["--sessions", "100", "--concurrency", "100", "--keep", "--rounds", "2", "--power-cut"];
+    let words = [
+        &rounds[..],
+        &["--stay", "1s", "--echo", "5", "--expect", "echo-lost < 5 %", "--expect", "cps-min > 1/s"],
+        &["--expect", "failed <= 0", "--out", out.to_str().unwrap()],
+    ];
+    let (code, value, said) = cable.load(&words.concat());
+    assert_eq!(code, Some(0), "{said}{value:#}");
+    assert_eq!(value["setup"]["rounds"].as_array().unwrap().len(), 2);
+    assert_eq!((&value["succeeded"], &value["failed"]), (&200.into(), &0.into()));
+    let echoes = value["echoes"]["answered"].as_u64().unwrap();
+    assert!(echoes > 100, "a hundred sessions of a second at least, five echoes a second: {echoes}");
+    assert_eq!(cable.sessions(), 0, "in the end all were ended with a word");
+    let report = std::fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(report.contains("CPS (MIN:"), "the report says how fast");
+    // What is not as expected has an exit code of its own.
+    let (code, _, said) = cable.load(&["--sessions", "5", "--keep", "--expect", "cps > 1000000/s"]);
+    assert!(code == Some(3) && said.contains("expected cps > 1000000/s"), "{said}");
+}
+
+#[test]
+fn nobody_there_and_what_cannot_be_asked_is_said() {
+    let (host, other, place) = (Namespace::new(), Namespace::new(), Folder::new());
+    host.ip(&["link", "add", "lan", "type", "veth", "peer", "name", "lan", "netns", other.name()]);
+    host.ip(&["link", "set", "lan", "up"]);
+    other.ip(&["link", "set", "lan", "up"]);
+    let load = |words: &[&str]| {
+        let mut command = host.command(USHER);
+        command.args(["load", "pppoe"]).args(words).args(["--user", "ann", "--password", "x"]);
+        let done = command.current_dir(place.path("")).output().unwrap();
+        (done.status.code(), String::from_utf8_lossy(&done.stderr).into_owned())
+    };
+    let (code, said) = load(&["lan", "--attempts", "1", "--discovery", "200ms"]);
+    assert!(code == Some(1) && said.contains("a first login did not succeed (timeout)"), "{said}");
+    let (code, said) = load(&["eth9"]);
+    assert!(code == Some(1) && said.contains("eth9") && said.contains("no such interface"), "{said}");
+    for wrong in [
+        &["lan", "--rounds", "2"][..],
+        &["lan", "--keep", "--ramp"],
+        &["lan", "--sessions", "1", "--threads", "2"],
+        &["lan", "--echo", "0"],
+        &["lan", "--station", "03:00:00:00:00:00"],
+    ] {
+        let (code, said) = load(wrong);
+        assert_eq!(code, Some(2), "{wrong:?}: {said}");
+    }
+}

@@ -1,0 +1,101 @@
+//! Many stations of Ethernet at one interface: for whoever plays hosts at a concentrator, each with an address of its own.
+
+use crate::interface::Netlink;
+use crate::sys::{self, Inbox};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use socket2::Socket;
+use std::io;
+use std::time::Duration;
+use usher_device::VNET_HEADER;
+
+/// An interface by which frames of PPPoE go and come for any station's address.
+#[derive(Debug)]
+pub struct Stations {
+    mtu: u16,
+    discovery: Socket,
+    session: Socket,
+}
+
+impl Stations {
+    /// At the interface of this name, which is made to take frames for any address as long as this lives (promiscuous mode).
+    ///
+    /// # Errors
+    /// There is no such interface, it is down or has no address of Ethernet, or the rights are missing: CAP_NET_RAW.
+    pub fn open(name: &str) -> io::Result<Self> {
+        let interface = Netlink::open()?.interface(name)?;
+        if !interface.up {
+            return Err(io::Error::other(format!("it is down: ip link set {name} up")));
+        }
+        let socket = |ethertype| {
+            let socket = sys::frames(interface.index, ethertype, true)?;
+            sys::take_all(&socket, interface.index)?;
+            Ok::<_, io::Error>(socket)
+        };
+        let mtu = u16::try_from(interface.mtu).unwrap_or(u16::MAX);
+        Ok(Self { mtu, discovery: socket(0x8863)?, session: socket(0x8864)? })
+    }
+
+    /// Octets of the longest payload of a frame there.
+    #[must_use]
+    pub const fn mtu(&self) -> u16 {
+        self.mtu
+    }
+
+    /// Sends a frame, from the destination address on.
+    ///
+    /// # Errors
+    /// The system does not take it, such as while its queue is full.
+    pub fn send(&self, frame: &[u8]) -> io::Result<()> {
+        sys::send(&self.session, frame)
+    }
+}
+
+/// Receives frames of [`Stations`].
+pub struct Receiver {
+    inbox: Inbox,
+}
+
+impl std::fmt::Debug for Receiver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Receiver").finish_non_exhaustive()
+    }
+}
+
+impl Receiver {
+    /// For the frames of these.
+    #[must_use]
+    pub fn new(stations: &Stations) -> Self {
+        Self { inbox: Inbox::new(stations.mtu.into()) }
+    }
+
+    /// Waits for frames, so long at most, and gives each that is there; frames of others on the way, too.
+    ///
+    /// # Errors
+    /// The interface is gone.
+    pub fn receive(
+        &mut self,
+        stations: &Stations,
+        wait: Duration,
+        mut each: impl FnMut(&[u8]),
+    ) -> io::Result<()> {
+        let sockets = [&stations.discovery, &stations.session];
+        let mut polled = sockets.map(|socket| PollFd::new(socket, PollFlags::IN));
+        let wait = Timespec::try_from(wait).map_err(io::Error::other)?;
+        match poll(&mut polled, Some(&wait)) {
+            Ok(_) => {}
+            Err(Errno::INTR) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+        for socket in sockets {
+            while self.inbox.receive(socket)? > 0 {
+                for frame in self.inbox.received() {
+                    if let Some(frame) = frame.get(VNET_HEADER..) {
+                        each(frame);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}

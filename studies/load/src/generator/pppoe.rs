@@ -1,0 +1,567 @@
+//! Subscribers of a PPPoE access concentrator, each a host of its own behind one interface: discovery, LCP, authentication and
+//! IPCP each; then the session ends, stays for a while, or stays to the end, and may carry echoes meanwhile.
+
+mod echo;
+
+pub use echo::EchoConfig;
+
+use super::NotNow;
+use super::login::{Login, Logins, Sink, Start, Success};
+use crate::tally::Failure;
+use crate::users::Users;
+use echo::Echo;
+use std::collections::VecDeque;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use usher_core::timer::{TimerQueue, earliest};
+use usher_core::{Duration, Input, Instant, Machine, Output, Outputs, PortId, SecureRng, Transmit, WallTime};
+use usher_crypto::Key;
+use usher_eap::method::{PeerOffer, md5, mschapv2};
+use usher_ppp::auth::{AuthenticationProtocol, Credentials};
+use usher_ppp::client::{Client, ClientCommand, ClientConfig, ClientCounters, ClientEvent};
+use usher_ppp::pppoe::{Frame, MacAddress, Stage};
+use usher_ppp::{EndReason, Family, LinkConfig, Network};
+
+/// The port of all stations: one interface.
+pub(crate) const PORT: PortId = PortId(0);
+/// Sessions that are ended at a time at the end of a run: a concentrator hears of all of them.
+const CLOSING: usize = 256;
+/// How long before the end of a session no echo is sent any more, so that the last ones are answered.
+const QUIET: Duration = Duration::from_millis(250);
+
+/// How a subscriber shows who it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PppoeLogin {
+    /// PAP.
+    Pap,
+    /// CHAP with MD5.
+    Chap,
+    /// MS-CHAPv2.
+    MsChapV2,
+    /// EAP-MD5.
+    EapMd5,
+    /// EAP-MSCHAPv2.
+    EapMsChapV2,
+}
+
+impl PppoeLogin {
+    fn credentials(self, name: &[u8], password: &[u8]) -> Credentials {
+        let (protocol, offer): (_, Option<Box<dyn PeerOffer>>) = match self {
+            Self::Pap => (AuthenticationProtocol::Pap, None),
+            Self::Chap => (AuthenticationProtocol::Chap, None),
+            Self::MsChapV2 => (AuthenticationProtocol::MsChapV2, None),
+            Self::EapMd5 => {
+                (AuthenticationProtocol::Eap, Some(Box::new(md5::Password::new(&Key::from(password)))))
+            }
+            Self::EapMsChapV2 => {
+                (AuthenticationProtocol::Eap, Some(Box::new(mschapv2::Account::new(name, password))))
+            }
+        };
+        Credentials {
+            name: name.to_vec(),
+            password: Key::from(password),
+            protocols: vec![protocol],
+            eap_methods: offer.into_iter().collect(),
+        }
+    }
+}
+
+/// What becomes of a session that is set up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hold {
+    /// It is ended so long after it was set up.
+    For(Duration),
+    /// It stays to the end of the run, and so long after the last one was set up.
+    Stay(Duration),
+}
+
+/// What a PPPoE generator is made of.
+#[derive(Clone, Debug)]
+pub struct PppoeConfig {
+    /// How many stations there are: sessions at a time, at least one.
+    pub stations: usize,
+    /// The number of the first, where other generators have stations too.
+    pub first: usize,
+    /// The address of Ethernet of station 0; each further one is one more.
+    pub address: MacAddress,
+    /// Octets of the longest payload of a frame.
+    pub mtu: u16,
+    /// How subscribers show who they are.
+    pub logins: Vec<PppoeLogin>,
+    /// The service that is asked for; empty: any.
+    pub service: String,
+    /// The concentrator by its AC-Name; empty: any.
+    pub concentrator: String,
+    /// The first wait for an answer of discovery; each further one is twice as long.
+    pub discovery: Duration,
+    /// PADI that are sent for a session.
+    pub attempts: u32,
+    /// How often a station asks whether the concentrator lives; zero: never.
+    pub keepalive: Duration,
+    /// How long it may take from PADS until packets may pass.
+    pub setup: Duration,
+    /// What becomes of sessions.
+    pub hold: Hold,
+    /// At the end sessions stop without a word, as when the power is cut.
+    pub power_cut: bool,
+    /// What sessions carry.
+    pub echo: Option<EchoConfig>,
+}
+
+/// The address of the `n`-th station.
+fn station_address(first: MacAddress, n: usize) -> MacAddress {
+    let [_, _, octets @ ..] = (number(first).wrapping_add(n as u64)).to_be_bytes();
+    MacAddress(octets)
+}
+
+fn number(address: MacAddress) -> u64 {
+    let [a, b, c, d, e, f] = address.0;
+    u64::from_be_bytes([0, 0, a, b, c, d, e, f])
+}
+
+/// Which station of those from `first` on a frame is for, by its first octets.
+#[must_use]
+pub(crate) fn station_of(first: MacAddress, frame: &[u8]) -> Option<usize> {
+    let destination = MacAddress(*frame.first_chunk()?);
+    usize::try_from(number(destination).checked_sub(number(first))?).ok()
+}
+
+usher_core::counters! {
+    /// What subscribers did, beside what the clients count.
+    pub(super) struct PppoeCounters {
+        /// Sessions that ended by themselves after they were set up, or by the concentrator.
+        sessions_flapped,
+        /// Frames for addresses that are no station's here, or whose station has no session.
+        frames_for_nobody,
+        /// Packets of sessions that are no answers to echoes of theirs.
+        packets_unexpected,
+    }
+}
+
+#[derive(Debug, Default)]
+struct Station {
+    client: Option<Client>,
+    /// The login that it is about, until it is let in.
+    login: Option<u64>,
+    /// It has a session in which packets may pass.
+    up: Option<Up>,
+    /// It was told to end its session.
+    closing: bool,
+    /// It is on the list of those that may have something to say.
+    listed: bool,
+    /// What is armed for it.
+    due: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Up {
+    concentrator: MacAddress,
+    number: u16,
+    until: Option<Instant>,
+    echo: Option<Echo>,
+}
+
+impl Up {
+    /// When the next echo is to be sent; none in time before the session's end.
+    fn echoes_at(&self, closing: bool) -> Option<Instant> {
+        let due = self.echo.as_ref().filter(|_| !closing)?.due();
+        self.until.is_none_or(|until| due + QUIET <= until).then_some(due)
+    }
+}
+
+/// The subscribers.
+#[derive(Debug)]
+pub(super) struct PppoeFront {
+    config: PppoeConfig,
+    users: Arc<Users>,
+    rng: SecureRng,
+    epoch: Option<(Instant, WallTime)>,
+    stations: Vec<Station>,
+    free: VecDeque<usize>,
+    busy: Vec<usize>,
+    timers: TimerQueue<usize>,
+    /// With the number of its station.
+    logins: Logins<usize>,
+    /// Sessions that are still to be ended, once that has begun; and when it begins.
+    leaving: Option<(Instant, VecDeque<usize>)>,
+    closing: usize,
+    clients: ClientCounters,
+    counters: PppoeCounters,
+}
+
+impl PppoeFront {
+    pub(super) fn new(
+        config: PppoeConfig,
+        users: Arc<Users>,
+        rng: SecureRng,
+    ) -> Result<Self, super::ConfigError> {
+        use super::ConfigError::Invalid;
+        if config.stations == 0 {
+            return Err(Invalid("one station is needed at least"));
+        }
+        let last = station_address(config.address, config.first + config.stations - 1);
+        if !config.address.is_unicast() || config.address.0[0] != last.0[0] {
+            return Err(Invalid("the stations' addresses are to be those of single stations"));
+        }
+        if config.mtu < 576 {
+            return Err(Invalid("frames of less than 576 octets are too short for PPPoE"));
+        }
+        Ok(Self {
+            stations: (0..config.stations).map(|_| Station::default()).collect(),
+            free: (0..config.stations).collect(),
+            busy: Vec::new(),
+            timers: TimerQueue::new(),
+            logins: Logins::default(),
+            leaving: None,
+            closing: 0,
+            clients: ClientCounters::default(),
+            counters: PppoeCounters::default(),
+            epoch: None,
+            users,
+            rng,
+            config,
+        })
+    }
+
+    pub(super) fn set_epoch(&mut self, now: Instant, epoch: WallTime) {
+        self.epoch = Some((now, epoch));
+    }
+
+    fn touched(&mut self, n: usize) {
+        if !core::mem::replace(&mut self.stations[n].listed, true) {
+            self.busy.push(n);
+        }
+    }
+
+    /// Begins a login.
+    pub(super) fn begin(&mut self, now: Instant, start: Start) -> Result<(), NotNow> {
+        if self.leaving.is_some() {
+            return Err(NotNow::Full);
+        }
+        let n = self.free.pop_front().ok_or(NotNow::Full)?;
+        let (name, password) = self.users.get(start.user);
+        let mut room = [0; 128];
+        let password = if start.wrong { super::alter(password, &mut room) } else { password };
+        // Without several methods there is one.
+        let login = self.config.logins.get(usize::from(start.method)).copied().unwrap_or(PppoeLogin::Chap);
+        let address = station_address(self.config.address, self.config.first + n);
+        let config = ClientConfig {
+            mtu: self.config.mtu,
+            service: self.config.service.clone(),
+            concentrator: self.config.concentrator.clone(),
+            ipv6: None,
+            patience: self.config.discovery,
+            attempts: self.config.attempts,
+            link: LinkConfig {
+                echo_interval: self.config.keepalive,
+                setup: self.config.setup,
+                ..LinkConfig::default()
+            },
+            ..ClientConfig::new(PORT, address, login.credentials(name, password))
+        };
+        let mut client = Client::new(config, SecureRng::from_seed(self.rng.array()));
+        if let Some((at, epoch)) = self.epoch {
+            client.set_epoch(at, epoch);
+        }
+        // It has no session yet, and so does not refuse.
+        let _ = client.command(now, ClientCommand::Connect);
+        let token = self.logins.insert(Login { start, asked: now, rounds: 0, state: n });
+        let station = &mut self.stations[n];
+        (station.client, station.login, station.closing) = (Some(client), Some(token), false);
+        self.touched(n);
+        Ok(())
+    }
+
+    /// Whether a station is free.
+    pub(super) fn has_room(&self) -> bool {
+        self.leaving.is_none() && !self.free.is_empty()
+    }
+
+    pub(super) fn outstanding(&self) -> usize {
+        self.logins.len()
+    }
+
+    pub(super) fn each(&self, see: &mut dyn FnMut(&Start)) {
+        self.logins.iter().for_each(|(_, login)| see(&login.start));
+    }
+
+    pub(super) fn abandon(&mut self, now: Instant) {
+        let open: Vec<(u64, usize)> = self.logins.iter().map(|(token, login)| (token, login.state)).collect();
+        for (token, n) in open {
+            self.logins.remove(token);
+            self.stations[n].login = None;
+            self.close(now, n);
+        }
+        if let Some((at, _)) = &mut self.leaving {
+            *at = now;
+        }
+    }
+
+    /// Tells a station to end its session.
+    fn close(&mut self, now: Instant, n: usize) {
+        let station = &mut self.stations[n];
+        if let Some(client) = station.client.as_mut()
+            && !core::mem::replace(&mut station.closing, true)
+        {
+            self.closing += 1;
+            // What has just ended by itself says so.
+            let _ = client.command(now, ClientCommand::Disconnect);
+            self.touched(n);
+        }
+    }
+
+    /// All sessions are to end.
+    pub(super) fn leave(&mut self, now: Instant) {
+        if self.leaving.is_some() {
+            return;
+        }
+        let all: VecDeque<usize> = if self.config.power_cut {
+            for n in 0..self.stations.len() {
+                self.over(n);
+            }
+            VecDeque::new()
+        } else {
+            (0..self.stations.len()).filter(|n| self.stations[*n].client.is_some()).collect()
+        };
+        let dwell = match self.config.hold {
+            Hold::Stay(dwell) if !self.config.power_cut => dwell,
+            _ => Duration::ZERO,
+        };
+        let quiet = if self.config.echo.is_some() { QUIET } else { Duration::ZERO };
+        let at = now + dwell + quiet;
+        for n in &all {
+            if let Some(up) = self.stations[*n].up.as_mut() {
+                up.until = Some(at);
+            }
+        }
+        self.leaving = Some((at, all));
+    }
+
+    /// Whether sessions are still to be ended.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.leaving.as_ref().is_some_and(|(_, left)| !left.is_empty() || self.closing > 0)
+    }
+
+    fn go_on_leaving(&mut self, now: Instant) {
+        while self.closing < CLOSING
+            && let Some((at, left)) = &mut self.leaving
+            && *at <= now
+            && let Some(n) = left.pop_front()
+        {
+            self.close(now, n);
+        }
+    }
+
+    pub(super) fn counters(&self) -> Vec<(&'static str, u64)> {
+        let mut sum = self.clients;
+        self.stations
+            .iter()
+            .filter_map(|station| station.client.as_ref())
+            .for_each(|client| sum.add(client.counters()));
+        self.counters.iter().chain(sum.iter()).collect()
+    }
+
+    pub(super) fn handle(&mut self, now: Instant, input: Input<'_>, sink: &mut Sink) {
+        match input {
+            Input::Frame { port: PORT, data } => self.frame(now, data, sink),
+            Input::Timeout => {
+                while let Some((_, n)) = self.timers.pop_due(now) {
+                    self.stations[n].due = None;
+                    self.timeout(now, n, sink);
+                }
+                self.go_on_leaving(now);
+            }
+            // There are no sockets.
+            _ => {}
+        }
+    }
+
+    fn frame(&mut self, now: Instant, data: &[u8], sink: &mut Sink) {
+        let n = station_of(self.config.address, data).and_then(|n| n.checked_sub(self.config.first));
+        let Some((n, station)) = n.and_then(|n| Some((n, self.stations.get_mut(n)?))) else {
+            self.counters.frames_for_nobody += 1;
+            return;
+        };
+        let Some(client) = station.client.as_mut() else {
+            self.counters.frames_for_nobody += 1;
+            return;
+        };
+        if let (Some(up), Ok(frame)) = (station.up.as_mut(), Frame::parse(data))
+            && frame.stage == Stage::Session
+            && let Some(packet) = frame.payload.strip_prefix(&[0x00, 0x21])
+        {
+            // The data plane's part: what is here is small enough to be done at once.
+            let ours = frame.source == up.concentrator && frame.session == up.number;
+            match up.echo.as_mut().filter(|_| ours).and_then(|echo| echo.answered(now, packet)) {
+                Some(answered) => sink.answered(answered.window, answered.time),
+                None => self.counters.packets_unexpected += 1,
+            }
+            return;
+        }
+        client.handle(now, Input::Frame { port: PORT, data });
+        self.touched(n);
+    }
+
+    fn timeout(&mut self, now: Instant, n: usize, sink: &mut Sink) {
+        let station = &mut self.stations[n];
+        let Some(client) = station.client.as_mut() else { return };
+        client.handle(now, Input::Timeout);
+        let mut end = false;
+        if let Some(up) = &mut station.up {
+            end = up.until.is_some_and(|at| at <= now) && self.leaving.is_none();
+            if up.echoes_at(station.closing).is_some()
+                && let Some(echo) = &mut up.echo
+            {
+                echo.send(now, sink);
+            }
+        }
+        if end {
+            self.close(now, n);
+        }
+        self.touched(n);
+    }
+
+    pub(super) fn settle(&mut self, now: Instant, outputs: &mut Outputs<super::Event>, sink: &mut Sink) {
+        loop {
+            self.go_on_leaving(now);
+            let Some(n) = self.busy.pop() else { break };
+            self.stations[n].listed = false;
+            let mut buf = outputs.buffer();
+            while let Some(output) = self.stations[n].client.as_mut().and_then(|c| c.poll_output(&mut buf)) {
+                match output {
+                    Output::Transmit(transmit) => {
+                        let next = outputs.buffer();
+                        outputs.transmit(transmit, core::mem::replace(&mut buf, next));
+                    }
+                    Output::Work(work) => outputs.work(work),
+                    Output::Job(job) => match job.what {},
+                    Output::Event(event) => self.heard(now, n, event, sink),
+                }
+            }
+            outputs.recycle(buf);
+            let address = station_address(self.config.address, self.config.first + n);
+            if let Some(up) = &mut self.stations[n].up
+                && let Some(echo) = &mut up.echo
+            {
+                while let Some(packet) = echo.packet() {
+                    let mut frame = outputs.buffer();
+                    let payload = [&[0x00, 0x21], &packet[..]].concat();
+                    Frame {
+                        destination: up.concentrator,
+                        source: address,
+                        stage: Stage::Session,
+                        code: usher_ppp::pppoe::Code::SESSION,
+                        session: up.number,
+                        payload: &payload,
+                    }
+                    .emit(&mut frame);
+                    outputs.transmit(Transmit::Frame { port: PORT }, frame);
+                }
+            }
+            self.arm(n);
+        }
+    }
+
+    fn arm(&mut self, n: usize) {
+        let station = &mut self.stations[n];
+        let client = station.client.as_mut().and_then(Machine::poll_timeout);
+        let up = station.up.as_ref();
+        let until = up.and_then(|up| up.until).filter(|_| !station.closing && self.leaving.is_none());
+        let echo = up.and_then(|up| up.echoes_at(station.closing));
+        let due = earliest([client, until, echo]);
+        if due != station.due {
+            if let Some(at) = station.due {
+                self.timers.remove(at, n);
+            }
+            if let Some(at) = due {
+                self.timers.insert(at, n);
+            }
+            station.due = due;
+        }
+    }
+
+    fn heard(&mut self, now: Instant, n: usize, event: ClientEvent, sink: &mut Sink) {
+        match event {
+            ClientEvent::Install {
+                concentrator,
+                number,
+                network: Network::Ipv4 { local, remote, .. },
+                ..
+            } => {
+                self.up(now, n, (concentrator, number), (local, remote), sink);
+            }
+            ClientEvent::Remove { family: Family::Ipv4 } => self.stations[n].up = None,
+            ClientEvent::Ended { reason, .. } => self.ended(now, n, reason, sink),
+            _ => {}
+        }
+    }
+
+    fn up(
+        &mut self,
+        now: Instant,
+        n: usize,
+        (concentrator, number): (MacAddress, u16),
+        (local, remote): (Ipv4Addr, Ipv4Addr),
+        sink: &mut Sink,
+    ) {
+        let hold = match self.config.hold {
+            Hold::For(time) => Some(now + time),
+            Hold::Stay(_) => None,
+        };
+        let echo = self.config.echo.as_ref().map(|config| {
+            let apart = config.every().mul_f64(self.rng.unit());
+            Echo::new(config, (local, remote), now + apart)
+        });
+        let station = &mut self.stations[n];
+        station.up = Some(Up { concentrator, number, until: hold, echo });
+        if let Some(login) = station.login.take().and_then(|token| self.logins.remove(token)) {
+            let end = if login.start.wrong { Err(Failure::WronglyAccepted) } else { Ok(Success::LetIn) };
+            sink.end(now, &login.start, end);
+        }
+        if hold == Some(now) {
+            self.close(now, n);
+        }
+    }
+
+    fn ended(&mut self, now: Instant, n: usize, reason: EndReason, sink: &mut Sink) {
+        let station = &mut self.stations[n];
+        let (token, asked) = (station.login.take(), station.closing);
+        if let Some(login) = token.and_then(|token| self.logins.remove(token)) {
+            let end = match reason {
+                EndReason::Refused if login.start.wrong => Ok(Success::TurnedAway),
+                EndReason::Refused | EndReason::NoAuthentication => Err(Failure::Rejected),
+                EndReason::Impostor => Err(Failure::WrongProof),
+                EndReason::NoConcentrator | EndReason::Unreachable | EndReason::SetupTimeout => {
+                    Err(Failure::Timeout)
+                }
+                EndReason::PeerClosed | EndReason::Padt | EndReason::Replaced => Err(Failure::ServerFault),
+                _ => Err(Failure::BadAnswer),
+            };
+            sink.end(now, &login.start, end);
+        } else if !asked {
+            self.counters.sessions_flapped += 1;
+        }
+        self.over(n);
+    }
+
+    /// The station has no session any more, and another login can have it.
+    fn over(&mut self, n: usize) {
+        let station = &mut self.stations[n];
+        let Some(client) = station.client.take() else { return };
+        self.clients.add(client.counters());
+        self.closing -= usize::from(core::mem::take(&mut station.closing));
+        station.up = None;
+        if let Some(at) = station.due.take() {
+            self.timers.remove(at, n);
+        }
+        self.free.push_back(n);
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let leave = self.leaving.as_ref().filter(|(_, left)| !left.is_empty() && self.closing < CLOSING);
+        earliest([self.timers.next(), leave.map(|(at, _)| *at)])
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,126 @@
+//! Echoes within a session (RFC 792): packets whose answers show that the session carries both ways, and how long that takes.
+
+use super::super::login::Sink;
+use std::net::{IpAddr, Ipv4Addr};
+use usher_core::{Duration, Instant, Reader};
+use usher_esp::ip::{checksum, sum, write_header};
+
+const ICMP: u8 = 1;
+const ECHO_REQUEST: u8 = 8;
+const ECHO_REPLY: u8 = 0;
+/// Octets of an IPv4 header without options, of ICMP's, and of what an echo has to carry.
+const HEADERS: usize = 28;
+const CARRIED: usize = 16;
+
+/// What sessions carry.
+#[derive(Clone, PartialEq, Debug)]
+pub struct EchoConfig {
+    /// Echoes a second of each session, above 0.
+    pub rate: f64,
+    /// Octets of each as an IP packet.
+    pub size: usize,
+    /// Who is to answer; `None`: the concentrator, at the address that it has in the session.
+    pub to: Option<Ipv4Addr>,
+}
+
+impl EchoConfig {
+    /// The smallest packet, octets.
+    pub const SMALLEST: usize = HEADERS + CARRIED;
+
+    pub(super) fn every(&self) -> Duration {
+        Duration::from_secs_f64(1.0 / self.rate.max(1e-6))
+    }
+}
+
+/// The echoes of one session.
+#[derive(Debug)]
+pub(super) struct Echo {
+    local: Ipv4Addr,
+    to: Ipv4Addr,
+    size: usize,
+    every: Duration,
+    due: Instant,
+    sequence: u16,
+    waiting: Option<Vec<u8>>,
+}
+
+/// An answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Answered {
+    /// The window in which the question was asked.
+    pub(super) window: u32,
+    /// How long ago that is.
+    pub(super) time: Duration,
+}
+
+impl Echo {
+    pub(super) fn new(config: &EchoConfig, (local, remote): (Ipv4Addr, Ipv4Addr), first: Instant) -> Self {
+        Self {
+            local,
+            to: config.to.unwrap_or(remote),
+            size: config.size.max(EchoConfig::SMALLEST),
+            every: config.every(),
+            due: first,
+            sequence: 0,
+            waiting: None,
+        }
+    }
+
+    /// When the next one is to be sent.
+    pub(super) const fn due(&self) -> Instant {
+        self.due
+    }
+
+    /// Makes the one that is due, if one is.
+    pub(super) fn send(&mut self, now: Instant, sink: &mut Sink) {
+        if self.due > now {
+            return;
+        }
+        // Who was late does not catch up: that would be a burst of his own making.
+        self.due = (self.due + self.every).max(now);
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut packet = Vec::with_capacity(self.size);
+        let length = self.size - 20;
+        write_header(&mut packet, IpAddr::V4(self.local), IpAddr::V4(self.to), ICMP, 0, length);
+        let start = packet.len();
+        let [low, high] = [self.local.octets()[2], self.local.octets()[3]];
+        packet.extend_from_slice(&[ECHO_REQUEST, 0, 0, 0, low, high]);
+        packet.extend_from_slice(&self.sequence.to_be_bytes());
+        packet.extend_from_slice(&now.since(Instant::ZERO).as_nanos().to_be_bytes()[..]);
+        packet.extend_from_slice(&sink.window.to_be_bytes());
+        packet.resize(self.size, 0);
+        let code = checksum(sum(&packet[start..], 0));
+        packet[start + 2..start + 4].copy_from_slice(&code);
+        sink.asked();
+        self.waiting = Some(packet);
+    }
+
+    /// What is to be sent.
+    pub(super) fn packet(&mut self) -> Option<Vec<u8>> {
+        self.waiting.take()
+    }
+
+    /// Reads a packet that came in the session: `None` where it is no answer to an echo of its own.
+    pub(super) fn answered(&self, now: Instant, packet: &[u8]) -> Option<Answered> {
+        let mut r = Reader::new(packet);
+        let first = r.u8().ok()?;
+        let _class = r.u8().ok()?;
+        let total = usize::from(r.u16().ok()?);
+        r.bytes(5).ok()?;
+        let protocol = r.u8().ok()?;
+        r.bytes(2).ok()?;
+        let (source, destination) =
+            (Ipv4Addr::from(r.array::<4>().ok()?), Ipv4Addr::from(r.array::<4>().ok()?));
+        let ours = first == 0x45 && protocol == ICMP && source == self.to && destination == self.local;
+        let icmp = packet.get(20..total).filter(|_| ours)?;
+        if checksum(sum(icmp, 0)) != [0, 0] {
+            return None;
+        }
+        let mut r = Reader::new(icmp);
+        let kind = r.u8().ok()?;
+        r.bytes(7).ok()?;
+        let sent = Instant::from_nanos(u64::from_be_bytes(r.array::<8>().ok()?));
+        let window = u32::from_be_bytes(r.array::<4>().ok()?);
+        (kind == ECHO_REPLY && sent <= now).then(|| Answered { window, time: now.since(sent) })
+    }
+}

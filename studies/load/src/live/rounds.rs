@@ -1,0 +1,112 @@
+//! Rounds: all stations set their sessions up, and when all are there they end; again and again. How fast sessions come is told in the
+//! words of testers of access networks: calls a second, the least, mean and most of all rounds.
+
+use super::{Interval, Outcome, Plan, RunError, Watch, run_window};
+use crate::generator::FrontConfig;
+use crate::limit::Limit;
+
+/// A round.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Round {
+    /// Sessions that were set up.
+    pub sessions: u64,
+    /// From the first PADI to the last session, seconds.
+    pub setup_s: f64,
+}
+
+impl Round {
+    /// Sessions set up a second.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        if self.setup_s > 0.0 { self.sessions as f64 / self.setup_s } else { 0.0 }
+    }
+}
+
+/// How fast sessions were set up: calls a second (CPS).
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Setup {
+    /// In the last round, or over the whole window.
+    pub cps: f64,
+    /// The least of a round; without rounds, of an interval of the course.
+    pub min: f64,
+    /// The mean.
+    pub avg: f64,
+    /// The most.
+    pub max: f64,
+    /// How long the longest round took until its last session was there, seconds; without rounds none.
+    pub time_s: Option<f64>,
+}
+
+impl Outcome {
+    /// How fast sessions were set up; none where none was.
+    #[must_use]
+    pub fn setup(&self) -> Option<Setup> {
+        // The first and last interval of a course are not whole.
+        let inner = self.course.iter().filter(|i| !i.warming && i.length_s > 0.0).collect::<Vec<_>>();
+        let inner = if inner.len() > 3 { &inner[1..inner.len() - 1] } else { &inner[..] };
+        let rates: Vec<f64> = match self.rounds.is_empty() {
+            true => inner.iter().map(|i| i.completed as f64 / i.length_s).collect(),
+            false => self.rounds.iter().map(Round::rate).collect(),
+        };
+        let avg = match self.rounds.is_empty() {
+            true => self.throughput(),
+            false => rates.iter().sum::<f64>() / rates.len() as f64,
+        };
+        let min = rates.iter().copied().reduce(f64::min)?;
+        let max = rates.iter().copied().reduce(f64::max)?;
+        let cps = self.rounds.last().map_or(avg, Round::rate);
+        Some(Setup { cps, min, avg, max, time_s: self.rounds.iter().map(|r| r.setup_s).reduce(f64::max) })
+    }
+}
+
+pub(super) fn run_rounds(plan: &Plan, watch: &mut dyn Watch) -> Result<Outcome, RunError> {
+    let mut whole: Option<Outcome> = None;
+    for round in 0..plan.rounds {
+        let mut this = plan.clone();
+        if let FrontConfig::Pppoe(of) = &mut this.load.front
+            && round + 1 == plan.rounds
+        {
+            // After the last one the power stays.
+            of.power_cut = false;
+        }
+        let mut next = run_window(&this, watch)?;
+        next.rounds = vec![Round { sessions: next.tally.completed, setup_s: next.measured_s }];
+        let interrupted = next.interrupted;
+        whole = Some(match whole.take() {
+            None => next,
+            Some(before) => together(before, next),
+        });
+        if interrupted {
+            break;
+        }
+    }
+    whole.ok_or(crate::generator::ConfigError::Invalid("there is no round; at least one").into())
+}
+
+/// Two rounds as one outcome.
+fn together(mut all: Outcome, next: Outcome) -> Outcome {
+    let begun = all.course.last().map_or(0.0, |i| i.at_s);
+    all.tally.add(&next.tally);
+    all.measured_s += next.measured_s;
+    all.course.extend(next.course.into_iter().map(|i| Interval { at_s: begun + i.at_s, ..i }));
+    all.rounds.extend(next.rounds);
+    all.driver.add(&next.driver);
+    all.own_cpu_s += next.own_cpu_s;
+    all.busy = [all.busy, next.busy].into_iter().flatten().reduce(f64::max);
+    all.limit = Limit::judge(&all.tally, all.busy);
+    all.server = match (all.server, next.server) {
+        (Some(mut sum), Some(more)) => {
+            sum.cpu.user += more.cpu.user;
+            sum.cpu.system += more.cpu.system;
+            sum.completed += more.completed;
+            sum.peak_memory = sum.peak_memory.max(more.peak_memory);
+            Some(sum)
+        }
+        (before, after) => before.or(after),
+    };
+    for ((_, sum), (_, n)) in all.counters.iter_mut().zip(next.counters) {
+        *sum += n;
+    }
+    all.interrupted |= next.interrupted;
+    all
+}

@@ -1,0 +1,87 @@
+//! How fast sessions were set up, and what they carried: what is told of PPPoE subscribers alone.
+
+use super::{About, latency_json};
+use crate::live::{Outcome, Setup};
+use crate::tally::{Tally, quantile};
+use serde_json::{Value, json};
+
+fn setup(about: &About, outcome: &Outcome) -> Option<Setup> {
+    if about.command == "pppoe" && outcome.ramp.is_none() { outcome.setup() } else { None }
+}
+
+/// As one object; null of what sets up no sessions.
+pub(super) fn json(about: &About, outcome: &Outcome) -> Value {
+    let Some(s) = setup(about, outcome) else { return Value::Null };
+    let rounds = outcome
+        .rounds
+        .iter()
+        .map(|r| json!({ "sessions": r.sessions, "setup_time_s": r.setup_s, "cps": r.rate() }));
+    json!({
+        "cps": s.cps,
+        "cps_min": s.min,
+        "cps_avg": s.avg,
+        "cps_max": s.max,
+        "setup_time_s": s.time_s,
+        "rounds": rounds.collect::<Vec<_>>(),
+    })
+}
+
+pub(super) fn echoes_json(t: &Tally) -> Value {
+    if t.echoes == 0 {
+        return Value::Null;
+    }
+    json!({
+        "sent": t.echoes,
+        "answered": t.echoes_answered,
+        "lost_share": t.echoes_lost(),
+        "latency": latency_json(&t.echo_latency),
+    })
+}
+
+/// As metrics of the whole run.
+pub(super) fn metrics(about: &About, outcome: &Outcome) -> Vec<(String, f64)> {
+    let Some(s) = setup(about, outcome) else { return Vec::new() };
+    let all = [
+        ("cps", Some(s.cps)),
+        ("cps_min", Some(s.min)),
+        ("cps_avg", Some(s.avg)),
+        ("cps_max", Some(s.max)),
+        ("setup_time_s", s.time_s),
+    ];
+    all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
+
+/// As sentences.
+pub(super) fn findings(about: &About, outcome: &Outcome) -> Vec<String> {
+    let t = &outcome.tally;
+    let mut all = Vec::new();
+    if let Some(Setup { cps, min, avg, max, time_s }) = setup(about, outcome) {
+        let of = match outcome.rounds.len() {
+            0 => "of intervals of the run".to_owned(),
+            1 => "one round".to_owned(),
+            n => format!("of {n} rounds"),
+        };
+        let time = time_s.map_or_else(String::new, |s| {
+            let longest = if outcome.rounds.len() > 1 { ", of the longest round" } else { "" };
+            format!(" Set-up time: {:.0} ms to the last session{longest}.", s * 1e3)
+        });
+        all.push(format!(
+            "Set-up rate: {cps:.2} CPS (MIN: {min:.2} AVG: {avg:.2} MAX: {max:.2}, {of}).{time}"
+        ));
+    }
+    if let Some(lost) = t.echoes_lost() {
+        let latency = match (quantile(&t.echo_latency, 0.5), quantile(&t.echo_latency, 0.99)) {
+            (Some(p50), Some(p99)) => {
+                format!("; half took at most {:.3} ms, 99 % at most {:.3} ms", p50 * 1e3, p99 * 1e3)
+            }
+            _ => String::new(),
+        };
+        all.push(format!(
+            "{} of {} echoes within sessions were answered ({:.3} % were lost){latency}.",
+            t.echoes_answered,
+            t.echoes,
+            lost * 100.0
+        ));
+    }
+    all
+}
