@@ -194,8 +194,8 @@ fn an_asker_hears_the_sessions_user_whatever_the_host_says() {
 
 #[test]
 fn an_asker_hears_whose_a_connection_is_that_comes_from_an_address_that_hosts_share() {
-    let nat =
-        "[data]\nnat = \"masquerade\"\n[ident]\nothers = \"user-name\"\nmasquerade = [\"198.51.100.1\"]\n";
+    let nat = "translations = true\n[tracking.ipfix]\ncollectors = [\"198.51.100.2:4739\"]\n[data]\nnat = \"masquerade\"\n\
+               [ident]\nothers = \"user-name\"\nmasquerade = [\"198.51.100.1\"]\n";
     let cable = Cable::with(&format!("{SITE}{nat}"));
     let world = Namespace::new();
     cable.ac.ip(&["link", "add", "wan", "type", "veth", "peer", "name", "wan", "netns", world.name()]);
@@ -227,4 +227,18 @@ fn an_asker_hears_whose_a_connection_is_that_comes_from_an_address_that_hosts_sh
     assert_eq!(said, "ann (UNIX)", "{}\n{}", concentrator.log(), client.log());
     let other = ident(&world, &cable.place, "198.51.100.1", &format!("{},7000", port ^ 1));
     assert!(other.contains("NO-USER"), "{other}\n{}", concentrator.log());
+    // The log says it, too, when the connection is long gone; of another port nobody knows.
+    let outside = format!("198.51.100.1:{port}");
+    let who = cable.ask(&["who", &outside]);
+    assert_eq!(who["found"][0]["user"], "ann", "{who}\n{}", concentrator.log());
+    let lines = std::fs::read_dir(cable.place.path("log")).unwrap().map(|entry| entry.unwrap().path());
+    let lines: String = lines
+        .filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with("translations-"))
+        .map(|path| std::fs::read_to_string(path).unwrap())
+        .collect();
+    assert!(lines.contains(&format!("\"outside\":\"{outside}\"")), "{lines}");
+    let status = cable.ask(&["pppoe", "sessions"]);
+    let counted = |name: &str| status["counters"][name].as_u64().unwrap_or(0);
+    assert!(counted("translations_logged") > 0 && counted("ipfix_records") > 1, "{status}");
+    assert_eq!(counted("ipfix_not_sent") + counted("translations_missed"), 0, "{status}");
 }

@@ -2,9 +2,11 @@
 
 mod connect;
 mod control;
+mod ipfix;
 mod nat;
 mod say;
 mod track;
+mod translations;
 
 pub use connect::{Connect, ConnectError, connect, network};
 pub use control::{Answer, Carried, Pool, Request, Session, Status, control_path, request};
@@ -13,12 +15,14 @@ pub use track::{Asking, Found, Tracked, Who, WhoError, who};
 
 use crate::setup::{outgoing, secure_rng};
 use crate::{Frames, Hosted, ServeError, Telling, keep_memory_private, listen, log, serve as host};
+use ipfix::Ipfix;
 use say::Say;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use track::{Audit, TrackLog};
+use translations::TranslationCounters;
 use usher_concentrator::config::{self, DEFAULT_PATH, File, Loaded, ModeWord};
 use usher_concentrator::{
     AccessConcentrator, Command, DYNAMIC_SOCKET, Event, IDENT_LISTENER, ServiceJob, Usage,
@@ -110,9 +114,13 @@ pub fn serve(path: Option<PathBuf>) -> Result<(), PppoeError> {
     loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let base =
         path.as_deref().unwrap_or(Path::new(DEFAULT_PATH)).parent().unwrap_or(Path::new("")).to_owned();
+    let ipfix = Ipfix::start(&loaded.file).map_err(system("IPFIX"))?;
     let track = match &loaded.file.tracking {
         Some(table) => {
             let (track, lost) = TrackLog::open(&base, table).map_err(PppoeError::Track)?;
+            if let Some(ipfix) = &ipfix {
+                track.export(ipfix.clone(), &lost);
+            }
             loaded.config.lost = lost;
             Some(track)
         }
@@ -123,13 +131,25 @@ pub fn serve(path: Option<PathBuf>) -> Result<(), PppoeError> {
     let plane = Arc::new(start_plane(&loaded.file, &telling, &hearing, &failed)?);
     let blocks = loaded.config.blocks.clone();
     let nat = nat::Nat::start(&loaded.file, &loaded.config.pools, blocks, plane.device())?;
+    let logs = loaded.file.tracking.as_ref().is_some_and(|table| table.translations);
+    let translations = match track.as_ref().filter(|_| logs) {
+        Some(track) => {
+            let followed = translations::follow(track, &loaded.config.pools, ipfix.clone());
+            Some(followed.map_err(|error| PppoeError::Track(format!("translations: {error}")))?)
+        }
+        None => None,
+    };
     loaded.config.metered = true;
     ports(&mut loaded, &plane);
     let sockets = sockets(&loaded)?;
     let machine = AccessConcentrator::new(loaded.config, secure_rng()?);
     let machine = machine.map_err(|error| PppoeError::New(error.to_string()))?;
     let tracked = loaded.file.tracking.clone().map(|table| (base.clone(), table));
-    let asked = control::Asked::new(&telling, tracked, audit.clone());
+    let beside = move || {
+        let told = ipfix.as_ref().map(Ipfix::counters).unwrap_or_default();
+        told.into_iter().chain(translations.iter().flat_map(TranslationCounters::read)).collect()
+    };
+    let asked = control::Asked::new(&telling, tracked, audit.clone(), Arc::new(beside));
     let socket = &loaded.file.listen.control;
     control::begin(socket, &asked).map_err(system("control socket"))?;
     tracing::info!(path = %socket.display(), "control socket");

@@ -1,9 +1,11 @@
 //! What the tests of this crate share: studies written in place, run on the simulator, their captures read
 //! by tshark and by a small reader of pcapng.
 
+mod datagrams;
 mod pcapng;
 mod tshark;
 
+pub use datagrams::Datagrams;
 pub use pcapng::{Captured, Udp, udp};
 pub use tshark::{DAMAGE, FLAWS, fields};
 

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use usher_concentrator::{Command, ConcentratorStatus, PoolStatus, Which};
 
 /// What a concentrator is asked.
@@ -175,11 +176,20 @@ pub(super) struct Asked {
     questions: Questions<Command, Answer>,
     tracked: Option<Tracked>,
     audit: Audit,
+    beside: Beside,
 }
 
+/// What was counted beside the machine.
+pub(super) type Beside = Arc<dyn Fn() -> Vec<(String, u64)> + Send + Sync>;
+
 impl Asked {
-    pub(super) fn new(telling: &Telling<Command>, tracked: Option<Tracked>, audit: Audit) -> Self {
-        Self { questions: Questions::new(telling), tracked, audit }
+    pub(super) fn new(
+        telling: &Telling<Command>,
+        tracked: Option<Tracked>,
+        audit: Audit,
+        beside: Beside,
+    ) -> Self {
+        Self { questions: Questions::new(telling), tracked, audit, beside }
     }
     /// The concentrator has answered.
     pub(super) fn answer(&self, token: u64, answer: Answer) {
@@ -192,7 +202,13 @@ impl Asked {
     }
     fn take(&self, request: Request) -> Answer {
         match request {
-            Request::Status => self.ask(|token| Command::Status { token }),
+            Request::Status => match self.ask(|token| Command::Status { token }) {
+                Answer::Status(mut status) => {
+                    status.counters.extend((self.beside)());
+                    Answer::Status(status)
+                }
+                other => other,
+            },
             Request::Disconnect { which } => match which_of(which) {
                 Ok(which) => self.ask(|token| Command::Close { token, which }),
                 Err(message) => Answer::Failed { message },

@@ -1,10 +1,12 @@
 //! The log of sessions on the disk: a file for each day, and what is asked of them.
 
+use super::ipfix::Ipfix;
+use super::translations;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,26 +21,30 @@ pub type Tracked = (PathBuf, Tracking);
 
 const SECONDS_OF_A_DAY: u64 = 86_400;
 
-fn now() -> WallTime {
+pub(super) fn now() -> WallTime {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     WallTime::from_unix_secs(since.as_secs())
 }
 
 /// The day of a time, in UTC: `2026-11-26`.
-fn day(at: WallTime) -> String {
+pub(super) fn day(at: WallTime) -> String {
     at.to_string().split('T').next().unwrap_or_default().to_owned()
 }
 
 fn file_of(folder: &Path, day: &str) -> PathBuf {
-    folder.join(format!("sessions-{day}.jsonl"))
+    folder.join(format!("{KIND}-{day}.jsonl"))
 }
 
-/// The days of which there are files, in their order.
-fn days(folder: &Path) -> io::Result<Vec<String>> {
+/// What files of sessions are called, before the day.
+const KIND: &str = "sessions";
+
+/// The days of which there are files of a kind, in their order.
+pub(super) fn days(folder: &Path, kind: &str) -> io::Result<Vec<String>> {
     let mut days = Vec::new();
     for entry in fs::read_dir(folder)? {
         let name = entry?.file_name();
-        let day = name.to_str().and_then(|name| name.strip_prefix("sessions-")?.strip_suffix(".jsonl"));
+        let day =
+            name.to_str().and_then(|name| name.strip_prefix(kind)?.strip_prefix('-')?.strip_suffix(".jsonl"));
         days.extend(day.filter(|day| parse_time(&format!("{day}T00:00:00Z")).is_some()).map(str::to_owned));
     }
     days.sort();
@@ -46,7 +52,7 @@ fn days(folder: &Path) -> io::Result<Vec<String>> {
 }
 
 /// Opens a file that nobody else reads, to write behind what is there.
-fn append(path: &Path) -> io::Result<File> {
+pub(super) fn append(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(path)
 }
 
@@ -58,6 +64,10 @@ struct Writer {
     file: Arc<File>,
     /// Sessions that are open: the next day's file begins with them.
     open: BTreeMap<String, Begin>,
+    /// Addresses that hosts have had since the start.
+    hosts: BTreeSet<Ipv4Addr>,
+    /// Who else is told.
+    ipfix: Option<Ipfix>,
     /// The last line is not whole.
     torn: bool,
     /// Records written.
@@ -80,7 +90,7 @@ impl TrackLog {
         let wrong = |error: io::Error| format!("the folder {shown}: {error}");
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(wrong)?;
         let mut index = Index::default();
-        let days = days(&folder).map_err(wrong)?;
+        let days = days(&folder, KIND).map_err(wrong)?;
         if let Some(last) = days.last() {
             read(&folder, last, &mut index).map_err(wrong)?;
         }
@@ -95,6 +105,8 @@ impl TrackLog {
             day,
             file: Arc::new(file),
             open: BTreeMap::new(),
+            hosts: BTreeSet::new(),
+            ipfix: None,
             torn,
             written: 0,
         };
@@ -103,6 +115,20 @@ impl TrackLog {
         Ok((log, index.open().collect()))
     }
 
+    /// Has collectors told of what is written, and that what was `lost` has ended.
+    pub(super) fn export(&self, ipfix: Ipfix, lost: &[Lost]) {
+        let at = now();
+        lost.iter().for_each(|lost| ipfix.session(at, false, &lost.begin));
+        self.writer().ipfix = Some(ipfix);
+    }
+    /// Where it is.
+    pub(super) fn folder(&self) -> PathBuf {
+        self.writer().folder.clone()
+    }
+    /// Whether a host has had this address since the start.
+    pub(super) fn has_had(&self, address: Ipv4Addr) -> bool {
+        self.writer().hosts.contains(&address)
+    }
     fn writer(&self) -> MutexGuard<'_, Writer> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -140,8 +166,18 @@ impl Writer {
         }
         self.line(&record.to_line())?;
         match record {
-            Record::Begin(begin) => drop(self.open.insert(begin.session.clone(), begin.clone())),
-            Record::End(end) => drop(self.open.remove(&end.session)),
+            Record::Begin(begin) => {
+                self.hosts.extend(begin.ipv4);
+                if let Some(ipfix) = &self.ipfix {
+                    ipfix.session(begin.at, true, begin);
+                }
+                self.open.insert(begin.session.clone(), begin.clone());
+            }
+            Record::End(end) => {
+                if let Some((begin, ipfix)) = self.open.remove(&end.session).zip(self.ipfix.as_ref()) {
+                    ipfix.session(end.at, false, &begin);
+                }
+            }
             Record::Started(_) | Record::Stopped(_) => {}
         }
         Ok(())
@@ -181,11 +217,13 @@ impl Writer {
         let Some(today) = parse_time(&format!("{}T00:00:00Z", self.day)) else { return };
         let kept = today.unix_secs().saturating_sub(u64::from(self.keep_days) * SECONDS_OF_A_DAY);
         let oldest = day(WallTime::from_unix_secs(kept));
-        for old in days(&self.folder).unwrap_or_default().iter().filter(|day| **day < oldest) {
-            match fs::remove_file(file_of(&self.folder, old)) {
-                Ok(()) => tracing::info!(day = old, "the log of sessions of this day is deleted"),
-                Err(error) => {
-                    tracing::error!(day = old, %error, "the log of sessions of this day cannot be deleted")
+        for kind in [KIND, translations::KIND] {
+            for old in days(&self.folder, kind).unwrap_or_default().iter().filter(|day| **day < oldest) {
+                match fs::remove_file(self.folder.join(format!("{kind}-{old}.jsonl"))) {
+                    Ok(()) => tracing::info!(day = old, kind, "the log of this day is deleted"),
+                    Err(error) => {
+                        tracing::error!(day = old, kind, %error, "the log of this day cannot be deleted");
+                    }
                 }
             }
         }
@@ -315,7 +353,7 @@ pub(super) fn lookup((base, table): &Tracked, audit: &Audit, asking: &Asking) ->
     let at = WallTime::from_unix_secs(at.unix_secs());
     let folder = base.join(&table.folder);
     let log = |error| WhoError::Log { folder: folder.display().to_string(), error };
-    let all = days(&folder).map_err(log)?;
+    let all = days(&folder, KIND).map_err(log)?;
     let wanted = day(at);
     // The last file that begins before that time, with the sessions that were open then, and all behind it.
     let first = all.iter().rposition(|day| *day <= wanted);
@@ -328,8 +366,18 @@ pub(super) fn lookup((base, table): &Tracked, audit: &Audit, asking: &Asking) ->
         read(&folder, day, &mut index).map_err(log)?;
     }
     let query = Query { address: asking.address, port: asking.port, at };
-    let found: Vec<Found> = index
-        .who(&query)
+    let mut whose = index.who(&query);
+    let mut unreadable = index.unreadable();
+    if let (true, IpAddr::V4(address), Some(port)) =
+        (whose.is_empty(), asking.address.to_canonical(), asking.port)
+    {
+        let outside = SocketAddrV4::new(address, port);
+        let (inside, more) = translations::behind(&folder, outside, at).map_err(log)?;
+        let hosts = inside.into_iter().map(|host| Query { address: host.into(), port: None, at });
+        whose = hosts.flat_map(|query| index.who(&query)).collect();
+        unreadable += more;
+    }
+    let found: Vec<Found> = whose
         .into_iter()
         .map(|whose| Found {
             user: whose.begin.user.clone(),
@@ -350,7 +398,7 @@ pub(super) fn lookup((base, table): &Tracked, audit: &Audit, asking: &Asking) ->
     Ok(Who {
         at: at.to_string(),
         found,
-        unreadable: index.unreadable(),
+        unreadable,
         log_octets: volume.octets,
         log_octets_per_subscriber_and_day: volume.per_subscriber_and_day(),
     })
@@ -424,7 +472,7 @@ mod tests {
         for n in 1..=3 {
             log.write(&begin(n * SECONDS_OF_A_DAY + 5, &format!("x{n}"), "eve", 9)).unwrap();
         }
-        assert_eq!(days(&folder).unwrap().len(), 3, "that of the first day is deleted");
+        assert_eq!(days(&folder, KIND).unwrap().len(), 3, "that of the first day is deleted");
         // Ann is there since the first day, and every day's file says so.
         assert_eq!(users(&tracked, 2, 2 * SECONDS_OF_A_DAY), ["ann"]);
         assert!(users(&tracked, 3, 2 * SECONDS_OF_A_DAY).is_empty());

@@ -9,10 +9,10 @@ use std::net::{IpAddr, SocketAddr};
 /// The subsystem, and what it is asked (linux/netfilter/nfnetlink.h).
 const CTNETLINK_GET: u16 = 1 << 8 | 1;
 const NLM_F_REQUEST: u16 = 1;
-const NLMSG_ERROR: u16 = 2;
+pub(super) const NLMSG_ERROR: u16 = 2;
 /// Attributes, by what they are within.
-const TUPLE_ORIG: u16 = 1;
-const TUPLE_REPLY: u16 = 2;
+pub(super) const TUPLE_ORIG: u16 = 1;
+pub(super) const TUPLE_REPLY: u16 = 2;
 const TUPLE_IP: u16 = 1;
 const TUPLE_PROTO: u16 = 2;
 const IP_V4_SRC: u16 = 1;
@@ -25,8 +25,8 @@ const PROTO_DST_PORT: u16 = 3;
 const NESTED: u16 = 0x8000;
 const KIND: u16 = 0x3fff;
 /// Octets of a message's header, and of what stands behind it in messages of netfilter.
-const HEADER: usize = 16;
-const GENERAL: usize = 4;
+pub(super) const HEADER: usize = 16;
+pub(super) const GENERAL: usize = 4;
 
 /// TCP's number as a protocol of IP.
 pub const TCP: u8 = 6;
@@ -75,7 +75,7 @@ fn attribute(kind: u16, value: &[u8], out: &mut Vec<u8>) {
     out.resize(out.len().next_multiple_of(4), 0);
 }
 
-fn request(tuple: u16, direction: Direction, protocol: u8) -> Option<Vec<u8>> {
+pub(super) fn request(tuple: u16, direction: Direction, protocol: u8) -> Option<Vec<u8>> {
     let (mut ip, mut proto, mut all) = (Vec::new(), Vec::new(), Vec::new());
     let family = match (direction.source.ip(), direction.destination.ip()) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
@@ -130,16 +130,22 @@ fn answer(octets: &[u8]) -> io::Result<Option<Connection>> {
             code => Err(io::Error::from_raw_os_error(code)),
         };
     }
+    let found = body.get(GENERAL..).and_then(tuples).ok_or_else(unreadable)?;
+    Ok(Some(found.0))
+}
+
+/// The connection of these attributes, and its protocol.
+pub(super) fn tuples(octets: &[u8]) -> Option<(Connection, u8)> {
     let (mut original, mut reply) = (None, None);
-    for (kind, value) in attributes(body.get(GENERAL..).ok_or_else(unreadable)?) {
+    for (kind, value) in attributes(octets) {
         match kind {
             TUPLE_ORIG => original = direction_of(value),
             TUPLE_REPLY => reply = direction_of(value),
             _ => {}
         }
     }
-    let both = original.zip(reply).map(|(original, reply)| Connection { original, reply });
-    both.map(Some).ok_or_else(unreadable)
+    let ((original, protocol), (reply, _)) = original.zip(reply)?;
+    Some((Connection { original, reply }, protocol))
 }
 
 /// Attributes one behind another; what is none ends them.
@@ -154,8 +160,8 @@ fn attributes(mut octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-fn direction_of(octets: &[u8]) -> Option<Direction> {
-    let (mut source, mut destination, mut ports) = (None, None, (0, 0));
+fn direction_of(octets: &[u8]) -> Option<(Direction, u8)> {
+    let (mut source, mut destination, mut ports, mut protocol) = (None, None, (0, 0), 0);
     let v4 = |value: &[u8]| value.first_chunk::<4>().map(|octets| IpAddr::from(*octets));
     let v6 = |value: &[u8]| value.first_chunk::<16>().map(|octets| IpAddr::from(*octets));
     let port = |value: &[u8]| value.first_chunk::<2>().map_or(0, |octets| u16::from_be_bytes(*octets));
@@ -166,6 +172,7 @@ fn direction_of(octets: &[u8]) -> Option<Direction> {
                 (TUPLE_IP, IP_V4_DST) => destination = v4(value),
                 (TUPLE_IP, IP_V6_SRC) => source = v6(value),
                 (TUPLE_IP, IP_V6_DST) => destination = v6(value),
+                (TUPLE_PROTO, PROTO_NUM) => protocol = value.first().copied().unwrap_or(0),
                 (TUPLE_PROTO, PROTO_SRC_PORT) => ports.0 = port(value),
                 (TUPLE_PROTO, PROTO_DST_PORT) => ports.1 = port(value),
                 _ => {}
@@ -173,7 +180,8 @@ fn direction_of(octets: &[u8]) -> Option<Direction> {
         }
     }
     let at = |ip: Option<IpAddr>, port| ip.map(|ip| SocketAddr::new(ip, port));
-    Some(Direction { source: at(source, ports.0)?, destination: at(destination, ports.1)? })
+    let direction = Direction { source: at(source, ports.0)?, destination: at(destination, ports.1)? };
+    Some((direction, protocol))
 }
 
 #[cfg(test)]

@@ -10,6 +10,9 @@
 //! killed program has left is replaced by the next.
 
 pub mod conntrack;
+mod follow;
+
+pub use follow::{Change, Follower};
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

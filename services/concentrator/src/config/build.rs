@@ -333,4 +333,19 @@ fn data(builder: &mut Builder<'_>, file: &File) {
     {
         builder.fault(&["tracking", "folder"], "the log needs a folder");
     }
+    if let Some(ipfix) = file.tracking.as_ref().and_then(|tracking| tracking.ipfix.as_ref()) {
+        if ipfix.collectors.is_empty() {
+            let at = ["tracking", "ipfix", "collectors"];
+            builder
+                .fault(&at, "name a collector, such as [\"192.0.2.9:4739\"], or take [tracking.ipfix] away");
+        }
+        if ipfix.message < 512 {
+            let at = ["tracking", "ipfix", "message"];
+            builder.fault(&at, "records need 512 octets at least, which every path carries");
+        }
+        if ipfix.refresh.get().is_zero() {
+            let at = ["tracking", "ipfix", "refresh"];
+            builder.fault(&at, "templates have to be repeated: name a time, such as \"10 min\"");
+        }
+    }
 }

@@ -240,11 +240,49 @@ pub struct Tracking {
     pub audit: PathBuf,
     /// Hosts share addresses outside, each by a block of ports of its own.
     pub ports: Option<PortsTable>,
+    /// Whether each connection that the kernel translates is logged, with its end inside and what stands for it outside, but not where
+    /// it goes (RFC 6888, REQ-12). Needed to answer for a past port of an address that hosts share without blocks of ports.
+    pub translations: bool,
+    /// Collectors of IPFIX that are told, too, which addresses and ports stand for whom (RFC 8158).
+    pub ipfix: Option<IpfixTable>,
+}
+
+/// Collectors of IPFIX (RFC 7011), which are told over UDP. What is lost on the way they miss.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct IpfixTable {
+    /// Their addresses: `"192.0.2.9:4739"`.
+    pub collectors: Vec<SocketAddr>,
+    /// The observation domain, by which a collector tells exporters of an address apart.
+    #[serde(default)]
+    pub domain: u32,
+    /// Octets of the longest message: 512 to 65535. 512 are right where the path's MTU is not known.
+    #[serde(default = "IpfixTable::message")]
+    pub message: u16,
+    /// How often templates are repeated.
+    #[serde(default = "IpfixTable::refresh")]
+    pub refresh: Time,
+}
+
+impl IpfixTable {
+    const fn message() -> u16 {
+        512
+    }
+    const fn refresh() -> Time {
+        Time::secs(600)
+    }
 }
 
 impl Default for Tracking {
     fn default() -> Self {
-        Self { folder: super::DEFAULT_FOLDER.into(), keep_days: 90, audit: "audit.jsonl".into(), ports: None }
+        Self {
+            folder: super::DEFAULT_FOLDER.into(),
+            keep_days: 90,
+            audit: "audit.jsonl".into(),
+            ports: None,
+            translations: false,
+            ipfix: None,
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 mod both;
 mod dialogue;
 mod diameter;
+mod ipfix;
 mod mih;
 mod oracles;
 mod radius;

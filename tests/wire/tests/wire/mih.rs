@@ -1,14 +1,10 @@
 //! MIH messages, one of each kind and of each parameter, as Wireshark's dissector reads them.
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::net::IpAddr;
-use std::path::PathBuf;
-use usher_core::Instant;
 use usher_mih::fragment::fragment;
 use usher_mih::*;
-use usher_observe::pcapng::{Capture, LinkType as Medium};
-use usher_wire_tests::{FLAWS, Run, Temporary, fields};
+use usher_wire_tests::{Datagrams, Run};
 
 /// The port of MIH over UDP (RFC 5677).
 const PORT: u16 = 4551;
@@ -19,46 +15,6 @@ const BASE_STATION: [u8; 6] = [2, 0, 0, 0, 1, 2];
 
 fn ends() -> (MihfId, MihfId) {
     (MihfId::new("mn@usher.example").unwrap(), MihfId::new("pos1@usher.example").unwrap())
-}
-
-/// Payloads as UDP datagrams in a capture.
-struct Datagrams(Temporary);
-
-impl Datagrams {
-    fn new(payloads: &[Vec<u8>]) -> Self {
-        let this = Self(Temporary::new());
-        let mut capture = Capture::new(File::create(this.path()).unwrap(), &[]).unwrap();
-        let interface = capture.interface("wire", Medium::Raw, &[]).unwrap();
-        for (i, payload) in payloads.iter().enumerate() {
-            let mut packet = Vec::new();
-            let udp = 8 + payload.len() as u16;
-            packet.extend([0x45, 0]);
-            packet.extend((20 + udp).to_be_bytes());
-            packet.extend([0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
-            let words = packet.chunks_exact(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]])));
-            let sum: u32 = words.sum();
-            let sum = (sum & 0xffff) + (sum >> 16);
-            packet[10..12].copy_from_slice(&(!(sum as u16)).to_be_bytes());
-            for field in [PORT, PORT, udp, 0] {
-                packet.extend(field.to_be_bytes());
-            }
-            packet.extend(payload);
-            capture.packet(interface, Instant::from_nanos(i as u64), &packet, None).unwrap();
-        }
-        capture.finish().unwrap();
-        this
-    }
-    fn path(&self) -> PathBuf {
-        self.0.path().join("mih.pcapng")
-    }
-    fn fields(&self, names: &[&str]) -> Vec<Vec<String>> {
-        fields(&self.path(), "", names)
-    }
-    #[track_caller]
-    fn assert_clean(&self) {
-        let flawed = fields(&self.path(), FLAWS, &["frame.number", "_ws.col.Info", "mih.tlv_type"]);
-        assert!(flawed.is_empty(), "{flawed:#?}");
-    }
 }
 
 fn encode(message: &Message, bits: Bits, transaction: u16) -> Vec<u8> {
@@ -275,7 +231,7 @@ fn tshark_names_every_message_as_we_do_and_reads_its_header() {
         .enumerate()
         .map(|(i, id)| encode(&message(id), bits(i), 90 * i as u16))
         .collect();
-    let datagrams = Datagrams::new(&payloads);
+    let datagrams = Datagrams::new(PORT, &payloads);
     datagrams.assert_clean();
     let lines = datagrams.fields(&[
         "_ws.col.Info",
@@ -415,7 +371,7 @@ fn tshark_reads_every_parameter_as_it_was_meant() {
     let kinds: Vec<u8> = kind::ALL[2..].iter().copied().filter(|kind| !misread(*kind)).collect();
     let message = |kind: &u8| Message::new(MessageId::CAPABILITY_DISCOVER_REQUEST, [parameter(*kind)]);
     let payloads: Vec<_> = kinds.iter().map(|kind| encode(&message(kind), Bits::default(), 1)).collect();
-    let datagrams = Datagrams::new(&payloads);
+    let datagrams = Datagrams::new(PORT, &payloads);
     datagrams.assert_clean();
     let names: BTreeSet<&str> =
         READINGS.iter().flat_map(|(_, fields)| *fields).map(|(name, _)| *name).collect();
@@ -445,7 +401,7 @@ fn tshark_reads_padded_messages_and_fragments() {
     assert_eq!(pieces.len(), 3);
     let acknowledgement = Message::acknowledgement(padded.id);
     let acknowledgement = encode(&acknowledgement, Bits { ack_rsp: true, ..Bits::default() }, 4095);
-    let datagrams = Datagrams::new(&[&[whole][..], &pieces, &[acknowledgement]].concat());
+    let datagrams = Datagrams::new(PORT, &[&[whole][..], &pieces, &[acknowledgement]].concat());
     datagrams.assert_clean();
     let lines =
         datagrams.fields(&["mih.acq_req", "mih.acq_resp", "mih.more_frag", "mih.frag_no", "mih.tlv_type"]);

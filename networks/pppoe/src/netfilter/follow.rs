@@ -1,0 +1,168 @@
+//! What becomes of connections, as the kernel tells those who follow its table.
+
+use super::conntrack::{Connection, GENERAL, HEADER, NLMSG_ERROR, TCP, UDP, tuples};
+use netlink_sys::protocols::NETLINK_NETFILTER;
+use netlink_sys::{Socket, SocketAddr as Netlink};
+use std::io;
+
+/// Groups of those who are told (linux/netfilter/nfnetlink_compat.h).
+const NEW_CONNECTIONS: u32 = 1;
+const DESTROYED_CONNECTIONS: u32 = 3;
+/// What is told, and what the whole table is asked by.
+const CTNETLINK_NEW: u16 = 1 << 8;
+const CTNETLINK_DELETE: u16 = 1 << 8 | 2;
+const CTNETLINK_GET: u16 = 1 << 8 | 1;
+const NLMSG_DONE: u16 = 3;
+const NLM_F_REQUEST_DUMP: u16 = 1 | 0x300;
+/// Octets that wait to be read, at most: some ten thousand connections that begin or end at once.
+const WAITING: usize = 8 << 20;
+
+/// What became of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// It is there.
+    Begun(Connection, u8),
+    /// It is no more.
+    Ended(Connection, u8),
+    /// More came than could wait: some changes are not known.
+    Missed,
+}
+
+/// Who is told of connections of TCP and UDP, each with the protocol's number.
+pub struct Follower {
+    socket: Socket,
+    ready: std::collections::VecDeque<Change>,
+}
+
+impl std::fmt::Debug for Follower {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Follower").field("ready", &self.ready.len()).finish_non_exhaustive()
+    }
+}
+
+impl Follower {
+    /// Follows the table; what it has is told first.
+    ///
+    /// # Errors
+    /// What the kernel says: it needs CAP_NET_ADMIN, and nf_conntrack_netlink.
+    pub fn new() -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_NETFILTER)?;
+        socket.bind_auto()?;
+        // The kernel gives what it may give.
+        socket.set_rx_buf_sz(WAITING as i32)?;
+        socket.add_membership(NEW_CONNECTIONS)?;
+        socket.add_membership(DESTROYED_CONNECTIONS)?;
+        let mut dump = Vec::with_capacity(HEADER + GENERAL);
+        dump.extend_from_slice(&((HEADER + GENERAL) as u32).to_ne_bytes());
+        dump.extend_from_slice(&CTNETLINK_GET.to_ne_bytes());
+        dump.extend_from_slice(&NLM_F_REQUEST_DUMP.to_ne_bytes());
+        dump.extend_from_slice(&[0; 8]);
+        dump.extend_from_slice(&[libc::AF_UNSPEC as u8, 0, 0, 0]);
+        socket.send_to(&dump, &Netlink::new(0, 0), 0)?;
+        Ok(Self { socket, ready: std::collections::VecDeque::new() })
+    }
+
+    /// The next change; waits for it.
+    ///
+    /// # Errors
+    /// The kernel tells nothing any more.
+    pub fn next(&mut self) -> io::Result<Change> {
+        loop {
+            if let Some(change) = self.ready.pop_front() {
+                return Ok(change);
+            }
+            match self.socket.recv_from_full() {
+                Ok((octets, _)) => changes(&octets, &mut self.ready)?,
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => return Ok(Change::Missed),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Reads messages one behind another; what is none ends them.
+fn changes(mut octets: &[u8], out: &mut impl Extend<Change>) -> io::Result<()> {
+    while let Some(head) = octets.first_chunk::<HEADER>() {
+        let length = u32::from_ne_bytes([head[0], head[1], head[2], head[3]]) as usize;
+        let kind = u16::from_ne_bytes([head[4], head[5]]);
+        let Some(body) = octets.get(HEADER..length) else { break };
+        let change = match kind {
+            NLMSG_ERROR => {
+                let code = body.first_chunk().map_or(0, |code| i32::from_ne_bytes(*code));
+                match code {
+                    0 => None,
+                    code => return Err(io::Error::from_raw_os_error(-code)),
+                }
+            }
+            NLMSG_DONE => None,
+            CTNETLINK_NEW => told(body).map(|(connection, protocol)| Change::Begun(connection, protocol)),
+            CTNETLINK_DELETE => told(body).map(|(connection, protocol)| Change::Ended(connection, protocol)),
+            _ => None,
+        };
+        out.extend(change);
+        octets = octets.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    Ok(())
+}
+
+fn told(body: &[u8]) -> Option<(Connection, u8)> {
+    let (connection, protocol) = tuples(body.get(GENERAL..)?)?;
+    [TCP, UDP].contains(&protocol).then_some((connection, protocol))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::conntrack::{TUPLE_ORIG, TUPLE_REPLY, request};
+    use super::*;
+    use crate::netfilter::conntrack::Direction;
+    use proptest::prelude::*;
+
+    fn direction(source: &str, destination: &str) -> Direction {
+        Direction { source: source.parse().unwrap(), destination: destination.parse().unwrap() }
+    }
+
+    fn message(kind: u16, protocol: u8) -> Vec<u8> {
+        let one = request(TUPLE_ORIG, direction("10.0.0.7:40000", "203.0.113.2:80"), protocol).unwrap();
+        let other = request(TUPLE_REPLY, direction("203.0.113.2:80", "192.0.2.1:1025"), protocol).unwrap();
+        let mut octets = [&one[..], &other[HEADER + GENERAL..]].concat();
+        let length = (octets.len() as u32).to_ne_bytes();
+        octets[..4].copy_from_slice(&length);
+        octets[4..6].copy_from_slice(&kind.to_ne_bytes());
+        octets
+    }
+
+    #[test]
+    fn changes_are_read_one_behind_another() {
+        let connection = Connection {
+            original: direction("10.0.0.7:40000", "203.0.113.2:80"),
+            reply: direction("203.0.113.2:80", "192.0.2.1:1025"),
+        };
+        let octets = [
+            message(CTNETLINK_NEW, TCP),
+            message(CTNETLINK_NEW, 1),
+            message(NLMSG_DONE, TCP),
+            message(CTNETLINK_DELETE, UDP),
+        ];
+        let mut all = Vec::new();
+        changes(&octets.concat(), &mut all).unwrap();
+        assert_eq!(all, [Change::Begun(connection, TCP), Change::Ended(connection, UDP)]);
+        let mut refused = message(NLMSG_ERROR, TCP);
+        refused[HEADER..HEADER + 4].copy_from_slice(&(-libc::EPERM).to_ne_bytes());
+        let error = changes(&refused, &mut all).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+    }
+
+    proptest! {
+        #[test]
+        fn no_message_panics_or_lasts_forever(octets in prop::collection::vec(any::<u8>(), 0..400), at in 0_usize..100) {
+            let _ = changes(&octets, &mut Vec::new());
+            let mut broken = message(CTNETLINK_NEW, TCP);
+            for (place, octet) in octets.iter().enumerate().take(8) {
+                let place = (at + place * 7) % broken.len();
+                broken[place] = *octet;
+            }
+            let _ = changes(&broken, &mut Vec::new());
+        }
+    }
+}

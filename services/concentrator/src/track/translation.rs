@@ -1,0 +1,262 @@
+//! The log of translated connections: which end inside stood behind which end outside. It is for hosts that share addresses connection
+//! by connection; where they have blocks of ports (RFC 7422) none is needed.
+
+use super::parse_time;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::net::{Ipv4Addr, SocketAddrV4};
+use serde::{Deserialize, Serialize};
+use usher_core::{Duration, WallTime};
+
+/// A connection that is translated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Translated {
+    /// 6 is TCP, 17 UDP.
+    pub protocol: u8,
+    /// The host's end.
+    pub inside: SocketAddrV4,
+    /// What others see of it.
+    pub outside: SocketAddrV4,
+}
+
+/// A line of the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TranslationRecord {
+    /// Nobody knows what was translated before: those who followed it have begun anew.
+    Started(WallTime),
+    /// A connection is translated from now on.
+    Begin(WallTime, Translated),
+    /// It is no more.
+    End(WallTime, Translated),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+enum Line {
+    Started { at: String },
+    Begin { at: String, protocol: u8, inside: SocketAddrV4, outside: SocketAddrV4 },
+    End { at: String, protocol: u8, inside: SocketAddrV4, outside: SocketAddrV4 },
+}
+
+impl TranslationRecord {
+    /// When.
+    #[must_use]
+    pub const fn at(&self) -> WallTime {
+        match self {
+            Self::Started(at) | Self::Begin(at, _) | Self::End(at, _) => *at,
+        }
+    }
+
+    /// As a line of the log, with its end.
+    #[must_use]
+    pub fn to_line(&self) -> String {
+        let line = match *self {
+            Self::Started(at) => Line::Started { at: at.to_string() },
+            Self::Begin(at, Translated { protocol, inside, outside }) => {
+                Line::Begin { at: at.to_string(), protocol, inside, outside }
+            }
+            Self::End(at, Translated { protocol, inside, outside }) => {
+                Line::End { at: at.to_string(), protocol, inside, outside }
+            }
+        };
+        // Texts and numbers are always JSON.
+        let mut text = serde_json::to_string(&line).unwrap_or_default();
+        text.push('\n');
+        text
+    }
+
+    /// What a line says.
+    ///
+    /// # Errors
+    /// Why it is no record, in words.
+    pub fn parse(line: &str) -> Result<Self, String> {
+        let line: Line = serde_json::from_str(line).map_err(|error| error.to_string())?;
+        let time = |at: &str| parse_time(at).ok_or_else(|| format!("\"{at}\" is no time"));
+        Ok(match line {
+            Line::Started { at } => Self::Started(time(&at)?),
+            Line::Begin { at, protocol, inside, outside } => {
+                Self::Begin(time(&at)?, Translated { protocol, inside, outside })
+            }
+            Line::End { at, protocol, inside, outside } => {
+                Self::End(time(&at)?, Translated { protocol, inside, outside })
+            }
+        })
+    }
+}
+
+/// Looks for who stood behind an end outside in a second, in the files of the log from that second's day back.
+#[derive(Debug)]
+pub struct Behind {
+    outside: SocketAddrV4,
+    from: WallTime,
+    to: WallTime,
+    /// Records of the files that were read, the oldest first; of each protocol they begin with a file's.
+    records: Vec<TranslationRecord>,
+    /// Lines that are no records.
+    unreadable: u64,
+}
+
+impl Behind {
+    /// Who stood behind it in the second that begins then?
+    #[must_use]
+    pub fn new(outside: SocketAddrV4, at: WallTime) -> Self {
+        let to = at + Duration::from_secs(1);
+        Self { outside, from: at, to, records: Vec::new(), unreadable: 0 }
+    }
+
+    /// Takes the file before those that it took.
+    pub fn read(&mut self, text: &str) {
+        // Only these lines are looked at: a day may have millions of others.
+        let named = format!("\"outside\":\"{}\"", self.outside);
+        let mut records = Vec::new();
+        for line in text.lines().filter(|line| line.contains(&named) || line.contains("\"started\"")) {
+            match TranslationRecord::parse(line) {
+                Ok(record) if record.at() < self.to => records.push(record),
+                Ok(_) => {}
+                Err(_) => self.unreadable += 1,
+            }
+        }
+        records.append(&mut self.records);
+        self.records = records;
+    }
+
+    /// Whether files of before can say nothing more.
+    #[must_use]
+    pub fn decided(&self) -> bool {
+        self.records.iter().any(|record| matches!(record, TranslationRecord::Started(_)))
+    }
+
+    /// Lines that were no records.
+    #[must_use]
+    pub const fn unreadable(&self) -> u64 {
+        self.unreadable
+    }
+
+    /// The hosts whose ends stood behind it.
+    #[must_use]
+    pub fn inside(&self) -> Vec<Ipv4Addr> {
+        let mut held: BTreeMap<u8, (SocketAddrV4, Option<WallTime>)> = BTreeMap::new();
+        let mut found = Vec::new();
+        let from = self.from;
+        let mut keep = |(end, until): (SocketAddrV4, Option<WallTime>)| {
+            if until.is_none_or(|until| until >= from) && !found.contains(end.ip()) {
+                found.push(*end.ip());
+            }
+        };
+        for record in &self.records {
+            match record {
+                TranslationRecord::Started(at) => {
+                    core::mem::take(&mut held)
+                        .into_values()
+                        .for_each(|(end, until)| keep((end, until.or(Some(*at)))));
+                }
+                TranslationRecord::Begin(at, one) => {
+                    if let Some((end, until)) = held.insert(one.protocol, (one.inside, None)) {
+                        keep((end, until.or(Some(*at))));
+                    }
+                }
+                TranslationRecord::End(at, one) => {
+                    if let Some((_, until)) = held.get_mut(&one.protocol) {
+                        *until = until.or(Some(*at));
+                    }
+                }
+            }
+        }
+        held.into_values().for_each(keep);
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const T: u64 = 1_790_000_000;
+
+    fn at(secs: u64) -> WallTime {
+        WallTime::from_unix_secs(T + secs)
+    }
+    fn one(protocol: u8, host: u8) -> Translated {
+        let outside = "192.0.2.1:40022".parse().unwrap();
+        Translated { protocol, inside: SocketAddrV4::new([10, 0, 0, host].into(), 50_000), outside }
+    }
+    fn text(records: &[TranslationRecord]) -> String {
+        records.iter().map(TranslationRecord::to_line).collect()
+    }
+    fn hosts(files: &[&str], secs: u64) -> Vec<u8> {
+        let mut behind = Behind::new("192.0.2.1:40022".parse().unwrap(), at(secs));
+        for file in files.iter().rev() {
+            if !behind.decided() {
+                behind.read(file);
+            }
+        }
+        behind.inside().iter().map(|address| address.octets()[3]).collect()
+    }
+
+    #[test]
+    fn a_line_is_as_the_manual_has_it() {
+        let line = TranslationRecord::Begin(at(0), one(6, 7)).to_line();
+        assert_eq!(
+            line,
+            "{\"event\":\"begin\",\"at\":\"2026-09-21T14:13:20.000000Z\",\"protocol\":6,\"inside\":\"10.0.0.7:50000\",\
+             \"outside\":\"192.0.2.1:40022\"}\n"
+        );
+    }
+
+    #[test]
+    fn an_end_outside_is_whose_connection_had_it_in_that_second() {
+        use TranslationRecord::{Begin, End, Started};
+        let file = text(&[
+            Started(at(0)),
+            Begin(at(10), one(6, 7)),
+            End(at(20), one(6, 7)),
+            Begin(at(20), one(6, 8)),
+            Begin(at(25), one(17, 9)),
+            // The end of this one was missed: the next begin says so.
+            Begin(at(40), one(6, 7)),
+            Started(at(50)),
+        ]);
+        for (secs, expected) in [
+            (9, &[][..]),
+            (10, &[7]),
+            (20, &[7, 8]),
+            (24, &[8]),
+            (30, &[8, 9]),
+            (41, &[7, 9]),
+            (50, &[7, 9]),
+            (51, &[]),
+        ] {
+            let mut found = hosts(&[&file], secs);
+            found.sort_unstable();
+            assert_eq!(found, expected, "{secs}");
+        }
+        // What began the day before stands in its file; other ends, and torn lines, do no harm.
+        let day = 86_400;
+        let before = text(&[Started(at(0)), Begin(at(10), one(6, 7))]);
+        let after = format!("{}{{\"event\":\"beg\n", text(&[End(at(day), one(6, 7))]));
+        assert_eq!(hosts(&[&before, &after], day - 5), [7]);
+        assert!(hosts(&[&before, &after], day + 5).is_empty());
+        let other = Translated { outside: "192.0.2.1:4002".parse().unwrap(), ..one(6, 9) };
+        assert!(hosts(&[&text(&[Started(at(0)), Begin(at(1), other)])], 5).is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn a_record_that_is_written_is_read(secs in 0_u64..1 << 31, protocol: u8, host: u8) {
+            use TranslationRecord::{Begin, End, Started};
+            for record in [Started(at(secs)), Begin(at(secs), one(protocol, host)), End(at(secs), one(protocol, host))] {
+                prop_assert_eq!(TranslationRecord::parse(&record.to_line()), Ok(record));
+            }
+        }
+        #[test]
+        fn what_is_no_record_is_refused(text in "\\PC{0,200}") {
+            prop_assert!(TranslationRecord::parse(&text).is_err());
+            let mut behind = Behind::new("192.0.2.1:40022".parse().unwrap(), at(0));
+            behind.read(&format!("\"outside\":\"192.0.2.1:40022\"{text}"));
+            prop_assert!(behind.inside().is_empty());
+        }
+    }
+}
