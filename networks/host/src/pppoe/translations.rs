@@ -71,7 +71,7 @@ pub(super) fn follow(
     let (track, counts) = (track.clone(), counters.clone());
     let run = move || {
         loop {
-            let (connection, protocol, begins) = match follower.next() {
+            let (connection, protocol, begins) = match follower.wait() {
                 Ok(Change::Begun(connection, protocol)) => (connection, protocol, true),
                 Ok(Change::Ended(connection, protocol)) => (connection, protocol, false),
                 Ok(Change::Missed) => {

@@ -66,7 +66,7 @@ impl Follower {
     ///
     /// # Errors
     /// The kernel tells nothing any more.
-    pub fn next(&mut self) -> io::Result<Change> {
+    pub fn wait(&mut self) -> io::Result<Change> {
         loop {
             if let Some(change) = self.ready.pop_front() {
                 return Ok(change);

@@ -8,8 +8,7 @@ use usher_wire_tests::Datagrams;
 #[test]
 fn tshark_reads_records_of_translation_by_their_templates() {
     let (inside, outside) = (Ipv4Addr::new(100, 64, 0, 2), Ipv4Addr::new(192, 0, 2, 1));
-    let subscriber =
-        |user: &str| Subscriber { user: user.as_bytes().to_vec(), station: [2, 0, 0, 0, 1, 1] };
+    let subscriber = |user: &str| Subscriber { user: user.as_bytes().to_vec(), station: [2, 0, 0, 0, 1, 1] };
     let events = [
         NatEvent::Block { inside, outside, ports: (1024, 2047), subscriber: subscriber("ann") },
         NatEvent::Address { inside, outside, subscriber: subscriber("bob@example.org") },
@@ -50,8 +49,7 @@ fn tshark_reads_records_of_translation_by_their_templates() {
     let block = |event| [event, a, b, "1024", "2047", "", "", "", mac, "ann"];
     let address = |event| [event, a, b, "", "", "", "", "", mac, "bob@example.org"];
     let session = |event| [event, a, b, "", "", "17", "50000", "1025", "", ""];
-    let expected =
-        [block("16"), block("17"), address("14"), address("15"), session("4"), session("5")];
+    let expected = [block("16"), block("17"), address("14"), address("15"), session("4"), session("5")];
     for (n, (read, expected)) in read[2..].iter().zip(expected).enumerate() {
         assert_eq!(read[..2], ["7".to_owned(), n.to_string()], "{read:?}");
         assert_eq!(read[2..], expected, "{n}");
