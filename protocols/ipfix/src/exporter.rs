@@ -95,14 +95,14 @@ impl Exporter {
         let mut octets = Vec::new();
         record.write(&mut octets);
         let id = record.template();
-        let further = !self.set.is_some_and(|(set, _)| set == id);
+        let further = self.set.is_none_or(|(set, _)| set != id);
         if self.message.len() + octets.len() + if further { SET } else { 0 } > self.config.longest {
             self.flush(wall);
         }
         if self.message.is_empty() {
             self.message.resize(HEADER, 0);
         }
-        if !self.set.is_some_and(|(set, _)| set == id) {
+        if self.set.is_none_or(|(set, _)| set != id) {
             self.end_set();
             self.set = Some((id, self.message.len()));
             self.message.extend_from_slice(&id.to_be_bytes());
