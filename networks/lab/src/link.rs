@@ -240,7 +240,7 @@ pub(crate) fn mac(topology: &Topology, link: usize, end: usize) -> [u8; 6] {
 /// The octets that are on a link with this framing.
 pub(crate) fn on_link(frame: &[u8], framing: Framing) -> &[u8] {
     match framing {
-        Framing::Ethernet => frame,
+        Framing::Ethernet | Framing::Pppoe => frame,
         Framing::None => frame.get(ETHERNET..).unwrap_or_default(),
     }
 }

@@ -1,7 +1,7 @@
 //! What runs on simulated hosts: the [`Application`] trait, what is delivered to it, and what it may do.
 
 use crate::addr::HostId;
-use crate::packet::Payload;
+use crate::packet::{Payload, Transit};
 use crate::radio::{LinkCommand, LinkEvent};
 use crate::sctp::Message;
 use usher_core::{AssocId, CloseReason, ConnId, Instant, Owner, WallTime, Work};
@@ -58,6 +58,14 @@ pub enum Delivery {
         port: u32,
         /// The frame.
         payload: Payload,
+    },
+    /// A packet of others has come, on its way through the host; it goes on where the application says so
+    /// ([`Context::forward`]).
+    Transit {
+        /// By this port of the host.
+        port: u32,
+        /// The packet.
+        packet: Transit,
     },
     /// A packet needs an SA that is not there ([`Context::protect`]), and waits.
     Acquire {
@@ -246,6 +254,15 @@ pub enum Op<R> {
         /// The other.
         remote: (HostId, u16),
     },
+    /// [`Context::forward`].
+    Forward(Transit),
+    /// [`Context::name_session`].
+    Session {
+        /// Of the link at this port of the host.
+        port: u32,
+        /// SESSION_ID.
+        number: u16,
+    },
     /// [`Context::begin_protection`].
     Protection(Box<plane::Config>),
     /// [`Context::protect`].
@@ -306,6 +323,15 @@ impl<'a, R> Context<'a, R> {
     /// As [`Self::connect`], from the host's own address or that of an interface of it. From any other it is refused.
     pub fn connect_from(&mut self, conn: ConnId, from: HostId, to: HostId, port: u16) {
         self.ask(|| Op::Connect { conn: conn.into(), from: Some(from), to, port });
+    }
+    /// Has a packet of others go on its way ([`Delivery::Transit`]).
+    pub fn forward(&mut self, packet: Transit) {
+        self.ask(|| Op::Forward(packet));
+    }
+    /// Packets on the link at this port of the host are of the PPPoE session of this number: what captures show, of a link with
+    /// such framing.
+    pub fn name_session(&mut self, port: u32, number: u16) {
+        self.ask(|| Op::Session { port, number });
     }
     /// Writes to a TCP connection; one call is one write to the socket.
     pub fn write(&mut self, conn: ConnId, payload: Payload) {

@@ -74,7 +74,7 @@ fn udp_bytes(addresses: &Addresses, src: HostId, dst: HostId, d: &Datagram) -> V
 pub(crate) fn serialise(
     addresses: &Addresses,
     packet: &Packet,
-    framing: Framing,
+    (framing, session): (Framing, u16),
     from: HostId,
     to: (HostId, u32),
     corrupted: bool,
@@ -84,9 +84,20 @@ pub(crate) fn serialise(
     if let Body::Frame(frame) = &packet.body {
         frame.write_to(out);
     } else {
-        if framing == Framing::Ethernet {
-            let ethertype = if addresses.version() == IpVersion::V4 { 0x0800 } else { 0x86dd };
-            Writer::new(out).bytes(&to.0.mac(to.1)).bytes(&from.mac(0)).u16(ethertype);
+        let v4 = addresses.version() == IpVersion::V4;
+        let mut w = Writer::new(out);
+        match framing {
+            Framing::None => {}
+            Framing::Ethernet => {
+                let ethertype = if v4 { 0x0800 } else { 0x86dd };
+                w.bytes(&to.0.mac(to.1)).bytes(&from.mac(0)).u16(ethertype);
+            }
+            // RFC 2516 §4: version, type and code, the session, the length of what follows; and PPP's protocol.
+            Framing::Pppoe => {
+                let length = u16::try_from(packet.len + 2).unwrap_or(u16::MAX);
+                w.bytes(&to.0.mac(to.1)).bytes(&from.mac(0)).u16(0x8864);
+                w.u16(0x1100).u16(session).u16(length).u16(if v4 { 0x0021 } else { 0x0057 });
+            }
         }
         write_ip(addresses, packet, out);
     }
@@ -177,7 +188,7 @@ mod tests {
             let d = Datagram { src_port: 1812, dst_port: 9, payload: Payload::copied(payload) };
             let packet = Packet::udp(version, a, b, 7, d);
             let mut out = Vec::new();
-            serialise(&Addresses::new(version), &packet, Framing::Ethernet, a, (b, 0), false, &mut out);
+            serialise(&Addresses::new(version), &packet, (Framing::Ethernet, 0), a, (b, 0), false, &mut out);
             assert_eq!(out.len() as u32, packet.len + 14);
             let ip = &out[14..];
             let header = version.header_len() as usize;
@@ -194,7 +205,7 @@ mod tests {
         let mut out = Vec::new();
         let packet = Packet { src: HostId(0), dst: HostId(1), len: 1500, ident, body };
         let addresses = Addresses::new(version);
-        serialise(&addresses, &packet, Framing::None, HostId(0), (HostId(1), 0), false, &mut out);
+        serialise(&addresses, &packet, (Framing::None, 0), HostId(0), (HostId(1), 0), false, &mut out);
         out
     }
 

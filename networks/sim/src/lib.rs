@@ -25,7 +25,7 @@ pub use app::{Application, Context, Delivery, LocalId, MessageDelivery, Observer
 pub use capture::Tap;
 pub use cpu::{CpuConfig, CpuStats, Intake, ServiceTime};
 pub use link::{Framing, LinkConfig, LinkId, LinkStats};
-pub use packet::{DISCARD_PORT, Payload, UDP_HEADER};
+pub use packet::{DISCARD_PORT, Payload, Transit, UDP_HEADER};
 pub use queue::EventQueue;
 pub use simulation::{
     AppPart, Builder, CellId, Fault, Held, HostPart, HostStats, LinkPart, OutagePart, Parts, SctpTotals,

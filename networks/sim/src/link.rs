@@ -20,6 +20,8 @@ pub enum Framing {
     /// Ethernet II: 14 bytes of header and 4 of frame check sequence, which captures leave out. Preamble and
     /// gap are not counted.
     Ethernet,
+    /// The same with PPPoE and PPP within (RFC 2516 §4): 6 and 2 bytes more of each IP packet.
+    Pppoe,
 }
 
 impl Framing {
@@ -28,6 +30,15 @@ impl Framing {
         match self {
             Self::None => 0,
             Self::Ethernet => 18,
+            Self::Pppoe => 26,
+        }
+    }
+
+    /// Of these, bytes that are within the link's own frame.
+    pub(crate) const fn within(self) -> u32 {
+        match self {
+            Self::None | Self::Ethernet => 0,
+            Self::Pppoe => 8,
         }
     }
 
@@ -35,7 +46,7 @@ impl Framing {
     const fn trailer(self) -> u32 {
         match self {
             Self::None => 0,
-            Self::Ethernet => 4,
+            Self::Ethernet | Self::Pppoe => 4,
         }
     }
 }
@@ -100,6 +111,8 @@ pub(crate) struct Direction {
     /// The cell whose medium it is, in place of the channel; [`Self::OWN`] for none.
     pub(crate) cell: u32,
     pub(crate) framing: Framing,
+    /// SESSION_ID of the PPPoE session whose packets it carries.
+    pub(crate) session: u16,
     pub(crate) channel: Channel,
     pub(crate) stats: LinkStats,
     /// Captured where it leaves (the capture point is its sender's port).
@@ -133,6 +146,7 @@ impl Direction {
             mtu,
             cell: Self::OWN,
             framing,
+            session: 0,
             channel: Channel::new(config, rng),
             stats: LinkStats::default(),
             tap_out: None,

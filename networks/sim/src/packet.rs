@@ -126,6 +126,26 @@ pub(crate) struct Packet {
     pub body: Body,
 }
 
+/// A packet of others that is on its way through a host, whose application says what becomes of it
+/// ([`Builder::take_transit`](crate::Builder::take_transit)).
+#[derive(Clone, Debug)]
+pub struct Transit(pub(crate) Box<Packet>);
+
+impl Transit {
+    /// Who sent it.
+    pub fn source(&self) -> HostId {
+        self.0.src
+    }
+    /// Whom it is for.
+    pub fn destination(&self) -> HostId {
+        self.0.dst
+    }
+    /// Its octets, from the IP header on.
+    pub fn length(&self) -> u32 {
+        self.0.len
+    }
+}
+
 /// A packet in the [`Pool`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PacketRef(u32);

@@ -195,6 +195,8 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
             Op::Link { .. } => self.counters.stale_operation += 1,
             // Packets go as they are: a study that protects them is refused before.
             Op::Protection(_) | Op::Protect(_) => self.counters.stale_operation += 1,
+            // The kernel forwards by itself: a study whose roles do is refused before.
+            Op::Forward(_) | Op::Session { .. } => self.counters.stale_operation += 1,
             Op::Owner { token, local, remote } => {
                 let owner = self.owner(app, local, remote);
                 self.deliver(app, Delivery::Owner { token, app: owner });

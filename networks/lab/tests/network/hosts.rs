@@ -107,6 +107,7 @@ impl Application for Node {
             }
             (Delivery::Owner { app, .. }, _) => ctx.report(Heard::Owner(app)),
             (Delivery::Acquire { policy }, _) => panic!("a lab protects no packets: {policy:?}"),
+            (Delivery::Transit { .. }, _) => panic!("a lab's kernel forwards by itself"),
         }
     }
 }

@@ -124,6 +124,7 @@ impl<A: Application> Builder<A> {
             ident: 0,
             next_port: 49_152,
             frames_to: None,
+            transit_to: None,
             cpu: cpu.map(|c| Box::new(Cpu::new(c, self.seed.stream("cpu", u64::from(id))))),
             down: false,
         });
@@ -333,6 +334,13 @@ impl<A: Application> Builder<A> {
     pub fn take_frames(&mut self, app: u32) {
         let host = self.apps[app as usize].host;
         self.hosts[host.0 as usize].frames_to = Some(app);
+    }
+
+    /// Gives an application the packets of others that come through its host, which go on where it says so; where the host has a
+    /// processor they wait for that.
+    pub fn take_transit(&mut self, app: u32) {
+        let host = self.apps[app as usize].host;
+        self.hosts[host.0 as usize].transit_to = Some(app);
     }
 
     /// Lets a host fail and come back, as by a loss of power: meanwhile it neither sends nor receives nor

@@ -83,6 +83,8 @@ struct Host<R> {
     next_port: u16,
     /// The application that gets its frames.
     frames_to: Option<u32>,
+    /// The application that says what becomes of packets of others; without one they go on by themselves.
+    transit_to: Option<u32>,
     cpu: Option<Box<Cpu<R>>>,
     /// It has failed and is not back.
     down: bool,

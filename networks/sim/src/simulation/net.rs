@@ -5,7 +5,7 @@ use crate::addr::{HostId, IpVersion};
 use crate::app::{Application, Delivery, Observer};
 use crate::ip;
 use crate::link::Direction;
-use crate::packet::{Body, Datagram, Fragment, Packet, PacketRef, Payload, UDP_HEADER, UnderWay};
+use crate::packet::{Body, Datagram, Fragment, Packet, PacketRef, Payload, Transit, UDP_HEADER, UnderWay};
 use std::sync::Arc;
 
 impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
@@ -36,7 +36,13 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             self.stats.damaged += 1;
             self.pool.release(packet);
         } else if under_way.packet.dst != host {
-            self.route(host, packet);
+            match self.hosts[host.0 as usize].transit_to {
+                None => self.route(host, packet),
+                Some(app) => {
+                    let packet = Transit(Box::new(self.pool.take(packet)));
+                    self.deliver(app, Delivery::Transit { port, packet });
+                }
+            }
         } else {
             self.receive(host, port, packet);
         }
@@ -49,7 +55,15 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         let to = (d.to, d.to_port);
         let UnderWay { packet, damaged, .. } = &self.pool[packet];
         let damaged = *damaged && !outward;
-        ip::serialise(&self.addresses, packet, d.framing, d.from, to, damaged, &mut self.tap_buf);
+        ip::serialise(
+            &self.addresses,
+            packet,
+            (d.framing, d.session),
+            d.from,
+            to,
+            damaged,
+            &mut self.tap_buf,
+        );
         tap.packet(self.now, interface, outward, &self.tap_buf);
     }
 
@@ -247,6 +261,25 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         let frame = Packet { src: host, dst, len: payload.len, ident: 0, body: Body::Frame(payload) };
         let packet = self.pool.put(frame);
         self.transmit(direction, packet);
+    }
+
+    /// Has a packet of others go on from an application's host.
+    pub(super) fn forward(&mut self, app: u32, packet: Transit) {
+        let host = self.apps[app as usize].host;
+        let packet = self.pool.put(*packet.0);
+        self.route(host, packet);
+    }
+
+    /// What both directions of a link at a port of an application's host carry are packets of this session.
+    pub(super) fn name_session(&mut self, app: u32, port: u32, number: u16) {
+        let host = self.apps[app as usize].host;
+        let Some(&direction) = self.hosts[host.0 as usize].ports.get(port as usize) else {
+            self.stats.stale_operation += 1;
+            return;
+        };
+        for direction in [direction, direction ^ 1] {
+            self.directions[direction as usize].session = number;
+        }
     }
 
     #[inline]

@@ -133,6 +133,13 @@ impl<A: Application> Builder<A> {
         Ok(self.medium(access_point, stations, Medium::Wifi(Box::new(bss)), mtu))
     }
 
+    /// Has a link carry IP within PPPoE, as its framing may say of one that is no station's.
+    pub fn carry_sessions(&mut self, link: LinkId) {
+        for direction in self.directions.iter_mut().skip(2 * link.0 as usize).take(2) {
+            direction.framing = Framing::Pppoe;
+        }
+    }
+
     fn positions(&self, base: HostId, stations: &[HostId]) -> (Position, Vec<Trajectory>) {
         let way = |host: &HostId| self.places.get(host).copied().unwrap_or_default();
         (way(&base).start, stations.iter().map(way).collect())
@@ -207,7 +214,9 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         let under_way = &mut self.pool[packet];
         under_way.damaged = false;
         let p = &under_way.packet;
-        let octets = octets(p);
+        let frame = matches!(p.body, Body::Frame(_));
+        let within = if frame { 0 } else { direction.framing.within() };
+        let octets = octets(p) + within;
         let radio = &mut self.cells[number as usize];
         direction.count(octets + radio.medium.overhead(), p.is_background());
         let (way, handle) = (radio.way(index), packet.number());

@@ -164,6 +164,8 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             Op::Send { assoc, message } => self.sctp_send(app, assoc, message),
             Op::Shutdown { conn } => self.close(app, conn, false),
             Op::Abort { conn } => self.close(app, conn, true),
+            Op::Forward(packet) => self.forward(app, packet),
+            Op::Session { port, number } => self.name_session(app, port, number),
             Op::Frame { port, payload } => self.send_frame(app, port, payload),
             Op::Link { at, command } => self.link_command(app, at, command),
             Op::Owner { token, local, remote } => self.tell_owner(app, token, local, remote),
