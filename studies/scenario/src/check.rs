@@ -6,6 +6,7 @@ mod ident;
 mod idle;
 mod ike;
 mod mobility;
+mod pppoe;
 mod workloads;
 
 pub(crate) use idle::idle;

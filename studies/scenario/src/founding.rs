@@ -97,6 +97,9 @@ const ALL: &[Founding] = founding![
     "ike-remote",
     "ike-parallel",
     "ike-scale",
+    "pppoe-servers",
+    "pppoe-wlan",
+    "pppoe-many",
 ];
 
 /// All of them, in the order in which a group runs.

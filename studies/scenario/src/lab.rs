@@ -16,6 +16,7 @@ pub fn transports(scenario: &Scenario) -> BTreeSet<&'static str> {
         Workload::Ident(_) => "tcp",
         Workload::Ike(_) => "udp",
         Workload::Mih(mih) => name(mih.transport),
+        Workload::Pppoe(_) => "frames",
         Workload::Handover(handover) => name(handover.transport),
     });
     workloads.collect()
@@ -43,6 +44,13 @@ pub fn unfit(scenario: &Scenario) -> Vec<String> {
     if scenario.all_workloads().any(|(_, workload)| matches!(workload, Workload::Handover(_))) {
         all.push(
             "its nodes go from one radio to another, and a lab is of cables: handovers stay in the simulator"
+                .to_owned(),
+        );
+    }
+    if scenario.all_workloads().any(|(_, workload)| matches!(workload, Workload::Pppoe(_))) {
+        all.push(
+            "its hosts have PPPoE sessions, whose packets a lab's kernel would have to carry: usher pppoe serve and \
+             benches/peers/pppoe-rate measure that"
                 .to_owned(),
         );
     }

@@ -19,6 +19,8 @@ usher_core::named! {
     pub enum Kind {
         /// The AAA server, by RADIUS and Diameter.
         Aaa = "aaa",
+        /// The PPPoE access concentrator, with what carries packets of its sessions.
+        Concentrator = "concentrator",
         /// The IDENT server, of the connections of its host.
         Ident = "ident",
         /// The IKEv2 gateway, or a client.
@@ -32,6 +34,7 @@ impl Kind {
     const fn format(self) -> &'static Format {
         match self {
             Self::Aaa => &usher_aaa_config::FORMAT,
+            Self::Concentrator => &usher_concentrator::config::FORMAT,
             Self::Ident => &usher_ident_service::config::FORMAT,
             Self::Ike => &usher_gateway::config::FORMAT,
             Self::Mih => &usher_mih_service::config::FORMAT,
@@ -44,6 +47,8 @@ impl Kind {
 pub enum Service {
     /// The AAA server.
     Aaa(Arc<usher_aaa_config::Loaded>),
+    /// The PPPoE access concentrator.
+    Concentrator(Arc<usher_concentrator::config::Loaded>),
     /// The IDENT server.
     Ident(Arc<usher_ident_service::config::Loaded>),
     /// The IKEv2 gateway, or a client.
@@ -57,10 +62,11 @@ impl PartialEq for Service {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Aaa(one), Self::Aaa(other)) => Arc::ptr_eq(one, other),
+            (Self::Concentrator(one), Self::Concentrator(other)) => Arc::ptr_eq(one, other),
             (Self::Ident(one), Self::Ident(other)) => Arc::ptr_eq(one, other),
             (Self::Ike(one), Self::Ike(other)) => Arc::ptr_eq(one, other),
             (Self::Mih(one), Self::Mih(other)) => Arc::ptr_eq(one, other),
-            (Self::Aaa(_) | Self::Ident(_) | Self::Ike(_) | Self::Mih(_), _) => false,
+            (Self::Aaa(_) | Self::Concentrator(_) | Self::Ident(_) | Self::Ike(_) | Self::Mih(_), _) => false,
         }
     }
 }
@@ -210,6 +216,11 @@ impl Memo {
                     return None;
                 }
                 Service::Aaa(Arc::new(loaded))
+            }
+            Kind::Concentrator => {
+                let clock = WallClock::at(WallTime::UNIX_EPOCH);
+                let read = usher_concentrator::config::read_tree;
+                Service::Concentrator(Arc::new(read(node.clone(), &base, outside, &clock, faults)?))
             }
             Kind::Ident => {
                 let loaded = usher_ident_service::config::read_tree(node.clone(), &base, outside, faults)?;

@@ -7,6 +7,14 @@ usher_core::work_labels! {
     DIALOGUE_REQUEST = "dialogue.request" per "message";
     /// A request of the workload `dialogue` answered.
     DIALOGUE_ANSWER = "dialogue.answer" per "message";
+    /// A packet of others forwarded by a host that charges this: a router.
+    FORWARD = "forward.packet" per "packet";
+    /// A packet of a PPPoE session taken out of it and forwarded by a concentrator.
+    PPPOE_FROM_HOST = "pppoe.from_host" per "packet";
+    /// A packet put into a PPPoE session by a concentrator.
+    PPPOE_TO_HOST = "pppoe.to_host" per "packet";
+    /// A line of a concentrator's log of sessions made durable; it passes aside, and what waits meanwhile is written together.
+    PPPOE_LOG = "pppoe.log" per "line";
 }
 
 /// All kinds of work, in the order of the crates that declare them.
@@ -21,6 +29,7 @@ pub fn all() -> impl Iterator<Item = WorkLabel> {
         usher_mobility::work::WORK,
         usher_ident::work::WORK,
         usher_ike::work::WORK,
+        usher_ppp::work::WORK,
         usher_aaa::work::WORK,
         WORK,
     ];

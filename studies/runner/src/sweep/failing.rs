@@ -59,6 +59,7 @@ impl Failing {
             Workload::Eap(_) | Workload::Ike(_) => "authentications",
             Workload::Ident(_) => "questions",
             Workload::Mih(_) => "transactions",
+            Workload::Pppoe(_) => "sessions",
             Workload::Handover(_) => "handovers",
             Workload::Dialogue(_) => "dialogues",
         };

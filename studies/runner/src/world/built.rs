@@ -5,7 +5,9 @@ use super::measure::Measure;
 use super::plan::{Plan, Users};
 use super::role::Role;
 use super::topology::{Topology, sctp_config, tcp_config};
-use super::{aaa, background, dialogue, eap, handover, ident, ike, ike_service, mih, mih_service};
+use super::{
+    aaa, background, dialogue, eap, handover, ident, ike, ike_service, mih, mih_service, pppoe, router,
+};
 use std::sync::Arc;
 use usher_core::{Instant, Seed};
 use usher_crypto::tls::KeyLog;
@@ -58,10 +60,14 @@ impl Built {
         }
         let key_log = KeyLog::new();
         let stations = eap::Stations::of(scenario, &topology)?;
-        aaa::build(&mut plan, &topology, &key_log, |loaded| stations.users(loaded))?;
+        let sessions = pppoe::users(scenario, &topology)?;
+        let users = |loaded: &_| [stations.users(loaded), sessions.clone()].concat();
+        aaa::build(&mut plan, &topology, &key_log, users)?;
         ident::serve(&mut plan, &topology)?;
         ike_service::serve(&mut plan, &topology)?;
         mih_service::serve(&mut plan, &topology)?;
+        pppoe::serve(&mut plan, &topology)?;
+        router::serve(&mut plan, &topology)?;
         let mut firsts = Vec::new();
         for (name, workload) in scenario.all_workloads() {
             firsts.push(plan.apps);
@@ -75,6 +81,7 @@ impl Built {
                 Workload::Ike(i) => ike::build(&mut plan, &topology, i, &key_log)?,
                 Workload::Mih(m) => mih::build(&mut plan, &topology, m)?,
                 Workload::Handover(h) => handover::build(&mut plan, &topology, h)?,
+                Workload::Pppoe(p) => pppoe::build(&mut plan, &topology, p)?,
             }
         }
         for (i, b) in scenario.background.iter().enumerate() {

@@ -440,7 +440,8 @@ impl Role for Client {
             | Delivery::Frame { .. }
             | Delivery::Link { .. }
             | Delivery::Owner { .. }
-            | Delivery::Acquire { .. } => {}
+            | Delivery::Acquire { .. }
+            | Delivery::Transit { .. } => {}
         }
         ctx.set_timer(self.next_timer());
     }
@@ -569,6 +570,7 @@ impl Role for Server {
             | Delivery::Link { .. }
             | Delivery::Owner { .. }
             | Delivery::Acquire { .. }
+            | Delivery::Transit { .. }
             | Delivery::Message { .. } => {}
         }
     }

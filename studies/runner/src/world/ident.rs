@@ -238,7 +238,7 @@ pub(super) fn serve(plan: &mut Plan<'_>, topology: &Topology) -> Result<(), Worl
     for (name, services) in plan.scenario.services.iter() {
         let loaded = services.iter().filter_map(|service| match service {
             Service::Ident(loaded) => Some(loaded),
-            Service::Aaa(_) | Service::Ike(_) | Service::Mih(_) => None,
+            _ => None,
         });
         for (loaded, &host) in loaded
             .flat_map(|loaded| topology.group(name).into_iter().flatten().map(move |host| (loaded, host)))

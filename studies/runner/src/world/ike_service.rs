@@ -162,7 +162,7 @@ pub(super) fn serve(plan: &mut Plan<'_>, topology: &Topology) -> Result<(), Worl
     for (name, services) in plan.scenario.services.iter() {
         let loaded = services.iter().find_map(|service| match service {
             Service::Ike(loaded) => Some(loaded),
-            Service::Aaa(_) | Service::Ident(_) | Service::Mih(_) => None,
+            _ => None,
         });
         let Some(loaded) = loaded else { continue };
         for &host in topology.group(name)? {

@@ -192,7 +192,10 @@ impl Endpoint {
                 self.lose();
                 machine.set_epoch(now, ctx.epoch());
             }
-            Delivery::Link { .. } | Delivery::Owner { .. } | Delivery::Acquire { .. } => {}
+            Delivery::Link { .. }
+            | Delivery::Owner { .. }
+            | Delivery::Acquire { .. }
+            | Delivery::Transit { .. } => {}
             Delivery::Timer => {
                 while let Some(sim) = self.tls.pop_overdue(now) {
                     let conn = self.conn(sim);

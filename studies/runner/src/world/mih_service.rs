@@ -120,7 +120,7 @@ pub(super) fn serve(plan: &mut Plan<'_>, topology: &Topology) -> Result<(), Worl
     for (name, services) in plan.scenario.services.iter() {
         let loaded = services.iter().find_map(|service| match service {
             Service::Mih(loaded) => Some(loaded),
-            Service::Aaa(_) | Service::Ident(_) | Service::Ike(_) => None,
+            _ => None,
         });
         let Some(loaded) = loaded else { continue };
         let of_host =

@@ -48,6 +48,8 @@ impl Topology {
                 down: link.channel(Direction::Down),
                 mtu: link.mtu.bytes() as u32,
                 framing: match link.framing {
+                    _ if carries_sessions(scenario, &link.between) => Framing::Pppoe,
+                    model::Framing::Pppoe => Framing::Pppoe,
                     model::Framing::None if !carries_frames(scenario, &link.between) => Framing::None,
                     _ => Framing::Ethernet,
                 },
@@ -58,7 +60,7 @@ impl Topology {
                 .map(|i| builder.link(a[i % a.len()], b[i % b.len()], &config))
                 .collect();
             topology.links.push((name.to_owned(), links));
-            topology.ethernet.push(config.framing == Framing::Ethernet);
+            topology.ethernet.push(config.framing != Framing::None);
         }
         for (name, links) in of_cells {
             topology.links.push((name, links));
@@ -120,7 +122,11 @@ impl Topology {
             let mut links = Vec::new();
             for (i, &point) in points.iter().enumerate() {
                 let members: Vec<HostId> = stations.iter().copied().skip(i).step_by(points.len()).collect();
-                links.extend(builder.bss(point, &members, &bss.config(), bss.mtu.bytes() as u32)?.1);
+                let own = builder.bss(point, &members, &bss.config(), bss.mtu.bytes() as u32)?.1;
+                if carries_sessions(scenario, &[bss.access_point.clone(), bss.stations.clone()]) {
+                    own.iter().for_each(|link| builder.carry_sessions(*link));
+                }
+                links.extend(own);
             }
             of_bss.push((name.to_owned(), links));
         }
@@ -153,6 +159,11 @@ impl Topology {
 /// Whether a link joins stations with their NAS: what travels there are frames, whole with their headers.
 fn carries_frames(scenario: &Scenario, [a, b]: &[String; 2]) -> bool {
     scenario.eap_workloads().any(|(_, e)| [(a, b), (b, a)].contains(&(&e.stations, &e.nas)))
+}
+
+/// Whether packets on a link between these are within PPPoE.
+fn carries_sessions(scenario: &Scenario, [a, b]: &[String; 2]) -> bool {
+    scenario.pppoe_workloads().any(|(_, of)| [(a, b), (b, a)].contains(&(&of.stations, &of.concentrator)))
 }
 
 /// The simulator's processor for a study's.

@@ -8,6 +8,7 @@ mod ike;
 mod ike_auth;
 mod mih;
 mod mih_service;
+mod pppoe;
 mod services;
 mod tls;
 mod workloads;

@@ -52,6 +52,7 @@ impl Check<'_> {
                 Workload::Ike(ike) => self.ike(ike),
                 Workload::Mih(mih) => self.mih(mih),
                 Workload::Handover(handover) => self.handover(handover),
+                Workload::Pppoe(pppoe) => self.pppoe(pppoe),
             }
             if let Some(arrivals) = workload.arrivals() {
                 // Packets begin what is on demand.
@@ -140,6 +141,12 @@ impl Check<'_> {
                     all.iter().map(|binding| (of(binding.carrier), binding.address)).collect::<Vec<_>>(),
                 )
             }
+            Service::Concentrator(loaded) => {
+                let ident = loaded.file.ident.iter().flat_map(|ident| &ident.listen);
+                let dynamic = loaded.file.aaa.as_ref().and_then(|aaa| aaa.dynamic.as_ref());
+                let dynamic = dynamic.map(|dynamic| (udp, dynamic.listen));
+                (Kind::Concentrator, ident.map(|address| (tcp, *address)).chain(dynamic).collect())
+            }
             Service::Ident(loaded) => {
                 (Kind::Ident, loaded.file.listen.iter().map(|address| (tcp, *address)).collect())
             }
@@ -187,6 +194,8 @@ impl Check<'_> {
                 vec![("server", &dialogue.server, dialogue.transport, ports::DIALOGUE)]
             }
             Workload::Ident(ident) => vec![("server", &ident.server, tcp, ports::CHAT)],
+            // A concentrator's frames are no port's.
+            Workload::Pppoe(_) => Vec::new(),
             Workload::Ike(ike) => {
                 let of = |key, host, port| (key, host, udp, port);
                 let gateway = |port| of("gateway", ike.gateway.as_str(), port);
@@ -214,6 +223,16 @@ impl Check<'_> {
 
     /// What travels between stations and NAS are frames, and those of a host are one workload's.
     fn frames(&mut self) {
+        let sessions: Vec<(&str, &str)> =
+            self.scenario.pppoe_workloads().map(|(name, pppoe)| (name, &*pppoe.stations)).collect();
+        for (i, (name, stations)) in sessions.iter().enumerate() {
+            if sessions.iter().take(i).any(|(_, other)| other == stations) {
+                self.fault(
+                    keys!["workloads", name, "stations"],
+                    format!("\"{stations}\" have sessions by another workload already: a host's frames are one workload's"),
+                );
+            }
+        }
         let framed: Vec<(&str, &Eap)> = self.scenario.eap_workloads().collect();
         for (i, (name, eap)) in framed.iter().enumerate() {
             let local = |eap: &Eap| eap.stations == eap.nas;

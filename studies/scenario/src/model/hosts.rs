@@ -245,6 +245,9 @@ pub enum Framing {
     None,
     /// Ethernet's header and frame check sequence, 18 B.
     Ethernet,
+    /// The same with PPPoE's header and PPP's protocol field within (RFC 2516), 26 B. An access link of the workload `pppoe` has
+    /// it by itself.
+    Pppoe,
 }
 
 impl Framing {
@@ -253,6 +256,7 @@ impl Framing {
         match self {
             Self::None => 0,
             Self::Ethernet => 18,
+            Self::Pppoe => 26,
         }
     }
 }

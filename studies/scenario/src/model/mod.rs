@@ -10,6 +10,7 @@ mod handover;
 mod hosts;
 mod ike;
 mod mih;
+mod pppoe;
 mod run;
 mod transport;
 mod workload;
@@ -25,6 +26,7 @@ pub use ike::{CertificateKind, Ike, IkeCertificates, IkeMethod, IkePolicy, Reaut
 pub use mih::{
     ByService, Mih, MihFunction, MihMessage, MihTiming, Timing, TimingChange, Unanswered, message_name,
 };
+pub use pppoe::{Pppoe, PppoeMethod};
 pub use run::{Capture, Date, IpVersion, ModeSettings, ReplicationSettings, Replications, Run};
 pub use transport::{
     AckCounts, AckTimer, BackoffReset, Congestion, Control, IdleRestart, LossHalves, LossRecovery,
@@ -215,6 +217,13 @@ impl Scenario {
             _ => None,
         })
     }
+    /// The workloads of PPPoE among them whose hosts have sessions.
+    pub fn pppoe_workloads(&self) -> impl Iterator<Item = (&str, &Pppoe)> {
+        self.all_workloads().filter_map(|(name, workload)| match workload {
+            Workload::Pppoe(pppoe) if pppoe.used => Some((name, pppoe)),
+            _ => None,
+        })
+    }
     /// The names of links, cells and BSSs, in the file's order.
     pub fn link_names(&self) -> impl Iterator<Item = &str> {
         self.links.names().chain(self.cells.names()).chain(self.bss.names())
@@ -249,14 +258,21 @@ impl Scenario {
     pub fn aaa_service(&self, host: &str) -> Option<&usher_aaa_config::Loaded> {
         self.services.get(host)?.iter().find_map(|service| match service {
             Service::Aaa(loaded) => Some(&**loaded),
-            Service::Ident(_) | Service::Ike(_) | Service::Mih(_) => None,
+            _ => None,
+        })
+    }
+    /// The access concentrator that the members of a group run, if they do.
+    pub fn concentrator_service(&self, host: &str) -> Option<&usher_concentrator::config::Loaded> {
+        self.services.get(host)?.iter().find_map(|service| match service {
+            Service::Concentrator(loaded) => Some(&**loaded),
+            _ => None,
         })
     }
     /// The IDENT service that the members of a group run, if they do.
     pub fn ident_service(&self, host: &str) -> Option<&usher_ident_service::config::Loaded> {
         self.services.get(host)?.iter().find_map(|service| match service {
             Service::Ident(loaded) => Some(&**loaded),
-            Service::Aaa(_) | Service::Ike(_) | Service::Mih(_) => None,
+            _ => None,
         })
     }
     /// How many hosts a group has; an interface is as many as the hosts that have it.

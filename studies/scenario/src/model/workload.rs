@@ -1,6 +1,6 @@
 //! Who says what to whom, and how often: `[workload]`.
 
-use super::{Handover, Ike, Mih};
+use super::{Handover, Ike, Mih, Pppoe};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -27,6 +27,8 @@ pub enum Workload {
     Mih(Box<Mih>),
     /// Mobile nodes hand over from 802.11 to 802.16.
     Handover(Box<Handover>),
+    /// Hosts have PPPoE sessions at an access concentrator.
+    Pppoe(Pppoe),
 }
 
 impl Workload {
@@ -38,6 +40,7 @@ impl Workload {
             Self::Ident(ident) => Some(&ident.arrivals),
             Self::Ike(ike) => Some(&ike.arrivals),
             Self::Mih(mih) => Some(&mih.arrivals),
+            Self::Pppoe(pppoe) => Some(&pppoe.arrivals),
             Self::Handover(_) => None,
         }
     }
@@ -132,7 +135,7 @@ const fn eap_retransmission() -> Switch<Time> {
 const fn eap_retransmissions() -> u32 {
     4
 }
-const fn give_up() -> Bound<Time> {
+pub(super) const fn give_up() -> Bound<Time> {
     Bound::At(Time::secs(60))
 }
 

@@ -1,0 +1,152 @@
+//! What carries packets of sessions at a simulated concentrator: the simulator's counterpart of a data plane.
+
+use std::collections::{BTreeMap, BTreeSet};
+use usher_concentrator::{SessionEntry, Usage};
+use usher_core::{Duration, Instant, Work, WorkLabel};
+use usher_ppp::pppoe::MacAddress;
+use usher_scenario::work::{FORWARD, PPPOE_FROM_HOST, PPPOE_TO_HOST};
+use usher_sim::{HostId, Transit};
+
+/// So much of a rate may come at once, and so many octets at least, as the live planes have it.
+const BURST: Duration = Duration::from_millis(100);
+const LEAST_BURST: f64 = 131_072.0;
+
+/// A token bucket.
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    /// Octets a second.
+    rate: f64,
+    tokens: f64,
+    at: Instant,
+}
+
+impl Bucket {
+    fn new(bits_per_second: u64, now: Instant) -> Self {
+        let mut bucket = Self { rate: bits_per_second as f64 / 8.0, tokens: 0.0, at: now };
+        bucket.tokens = bucket.most();
+        bucket
+    }
+    fn most(&self) -> f64 {
+        (self.rate * BURST.as_secs_f64()).max(LEAST_BURST)
+    }
+    fn takes(&mut self, now: Instant, octets: u32) -> bool {
+        self.tokens = (self.tokens + self.rate * now.since(self.at).as_secs_f64()).min(self.most());
+        self.at = now;
+        let fits = self.tokens >= f64::from(octets);
+        if fits {
+            self.tokens -= f64::from(octets);
+        }
+        fits
+    }
+}
+
+#[derive(Debug)]
+struct Open {
+    id: u64,
+    number: u16,
+    rates: [Option<(u64, Bucket)>; 2],
+    usage: Usage,
+}
+
+/// The sessions whose packets may pass.
+#[derive(Debug, Default)]
+pub(super) struct Carry {
+    /// The hosts whose packets need a session, with their addresses of Ethernet.
+    stations: BTreeMap<HostId, MacAddress>,
+    open: BTreeMap<MacAddress, Open>,
+    /// Those of which more has passed since it was told.
+    moved: BTreeSet<MacAddress>,
+}
+
+impl Carry {
+    /// With no session yet; packets from and to these hosts need one.
+    pub(super) fn new(stations: BTreeMap<HostId, MacAddress>) -> Self {
+        Self { stations, ..Self::default() }
+    }
+
+    /// Nothing is open any more.
+    pub(super) fn forget(&mut self) {
+        self.open.clear();
+        self.moved.clear();
+    }
+
+    /// Packets of this session may pass, or others than until now.
+    pub(super) fn install(&mut self, now: Instant, entry: &SessionEntry) {
+        let before = self.open.remove(&entry.peer).filter(|open| open.id == entry.id);
+        let rates = [entry.rate_up, entry.rate_down];
+        let kept = before.as_ref().map(|open| open.rates);
+        let rate = |i: usize| {
+            let wanted = rates[i]?;
+            let same = kept.and_then(|kept| kept[i]).filter(|(rate, _)| *rate == wanted);
+            Some(same.unwrap_or_else(|| (wanted, Bucket::new(wanted, now))))
+        };
+        let usage = before.map(|open| open.usage).unwrap_or_default();
+        let open = Open { id: entry.id, number: entry.number, rates: [rate(0), rate(1)], usage };
+        self.open.insert(entry.peer, open);
+    }
+
+    /// And not any more; what it has carried.
+    pub(super) fn remove(&mut self, id: u64) -> Option<Usage> {
+        let peer = self.open.iter().find(|(_, open)| open.id == id).map(|(peer, _)| *peer)?;
+        self.moved.remove(&peer);
+        self.open.remove(&peer).map(|open| open.usage)
+    }
+
+    /// What sessions have carried in all, of those that carried anything since this was last asked.
+    pub(super) fn take_moved(&mut self) -> Vec<(u16, Usage)> {
+        let moved = core::mem::take(&mut self.moved);
+        moved.iter().filter_map(|peer| self.open.get(peer)).map(|open| (open.number, open.usage)).collect()
+    }
+
+    /// What carrying a packet costs; `None`: it may not pass.
+    pub(super) fn passes(&mut self, now: Instant, packet: &Transit) -> Option<Work> {
+        let work = |label: WorkLabel| Work { label, units: 1 };
+        let from = self.stations.get(&packet.source()).copied();
+        let to = self.stations.get(&packet.destination()).copied();
+        if let Some(station) = from {
+            self.through(now, station, 0, packet.length())?;
+        }
+        if let Some(station) = to {
+            self.through(now, station, 1, packet.length())?;
+        }
+        Some(work(match (from, to) {
+            (None, None) => FORWARD,
+            (Some(_), _) => PPPOE_FROM_HOST,
+            (None, Some(_)) => PPPOE_TO_HOST,
+        }))
+    }
+
+    fn through(&mut self, now: Instant, station: MacAddress, way: usize, octets: u32) -> Option<()> {
+        let open = self.open.get_mut(&station)?;
+        if let Some((_, bucket)) = &mut open.rates[way]
+            && !bucket.takes(now, octets)
+        {
+            open.usage.limited += 1;
+            return None;
+        }
+        let usage = &mut open.usage;
+        let (all, packets) = match way {
+            0 => (&mut usage.octets_in, &mut usage.packets_in),
+            _ => (&mut usage.octets_out, &mut usage.packets_out),
+        };
+        *all += u64::from(octets);
+        *packets += 1;
+        self.moved.insert(station);
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_keeps_its_rate() {
+        let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+        // 8 Mb/s are 1000 octets a millisecond; 131,072 may come at once.
+        let mut bucket = Bucket::new(8_000_000, at(0));
+        assert!(bucket.takes(at(0), 131_072) && !bucket.takes(at(0), 1));
+        assert!(bucket.takes(at(2), 2000) && !bucket.takes(at(2), 1));
+        assert!(bucket.takes(at(10_000), 131_072) && !bucket.takes(at(10_000), 1), "no more is saved up");
+    }
+}

@@ -1,0 +1,93 @@
+//! What no single value shows of the workload `pppoe`.
+
+use super::{Check, keys};
+use crate::model::Pppoe;
+use usher_config::units::Bound;
+
+/// Octets of the longest IP packet of a session, without another agreement (RFC 2516 §7).
+const LONGEST: u64 = 1492;
+
+impl Check<'_> {
+    pub(super) fn pppoe(&mut self, pppoe: &Pppoe) {
+        let at = |key: &str| keys!["workload", key];
+        let (stations, concentrator) = (&pppoe.stations, &pppoe.concentrator);
+        if self.endpoint(stations, at("stations")) & self.endpoint(concentrator, at("concentrator")) {
+            if stations == concentrator {
+                self.fault(
+                    at("concentrator"),
+                    format!("\"{concentrator}\" cannot be the concentrator as well"),
+                );
+            } else {
+                self.access(pppoe);
+            }
+        }
+        self.require(
+            self.scenario.concentrator_service(concentrator).is_some() || !pppoe.used,
+            at("concentrator"),
+            format!(
+                "\"{concentrator}\" is no concentrator: write runs = \"concentrator\" and config = \"pppoe.toml\" below \
+                 [hosts.{concentrator}]"
+            ),
+        );
+        let name = pppoe.user.len() + 8;
+        self.require(
+            (9..=253).contains(&name),
+            at("user"),
+            "a user's name has 1 to 245 octets, with room for a number".to_owned(),
+        );
+        self.positive(pppoe.discovery, at("discovery"));
+        let times = [("hold", pppoe.hold.get()), ("keepalive", pppoe.keepalive.get())];
+        for (key, time) in times {
+            time.into_iter().for_each(|time| self.positive(time, at(key)));
+        }
+        if let Bound::At(time) = pppoe.give_up {
+            self.positive(time, at("give_up"));
+        }
+    }
+
+    /// Frames go by the first port of a station: cells come first, then links in the file's order.
+    fn access(&mut self, pppoe: &Pppoe) {
+        let at = keys!["workload", "concentrator"];
+        let scenario = self.scenario;
+        let (stations, concentrator) = (&pppoe.stations, &pppoe.concentrator);
+        let cell = scenario.cells_in_use().find(|(_, cell)| cell.stations == *stations);
+        if let Some((name, _)) = cell {
+            return self.fault(
+                at,
+                format!(
+                    "frames of PPPoE do not go by the 802.16 cell \"{name}\": take a link or an 802.11 cell"
+                ),
+            );
+        }
+        if let Some((name, bss)) = scenario.bss_in_use().find(|(_, bss)| bss.stations == *stations) {
+            self.fits(pppoe, bss.mtu.bytes(), keys!["bss", name, "mtu"]);
+            self.require(
+                bss.access_point == *concentrator,
+                at,
+                format!(
+                    "the stations' frames go to \"{}\", their access point, which forwards none: let that be the concentrator",
+                    bss.access_point
+                ),
+            );
+            return;
+        }
+        let first = scenario.links.iter().find(|(_, link)| link.between.contains(stations));
+        let Some((name, link)) = first else {
+            return self.fault(at, format!("\"{stations}\" have no link: join them with \"{concentrator}\""));
+        };
+        self.require(
+            link.between.contains(concentrator),
+            at,
+            format!("the first link of \"{stations}\", \"{name}\", does not lead to \"{concentrator}\", and frames are not forwarded"),
+        );
+        self.fits(pppoe, link.mtu.bytes(), keys!["links", name, "mtu"]);
+    }
+
+    fn fits(&mut self, pppoe: &Pppoe, mtu: u64, at: Vec<String>) {
+        self.require(
+            mtu <= LONGEST || !pppoe.used,
+            at,
+            format!("packets of {mtu} B do not fit a session, which takes {LONGEST} B: write mtu = \"{LONGEST} B\""),
+        );
+    }
+}
