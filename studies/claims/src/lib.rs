@@ -11,6 +11,7 @@ mod ike;
 mod judge;
 mod measure;
 mod mih;
+mod pppoe;
 mod results;
 mod setup;
 mod shown;
@@ -60,5 +61,10 @@ fn judge(claim: &Claim, results: &Results, variant: &str) -> Judgement {
 
 /// The function that judges each claim, by the claim's name.
 fn functions() -> impl Iterator<Item = (&'static str, common::Function)> {
-    aaa::FUNCTIONS.into_iter().chain(mih::FUNCTIONS).chain(handover::FUNCTIONS).chain(ike::FUNCTIONS)
+    aaa::FUNCTIONS
+        .into_iter()
+        .chain(mih::FUNCTIONS)
+        .chain(handover::FUNCTIONS)
+        .chain(ike::FUNCTIONS)
+        .chain(pppoe::FUNCTIONS)
 }

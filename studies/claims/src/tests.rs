@@ -8,6 +8,7 @@ use usher_observe::{Point, Row};
 mod apart;
 mod handover;
 mod mih;
+mod pppoe;
 
 const TCP: &str = "Diameter/TCP";
 const SCTP: &str = "Diameter/SCTP, many streams";
