@@ -149,7 +149,7 @@ pub fn run(path: Option<PathBuf>, mode: &Mode) -> Result<(), IkeError> {
         gateways.push((Gateway::new(config, SecureRng::from_seed(rng.array()))?, sockets));
     }
     let (gateway, sockets) = gateways.remove(0);
-    let revocation = Revocation::new(&loaded).map_err(IkeError::Revocation)?;
+    let revocation = Revocation::new(&loaded, &telling).map_err(IkeError::Revocation)?;
     revocation.follow().map_err(system("looking after revocation lists"))?;
     let helpers = HELPERS + if revocation.asks() { revocation::ASKED } else { 0 };
     let asked = control::Asked::new(&telling, &plane, shards, leases.clone());

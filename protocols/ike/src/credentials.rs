@@ -8,10 +8,10 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use usher_core::Job;
+use usher_core::{Job, WallTime};
 use usher_crypto::signature::{KeyKind, SigningKey};
 use usher_crypto::tls::{ChainVerifier, Roots, TlsError, WallClock};
-use usher_crypto::x509::{SubjectName, bears, may_prove_identity};
+use usher_crypto::x509::{Information, SubjectName, bears, may_prove_identity};
 
 /// The keys of connections, and whom they trust. A host asks it wherever it does jobs, as on a thread.
 #[derive(Debug, Default)]
@@ -106,7 +106,8 @@ impl Credentials {
                 Command::Signed { token, signature }
             }
             verify @ IkeJob::Verify { .. } => {
-                Command::Verified { token, holds: self.verified(verify).is_ok() }
+                let path = self.verified(verify).ok();
+                Command::Verified { token, until: path.map(|path| valid_until(&path)) }
             }
         }
     }
@@ -137,6 +138,15 @@ impl Credentials {
     pub fn trusts(&self, connection: &str, chain: &[&[u8]]) -> bool {
         self.trusted.get(connection).is_some_and(|trusted| trusted.verifier.path(chain).is_ok())
     }
+}
+
+/// Until when a path of certificates holds, DER, from somebody's own to a root: until the first of them ends. Of a root that is not
+/// looked at, which is trusted as it is.
+#[must_use]
+pub fn valid_until(path: &[Vec<u8>]) -> WallTime {
+    let below = path.len().saturating_sub(1).max(1);
+    let ends = path.iter().take(below).map(|der| Information::of_der(der).map(|said| said.not_after));
+    ends.map(|end| end.unwrap_or(WallTime::UNIX_EPOCH)).min().unwrap_or(WallTime::UNIX_EPOCH)
 }
 
 /// Whether a certificate is of an identity: it bears it as an alternative name of the same kind, or as its subject

@@ -404,6 +404,14 @@ impl Pools {
             space.release(number);
         }
     }
+    /// Whether somebody has this; false where it is of no pool.
+    #[must_use]
+    pub fn in_use(&self, lease: Lease) -> bool {
+        self.pools.iter().any(|(_, addresses, prefixes)| {
+            let space = if matches!(lease, Lease::Address(_)) { addresses } else { prefixes };
+            space.number(lease).and_then(|n| space.states.get(&n)).is_some_and(|state| state.used > 0)
+        })
+    }
     /// How much of each pool is in use, in their order.
     pub fn used(&self) -> impl Iterator<Item = PoolUse<'_>> {
         self.pools.iter().map(|(name, a, p)| PoolUse {

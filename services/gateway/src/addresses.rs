@@ -32,6 +32,8 @@ pub struct LeaseWish {
     pub granted: Vec<IpAddr>,
     /// The pools that it may be given one of, the preferred first.
     pub pools: Vec<String>,
+    /// Nobody else has them, not even another IKE_SA of the same holder.
+    pub alone: bool,
     /// One each: any of a family where it is 0.0.0.0 or ::, otherwise this very one while it is free, or else any of its family.
     pub addresses: Vec<IpAddr>,
 }
@@ -59,7 +61,8 @@ impl Leases {
     fn take(&mut self, wish: &LeaseWish) -> Vec<Lease> {
         let holder = self.hash.hash_one(&wish.holder);
         let granted = wish.granted.iter().map(|address| Lease::Address(*address));
-        let granted = granted.inspect(|lease| self.pools.claim(*lease, holder)).collect::<Vec<_>>();
+        let granted = granted.filter(|lease| !wish.alone || !self.pools.in_use(*lease)).collect::<Vec<_>>();
+        granted.iter().for_each(|lease| self.pools.claim(*lease, holder));
         let taken = wish.addresses.iter().filter_map(|wanted| self.take_one(wish, holder, *wanted));
         granted.into_iter().chain(taken).collect()
     }
@@ -68,14 +71,15 @@ impl Leases {
             let this = Lease::Address(wanted);
             let pools = wish.pools.iter().filter_map(|name| self.pools.find(name));
             let pools: Vec<usize> = pools.collect();
-            if pools.into_iter().any(|pool| self.pools.take_this(pool, this, holder)) {
+            let another = wish.alone && self.pools.in_use(this);
+            if !another && pools.into_iter().any(|pool| self.pools.take_this(pool, this, holder)) {
                 return Some(this);
             }
         }
         for name in &wish.pools {
             let Some(pool) = self.pools.find(name) else { continue };
-            // One who comes again before the old IKE_SA has ended keeps its address.
-            let Some(lease) = self.pools.take(pool, false, holder, true, self.begin) else { continue };
+            // One who comes again before the old IKE_SA has ended keeps its address, where there is to be but one.
+            let Some(lease) = self.pools.take(pool, false, holder, !wish.alone, self.begin) else { continue };
             match lease {
                 Lease::Address(address) if address.is_ipv4() == wanted.is_ipv4() => return Some(lease),
                 other => self.pools.release(other),
@@ -110,6 +114,25 @@ impl Gateway {
         wishes: Vec<ConfigurationAttribute>,
     ) {
         let holder = (connection.clone(), identity.clone());
+        // Who proves anew who it is has the address still, and asks for it from where it was; another device does not.
+        let renews = |address: &IpAddr| {
+            self.sessions.values().any(|session| {
+                (&session.connection, &session.identity) == (&holder.0, &holder.1)
+                    && session.path.remote.ip() == remote.ip()
+                    && session.addresses.contains(address)
+            })
+        };
+        let renewing = wishes.iter().filter_map(ConfigurationAttribute::internal_address).any(|a| renews(&a));
+        let several = self.peer(&connection).is_some_and(|peer| !peer.connection.unique);
+        let alone = several && !renewing;
+        // Of no pool, an address is known to be another's by who has it.
+        let taken: Vec<IpAddr> = self
+            .sessions
+            .values()
+            .flat_map(|session| &session.addresses)
+            .chain(self.logins.values().flat_map(|login| &login.addresses))
+            .copied()
+            .collect();
         let login = self.logins.entry(sa).or_insert_with(|| Login::new(identity, connection, remote));
         let granted = |is_v4| login.granted.addresses.iter().any(|address| address.is_ipv4() == is_v4);
         let open = FAMILIES.iter().filter(|(_, is_v4)| !granted(*is_v4));
@@ -127,8 +150,9 @@ impl Gateway {
             None => peer.map(|peer| peer.pools.clone()).unwrap_or_default(),
         };
         login.wishes = wishes;
-        let granted = login.granted.addresses.clone();
-        let wish = LeaseWish { sa, holder, granted, pools, addresses };
+        let granted = login.granted.addresses.iter().copied();
+        let granted = granted.filter(|address| !alone || !taken.contains(address)).collect();
+        let wish = LeaseWish { sa, holder, granted, pools, alone, addresses };
         match &mut self.leases {
             Some(own) => {
                 let leases = own.take(&wish);
@@ -150,7 +174,8 @@ impl Gateway {
             Lease::Address(address) => Some(*address),
             Lease::Prefix(..) => None,
         });
-        let known: Vec<IpAddr> = login.granted.addresses.iter().copied().chain(leased).collect();
+        // Those that the AAA server gives come first, unless they are another's.
+        let known: Vec<IpAddr> = leased.collect();
         let mut attributes = Vec::new();
         for (_, is_v4) in FAMILIES.into_iter().filter(|(kind, _)| wants(&wishes, *kind)) {
             let Some(address) = known.iter().copied().find(|address| address.is_ipv4() == is_v4) else {
@@ -162,7 +187,11 @@ impl Gateway {
         }
         if attributes.is_empty() {
             self.counters.addresses_exhausted += 1;
-            self.failed(sa, LoginFailure::NoAddress);
+            let why = match login.granted.addresses.is_empty() {
+                true => LoginFailure::NoAddress,
+                false => LoginFailure::AddressInUse,
+            };
+            self.failed(sa, why);
         } else {
             self.counters.addresses_given += attributes.len() as u64;
             let peer = self.config.peers.iter().find(|peer| peer.connection.name == login.connection);

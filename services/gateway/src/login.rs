@@ -42,6 +42,8 @@ pub(crate) struct Login {
     asking: bool,
     next: Continuation,
     local: Option<Conversation>,
+    /// It has been counted as failed.
+    counted: bool,
     /// What it says of itself is not what it proves: that is said within a tunnel, to the AAA server alone.
     tunnelled: bool,
     pub(crate) granted: Granted,
@@ -62,6 +64,7 @@ impl Login {
             asking: false,
             next: Continuation::new(),
             local: None,
+            counted: false,
             tunnelled: false,
             granted: Granted::default(),
             wishes: Vec::new(),
@@ -158,6 +161,15 @@ impl Gateway {
     fn judge(&mut self, now: Instant, sa: SaId, packet: &[u8]) {
         let wall = now.wall(self.epoch);
         let Some(login) = self.logins.get_mut(&sa) else { return };
+        // Of many guesses made at once no more are weighed than the limit is; of one that was wrong nothing more is.
+        if !login.counted && self.guesses.held(now, &login.name, login.remote.ip()) {
+            self.counters.logins_held_back += 1;
+            self.failed(sa, LoginFailure::HeldBack);
+            // One is made where there is none.
+            let answer = EapAnswer::Reject { packet: Vec::new() };
+            self.tell(now, ike::Command::Eap { sa, answer });
+            return;
+        }
         let conversation = match login.local.take() {
             Some(conversation) if conversation.is_costly() => {
                 let what = GatewayJob::Judge(Box::new(Judgement::new(sa, conversation, packet)));
@@ -179,9 +191,14 @@ impl Gateway {
 
     fn decided(&mut self, now: Instant, sa: SaId, conversation: Conversation) {
         let Some(login) = self.logins.get_mut(&sa) else { return };
-        let login_name = login.name.clone();
+        let (login_name, from) = (login.name.clone(), login.remote.ip());
         let conversation = login.local.insert(conversation);
         let verdict = conversation.verdict();
+        // Whoever guesses does not stay to be turned away.
+        let fails = conversation.refuses() || matches!(verdict, Verdict::Reject(_));
+        if fails && !core::mem::replace(&mut login.counted, true) {
+            self.guesses.failed(now, &login_name, from);
+        }
         for work in conversation.work() {
             self.outputs.work(work);
         }
@@ -196,6 +213,7 @@ impl Gateway {
                 self.counters.logins_accepted += 1;
                 login.granted.user.clone_from(&login_name);
                 login.local = None;
+                self.guesses.succeeded(&login_name, from);
                 EapAnswer::Accept { packet, msk, identity: identity(&login_name) }
             }
         };

@@ -4,7 +4,7 @@ use crate::addresses::{LeaseWish, Leases};
 use crate::login::Login;
 use crate::session::Session;
 use crate::status::GatewayStatus;
-use crate::users::{Judgement, LocalUsers};
+use crate::users::{Guesses, Judgement, LocalUsers};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -138,6 +138,9 @@ pub enum Command {
         /// What there is.
         leases: Vec<Lease>,
     },
+    /// Whoever was let in might not be any more, as when an authority has revoked certificates: tickets hold no more
+    /// ([`ike::Command::VoidTickets`]).
+    VoidTickets,
     /// Another shard has a new IKE_SA of these two, as it says by [`ike::Event::Replaces`].
     Replaced {
         /// That one.
@@ -217,6 +220,8 @@ pub enum Command {
 pub enum LoginFailure {
     /// The AAA server, or the gateway itself, does not let the user in.
     Rejected,
+    /// Too many logins of this name, or from there, have failed of late.
+    HeldBack,
     /// No AAA server answers.
     Unanswered,
     /// What the AAA server says makes no sense.
@@ -225,6 +230,8 @@ pub enum LoginFailure {
     NoAaa,
     /// No pool has an address left.
     NoAddress,
+    /// The AAA server gives it the address that another IKE_SA has, and each is to have its own (`unique = false`).
+    AddressInUse,
 }
 
 /// What a gateway says.
@@ -309,6 +316,8 @@ usher_core::counters! {
         logins_accepted,
         /// Users turned away by EAP.
         logins_rejected,
+        /// Logins of the gateway's own users that were not weighed, since too many of their name or host have failed.
+        logins_held_back,
         /// Logins that no AAA server decided.
         logins_unanswered,
         /// Addresses given to initiators.
@@ -383,6 +392,8 @@ pub struct Gateway {
     pub(crate) logins: BTreeMap<SaId, Login>,
     /// Questions to AAA servers, by their tokens.
     pub(crate) asked: BTreeMap<u64, SaId>,
+    /// Failed logins of its own users.
+    pub(crate) guesses: Guesses,
     /// IKE_SAs that are established.
     pub(crate) sessions: BTreeMap<SaId, Session>,
     /// Its own pools, where it does not share them.
@@ -439,9 +450,10 @@ impl Gateway {
             ike: Child::new(IKE_SLOT, endpoint),
             aaa,
             epoch: WallTime::UNIX_EPOCH,
-            leases: (!config.pools_shared).then(|| Leases::begun(&config.pools, hash, start)),
             logins: BTreeMap::new(),
             asked: BTreeMap::new(),
+            guesses: Guesses::new(config.users.failures, &hash),
+            leases: (!config.pools_shared).then(|| Leases::begun(&config.pools, hash, start)),
             sessions: BTreeMap::new(),
             timers: TimerQueue::new(),
             records: BTreeMap::new(),
@@ -766,6 +778,7 @@ impl Machine for Gateway {
         match command {
             Command::Done(command) => self.ike.command(now, command)?,
             Command::Judged(judgement) => self.judged(now, *judgement),
+            Command::VoidTickets => self.ike.command(now, ike::Command::VoidTickets)?,
             Command::Leased { sa, leases } => self.leased(now, sa, leases),
             Command::Replaced { sa, connection, local, remote, forgotten } => {
                 self.ike.command(now, ike::Command::Replaced { sa, connection, local, remote, forgotten })?;

@@ -29,6 +29,9 @@ impl Config {
         ] {
             *limit = part(*limit);
         }
+        if let Some(failures) = &mut config.users.failures {
+            failures.count = failures.count.div_ceil(shard.of.into());
+        }
         config.pools_shared = true;
         if shard.number > 0 {
             for peer in &mut config.peers {
@@ -80,6 +83,7 @@ impl Command {
                 forgotten,
             }),
             Self::Addresses(own) => all(&|_| Self::Addresses(own.clone())),
+            Self::VoidTickets => all(&|_| Self::VoidTickets),
             Self::Leave => all(&|_| Self::Leave),
         }
     }

@@ -5,7 +5,11 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use usher_core::{SecureRng, WallTime, Work};
+use core::hash::BuildHasher;
+use core::net::IpAddr;
+use usher_access::{FailureLimit, Failures};
+use usher_core::collections::HashState;
+use usher_core::{Instant, SecureRng, WallTime, Work};
 use usher_crypto::Key;
 use usher_eap::method::{Context, Question, ServerOffer, UserSecret, md5, mschapv2};
 use usher_eap::packet::Type;
@@ -23,6 +27,8 @@ pub struct LocalUsers {
     pub methods: Vec<Type>,
     /// Passwords by names.
     pub passwords: Arc<BTreeMap<Vec<u8>, Key>>,
+    /// How many failed logins under a name, or from a host, hold it back; `None`: nobody is.
+    pub failures: Option<FailureLimit>,
     /// EAP-TLS: whose certificate, with a name that is the user's, ends below the authorities of this is let in.
     #[cfg(feature = "tls")]
     pub tls: Option<usher_crypto::tls::ServerConfig>,
@@ -90,6 +96,45 @@ impl LocalUsers {
     }
 }
 
+/// Failed logins of the gateway's own users: by the name that was said, and by the host that it was said from (an IPv4 address, 64 bits
+/// of an IPv6 address).
+#[derive(Debug)]
+pub(crate) struct Guesses(Option<(Failures, HashState)>);
+
+impl Guesses {
+    pub(crate) fn new(limit: Option<FailureLimit>, hash: &HashState) -> Self {
+        Self(limit.map(|limit| (Failures::new(limit, hash), hash.clone())))
+    }
+    fn keys(hash: &HashState, name: &[u8], from: IpAddr) -> [u64; 2] {
+        let host = match from.to_canonical() {
+            IpAddr::V4(v4) => u128::from(u32::from(v4)),
+            IpAddr::V6(v6) => u128::from(v6) >> 64 << 64,
+        };
+        [hash.hash_one((0_u8, name)), hash.hash_one((1_u8, host))]
+    }
+    /// Whether nothing of it is weighed.
+    pub(crate) fn held(&self, now: Instant, name: &[u8], from: IpAddr) -> bool {
+        self.0.as_ref().is_some_and(|(failures, hash)| {
+            Self::keys(hash, name, from).into_iter().any(|key| failures.held(now, key))
+        })
+    }
+    pub(crate) fn failed(&mut self, now: Instant, name: &[u8], from: IpAddr) {
+        if let Some((failures, hash)) = &mut self.0 {
+            for key in Self::keys(hash, name, from) {
+                failures.failed(now, key);
+            }
+        }
+    }
+    /// The user is who it says: failures under its name are forgotten. Those of its host are not, or whoever has a password of his own
+    /// would guess others' without end.
+    pub(crate) fn succeeded(&mut self, name: &[u8], from: IpAddr) {
+        if let Some((failures, hash)) = &mut self.0 {
+            let [name, _] = Self::keys(hash, name, from);
+            failures.forget(name);
+        }
+    }
+}
+
 /// What becomes of a conversation.
 #[derive(Debug)]
 pub(crate) enum Verdict {
@@ -133,6 +178,10 @@ pub(crate) struct Conversation {
 impl Conversation {
     pub(crate) fn handle(&mut self, packet: &[u8]) {
         self.server.handle(packet);
+    }
+    /// Whether its peer has been told that its password is wrong, whatever follows.
+    pub(crate) fn refuses(&self) -> bool {
+        self.server.refuses()
     }
     /// Whether what it judges is for a helper.
     pub(crate) const fn is_costly(&self) -> bool {

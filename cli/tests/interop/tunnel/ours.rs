@@ -102,6 +102,62 @@ fn both_families_are_carried_inside_and_outside_and_nothing_is_left_of_it() {
     }
 }
 
+/// What a connection is to protect does not leave as it is before there is a CHILD_SA, nor after the last has ended; unless somebody
+/// has said so.
+#[test]
+fn without_a_child_sa_nothing_leaves_as_it_is() {
+    for (word, leaves) in [("", false), ("unprotected = \"forward\"\n", true)] {
+        let (place, cable) = (Folder::new(), Cable::new());
+        cable.behind();
+        let (a, b) = (cable.a.as_str(), cable.b.as_str());
+        // In the clear there is a way to the network behind the gateway, and back.
+        ip(&format!("-n {a} route add 10.2.0.0/16 via 192.0.2.2"));
+        let reaches = || {
+            let mut ping = cable.command(a, "ping");
+            ping.args(["-c", "1", "-W", "1", "10.2.0.1"]).output().unwrap().status.success()
+        };
+        assert!(reaches(), "this test shows nothing without a way");
+        let _gateway = cable.usher(&place, b, "gateway", &["serve"], &gateway(""));
+        let text = client("192.0.2.2", word).replace("start = true\n", "");
+        let _client = cable.usher(&place, a, "client", &["serve"], &text);
+        assert_eq!(reaches(), leaves, "before there is a CHILD_SA");
+        ask(&place, "client", &["connect", "site"]);
+        inner(&place, "client");
+        assert!(reaches(), "by the CHILD_SA");
+        ask(&place, "client", &["down"]);
+        eventually("it has ended", || status(&place, "client")["sas"].as_array().is_some_and(Vec::is_empty));
+        assert_eq!(reaches(), leaves, "after the last CHILD_SA");
+        if !leaves {
+            let dropped = status(&place, "client")["counters"]["esp_discarded"].as_u64().unwrap();
+            assert!(dropped >= 2, "{dropped}");
+        }
+    }
+}
+
+/// A route past the device to the other side's address would take packets to a user out in the clear, where that is a user's inner one.
+#[test]
+fn no_route_leads_past_the_tunnel_to_an_address_of_a_pool() {
+    let (place, cable) = (Folder::new(), Cable::new());
+    cable.behind();
+    let (a, b) = (cable.a.clone(), cable.b.clone());
+    // The client's own address is one of those that the gateway gives.
+    ip(&format!("-n {a} addr add 10.9.0.77/32 dev lo"));
+    ip(&format!("-n {b} route add 10.9.0.77/32 via 192.0.2.1"));
+    let _gateway = cable.usher(&place, &b, "gateway", &["serve"], &gateway(""));
+    let text = client("192.0.2.2", "local_address = \"10.9.0.77\"\n");
+    let _client = cable.usher(&place, &a, "client", &["serve"], &text);
+    inner(&place, "client");
+    let sa = &status(&place, "gateway")["sas"][0];
+    assert!(sa["remote"].as_str().unwrap().starts_with("10.9.0.77"), "{sa}");
+    let shown = program("ip").args(["-n", &b, "route", "show", "table", "4500"]).output().unwrap();
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(!shown.contains("throw 10.9.0.77"), "{shown}");
+    let mut get = program("ip");
+    let get = get.args(["-n", &b, "route", "get", "10.9.0.77"]).output().unwrap();
+    let get = String::from_utf8_lossy(&get.stdout).into_owned();
+    assert!(get.contains("dev esp"), "{get}");
+}
+
 /// What a program left that was killed does not stand in the way of the next.
 #[test]
 fn a_gateway_that_was_killed_begins_again_and_leaves_nothing() {

@@ -147,6 +147,22 @@ mod tests {
     use usher_ike::payload::Proposal;
 
     #[test]
+    fn nobody_else_can_read_a_key_log_even_one_that_others_could() {
+        let folder = std::env::temp_dir().join(format!("usher-key-log-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let (fresh, readable) = (folder.join("fresh"), folder.join("readable"));
+        std::fs::write(&readable, "a line of before\n").unwrap();
+        std::fs::set_permissions(&readable, Permissions::from_mode(0o644)).unwrap();
+        for path in [&fresh, &readable] {
+            open(path).unwrap().write_all(b"keys\n").unwrap();
+            assert_eq!(mode(path), 0o600, "{}", path.display());
+        }
+        assert_eq!(std::fs::read_to_string(&readable).unwrap(), "a line of before\nkeys\n");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
     fn lines_are_as_wireshark_has_them() {
         let key = |octet: u8, n: usize| Key::from(&vec![octet; n][..]);
         let keys = |cipher, mac| IkeKeys {

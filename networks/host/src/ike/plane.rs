@@ -14,11 +14,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use usher_access::pool::Range;
+use usher_config::Prefix;
 use usher_core::SecureRng;
 use usher_esp::plane::{self, Outer};
 use usher_esp::sa::Expiry;
 use usher_esp::{Operation, Policy, PolicyId, TrafficSelector};
-use usher_gateway::config::{Carry, Loaded, policies};
+use usher_gateway::config::{Carry, ConnectionTable, Loaded, PolicyWord, policies};
 use usher_gateway::{Command, Event};
 use usher_ike::machine::{ChildSa, Event as Ike, SaId};
 use usher_ike::payload::ConfigurationAttribute;
@@ -119,10 +120,13 @@ impl DataPath {
 struct Child {
     sa: SaId,
     /// Networks to which the device is the way on account of it.
-    routes: Vec<Network>,
+    routes: Vec<Way>,
     /// Where the other side is.
     peer: IpAddr,
 }
+
+/// A network to which the device is the way, and the source of packets that have none.
+type Way = (Network, Option<IpAddr>);
 
 /// Everything that is there for packets; gone with it.
 #[derive(Debug)]
@@ -131,7 +135,7 @@ struct Carrier {
     routing: Option<Routing>,
     path: DataPath,
     /// Networks to which the device is the way whatever CHILD_SAs there are.
-    fixed: Vec<Network>,
+    fixed: Vec<Way>,
     /// Of them, those of pools: nobody's outer address.
     pools: Vec<Network>,
     children: BTreeMap<u32, Child>,
@@ -326,6 +330,10 @@ impl Plane {
                 networks_of(&policy.remote).into_iter().map(|network| (network, policy.local.clone())),
             );
         }
+        // What a connection protects comes to the device while there is no CHILD_SA for it, too, and is dropped there.
+        for table in begun.iter().filter(|table| table.unprotected == PolicyWord::Discard) {
+            ways.extend(protected(table));
+        }
         carrier.pools.clear();
         for pool in &file.pool {
             let users = peers.iter().filter(|peer| peer.pools.contains(&pool.name));
@@ -442,6 +450,26 @@ fn hint_at_forwarding(v6: bool) {
     }
 }
 
+/// Networks to which a connection's traffic is to be protected, with the traffic of this side. Whoever waits for others and lets them have
+/// any traffic protects none in particular.
+fn protected(table: &ConnectionTable) -> Vec<(Network, Vec<TrafficSelector>)> {
+    let selectors = |networks: &[Prefix]| -> Vec<TrafficSelector> {
+        networks.iter().filter_map(|one| TrafficSelector::network(one.network, one.bits)).collect()
+    };
+    let mut ways = Vec::new();
+    for child in &table.child {
+        let local = child.local.as_deref().map(selectors).unwrap_or_default();
+        let remote = match (&child.remote, table.remote_address) {
+            (Some(networks), _) => selectors(networks),
+            (None, Some(address)) => vec![TrafficSelector::address(address)],
+            (None, None) => continue,
+        };
+        let fits = |network: &Network| network.1 > 0 || table.remote_address.is_some();
+        ways.extend(networks_of(&remote).into_iter().filter(fits).map(|network| (network, local.clone())));
+    }
+    ways
+}
+
 /// Tells of what the system refuses; packets may find no way, and everything else goes on.
 fn noted(what: &'static str, of: impl std::fmt::Display, done: io::Result<()>) {
     if let Err(error) = done {
@@ -455,15 +483,15 @@ impl Carrier {
         let Some(routing) = &mut self.routing else { return };
         let before = std::mem::take(&mut self.fixed);
         for (network, local) in ways {
-            if self.fixed.contains(&network) {
+            if self.fixed.iter().any(|(fixed, _)| *fixed == network) {
                 continue;
             }
             let source = own_address(&local, network.0.is_ipv4()).unwrap_or_default();
             noted("a route", network.0, routing.add_route(network, source));
-            self.fixed.push(network);
+            self.fixed.push((network, source));
         }
-        for network in before {
-            noted("a route", network.0, routing.remove_route(network));
+        for (network, source) in before {
+            noted("a route", network.0, routing.remove_route(network, source));
         }
     }
 
@@ -485,12 +513,12 @@ impl Carrier {
                     inner.is_ipv4() == v4 && child.local.iter().any(|of| (of.start..=of.end).contains(inner))
                 });
                 // A gateway's pool is led as a whole, and so is what packets begin connections for.
-                if inner.is_none() && self.fixed.iter().any(|fixed| covers(*fixed, network)) {
+                if inner.is_none() && self.fixed.iter().any(|(fixed, _)| covers(*fixed, network)) {
                     continue;
                 }
                 let source = inner.or_else(|| own_address(&child.local, v4).unwrap_or_default());
                 noted("a route", network.0, routing.add_route(network, source));
-                routes.push(network);
+                routes.push((network, source));
             }
         }
         self.children.insert(child.inbound, Child { sa, routes, peer });
@@ -502,8 +530,8 @@ impl Carrier {
         let Some(child) = self.children.remove(&inbound) else { return false };
         let removed = self.path.apply(Operation::Remove { inbound }).is_ok();
         if let Some(routing) = &mut self.routing {
-            for network in child.routes {
-                noted("a route", network.0, routing.remove_route(network));
+            for (network, source) in child.routes {
+                noted("a route", network.0, routing.remove_route(network, source));
             }
             noted("a route", child.peer, routing.remove_past(child.peer));
         }
@@ -550,5 +578,41 @@ impl Carrier {
             }
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use usher_config::Alone;
+    use usher_core::WallTime;
+    use usher_crypto::tls::WallClock;
+    use usher_gateway::config::parse;
+
+    #[test]
+    fn what_is_to_be_protected_comes_to_the_device() {
+        let ways = |more: &str, child: &str| {
+            let text = format!(
+                "[[connection]]\nname = \"a\"\nlocal_id = \"a.test\"\nlocal_auth = \"psk\"\nremote_auth = \"psk\"\n\
+                 secret = \"sixteen octets!!\"\n{more}[[connection.child]]\nname = \"net\"\n{child}"
+            );
+            let file = parse("ike.toml", &text, &Alone, &WallClock::at(WallTime::UNIX_EPOCH)).unwrap().file;
+            let shown = |(network, local): &(Network, Vec<TrafficSelector>)| {
+                format!("{}/{} from {}", network.0, network.1, local.len())
+            };
+            protected(&file.connection[0]).iter().map(shown).collect::<Vec<_>>()
+        };
+        let begins = "remote_address = \"192.0.2.9\"\n";
+        let nets = "local = [\"10.1.0.0/16\"]\nremote = [\"10.2.0.0/16\", \"2001:db8:2::/48\"]\n";
+        assert_eq!(ways(begins, nets), ["10.2.0.0/16 from 1", "2001:db8:2::/48 from 1"]);
+        assert_eq!(ways("", nets), ways(begins, nets), "who waits for the other side protects as much");
+        assert_eq!(ways(begins, ""), ["192.0.2.9/32 from 0"]);
+        assert_eq!(ways("", "").len(), 0, "the other side's address is not known");
+        let all = "remote = [\"0.0.0.0/0\"]\n";
+        assert_eq!(
+            (ways(begins, all).len(), ways("", all).len()),
+            (1, 0),
+            "what others may have is theirs to say"
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! Whether certificates of the other sides still hold: revocation lists, which are read and fetched anew while the gateway runs, and
 //! issuers that are asked by OCSP.
 
+use super::telling::Telling;
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,8 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use usher_core::{Job, WallTime};
 use usher_crypto::x509::{Information, RevocationList};
+use usher_gateway::Command as Told;
 use usher_gateway::config::{Loaded, OcspPolicy, RevocationTable};
-use usher_ike::credentials::Credentials;
+use usher_ike::credentials::{Credentials, valid_until};
 use usher_ike::machine::{Command, IkeJob};
 use usher_pki::ocsp::{Asked, Asking, NONCE_LEN, Status};
 use usher_pki::{Publisher, kept_list, renew_list};
@@ -112,6 +114,7 @@ pub(super) struct Revocation {
     used: Arc<Mutex<Vec<RevocationList>>>,
     asking: Asking,
     asked: Arc<AtomicUsize>,
+    telling: Telling,
 }
 
 /// What is remembered between two looks.
@@ -138,7 +141,7 @@ impl Revocation {
     ///
     /// # Errors
     /// A file that is no list.
-    pub(super) fn new(loaded: &Loaded) -> Result<Self, String> {
+    pub(super) fn new(loaded: &Loaded, telling: &Telling) -> Result<Self, String> {
         let of = Arc::new(Of::new(loaded));
         let this = Self {
             newest: Arc::new(Mutex::new(of.credentials.clone())),
@@ -146,6 +149,7 @@ impl Revocation {
             used: Arc::default(),
             asking: Asking::default(),
             asked: Arc::default(),
+            telling: telling.clone(),
         };
         this.read()?;
         Ok(this)
@@ -228,6 +232,7 @@ impl Revocation {
         watch.due.insert(files.clone(), now + every);
         match self.read() {
             Ok(true) => {
+                self.telling.tell(Told::VoidTickets);
                 for list in locked(&self.used).iter() {
                     let (issuer, revoked) = (&list.issuer, list.revoked);
                     tracing::info!(issuer, revoked, number = list.number(), "revocation list");
@@ -253,24 +258,45 @@ impl Revocation {
             return credentials.answer(job);
         };
         let verified = credentials.verified(&job.what).map_err(|why| why.to_string());
-        let taken = verified.and_then(|path| self.holds(&credentials, connection, &path));
+        let taken = verified.and_then(|path| {
+            let said = self.holds(&credentials, connection, &path)?;
+            let ends = said.into_iter().chain(self.lists_end(&path));
+            Ok(ends.fold(valid_until(&path), WallTime::min))
+        });
         if let Err(cause) = &taken {
             tracing::warn!(connection, %identity, cause, "a certificate is not taken");
         }
-        Command::Verified { token, holds: taken.is_ok() }
+        Command::Verified { token, until: taken.ok() }
     }
 
-    /// Whether the issuer says that a certificate holds.
-    fn holds(&self, credentials: &Credentials, connection: &str, path: &[Vec<u8>]) -> Result<(), String> {
+    /// When the lists of a path's issuers are out of date, as far as they say.
+    fn lists_end(&self, path: &[Vec<u8>]) -> Vec<WallTime> {
+        let issuers: Vec<String> =
+            path.iter().filter_map(|der| Information::of_der(der).ok()).map(|said| said.issuer).collect();
+        let used = locked(&self.used);
+        used.iter()
+            .filter(|list| issuers.contains(&list.issuer))
+            .filter_map(|list| list.next_update)
+            .collect()
+    }
+
+    /// Whether the issuer says that a certificate holds, and until when that can be relied on.
+    fn holds(
+        &self,
+        credentials: &Credentials,
+        connection: &str,
+        path: &[Vec<u8>],
+    ) -> Result<Option<WallTime>, String> {
         let of = locked(&self.of).clone();
         if of.table.ocsp == OcspPolicy::Off {
-            return Ok(());
+            return Ok(None);
         }
+        // What nobody has said can be relied on for this moment alone.
         let unsaid = |why: &str| match of.table.ocsp {
             OcspPolicy::Hard => Err(format!("its status is not known: {why}")),
             _ => {
                 tracing::warn!(connection, why, "a certificate's status is not known: it is taken");
-                Ok(())
+                Ok(Some(wall()))
             }
         };
         // A responder that is slow keeps so many helpers and no more: signatures of others are made meanwhile.
@@ -278,7 +304,7 @@ impl Revocation {
             self.asked.fetch_sub(1, Ordering::AcqRel);
             return unsaid("too many are asked about at this moment");
         }
-        let said = self.asking.status(&Asked {
+        let said = self.asking.answer(&Asked {
             path,
             url: of.table.ocsp_url.as_deref(),
             patience: RESPONDER,
@@ -287,11 +313,14 @@ impl Revocation {
             appointed: &|chain| credentials.trusts(connection, chain),
         });
         self.asked.fetch_sub(1, Ordering::AcqRel);
-        match said {
-            Ok(Status::Good) => Ok(()),
-            Ok(Status::Revoked) => Err("its authority has revoked it (OCSP)".to_owned()),
-            Ok(Status::Unknown) => unsaid("the responder does not know it"),
-            Err(why) => unsaid(&why.why),
+        let said = match said {
+            Ok(said) => said,
+            Err(why) => return unsaid(&why.why),
+        };
+        match said.status {
+            Status::Good => Ok(Some(said.next_update.unwrap_or_else(wall))),
+            Status::Revoked => Err("its authority has revoked it (OCSP)".to_owned()),
+            Status::Unknown => unsaid("the responder does not know it"),
         }
     }
 }

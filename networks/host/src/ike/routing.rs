@@ -89,11 +89,15 @@ pub(super) fn covers(whole: Network, part: Network) -> bool {
     whole.1 <= part.1 && holds(whole, part.0)
 }
 
-/// A route by the device, as often as somebody wants it.
-#[derive(Debug)]
-struct Route {
-    uses: usize,
-    source: Option<IpAddr>,
+/// A route by the device: which source each of those who want it has for packets that have none.
+#[derive(Debug, Default)]
+struct Route(Vec<Option<IpAddr>>);
+
+impl Route {
+    /// That of the newest who has one.
+    fn source(&self) -> Option<IpAddr> {
+        self.0.iter().rev().find_map(|source| *source)
+    }
 }
 
 /// What was changed of the system's routing, until it is dropped.
@@ -239,10 +243,10 @@ impl Routing {
 
     /// Leads traffic to a network to the device; packets of this host that have no source yet get this one.
     pub(super) fn add_route(&mut self, network: Network, source: Option<IpAddr>) -> io::Result<()> {
-        let route = self.routes.entry(network).or_insert(Route { uses: 0, source: None });
-        route.uses += 1;
-        let known = route.uses > 1 && (source.is_none() || route.source == source);
-        route.source = source.or(route.source);
+        let route = self.routes.entry(network).or_default();
+        let before = route.source();
+        route.0.push(source);
+        let known = route.0.len() > 1 && route.source() == before;
         if known || !self.knows(network.0) {
             return Ok(());
         }
@@ -254,16 +258,21 @@ impl Routing {
     fn lead(&self, network: Network) -> io::Result<()> {
         let mut message = self.message(network, RouteType::Unicast);
         message.attributes.push(RouteAttribute::Oif(self.device));
-        let source = self.routes.get(&network).and_then(|route| route.source);
+        let source = self.routes.get(&network).and_then(Route::source);
         message.attributes.extend(source.map(|source| RouteAttribute::PrefSource(route_address(source))));
         ask(NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE, RouteNetlinkMessage::NewRoute(message)).map(drop)
     }
-    /// It is led there no more, where nobody else wants it.
-    pub(super) fn remove_route(&mut self, network: Network) -> io::Result<()> {
+    /// One of those who wanted it does no more, by this source; it stays while somebody else does.
+    pub(super) fn remove_route(&mut self, network: Network, source: Option<IpAddr>) -> io::Result<()> {
         let Some(route) = self.routes.get_mut(&network) else { return Ok(()) };
-        route.uses -= 1;
-        if route.uses > 0 {
-            return Ok(());
+        let before = route.source();
+        if let Some(at) = route.0.iter().rposition(|other| *other == source) {
+            route.0.remove(at);
+        }
+        if !route.0.is_empty() {
+            // With an address that goes the kernel takes the routes away that have it as their source.
+            let stays = route.source() == before || !self.knows(network.0);
+            return if stays { Ok(()) } else { self.lead(network) };
         }
         self.routes.remove(&network);
         if !self.knows(network.0) {

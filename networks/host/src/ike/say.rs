@@ -154,6 +154,10 @@ const fn refusal(why: LoginFailure) -> &'static str {
         LoginFailure::Unanswered => "no AAA server answers",
         LoginFailure::BadAnswer => "the AAA server's answer makes no sense",
         LoginFailure::NoAaa => "the configuration has no AAA server",
+        LoginFailure::HeldBack => "too many logins of this name or host have failed; it is held back",
+        LoginFailure::AddressInUse => {
+            "the AAA server gives it an address that another IKE_SA has; with unique = true the newer one takes its place"
+        }
         LoginFailure::NoAddress => "no pool has an address left",
     }
 }

@@ -87,6 +87,14 @@ impl Asking {
     /// # Errors
     /// Nobody says anything that can be believed; whether the certificate is then taken is the caller's policy.
     pub fn status(&self, asked: &Asked<'_>) -> Result<Status, Unsaid> {
+        self.answer(asked).map(|answer| answer.status)
+    }
+
+    /// The same, with until when it can be relied on.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn answer(&self, asked: &Asked<'_>) -> Result<Answer, Unsaid> {
         let nobody = |why: &str| Unsaid::new(Fault::NoResponder, why);
         let [leaf, above @ ..] = asked.path else { return Err(nobody("no certificate")) };
         if let Some(said) = lock(&self.answers).find(asked.now, leaf) {
@@ -111,7 +119,7 @@ impl Asking {
         url: &str,
         asked: &Asked<'_>,
         (leaf, issuer, above): (&[u8], &[u8], &[Vec<u8>]),
-    ) -> Result<Status, Unsaid> {
+    ) -> Result<Answer, Unsaid> {
         let here = |why: String| Unsaid::new(Fault::Unbelievable, &why);
         let now = asked.now;
         if !lock(&self.silent).may_ask(now, url) {
@@ -136,7 +144,7 @@ impl Asking {
         lock(&self.silent).heard(url);
         let answer = answer.map_err(|e| here(e.to_string()));
         lock(&self.answers).keep(now, leaf, &answer);
-        answer.map(|answer| answer.status)
+        answer
     }
 }
 
@@ -163,10 +171,12 @@ struct Answers {
 
 impl Answers {
     /// What is known of a certificate now.
-    fn find(&self, now: WallTime, certificate: &[u8]) -> Option<Response> {
+    fn find(&self, now: WallTime, certificate: &[u8]) -> Option<Result<Answer, Unsaid>> {
         let (until, said) = self.kept.get(certificate)?;
+        let next_update = Some(*until);
         // A clock that was set back does not make an answer last; it shows whole seconds.
-        (now < *until && *until <= now + LONGEST + Duration::from_secs(1)).then(|| said.clone())
+        let holds = now < *until && *until <= now + LONGEST + Duration::from_secs(1);
+        holds.then(|| said.clone().map(|status| Answer { status, next_update }))
     }
 
     /// Keeps an answer until it says, for an hour at most; one that says nothing of that is not kept (RFC 6960 §4.2.2.1:
@@ -249,7 +259,8 @@ mod tests {
         assert_eq!(known(&answers, 60), [false, true, false, false]);
         assert_eq!(known(&answers, 3600), [false; 4]);
         answers.keep(at(10), b"short", &Ok(Answer { status: Status::Revoked, next_update: Some(at(70)) }));
-        assert_eq!(answers.find(at(11), b"short"), Some(Ok(Status::Revoked)));
+        let next_update = Some(at(70));
+        assert_eq!(answers.find(at(11), b"short"), Some(Ok(Answer { status: Status::Revoked, next_update })));
         assert_eq!(answers.find(WallTime::from_unix_secs(5), b"short"), None, "the clock was set back");
     }
 

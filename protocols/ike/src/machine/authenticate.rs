@@ -14,7 +14,7 @@ use crate::work;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use usher_core::{CommandError, Instant};
+use usher_core::{CommandError, Instant, WallTime};
 use usher_crypto::Key;
 use usher_crypto::digest::equal;
 use usher_crypto::exchange::KeyExchange;
@@ -26,9 +26,10 @@ use usher_eap::peer::Peer;
 /// Certificates that somebody may show, and octets of them.
 const CERTIFICATES: usize = 16;
 
-/// Octets that are kept of what an initiator asks for, or says by EAP, before it has proved who it is: a fragmented message could
-/// have very much more.
+/// Octets of an EAP packet of an initiator that has not proved who it is: a fragmented message could have very much more.
 const UNPROVED: usize = 4096;
+/// Octets of memory that what it asks for may take until then.
+const KEPT: usize = 8192;
 
 /// What waits for a helper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -462,11 +463,17 @@ pub(super) fn signed(
 }
 
 /// A helper has verified the other side's proof.
-pub(super) fn verified(sa: &mut IkeSa, cx: &mut Context<'_>, holds: bool) -> Result<(), CommandError> {
+pub(super) fn verified(
+    sa: &mut IkeSa,
+    cx: &mut Context<'_>,
+    until: Option<WallTime>,
+) -> Result<(), CommandError> {
     let waiting = state(sa).filter(|state| state.waits == Waits::Verification);
     let state = waiting.ok_or(CommandError::WrongState("it waits for no verification"))?;
+    let holds = until.is_some();
     state.waits = Waits::Nobody;
     state.verified = holds;
+    sa.proof_until = until;
     match (sa.initiator, holds) {
         (true, _) => initiator::verified(sa, cx, holds),
         (false, true) => responder::go_on(sa, cx),

@@ -101,7 +101,8 @@ fn selectors(sa: &IkeSa, config: &ChildConfig) -> (Vec<TrafficSelector>, Vec<Tra
     let address = sa.connection.address;
     (
         dynamic(&config.local, address && sa.initiator, sa.path.local.ip()),
-        dynamic(&config.remote, address && !sa.initiator, sa.path.remote.ip()),
+        // Not where its last request came from, which a NAT may have changed, and anybody who forges it.
+        dynamic(&config.remote, address && !sa.initiator, sa.proved),
     )
 }
 

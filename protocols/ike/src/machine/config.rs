@@ -78,9 +78,10 @@ pub struct Config {
     pub half_open: usize,
     /// From so many of them on every initiator has to send back a cookie first (RFC 7296 §2.6).
     pub cookies_from: usize,
-    /// From so many of them of one network on, 24 bits of an IPv4 address or 64 of an IPv6 address, initiators there have to.
+    /// From so many of them of one network on, 24 bits of an IPv4 address or 48 of an IPv6 address, initiators there have to.
     pub cookies_from_network: usize,
-    /// From `cookies_from` on, so many of them from one host: an IPv4 address, or 64 bits of an IPv6 address.
+    /// From `cookies_from` on, so many of them from one host: an IPv4 address, or 64 bits of an IPv6 address. Of one site, 56 bits
+    /// of an IPv6 address, eight times as many; of one network an eighth of `half_open`.
     pub half_open_per_network: usize,
     /// How long a responder waits for an initiator to prove who it is.
     pub patience: Duration,

@@ -594,6 +594,8 @@ pub(super) fn successor(
     born.authenticated.clone_from(&sa.authenticated);
     born.replaced_at.clone_from(&sa.replaced_at);
     born.client = sa.client;
+    born.proved = sa.proved;
+    (born.era, born.proof_until, born.ticket_debt) = (sa.era, sa.proof_until, sa.ticket_debt);
     born.suite = cx.config.tickets.map(|_| Box::new(Proposal { spi: Vec::new(), ..chosen.clone() }));
     born.establish(cx);
     Some(born)

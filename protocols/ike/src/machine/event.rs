@@ -10,7 +10,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use usher_core::Path;
+use usher_core::{Path, WallTime};
 use usher_crypto::Key;
 use usher_crypto::signature::{KeyKind, SignatureScheme};
 use usher_esp::plane::{Outer, SaPair};
@@ -78,6 +78,9 @@ pub enum Command {
         /// To which address.
         remote: SocketAddr,
     },
+    /// Whoever was let in might not be any more, as when an authority has revoked certificates: no ticket that was given is taken, and
+    /// IKE_SAs get new ones only once both sides have proved anew who they are.
+    VoidTickets,
     /// Another shard has a new IKE_SA of these two ([`Event::Replaces`]): those of this one end.
     Replaced {
         /// That one.
@@ -116,8 +119,9 @@ pub enum Command {
     Verified {
         /// Of the job.
         token: u64,
-        /// The certificate is trusted, is of that identity, and its key has signed.
-        holds: bool,
+        /// Until when the certificate is trusted, is of that identity, and its key has signed, as far as that was looked at;
+        /// `None`: it is not so.
+        until: Option<WallTime>,
     },
     /// Make a CHILD_SA of this name of its connection.
     CreateChild {

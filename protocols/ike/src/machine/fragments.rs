@@ -149,6 +149,11 @@ impl Holders {
         }
     }
 
+    /// All may take so much from now on.
+    #[cfg(test)]
+    pub(super) const fn limit(&mut self, most: usize) {
+        self.most.0 = most;
+    }
     /// Octets that all take, and how many IKE_SAs and networks have them.
     #[cfg(test)]
     pub(super) fn held(&self) -> (usize, usize, usize) {

@@ -75,6 +75,7 @@ pub(super) fn updated(sa: &mut IkeSa, cx: &mut Context<'_>, moving: &Moving, pay
         return sa.end(cx, EndReason::Protocol);
     }
     sa.nat = initial::nat_found(cx, payloads, sa.spis, sa.path);
+    sa.proved = moving.path.remote.ip();
     sa.moved(cx);
 }
 
@@ -87,6 +88,7 @@ pub(super) fn checked(sa: &mut IkeSa, cx: &mut Context<'_>, moving: &Moving, pay
     if !brings_back(moving, payloads) {
         return sa.end(cx, EndReason::Protocol);
     }
+    sa.proved = moving.path.remote.ip();
     sa.moved(cx);
 }
 

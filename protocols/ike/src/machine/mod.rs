@@ -40,7 +40,7 @@ use cookie::Cookies;
 use core::net::SocketAddr;
 use fragments::Holders;
 use initial::Begins;
-use pressure::Pressure;
+use pressure::{Pressure, Shares};
 use sa::{Context, IkeSa, Phase};
 use tickets::Tickets;
 use usher_core::automaton::Diagram;
@@ -103,6 +103,8 @@ usher_core::counters! {
         not_expected,
         /// Messages that are not under the keys of their IKE_SA.
         integrity,
+        /// Requests of initiators that prove who they are, from another address than their first, where no NAT is before them.
+        elsewhere,
         /// Fragments that are not kept.
         fragments,
         /// Fragments dropped before their message was whole, since those of all take more than they may.
@@ -121,7 +123,7 @@ usher_core::counters! {
         cookies_wrong,
         /// First requests dropped, since there are as many IKE_SAs as may be.
         full,
-        /// First requests dropped under pressure, since their host has as many half-open IKE_SAs as it may.
+        /// First requests dropped under pressure, since their host, site or network has as many half-open IKE_SAs as it may.
         full_network,
         /// First requests dropped unread: their network floods.
         passed_over,
@@ -576,7 +578,8 @@ impl Endpoint {
             self.counters.full += 1;
             return;
         }
-        if all_pressed && self.pressure.of_host(from) >= self.config.half_open_per_network {
+        let shares = Shares { all: self.config.half_open, host: self.config.half_open_per_network };
+        if all_pressed && self.pressure.has_its_share(from, shares) {
             self.counters.full_network += 1;
             return;
         }
@@ -602,7 +605,7 @@ impl Endpoint {
                 self.refuse(path, marker, &header, notify);
             }
             Begins::Begun(mut sa) => {
-                sa.origin = Some(path.remote);
+                (sa.origin, sa.era) = (Some(path.remote), self.tickets.era());
                 self.counters.begun += 1;
                 self.half_open += 1;
                 self.pressure.opened(path.remote.ip());
@@ -673,6 +676,10 @@ impl Endpoint {
         }
         // The other side may have them all by one connection, so that none of the same two may be there.
         let known = |remote| self.by_pair.keys().any(|(_, l, r)| (l, r) == (&connection.local, remote));
+        // Who proves anew who it is keeps what it was given (RFC 7296 §3.15.1).
+        let before = self.by_pair.iter().filter(|((name, ..), _)| *name == connection.name);
+        let before = before.flat_map(|(_, tokens)| tokens).max().and_then(|token| self.sas.get(*token));
+        let wished = before.filter(|sa| sa.client).map(|sa| sa.given.clone()).unwrap_or_default();
         let contact = connection.unique && connection.remote.as_ref().is_some_and(|remote| !known(remote));
         let mut cx = Context {
             now,
@@ -695,8 +702,8 @@ impl Endpoint {
         let Some(mut sa) = begun else {
             return Err(CommandError::Invalid("no key exchange method is built in"));
         };
-        sa.initial_contact = contact;
-        sa.client = true;
+        (sa.initial_contact, sa.client, sa.era) = (contact, true, self.tickets.era());
+        sa.wished = wished;
         let own = sa.own_spi();
         let token = self.insert(now, own, sa);
         self.outputs.event(Event::Initiated { token: of, sa: self.id(token) });
@@ -735,7 +742,10 @@ impl Machine for Endpoint {
 
     fn command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
         let token = match &command {
-            Command::Serve(_) | Command::Initiate { .. } | Command::Replaced { .. } => 0,
+            Command::Serve(_)
+            | Command::Initiate { .. }
+            | Command::Replaced { .. }
+            | Command::VoidTickets => 0,
             Command::Signed { token, .. } | Command::Verified { token, .. } => *token,
             Command::Eap { sa, .. }
             | Command::Address { sa, .. }
@@ -759,6 +769,10 @@ impl Machine for Endpoint {
             Command::Serve(connections) => {
                 self.connections = connections;
                 // A key, an authority or a way of proving may be another now than those that a ticket stands for.
+                self.tickets.void();
+                Ok(())
+            }
+            Command::VoidTickets => {
                 self.tickets.void();
                 Ok(())
             }

@@ -19,31 +19,57 @@ const DEBT: Duration = Duration::from_secs(1);
 const QUESTION: Duration = Duration::from_micros(50);
 const QUESTIONS: Duration = Duration::from_millis(250);
 
-/// What counts as one network: 24 bits of an IPv4 address, 64 of an IPv6 address.
+fn first_bits(address: Ipv6Addr, bits: u32) -> IpAddr {
+    Ipv6Addr::from(u128::from(address) & u128::MAX << (128 - bits)).into()
+}
+
+/// What counts as one network: 24 bits of an IPv4 address, 48 of an IPv6 address, which is what one customer may have at most
+/// (RFC 6177 §1): whoever has so much has 65,536 networks of 64 bits.
 pub(super) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(v4) => Ipv4Addr::from(u32::from(v4) & u32::MAX << 8).into(),
-        v6 @ IpAddr::V6(_) => host(v6),
+        IpAddr::V6(v6) => first_bits(v6, 48),
+    }
+}
+
+/// What counts as one site: 56 bits of an IPv6 address, which is what a household has. IPv4 has nothing between a network and a host.
+fn site(address: IpAddr) -> Option<IpAddr> {
+    match address.to_canonical() {
+        IpAddr::V4(_) => None,
+        IpAddr::V6(v6) => Some(first_bits(v6, 56)),
     }
 }
 
 /// What counts as one host: an IPv4 address, 64 bits of an IPv6 address.
 pub(super) fn host(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) & u128::MAX << 64).into(),
+        IpAddr::V6(v6) => first_bits(v6, 64),
         v4 @ IpAddr::V4(_) => v4,
     }
 }
 
+/// Half-open IKE_SAs that somebody may have while there are many.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shares {
+    /// In all.
+    pub(super) all: usize,
+    /// Of a host.
+    pub(super) host: usize,
+}
+
+/// A site may have those of so many hosts, and a network an eighth of all.
+const HOSTS_OF_SITE: usize = 8;
+const NETWORKS: usize = 8;
+
 /// A debt that is paid off by time passing.
 #[derive(Clone, Copy, Debug, Default)]
-struct Debt(Option<Instant>);
+pub(super) struct Debt(Option<Instant>);
 
 impl Debt {
-    fn is(self, now: Instant) -> Duration {
+    pub(super) fn is(self, now: Instant) -> Duration {
         self.0.map_or(Duration::ZERO, |paid| paid.since(now))
     }
-    fn add(&mut self, now: Instant, cost: Duration) {
+    pub(super) fn add(&mut self, now: Instant, cost: Duration) {
         self.0 = Some(self.0.map_or(now, |paid| paid.max(now)) + cost);
     }
 }
@@ -83,6 +109,7 @@ pub(super) struct Pressure {
     /// Empty until something is noted.
     places: alloc::vec::Vec<Place>,
     networks: Counted,
+    sites: Counted,
     hosts: Counted,
 }
 
@@ -94,6 +121,7 @@ impl Pressure {
             all: Debt::default(),
             places: alloc::vec::Vec::new(),
             networks: counted(),
+            sites: counted(),
             hosts: counted(),
         }
     }
@@ -117,19 +145,27 @@ impl Pressure {
     pub(super) fn opened(&mut self, from: IpAddr) {
         self.networks.add(network(from));
         self.hosts.add(host(from));
+        if let Some(site) = site(from) {
+            self.sites.add(site);
+        }
     }
     /// One of these is half open no more.
     pub(super) fn closed(&mut self, from: IpAddr) {
         self.networks.take(network(from));
         self.hosts.take(host(from));
+        if let Some(site) = site(from) {
+            self.sites.take(site);
+        }
     }
     /// How many half-open IKE_SAs the network has.
     pub(super) fn of_network(&self, from: IpAddr) -> usize {
         self.networks.of(network(from))
     }
-    /// How many half-open IKE_SAs the host has.
-    pub(super) fn of_host(&self, from: IpAddr) -> usize {
-        self.hosts.of(host(from))
+    /// Whether a host, its site or its network has as many half-open IKE_SAs as its share is.
+    pub(super) fn has_its_share(&self, from: IpAddr, shares: Shares) -> bool {
+        self.hosts.of(host(from)) >= shares.host
+            || site(from).is_some_and(|site| self.sites.of(site) >= shares.host.saturating_mul(HOSTS_OF_SITE))
+            || self.networks.of(network(from)) >= shares.all.div_ceil(NETWORKS)
     }
 
     /// A first request from there has come to nothing, and may have cost a key exchange.
@@ -158,10 +194,10 @@ impl Pressure {
         }
         asks
     }
-    /// How many networks and hosts are counted.
+    /// How many networks, sites and hosts are counted.
     #[cfg(test)]
-    pub(super) fn counted(&self) -> (usize, usize) {
-        (self.networks.0.len(), self.hosts.0.len())
+    pub(super) fn counted(&self) -> (usize, usize, usize) {
+        (self.networks.0.len(), self.sites.0.len(), self.hosts.0.len())
     }
 }
 
@@ -184,9 +220,36 @@ mod tests {
             [network, host].map(|of| move |text: &str| of(text.parse().unwrap()).to_string());
         assert_eq!(network("203.0.113.200"), "203.0.113.0");
         assert_eq!(network("::ffff:203.0.113.200"), "203.0.113.0");
-        assert_eq!(network("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
+        assert_eq!(network("2001:db8:1:2:3:4:5:6"), "2001:db8:1::");
         assert_eq!(host("203.0.113.200"), "203.0.113.200");
         assert_eq!(host("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
+        let site = |text: &str| site(text.parse().unwrap()).map(|site| site.to_string());
+        assert_eq!(site("2001:db8:1:234:3:4:5:6").as_deref(), Some("2001:db8:1:200::"));
+        assert_eq!((site("203.0.113.200"), site("::ffff:203.0.113.200")), (None, None));
+    }
+
+    /// Each of the three levels by itself: addresses differ in the bits below it.
+    #[test]
+    fn a_host_a_site_and_a_network_have_their_shares() {
+        let shares = Shares { all: 1000, host: 4 };
+        for (shift, most) in [(0, 4), (64, 32), (72, 125)] {
+            let mut pressure = pressure();
+            let address = |n: u128| IpAddr::from(Ipv6Addr::from(0x2001_0db8_0001_u128 << 80 | n << shift));
+            let begun = (0..200).take_while(|n| {
+                let has = pressure.has_its_share(address(*n), shares);
+                pressure.opened(address(*n));
+                !has
+            });
+            assert_eq!(begun.count(), most, "addresses that differ from bit {shift} on");
+            assert!(!pressure.has_its_share("2001:db8:2::1".parse().unwrap(), shares), "its neighbour");
+        }
+        let mut pressure = pressure();
+        let address = |n: u32| IpAddr::from(Ipv4Addr::from(0xcb00_7100 + n));
+        for n in 0..125 {
+            assert!(!pressure.has_its_share(address(n), shares), "{n}");
+            pressure.opened(address(n));
+        }
+        assert!(pressure.has_its_share(address(126), shares), "an eighth of all are its network's");
     }
 
     #[test]
@@ -236,9 +299,15 @@ mod tests {
         let [one, other]: [IpAddr; 2] = ["203.0.113.7", "203.0.113.8"].map(|text| text.parse().unwrap());
         pressure.opened(one);
         pressure.opened(other);
-        assert_eq!((pressure.of_network(one), pressure.of_host(one), pressure.counted()), (2, 1, (1, 2)));
+        let six: IpAddr = "2001:db8::1".parse().unwrap();
+        pressure.opened(six);
+        assert_eq!(
+            (pressure.of_network(one), pressure.of_network(six), pressure.counted()),
+            (2, 1, (2, 1, 3))
+        );
+        pressure.closed(six);
         pressure.closed(one);
         pressure.closed(other);
-        assert_eq!((pressure.of_network(one), pressure.of_host(one), pressure.counted()), (0, 0, (0, 0)));
+        assert_eq!((pressure.of_network(one), pressure.counted()), (0, (0, 0, 0)));
     }
 }

@@ -23,6 +23,10 @@ use core::net::SocketAddr;
 use usher_core::{Duration, Path};
 use usher_crypto::Key;
 
+/// What a ticket costs that an IKE_SA's client asks for, and the debt from which on it gets none: six a minute, and four at once.
+const TICKET: Duration = Duration::from_secs(10);
+const MOST_TICKETS: Duration = Duration::from_secs(30);
+
 const IKE_SESSION_RESUME: ExchangeType = ExchangeType::IKE_SESSION_RESUME;
 
 /// An initiator that waits for the answer to its ticket.
@@ -158,27 +162,28 @@ pub(super) fn request(cx: &mut Context<'_>, path: Path, message: &Message, octet
         return Begins::Refused(Notify::new(NotifyType::INVALID_SYNTAX));
     };
     let wall = cx.now.wall(cx.epoch);
-    let state = cx.config.tickets.and_then(|_| cx.tickets.open(wall, &ticket.data));
+    let opened = cx.config.tickets.and_then(|_| cx.tickets.open(wall, &ticket.data));
     // What this side is configured for may have changed since.
-    let found = state.and_then(|state| {
+    let found = opened.and_then(|(state, expires)| {
         let fits = |connection: &&Arc<Connection>| {
             connection.name == state.connection
                 && connection.local == state.identities.1
                 && connection.remote.as_ref().is_none_or(|remote| *remote == state.identities.0)
                 && choose(&connection.proposals, core::slice::from_ref(&state.suite)).is_some()
         };
-        Some((cx.connections.iter().find(fits)?.clone(), state))
+        Some((cx.connections.iter().find(fits)?.clone(), state, expires))
     });
     let refuse = |cx: &mut Context<'_>| {
         cx.counters.tickets_refused += 1;
         Begins::Refused(Notify::new(NotifyType::TICKET_NACK))
     };
-    let Some((connection, state)) = found else { return refuse(cx) };
-    let State { id, suite, sk_d, identities, spi, .. } = state;
+    let Some((connection, state, expires)) = found else { return refuse(cx) };
+    let State { id, suite, sk_d, identities, spi, proof_until, .. } = state;
     let mut sa = Box::new(IkeSa::new(connection, false, path, cx.now));
     sa.spis = (message.header.initiator_spi, cx.spi());
     sa.patience = Some(cx.now + cx.config.patience);
     (sa.suite, sa.ticket, sa.resumes) = (Some(Box::new(suite)), Some(id), Some(spi));
+    (sa.ticket_expires, sa.proof_until) = (expires, proof_until);
     let nonce: [u8; NONCE] = cx.random();
     let mut payloads = Vec::from([Payload::Nonce(nonce.to_vec())]);
     payloads.extend(nat_detection(cx, sa.spis, path));
@@ -201,14 +206,20 @@ pub(super) fn request(cx: &mut Context<'_>, path: Path, message: &Message, octet
 /// Whom an AAA server lets in by EAP it lets in each time anew: it could not refuse who comes by a ticket.
 pub(super) fn give(sa: &mut IkeSa, cx: &mut Context<'_>) -> Option<Payload> {
     let lifetime = cx.config.tickets?;
-    let notify = ticket(sa, cx, lifetime).unwrap_or(Notify::new(NotifyType::TICKET_NACK));
-    Some(Payload::Notify(notify))
+    let given = ticket(sa, cx, lifetime);
+    cx.counters.tickets_refused += u64::from(given.is_none());
+    Some(Payload::Notify(given.unwrap_or(Notify::new(NotifyType::TICKET_NACK))))
 }
 
 fn ticket(sa: &mut IkeSa, cx: &mut Context<'_>, lifetime: Duration) -> Option<Notify> {
     if sa.client || matches!(sa.connection.remote_auth, RemoteAuth::Eap { .. }) {
         return None;
     }
+    // What it was proved by may not be so any more: it is to be proved anew.
+    if sa.era != cx.tickets.era() || sa.ticket_debt.is(cx.now) >= MOST_TICKETS {
+        return None;
+    }
+    sa.ticket_debt.add(cx.now, TICKET);
     let state = State {
         id: cx.random(),
         connection: sa.connection.name.clone(),
@@ -216,19 +227,30 @@ fn ticket(sa: &mut IkeSa, cx: &mut Context<'_>, lifetime: Duration) -> Option<No
         sk_d: sa.session.as_ref()?.keys.sk_d.clone(),
         identities: (sa.remote.clone()?, sa.connection.local.clone()),
         spi: sa.own_spi(),
+        proof_until: sa.proof_until,
     };
     let times = (cx.now, cx.now.wall(cx.epoch));
-    let sealed = cx.tickets.seal(times, lifetime, cx.rng, &state)?;
+    let (sealed, seconds) = cx.tickets.seal(times, lifetime, cx.rng, &state)?;
     cx.counters.tickets += 1;
     if let Some(before) = sa.ticket.replace(state.id) {
         cx.tickets.spend(times, cx.config, cx.rng, before);
     }
-    let seconds = u32::try_from(lifetime.as_nanos() / 1_000_000_000).unwrap_or(u32::MAX);
+    let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
     Some(Notify::with(NotifyType::TICKET_LT_OPAQUE, [&seconds.to_be_bytes()[..], &sealed].concat()))
 }
 
-/// An IKE_SA has been taken up by its ticket, which is used now (§4.3.1).
-pub(super) fn used(sa: &mut IkeSa, cx: &mut Context<'_>) {
+/// An IKE_SA is taken up by its ticket, which is used now (§4.3.1). False: since its first message the ticket has expired, was used
+/// by another, or what it stands for has changed.
+pub(super) fn redeem(sa: &mut IkeSa, cx: &mut Context<'_>) -> bool {
+    let Some(id) = sa.ticket.take() else { return false };
+    let times = (cx.now, cx.now.wall(cx.epoch));
+    let redeemed = cx.tickets.redeem(times, cx.config, cx.rng, (sa.era, id, sa.ticket_expires));
+    cx.counters.tickets_refused += u64::from(!redeemed);
+    redeemed
+}
+
+/// The ticket of an IKE_SA goes with it (§6.2).
+fn spend(sa: &mut IkeSa, cx: &mut Context<'_>) {
     if let Some(id) = sa.ticket.take() {
         cx.tickets.spend((cx.now, cx.now.wall(cx.epoch)), cx.config, cx.rng, id);
     }
@@ -242,12 +264,16 @@ pub(super) fn keep(sa: &IkeSa, cx: &mut Context<'_>, payloads: &[Payload]) {
         return;
     };
     let (Some(suite), Some(remote)) = (sa.suite.as_deref(), &sa.remote) else { return };
-    if ticket.is_empty() {
+    if ticket.is_empty() || sa.era != cx.tickets.era() {
         return;
     }
     let identities = (sa.connection.local.clone(), remote.clone());
     let held = Held::new(ticket.to_vec(), suite.clone(), session.keys.sk_d.clone(), identities);
     let lifetime = Duration::from_secs(u32::from_be_bytes(*seconds).into());
+    // Nor is the responder believed for longer than its own certificate holds.
+    let now = cx.now.wall(cx.epoch).unix_secs();
+    let proved = sa.proof_until.map(|until| Duration::from_secs(until.unix_secs().saturating_sub(now)));
+    let lifetime = proved.map_or(lifetime, |proved| proved.min(lifetime));
     cx.tickets.keep(&sa.connection.name, cx.now, lifetime, held);
 }
 
@@ -259,7 +285,7 @@ pub(super) fn ended(sa: &mut IkeSa, cx: &mut Context<'_>, reason: EndReason) {
     if sa.client && sa.suite.is_some() && reason != EndReason::Rekeyed {
         cx.tickets.forget(&sa.connection.name);
     }
-    used(sa, cx);
+    spend(sa, cx);
 }
 
 /// An IKE_SA has taken the place of another: its client asks for a ticket of it (§6.2).

@@ -7,6 +7,7 @@ use super::collision::{ChildState, SaEvent, SaState};
 use super::config::{Config, Connection, LocalAuth};
 use super::event::{Command, EndReason, Event, IkeJob, SaId};
 use super::fragments::Reassembly;
+use super::pressure::Debt;
 use super::tickets::TicketId;
 use super::{authenticate, create, followup, informational, initial, intermediate, is_nat, resumption};
 use crate::code::{ExchangeType, NotifyType, PayloadType};
@@ -21,7 +22,8 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use usher_core::{CommandError, Duration, Instant, Path, Transmit, Writer};
+use core::net::IpAddr;
+use usher_core::{CommandError, Duration, Instant, Path, Transmit, WallTime, Writer};
 
 /// A response goes again after so long at the earliest, however often its request does.
 const REPEAT: Duration = Duration::from_millis(100);
@@ -137,6 +139,8 @@ pub(super) struct IkeSa {
     pub(super) path: Path,
     /// Where the other side's last request came from, and its response goes to.
     pub(super) reply: Path,
+    /// The other side's address as it has been shown to receive there: whoever sends from another may be somebody else's address.
+    pub(super) proved: IpAddr,
     /// The last message of IKE_INTERMEDIATE, before it was encrypted.
     pub(super) received: Vec<u8>,
     /// Both sides know how SAs move (RFC 4555).
@@ -190,13 +194,22 @@ pub(super) struct IkeSa {
     /// When IKE_SAs of this line were last replaced by the other side.
     pub(super) replaced_at: Vec<Instant>,
     /// The addresses that its initiator was given.
-    pub(super) given: Vec<core::net::IpAddr>,
+    pub(super) given: Vec<IpAddr>,
+    /// The addresses that this side would like, since it has them by another.
+    pub(super) wished: Vec<IpAddr>,
     /// This side began the first of this line, and may have tickets.
     pub(super) client: bool,
     /// What was agreed on, where there may be tickets.
     pub(super) suite: Option<Box<crate::payload::Proposal>>,
     /// The ticket that this side gave for it last, or that it is taken up by.
     pub(super) ticket: Option<TicketId>,
+    /// The second since 1970 in which that expires that it is taken up by.
+    pub(super) ticket_expires: u64,
+    /// What tickets that were asked for have cost.
+    pub(super) ticket_debt: Debt,
+    /// In which era of tickets its sides began to prove who they are, and until when what they have proved it by holds.
+    pub(super) era: u64,
+    pub(super) proof_until: Option<WallTime>,
     /// This side's SPI of the IKE_SA that it takes up.
     pub(super) resumes: Option<Spi>,
 }
@@ -210,6 +223,7 @@ impl IkeSa {
             spis: (Spi::ZERO, Spi::ZERO),
             path,
             reply: path,
+            proved: path.remote.ip(),
             received: Vec::new(),
             mobike: false,
             nat: (false, false),
@@ -244,9 +258,14 @@ impl IkeSa {
             repeated_at: None,
             replaced_at: Vec::new(),
             given: Vec::new(),
+            wished: Vec::new(),
             client: false,
             suite: None,
             ticket: None,
+            ticket_expires: 0,
+            ticket_debt: Debt::default(),
+            era: 0,
+            proof_until: None,
             resumes: None,
         }
     }
@@ -457,12 +476,17 @@ impl IkeSa {
         let awaited = if response {
             self.outstanding.as_ref().is_some_and(|o| o.id == id && !matches!(o.what, Exchange::Init))
         } else {
-            // The window has one request, which may still be with a helper.
+            // The window has one request, which may still be with a helper. Until the responder has proved who it is, it has
+            // nothing to ask; what overtakes its proof is sent again.
             let open = !matches!(self.phase, Phase::Ended) && !matches!(self.answered, Answered::Pending);
-            id == self.expected && open
+            id == self.expected && open && (!self.initiator || self.is_established())
         };
         if !repeated && !awaited {
             cx.counters.not_expected += 1;
+            return;
+        }
+        if self.is_half_open() && self.is_of_elsewhere(path) {
+            cx.counters.elsewhere += 1;
             return;
         }
         let Some(session) = &self.session else {
@@ -521,6 +545,14 @@ impl IkeSa {
         self.go_on(cx);
     }
 
+    /// Whether a request of somebody who proves who it is comes from where its first did not. Its port may be another, since it may
+    /// have moved to 4500 (RFC 7296 §2.23). Its address may where a NAT is before it, and nowhere else: otherwise whoever has copied
+    /// the request, or any user, would say by a forged source where packets go, and whose they are.
+    fn is_of_elsewhere(&self, path: Path) -> bool {
+        let other = path.remote.ip() != self.proved && !self.nat.1;
+        other || path.local.ip() != self.path.local.ip()
+    }
+
     /// Takes the address that the other side's newest request came from: until it has proved who it is, since it may have
     /// moved to port 4500, and then where a NAT may have given it another (RFC 7296 §2.23).
     fn follow(&mut self, cx: &mut Context<'_>, path: Path) {
@@ -566,10 +598,10 @@ impl IkeSa {
             return self.respond_notify(cx, exchange, notify);
         }
         match exchange {
-            ExchangeType::IKE_AUTH if matches!(self.phase, Phase::Authenticating(_)) => {
+            ExchangeType::IKE_AUTH if self.is_half_open() => {
                 authenticate::responder::request(self, cx, payloads);
             }
-            ExchangeType::IKE_INTERMEDIATE if matches!(self.phase, Phase::Authenticating(_)) => {
+            ExchangeType::IKE_INTERMEDIATE if self.is_half_open() => {
                 intermediate::request(self, cx, &payloads);
             }
             ExchangeType::CREATE_CHILD_SA if self.is_established() => create::request(self, cx, &payloads),
@@ -668,7 +700,6 @@ impl IkeSa {
         }
     }
 
-    /// Something is to be done, unless it is to be done already.
     /// It is not shown yet that the other side is where its messages go: nothing new is made for there (RFC 4555 §3.5, §3.7).
     pub(super) fn is_path_unproved(&self) -> bool {
         let asked = self.outstanding.as_ref().map(|outstanding| &outstanding.what);
@@ -676,6 +707,7 @@ impl IkeSa {
             || self.tasks.iter().any(|task| matches!(task, Task::Update | Task::Check))
     }
 
+    /// Something is to be done, unless it is to be done already.
     pub(super) fn plan(&mut self, task: Task) {
         if !self.tasks.contains(&task) {
             match task {
@@ -691,7 +723,7 @@ impl IkeSa {
             Command::Eap { answer, .. } => authenticate::responder::eap(self, cx, answer)?,
             Command::Address { attributes, .. } => authenticate::responder::address(self, cx, attributes)?,
             Command::Signed { signature, .. } => authenticate::signed(self, cx, signature)?,
-            Command::Verified { holds, .. } => authenticate::verified(self, cx, holds)?,
+            Command::Verified { until, .. } => authenticate::verified(self, cx, until)?,
             Command::Delete(_) if !self.is_established() => self.end(cx, EndReason::Deleted),
             _ if !self.is_established() => return Err(CommandError::WrongState("it is not established")),
             Command::Traffic { received, sent, .. } => {
@@ -727,7 +759,10 @@ impl IkeSa {
                 (self.path.local, self.path.remote) = (local, remote);
                 self.plan(Task::Update);
             }
-            Command::Serve(_) | Command::Initiate { .. } | Command::Replaced { .. } => {}
+            Command::Serve(_)
+            | Command::Initiate { .. }
+            | Command::Replaced { .. }
+            | Command::VoidTickets => {}
         }
         self.go_on(cx);
         Ok(())

@@ -40,6 +40,9 @@ pub(super) struct State {
     pub(super) identities: (Identification, Identification),
     /// SPIr of the IKE_SA that the ticket was given on, by which it is found where it is still there.
     pub(super) spi: Spi,
+    /// Until when the certificates hold that the sides have proved themselves by, whichever IKE_SAs of this line there were since;
+    /// `None`: there are none.
+    pub(super) proof_until: Option<WallTime>,
 }
 
 /// A ticket as an initiator keeps it.
@@ -67,6 +70,8 @@ pub(super) struct Tickets {
     /// Those that were used, or whose IKE_SA has been ended, until they expire.
     spent: BTreeSet<TicketId>,
     spent_until: BTreeSet<(u64, TicketId)>,
+    /// How often all that were given have become void.
+    era: u64,
     own: BTreeMap<String, Held>,
 }
 
@@ -96,7 +101,8 @@ impl State {
     fn emit(&self, expires: u64) -> Key {
         let mut octets = Key::new(Vec::with_capacity(512));
         let mut writer = Writer::new(&mut octets);
-        writer.bytes(&self.id).u64(expires).bytes(&self.spi.0);
+        let proof_until = self.proof_until.map_or(u64::MAX, WallTime::unix_secs);
+        writer.bytes(&self.id).u64(expires).u64(proof_until).bytes(&self.spi.0);
         put(&mut writer, self.connection.as_bytes());
         put(&mut writer, &self.sk_d);
         put_identity(&mut writer, &self.identities.0);
@@ -108,14 +114,17 @@ impl State {
     /// With the second since 1970 in which it expires.
     fn parse(octets: &[u8]) -> Option<(Self, u64)> {
         let mut reader = Reader::new(octets);
-        let (id, expires, spi) = (reader.array().ok()?, reader.u64().ok()?, Spi(reader.array().ok()?));
+        let (id, expires) = (reader.array().ok()?, reader.u64().ok()?);
+        let proof_until = Some(reader.u64().ok()?).filter(|secs| *secs != u64::MAX);
+        let proof_until = proof_until.map(WallTime::from_unix_secs);
+        let spi = Spi(reader.array().ok()?);
         let connection = core::str::from_utf8(take(&mut reader)?).ok()?.into();
         let sk_d = Key::from(take(&mut reader)?);
         let identities = (take_identity(&mut reader)?, take_identity(&mut reader)?);
         let mut payloads = parse_chain(PayloadType::SA, reader.take_rest()).ok()?.into_iter();
         let Some(Payload::SecurityAssociation(suites)) = payloads.next() else { return None };
         let suite = suites.into_iter().next()?;
-        Some((Self { id, connection, suite, sk_d, identities, spi }, expires))
+        Some((Self { id, connection, suite, sk_d, identities, spi, proof_until }, expires))
     }
 }
 
@@ -147,29 +156,32 @@ impl Tickets {
         self.renew_at = Some(now + lifetime * KEY_LIFETIMES);
     }
 
-    /// A ticket that holds for so long.
+    /// A ticket that holds for so long, or until what it stands for ends; and for how many seconds. `None`: that has ended.
     pub(super) fn seal(
         &mut self,
         (now, wall): (Instant, WallTime),
         lifetime: Duration,
         rng: &mut SecureRng,
         state: &State,
-    ) -> Option<Vec<u8>> {
+    ) -> Option<(Vec<u8>, u64)> {
+        let expires = (wall + lifetime).min(state.proof_until.unwrap_or(wall + lifetime)).unix_secs();
+        let seconds = expires.checked_sub(wall.unix_secs()).filter(|seconds| *seconds > 0)?;
         self.renew(now, lifetime, rng);
         let key = self.keys.first_mut()?;
         key.sealed += 1;
-        let plain = state.emit((wall + lifetime).unix_secs());
+        let plain = state.emit(expires);
         let mut octets = Vec::with_capacity(HEAD + plain.len() + TAG);
         Writer::new(&mut octets).u32(key.number).u64(key.sealed).bytes(&plain).zeros(TAG);
         let (head, body) = octets.split_at_mut(HEAD);
         let (number, iv) = head.split_at(4);
         let (data, tag) = body.split_at_mut(plain.len());
         key.cipher.seal(iv, number, data, tag).ok()?;
-        Some(octets)
+        Some((octets, seconds))
     }
 
-    /// What a ticket holds; `None`: it is not ours, has expired, or must not come again.
-    pub(super) fn open(&self, wall: WallTime, octets: &[u8]) -> Option<State> {
+    /// What a ticket holds, and the second since 1970 in which it expires; `None`: it is not ours, has expired, or must not come
+    /// again.
+    pub(super) fn open(&self, wall: WallTime, octets: &[u8]) -> Option<(State, u64)> {
         let (head, body) = octets.split_at_checked(HEAD)?;
         let (number, iv) = head.split_at(4);
         let key = self.keys.iter().find(|key| key.number.to_be_bytes() == number)?;
@@ -177,11 +189,38 @@ impl Tickets {
         let mut plain = Key::from(data);
         key.cipher.open(iv, number, &mut plain, tag).ok()?;
         let (state, expires) = State::parse(&plain)?;
-        (wall.unix_secs() < expires && !self.spent.contains(&state.id)).then_some(state)
+        self.holds(wall, (state.id, expires)).then_some((state, expires))
+    }
+    /// Whether one that was opened may still be used: of its era.
+    fn holds(&self, wall: WallTime, (id, expires): (TicketId, u64)) -> bool {
+        wall.unix_secs() < expires && !self.spent.contains(&id)
+    }
+    /// Uses one that was opened in this era: false where it does not hold any more, or another has used it meanwhile.
+    pub(super) fn redeem(
+        &mut self,
+        times: (Instant, WallTime),
+        config: &Config,
+        rng: &mut SecureRng,
+        (era, id, expires): (u64, TicketId, u64),
+    ) -> bool {
+        let holds = era == self.era && self.holds(times.1, (id, expires));
+        if holds {
+            self.spend(times, config, rng, id);
+        }
+        holds
+    }
+    /// Which era it is: what was proved before this one began gets no ticket, and what was begun by a ticket does not go on.
+    pub(super) const fn era(&self) -> u64 {
+        self.era
     }
 
-    /// No ticket that was given holds any more.
+    /// No ticket holds any more that was given, or that others have given: what they stand for may not be so any more.
     pub(super) fn void(&mut self) {
+        self.own.clear();
+        self.give_up();
+    }
+    fn give_up(&mut self) {
+        self.era += 1;
         self.keys.clear();
         self.spent.clear();
         self.spent_until.clear();
@@ -204,7 +243,7 @@ impl Tickets {
         }
         if self.spent.len() >= SPENT {
             // Nothing is forgotten that could be used once more.
-            self.void();
+            self.give_up();
             self.change(now, lifetime, rng);
         }
         self.spent.insert(id);
@@ -255,6 +294,7 @@ mod tests {
             sk_d: Key::from(&[7; 32][..]),
             identities: (Identification::fqdn("ini.test"), Identification::fqdn("gw.test")),
             spi: Spi([3; 8]),
+            proof_until: None,
         }
     }
     fn at(secs: u64) -> (Instant, WallTime) {
@@ -265,8 +305,8 @@ mod tests {
     #[test]
     fn a_ticket_is_opened_while_it_holds_and_by_whoever_sealed_it() {
         let (mut tickets, mut rng) = (Tickets::default(), SecureRng::from_seed([1; 32]));
-        let sealed = tickets.seal(at(0), HOUR, &mut rng, &state(1)).unwrap();
-        assert_eq!(tickets.open(at(3599).1, &sealed), Some(state(1)));
+        let sealed = tickets.seal(at(0), HOUR, &mut rng, &state(1)).unwrap().0;
+        assert_eq!(tickets.open(at(3599).1, &sealed), Some((state(1), 1_003_600)));
         assert_eq!(tickets.open(at(3600).1, &sealed), None, "its time is over");
         for at_octet in 0..sealed.len() {
             let mut altered = sealed.clone();
@@ -280,15 +320,46 @@ mod tests {
     }
 
     #[test]
+    fn a_ticket_ends_with_the_certificates_that_it_stands_for() {
+        let (mut tickets, mut rng) = (Tickets::default(), SecureRng::from_seed([1; 32]));
+        let ends = |secs| State { proof_until: Some(at(secs).1), ..state(1) };
+        let (sealed, seconds) = tickets.seal(at(0), HOUR, &mut rng, &ends(100)).unwrap();
+        assert_eq!(seconds, 100);
+        assert_eq!(tickets.open(at(99).1, &sealed), Some((ends(100), 1_000_100)));
+        assert_eq!(tickets.open(at(100).1, &sealed), None);
+        assert_eq!(
+            tickets.seal(at(0), HOUR, &mut rng, &ends(4000)).unwrap().1,
+            3600,
+            "nor is it longer for it"
+        );
+        assert!(tickets.seal(at(100), HOUR, &mut rng, &ends(100)).is_none());
+    }
+
+    #[test]
+    fn a_ticket_is_redeemed_once_and_in_its_era() {
+        let (mut tickets, mut rng) = (Tickets::default(), SecureRng::from_seed([1; 32]));
+        let config = Config { tickets: Some(HOUR), ..Config::default() };
+        let expires = at(3600).1.unix_secs();
+        let mut redeem = |tickets: &mut Tickets, time, era, id| {
+            tickets.redeem(at(time), &config, &mut rng, (era, [id; 16], expires))
+        };
+        assert!(redeem(&mut tickets, 1, 0, 1) && !redeem(&mut tickets, 2, 0, 1));
+        assert!(!redeem(&mut tickets, 3600, 0, 2), "it has expired since it was opened");
+        tickets.void();
+        assert!(!redeem(&mut tickets, 3, 0, 3), "all are void");
+        assert_eq!(tickets.era(), 1);
+        assert!(redeem(&mut tickets, 3, 1, 4));
+    }
+
+    #[test]
     fn keys_change_and_hold_for_longer_than_tickets() {
         let (mut tickets, mut rng) = (Tickets::default(), SecureRng::from_seed([1; 32]));
-        let first = tickets.seal(at(0), HOUR, &mut rng, &state(1)).unwrap();
-        let last = tickets.seal(at(4 * 3600 - 1), HOUR, &mut rng, &state(2)).unwrap();
-        let next = tickets.seal(at(4 * 3600), HOUR, &mut rng, &state(3)).unwrap();
+        let mut seal = |time, id| tickets.seal(at(time), HOUR, &mut rng, &state(id)).unwrap().0;
+        let (first, last, next) = (seal(0, 1), seal(4 * 3600 - 1, 2), seal(4 * 3600, 3));
         assert_eq!(first[..4], last[..4]);
         assert_ne!(last[..4], next[..4]);
-        assert_eq!(tickets.open(at(5 * 3600 - 2).1, &last), Some(state(2)));
-        assert_eq!(tickets.open(at(5 * 3600 - 2).1, &next), Some(state(3)));
+        let opened = |sealed| tickets.open(at(5 * 3600 - 2).1, sealed).map(|(state, _)| state);
+        assert_eq!((opened(&last), opened(&next)), (Some(state(2)), Some(state(3))));
         tickets.seal(at(20 * 3600), HOUR, &mut rng, &state(4)).unwrap();
         assert_eq!(tickets.keys.len(), 1, "nothing that is sealed by the others holds any more");
     }
@@ -297,12 +368,12 @@ mod tests {
     fn a_ticket_that_was_used_is_none_and_is_forgotten_when_it_would_have_expired() {
         let (mut tickets, mut rng) = (Tickets::default(), SecureRng::from_seed([1; 32]));
         let config = Config { tickets: Some(HOUR), ..Config::default() };
-        let sealed = tickets.seal(at(0), HOUR, &mut rng, &state(1)).unwrap();
+        let sealed = tickets.seal(at(0), HOUR, &mut rng, &state(1)).unwrap().0;
         tickets.spend(at(5), &config, &mut rng, [1; 16]);
         assert_eq!(tickets.open(at(6).1, &sealed), None);
         tickets.spend(at(3700), &config, &mut rng, [2; 16]);
         assert_eq!((tickets.spent.len(), tickets.spent_until.len()), (1, 1));
-        let sealed = tickets.seal(at(3700), HOUR, &mut rng, &state(3)).unwrap();
+        let sealed = tickets.seal(at(3700), HOUR, &mut rng, &state(3)).unwrap().0;
         for n in 0..=SPENT as u32 {
             let mut id = [9; 16];
             id[..4].copy_from_slice(&n.to_be_bytes());

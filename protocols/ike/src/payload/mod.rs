@@ -129,6 +129,32 @@ impl Payload {
         }
     }
 
+    /// Octets of memory that it takes where it is kept: of many small parts, many times what they are on the wire.
+    pub(crate) fn takes(&self) -> usize {
+        let beside = match self {
+            Self::SecurityAssociation(proposals) => proposals.iter().map(Proposal::takes).sum(),
+            Self::TrafficSelectorsInitiator(ts) | Self::TrafficSelectorsResponder(ts) => ts.takes(),
+            Self::Configuration(configuration) => {
+                let one = |one: &ConfigurationAttribute| size_of_val(one) + one.value.len();
+                configuration.attributes.iter().map(one).sum()
+            }
+            Self::IdentificationInitiator(id) | Self::IdentificationResponder(id) => id.data.len(),
+            Self::Encrypted(encrypted) => encrypted.body.len(),
+            Self::Notify(notify) => notify.data.len(),
+            Self::Delete(Delete::Child { spis, .. }) => size_of_val(&spis[..]),
+            Self::Delete(Delete::Ike) => 0,
+            Self::KeyExchange { data, .. }
+            | Self::Certificate { data, .. }
+            | Self::CertificateRequest { authorities: data, .. }
+            | Self::Authentication { data, .. }
+            | Self::Unknown { data, .. }
+            | Self::Nonce(data)
+            | Self::VendorId(data)
+            | Self::Eap(data) => data.len(),
+        };
+        size_of::<Self>() + beside
+    }
+
     /// Reads what a payload of this type holds. `next` is the type that its header names, which of an Encrypted payload is
     /// that of the first payload within.
     fn parse(

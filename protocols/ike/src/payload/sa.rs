@@ -30,6 +30,17 @@ pub enum Attribute {
     },
 }
 
+impl Transform {
+    /// Octets of memory that it takes: of its shortest form eight times as many as on the wire.
+    fn takes(&self) -> usize {
+        let long = self.attributes.iter().map(|attribute| match attribute {
+            Attribute::Short { .. } => 0,
+            Attribute::Long { value, .. } => value.len(),
+        });
+        size_of::<Self>() + self.attributes.len() * size_of::<Attribute>() + long.sum::<usize>()
+    }
+}
+
 /// The highest bit of an attribute's type: its value has two octets.
 const SHORT: u16 = 1 << 15;
 
@@ -150,6 +161,10 @@ impl Proposal {
     /// Those of a kind.
     pub fn of(&self, kind: TransformType) -> impl Iterator<Item = &Transform> {
         self.transforms.iter().filter(move |transform| transform.kind == kind)
+    }
+
+    pub(super) fn takes(&self) -> usize {
+        size_of::<Self>() + self.spi.len() + self.transforms.iter().map(Transform::takes).sum::<usize>()
     }
 
     fn parse(reader: &mut Reader<'_>) -> Result<(Self, bool), ParseError> {

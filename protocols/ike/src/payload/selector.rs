@@ -38,6 +38,11 @@ impl From<Vec<TrafficSelector>> for TrafficSelectors {
 }
 
 impl TrafficSelectors {
+    pub(super) fn takes(&self) -> usize {
+        let others = self.others.iter().map(|other| size_of::<OtherSelector>() + other.data.len());
+        size_of::<TrafficSelector>() * self.selectors.len() + others.sum::<usize>()
+    }
+
     pub(super) fn parse(mut reader: Reader<'_>) -> Result<Self, ParseError> {
         let (count, _) = (reader.u8()?, reader.bytes(3)?);
         let mut all = Self::default();

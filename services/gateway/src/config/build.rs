@@ -15,8 +15,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
-use usher_access::PORT_TYPE_VIRTUAL;
 use usher_access::pool::{PoolConfig, Range};
+use usher_access::{FailureLimit, PORT_TYPE_VIRTUAL};
 use usher_access_config::{Builder as Common, NasKind, Places};
 use usher_config::units::Time;
 use usher_config::{Found, Outside, Prefix, hint};
@@ -267,6 +267,9 @@ impl<'a> Builder<'a> {
         LocalUsers {
             methods: methods.unwrap_or_default(),
             passwords: Arc::new(passwords),
+            failures: file.eap.as_ref().filter(|eap| eap.failures > 0).map(|eap| {
+                FailureLimit::new(eap.failures, eap.failures_within.get(), eap.failures_hold.get())
+            }),
             tls,
             clock: Some(self.common.clock.clone()),
         }
@@ -322,6 +325,18 @@ impl<'a> Builder<'a> {
             self.fault(
                 at,
                 "\"remote_address\" is missing: with these ways of authenticating this side begins",
+            );
+        }
+        if table.eap_server_name.is_some() && !table.eap_methods.contains(&AuthMethod::Tls) {
+            self.fault(
+                &below("eap_server_name"),
+                "no method of eap_methods knows a certificate; \"tls\" does",
+            );
+        }
+        if table.on_demand && table.unprotected == PolicyWord::Forward {
+            self.fault(
+                &below("unprotected"),
+                "with on_demand = true packets wait for a CHILD_SA, and none is sent on as it is",
             );
         }
         if table.start && !begins {
@@ -497,7 +512,8 @@ impl<'a> Builder<'a> {
         if method == AuthMethod::Tls {
             let credentials = self.common.certified(at, table.certificate.as_ref(), table.key.as_ref())?;
             let roots = self.common.roots(at, table.ca.as_ref())?;
-            let tls = self.common.tls_client(credentials, roots, None);
+            let name = self.eap_server_name(at, table);
+            let tls = self.common.tls_client(credentials, roots, name);
             let tls = self.common.take(at, tls)?;
             return Some(Box::new(PeerMethodTls { tls: PeerTls::Real(tls, 0), fragment: FRAGMENT }));
         }
@@ -513,6 +529,22 @@ impl<'a> Builder<'a> {
             AuthMethod::Md5 => Box::new(md5::Password::new(&password)),
             _ => Box::new(mschapv2::Account::new(name, &password)),
         })
+    }
+
+    /// The name of whoever judges EAP. With EAP alone it is all that says who the other side is (RFC 5998 §6): anybody with a certificate
+    /// of that authority would do.
+    fn eap_server_name(&mut self, at: &[&str], table: &ConnectionTable) -> Option<String> {
+        let alone = table.remote_auth == Remote::EapOnly;
+        let named = table.remote_id.as_ref().filter(|id| Identification::of_text(id).kind == IdType::ID_FQDN);
+        let name = table.eap_server_name.as_ref().or(named.filter(|_| alone));
+        if name.is_none() && alone {
+            self.fault(
+                at,
+                "\"eap_server_name\" is missing: with EAP alone anybody with a certificate of that authority would do; write the domain \
+                 name that the certificate of the EAP server bears, or one as remote_id",
+            );
+        }
+        name.cloned()
     }
 
     fn remote_auth(&mut self, at: &[&str], table: &ConnectionTable) -> Option<RemoteAuth> {

@@ -1,6 +1,6 @@
 //! The file as types. The documentation of these items is the published schema's.
 
-use super::data::DataTable;
+use super::data::{DataTable, PolicyWord};
 use super::revocation::RevocationTable;
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -204,6 +204,10 @@ pub struct ConnectionTable {
     #[serde(default, deserialize_with = "named::read_list")]
     #[schemars(schema_with = "named::list_schema::<AuthMethod>")]
     pub eap_methods: Vec<AuthMethod>,
+    /// For EAP-TLS: the domain name that the certificate of whoever judges EAP bears, such as the AAA server's [default: with `remote_auth =
+    /// "eap-only"` the domain name in `remote_id`, as nothing else says who the other side is; otherwise any below `ca`, since the other
+    /// side has proved itself by then].
+    pub eap_server_name: Option<String>,
     /// For `eap`: the password.
     pub password: Option<Hidden>,
     /// A file that holds the password, readable by nobody else.
@@ -240,7 +244,7 @@ pub struct ConnectionTable {
     /// Without a word for so long the other side is asked whether it lives. `"0 s"`: never.
     #[serde(default = "ConnectionTable::liveness")]
     pub liveness: Time,
-    /// Whether a new IKE_SA ends others of the same two.
+    /// Whether a new IKE_SA ends others of the same two. Otherwise a user may have several at a time, each with an address of its own.
     #[serde(default = "yes")]
     pub unique: bool,
     /// Names of the pools that the other side gets an address of. The AAA server's word goes first.
@@ -268,6 +272,11 @@ pub struct ConnectionTable {
     /// How long after an end it is begun again; and how long after it has come to nothing packets do not begin it again.
     #[serde(default = "ConnectionTable::retry")]
     pub retry: Time,
+    /// What becomes of traffic to the networks of its CHILD_SAs while there is none for it: dropped, or sent on as it is for everybody to
+    /// read.
+    #[serde(default = "ConnectionTable::unprotected", deserialize_with = "named::read")]
+    #[schemars(schema_with = "named::schema::<PolicyWord>")]
+    pub unprotected: PolicyWord,
     /// Whether the first packet begins it that needs one of its CHILD_SAs, and waits for that.
     #[serde(default)]
     pub on_demand: bool,
@@ -292,6 +301,9 @@ impl ConnectionTable {
     }
     const fn childless() -> ChildlessWord {
         ChildlessWord::Allow
+    }
+    const fn unprotected() -> PolicyWord {
+        PolicyWord::Discard
     }
     const fn rekey_after() -> Time {
         Time::secs(4 * 3600)
@@ -363,6 +375,25 @@ pub struct EapTable {
     /// For EAP-TLS: the gateway's certificate, and the authorities that users' are below. Whoever has such a certificate with
     /// the name that it says it has is let in.
     pub tls: Option<TlsTable>,
+    /// Failed logins under one name or from one host (an IPv4 address, 64 bits of an IPv6 address), after which nothing more of it is
+    /// weighed; 0: no limit.
+    #[serde(default = "EapTable::failures")]
+    pub failures: u32,
+    /// Within this time.
+    #[serde(default = "EapTable::minute")]
+    pub failures_within: Time,
+    /// For this long.
+    #[serde(default = "EapTable::minute")]
+    pub failures_hold: Time,
+}
+
+impl EapTable {
+    const fn failures() -> u32 {
+        10
+    }
+    const fn minute() -> Time {
+        Time::secs(60)
+    }
 }
 
 /// What nobody may exceed.
@@ -375,9 +406,10 @@ pub struct Limits {
     pub half_open: Count,
     /// From so many of them on every initiator has to send back a cookie first.
     pub cookies_from: u32,
-    /// From so many of them of one network on, 24 bits of an IPv4 address or 64 of an IPv6 address, initiators there have to.
+    /// From so many of them of one network on, 24 bits of an IPv4 address or 48 of an IPv6 address, initiators there have to.
     pub cookies_from_network: u32,
-    /// From `cookies_from` on, so many of them from one host: an IPv4 address, or 64 bits of an IPv6 address.
+    /// From `cookies_from` on, so many of them from one host: an IPv4 address, or 64 bits of an IPv6 address. Of one site, 56 bits
+    /// of an IPv6 address, eight times as many; of one network an eighth of `half_open`.
     pub half_open_per_network: Count,
     /// How long an initiator may take to prove who it is.
     pub login: Time,
@@ -395,7 +427,7 @@ pub struct Limits {
     /// How long without a word a NAT keeps its mapping.
     pub keepalive: Time,
     /// IKE_SAs that were lost are taken up again by tickets (RFC 5723), which hold for so long. `"0 s"`: none are given and none
-    /// asked for. Whom an AAA server lets in gets none.
+    /// asked for. None holds for longer than the certificates that it stands for. Whom EAP lets in gets none.
     pub tickets: Time,
 }
 

@@ -249,3 +249,50 @@ fn what_revocation_needs_is_said() {
     let table = read("").unwrap().file.revocation;
     assert!(!table.is_used() && table.crl_interval.get() == Duration::from_secs(3600));
 }
+
+/// With EAP alone nothing says who the other side is but the certificate of whoever judges EAP.
+#[test]
+fn with_eap_alone_the_server_has_a_name() {
+    use super::super::tests::Files;
+    let read = |more: &str| {
+        let text = format!(
+            "[[connection]]\nname = \"a\"\nlocal_id = \"ann\"\nlocal_auth = \"eap\"\nremote_auth = \"eap-only\"\nca = \"ca.pem\"\n\
+             certificate = \"user.pem\"\nkey = \"user.key\"\neap_identity = \"ann\"\nremote_address = \"192.0.2.9\"\n{more}\n"
+        );
+        let clock = WallClock::at(WallTime::UNIX_EPOCH);
+        parse("ike.toml", &text, &Files, &clock).map(drop).map_err(|faults| faults.to_string())
+    };
+    let tls = "eap_methods = [\"tls\"]\n";
+    for more in ["", "remote_id = \"192.0.2.9\"", "remote_id = \"ann@example.org\""] {
+        let said = read(&format!("{tls}{more}")).unwrap_err();
+        assert!(said.contains("\"eap_server_name\" is missing"), "{more}: {said}");
+    }
+    assert_eq!(read(&format!("{tls}remote_id = \"gw.test\"")), Ok(()));
+    assert_eq!(read(&format!("{tls}eap_server_name = \"aaa.test\"")), Ok(()));
+    let said = read("eap_methods = [\"mschapv2\"]\npassword = \"secret\"\neap_server_name = \"aaa.test\"")
+        .unwrap_err();
+    assert!(said.contains("no method of eap_methods knows a certificate"), "{said}");
+}
+
+#[test]
+fn what_becomes_of_traffic_without_a_child_sa_is_said() {
+    let word = |text: &str| read(text).unwrap().file.connection[0].unprotected;
+    assert_eq!(word(PSK), PolicyWord::Discard, "nothing leaves as it is unless somebody says so");
+    assert_eq!(word(&format!("{PSK}unprotected = \"forward\"\n")), PolicyWord::Forward);
+    let said = faults(&format!(
+        "{PSK}on_demand = true\nunprotected = \"forward\"\nremote_address = \"192.0.2.9\"\n[[connection.child]]\nname = \"n\"\n"
+    ));
+    assert!(said.len() == 1 && said[0].starts_with("8:15: with on_demand = true"), "{said:?}");
+}
+
+#[test]
+fn guesses_are_held_back_unless_somebody_says_otherwise() {
+    let limit = |more: &str| {
+        let text = format!("[eap]\nmethods = [\"mschapv2\"]\n{more}");
+        read(&text).unwrap().config.users.failures.map(|limit| (limit.count, limit.within, limit.hold))
+    };
+    let minute = Duration::from_secs(60);
+    assert_eq!(limit(""), Some((10, minute, minute)));
+    assert_eq!(limit("failures = 0\n"), None);
+    assert_eq!(limit("failures = 3\nfailures_hold = \"5 min\"\n"), Some((3, minute, minute * 5)));
+}

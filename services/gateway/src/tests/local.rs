@@ -319,3 +319,77 @@ fn children_at(before: &SaStatus, after: &SaStatus) -> Vec<crate::ChildStatus> {
     };
     before.children.iter().map(later).collect()
 }
+
+/// Passwords that are guessed at: of many logins at once no more are weighed than the limit is, and who has the right one by then is
+/// not let in either.
+#[test]
+fn whoever_guesses_is_held_back_by_name_and_by_host() {
+    let limited = "[eap]\nfailures = 3\nfailures_within = \"60 s\"\nfailures_hold = \"100 s\"\n";
+    let gateway = EAP_GATEWAY.replace("[eap]\n", limited);
+    let gateway = format!("{gateway}[[user]]\nname = \"bob\"\npassword = \"bobs password\"\n");
+    let mut world = World::new(&gateway);
+    let tries = |world: &mut World, address: &str, name: &str, password: &str| {
+        let client = world.client(address, &eap_client("mschapv2", name, password));
+        world.connect(client, "home");
+        client
+    };
+    // Five hosts guess at once, each of which leaves as soon as it is told that its guess is wrong.
+    let guessing: Vec<_> =
+        (1..=5).map(|n| tries(&mut world, &format!("198.51.100.{n}"), "ann", "a guess")).collect();
+    world.run(secs(2));
+    let counted = |world: &World| {
+        let counters = world.net[world.gateway].counters().0;
+        (counters.logins_accepted, counters.logins_rejected, counters.logins_held_back)
+    };
+    assert_eq!(counted(&world), (0, 3, 2));
+    assert!(guessing.iter().all(|host| world.net[*host].sessions() == 0));
+    let failures = world.failures(world.gateway);
+    assert_eq!(failures.iter().filter(|why| **why == LoginFailure::HeldBack).count(), 2);
+    // The right password is not weighed either; another user is let in.
+    let ann = tries(&mut world, "198.51.100.20", "ann", "a long password");
+    let bob = tries(&mut world, "198.51.100.21", "bob", "bobs password");
+    world.run(secs(2));
+    assert_eq!((world.status(ann).len(), world.status(bob).len()), (0, 1));
+    // One host that tries name after name is held back with whatever name it says.
+    for n in 0..4 {
+        let client = world.client("203.0.113.9", &eap_client("md5", &format!("nobody{n}"), "a guess"));
+        world.connect(client, "home");
+        world.run(secs(2));
+        world.net.silence(client, true);
+    }
+    assert_eq!(counted(&world), (1, 6, 4), "the right password of ann was the third");
+    // After its time a name is weighed again.
+    world.run(secs(100));
+    let ann = tries(&mut world, "198.51.100.22", "ann", "a long password");
+    world.run(secs(2));
+    assert_eq!(world.status(ann).len(), 1);
+}
+
+/// The certificate of whoever judges EAP has to bear the name of the other side, or the one that is written for it.
+#[test]
+fn with_eap_alone_the_servers_certificate_says_who_the_gateway_is() {
+    let gateway = |id: &str| {
+        format!(
+            "[[connection]]\nname = \"users\"\nlocal_id = \"{id}\"\nlocal_auth = \"eap-only\"\nremote_auth = \"eap-local\"\n\
+             [eap]\nmethods = [\"tls\"]\ntls = {{ certificate = \"gw.pem\", key = \"gw.key\", ca = \"ca.pem\" }}\n"
+        )
+    };
+    let client = |id: &str, more: &str| {
+        eap_client("tls", "station@usher.test", "of no use")
+            .replace("remote_id = \"aaa.usher.test\"", &format!("remote_id = \"{id}\"\n{more}"))
+            .replace("remote_auth = \"certificate\"", "remote_auth = \"eap-only\"")
+    };
+    for (id, more, lets_in) in [
+        ("aaa.usher.test", "", true),
+        // Anybody with a certificate of that authority could say that.
+        ("gw.test", "", false),
+        ("gw.test", "eap_server_name = \"aaa.usher.test\"", true),
+        ("aaa.usher.test", "eap_server_name = \"radius.usher.test\"", false),
+    ] {
+        let mut world = World::new(&gateway(id));
+        let host = world.client(CLIENT, &client(id, more));
+        world.connect(host, "home");
+        world.run(secs(3));
+        assert_eq!(world.status(host).len(), usize::from(lets_in), "{id} {more}: {:?}", world.ended(host));
+    }
+}

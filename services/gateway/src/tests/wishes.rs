@@ -17,6 +17,7 @@ fn an_address_that_is_asked_for_is_given_while_it_is_free() {
             holder: ("road".into(), Identification::fqdn(who)),
             granted: granted.parse().into_iter().collect(),
             pools: vec!["inner".into()],
+            alone: false,
             addresses: address.parse().into_iter().collect(),
         };
         let Command::Leased { leases, .. } = wish.answered(&mut leases) else { panic!("it answers so") };
@@ -47,7 +48,8 @@ fn an_address_that_an_aaa_server_gives_is_given_to_nobody_else() {
         let pools = vec!["inner".into()];
         let (granted, addresses) = (parsed(granted), parsed(address));
         let Command::Leased { leases, .. } =
-            (LeaseWish { sa: SaId(1), holder, granted, pools, addresses }).answered(&mut leases)
+            (LeaseWish { sa: SaId(1), holder, granted, pools, alone: false, addresses })
+                .answered(&mut leases)
         else {
             panic!("it answers so")
         };
@@ -71,4 +73,49 @@ fn all_children_of_a_connection_that_is_begun_are_made() {
     names.sort();
     assert_eq!((names, world.status(host).len()), (vec!["net".to_owned(), "other".to_owned()], 1));
     assert_eq!(world.installed(world.gateway).len(), 2);
+}
+
+/// Two devices of one user at a time: each has an address of its own, and one that comes again after it has gone has its own again.
+#[test]
+fn devices_of_one_user_have_addresses_of_their_own() {
+    let gateway = PSK_GATEWAY.replace("pools =", "unique = false\npools =");
+    let client = PSK_CLIENT.replace("start = true", "unique = false\nstart = true");
+    let mut world = World::new(&gateway);
+    let devices = ["198.51.100.1", "198.51.100.2"].map(|address| world.client(address, &client));
+    world.run(secs(2));
+    let [first, second] = devices.map(|device| world.status(device)[0].addresses.clone());
+    assert!(first.len() == 1 && second.len() == 1 && first != second, "{first:?} {second:?}");
+    // The third is told that there is none, since the pool has two.
+    let third = world.client("198.51.100.3", &client);
+    world.run(secs(2));
+    assert_eq!((world.status(third)[0].addresses.len(), world.status(world.gateway).len()), (0, 3));
+    assert_eq!(world.failures(world.gateway), [LoginFailure::NoAddress]);
+    // Each packet of the gateway goes to one device: no two CHILD_SAs are of the same address.
+    let remotes: Vec<_> = world.installed(world.gateway).into_values().map(|child| child.remote).collect();
+    assert!(remotes.len() == 2 && remotes[0] != remotes[1]);
+}
+
+/// An address that an AAA server gives to both devices of a user is the first one's.
+#[test]
+fn an_address_that_another_device_has_is_not_given_twice() {
+    let pools = loaded(PSK_GATEWAY).config.pools;
+    let mut leases = Leases::new(&pools, SecureRng::from_seed([7; 32]));
+    let mut ask = |alone, granted: &[&str], wanted: &[&str]| {
+        let parsed = |all: &[&str]| all.iter().map(|address| address.parse().unwrap()).collect();
+        let holder = ("road".into(), Identification::fqdn("ann"));
+        let pools = vec!["inner".into()];
+        let (granted, addresses) = (parsed(granted), parsed(wanted));
+        let wish = LeaseWish { sa: SaId(1), holder, granted, pools, alone, addresses };
+        let Command::Leased { leases, .. } = wish.answered(&mut leases) else { panic!("it answers so") };
+        leases.len()
+    };
+    assert_eq!(ask(true, &["10.9.0.10"], &[]), 1);
+    assert_eq!(ask(true, &["10.9.0.10"], &[]), 0);
+    assert_eq!(
+        ask(false, &["10.9.0.10"], &[]),
+        1,
+        "where the newer one takes the older one's place it has it too"
+    );
+    assert_eq!(ask(true, &[], &["10.9.0.10"]), 1, "it is given the other");
+    assert_eq!(ask(true, &[], &["10.9.0.11"]), 0);
 }

@@ -68,7 +68,15 @@ pub(super) fn proved(sa: &mut IkeSa, cx: &mut Context<'_>) {
             ConfigurationType::INTERNAL_IP6_DNS,
             ConfigurationType::INTERNAL_DNS_DOMAIN,
         ];
-        let attributes = wishes.map(ConfigurationAttribute::wish).into();
+        let before = sa.wished.iter().map(|address| {
+            ConfigurationAttribute::address(*address, if address.is_ipv4() { 32 } else { 128 })
+        });
+        let before: Vec<_> = before.collect();
+        let wish = |kind| {
+            let same = before.iter().find(|one| one.kind == kind);
+            same.cloned().unwrap_or(ConfigurationAttribute::wish(kind))
+        };
+        let attributes = wishes.map(wish).into();
         payloads.push(Payload::Configuration(Configuration { kind: CfgType::CFG_REQUEST, attributes }));
     }
     if connection.mobike {

@@ -5,20 +5,20 @@ use super::super::config::{Childless, Connection, LocalAuth, RemoteAuth};
 use super::super::create::Secrets;
 use super::super::event::{EapAnswer, EndReason, Event};
 use super::super::resumption;
-use super::super::sa::{Context, IkeSa};
+use super::super::sa::{Context, IkeSa, Task};
 use super::{
-    ChildAsked, Eap, UNPROVED, Waits, authentication, certificates, configuration, eap as eap_of, eap_holds,
-    eap_proof, find, has, is_safe_alone, prove, state, verify,
+    ChildAsked, Eap, KEPT, UNPROVED, Waits, authentication, certificates, configuration, eap as eap_of,
+    eap_holds, eap_proof, find, has, is_resumed, is_safe_alone, prove, state, verify,
 };
 use crate::code::{AuthMethod, CfgType, ExchangeType, NotifyType};
 use crate::payload::{
-    Configuration, ConfigurationAttribute, Identification, Notify, Payload, TrafficSelectors, emit_chain,
+    Configuration, ConfigurationAttribute, Identification, Notify, Payload, TrafficSelectors,
 };
 use crate::suite::choose;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use usher_core::{CommandError, Duration, Writer};
+use usher_core::{CommandError, Duration};
 use usher_eap::authenticator::{Answer, Authenticator, End};
 
 const IKE_AUTH: ExchangeType = ExchangeType::IKE_AUTH;
@@ -132,6 +132,9 @@ fn begin(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: &[Payload]) {
     };
     match verify(sa, cx, payloads, &proof) {
         Some(true) => {
+            if is_resumed(sa) && !resumption::redeem(sa, cx) {
+                return fail(sa, cx, EndReason::AuthenticationFailed);
+            }
             if let Some(state) = super::state(sa) {
                 state.verified = true;
             }
@@ -154,10 +157,7 @@ fn is_too_much(payloads: &[Payload]) -> bool {
                 | Payload::Configuration(_)
         )
     };
-    let kept: Vec<Payload> = payloads.iter().filter(is_kept).cloned().collect();
-    let mut octets = Vec::new();
-    emit_chain(&kept, &mut Writer::new(&mut octets));
-    octets.len() > UNPROVED
+    payloads.iter().filter(is_kept).map(Payload::takes).sum::<usize>() > KEPT
 }
 
 /// What CHILD_SA is asked for; an error: half of one.
@@ -359,6 +359,10 @@ fn finish(sa: &mut IkeSa, cx: &mut Context<'_>) {
     sa.announce = true;
     sa.initial_contact = contact;
     sa.mobike = mobike;
+    if sa.path.remote.ip() != sa.proved {
+        // A NAT has given it another address than it began from: whether it is there is asked, and who is not there ends.
+        sa.plan(if mobike { Task::Check } else { Task::Probe });
+    }
     let remote = sa.peer();
     let (name, spis, path) = (connection.name.clone(), sa.spis, sa.path);
     cx.outputs.event(Event::Established { sa: sa.id, connection: name, remote, spis, path });
@@ -389,9 +393,6 @@ fn finish(sa: &mut IkeSa, cx: &mut Context<'_>) {
     }
     if mobike {
         payloads.push(Payload::Notify(Notify::new(NotifyType::MOBIKE_SUPPORTED)));
-    }
-    if resumed {
-        resumption::used(sa, cx);
     }
     if wants_ticket {
         payloads.extend(resumption::give(sa, cx));

@@ -284,3 +284,97 @@ fn nothing_is_left_of_what_has_ended() {
         assert_eq!(tables, [0; 9], "{:?}", endpoint.counters());
     }
 }
+
+/// A request that proves who the initiator is, copied and sent from another address before the true one arrives: without a NAT that
+/// is not where packets go, and the true one is heard.
+#[test]
+fn a_proof_that_somebody_has_copied_leads_nobody_to_him() {
+    let mut world = World::psk();
+    let responder = world.responder;
+    world.initiate();
+    world.net.run(millis(25));
+    let proof = world.net.sent()[2].bytes.clone();
+    world.forge(responder, at("203.0.113.66", 500), at(RESPONDER, 500), &proof);
+    world.forge(responder, at("203.0.113.66", 4500), at(RESPONDER, 500), &proof);
+    // Nor is it taken at another address of the responder.
+    world.forge(responder, at(INITIATOR, 500), at("198.51.100.2", 500), &proof);
+    assert_eq!((world.counters(responder).elsewhere, world.net[responder].half_open()), (3, 1));
+    assert_eq!(world.net.sent().len(), 3, "nobody is told anything there");
+    world.net.run(secs(1));
+    world.fit(1);
+    let child = world.children(responder).into_values().next().unwrap();
+    assert_eq!((child.path.remote, child.path.local), (at(INITIATOR, 500), at(RESPONDER, 500)));
+    assert_eq!(world.counters(world.initiator).retransmissions, 0);
+    // It comes again after it was answered: the answer goes again, and nothing else follows.
+    world.forge(responder, at("203.0.113.66", 500), at(RESPONDER, 500), &proof);
+    world.net.run(secs(1));
+    assert_eq!(world.counters(responder).moved, 0);
+}
+
+/// A CHILD_SA for the other side's own address, whatever that is.
+fn hosts(initiator: bool) -> Connection {
+    let mut connection = connection(initiator);
+    for child in &mut connection.children {
+        (child.local, child.remote) = (None, None);
+    }
+    connection
+}
+
+/// Behind a NAT a proof may come from another address than the first request did. It is then asked whether the initiator is there,
+/// and traffic of that address, which anybody may have written, is nobody's.
+#[test]
+fn an_address_that_a_nat_may_have_given_is_asked_and_is_nobodys_traffic() {
+    const OTHER: &str = "10.2.0.5";
+    for (mobike, there) in [(false, true), (true, true), (false, false), (true, false)] {
+        let side = |initiator| Connection { mobike, ..hosts(initiator) };
+        let mut world = World::new(side(true), side(false));
+        let (initiator, responder) = (world.initiator, world.responder);
+        // It does not know its own address: there is a NAT.
+        let connection = world.connection.clone();
+        let (local, remote) = (at("0.0.0.0", 500), at(RESPONDER, 500));
+        world.net.command(initiator, Command::Initiate { token: 7, connection, local, remote }).unwrap();
+        world.net.run(millis(25));
+        let proof = world.net.sent()[2].bytes.clone();
+        world.forge(responder, at(OTHER, 4500), at(RESPONDER, 4500), &proof);
+        assert!(world.established(responder).is_some());
+        if there {
+            for (socket, port) in [(SOCKET, 500), (NAT_SOCKET, 4500)] {
+                world.net.bind(initiator, socket, at(OTHER, port));
+            }
+        }
+        let children = world.children(responder);
+        let remotes: Vec<_> = children.values().flat_map(|child| child.remote.clone()).collect();
+        assert_eq!(
+            remotes,
+            [TrafficSelector::address(address(INITIATOR))],
+            "where it began, and not {OTHER}"
+        );
+        world.net.run(secs(400));
+        let expected = if there { vec![] } else { vec![EndReason::Unreachable] };
+        assert_eq!(world.ended(responder), expected, "mobike {mobike}");
+    }
+}
+
+/// Whoever has answered to the first request has its keys, and has not proved who it is.
+#[test]
+fn a_responder_asks_nothing_of_an_initiator_that_it_has_not_convinced() {
+    use crate::code::ExchangeType as E;
+    for exchange in
+        [E::IKE_AUTH, E::IKE_INTERMEDIATE, E::CREATE_CHILD_SA, E::INFORMATIONAL, E::IKE_FOLLOWUP_KE]
+    {
+        let mut world = World::psk();
+        let (initiator, responder) = (world.initiator, world.responder);
+        world.initiate();
+        world.net.run(millis(15));
+        let now = world.net.now();
+        let token = *world.net[responder].by_spi.values().next().unwrap();
+        let identity = Payload::IdentificationInitiator(Identification::fqdn("ini.test"));
+        world.net[responder].step(now, token, |sa, cx| {
+            sa.request(cx, exchange, &[identity], super::super::sa::Exchange::Probe);
+        });
+        world.net.run(secs(1));
+        assert!(world.counters(initiator).not_expected > 0, "{exchange}");
+        world.fit(1);
+        assert_eq!((world.ended(initiator), world.ended(responder)), (vec![], vec![]), "{exchange}");
+    }
+}

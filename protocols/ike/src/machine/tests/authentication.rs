@@ -250,7 +250,10 @@ fn commands_that_fit_nothing_are_refused() {
         refused(Command::Signed { token: ours.0, signature: None }),
         CommandError::WrongState(_)
     ));
-    assert!(matches!(refused(Command::Verified { token: ours.0, holds: true }), CommandError::WrongState(_)));
+    assert!(matches!(
+        refused(Command::Verified { token: ours.0, until: Some(usher_core::bench::EPOCH) }),
+        CommandError::WrongState(_)
+    ));
     assert!(matches!(
         refused(Command::CreateChild { sa: ours, name: "no".into() }),
         CommandError::Invalid(_)

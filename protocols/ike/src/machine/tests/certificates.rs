@@ -145,7 +145,10 @@ fn without_a_signature_there_is_no_login() {
         let own = Credentials::new();
         world.net.on_job(host, move |job| match &job.what {
             IkeJob::Sign { .. } => Some((millis(1), own.answer(&job))),
-            IkeJob::Verify { .. } => Some((millis(1), Command::Verified { token: job.token, holds: true })),
+            IkeJob::Verify { .. } => Some((
+                millis(1),
+                Command::Verified { token: job.token, until: Some(usher_core::bench::EPOCH + secs(1000)) },
+            )),
         });
         world.initiate();
         world.net.run(secs(1));

@@ -95,7 +95,7 @@ fn one_network_has_so_many_half_open_ike_sas_under_pressure_and_no_more() {
     world.net.run(secs(6));
     assert_eq!(world.children(world.initiator).len(), 1);
     world.net.run(secs(40));
-    assert_eq!((world.net[responder].half_open(), world.net[responder].pressure.counted()), (0, (0, 0)));
+    assert_eq!((world.net[responder].half_open(), world.net[responder].pressure.counted()), (0, (0, 0, 0)));
 }
 
 /// RFC 7296 §2.6: the first payload, if it is a COOKIE notification.
@@ -337,4 +337,49 @@ fn of_a_network_that_floods_so_many_are_asked_and_the_others_passed_over() {
     forged.payloads[0] = Payload::Notify(cookie);
     world.forge(responder, from, at(RESPONDER, 500), &octets(&forged));
     assert_eq!(world.sas().1, 1);
+}
+
+/// Whoever has 48 bits of IPv6 has 65,536 networks of 64 bits and shows a cookie from each: an eighth of all half-open IKE_SAs is
+/// what that comes to, and honest set-ups elsewhere go on.
+#[test]
+fn a_flood_from_all_of_48_bits_of_ipv6_takes_an_eighth_and_keeps_nobody_out() {
+    let config = Config { half_open: 400, cookies_from: 40, ..config() };
+    let mut world = World::with(config, connection(true), connection(false), Method::MsChapV2);
+    let mut forged = template(&mut world);
+    let responder = world.responder;
+    let asks = |world: &mut World, n: u64, from: SocketAddr, message: &mut Message| {
+        message.header.initiator_spi = crate::Spi(n.to_be_bytes());
+        let path = usher_core::Path {
+            socket: SOCKET_V6,
+            local: "[2001:db8:ffff::1]:500".parse().unwrap(),
+            remote: from,
+        };
+        let before = world.net.sent().len();
+        let data = &octets(message);
+        world.net.give(responder, usher_core::Input::Datagram { path, data });
+        let answer = world.net.sent().get(before).and_then(|sent| Message::parse(&sent.bytes).ok())?;
+        answer.notify(crate::code::NotifyType::COOKIE).cloned()
+    };
+    for second in 0..30u64 {
+        for n in 0..100 {
+            let n = second * 100 + n + 1;
+            // Of all sites and hosts of the 48 bits.
+            let bits = 0x2001_0db8_0001_u128 << 80 | u128::from(n.wrapping_mul(40_503) & 0xffff) << 64 | 1;
+            let from = SocketAddr::new(IpAddr::from(std::net::Ipv6Addr::from(bits)), 500);
+            if let Some(cookie) = asks(&mut world, n, from, &mut forged) {
+                forged.payloads.insert(0, Payload::Notify(cookie));
+                assert_eq!(asks(&mut world, n, from, &mut forged), None, "the cookie is right");
+                forged.payloads.remove(0);
+            }
+        }
+        if second % 3 == 0 {
+            world.initiate();
+        }
+        world.net.run(secs(1));
+        assert!(world.net[responder].half_open() <= 51, "{}", world.net[responder].half_open());
+    }
+    let established =
+        world.events(responder).iter().filter(|e| matches!(e, Event::Established { .. })).count();
+    assert_eq!(established, 11, "each honest one, the template's among them");
+    assert!(world.counters(responder).full_network > 2000 && world.counters(responder).full == 0);
 }

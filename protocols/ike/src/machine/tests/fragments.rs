@@ -31,8 +31,11 @@ impl Attacker {
     }
     /// Has its keys with the responder, and gives the fragments of its proof.
     fn proof(&mut self, world: &mut World) -> Vec<Vec<u8>> {
+        self.proof_of(world, connection(true))
+    }
+    fn proof_of(&mut self, world: &mut World, connection: Connection) -> Vec<Vec<u8>> {
         let (now, responder) = (world.net.now(), world.responder);
-        let connection = Arc::new(connection(true));
+        let connection = Arc::new(connection);
         let begin =
             Command::Initiate { token: 1, connection, local: self.address, remote: at(RESPONDER, 500) };
         self.endpoint.command(now, begin).unwrap();
@@ -138,23 +141,69 @@ fn a_network_that_floods_with_fragments_drops_its_own() {
     assert_eq!(world.counters(world.responder).established, 1);
 }
 
-/// What an initiator asks for is kept until it has proved who it is: of 32 KiB that it might send, so much and no more.
+/// What an initiator asks for is kept until it has proved who it is: of 32 KiB that it might send, so much and no more. It is counted
+/// as it is in memory, where an attribute of four octets takes eight times as much.
 #[test]
 fn an_initiator_that_asks_for_too_much_is_refused() {
-    for (count, established) in [(100, true), (200, false)] {
-        let mut asking = connection(true);
-        let child = &mut asking.children[0];
+    let selectors = |child: &mut ChildConfig, count| {
         for selectors in [&mut child.local, &mut child.remote] {
             let one = selectors.as_ref().unwrap()[0];
             *selectors = Some(vec![one; count]);
         }
+    };
+    let attributes = |child: &mut ChildConfig, count| {
+        let transform = &mut child.proposals[1].transforms[0];
+        transform.attributes = vec![transform.attributes[0].clone(); count];
+    };
+    for (what, count, established) in [
+        ("selectors", 80, true),
+        ("selectors", 200, false),
+        ("attributes", 150, true),
+        ("attributes", 250, false),
+    ] {
+        let mut asking = connection(true);
+        match what {
+            "selectors" => selectors(&mut asking.children[0], count),
+            _ => attributes(&mut asking.children[0], count),
+        }
         let mut world = World::new(asking, connection(false));
         world.initiate();
         world.net.run(secs(1));
-        assert_eq!(world.established(world.responder).is_some(), established, "{count} of each side");
+        assert_eq!(world.established(world.responder).is_some(), established, "{count} {what}");
         assert_eq!(world.counters(world.responder).syntax, u64::from(!established));
         if !established {
             world.forgotten();
         }
     }
+}
+
+/// One large message may take the place of many small ones, all of which are dropped at once.
+#[test]
+fn several_that_hold_fragments_are_dropped_at_once_for_one_that_holds_many() {
+    // A network's share is 4000 octets: of all 8000.
+    let mut world = world(8000, 2000);
+    let mut small: Vec<Attacker> = (0..12).map(|n| Attacker::new(n, 1 + n / 6)).collect();
+    for one in &mut small {
+        let proof = one.proof(&mut world);
+        one.send(&mut world, &proof[0]);
+    }
+    let (before, holders, _) = held(&world);
+    assert_eq!((holders, world.counters(world.responder).fragments_dropped), (12, 0));
+    let mut large = Attacker::new(100, 3);
+    // Its fragments are as large as a packet may be, so that one takes what several of the others do.
+    large.endpoint = Endpoint::new(Config { packet: 1280, ..config() }, SecureRng::from_seed([8; 32]));
+    let mut asking = connection(true);
+    let one = asking.children[0].local.as_ref().unwrap()[0];
+    asking.children[0].local = Some(vec![one; 75]);
+    let proof = large.proof_of(&mut world, asking);
+    world.net[world.responder].fragments[0].limit(before + 100);
+    large.send(&mut world, &proof[0]);
+    let (octets, holders, _) = held(&world);
+    assert!(holders < 11 && octets <= before + 100, "{holders} hold {octets} octets");
+    let dropped = world.counters(world.responder).fragments_dropped;
+    assert_eq!(dropped, 13 - holders as u64, "each of them had one fragment");
+    for fragment in &proof[1..] {
+        large.send(&mut world, fragment);
+    }
+    assert_eq!(world.counters(world.responder).established, 1, "who has taken their place is let in");
 }

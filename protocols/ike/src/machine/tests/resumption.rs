@@ -267,3 +267,87 @@ fn whom_eap_lets_in_gets_no_ticket() {
     let initiator = world.initiator;
     assert!(world.net[initiator].tickets.take("site", now).is_none());
 }
+
+/// Between its first message and its proof a ticket may have become void, expire, or be used by another.
+#[test]
+fn a_ticket_is_looked_at_again_when_its_client_proves_that_it_is_its_own() {
+    for why in ["revoked", "configured anew", "expired", "used"] {
+        let mut world = world();
+        world.connect();
+        lose(&mut world);
+        let (initiator, responder) = (world.initiator, world.responder);
+        world.initiate();
+        world.net.run(millis(15));
+        assert_eq!(world.net[responder].half_open(), 1, "the ticket was taken");
+        let now = world.net.now();
+        match why {
+            "revoked" => world.net.command(responder, Command::VoidTickets).unwrap(),
+            "configured anew" => {
+                let connections = world.net[responder].connections.clone();
+                world.net.command(responder, Command::Serve(connections)).unwrap();
+            }
+            "expired" => world.net.set_epoch(responder, usher_core::bench::EPOCH + secs(7200)),
+            _ => {
+                let times = (now, now.wall(usher_core::bench::EPOCH));
+                let endpoint = &mut world.net[responder];
+                let token = *endpoint.by_origin.values().next().unwrap();
+                let id = endpoint.sas.get(token).and_then(|sa| sa.ticket).unwrap();
+                endpoint.tickets.spend(times, &endpoint.config, &mut endpoint.rng, id);
+            }
+        }
+        world.net.run(secs(1));
+        assert_eq!(world.counters(responder).resumed, 0, "{why}");
+        assert_eq!(world.ended(initiator).last(), Some(&EndReason::Refused), "{why}");
+        // Without a ticket it is let in as at first.
+        world.initiate();
+        world.net.run(secs(1));
+        assert_eq!(established(&world, initiator), 2, "{why}");
+    }
+}
+
+/// What an IKE_SA was proved by may have been revoked since: it gets no ticket until it is proved anew.
+#[test]
+fn an_ike_sa_of_before_a_revocation_gets_no_ticket() {
+    let mut world = world();
+    let (ours, _) = world.connect();
+    let (initiator, responder) = (world.initiator, world.responder);
+    world.net.command(responder, Command::VoidTickets).unwrap();
+    world.net.command(initiator, Command::Rekey(ours)).unwrap();
+    world.net.run(secs(1));
+    assert_eq!((world.counters(responder).tickets, world.counters(responder).tickets_refused), (1, 1));
+    // Of one that was begun before it, and proved after it, the other side may have been asked before.
+    let mut world = self::world();
+    world.initiate();
+    world.net.run(millis(15));
+    let responder = world.responder;
+    world.net.command(responder, Command::VoidTickets).unwrap();
+    world.net.run(secs(1));
+    assert_eq!((world.counters(responder).tickets, world.counters(responder).tickets_refused), (0, 1));
+    world.net.command(world.initiator, Command::VoidTickets).unwrap();
+    let (initiator, now) = (world.initiator, world.net.now());
+    assert!(world.net[initiator].tickets.take("site", now).is_none(), "nor does a client keep one");
+}
+
+/// A client that asks for ticket after ticket has four at once and six a minute.
+#[test]
+fn tickets_are_given_at_a_rate() {
+    let mut world = world();
+    let (ours, _) = world.connect();
+    let (initiator, responder) = (world.initiator, world.responder);
+    let era = world.net[responder].tickets.era();
+    let asks = |world: &mut World, times: u32| {
+        for _ in 0..times {
+            let (now, token) = (world.net.now(), ours.token());
+            world.net[initiator].step(now, token, |sa, cx| {
+                sa.plan(crate::machine::sa::Task::AskTicket);
+                sa.go_on(cx);
+            });
+            world.net.run(millis(50));
+        }
+        (world.counters(responder).tickets, world.counters(responder).tickets_refused)
+    };
+    assert_eq!(asks(&mut world, 20), (4, 17), "one came with the IKE_SA");
+    world.net.run(secs(60));
+    assert_eq!(asks(&mut world, 20), (8, 33));
+    assert_eq!(world.net[responder].tickets.era(), era, "nobody else's have become void");
+}
