@@ -26,9 +26,15 @@ fn gateway(place: &Folder, pki: &Folder, revocation: &str) -> Gateway {
 
 /// Whether ann is let in, who is there for a moment then.
 fn lets_in(gateway: &Gateway, place: &Folder, pki: &Folder) -> bool {
+    lets_in_who_says(gateway, place, pki, "")
+}
+
+/// The same with something in her file.
+fn lets_in_who_says(gateway: &Gateway, place: &Folder, pki: &Folder, more: &str) -> bool {
     gateway.client(place, "ann.toml", &side(pki, "ann@hotel.example"));
     let file = std::fs::read_to_string(place.path("ann.toml")).unwrap();
-    place.write("ann.toml", &file.replace("remote_id = \"gw.test\"", "remote_id = \"home.hotel.example\""));
+    let file = file.replace("remote_id = \"gw.test\"", "remote_id = \"home.hotel.example\"");
+    place.write("ann.toml", &format!("{file}{more}"));
     let client = Daemon::run(&mut place.command(&["ike", "connect", "home", "--config", "ann.toml"]));
     let (established, refused) = ("established", "does not take what this side says it is");
     eventually("there is an end", || client.log().contains(established) || client.log().contains(refused));
@@ -130,4 +136,92 @@ fn a_silent_responder_keeps_nobody_waiting_who_needs_no_answer() {
     assert!(lets_in(&gateway, &place, &pki), "{}", gateway.daemon.log());
     assert!(begun.elapsed() < std::time::Duration::from_secs(3), "{:?}", begun.elapsed());
     assert!(gateway.daemon.log().contains("it said nothing a moment ago"), "{}", gateway.daemon.log());
+}
+
+/// RFC 4806: a gateway that reaches no responder is shown an answer by whom it asks for one.
+#[test]
+fn an_answer_that_the_other_side_shows_spares_asking() {
+    let (pki, place) = (certificates(), Folder::new());
+    let [port, nobody] = ports();
+    let shows = format!("[revocation]\nocsp_url = \"http://127.0.0.1:{port}\"\n");
+    let text = format!("ocsp = \"hard\"\nocsp_url = \"http://127.0.0.1:{nobody}\"\n");
+    let gateway = gateway(&place, &pki, &text);
+    {
+        let _responder = Responder::start(&pki, port, "V");
+        assert!(lets_in_who_says(&gateway, &place, &pki, &shows), "{}", gateway.daemon.log());
+        // Who does not show it, or has none to show, is as unknown as before.
+        let silent = format!("{shows}ocsp_response = false\n")
+            .replace(&format!("ocsp_url = \"http://127.0.0.1:{port}\"\n"), "");
+        assert!(!lets_in_who_says(&gateway, &place, &pki, &silent), "{}", gateway.daemon.log());
+    }
+    assert!(!lets_in_who_says(&gateway, &place, &pki, &shows), "{}", gateway.daemon.log());
+    assert!(gateway.daemon.log().contains("its status is not known"), "{}", gateway.daemon.log());
+}
+
+/// A certificate of ann that names where the list of its issuer is.
+fn names_its_list(pki: &Folder, url: &str) {
+    pki.write(
+        "ext.cnf",
+        &format!(
+            "basicConstraints=CA:FALSE\nkeyUsage=digitalSignature\nextendedKeyUsage=clientAuth\n\
+             subjectAltName=email:ann@hotel.example\ncrlDistributionPoints=URI:ldap://127.0.0.1/cn=users,URI:{url}\n"
+        ),
+    );
+    let script = "set -e\n\
+        openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=ann -keyout pki/issued/ann@hotel.example.key -out ann.csr\n\
+        openssl x509 -req -in ann.csr -CA pki/ca.crt -CAkey pki/ca.key -set_serial 0x1001 -days 30 -extfile ext.cnf \
+          -out pki/issued/ann@hotel.example.crt\n";
+    pki.shell(script).with_code(0);
+}
+
+/// The list of that authority, with what has this number on it.
+fn listed(pki: &Folder, serial: &str, number: &str) -> Vec<u8> {
+    pki.write("index.txt", &format!("R\t361231235959Z\t260101000000Z\t{serial}\tunknown\t/CN=x\n"));
+    pki.write("number", &format!("{number}\n"));
+    pki.write(
+        "ca.cnf",
+        "[ca]\ndefault_ca = d\n[d]\ndatabase = index.txt\ncrlnumber = number\ndefault_md = sha256\n\
+         crl_extensions = e\n[e]\nauthorityKeyIdentifier = keyid\n",
+    );
+    let make =
+        "openssl ca -gencrl -config ca.cnf -cert pki/ca.crt -keyfile pki/ca.key -crldays 1 -out named.crl";
+    pki.shell(make).with_code(0);
+    std::fs::read(pki.path("named.crl")).unwrap()
+}
+
+#[test]
+fn the_list_that_a_peers_certificate_names_is_fetched_from_hosts_that_are_named() {
+    let (pki, place) = (certificates(), Folder::new());
+    let given: Arc<Mutex<Option<Vec<u8>>>> = Arc::default();
+    let url = publisher(&given, "named.crl");
+    let host = url.strip_prefix("http://").unwrap().strip_suffix("/named.crl").unwrap().to_owned();
+    names_its_list(&pki, &url);
+    *given.lock().unwrap() = Some(listed(&pki, "1001", "02"));
+    // Of a host that is not named nothing is fetched.
+    {
+        let elsewhere = gateway(&place, &pki, "crl_from_peers = [\"crl.example.org\"]\n");
+        assert!(lets_in(&elsewhere, &place, &pki), "{}", elsewhere.daemon.log());
+    }
+    {
+        let strict = gateway(&place, &pki, "crl_required = true\n");
+        assert!(!lets_in(&strict, &place, &pki), "{}", strict.daemon.log());
+        assert!(
+            strict.daemon.log().contains("no revocation list of its issuer is known"),
+            "{}",
+            strict.daemon.log()
+        );
+    }
+    let text = format!("crl_from_peers = [\"{host}\"]\ncrl_interval = \"1 s\"\n");
+    *given.lock().unwrap() = Some(listed(&pki, "1002", "02"));
+    let named = gateway(&place, &pki, &text);
+    assert!(lets_in(&named, &place, &pki), "{}", named.daemon.log());
+    let interval = std::time::Duration::from_millis(1100);
+    // A later list has her; an older one that somebody shows again is not believed.
+    std::thread::sleep(interval);
+    *given.lock().unwrap() = Some(listed(&pki, "1001", "03"));
+    assert!(!lets_in(&named, &place, &pki), "{}", named.daemon.log());
+    assert!(named.daemon.log().to_lowercase().contains("revoked"), "{}", named.daemon.log());
+    std::thread::sleep(interval);
+    *given.lock().unwrap() = Some(listed(&pki, "1002", "01"));
+    assert!(!lets_in(&named, &place, &pki), "{}", named.daemon.log());
 }

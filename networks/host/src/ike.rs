@@ -2,6 +2,7 @@
 
 mod control;
 mod key_log;
+mod learned;
 mod plane;
 mod revocation;
 mod routing;

@@ -12,7 +12,7 @@ pub mod ocsp;
 mod whole;
 
 pub use authority::{Authority, Entry, InitOptions, Issued, KeyKind, Kind, Reason, Request};
-pub use list::{Publisher, fetch_list, keep_file, kept_list, renew_list};
+pub use list::{Publisher, fetch_list, is_namesake, keep_file, kept_list, renew_list};
 pub use whole::write_whole;
 
 use std::path::PathBuf;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use usher_core::WallTime;
 use usher_crypto::tls::Roots;
-use usher_crypto::x509::{RevocationList, X509Error};
+use usher_crypto::x509::{Information, RevocationList, X509Error};
 
 /// Fetches the one list that is published at an `http://` URL, without redirects. Blocks for at most `timeout`, and
 /// reads at most `longest` octets. Nothing says yet that it may be believed.
@@ -22,6 +22,15 @@ pub fn fetch_list(url: &str, timeout: Duration, longest: u64) -> Result<Revocati
         (Some(list), 0) => Ok(list),
         (_, others) => Err(wrong(format!("{} where one is expected", others + 1)).into()),
     }
+}
+
+/// Whether an issuer is called as a root is and is none, both DER: with its list, which TLS would look at for the root's certificates,
+/// nobody of those would get in.
+#[must_use]
+pub fn is_namesake(issuer: &[u8], roots: &[Vec<u8>]) -> bool {
+    let subject = |der: &[u8]| Information::of_der(der).map(|said| said.subject).ok();
+    let is = |root: &Vec<u8>| subject(root).is_some_and(|name| Some(name) == subject(issuer));
+    !roots.iter().any(|root| root == issuer) && roots.iter().any(is)
 }
 
 /// Where the list of a URL is kept below a folder.

@@ -240,7 +240,7 @@ fn openssl_s_responder_says_what_holds() {
     let root = der(&folder.0.join("ca.crt"));
     let wait = Duration::from_secs(10);
     let ask_of = |certificate: &[u8], issuer: &[u8], url: &str, now: WallTime| {
-        let nonce = [0x5a; ocsp::NONCE_LEN];
+        let nonce = Some([0x5a; ocsp::NONCE_LEN]);
         let answer = ocsp::Question { certificate, issuer, now, nonce, appointed: &|_| true }.ask(url, wait);
         answer.map(|answer| answer.status).map_err(|e| e.to_string())
     };
@@ -248,6 +248,18 @@ fn openssl_s_responder_says_what_holds() {
     assert_eq!(ask(&ann, now()), Ok(ocsp::Status::Good));
     assert_eq!(ask(&bob, now()), Ok(ocsp::Status::Revoked));
     assert_eq!(ask(&eve, now()), Ok(ocsp::Status::Unknown));
+    // What was fetched is shown to somebody else, who believes it by itself; of another certificate, or altered, it is nothing.
+    let nonce = None;
+    let question =
+        |certificate| ocsp::Question { certificate, issuer: &root, now: now(), nonce, appointed: &|_| true };
+    let (of_ann, of_bob) = (der(&ann.certificate), der(&bob.certificate));
+    let (said, shown) = question(&of_ann).fetch(&url, wait).unwrap();
+    assert_eq!((said.status, question(&of_ann).read(&shown).unwrap()), (ocsp::Status::Good, said));
+    assert!(question(&of_bob).read(&shown).is_err());
+    let mut altered = shown.clone();
+    // Within what is signed.
+    altered[60] ^= 1;
+    assert!(question(&of_ann).read(&altered).is_err() && question(&of_ann).read(&shown[..40]).is_err());
     // An answer of another day is no answer, nor is one that somebody else signed.
     let tomorrow = WallTime::from_unix_secs(now().unix_secs() + 3 * 86_400);
     assert!(ask(&ann, tomorrow).unwrap_err().contains("not of now"));

@@ -249,6 +249,8 @@ codes! {
         HASH_AND_URL = 12;
         /// The same of a bundle of certificates.
         HASH_AND_URL_BUNDLE = 13;
+        /// A response of OCSP, DER; in a request, by whose keys it may be signed (RFC 4806 §3).
+        OCSP_CONTENT = 14;
     }
 }
 

@@ -101,9 +101,9 @@ impl Credentials {
     pub fn answer(&self, job: &Job<IkeJob>) -> Command {
         let token = job.token;
         match &job.what {
-            IkeJob::Sign { connection, scheme, octets } => {
+            IkeJob::Sign { connection, scheme, octets, .. } => {
                 let signature = self.keys.get(connection).and_then(|key| key.sign(*scheme, octets).ok());
-                Command::Signed { token, signature }
+                Command::Signed { token, signature, ocsp: None }
             }
             verify @ IkeJob::Verify { .. } => {
                 let path = self.verified(verify).ok();
@@ -117,7 +117,7 @@ impl Credentials {
     /// # Errors
     /// Why not; of a job that asks for a signature, [`Distrust::Nobody`].
     pub fn verified(&self, job: &IkeJob) -> Result<Vec<Vec<u8>>, Distrust> {
-        let IkeJob::Verify { connection, identity, certificates, scheme, octets, signature } = job else {
+        let IkeJob::Verify { connection, identity, certificates, scheme, octets, signature, .. } = job else {
             return Err(Distrust::Nobody);
         };
         let trusted = self.trusted.get(connection).ok_or(Distrust::Nobody)?;

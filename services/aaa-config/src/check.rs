@@ -559,7 +559,7 @@ impl Check<'_> {
             self.fault(at!("tls", "crl_url", i), message);
         }
         let hosts = tls.crl_from_users.iter().enumerate();
-        for (i, fault) in hosts.filter_map(|(i, host)| Some((i, crate::hosts::fault(host)?))) {
+        for (i, fault) in hosts.filter_map(|(i, host)| Some((i, usher_config::hosts::fault(host)?))) {
             self.fault(at!("tls", "crl_from_users", i), fault);
         }
         // Nobody knows of a list for as long as it is not looked for.

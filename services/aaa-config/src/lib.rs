@@ -11,7 +11,6 @@ mod build;
 mod check;
 mod dictionary;
 mod elsewhere;
-pub mod hosts;
 #[cfg(feature = "tls")]
 pub mod lists;
 pub mod model;

@@ -15,6 +15,7 @@ mod de;
 pub mod disk;
 mod document;
 mod fault;
+pub mod hosts;
 pub mod log;
 pub mod named;
 mod ordered;

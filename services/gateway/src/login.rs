@@ -159,17 +159,11 @@ impl Gateway {
 
     /// The gateway's own users.
     fn judge(&mut self, now: Instant, sa: SaId, packet: &[u8]) {
-        let wall = now.wall(self.epoch);
-        let Some(login) = self.logins.get_mut(&sa) else { return };
-        // Of many guesses made at once no more are weighed than the limit is; of one that was wrong nothing more is.
-        if !login.counted && self.guesses.held(now, &login.name, login.remote.ip()) {
-            self.counters.logins_held_back += 1;
-            self.failed(sa, LoginFailure::HeldBack);
-            // One is made where there is none.
-            let answer = EapAnswer::Reject { packet: Vec::new() };
-            self.tell(now, ike::Command::Eap { sa, answer });
+        if self.holds_back(now, sa) {
             return;
         }
+        let wall = now.wall(self.epoch);
+        let Some(login) = self.logins.get_mut(&sa) else { return };
         let conversation = match login.local.take() {
             Some(conversation) if conversation.is_costly() => {
                 let what = GatewayJob::Judge(Box::new(Judgement::new(sa, conversation, packet)));
@@ -186,7 +180,26 @@ impl Gateway {
 
     /// A helper has judged a packet. Its login may be over.
     pub(crate) fn judged(&mut self, now: Instant, judgement: Judgement) {
-        self.decided(now, judgement.sa, judgement.conversation);
+        // Others may have failed meanwhile: what came of it is told nobody.
+        if !self.holds_back(now, judgement.sa) {
+            self.decided(now, judgement.sa, judgement.conversation);
+        }
+    }
+
+    /// Turns a login away whose name or host is held back. Of many guesses made at once no more are weighed than the limit is; of one that
+    /// was wrong nothing more is.
+    fn holds_back(&mut self, now: Instant, sa: SaId) -> bool {
+        let Some(login) = self.logins.get_mut(&sa) else { return false };
+        if login.counted || !self.guesses.held(now, &login.name, login.remote.ip()) {
+            return false;
+        }
+        login.local = None;
+        self.counters.logins_held_back += 1;
+        self.failed(sa, LoginFailure::HeldBack);
+        // An EAP-Failure is made where there is none.
+        let answer = EapAnswer::Reject { packet: Vec::new() };
+        self.tell(now, ike::Command::Eap { sa, answer });
+        true
     }
 
     fn decided(&mut self, now: Instant, sa: SaId, conversation: Conversation) {

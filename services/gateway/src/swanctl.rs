@@ -112,6 +112,8 @@ pub fn import(text: &str) -> Result<Imported, SwanctlError> {
         secrets: Vec::new(),
         methods: Vec::new(),
         asks: false,
+        revocation: None,
+        shows: true,
     };
     importer.secrets(&root);
     for (name, section) in &root.sections {
@@ -150,6 +152,9 @@ struct Importer {
     methods: Vec<&'static str>,
     /// Connections are judged by AAA servers.
     asks: bool,
+    /// How certificates are looked at that are taken back.
+    revocation: Option<&'static str>,
+    shows: bool,
 }
 
 /// A text as TOML has it.
@@ -326,6 +331,15 @@ impl Importer {
                     self.note(*line, "ESP within UDP even without a NAT is of the whole gateway: write udp_encapsulation = true below [data]".to_owned());
                 }
                 "encap" => {}
+                "ocsp" => match value.as_str() {
+                    "reply" => {}
+                    "never" => self.shows = false,
+                    "both" | "request" => {
+                        self.shows &= value == "both";
+                        self.revocation = self.revocation.or(Some("soft"));
+                    }
+                    _ => self.leave(*line, &alloc::format!("ocsp = {value}")),
+                },
                 "unique" => unique = value == "replace",
                 key => self.leave(*line, &alloc::format!("{key} of the connection {name}")),
             }
@@ -439,6 +453,7 @@ impl Importer {
                         ),
                     );
                 }
+                "revocation" if !ours => self.revocation(value, *line),
                 "cacerts" if !ours => self.text("ca", &alloc::format!("x509ca/{}", value.trim())),
                 key => self.leave(*line, &alloc::format!("{key} of the connection {name}")),
             }
@@ -452,6 +467,22 @@ impl Importer {
             );
         }
         auth == "psk"
+    }
+
+    /// Whether it is looked at whether certificates were taken back: of all connections, here.
+    fn revocation(&mut self, value: &str, line: usize) {
+        match value {
+            "relaxed" => self.revocation = self.revocation.or(Some("soft")),
+            "ifuri" => {
+                self.revocation = self.revocation.or(Some("soft"));
+                self.note(line, "revocation = ifuri is taken as relaxed: write ocsp = \"hard\" or crl_required = true below [revocation] where certificates name whom to ask".to_owned());
+            }
+            "strict" => {
+                self.revocation = Some("hard");
+                self.note(line, "revocation = strict is taken as ocsp = \"hard\": where the authority has lists alone, write ocsp = \"off\" and crl_required = true below [revocation]".to_owned());
+            }
+            _ => self.leave(line, &alloc::format!("revocation = {value}")),
+        }
     }
 
     fn child(&mut self, name: &str, child: &Section) {
@@ -502,6 +533,15 @@ impl Importer {
                 self.out.push_str("[[user]]\n");
                 self.text("name", &name);
                 self.text("password", &password);
+            }
+        }
+        if self.revocation.is_some() || !self.shows {
+            self.out.push_str("\n[revocation]\n");
+            if let Some(policy) = self.revocation {
+                self.text("ocsp", policy);
+            }
+            if !self.shows {
+                self.set("ocsp_response", "false");
             }
         }
         if self.asks {
@@ -592,6 +632,32 @@ authorities { }
             let start = alloc::format!("{line}: {what}");
             assert!(left.iter().any(|left| left.starts_with(&start)), "{start} is not among {left:#?}");
         }
+    }
+
+    #[test]
+    fn how_certificates_are_looked_at_is_of_the_whole_file() {
+        let of = |ocsp: &str, first: &str, second: &str| {
+            let one = |n: u8, more: &str| {
+                alloc::format!(
+                    "c{n} {{\n{ocsp}\nlocal {{ auth = psk }}\nremote {{ auth = pubkey\n cacerts = ca.pem\n{more} }}\n}}\n"
+                )
+            };
+            import(&alloc::format!("connections {{\n{}{}}}\n", one(1, first), one(2, second))).unwrap()
+        };
+        let table = |imported: &Imported| {
+            imported.text.split_once("[revocation]\n").map(|(_, table)| table.trim_end().to_owned())
+        };
+        assert_eq!(table(&of("", "", "")), None);
+        assert_eq!(table(&of("", "revocation = relaxed", "")).as_deref(), Some("ocsp = \"soft\""));
+        assert_eq!(table(&of("ocsp = both", "", "")).as_deref(), Some("ocsp = \"soft\""));
+        assert_eq!(table(&of("ocsp = never", "", "")).as_deref(), Some("ocsp_response = false"));
+        let strict = of("", "revocation = strict", "revocation = relaxed");
+        assert_eq!(table(&strict).as_deref(), Some("ocsp = \"hard\""), "the stricter one holds");
+        assert!(strict.left.iter().any(|(line, what)| *line > 0 && what.contains("crl_required = true")));
+        let ifuri = of("", "revocation = ifuri", "");
+        assert!(
+            ifuri.left.iter().any(|(_, what)| what.starts_with("revocation = ifuri is taken as relaxed"))
+        );
     }
 
     #[test]

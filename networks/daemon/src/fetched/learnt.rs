@@ -8,11 +8,12 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use usher_aaa_config::hosts::is_of;
 use usher_aaa_config::model::Tls as Settings;
+use usher_config::hosts::is_of;
 use usher_core::{Duration, WallTime};
 use usher_crypto::fingerprint::sha256;
 use usher_crypto::x509::Information;
+use usher_pki::is_namesake;
 
 /// Points that are known, and those of one authority right below a root.
 const MOST: usize = 32;
@@ -92,14 +93,6 @@ pub(crate) struct Learning {
     pub(crate) gone: Vec<Point>,
     /// URLs for which there is no room.
     pub(crate) refused: Vec<String>,
-}
-
-/// Whether an issuer is called as a root is and is none: with its list, which TLS would look at for the root's certificates,
-/// nobody of those would get in.
-pub(crate) fn is_namesake(issuer: &[u8], roots: &[Vec<u8>]) -> bool {
-    let subject = |der: &[u8]| Information::of_der(der).map(|said| said.subject).ok();
-    let is = |root: &Vec<u8>| subject(root).is_some_and(|name| Some(name) == subject(issuer));
-    !roots.iter().any(|root| root == issuer) && roots.iter().any(is)
 }
 
 fn file(state_dir: &Path) -> PathBuf {

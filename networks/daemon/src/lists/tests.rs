@@ -1,5 +1,5 @@
 use super::*;
-use crate::fetched::{LONGEST, PATIENCE, kept, learnt};
+use crate::fetched::{LONGEST, PATIENCE, kept};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::sync::Mutex;
@@ -359,7 +359,7 @@ fn a_list_that_users_certificates_name_takes_the_place_of_its_issuers_alone() {
     authority(&folder, "Ours").publish_for(at(50), Duration::from_secs(1000)).unwrap();
     let (theirs, namesake) = (fs::read(folder.join("ca.crl")).unwrap(), certificate(folder));
     let roots = certificates(s.files.ca.as_deref().unwrap());
-    assert!(learnt::is_namesake(&namesake, &roots) && !learnt::is_namesake(&ours, &roots));
+    assert!(usher_pki::is_namesake(&namesake, &roots) && !usher_pki::is_namesake(&ours, &roots));
     let learnt = |url: &str, issuer: &[u8], octets: &[u8]| LearntList {
         url: url.to_owned(),
         issuer: issuer.to_vec(),

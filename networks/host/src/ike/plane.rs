@@ -138,6 +138,8 @@ struct Carrier {
     fixed: Vec<Way>,
     /// Of them, those of pools: nobody's outer address.
     pools: Vec<Network>,
+    /// Other sides with whom this one begins, which lie beside the device before there is a CHILD_SA.
+    past: Vec<IpAddr>,
     children: BTreeMap<u32, Child>,
     /// Inner addresses of this side.
     given: BTreeMap<SaId, Vec<IpAddr>>,
@@ -201,6 +203,7 @@ impl Plane {
             path,
             fixed: Vec::new(),
             pools: Vec::new(),
+            past: Vec::new(),
             children: BTreeMap::new(),
             given: BTreeMap::new(),
         });
@@ -350,6 +353,7 @@ impl Plane {
             }
         }
         carrier.lead(ways);
+        carrier.pass(begun.iter().filter_map(|table| table.remote_address).collect());
         let names = locked(&self.names).clone();
         let ends = |policy| {
             let (name, _) = names.get(&policy)?;
@@ -492,6 +496,17 @@ impl Carrier {
         }
         for (network, source) in before {
             noted("a route", network.0, routing.remove_route(network, source));
+        }
+    }
+
+    /// Has other sides lie beside the device from now on, whatever is led there: or IKE itself would not get through.
+    fn pass(&mut self, past: Vec<IpAddr>) {
+        let Some(routing) = &mut self.routing else { return };
+        for address in &past {
+            noted("a route", address, routing.add_past(*address));
+        }
+        for address in std::mem::replace(&mut self.past, past) {
+            noted("a route", address, routing.remove_past(address));
         }
     }
 

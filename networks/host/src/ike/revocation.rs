@@ -1,23 +1,27 @@
 //! Whether certificates of the other sides still hold: revocation lists, which are read and fetched anew while the gateway runs, and
 //! issuers that are asked by OCSP.
 
-use super::telling::Telling;
+use super::learned::{self, Learned};
+use crate::Telling;
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use usher_config::hosts::is_of;
 use usher_core::{Job, WallTime};
 use usher_crypto::x509::{Information, RevocationList};
 use usher_gateway::Command as Told;
 use usher_gateway::config::{Loaded, OcspPolicy, RevocationTable};
 use usher_ike::credentials::{Credentials, valid_until};
-use usher_ike::machine::{Command, IkeJob};
+use usher_ike::machine::{Command, IkeJob, LocalAuth};
 use usher_pki::ocsp::{Asked, Asking, NONCE_LEN, Status};
-use usher_pki::{Publisher, kept_list, renew_list};
+use usher_pki::{Publisher, is_namesake, kept_list, renew_list};
 
 /// How long a list's publisher may take, and what it may send.
 const PUBLISHER: (Duration, u64) = (Duration::from_secs(10), 32 << 20);
+/// The same of one that a certificate of the other side names, for which somebody waits.
+const PUBLISHER_OF_PEERS: (Duration, u64) = (Duration::from_secs(3), 4 << 20);
 /// How long a responder of OCSP may take.
 const RESPONDER: Duration = Duration::from_secs(3);
 /// How often it is looked whether something is due.
@@ -49,13 +53,20 @@ struct Of {
     /// Without lists.
     credentials: Arc<Credentials>,
     authorities: Vec<Vec<u8>>,
+    /// This side's own certificates with those above them, DER, by connection.
+    own: BTreeMap<String, Vec<Vec<u8>>>,
 }
 
 impl Of {
     fn new(loaded: &Loaded) -> Self {
         let credentials = loaded.credentials.clone();
-        let authorities = credentials.authorities().map(<[u8]>::to_vec).collect();
-        Self { table: loaded.file.revocation.clone(), credentials, authorities }
+        let authorities: Vec<Vec<u8>> = credentials.authorities().map(<[u8]>::to_vec).collect();
+        let own = loaded.config.peers.iter().filter_map(|peer| {
+            let LocalAuth::Certificate { chain, .. } = &peer.connection.local_auth else { return None };
+            Some((peer.connection.name.clone(), with_issuer(chain, &authorities)))
+        });
+        let own = own.collect();
+        Self { table: loaded.file.revocation.clone(), credentials, authorities, own }
     }
     fn urls(&self) -> Vec<String> {
         let mut urls = self.table.crl_url.clone();
@@ -105,6 +116,20 @@ impl Of {
     }
 }
 
+/// A chain with the issuer of its only certificate, where that is an authority that is known.
+fn with_issuer(chain: &[Vec<u8>], authorities: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let mut chain = chain.to_vec();
+    let issuer = match &chain[..] {
+        [leaf] => Information::of_der(leaf).ok().and_then(|leaf| {
+            let issued = |der: &&Vec<u8>| Information::of_der(der).is_ok_and(|ca| ca.subject == leaf.issuer);
+            authorities.iter().find(issued).cloned()
+        }),
+        _ => None,
+    };
+    chain.extend(issuer);
+    chain
+}
+
 /// What certificates are verified by, for all who have to do with it.
 #[derive(Clone, Debug)]
 pub(super) struct Revocation {
@@ -112,9 +137,13 @@ pub(super) struct Revocation {
     newest: Arc<Mutex<Arc<Credentials>>>,
     /// Lists in use.
     used: Arc<Mutex<Vec<RevocationList>>>,
+    /// Those that certificates of others have named.
+    learned: Arc<Mutex<Learned>>,
+    /// Held by who asks about this side's own certificate.
+    showing: Arc<Mutex<()>>,
     asking: Asking,
     asked: Arc<AtomicUsize>,
-    telling: Telling,
+    telling: Telling<Told>,
 }
 
 /// What is remembered between two looks.
@@ -141,12 +170,14 @@ impl Revocation {
     ///
     /// # Errors
     /// A file that is no list.
-    pub(super) fn new(loaded: &Loaded, telling: &Telling) -> Result<Self, String> {
+    pub(super) fn new(loaded: &Loaded, telling: &Telling<Told>) -> Result<Self, String> {
         let of = Arc::new(Of::new(loaded));
         let this = Self {
             newest: Arc::new(Mutex::new(of.credentials.clone())),
             of: Arc::new(Mutex::new(of)),
             used: Arc::default(),
+            learned: Arc::default(),
+            showing: Arc::default(),
             asking: Asking::default(),
             asked: Arc::default(),
             telling: telling.clone(),
@@ -169,7 +200,7 @@ impl Revocation {
     }
     /// Whether issuers are asked.
     pub(super) fn asks(&self) -> bool {
-        locked(&self.of).table.ocsp != OcspPolicy::Off
+        locked(&self.of).table.asks()
     }
 
     /// Takes up the lists that there are; whether they are others than before.
@@ -183,7 +214,8 @@ impl Revocation {
     }
 
     fn take(&self, of: &Of, lists: Vec<RevocationList>) -> Result<(), String> {
-        let octets: Vec<Vec<u8>> = lists.iter().map(|list| list.der().to_vec()).collect();
+        let learned = locked(&self.learned).lists(wall());
+        let octets: Vec<Vec<u8>> = lists.iter().chain(&learned).map(|list| list.der().to_vec()).collect();
         let credentials = of.credentials.with_revocation_lists(&octets).map_err(|error| error.to_string())?;
         *locked(&self.newest) = Arc::new(credentials);
         *locked(&self.used) = lists;
@@ -253,13 +285,34 @@ impl Revocation {
 
     /// Does a job of IKE; why a certificate is not taken is told in the log.
     pub(super) fn answer(&self, job: &Job<IkeJob>) -> Command {
-        let credentials = locked(&self.newest).clone();
-        let (IkeJob::Verify { connection, identity, .. }, token) = (&job.what, job.token) else {
-            return credentials.answer(job);
+        let token = job.token;
+        let (connection, identity, shown) = match &job.what {
+            IkeJob::Verify { connection, identity, ocsp, .. } => (connection, identity, ocsp),
+            IkeJob::Sign { connection, ocsp, .. } => {
+                let credentials = locked(&self.newest).clone();
+                return match credentials.answer(job) {
+                    Command::Signed { token, signature, .. } if *ocsp => {
+                        Command::Signed { token, signature, ocsp: self.to_show(connection) }
+                    }
+                    answer => answer,
+                };
+            }
         };
-        let verified = credentials.verified(&job.what).map_err(|why| why.to_string());
-        let taken = verified.and_then(|path| {
-            let said = self.holds(&credentials, connection, &path)?;
+        // A list that was learned and is out of date would refuse everybody of its issuer.
+        if locked(&self.learned).has_ended(wall()) {
+            self.renew();
+        }
+        let verified = || -> Result<_, String> {
+            let credentials = locked(&self.newest).clone();
+            let path = credentials.verified(&job.what).map_err(|why| why.to_string())?;
+            Ok((credentials, path))
+        };
+        let listed = verified().and_then(|(credentials, path)| match self.learn(&path)? {
+            true => verified(),
+            false => Ok((credentials, path)),
+        });
+        let taken = listed.and_then(|(credentials, path)| {
+            let said = self.holds(&credentials, connection, &path, shown)?;
             let ends = said.into_iter().chain(self.lists_end(&path));
             Ok(ends.fold(valid_until(&path), WallTime::min))
         });
@@ -273,8 +326,10 @@ impl Revocation {
     fn lists_end(&self, path: &[Vec<u8>]) -> Vec<WallTime> {
         let issuers: Vec<String> =
             path.iter().filter_map(|der| Information::of_der(der).ok()).map(|said| said.issuer).collect();
+        let learned = locked(&self.learned).lists(wall());
         let used = locked(&self.used);
         used.iter()
+            .chain(&learned)
             .filter(|list| issuers.contains(&list.issuer))
             .filter_map(|list| list.next_update)
             .collect()
@@ -286,6 +341,7 @@ impl Revocation {
         credentials: &Credentials,
         connection: &str,
         path: &[Vec<u8>],
+        shown: &[Vec<u8>],
     ) -> Result<Option<WallTime>, String> {
         let of = locked(&self.of).clone();
         if of.table.ocsp == OcspPolicy::Off {
@@ -299,19 +355,38 @@ impl Revocation {
                 Ok(Some(wall()))
             }
         };
-        // A responder that is slow keeps so many helpers and no more: signatures of others are made meanwhile.
-        if self.asked.fetch_add(1, Ordering::AcqRel) >= ASKED {
-            self.asked.fetch_sub(1, Ordering::AcqRel);
-            return unsaid("too many are asked about at this moment");
-        }
-        let said = self.asking.answer(&Asked {
+        let asked = Asked {
             path,
             url: of.table.ocsp_url.as_deref(),
             patience: RESPONDER,
             now: wall(),
             nonce: &nonce,
             appointed: &|chain| credentials.trusts(connection, chain),
-        });
+        };
+        // What it shows spares asking; what cannot be believed of that is as if it were not there (RFC 4806 §3.2).
+        let shown = shown.iter().map(|response| self.asking.shown(&asked, response));
+        let mut shown: Vec<_> = shown
+            .filter_map(|said| {
+                said.map_err(|why| tracing::debug!(connection, why, "a response of OCSP is not believed"))
+                    .ok()
+            })
+            .collect();
+        shown.sort_by_key(|said| said.status != Status::Revoked);
+        match shown.first() {
+            Some(said) if said.status == Status::Revoked => {
+                return Err("its authority has revoked it (OCSP)".to_owned());
+            }
+            Some(said) if said.status == Status::Good => {
+                return Ok(Some(said.next_update.unwrap_or_else(wall)));
+            }
+            _ => {}
+        }
+        // A responder that is slow keeps so many helpers and no more: signatures of others are made meanwhile.
+        if self.asked.fetch_add(1, Ordering::AcqRel) >= ASKED {
+            self.asked.fetch_sub(1, Ordering::AcqRel);
+            return unsaid("too many are asked about at this moment");
+        }
+        let said = self.asking.answer(&asked);
         self.asked.fetch_sub(1, Ordering::AcqRel);
         let said = match said {
             Ok(said) => said,
@@ -322,5 +397,82 @@ impl Revocation {
             Status::Revoked => Err("its authority has revoked it (OCSP)".to_owned()),
             Status::Unknown => unsaid("the responder does not know it"),
         }
+    }
+
+    /// A response of OCSP about a connection's own certificate. One is asked for at a time, so that a slow responder keeps one helper.
+    fn to_show(&self, connection: &str) -> Option<Vec<u8>> {
+        let of = locked(&self.of).clone();
+        let path = of.own.get(connection).filter(|_| of.table.ocsp_response)?;
+        let _one = self.showing.try_lock().ok()?;
+        let asked = Asked {
+            path,
+            url: of.table.ocsp_url.as_deref(),
+            patience: RESPONDER,
+            now: wall(),
+            nonce: &nonce,
+            // Whom it is shown to looks at that.
+            appointed: &|_| true,
+        };
+        let shown = self.asking.to_show(&asked);
+        shown.map_err(|why| tracing::debug!(connection, why = why.why, "no response of OCSP to show")).ok()
+    }
+
+    /// Takes up the lists that are there now.
+    fn renew(&self) {
+        let (of, lists) = (locked(&self.of).clone(), locked(&self.used).clone());
+        self.telling.tell(Told::VoidTickets);
+        if let Err(error) = self.take(&of, lists) {
+            tracing::error!(error, "the revocation lists are not taken up");
+        }
+    }
+
+    /// Fetches the lists that the certificates of a path name, where they are wanted and not there; whether there are others than before.
+    fn learn(&self, path: &[Vec<u8>]) -> Result<bool, String> {
+        let of = locked(&self.of).clone();
+        let (hosts, required) = (&of.table.crl_from_peers, of.table.crl_required);
+        if hosts.is_empty() && !required {
+            return Ok(false);
+        }
+        let every = Duration::from_nanos(of.table.crl_interval.get().as_nanos());
+        let mut changed = false;
+        for pair in path.windows(2) {
+            let [certificate, issuer] = pair else { continue };
+            let signed = |list: &RevocationList| list.is_signed_by([issuer.as_slice()]);
+            if locked(&self.used).iter().any(|list| list.is_of_now(wall()) && signed(list)) {
+                continue;
+            }
+            let mut named = Information::of_der(certificate).map_or_else(|_| Vec::new(), |said| said.crl);
+            named.retain(|url| is_of(url, hosts));
+            let said = if named.is_empty() {
+                Err("it names none at a host of crl_from_peers".to_owned())
+            } else if is_namesake(issuer, &of.authorities) {
+                // Nobody of the true one would get in by its list.
+                Err("its issuer is called as an authority of ca is, and is none".to_owned())
+            } else if self.asked.fetch_add(1, Ordering::AcqRel) >= ASKED {
+                self.asked.fetch_sub(1, Ordering::AcqRel);
+                Err("too many are asked about at this moment".to_owned())
+            } else {
+                let places = (&named[..], PUBLISHER_OF_PEERS);
+                let fetched = learned::fetch(&self.learned, places, (&signed, every), wall());
+                self.asked.fetch_sub(1, Ordering::AcqRel);
+                fetched
+            };
+            match said {
+                Ok(other) => changed |= other,
+                Err(why) if required => {
+                    return Err(format!("no revocation list of its issuer is known: {why}"));
+                }
+                Err(why) if named.is_empty() => {
+                    tracing::debug!(why, "a certificate is on no list that is known")
+                }
+                Err(why) => {
+                    tracing::warn!(why, "a certificate's revocation list is not to be had: it is taken")
+                }
+            }
+        }
+        if changed {
+            self.renew();
+        }
+        Ok(changed)
     }
 }

@@ -47,7 +47,7 @@ pub(super) fn read(octets: &[u8], question: &Question<'_>, asked: &SentRequest) 
     for extension in data.response_extensions.iter().flatten() {
         if extension.extn_id == NONCE {
             // Who leaves it out has made the answer before it was asked (RFC 8954 §3.1).
-            if extension.extn_value.as_bytes() != asked.nonce {
+            if asked.nonce.as_ref().is_some_and(|nonce| extension.extn_value.as_bytes() != nonce) {
                 return Err(fault("it is for another question: the nonce is not the one that was sent"));
             }
         } else if extension.critical {

@@ -15,6 +15,8 @@ const MOST: usize = 4096;
 const LONGEST: Duration = Duration::from_secs(3600);
 /// How long it is kept that nothing was said that can be believed, and that a responder said nothing at all.
 const SILENCE: Duration = Duration::from_secs(10);
+/// Certificates of one's own about which answers are kept.
+const OWN: usize = 64;
 /// Responders of which silence is remembered.
 const RESPONDERS: usize = 256;
 
@@ -64,6 +66,13 @@ pub struct Asked<'a> {
     pub appointed: &'a dyn Fn(&[&[u8]]) -> bool,
 }
 
+impl Asked<'_> {
+    fn appoints(&self, responder: &[u8], above: &[Vec<u8>]) -> bool {
+        let chain: Vec<&[u8]> = std::iter::once(responder).chain(above.iter().map(Vec::as_slice)).collect();
+        (self.appointed)(&chain)
+    }
+}
+
 impl std::fmt::Debug for Asked<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Asked").field("url", &self.url).field("now", &self.now).finish_non_exhaustive()
@@ -75,7 +84,11 @@ impl std::fmt::Debug for Asked<'_> {
 pub struct Asking {
     answers: Arc<Mutex<Answers>>,
     silent: Arc<Mutex<Silent>>,
+    own: Arc<Mutex<Own>>,
 }
+
+/// Answers about one's own certificates, by those, with until when each is shown, or why there is none.
+type Own = BTreeMap<Vec<u8>, (WallTime, Result<Vec<u8>, Unsaid>)>;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -113,6 +126,63 @@ impl Asking {
         last
     }
 
+    /// What an answer says of a path's first certificate that its holder shows (RFC 4806 §3.2), DER. It is not kept, since the holder has
+    /// chosen it; that the certificate was revoked is known better by who was asked.
+    ///
+    /// # Errors
+    /// Why it cannot be believed.
+    pub fn shown(&self, asked: &Asked<'_>, answer: &[u8]) -> Result<Answer, String> {
+        let [leaf, above @ ..] = asked.path else { return Err("no certificate".to_owned()) };
+        let issuer = above.first().ok_or("it stands under no authority")?;
+        let appointed = |responder: &[u8]| asked.appoints(responder, above);
+        let (now, nonce) = (asked.now, None);
+        let question = Question { certificate: leaf, issuer, now, nonce, appointed: &appointed };
+        let said = question.read(answer).map_err(|e| e.to_string())?;
+        match lock(&self.answers).find(now, leaf) {
+            Some(Ok(known)) if known.status == Status::Revoked => Ok(known),
+            _ => Ok(said),
+        }
+    }
+
+    /// An answer about a path's first certificate, DER, to be shown to others: one that says that it holds. It is kept until half of its
+    /// time is over. Blocks while a responder is asked.
+    ///
+    /// # Errors
+    /// There is none to show.
+    pub fn to_show(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Unsaid> {
+        let nobody = |why: &str| Unsaid::new(Fault::NoResponder, why);
+        let [leaf, above @ ..] = asked.path else { return Err(nobody("no certificate")) };
+        let (now, issuer) = (asked.now, above.first().ok_or_else(|| nobody("it stands under no authority"))?);
+        if let Some((until, answer)) = lock(&self.own).get(leaf)
+            && now < *until
+        {
+            return answer.clone();
+        }
+        let said = Information::of_der(leaf).map_err(|e| Unsaid::new(Fault::Unbelievable, &e.to_string()))?;
+        let appointed = |responder: &[u8]| asked.appoints(responder, above);
+        let question = Question { certificate: leaf, issuer, now, nonce: None, appointed: &appointed };
+        let urls = responders(asked.url, &said.ocsp);
+        let url = urls.first().ok_or_else(|| nobody("it does not say where to ask by HTTP; see ocsp_url"))?;
+        let (until, answer) = match question.fetch(url, asked.patience) {
+            Ok((Answer { status: Status::Good, next_update }, octets)) => {
+                let lasts =
+                    next_update.map_or(0, |until| until.unix_secs().saturating_sub(now.unix_secs())) / 2;
+                (now + Duration::from_secs(lasts).min(LONGEST), Ok(octets))
+            }
+            Ok(_) => (now + SILENCE, Err(Unsaid::new(Fault::Unbelievable, "it does not say that it holds"))),
+            Err(error @ OcspError::Silent { .. }) => {
+                (now + SILENCE, Err(Unsaid::new(Fault::Silent, &error.to_string())))
+            }
+            Err(error) => (now + SILENCE, Err(Unsaid::new(Fault::Unbelievable, &error.to_string()))),
+        };
+        let mut own = lock(&self.own);
+        if own.len() >= OWN {
+            own.clear();
+        }
+        own.insert(leaf.clone(), (until, answer.clone()));
+        answer
+    }
+
     /// What one responder says of a certificate, its issuer and the path from there; [`Fault::Silent`] where it says nothing.
     fn ask(
         &self,
@@ -127,12 +197,8 @@ impl Asking {
             return Err(Unsaid::new(Fault::Silent, &why));
         }
         let begun = std::time::Instant::now();
-        let nonce = (asked.nonce)().map_err(|e| here(e.to_string()))?;
-        let appointed = |responder: &[u8]| {
-            let chain: Vec<&[u8]> =
-                std::iter::once(responder).chain(above.iter().map(Vec::as_slice)).collect();
-            (asked.appointed)(&chain)
-        };
+        let nonce = Some((asked.nonce)().map_err(|e| here(e.to_string()))?);
+        let appointed = |responder: &[u8]| asked.appoints(responder, above);
         let question = Question { certificate: leaf, issuer, now, nonce, appointed: &appointed };
         let answer = question.ask(url, asked.patience);
         let waited = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);

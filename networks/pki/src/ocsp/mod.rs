@@ -75,8 +75,9 @@ pub struct Question<'a> {
     pub issuer: &'a [u8],
     /// Now.
     pub now: WallTime,
-    /// What nobody can guess, made for this question (RFC 8954 §3.2).
-    pub nonce: [u8; NONCE_LEN],
+    /// What nobody can guess, made for this question (RFC 8954 §3.2). `None`: the answer is for others to see, too, or was made for
+    /// somebody else, so that a nonce in it says nothing.
+    pub nonce: Option<[u8; NONCE_LEN]>,
     /// Whether a responder's certificate, DER, that the issuer signed for this purpose is valid: of now, on no revocation
     /// list, with no critical extension that is not understood (RFC 5280 §6).
     pub appointed: &'a dyn Fn(&[u8]) -> bool,
@@ -99,15 +100,31 @@ impl Question<'_> {
     /// # Errors
     /// No answer that can be believed came; whether the certificate is then taken is the caller's policy.
     pub fn ask(&self, url: &str, timeout: Duration) -> Result<Answer, OcspError> {
+        self.fetch(url, timeout).map(|(answer, _)| answer)
+    }
+
+    /// The same, with the answer as it came, DER, which can be shown to others.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn fetch(&self, url: &str, timeout: Duration) -> Result<(Answer, Vec<u8>), OcspError> {
         let asked = self.asked()?;
         let answer = http::agent(timeout)
             .post(url)
             .header("Content-Type", "application/ocsp-request")
             .header("Accept", "application/ocsp-response")
             .send(&asked.request[..]);
-        let answer = http::octets(answer, MAX_ANSWER)
+        let octets = http::octets(answer, MAX_ANSWER)
             .map_err(|cause| OcspError::Silent { url: url.to_owned(), cause })?;
-        Ok(answer::read(&answer, self, &asked)?)
+        Ok((answer::read(&octets, self, &asked)?, octets))
+    }
+
+    /// What an answer says, DER, that somebody else has asked for and shows.
+    ///
+    /// # Errors
+    /// It is none that can be believed.
+    pub fn read(&self, answer: &[u8]) -> Result<Answer, PkiError> {
+        answer::read(answer, self, &self.asked()?)
     }
 
     /// What is sent, and what the answer has to repeat of it.
@@ -125,16 +142,19 @@ impl Question<'_> {
             issuer_key_hash: digest(&issuer.public_key().subject_public_key.data)?,
             serial_number: Decode::from_der(&integer(subject.raw_serial())).map_err(fault)?,
         };
-        let nonce = tagged(0x04, &self.nonce);
+        let nonce = self.nonce.map(|nonce| tagged(0x04, &nonce));
         let identifier = NONCE.to_der().map_err(fault)?;
-        let extensions = tagged(0x30, &tagged(0x30, &[identifier, tagged(0x04, &nonce)].concat()));
+        let extensions = nonce
+            .as_ref()
+            .map(|nonce| tagged(0x30, &tagged(0x30, &[identifier, tagged(0x04, nonce)].concat())));
+        let extensions = extensions.map(|extensions| Decode::from_der(&extensions).map_err(fault));
         let single = Request { req_cert: id.clone(), single_request_extensions: None };
         let request = OcspRequest {
             tbs_request: TbsRequest {
                 version: Version::V1,
                 requestor_name: None,
                 request_list: vec![single],
-                request_extensions: Some(Decode::from_der(&extensions).map_err(fault)?),
+                request_extensions: extensions.transpose()?,
             },
             optional_signature: None,
         };
@@ -147,8 +167,8 @@ struct SentRequest {
     request: Vec<u8>,
     /// Names the certificate.
     id: CertId,
-    /// The nonce as an extension's value: an octet string.
-    nonce: Vec<u8>,
+    /// The nonce as an extension's value, an octet string, where there is one.
+    nonce: Option<Vec<u8>>,
 }
 
 fn algorithm<T>(oid: ObjectIdentifier) -> der::Result<T>

@@ -75,7 +75,13 @@ impl Scene {
 
     fn question<'a>(&'a self, appointed: &'a dyn Fn(&[u8]) -> bool) -> Question<'a> {
         let (certificate, issuer) = (&self.user.der, &self.authority.der);
-        Question { certificate, issuer, now: WallTime::from_unix_secs(NOW), nonce: self.nonce, appointed }
+        Question {
+            certificate,
+            issuer,
+            now: WallTime::from_unix_secs(NOW),
+            nonce: Some(self.nonce),
+            appointed,
+        }
     }
 
     /// A good answer of now by `signer`, after `change`, signed.

@@ -3,7 +3,7 @@
 pub(super) mod initiator;
 pub(super) mod responder;
 
-use super::config::{Connection, LocalAuth, RemoteAuth};
+use super::config::{Config, Connection, LocalAuth, RemoteAuth};
 use super::event::{EndReason, IkeJob};
 use super::sa::{Context, IkeSa, Phase};
 use crate::code::{AuthMethod, CertificateEncoding, HashAlgorithm, KeyExchangeMethod, NotifyType};
@@ -23,8 +23,11 @@ use usher_eap::authenticator::Authenticator;
 use usher_eap::packet::{Code, Packet, Type};
 use usher_eap::peer::Peer;
 
-/// Certificates that somebody may show, and octets of them.
+/// Certificates that somebody may show, and responses of OCSP about them.
 const CERTIFICATES: usize = 16;
+const RESPONSES: usize = 4;
+/// Octets of a response of OCSP that this side shows, at most: it goes with the certificates in one message.
+const LONGEST_RESPONSE: usize = 8192;
 
 /// Octets of an EAP packet of an initiator that has not proved who it is: a fragmented message could have very much more.
 const UNPROVED: usize = 4096;
@@ -78,6 +81,9 @@ pub(super) struct Authenticating {
     pub(super) verified: bool,
     /// This side's proof, once it is signed.
     pub(super) proof: Option<Payload>,
+    /// The other side would like a response of OCSP about this side's certificate, and that, once it is there.
+    pub(super) ocsp_wanted: bool,
+    pub(super) ocsp: Option<Vec<u8>>,
     /// This side has sent its proof.
     pub(super) proved: bool,
     /// Both have agreed that EAP alone proves who the responder is.
@@ -123,6 +129,8 @@ impl Authenticating {
             eap: Eap::None,
             verified: false,
             proof: None,
+            ocsp_wanted: false,
+            ocsp: None,
             proved: false,
             eap_only: false,
             child: None,
@@ -252,17 +260,36 @@ fn resumed_holds(sa: &mut IkeSa, proof: &Payload) -> bool {
     *theirs == method && resumed_code(sa, initiator, &id).is_some_and(|code| equal(&code, data))
 }
 
-/// Which certificates are wanted (§3.7).
-pub(super) fn certificate_request(connection: &Connection) -> Payload {
+/// Which certificates are wanted (§3.7); and where a response of OCSP is wanted with them, that of whom their issuer trusts, which is
+/// said by naming nobody (RFC 4806 §3.1).
+pub(super) fn certificate_requests(config: &Config, connection: &Connection) -> Vec<Payload> {
     let authorities = match &connection.remote_auth {
         RemoteAuth::Certificate { authorities } => authorities.concat(),
         _ => Vec::new(),
     };
-    Payload::CertificateRequest { encoding: CertificateEncoding::X509_SIGNATURE, authorities }
+    let request = |encoding, authorities| Payload::CertificateRequest { encoding, authorities };
+    let ocsp = config.ask_ocsp.then(|| request(CertificateEncoding::OCSP_CONTENT, Vec::new()));
+    core::iter::once(request(CertificateEncoding::X509_SIGNATURE, authorities)).chain(ocsp).collect()
 }
 
-/// This side's certificates.
-pub(super) fn certificates(connection: &Connection) -> Vec<Payload> {
+/// Whether the other side would like a response of OCSP.
+pub(super) fn asks_ocsp(payloads: &[Payload]) -> bool {
+    let asks = |payload: &Payload| {
+        matches!(payload, Payload::CertificateRequest { encoding: CertificateEncoding::OCSP_CONTENT, .. })
+    };
+    payloads.iter().any(asks)
+}
+
+/// This side's certificates, with the response of OCSP that was asked for.
+pub(super) fn shown(sa: &mut IkeSa) -> Vec<Payload> {
+    let mut payloads = certificates(&sa.connection);
+    let ocsp = state(sa).and_then(|state| state.ocsp.take());
+    let encoding = CertificateEncoding::OCSP_CONTENT;
+    payloads.extend(ocsp.map(|data| Payload::Certificate { encoding, data }));
+    payloads
+}
+
+fn certificates(connection: &Connection) -> Vec<Payload> {
     let LocalAuth::Certificate { chain, .. } = &connection.local_auth else { return Vec::new() };
     let payload = |der: &Vec<u8>| Payload::Certificate {
         encoding: CertificateEncoding::X509_SIGNATURE,
@@ -385,7 +412,8 @@ pub(super) fn prove(sa: &mut IkeSa, cx: &mut Context<'_>) -> bool {
             let Some(scheme) = scheme_for(*kind, &state.hashes) else { return false };
             state.waits = Waits::Signature(scheme);
             cx.work(work::SIGN);
-            sa.job(cx, IkeJob::Sign { connection: connection.name.clone(), scheme, octets });
+            let ocsp = state.ocsp_wanted;
+            sa.job(cx, IkeJob::Sign { connection: connection.name.clone(), scheme, octets, ocsp });
             true
         }
         // There is nothing to prove before EAP, or but by it.
@@ -411,16 +439,15 @@ pub(super) fn verify(
             Some(shared_holds(sa, proof, key))
         }
         RemoteAuth::Certificate { .. } => {
-            let certificates: Vec<Vec<u8>> = payloads
-                .iter()
-                .filter_map(|payload| match payload {
-                    Payload::Certificate { encoding: CertificateEncoding::X509_SIGNATURE, data } => {
-                        Some(data.clone())
-                    }
+            let all = |wanted: CertificateEncoding, most: usize| -> Vec<Vec<u8>> {
+                let of = payloads.iter().filter_map(|payload| match payload {
+                    Payload::Certificate { encoding, data } if *encoding == wanted => Some(data.clone()),
                     _ => None,
-                })
-                .take(CERTIFICATES)
-                .collect();
+                });
+                of.take(most).collect()
+            };
+            let certificates = all(CertificateEncoding::X509_SIGNATURE, CERTIFICATES);
+            let ocsp = all(CertificateEncoding::OCSP_CONTENT, RESPONSES);
             // Who names hashes signs by one of them, and SHA-1 is none.
             let names_none = state(sa)?.hashes.is_empty();
             let signed = signature_of(proof)
@@ -435,7 +462,9 @@ pub(super) fn verify(
             state(sa)?.waits = Waits::Verification;
             cx.work(work::VERIFY);
             let connection = connection.name.clone();
-            sa.job(cx, IkeJob::Verify { connection, identity, certificates, scheme, octets, signature });
+            let verify =
+                IkeJob::Verify { connection, identity, certificates, ocsp, scheme, octets, signature };
+            sa.job(cx, verify);
             None
         }
         RemoteAuth::Eap { .. } | RemoteAuth::EapOnly => Some(false),
@@ -447,12 +476,14 @@ pub(super) fn signed(
     sa: &mut IkeSa,
     cx: &mut Context<'_>,
     signature: Option<Vec<u8>>,
+    ocsp: Option<Vec<u8>>,
 ) -> Result<(), CommandError> {
     let waiting = state(sa).filter(|state| matches!(state.waits, Waits::Signature(_)));
     let state = waiting.ok_or(CommandError::WrongState("it waits for no signature"))?;
     let Waits::Signature(scheme) = state.waits else { return Ok(()) };
     state.waits = Waits::Nobody;
     state.proof = signature.map(|signature| signature_payload(scheme, &signature));
+    state.ocsp = ocsp.filter(|response| response.len() <= LONGEST_RESPONSE);
     match (state.proof.is_some(), sa.initiator) {
         (true, true) => initiator::proved(sa, cx),
         (true, false) => responder::go_on(sa, cx),

@@ -107,6 +107,8 @@ pub struct Config {
     pub encapsulate: bool,
     /// Which of the endpoints of these addresses it is.
     pub shard: Shard,
+    /// Whoever is to prove itself by a certificate is asked to show a response of OCSP about it (RFC 4806).
+    pub ask_ocsp: bool,
     /// Keys of IKE_SAs are told ([`Event::Keys`](super::Event::Keys)), for who looks for faults.
     pub export_keys: bool,
 }
@@ -133,6 +135,7 @@ impl Default for Config {
             tickets: None,
             encapsulate: false,
             shard: Shard::default(),
+            ask_ocsp: false,
             export_keys: false,
         }
     }

@@ -114,6 +114,8 @@ pub enum Command {
         token: u64,
         /// The signature.
         signature: Option<Vec<u8>>,
+        /// A response of OCSP about the connection's certificate, DER, where one was asked for and is to be had.
+        ocsp: Option<Vec<u8>>,
     },
     /// The answer to [`IkeJob::Verify`].
     Verified {
@@ -417,6 +419,8 @@ pub enum IkeJob {
         scheme: SignatureScheme,
         /// What.
         octets: Vec<u8>,
+        /// The other side would like a response of OCSP about the connection's certificate (RFC 4806 §4.1).
+        ocsp: bool,
     },
     /// Verify what somebody says it is; [`Command::Verified`] is owed.
     Verify {
@@ -426,6 +430,8 @@ pub enum IkeJob {
         identity: Identification,
         /// Certificates, DER, its own first, others in no order.
         certificates: Vec<Vec<u8>>,
+        /// Responses of OCSP that it shows, DER, of which nobody knows yet whether they are to be believed (RFC 4806 §3.2).
+        ocsp: Vec<Vec<u8>>,
         /// How it says that it has signed.
         scheme: SignatureScheme,
         /// What it has signed.

@@ -253,6 +253,7 @@ pub(super) fn response(sa: &mut IkeSa, cx: &mut Context<'_>, message: &Message, 
     let mut authenticating =
         Authenticating::new(begun.octets, octets.to_vec(), begun.nonce.to_vec(), answer.nonce.to_vec());
     heed(sa, &mut authenticating, message);
+    authenticating.ocsp_wanted = authenticate::asks_ocsp(&message.payloads);
     sa.nat = nat_found(cx, &message.payloads, sa.spis, sa.path);
     // With MOBIKE a NAT may be found later, on another way (RFC 4555 §3.3).
     let traverses = sa.connection.mobike && message.notify(NotifyType::NAT_DETECTION_SOURCE_IP).is_some();
@@ -391,7 +392,7 @@ pub(super) fn request(cx: &mut Context<'_>, path: Path, message: &Message, octet
     ];
     payloads.extend(nat_detection(cx, sa.spis, path));
     if matches!(sa.connection.remote_auth, super::config::RemoteAuth::Certificate { .. }) {
-        payloads.push(authenticate::certificate_request(&sa.connection));
+        payloads.extend(authenticate::certificate_requests(cx.config, &sa.connection));
     }
     payloads.extend(features(&sa.connection, true, intermediate));
     // The initiator's hashes are of SPIs that it knew: its own, and none (§2.23).

@@ -722,7 +722,7 @@ impl IkeSa {
         match command {
             Command::Eap { answer, .. } => authenticate::responder::eap(self, cx, answer)?,
             Command::Address { attributes, .. } => authenticate::responder::address(self, cx, attributes)?,
-            Command::Signed { signature, .. } => authenticate::signed(self, cx, signature)?,
+            Command::Signed { signature, ocsp, .. } => authenticate::signed(self, cx, signature, ocsp)?,
             Command::Verified { until, .. } => authenticate::verified(self, cx, until)?,
             Command::Delete(_) if !self.is_established() => self.end(cx, EndReason::Deleted),
             _ if !self.is_established() => return Err(CommandError::WrongState("it is not established")),

@@ -101,6 +101,7 @@ impl<'a> Builder<'a> {
             encapsulate: file.data.udp_encapsulation,
             tickets: Some(limits.tickets.get()).filter(|lifetime| !lifetime.is_zero()),
             export_keys: file.key_log.is_some(),
+            ask_ocsp: file.revocation.ocsp != super::revocation::OcspPolicy::Off,
             ..Ike::default()
         };
         if limits.packet.get() < 576 {
@@ -174,7 +175,8 @@ impl<'a> Builder<'a> {
         }
         self.data(&file.data);
         let certified = file.connection.iter().any(|table| table.remote_auth == Remote::Certificate);
-        super::revocation::check(self, &file.revocation, certified);
+        let certifies = file.connection.iter().any(|table| table.local_auth == Local::Certificate);
+        super::revocation::check(self, &file.revocation, certified, certifies);
         // Whoever hosts the gateway knows whether it carries packets.
         let aaa = aaa.flatten();
         Some(Config { endpoint, peers, pools, pools_shared: false, aaa, users, metered: false })

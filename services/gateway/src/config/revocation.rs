@@ -48,6 +48,15 @@ pub struct RevocationTable {
     #[serde(deserialize_with = "named::read")]
     #[schemars(schema_with = "named::schema::<OcspPolicy>")]
     pub ocsp: OcspPolicy,
+    /// Hosts from which they are fetched, too, where the other sides' certificates, and those between them and `ca`, say so: names
+    /// (`crl.example.org`, `*.example.org`), with a port where it is not 80. None: those certificates are not asked. A list is fetched
+    /// when somebody first shows such a certificate, who waits 3 s for it at most; 16 are kept, in memory.
+    pub crl_from_peers: Vec<String>,
+    /// Whether a certificate is refused where no list of its issuer is known, or of an issuer above it.
+    pub crl_required: bool,
+    /// Whether the other side is shown a response of OCSP about this side's certificate where it asks for that (RFC 4806). With `ocsp` this
+    /// side asks for one, and asks the responder itself where it is shown none.
+    pub ocsp_response: bool,
     /// Where OCSP is asked, in place of what the certificate says.
     pub ocsp_url: Option<String>,
     /// The folder in which lists that were fetched are kept.
@@ -61,7 +70,10 @@ impl Default for RevocationTable {
             crl_url: Vec::new(),
             crl_distribution_points: false,
             crl_interval: Time::secs(3600),
+            crl_from_peers: Vec::new(),
+            crl_required: false,
             ocsp: OcspPolicy::Off,
+            ocsp_response: true,
             ocsp_url: None,
             state_dir: DEFAULT_STATE.into(),
         }
@@ -72,7 +84,12 @@ impl RevocationTable {
     /// Whether anything is looked at.
     #[must_use]
     pub fn is_used(&self) -> bool {
-        !self.crl.is_empty() || self.fetches() || self.ocsp != OcspPolicy::Off
+        !self.crl.is_empty() || self.fetches() || self.asks()
+    }
+    /// Whether somebody is asked, or something fetched, for the certificate of one who proves itself by it.
+    #[must_use]
+    pub fn asks(&self) -> bool {
+        self.ocsp != OcspPolicy::Off || !self.crl_from_peers.is_empty() || self.crl_required
     }
     /// Whether lists are fetched.
     #[must_use]
@@ -82,7 +99,7 @@ impl RevocationTable {
 }
 
 #[cfg(feature = "tls")]
-pub(super) fn check(builder: &mut Builder<'_>, table: &RevocationTable, certified: bool) {
+pub(super) fn check(builder: &mut Builder<'_>, table: &RevocationTable, certified: bool, certifies: bool) {
     let by_http = |url: &str| {
         url.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http://")) && url.len() > 7
     };
@@ -94,6 +111,10 @@ pub(super) fn check(builder: &mut Builder<'_>, table: &RevocationTable, certifie
     if let Some(url) = table.ocsp_url.as_ref().filter(|url| !by_http(url)) {
         builder.fault(&["revocation", "ocsp_url"], wrong(url));
     }
+    let hosts = table.crl_from_peers.iter().enumerate();
+    for (i, fault) in hosts.filter_map(|(i, host)| Some((i, usher_config::hosts::fault(host)?))) {
+        builder.fault(&["revocation", "crl_from_peers", &i.to_string()], fault);
+    }
     let interval = table.crl_interval.get();
     if interval < Duration::from_secs(1) || interval > Duration::from_secs(86_400) {
         builder.fault(
@@ -101,7 +122,8 @@ pub(super) fn check(builder: &mut Builder<'_>, table: &RevocationTable, certifie
             "lists are looked at each second at most, and each day at least",
         );
     }
-    if table.ocsp_url.is_some() && table.ocsp == OcspPolicy::Off {
+    let shows = table.ocsp_response && certifies;
+    if table.ocsp_url.is_some() && table.ocsp == OcspPolicy::Off && !shows {
         builder.fault(&["revocation", "ocsp_url"], "nobody is asked: write ocsp = \"soft\" or \"hard\"");
     }
     if table.is_used() && !certified {

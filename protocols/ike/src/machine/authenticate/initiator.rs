@@ -6,8 +6,8 @@ use super::super::create::Secrets;
 use super::super::event::{EndReason, Event};
 use super::super::sa::{Context, Exchange, IkeSa};
 use super::{
-    Eap, Waits, authentication, certificate_request, certificates, configuration, eap, eap_holds, eap_proof,
-    error, find, has, is_resumed, is_safe_alone, prove, state, verify,
+    Eap, Waits, authentication, certificate_requests, configuration, eap, eap_holds, eap_proof, error, find,
+    has, is_resumed, is_safe_alone, prove, shown, state, verify,
 };
 use crate::code::{CfgType, ConfigurationType, ExchangeType, NotifyType};
 use crate::payload::{Configuration, ConfigurationAttribute, Notify, Payload};
@@ -48,12 +48,12 @@ pub(super) fn proved(sa: &mut IkeSa, cx: &mut Context<'_>) {
     let contact = sa.initial_contact;
     let mut payloads = alloc::vec![sa.own_identification()];
     // No certificate comes with a ticket (RFC 5723 §4.3.3).
-    payloads.extend(certificates(&connection).into_iter().filter(|_| !resumed));
+    payloads.extend(shown(sa).into_iter().filter(|_| !resumed));
     if contact {
         payloads.push(Payload::Notify(Notify::new(NotifyType::INITIAL_CONTACT)));
     }
     if matches!(connection.remote_auth, RemoteAuth::Certificate { .. }) && !resumed {
-        payloads.push(certificate_request(&connection));
+        payloads.extend(certificate_requests(cx.config, &connection));
     }
     payloads.extend(connection.remote.clone().map(Payload::IdentificationResponder));
     payloads.extend(proof);

@@ -7,8 +7,8 @@ use super::super::event::{EapAnswer, EndReason, Event};
 use super::super::resumption;
 use super::super::sa::{Context, IkeSa, Task};
 use super::{
-    ChildAsked, Eap, KEPT, UNPROVED, Waits, authentication, certificates, configuration, eap as eap_of,
-    eap_holds, eap_proof, find, has, is_resumed, is_safe_alone, prove, state, verify,
+    ChildAsked, Eap, KEPT, UNPROVED, Waits, asks_ocsp, authentication, configuration, eap as eap_of,
+    eap_holds, eap_proof, find, has, is_resumed, is_safe_alone, prove, shown, state, verify,
 };
 use crate::code::{AuthMethod, CfgType, ExchangeType, NotifyType};
 use crate::payload::{
@@ -113,6 +113,7 @@ fn begin(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: &[Payload]) {
     if state.child.is_none() && connection.childless == Childless::Never {
         return syntax(sa, cx);
     }
+    state.ocsp_wanted = asks_ocsp(payloads);
     state.configuration = configuration;
     state.initial_contact = contact;
     state.mobike = mobike;
@@ -264,14 +265,14 @@ fn converse(sa: &mut IkeSa, cx: &mut Context<'_>) {
     let packet = authenticator.poll_transmit().map(<[u8]>::to_vec);
     let end = authenticator.poll_end();
     let mut payloads = Vec::new();
-    if !state.proved {
-        state.proved = true;
+    if !core::mem::replace(&mut state.proved, true) {
         payloads.push(identification);
         if let Some(proof) = state.proof.take() {
-            payloads.extend(certificates(&connection));
+            payloads.extend(shown(sa));
             payloads.push(proof);
         }
     }
+    let Some(state) = super::state(sa) else { return };
     match (packet, end) {
         (Some(packet), None) if state.eap_only && !is_safe_alone(&packet) => {
             return fail(sa, cx, EndReason::AuthenticationFailed);
@@ -349,8 +350,9 @@ fn finish(sa: &mut IkeSa, cx: &mut Context<'_>) {
     let (resumed, wants_ticket) = (state.resumed.is_some(), state.wants_ticket);
     if matches!(state.eap, Eap::None) {
         payloads.push(identification);
-        payloads.extend(certificates(&connection).into_iter().filter(|_| !resumed));
+        payloads.extend(shown(sa).into_iter().filter(|_| !resumed));
     }
+    let Some(state) = super::state(sa) else { return };
     payloads.extend(state.proof.take());
     let nonces = (state.nonces().0.to_vec(), state.nonces().1.to_vec());
     let (child, given, contact) = (state.child.take(), state.given.take(), state.initial_contact);

@@ -247,7 +247,7 @@ fn commands_that_fit_nothing_are_refused() {
         CommandError::WrongState(_)
     ));
     assert!(matches!(
-        refused(Command::Signed { token: ours.0, signature: None }),
+        refused(Command::Signed { token: ours.0, signature: None, ocsp: None }),
         CommandError::WrongState(_)
     ));
     assert!(matches!(

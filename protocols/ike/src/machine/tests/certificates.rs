@@ -249,3 +249,59 @@ fn who_is_on_a_revocation_list_is_refused_as_soon_as_that_is_there() {
     world.connect();
     assert!(gateway.with_revocation_lists(&[leaf]).is_err());
 }
+
+/// RFC 4806: whoever asks for a response of OCSP gets one beside the certificate; nobody does who has not asked, and none is made up.
+#[test]
+fn a_response_of_ocsp_is_shown_to_whom_asks_for_it() {
+    let authority = Authority::new();
+    for (initiator_asks, responder_asks) in [(true, true), (true, false), (false, true), (false, false)] {
+        let mut world = world(&authority, [P256, P256], "ini.test", &authority);
+        let (initiator, responder) = (world.initiator, world.responder);
+        world.net[initiator].config.ask_ocsp = initiator_asks;
+        world.net[responder].config.ask_ocsp = responder_asks;
+        let seen = Rc::new(RefCell::new(Vec::new()));
+        for (host, name) in [(initiator, "ini.test"), (responder, "gw.test")] {
+            let (algorithm, seen) = (P256, seen.clone());
+            let (chain, key) = authority.certify(name, algorithm);
+            let mut own = Credentials::new();
+            let kind = own.add_key("site", key);
+            authority.trusted_by(&mut own);
+            let auth = LocalAuth::Certificate { chain, kind };
+            if name == "ini.test" {
+                world.connection = Arc::new(Connection { local_auth: auth, ..(*world.connection).clone() });
+            } else {
+                let mut served = (*world.net[responder].connections[0]).clone();
+                served.local_auth = auth;
+                world.net.command(responder, Command::Serve(vec![Arc::new(served)])).unwrap();
+            }
+            world.net.on_job(host, move |job| {
+                let answer = own.answer(&job);
+                let answer = match (&job.what, answer) {
+                    (IkeJob::Sign { ocsp: true, .. }, Command::Signed { token, signature, .. }) => {
+                        Command::Signed {
+                            token,
+                            signature,
+                            ocsp: Some(format!("response about {name}").into()),
+                        }
+                    }
+                    (IkeJob::Verify { ocsp, .. }, answer) => {
+                        seen.borrow_mut().push((name, ocsp.clone()));
+                        answer
+                    }
+                    (_, answer) => answer,
+                };
+                Some((millis(3), answer))
+            });
+        }
+        world.connect();
+        world.fit(1);
+        let about = |name: &str, asked: bool| {
+            if asked { vec![format!("response about {name}").into_bytes()] } else { vec![] }
+        };
+        let expected = vec![
+            ("gw.test", about("ini.test", responder_asks)),
+            ("ini.test", about("gw.test", initiator_asks)),
+        ];
+        assert_eq!(*seen.borrow(), expected, "{initiator_asks} {responder_asks}");
+    }
+}

@@ -1,4 +1,5 @@
-//! Hosts from which revocation lists are fetched where users' certificates say so: `crl_from_users` of `[tls]`.
+//! Hosts from which revocation lists are fetched where the certificates of others say so: `crl_from_users` of an AAA server,
+//! `crl_from_peers` of an IKEv2 gateway.
 
 /// Octets of a URL.
 const LONGEST_URL: usize = 512;
@@ -20,7 +21,7 @@ fn host(url: &str) -> Option<(String, u16)> {
     sound.then(|| (name.to_ascii_lowercase(), port))
 }
 
-/// Why an entry of `crl_from_users` names no host.
+/// Why an entry names no host.
 #[must_use]
 pub fn fault(entry: &str) -> Option<String> {
     let name = entry.strip_prefix("*.").unwrap_or(entry);
