@@ -1,6 +1,7 @@
 //! The studies that come with the program.
 
 use crate::model::Value;
+use crate::study::Study;
 use std::path::Path;
 use usher_config::tree::{self, Step};
 use usher_config::{Alone, Collector, Outside};
@@ -39,9 +40,10 @@ pub struct Founding {
 }
 
 impl Founding {
-    /// A digest of its text, as [`Study::digest`] gives it.
+    /// A digest of its text and of the files that it names, as [`Study::digest`] gives it for one that is run.
     pub fn digest(&self) -> String {
-        crate::study::digest(self.text.as_bytes())
+        Study::open(self.name)
+            .map_or_else(|_| crate::study::digest(self.text.as_bytes()), |study| study.digest())
     }
 
     /// Whether its text says that it belongs to a group. Nothing else of it is read: whoever names a study asks this of

@@ -365,6 +365,18 @@ impl<'a> From<&'a Scenario> for Names<'a> {
     }
 }
 
+impl Metric {
+    /// As an axis is titled that has this one alone, by its whole name: with its host's in place of "the host".
+    #[must_use]
+    pub fn title(&self, name: &str) -> String {
+        let host = name.strip_prefix(self.name).and_then(|rest| rest.strip_prefix('.'));
+        match host.filter(|_| self.of == Of::Host) {
+            Some(host) => self.about.replace("the host", host),
+            None => self.about.to_owned(),
+        }
+    }
+}
+
 /// The metric of this name, if there is one with these hosts, links and cells.
 pub fn find<'a>(name: &str, names: impl Into<Names<'a>>) -> Option<&'static Metric> {
     let names = names.into();

@@ -186,10 +186,14 @@ fn figure(
     };
     let first = said.y.0.first().map_or("", String::as_str);
     let y = metrics::find(first, file);
-    let about = y.map_or(first, |m| m.about);
+    let about = match (y, said.y.0.len()) {
+        (Some(metric), 1) => metric.title(first),
+        (Some(metric), _) => metric.about.to_owned(),
+        (None, _) => first.to_owned(),
+    };
     let medians = said.statistic == Statistic::Median;
-    let title = said.y_title.as_deref().unwrap_or(about);
-    let title = if medians { format!("{title}, median of the replications") } else { title.to_owned() };
+    let title = said.y_title.clone().unwrap_or(about);
+    let title = if medians { format!("{title}, median of the replications") } else { title };
     let y = Axis::new(title, y.map_or("", |m| m.unit));
     let log = |axis: Axis, on: bool| if on { axis.logarithmic() } else { axis };
 

@@ -22,6 +22,29 @@ fn every_founding_study_and_the_template_are_right_in_every_mode() {
     template.check().unwrap_or_else(|e| panic!("{e}"));
 }
 
+/// By it claims know whether a run was of the study that comes with the program.
+#[test]
+fn a_founding_studys_digest_is_that_of_its_runs() {
+    for study in founding::all() {
+        assert_eq!(study.digest(), Study::open(study.name).unwrap().digest(), "{}", study.name);
+    }
+    let named = |name: &str| founding::find(name).unwrap();
+    let [parallel, remote] = ["ike-parallel", "ike-remote"].map(named);
+    let of_text = |text: &str| Study::parse("x", "x.toml", text).unwrap().digest();
+    assert_eq!(remote.digest(), of_text(remote.text));
+    // Its processors are of profiles, which are part of it.
+    assert_eq!(parallel.digest(), of_text(parallel.text));
+}
+
+#[test]
+fn an_axis_of_one_hosts_metric_names_the_host() {
+    let study = Study::open("ike-parallel").unwrap();
+    let title = |name: &str| usher_scenario::metrics::find(name, study.file()).unwrap().title(name);
+    assert_eq!(title("cpu.server"), "processor time of server, per completed dialogue");
+    assert_eq!(title("busy.gateway"), "share of gateway's cores at work");
+    assert_eq!(title("delay.mean"), "mean delay of the completed dialogues");
+}
+
 #[test]
 fn every_file_of_the_founding_room_is_embedded() {
     let room = concat!(env!("CARGO_MANIFEST_DIR"), "/../founding");
