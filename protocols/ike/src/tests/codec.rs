@@ -103,6 +103,7 @@ proptest! {
     }
 }
 
+/// IPv6 Ready: EN.I.1.1.11.3, EN.R.1.1.4.1, EN.R.1.1.11.3.
 #[test]
 fn a_header_of_another_major_version_or_length_is_refused() {
     let mut octets = with(0, &[]);
@@ -138,6 +139,9 @@ fn lengths_that_lie_are_refused() {
     assert_eq!(fault(44, &long), ParseError::Length);
 }
 
+/// IPv6 Ready: EN.I.1.1.6.3, EN.I.1.1.6.4, EN.I.1.1.6.5, EN.I.1.1.6.6, EN.I.1.2.3.4, EN.I.1.2.3.5,
+/// EN.I.1.2.4.4, EN.I.1.2.4.5, EN.R.1.1.6.3, EN.R.1.1.6.4, EN.R.1.1.6.5, EN.R.1.1.6.6, EN.R.1.2.5.3,
+/// EN.R.1.2.5.4, EN.R.1.2.6.5, EN.R.1.2.6.6.
 #[test]
 fn proposals_say_rightly_whether_others_follow() {
     // One proposal of one transform: PRF_HMAC_SHA1.
@@ -153,6 +157,7 @@ fn proposals_say_rightly_whether_others_follow() {
     }
 }
 
+/// IPv6 Ready: EN.I.1.1.4.1, EN.R.1.1.4.3.
 #[test]
 fn a_payload_that_must_be_understood_is_found() {
     let plain = Message::parse(&with(100, &[43, 0, 0, 4, 0, 0, 0, 4])).unwrap();
@@ -216,6 +221,7 @@ fn messages_are_shown_to_people() {
     );
 }
 
+/// IPv6 Ready: EN.I.1.1.7.1, EN.R.1.1.7.1, EN.R.1.1.7.3.
 #[test]
 fn what_two_selectors_have_in_common() {
     let net = |text: &str, prefix| TrafficSelector::network(text.parse().unwrap(), prefix).unwrap();

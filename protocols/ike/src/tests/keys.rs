@@ -61,6 +61,7 @@ fn an_ike_sa_has_seven_keys_in_their_order() {
     }
 }
 
+/// IPv6 Ready: EN.I.1.2.4.7, EN.R.1.2.6.7.
 #[test]
 fn a_rekeyed_ike_sa_is_of_the_old_ones_function_and_the_new_ones_algorithms() {
     let of = |words| IkeAlgorithms::of(&Proposal::ike(words).unwrap()).unwrap();

@@ -12,6 +12,7 @@ fn ike(words: &str) -> Proposal {
     Proposal::ike(words).unwrap()
 }
 
+/// IPv6 Ready: EN.I.1.1.6.1, EN.I.1.1.6.2, EN.R.1.1.6.1, EN.R.1.1.6.2.
 #[test]
 fn words_make_proposals() {
     assert_eq!(
@@ -46,6 +47,9 @@ fn words_that_make_none_say_what_is_wrong() {
     assert_eq!(Proposal::esp("aes128-sha1-prfsha1"), Err(ProposalError::Misplaced("prfsha1".into())));
 }
 
+/// IPv6 Ready: EN.I.1.1.6.3, EN.I.1.1.6.4, EN.I.1.1.6.5, EN.I.1.1.6.6, EN.I.1.2.3.4, EN.I.1.2.3.5,
+/// EN.I.1.2.4.4, EN.I.1.2.4.5, EN.R.1.1.6.3, EN.R.1.1.6.4, EN.R.1.1.6.5, EN.R.1.1.6.6, EN.R.1.2.5.3,
+/// EN.R.1.2.5.4, EN.R.1.2.6.5, EN.R.1.2.6.6.
 #[test]
 fn a_responder_chooses_by_its_own_preference() {
     let ours = [ike("aes256-sha256-x25519"), ike("aes128-sha256-sha1-ecp256-modp2048")];
@@ -87,6 +91,7 @@ fn a_kind_that_is_optional_may_be_left_out() {
     assert!(!is_offered(&[wanted], &without));
 }
 
+/// IPv6 Ready: EN.I.1.1.6.9, EN.I.1.1.6.10.
 #[test]
 fn what_was_not_offered_is_not_taken() {
     let offered = numbered([ike("aes256-sha256-x25519"), ike("aes128-sha1-modp2048")], &[]);

@@ -117,6 +117,7 @@ fn connection(ike: &str, own: &str, traffic: &str) -> Connection {
     }
 }
 
+/// IPv6 Ready: EN.I.1.1.6.1, EN.I.1.1.6.2, EN.R.1.1.6.1, EN.R.1.1.6.2.
 #[test]
 fn an_initiator_of_ours_and_charon_prove_themselves_by_a_shared_key_with_each_suite() {
     let place = Place::new(&CONNECTIONS.replace("METHOD", "md5"));

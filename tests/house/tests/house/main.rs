@@ -1,4 +1,5 @@
 //! The house's rules, and what the pages on standards say.
 
+mod conformance;
 mod rules;
 mod standards;

@@ -12,16 +12,16 @@ const LEVELS: [&str; 5] = ["MUST NOT: ", "SHOULD NOT: ", "MUST: ", "SHOULD: ", "
 /// - `Not met`: it applies, and we do not do it.
 /// - `Not ours`: it is asked of somebody else (an access server, an operator), or of something that is not here.
 /// - `Untested`: we do it, and the reason says why no test could fail.
-const REASONS: [&str; 3] = ["Not met: ", "Not ours: ", "Untested: "];
+pub(super) const REASONS: [&str; 3] = ["Not met: ", "Not ours: ", "Untested: "];
 
 const FORM: &str = "a row is | RFC 2865 | 3 | MUST: what is asked | `crate::test`, `crate::file::test` or a reason |, \
                     and a reason begins with Not met:, Not ours: or Untested:";
 
 /// Where the tests are: the crate, the path of the file without `.rs`, the name.
-struct Tests(BTreeMap<(String, String), Vec<String>>);
+pub(super) struct Tests(BTreeMap<(String, String), Vec<String>>);
 
 impl Tests {
-    fn of(sources: &[Source], crates: &[(String, String)]) -> Self {
+    pub(super) fn of(sources: &[Source], crates: &[(String, String)]) -> Self {
         let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for source in sources.iter().filter(|s| s.extension() == "rs") {
             let owner = crates.iter().find(|(_, folder)| source.path.starts_with(&format!("{folder}/")));
@@ -36,20 +36,26 @@ impl Tests {
 
     /// What is wrong with the path of a test.
     fn fault(&self, path: &str) -> Option<String> {
+        self.file(path).err()
+    }
+
+    /// In which file a test is, without `.rs`; or what is wrong with its path.
+    pub(super) fn file(&self, path: &str) -> Result<&str, String> {
         let parts: Vec<&str> = path.split("::").collect();
         let (Some(name), Some(test)) = (parts.first(), parts.last().filter(|_| parts.len() > 1)) else {
-            return Some(format!("`{path}` is no crate::test"));
+            return Err(format!("`{path}` is no crate::test"));
         };
         let Some(files) = self.0.get(&((*name).to_owned(), (*test).to_owned())) else {
-            return Some(format!("{name} has no test {test}"));
+            return Err(format!("{name} has no test {test}"));
         };
         let within = |file: &&String| {
             parts[1..parts.len() - 1].iter().all(|part| file.split('/').any(|folder| folder == *part))
         };
-        match files.iter().filter(within).count() {
-            0 => Some(format!("{test} is in {}, not where `{path}` says", files.join(", "))),
-            1 => None,
-            _ => Some(format!("{test} is in {}: name the file, too", files.join(", "))),
+        let found: Vec<&String> = files.iter().filter(within).collect();
+        match found[..] {
+            [] => Err(format!("{test} is in {}, not where `{path}` says", files.join(", "))),
+            [file] => Ok(file),
+            _ => Err(format!("{test} is in {}: name the file, too", files.join(", "))),
         }
     }
 }

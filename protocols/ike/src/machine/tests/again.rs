@@ -10,6 +10,7 @@ fn login() -> (World, Vec<Vec<u8>>) {
     (world, sent)
 }
 
+/// IPv6 Ready: EN.R.1.1.2.2, EN.R.1.2.2.1, EN.R.1.3.2.1.
 #[test]
 fn a_request_that_comes_again_and_again_is_answered_ten_times_a_second() {
     let (mut world, sent) = login();
@@ -52,6 +53,7 @@ fn a_response_that_comes_again_is_expected_no_more() {
 }
 
 /// RFC 7296 section 2.21.3: a response cannot be refused, so that an IKE_SA whose response cannot be understood is over.
+/// IPv6 Ready: EN.I.1.1.4.2.
 #[test]
 fn a_response_with_what_is_critical_and_unknown_ends_the_ike_sa_and_is_counted() {
     let mut world = World::psk();

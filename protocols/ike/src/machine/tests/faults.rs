@@ -5,6 +5,7 @@ use crate::code::*;
 use crate::{Message, ParseError};
 use proptest::prelude::*;
 
+/// IPv6 Ready: EN.I.1.1.2.1, EN.I.1.1.2.2, EN.I.1.1.2.3, EN.I.1.1.2.4, EN.I.1.2.2.2.
 #[test]
 fn each_message_may_be_lost_once() {
     for lost in 0..8usize {
@@ -19,6 +20,7 @@ fn each_message_may_be_lost_once() {
     }
 }
 
+/// IPv6 Ready: EN.I.1.1.3.3.
 #[test]
 fn an_initiator_gives_up_after_its_retransmissions() {
     let mut world = World::psk();
@@ -82,6 +84,8 @@ fn altered(octets: &[u8], at: usize, to: u8) -> Vec<u8> {
     octets
 }
 
+/// IPv6 Ready: EN.I.1.1.2.2, EN.I.1.1.2.4, EN.I.1.1.3.2, EN.I.1.2.2.2, EN.R.1.1.2.2, EN.R.1.1.3.2,
+/// EN.R.1.1.11.4, EN.R.1.2.2.1, EN.R.1.3.2.1.
 #[test]
 fn messages_that_are_replayed_or_forged_change_nothing() {
     let mut world = World::psk();
@@ -123,6 +127,7 @@ fn messages_that_are_replayed_or_forged_change_nothing() {
     assert_eq!(world.counters(initiator).retransmissions, 0);
 }
 
+/// IPv6 Ready: EN.R.1.1.4.2.
 #[test]
 fn a_version_that_is_to_come_is_answered_with_ours() {
     let mut world = World::psk();
@@ -155,6 +160,7 @@ fn first_with(payloads: Vec<Payload>) -> Vec<u8> {
     octets
 }
 
+/// IPv6 Ready: EN.R.1.1.4.4.
 #[test]
 fn a_first_request_that_cannot_be_served_is_answered_with_the_reason() {
     let sa = || Payload::SecurityAssociation(vec![Proposal::ike("aes128-sha256-x25519").unwrap()]);
@@ -177,6 +183,58 @@ fn a_first_request_that_cannot_be_served_is_answered_with_the_reason() {
     }
 }
 
+/// RFC 7296 3.10.1: of a request they are passed over, whether they are errors or not.
+/// IPv6 Ready: EN.I.1.1.11.5, EN.R.1.1.11.5.
+#[test]
+fn notifications_of_unknown_types_in_requests_are_passed_over() {
+    let unknown = || [16_383, 40_959].map(|kind| Payload::Notify(Notify::new(NotifyType(kind))));
+    let first = vec![
+        Payload::SecurityAssociation(vec![Proposal::ike("aes128-sha256-x25519").unwrap()]),
+        Payload::KeyExchange { method: KeyExchangeMethod::CURVE25519, data: vec![9; 32] },
+        Payload::Nonce(vec![1; 32]),
+    ];
+    let mut world = World::psk();
+    let responder = world.responder;
+    let first = first_with([first, unknown().into()].concat());
+    world.forge(responder, at(INITIATOR, 500), at(RESPONDER, 500), &first);
+    assert_eq!(world.sas().1, 1, "it is half open");
+    let answer = Message::parse(&world.net.sent()[0].bytes).unwrap().to_string();
+    assert!(answer.starts_with("IKE_SA_INIT response 0 [ SA KE("), "{answer}");
+    // The same within an IKE_SA.
+    let mut world = World::psk();
+    let (ours, _) = world.connect();
+    let (initiator, now) = (world.initiator, world.net.now());
+    world.net[initiator].step(now, ours.0, |sa, cx| {
+        sa.request(cx, ExchangeType::INFORMATIONAL, &unknown(), super::super::sa::Exchange::Probe);
+    });
+    world.net.run(secs(1));
+    world.fit(1);
+    assert_eq!((world.ended(world.responder), world.counters(initiator).retransmissions), (vec![], 0));
+}
+
+/// RFC 7296 3.11.
+/// IPv6 Ready: EN.R.1.2.3.1.
+#[test]
+fn a_delete_payload_may_name_several_children() {
+    let mut world = World::psk();
+    let (ours, _) = world.connect();
+    let (initiator, responder) = (world.initiator, world.responder);
+    for _ in 0..2 {
+        world.net.command(initiator, Command::CreateChild { sa: ours, name: "net".into() }).unwrap();
+        world.net.run(secs(1));
+    }
+    world.fit(3);
+    let spis: Vec<u32> = world.children(initiator).into_keys().take(2).collect();
+    let now = world.net.now();
+    let delete = Payload::Delete(Delete::Child { protocol: ProtocolId::ESP, spis });
+    world.net[initiator].step(now, ours.0, |sa, cx| {
+        sa.request(cx, ExchangeType::INFORMATIONAL, &[delete], super::super::sa::Exchange::Probe);
+    });
+    world.net.run(secs(1));
+    assert_eq!((world.children(responder).len(), world.ended(responder)), (1, vec![]));
+}
+
+/// IPv6 Ready: EN.R.1.1.4.4.
 #[test]
 fn an_authenticated_message_that_breaks_the_protocol_ends_the_ike_sa() {
     // By the keys of the initiator: what its endpoint would never send.

@@ -18,6 +18,7 @@ fn ports(sent: &Sent) -> (u16, u16) {
     }
 }
 
+/// IPv6 Ready: EN.I.1.1.1.1, EN.I.1.1.1.2, EN.R.1.1.1.1, EN.R.1.1.1.2.
 #[test]
 fn an_ike_sa_is_made_with_four_messages_on_port_500() {
     let mut world = World::psk();
@@ -48,6 +49,7 @@ fn an_ike_sa_is_made_with_four_messages_on_port_500() {
     assert_eq!((world.sas(), world.net[world.responder].half_open()), ((1, 1), 0));
 }
 
+/// IPv6 Ready: EN.I.1.1.6.11, EN.R.1.1.6.8.
 #[test]
 fn a_responder_that_wants_another_method_says_which() {
     let mut responder = connection(false);
@@ -71,6 +73,7 @@ fn what_an_initiator_guessed_right_is_taken_though_another_is_preferred() {
     assert_eq!(world.net.sent().len(), 4);
 }
 
+/// IPv6 Ready: EN.R.1.2.4.1.
 #[test]
 fn without_a_common_proposal_there_is_no_ike_sa() {
     let mut responder = connection(false);
@@ -82,6 +85,7 @@ fn without_a_common_proposal_there_is_no_ike_sa() {
     assert_eq!((world.counters(world.responder).no_proposal, world.sas()), (1, (0, 0)));
 }
 
+/// IPv6 Ready: EN.I.1.1.5.1.
 #[test]
 fn under_pressure_a_cookie_is_asked_for_and_nothing_kept_before() {
     let config = Config { cookies_from: 0, ..config() };
@@ -98,6 +102,7 @@ fn under_pressure_a_cookie_is_asked_for_and_nothing_kept_before() {
     assert_eq!((world.counters(world.responder).cookies, messages.len()), (1, 6));
 }
 
+/// IPv6 Ready: EN.I.1.1.5.2, EN.I.1.1.5.3.
 #[test]
 fn a_cookie_and_another_method_may_both_be_asked_for() {
     let mut responder = connection(false);
@@ -155,6 +160,7 @@ fn behind_a_nat_all_goes_on_by_port_4500_with_the_marker() {
     assert_eq!(world.counters(world.responder).not_ike, 2);
 }
 
+/// IPv6 Ready: EN.R.1.1.2.1.
 #[test]
 fn a_first_request_that_comes_again_is_answered_again_and_makes_no_second_ike_sa() {
     let mut world = World::psk();
@@ -176,6 +182,7 @@ fn a_first_request_that_comes_again_is_answered_again_and_makes_no_second_ike_sa
 }
 
 /// RFC 7296 §2.7: the responder chooses one of the proposals, and the initiator looks whether it did.
+/// IPv6 Ready: EN.I.1.1.6.9, EN.I.1.1.6.10.
 #[test]
 fn a_proposal_that_was_not_offered_is_not_accepted() {
     let mut world = World::psk();

@@ -84,6 +84,7 @@ fn a_child_is_made_and_replaced_with_all_its_key_exchanges() {
     }
 }
 
+/// IPv6 Ready: EN.I.1.2.2.1, EN.R.1.1.2.2, EN.R.1.2.2.1, EN.R.1.3.2.1.
 #[test]
 fn each_of_its_messages_may_be_lost() {
     for lost in 0..7usize {

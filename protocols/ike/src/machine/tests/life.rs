@@ -3,6 +3,7 @@
 use super::*;
 use crate::code::*;
 
+/// IPv6 Ready: EN.I.1.2.5.2, EN.R.1.2.7.1.
 #[test]
 fn an_answer_leaves_after_what_it_grants_is_installed() {
     use usher_core::{Machine, Output};
@@ -27,6 +28,7 @@ fn an_answer_leaves_after_what_it_grants_is_installed() {
     assert_eq!(order, ["established", "install", "transmit"]);
 }
 
+/// IPv6 Ready: EN.I.1.1.7.1, EN.R.1.1.7.1, EN.R.1.1.7.3.
 #[test]
 fn traffic_is_narrowed_to_what_both_allow() {
     let mut ours = connection(true);
@@ -40,6 +42,7 @@ fn traffic_is_narrowed_to_what_both_allow() {
     assert_eq!((child.local, child.remote), (network("10.1.0.0", 16), network("10.2.0.0", 16)));
 }
 
+/// IPv6 Ready: EN.I.1.1.6.12, EN.R.1.1.6.9, EN.R.1.1.7.2.
 #[test]
 fn without_common_traffic_there_is_an_ike_sa_without_a_child() {
     let mut ours = connection(true);
@@ -78,6 +81,7 @@ fn transport_mode_is_had_where_both_want_it() {
     }
 }
 
+/// IPv6 Ready: EN.I.2.1.2.1, EN.I.2.1.2.2.
 #[test]
 fn an_initiator_is_given_an_address_and_a_name_server() {
     let (mut ours, mut theirs) = (connection(true), connection(false));
@@ -96,6 +100,7 @@ fn an_initiator_is_given_an_address_and_a_name_server() {
     assert_eq!(child.local, network("10.9.0.7", 32), "its traffic is of that address");
 }
 
+/// IPv6 Ready: EN.I.2.1.2.4.
 #[test]
 fn without_an_address_to_give_there_is_no_child() {
     let (mut ours, mut theirs) = (connection(true), connection(false));
@@ -146,6 +151,7 @@ fn who_was_given_no_address_claims_nobodys_traffic() {
     }
 }
 
+/// IPv6 Ready: EN.I.1.2.3.7, EN.R.1.2.5.5.
 #[test]
 fn forward_secrecy_that_a_side_wants_is_not_given_up() {
     let with = |words: &str, mut connection: Connection| {
@@ -183,6 +189,7 @@ fn an_ike_sa_may_begin_without_a_child_which_follows() {
     );
 }
 
+/// IPv6 Ready: EN.I.1.2.3.7, EN.I.1.2.5.1, EN.R.1.2.5.5.
 #[test]
 fn another_child_is_made_with_a_key_exchange_of_its_own() {
     let mut world = World::psk();
@@ -200,6 +207,7 @@ fn another_child_is_made_with_a_key_exchange_of_its_own() {
     world.fit(3);
 }
 
+/// IPv6 Ready: EN.I.1.1.6.7, EN.R.1.1.6.7.
 #[test]
 fn another_method_is_asked_for_in_create_child_sa_too() {
     let (mut ours, mut theirs) = (connection(true), connection(false));
@@ -214,6 +222,7 @@ fn another_method_is_asked_for_in_create_child_sa_too() {
     assert_eq!(world.counters(world.responder).invalid_ke, 1);
 }
 
+/// IPv6 Ready: EN.I.1.1.3.6, EN.R.1.1.3.5, EN.R.1.1.3.6.
 #[test]
 fn a_child_and_an_ike_sa_are_deleted_by_either_side() {
     for by_initiator in [true, false] {
@@ -237,6 +246,7 @@ fn a_child_and_an_ike_sa_are_deleted_by_either_side() {
     }
 }
 
+/// IPv6 Ready: EN.I.1.2.2.1.
 #[test]
 fn a_deletion_whose_answer_is_lost_is_answered_again() {
     let mut world = World::psk();
@@ -251,6 +261,7 @@ fn a_deletion_whose_answer_is_lost_is_answered_again() {
     world.forgotten();
 }
 
+/// IPv6 Ready: EN.I.1.2.6.3, EN.I.1.2.6.4, EN.I.1.2.6.5, EN.I.1.2.6.6.
 #[test]
 fn both_may_delete_at_the_same_time() {
     let mut world = World::psk();
@@ -271,6 +282,7 @@ fn both_may_delete_at_the_same_time() {
     world.forgotten();
 }
 
+/// IPv6 Ready: EN.I.1.1.3.3, EN.R.1.1.3.4, EN.R.1.3.1.1.
 #[test]
 fn a_silent_side_is_asked_whether_it_lives_and_given_up() {
     let ours = Connection { liveness: Some(secs(30)), ..connection(true) };
@@ -288,6 +300,7 @@ fn a_silent_side_is_asked_whether_it_lives_and_given_up() {
     assert_eq!(world.children(initiator).len(), 0, "what it carried is removed");
 }
 
+/// IPv6 Ready: EN.R.1.1.3.4, EN.R.1.3.1.1.
 #[test]
 fn a_probe_is_an_empty_exchange() {
     let mut world = World::psk();

@@ -457,6 +457,7 @@ fn an_answer_to_rekeying_without_a_secret_ends_the_ike_sa() {
     assert_eq!(world.ended(initiator), [EndReason::Protocol]);
 }
 
+/// IPv6 Ready: EN.I.1.2.3.3, EN.I.1.2.4.3.
 #[test]
 fn sas_are_replaced_when_their_time_has_come() {
     let timed = |mut connection: Connection| {
@@ -488,6 +489,9 @@ fn sas_are_replaced_when_their_time_has_come() {
     );
 }
 
+/// IPv6 Ready: EN.I.1.2.1.1, EN.I.1.2.3.1, EN.I.1.2.3.6, EN.I.1.2.4.1, EN.I.1.2.4.2, EN.I.1.2.4.6,
+/// EN.I.1.2.6.3, EN.I.1.2.6.4, EN.I.1.2.6.5, EN.I.1.2.6.6, EN.R.1.2.1.1, EN.R.1.2.4.1, EN.R.1.2.5.1,
+/// EN.R.1.2.6.1, EN.R.1.2.6.2, EN.R.1.2.6.3, EN.R.1.2.6.4, EN.R.1.2.6.9.
 #[test]
 fn sas_are_replaced_and_deleted_by_one_side_and_by_both() {
     let all = || {
