@@ -81,6 +81,29 @@ pub struct Peer {
     pub child_lifetimes: Vec<Option<Duration>>,
 }
 
+impl Peer {
+    /// One that begins to this side, which is at this address and port: it is given nothing, and no time ends what it has.
+    #[must_use]
+    pub fn waiting(connection: Connection, local: SocketAddr) -> Self {
+        Self {
+            connection: Arc::new(connection),
+            judge: Judge::Aaa,
+            pools: Vec::new(),
+            dns: Vec::new(),
+            domains: Vec::new(),
+            local,
+            remote: None,
+            start: false,
+            retry: Duration::ZERO,
+            on_demand: false,
+            reauth_after: None,
+            break_before_make: false,
+            lifetime: None,
+            child_lifetimes: Vec::new(),
+        }
+    }
+}
+
 /// How a gateway is.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -100,6 +123,22 @@ pub struct Config {
     /// The host carries packets of CHILD_SAs, and tells what they have carried: [`Command::Carried`] now and then, and
     /// [`Command::Removed`] for each that it was told to remove, for which the last record of accounting waits.
     pub metered: bool,
+}
+
+impl Config {
+    /// One that serves this peer alone, without pools, AAA servers and users of its own.
+    #[must_use]
+    pub fn serving(endpoint: ike::Config, peer: Peer) -> Self {
+        Self {
+            endpoint,
+            peers: alloc::vec![Arc::new(peer)],
+            pools: Vec::new(),
+            pools_shared: false,
+            aaa: None,
+            users: LocalUsers::default(),
+            metered: false,
+        }
+    }
 }
 
 /// What a gateway asks of slow helpers.

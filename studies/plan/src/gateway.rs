@@ -1,11 +1,10 @@
 //! An IKEv2 gateway as what is deployed: the machine of `usher ike serve` on a simulated host, and initiators with a shared key.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use usher_core::{Duration, Seed};
 use usher_crypto::Key;
-use usher_gateway::{Config, Judge, LocalUsers, NAT_SOCKET, Peer, SOCKET};
-use usher_ike::machine::{self, Childless, Connection, LocalAuth, RemoteAuth};
+use usher_gateway::{Config, NAT_SOCKET, Peer, SOCKET};
+use usher_ike::machine::{self, Connection};
 use usher_ike::payload::{Identification, Proposal};
 use usher_load::IkeConfig;
 use usher_runner::world::{Endpoint, HostAddress};
@@ -39,52 +38,16 @@ impl Gateway {
         address: IpAddr,
         seed: Seed,
     ) -> Result<(Self, [(u32, u16); 2]), String> {
-        let connection = Connection {
-            name: "plan".to_owned(),
-            local: Identification::fqdn(NAME),
-            remote: None,
-            local_auth: LocalAuth::Psk(Key::from(KEY)),
-            remote_auth: RemoteAuth::Psk(Key::from(KEY)),
-            proposals: proposals()?,
-            children: Vec::new(),
-            childless: Childless::Allow,
-            mobike: false,
-            fragmentation: true,
-            address: false,
-            rekey_after: None,
-            liveness: None,
-            unique: false,
+        let own = Identification::fqdn(NAME);
+        let shared = Connection::shared_key("plan", own, &Key::from(KEY), proposals()?);
+        let connection = Connection { fragmentation: true, ..shared };
+        // All initiators are of one address here.
+        let allowed = machine::Config {
+            cookies_from: 100,
+            cookies_from_network: usize::MAX,
+            ..machine::Config::default()
         };
-        let peer = Peer {
-            connection: Arc::new(connection),
-            judge: Judge::Aaa,
-            pools: Vec::new(),
-            dns: Vec::new(),
-            domains: Vec::new(),
-            local: SocketAddr::new(address, PORTS[0]),
-            remote: None,
-            start: false,
-            retry: Duration::ZERO,
-            on_demand: false,
-            reauth_after: None,
-            break_before_make: false,
-            lifetime: None,
-            child_lifetimes: Vec::new(),
-        };
-        let config = Config {
-            // All initiators are of one address here.
-            endpoint: machine::Config {
-                cookies_from: 100,
-                cookies_from_network: usize::MAX,
-                ..machine::Config::default()
-            },
-            peers: vec![Arc::new(peer)],
-            pools: Vec::new(),
-            aaa: None,
-            users: LocalUsers::default(),
-            pools_shared: false,
-            metered: false,
-        };
+        let config = Config::serving(allowed, Peer::waiting(connection, SocketAddr::new(address, PORTS[0])));
         let gateway =
             usher_gateway::Gateway::new(config, seed.secure("ike.start", 0)).map_err(|e| e.to_string())?;
         let mut endpoint = Endpoint::new(at);

@@ -246,3 +246,27 @@ pub struct Connection {
     /// An IKE_SA that is new ends others of the same two identities.
     pub unique: bool,
 }
+
+impl Connection {
+    /// One whose sides prove by the same key who they are, for any CHILD_SA or none: nothing is replaced, asked, given or moved, and
+    /// no message is cut into fragments. What else there is to be is said on top of it.
+    #[must_use]
+    pub fn shared_key(name: &str, local: Identification, key: &Key, proposals: Vec<Proposal>) -> Self {
+        Self {
+            name: name.into(),
+            local,
+            remote: None,
+            local_auth: LocalAuth::Psk(key.clone()),
+            remote_auth: RemoteAuth::Psk(key.clone()),
+            proposals,
+            children: Vec::new(),
+            childless: Childless::Allow,
+            mobike: false,
+            fragmentation: false,
+            address: false,
+            rekey_after: None,
+            liveness: None,
+            unique: false,
+        }
+    }
+}

@@ -9,7 +9,7 @@ use usher_core::{Input, Instant, Machine, Output, Path, SecureRng, Transmit};
 use usher_crypto::exchange::ExchangeAlgorithm;
 use usher_ike::Endpoint;
 use usher_ike::code::{KeyExchangeMethod, TransformType};
-use usher_ike::machine::{Childless, Command, Config, Connection, Event, LocalAuth, RemoteAuth, SOCKET};
+use usher_ike::machine::{Childless, Command, Config, Connection, Event, SOCKET};
 use usher_ike::payload::{Identification, Proposal};
 use usher_live::thread_cpu_time;
 
@@ -29,22 +29,8 @@ fn connection(config: &IkeConfig, initiator: bool) -> Connection {
         true => (own, Some(config.gateway.clone())),
         false => (config.gateway.clone(), None),
     };
-    Connection {
-        name: "rehearsal".into(),
-        local,
-        remote,
-        local_auth: LocalAuth::Psk(config.secret.clone()),
-        remote_auth: RemoteAuth::Psk(config.secret.clone()),
-        proposals: config.proposals.clone(),
-        children: Vec::new(),
-        childless: Childless::Force,
-        mobike: false,
-        fragmentation: false,
-        address: false,
-        rekey_after: None,
-        liveness: None,
-        unique: false,
-    }
+    let shared = Connection::shared_key("rehearsal", local, &config.secret, config.proposals.clone());
+    Connection { remote, childless: Childless::Force, ..shared }
 }
 
 /// Units of work of a gateway for one IKE_SA, by kind.

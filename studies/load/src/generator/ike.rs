@@ -10,7 +10,7 @@ use usher_core::{Duration, Input, Instant, Machine, Output, Outputs, SecureRng, 
 use usher_crypto::Key;
 use usher_ike::Endpoint;
 use usher_ike::machine::{
-    Childless, Command, Config, Connection, EndReason, Event, LocalAuth, RemoteAuth, Retransmission, SaId,
+    Childless, Command, Config, Connection, EndReason, Event, LocalAuth, Retransmission, SaId,
 };
 use usher_ike::payload::{Identification, Proposal};
 
@@ -77,22 +77,14 @@ impl IkeFront {
             ..Config::default()
         };
         let connection = |n: usize, secret: Key| {
+            let local = Identification::of_text(&numbered(&config.identity, config.first + n));
+            let shared = Connection::shared_key("load", local, &config.secret, config.proposals.clone());
             Arc::new(Connection {
-                name: "load".into(),
-                local: Identification::of_text(&numbered(&config.identity, config.first + n)),
                 remote: Some(config.gateway.clone()),
-                local_auth: LocalAuth::Psk(secret),
                 // Who has a wrong key is to be turned away by the gateway, and not to turn it away.
-                remote_auth: RemoteAuth::Psk(config.secret.clone()),
-                proposals: config.proposals.clone(),
-                children: Vec::new(),
+                local_auth: LocalAuth::Psk(secret),
                 childless: Childless::Force,
-                mobike: false,
-                fragmentation: false,
-                address: false,
-                rekey_after: None,
-                liveness: None,
-                unique: false,
+                ..shared
             })
         };
         let mut wrong = config.secret.clone();
@@ -278,22 +270,8 @@ mod tests {
         let generator = Generator::new(config, Instant::ZERO, Seed::new(3).secure("load", 0)).unwrap();
         let generator = net.add(generator, &[HOST.parse::<IpAddr>().unwrap()]);
         let mut gateway = Endpoint::new(Config::default(), Seed::new(4).secure("gateway", 0));
-        let connection = Connection {
-            name: "all".into(),
-            local: Identification::fqdn("gw.test"),
-            remote: None,
-            local_auth: LocalAuth::Psk(key.clone()),
-            remote_auth: RemoteAuth::Psk(key),
-            proposals: proposal("aes128-sha256-x25519"),
-            children: Vec::new(),
-            childless: Childless::Allow,
-            mobike: false,
-            fragmentation: false,
-            address: false,
-            rekey_after: None,
-            liveness: None,
-            unique: false,
-        };
+        let own = Identification::fqdn("gw.test");
+        let connection = Connection::shared_key("all", own, &key, proposal("aes128-sha256-x25519"));
         gateway.command(Instant::ZERO, Command::Serve(vec![Arc::new(connection)])).unwrap();
         let gateway = net.add(gateway, &[GATEWAY.parse::<IpAddr>().unwrap()]);
         for (socket, port) in [(SOCKET, 500), (NAT_SOCKET, 4500)] {

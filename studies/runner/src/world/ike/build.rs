@@ -24,7 +24,7 @@ use usher_eap::method::tls::{PeerMethodTls, PeerTls, ServerMethodTls, ServerTls}
 use usher_eap::method::ttls::{PeerMethodTtls, Proof, ServerMethodTtls};
 use usher_eap::method::{Inner, PeerOffer, ServerOffer, gtc, md5, mschapv2};
 use usher_eap::packet::Type;
-use usher_gateway::{Aaa, Config, Gateway, Judge, LocalUsers, NAT_SOCKET, Peer, SOCKET};
+use usher_gateway::{Aaa, Config, Gateway, NAT_SOCKET, Peer, SOCKET};
 use usher_ike::credentials::Credentials;
 use usher_ike::machine::{
     self as machine, ChildConfig, Childless, Connection, LocalAuth, Mode, RemoteAuth, Retransmission,
@@ -201,21 +201,13 @@ fn connection(ike: &Ike, (local, local_auth): (Identification, LocalAuth)) -> Re
         mode: Mode::Transport,
         rekey_after: None,
     };
+    let proposals = vec![Proposal::ike(&ike.proposal).map_err(|why| role(&why))?];
     Ok(Connection {
-        name: NAME.to_owned(),
-        local,
-        remote: None,
         local_auth,
-        remote_auth: RemoteAuth::Psk(Key::from(KEY)),
-        proposals: vec![Proposal::ike(&ike.proposal).map_err(|why| role(&why))?],
         children: vec![child],
         childless: Childless::Never,
-        mobike: false,
         fragmentation: true,
-        address: false,
-        rekey_after: None,
-        liveness: None,
-        unique: false,
+        ..Connection::shared_key(NAME, local, &Key::from(KEY), proposals)
     })
 }
 
@@ -299,22 +291,7 @@ fn gateway(
     let any = |ip: IpAddr| {
         if ip.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { IpAddr::from(Ipv6Addr::UNSPECIFIED) }
     };
-    let peer = Peer {
-        connection: Arc::new(connection),
-        judge: Judge::Aaa,
-        pools: Vec::new(),
-        dns: Vec::new(),
-        domains: Vec::new(),
-        local: SocketAddr::new(any(address), IKE),
-        remote: None,
-        start: false,
-        retry: Duration::ZERO,
-        on_demand: false,
-        reauth_after: None,
-        break_before_make: false,
-        lifetime: None,
-        child_lifetimes: Vec::new(),
-    };
+    let peer = Peer::waiting(connection, SocketAddr::new(any(address), IKE));
     let aaa = ike.method.is_eap().then(|| {
         let at = SocketAddr::new(plan.addresses.of(server), RADIUS);
         let mut config =
@@ -332,15 +309,7 @@ fn gateway(
             interim: None,
         }
     });
-    let config = Config {
-        endpoint: endpoint(ike),
-        peers: vec![Arc::new(peer)],
-        pools: Vec::new(),
-        pools_shared: false,
-        aaa,
-        users: LocalUsers::default(),
-        metered: false,
-    };
+    let config = Config { aaa, ..Config::serving(endpoint(ike), peer) };
     let seed = plan.seed.derive("ike.gateway", u64::from(host.0));
     let gateway = Gateway::new(config.clone(), seed.secure("ike.start", 0))
         .map_err(|why| WorldError::Role(why.to_string()))?;
