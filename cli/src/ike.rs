@@ -205,13 +205,14 @@ fn rows(sa: &IkeSa) -> Vec<Vec<String>> {
         vec![String::new(), "  name servers".to_owned(), dns.join(" "), format!("for {domains}")]
     });
     let child = |child: &ike::ChildSa| {
-        let carried = if child.encapsulated { "ESP in UDP" } else { "ESP" };
+        let within = if child.encapsulated { "ESP in UDP" } else { "ESP" };
+        let mode = if child.mode == "transport" { ", transport mode" } else { "" };
         vec![
             String::new(),
             format!("  {}", child.name),
             format!("{} === {}", child.local.join(" "), child.remote.join(" ")),
             format!("{}_i {}_o", child.inbound, child.outbound),
-            carried.to_owned(),
+            format!("{within}{mode}"),
             lasted(child.lasted),
             format!(
                 "{} in {} received, {} in {} sent",

@@ -12,7 +12,7 @@ use usher_core::{Duration, Instant, Machine, Path};
 use usher_esp::plane::Usage;
 use usher_ike::Spi;
 use usher_ike::code::ConfigurationType;
-use usher_ike::machine::{ChildSa, EndReason, Event, SaId};
+use usher_ike::machine::{ChildSa, EndReason, Event, Mode, SaId};
 use usher_ike::payload::{ConfigurationAttribute, Identification};
 
 /// How long the host may take to say what CHILD_SAs that are no more have carried.
@@ -26,6 +26,7 @@ pub(crate) struct Child {
     pub(crate) local: Vec<String>,
     pub(crate) remote: Vec<String>,
     pub(crate) encapsulated: bool,
+    pub(crate) transport: bool,
     pub(crate) since: Instant,
     /// What it has carried, as far as the host has told.
     pub(crate) usage: Usage,
@@ -293,6 +294,7 @@ fn shown(child: &ChildSa, now: Instant) -> Child {
         local: all(&child.local),
         remote: all(&child.remote),
         encapsulated: child.encapsulated,
+        transport: child.mode == Mode::Transport,
         since: now,
         usage: Usage::default(),
         expires: None,

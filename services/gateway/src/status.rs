@@ -73,6 +73,8 @@ pub struct ChildStatus {
     pub remote: Vec<String>,
     /// Packets are within UDP.
     pub encapsulated: bool,
+    /// What packets hold is protected, between the two hosts; otherwise whole packets are.
+    pub transport: bool,
     /// How long it has been there.
     pub lasted: Duration,
     /// What it has carried.
@@ -88,6 +90,7 @@ impl Session {
             local: child.local.clone(),
             remote: child.remote.clone(),
             encapsulated: child.encapsulated,
+            transport: child.transport,
             lasted: now.since(child.since),
             carried: child.usage,
         };

@@ -503,6 +503,12 @@ impl Importer {
                     Some(time) => self.text("rekey_after", &time),
                     None => self.leave(*line, &alloc::format!("rekey_time = {value}")),
                 },
+                "rekey_bytes" | "rekey_packets" => match value.parse::<u64>() {
+                    Ok(0) => {}
+                    Ok(bytes) if key == "rekey_bytes" => self.text(key, &alloc::format!("{bytes} B")),
+                    Ok(packets) if packets <= u32::MAX.into() => self.set(key, value),
+                    _ => self.leave(*line, &alloc::format!("{key} = {value}")),
+                },
                 "start_action" if value == "none" => {}
                 "start_action" if value == "start" => {
                     self.note(*line, "a connection is begun at the start: write start = true above its [[connection.child]]".to_owned());
@@ -575,6 +581,7 @@ connections {
                      remote_ts = 10.1.0.0/16
                      esp_proposals = aes128gcm16-x25519
                      start_action = trap
+                     rekey_bytes = 1000000
                      rekey_time = 1h } }
   }
   users {
@@ -615,6 +622,8 @@ authorities { }
         assert_eq!(secret(&users.connection.local_auth), "for all the others");
         assert_eq!((site.connection.proposals.len(), site.connection.mobike), (1, false));
         assert_eq!(site.connection.children[0].local.as_ref().map(Vec::len), Some(2));
+        let volume = loaded.file.connection[0].child[0].volume();
+        assert_eq!((volume.soft_octets, volume.soft_packets), (Some(1_000_000), None));
         assert_eq!(site.connection.liveness, Some(usher_core::Duration::from_secs(20)));
         assert!(matches!(users.connection.remote_auth, RemoteAuth::Eap { .. }) && users.pools == ["inner"]);
         assert_eq!(loaded.config.users.passwords.len(), 1);
@@ -626,8 +635,8 @@ authorities { }
                 18,
                 "the first packet begins a connection: write on_demand = true above its [[connection.child]]",
             ),
-            (31, "name servers are of connections"),
-            (40, "the section authorities is not taken"),
+            (32, "name servers are of connections"),
+            (41, "the section authorities is not taken"),
         ] {
             let start = alloc::format!("{line}: {what}");
             assert!(left.iter().any(|left| left.starts_with(&start)), "{start} is not among {left:#?}");

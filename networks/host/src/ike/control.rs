@@ -126,6 +126,8 @@ pub struct ChildSa {
     pub remote: Vec<String>,
     /// Packets are within UDP.
     pub encapsulated: bool,
+    /// `tunnel`, or `transport`.
+    pub mode: String,
     /// Seconds that it has been there.
     pub lasted: u64,
     /// What it has carried.
@@ -191,6 +193,7 @@ pub(super) fn status(status: &GatewayStatus) -> Status {
         local: child.local.clone(),
         remote: child.remote.clone(),
         encapsulated: child.encapsulated,
+        mode: if child.transport { "transport" } else { "tunnel" }.to_owned(),
         lasted: child.lasted.as_secs(),
         carried: child.carried.into(),
     };

@@ -18,7 +18,7 @@ use usher_config::Prefix;
 use usher_core::SecureRng;
 use usher_esp::plane::{self, Outer};
 use usher_esp::sa::Expiry;
-use usher_esp::{Operation, Policy, PolicyId, TrafficSelector};
+use usher_esp::{Lifetime, Operation, Policy, PolicyId, TrafficSelector};
 use usher_gateway::config::{Carry, ConnectionTable, Loaded, PolicyWord, policies};
 use usher_gateway::{Command, Event};
 use usher_ike::machine::{ChildSa, Event as Ike, SaId};
@@ -141,6 +141,8 @@ struct Carrier {
     /// Other sides with whom this one begins, which lie beside the device before there is a CHILD_SA.
     past: Vec<IpAddr>,
     children: BTreeMap<u32, Child>,
+    /// What CHILD_SAs of a connection and a name may carry.
+    volumes: BTreeMap<(String, String), Lifetime>,
     /// Inner addresses of this side.
     given: BTreeMap<SaId, Vec<IpAddr>>,
 }
@@ -205,6 +207,7 @@ impl Plane {
             pools: Vec::new(),
             past: Vec::new(),
             children: BTreeMap::new(),
+            volumes: BTreeMap::new(),
             given: BTreeMap::new(),
         });
         plane.configure(loaded);
@@ -354,6 +357,10 @@ impl Plane {
         }
         carrier.lead(ways);
         carrier.pass(begun.iter().filter_map(|table| table.remote_address).collect());
+        let volumes = file.connection.iter().flat_map(|table| {
+            table.child.iter().map(|child| ((table.name.clone(), child.name.clone()), child.volume()))
+        });
+        carrier.volumes = volumes.collect();
         let names = locked(&self.names).clone();
         let ends = |policy| {
             let (name, _) = names.get(&policy)?;
@@ -513,6 +520,8 @@ impl Carrier {
     fn install(&mut self, sa: SaId, child: &ChildSa, policy: Option<PolicyId>) -> Result<(), DataPathError> {
         let mut pair = child.pair();
         pair.policy = policy;
+        let name = (child.connection.clone(), child.name.clone());
+        pair.lifetime = self.volumes.get(&name).copied().unwrap_or_default();
         let peer = pair.outer.remote.ip();
         self.path.apply(Operation::Install(pair.into()))?;
         let mut routes = Vec::new();

@@ -72,6 +72,11 @@ pub enum SignatureError {
 }
 
 impl SignatureScheme {
+    /// Whether it is RSASSA-PSS (RFC 8017 §8.1).
+    #[must_use]
+    pub const fn is_pss(self) -> bool {
+        matches!(self, Self::RsaPssSha256 | Self::RsaPssSha384 | Self::RsaPssSha512)
+    }
     /// The kind of key that it needs.
     #[must_use]
     pub const fn key(self) -> KeyKind {

@@ -336,8 +336,33 @@ const PSS_SHA256: [u8; 72] = pss(1, 32);
 const PSS_SHA384: [u8; 72] = pss(2, 48);
 const PSS_SHA512: [u8; 72] = pss(3, 64);
 
-/// How a key of this kind signs for whoever takes these hashes; `None`: not at all.
-fn scheme_for(kind: KeyKind, hashes: &[HashAlgorithm]) -> Option<SignatureScheme> {
+/// Whether an identifier means this scheme of RSASSA-PSS. Of what the appendix of RFC 7427 has in it, the trailer field may be left out,
+/// as DER leaves out whatever is as usual, and so may the empty parameters of a digest (RFC 4055 §2.1).
+fn is_pss(scheme: SignatureScheme, identifier: &[u8]) -> bool {
+    let full = match scheme {
+        SignatureScheme::RsaPssSha256 => PSS_SHA256,
+        SignatureScheme::RsaPssSha384 => PSS_SHA384,
+        SignatureScheme::RsaPssSha512 => PSS_SHA512,
+        _ => return false,
+    };
+    // All have fewer than 128 octets.
+    let element = |tag: u8, parts: &[&[u8]]| {
+        let content = parts.concat();
+        [&[tag, content.len() as u8], &content[..]].concat()
+    };
+    let (pss, digest, mask, salt, trailer) =
+        (&full[2..13], &full[19..30], &full[36..47], &full[62..67], &full[67..]);
+    let forms = [(&full[30..32], trailer), (&full[30..32], &[][..]), (&[], trailer), (&[], &[])];
+    forms.into_iter().any(|(empty, trailer)| {
+        let digest = element(0x30, &[digest, empty]);
+        let mask = element(0xa1, &[&element(0x30, &[mask, &digest])]);
+        let parameters = element(0x30, &[&element(0xa0, &[&digest]), &mask, salt, trailer]);
+        element(0x30, &[pss, &parameters]) == identifier
+    })
+}
+
+/// How a key of this kind signs for whoever takes these hashes, one of RSA by RSASSA-PSS or not; `None`: not at all.
+fn scheme_for(kind: KeyKind, pss: bool, hashes: &[HashAlgorithm]) -> Option<SignatureScheme> {
     match (kind, hashes.is_empty()) {
         (KeyKind::EcdsaP256, true) => return Some(SignatureScheme::EcdsaP256Sha256Fixed),
         (KeyKind::EcdsaP384, true) => return Some(SignatureScheme::EcdsaP384Sha384Fixed),
@@ -346,7 +371,7 @@ fn scheme_for(kind: KeyKind, hashes: &[HashAlgorithm]) -> Option<SignatureScheme
         _ => {}
     }
     let fits = |(scheme, hash, _): &&(SignatureScheme, HashAlgorithm, &[u8])| {
-        scheme.key() == kind && hashes.contains(hash)
+        scheme.key() == kind && hashes.contains(hash) && scheme.is_pss() == (pss && kind == KeyKind::Rsa)
     };
     IDENTIFIERS.iter().find(fits).map(|(scheme, ..)| *scheme)
 }
@@ -377,9 +402,10 @@ fn signature_of(payload: &Payload) -> Option<(SignatureScheme, &[u8])> {
         AuthMethod::DIGITAL_SIGNATURE => {
             let (length, rest) = data.split_first()?;
             let (identifier, signature) = rest.split_at_checked(usize::from(*length))?;
-            let known =
-                IDENTIFIERS.iter().find(|(_, hash, der)| *der == identifier && *hash != HashAlgorithm::SHA1);
-            Some((known?.0, signature))
+            let of = |(scheme, hash, der): &&(SignatureScheme, HashAlgorithm, &[u8])| {
+                *hash != HashAlgorithm::SHA1 && (*der == identifier || is_pss(*scheme, identifier))
+            };
+            Some((IDENTIFIERS.iter().find(of)?.0, signature))
         }
         _ => None,
     }
@@ -405,11 +431,11 @@ pub(super) fn prove(sa: &mut IkeSa, cx: &mut Context<'_>) -> bool {
             state.proof = proof;
             state.proof.is_some()
         }
-        LocalAuth::Certificate { kind, .. } => {
+        LocalAuth::Certificate { kind, pss, .. } => {
             let initiator = sa.initiator;
             let Some(octets) = octets(sa, initiator, &connection.local) else { return false };
             let Some(state) = state(sa) else { return false };
-            let Some(scheme) = scheme_for(*kind, &state.hashes) else { return false };
+            let Some(scheme) = scheme_for(*kind, *pss, &state.hashes) else { return false };
             state.waits = Waits::Signature(scheme);
             cx.work(work::SIGN);
             let ocsp = state.ocsp_wanted;
@@ -562,17 +588,52 @@ mod tests {
         }
     }
 
+    /// As strongSwan 5.9 writes it, and as others may.
+    #[test]
+    fn what_an_identifier_of_rsassa_pss_may_leave_out_makes_no_other_of_it() {
+        use crate::tests::octets;
+        let forms = [
+            "304106092a864886f70d01010a3034a00f300d06096086480165030402010500a11c301a06092a864886f70d010108300d\
+             06096086480165030402010500a203020120",
+            "303d06092a864886f70d01010a3030a00d300b0609608648016503040201a11a301806092a864886f70d010108300b\
+             0609608648016503040201a203020120",
+            "304206092a864886f70d01010a3035a00d300b0609608648016503040201a11a301806092a864886f70d010108300b\
+             0609608648016503040201a203020120a303020101",
+        ];
+        for form in forms {
+            let identifier = octets(form);
+            let data = [&[identifier.len() as u8], &identifier[..], b"signature"].concat();
+            let payload = Payload::Authentication { method: AuthMethod::DIGITAL_SIGNATURE, data };
+            let found = (SignatureScheme::RsaPssSha256, &b"signature"[..]);
+            assert_eq!(signature_of(&payload), Some(found), "{form}");
+        }
+        // Another salt, and empty parameters, which are of SHA-1.
+        let (salt, empty) =
+            (forms[0].replace("020120", "020114"), "300d06092a864886f70d01010a3000".to_owned());
+        for form in [salt, empty] {
+            let data = [&[(form.len() / 2) as u8], &octets(&form)[..]].concat();
+            let payload = Payload::Authentication { method: AuthMethod::DIGITAL_SIGNATURE, data };
+            assert_eq!(signature_of(&payload), None, "{form}");
+        }
+    }
+
     #[test]
     fn a_signature_is_found_again_as_it_was_made() {
         for kind in KeyKind::ALL {
             for hashes in [&[][..], &[HashAlgorithm::SHA2_256, HashAlgorithm::SHA2_384]] {
-                let Some(scheme) = scheme_for(kind, hashes) else { continue };
-                let payload = signature_payload(scheme, b"signature");
-                assert_eq!(signature_of(&payload), Some((scheme, &b"signature"[..])), "{scheme}");
+                for pss in [false, true] {
+                    let Some(scheme) = scheme_for(kind, pss, hashes) else { continue };
+                    let payload = signature_payload(scheme, b"signature");
+                    assert_eq!(signature_of(&payload), Some((scheme, &b"signature"[..])), "{scheme}");
+                }
             }
         }
-        assert_eq!(scheme_for(KeyKind::Rsa, &[]), None);
-        assert_eq!(scheme_for(KeyKind::EcdsaP384, &[HashAlgorithm::SHA2_256]), None);
+        assert_eq!(scheme_for(KeyKind::Rsa, true, &[]), None);
+        assert_eq!(scheme_for(KeyKind::EcdsaP384, false, &[HashAlgorithm::SHA2_256]), None);
+        let of = |kind, pss| scheme_for(kind, pss, &[HashAlgorithm::SHA2_384]);
+        assert_eq!(of(KeyKind::Rsa, false), Some(SignatureScheme::RsaPkcs1Sha384));
+        assert_eq!(of(KeyKind::Rsa, true), Some(SignatureScheme::RsaPssSha384));
+        assert_eq!(of(KeyKind::EcdsaP384, true), Some(SignatureScheme::EcdsaP384Sha384));
         let sha1 = signature_payload(SignatureScheme::RsaPkcs1Sha1, b"signature");
         assert_eq!(signature_of(&sha1), None, "a digital signature by SHA-1 is not taken");
         let cut = Payload::Authentication { method: AuthMethod::DIGITAL_SIGNATURE, data: [9, 1].into() };

@@ -152,6 +152,8 @@ pub enum LocalAuth {
         chain: Vec<Vec<u8>>,
         /// Of what kind the key is.
         kind: KeyKind,
+        /// A key of RSA signs by RSASSA-PSS in place of RSASSA-PKCS1-v1_5 (RFC 8247 §3.2).
+        pss: bool,
     },
     /// By EAP: an initiator does.
     Eap {

@@ -60,6 +60,7 @@ impl Authority {
     }
 }
 
+/// IPv6 Ready: EN.I.1.1.10.1, EN.I.1.1.10.2, EN.I.1.1.10.3, EN.R.1.1.10.1, EN.R.1.1.10.2, EN.R.1.1.10.3.
 #[test]
 fn charon_and_we_prove_ourselves_by_certificates_with_chains() {
     let authority = Authority::new();
@@ -74,8 +75,11 @@ fn charon_and_we_prove_ourselves_by_certificates_with_chains() {
         let mut connection = authority.trusting(&mut host, "10.1.0.0/16", "ini.test");
         let (certificate, key) = authority.certify("ini.test", ours);
         let kind = host.credentials.add_key("site", SigningKey::from_der(&key).unwrap());
-        connection.local_auth =
-            LocalAuth::Certificate { chain: vec![certificate, authority.intermediate.clone()], kind };
+        connection.local_auth = LocalAuth::Certificate {
+            chain: vec![certificate, authority.intermediate.clone()],
+            kind,
+            pss: false,
+        };
         let sa = host.connect(connection);
         host.tell(Command::Delete(sa));
         host.wait("it has ended", |events| count(events, |e| matches!(e, Event::Ended { .. })) == 1);

@@ -2,8 +2,8 @@
 
 use super::data::{Carry, DataTable, PolicyWord};
 use super::model::{
-    AuthMethod, ChildTable, ChildlessWord, ConnectionTable, EapTable, File, Listen, LocalAuth as Local,
-    ModeWord, Reauthentication, RemoteAuth as Remote,
+    AuthMethod, ChildTable, ChildlessWord, ConnectionTable, EapTable, ExtendedMasterSecret, File, Listen,
+    LocalAuth as Local, ModeWord, Reauthentication, RemoteAuth as Remote,
 };
 use crate::service::{Config, Judge, Peer};
 use crate::users::LocalUsers;
@@ -174,6 +174,7 @@ impl<'a> Builder<'a> {
             peers.extend(self.peer(&at, table, &file.listen).map(Arc::new));
         }
         self.data(&file.data);
+        self.modes(file);
         let certified = file.connection.iter().any(|table| table.remote_auth == Remote::Certificate);
         let certifies = file.connection.iter().any(|table| table.local_auth == Local::Certificate);
         super::revocation::check(self, &file.revocation, certified, certifies);
@@ -201,6 +202,20 @@ impl<'a> Builder<'a> {
         ] {
             if is {
                 self.fault(&["aaa", key], format!("{what} {alone}"));
+            }
+        }
+    }
+
+    /// A packet of transport mode stays on the route by which it came to the kernel's interface, and would go round and round.
+    fn modes(&mut self, file: &File) {
+        for (i, connection) in file.connection.iter().enumerate() {
+            for (j, child) in connection.child.iter().enumerate() {
+                if file.data.carry == Carry::Kernel && child.mode == ModeWord::Transport {
+                    self.fault(
+                        &["connection", &i.to_string(), "child", &j.to_string(), "mode"],
+                        "the kernel's interface carries whole packets alone: leave mode away, or write carry = \"tun\" in [data]",
+                    );
+                }
             }
         }
     }
@@ -300,7 +315,11 @@ impl<'a> Builder<'a> {
                     key_log: None,
                 };
                 let made = ServerConfig::new(options).map_err(|e| e.to_string());
-                self.common.take(&at, made)
+                let made = self.common.take(&at, made)?;
+                Some(match eap.extended_master_secret {
+                    ExtendedMasterSecret::Required => made,
+                    ExtendedMasterSecret::Optional => made.without_extended_master_secret(),
+                })
             }
         }
     }
@@ -482,7 +501,7 @@ impl<'a> Builder<'a> {
                 let key = self.common.take(&[at, &["key"]].concat(), key)?;
                 let kind = self.credentials.add_key(&table.name, key);
                 let chain = certified.chain().map(<[u8]>::to_vec).collect();
-                Some(LocalAuth::Certificate { chain, kind })
+                Some(LocalAuth::Certificate { chain, kind, pss: table.rsa_pss })
             }
             Local::EapOnly => Some(LocalAuth::EapOnly),
             Local::Eap => {
@@ -517,6 +536,10 @@ impl<'a> Builder<'a> {
             let name = self.eap_server_name(at, table);
             let tls = self.common.tls_client(credentials, roots, name);
             let tls = self.common.take(at, tls)?;
+            let tls = match table.extended_master_secret {
+                ExtendedMasterSecret::Required => tls,
+                ExtendedMasterSecret::Optional => tls.without_extended_master_secret(),
+            };
             return Some(Box::new(PeerMethodTls { tls: PeerTls::Real(tls, 0), fragment: FRAGMENT }));
         }
         let places = Places {

@@ -12,9 +12,10 @@ use std::path::PathBuf;
 use usher_access_config::{AaaTable, PoolTable, TlsTable, UserTable};
 use usher_config::log::Log;
 use usher_config::secret::Hidden;
-use usher_config::units::{Count, Time};
+use usher_config::units::{Count, Size, Time};
 use usher_config::{Prefix, named};
 use usher_core::Duration;
+use usher_esp::Lifetime;
 
 /// The configuration of `usher ike serve` and `usher ike connect`.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -130,6 +131,18 @@ usher_core::named! {
 }
 
 usher_core::named! {
+    "whether the Extended Master Secret is asked for";
+    /// Whether TLS 1.2 within EAP needs the Extended Master Secret (RFC 7627).
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum ExtendedMasterSecret {
+        /// A handshake without it is refused: whoever stands between could have it made of the same keys as another.
+        Required = "required",
+        /// For old peers, strongSwan 5.9 among them: a handshake without it is taken.
+        Optional = "optional",
+    }
+}
+
+usher_core::named! {
     "an answer to whether there may be an IKE_SA without a CHILD_SA";
     /// Whether there may be an IKE_SA without a CHILD_SA (RFC 6023).
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -196,6 +209,10 @@ pub struct ConnectionTable {
     pub certificate: Option<PathBuf>,
     /// A file with the certificate's private key, PEM, readable by nobody else.
     pub key: Option<PathBuf>,
+    /// Whether a key of RSA signs by RSASSA-PSS (RFC 8247) in place of RSASSA-PKCS1-v1_5, which older peers know alone. Of the other
+    /// side both are taken.
+    #[serde(default)]
+    pub rsa_pss: bool,
     /// A file with the certificates of authorities that the other side's must be below, PEM.
     pub ca: Option<PathBuf>,
     /// For `eap`: who this side says it is.
@@ -208,6 +225,10 @@ pub struct ConnectionTable {
     /// "eap-only"` the domain name in `remote_id`, as nothing else says who the other side is; otherwise any below `ca`, since the other
     /// side has proved itself by then].
     pub eap_server_name: Option<String>,
+    /// For `eap` with `tls`: whether TLS 1.2 needs the Extended Master Secret (RFC 7627).
+    #[serde(default = "required", deserialize_with = "named::read")]
+    #[schemars(schema_with = "named::schema::<ExtendedMasterSecret>")]
+    pub extended_master_secret: ExtendedMasterSecret,
     /// For `eap`: the password.
     pub password: Option<Hidden>,
     /// A file that holds the password, readable by nobody else.
@@ -290,6 +311,10 @@ const fn yes() -> bool {
     true
 }
 
+const fn required() -> ExtendedMasterSecret {
+    ExtendedMasterSecret::Required
+}
+
 impl ConnectionTable {
     fn proposals() -> Vec<String> {
         [
@@ -348,6 +373,11 @@ pub struct ChildTable {
     pub rekey_after: Time,
     /// When it ends where nobody has replaced it [default: a tenth later than `rekey_after`, or never]. `"0 s"`: never.
     pub lifetime: Option<Time>,
+    /// After so many octets in one direction it is replaced by a new one; it ends after a tenth more where nobody has done so
+    /// [default: none are too many]. In a study no CHILD_SA carries so much.
+    pub rekey_bytes: Option<Size>,
+    /// The same of packets.
+    pub rekey_packets: Option<Count>,
 }
 
 impl ChildTable {
@@ -362,6 +392,19 @@ impl ChildTable {
     const fn rekey_after() -> Time {
         Time::secs(3600)
     }
+    /// What each of its SAs may carry (RFC 4301 §4.4.2.1).
+    #[must_use]
+    pub fn volume(&self) -> Lifetime {
+        let last = |limit: u64| limit.saturating_add((limit / 10).max(1));
+        let octets = self.rekey_bytes.map(Size::bytes);
+        let packets = self.rekey_packets.map(|count| u64::from(count.get()));
+        Lifetime {
+            soft_octets: octets,
+            hard_octets: octets.map(last),
+            soft_packets: packets,
+            hard_packets: packets.map(last),
+        }
+    }
 }
 
 /// How users prove by EAP who they are whom the gateway knows itself.
@@ -375,6 +418,10 @@ pub struct EapTable {
     /// For EAP-TLS: the gateway's certificate, and the authorities that users' are below. Whoever has such a certificate with
     /// the name that it says it has is let in.
     pub tls: Option<TlsTable>,
+    /// Whether TLS 1.2 needs the Extended Master Secret (RFC 7627).
+    #[serde(default = "required", deserialize_with = "named::read")]
+    #[schemars(schema_with = "named::schema::<ExtendedMasterSecret>")]
+    pub extended_master_secret: ExtendedMasterSecret,
     /// Failed logins under one name or from one host (an IPv4 address, 64 bits of an IPv6 address), after which nothing more of it is
     /// weighed; 0: no limit.
     #[serde(default = "EapTable::failures")]

@@ -33,6 +33,7 @@ fn a_whole_file_is_read() {
          childless = \"force\"\nmobike = false\nrekey_after = \"2 h\"\nliveness = \"0 s\"\nunique = false\npools = [\"p\"]\n\
          dns = [\"10.0.0.1\"]\nproposals = [\"aes128-sha256-x25519\"]\nremote_address = \"192.0.2.9\"\nremote_port = 501\nretry = \"3 s\"\n\
          [[connection.child]]\nname = \"net\"\nlocal = [\"10.2.0.0/16\", \"2001:db8::/32\"]\nmode = \"transport\"\nrekey_after = \"0 s\"\n\
+         rekey_bytes = \"20 kB\"\nrekey_packets = 5\n\
          [[pool]]\nname = \"p\"\nranges = [\"10.9.0.0/24\", \"10.9.1.0/24\"]\n\
          [aaa]\nnas_identifier = \"gw\"\naccounting = true\ninterim = \"5 min\"\n[[aaa.radius]]\naddress = \"192.0.2.2:1812\"\nsecret = \"s\"\n\
          [aaa.dynamic]\nlisten = \"127.0.0.1:3799\"\n[limits]\nsas = 9\nhalf_open = 8\ncookies_from = 0\nlogin = \"7 s\"\n"
@@ -58,6 +59,9 @@ fn a_whole_file_is_read() {
     assert_eq!(connection.rekey_after, Some(Duration::from_secs(7200)));
     let child = &connection.children[0];
     assert_eq!((child.local.as_ref().unwrap().len(), &child.remote, child.rekey_after), (2, &None, None));
+    let volume = file.connection[0].child[0].volume();
+    assert_eq!((volume.soft_octets, volume.hard_octets), (Some(20_000), Some(22_000)));
+    assert_eq!((volume.soft_packets, volume.hard_packets), (Some(5), Some(6)));
     assert_eq!(config.pools[0].ranges.len(), 2);
     let aaa = config.aaa.unwrap();
     assert!(aaa.accounting && aaa.interim == Some(Duration::from_secs(300)));
@@ -154,6 +158,9 @@ fn what_carries_packets_is_checked() {
         data("[[data.policy]]\naction = \"discard\"\nport = 53")[0].contains("write protocol = 6 for TCP")
     );
     let child = "[[connection.child]]\nname = \"net\"\n";
+    let transport = |carry: &str| format!("[data]\ncarry = \"{carry}\"\n{PSK}{child}mode = \"transport\"\n");
+    assert!(faults(&transport("kernel"))[0].contains("carries whole packets alone"));
+    assert!(read(&transport("tun")).is_ok());
     let demand = |more: &str| faults(&format!("{PSK}on_demand = true\n{more}"));
     assert!(demand(child)[0].contains("nobody to begin with"));
     assert!(demand("remote_address = \"192.0.2.9\"\n")[0].contains("no packet needs it"));

@@ -92,7 +92,7 @@ fn world(
         let mut own = Credentials::new();
         let kind = own.add_key("site", key);
         trusts.trusted_by(&mut own);
-        side.local_auth = LocalAuth::Certificate { chain, kind };
+        side.local_auth = LocalAuth::Certificate { chain, kind, pss: false };
         side.remote_auth = RemoteAuth::Certificate { authorities: vec![[7; 20]] };
         credentials.push(own);
     }
@@ -106,6 +106,7 @@ fn world(
 
 const P256: &rcgen::SignatureAlgorithm = &rcgen::PKCS_ECDSA_P256_SHA256;
 
+/// IPv6 Ready: EN.I.1.1.10.1, EN.I.1.1.10.2, EN.I.1.1.10.3, EN.R.1.1.10.1, EN.R.1.1.10.2, EN.R.1.1.10.3.
 #[test]
 fn both_sides_are_proved_by_certificates_with_chains() {
     let authority = Authority::new();
@@ -163,7 +164,7 @@ fn a_shared_key_of_one_side_and_a_certificate_of_the_other_are_a_login() {
     let mut gateway = Credentials::new();
     let kind = gateway.add_key("site", key);
     let (mut ours, mut theirs) = (connection(true), connection(false));
-    theirs.local_auth = LocalAuth::Certificate { chain, kind };
+    theirs.local_auth = LocalAuth::Certificate { chain, kind, pss: false };
     ours.remote_auth = RemoteAuth::Certificate { authorities: vec![] };
     let mut own = Credentials::new();
     authority.trusted_by(&mut own);
@@ -182,7 +183,7 @@ fn eap_beside_a_gateways_certificate_is_a_login() {
     let mut gateway = Credentials::new();
     let kind = gateway.add_key("site", key);
     let (mut ours, mut theirs) = (connection(true), connection(false));
-    theirs.local_auth = LocalAuth::Certificate { chain, kind };
+    theirs.local_auth = LocalAuth::Certificate { chain, kind, pss: false };
     theirs.remote_auth = RemoteAuth::Eap { ask_identity: false };
     ours.local_auth = peer_auth(Method::MsChapV2, PASSWORD);
     ours.remote_auth = RemoteAuth::Certificate { authorities: vec![] };
@@ -207,7 +208,7 @@ fn who_is_on_a_revocation_list_is_refused_as_soon_as_that_is_there() {
     let kinds = [own.add_key("site", key), gateway.add_key("site", gateway_key)];
     let (mut ours, mut theirs) = (connection(true), connection(false));
     for (side, chain, kind) in [(&mut ours, chain, kinds[0]), (&mut theirs, gateway_chain, kinds[1])] {
-        side.local_auth = LocalAuth::Certificate { chain, kind };
+        side.local_auth = LocalAuth::Certificate { chain, kind, pss: false };
         side.remote_auth = RemoteAuth::Certificate { authorities: vec![] };
     }
     authority.trusted_by(&mut own);

@@ -225,7 +225,7 @@ fn certified(
     let authorities = roots.certificates().filter_map(usher_crypto::x509::public_key_hash).collect();
     credentials_of.trust(NAME, roots, WallClock::at(fixtures::WALL_TIME))?;
     let chain = certificate.chain().map(<[u8]>::to_vec).collect();
-    Ok((LocalAuth::Certificate { chain, kind }, RemoteAuth::Certificate { authorities }))
+    Ok((LocalAuth::Certificate { chain, kind, pss: false }, RemoteAuth::Certificate { authorities }))
 }
 
 fn initiator(
