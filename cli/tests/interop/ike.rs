@@ -1,6 +1,7 @@
 //! The IKEv2 gateway and client against strongSwan's charon, each side in both roles, in a network namespace where both are: charon at
 //! 127.0.0.1, ours at 127.0.0.2. charon takes a NAT to be between them, as it does whenever it protects packets in user space.
 
+mod certificates;
 mod life;
 
 use crate::certificates::chain;

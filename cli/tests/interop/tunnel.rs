@@ -5,6 +5,7 @@
 mod charon;
 mod messages;
 mod ours;
+mod outside;
 mod traffic;
 
 use crate::charon::Place;

@@ -4,7 +4,7 @@
 use super::traffic::{Flow, stream};
 use super::*;
 
-const SECRETS: &str =
+pub(super) const SECRETS: &str =
     "secrets { ike-1 { id-a = gw.test\n id-b = ini.test\n secret = \"a shared secret\" } }\n";
 
 /// charon as a gateway: 10.2.0.1 is behind it.
@@ -28,14 +28,14 @@ fn begins() -> String {
 
 /// Leads traffic to charon's device, which it makes itself.
 #[track_caller]
-fn lead(charon: &Place, to: &str, source: &str) {
+pub(super) fn lead(charon: &Place, to: &str, source: &str) {
     let name = charon.name();
     eventually("it has a device", || try_ip(&format!("-n {name} link set ipsec0 up")));
     ip(&format!("-n {name} route replace {to} dev ipsec0 src {source}"));
 }
 
 #[track_caller]
-fn swanctl(charon: &Place, words: &[&str]) {
+pub(super) fn swanctl(charon: &Place, words: &[&str]) {
     let said = charon.swanctl(words);
     assert!(said.contains("completed successfully"), "{words:?}: {said}\n{}", charon.log());
 }
@@ -70,6 +70,7 @@ fn opened(place: &Folder) -> (usize, usize, usize) {
     (said.lines().count(), count("1\t0"), count("0\t1"))
 }
 
+/// IPv6 Ready: EN.I.1.1.1.3, EN.I.1.2.3.2, EN.I.1.2.3.8, EN.R.1.1.1.3, EN.R.1.2.5.2, EN.R.1.2.5.6.
 #[test]
 fn our_client_and_charons_gateway_carry_traffic_while_both_replace_sas_and_tshark_opens_it() {
     let place = Folder::new();
@@ -118,6 +119,7 @@ fn our_client_and_charons_gateway_carry_traffic_while_both_replace_sas_and_tshar
     assert!(all > 2000 && good == all && bad == 0, "{good} of {all} are good, {bad} bad");
 }
 
+/// IPv6 Ready: EN.I.1.1.1.3, EN.I.1.2.3.2, EN.I.1.2.3.8, EN.R.1.1.1.3, EN.R.1.2.5.2, EN.R.1.2.5.6.
 #[test]
 fn charons_client_and_our_gateway_carry_traffic_while_both_replace_sas() {
     let place = Folder::new();
@@ -243,6 +245,7 @@ fn traffic_goes_on_while_our_client_proves_anew_who_it_is() {
 }
 
 /// Three CHILD_SAs under one IKE_SA, which the one side and the other have asked for; each carries its own traffic.
+/// IPv6 Ready: EN.I.1.2.5.1.
 #[test]
 fn several_children_of_one_ike_sa_are_made_by_both_sides_and_carry_their_traffic() {
     let child = |name: &str, local: &str, remote: &str| {

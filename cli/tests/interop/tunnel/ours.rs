@@ -46,6 +46,7 @@ fn inner(place: &Folder, name: &str) -> [String; 2] {
     [v4.clone(), v6.clone()]
 }
 
+/// IPv6 Ready: EN.I.2.1.1.1, EN.I.2.1.1.2, EN.R.2.1.1.1, EN.R.2.1.1.2.
 #[test]
 fn both_families_are_carried_inside_and_outside_and_nothing_is_left_of_it() {
     for to in ["192.0.2.2", "2001:db8::2"] {
@@ -160,6 +161,34 @@ fn no_route_leads_past_the_tunnel_to_an_address_of_a_pool() {
     let get = get.args(["-n", &b, "route", "get", "10.9.0.77"]).output().unwrap();
     let get = String::from_utf8_lossy(&get.stdout).into_owned();
     assert!(get.contains("dev esp"), "{get}");
+}
+
+/// Transport mode: what two hosts say to each other, with their own addresses (RFC 4301 3.3).
+#[test]
+fn transport_mode_protects_what_two_hosts_say_to_each_other() {
+    let (place, cable) = (Folder::new(), Cable::new());
+    let (a, b) = (cable.a.as_str(), cable.b.as_str());
+    let child = "[[connection.child]]\nname = \"host\"\nmode = \"transport\"\n";
+    let text = |own, other, more: &str| format!("{}{more}{child}", psk(own, other));
+    let _gateway = cable.usher(&place, b, "gateway", &["serve"], &text("gw.test", "ini.test", ""));
+    for (to, own) in [("192.0.2.2", "192.0.2.1"), ("2001:db8::2", "2001:db8::1")] {
+        let begins = format!("remote_address = \"{to}\"\nstart = true\n");
+        let mut client = cable.usher(&place, a, "client", &["serve"], &text("ini.test", "gw.test", &begins));
+        client.wait_for("name=\"host\"");
+        stream((a, own), (b, to), 1 << 20);
+        stream((b, to), (a, own), 1 << 20);
+        for name in ["client", "gateway"] {
+            let now = status(&place, name);
+            let child = &now["sas"][0]["children"][0];
+            assert_eq!(
+                (&child["mode"], &child["encapsulated"]),
+                (&"transport".into(), &false.into()),
+                "{now}"
+            );
+            assert!(child["carried"]["received_octets"].as_u64() > Some(2 << 20), "{now}");
+        }
+        assert_eq!(client.terminate(), Some(0));
+    }
 }
 
 /// What a program left that was killed does not stand in the way of the next.
