@@ -267,7 +267,7 @@ fn a_response_of_ocsp_is_shown_to_whom_asks_for_it() {
             let mut own = Credentials::new();
             let kind = own.add_key("site", key);
             authority.trusted_by(&mut own);
-            let auth = LocalAuth::Certificate { chain, kind };
+            let auth = LocalAuth::Certificate { chain, kind, pss: false };
             if name == "ini.test" {
                 world.connection = Arc::new(Connection { local_auth: auth, ..(*world.connection).clone() });
             } else {
