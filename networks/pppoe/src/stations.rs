@@ -87,14 +87,25 @@ impl Receiver {
             Err(Errno::INTR) => return Ok(()),
             Err(error) => return Err(error.into()),
         }
-        for socket in sockets {
-            while self.inbox.receive(socket)? > 0 {
-                for frame in self.inbox.received() {
-                    if let Some(frame) = frame.get(VNET_HEADER..) {
-                        each(frame);
-                    }
+        // A session's first packet follows the confirmation of it, which waits at the other socket by then: what is taken from the
+        // sessions' socket is given after what that one has.
+        let mut later: Vec<Vec<u8>> = Vec::new();
+        while self.inbox.receive(&stations.session)? > 0 {
+            for frame in self.inbox.received() {
+                if let Some(frame) = frame.get(VNET_HEADER..) {
+                    later.push(frame.to_vec());
                 }
             }
+        }
+        while self.inbox.receive(&stations.discovery)? > 0 {
+            for frame in self.inbox.received() {
+                if let Some(frame) = frame.get(VNET_HEADER..) {
+                    each(frame);
+                }
+            }
+        }
+        for frame in &later {
+            each(frame);
         }
         Ok(())
     }
