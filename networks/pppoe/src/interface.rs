@@ -1,6 +1,6 @@
 //! What the kernel is asked of interfaces, and what it is told: rtnetlink(7).
 
-use netlink_packet_core::{DefaultNla, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE};
+use netlink_packet_core::{DefaultNla, NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage, AddressScope};
 #[cfg(feature = "ebpf")]
 use netlink_packet_route::link::{InfoData, InfoKind, InfoVeth, LinkInfo};
@@ -13,7 +13,7 @@ use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::Socket;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use usher_device::netlink;
 
 /// An access interface as the kernel has it.
@@ -55,7 +55,7 @@ const LONGEST_MTU: u32 = 65_535;
 /// The queueing discipline that has filters of what comes and what goes, and where it stands (linux/pkt_sched.h).
 const CLSACT: &str = "clsact";
 const CLSACT_PARENT: u32 = 0xffff_fff1;
-const INGRESS: u32 = 0xffff_fff2;
+pub(crate) const INGRESS: u32 = 0xffff_fff2;
 /// Before which other filters ours comes, and of which protocol it is: all.
 const PRIORITY: u32 = 1;
 const ETH_P_ALL: u16 = 3;
@@ -67,10 +67,10 @@ const TCA_BPF_NAME: u16 = 7;
 const TCA_BPF_FLAGS: u16 = 8;
 const TCA_BPF_FLAG_ACT_DIRECT: u32 = 1;
 /// What a program answers: the next has the frame, or nobody.
-const TC_ACT_UNSPEC: u32 = u32::MAX;
-const TC_ACT_SHOT: u32 = 2;
+pub(crate) const TC_ACT_UNSPEC: u32 = u32::MAX;
+pub(crate) const TC_ACT_SHOT: u32 = 2;
 
-fn attribute(kind: u16, value: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn attribute(kind: u16, value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&(4 + value.len() as u16).to_ne_bytes());
     out.extend_from_slice(&kind.to_ne_bytes());
     out.extend_from_slice(value);
@@ -109,7 +109,11 @@ impl Netlink {
         Ok(Self { socket: netlink::socket()? })
     }
 
-    fn ask(&self, flags: u16, message: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
+    pub(crate) fn ask(
+        &self,
+        flags: u16,
+        message: RouteNetlinkMessage,
+    ) -> io::Result<Vec<RouteNetlinkMessage>> {
         netlink::ask_by(&self.socket, flags, message)
     }
 
@@ -126,17 +130,22 @@ impl Netlink {
     pub(crate) fn index(&self, name: &str) -> io::Result<u32> {
         self.link(name).map(|link| link.index)
     }
-    fn link(&self, name: &str) -> io::Result<Interface> {
-        let all = self.ask(NLM_F_DUMP, RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
-        let found = all.iter().find_map(|message| match message {
-            RouteNetlinkMessage::NewLink(link) => {
-                let named = |one: &LinkAttribute| matches!(one, LinkAttribute::IfName(own) if own == name);
-                link.attributes.iter().any(named).then_some(link)
-            }
+    /// What the kernel says of the interface that a message names.
+    pub(crate) fn get(&self, message: LinkMessage) -> io::Result<LinkMessage> {
+        let answers = self.ask(NLM_F_ACK, RouteNetlinkMessage::GetLink(message))?;
+        let link = answers.into_iter().find_map(|answer| match answer {
+            RouteNetlinkMessage::NewLink(link) => Some(link),
             _ => None,
         });
-        let link =
-            found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "there is no such interface"))?;
+        link.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
+    }
+    fn link(&self, name: &str) -> io::Result<Interface> {
+        let mut message = LinkMessage::default();
+        message.attributes = vec![LinkAttribute::IfName(name.to_owned())];
+        let link = self.get(message).map_err(|error| match error.raw_os_error() {
+            Some(libc::ENODEV) => io::Error::new(io::ErrorKind::NotFound, "there is no such interface"),
+            _ => error,
+        })?;
         let mut interface = Interface {
             index: link.header.index,
             address: [0; 6],
@@ -186,29 +195,28 @@ impl Netlink {
         unless(libc::ESRCH, self.ask(NLM_F_ACK, message))
     }
 
-    fn owned(index: u32, address: Ipv4Addr) -> AddressMessage {
+    fn owned(index: u32, address: IpAddr) -> AddressMessage {
         let mut message = AddressMessage::default();
-        message.header.family = AddressFamily::Inet;
-        message.header.prefix_len = 32;
+        message.header.family = family(address);
+        message.header.prefix_len = if address.is_ipv4() { 32 } else { 128 };
         message.header.index = index;
         message.header.scope = AddressScope::Universe;
         message.header.flags = AddressHeaderFlags::Nodad;
-        message.attributes =
-            vec![AddressAttribute::Local(address.into()), AddressAttribute::Address(address.into())];
+        message.attributes = vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
         message
     }
     /// Gives a device an address of ours, which others may have, too.
-    pub(crate) fn add_address(&self, index: u32, address: Ipv4Addr) -> io::Result<()> {
-        let message = RouteNetlinkMessage::NewAddress(Self::owned(index, address));
+    pub(crate) fn add_address(&self, index: u32, address: impl Into<IpAddr>) -> io::Result<()> {
+        let message = RouteNetlinkMessage::NewAddress(Self::owned(index, address.into()));
         unless(libc::EEXIST, self.ask(NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, message))
     }
     /// Takes it away.
-    pub(crate) fn remove_address(&self, index: u32, address: Ipv4Addr) -> io::Result<()> {
-        let message = RouteNetlinkMessage::DelAddress(Self::owned(index, address));
+    pub(crate) fn remove_address(&self, index: u32, address: impl Into<IpAddr>) -> io::Result<()> {
+        let message = RouteNetlinkMessage::DelAddress(Self::owned(index, address.into()));
         unless(libc::EADDRNOTAVAIL, self.ask(NLM_F_ACK, message))
     }
 
-    fn traffic(index: u32, parent: u32, handle: u32, kind: &str) -> TcMessage {
+    pub(crate) fn traffic(index: u32, parent: u32, handle: u32, kind: &str) -> TcMessage {
         let mut message = TcMessage::default();
         message.header.index = index as i32;
         message.header.parent = TcHandle::from(parent);
@@ -216,13 +224,17 @@ impl Netlink {
         message.attributes = vec![TcAttribute::Kind(kind.to_owned())];
         message
     }
-    fn discipline(index: u32) -> TcMessage {
+    pub(crate) fn discipline(index: u32) -> TcMessage {
         Self::traffic(index, CLSACT_PARENT, 0xffff_0000, CLSACT)
     }
-    fn guard(index: u32) -> TcMessage {
-        let mut message = Self::traffic(index, INGRESS, 1, "bpf");
-        message.header.info = PRIORITY << 16 | u32::from(ETH_P_ALL.to_be());
+    /// A filter by a program, of packets of all protocols.
+    pub(crate) fn filter(index: u32, parent: u32, priority: u32) -> TcMessage {
+        let mut message = Self::traffic(index, parent, 1, "bpf");
+        message.header.info = priority << 16 | u32::from(ETH_P_ALL.to_be());
         message
+    }
+    fn guard(index: u32) -> TcMessage {
+        Self::filter(index, INGRESS, PRIORITY)
     }
     /// Makes a pair of interfaces that cuts what goes in at the near end; what a killed program has left of that name is taken away.
     /// The near end's index.

@@ -9,10 +9,12 @@
 //! them ([`Plane::send`]), and it hears which sessions' packets it may carry ([`Plane::install`]). A packet of any other session
 //! goes nowhere, and at an access interface nothing passes that is not PPPoE.
 
+mod control;
 #[cfg(feature = "ebpf")]
 mod ebpf;
 mod forward;
 mod interface;
+mod kernel;
 pub mod netfilter;
 mod plane;
 mod session;

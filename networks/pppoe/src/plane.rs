@@ -1,6 +1,7 @@
 //! A data plane as others see it.
 
 use crate::interface::{Interface, Netlink};
+use crate::kernel::{self, KernelMode};
 use crate::session::{Counters, Session, Usage};
 use crate::sys;
 use crate::user::UserMode;
@@ -8,7 +9,7 @@ use socket2::Socket;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -194,6 +195,10 @@ pub(crate) trait Carrier: Send + Sync {
     /// Of sessions that have carried something since this was asked.
     fn changed(&self) -> io::Result<Vec<(u16, Usage)>>;
     fn counters(&self) -> io::Result<Counters>;
+    /// The interface that a session has for itself, where it has one.
+    fn interface(&self, _number: u16) -> io::Result<Option<u32>> {
+        Ok(None)
+    }
 }
 
 /// What was changed of the system for sessions.
@@ -202,6 +207,8 @@ struct Installed {
     sessions: BTreeMap<u16, Session>,
     /// Our addresses, as often as a session wants them.
     gateways: BTreeMap<Ipv4Addr, usize>,
+    /// Our addresses of IPv6 at the device.
+    own: Vec<Ipv6Addr>,
 }
 
 /// A data plane, until it is dropped.
@@ -287,10 +294,6 @@ impl Plane {
     /// [`StartError`].
     pub fn start(config: &Config, hears: Box<dyn FnMut(Event) + Send>) -> Result<Self, StartError> {
         let system = |what| move |error| StartError::System { what, error };
-        if config.mode == Mode::Kernel {
-            let why = "this program carries no packets by PPPoX yet: take \"user\" or \"ebpf\"".to_owned();
-            return Err(StartError::Mode { mode: config.mode, why });
-        }
         let netlink = Netlink::open().map_err(system("a socket of rtnetlink"))?;
         let mut ports: Vec<Port> = Vec::new();
         for PortConfig { interface: name } in &config.ports {
@@ -303,11 +306,6 @@ impl Plane {
         let Some(mtu) = ports.iter().map(|port| port.interface.mtu).max() else {
             return Err(StartError::NoPort);
         };
-        let made = tun(&config.device, mtu);
-        let made = made.map_err(|error| StartError::Device { name: config.device.clone(), error })?;
-        let device = made.name.clone();
-        let index = netlink.index(&device).map_err(system("the device's index"))?;
-        quiet(&device);
         let ports: Arc<[Port]> = ports.into();
         let hears = Heard(Arc::new(Mutex::new(hears)));
         let mut changed = Changed {
@@ -319,9 +317,24 @@ impl Plane {
         // Where the kernel gives no chance, addresses that hosts cannot choose are no worse spread.
         let _ = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
         let seed = u64::from_ne_bytes(seed);
-        let mut devices = vec![index];
-        let carrier: Arc<dyn Carrier> = match config.mode {
-            Mode::Ebpf => {
+        let made = match config.mode {
+            Mode::Kernel => None,
+            _ => Some(device(&netlink, &config.device, mtu)?),
+        };
+        let mut devices: Vec<u32> = made.iter().map(|(_, index)| *index).collect();
+        let (name, index) = match &made {
+            Some((tun, index)) => (tun.name.clone(), *index),
+            None => (format!("{}*", kernel::stem(&config.device)), 0),
+        };
+        let guard = |changed: &mut Changed| -> Result<(), StartError> {
+            for port in &*ports {
+                let interface = |error| StartError::Interface { name: port.name.clone(), error };
+                changed.guard(port.interface.index).map_err(interface)?;
+            }
+            Ok(())
+        };
+        let carrier: Arc<dyn Carrier> = match (config.mode, made) {
+            (Mode::Ebpf, Some((made, _))) => {
                 // Packets come in by the access interfaces, and routes to their sources lead elsewhere.
                 devices.extend(ports.iter().map(|port| port.interface.index));
                 for port in &*ports {
@@ -329,12 +342,13 @@ impl Plane {
                 }
                 ebpf(made, Arc::clone(&ports), hears.clone(), seed)?
             }
-            _ => {
-                for port in &*ports {
-                    let interface = |error| StartError::Interface { name: port.name.clone(), error };
-                    changed.guard(port.interface.index).map_err(interface)?;
-                }
+            (_, Some((made, _))) => {
+                guard(&mut changed)?;
                 Arc::new(UserMode::start(made, Arc::clone(&ports), hears.clone(), seed)?)
+            }
+            (_, None) => {
+                guard(&mut changed)?;
+                Arc::new(KernelMode::start(&config.device, Arc::clone(&ports), hears.clone(), seed)?)
             }
         };
         let reporter = match config.report {
@@ -349,7 +363,7 @@ impl Plane {
         let states = states.collect();
         let installed = Mutex::default();
         Ok(Self {
-            device,
+            device: name,
             index,
             devices,
             states,
@@ -362,7 +376,7 @@ impl Plane {
         })
     }
 
-    /// The device's name, as the kernel has it.
+    /// The device's name, as the kernel has it; in kernel mode, with `*` at its end, what the names of sessions' interfaces begin with.
     #[must_use]
     pub fn device(&self) -> &str {
         &self.device
@@ -378,6 +392,23 @@ impl Plane {
         if let Some(port) = self.ports.get(port) {
             let _ = sys::send(&port.discovery, frame);
         }
+    }
+
+    /// These are our addresses of IPv6 at the device, and those that were before are not. Where each session has an interface of its own
+    /// there is no such device.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn set_own(&self, addresses: &[Ipv6Addr]) -> io::Result<()> {
+        let mut installed = locked(&self.installed);
+        for address in installed.own.iter().filter(|one| !addresses.contains(one)) {
+            self.netlink.remove_address(self.index, *address)?;
+        }
+        for address in addresses {
+            self.netlink.add_address(self.index, *address)?;
+        }
+        installed.own = addresses.to_vec();
+        Ok(())
     }
 
     /// Carries a session's packets from when this returns, and leads packets to its networks to the device. A session that is
@@ -400,6 +431,9 @@ impl Plane {
 
     fn lead(&self, installed: &mut Installed, session: &Session) -> io::Result<()> {
         let before = installed.sessions.remove(&session.number);
+        if let Some(own) = self.carrier.interface(session.number)? {
+            return self.lead_alone(own, before.as_ref(), session);
+        }
         if let Some(gateway) = session.gateway {
             let uses = installed.gateways.entry(gateway).or_default();
             *uses += 1;
@@ -420,6 +454,26 @@ impl Plane {
         self.leave(installed, before.gateway)
     }
 
+    /// The same where a session has an interface for itself.
+    fn lead_alone(&self, own: u32, before: Option<&Session>, session: &Session) -> io::Result<()> {
+        if let Some(gateway) = session.gateway {
+            self.netlink.add_address(own, gateway)?;
+        }
+        for network in session.all_networks() {
+            self.netlink.add_route(own, network, session.mtu)?;
+        }
+        let kept: Vec<(IpAddr, u8)> = session.all_networks().collect();
+        let before = before.into_iter();
+        for network in
+            before.clone().flat_map(Session::all_networks).filter(|network| !kept.contains(network))
+        {
+            self.netlink.remove_route(own, network)?;
+        }
+        let gone =
+            before.filter_map(|before| before.gateway).filter(|gateway| Some(*gateway) != session.gateway);
+        gone.into_iter().try_for_each(|gateway| self.netlink.remove_address(own, gateway))
+    }
+
     /// A session wants this address of ours no more.
     fn leave(&self, installed: &mut Installed, gateway: Option<Ipv4Addr>) -> io::Result<()> {
         let Some(gateway) = gateway else { return Ok(()) };
@@ -433,9 +487,18 @@ impl Plane {
     }
 
     fn take(&self, installed: &mut Installed, number: u16) -> io::Result<Option<Usage>> {
+        let own = self.carrier.interface(number)?;
         // First nothing passes; what the kernel then says of routes changes nothing of that.
         let usage = self.carrier.remove(number)?;
         let Some(session) = installed.sessions.remove(&number) else { return Ok(usage) };
+        if let Some(own) = own {
+            // They go with its interface, if they have not yet.
+            for network in session.all_networks() {
+                let _ = self.netlink.remove_route(own, network);
+            }
+            let _ = session.gateway.map(|gateway| self.netlink.remove_address(own, gateway));
+            return Ok(usage);
+        }
         let mut done = Ok(());
         for network in session.all_networks() {
             done = done.and(self.netlink.remove_route(self.index, network));
@@ -463,6 +526,15 @@ impl Plane {
     pub fn counters(&self) -> io::Result<Counters> {
         self.carrier.counters()
     }
+}
+
+/// The device of a plane that moves packets itself, with its index.
+fn device(netlink: &Netlink, name: &str, mtu: u32) -> Result<(Tun, u32), StartError> {
+    let made = tun(name, mtu).map_err(|error| StartError::Device { name: name.to_owned(), error })?;
+    let index = netlink.index(&made.name);
+    let index = index.map_err(|error| StartError::System { what: "the device's index", error })?;
+    quiet(&made.name);
+    Ok((made, index))
 }
 
 /// Has the system say nothing of its own by the device: no host is to hear what the kernel asks of a link that it takes for its

@@ -1,11 +1,13 @@
-//! The one place that speaks to the system directly: packet sockets (packet(7)) that leave checksums to us (`PACKET_VNET_HDR`), and
-//! frames in batches (`recvmmsg`, `sendmmsg`). No safe interface to these exists in what the house uses.
+//! The one place that speaks to the system directly: packet sockets (packet(7)) that leave checksums to us (`PACKET_VNET_HDR`),
+//! frames in batches (`recvmmsg`, `sendmmsg`), and the kernel's own PPPoE (addresses of PPPoX, requests of /dev/ppp). No safe
+//! interface to these exists in what the house uses.
 //!
 //! The pointers that the system is given are made anew for each call, from vectors that the call borrows, and are not read
 //! after it.
 #![allow(unsafe_code)]
 
 use socket2::{Domain, Protocol, SockAddr, SockFilter, Socket, Type};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::ops::Range;
@@ -185,4 +187,74 @@ impl Outbox {
 pub(crate) fn send(socket: &Socket, frame: &[u8]) -> io::Result<()> {
     let head = [0; VNET_HEADER];
     socket.send_vectored(&[io::IoSlice::new(&head), io::IoSlice::new(frame)]).map(drop)
+}
+
+/// The family of sockets for sessions of PPP over something, and the protocol that is PPPoE (linux/if_pppox.h).
+const AF_PPPOX: i32 = 24;
+const PX_PROTO_OE: i32 = 0;
+/// Where the kernel speaks PPP.
+const PPP: &str = "/dev/ppp";
+
+/// A socket for a session of the kernel's PPPoE.
+pub(crate) fn session_socket() -> io::Result<Socket> {
+    let (family, protocol) = (Domain::from(AF_PPPOX), Protocol::from(PX_PROTO_OE));
+    Socket::new_raw(family, Type::STREAM.cloexec(), Some(protocol))
+}
+
+/// Has such a socket be that of this session's frames, between this station and an interface of ours.
+pub(crate) fn connect_session(
+    socket: &Socket,
+    number: u16,
+    peer: [u8; 6],
+    interface: &str,
+) -> io::Result<()> {
+    // struct sockaddr_pppox (linux/if_pppox.h), which is packed: family, protocol, and of PPPoE sid, remote, dev.
+    let mut octets = [0_u8; 30];
+    octets[..2].copy_from_slice(&(AF_PPPOX as u16).to_ne_bytes());
+    octets[2..6].copy_from_slice(&(PX_PROTO_OE as u32).to_ne_bytes());
+    octets[6..8].copy_from_slice(&number.to_be_bytes());
+    octets[8..14].copy_from_slice(&peer);
+    let name = interface.as_bytes();
+    let place = octets[14..].get_mut(..name.len()).ok_or(io::ErrorKind::InvalidInput)?;
+    place.copy_from_slice(name);
+    // SAFETY: the storage is larger than these octets, and all octets are values of it; the length is theirs.
+    let ((), address) = unsafe {
+        SockAddr::try_init(|storage, length| {
+            ptr::copy_nonoverlapping(octets.as_ptr(), storage.cast::<u8>(), octets.len());
+            *length = octets.len() as libc::socklen_t;
+            Ok(())
+        })?
+    };
+    socket.connect(&address)
+}
+
+/// Requests of /dev/ppp (linux/ppp-ioctl.h): each is one number of 32 bits, which is told or asked for.
+const PPPIOCGCHAN: libc::c_ulong = 0x8004_7437;
+const PPPIOCATTCHAN: libc::c_ulong = 0x4004_7438;
+const PPPIOCCONNECT: libc::c_ulong = 0x4004_743a;
+const PPPIOCGUNIT: libc::c_ulong = 0x8004_7456;
+
+fn request(of: &impl AsRawFd, what: libc::c_ulong, mut number: libc::c_int) -> io::Result<libc::c_int> {
+    // SAFETY: each of these requests reads or writes one integer at this place, and keeps no pointer to it.
+    let done = unsafe { libc::ioctl(of.as_raw_fd(), what as _, &raw mut number) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(number) }
+}
+
+/// The kernel's end of PPP: an interface, once rtnetlink has made one of it, which is gone when this is dropped.
+pub(crate) struct Unit(File);
+
+impl Unit {
+    pub(crate) fn open() -> io::Result<Self> {
+        OpenOptions::new().read(true).write(true).open(PPP).map(Self)
+    }
+    pub(crate) fn descriptor(&self) -> i32 {
+        self.0.as_raw_fd()
+    }
+    /// Has the interface's packets go by a session's socket.
+    pub(crate) fn carry(&self, socket: &Socket) -> io::Result<()> {
+        let number = request(&self.0, PPPIOCGUNIT, 0)?;
+        let channel = Self::open()?;
+        request(&channel.0, PPPIOCATTCHAN, request(socket, PPPIOCGCHAN, 0)?)?;
+        request(&channel.0, PPPIOCCONNECT, number).map(drop)
+    }
 }

@@ -7,26 +7,23 @@
 
 mod layout;
 
+use crate::control::Listener;
 use crate::forward::Prefixes;
 use crate::interface::Netlink;
 use crate::plane::{Carrier, Heard, Port, locked};
 use crate::session::{Counters, Session, SessionError, Usage};
-use crate::sys::Inbox;
-use crate::{Event, Mode, StartError};
+use crate::{Mode, StartError};
 use aya::maps::lpm_trie::Key;
 use aya::maps::{Array, HashMap, LpmTrie, MapData, MapError, PerCpuArray, PerCpuValues};
 use aya::programs::tc::qdisc_add_clsact;
 use aya::programs::{SchedClassifier, TcAttachType, Xdp, XdpMode};
 use aya::util::{KernelVersion, nr_cpus};
 use aya::{Ebpf, include_bytes_aligned};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
-use usher_device::{Tun, VNET_HEADER};
+use usher_device::Tun;
 
 static PROGRAM: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/program.o"));
 
@@ -59,8 +56,7 @@ pub(crate) struct EbpfMode {
     netlink: Netlink,
     /// The near end of the pair that cuts.
     near: String,
-    wake: Arc<OwnedFd>,
-    listener: Option<JoinHandle<()>>,
+    listener: Option<Listener>,
     /// Programs are where they are as long as this is there, and the device as long as somebody holds it.
     _held: (Ebpf, Tun),
 }
@@ -220,8 +216,6 @@ impl EbpfMode {
         let [near, far] = ["-a", "-b"].map(|end| format!("{:.13}{end}", tun.name));
         let pair = netlink.add_cutter(&near, &far);
         let index = pair.map_err(|error| StartError::Device { name: near.clone(), error })?;
-        let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
-        let wake = Arc::new(wake.map_err(|e| StartError::System { what: "an eventfd", error: e.into() })?);
         let state = State {
             maps,
             sessions: BTreeMap::new(),
@@ -235,7 +229,6 @@ impl EbpfMode {
             ports: Arc::clone(&ports),
             netlink,
             near,
-            wake: Arc::clone(&wake),
             listener: None,
             _held: (programs, tun),
         };
@@ -254,55 +247,15 @@ impl EbpfMode {
             let done = access.attach(&port.name, XdpMode::Default);
             done.map_err(|error| refused(format!("program \"access\" at {}: {error}", port.name)))?;
         }
-        let listen = move || {
-            if let Err(why) = listen(&ports, &wake, &hears) {
-                hears.say(Event::Failed(why));
-            }
-        };
-        let thread = std::thread::Builder::new().name("pppoe-control".to_owned()).spawn(listen);
-        mode.listener = Some(thread.map_err(system("a thread"))?);
+        // What comes up to here the programs let pass.
+        mode.listener = Some(Listener::begin(ports, hears, |_, _| true)?);
         Ok(mode)
     }
 }
 
 impl Drop for EbpfMode {
     fn drop(&mut self) {
-        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
-        if let Some(thread) = self.listener.take() {
-            let _ = thread.join();
-        }
         let _ = self.netlink.remove_link(&self.near);
-    }
-}
-
-/// Hands frames up that the programs let pass, until it is woken.
-fn listen(ports: &[Port], wake: &OwnedFd, hears: &Heard) -> Result<(), String> {
-    let mtu = ports.iter().map(|port| port.interface.mtu as usize).max().unwrap_or(0);
-    let mut inbox = Inbox::new(mtu);
-    loop {
-        let mut all = vec![PollFd::new(wake, PollFlags::IN)];
-        all.extend(ports.iter().flat_map(Port::sockets).map(|socket| PollFd::new(socket, PollFlags::IN)));
-        match poll(&mut all, None) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(format!("cannot wait for frames: {error}")),
-        }
-        if !all[0].revents().is_empty() {
-            return Ok(());
-        }
-        for (number, port) in ports.iter().enumerate() {
-            for socket in port.sockets() {
-                match inbox.receive(socket) {
-                    Ok(_) => {}
-                    // The interface was switched off; it may be switched on again.
-                    Err(error) if error.raw_os_error() == Some(libc::ENETDOWN) => continue,
-                    Err(error) => return Err(format!("interface {} is gone: {error}", port.name)),
-                }
-                for octets in inbox.received() {
-                    let data = octets.get(VNET_HEADER..).unwrap_or_default().to_vec();
-                    hears.say(Event::Frame { port: number, data });
-                }
-            }
-        }
     }
 }
 

@@ -353,7 +353,7 @@ fn note(changed: &mut Vec<u16>, entry: &mut Entry) {
 
 /// Whether a packet stays on the link between host and concentrator (RFC 4291 §2.5.6, §2.7): what a router is asked, and what
 /// hosts say before they have another address.
-fn link_scope(source: &[u8; 16], destination: &[u8]) -> bool {
+pub(crate) fn link_scope(source: &[u8; 16], destination: &[u8]) -> bool {
     let local = |address: &[u8]| address[0] == 0xfe && address[1] & 0xc0 == 0x80;
     *source == [0; 16]
         || local(source)

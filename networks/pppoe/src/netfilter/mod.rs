@@ -27,7 +27,8 @@ use std::sync::{Mutex, PoisonError};
 pub struct Config {
     /// Its name.
     pub table: String,
-    /// The plane's device: what goes there goes to another host, and keeps its source.
+    /// The plane's device: what goes there goes to another host, and keeps its source. With `*` at its end it is each device whose
+    /// name begins so.
     pub device: String,
     /// On which port of this system our IDENT server answers for hosts.
     pub ident_port: u16,
@@ -94,7 +95,8 @@ fn named(name: &str) -> Result<(), NetfilterError> {
     if good { Ok(()) } else { Err(NetfilterError::Name(name.to_owned())) }
 }
 
-fn nft(script: &str) -> Result<(), NetfilterError> {
+/// Has nft(8) carry out a script, all of it or nothing.
+pub(crate) fn nft(script: &str) -> Result<(), NetfilterError> {
     let mut command = Command::new("nft");
     // Servers' programs are not on everybody's path.
     let path = std::env::var("PATH").unwrap_or_default();
@@ -121,7 +123,7 @@ impl Netfilter {
     pub fn start(config: &Config) -> Result<Self, NetfilterError> {
         let Config { table, device, ident_port } = config;
         named(table)?;
-        named(device)?;
+        named(device.strip_suffix('*').unwrap_or(device))?;
         // Declared and deleted first, so that it is the same whether there was one or none.
         nft(&format!(
             r#"table inet {table}

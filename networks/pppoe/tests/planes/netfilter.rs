@@ -1,6 +1,6 @@
 //! What elsewhere sees of hosts: addresses that are translated, and who answers at port 113.
 
-use super::place::{CONCENTRATOR, HOST, HOST_END, HOST_IPV6, MODES, Place, SERVER, SERVER_END, SERVER_IPV6};
+use super::place::{CONCENTRATOR, HOST, HOST_END, HOST_IPV6, Place, SERVER, SERVER_END, SERVER_IPV6, modes};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::process::Command;
@@ -11,8 +11,8 @@ use usher_pppoe::netfilter::{Config, Netfilter, Rules, Translation};
 const IDENT: u16 = 11_300;
 const EXTERNAL: &str = "203.0.113.1";
 
-fn table(place: &Place) -> Netfilter {
-    let config = Config { table: "usher-test".to_owned(), device: "pppoe0".to_owned(), ident_port: IDENT };
+fn table(place: &Place, device: &str) -> Netfilter {
+    let config = Config { table: "usher-test".to_owned(), device: device.to_owned(), ident_port: IDENT };
     place.within(CONCENTRATOR, move || Netfilter::start(&config).expect("root may make a table"))
 }
 
@@ -34,12 +34,16 @@ fn address(text: &str) -> IpAddr {
 
 #[test]
 fn a_masqueraded_connection_is_found_with_its_host() {
-    for mode in MODES {
+    for mode in modes() {
         let place = Place::new(1500);
-        let ends = place.ends(*mode);
+        let ends = place.ends(mode);
         ends.install();
         let masquerade = Rules { ident: false, translation: Some(Translation::Masquerade) };
-        let table = apply(&place, table(&place), vec![(address(HOST), 32, Some(masquerade))]);
+        let table = apply(
+            &place,
+            table(&place, ends.concentrator.device()),
+            vec![(address(HOST), 32, Some(masquerade))],
+        );
         let (begun, accepted) = place.connection(HOST_END, SERVER_END, SERVER);
         let (seen, theirs) = (accepted.peer_addr().unwrap(), accepted.local_addr().unwrap());
         assert_eq!(seen.ip(), address(EXTERNAL), "{mode}");
@@ -64,16 +68,16 @@ fn a_masqueraded_connection_is_found_with_its_host() {
 
 #[test]
 fn a_hosts_ports_are_of_its_block() {
-    for mode in MODES {
+    for mode in modes() {
         let place = Place::new(1500);
-        let ends = place.ends(*mode);
+        let ends = place.ends(mode);
         ends.install();
         let block = |first: u16| {
             let external = EXTERNAL.parse().expect("an address");
             let translation = Some(Translation::Block { external, ports: first..=first + 15 });
             (address(HOST), 32, Some(Rules { ident: false, translation }))
         };
-        let mut table = apply(&place, table(&place), vec![block(2048)]);
+        let mut table = apply(&place, table(&place, ends.concentrator.device()), vec![block(2048)]);
         for first in [2048, 4096] {
             table = apply(&place, table, vec![block(first)]);
             let all: Vec<_> = (0..8).map(|_| place.connection(HOST_END, SERVER_END, SERVER)).collect();
@@ -94,13 +98,13 @@ fn a_hosts_ports_are_of_its_block() {
 
 #[test]
 fn port_113_of_hosts_is_answered_by_us() {
-    for mode in MODES {
+    for mode in modes() {
         let place = Place::new(1500);
-        let ends = place.ends(*mode);
+        let ends = place.ends(mode);
         ends.install();
         let ident = || Some(Rules { ident: true, translation: None });
         let both = vec![(address(HOST), 32, ident()), (address("2001:db8:1::"), 64, ident())];
-        let table = apply(&place, table(&place), both);
+        let table = apply(&place, table(&place, ends.concentrator.device()), both);
         let listener =
             place.within(CONCENTRATOR, || TcpListener::bind(("::", IDENT)).expect("the port is free"));
         let ask = |to: &'static str, port: u16| {
@@ -136,11 +140,11 @@ fn the_table_goes_with_its_program_or_is_replaced() {
         String::from_utf8(all.stdout).unwrap()
     };
     let masquerade = Rules { ident: true, translation: Some(Translation::Masquerade) };
-    let left = apply(&place, table(&place), vec![(address(HOST), 32, Some(masquerade.clone()))]);
+    let left = apply(&place, table(&place, "pppoe0"), vec![(address(HOST), 32, Some(masquerade.clone()))]);
     assert!(shown().contains(HOST));
     // A killed program takes nothing away.
     std::mem::forget(left);
-    let next = table(&place);
+    let next = table(&place, "pppoe0");
     assert!(shown().contains("usher-test") && !shown().contains(HOST));
     // A change is made whole or not at all.
     let next = place.within(CONCENTRATOR, move || {

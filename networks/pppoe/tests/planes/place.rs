@@ -14,9 +14,19 @@ use usher_pppoe::{Config, Event, Mode, Plane, PortConfig, Session, StartError};
 /// How long anything may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The modes that are held to the same.
-pub(crate) const MODES: &[Mode] =
-    if cfg!(feature = "ebpf") { &[Mode::User, Mode::Ebpf] } else { &[Mode::User] };
+/// Whether this kernel has PPPoE of its own.
+pub(crate) fn has_pppox() -> bool {
+    socket2::Socket::new(socket2::Domain::from(24), socket2::Type::STREAM, None).is_ok()
+}
+
+/// The modes that are held to the same. The guest, which is slow, is there for the one that other machines may lack.
+pub(crate) fn modes() -> Vec<Mode> {
+    if std::env::var_os("USHER_GUEST").is_some() {
+        return vec![Mode::Kernel];
+    }
+    let ebpf = cfg!(feature = "ebpf").then_some(Mode::Ebpf);
+    [Mode::User].into_iter().chain(ebpf).chain(has_pppox().then_some(Mode::Kernel)).collect()
+}
 
 /// The host's number, addresses and networks.
 pub(crate) const NUMBER: u16 = 0x0102;
@@ -189,6 +199,14 @@ impl Ends {
             rate_down: None,
             clamp_mss: false,
         }
+    }
+    /// Returns when the concentrator has heard a frame that comes behind all that the host has sent.
+    #[track_caller]
+    pub(crate) fn heard(&self) {
+        let padi = [&[0xff; 6][..], &self.host.ports()[0].mac, &[0x88, 0x63, 0x11, 9, 0, 0, 0, 0], &[0; 40]];
+        self.host.send(0, &padi.concat());
+        let frame = |event| matches!(event, Event::Frame { .. });
+        while !frame(self.events.recv_timeout(PATIENCE).expect("it is heard")) {}
     }
     #[track_caller]
     pub(crate) fn install(&self) {

@@ -1,0 +1,319 @@
+//! What the kernel's traffic control (tc(8)) does at a session's interface: sources, rates, and counts of both.
+
+use super::filter::{self, Step};
+use crate::interface::{INGRESS, Netlink, TC_ACT_SHOT, TC_ACT_UNSPEC, attribute};
+use crate::session::Session;
+use netlink_packet_core::{
+    DefaultNla, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, Nla, NlasIterator,
+};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{InfoData, InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
+use netlink_packet_route::tc::{TcAttribute, TcFilterBpfOption, TcOption};
+use std::io;
+
+/// Where filters of what goes to hosts stand (linux/pkt_sched.h).
+const EGRESS: u32 = 0xffff_fff3;
+
+/// Attributes of a filter by a program (linux/pkt_cls.h).
+const TCA_BPF_ACT: u16 = 1;
+const TCA_BPF_OPS_LEN: u16 = 4;
+const TCA_BPF_OPS: u16 = 5;
+const TCA_BPF_FLAGS: u16 = 8;
+const TCA_BPF_FLAG_ACT_DIRECT: u32 = 1;
+/// Those of an action, and of its counts (linux/pkt_cls.h, linux/gen_stats.h).
+const TCA_ACT_KIND: u16 = 1;
+const TCA_ACT_OPTIONS: u16 = 2;
+const TCA_ACT_STATS: u16 = 4;
+const TCA_STATS_BASIC: u16 = 1;
+const TCA_STATS_QUEUE: u16 = 3;
+const TCA_STATS_PKT64: u16 = 8;
+/// Those of the two actions (linux/tc_act/tc_gact.h, linux/pkt_cls.h).
+const TCA_GACT_PARMS: u16 = 2;
+const TCA_POLICE_TBF: u16 = 1;
+const TCA_POLICE_RATE: u16 = 2;
+const TCA_POLICE_RESULT: u16 = 5;
+const TCA_POLICE_RATE64: u16 = 8;
+const TC_ACT_OK: u32 = 0;
+const TC_ACT_PIPE: u32 = 3;
+
+/// Most steps of a program (linux/bpf_common.h, `BPF_MAXINSNS`).
+const STEPS: usize = 4096;
+
+/// Of a limiter: what is let through at once, in nanoseconds of the rate, and in octets at least. As in other modes.
+const BURST: u64 = 100_000_000;
+const LEAST_BURST: u64 = 128 << 10;
+/// Nanoseconds of traffic control's unit of time (linux/pkt_sched.h, `PSCHED_SHIFT`).
+const TICK: u64 = 64;
+/// Octets of a table of times that the kernel asks for, and reads no more.
+const RATE_TABLE: usize = 1024;
+
+/// What traffic control has counted at an interface.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Counts {
+    /// Octets and packets from the host that were let through.
+    pub(super) octets_in: u64,
+    pub(super) packets_in: u64,
+    pub(super) spoofed: u64,
+    pub(super) limited: u64,
+}
+
+/// What each filter is for; the lower goes first.
+#[derive(Clone, Copy)]
+enum Priority {
+    /// From the host: what is its own.
+    Own = 1,
+    /// From the host: everything else.
+    Other = 2,
+    /// To the host: what the system would say on the link.
+    Link = 3,
+    /// To the host: all that is left.
+    Rate = 4,
+}
+
+fn nested(kind: u16, fill: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let (mut inner, mut out) = (Vec::new(), Vec::new());
+    fill(&mut inner);
+    attribute(kind, &inner, &mut out);
+    out
+}
+
+fn words(all: &[u32]) -> Vec<u8> {
+    all.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+/// An action, as the `order`th of its filter.
+fn action(order: u16, kind: &str, options: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    nested(order, |out| {
+        attribute(TCA_ACT_KIND, format!("{kind}\0").as_bytes(), out);
+        out.extend(nested(TCA_ACT_OPTIONS, options));
+    })
+}
+
+/// What matches is let through or dropped.
+fn verdict(order: u16, what: u32) -> Vec<u8> {
+    // struct tc_gact: index, capab, action, refcnt, bindcnt.
+    action(order, "gact", |out| attribute(TCA_GACT_PARMS, &words(&[0, 0, what, 0, 0]), out))
+}
+
+/// What is beyond a rate in bits a second is dropped, the rest goes on to the next action.
+fn limiter(order: u16, rate: u64) -> Vec<u8> {
+    let octets = (rate / 8).max(1);
+    let burst = BURST.max(LEAST_BURST * 1_000_000_000 / octets) / TICK;
+    // struct tc_ratespec: cell_log, linklayer (1: Ethernet), overhead, cell_align, mpu, rate.
+    let ratespec = |rate: u64| {
+        let mut all = vec![16, 1, 0, 0, 0, 0, 0, 0];
+        all.extend(u32::try_from(rate).unwrap_or(u32::MAX).to_ne_bytes());
+        all
+    };
+    action(order, "police", |out| {
+        // struct tc_police: index, action, limit, burst, mtu, rate, peakrate, refcnt, bindcnt, capab.
+        let burst = u32::try_from(burst).unwrap_or(u32::MAX);
+        let mut all = words(&[0, TC_ACT_SHOT, 0, burst, u32::MAX >> 1]);
+        all.extend(ratespec(octets));
+        all.extend(ratespec(0));
+        all.extend(words(&[0, 0, 0]));
+        attribute(TCA_POLICE_TBF, &all, out);
+        attribute(TCA_POLICE_RATE, &[0; RATE_TABLE], out);
+        attribute(TCA_POLICE_RESULT, &words(&[TC_ACT_PIPE]), out);
+        if octets > u64::from(u32::MAX) {
+            attribute(TCA_POLICE_RATE64, &octets.to_ne_bytes(), out);
+        }
+    })
+}
+
+/// Options of a filter: its program and what is done to what matches.
+fn options(program: &[Step], flags: Option<u32>, actions: &[Vec<u8>]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut steps = Vec::new();
+    for step in program {
+        steps.extend(step.code.to_ne_bytes());
+        steps.extend([step.jt, step.jf]);
+        steps.extend(step.k.to_ne_bytes());
+    }
+    attribute(TCA_BPF_OPS_LEN, &(program.len() as u16).to_ne_bytes(), &mut out);
+    attribute(TCA_BPF_OPS, &steps, &mut out);
+    if let Some(flags) = flags {
+        attribute(TCA_BPF_FLAGS, &flags.to_ne_bytes(), &mut out);
+    }
+    if !actions.is_empty() {
+        attribute(TCA_BPF_ACT, &actions.concat(), &mut out);
+    }
+    out
+}
+
+impl Netlink {
+    /// Has a session's interface let pass what is its host's, at its rates. What it has counted begins anew.
+    pub(super) fn shape(&self, index: u32, session: &Session) -> io::Result<()> {
+        let own = filter::own(session);
+        if own.len() > STEPS {
+            let why = format!(
+                "a session's networks make a filter of {} steps; the kernel takes {STEPS}",
+                own.len()
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
+        let made = self.ask(flags, RouteNetlinkMessage::NewQueueDiscipline(Self::discipline(index)));
+        match made {
+            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
+            made => drop(made?),
+        }
+        let limited = |order, rate: Option<u64>| rate.map(|rate| limiter(order, rate));
+        let mut up: Vec<Vec<u8>> = limited(1, session.rate_up).into_iter().collect();
+        up.push(verdict(up.len() as u16 + 1, TC_ACT_OK));
+        let down: Vec<Vec<u8>> = limited(1, session.rate_down).into_iter().collect();
+        // What is let through stands behind what is dropped, so that nothing passes meanwhile.
+        let link = filter::said_on_link(TC_ACT_SHOT, TC_ACT_UNSPEC);
+        for (parent, priority, options) in [
+            (INGRESS, Priority::Other, options(&filter::any(), None, &[verdict(1, TC_ACT_SHOT)])),
+            (INGRESS, Priority::Own, options(&own, None, &up)),
+            (EGRESS, Priority::Link, options(&link, Some(TCA_BPF_FLAG_ACT_DIRECT), &[])),
+            (EGRESS, Priority::Rate, options(&filter::any(), None, &down)),
+        ] {
+            let mut message = Self::filter(index, parent, priority as u32);
+            message.attributes.push(TcAttribute::Other(DefaultNla::new(2, options)));
+            let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
+            self.ask(flags, RouteNetlinkMessage::NewTrafficFilter(message))?;
+        }
+        Ok(())
+    }
+
+    /// What was counted since the filters were made.
+    pub(super) fn counted(&self, index: u32) -> io::Result<Counts> {
+        let mut counts = Counts::default();
+        for parent in [INGRESS, EGRESS] {
+            let message = Self::traffic(index, parent, 0, "bpf");
+            for answer in self.ask(NLM_F_DUMP, RouteNetlinkMessage::GetTrafficFilter(message))? {
+                let RouteNetlinkMessage::NewTrafficFilter(filter) = answer else { continue };
+                let other = filter.header.info >> 16 == Priority::Other as u32;
+                for option in filter
+                    .attributes
+                    .iter()
+                    .filter_map(|one| match one {
+                        TcAttribute::Options(all) => Some(all),
+                        _ => None,
+                    })
+                    .flatten()
+                {
+                    if let TcOption::Bpf(TcFilterBpfOption::Other(actions)) = option
+                        && actions.kind() == TCA_BPF_ACT
+                    {
+                        let mut octets = vec![0; actions.value_len()];
+                        actions.emit_value(&mut octets);
+                        add(&octets, other, &mut counts);
+                    }
+                }
+            }
+        }
+        Ok(counts)
+    }
+}
+
+/// Adds what the actions of a filter have counted.
+fn add(actions: &[u8], other: bool, counts: &mut Counts) {
+    for action in NlasIterator::new(actions).flatten() {
+        let (mut kind, mut octets, mut packets, mut dropped) = (Vec::new(), 0, 0, 0);
+        for part in NlasIterator::new(action.value()).flatten() {
+            match part.kind() {
+                TCA_ACT_KIND => kind = part.value().to_vec(),
+                TCA_ACT_STATS => {
+                    for stat in NlasIterator::new(part.value()).flatten() {
+                        let value = stat.value();
+                        let word = |at: usize| {
+                            value
+                                .get(at..at + 4)
+                                .and_then(<[u8]>::first_chunk)
+                                .map_or(0, |four| u32::from_ne_bytes(*four))
+                        };
+                        match stat.kind() {
+                            TCA_STATS_BASIC => {
+                                octets = value.first_chunk().map_or(0, |eight| u64::from_ne_bytes(*eight));
+                                packets = word(8).into();
+                            }
+                            // Where there are more than the other has room for.
+                            TCA_STATS_PKT64 => {
+                                packets = value.first_chunk().map_or(0, |eight| u64::from_ne_bytes(*eight));
+                            }
+                            // struct gnet_stats_queue: qlen, backlog, drops, requeues, overlimits.
+                            TCA_STATS_QUEUE => dropped = word(8).into(),
+                            _ => {}
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        match (kind.strip_suffix(b"\0").unwrap_or(&kind), other) {
+            (b"police", _) => counts.limited += dropped,
+            (_, true) => counts.spoofed += packets,
+            (_, false) => {
+                counts.octets_in += octets;
+                counts.packets_in += packets;
+            }
+        }
+    }
+}
+
+/// A network interface of PPP's (linux/if_link.h).
+const IFLA_PPP_DEV_FD: u16 = 1;
+
+impl Netlink {
+    /// Makes an interface of what is open at /dev/ppp; it is down.
+    pub(super) fn add_unit(&self, name: &str, descriptor: i32, mtu: u16, group: u32) -> io::Result<()> {
+        let mut data = Vec::new();
+        attribute(IFLA_PPP_DEV_FD, &descriptor.to_ne_bytes(), &mut data);
+        let mut message = LinkMessage::default();
+        message.attributes = vec![
+            LinkAttribute::IfName(name.to_owned()),
+            LinkAttribute::Mtu(mtu.into()),
+            LinkAttribute::Group(group),
+            LinkAttribute::LinkInfo(vec![
+                LinkInfo::Kind(InfoKind::Other("ppp".to_owned())),
+                LinkInfo::Data(InfoData::Other(data)),
+            ]),
+        ];
+        let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
+        self.ask(flags, RouteNetlinkMessage::NewLink(message)).map(drop)
+    }
+    /// Switches an interface on.
+    pub(super) fn set_up(&self, index: u32) -> io::Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        message.header.flags = LinkFlags::Up;
+        message.header.change_mask = LinkFlags::Up;
+        self.ask(NLM_F_ACK, RouteNetlinkMessage::SetLink(message)).map(drop)
+    }
+    pub(super) fn set_mtu_and_group(&self, index: u32, mtu: u16, group: u32) -> io::Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        message.attributes = vec![LinkAttribute::Mtu(mtu.into()), LinkAttribute::Group(group)];
+        self.ask(NLM_F_ACK, RouteNetlinkMessage::SetLink(message)).map(drop)
+    }
+    /// Octets and packets that an interface has sent.
+    pub(super) fn transmitted(&self, index: u32) -> io::Result<(u64, u64)> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        let stats = self.get(message)?.attributes.into_iter().find_map(|one| match one {
+            LinkAttribute::Stats64(stats) => Some((stats.tx_bytes, stats.tx_packets)),
+            _ => None,
+        });
+        Ok(stats.unwrap_or_default())
+    }
+    /// Takes all interfaces of a group away.
+    pub(super) fn remove_group(&self, group: u32) -> io::Result<()> {
+        let mut message = LinkMessage::default();
+        message.attributes = vec![LinkAttribute::Group(group)];
+        self.ask(NLM_F_ACK, RouteNetlinkMessage::DelLink(message)).map(drop)
+    }
+}
+
+impl Counts {
+    pub(super) const fn plus(self, other: Self) -> Self {
+        Self {
+            octets_in: self.octets_in + other.octets_in,
+            packets_in: self.packets_in + other.packets_in,
+            spoofed: self.spoofed + other.spoofed,
+            limited: self.limited + other.limited,
+        }
+    }
+}
