@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use usher_guest_tests::{Host, Impairment, World, usher};
 
 /// Does something in a host's network namespace.
-fn within<T: Send>(host: Host, what: impl FnOnce() -> T + Send) -> T {
+pub(crate) fn within<T: Send>(host: Host, what: impl FnOnce() -> T + Send) -> T {
     let name = if host == Host::Nas { "nas" } else { "aaa" };
     let enter = || {
         let space = std::fs::File::open(format!("/run/netns/{name}")).unwrap();
@@ -56,7 +56,7 @@ fn status(world: &World, host: Host, name: &str) -> serde_json::Value {
 }
 
 #[track_caller]
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
         assert!(begun.elapsed() < Duration::from_secs(30), "{what}");

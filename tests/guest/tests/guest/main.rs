@@ -5,5 +5,6 @@ mod diameter;
 mod driver;
 mod esp;
 mod freediameter;
+mod pppoe;
 mod sockets;
 mod study;
