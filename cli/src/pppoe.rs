@@ -4,7 +4,7 @@ use crate::output::{Failure, Output, columns, duration, octets};
 use crate::service::{check, import};
 use clap::{Args, Subcommand};
 use serde_json::json;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use usher_concentrator::config::DEFAULT_PATH;
 use usher_crypto::Key;
@@ -32,9 +32,9 @@ SIGHUP has the configuration read again, SIGTERM ends all sessions and the conce
   usher pppoe connect eth1 --user ann --password-file ./password --network 0.0.0.0/0
   usher pppoe connect eth1 --user ann --password-file - --keep < password
 
-The host gets an IPv4 address of the concentrator, on a device of its own. Needs root, or CAP_NET_ADMIN and CAP_NET_RAW, and
+The host gets an IPv4 address of the concentrator, with --ipv6 one of IPv6 too, on a device of its own. Needs root, or CAP_NET_ADMIN and CAP_NET_RAW, and
 /dev/net/tun. The interface carries nothing but PPPoE meanwhile. Ends with code 1 when no session comes to be.")]
-    Connect(ConnectArgs),
+    Connect(Box<ConnectArgs>),
     /// Show the sessions of a running concentrator.
     #[command(after_help = "Examples:\n  usher pppoe sessions\n  usher pppoe sessions --json")]
     Sessions {
@@ -104,9 +104,27 @@ pub(crate) struct ConnectArgs {
     /// The name of the device by which packets go.
     #[arg(long, value_name = "NAME", default_value = "pppoe%d")]
     device: String,
-    /// A network of IPv4 to which packets go by it, such as 0.0.0.0/0 for everything; may be repeated.
+    /// A file with the authorities of the AAA server's certificate, PEM: with it EAP is done by PEAP or EAP-TTLS, with --certificate by EAP-TLS.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// The user's own certificate, PEM.
+    #[arg(long, value_name = "FILE", requires_all = ["key", "ca"])]
+    certificate: Option<PathBuf>,
+    /// Its private key, PEM, readable by nobody else.
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    key: Option<PathBuf>,
+    /// The name that the AAA server's certificate has to have.
+    #[arg(long, value_name = "NAME", requires = "ca")]
+    server_name: Option<String>,
+    /// A network to which packets go by it, such as 0.0.0.0/0 or ::/0 for everything; may be repeated.
     #[arg(long, value_name = "PREFIX", value_parser = pppoe::network)]
-    network: Vec<(Ipv4Addr, u8)>,
+    network: Vec<(IpAddr, u8)>,
+    /// Ask for IPv6, too: an address of the prefix that the concentrator advertises.
+    #[arg(long)]
+    ipv6: bool,
+    /// Ask for a prefix of IPv6 for the network behind this host (DHCPv6); the log says which.
+    #[arg(long)]
+    delegation: bool,
     /// Begin another session whenever one ends.
     #[arg(long)]
     keep: bool,
@@ -145,7 +163,7 @@ fn address(text: &str) -> Result<(IpAddr, Option<u16>), String> {
 pub(crate) fn pppoe(output: &Output, command: PppoeCommand) -> Result<(), Failure> {
     match command {
         PppoeCommand::Serve { config } => pppoe::serve(config.config).map_err(failure),
-        PppoeCommand::Connect(told) => connect(told),
+        PppoeCommand::Connect(told) => connect(*told),
         PppoeCommand::Sessions { config } => match ask(&config, &Request::Status)? {
             Answer::Status(status) => show(output, &status),
             other => Err(strange(&other)),
@@ -198,7 +216,22 @@ fn password(file: &Path) -> Result<Key, Failure> {
 
 fn connect(told: ConnectArgs) -> Result<(), Failure> {
     let password = password(&told.password_file)?;
-    let ConnectArgs { interface, user, protocols, service, concentrator, device, network, keep, .. } = told;
+    let ConnectArgs {
+        interface,
+        user,
+        protocols,
+        service,
+        concentrator,
+        device,
+        network,
+        keep,
+        ipv6,
+        delegation,
+        ..
+    } = told;
+    let own = told.certificate.zip(told.key);
+    let server_name = told.server_name;
+    let certificates = told.ca.map(|ca| pppoe::Certificates { ca, own, server_name });
     let told = Connect {
         interface,
         user,
@@ -207,7 +240,10 @@ fn connect(told: ConnectArgs) -> Result<(), Failure> {
         service,
         concentrator,
         device,
+        certificates,
         networks: network,
+        ipv6,
+        delegation,
         keep,
     };
     pppoe::connect(told).map_err(|error: ConnectError| Failure::failed(error))

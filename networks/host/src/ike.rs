@@ -117,7 +117,7 @@ pub enum Mode {
 /// It could not begin, or the connection did not come to be.
 pub fn run(path: Option<PathBuf>, mode: &Mode) -> Result<(), IkeError> {
     keep_memory_private().map_err(system("switching core dumps off"))?;
-    let clock = WallClock::at(WallTime::UNIX_EPOCH);
+    let clock = setup::wall_clock()?;
     let mut loaded = load_by(path.as_deref(), &clock)?;
     let _log = log::begin(loaded.file.log);
     loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));

@@ -4,16 +4,18 @@ mod connect;
 mod control;
 mod ipfix;
 mod nat;
+mod offers;
 mod say;
 mod track;
 mod translations;
 
 pub use connect::{Connect, ConnectError, connect, network};
 pub use control::{Answer, Carried, Pool, Request, Session, Status, control_path, request};
+pub use offers::Certificates;
 pub use say::meaning;
 pub use track::{Asking, Found, Tracked, Who, WhoError, who};
 
-use crate::setup::{outgoing, secure_rng};
+use crate::setup::{outgoing, secure_rng, wall_clock};
 use crate::{Frames, Hosted, ServeError, Telling, keep_memory_private, listen, log, serve as host};
 use ipfix::Ipfix;
 use say::Say;
@@ -108,7 +110,7 @@ const fn usage(of: usher_pppoe::Usage) -> Usage {
 /// It could not begin, or what carries packets failed.
 pub fn serve(path: Option<PathBuf>) -> Result<(), PppoeError> {
     keep_memory_private().map_err(system("switching core dumps off"))?;
-    let clock = WallClock::at(WallTime::UNIX_EPOCH);
+    let clock = wall_clock()?;
     let mut loaded = load_by(path.as_deref(), &clock)?;
     let _log = log::begin(loaded.file.log);
     loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));

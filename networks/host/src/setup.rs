@@ -4,9 +4,10 @@ use crate::ServeError;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 use usher_config::Fault;
-use usher_core::SecureRng;
-use usher_crypto::tls::ClientConfig;
+use usher_core::{SecureRng, WallTime};
+use usher_crypto::tls::{ClientConfig, WallClock};
 use usher_live::{Carriage, Outgoing, TlsClient};
 
 /// Chance that nobody can guess.
@@ -18,6 +19,32 @@ pub(crate) fn secure_rng() -> Result<SecureRng, ServeError> {
     rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())
         .map_err(|error| ServeError::System { what: "the system's chance", error: error.into() })?;
     Ok(SecureRng::from_seed(seed))
+}
+
+/// Now, by the system's clock.
+pub(crate) fn wall() -> WallTime {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    WallTime::from_unix_secs(since.as_secs())
+}
+
+/// A clock that goes with the system's, to the second, as long as this program runs: by it certificates are valid or not.
+///
+/// # Errors
+/// The system has no thread for it.
+pub(crate) fn wall_clock() -> Result<WallClock, ServeError> {
+    let clock = WallClock::at(wall());
+    let moved = clock.clone();
+    let follow = move || {
+        loop {
+            std::thread::sleep(Duration::from_secs(1));
+            moved.set(wall());
+        }
+    };
+    std::thread::Builder::new()
+        .name("wall-clock".to_owned())
+        .spawn(follow)
+        .map_err(|error| ServeError::System { what: "a thread", error })?;
+    Ok(clock)
 }
 
 /// Which connections that a machine opens are protected, by where they go.

@@ -99,8 +99,16 @@ fn radius_servers(builder: &mut Builder<'_>, table: &AaaTable, login: Duration) 
         let number = i.to_string();
         let at = ["aaa", "radius", &number];
         let watched = table.radius.len() > 1;
-        let RadiusTable { address, acct_address, transport, certificate, secret, secret_file, secret_env } =
-            server;
+        let RadiusTable {
+            address,
+            acct_address,
+            transport,
+            certificate,
+            secret,
+            secret_file,
+            secret_env,
+            message_authenticator,
+        } = server;
         let next = |servers: &Vec<ServerConfig>| u16::try_from(servers.len()).unwrap_or(u16::MAX);
         let with =
             |config: ServerConfig| ServerConfig { liveness: watched.then(Liveness::default), ..config };
@@ -131,7 +139,10 @@ fn radius_servers(builder: &mut Builder<'_>, table: &AaaTable, login: Duration) 
         let Some(secret) = builder.secret(&at, &places) else { continue };
         let secret = Secret::new(&secret);
         asked.push(next(&servers));
-        servers.push(with(ServerConfig::new(*address, secret.clone())));
+        servers.push(with(ServerConfig {
+            require_message_authenticator: *message_authenticator,
+            ..ServerConfig::new(*address, secret.clone())
+        }));
         told.push(next(&servers));
         let accounting =
             acct_address.unwrap_or(SocketAddr::new(address.ip(), address.port().saturating_add(1)));

@@ -62,9 +62,16 @@ pub struct RadiusTable {
     pub secret_file: Option<PathBuf>,
     /// An environment variable that holds the secret.
     pub secret_env: Option<String>,
+    /// Whether its replies over UDP must have a Message-Authenticator. Without one whoever is between can make them, where the login is
+    /// not by EAP (BlastRADIUS); `false` is for servers that send none there, as FreeRADIUS before 3.2.5 does.
+    #[serde(default = "RadiusTable::message_authenticator")]
+    pub message_authenticator: bool,
 }
 
 impl RadiusTable {
+    const fn message_authenticator() -> bool {
+        true
+    }
     const fn transport() -> TransportProtocol {
         TransportProtocol::Udp
     }

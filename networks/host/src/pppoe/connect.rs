@@ -1,19 +1,20 @@
 //! A client: one session of this host's, whose packets the system routes.
 
+use super::offers::{Certificates, offers};
 use super::say::meaning;
 use crate::setup::secure_rng;
 use crate::{Frames, Hosted, ServeError, keep_memory_private, log, serve as host};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 use usher_config::log::Log;
 use usher_core::PortId;
 use usher_crypto::Key;
-use usher_eap::method::{PeerOffer, md5, mschapv2};
 use usher_live::{Clock, Sockets};
 use usher_ppp::auth::{AuthenticationProtocol, Credentials};
 use usher_ppp::client::{Client, ClientCommand, ClientConfig, ClientEvent};
+use usher_ppp::ipv6::neighbor::RouterAdvertisement;
 use usher_ppp::pppoe::MacAddress;
-use usher_ppp::{EndReason, Network};
+use usher_ppp::{EndReason, Family, InterfaceIdentifier, Network};
 use usher_pppoe::{Config, Mode, Plane, PortConfig, Session, StartError};
 
 /// What a client is told.
@@ -33,8 +34,14 @@ pub struct Connect {
     pub concentrator: String,
     /// The name of the device by which packets go.
     pub device: String,
-    /// Networks to which packets go by it, with their lengths; `0.0.0.0/0`: everything.
-    pub networks: Vec<(Ipv4Addr, u8)>,
+    /// What the EAP methods with TLS need; without it those with a password alone are offered.
+    pub certificates: Option<Certificates>,
+    /// Networks to which packets go by it, with their lengths; `0.0.0.0/0` and `::/0`: everything.
+    pub networks: Vec<(IpAddr, u8)>,
+    /// Whether IPv6 is asked for: an address of the link's prefix, which the concentrator advertises.
+    pub ipv6: bool,
+    /// Whether a prefix is asked for, for a network behind this host.
+    pub delegation: bool,
     /// Another session is begun when one has ended.
     pub keep: bool,
 }
@@ -48,6 +55,9 @@ pub enum ConnectError {
     /// The session did not come to be.
     #[error("no session: {0}")]
     NotConnected(String),
+    /// A file that the methods with TLS need.
+    #[error("{0}")]
+    Certificates(String),
     /// The system.
     #[error(transparent)]
     Serve(#[from] ServeError),
@@ -62,11 +72,22 @@ struct Outcome {
     told: String,
 }
 
+/// A session as it is agreed to by now.
+#[derive(Clone, Copy)]
+struct Agreed {
+    concentrator: MacAddress,
+    number: u16,
+    mtu: u16,
+    ipv4: Option<Ipv4Addr>,
+    /// Both link-local addresses, ours first.
+    ipv6: Option<(Ipv6Addr, Ipv6Addr)>,
+}
+
 /// Hears a client, and carries out what it says.
 struct Hear {
     plane: Arc<Plane>,
-    networks: Vec<(Ipv4Addr, u8)>,
-    session: Option<Session>,
+    networks: Vec<(IpAddr, u8)>,
+    agreed: Option<Agreed>,
     outcome: Arc<Mutex<Outcome>>,
 }
 
@@ -75,15 +96,89 @@ impl Hear {
         change(&mut self.outcome.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// True: its packets are carried from now on.
-    fn install(&mut self, session: Session) -> bool {
-        let done = self.plane.install(session.clone());
-        self.session = Some(session);
+    /// Has the plane carry what is agreed to; true: it does.
+    fn carry(&mut self) -> bool {
+        let Some(agreed) = self.agreed else { return false };
+        let (mut networks, mut ipv6) = (Vec::new(), Vec::new());
+        for (network, bits) in &self.networks {
+            match network {
+                IpAddr::V4(network) if agreed.ipv4.is_some() => networks.push((*network, *bits)),
+                IpAddr::V6(network) if agreed.ipv6.is_some() => ipv6.push((*network, *bits)),
+                _ => {}
+            }
+        }
+        let remote = agreed.ipv6.and_then(|(_, remote)| remote.octets().last_chunk().copied());
+        let done = self.plane.install(Session {
+            number: agreed.number,
+            port: 0,
+            peer: agreed.concentrator.0,
+            mtu: agreed.mtu,
+            ipv4: None,
+            gateway: agreed.ipv4,
+            networks,
+            ipv6,
+            link_local: remote,
+            rate_up: None,
+            rate_down: None,
+            clamp_mss: true,
+        });
         match &done {
             Ok(()) => self.note(|outcome| outcome.carried = true),
             Err(error) => tracing::error!(%error, "packets cannot be carried"),
         }
         done.is_ok()
+    }
+
+    /// One of both is agreed to.
+    fn agree(&mut self, concentrator: MacAddress, number: u16, mtu: u16) -> &mut Agreed {
+        let begun = Agreed { concentrator, number, mtu, ipv4: None, ipv6: None };
+        let agreed = self.agreed.get_or_insert(begun);
+        agreed.mtu = mtu;
+        agreed
+    }
+
+    fn leave(&mut self, family: Family) {
+        let Some(agreed) = &mut self.agreed else { return };
+        match family {
+            Family::Ipv4 => agreed.ipv4 = None,
+            Family::Ipv6 => {
+                agreed.ipv6 = None;
+                self.own(&[]);
+            }
+        }
+        let Some(agreed) = self.agreed else { return };
+        if agreed.ipv4.is_some() || agreed.ipv6.is_some() {
+            self.carry();
+            return;
+        }
+        self.agreed = None;
+        if let Err(error) = self.plane.remove(agreed.number) {
+            tracing::error!(%error, "the session is not wholly taken out of the data plane");
+        }
+    }
+
+    /// These are our addresses of IPv6.
+    fn own(&self, addresses: &[Ipv6Addr]) {
+        if let Err(error) = self.plane.set_own(addresses) {
+            tracing::error!(%error, "the device does not get its addresses of IPv6");
+        }
+    }
+
+    /// Makes addresses of the link's prefixes (RFC 4862 §5.5.3).
+    fn advertised(&self, advertisement: &RouterAdvertisement) {
+        let Some((local, _)) = self.agreed.and_then(|agreed| agreed.ipv6) else { return };
+        let usable = advertisement.prefixes.iter().filter(|one| one.autonomous && one.valid > 0);
+        let made: Vec<Ipv6Addr> = usable
+            .filter(|one| one.prefix.bits() == 64)
+            .map(|one| {
+                let low = u128::from(u64::MAX);
+                Ipv6Addr::from_bits(one.prefix.address().to_bits() & !low | local.to_bits() & low)
+            })
+            .collect();
+        self.own(&made);
+        for address in made {
+            tracing::info!(%address, device = self.plane.device(), "address of IPv6");
+        }
     }
 
     fn say(&mut self, event: ClientEvent) {
@@ -97,54 +192,49 @@ impl Hear {
                 tracing::info!(message, "the concentrator says");
                 self.note(|outcome| outcome.told = message);
             }
-            ClientEvent::Install {
-                concentrator,
-                number,
-                mtu,
-                network: Network::Ipv4 { local, remote, dns },
-            } => {
-                let dns: Vec<String> = dns.iter().map(ToString::to_string).collect();
-                let carried = self.install(Session {
-                    number,
-                    port: 0,
-                    peer: concentrator.0,
-                    mtu,
-                    ipv4: None,
-                    gateway: Some(local),
-                    networks: self.networks.clone(),
-                    ipv6: Vec::new(),
-                    link_local: None,
-                    rate_up: None,
-                    rate_down: None,
-                    clamp_mss: true,
-                });
-                // Whoever waits for this line sends at once.
-                if carried {
-                    let device = self.plane.device();
-                    tracing::info!(address = %local, %remote, dns = dns.join(" "), mtu, device, "connected");
+            ClientEvent::Install { concentrator, number, mtu, network } => {
+                let agreed = self.agree(concentrator, number, mtu);
+                match network {
+                    Network::Ipv4 { local, remote, dns } => {
+                        agreed.ipv4 = Some(local);
+                        let dns: Vec<String> = dns.iter().map(ToString::to_string).collect();
+                        // Whoever waits for this line sends at once.
+                        if self.carry() {
+                            let device = self.plane.device();
+                            tracing::info!(address = %local, %remote, dns = dns.join(" "), mtu, device, "connected");
+                        }
+                    }
+                    Network::Ipv6 { local, remote, .. } => {
+                        agreed.ipv6 = Some((local, remote));
+                        if self.carry() {
+                            tracing::info!(%local, %remote, mtu, device = self.plane.device(), "connected by IPv6");
+                        }
+                    }
                 }
             }
             ClientEvent::Mtu { mtu } => {
-                if let Some(session) = self.session.clone() {
-                    self.install(Session { mtu, ..session });
+                if let Some(agreed) = &mut self.agreed {
+                    agreed.mtu = mtu;
+                    self.carry();
                 }
             }
-            ClientEvent::Remove { .. } => {
-                if let Some(session) = self.session.take()
-                    && let Err(error) = self.plane.remove(session.number)
-                {
-                    tracing::error!(%error, "the session is not wholly taken out of the data plane");
-                }
+            ClientEvent::Remove { family } => self.leave(family),
+            ClientEvent::Advertised { advertisement } => self.advertised(&advertisement),
+            ClientEvent::Delegated { delegation } => {
+                let dns: Vec<String> = delegation.dns.iter().map(ToString::to_string).collect();
+                let prefix = delegation.prefix.to_string();
+                tracing::info!(
+                    prefix,
+                    valid_s = delegation.valid,
+                    dns = dns.join(" "),
+                    "a prefix for the network behind this host"
+                );
             }
+            ClientEvent::Withdrawn => tracing::info!("the prefix is not this host's any more"),
             ClientEvent::Ended { reason, again } => {
                 tracing::info!(reason = meaning(reason), again = again.is_some(), "ended");
                 self.note(|outcome| outcome.reason = Some(reason));
             }
-            // IPv6 is not asked for.
-            ClientEvent::Install { .. }
-            | ClientEvent::Advertised { .. }
-            | ClientEvent::Delegated { .. }
-            | ClientEvent::Withdrawn => {}
         }
     }
 }
@@ -176,28 +266,26 @@ pub fn connect(told: Connect) -> Result<(), ConnectError> {
     };
     let plane = Arc::new(Plane::start(&config, Box::new(hears))?);
     let (mac, mtu) = plane.ports().first().map_or(([0; 6], 1500), |port| (port.mac, port.mtu));
-    let offers: [Box<dyn PeerOffer>; 2] = [
-        Box::new(mschapv2::Account::new(told.user.as_bytes(), &told.password)),
-        Box::new(md5::Password::new(&told.password)),
-    ];
+    let eap_methods = offers(&told.user, &told.password, told.certificates.as_ref())?;
     let credentials = Credentials {
         name: told.user.into_bytes(),
         password: told.password,
         protocols: told.protocols,
-        eap_methods: Arc::new(offers),
+        eap_methods,
     };
     let config = ClientConfig {
         mtu,
         service: told.service,
         concentrator: told.concentrator,
-        ipv6: None,
+        ipv6: (told.ipv6 || told.delegation).then(InterfaceIdentifier::default),
+        delegation: told.delegation,
         persist: told.keep,
         attempts: if told.keep { 0 } else { 5 },
         ..ClientConfig::new(PortId(0), MacAddress(mac), credentials)
     };
     let outcome = Arc::new(Mutex::new(Outcome::default()));
     let mut hear =
-        Hear { plane: plane.clone(), networks: told.networks, session: None, outcome: outcome.clone() };
+        Hear { plane: plane.clone(), networks: told.networks, agreed: None, outcome: outcome.clone() };
     let sends = plane.clone();
     host(Hosted {
         name: "usher-pppoe",
@@ -230,13 +318,11 @@ pub fn connect(told: Connect) -> Result<(), ConnectError> {
     }
 }
 
-/// Reads a network of IPv4: `10.0.0.0/8`.
+/// Reads a network: `10.0.0.0/8`, `2001:db8::/32`.
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn network(text: &str) -> Result<(Ipv4Addr, u8), String> {
-    match usher_config::Prefix::parse(text)? {
-        usher_config::Prefix { network: IpAddr::V4(network), bits } => Ok((network, bits)),
-        _ => Err(format!("{text} is no network of IPv4, as 0.0.0.0/0 is")),
-    }
+pub fn network(text: &str) -> Result<(IpAddr, u8), String> {
+    let prefix = usher_config::Prefix::parse(text)?;
+    Ok((prefix.network, prefix.bits))
 }
