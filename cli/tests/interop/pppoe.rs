@@ -1,6 +1,10 @@
 //! `usher pppoe serve` and `usher pppoe connect` with a cable between them: a host shows who it is, gets an address, and reaches the
 //! concentrator; who it was is known as long as the log is kept, and after the concentrator was killed.
 
+mod askers;
+mod capture;
+mod freeradius;
+
 use crate::namespace::Namespace;
 use crate::place::{Folder, PATIENCE, Running, USHER, program};
 use serde_json::Value;
@@ -57,9 +61,22 @@ impl Cable {
         self.place.start(name, &mut command, "started")
     }
     fn connect(&self, name: &str, protocol: &str, password: &str, ready: &str) -> Running {
+        self.as_user(name, "ann", protocol, password, &["--keep"], ready)
+    }
+    /// A client of this user's, with these options besides.
+    #[track_caller]
+    fn as_user(
+        &self,
+        name: &str,
+        user: &str,
+        protocol: &str,
+        password: &str,
+        more: &[&str],
+        ready: &str,
+    ) -> Running {
         let mut command = self.host.command(USHER);
-        command.args(["pppoe", "connect", "lan", "--user", "ann", "--password-file", password]);
-        command.args(["--protocols", protocol, "--network", "0.0.0.0/0", "--keep"]);
+        command.args(["pppoe", "connect", "lan", "--user", user, "--password-file", password]);
+        command.args(["--protocols", protocol, "--network", "0.0.0.0/0"]).args(more);
         self.place.start(name, &mut command, ready)
     }
     /// What the program says, as JSON.
@@ -75,6 +92,38 @@ impl Cable {
         let get =
             "exec 3<>/dev/tcp/10.0.0.1/9100 && printf 'GET /health HTTP/1.0\\r\\n\\r\\n' >&3 && cat <&3";
         self.host.run(&self.place, "timeout", &["10", "bash", "-c", get], "")
+    }
+    /// What is elsewhere, beyond a link of the concentrator's to which hosts' packets are routed.
+    fn world(&self) -> Namespace {
+        let world = Namespace::new();
+        self.ac.ip(&["link", "add", "wan", "type", "veth", "peer", "name", "wan", "netns", world.name()]);
+        for (space, address) in [(&self.ac, "198.51.100.1/24"), (&world, "198.51.100.2/24")] {
+            space.ip(&["addr", "add", address, "dev", "wan"]);
+            space.ip(&["link", "set", "wan", "up"]);
+        }
+        world.ip(&["route", "add", "10.0.0.0/24", "via", "198.51.100.1"]);
+        let forward = "echo 1 > /proc/sys/net/ipv4/ip_forward";
+        assert!(self.ac.run(&self.place, "sh", &["-c", forward], "").0);
+        world
+    }
+    /// A connection of the host's to a server elsewhere, whatever that speaks, and the port from which it comes there.
+    #[track_caller]
+    fn connection(&self, world: &Namespace) -> (Running, Running, u16) {
+        let mut server = world.command(USHER);
+        let any =
+            "listen = [\"198.51.100.2:7000\"]\n[[asker]]\nprefix = \"0.0.0.0/0\"\ndisclose = \"hidden\"\n";
+        self.place.write("server.toml", any);
+        server.args(["ident", "serve", "--config", "server.toml"]);
+        let server = self.place.start("server", &mut server, "started");
+        let mut user = self.host.command("bash");
+        user.args(["-c", "exec 3<>/dev/tcp/198.51.100.2/7000; echo open; sleep 60"]);
+        let user = self.place.start("user", &mut user, "open");
+        // Local 198.51.100.2:7000, from 198.51.100.1, as the kernel writes it in hexadecimal.
+        let (_, table) = world.run(&self.place, "cat", &["/proc/net/tcp"], "");
+        let line = table.lines().find(|line| line.contains("026433C6:1B58 016433C6:"));
+        let line = line.unwrap_or_else(|| panic!("no connection:\n{table}"));
+        let port = line.split("016433C6:").nth(1).and_then(|rest| rest.get(..4)).unwrap();
+        (server, user, u16::from_str_radix(port, 16).unwrap())
     }
     /// The one session that there is, once there is one.
     fn session(&self) -> Value {
@@ -197,32 +246,11 @@ fn an_asker_hears_whose_a_connection_is_that_comes_from_an_address_that_hosts_sh
     let nat = "translations = true\n[tracking.ipfix]\ncollectors = [\"198.51.100.2:4739\"]\n[data]\nnat = \"masquerade\"\n\
                [ident]\nothers = \"user-name\"\nmasquerade = [\"198.51.100.1\"]\n";
     let cable = Cable::with(&format!("{SITE}{nat}"));
-    let world = Namespace::new();
-    cable.ac.ip(&["link", "add", "wan", "type", "veth", "peer", "name", "wan", "netns", world.name()]);
-    for (space, address) in [(&cable.ac, "198.51.100.1/24"), (&world, "198.51.100.2/24")] {
-        space.ip(&["addr", "add", address, "dev", "wan"]);
-        space.ip(&["link", "set", "wan", "up"]);
-    }
-    let forward = "echo 1 > /proc/sys/net/ipv4/ip_forward";
-    assert!(cable.ac.run(&cable.place, "sh", &["-c", forward], "").0);
+    let world = cable.world();
     let concentrator = cable.serve("ac");
     let client = cable.connect("client", "chap", "password", "connected");
     cable.session();
-    // A server elsewhere, whatever it speaks, and a connection of the host's to it.
-    let mut server = world.command(USHER);
-    let any = "listen = [\"198.51.100.2:7000\"]\n[[asker]]\nprefix = \"0.0.0.0/0\"\ndisclose = \"hidden\"\n";
-    cable.place.write("server.toml", any);
-    server.args(["ident", "serve", "--config", "server.toml"]);
-    let _server = cable.place.start("server", &mut server, "started");
-    let mut user = cable.host.command("bash");
-    user.args(["-c", "exec 3<>/dev/tcp/198.51.100.2/7000; echo open; sleep 60"]);
-    let _user = cable.place.start("user", &mut user, "open");
-    // Local 198.51.100.2:7000, from 198.51.100.1, as the kernel writes it in hexadecimal.
-    let (_, table) = world.run(&cable.place, "cat", &["/proc/net/tcp"], "");
-    let line = table.lines().find(|line| line.contains("026433C6:1B58 016433C6:"));
-    let line = line.unwrap_or_else(|| panic!("no connection:\n{table}\n{}", concentrator.log()));
-    let port = line.split("016433C6:").nth(1).and_then(|rest| rest.get(..4)).unwrap();
-    let port = u16::from_str_radix(port, 16).unwrap();
+    let (_server, _user, port) = cable.connection(&world);
     let said = ident(&world, &cable.place, "198.51.100.1", &format!("{port},7000"));
     assert_eq!(said, "ann (UNIX)", "{}\n{}", concentrator.log(), client.log());
     let other = ident(&world, &cable.place, "198.51.100.1", &format!("{},7000", port ^ 1));

@@ -1,0 +1,185 @@
+//! Servers that ask by IDENT hear the PPPoE session's user, by both of the paper's methods, whatever the host's own identd says: an IRC
+//! server, a proxy, and oidentd's plain client beside; and what becomes of active FTP.
+
+use super::{Cable, SITE, ident};
+use crate::namespace::Namespace;
+use crate::place::{Folder, PATIENCE, Running};
+use std::os::unix::fs::PermissionsExt;
+use std::time::Instant;
+
+/// Where the servers are.
+const SERVER: &str = "198.51.100.2";
+
+/// What a host reads of a TCP port of the servers', after it has written something.
+#[track_caller]
+fn talk(host: &Namespace, place: &Folder, port: u16, says: &str, until: &str) -> String {
+    let script = format!("exec 3<>/dev/tcp/{SERVER}/{port}; printf '{says}' >&3; grep -m1 '{until}' <&3");
+    host.run(place, "timeout", &["20", "bash", "-c", &script], "").1
+}
+
+/// Starts an identd of a host's own, which says of every connection that it is a liar's.
+#[track_caller]
+fn liar(host: &Namespace, place: &Folder, port: &str) -> Running {
+    let mut command = host.command("oidentd");
+    command.args(["-i", "-S", "-R", "liar", "-p", port]);
+    let running = place.start(&format!("liar-{port}"), &mut command, "");
+    // It says nothing when it listens.
+    let begun = Instant::now();
+    let open = format!("exec 3<>/dev/tcp/127.0.0.1/{port}");
+    while !host.run(place, "timeout", &["5", "bash", "-c", &open], "").0 {
+        assert!(begun.elapsed() < PATIENCE, "{}", running.log());
+    }
+    running
+}
+
+/// A network of a concentrator, a host with a lying identd, and servers elsewhere.
+struct Campus {
+    cable: Cable,
+    world: Namespace,
+    address: String,
+    running: Vec<Running>,
+}
+
+impl Campus {
+    #[track_caller]
+    fn new(data: &str) -> Self {
+        let ident = "[ident]\nothers = \"user-name\"\nmasquerade = [\"198.51.100.1\"]\n";
+        let cable = Cable::with(&format!("{SITE}{data}{ident}"));
+        let world = cable.world();
+        let concentrator = cable.serve("ac");
+        let client = cable.connect("client", "chap", "password", "connected");
+        let address = cable.session()["ipv4"].as_str().unwrap().to_owned();
+        let liar = liar(&cable.host, &cable.place, "113");
+        Self { cable, world, address, running: vec![liar, client, concentrator] }
+    }
+
+    fn log(&self) -> String {
+        self.running.iter().map(Running::log).collect()
+    }
+
+    /// Who an IRC server says that somebody is who calls himself otherwise.
+    #[track_caller]
+    fn irc(&self) -> String {
+        let place = &self.cable.place;
+        let text = format!(
+            "[Global]\nName = irc.test\nInfo = test\nListen = {SERVER}\nPorts = 6667\nMotdPhrase = hi\nServerUID = root\nServerGID = root\n\
+             [Options]\nIdent = yes\nDNS = yes\nPAM = no\n"
+        );
+        place.write("ngircd.conf", &text);
+        let mut command = self.world.command("ngircd");
+        command.args(["-n", "-f", &place.text("ngircd.conf")]);
+        let server = place.start("ngircd", &mut command, "ready");
+        let says = "NICK liar\\r\\nUSER liar 0 * :x\\r\\nWHOIS liar\\r\\n";
+        let said = talk(&self.cable.host, place, 6667, says, " 311 ");
+        assert!(said.contains(" 311 liar liar "), "{said}\n{}\n{}", server.log(), self.log());
+        said.split(' ').nth(4).unwrap_or_default().to_owned()
+    }
+
+    /// What a proxy answers that lets one user pass, and what its log says.
+    #[track_caller]
+    fn squid(&self, allowed: &str) -> (String, String) {
+        let (place, folder) = (&self.cable.place, self.cable.place.text("squid"));
+        std::fs::create_dir_all(&folder).unwrap();
+        // It does not run as root.
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).unwrap();
+        place.write(
+            "squid.conf",
+            &format!(
+                "http_port {SERVER}:3128\npid_filename {folder}/pid\ncache_log {folder}/cache\naccess_log stdio:{folder}/access\n\
+                 cache deny all\ncoredump_dir {folder}\npinger_enable off\nvisible_hostname proxy.test\n\
+                 shutdown_lifetime 1 seconds\nacl user ident {allowed}\nident_lookup_access allow all\nhttp_access allow user\n\
+                 http_access deny all\n"
+            ),
+        );
+        let mut command = self.world.command("squid");
+        // Its name is that of its shared memory, which all squids of a machine see.
+        let name = format!("usher{}{allowed}", std::process::id());
+        command.args(["-N", "-n", &name, "-d", "1", "-f", &place.text("squid.conf")]);
+        let mut server = place.start("squid", &mut command, "Accepting HTTP Socket connections");
+        let get = "GET http://198.51.100.1:9100/health HTTP/1.0\\r\\n\\r\\n";
+        let said = talk(&self.cable.host, place, 3128, get, "HTTP");
+        let begun = Instant::now();
+        loop {
+            let log = std::fs::read_to_string(place.path("squid/access")).unwrap_or_default();
+            if !log.is_empty() {
+                server.terminate();
+                return (said.trim().to_owned(), log);
+            }
+            assert!(begun.elapsed() < PATIENCE, "{}\n{}", server.log(), self.log());
+        }
+    }
+
+    /// Whether a host gets a file by active FTP, with what curl says.
+    fn ftp(&self, folder: &str) -> (bool, String) {
+        let place = &self.cable.place;
+        std::fs::create_dir_all(folder).unwrap();
+        std::fs::write(format!("{folder}/file"), "what is wanted\n").unwrap();
+        let text = format!(
+            "listen=YES\nlisten_address={SERVER}\nanonymous_enable=YES\nno_anon_password=YES\nlocal_enable=NO\nanon_root={folder}\n\
+             secure_chroot_dir={folder}\nport_enable=YES\nconnect_from_port_20=YES\nbackground=NO\nseccomp_sandbox=NO\n"
+        );
+        place.write("vsftpd.conf", &text);
+        let mut command = self.world.command("vsftpd");
+        command.arg(place.path("vsftpd.conf"));
+        let mut server = place.start("vsftpd", &mut command, "");
+        let begun = Instant::now();
+        let passive = ["-sS", "-m", "8", "ftp://198.51.100.2/file"];
+        let mut said = self.cable.host.run(place, "curl", &passive, "");
+        while !said.0 && begun.elapsed() < PATIENCE {
+            said = self.cable.host.run(place, "curl", &passive, "");
+        }
+        assert!(said.1.contains("what is wanted"), "passive FTP: {}\n{}", said.1, server.log());
+        let active = ["-sS", "-m", "8", "--disable-eprt", "-P", &self.address, "ftp://198.51.100.2/file"];
+        let said = self.cable.host.run(place, "curl", &active, "");
+        server.terminate();
+        said
+    }
+}
+
+#[test]
+fn an_irc_server_and_a_proxy_hear_the_sessions_user_by_nat_and_active_ftp_works() {
+    let campus = Campus::new("");
+    assert_eq!(campus.irc(), "ann", "{}", campus.log());
+    let (said, log) = campus.squid("ann");
+    assert!(said.contains("200") && log.contains(&campus.address) && log.contains(" ann "), "{said} {log}");
+    let ftp = campus.ftp(&campus.cable.place.text("ftp"));
+    assert!(ftp.0 && ftp.1.contains("what is wanted"), "{}", ftp.1);
+}
+
+#[test]
+fn they_hear_it_by_masquerade_too_where_active_ftp_needs_the_kernels_helper() {
+    let campus = Campus::new("[data]\nnat = \"masquerade\"\n");
+    assert_eq!(campus.irc(), "ann", "{}", campus.log());
+    let (said, log) = campus.squid("bob");
+    assert!(said.contains("403") && log.contains("198.51.100.1") && log.contains(" ann "), "{said} {log}");
+    let folder = campus.cable.place.text("ftp");
+    let alone = campus.ftp(&folder);
+    assert!(!alone.0, "the host's own address is nothing to a server elsewhere: {}", alone.1);
+    let helper = "table ip ftp {\n  ct helper ftp { type \"ftp\" protocol tcp; l3proto ip; }\n  chain hosts { type filter hook prerouting \
+                  priority 0; iifname \"pppoe*\" tcp dport 21 ct helper set \"ftp\"; }\n}\n";
+    let (made, said) = campus.cable.ac.run(&campus.cable.place, "nft", &["-f", "-"], helper);
+    // A kernel may have none.
+    if made {
+        let helped = campus.ftp(&folder);
+        assert!(helped.0 && helped.1.contains("what is wanted"), "{}", helped.1);
+    } else {
+        assert!(said.contains("No such file or directory"), "{said}");
+    }
+}
+
+/// oidentd on the concentrator's host forwards a query to the host behind the translation, and believes it.
+#[test]
+fn oidentd_beside_ours_passes_on_the_hosts_lie() {
+    let campus = Campus::new("[data]\nnat = \"masquerade\"\n");
+    let (cable, place) = (&campus.cable, &campus.cable.place);
+    let _liar = liar(&cable.host, place, "1130");
+    let mut command = cable.ac.command("oidentd");
+    command.args(["-d", "-i", "-S", "-m", "--forward=1130", "-p", "1131"]);
+    let theirs = place.start("oidentd", &mut command, "");
+    let (_server, _user, port) = campus.cable.connection(&campus.world);
+    let query = format!("{port},7000");
+    let ask = format!("exec 3<>/dev/tcp/198.51.100.1/1131; printf '{query}\\r\\n' >&3; head -1 <&3");
+    let said = campus.world.run(place, "timeout", &["20", "bash", "-c", &ask], "").1;
+    assert!(said.trim().ends_with(":liar"), "{said}\n{}", theirs.log());
+    assert_eq!(ident(&campus.world, place, "198.51.100.1", &query), "ann (UNIX)", "{}", campus.log());
+}
