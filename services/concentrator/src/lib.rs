@@ -21,6 +21,7 @@ extern crate alloc;
 mod accounting;
 mod addresses;
 pub mod config;
+pub mod fuzz;
 mod grace;
 mod identity;
 mod import;

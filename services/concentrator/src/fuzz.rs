@@ -1,0 +1,61 @@
+//! Entry points for fuzzers. Each answers false where it has found a defect.
+
+use crate::import;
+use crate::track::{Index, Query, Record};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Reads octets as lines of the log of sessions: each line that is a record is written again, which is read as the same but for parts of a
+/// microsecond; whatever they are, who had an address can be asked.
+pub fn session_log(octets: &[u8]) -> bool {
+    let Ok(text) = core::str::from_utf8(octets) else { return true };
+    let mut index = Index::default();
+    index.read(text);
+    let (mut records, mut last) = (0_u64, None);
+    for line in text.lines() {
+        let Ok(record) = Record::parse(line) else { continue };
+        let again = Record::parse(&record.to_line());
+        if again.as_ref().map(Record::to_line) != Ok(record.to_line()) {
+            return false;
+        }
+        records += 1;
+        last = Some(record);
+    }
+    let lines = text.lines().filter(|line| !line.trim().is_empty()).count() as u64;
+    if index.unreadable() + records != lines {
+        return false;
+    }
+    let Some(record) = last else { return true };
+    let mut asked = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)].to_vec();
+    if let Record::Begin(begin) = &record {
+        asked.extend(begin.ipv4.map(IpAddr::from));
+        asked.extend(begin.ipv6.iter().map(|(prefix, _)| IpAddr::from(*prefix)));
+    }
+    // Nobody is found who began later, and nobody more often than there are sessions.
+    asked.into_iter().all(|address| {
+        let query = Query { address, port: Some(40_000), at: record.at() };
+        index.who(&query).len() as u64 <= records
+    }) && index.open().count() as u64 <= records
+        && index.volume().per_subscriber_and_day().is_finite()
+}
+
+/// Reads octets as another concentrator's file: what comes of it says of each line that is not taken which it is.
+pub fn foreign_file(octets: &[u8]) -> bool {
+    let Ok(text) = core::str::from_utf8(octets) else { return true };
+    let made = import(text);
+    let lines = text.lines().count();
+    made.left.iter().all(|(line, what)| *line <= lines && !what.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn whatever_octets_a_log_or_a_file_has_nothing_is_wrong(octets: Vec<u8>, text: String) {
+            for octets in [&octets[..], text.as_bytes()] {
+                prop_assert!(super::session_log(octets) && super::foreign_file(octets));
+            }
+        }
+    }
+}
