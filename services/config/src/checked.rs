@@ -76,7 +76,7 @@ mod tests {
     use crate::document::Alone;
     use serde::Deserialize;
 
-    #[derive(Deserialize)]
+    #[derive(Debug, Deserialize)]
     struct File {
         port: u16,
     }
