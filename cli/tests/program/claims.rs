@@ -84,7 +84,9 @@ fn without_a_run_nothing_is_judged() {
             assert_eq!(o["verdict"], "reproduced", "{o}");
             continue;
         }
-        let later = ["pppoe.", "ident."].iter().any(|one| id.starts_with(one));
+        // What is measured on a machine's own sockets no study runs.
+        let studied = ["pppoe.overhead", "pppoe.future"].contains(&id);
+        let later = !studied && ["pppoe.", "ident."].iter().any(|one| id.starts_with(one));
         let verdict = if later { "not yet done" } else { "not run" };
         assert!(o["verdict"] == verdict && o["ours"].is_null(), "{o}");
     }

@@ -74,7 +74,7 @@ fn charon_and_we_sign_by_rsassa_pss() {
     let mut ours = client(&charon, &place, &format!("{OURS}rsa_pss = true\n"));
     ours.wait_for("addresses=\"10.9.0.");
     for who in ["'ini.test'", "'gw.test' (myself)"] {
-        let line = format!("authentication of {who} with RSA_EMSA_PSS_SHA2_256 successful");
+        let line = format!("authentication of {who} with RSA_EMSA_PSS_SHA2_256_SALT_32 successful");
         assert!(charon.log().contains(&line), "{}", charon.log());
     }
     assert_eq!(ours.terminate(), Some(0));

@@ -129,7 +129,7 @@ fn without_a_child_sa_nothing_leaves_as_it_is() {
         ask(&place, "client", &["connect", "site"]);
         inner(&place, "client");
         assert!(reaches(), "by the CHILD_SA");
-        ask(&place, "client", &["down"]);
+        ask(&place, "client", &["down", "--all"]);
         eventually("it has ended", || status(&place, "client")["sas"].as_array().is_some_and(Vec::is_empty));
         assert_eq!(reaches(), leaves, "after the last CHILD_SA");
         if !leaves {
