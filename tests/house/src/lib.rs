@@ -102,6 +102,7 @@ pub const UNSAFE: &[(&str, &str)] = &[
 pub const UNFUZZED: &[(&str, &str)] = &[
     ("usher-core", "its codecs are run by every other target"),
     ("usher-crypto", "it reads no message; EAP's target runs the TLS engine"),
+    ("usher-ipfix", "it reads no message: it is an exporter, and properties hold what it writes"),
 ];
 
 /// The repository's root.

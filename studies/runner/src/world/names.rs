@@ -43,9 +43,10 @@ fn founding_studies_say_what_is_declared() {
     let declared: BTreeSet<WorkLabel> = work::all().collect();
     let seen = worked::take();
     assert_eq!(seen.difference(&declared).collect::<Vec<_>>(), [] as [&WorkLabel; 0], "not in work::all");
-    // No study has a service with a store behind it or asks by IDENT; `usher-aaa` and `usher-ident` test what that says.
+    // No study has a service with a store behind it, asks by IDENT or logs sessions; `usher-aaa`, `usher-ident` and this crate's
+    // test of studies with PPPoE test what that says.
     let silent: Vec<&str> = declared.difference(&seen).map(|label| label.name()).collect();
-    let expected = ["certificate.check", "ident.message", "password.argon2", "store.lookup"];
+    let expected = ["certificate.check", "ident.message", "password.argon2", "pppoe.log", "store.lookup"];
     assert_eq!(silent, expected, "declared, and never emitted in {runs} runs");
     let silent: Vec<&str> = metrics::METRICS.iter().map(|m| m.name).filter(|m| !said.contains(m)).collect();
     // The last two are a lab's, where it is sampled.

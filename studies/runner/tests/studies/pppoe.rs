@@ -141,6 +141,18 @@ fn the_processor_is_charged_for_each_packet_and_bounds_the_rate() {
     assert!(at(&slow, "busy.ac") > 10.0 * at(&fast, "busy.ac"));
 }
 
+/// A host is let in when its line of the log is durable.
+#[test]
+fn a_session_waits_for_its_line_of_the_log() {
+    let log = |time: &str| {
+        let cpu = format!("cpu = {{ service = {{ \"pppoe.log\" = \"{time}\" }} }}");
+        let tracking = format!("{ANN}[hosts.ac.config.tracking]\nfolder = \"log\"\n");
+        at(&run(&study(&cpu, "", "", &tracking)), "delay.mean.session")
+    };
+    let (slow, fast) = (log("200 ms"), log("1 us"));
+    assert!((0.199..0.5).contains(&(slow - fast)), "{slow} s, {fast} s");
+}
+
 #[test]
 fn a_router_is_charged_too() {
     let text = study("", "used = false", "", ANN).replace(
