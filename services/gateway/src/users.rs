@@ -92,7 +92,12 @@ impl LocalUsers {
         let identifier = packet.get(1).copied().unwrap_or(0);
         let context = Context { rng, wall, mtu: None, without_extended_master_secret: false };
         let costly = self.methods.contains(&Type::TLS);
-        Conversation { server: Server::new(offers, identifier, context), name: name.to_vec(), costly }
+        Conversation {
+            server: Server::new(offers, identifier, context),
+            #[cfg(feature = "tls")]
+            name: name.to_vec(),
+            costly,
+        }
     }
 }
 
@@ -170,6 +175,7 @@ impl Judgement {
 #[derive(Debug)]
 pub(crate) struct Conversation {
     server: Server,
+    #[cfg(feature = "tls")]
     name: Vec<u8>,
     /// EAP-TLS is among its methods.
     costly: bool,

@@ -227,7 +227,30 @@ impl Routing {
         if !self.knows(address) {
             return Ok(());
         }
-        ask(NLM_F_ACK, RouteNetlinkMessage::DelAddress(self.owned(address))).map(drop)
+        // With the last address of IPv4 the kernel takes all routes by the device away: until they are there again nothing goes elsewhere.
+        let held = if address.is_ipv4() && !self.addresses.keys().any(IpAddr::is_ipv4) {
+            self.routes.keys().copied().filter(|(network, _)| network.is_ipv4()).collect()
+        } else {
+            Vec::new()
+        };
+        for network in &held {
+            self.hold(*network, true)?;
+        }
+        let done = ask(NLM_F_ACK, RouteNetlinkMessage::DelAddress(self.owned(address))).map(drop);
+        for network in &held {
+            self.lead(*network)?;
+            self.hold(*network, false)?;
+        }
+        done
+    }
+    /// Has what no route leads to the device dropped, or no longer.
+    fn hold(&self, network: Network, on: bool) -> io::Result<()> {
+        let mut message = self.message(network, RouteType::BlackHole);
+        message.attributes.push(RouteAttribute::Priority(u32::MAX));
+        match on {
+            true => ask(NLM_F_ACK | NLM_F_CREATE, RouteNetlinkMessage::NewRoute(message)).map(drop),
+            false => ask(NLM_F_ACK, RouteNetlinkMessage::DelRoute(message)).map(drop),
+        }
     }
     fn owned(&self, address: IpAddr) -> AddressMessage {
         let mut message = AddressMessage::default();
