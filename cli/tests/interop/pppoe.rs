@@ -4,6 +4,7 @@
 mod askers;
 mod capture;
 mod freeradius;
+mod radsec;
 
 use crate::namespace::Namespace;
 use crate::place::{Folder, PATIENCE, Running, USHER, program};
