@@ -24,7 +24,8 @@ pub(crate) fn secure_rng() -> Result<SecureRng, ServeError> {
 /// Now, by the system's clock.
 pub(crate) fn wall() -> WallTime {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    WallTime::from_unix_secs(since.as_secs())
+    WallTime::UNIX_EPOCH
+        + usher_core::Duration::from_nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// A clock that goes with the system's, to the second, as long as this program runs: by it certificates are valid or not.

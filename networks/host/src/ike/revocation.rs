@@ -3,11 +3,12 @@
 
 use super::learned::{self, Learned};
 use crate::Telling;
+use crate::setup::wall;
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use usher_config::hosts::is_of;
 use usher_core::{Job, WallTime};
 use usher_crypto::x509::{Information, RevocationList};
@@ -33,11 +34,6 @@ pub(super) const ASKED: usize = 12;
 
 fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn wall() -> WallTime {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    WallTime::from_unix_secs(since.as_secs())
 }
 
 fn nonce() -> std::io::Result<[u8; NONCE_LEN]> {

@@ -1,11 +1,12 @@
 //! Tells collectors of IPFIX which addresses and ports stand for whom (RFC 8158), over UDP.
 
+use crate::setup::wall;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use usher_concentrator::config::{File, IpfixTable, NatWord};
 use usher_concentrator::track::{Begin, Translated};
 use usher_core::{Instant, WallTime};
@@ -138,11 +139,6 @@ fn export(
 ) {
     let begun = std::time::Instant::now();
     let now = || Instant::from_nanos(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
-    let wall = || {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        WallTime::UNIX_EPOCH
-            + usher_core::Duration::from_nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
-    };
     let mut not_sent = 0_u64;
     loop {
         let due = exporter.next().map(|due| Duration::from_nanos(due.since(now()).as_nanos()));

@@ -2,6 +2,7 @@
 
 use super::ipfix::Ipfix;
 use super::translations;
+use crate::setup::wall;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
@@ -10,7 +11,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
 use usher_concentrator::config::Tracking;
 use usher_concentrator::track::{Begin, Index, Lost, Query, Record, Volume, parse_time};
 use usher_core::WallTime;
@@ -20,11 +20,6 @@ use usher_ident::Connection;
 pub type Tracked = (PathBuf, Tracking);
 
 const SECONDS_OF_A_DAY: u64 = 86_400;
-
-pub(super) fn now() -> WallTime {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    WallTime::from_unix_secs(since.as_secs())
-}
 
 /// The day of a time, in UTC: `2026-11-26`.
 pub(super) fn day(at: WallTime) -> String {
@@ -94,7 +89,7 @@ impl TrackLog {
         if let Some(last) = days.last() {
             read(&folder, last, &mut index).map_err(wrong)?;
         }
-        let day = day(now());
+        let day = day(wall());
         let path = file_of(&folder, &day);
         let file = append(&path).map_err(wrong)?;
         let torn = fs::read(&path).map_err(wrong)?.last().is_some_and(|last| *last != b'\n');
@@ -117,7 +112,7 @@ impl TrackLog {
 
     /// Has collectors told of what is written, and that what was `lost` has ended.
     pub(super) fn export(&self, ipfix: Ipfix, lost: &[Lost]) {
-        let at = now();
+        let at = wall();
         lost.iter().for_each(|lost| ipfix.session(at, false, &lost.begin));
         self.writer().ipfix = Some(ipfix);
     }
@@ -254,7 +249,7 @@ impl Audit {
     }
     fn write(&self, by: &str, question: String, answer: &str) -> io::Result<()> {
         let Some(path) = &self.0 else { return Ok(()) };
-        let mut line = serde_json::to_vec(&AuditLine { at: now().to_string(), by, question, answer })?;
+        let mut line = serde_json::to_vec(&AuditLine { at: wall().to_string(), by, question, answer })?;
         line.push(b'\n');
         append(path)?.write_all(&line)
     }
@@ -348,7 +343,7 @@ pub enum WhoError {
 pub(super) fn lookup((base, table): &Tracked, audit: &Audit, asking: &Asking) -> Result<Who, WhoError> {
     let at = match &asking.at {
         Some(text) => parse_time(text).ok_or_else(|| WhoError::Time(text.clone()))?,
-        None => now(),
+        None => wall(),
     };
     let at = WallTime::from_unix_secs(at.unix_secs());
     let folder = base.join(&table.folder);
@@ -503,7 +498,7 @@ mod tests {
         append(&path).unwrap().write_all(b"{\"event\":\"beg").unwrap();
         let (log, lost) = TrackLog::open(Path::new(""), &table).unwrap();
         assert_eq!(lost.iter().map(|lost| lost.begin.user.as_str()).collect::<Vec<_>>(), ["ann"]);
-        log.write(&Record::started(now())).unwrap();
+        log.write(&Record::started(wall())).unwrap();
         let tracked = (PathBuf::new(), table);
         assert_eq!(users(&tracked, 2, 100), ["ann"], "until the next one started");
         fs::remove_dir_all(&folder).unwrap();
@@ -514,13 +509,13 @@ mod tests {
         let folder = folder("torn");
         let table = Tracking { folder: folder.clone(), ..Tracking::default() };
         fs::create_dir_all(&folder).unwrap();
-        fs::write(file_of(&folder, &day(now())), b"{\"event\":\"beg").unwrap();
+        fs::write(file_of(&folder, &day(wall())), b"{\"event\":\"beg").unwrap();
         let (log, _) = TrackLog::open(Path::new(""), &table).unwrap();
-        log.write(&Record::started(now())).unwrap();
+        log.write(&Record::started(wall())).unwrap();
         let mut index = Index::default();
-        read(&folder, &day(now()), &mut index).unwrap();
+        read(&folder, &day(wall()), &mut index).unwrap();
         assert_eq!(index.unreadable(), 1);
-        let text = fs::read_to_string(file_of(&folder, &day(now()))).unwrap();
+        let text = fs::read_to_string(file_of(&folder, &day(wall()))).unwrap();
         assert!(text.lines().last().unwrap().contains("started"), "{text}");
         fs::remove_dir_all(&folder).unwrap();
     }

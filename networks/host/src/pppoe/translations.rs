@@ -2,7 +2,8 @@
 //! tells of them.
 
 use super::ipfix::Ipfix;
-use super::track::{TrackLog, append, day, days, now};
+use super::track::{TrackLog, append, day, days};
+use crate::setup::wall;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -64,8 +65,8 @@ pub(super) fn follow(
     ipfix: Option<Ipfix>,
 ) -> io::Result<TranslationCounters> {
     let mut follower = Follower::new()?;
-    let mut log = Log::open(track.folder(), day(now()))?;
-    log.write(&TranslationRecord::Started(now()))?;
+    let mut log = Log::open(track.folder(), day(wall()))?;
+    log.write(&TranslationRecord::Started(wall()))?;
     let ranges: Vec<Range> = pools.iter().flat_map(|pool| pool.ranges.clone()).collect();
     let counters = TranslationCounters::default();
     let (track, counts) = (track.clone(), counters.clone());
@@ -91,7 +92,7 @@ pub(super) fn follow(
             if !of_pools(&ranges, inside) && !track.has_had(inside) {
                 continue;
             }
-            let at = micros();
+            let at = wall();
             let record =
                 if begins { TranslationRecord::Begin(at, one) } else { TranslationRecord::End(at, one) };
             if let Err(error) = log.write(&record) {
@@ -107,13 +108,6 @@ pub(super) fn follow(
     };
     std::thread::Builder::new().name("usher-translate".to_owned()).spawn(run)?;
     Ok(counters)
-}
-
-/// The time, to the microsecond.
-fn micros() -> WallTime {
-    let since = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH);
-    let micros = u64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(u64::MAX);
-    WallTime::UNIX_EPOCH + usher_core::Duration::from_micros(micros)
 }
 
 /// What of a connection is translated: its begun end. `None`: it goes as it is.
