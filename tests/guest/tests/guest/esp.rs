@@ -201,3 +201,66 @@ fn sas_of_the_kernel_move_and_those_of_a_killed_program_are_taken_away() {
         assert_eq!(world.run(host, &["ip", "xfrm", "state"]), "");
     }
 }
+
+/// IPv6 within IPv6, as it is and within UDP; and the kernel tells that an SA has carried what it may, upon which it is replaced.
+#[test]
+fn the_kernel_carries_ipv6_and_says_when_an_sa_has_carried_enough() {
+    let world = World::new(Impairment { delay_ms: 1, loss: 0.0 });
+    for (host, device, outer, inner) in
+        [(Host::Nas, "nas1", "fd99::1/64", "fd01::1/128"), (Host::Aaa, "aaa1", "fd99::2/64", "fd02::1/128")]
+    {
+        world.run(host, &["ip", "addr", "add", outer, "dev", device, "nodad"]);
+        world.run(host, &["ip", "addr", "add", inner, "dev", "lo", "nodad"]);
+    }
+    let start = |host, name: &str| {
+        let file = format!("{name}.toml");
+        world.start(host, name, &[&usher(), "ike", "serve", "--config", &file], "started")
+    };
+    let send = |packets: u32| {
+        within(Host::Nas, || {
+            let udp = UdpSocket::bind("[fd01::1]:0").unwrap();
+            for _ in 0..packets {
+                udp.send_to(b"one packet", "[fd02::1]:9").unwrap();
+            }
+        });
+    };
+    for encapsulated in [false, true] {
+        let data = format!("carry = \"kernel\"\nudp_encapsulation = {encapsulated}");
+        let file = |name: &str,
+                    (own, other): (&str, &str),
+                    (here, there): (u8, u8),
+                    more: &str,
+                    last: &str| {
+            let text = format!(
+                "[listen]\naddresses = [\"::\"]\ncontrol = \"{name}.sock\"\n[data]\n{data}\n[[connection]]\nname = \"site\"\n\
+                 local_id = \"{own}\"\nremote_id = \"{other}\"\nlocal_auth = \"psk\"\nremote_auth = \"psk\"\n\
+                 secret = \"a shared secret\"\n{more}\n[[connection.child]]\nname = \"net\"\nlocal = [\"fd0{here}::/16\"]\n\
+                 remote = [\"fd0{there}::/16\"]\nproposals = [\"aes128gcm16\"]\n{last}\n"
+            );
+            world.write(&format!("{name}.toml"), &text);
+        };
+        file("gateway", ("gw.test", "ini.test"), (2, 1), "", "rekey_after = \"0 s\"");
+        let remote = "remote_address = \"fd99::2\"\non_demand = true";
+        file("client", ("ini.test", "gw.test"), (1, 2), remote, "rekey_packets = 20");
+        let mut gateway = start(Host::Aaa, "gateway");
+        let mut client = start(Host::Nas, "client");
+        send(1);
+        has_a_child(&world);
+        let inbound = || {
+            status(&world, Host::Nas, "client")["sas"][0]["children"][0]["inbound"]
+                .as_str()
+                .map(str::to_owned)
+        };
+        let first = inbound().expect("a CHILD_SA");
+        let states = world.run(Host::Aaa, &["ip", "xfrm", "state"]);
+        assert!(states.contains("src fd99::1 dst fd99::2"), "{states}");
+        assert_eq!(states.contains("espinudp"), encapsulated, "{states}");
+        // As many as it may carry, and with the next one the kernel says that it should be replaced.
+        send(21);
+        eventually("the CHILD_SA is replaced", || inbound().is_some_and(|now| now != first));
+        echo("fd01::1", "fd02::1", 20_000);
+        ask(&world, Host::Nas, "client", &["down", "--all"]);
+        eventually("the SAs are gone", || world.run(Host::Aaa, &["ip", "xfrm", "state"]).is_empty());
+        assert_eq!((client.terminate(), gateway.terminate()), (Some(0), Some(0)));
+    }
+}

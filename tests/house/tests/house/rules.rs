@@ -238,6 +238,9 @@ fn texts_stand_by_themselves() {
                     number + 1
                 ));
             }
+            if ["<<<<<<< ", ">>>>>>> "].iter().any(|mark| line.starts_with(mark)) {
+                breaches.push(format!("{}:{}: a merge left both sides here", file.path, number + 1));
+            }
             if let Some(path) = foreign_path(line) {
                 breaches.push(format!(
                     "{}:{}: {path} is a folder of one machine: name files from the root of the repository",
