@@ -2,7 +2,8 @@
 
 use crate::attribute::kind;
 use crate::packet::Packet;
-use usher_core::{Duration, WallTime};
+use alloc::collections::{BTreeSet, VecDeque};
+use usher_core::{Duration, Instant, WallTime};
 
 /// What an Event-Timestamp must say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,5 +27,35 @@ impl Default for Freshness {
     /// RFC 5176 §6.3's window of 300 s; an Event-Timestamp may be missing.
     fn default() -> Self {
         Self { window: Duration::from_secs(300), required: false }
+    }
+}
+
+/// Requests for dynamic authorisation that are remembered at most.
+const MOST: usize = 65_536;
+
+/// The authenticators of requests that an Event-Timestamp made fresh: the same again, from whichever port, is a replay (RFC 5176 §6.3).
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    known: BTreeSet<[u8; 16]>,
+    /// In the order in which they came, each until it is stale in any case.
+    until: VecDeque<(Instant, [u8; 16])>,
+}
+
+impl Seen {
+    /// Whether there has been this one.
+    pub(crate) fn contains(&self, authenticator: &[u8; 16]) -> bool {
+        self.known.contains(authenticator)
+    }
+    /// There is this one. It may be as far ahead of now as behind.
+    pub(crate) fn insert(&mut self, now: Instant, authenticator: [u8; 16], window: Duration) {
+        while let Some((until, old)) = self.until.front().copied()
+            && (until <= now || self.until.len() >= MOST)
+        {
+            self.known.remove(&old);
+            self.until.pop_front();
+        }
+        if self.known.insert(authenticator) {
+            self.until.push_back((now + window * 2, authenticator));
+        }
     }
 }

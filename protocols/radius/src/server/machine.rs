@@ -12,14 +12,15 @@ use crate::auth::{
     self, MessageAuthenticator, Secret, check_accounting_request, check_message_authenticator,
     covered_authenticator, sign_response,
 };
+use crate::freshness::Seen;
 use crate::packet::{self, Code, Packet, TooLong};
 use crate::work::WorkMeter;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use usher_core::collections::hash_state;
 use usher_core::{
-    CommandError, ConnId, Input, Instant, Machine, NoJob, Output, OutputOf, Path, SecureRng, StreamOp,
-    Transmit, WallTime,
+    CommandError, ConnId, Duration, Input, Instant, Machine, NoJob, Output, OutputOf, Path, SecureRng,
+    StreamOp, Transmit, WallTime,
 };
 
 /// How many lists are kept for reuse.
@@ -96,6 +97,8 @@ pub struct Server {
     work: WorkMeter,
     pub(super) counters: Counters,
     spare_lists: Vec<Attributes>,
+    /// Requests for dynamic authorisation with an Event-Timestamp.
+    seen: Seen,
 }
 
 impl Server {
@@ -116,6 +119,7 @@ impl Server {
             work: WorkMeter::default(),
             counters: Counters::default(),
             spare_lists: Vec::new(),
+            seen: Seen::default(),
         })
     }
     /// Takes another configuration. Requests that wait and replies that are kept stay, as do connections of those
@@ -205,6 +209,13 @@ impl Server {
         policy.judge(now.wall(self.epoch), packet).unwrap_or(!policy.required)
     }
 
+    /// How long a request is fresh that says of when it is.
+    fn window(&self, packet: &Packet<'_>) -> Option<Duration> {
+        let dynamic = matches!(packet.code(), Code::COA_REQUEST | Code::DISCONNECT_REQUEST);
+        let stamped = dynamic && packet.get(kind::EVENT_TIMESTAMP).is_some();
+        self.config.freshness.filter(|_| stamped).map(|freshness| freshness.window)
+    }
+
     /// Takes a packet of a client.
     pub(super) fn take(&mut self, now: Instant, origin: Origin, packet: &Packet<'_>) -> Shown {
         self.work.request();
@@ -256,6 +267,11 @@ impl Server {
             self.repeat(handle);
             return Shown::Fine;
         }
+        let window = self.window(packet);
+        if window.is_some() && self.seen.contains(packet.authenticator()) {
+            self.counters.duplicates_dropped += 1;
+            return Shown::Fine;
+        }
         if packet.code() == Code::STATUS_SERVER {
             self.status(origin, packet, &secret);
             return Shown::Fine;
@@ -286,6 +302,9 @@ impl Server {
             }
         }
         let authenticator = *packet.authenticator();
+        if let Some(window) = window {
+            self.seen.insert(now, authenticator, window);
+        }
         let handle = self.cache.insert(
             now,
             Entry {

@@ -258,7 +258,8 @@ usher_core::counters! {
         status,
         /// Duplicates answered with the same octets again.
         duplicates_answered,
-        /// Dropped: duplicates of requests that are being worked on, or were discarded.
+        /// Dropped: duplicates of requests that are being worked on, or were discarded; replays of requests for dynamic
+        /// authorisation from another port.
         duplicates_dropped,
         /// Requests abandoned for a new one with the same source and identifier.
         superseded,

@@ -285,6 +285,43 @@ fn old_requests_for_dynamic_authorisation_are_dropped() {
     }
 }
 
+/// RFC 5176 §6.3: whoever has heard a request sends it again from a port of its own.
+#[test]
+fn a_request_for_dynamic_authorisation_is_done_once_while_its_timestamp_is_fresh() {
+    let window = Duration::from_secs(300);
+    let freshness = Some(crate::Freshness { window, required: true });
+    let mut c = client_with(|_| {});
+    let mut s = server_with(|c| {
+        (c.role, c.freshness, c.retain) = (Role::DynamicAuthorization, freshness, window);
+    });
+    s.set_epoch(at(0.0), usher_core::WallTime::from_unix_secs(1_000_000));
+    let mut a = user();
+    a.push_u32(kind::EVENT_TIMESTAMP, 1_000_200);
+    let request = packet(&mut c, Code::DISCONNECT_REQUEST, a);
+    arrive(&mut s, at(0.0), NEAR, &request);
+    let token = taken(&mut s).unwrap().token;
+    let respond = Command::Respond { token, code: Code::DISCONNECT_ACK, attributes: Attributes::new() };
+    s.command(at(0.0), respond).unwrap();
+    let first = sent(&mut s);
+    // Another request of the same identifier takes the place of the first reply.
+    let mut b = user();
+    b.push_u32(kind::EVENT_TIMESTAMP, 1_000_001);
+    let mut other = client_with(|_| {});
+    let second = packet(&mut other, Code::DISCONNECT_REQUEST, b);
+    assert_eq!(second[1], request[1]);
+    arrive(&mut s, at(250.0), NEAR, &request);
+    assert_eq!(sent(&mut s), first, "its sender hears the same again");
+    arrive(&mut s, at(251.0), NEAR, &second);
+    assert!(taken(&mut s).is_some());
+    for (when, port) in [(260.0, "10.0.0.1:5001"), (480.0, NEAR), (499.0, "10.0.0.1:5002")] {
+        arrive(&mut s, at(when), port, &request);
+        assert!(taken(&mut s).is_none(), "again at {when} s from {port}");
+    }
+    assert_eq!((s.counters().duplicates_dropped, s.counters().stale), (3, 0));
+    arrive(&mut s, at(501.0), "10.0.0.1:5003", &request);
+    assert_eq!((taken(&mut s).is_none(), s.counters().stale), (true, 1));
+}
+
 #[test]
 fn the_message_authenticator_is_asked_for_by_policy() {
     use MessageAuthenticatorPolicy::{Off, ProxyState, Required};
