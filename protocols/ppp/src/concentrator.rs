@@ -3,6 +3,7 @@
 mod config;
 mod discovery;
 mod event;
+mod outside;
 
 pub use config::{ConcentratorConfig, ConfigError, Excess, Port};
 pub use event::{Answer, ConcentratorCommand, ConcentratorEvent, SessionId, Subscriber};
@@ -14,8 +15,9 @@ use crate::pppoe::cookie::Cookies;
 use crate::pppoe::limit::{Bucket, Buckets};
 use crate::pppoe::{Code, Discovery, Frame, MacAddress, Stage};
 use crate::work;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use outside::{Line, Outside};
 use usher_core::timer::TimerQueue;
 use usher_core::{
     CommandError, Input, Instant, Machine, NoJob, OutputOf, Outputs, PortId, SecureRng, Transmit, WallTime,
@@ -24,6 +26,8 @@ use usher_core::{
 
 /// Stations whose rates are followed.
 const STATIONS: usize = 16_384;
+/// Ports and circuits whose rates are.
+const LINES: usize = 16_384;
 
 usher_core::counters! {
     /// What a concentrator did and dropped.
@@ -58,12 +62,16 @@ usher_core::counters! {
         oversized,
         /// PADI beyond one station's rate.
         limited_station,
-        /// PADI beyond all stations' rate.
+        /// PADI beyond the rate of all stations of their line or port.
         limited_all,
         /// PADR beyond one station's rate.
         limited_requests,
         /// PADR refused: as many sessions as may be, or as many that are not let in yet.
         full,
+        /// Sessions ended whose hosts were not let in yet, since others wanted their places.
+        crowded_out,
+        /// Sessions ended whose hosts left again and again what was agreed to.
+        renegotiating,
         /// PADR refused: the station has as many sessions as it may.
         full_station,
         /// Session packets and PADT of a number that nobody has.
@@ -72,6 +80,8 @@ usher_core::counters! {
         spoofed,
         /// PADT with another Host-Uniq than the session's.
         forged_padt,
+        /// PADT without a Host-Uniq of a station that had sent others that named no session of it.
+        guessed_padt,
         /// Control packets whose lengths are wrong.
         bad_packet,
         /// Control packets that answer nothing that was asked.
@@ -104,6 +114,7 @@ type Station = (PortId, MacAddress);
 struct Session {
     name: SessionId,
     at: Station,
+    line: Line,
     link: Link,
     /// What its PADR had, and its PADS, PADT have too.
     host_uniq: Option<Vec<u8>>,
@@ -129,11 +140,13 @@ pub struct Concentrator {
     /// SESSION_IDs by stations, in the order in which their sessions began.
     stations: BTreeMap<Station, Vec<SessionId>>,
     /// Sessions whose hosts are not let in yet.
-    outside: BTreeSet<u16>,
+    outside: Outside,
     timers: TimerQueue<u16>,
     next: u64,
-    initiations: Bucket,
+    initiations: Buckets<Line>,
     terminations: Bucket,
+    /// PADT that name no session of their station.
+    guesses_of: Buckets<Station>,
     initiations_of: Buckets<Station>,
     requests_of: Buckets<Station>,
     counters: ConcentratorCounters,
@@ -155,11 +168,12 @@ impl Concentrator {
             sessions: BTreeMap::new(),
             names: BTreeMap::new(),
             stations: BTreeMap::new(),
-            outside: BTreeSet::new(),
+            outside: Outside::default(),
             timers: TimerQueue::new(),
             next: 0,
-            initiations: Bucket::default(),
+            initiations: Buckets::new(LINES),
             terminations: Bucket::default(),
+            guesses_of: Buckets::new(STATIONS),
             initiations_of: Buckets::new(STATIONS),
             requests_of: Buckets::new(STATIONS),
             counters: ConcentratorCounters::default(),
@@ -186,10 +200,10 @@ impl Concentrator {
     pub fn subscriber(&self, session: SessionId) -> Option<&Subscriber> {
         self.names.get(&session).and_then(|id| self.sessions.get(id)).map(|session| &session.subscriber)
     }
-    /// Stations whose rates are remembered: a bounded number.
+    /// Stations and lines whose rates are remembered: a bounded number.
     #[must_use]
     pub fn followed(&self) -> usize {
-        self.initiations_of.len() + self.requests_of.len()
+        self.initiations_of.len() + self.requests_of.len() + self.guesses_of.len() + self.initiations.len()
     }
 
     fn work(&mut self, label: usher_core::WorkLabel) {
@@ -322,7 +336,9 @@ impl Concentrator {
                     self.outputs.event(event);
                 }
                 Said::Authenticated => {
-                    self.outside.remove(&id);
+                    if let Some(session) = self.sessions.get(&id) {
+                        self.outside.remove(session.line, name);
+                    }
                 }
                 Said::Up(network) => {
                     let Some(session) = self.sessions.get(&id) else { continue };
@@ -380,7 +396,7 @@ impl Concentrator {
             self.timers.remove(at, id);
         }
         self.names.remove(&session.name);
-        self.outside.remove(&id);
+        self.outside.remove(session.line, session.name);
         if let Some(names) = self.stations.get_mut(&session.at) {
             names.retain(|name| *name != session.name);
             if names.is_empty() {
@@ -388,6 +404,8 @@ impl Concentrator {
             }
         }
         self.counters.ended += 1;
+        self.counters.crowded_out += u64::from(reason == EndReason::CrowdedOut);
+        self.counters.renegotiating += u64::from(reason == EndReason::Renegotiating);
         if reason != EndReason::Padt
             && let Some(own) = self.config.ports.iter().find(|own| own.port == port).copied()
         {

@@ -42,7 +42,9 @@ pub mod work;
 pub use ipv6::Prefix;
 pub use ipv6::host::Delegation;
 pub use ipv6cp::InterfaceIdentifier;
-pub use link::{Assignment, EndReason, Family, Ipv4Assignment, Ipv6Assignment, LinkConfig, Network};
+pub use link::{
+    Assignment, EndReason, Family, Ipv4Assignment, Ipv6Assignment, LinkConfig, Network, Renegotiations,
+};
 pub use negotiation::Restart;
 
 use usher_core::automaton::Diagram;

@@ -15,6 +15,7 @@ use crate::ipv6cp::{InterfaceIdentifier, Ipv6Options};
 use crate::lcp::LinkOptions;
 use crate::negotiation::{Context, Deed, Discard, Negotiation, Options, Restart};
 use crate::packet::{Code, HEADER, Packet, Protocol};
+use crate::pppoe::limit::Bucket;
 use crate::work;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -34,16 +35,30 @@ pub struct LinkConfig {
     pub echo_failures: u32,
     /// How long it may take from the first packet until packets of a network may pass.
     pub setup: Duration,
+    /// How often LCP and the network protocols may leave what was agreed to, together: each time costs a login, or a change of what
+    /// carries packets.
+    pub renegotiations: Renegotiations,
+}
+
+/// So many at once, and then one each time that so long has passed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Renegotiations {
+    /// At once.
+    pub burst: u32,
+    /// Between two.
+    pub each: Duration,
 }
 
 impl Default for LinkConfig {
-    /// RFC 1661's times, an Echo-Request each 20 s of which three may be lost, 60 s of setting up.
+    /// RFC 1661's times, an Echo-Request each 20 s of which three may be lost, 60 s of setting up, ten renegotiations and one each
+    /// minute.
     fn default() -> Self {
         Self {
             restart: Restart::default(),
             echo_interval: Duration::from_secs(20),
             echo_failures: 3,
             setup: Duration::from_secs(60),
+            renegotiations: Renegotiations { burst: 10, each: Duration::from_secs(60) },
         }
     }
 }
@@ -163,6 +178,10 @@ usher_core::named! {
         NoNetwork = "no-network",
         /// The same host began another session and may not have both.
         Replaced = "replaced",
+        /// The other side leaves what was agreed to again and again.
+        Renegotiating = "renegotiating",
+        /// Others wanted its place before its host was let in.
+        CrowdedOut = "crowded-out",
         /// The other side does not know LCP, or what is fundamental to it.
         Protocol = "protocol",
         /// No concentrator offers what is asked for.
@@ -264,6 +283,8 @@ pub(crate) struct Link {
     /// Which networks were said to be up.
     up: [bool; Family::ALL.len()],
     keepalive: Keepalive,
+    /// Of [`LinkConfig::renegotiations`].
+    renegotiations: Bucket,
     /// Until when a network has to be up.
     setup: Option<Instant>,
     /// Why it will have ended.
@@ -302,6 +323,7 @@ impl Link {
             host: None,
             up: [false; Family::ALL.len()],
             keepalive,
+            renegotiations: Bucket::default(),
             setup: Some(now + config.setup),
             reason: None,
             said: Vec::new(),
@@ -593,6 +615,9 @@ impl Link {
                     (self.authenticator, self.prover, self.phase) = (None, None, Phase::Establish);
                     self.keepalive.stop();
                     self.setup = Some(now + self.config.setup);
+                    if !self.may_renegotiate(now) {
+                        return;
+                    }
                 }
                 Deed::Finished => {
                     let silent = if self.lcp.diverges(&self.config.restart) {
@@ -609,6 +634,16 @@ impl Link {
         } else if refused && self.lcp.poll_timeout().is_some() && self.lcp.state() != State::Closing {
             self.close(now, wall, EndReason::NoAuthentication);
         }
+    }
+
+    /// What was agreed to is left; false: too often, and the link is over.
+    fn may_renegotiate(&mut self, now: Instant) -> bool {
+        let Renegotiations { burst, each } = self.config.renegotiations;
+        let may = self.renegotiations.take_each(now, each, burst);
+        if !may {
+            self.end(EndReason::Renegotiating);
+        }
+        may
     }
 
     /// LCP is open: authentication is next (RFC 1661 §3.5).
@@ -752,7 +787,12 @@ impl Link {
                 }
                 // Both have agreed, and one of them has no address: there is nothing to carry.
                 (Deed::Up, None) | (Deed::Finished, _) => self.without(now, wall, family),
-                (Deed::Down, _) => self.lower(family),
+                (Deed::Down, _) => {
+                    self.lower(family);
+                    if !self.may_renegotiate(now) {
+                        return;
+                    }
+                }
                 (Deed::EchoReply(..), _) => {}
             }
         }

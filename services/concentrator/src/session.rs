@@ -219,8 +219,9 @@ pub(crate) const fn cause(reason: EndReason) -> TerminateCause {
         | EndReason::Impostor
         | EndReason::NoNetwork
         | EndReason::Protocol
+        | EndReason::Renegotiating
         | EndReason::NoConcentrator => TerminateCause::UserError,
-        EndReason::Unjudged => TerminateCause::NasError,
+        EndReason::CrowdedOut | EndReason::Unjudged => TerminateCause::NasError,
     }
 }
 

@@ -176,6 +176,8 @@ pub const fn meaning(reason: EndReason) -> &'static str {
         EndReason::Unjudged => "nobody answers who could judge the password",
         EndReason::NoNetwork => "the two sides have neither IPv4 nor IPv6 in common",
         EndReason::Replaced => "the same host began another session",
+        EndReason::Renegotiating => "the other side negotiates anew again and again",
+        EndReason::CrowdedOut => "others wanted its place before its host was let in",
         EndReason::Protocol => "the other side does not speak PPP",
         EndReason::NoConcentrator => "no concentrator answers on this interface",
     }

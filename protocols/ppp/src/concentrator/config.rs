@@ -72,8 +72,10 @@ pub struct ConcentratorConfig {
     pub excess: Excess,
     /// PADI of one station.
     pub initiations_per_station: Rate,
-    /// PADI of all stations.
+    /// PADI of all stations of a port.
     pub initiations: Rate,
+    /// PADI of all stations of a circuit of a port, where these are told apart ([`agent`](Self::agent)).
+    pub initiations_per_circuit: Rate,
     /// PADR of one station, with a cookie that holds.
     pub requests_per_station: Rate,
     /// PADT that answer to packets of sessions that there are not.
@@ -82,7 +84,7 @@ pub struct ConcentratorConfig {
 
 impl Default for ConcentratorConfig {
     /// 16,384 sessions, of one station 4 of which the oldest is replaced; 2 PADI and PADR a second of one station after 10, 2000
-    /// PADI a second of all; EAP, MS-CHAPv2 and CHAP, since PAP shows the password to everybody. Ports are to be named.
+    /// PADI a second of a port, 20 of a circuit; EAP, MS-CHAPv2 and CHAP, since PAP shows the password to everybody. Ports are to be named.
     fn default() -> Self {
         use AuthenticationProtocol::{Chap, Eap, MsChapV2};
         let station = Rate { per_second: 2, burst: 10 };
@@ -99,6 +101,7 @@ impl Default for ConcentratorConfig {
             excess: Excess::Replace,
             initiations_per_station: station,
             initiations: Rate { per_second: 2000, burst: 4000 },
+            initiations_per_circuit: Rate { per_second: 20, burst: 100 },
             requests_per_station: station,
             terminations: Rate { per_second: 200, burst: 2000 },
         }

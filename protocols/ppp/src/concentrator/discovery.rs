@@ -1,5 +1,6 @@
 //! The discovery stage of a concentrator (RFC 2516 §5).
 
+use super::outside::{self, Line};
 use super::{Concentrator, ConcentratorEvent, Excess, Port, Session, SessionId, Station, Subscriber};
 use crate::ipv6::dhcp::duid;
 use crate::link::{EndReason, Link, Role};
@@ -7,7 +8,12 @@ use crate::pppoe::cookie::Cookies;
 use crate::pppoe::{Code, Discovery, ErrorTag, Frame, MAX_PAYLOAD};
 use crate::work;
 use alloc::vec::Vec;
-use usher_core::{Instant, SecureRng};
+use usher_core::{Duration, Instant, SecureRng};
+
+/// PADT of a station that may name no session of it before those without Host-Uniq are not taken; one more is forgiven `GUESS_EACH` time:
+/// to go through half of the numbers takes four days.
+const GUESSES: u32 = 5;
+const GUESS_EACH: Duration = Duration::from_secs(10);
 
 impl Concentrator {
     pub(super) fn discovery(&mut self, now: Instant, own: Port, frame: Frame<'_>) {
@@ -15,7 +21,7 @@ impl Concentrator {
         match frame.code {
             Code::PADI if frame.session == 0 => self.initiation(now, own, frame),
             Code::PADR if frame.session == 0 => self.request(now, own, frame),
-            Code::PADT if frame.session != 0 => self.terminated(own, frame),
+            Code::PADT if frame.session != 0 => self.terminated(now, own, frame),
             _ => self.counters.unexpected += 1,
         }
     }
@@ -50,7 +56,11 @@ impl Concentrator {
             self.counters.limited_station += 1;
             return;
         }
-        if !self.initiations.take(now, self.config.initiations) {
+        // A circuit's hosts leave the others of its port their share, as those of a port leave it to others.
+        let line = self.line(own, &tags);
+        let port = outside::line(own.port, None);
+        let circuit = line == port || self.initiations.take(now, line, self.config.initiations_per_circuit);
+        if !circuit || !self.initiations.take(now, port, self.config.initiations) {
             self.counters.limited_all += 1;
             return;
         }
@@ -109,13 +119,25 @@ impl Concentrator {
                 }
             }
         }
+        let line = self.line(own, &tags);
+        if self.outside.len() >= self.config.outside {
+            let heard = |id| self.sessions.get(&id).is_some_and(|session| session.heard);
+            if let Some(id) = self.outside.victim(line, heard) {
+                self.cut(id, EndReason::CrowdedOut);
+            }
+        }
         let full = self.sessions.len() >= self.config.sessions || self.outside.len() >= self.config.outside;
         let free = if full { None } else { self.free_number() };
         let Some(id) = free else {
             self.counters.full += 1;
             return self.refuse(own, &frame, &tags, service, (ErrorTag::AcSystem, b"too many sessions"));
         };
-        self.begin(now, own, station, id, &tags, service);
+        self.begin(now, own, (station, line), id, &tags, service);
+    }
+
+    /// At which line a host is.
+    fn line(&self, own: Port, tags: &Discovery<'_>) -> Line {
+        outside::line(own.port, tags.circuit_id.filter(|_| self.config.agent))
     }
 
     fn sessions_of(&self, station: Station) -> usize {
@@ -147,7 +169,7 @@ impl Concentrator {
         &mut self,
         now: Instant,
         own: Port,
-        station: Station,
+        (station, line): (Station, Line),
         id: u16,
         tags: &Discovery<'_>,
         service: &[u8],
@@ -174,6 +196,7 @@ impl Concentrator {
         let session = Session {
             name,
             at: station,
+            line,
             link,
             host_uniq: tags.host_uniq.map(Vec::from),
             relay_session_id: tags.relay_session_id.map(Vec::from),
@@ -186,7 +209,7 @@ impl Concentrator {
         self.sessions.insert(id, session);
         self.names.insert(name, id);
         self.stations.entry(station).or_default().push(name);
-        self.outside.insert(id);
+        self.outside.insert(line, name, id);
         self.counters.sessions += 1;
         self.outputs.event(ConcentratorEvent::Began { session: name, subscriber });
         self.confirm(own, id);
@@ -228,9 +251,11 @@ impl Concentrator {
     }
 
     /// PADT (RFC 2516 §5.5). Only the station that has the session may end it; one that had told a Host-Uniq and shows another
-    /// is somebody else.
-    fn terminated(&mut self, own: Port, frame: Frame<'_>) {
-        let Some(id) = self.owned(own.port, &frame) else { return };
+    /// is somebody else. A PADT need not repeat it ("does not require any TAGs"): then all that it has to know is a number of 16 bits
+    /// and an address that everybody on the Ethernet sees, and whoever guesses is not believed.
+    fn terminated(&mut self, now: Instant, own: Port, frame: Frame<'_>) {
+        let station = (own.port, frame.source);
+        let Some(id) = self.owned(own.port, &frame) else { return self.guessed(now, station) };
         let Ok(tags) = Discovery::parse(frame.payload) else {
             self.counters.malformed += 1;
             return;
@@ -238,9 +263,19 @@ impl Concentrator {
         let told = self.sessions.get(&id).and_then(|session| session.host_uniq.as_deref());
         if tags.host_uniq.is_some() && tags.host_uniq != told {
             self.counters.forged_padt += 1;
+            return self.guessed(now, station);
+        }
+        if tags.host_uniq.is_none() && !self.guesses_of.has_each(now, station, GUESS_EACH, GUESSES) {
+            self.counters.guessed_padt += 1;
             return;
         }
         self.cut(id, EndReason::Padt);
+    }
+
+    /// A PADT was of no session of its station.
+    fn guessed(&mut self, now: Instant, station: Station) {
+        // What is beyond the rate is no worse.
+        let _ = self.guesses_of.take_each(now, station, GUESS_EACH, GUESSES);
     }
 }
 

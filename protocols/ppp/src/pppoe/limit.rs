@@ -27,11 +27,12 @@ pub(crate) struct Bucket(Instant);
 impl Bucket {
     /// Takes one; false: it is empty.
     pub(crate) fn take(&mut self, now: Instant, rate: Rate) -> bool {
-        if rate.per_second == 0 {
-            return true;
-        }
-        let full = self.0.max(now) + rate.each();
-        let may = full.since(now) <= rate.each() * u64::from(rate.burst);
+        rate.per_second == 0 || self.take_each(now, rate.each(), rate.burst)
+    }
+    /// The same of a bucket of `burst` that gets one more `each` time.
+    pub(crate) fn take_each(&mut self, now: Instant, each: Duration, burst: u32) -> bool {
+        let full = self.0.max(now) + each;
+        let may = full.since(now) <= each * u64::from(burst);
         if may {
             self.0 = full;
         }
@@ -54,12 +55,23 @@ impl<K: Ord + Copy> Buckets<K> {
         Self { of: BTreeMap::new(), full: TimerQueue::new(), most }
     }
     pub(crate) fn take(&mut self, now: Instant, key: K, rate: Rate) -> bool {
+        self.take_by(now, key, |bucket| bucket.take(now, rate))
+    }
+    /// The same of buckets of `burst` that get one more `each` time.
+    pub(crate) fn take_each(&mut self, now: Instant, key: K, each: Duration, burst: u32) -> bool {
+        self.take_by(now, key, |bucket| bucket.take_each(now, each, burst))
+    }
+    /// Whether [`take_each`](Self::take_each) would give one.
+    pub(crate) fn has_each(&self, now: Instant, key: K, each: Duration, burst: u32) -> bool {
+        self.of.get(&key).copied().unwrap_or_default().take_each(now, each, burst)
+    }
+    fn take_by(&mut self, now: Instant, key: K, take: impl FnOnce(&mut Bucket) -> bool) -> bool {
         while let Some((_, key)) = self.full.pop_due(now) {
             self.of.remove(&key);
         }
         let mut bucket = self.of.get(&key).copied().unwrap_or_default();
         let before = bucket;
-        if !bucket.take(now, rate) {
+        if !take(&mut bucket) {
             return false;
         }
         if self.of.insert(key, bucket).is_some() {

@@ -132,7 +132,8 @@ fn sessions_are_limited_by_station_in_all_and_outside() {
     assert!((1..=3).all(|n| try_for(&mut world, n, 0) != 0) && try_for(&mut world, 4, 0) == 0);
     assert_eq!(world.net[world.ac].counters().full, 1);
     let mut world = World::new(limited(9, 3, 9, Excess::Refuse), vec![]);
-    assert!((1..=3).all(|n| try_for(&mut world, n, 0) != 0) && try_for(&mut world, 4, 0) == 0);
+    assert!((1..=4).all(|n| try_for(&mut world, n, 0) != 0), "the oldest that was never heard makes room");
+    assert_eq!((world.net[world.ac].sessions(), world.ended()), (3, vec![EndReason::CrowdedOut]));
     let mut world = World::new(limited(9, 9, 2, Excess::Refuse), vec![]);
     assert!((1..=2).all(|uniq| try_for(&mut world, 1, uniq) != 0) && try_for(&mut world, 1, 3) == 0);
     assert_eq!(world.net[world.ac].counters().full_station, 1);
@@ -157,7 +158,7 @@ fn floods_of_initiations_are_limited_and_remembered_in_bounds() {
     }
     let counters = *world.net[world.ac].counters();
     assert_eq!((counters.offers, counters.limited_all), (200, 59_810));
-    assert!(world.net[world.ac].followed() <= 16_384);
+    assert!(world.net[world.ac].followed() <= 16_384 + 1);
     assert_eq!(world.net[world.ac].sessions(), 0, "none of it is a session");
     // A host that has its cookie already is not kept out by it.
     let mut world = World::new(ConcentratorConfig { initiations: rate, ..config() }, vec![]);
@@ -170,6 +171,55 @@ fn floods_of_initiations_are_limited_and_remembered_in_bounds() {
     let request = Discovery { cookie: Some(&cookie), ..any() };
     world.give(&discovery(host(7), AC, Code::PADR, 0, &request));
     assert_eq!(world.net[world.ac].sessions(), 1);
+}
+
+/// A host at a port by hand: the number of its session, zero where it is refused; `None`: it is offered none.
+fn ask_at(world: &mut World, port: PortId, n: u8, circuit: Option<&[u8]>) -> Option<u16> {
+    let (from, since) = (host(n), world.net.sent().len());
+    let give = |world: &mut World, frame: &[u8]| {
+        world.net.give(world.ac, Input::Frame { port, data: frame });
+    };
+    let said = Discovery { circuit_id: circuit, ..any() };
+    give(world, &initiation(from, &said));
+    let offers = world.sent_to(from, since);
+    let cookie = Discovery::parse(Frame::parse(offers.first()?).unwrap().payload).unwrap().cookie;
+    give(world, &discovery(from, AC, Code::PADR, 0, &Discovery { cookie, ..said }));
+    let sent = world.sent_to(from, since);
+    let frames: Vec<_> = sent.iter().map(|bytes| Frame::parse(bytes).unwrap()).collect();
+    let number = frames.iter().find(|frame| frame.code == Code::PADS).unwrap().session;
+    if number != 0 {
+        // It speaks: LCP's Code-Reject of a code that nobody has.
+        give(world, &session_frame(from, number, &[0xc0, 0x21, 7, 1, 0, 8, 99, 1, 0, 4]));
+    }
+    Some(number)
+}
+
+#[test]
+fn no_port_or_circuit_takes_the_places_of_another() {
+    let ports = [0, 1].map(|n| Port { port: PortId(n), address: AC, mtu: 1500 }).to_vec();
+    let rate = Rate { per_second: 1, burst: 12 };
+    let few = ConcentratorConfig { ports, outside: 8, initiations: rate, agent: true, ..config() };
+    for circuits in [false, true] {
+        // Of one port's circuits one floods, or one port.
+        let other = if circuits { PortId(0) } else { PortId(1) };
+        let circuit = |name: &'static [u8]| circuits.then_some(name);
+        let mut config = few.clone();
+        if circuits {
+            (config.initiations, config.initiations_per_circuit) = (config.initiations_per_circuit, rate);
+        }
+        let mut world = World::new(config, vec![]);
+        let floods: Vec<_> = (1..=14).map(|n| ask_at(&mut world, PortId(0), n, circuit(b"one"))).collect();
+        assert!(floods[..8].iter().all(|number| number.is_some_and(|number| number != 0)), "{floods:?}");
+        assert_eq!(floods[8..12], [Some(0); 4], "nobody of its own line is thrown out half-way");
+        assert_eq!(floods[12..], [None; 2], "nor is it offered more than its rate");
+        for n in 21..=23 {
+            let number = ask_at(&mut world, other, n, circuit(b"two"));
+            assert!(number.is_some_and(|number| number != 0), "{n}: {number:?}");
+        }
+        let counters = *world.net[world.ac].counters();
+        assert_eq!((counters.crowded_out, counters.full, counters.limited_all), (3, 4, 2));
+        assert_eq!(world.net[world.ac].outside(), 8);
+    }
 }
 
 #[test]

@@ -38,6 +38,27 @@ fn only_its_own_host_ends_a_session_by_padt() {
     assert_eq!((world.installed(), world.net[world.ac].sessions()), (2, 1));
     world.give(&discovery(host(1), AC, Code::PADT, number, &none));
     assert_eq!((world.installed(), world.ended()), (0, vec![EndReason::Padt]));
+    // Whoever guesses numbers is not believed, unless it knows what the host has told.
+    for knows in [false, true] {
+        let mut world = World::with(P::Chap);
+        let (_, number) = world.up();
+        for n in 1..=6 {
+            world.give(&discovery(host(1), AC, Code::PADT, number ^ n, &none));
+        }
+        let sent: Vec<_> = world.net.sent().iter().map(|sent| sent.bytes.clone()).collect();
+        let frames = sent.iter().filter_map(|bytes| Frame::parse(bytes).ok());
+        let request = frames.filter(|frame| frame.code == Code::PADR).last().unwrap();
+        let host_uniq = Discovery::parse(request.payload).unwrap().host_uniq.filter(|_| knows);
+        assert_eq!(host_uniq.is_some(), knows);
+        let told = Discovery { host_uniq, ..none.clone() };
+        world.give(&discovery(host(1), AC, Code::PADT, number, &told));
+        assert_eq!(world.net[world.ac].counters().guessed_padt, u64::from(!knows));
+        assert_eq!(world.net[world.ac].sessions(), usize::from(!knows));
+        // A host that has restarted meanwhile is believed after a while.
+        world.net.run(secs(15));
+        world.give(&discovery(host(1), AC, Code::PADT, number, &none));
+        assert_eq!(world.ended(), [EndReason::Padt]);
+    }
     // The client believes its concentrator alone, too.
     let mut world = World::with(P::Chap);
     let (_, number) = world.up();
@@ -345,4 +366,27 @@ fn an_address_that_was_not_given_is_not_agreed_to() {
     world.give(&session_frame(host(1), number, &ipcp(&[&vj[..], &[3, 6, 192, 0, 2, 10]].concat())));
     let sent = controls(&world, host(1), since).remove(0);
     assert_eq!((sent.1, &sent.3[..]), (Control::CONFIGURE_REJECT, &vj[..]));
+}
+
+#[test]
+fn who_leaves_what_was_agreed_to_again_and_again_has_no_session_any_more() {
+    let mut world = World::with(P::Chap);
+    let (session, number) = world.up();
+    let Some(ipv4) = assignment(session).ipv4 else { panic!("an address") };
+    let address = [&[3, 6][..], &ipv4.remote.octets()].concat();
+    for n in 100..160 {
+        let request = Packet { code: Control::CONFIGURE_REQUEST, identifier: n, data: &address };
+        let request = [&Protocol::IPCP.0.to_be_bytes(), &request.to_vec()[..]].concat();
+        world.give(&session_frame(host(1), number, &request));
+        world.net.run(secs(1));
+        if n == 102 {
+            assert_eq!(world.ended(), [], "now and then it may");
+        }
+    }
+    assert_eq!(world.ended()[0], EndReason::Renegotiating);
+    assert_eq!(world.net[world.ac].counters().renegotiating, 1);
+    let events = world.net.events(world.ac);
+    let removed = |(_, event): &&(_, ConcentratorEvent)| matches!(event, ConcentratorEvent::Remove { .. });
+    let removed = events.iter().filter(removed).count();
+    assert!(removed <= 10 + 3, "{removed}");
 }

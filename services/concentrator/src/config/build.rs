@@ -210,6 +210,10 @@ fn ppp(builder: &mut Builder<'_>, file: &File) -> ConcentratorConfig {
         initiations_per_station: rate(limits.discovery_per_station),
         requests_per_station: rate(limits.discovery_per_station),
         initiations: rate(limits.discovery),
+        initiations_per_circuit: Rate {
+            per_second: limits.discovery_per_station.get().saturating_mul(10),
+            burst: limits.discovery_per_station.get().saturating_mul(50),
+        },
         terminations: standard.terminations,
     }
 }

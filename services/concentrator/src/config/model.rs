@@ -181,7 +181,8 @@ pub struct RateTable {
 pub struct LimitsTable {
     /// Sessions at a time, at most 65534.
     pub sessions: Count,
-    /// Sessions at a time whose hosts are not let in yet.
+    /// Sessions at a time whose hosts are not let in yet. Where there are so many, a new one takes the place of the oldest of the interface
+    /// (and circuit, with `trust_circuit_id`) that has the most.
     pub half_open: Count,
     /// Sessions at a time of one station.
     pub sessions_per_station: Count,
@@ -201,9 +202,9 @@ pub struct LimitsTable {
     pub keepalive: Time,
     /// How many answers to that may be missing.
     pub keepalive_failures: Count,
-    /// Discovery packets of one station a second.
+    /// Discovery packets of one station a second; ten times as many of a circuit, with `trust_circuit_id`.
     pub discovery_per_station: Count,
-    /// Discovery packets of all stations a second.
+    /// Discovery packets of all stations of an interface a second.
     pub discovery: Count,
 }
 

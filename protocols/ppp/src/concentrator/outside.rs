@@ -1,0 +1,100 @@
+//! Sessions whose hosts are not let in yet, by the lines that they are at: no line's hosts take the place of another's.
+
+use super::SessionId;
+use alloc::collections::{BTreeMap, BTreeSet};
+use usher_core::PortId;
+use usher_crypto::digest::md5;
+
+/// What hosts share: a port, and at it the circuit that a trusted switch names (RFC 4679), where one does, by its digest.
+pub(super) type Line = (PortId, Option<[u8; 16]>);
+
+/// The line of a circuit.
+pub(super) fn line(port: PortId, circuit: Option<&[u8]>) -> Line {
+    (port, circuit.map(|circuit| md5(&[circuit])))
+}
+
+/// Those sessions, by their SESSION_IDs.
+#[derive(Debug, Default)]
+pub(super) struct Outside {
+    /// Of each line in the order in which they began.
+    lines: BTreeMap<Line, BTreeMap<SessionId, u16>>,
+    /// How many each line has.
+    sizes: BTreeSet<(usize, Line)>,
+    all: usize,
+}
+
+impl Outside {
+    pub(super) const fn len(&self) -> usize {
+        self.all
+    }
+    /// How many a line has.
+    fn of(&self, line: Line) -> usize {
+        self.lines.get(&line).map_or(0, BTreeMap::len)
+    }
+    pub(super) fn insert(&mut self, line: Line, name: SessionId, id: u16) {
+        let of = self.lines.entry(line).or_default();
+        let before = of.len();
+        if of.insert(name, id).is_none() {
+            self.sizes.remove(&(before, line));
+            self.sizes.insert((before + 1, line));
+            self.all += 1;
+        }
+    }
+    pub(super) fn remove(&mut self, line: Line, name: SessionId) {
+        let Some(of) = self.lines.get_mut(&line) else { return };
+        let before = of.len();
+        if of.remove(&name).is_none() {
+            return;
+        }
+        self.all -= 1;
+        self.sizes.remove(&(before, line));
+        if of.is_empty() {
+            self.lines.remove(&line);
+        } else {
+            self.sizes.insert((before - 1, line));
+        }
+    }
+    /// Which session makes room for one more of a line, where there is no room: the oldest of the line with the most that has not been
+    /// `heard`; where all were, the oldest of that line if it has at least two more than this one. Hosts that all come at once are
+    /// not thrown out by one another half-way.
+    pub(super) fn victim(&self, line: Line, heard: impl Fn(u16) -> bool) -> Option<u16> {
+        let &(most, largest) = self.sizes.last()?;
+        let fair = self.of(line) + 1 < most;
+        let from = if fair { largest } else { line };
+        let of = self.lines.get(&from)?;
+        let unheard = of.values().copied().find(|id| !heard(*id));
+        unheard.or_else(|| of.values().copied().next().filter(|_| fair))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(port: u32) -> Line {
+        line(PortId(port), None)
+    }
+
+    #[test]
+    fn room_is_made_by_the_line_that_has_the_most() {
+        let mut outside = Outside::default();
+        for n in 0..4_u16 {
+            outside.insert(at(1), SessionId(n.into()), 100 + n);
+        }
+        outside.insert(at(2), SessionId(9), 200);
+        assert_eq!((outside.len(), outside.of(at(1)), outside.of(at(3))), (5, 4, 0));
+        assert_eq!(outside.victim(at(3), |_| true), Some(100), "who has none goes before who has many");
+        assert_eq!(outside.victim(at(3), |id| id == 100), Some(101), "the oldest that was not heard");
+        assert_eq!(outside.victim(at(1), |_| true), None, "of one line nobody who is heard is thrown out");
+        assert_eq!(outside.victim(at(1), |id| id < 102), Some(102));
+        outside.remove(at(1), SessionId(2));
+        outside.remove(at(1), SessionId(7));
+        outside.remove(at(2), SessionId(9));
+        assert_eq!((outside.len(), outside.of(at(2))), (3, 0));
+        for n in [0, 1, 3] {
+            outside.remove(at(1), SessionId(n));
+        }
+        assert_eq!((outside.len(), outside.victim(at(1), |_| false)), (0, None));
+        assert!(outside.sizes.is_empty() && outside.lines.is_empty());
+    }
+}
