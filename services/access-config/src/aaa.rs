@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use usher_access::{Aaa, AaaConfig, DiameterConfig, DynamicConfig, NasIdentity, RadiusConfig};
+use usher_access::{Aaa, AaaConfig, DiameterConfig, DynamicConfig, NasIdentity, Patience, RadiusConfig};
 use usher_core::{Duration, TransportProtocol};
 use usher_crypto::certificate::CertificateMatch;
 use usher_diameter::codes::application;
@@ -75,6 +75,10 @@ fn aaa(builder: &mut Builder<'_>, table: &AaaTable, kind: &NasKind, login: Durat
         servers: servers?,
         accounting: table.accounting,
         interim: table.interim.map(usher_config::units::Time::get),
+        patience: Patience {
+            lasts: table.accounting_retry.get(),
+            most: usize::try_from(table.accounting_queue.get()).unwrap_or(usize::MAX),
+        },
     })
 }
 
@@ -157,10 +161,10 @@ fn radius_servers(builder: &mut Builder<'_>, table: &AaaTable, login: Duration) 
         *max_duration = (*max_duration).min(login * 3 / 4);
     }
     client.failover = (table.radius.len() > 1).then(Failover::default);
-    let dynamic = table
-        .dynamic
-        .as_ref()
-        .map(|_| Box::new(DynamicConfig { clients, freshness: Some(Freshness::default()) }));
+    let dynamic = table.dynamic.as_ref().map(|dynamic| {
+        let freshness = Freshness { required: dynamic.require_event_timestamp, ..Freshness::default() };
+        Box::new(DynamicConfig { clients, freshness: Some(freshness) })
+    });
     let (target, accounting) = (Target::Group(0), Target::Group(1));
     Some(AaaConfig::Radius(RadiusConfig { target, accounting, dynamic, ..RadiusConfig::new(client) }))
 }

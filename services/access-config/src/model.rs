@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::path::PathBuf;
 use usher_config::secret::Hidden;
-use usher_config::units::Time;
+use usher_config::units::{Count, Time};
 use usher_core::TransportProtocol;
 
 /// An address pool.
@@ -21,7 +21,7 @@ pub struct PoolTable {
 }
 
 /// AAA servers. RADIUS or Diameter: one of both.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AaaTable {
     /// NAS-Identifier: as what this access server asks.
@@ -32,6 +32,10 @@ pub struct AaaTable {
     pub accounting: bool,
     /// How often they are told between these, where they do not say how often themselves.
     pub interim: Option<Time>,
+    /// For how long a record of accounting is sent again that no server acknowledges, before it is lost.
+    pub accounting_retry: Time,
+    /// How many such records wait; beyond that the oldest is lost.
+    pub accounting_queue: Count,
     /// RADIUS servers, the preferred first; the next is asked when one does not answer.
     pub radius: Vec<RadiusTable>,
     /// Who may end and change sessions by RADIUS (RFC 5176).
@@ -40,6 +44,24 @@ pub struct AaaTable {
     pub diameter: Option<DiameterTable>,
     /// For servers that are reached by TLS.
     pub tls: Option<TlsTable>,
+}
+
+impl Default for AaaTable {
+    fn default() -> Self {
+        let patience = usher_access::Patience::default();
+        Self {
+            nas_identifier: None,
+            nas_address: None,
+            accounting: false,
+            interim: None,
+            accounting_retry: Time(patience.lasts),
+            accounting_queue: Count::of(u32::try_from(patience.most).unwrap_or(u32::MAX)),
+            radius: Vec::new(),
+            dynamic: None,
+            diameter: None,
+            tls: None,
+        }
+    }
 }
 
 /// A RADIUS server.
@@ -87,11 +109,14 @@ usher_config::some_of!(of_diameter: TransportProtocol, |t| matches!(t, Transport
 pub struct DynamicTable {
     /// Where it listens for that.
     pub listen: SocketAddr,
+    /// Whether requests without Event-Timestamp are dropped (RFC 5176, 6.3): without one somebody who has heard a request can send it
+    /// again later. One that is more than 300 s off is dropped anyway.
+    pub require_event_timestamp: bool,
 }
 
 impl Default for DynamicTable {
     fn default() -> Self {
-        Self { listen: SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 3799) }
+        Self { listen: SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 3799), require_event_timestamp: false }
     }
 }
 

@@ -17,10 +17,11 @@ mod proof;
 mod record;
 mod reply;
 mod request;
+mod tunnel;
 
 pub use client::{
     Aaa, AaaConfig, AccessClient, Command, ConfigError, Connections, DIAMETER_LISTENER, DYNAMIC_SOCKET,
-    DiameterConfig, DynamicConfig, Event, Failure, RadiusConfig,
+    DiameterConfig, DynamicConfig, Event, Failure, Patience, RadiusConfig,
 };
 pub use dynamic::{DynamicKind, DynamicRequest, ErrorCause, SessionIdentity};
 pub use failures::{FailureLimit, Failures};
@@ -32,3 +33,4 @@ pub use proof::{ChapResponse, Expected, MsChapResponse, MsChapV2Response, Proof,
 pub use record::{Record, RecordKind, TerminateCause, Traffic};
 pub use reply::{FramedAddress, Reply};
 pub use request::{Continuation, Request};
+pub use tunnel::{is_tunnelled, within};

@@ -88,6 +88,9 @@ pub struct Record<'a> {
     pub session: &'a str,
     /// Its number within the session, from zero (Accounting-Record-Number).
     pub number: u32,
+    /// Which start of the access server the session began in: with it a later one can name the session again, whose Session-Id over
+    /// Diameter has it. `None`: one of this start, which chance has named.
+    pub start: Option<u32>,
     /// User-Name: that of the reply that let the user in, where it has one, else that of the request (RFC 2865 §5.1); empty:
     /// none. Over Diameter UTF-8.
     pub name: &'a [u8],
@@ -118,6 +121,7 @@ impl<'a> Record<'a> {
             kind,
             session,
             number,
+            start: None,
             name: &[],
             port: NasPort { number: None, id: None, calling_station: None, called_station: None },
             lasted: Duration::ZERO,

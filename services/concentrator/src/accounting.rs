@@ -1,7 +1,8 @@
 //! What an AAA server is told of sessions (RFC 2866), and what it wants of them later (RFC 5176, RFC 6733 §8).
 
+use crate::login::set;
 use crate::service::{AccessConcentrator, Event, Timer};
-use crate::session::Session;
+use crate::session::{Session, session_called};
 use crate::track::Lost;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -51,7 +52,7 @@ impl AccessConcentrator {
         let link = session.assignment.ipv6.as_ref().and_then(|ipv6| ipv6.prefix);
         let usage = session.usage;
         let record = Record {
-            name: &session.granted.user,
+            name: session.granted.accounted(),
             port: place.port(),
             lasted: session.lasted(now),
             traffic: self.config.metered.then_some(Traffic {
@@ -65,6 +66,7 @@ impl AccessConcentrator {
             framed_ip: session.ipv4(),
             framed_ipv6_prefix: link.map(|prefix| (prefix.address(), prefix.bits())),
             attributes: Some(&place.attributes),
+            start: Some(self.start),
             ..Record::new(what, &session.acct, session.records)
         };
         if self.say(now, &record, &session.acct) {
@@ -108,8 +110,10 @@ impl AccessConcentrator {
         let mut attributes = Attributes::new();
         attributes.push_u32(kind::FRAMED_PROTOCOL, 1);
         let seconds = now.wall(self.epoch).unix_secs().saturating_sub(lost.begin.at.unix_secs());
+        let user = &lost.begin.user;
+        let suffix = usher_access::within(b"", &session_called(&lost.begin.session));
         let record = Record {
-            name: lost.begin.user.as_bytes(),
+            name: user.as_bytes().strip_suffix(&suffix[..]).unwrap_or(user.as_bytes()),
             port: NasPort {
                 number: Some(lost.begin.number.into()),
                 id: Some(&lost.begin.port),
@@ -121,8 +125,9 @@ impl AccessConcentrator {
             framed_ip: lost.begin.ipv4,
             framed_ipv6_prefix: lost.begin.ipv6.first().copied(),
             attributes: Some(&attributes),
-            // The start was number 0; which was the last nobody knows.
-            ..Record::new(RecordKind::Stop, &lost.begin.session, 1)
+            start: lost.begin.session.get(..8).and_then(|start| u32::from_str_radix(start, 16).ok()),
+            // Which number was the last nobody knows; this one no other record of it has had (RFC 6733 §9.8.3).
+            ..Record::new(RecordKind::Stop, &lost.begin.session, u32::MAX)
         };
         self.say(now, &record, &lost.begin.session);
     }
@@ -149,7 +154,7 @@ impl AccessConcentrator {
             }
             let said = SessionIdentity {
                 token: session.granted.token,
-                names: [&session.granted.user, &[]],
+                names: [&session.granted.login, &session.granted.user],
                 port: place.port(),
                 session: Some(&session.acct),
                 multi_session: None,
@@ -195,6 +200,9 @@ impl AccessConcentrator {
                 (DynamicKind::Disconnect, _) | (DynamicKind::Reauthenticate, Err(_)) => {
                     self.counters.sessions_disconnected += 1;
                     self.outputs.event(Event::Dynamic { id, end: true });
+                    if let Some(session) = self.sessions.get(&id) {
+                        self.grace.disconnected(&session.granted.login);
+                    }
                     self.end(now, id, TerminateCause::AdminReset, "disconnected-by-aaa");
                 }
                 (DynamicKind::Change, Ok(())) => self.change(now, id, request),
@@ -215,15 +223,20 @@ impl AccessConcentrator {
                 self.timers.remove(before, Timer::SessionEnd(id));
             }
             // It lasts so long in all (RFC 2865 §5.27).
-            let end = (session.since + lasts).max(now);
-            session.ends = Some(end);
-            self.timers.insert(end, Timer::SessionEnd(id));
+            let lasts = set(Some(lasts)).or(self.config.limits.session_timeout);
+            session.ends = lasts.map(|lasts| (session.since + lasts).max(now));
+            if let Some(end) = session.ends {
+                self.timers.insert(end, Timer::SessionEnd(id));
+            }
         }
         if let Some(idle) = content.idle_timeout().filter(|_| self.config.metered) {
-            if let Some(before) = session.idle.replace(idle) {
+            if let Some(before) = session.idle {
                 self.timers.remove(session.busy + before, Timer::Idle(id));
             }
-            self.timers.insert(session.busy + idle, Timer::Idle(id));
+            session.idle = set(Some(idle)).or(self.config.limits.idle_timeout);
+            if let Some(idle) = session.idle {
+                self.timers.insert(session.busy + idle, Timer::Idle(id));
+            }
         }
         if let Some(every) = content.interim_interval().filter(|every| !every.is_zero()) {
             if let Some((_, before)) = session.interim {

@@ -88,7 +88,47 @@ pub(crate) fn prefixes(assignment: &Assignment) -> impl Iterator<Item = Prefix> 
     ipv6.into_iter().flat_map(|ipv6| ipv6.prefix.into_iter().chain(ipv6.delegated))
 }
 
+/// How many addresses or prefixes of pools are tried that overlap what others have, for one login.
+const TRIES: usize = 256;
+
 impl AccessConcentrator {
+    /// This side's address is nobody else's, though it be of a pool.
+    pub(crate) fn claim_local(&mut self) {
+        if let Some(local) = self.config.addressing.local {
+            self.pools.claim(Lease::Address(local.into()), self.hash.hash_one(local));
+        }
+    }
+    pub(crate) fn release_local(&mut self) {
+        if let Some(local) = self.config.addressing.local {
+            self.pools.release(Lease::Address(local.into()));
+        }
+    }
+
+    /// Who has something of what an AAA server gives a user.
+    pub(crate) fn holders(&self, granted: &Granted) -> Vec<u64> {
+        let address = granted.address.and_then(|address| self.held.at(address.into()));
+        let prefixes = [granted.prefix, granted.delegated].into_iter().flatten();
+        let prefixes = prefixes.filter_map(|(address, bits)| self.held.of(Prefix::new(address, bits)?));
+        address.into_iter().chain(prefixes).collect()
+    }
+
+    /// Of pools of these names the first that has something left that overlaps nothing that others have: an AAA server may have
+    /// given them a prefix of another length than the pool's. What does stays taken as long as theirs.
+    fn free(&mut self, names: &[&str], prefix: bool, user: &[u8]) -> Option<Lease> {
+        for _ in 0..TRIES {
+            let lease = self.lease(names, prefix, user)?;
+            let other = match lease {
+                Lease::Address(address) => self.held.at(address),
+                Lease::Prefix(address, bits) => Prefix::new(address, bits).and_then(|it| self.held.of(it)),
+            };
+            match other.and_then(|id| self.sessions.get_mut(&id)) {
+                Some(other) => other.leases.push(lease),
+                None => return Some(lease),
+            }
+        }
+        None
+    }
+
     /// Of pools of these names the first that has something left.
     fn lease(&mut self, names: &[&str], prefix: bool, user: &[u8]) -> Option<Lease> {
         let holder = self.hash.hash_one(user);
@@ -130,7 +170,7 @@ impl AccessConcentrator {
                 None => addressing.pools.iter().map(String::as_str).collect(),
             };
             let given = granted.address.map(IpAddr::V4).map(Lease::Address);
-            let lease = given.or_else(|| self.lease(&names, false, &granted.user));
+            let lease = given.or_else(|| self.free(&names, false, &granted.user));
             let remote = match lease {
                 Some(Lease::Address(IpAddr::V4(remote))) => Some(remote),
                 Some(other) => {
@@ -166,7 +206,7 @@ impl AccessConcentrator {
                 let lease = match (given, pool) {
                     (Some(given), _) => given,
                     (None, Some(pool)) => {
-                        let lease = self.lease(&[pool], true, &granted.user);
+                        let lease = self.free(&[pool], true, &granted.user);
                         lease.ok_or(LoginFailure::NoAddress)?
                     }
                     (None, None) => continue,

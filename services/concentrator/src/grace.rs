@@ -31,8 +31,11 @@ pub(crate) struct Remembered {
     pub(crate) at: Instant,
 }
 
-/// Where a host is, and who it says it is.
-type Known = (PortId, MacAddress, Vec<u8>);
+/// Who a host says it is, and where it is.
+type Known = (Vec<u8>, PortId, MacAddress);
+
+/// Where a host is.
+pub(crate) type Place = (PortId, MacAddress);
 
 /// What is remembered of what AAA servers have said.
 #[derive(Debug)]
@@ -67,14 +70,14 @@ impl Grace {
         &mut self,
         now: Instant,
         lasts: Duration,
-        (port, address): (PortId, MacAddress),
+        (port, address): Place,
         name: &[u8],
         one: Remembered,
     ) {
         if self.users.len() >= MOST {
             self.users.retain(|_, known| known.at + lasts > now);
         }
-        let known = (port, address, name.to_owned());
+        let known = (name.to_owned(), port, address);
         if self.users.len() < MOST || self.users.contains_key(&known) {
             self.users.insert(known, one);
         }
@@ -84,12 +87,32 @@ impl Grace {
         &self,
         now: Instant,
         lasts: Duration,
-        (port, address): (PortId, MacAddress),
+        (port, address): Place,
         name: &[u8],
         digest: &[u8; 32],
     ) -> Option<Granted> {
-        let known = self.users.get(&(port, address, name.to_owned()))?;
+        let known = self.users.get(&(name.to_owned(), port, address))?;
         let same = equal(&known.digest, digest) && known.at + lasts > now;
         same.then(|| known.granted.clone())
+    }
+
+    /// A server does not let a user in: what it granted is void at the place that asked, and elsewhere for the same password.
+    pub(crate) fn refused(&mut self, place: Place, name: &[u8], digest: Option<&[u8; 32]>) {
+        self.forget(name, |at, known| at == place || digest.is_some_and(|shown| equal(&known.digest, shown)));
+    }
+    /// A server has ended a session of a user.
+    pub(crate) fn disconnected(&mut self, name: &[u8]) {
+        self.forget(name, |_, _| true);
+    }
+    fn forget(&mut self, name: &[u8], void: impl Fn(Place, &Remembered) -> bool) {
+        let first = (name.to_owned(), PortId(0), MacAddress([0; 6]));
+        let all = self.users.range(first..).take_while(|((known, ..), _)| known == name);
+        let gone: Vec<Known> = all
+            .filter(|((_, port, address), known)| void((*port, *address), known))
+            .map(|(known, _)| known.clone())
+            .collect();
+        for known in gone {
+            self.users.remove(&known);
+        }
     }
 }

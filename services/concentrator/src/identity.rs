@@ -29,7 +29,9 @@ impl AccessConcentrator {
     /// The user of a session that has an address.
     fn user_at(&self, address: IpAddr) -> Option<User> {
         let session = self.sessions.get(&self.held.at(address)?)?;
-        Some(User { name: Some(session.granted.user.clone()), uid: None })
+        // An asker that cuts the name at its first blank would take somebody within a tunnel for whom it called itself outside.
+        let name = Some(session.granted.user.clone()).filter(|_| !session.granted.nameless);
+        Some(User { name, uid: None })
     }
 
     pub(crate) fn owner_wanted(&mut self, now: Instant, token: u64, connection: Connection) {

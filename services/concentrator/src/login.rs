@@ -9,7 +9,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
 use usher_access::{Continuation, Failure, FramedAddress, NasPort, Reply, Request};
-use usher_core::{Duration, Instant, Machine};
+use usher_core::{CommandError, Duration, Instant, Machine};
 use usher_eap::packet::{Packet, Type};
 use usher_ppp::auth::Proof;
 use usher_ppp::concentrator::{Answer, ConcentratorCommand, SessionId, Subscriber};
@@ -21,8 +21,12 @@ const PPP: u32 = 1;
 /// What an AAA server says of a user whom it lets in.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Granted {
-    /// The name that records of accounting and the log have.
+    /// Who it is, for the log, IDENT and limits.
     pub(crate) user: Vec<u8>,
+    /// The name that the host gave: by EAP outside of any tunnel.
+    pub(crate) login: Vec<u8>,
+    /// Who it is has been said within a tunnel, to the AAA server alone: [`user`](Self::user) is no user's name.
+    pub(crate) nameless: bool,
     pub(crate) classes: Vec<Vec<u8>>,
     pub(crate) address: Option<core::net::Ipv4Addr>,
     pub(crate) pool: Option<String>,
@@ -40,6 +44,13 @@ pub(crate) struct Granted {
     pub(crate) bandwidth: (Option<u64>, Option<u64>),
     /// That of the question by which it was let in.
     pub(crate) token: Option<u64>,
+}
+
+impl Granted {
+    /// User-Name of its records (RFC 2865 §5.1).
+    pub(crate) fn accounted(&self) -> &[u8] {
+        if self.nameless { &self.login } else { &self.user }
+    }
 }
 
 /// How a host shows who it is: what the answer to it must hold.
@@ -62,6 +73,8 @@ pub(crate) struct Login {
     asking: bool,
     next: Continuation,
     local: Option<Conversation>,
+    /// Its EAP method has another within it.
+    tunnelled: bool,
 }
 
 /// Where a host is, as AAA servers are told.
@@ -149,8 +162,12 @@ impl AccessConcentrator {
             };
             let token = self.token();
             let (name, next) = (user, Continuation::new());
-            let login = Login { name, kind, digest, token, asking: false, next, local: None };
+            let login =
+                Login { name, kind, digest, token, asking: false, next, local: None, tunnelled: false };
             self.logins.insert(session, login);
+        }
+        if let (Some(login), Proof::Eap(packet)) = (self.logins.get_mut(&session), proof) {
+            login.tunnelled |= usher_access::is_tunnelled(packet);
         }
         let nameless = self.logins.get(&session).is_some_and(|login| login.name.is_empty());
         match self.config.judge {
@@ -194,8 +211,12 @@ impl AccessConcentrator {
             ..Request::new(&login.name, shown)
         };
         let token = login.token;
-        if aaa.ask(now, token, &request).is_err() {
-            return self.away(now, session);
+        match aaa.ask(now, token, &request) {
+            Ok(()) => {}
+            // Servers answer, and others ask so much that there is no room: that is no reason to let anybody in without them.
+            Err(CommandError::Full(_)) => return self.unanswered(now, session, LoginFailure::Unanswered),
+            // What the host calls itself fits no request.
+            Err(_) => return self.reject(now, session, LoginFailure::NoName, Vec::new()),
         }
         login.asking = true;
         self.asked.insert(token, session);
@@ -229,7 +250,7 @@ impl AccessConcentrator {
                 self.tell(now, ConcentratorCommand::Answer { session, answer: Answer::Continue(packet) });
             }
             Verdict::Accept(message) => {
-                let granted = Granted { user, ..Granted::default() };
+                let granted = Granted { login: user.clone(), user, ..Granted::default() };
                 self.admit(now, session, granted, message);
             }
             Verdict::Reject(message) => self.reject(now, session, LoginFailure::Rejected, message),
@@ -293,6 +314,12 @@ impl AccessConcentrator {
                     Kind::Password => message = messages(&reply),
                 }
                 self.recycle(reply);
+                if let (Some(login), Some(subscriber)) =
+                    (self.logins.get(&session), self.attached.get(&session))
+                {
+                    let place = (subscriber.port, subscriber.address);
+                    self.grace.refused(place, &login.name, login.digest.as_ref());
+                }
                 self.reject(now, session, LoginFailure::Rejected, message);
             }
             E::Failed { token, failure } => {
@@ -313,6 +340,7 @@ impl AccessConcentrator {
                     self.counters.records_lost += 1;
                     self.outputs.event(Event::Unaccounted { session });
                 }
+                self.say_farewell(now, false);
             }
             E::Dynamic(request) => self.dynamic(now, &request),
             E::Peer { peer, up } => {
@@ -375,8 +403,11 @@ impl AccessConcentrator {
                 None => return self.unanswered(now, session, LoginFailure::BadAnswer),
             },
         }
+        let user = reply.user_name().filter(|name| !name.is_empty()).unwrap_or(&login.name);
         let granted = Granted {
-            user: reply.user_name().filter(|name| !name.is_empty()).unwrap_or(&login.name).to_vec(),
+            user: user.to_vec(),
+            login: login.name.clone(),
+            nameless: login.tunnelled && user == login.name,
             classes: reply.classes().map(<[u8]>::to_vec).collect(),
             address: match reply.framed_ip_address() {
                 Some(FramedAddress::Address(address)) => Some(address),
@@ -389,8 +420,8 @@ impl AccessConcentrator {
             delegated: reply.delegated_ipv6_prefixes().next(),
             delegated_pool: reply.delegated_ipv6_prefix_pool().map(Into::into),
             dns: reply.dns_servers().collect(),
-            lasts: reply.session_timeout(),
-            idle: reply.idle_timeout(),
+            lasts: set(reply.session_timeout()),
+            idle: set(reply.idle_timeout()),
             interim: reply.interim_interval(),
             filters: reply.filter_ids().map(Into::into).collect(),
             bandwidth: {
@@ -442,6 +473,11 @@ impl AccessConcentrator {
         }
         self.logins.remove(&session);
     }
+}
+
+/// A limit that a server sets. Zero is none, as Diameter has it (RFC 6733 §8.13): a session of no second is nobody's wish.
+pub(crate) fn set(limit: Option<Duration>) -> Option<Duration> {
+    limit.filter(|limit| !limit.is_zero())
 }
 
 /// What the user may be shown.

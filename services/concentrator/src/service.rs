@@ -18,8 +18,8 @@ use usher_access::{Aaa, AccessClient, RecordKind, TerminateCause};
 use usher_core::collections::{HashState, hash_state};
 use usher_core::timer::{TimerQueue, earliest};
 use usher_core::{
-    Child, CommandError, Input, Instant, Job, ListenerId, Machine, Output, OutputOf, Outputs, Owner,
-    SecureRng, SocketId, WallTime,
+    Child, CommandError, Duration, Input, Instant, Job, ListenerId, Machine, Output, OutputOf, Outputs,
+    Owner, SecureRng, SocketId, WallTime,
 };
 use usher_ident::Connection;
 use usher_ident_service::{self as ident, IdentService};
@@ -168,7 +168,7 @@ pub enum LoginFailure {
     BadAnswer,
     /// There is nobody who judges.
     NoAaa,
-    /// The host names no user.
+    /// The host names no user, or none that fits a request to an AAA server.
     NoName,
     /// No pool has an address left.
     NoAddress,
@@ -254,7 +254,7 @@ pub enum Event {
     },
     /// Somebody asked whose a connection is.
     Ident(ident::Event),
-    /// All has ended that was to end; answers [`Command::Leave`].
+    /// All has ended that was to end, and AAA servers have heard of it, or do not answer; answers [`Command::Leave`].
     Left,
 }
 
@@ -279,13 +279,15 @@ usher_core::counters! {
         users_full,
         /// Sessions ended since their user began another and may not have both.
         users_replaced,
+        /// Sessions ended since the same station has logged in anew, for an address that the AAA server gives it.
+        hosts_replaced,
         /// Hosts turned away since the log of sessions could not be written.
         not_logged,
         /// Sessions whose packets could not be let through.
         not_installed,
         /// Records of accounting sent.
         records,
-        /// Records of accounting that no server kept.
+        /// Records of accounting that no server kept for as long as they were sent.
         records_lost,
         /// Sessions of an earlier start that were ended in accounting.
         sessions_lost,
@@ -333,6 +335,22 @@ pub(crate) enum Timer {
     Idle(u64),
     /// What a session has carried is not waited for any more.
     Close(u64),
+    /// Whoever leaves does not wait for AAA servers any more.
+    Farewell,
+}
+
+/// How long a concentrator that leaves waits for AAA servers to acknowledge its last records, of sessions and of its own end each.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// How far a concentrator is that leaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Farewell {
+    /// Records of sessions are acknowledged.
+    Sessions,
+    /// The AAA server is told of the end.
+    Off,
+    /// All is said.
+    Over,
 }
 
 /// A PPPoE access concentrator; see the [crate](crate).
@@ -378,6 +396,7 @@ pub struct AccessConcentrator {
     pub(crate) next_session: u64,
     started: bool,
     pub(crate) leaving: bool,
+    farewell: Option<Farewell>,
     pub(crate) counters: Counters,
     pub(crate) outputs: Outputs<Event, ServiceJob>,
 }
@@ -408,17 +427,14 @@ impl AccessConcentrator {
     /// # Errors
     /// It is configured in contradiction to itself.
     pub fn new(config: Config, mut rng: SecureRng) -> Result<Self, NewError> {
-        let aaa = config.aaa.as_ref().map(|aaa| {
-            let rng = SecureRng::from_seed(rng.array());
-            AccessClient::new(aaa.nas.clone(), aaa.servers.clone(), rng)
-        });
+        let aaa = config.aaa.as_ref().map(|aaa| aaa.client(SecureRng::from_seed(rng.array())));
         let aaa = aaa.transpose().map_err(NewError::Aaa)?.map(|aaa| Child::new(AAA_SLOT, aaa));
         let ident = config.ident.clone().map(|ident| Child::new(IDENT_SLOT, IdentService::new(ident)));
         let ppp = Concentrator::new(config.ppp.clone(), SecureRng::from_seed(rng.array()));
         let ppp = Child::new(PPP_SLOT, ppp.map_err(NewError::Ppp)?);
         let hash = hash_state(&mut rng);
         let (start, secret) = (rng.next_u32(), rng.array());
-        Ok(Self {
+        let mut this = Self {
             ppp,
             aaa,
             ident,
@@ -444,11 +460,14 @@ impl AccessConcentrator {
             next_session: 0,
             started: false,
             leaving: false,
+            farewell: None,
             counters: Counters::default(),
             outputs: Outputs::default(),
             rng,
             config,
-        })
+        };
+        this.claim_local();
+        Ok(this)
     }
     /// What it has done, and what its PPPoE has.
     #[must_use]
@@ -506,6 +525,7 @@ impl AccessConcentrator {
                     }
                     self.close(now, id);
                 }
+                Timer::Farewell => self.say_farewell(now, true),
             }
         }
     }
@@ -596,13 +616,43 @@ impl AccessConcentrator {
             self.timers.insert(now, Timer::Close(*id));
         }
         self.timeout(now);
-        self.account_server(now, RecordKind::Off);
         if self.config.logged {
             let at = now.wall(self.epoch);
             self.outputs.event(Event::Log(Box::new(Record::stopped(at))));
         }
+        if self.farewell.is_none() {
+            self.farewell = Some(Farewell::Sessions);
+            self.timers.insert(now + FAREWELL, Timer::Farewell);
+        }
         self.drain(now);
-        self.outputs.event(Event::Left);
+        self.say_farewell(now, false);
+    }
+
+    /// Goes on with leaving where nothing is waited for any more, or the time for that is `over`: behind the records of sessions the
+    /// AAA server is told of the end, with which it takes all that it knows for ended (RFC 2866 §5.1).
+    pub(crate) fn say_farewell(&mut self, now: Instant, over: bool) {
+        let Some(farewell) = self.farewell.filter(|_| over || self.records.is_empty()) else { return };
+        if farewell == Farewell::Sessions {
+            self.farewell = Some(Farewell::Off);
+            self.give_up();
+            self.account_server(now, RecordKind::Off);
+            if !self.records.is_empty() {
+                self.timers.insert(now + FAREWELL, Timer::Farewell);
+                return;
+            }
+        }
+        if farewell != Farewell::Over {
+            self.farewell = Some(Farewell::Over);
+            self.give_up();
+            self.outputs.event(Event::Left);
+        }
+    }
+    /// Records that no server has kept when this side leaves.
+    fn give_up(&mut self) {
+        for session in core::mem::take(&mut self.records).into_values() {
+            self.counters.records_lost += 1;
+            self.outputs.event(Event::Unaccounted { session });
+        }
     }
 
     /// Ends a connection that was accepted for nobody.
@@ -703,6 +753,7 @@ impl AccessConcentrator {
         if let (Some(ident), Some(config)) = (&mut self.ident, config.ident.clone()) {
             ident.command(now, ident::Command::Configure(config))?;
         }
+        self.release_local();
         let Config { ppp, ports, users, when_away, addressing, rates, limits, translation, .. } = config;
         self.config = Config {
             ppp,
@@ -720,6 +771,7 @@ impl AccessConcentrator {
             lost: Vec::new(),
             ..self.config
         };
+        self.claim_local();
         Ok(())
     }
 }

@@ -125,7 +125,7 @@ pub(crate) struct Session {
     pub(crate) subscriber: Subscriber,
     pub(crate) granted: Granted,
     pub(crate) assignment: Assignment,
-    leases: Vec<Lease>,
+    pub(crate) leases: Vec<Lease>,
     logged: Logged,
     networks: BTreeMap<Family, Network>,
     pub(crate) mtu: u16,
@@ -205,6 +205,11 @@ impl Session {
     }
 }
 
+/// What is a session's alone, behind the name of one whose user nobody has named.
+pub(crate) fn session_called(acct: &str) -> String {
+    alloc::format!("session {acct}")
+}
+
 /// Why a session ended, as accounting says it (RFC 2866 §5.10).
 pub(crate) const fn cause(reason: EndReason) -> TerminateCause {
     match reason {
@@ -243,14 +248,19 @@ impl AccessConcentrator {
         &mut self,
         now: Instant,
         wire: SessionId,
-        granted: Granted,
+        mut granted: Granted,
         message: Vec<u8>,
     ) -> Result<(), LoginFailure> {
         let Some(subscriber) = self.attached.get(&wire).cloned() else { return Ok(()) };
-        self.make_room(now, &granted.user)?;
-        let (assignment, leases) = self.assign(&granted)?;
         self.next_session += 1;
         let id = self.next_session;
+        let acct = alloc::format!("{:08x}{id:08x}", self.start);
+        if granted.nameless {
+            granted.user = usher_access::within(&granted.login, &session_called(&acct));
+        }
+        self.make_room(now, &granted.user)?;
+        self.take_back(now, &subscriber, &granted);
+        let (assignment, leases) = self.assign(&granted)?;
         self.hold(id, &assignment);
         let limits = self.config.limits;
         let accounting = self.config.aaa.as_ref().filter(|aaa| aaa.accounting);
@@ -269,7 +279,7 @@ impl AccessConcentrator {
             mtu: 0,
             installed: false,
             told: false,
-            acct: alloc::format!("{:08x}{id:08x}", self.start),
+            acct,
             since: now,
             usage: Usage::default(),
             before: Usage::default(),
@@ -328,6 +338,17 @@ impl AccessConcentrator {
             }
         }
         Ok(())
+    }
+
+    /// A host that has lost its power comes back before its session is missed: what the AAA server gives it is its own already.
+    fn take_back(&mut self, now: Instant, subscriber: &Subscriber, granted: &Granted) {
+        let place = |one: &Subscriber| (one.port, one.address);
+        for id in self.holders(granted) {
+            if self.sessions.get(&id).is_some_and(|old| place(&old.subscriber) == place(subscriber)) {
+                self.counters.hosts_replaced += 1;
+                self.end(now, id, TerminateCause::LostCarrier, "replaced");
+            }
+        }
     }
 
     fn begin_record(&self, now: Instant, session: &Session) -> Begin {

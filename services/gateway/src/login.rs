@@ -87,22 +87,11 @@ fn identity(name: &[u8]) -> Identification {
     }
 }
 
-/// EAP-FAST (RFC 4851), which others' AAA servers may have.
-const EAP_FAST: Type = Type(43);
-/// TEAP (RFC 7170).
-const TEAP: Type = Type(55);
-
-/// Whether an EAP response is of a method that has another within it, with a name of its own.
-fn is_tunnelled(packet: &[u8]) -> bool {
-    let kind = Packet::parse(packet).ok().and_then(|packet| packet.kind());
-    kind.is_some_and(|kind| [Type::PEAP, Type::TTLS, EAP_FAST, TEAP].contains(&kind))
-}
-
 /// Whom an AAA server has let in. Whoever has proved something within a tunnel may have called itself anybody outside of it: without the
 /// server's word (`nameless`) it is somebody, whom no other IKE_SA, address or connection knows.
 fn proved(user: &[u8], nameless: bool, sa: SaId) -> Identification {
     if nameless {
-        let name = [user, alloc::format!(" within EAP, IKE_SA {}", sa.0).as_bytes()].concat();
+        let name = usher_access::within(user, &alloc::format!("IKE_SA {}", sa.0));
         return Identification { kind: usher_ike::code::IdType::ID_KEY_ID, data: name };
     }
     identity(user)
@@ -129,7 +118,7 @@ impl Gateway {
             login.name = named(packet).unwrap_or_default();
             login
         });
-        login.tunnelled |= is_tunnelled(packet);
+        login.tunnelled |= usher_access::is_tunnelled(packet);
         let judge = self.config.peers.iter().find(|peer| peer.connection.name == login.connection);
         match judge.map_or(Judge::Aaa, |peer| peer.judge) {
             Judge::Local => self.judge(now, sa, packet),
@@ -278,6 +267,7 @@ impl Gateway {
                     self.counters.records_lost += 1;
                     self.outputs.event(Event::Unaccounted { session });
                 }
+                self.say_farewell(false);
             }
             E::Dynamic(request) => self.dynamic(now, &request),
             E::Peer { peer, up } => self
@@ -332,7 +322,8 @@ impl Gateway {
             addresses: framed.into_iter().chain(reply.framed_ipv6_addresses().map(IpAddr::V6)).collect(),
             pool: reply.framed_pool().map(Into::into),
             dns: reply.dns_servers().collect(),
-            lasts: reply.session_timeout(),
+            // Zero is no limit, as Diameter has it (RFC 6733 §8.13).
+            lasts: reply.session_timeout().filter(|lasts| !lasts.is_zero()),
             interim: reply.interim_interval(),
             token: Some(token),
             user: user.clone(),
@@ -375,19 +366,8 @@ impl Gateway {
 mod tests {
     use super::*;
 
-    /// An EAP response of a type.
-    fn response(kind: u8) -> Vec<u8> {
-        alloc::vec![2, 7, 0, 6, kind, 0]
-    }
-
     #[test]
     fn a_name_outside_a_tunnel_is_nobodys() {
-        for (kind, tunnelled) in
-            [(1, false), (4, false), (13, false), (21, true), (25, true), (43, true), (55, true)]
-        {
-            assert_eq!(is_tunnelled(&response(kind)), tunnelled, "{kind}");
-        }
-        assert!(!is_tunnelled(&[2, 7]));
         let (ann, other) = (proved(b"ann", true, SaId(1)), proved(b"ann", true, SaId(2)));
         assert!(ann != other && ann != identity(b"ann"), "{ann:?} {other:?}");
         assert_eq!(proved(b"ann", false, SaId(1)), identity(b"ann"));

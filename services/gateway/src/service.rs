@@ -417,7 +417,12 @@ pub(crate) enum Timer {
     ExpireChild(u32),
     /// What the last CHILD_SAs of a session have carried is not waited for any more.
     Close(SaId),
+    /// Whoever leaves does not wait for AAA servers any more.
+    Farewell,
 }
+
+/// How long a gateway that leaves waits for AAA servers to acknowledge its last records.
+const FAREWELL: Duration = Duration::from_secs(5);
 
 /// An IKEv2 gateway; see the [crate](crate).
 #[derive(Debug)]
@@ -464,6 +469,8 @@ pub struct Gateway {
     initiating: Option<SaId>,
     started: bool,
     leaving: bool,
+    /// All has ended, which is not said yet.
+    parting: bool,
     pub(crate) counters: Counters,
     pub(crate) outputs: Outputs<Event, GatewayJob>,
 }
@@ -474,10 +481,7 @@ impl Gateway {
     /// # Errors
     /// The client of AAA servers is configured in contradiction to itself.
     pub fn new(config: Config, mut rng: SecureRng) -> Result<Self, ConfigError> {
-        let aaa = config.aaa.as_ref().map(|aaa| {
-            let rng = SecureRng::from_seed(rng.array());
-            AccessClient::new(aaa.nas.clone(), aaa.servers.clone(), rng)
-        });
+        let aaa = config.aaa.as_ref().map(|aaa| aaa.client(SecureRng::from_seed(rng.array())));
         let aaa = aaa.transpose()?.map(|aaa| Child::new(AAA_SLOT, aaa));
         let hash = hash_state(&mut rng);
         let mut endpoint = Endpoint::new(config.endpoint, SecureRng::from_seed(rng.array()));
@@ -510,6 +514,7 @@ impl Gateway {
             initiating: None,
             started: false,
             leaving: false,
+            parting: false,
             counters: Counters::default(),
             outputs: Outputs::default(),
             rng,
@@ -606,6 +611,7 @@ impl Gateway {
                 Timer::Reauthenticate(sa) => self.reauthenticate(now, sa),
                 Timer::Expire(sa) => self.expire(now, sa),
                 Timer::ExpireChild(inbound) => self.expire_child(now, inbound),
+                Timer::Farewell => self.say_farewell(true),
             }
         }
     }
@@ -769,7 +775,22 @@ impl Gateway {
             self.over(now, sa, EndReason::Deleted);
             self.close(now, sa);
         }
-        self.outputs.event(Event::Left);
+        self.parting = true;
+        self.timers.insert(now + FAREWELL, Timer::Farewell);
+        self.drain(now);
+        self.say_farewell(false);
+    }
+
+    /// All has ended: that is said when AAA servers have acknowledged the last records, or the time for that is `over`.
+    pub(crate) fn say_farewell(&mut self, over: bool) {
+        if self.parting && (over || self.records.is_empty()) {
+            self.parting = false;
+            for session in core::mem::take(&mut self.records).into_values() {
+                self.counters.records_lost += 1;
+                self.outputs.event(Event::Unaccounted { session });
+            }
+            self.outputs.event(Event::Left);
+        }
     }
 }
 

@@ -372,14 +372,14 @@ impl DiameterAccess {
         done
     }
 
-    /// A record goes by a connection of the NAS's, of which it needs one that stays.
-    pub(super) fn account(
-        &mut self,
-        now: Instant,
+    /// The request that a record is, and the node that sends it. It goes by a connection of the NAS's, of which it needs one that
+    /// stays.
+    pub(super) fn record(
+        &self,
         nas: &NasIdentity,
         token: u64,
         record: &Record<'_>,
-    ) -> Result<(), CommandError> {
+    ) -> Result<(NodeId, node::Request), CommandError> {
         let Some(record_type) = record.record_type() else {
             return Err(CommandError::Invalid(
                 "Diameter has no word for the start or end of an access server",
@@ -410,12 +410,21 @@ impl DiameterAccess {
             ..Acr::new(record_type, record.number)
         };
         let identity = self.nodes.get(id).map(Node::identity).unwrap_or_default();
-        let session = format!("{identity};{};{}", self.boot, record.session);
+        let session = format!("{identity};{};{}", record.start.unwrap_or(self.boot), record.session);
         let mut request = acr.request(token, session, self.realm.clone(), None);
         for class in record.classes {
             request.avps.push(codes::CLASS, class);
         }
         also(&mut request.avps, nas, record.attributes);
+        Ok((id, request))
+    }
+
+    pub(super) fn account(
+        &mut self,
+        now: Instant,
+        id: NodeId,
+        request: node::Request,
+    ) -> Result<(), CommandError> {
         self.nodes.command(now, (id, Command::Request(request)))
     }
 

@@ -10,19 +10,24 @@
 
 mod diameter;
 mod nodes;
+mod owed;
 mod radius;
 
 pub use diameter::{Connections, DiameterConfig};
 pub use nodes::LISTENER as DIAMETER_LISTENER;
+pub use owed::Patience;
 pub use radius::{DYNAMIC_SOCKET, DynamicConfig, RadiusConfig};
 
 use crate::{DynamicRequest, ErrorCause, NasIdentity, Record, Reply, Request, TerminateCause};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use diameter::DiameterAccess;
+use owed::{Owed, Told};
 use radius::RadiusAccess;
+use usher_core::timer::earliest;
 use usher_core::{
-    CommandError, Duration, Input, Instant, Machine, NoJob, OutputOf, Outputs, SecureRng, Transmit, WallTime,
+    CommandError, Duration, Input, Instant, Machine, NoJob, Output, OutputOf, Outputs, SecureRng, Transmit,
+    WallTime,
 };
 use usher_diameter::node::{self, PeerId};
 use usher_radius::client::{Health, HealthCause};
@@ -47,6 +52,19 @@ pub struct Aaa {
     pub accounting: bool,
     /// How often, where the server does not say (Acct-Interim-Interval); `None`: at their start and end alone.
     pub interim: Option<Duration>,
+    /// How long records are sent again that no server acknowledges.
+    pub patience: Patience,
+}
+
+impl Aaa {
+    /// A client of these servers, which has asked nothing yet.
+    ///
+    /// # Errors
+    /// The configuration contradicts itself.
+    pub fn client(&self, rng: SecureRng) -> Result<AccessClient, ConfigError> {
+        let client = AccessClient::new(self.nas.clone(), self.servers.clone(), rng)?;
+        Ok(AccessClient { owed: Some(Owed::new(self.patience)), ..client })
+    }
 }
 
 /// A NAS was configured in contradiction to itself.
@@ -151,7 +169,7 @@ pub enum Event {
     Accounted {
         /// The record's.
         token: u64,
-        /// The server has it, or why not.
+        /// The server has it, or a later record of its session says all that it said; or why not.
         kept: Result<(), Failure>,
     },
     /// The AAA server wants something of a session.
@@ -188,6 +206,8 @@ enum Protocol {
 pub struct AccessClient {
     nas: NasIdentity,
     protocol: Protocol,
+    /// Records without an answer; `None`: they are sent as long as questions are, and no longer.
+    owed: Option<Owed>,
     /// When it was last given something.
     now: Instant,
 }
@@ -208,7 +228,7 @@ impl AccessClient {
             AaaConfig::Radius(config) => Protocol::Radius(Box::new(RadiusAccess::new(config, rng)?)),
             AaaConfig::Diameter(config) => Protocol::Diameter(Box::new(DiameterAccess::new(*config, rng))),
         };
-        Ok(Self { nas, protocol, now: Instant::ZERO })
+        Ok(Self { nas, protocol, owed: None, now: Instant::ZERO })
     }
     /// The RADIUS client's counters, where that is how it asks.
     #[must_use]
@@ -248,18 +268,67 @@ impl AccessClient {
             Protocol::Diameter(d) => d.ask(now, &self.nas, token, request),
         }
     }
-    /// Sends a record of accounting. The token is below 2^62 and not that of another record without an answer. Afterwards drain
+    /// Sends a record of accounting. The token is below 2^62 and above those of all records without an answer. Afterwards drain
     /// [`poll_output`](Machine::poll_output), as after a command.
     ///
+    /// A client of [`Aaa::client`] keeps it until a server acknowledges it ([`Patience`]), sends records of one session one after
+    /// the other, and an interim record no more when there is a later one.
+    ///
     /// # Errors
-    /// It cannot be sent now, or a value does not fit; nothing changed.
+    /// It cannot be sent, or a value does not fit; nothing changed.
     pub fn account(&mut self, now: Instant, token: u64, record: &Record<'_>) -> Result<(), CommandError> {
         small(token)?;
         self.now = now;
-        match &mut self.protocol {
-            Protocol::Radius(r) => r.account(now, &self.nas, token | ACCOUNTING, record),
-            Protocol::Diameter(d) => d.account(now, &self.nas, token | ACCOUNTING, record),
+        let told = match &mut self.protocol {
+            Protocol::Radius(r) => Told::Radius(r.record(&self.nas, record)?),
+            Protocol::Diameter(d) => {
+                let (node, request) = d.record(&self.nas, token | ACCOUNTING, record)?;
+                Told::Diameter(node, request)
+            }
+        };
+        let Some(owed) = &mut self.owed else { return self.send(now, token, told) };
+        let dropped = owed.add(now, token, record, told);
+        self.forget(now, dropped);
+        self.send_owed(now);
+        Ok(())
+    }
+    fn send(&mut self, now: Instant, token: u64, told: Told) -> Result<(), CommandError> {
+        match (&mut self.protocol, told) {
+            (Protocol::Radius(r), Told::Radius(attributes)) => r.account(now, token | ACCOUNTING, attributes),
+            (Protocol::Diameter(d), Told::Diameter(node, request)) => d.account(now, node, request),
+            (Protocol::Radius(_), Told::Diameter(..)) | (Protocol::Diameter(_), Told::Radius(_)) => {
+                Err(CommandError::Invalid("a record of the other protocol"))
+            }
         }
+    }
+    /// Sends what is due of the records without an answer.
+    fn send_owed(&mut self, now: Instant) {
+        while let Some((token, told)) = self.owed.as_mut().and_then(|owed| owed.next(now)) {
+            let sent = self.send(now, token, told);
+            let Some(owed) = &mut self.owed else { return };
+            match sent {
+                Ok(()) => {}
+                Err(CommandError::Full(_)) => return owed.full(now, token),
+                Err(_) => owed.unsayable(now, token),
+            }
+        }
+    }
+    /// Answers to these records are not waited for any more.
+    fn forget(&mut self, now: Instant, records: Vec<u64>) {
+        for token in records {
+            match &mut self.protocol {
+                Protocol::Radius(r) => r.cancel(now, token | ACCOUNTING),
+                Protocol::Diameter(d) => d.cancel_record(now, token | ACCOUNTING),
+            }
+        }
+    }
+    /// What is said of an event of the protocol: of a record only what is final.
+    fn heard(&mut self, event: Event) -> Option<Event> {
+        let Some(owed) = &mut self.owed else { return Some(event) };
+        let Event::Accounted { token, kept } = event else { return Some(event) };
+        owed.answered(self.now, token, kept);
+        self.send_owed(self.now);
+        None
     }
     /// Whether AAA servers may ask something of sessions ([`Event::Dynamic`]).
     #[must_use]
@@ -303,10 +372,21 @@ impl Machine for AccessClient {
             Protocol::Radius(r) => r.handle(now, &self.nas, input),
             Protocol::Diameter(d) => d.handle(now, input),
         }
+        if let (Input::Timeout, Some(owed)) = (input, &mut self.owed) {
+            let dropped = owed.expire(now);
+            self.forget(now, dropped);
+            self.send_owed(now);
+        }
     }
 
     fn command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
         self.now = now;
+        if let (Command::CancelRecord { token }, Some(owed)) = (&command, &mut self.owed) {
+            let under_way = owed.cancel(now, *token);
+            self.forget(now, under_way.then_some(*token).into_iter().collect());
+            self.send_owed(now);
+            return Ok(());
+        }
         match (&mut self.protocol, command) {
             (Protocol::Radius(r), Command::Cancel { token }) => r.cancel(now, token),
             (Protocol::Radius(r), Command::CancelRecord { token }) => r.cancel(now, token | ACCOUNTING),
@@ -330,11 +410,24 @@ impl Machine for AccessClient {
         Ok(())
     }
 
-    // What a protocol says is put into words here when it is asked for: nothing waits in a second queue.
+    // What a protocol says is put into words here when it is asked for: nothing waits in a second queue but the end of records.
     fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
-        match &mut self.protocol {
-            Protocol::Radius(r) => r.poll_output(buf),
-            Protocol::Diameter(d) => d.poll_output(self.now, buf),
+        loop {
+            if let Some(event) = self.owed.as_mut().and_then(Owed::said) {
+                return Some(Output::Event(event));
+            }
+            let output = match &mut self.protocol {
+                Protocol::Radius(r) => r.poll_output(buf),
+                Protocol::Diameter(d) => d.poll_output(self.now, buf),
+            };
+            match output? {
+                Output::Event(event) => {
+                    if let Some(event) = self.heard(event) {
+                        return Some(Output::Event(event));
+                    }
+                }
+                other => return Some(other),
+            }
         }
     }
 
@@ -343,16 +436,25 @@ impl Machine for AccessClient {
         outputs: &mut Outputs<E, J>,
         outside: impl Fn(&mut Transmit),
     ) -> Option<Event> {
-        match &mut self.protocol {
-            Protocol::Radius(r) => r.next_event(outputs, outside),
-            Protocol::Diameter(d) => d.next_event(self.now, outputs, outside),
+        loop {
+            if let Some(event) = self.owed.as_mut().and_then(Owed::said) {
+                return Some(event);
+            }
+            let event = match &mut self.protocol {
+                Protocol::Radius(r) => r.next_event(outputs, &outside),
+                Protocol::Diameter(d) => d.next_event(self.now, outputs, &outside),
+            };
+            if let Some(event) = self.heard(event?) {
+                return Some(event);
+            }
         }
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
-        match &mut self.protocol {
+        let protocol = match &mut self.protocol {
             Protocol::Radius(r) => r.poll_timeout(),
             Protocol::Diameter(d) => d.poll_timeout(),
-        }
+        };
+        earliest([protocol, self.owed.as_ref().and_then(Owed::poll_timeout)])
     }
 }

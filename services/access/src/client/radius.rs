@@ -118,8 +118,10 @@ impl RadiusAccess {
             Some(dynamic) => {
                 let DynamicConfig { clients, freshness } = *dynamic;
                 let role = Role::DynamicAuthorization;
-                let server =
-                    server::Config { role, streams: role, freshness, ..server::Config::new(clients) };
+                let standard = server::Config::new(clients);
+                // "The time window used for duplicate detection MUST be the same" (RFC 5176 §6.3).
+                let retain = freshness.map_or(standard.retain, |freshness| freshness.window);
+                let server = server::Config { role, streams: role, freshness, retain, ..standard };
                 let server = Server::new(server, SecureRng::from_seed(rng.array()))?;
                 Some(Dynamic { server, asked: BTreeMap::new() })
             }
@@ -148,20 +150,18 @@ impl RadiusAccess {
         }
     }
 
-    /// Sends a request whose attributes this writes.
-    fn send(
+    /// The attributes that this writes.
+    fn written(
         &mut self,
-        now: Instant,
-        (token, target, code): (u64, Target, Code),
         write: impl FnOnce(&mut Attributes) -> Result<(), ValueTooLong>,
-    ) -> Result<(), CommandError> {
+    ) -> Result<Attributes, CommandError> {
         let mut attributes = self.spare.take().unwrap_or_else(|| self.client.attributes());
         attributes.clear();
         if write(&mut attributes).is_err() {
             self.spare = Some(attributes);
             return Err(CommandError::Invalid("a value does not fit its RADIUS attribute"));
         }
-        self.client.command(now, Command::Request { token, target, code, attributes })
+        Ok(attributes)
     }
 
     pub(super) fn ask(
@@ -174,7 +174,7 @@ impl RadiusAccess {
         if request.name.is_empty() {
             return Err(CommandError::Invalid("a User-Name has at least one octet"));
         }
-        self.send(now, (token, self.target, Code::ACCESS_REQUEST), |a| {
+        let attributes = self.written(|a| {
             a.push_bytes(kind::USER_NAME, request.name)?;
             nas.introduce(&request.port, a)?;
             if let Some(mtu) = nas.framed_mtu {
@@ -190,18 +190,18 @@ impl RadiusAccess {
                 a.push_bytes(kind::STATE, state)?;
             }
             request.proof.attributes(a)
-        })
+        })?;
+        let (target, code) = (self.target, Code::ACCESS_REQUEST);
+        self.client.command(now, Command::Request { token, target, code, attributes })
     }
 
-    /// A record says that it is told at once, which the client brings up to date (RFC 2866 §5.2).
-    pub(super) fn account(
+    /// What a record says: that it is told at once, too, which the client brings up to date (RFC 2866 §5.2).
+    pub(super) fn record(
         &mut self,
-        now: Instant,
         nas: &NasIdentity,
-        token: u64,
         record: &Record<'_>,
-    ) -> Result<(), CommandError> {
-        self.send(now, (token, self.accounting, Code::ACCOUNTING_REQUEST), |a| {
+    ) -> Result<Attributes, CommandError> {
+        self.written(|a| {
             a.push_u32(kind::ACCT_STATUS_TYPE, record.status());
             a.push_text(kind::ACCT_SESSION_ID, record.session)?;
             if record.kind.is_of_server() {
@@ -222,6 +222,16 @@ impl RadiusAccess {
             }
             Ok(())
         })
+    }
+
+    pub(super) fn account(
+        &mut self,
+        now: Instant,
+        token: u64,
+        attributes: Attributes,
+    ) -> Result<(), CommandError> {
+        let (target, code) = (self.accounting, Code::ACCOUNTING_REQUEST);
+        self.client.command(now, Command::Request { token, target, code, attributes })
     }
 
     pub(super) fn cancel(&mut self, now: Instant, token: u64) {

@@ -259,3 +259,18 @@ fn a_file_that_is_read_again_holds_for_those_who_come() {
     assert_eq!(world.status().len(), 1, "the old password is none any more, and who is there stays");
     assert_eq!(world.installed().into_values().next().unwrap().rate_down, Some(100_000_000));
 }
+
+#[test]
+fn a_pool_that_holds_the_concentrators_own_address_locks_nobody_out() {
+    // Two addresses, of which the first is this side's.
+    let text = LOCAL.replace("10.0.0.0/28", "10.0.0.1-10.0.0.2");
+    for first in [1_u16, 2] {
+        let mut world = World::new(&text, vec![ann(first)]);
+        for _ in 0..2 {
+            world.up(0);
+            assert_eq!(world.status()[0].ipv4, Some(Ipv4Addr::new(10, 0, 0, 2)), "{:?}", world.failures());
+            world.close(Which::All);
+            world.net.run(secs(5));
+        }
+    }
+}

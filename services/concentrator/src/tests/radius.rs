@@ -8,7 +8,11 @@ use usher_aaa::{
     radius_socket,
 };
 use usher_core::Seed;
-use usher_radius::attribute::{Attributes, kind, vendor};
+use usher_crypto::tls;
+use usher_eap::method::tls::{PeerTls, ServerTls};
+use usher_eap::method::ttls::{PeerMethodTtls, Proof, ServerMethodTtls};
+use usher_eap::method::{Inner, PeerOffer};
+use usher_radius::attribute::{Attributes, Value, kind, vendor};
 use usher_radius::packet::Code;
 use usher_radius::server::{ClientConfig as Known, Config, Role};
 
@@ -53,6 +57,8 @@ struct Site {
     world: World,
     server: At<AaaServer>,
     told: Rc<RefCell<Vec<Told>>>,
+    /// The server's.
+    config: usher_aaa::Config,
 }
 
 impl Site {
@@ -62,6 +68,14 @@ impl Site {
         Self::of(loaded, clients, reply)
     }
     fn of(loaded: Loaded, clients: Vec<ClientConfig>, reply: impl FnOnce(&mut Attributes)) -> Self {
+        Self::with(loaded, clients, reply, |_| {})
+    }
+    fn with(
+        loaded: Loaded,
+        clients: Vec<ClientConfig>,
+        reply: impl FnOnce(&mut Attributes),
+        change: impl FnOnce(&mut usher_aaa::Config),
+    ) -> Self {
         let mut world = World::of(loaded, clients);
         world.net.bind(world.ac, DYNAMIC_SOCKET, at(CONCENTRATOR, 3799));
         let seed = Seed::new(21);
@@ -76,7 +90,8 @@ impl Site {
         radius.roles = vec![Role::Authentication, Role::Accounting];
         config.radius = Some(radius);
         config.methods = vec![Method::MsChapV2, Method::EapMd5, Method::Chap, Method::Pap];
-        let server = AaaServer::new(config, seed.secure("aaa", 0)).unwrap();
+        change(&mut config);
+        let server = AaaServer::new(config.clone(), seed.secure("aaa", 0)).unwrap();
         let server = world.net.add(server, &[SERVER.parse().unwrap()]);
         world.net.bind(server, radius_socket(0), at(SERVER, 1812));
         world.net.bind(server, radius_socket(1), at(SERVER, 1813));
@@ -89,7 +104,7 @@ impl Site {
             }
             _ => None,
         });
-        Self { world, server, told }
+        Self { world, server, told, config }
     }
     fn kinds(&self) -> Vec<String> {
         self.told.borrow().iter().map(|record| format!("{:?}", record.status)).collect()
@@ -282,4 +297,227 @@ fn sessions_of_a_start_that_was_killed_are_stopped_in_accounting() {
     site.world.net.run(secs(2));
     assert_eq!(site.kinds().last().unwrap(), "Off");
     assert_eq!(site.world.net[site.world.ac].radius_counters().map(|_| AAA_SLOT), Some(1));
+}
+
+/// A user within EAP-TTLS that calls itself something outside.
+fn within(n: u16, outside: &str, inside: &str, password: &str) -> ClientConfig {
+    let tls = tls::ClientConfig::new(tls::ClientOptions {
+        versions: tls::Version::Tls13.into(),
+        credentials: None,
+        roots: tls::Roots::from_der([tls::fixtures::root()]),
+        server_name: Some(tls::fixtures::SERVER_NAME.into()),
+        resumption: None,
+        clock: WallClock::at(tls::fixtures::WALL_TIME),
+        key_log: None,
+    });
+    let tls = PeerTls::Real(tls.unwrap(), 0);
+    let proof = Proof::Pap(password.as_bytes().into());
+    let offer: Box<dyn PeerOffer> =
+        Box::new(PeerMethodTtls { tls, fragment: 1024, identity: inside.as_bytes().to_vec(), proof });
+    let credentials = Credentials {
+        name: outside.as_bytes().to_vec(),
+        password: password.as_bytes().into(),
+        protocols: vec![P::Eap],
+        eap_methods: Arc::new([offer]),
+    };
+    ClientConfig::new(PORT, host(n), credentials)
+}
+
+/// An AAA server of tunnels, which says who is within one where `says`.
+fn tunnels(config: &mut usher_aaa::Config, says: bool) {
+    let tls = tls::ServerConfig::new(tls::ServerOptions {
+        versions: tls::Version::Tls13.into(),
+        credentials: tls::fixtures::server(3),
+        client_roots: None,
+        resumption: None,
+        clock: WallClock::at(tls::fixtures::WALL_TIME),
+        key_log: None,
+    });
+    config.methods = vec![Method::Ttls, Method::EapMd5, Method::Pap];
+    let inner = [Inner::Pap].into();
+    config.ttls =
+        Some(Arc::new(ServerMethodTtls { tls: ServerTls::Real(tls.unwrap()), fragment: 1024, inner }));
+    if says {
+        config.inner_names = vec![0];
+    }
+}
+
+#[test]
+fn who_calls_itself_somebody_else_outside_a_tunnel_is_not_taken_for_it() {
+    let text = AAA.replace("[tracking]", "[limits]\nsessions_per_user = 1\n[tracking]");
+    let clients = || {
+        let bob = client(1, P::Eap, "bob", "another password");
+        vec![bob, within(2, "bob", "ann", "a long password")]
+    };
+    let mut site = Site::with(loaded(&text), clients(), |_| {}, |config| tunnels(config, false));
+    site.world.up(0);
+    site.world.up(1);
+    let status = site.world.status();
+    assert_eq!(status.len(), 2, "bob's session stays: {:?} {:?}", site.world.ended(), site.world.failures());
+    assert_eq!(status[0].user, "bob");
+    let expected = format!("bob within EAP, session {}", status[1].session);
+    assert_eq!(status[1].user, expected);
+    let names: Vec<String> = site
+        .world
+        .log()
+        .iter()
+        .filter_map(|record| match record {
+            Record::Begin(begin) => Some(begin.user.clone()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(names, ["bob", &expected]);
+    // Disconnected by name it is not bob either.
+    assert_eq!(site.world.close(Which::Named("bob".into())), 1);
+    assert_eq!(site.world.status()[0].user, expected);
+    // Where the server says who it is, it is that user.
+    let mut site = Site::with(loaded(&text), clients(), |_| {}, |config| tunnels(config, true));
+    site.world.up(0);
+    site.world.up(1);
+    let users: Vec<_> = site.world.status().into_iter().map(|one| one.user).collect();
+    assert_eq!(users, ["bob", "ann"]);
+}
+
+#[test]
+fn whom_the_server_has_turned_away_or_disconnected_meanwhile_has_no_grace() {
+    for disconnected in [false, true] {
+        let clients =
+            vec![client(1, P::Pap, "ann", "a long password"), client(2, P::Pap, "ann", "a long password")];
+        let mut site = Site::new(clients, |_| {});
+        site.world.up(0);
+        if disconnected {
+            site.ask(Code::DISCONNECT_REQUEST, |a| drop(a.push_text(kind::USER_NAME, "ann")));
+        } else {
+            // The same name and password at another station, which the server does not let in any more.
+            let users = Users::new(&mut Seed::new(21).secure("users", 0));
+            let config =
+                usher_aaa::Config { users: UserSource::Memory(Arc::new(users)), ..site.config.clone() };
+            site.world.net.command(site.server, Aaa::Reload(Box::new(config))).unwrap();
+            site.world.up(1);
+            assert_eq!(site.world.failures(), [LoginFailure::Rejected]);
+            site.world.net.command(site.world.clients[0], ClientCommand::Disconnect).unwrap();
+        }
+        site.world.net.run(secs(10));
+        site.world.net.silence(site.server, true);
+        site.world.connect(0);
+        site.world.net.run(secs(60));
+        assert_eq!(site.world.counted("logins_in_grace"), 0, "disconnected: {disconnected}");
+        assert!(site.world.status().is_empty());
+    }
+}
+
+#[test]
+fn a_prefix_of_a_pool_that_overlaps_what_the_server_gave_another_is_passed_over() {
+    // Of the pool's four prefixes ann has two by the server's word, in one.
+    let text = AAA.replace("2001:db8:1::/48/64", "2001:db8:1::/62/64");
+    let clients =
+        vec![client(1, P::Pap, "ann", "a long password"), client(2, P::Pap, "bob", "another password")];
+    let mut value = Vec::new();
+    Value::Ipv6Prefix("2001:db8:1::".parse().unwrap(), 63).encode(&mut value);
+    let mut site = Site::of(loaded(&text), clients, |reply| {
+        reply.push_bytes(kind::FRAMED_IPV6_PREFIX, &value).unwrap();
+    });
+    site.world.up(0);
+    for _ in 0..4 {
+        site.world.up(1);
+        let status = site.world.status();
+        let bob = status.iter().find(|one| one.user == "bob");
+        let bob = bob.unwrap_or_else(|| panic!("{:?}", site.world.failures()));
+        assert!(bob.ipv6[0].0.segments()[3] >= 2, "{:?}", bob.ipv6);
+        site.world.close(Which::Named("bob".into()));
+        site.world.net.run(secs(5));
+    }
+}
+
+#[test]
+fn a_limit_of_zero_is_none() {
+    let mut site = Site::new(vec![client(1, P::Pap, "ann", "a long password")], |reply| {
+        reply.push_u32(kind::SESSION_TIMEOUT, 0).push_u32(kind::IDLE_TIMEOUT, 0);
+    });
+    site.world.up(0);
+    site.world.net.run(secs(100));
+    assert_eq!((site.world.status().len(), site.world.ended()), (1, Vec::new()));
+    // A CoA takes a limit away by the same word.
+    for (lasts, left) in [(3600, 1), (0, 1), (1, 0)] {
+        site.ask(Code::COA_REQUEST, |a| {
+            a.push_text(kind::USER_NAME, "ann").unwrap().push_u32(kind::SESSION_TIMEOUT, lasts);
+        });
+        assert_eq!(site.world.status().len(), left, "{lasts} s");
+    }
+}
+
+#[test]
+fn a_host_that_lost_its_power_comes_back_to_its_own_address_at_once() {
+    let ann = || client(1, P::Pap, "ann", "a long password");
+    let mut site = Site::of(loaded(AAA), vec![ann(), ann()], |reply| {
+        reply.push_u32(kind::FRAMED_IP_ADDRESS, Ipv4Addr::new(10, 0, 0, 9).to_bits());
+    });
+    site.world.up(0);
+    site.world.net.silence(site.world.clients[0], true);
+    site.world.up(1);
+    let status = site.world.status();
+    assert_eq!((status.len(), status[0].ipv4), (1, Some(Ipv4Addr::new(10, 0, 0, 9))));
+    assert_eq!((site.world.ended(), site.world.counted("hosts_replaced")), (vec!["replaced".to_owned()], 1));
+    assert!(site.world.failures().is_empty());
+}
+
+#[test]
+fn a_session_is_found_by_the_name_that_its_user_gave() {
+    let mut site = Site::new(vec![client(1, P::Pap, "ann", "a long password")], |reply| {
+        reply.push_text(kind::USER_NAME, "ann.smith@example.org").unwrap();
+    });
+    for name in ["ann", "ann.smith@example.org"] {
+        site.world.up(0);
+        assert_eq!(site.world.status()[0].user, "ann.smith@example.org");
+        site.ask(Code::DISCONNECT_REQUEST, |a| drop(a.push_text(kind::USER_NAME, name)));
+        assert!(site.world.status().is_empty(), "{name}");
+        site.world.net.run(secs(5));
+    }
+}
+
+#[test]
+fn records_wait_for_a_server_that_is_away() {
+    let clients =
+        vec![client(1, P::Pap, "ann", "a long password"), client(2, P::Pap, "bob", "another password")];
+    let mut site = Site::of(loaded(AAA), clients, |_| {});
+    site.world.up(0);
+    site.world.up(1);
+    site.world.net.silence(site.server, true);
+    site.world.close(Which::All);
+    site.world.net.run(secs(300));
+    assert_eq!(site.kinds(), ["On", "Start", "Start"]);
+    site.world.net.silence(site.server, false);
+    site.world.net.run(secs(90));
+    assert_eq!(site.kinds(), ["On", "Start", "Start", "Stop", "Stop"]);
+    assert_eq!(site.world.counted("records_lost"), 0);
+    let told = site.told.borrow();
+    let stop = told.last().unwrap();
+    let delay = stop.delay.as_secs();
+    assert!((300..400).contains(&delay), "it says how long it has waited: {delay} s");
+}
+
+#[test]
+fn who_leaves_waits_until_its_last_records_are_acknowledged() {
+    for silent in [5_u64, 0, 60] {
+        let mut site = Site::of(loaded(AAA), vec![client(1, P::Pap, "ann", "a long password")], |_| {});
+        site.world.up(0);
+        site.world.net.silence(site.server, silent > 0);
+        site.world.net.command(site.world.ac, Command::Leave).unwrap();
+        let left = |site: &Site| site.world.events().any(|event| *event == Event::Left);
+        if silent == 5 {
+            site.world.net.run(secs(1));
+            assert!(!left(&site));
+            site.world.net.silence(site.server, false);
+        }
+        site.world.net.run(secs(if silent == 60 { 11 } else { 3 }));
+        assert!(left(&site), "{silent}");
+        match silent {
+            60 => {
+                assert_eq!(site.kinds(), ["On", "Start"]);
+                // The session's, and the concentrator's own.
+                assert_eq!(site.world.counted("records_lost"), 2);
+            }
+            _ => assert_eq!(site.kinds(), ["On", "Start", "Stop", "Off"], "{silent}"),
+        }
+    }
 }

@@ -307,6 +307,7 @@ fn gateway(
             servers: AaaConfig::Radius(RadiusConfig::new(config)),
             accounting: false,
             interim: None,
+            patience: usher_access::Patience::default(),
         }
     });
     let config = Config { aaa, ..Config::serving(endpoint(ike), peer) };
