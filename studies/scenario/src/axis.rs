@@ -124,11 +124,7 @@ fn recommendations(file: &StudyFile, findings: &mut Vec<Finding>) {
             findings.push((keys!["recommendations", i, "metric"], message));
         }
         held(file, keys!["recommendations", i, "where"], &said.filter, findings);
-        if let Some(limit) = &said.limit
-            && let Some(message) = metrics::unknown(&limit.metric, file)
-        {
-            findings.push((keys!["recommendations", i, "limit", "metric"], message));
-        }
+        findings.extend(said.limit.iter().flat_map(|limit| reference::check_limit(file, i, limit)));
     }
 }
 

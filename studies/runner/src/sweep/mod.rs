@@ -27,7 +27,7 @@ pub use execute::{Failure, Options, PointResult, Results, Watch, attempt, execut
 pub use failing::Failing;
 pub use folder::{CAPTURES, Folder, FolderError, build};
 pub use moved::Untrusted;
-pub use recommend::{Advice, advise};
+pub use recommend::{Advice, advise, answers};
 pub use report::report;
 
 use crate::world::LabFacts;

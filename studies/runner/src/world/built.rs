@@ -97,7 +97,10 @@ impl Built {
                 let _ = plan.builder.bind_udp(sink, 0, DISCARD_PORT);
             }
         }
-        let measure = Measure::new(from, end, firsts);
+        let mut measure = Measure::new(from, end, firsts);
+        for (i, (name, _)) in scenario.all_workloads().enumerate() {
+            measure.ask(i, name, scenario.asked.iter());
+        }
         Ok(Self { builder: plan.builder, measure, topology, interfaces, key_log })
     }
 }

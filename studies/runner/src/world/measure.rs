@@ -6,7 +6,7 @@ use super::report::{End, Report};
 use std::ops::Range;
 use usher_core::{Duration, Instant};
 use usher_observe::stats::quantiles;
-use usher_scenario::metrics;
+use usher_scenario::metrics::{self, DELAY_P999};
 use usher_sim::Observer;
 
 /// Hears what the roles report.
@@ -31,6 +31,10 @@ pub(super) struct Dialogues {
     /// Their exact sum, nanoseconds.
     delay_sum: u128,
     begun: u64,
+    /// The times within which dialogues are to end, as they are written, and how many did.
+    within: Vec<(Duration, String, u64)>,
+    /// Whether the 99.9 % quantile is asked for.
+    p999: bool,
     succeeded: u64,
     rejected: u64,
     failed: u64,
@@ -109,6 +113,18 @@ impl Measure {
         Self { workloads, firsts, ends: Vec::new(), completed: 0 }
     }
 
+    /// A workload of this name (one that stands alone is called nothing) is asked for these metrics beside those that all have.
+    pub(super) fn ask<'a>(&mut self, workload: usize, name: &str, asked: impl Iterator<Item = &'a String>) {
+        let Some(dialogues) = self.workloads.get_mut(workload) else { return };
+        for metric in asked {
+            dialogues.p999 |= *metric == DELAY_P999.of_workload(name);
+            let own = metric.rsplit_once(')').is_some_and(|(_, of)| of.trim_start_matches('.') == name);
+            if let Some((within, time)) = metrics::within(metric).filter(|_| own) {
+                dialogues.within.push((within, time.to_owned(), 0));
+            }
+        }
+    }
+
     /// From now on a workload is done when all of it that counts has ended, where `ends` says so, and the run when all are.
     pub(super) fn drain(&mut self, ends: Vec<bool>) {
         self.ends = ends;
@@ -144,6 +160,8 @@ impl Dialogues {
             delays: Samples::default(),
             delay_sum: 0,
             begun: 0,
+            within: Vec::new(),
+            p999: false,
             succeeded: 0,
             rejected: 0,
             failed: 0,
@@ -178,10 +196,14 @@ impl Dialogues {
         let (n, good) = (self.delays.len(), self.succeeded);
         if n > 0 {
             out.put(metrics::DELAY_MEAN, self.delay_sum as f64 / n as f64 / 1e9);
-            let [p50, p95, p99, max] = quantiles(&mut self.delays.take(), [0.5, 0.95, 0.99, 1.0]);
+            let shares = [0.5, 0.95, 0.99, 0.999, 1.0];
+            let [p50, p95, p99, p999, max] = quantiles(&mut self.delays.take(), shares);
             out.put(metrics::DELAY_P50, p50);
             out.put(metrics::DELAY_P95, p95);
             out.put(metrics::DELAY_P99, p99);
+            if self.p999 {
+                out.put(DELAY_P999, p999);
+            }
             out.put(metrics::DELAY_MAX, max);
         }
         out.put(metrics::STARTED, self.begun as f64);
@@ -190,6 +212,9 @@ impl Dialogues {
         if self.begun > 0 {
             let failed = self.begun - good - self.rejected;
             out.put(metrics::FAILURES, failed as f64 / self.begun as f64);
+            for (_, time, ended) in &self.within {
+                out.put_within(time, *ended as f64 / self.begun as f64);
+            }
         }
         if self.completed > 0 {
             out.put(metrics::RETRANSMISSIONS, self.retransmissions as f64 / self.completed as f64);
@@ -282,6 +307,9 @@ impl Dialogues {
                             _ => self.failed += 1,
                         }
                         let delay = now.since(began);
+                        for (within, _, ended) in &mut self.within {
+                            *ended += u64::from(end == End::Completed && delay <= *within);
+                        }
                         self.delays.push(delay);
                         self.delay_sum += u128::from(delay.as_nanos());
                     }

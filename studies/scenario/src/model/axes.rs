@@ -144,14 +144,16 @@ pub struct Recommendation {
     pub limit: Option<Limit>,
 }
 
-/// What may not be exceeded.
+/// What a metric's mean must keep: `most`, `least`, or both.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Limit {
-    /// A metric that is a share.
+    /// The metric.
     pub metric: String,
-    /// The most that it may be.
-    pub most: Share,
+    /// The most that it may be, with the metric's unit: `"5 s"`; of a share `"1 %"`, of a plain number a number.
+    pub most: Option<Value>,
+    /// The least that it may be, written likewise.
+    pub least: Option<Value>,
 }
 
 /// A drawing of one metric over an axis, or over another metric.
