@@ -6,16 +6,18 @@ use crate::{
     aaa::args::AaaCommand, ident::IdentCommand, ike::IkeCommand, load::args::LoadCommand, mih::MihCommand,
     plan::Plan, pppoe::PppoeCommand, pppoe::WhoArgs,
 };
+use clap::builder::PossibleValuesParser;
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
+use usher_scenario::TEMPLATES;
 
 /// Network access protocols, studied in simulation: the code that is simulated is the code that is deployed.
 #[derive(Parser, Debug)]
 #[command(
     name = "usher",
     version,
-    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage or a faulty study (nothing was run)."
+    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage or a faulty study (nothing was run), 130 interrupted before it was done."
 )]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -192,6 +194,9 @@ pub(crate) enum StudyCommand {
     New {
         /// The file to write; one that is there is kept.
         file: PathBuf,
+        /// What is studied: plain requests and answers, logins by EAP at NASes, messages of IEEE 802.21, or handovers.
+        #[arg(long, default_value = "dialogue", value_parser = PossibleValuesParser::new(TEMPLATES.iter().map(|t| t.kind)))]
+        kind: String,
     },
     /// Check study files without running them: every fault with its line.
     Check {

@@ -3,7 +3,7 @@
 use crate::output::{Failure, Output, columns, rounded};
 use serde_json::{Value, json};
 use std::path::Path;
-use usher_observe::compare::{Comparison, Comparisons};
+use usher_observe::compare::{Comparison, Comparisons, doubts};
 use usher_observe::manifest::Manifest;
 use usher_observe::{Estimate, Row, csv};
 use usher_runner::sweep::key;
@@ -13,18 +13,19 @@ const LEVEL: f64 = 0.95;
 /// Compares two runs' folders.
 pub(crate) fn compare(output: &Output, a: &Path, b: &Path) -> Result<(), Failure> {
     let (left, right) = (rows(a)?, rows(b)?);
-    let seeds = [a, b].map(|folder| Manifest::read(&folder.join("manifest.json")).map(|m| m.seed));
-    let same_seed = match &seeds {
-        [Ok(a), Ok(b)] => a == b,
+    let manifests = [a, b].map(|folder| Manifest::read(&folder.join("manifest.json")));
+    let (same_seed, doubts) = match &manifests {
+        [Ok(a), Ok(b)] => (a.seed == b.seed, doubts(a, b)),
         _ => {
-            output.note("a manifest.json cannot be read: the runs are taken to have different seeds");
-            false
+            let why = "a manifest.json cannot be read: the runs are taken to have different seeds";
+            (false, vec![why.to_owned()])
         }
     };
     let compared = usher_observe::compare::compare(&left, &right, same_seed, LEVEL);
     if output.json {
-        return output.value(&as_json(&compared));
+        return output.value(&as_json(&compared, &doubts));
     }
+    doubts.iter().for_each(|doubt| output.note(&format!("warning: are they comparable? {doubt}")));
     output.text(&as_text(&compared, output.verbose))
 }
 
@@ -37,7 +38,7 @@ fn rows(folder: &Path) -> Result<Vec<Row>, Failure> {
     })
 }
 
-fn as_json(compared: &Comparisons) -> Value {
+fn as_json(compared: &Comparisons, doubts: &[String]) -> Value {
     let estimate = |e: &Estimate| json!({ "mean": e.mean, "half_width": e.half_width, "n": e.n });
     let both = compared.both.iter().map(|c| {
         json!({
@@ -50,6 +51,7 @@ fn as_json(compared: &Comparisons) -> Value {
         list.iter().map(|(point, metric)| json!({ "point": key::of(point), "metric": **metric })).collect()
     };
     json!({
+        "warnings": doubts,
         "both": both.collect::<Vec<_>>(),
         "only_a": only(&compared.only_a), "only_b": only(&compared.only_b),
     })

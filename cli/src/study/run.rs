@@ -4,7 +4,7 @@ use super::group::Group;
 use super::{both, on};
 use crate::args::{On, Run};
 use crate::claims;
-use crate::output::{Failure, Output, columns, duration, quoted};
+use crate::output::{Failure, INTERRUPTED, Output, columns, duration, quoted};
 use crate::progress::Bar;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -26,6 +26,8 @@ use usher_scenario::{Mode, Overrides, Plan, Study, founding};
 const TRIAL: Duration = Duration::from_secs(5);
 /// Failures that are printed in full.
 const SHOWN_FAILURES: usize = 5;
+/// Points at their limit of replications that are named.
+const SHOWN_WIDE: usize = 5;
 
 /// One study to run.
 struct Job<'a> {
@@ -365,15 +367,21 @@ impl Job<'_> {
                 if self.run.perf && self.lab.is_some() { on::libraries(&results) } else { Vec::new() };
             let warnings = warnings.chain(divided);
             let warnings = warnings.chain(untrusted.as_ref().map(ToString::to_string));
+            let warnings = warnings.chain(sweep::answers(self.study.file(), &self.plan, &results));
             output.text(&self.summary(&results, warnings, begun.elapsed().as_secs_f64(), &report))?;
         }
         if !results.complete {
-            return Err(Failure::failed(self.why_partial(&results, &path)));
+            let why = self.why_partial(&results, &path);
+            let stopped =
+                interrupt.load(Ordering::Relaxed) && results.failures.is_empty() && results.broken.is_none();
+            return Err(if stopped { Failure::interrupted(why) } else { Failure::failed(why) });
         }
         Ok(json!({
             "study": self.plan.study, "folder": path.display().to_string(), "report": report.display().to_string(),
             "points": results.points.len(), "replications": manifest.replications, "complete": results.complete,
             "seconds": manifest.elapsed_s,
+            "answers": sweep::answers(self.study.file(), &self.plan, &results),
+            "at_limit": wide(&results).into_iter().map(key::of).collect::<Vec<_>>(),
             "failing": failing.first().map(|f| json!({
                 "points": f.points, "of": f.of, "worst": key::of(&f.worst), "share": f.share,
             })),
@@ -397,10 +405,19 @@ impl Job<'_> {
             0 => String::new(),
             n => format!(", {n} of them from before"),
         };
-        let wide = results.points.iter().filter(|p| p.complete && !p.converged).count();
-        let wide = match wide {
+        let wide = wide(results);
+        let mut named: Vec<String> =
+            wide.iter().take(SHOWN_WIDE).map(|point| format!("  {}\n", key::of(point))).collect();
+        if wide.len() > SHOWN_WIDE {
+            named.push(format!("  and {} more, which manifest.json names\n", wide.len() - SHOWN_WIDE));
+        }
+        let wide = match wide.len() {
             0 => String::new(),
-            n => format!("{n} points came to their limit of replications before the precision asked for\n"),
+            n => format!(
+                "{n} {} to the limit of replications before the precision asked for:\n{}",
+                if n == 1 { "point came" } else { "points came" },
+                named.concat()
+            ),
         };
         let warnings: String = warnings.map(|warning| format!("{warning}\n")).collect();
         let of = if results.complete { String::new() } else { format!(" of {}", results.points.len()) };
@@ -481,6 +498,10 @@ impl Job<'_> {
             ("peak_rss_bytes", Fact::from(facts.peak_rss_bytes)),
             ("jobs", Fact::from(self.cores() as u64)),
         ];
+        let wide: Vec<String> = wide(results).into_iter().map(key::of).collect();
+        if !wide.is_empty() {
+            known.push(("at_limit_of_replications", Fact::from(wide.join("\n"))));
+        }
         // What a lab measured is no result of the study that claims are held against.
         if self.lab.is_none() {
             known.push((claims::STUDY_HASH, Fact::from(self.study.digest())));
@@ -494,6 +515,11 @@ impl Job<'_> {
         let known = known.into_iter().map(|(name, fact)| (name.to_owned(), fact)).chain(lab);
         known.chain(setup.iter().flat_map(usher_claims::Setup::facts)).collect()
     }
+}
+
+/// The points that came to their limit of replications before the precision asked for.
+fn wide(results: &Results) -> Vec<&Point> {
+    results.points.iter().filter(|p| p.complete && !p.converged).map(|p| &p.point).collect()
 }
 
 fn refused(error: FolderError) -> Failure {
@@ -520,7 +546,7 @@ fn interrupt() -> std::io::Result<Arc<AtomicBool>> {
     let set = FLAG.get_or_init(Arc::default).clone();
     for signal in [SIGINT, SIGTERM] {
         // In this order: the first signal finds the flag down, and sets it.
-        flag::register_conditional_shutdown(signal, 1, set.clone())?;
+        flag::register_conditional_shutdown(signal, INTERRUPTED.into(), set.clone())?;
         flag::register(signal, set.clone())?;
     }
     Ok(set)

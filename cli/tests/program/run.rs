@@ -110,7 +110,7 @@ fn an_interrupted_run_leaves_a_partial_report_and_goes_on() {
     place.write("mine.toml", STUDY);
     let many = ["--replications", "80"];
     let run = [&["study", "run", "mine.toml", "--jobs", "2", "--out", "parts"][..], &many].concat();
-    let part = interrupted(&place, &run, "parts/journal").with_code(1);
+    let part = interrupted(&place, &run, "parts/journal").with_code(130);
     assert!(part.out.contains("report: parts/report.html"), "{part:?}");
     let report = std::fs::read_to_string(place.path("parts/report.html")).unwrap();
     assert!(report.contains("These results are partial"));
@@ -122,6 +122,40 @@ fn an_interrupted_run_leaves_a_partial_report_and_goes_on() {
     let whole = [&["study", "run", "mine.toml", "--jobs", "1", "--out", "whole"][..], &many].concat();
     place.usher(&whole).with_code(0);
     assert!(place.rows("parts") == place.rows("whole"));
+}
+
+#[test]
+fn a_run_goes_on_after_a_comment_was_added_to_its_study() {
+    let place = Folder::new();
+    place.write("mine.toml", STUDY);
+    let run = ["study", "run", "mine.toml", "--quick", "--out", "r"];
+    place.usher(&run).with_code(0);
+    place.write("mine.toml", &format!("# A thought.\n{STUDY}"));
+    let said = place.usher(&run).with_code(0);
+    assert!(said.out.contains("from before"), "{}", said.out);
+}
+
+#[test]
+fn points_that_came_to_their_limit_are_named() {
+    let place = Folder::new();
+    place.write("mine.toml", STUDY);
+    // Three replications seldom agree to a thousandth where packets are lost.
+    let run =
+        ["study", "run", "mine.toml", "--set", "loss=5 %", "--set", "run.replications.precision=0.001 %"];
+    let run =
+        [&run[..], &["--set", "run.replications.max=3", "--set", "run.replications.min=2", "--out", "r"]]
+            .concat();
+    let said = place.usher(&run).with_code(0);
+    assert!(
+        said.out.contains("2 points came to the limit of replications before the precision asked for:\n  loss=5 %; protocol="),
+        "{}",
+        said.out
+    );
+    let manifest = std::fs::read_to_string(place.path("r/manifest.json")).unwrap();
+    let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
+    assert_eq!(manifest["at_limit_of_replications"].as_str().unwrap().lines().count(), 2);
+    let json = place.usher(&[&run[..], &["--json", "--force"]].concat()).with_code(0).json();
+    assert_eq!(json[0]["at_limit"].as_array().unwrap().len(), 2);
 }
 
 #[test]
