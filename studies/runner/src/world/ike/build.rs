@@ -19,11 +19,8 @@ use usher_crypto::Key;
 use usher_crypto::tls::{
     ClientConfig, ClientOptions, KeyLog, ServerConfig, ServerOptions, WallClock, fixtures, record,
 };
-use usher_eap::method::peap::PeerMethodPeap;
-use usher_eap::method::tls::{PeerMethodTls, PeerTls, ServerTls};
-use usher_eap::method::ttls::{PeerMethodTtls, Proof};
 use usher_eap::method::{PeerOffer, gtc, md5, mschapv2};
-use usher_gateway::{Aaa, Config, Gateway, NAT_SOCKET, Peer, SOCKET};
+use usher_gateway::{Aaa, Config, Gateway, NAT_SOCKET, Patience, Peer, SOCKET};
 use usher_ike::credentials::Credentials;
 use usher_ike::machine::{
     self as machine, ChildConfig, Childless, Connection, LocalAuth, Mode, RemoteAuth, Retransmission,
@@ -306,7 +303,7 @@ fn gateway(
             servers: AaaConfig::Radius(RadiusConfig::new(config)),
             accounting: false,
             interim: None,
-            patience: usher_access::Patience::default(),
+            patience: Patience::default(),
         }
     });
     let config = Config { aaa, ..Config::serving(endpoint(ike), peer) };
