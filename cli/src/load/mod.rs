@@ -117,10 +117,7 @@ pub(crate) fn load(output: &Output, command: &LoadCommand) -> Result<(), Failure
         }
         return Err(Failure { code: UNEXPECTED, message });
     }
-    if outcome.interrupted {
-        return Err(Failure::interrupted("ended by the user: the results are of what was done until then"));
-    }
-    if outcome.tally.succeeded == 0 {
+    if outcome.tally.succeeded == 0 && !outcome.interrupted {
         return Err(Failure::failed(about.in_terms("no login ended as it had to")));
     }
     Ok(())
