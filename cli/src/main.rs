@@ -42,16 +42,21 @@ fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(said) => {
-            // Help and version come this way too, with exit code 0. A reader that went away is no fault.
-            let _ = said.print();
-            return ExitCode::from(u8::try_from(said.exit_code()).unwrap_or(2));
+            let code = u8::try_from(said.exit_code()).unwrap_or(2);
+            if code != 0 && std::env::args().any(|word| word == "--json") {
+                Output::JSON.failure(&Failure { code, message: said.to_string().trim_end().to_owned() });
+            } else {
+                // Help and version come this way too, with exit code 0. A reader that went away is no fault.
+                let _ = said.print();
+            }
+            return ExitCode::from(code);
         }
     };
     let output = Output::new(&arguments.common);
     match dispatch(arguments.command, &output) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            output.note(&failure.message);
+            output.failure(&failure);
             ExitCode::from(failure.code)
         }
     }
@@ -62,10 +67,10 @@ fn dispatch(command: Command, output: &Output) -> Result<(), Failure> {
         Command::Study { command } => match command {
             StudyCommand::List => study::list(output),
             StudyCommand::Show { name, toml } => study::show(output, &name, toml),
-            StudyCommand::New { file } => study::new(output, &file),
+            StudyCommand::New { file, kind } => study::new(output, &file, &kind),
             StudyCommand::Check { files } => study::check(output, &files),
             StudyCommand::Run(run) => study::run(output, &run),
-            StudyCommand::Compare { a, b, out } => study::compare(output, &a, &b, out.as_deref()),
+            StudyCommand::Compare { a, b } => study::compare(output, &a, &b),
         },
         Command::Verify { filter, automata: true, dot, .. } => verify::automata(output, filter, dot),
         Command::Verify { filter, list, .. } => {
@@ -96,8 +101,23 @@ fn dispatch(command: Command, output: &Output) -> Result<(), Failure> {
         Command::Man { dir } => man::man(output, &dir),
         Command::Completion { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Arguments::command(), "usher", &mut script);
+            clap_complete::generate(shell, &mut completed(), "usher", &mut script);
             output.text(&String::from_utf8_lossy(&script))
         }
     }
+}
+
+/// The command line with the names of studies where such are asked for, for a shell to complete.
+fn completed() -> clap::Command {
+    let all = usher_scenario::founding::all();
+    let names: Vec<&str> = all.iter().map(|study| study.name).collect();
+    let known = |command: clap::Command, argument: &'static str| {
+        let parser = clap::builder::PossibleValuesParser::new(names.clone());
+        command.mut_arg(argument, |argument| argument.value_parser(parser))
+    };
+    Arguments::command().mut_subcommand("study", |study| {
+        let study = study.mut_subcommand("run", |run| known(run, "names"));
+        let study = study.mut_subcommand("check", |check| known(check, "files"));
+        study.mut_subcommand("show", |show| known(show, "name"))
+    })
 }

@@ -14,7 +14,14 @@ pub(crate) struct Failure {
     pub(crate) message: String,
 }
 
+/// The exit code of what was interrupted: what a shell says of a program that Ctrl-C ended.
+pub(crate) const INTERRUPTED: u8 = 130;
+
 impl Failure {
+    /// The user ended it before it had done what was asked.
+    pub(crate) fn interrupted(cause: impl Display) -> Self {
+        Self { code: INTERRUPTED, message: cause.to_string() }
+    }
     /// Something went wrong.
     pub(crate) fn failed(cause: impl Display) -> Self {
         Self { code: 1, message: cause.to_string() }
@@ -35,6 +42,9 @@ pub(crate) struct Output {
 }
 
 impl Output {
+    /// For programs.
+    pub(crate) const JSON: Self = Self { json: true, verbose: false, progress: false };
+
     pub(crate) fn new(common: &Common) -> Self {
         let progress = !common.plain && !common.json && io::stderr().is_terminal();
         Self { json: common.json, verbose: common.verbose, progress }
@@ -55,6 +65,15 @@ impl Output {
     /// A result for programs, to standard output.
     pub(crate) fn value(&self, value: &serde_json::Value) -> Result<(), Failure> {
         self.text(&format!("{value:#}\n"))
+    }
+
+    /// Why a command has not done what was asked, to standard error: in words, or for programs as an object.
+    pub(crate) fn failure(&self, failure: &Failure) {
+        if !self.json {
+            return self.note(&failure.message);
+        }
+        let said = serde_json::json!({ "error": { "exit_code": failure.code, "message": failure.message } });
+        self.note(&said.to_string());
     }
 
     /// Something to know, to standard error.

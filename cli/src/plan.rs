@@ -1,7 +1,7 @@
 //! `usher plan`: how many servers.
 
 use crate::load::Part;
-use crate::output::{Failure, Output, columns};
+use crate::output::{Failure, INTERRUPTED, Output, columns};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -132,7 +132,8 @@ pub(crate) fn plan(output: &Output, options: &Plan) -> Result<(), Failure> {
     told.bar.finish_and_clear();
     let answer = answer.map_err(|error| match error {
         PlanError::World(_) => Failure::usage(error),
-        PlanError::Nobody(_) | PlanError::Interrupted => Failure::failed(error),
+        PlanError::Nobody(_) => Failure::failed(error),
+        PlanError::Interrupted => Failure::interrupted(error),
     })?;
     let json = usher_plan::json(&answer, &settings);
     if let Some(folder) = &options.out {
@@ -165,7 +166,7 @@ pub(crate) fn plan(output: &Output, options: &Plan) -> Result<(), Failure> {
 fn told(output: &Output) -> Result<Told, Failure> {
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 1, interrupted.clone())
+        signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED.into(), interrupted.clone())
             .and_then(|_| signal_hook::flag::register(signal, interrupted.clone()))
             .map_err(|e| Failure::failed(format!("cannot listen for interrupts: {e}")))?;
     }

@@ -117,7 +117,10 @@ pub(crate) fn load(output: &Output, command: &LoadCommand) -> Result<(), Failure
         }
         return Err(Failure { code: UNEXPECTED, message });
     }
-    if outcome.tally.succeeded == 0 && !outcome.interrupted {
+    if outcome.interrupted {
+        return Err(Failure::interrupted("ended by the user: the results are of what was done until then"));
+    }
+    if outcome.tally.succeeded == 0 {
         return Err(Failure::failed(about.in_terms("no login ended as it had to")));
     }
     Ok(())

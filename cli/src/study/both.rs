@@ -177,7 +177,6 @@ fn table(title: &str, compared: &[&Comparison]) -> Table {
                 ]
             })
             .collect(),
-        folded: false,
     }
 }
 
@@ -217,7 +216,6 @@ fn figure(plan: &Plan, compared: &[&Comparison], metric: &str) -> Figure {
         x,
         y: Axis::new(metric, unit),
         series: series.into_values().collect(),
-        panels: Vec::new(),
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
-use usher_scenario::{LoadError, Mode, Overrides, Plan, Study, founding};
+use usher_scenario::{LoadError, Mode, Overrides, Plan, Study, TEMPLATES, founding};
 
 const MODES: [Mode; 3] = [Mode::Quick, Mode::Default, Mode::Full];
 
@@ -119,15 +119,17 @@ fn as_text(study: &Study, plans: [&Plan; 3]) -> String {
 }
 
 /// Writes the template.
-pub(crate) fn new(output: &Output, file: &Path) -> Result<(), Failure> {
+pub(crate) fn new(output: &Output, file: &Path, kind: &str) -> Result<(), Failure> {
+    let template = TEMPLATES.iter().find(|template| template.kind == kind);
+    let text = template.map_or("", |template| template.text);
     let written = OpenOptions::new()
         .write(true)
         .create_new(true)
         .open(file)
-        .and_then(|mut f| f.write_all(usher_scenario::template().as_bytes()));
+        .and_then(|mut f| f.write_all(text.as_bytes()));
     let name = file.display();
     match written {
-        Ok(()) if output.json => output.value(&json!({ "file": name.to_string() })),
+        Ok(()) if output.json => output.value(&json!({ "file": name.to_string(), "kind": kind })),
         Ok(()) => output.text(&format!(
             "{name} is written: change it, then\n  usher study check {name}\n  usher study run {name} --quick\n"
         )),
@@ -157,7 +159,9 @@ pub(crate) fn check(output: &Output, files: &[String]) -> Result<(), Failure> {
             }
             Err(error) => {
                 faulty += 1;
-                output.note(&error.to_string());
+                if !output.json {
+                    output.note(&error.to_string());
+                }
                 values.push(json!({ "study": name, "ok": false, "faults": faults(&error) }));
             }
         }

@@ -257,6 +257,7 @@ fn what_an_interrupt_cuts_off_is_counted() {
     let pid = child.id().to_string();
     assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
     let value: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&value["interrupted"], &value["begun"]), (&true.into(), &12.into()), "{value:#}");
     assert_eq!((&value["cut_off"], &value["failed"]), (&12.into(), &0.into()), "{value:#}");

@@ -136,3 +136,86 @@ fn two_runs_are_compared() {
     let missing = place.usher(&["study", "compare", "a", "c"]).with_code(1);
     assert!(missing.err.contains("results.csv"), "{}", missing.err);
 }
+
+#[test]
+fn a_new_study_of_each_kind_is_right_and_runs() {
+    let place = Folder::new();
+    for kind in ["dialogue", "eap", "mih", "handover"] {
+        let file = format!("{kind}.toml");
+        place.usher(&["study", "new", "--kind", kind, &file]).with_code(0);
+        place.usher(&["study", "check", &file]).with_code(0);
+        // One value of the loss is enough, and of logins there are fewer in 5 s.
+        let mut run = vec!["study", "run", &file, "--quick", "--set", "loss=0 %", "--replications", "1"];
+        if kind == "eap" {
+            run.extend(["--set", "run.duration=5 s", "--set", "workload.arrivals.rate=2 /s"]);
+        }
+        let said = place.usher(&run).with_code(0);
+        assert!(!said.out.contains("failed"), "{kind}: {}", said.out);
+        if kind == "eap" {
+            assert!(said.out.contains("Which protocol:\n  At loss 0 %: use "), "{}", said.out);
+        }
+    }
+    let unknown = place.usher(&["study", "new", "--kind", "ident", "x.toml"]).with_code(2);
+    assert!(unknown.err.contains("dialogue, eap, mih, handover"), "{}", unknown.err);
+}
+
+#[test]
+fn errors_are_json_where_json_is_asked_for() {
+    let place = Folder::new();
+    place.write("faulty.toml", &STUDY.replacen("rate =", "rat =", 1));
+    for (arguments, say) in [
+        (&["study", "run", "mine", "--json"][..], "neither a study's name nor a file"),
+        (&["study", "check", "faulty.toml", "--json"], "1 of 1 studies are faulty"),
+        (&["study", "run", "--json"], "required"),
+        (&["--json", "study", "runn"], "unrecognized subcommand"),
+    ] {
+        let said = place.usher(arguments).with_code(2);
+        let error: serde_json::Value = serde_json::from_str(said.err.trim()).expect(&said.err);
+        assert_eq!(error["error"]["exit_code"], 2, "{arguments:?}");
+        let message = error["error"]["message"].as_str().unwrap();
+        assert!(message.contains(say), "{arguments:?}: {message}");
+    }
+    // Help is no error.
+    let help = place.usher(&["study", "run", "--help", "--json"]).with_code(0);
+    assert!(help.out.contains("Usage:") && help.err.is_empty());
+}
+
+#[test]
+fn completion_knows_the_names_of_studies() {
+    let place = Folder::new();
+    let words = |line: &str, last: &str| {
+        let script = format!(
+            "eval \"$(usher completion bash)\"; COMP_WORDS=({line} '{last}'); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
+             _usher usher '{last}' study; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+        );
+        place.shell(&script).with_code(0).out
+    };
+    for verb in ["run", "check", "show"] {
+        let found = words(&format!("usher study {verb}"), "aaa-h");
+        assert_eq!(found, "aaa-hol\n", "{verb}");
+    }
+    let zsh = place.usher(&["completion", "zsh"]).with_code(0).out;
+    let fish = place.usher(&["completion", "fish"]).with_code(0).out;
+    assert!(zsh.contains("aaa-hol"), "{zsh}");
+    assert!(fish.contains("study"), "{fish}");
+}
+
+#[test]
+fn runs_that_may_not_be_comparable_are_said_to_be_so() {
+    let place = Folder::new();
+    place.write("mine.toml", STUDY);
+    let run = |out: &str, more: &[&str]| {
+        let run = ["study", "run", "mine.toml", "--set", "loss=0 %", "--replications", "2", "--out", out];
+        place.usher(&[&run[..], more].concat()).with_code(0)
+    };
+    run("a", &["--quick"]);
+    run("b", &["--quick"]);
+    run("c", &["--seed", "9"]);
+    let same = place.usher(&["study", "compare", "a", "b"]).with_code(0);
+    assert!(same.err.is_empty(), "{}", same.err);
+    let other = place.usher(&["study", "compare", "a", "c"]).with_code(0);
+    assert!(other.err.contains("the mode: \"quick\" in A, \"default\" in B"), "{}", other.err);
+    assert!(other.err.contains("the seed: \"1\" in A, \"9\" in B"), "{}", other.err);
+    let json = place.usher(&["study", "compare", "a", "c", "--json"]).with_code(0).json();
+    assert_eq!(json["warnings"].as_array().unwrap().len(), 2);
+}

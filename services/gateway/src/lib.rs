@@ -41,4 +41,4 @@ pub use service::{
 pub use status::{ChildStatus, GatewayStatus, SaStatus};
 pub use swanctl::{Imported, SwanctlError, import};
 pub use users::{Judgement, LocalUsers};
-pub use usher_access::Aaa;
+pub use usher_access::{Aaa, Patience};

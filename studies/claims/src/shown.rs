@@ -89,7 +89,6 @@ pub fn table(judgements: &[Judgement]) -> Table {
         title: String::new(),
         columns: titles.map(|t| Column::new(t, "")).into(),
         rows: judgements.iter().map(row).collect(),
-        folded: false,
     }
 }
 
@@ -104,14 +103,14 @@ pub fn beside<'a>(
         let section = sections.iter_mut().find(|s| s.figures.iter().any(|f| f.name == name));
         if let (Some(section), false) = (section, own.is_empty()) {
             let mut table = table(&own);
-            table.title = format!("What was published of this, and what we find: {}", counts(&own));
+            table.title = "What was published of this, and what we find".to_owned();
             section.tables.push(table);
         }
     }
 }
 
-/// How many judgements have which verdict: "3 reproduced, 1 partly".
-pub fn counts(judgements: &[Judgement]) -> String {
+/// All judgements, as a part of a report.
+pub fn section(judgements: &[Judgement]) -> Section {
     let count = |verdict: Verdict| judgements.iter().filter(|j| j.verdict == verdict).count();
     let all = [
         Verdict::Reproduced,
@@ -121,12 +120,8 @@ pub fn counts(judgements: &[Judgement]) -> String {
         Verdict::NotRun,
         Verdict::NotYet,
     ];
-    let counted = all.into_iter().filter(|v| count(*v) > 0).map(|v| format!("{} {}", count(v), v.name()));
-    counted.collect::<Vec<_>>().join(", ")
-}
-
-/// All judgements, as a part of a report.
-pub fn section(judgements: &[Judgement]) -> Section {
+    let counts: Vec<String> =
+        all.into_iter().filter(|v| count(*v) > 0).map(|v| format!("{} {}", count(v), v.name())).collect();
     Section {
         title: "Published statements".to_owned(),
         text: format!(
@@ -134,7 +129,7 @@ pub fn section(judgements: &[Judgement]) -> Section {
              within 30 %. An order or a form must hold at every point, and partly at two thirds. A limit must have all of our \
              interval within it, and partly some.",
             judgements.len(),
-            counts(judgements)
+            counts.join(", ")
         ),
         figures: Vec::new(),
         tables: vec![table(judgements)],
@@ -192,7 +187,7 @@ pub fn map(results: &Results) -> Option<Section> {
             shown.len()
         ),
         figures: Vec::new(),
-        tables: vec![Table { title: String::new(), columns, rows, folded: false }],
+        tables: vec![Table { title: String::new(), columns, rows }],
     })
 }
 

@@ -1,9 +1,10 @@
 //! Two runs held against each other, point by point and metric by metric.
 
+use crate::manifest::Manifest;
 use crate::row::{Point, Row};
 use crate::stats::{self, Estimate, Moments};
 use crate::summary::{Summary, summarise};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// One metric of one point in both runs.
@@ -65,6 +66,32 @@ pub fn compare(a: &[Row], b: &[Row], same_seed: bool, level: f64) -> Comparisons
     out
 }
 
+/// Why two runs may not be comparable, a sentence each: what differs between them beside what a study varies.
+pub fn doubts(a: &Manifest, b: &Manifest) -> Vec<String> {
+    let mut doubts = Vec::new();
+    let mut differ = |what: &str, a: &str, b: &str, so: &str| {
+        if a != b {
+            doubts.push(format!("{what}: \"{a}\" in A, \"{b}\" in B{so}"));
+        }
+    };
+    differ("the study", &a.study, &b.study, ": its points may mean something else");
+    differ("the mode", &a.mode, &b.mode, ": runs are of another length");
+    differ("Usher's version", &a.usher_version, &b.usher_version, ": what differs may be due to that");
+    let [x, y] = [a, b].map(|of| of.seed.to_string());
+    differ("the seed", &x, &y, ": replications are not paired");
+    let names: BTreeSet<&String> = a.parameters.keys().chain(b.parameters.keys()).collect();
+    for name in names {
+        let [x, y] = [a, b].map(|of| of.parameters.get(name).map_or("as the study has it", String::as_str));
+        differ(name, x, y, "");
+    }
+    for (name, of) in [("A", a), ("B", b)] {
+        if !of.complete {
+            doubts.push(format!("{name} is not complete: points have fewer replications than they should"));
+        }
+    }
+    doubts
+}
+
 fn one(a: &Summary, b: &Summary, same_seed: bool, level: f64) -> Comparison {
     let in_b: HashMap<u32, f64> = b.values.iter().copied().collect();
     let pairs = a.values.iter().filter_map(|(i, va)| in_b.get(i).map(|vb| (*va, *vb)));
@@ -91,6 +118,8 @@ fn one(a: &Summary, b: &Summary, same_seed: bool, level: f64) -> Comparison {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::manifest::Host;
+    use std::collections::BTreeMap;
 
     fn rows(study: &str, loss: &str, values: &[f64]) -> Vec<Row> {
         let point = Point::new([("loss", loss)]);
@@ -112,6 +141,47 @@ mod tests {
         let apart = &compare(&a, &b, false, 0.95).both[0];
         assert!(!apart.paired && !apart.significant);
         assert!((apart.difference.mean - 0.5).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_makes_runs_hard_to_compare_is_said() {
+        let manifest = Manifest {
+            usher_version: "0.1.0".into(),
+            study: "s".into(),
+            seed: 1,
+            mode: "quick".into(),
+            parameters: [("loss".to_owned(), "0 %; 5 %".to_owned())].into(),
+            plan_hash: "abc".into(),
+            host: Host::detect(),
+            started: String::new(),
+            elapsed_s: 0.0,
+            points: 2,
+            replications: 2,
+            complete: true,
+            facts: BTreeMap::new(),
+        };
+        // Another plan, machine or time makes no doubt.
+        let again = Manifest { plan_hash: "def".into(), elapsed_s: 9.0, ..manifest.clone() };
+        assert_eq!(doubts(&manifest, &again), Vec::<String>::new());
+        let other = Manifest {
+            seed: 2,
+            mode: "full".into(),
+            parameters: [("loss".into(), "0 %; 5 %".into()), ("links.core.delay".into(), "9 ms".into())]
+                .into(),
+            complete: false,
+            ..manifest.clone()
+        };
+        assert_eq!(
+            doubts(&manifest, &other),
+            [
+                "the mode: \"quick\" in A, \"full\" in B: runs are of another length",
+                "the seed: \"1\" in A, \"2\" in B: replications are not paired",
+                "links.core.delay: \"as the study has it\" in A, \"9 ms\" in B",
+                "B is not complete: points have fewer replications than they should",
+            ]
+        );
+        let study = Manifest { study: "t".into(), usher_version: "0.2.0".into(), ..manifest.clone() };
+        assert_eq!(doubts(&manifest, &study).len(), 2);
     }
 
     #[test]

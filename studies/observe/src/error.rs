@@ -62,8 +62,7 @@ impl Error {
         move |source| Self::Io { action, path, source }
     }
 
-    /// A file's line, from 1, and what is wrong with it.
-    pub fn malformed(path: &Path, line: usize, reason: impl Into<String>) -> Self {
+    pub(crate) fn malformed(path: &Path, line: usize, reason: impl Into<String>) -> Self {
         Self::Malformed { path: path.to_owned(), line, reason: reason.into() }
     }
 }

@@ -14,8 +14,8 @@ use workloads::of_workload;
 
 use crate::metrics;
 use crate::model::{
-    Aaa, Arrivals, Connections, Cpu, Dialogue, Eap, IpVersion, Link, Loss, RadiusRetransmission, Repeats,
-    Scenario, TimeLaw, TransportProtocol,
+    Aaa, Arrivals, Connections, Cpu, Dialogue, Eap, IpVersion, Link, Loss, RadiusRetransmission, Scenario,
+    SizeLaw, TimeLaw, TransportProtocol,
 };
 use crate::ports;
 use crate::work;
@@ -25,7 +25,7 @@ use usher_aaa::Method;
 use usher_aaa::store::UserRows;
 use usher_aaa_config::Loaded;
 use usher_config::hint;
-use usher_config::units::{Bound, Queue, Size, Time};
+use usher_config::units::{Bound, Count, Queue, Size, Time};
 use usher_core::WorkLabel;
 use usher_crypto::Version;
 use usher_crypto::tls::Credentials;
@@ -120,6 +120,11 @@ impl<'s> Check<'s> {
         );
         if let Some(message) = metrics::unknown(&r.metric, self.scenario) {
             self.fault(at("metric"), message);
+        }
+        for (i, metric) in run.metrics.iter().enumerate() {
+            if let Some(message) = metrics::unknown(metric, self.scenario) {
+                self.fault(keys!["run", "metrics", i], message);
+            }
         }
     }
 
@@ -486,7 +491,7 @@ impl<'s> Check<'s> {
             tls("fragment"),
             format!("{fragment} B is not between 64 B and 4000 B, which a RADIUS packet can carry"),
         );
-        self.radius(&eap.radius.retransmission);
+        self.retransmission(&eap.radius.retransmission, keys!["workload", "radius", "retransmission"]);
         let watchdog = eap.diameter.watchdog.get();
         self.require(
             watchdog.as_secs() >= 6,
@@ -515,10 +520,14 @@ impl<'s> Check<'s> {
         self.served(eap);
     }
 
-    fn radius(&mut self, retransmission: &RadiusRetransmission) {
-        let at = |key: &str| keys!["workload", "radius", "retransmission", key];
-        match retransmission {
-            RadiusRetransmission::Rfc5080 { initial, .. } => self.positive(*initial, at("initial")),
+    /// When a client of RADIUS, or of a dialogue, sends a request again.
+    fn retransmission(&mut self, policy: &RadiusRetransmission, path: Vec<String>) {
+        let at = |key: &str| path.iter().cloned().chain([key.to_owned()]).collect();
+        match policy {
+            RadiusRetransmission::Rfc5080 { initial, jitter, .. } => {
+                self.positive(*initial, at("initial"));
+                self.require(jitter.get() < 1.0, at("jitter"), "a time varied by all of itself may be none");
+            }
             RadiusRetransmission::Fixed { interval, .. } => self.positive(*interval, at("interval")),
         }
     }
@@ -538,11 +547,6 @@ impl<'s> Check<'s> {
         self.require(both, at, belong);
         let both = eap.eap_tls.certificate.is_some() == eap.eap_tls.key.is_some();
         self.require(both, keys!["workload", "eap_tls"], belong);
-        let served = self.scenario.aaa_service(&eap.server).is_some();
-        let message =
-            "a server of the workload's own offers neither; take \"eap-tls\", or let its host run \"aaa\"";
-        let tunnelled = matches!(eap.method, Method::Peap | Method::Ttls);
-        self.require(!tunnelled || served, keys!["workload", "method"], message);
     }
 
     /// Whether the service on the server's host, if it runs one, serves the workload.
@@ -679,12 +683,8 @@ impl<'s> Check<'s> {
             format!("{streams} streams, and an SCTP association has at most 65535"),
         );
         for (i, round) in dialogue.rounds.iter().enumerate() {
-            for (key, size) in [("request", round.request), ("answer", round.answer)] {
-                self.require(
-                    (1..=largest).contains(&size.bytes()),
-                    keys!["workload", "rounds", i, key],
-                    format!("{} B is not between 1 B and {largest} B", size.bytes()),
-                );
+            for (key, size) in [("request", &round.request), ("answer", &round.answer)] {
+                self.size(size, largest, keys!["workload", "rounds", i, key]);
             }
         }
         self.piece(dialogue.write_size, at("write_size"));
@@ -695,11 +695,39 @@ impl<'s> Check<'s> {
         );
         self.law(&dialogue.turnaround, at("turnaround"));
         self.law(&dialogue.think, at("think"));
-        if let Repeats::Fixed { interval, .. } = dialogue.retransmission {
-            self.positive(interval, keys!["workload", "retransmission", "interval"]);
+        if let Some(policy) = dialogue.retransmission.policy() {
+            self.retransmission(&policy, keys!["workload", "retransmission"]);
         }
+        let clients = u64::from(dialogue.per_host.get())
+            * u64::from(self.scenario.members(&dialogue.clients).unwrap_or(0));
+        self.require(
+            dialogue.per_host == Count::ONE || clients <= MAX_HOSTS,
+            at("per_host"),
+            format!("{clients} clients, and at most {MAX_HOSTS} can be simulated"),
+        );
         if let Bound::At(time) = dialogue.give_up {
             self.positive(time, at("give_up"));
+        }
+    }
+
+    /// The size of a message of a dialogue, in bytes at most `largest`.
+    fn size(&mut self, law: &SizeLaw, largest: u64, mut path: Vec<String>) {
+        let (least, most) = law.bounds();
+        let fits = |bytes: u64| (1..=largest).contains(&bytes);
+        match law {
+            SizeLaw::Constant(_) => {
+                self.require(fits(most), path, format!("{most} B is not between 1 B and {largest} B"));
+            }
+            _ if most == 0 => self.fault(path, "no size; at least one of 1 B or more is needed"),
+            SizeLaw::Uniform { .. } if least > most => {
+                path.push("low".to_owned());
+                self.fault(path, format!("{least} B is above high, {most} B"));
+            }
+            _ => self.require(
+                fits(least) && fits(most),
+                path,
+                format!("{least} B to {most} B are not between 1 B and {largest} B"),
+            ),
         }
     }
 

@@ -28,5 +28,5 @@ pub use model::{Scenario, StudyFile};
 pub use plan::{DEFAULT, Mode, Overrides, Plan, PlannedAxis, Point, Setting, VARIANT};
 pub use processors::charged;
 pub use study::{FORMAT, LoadError, MAX_POINTS, Study, json_schema};
-pub use template::template;
+pub use template::{TEMPLATES, Template, template};
 pub use usher_config::{Fault, Faults, Ordered, units};

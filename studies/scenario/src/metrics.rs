@@ -1,7 +1,9 @@
 //! The metrics that a run yields, by the names that figures and the stopping rule use.
 
 use crate::model::{Bss, Cell, Host, Link, Scenario, StudyFile, Workload};
+use usher_config::units::{Dimension, Quantity};
 use usher_config::{Ordered, hint};
+use usher_core::Duration;
 use usher_mobility::Step;
 
 /// A metric, or a family of them. There are those of [`METRICS`] and no others: a run can measure nothing that figures, the
@@ -47,9 +49,31 @@ impl Metric {
         if workload.is_empty() { self.name.to_owned() } else { self.member(workload) }
     }
 
+    /// Whether it is measured only where the study names it: in a figure, a recommendation, the stopping rule or
+    /// `run.metrics`.
+    pub fn is_asked_for(self) -> bool {
+        [DELAY_P999, WITHIN].contains(&self)
+    }
+
+    /// The name of [`WITHIN`] for a time, such as `within(5 s)`.
+    pub fn within(time: &str) -> String {
+        format!("{}({time})", WITHIN.name)
+    }
+
+    /// What follows the metric's own name in a name that begins with it: the time of [`WITHIN`] belongs to that.
+    fn rest(self, name: &str) -> Option<&str> {
+        let rest = name.strip_prefix(self.name)?;
+        if self != WITHIN {
+            return Some(rest);
+        }
+        let (time, rest) = rest.strip_prefix('(')?.split_once(')')?;
+        (written(time)? == time).then_some(rest)
+    }
+
     /// Its row in the documentation: name, unit, and what it is in full.
     pub fn row(self) -> String {
         let name = match self.of {
+            Of::Run | Of::Workload if self == WITHIN => Self::within("TIME"),
             Of::Run | Of::Workload => self.name.to_owned(),
             Of::Link => self.member("LINK"),
             Of::Cell => self.member("CELL"),
@@ -103,6 +127,8 @@ metrics! {
     DELAY_P95 = Workload "delay.p95" in "s": "delay that 95 % of the completed dialogues stay below";
     /// Their 99 % quantile, likewise.
     DELAY_P99 = Workload "delay.p99" in "s": "delay that 99 % of the completed dialogues stay below";
+    /// Their 99.9 % quantile, likewise; measured where the study names it.
+    DELAY_P999 = Workload "delay.p99.9" in "s": "delay that 99.9 % of the completed dialogues stay below";
     /// The largest of them.
     DELAY_MAX = Workload "delay.max" in "s": "largest delay of a completed dialogue";
     /// Counted dialogues that began.
@@ -114,6 +140,9 @@ metrics! {
     /// Share of `started` that failed: given up by the station, the NAS or the client, or still open; of handovers,
     /// those that the exchange of messages did not lead.
     FAILURES = Workload "failures" in "": "share of the dialogues begun that failed";
+    /// Share of `started` that ended well within this time of their beginning, `within(5 s)`; what failed, was refused or has
+    /// not ended is not within any. Measured for the times that the study names.
+    WITHIN = Workload "within" in "": "share of the dialogues begun that ended well within the time";
     /// Share of `started` that ended well.
     SUCCESS = Workload "success" in "": "share of the dialogues begun that ended well";
     /// Requests that the application protocol sent again (RADIUS, dialogues over UDP), per completed dialogue.
@@ -369,6 +398,9 @@ impl Metric {
     /// As an axis is titled that has this one alone, by its whole name: with its host's in place of "the host".
     #[must_use]
     pub fn title(&self, name: &str) -> String {
+        if let Some((_, time)) = within(name).filter(|_| *self == WITHIN) {
+            return self.about.replace("the time", time);
+        }
         let host = name.strip_prefix(self.name).and_then(|rest| rest.strip_prefix('.'));
         match host.filter(|_| self.of == Of::Host) {
             Some(host) => self.about.replace("the host", host),
@@ -377,11 +409,24 @@ impl Metric {
     }
 }
 
+/// A time as names of metrics have it: with one space before its unit.
+fn written(time: &str) -> Option<String> {
+    let quantity = Quantity::parse(time).filter(|q| q.dimension == Dimension::Time && q.number > 0.0)?;
+    Some(format!("{} {}", quantity.number, quantity.unit))
+}
+
+/// The time of a name of [`WITHIN`], and how that is written; `None` of other names.
+pub fn within(name: &str) -> Option<(Duration, &str)> {
+    let (time, _) = name.strip_prefix(WITHIN.name)?.strip_prefix('(')?.split_once(')')?;
+    let quantity = Quantity::parse(time).filter(|_| WITHIN.rest(name).is_some())?;
+    Some((Duration::from_secs_f64(quantity.base()), time))
+}
+
 /// The metric of this name, if there is one with these hosts, links and cells.
 pub fn find<'a>(name: &str, names: impl Into<Names<'a>>) -> Option<&'static Metric> {
     let names = names.into();
     METRICS.iter().find(|m| {
-        let Some(rest) = name.strip_prefix(m.name) else { return false };
+        let Some(rest) = m.rest(name) else { return false };
         match (m.of, rest.strip_prefix('.')) {
             (Of::Run, _) => rest.is_empty(),
             (Of::Workload, None) => rest.is_empty() && names.workloads.is_empty(),
@@ -396,10 +441,10 @@ pub fn find<'a>(name: &str, names: impl Into<Names<'a>>) -> Option<&'static Metr
 
 /// Whether a metric has this name, or a member of a family could, whatever a study's links, cells and hosts are called.
 pub fn is_declared(name: &str) -> bool {
-    METRICS.iter().any(|m| match m.of {
-        Of::Run => name == m.name,
-        Of::Workload if name == m.name => true,
-        _ => name.strip_prefix(m.name).is_some_and(|rest| rest.starts_with('.')),
+    METRICS.iter().any(|m| match (m.of, m.rest(name)) {
+        (Of::Run | Of::Workload, Some("")) => true,
+        (Of::Run, _) => false,
+        (_, rest) => rest.is_some_and(|rest| rest.starts_with('.')),
     })
 }
 
@@ -414,8 +459,19 @@ pub(crate) fn unknown<'a>(name: &str, names: impl Into<Names<'a>>) -> Option<Str
         return (followed && !names.memory)
             .then(|| format!("\"{name}\" is followed only where [run] has memory = true"));
     }
+    if let Some(time) = name.strip_prefix(WITHIN.name).filter(|rest| rest.is_empty() || rest.starts_with('('))
+    {
+        let time = time.trim_start_matches('(').split(')').next().unwrap_or_default();
+        match written(time) {
+            None => return Some(format!("\"{name}\" lacks its time: write \"{}\"", Metric::within("5 s"))),
+            Some(right) if right != time => {
+                return Some(format!("\"{name}\" is written \"{}\"", Metric::within(&right)));
+            }
+            Some(_) => {}
+        }
+    }
     if let Some(first) = names.workloads.names().next()
-        && METRICS.iter().any(|metric| metric.name == name && metric.of == Of::Workload)
+        && METRICS.iter().any(|metric| metric.of == Of::Workload && metric.rest(name) == Some(""))
     {
         return Some(format!("each workload has a \"{name}\" of its own: write \"{name}.{first}\""));
     }
@@ -423,6 +479,7 @@ pub(crate) fn unknown<'a>(name: &str, names: impl Into<Names<'a>>) -> Option<Str
     for metric in METRICS {
         let mut of = |name: &str| known.push(metric.member(name));
         match metric.of {
+            Of::Run | Of::Workload if *metric == WITHIN => {}
             Of::Run => known.push(metric.name.to_owned()),
             Of::Workload if names.workloads.is_empty() => known.push(metric.name.to_owned()),
             Of::Workload => names.workloads.names().for_each(&mut of),

@@ -83,8 +83,9 @@ pub struct Plan {
     pub points: Vec<Point>,
     /// What is drawn.
     pub figures: Vec<Figure>,
-    /// A digest of the file's text, the mode and the overrides, in hexadecimal. Two plans with the same hash
-    /// have the same points: results of one can be continued by the other.
+    /// A digest of what the file says, the mode and the overrides, in hexadecimal. Two plans with the same hash
+    /// have the same points and give the same rows: results of one can be continued by the other. Comments, titles, figures and
+    /// recommendations are not part of it, but for the metrics that they ask for.
     pub hash: String,
 }
 

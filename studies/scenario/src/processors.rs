@@ -226,6 +226,7 @@ fn logins(tree: &TreeNode) -> Vec<(String, String)> {
 fn profiled(name: &str) -> Option<&'static str> {
     match Method::ALL.iter().copied().find(|method| method.name() == name)? {
         Method::EapMd5 => Some("eap-md5"),
+        Method::EapMsChapV2 => Some("eap-mschapv2"),
         Method::EapTls => Some("eap-tls"),
         Method::Peap => Some("peap-mschapv2"),
         Method::Ttls => Some("ttls-pap"),

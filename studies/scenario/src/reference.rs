@@ -3,7 +3,7 @@
 use crate::axis::{number, text, unit};
 use crate::check::{Finding, keys};
 use crate::metrics;
-use crate::model::{Figure, Reference, ReferencePoint, StudyFile, Value};
+use crate::model::{Figure, Limit, Reference, ReferencePoint, StudyFile, Value};
 use usher_config::units::Quantity;
 
 /// One point of a [`Reference`].
@@ -49,11 +49,47 @@ fn read(file: &StudyFile, figure: &Figure, point: &ReferencePoint) -> Result<Kno
     Ok(Known { text: called, x, y, ends, n: point.n.map_or(0, |n| n.get()) })
 }
 
-/// A measured value in its metric's unit.
+/// The least and the most that a recommendation's limit allows, in its metric's unit. The study was checked: what could not be
+/// read does not bind.
+pub fn limits<'a>(limit: &Limit, names: impl Into<metrics::Names<'a>>) -> (Option<f64>, Option<f64>) {
+    let unit = metrics::find(&limit.metric, names).map_or("", |metric| metric.unit);
+    let of = |value: &Option<Value>| value.as_ref().and_then(|value| measured(value, unit).ok());
+    (of(&limit.least), of(&limit.most))
+}
+
+/// What is wrong with a recommendation's limit.
+pub(crate) fn check_limit(file: &StudyFile, i: usize, limit: &Limit) -> Vec<Finding> {
+    if let Some(message) = metrics::unknown(&limit.metric, file) {
+        return vec![(keys!["recommendations", i, "limit", "metric"], message)];
+    }
+    let unit = metrics::find(&limit.metric, file).map_or("", |metric| metric.unit);
+    let mut findings = Vec::new();
+    for (key, value) in [("most", &limit.most), ("least", &limit.least)] {
+        if let Some(Err(message)) = value.as_ref().map(|value| measured(value, unit)) {
+            findings.push((keys!["recommendations", i, "limit", key], message));
+        }
+    }
+    let fault = |message: &str| (keys!["recommendations", i, "limit"], message.to_owned());
+    match limits(limit, file) {
+        (None, None) if findings.is_empty() => {
+            findings.push(fault("nothing is limited: give most, or least, or both"));
+        }
+        (Some(least), Some(most)) if least > most => {
+            findings.push(fault("nothing is within it: least is above most"));
+        }
+        _ => {}
+    }
+    findings
+}
+
+/// A measured value in its metric's unit; a share may be written as such.
 fn measured(value: &Value, unit: &str) -> Result<f64, String> {
     match (value, unit) {
         (Value::Integer(n), "") => Ok(*n as f64),
         (Value::Float(x), "") if x.is_finite() => Ok(*x),
+        (Value::Text(text), "") if text.trim().ends_with('%') => Quantity::parse(text)
+            .map(Quantity::base)
+            .ok_or_else(|| format!("\"{text}\" is no share, such as \"1 %\"")),
         (Value::Text(text), unit) if !unit.is_empty() => Quantity::parse(text)
             .and_then(|q| q.to(unit))
             .ok_or_else(|| format!("\"{text}\" is no number in \"{unit}\", the metric's unit")),

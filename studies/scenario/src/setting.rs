@@ -94,6 +94,11 @@ pub(crate) fn alone(path: &[Step]) -> bool {
     }
 }
 
+/// Whether a path is that of a setting, or of a table that has it.
+pub(crate) fn sets(path: &str, setting: &str) -> bool {
+    setting.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
 /// Splits `a."b.c".d` into its keys; `None` when it is malformed.
 fn split_path(path: &str) -> Option<Vec<String>> {
     let mut keys = Vec::new();

@@ -1,7 +1,5 @@
 //! A study file, loaded and checked, and how its plan is made.
 
-mod resolved;
-
 use crate::axis;
 use crate::certificates;
 use crate::check;
@@ -146,7 +144,19 @@ impl Study {
     fn parse_with(name: &str, origin: &str, text: &str, from: Origin) -> Result<Self, Faults> {
         let mut faults = Collector::new(origin, text);
         let study = Self::read(name, from, &mut faults);
-        faults.finish(study)
+        // What is wrong at some point alone is said together with the rest, unless that stands in the same place.
+        let of_points = study.as_ref().filter(|_| !faults.is_empty()).and_then(|study| study.check().err());
+        let sources = faults.sources().to_vec();
+        faults.finish(study).map_err(|mut found| {
+            let place = |fault: &Fault| {
+                (sources.iter().position(|source| source.name == fault.file), fault.line, fault.column)
+            };
+            let known: Vec<_> = found.faults.iter().map(place).collect();
+            let of_points = of_points.into_iter().flat_map(|of_points| of_points.faults);
+            found.faults.extend(of_points.filter(|fault| !known.contains(&place(fault))));
+            found.faults.sort_by_key(place);
+            found
+        })
     }
 
     fn read(name: &str, from: Origin, faults: &mut Collector) -> Option<Self> {
@@ -162,9 +172,7 @@ impl Study {
         }
         let (sources, warnings) = (faults.sources().to_vec(), faults.warnings());
         let study = Self { name: name.to_owned(), sources, warnings, file, tree, from };
-        if faults.is_empty() {
-            study.check_each(faults);
-        }
+        study.check_each(faults);
         Some(study)
     }
 
@@ -185,15 +193,15 @@ impl Study {
     }
 
     /// Looks for settings that do nothing: as a mode and `--set`s leave the file, and with each value of each axis and each
-    /// choice put into that alone.
+    /// choice put into that alone; `varied` are the paths of settings that are not the same always.
     fn check_idle<'a>(
         &self,
         base: &TreeNode,
         choices: impl Iterator<Item = &'a Choice>,
+        varied: &[String],
         memo: &mut Memo,
         faults: &mut Collector,
     ) {
-        let varied = self.varied();
         let as_it_is = std::iter::once((base.clone(), base.clone()));
         let with_each = choices.map(|choice| {
             let (mut tree, mut alone) =
@@ -207,7 +215,7 @@ impl Study {
         });
         for (mut tree, given) in as_it_is.chain(with_each) {
             let Some((file, named)) = typed(&mut tree, self.from, memo, faults) else { continue };
-            for (path, message) in check::idle(&Scenario::new(file, named), &given, &varied) {
+            for (path, message) in check::idle(&Scenario::new(file, named), &given, varied) {
                 report(&tree, path, message, faults);
             }
         }
@@ -305,9 +313,25 @@ impl Study {
         let axes = &self.file.axes;
         let choices: Vec<Vec<Choice>> =
             (0..axes.len()).map(|i| self.choices(i, mode, values_of(overrides, &axes[i]), faults)).collect();
+        for (name, _) in &overrides.set {
+            // Of a path that an axis names the base has told already.
+            let cases = axes.iter().zip(&choices).filter(|(axis, _)| axis.set.0.is_empty());
+            let mut cases = cases.flat_map(|(_, choices)| choices);
+            let set = |choice: &&Choice| choice.puts.iter().any(|put| setting::sets(&put.path, name));
+            if let Some(Choice { setting: Setting { axis, text, .. }, .. }) = cases.find(set) {
+                let message = format!(
+                    "--set {name}: the axis \"{axis}\" sets it to something else at \"{text}\"; leave that out by --set \
+                     {axis}=…, or change the file"
+                );
+                faults.add(None, message);
+            }
+        }
         let variants = self.variants(mode);
         let mut memo = Memo::default();
-        self.check_idle(&base, choices.iter().flatten().chain(&variants), &mut memo, faults);
+        // What an override makes idle is the file's for other runs.
+        let varied = self.varied().into_iter().chain(overrides.set.iter().map(|(name, _)| name.clone()));
+        let varied: Vec<String> = varied.collect();
+        self.check_idle(&base, choices.iter().flatten().chain(&variants), &varied, &mut memo, faults);
         let count = choices
             .iter()
             .try_fold(variants.len(), |n, c| n.checked_mul(c.len()).filter(|&n| n <= MAX_POINTS));
@@ -548,14 +572,20 @@ impl Study {
         entries.iter().map(|e| put(e.key.clone(), &e.node, Some(&e.key_span))).collect()
     }
 
+    /// Of everything that decides rows: comments, and what is shown of the rows, may change.
     fn hash(&self, mode: Mode, overrides: &Overrides) -> String {
+        const SHOWN: [&str; 6] = ["title", "question", "description", "groups", "figures", "recommendations"];
         let mut hasher = Sha256::new();
         let mut part = |bytes: &[u8]| {
             hasher.update((bytes.len() as u64).to_be_bytes());
             hasher.update(bytes);
         };
         part(self.name.as_bytes());
-        part(self.whole_text().as_bytes());
+        for entry in self.tree.entries().iter().filter(|entry| !SHOWN.contains(&entry.key.as_str())) {
+            part(entry.key.as_bytes());
+            part(format!("{:?}", entry.node.value()).as_bytes());
+        }
+        part(format!("{:?}", self.file.asked()).as_bytes());
         part(mode.name().as_bytes());
         for (name, value) in &overrides.set {
             part(name.as_bytes());

@@ -71,7 +71,7 @@ fn hol_delay(scenario: &Scenario) -> Option<f64> {
     let streams = scenario.hosts.get(&dialogue.clients)?.count.get();
     let rate = match per {
         Load::All => rate.per_second(),
-        Load::Client => rate.per_second() * f64::from(streams),
+        Load::Client => rate.per_second() * f64::from(streams) * f64::from(dialogue.per_host.get()),
     };
     let repair = tcp.rto_min.get().as_secs_f64();
     let added = Model { rate, loss: 1.0 - there, repair, streams }.mean();

@@ -47,7 +47,7 @@ fn only_its_own_host_ends_a_session_by_padt() {
         }
         let sent: Vec<_> = world.net.sent().iter().map(|sent| sent.bytes.clone()).collect();
         let frames = sent.iter().filter_map(|bytes| Frame::parse(bytes).ok());
-        let request = frames.filter(|frame| frame.code == Code::PADR).last().unwrap();
+        let request = frames.filter(|frame| frame.code == Code::PADR).next_back().unwrap();
         let host_uniq = Discovery::parse(request.payload).unwrap().host_uniq.filter(|_| knows);
         assert_eq!(host_uniq.is_some(), knows);
         let told = Discovery { host_uniq, ..none.clone() };

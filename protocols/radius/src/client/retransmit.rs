@@ -52,14 +52,14 @@ fn jittered(wait: Duration, base: Duration, jitter: f64, rng: &mut SecureRng) ->
 
 impl Retransmission {
     /// The wait after the first transmission.
-    pub(crate) fn first(&self, rng: &mut SecureRng) -> Duration {
+    pub fn first(&self, rng: &mut SecureRng) -> Duration {
         match *self {
             Self::Backoff { initial, jitter, .. } => jittered(initial, initial, jitter, rng),
             Self::Fixed { interval, .. } => interval,
         }
     }
     /// The wait that follows a wait of `last`.
-    pub(crate) fn next(&self, last: Duration, rng: &mut SecureRng) -> Duration {
+    pub fn next(&self, last: Duration, rng: &mut SecureRng) -> Duration {
         match *self {
             Self::Backoff { max, jitter, .. } => {
                 let wait = jittered(last * 2, last, jitter, rng);
@@ -69,7 +69,7 @@ impl Retransmission {
         }
     }
     /// Transmissions in all.
-    pub(crate) fn max_count(&self) -> u32 {
+    pub fn max_count(&self) -> u32 {
         match *self {
             Self::Backoff { max_count: 0, .. } => u32::MAX,
             Self::Backoff { max_count, .. } => max_count,
@@ -77,7 +77,7 @@ impl Retransmission {
         }
     }
     /// From the first transmission to giving up.
-    pub(crate) fn max_duration(&self) -> Duration {
+    pub fn max_duration(&self) -> Duration {
         match *self {
             Self::Backoff { max_duration, .. } if !max_duration.is_zero() => max_duration,
             _ => Duration::MAX,

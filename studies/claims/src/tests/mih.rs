@@ -462,9 +462,10 @@ fn what_is_left_open_is_what_the_studies_recommend() {
         let file = usher_scenario::Study::open(study).unwrap();
         let said = file.file().recommendations.iter();
         let said: Vec<_> = said
-            .map(|r| (&r.choose.0[..], &*r.metric, r.limit.as_ref().map(|l| (&*l.metric, l.most.get()))))
-            .map(|(choose, metric, limit)| {
-                (choose.iter().map(String::as_str).collect::<Vec<_>>(), metric, limit)
+            .map(|r| {
+                let most = |limit| usher_scenario::reference::limits(limit, file.file()).1;
+                let limit = r.limit.as_ref().and_then(|limit| Some((&*limit.metric, most(limit)?)));
+                (r.choose.0.iter().map(String::as_str).collect::<Vec<_>>(), &*r.metric, limit)
             })
             .collect();
         let questions = QUESTIONS.iter().filter(|q| q.study == study);

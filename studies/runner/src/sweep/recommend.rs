@@ -1,13 +1,13 @@
 //! Recommendations: for each combination of the other axes' values, which value of one axis does best.
 
 use super::Results;
-use super::report::{held, sure};
+use super::report::held;
 use std::collections::{BTreeMap, HashMap};
 use usher_observe::stats::paired;
 use usher_observe::{Estimate, Point};
 use usher_report::{Cell, Column, Section, Table};
-use usher_scenario::model::{Recommendation, StudyFile};
-use usher_scenario::{Plan, metrics};
+use usher_scenario::model::{Recommendation, StudyFile, Value};
+use usher_scenario::{Plan, metrics, reference};
 
 /// A metric's values by replication.
 type Values = BTreeMap<u32, f64>;
@@ -43,6 +43,8 @@ pub fn advise(said: &Recommendation, plan: &Plan, results: &Results) -> Vec<Advi
     let level = plan.points.first().map_or(0.95, |p| p.scenario.run.replications.confidence.get());
     let wanted =
         |metric: &str| metric == said.metric || said.limit.as_ref().is_some_and(|l| l.metric == metric);
+    let limit = said.limit.as_ref().zip(plan.points.first());
+    let limit = limit.map(|(limit, first)| (limit, reference::limits(limit, &first.scenario)));
     let mut values: HashMap<(&Point, &str), Values> = HashMap::new();
     for row in results.rows.iter().filter(|r| wanted(&r.metric)) {
         values.entry((&row.point, &row.metric)).or_default().insert(row.replication, row.value);
@@ -66,9 +68,10 @@ pub fn advise(said: &Recommendation, plan: &Plan, results: &Results) -> Vec<Advi
         .into_iter()
         .map(|(at, choices)| {
             let within = |point: &Point| {
-                let Some(limit) = &said.limit else { return true };
+                let Some((limit, (least, most))) = &limit else { return true };
                 let e = estimate(&of(point, &limit.metric));
-                e.n == 0 || e.mean <= limit.most.get()
+                e.n == 0
+                    || (least.is_none_or(|least| e.mean >= least) && most.is_none_or(|most| e.mean <= most))
             };
             let (kept, out): (Vec<_>, Vec<_>) = choices.into_iter().partition(|(_, p)| within(p));
             let mut measured: Vec<(String, Values)> = kept
@@ -98,36 +101,67 @@ pub fn advise(said: &Recommendation, plan: &Plan, results: &Results) -> Vec<Advi
 }
 
 /// What a short recommendation says, a sentence a line.
-pub(super) fn findings(
-    said: &Recommendation,
-    file: &StudyFile,
-    plan: &Plan,
-    results: &Results,
-) -> Vec<String> {
+pub(super) fn findings(said: &Recommendation, plan: &Plan, results: &Results) -> Vec<String> {
     /// More lines than this are a table's affair.
     const FEW: usize = 12;
     let advice = advise(said, plan, results);
     if advice.len() > FEW {
         return Vec::new();
     }
-    let metric = metrics::find(&said.metric, file);
-    let (about, unit) = metric.map_or((said.metric.clone(), ""), |m| (m.title(&said.metric), m.unit));
+    let unit = plan.points.first().and_then(|first| metrics::find(&said.metric, &first.scenario));
+    let unit = unit.map_or("", |metric| metric.unit);
     let sentence = |a: Advice| {
-        let (name, estimate) = a.best?;
         let at: Vec<String> = a.at.axes().map(|(axis, value)| format!("{axis} {value}")).collect();
         let at = if at.is_empty() { String::new() } else { format!("At {}: ", at.join(", ")) };
-        let as_good =
-            if a.as_good.is_empty() { String::new() } else { format!("; as good: {}", a.as_good.join(", ")) };
-        let value = format!("{} {unit}", sure(estimate.mean, estimate.half_width));
-        Some(format!("{at}use {name} ({about} {}{as_good}).", value.trim_end()))
+        let Some((name, estimate)) = a.best else {
+            let none =
+                |out: &[String]| format!("{at}nothing is within the limit: not {}.", out.join(", not "));
+            return (!a.excluded.is_empty()).then(|| none(&a.excluded));
+        };
+        let listed = |what: &str, names: &[String]| match names {
+            [] => String::new(),
+            names => format!("; {what}: {}", names.join(", ")),
+        };
+        let as_good = listed("as good", &a.as_good);
+        let excluded = listed("not within the limit", &a.excluded);
+        Some(format!("{at}use {name} ({} {}{as_good}{excluded}).", said.metric, told(&estimate, unit)))
     };
     advice.into_iter().filter_map(sentence).collect()
+}
+
+/// A mean with its interval and unit, to the second digit of the interval: `1.67 ± 0.09 s`.
+fn told(estimate: &Estimate, unit: &str) -> String {
+    let half = estimate.half_width;
+    let digits = if half.is_finite() && half > 0.0 { 1.0 - libm::floor(libm::log10(half)) } else { 4.0 };
+    let places = digits.clamp(0.0, 9.0) as usize;
+    let interval = if half.is_finite() { format!(" ± {half:.places$}") } else { String::new() };
+    let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
+    format!("{:.places$}{interval}{unit}", estimate.mean)
+}
+
+/// What a study's recommendations say, a line each, below their titles; those with many lines are the report's affair.
+pub fn answers(file: &StudyFile, plan: &Plan, results: &Results) -> Vec<String> {
+    let said = file.recommendations.iter().map(|said| (said, findings(said, plan, results)));
+    let said = said.filter(|(_, findings)| !findings.is_empty());
+    said.flat_map(|(said, findings)| {
+        std::iter::once(format!("{}:", said.title))
+            .chain(findings.into_iter().map(|line| format!("  {line}")))
+    })
+    .collect()
+}
+
+/// A limit as the study writes it.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Text(text) => text.clone(),
+        other => other.to_string(),
+    }
 }
 
 /// A recommendation as a part of the report.
 pub(super) fn section(said: &Recommendation, file: &StudyFile, plan: &Plan, results: &Results) -> Section {
     let metric = metrics::find(&said.metric, file);
-    let (about, unit) = metric.map_or((said.metric.clone(), ""), |m| (m.title(&said.metric), m.unit));
+    let (about, unit) = metric.map_or((said.metric.as_str(), ""), |m| (m.about, m.unit));
     let others: Vec<_> = plan.axes.iter().filter(|a| !said.choose.0.contains(&a.name)).collect();
     let mut columns: Vec<Column> = others.iter().map(|a| Column::new(a.label.as_str(), "")).collect();
     columns.extend([
@@ -162,8 +196,12 @@ pub(super) fn section(said: &Recommendation, file: &StudyFile, plan: &Plan, resu
         }
         row
     });
-    let limit = said.limit.as_ref().map_or(String::new(), |l| {
-        format!(" What has {} above {} % is left out.", l.metric, l.most.get() * 100.0)
+    let limit = said.limit.as_ref().map_or(String::new(), |limit| {
+        let bound =
+            |bound: &Option<Value>, word| bound.as_ref().map(|value| format!("{word} {}", shown(value)));
+        let bounds: Vec<String> =
+            bound(&limit.least, "below").into_iter().chain(bound(&limit.most, "above")).collect();
+        format!(" What has {} {} is left out.", limit.metric, bounds.join(", or "))
     });
     Section {
         title: said.title.clone(),
@@ -178,7 +216,7 @@ pub(super) fn section(said: &Recommendation, file: &StudyFile, plan: &Plan, resu
         .trim()
         .to_owned(),
         figures: Vec::new(),
-        tables: vec![Table { title: String::new(), columns, rows: rows.collect(), folded: false }],
+        tables: vec![Table { title: String::new(), columns, rows: rows.collect() }],
     }
 }
 

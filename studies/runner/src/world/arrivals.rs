@@ -21,9 +21,25 @@ pub(super) struct ArrivalProcess {
 
 #[derive(Debug)]
 enum Law {
-    Poisson { mean: Duration },
-    Constant { interval: Duration, left: Option<u64> },
-    Closed { pause: usher_scenario::model::TimeLaw },
+    Poisson {
+        mean: Duration,
+    },
+    Constant {
+        interval: Duration,
+        left: Option<u64>,
+        /// How much later than its turn one may begin.
+        jitter: Duration,
+        /// The turn of the next one.
+        turn: Instant,
+    },
+    Closed {
+        pause: usher_scenario::model::TimeLaw,
+    },
+}
+
+/// How much later than its turn one begins, up to `jitter`.
+fn late(jitter: Duration, rng: &mut Rng) -> Duration {
+    if jitter.is_zero() { Duration::ZERO } else { rng.between(Duration::ZERO, jitter) }
 }
 
 /// The budget that a study's limit sets, shared by the run's clients.
@@ -57,9 +73,11 @@ impl ArrivalProcess {
                 let first = Instant::ZERO + start.get() + rng.exponential(mean);
                 (Law::Poisson { mean }, first)
             }
-            Arrivals::Constant { interval, start, stagger, count } => {
-                let first = Instant::ZERO + start.get() + stagger.get() * index;
-                (Law::Constant { interval: interval.get(), left: *count }, first)
+            Arrivals::Constant { interval, start, stagger, jitter, count } => {
+                let (interval, turn) = (interval.get(), Instant::ZERO + start.get() + stagger.get() * index);
+                let jitter = interval.mul_f64(jitter.get());
+                let first = turn + late(jitter, &mut rng);
+                (Law::Constant { interval, left: *count, jitter, turn }, first)
             }
             Arrivals::Closed { pause, start, .. } => {
                 let first = Instant::ZERO + start.get() + pause.draw(&mut rng);
@@ -107,11 +125,12 @@ impl ArrivalProcess {
     fn after(&mut self, at: Instant) -> Option<Instant> {
         match &mut self.law {
             Law::Poisson { mean } => Some(at + self.rng.exponential(*mean)),
-            Law::Constant { interval, left } => {
+            Law::Constant { interval, left, jitter, turn } => {
                 if let Some(left) = left {
                     *left -= 1;
                 }
-                (*left != Some(0)).then_some(at + *interval)
+                *turn += *interval;
+                (*left != Some(0)).then(|| *turn + late(*jitter, &mut self.rng))
             }
             Law::Closed { .. } => None,
         }
@@ -122,5 +141,41 @@ impl ArrivalProcess {
         if let Law::Closed { pause } = &self.law {
             self.next = Some(now + pause.draw(&mut self.rng));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use usher_core::Seed;
+    use usher_scenario::units::{Share, Time};
+
+    #[test]
+    fn jitter_moves_what_begins_and_not_its_turn() {
+        let constant = |jitter| Arrivals::Constant {
+            interval: Time::secs(10),
+            start: Time::secs(3),
+            stagger: Time::secs(1),
+            jitter: Share::percent(jitter),
+            count: Some(50),
+        };
+        let begin = |jitter| {
+            let rng = Seed::new(1).stream("arrivals", 2);
+            let end = Instant::ZERO + Duration::from_secs(10_000);
+            let mut process = ArrivalProcess::new(&constant(jitter), 2, 4, end, None, rng);
+            let mut times = Vec::new();
+            while let Some(at) = process.next() {
+                assert!(process.take(at));
+                times.push(at.since(Instant::ZERO).as_secs_f64());
+            }
+            times
+        };
+        let turns: Vec<f64> = (0..50).map(|i| f64::from(5 + 10 * i)).collect();
+        assert_eq!(begin(0), turns);
+        let late: Vec<f64> = begin(40).iter().zip(&turns).map(|(at, turn)| at - turn).collect();
+        assert!(late.iter().all(|late| (0.0..=4.0).contains(late)), "{late:?}");
+        let mean = late.iter().sum::<f64>() / 50.0;
+        // Uniform up to 4 s: 2 s on average, with a standard error of 0.16 s.
+        assert!((mean - 2.0).abs() < 0.65, "{mean}");
     }
 }

@@ -24,7 +24,6 @@ pub(super) struct Built {
 }
 
 impl Built {
-    /// `capture` names the links that are captured at their first host; of a group, the first.
     pub(super) fn of(scenario: &Scenario, seed: Seed, capture: &[String]) -> Result<Self, WorldError> {
         let version = scenario.run.ip.into();
         let from = Instant::ZERO + scenario.run.warmup.get();
@@ -98,7 +97,10 @@ impl Built {
                 let _ = plan.builder.bind_udp(sink, 0, DISCARD_PORT);
             }
         }
-        let measure = Measure::new(from, end, firsts);
+        let mut measure = Measure::new(from, end, firsts);
+        for (i, (name, _)) in scenario.all_workloads().enumerate() {
+            measure.ask(i, name, scenario.asked.iter());
+        }
         Ok(Self { builder: plan.builder, measure, topology, interfaces, key_log })
     }
 }

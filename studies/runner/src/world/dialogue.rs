@@ -1,11 +1,12 @@
 //! The plain dialogue: rounds of a request and an answer of given sizes, over TCP, SCTP or UDP.
 //!
 //! Messages over TCP are lengths without bytes. Requests of one connection are answered in their order, so
-//! both sides know what comes next by counting; where the rounds of several dialogues with different sizes
-//! share a connection, the server learns their order from the [`Script`] that its clients keep: the
+//! both sides know what comes next by counting; where sizes vary, or the rounds of several dialogues with different
+//! sizes share a connection, the server learns them from the [`Script`] that its clients keep: the
 //! simulator's stand-in for the framing that a real protocol would have.
 
 use super::arrivals::{ArrivalProcess, budget};
+use super::eap;
 use super::error::WorldError;
 use super::plan::Plan;
 use super::report::{End, Report};
@@ -17,18 +18,23 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use usher_core::timer::TimerQueue;
-use usher_core::{AssocId, ConnId, Duration, Instant, Rng, Work};
-use usher_scenario::model::{self, Connection, Repeats, TimeLaw, TransportProtocol};
+use usher_core::{AssocId, ConnId, Duration, Instant, Rng, SecureRng, Work};
+use usher_radius::client::Retransmission;
+use usher_scenario::model::{self, Connection, SizeLaw, TimeLaw, TransportProtocol};
 use usher_scenario::ports::DIALOGUE;
 use usher_scenario::work;
 use usher_sim::sctp::Message;
 use usher_sim::{Context, Delivery, HostId, MessageDelivery, Payload, StreamDelivery};
 
-/// In a UDP or SCTP message: the dialogue and the round it belongs to.
-const HEADER: usize = 12;
+/// In a UDP or SCTP message: the dialogue and the round it belongs to, and, where sizes vary, that of the answer.
+const HEADER: usize = 16;
 
-/// Which rounds follow on each client's persistent connection, where that is not always the same one.
-pub(super) type Script = Rc<RefCell<BTreeMap<HostId, VecDeque<u32>>>>;
+/// Octets of a request and of its answer.
+type Sizes = (u32, u32);
+
+/// Which requests follow on a connection, where that is not told by counting: by the client's host and, of connections that
+/// are one dialogue's, its port.
+pub(super) type Script = Rc<RefCell<BTreeMap<(HostId, u16), VecDeque<Sizes>>>>;
 
 /// What client and server have in common.
 #[derive(Debug)]
@@ -36,13 +42,16 @@ pub(super) struct Rules {
     transport: TransportProtocol,
     /// Dialogues share one connection, which is TCP.
     persistent: bool,
-    /// Request and answer bytes of each round, repetitions written out.
-    rounds: Vec<(u32, u32)>,
+    /// Request and answer of each round, repetitions written out.
+    rounds: Vec<(SizeLaw, SizeLaw)>,
+    /// Bytes of each round's request and answer, where they are the same always.
+    sizes: Option<Vec<Sizes>>,
+    /// All rounds are alike.
     uniform: bool,
     turnaround: TimeLaw,
     think: TimeLaw,
     give_up: Option<Duration>,
-    repeats: Option<(Duration, u32)>,
+    repeats: Option<Retransmission>,
     reconnect: Duration,
     /// Streams of an association.
     streams: u16,
@@ -51,21 +60,21 @@ pub(super) struct Rules {
 
 impl Rules {
     pub(super) fn new(d: &model::Dialogue, reconnect: Duration) -> Rc<Self> {
-        let once: Vec<(u32, u32)> =
-            d.rounds.iter().map(|r| (r.request.bytes() as u32, r.answer.bytes() as u32)).collect();
-        let rounds = once.repeat(d.repeat.get() as usize);
+        let once: Vec<(SizeLaw, SizeLaw)> =
+            d.rounds.iter().map(|r| (r.request.clone(), r.answer.clone())).collect();
+        let rounds = vec![once; d.repeat.get() as usize].concat();
+        let constant = |law: &SizeLaw| law.constant().map(|size| size.bytes() as u32);
+        let sizes = rounds.iter().map(|(request, answer)| constant(request).zip(constant(answer)));
         Rc::new(Self {
             transport: d.transport,
             persistent: d.transport == TransportProtocol::Tcp && d.connection == Connection::Persistent,
             uniform: rounds.windows(2).all(|w| w[0] == w[1]),
+            sizes: sizes.collect(),
             rounds,
             turnaround: d.turnaround.clone(),
             think: d.think.clone(),
             give_up: d.give_up.get().map(|t| t.get()),
-            repeats: match &d.retransmission {
-                Repeats::None => None,
-                Repeats::Fixed { interval, count } => Some((interval.get(), count.get())),
-            },
+            repeats: d.retransmission.policy().as_ref().map(eap::retransmission),
             reconnect,
             streams: d.streams.get().min(u32::from(u16::MAX)) as u16,
             script: Script::default(),
@@ -73,43 +82,102 @@ impl Rules {
     }
 
     fn scripted(&self) -> bool {
-        !self.uniform && self.persistent
+        self.sizes.is_none() || (!self.uniform && self.persistent)
+    }
+
+    /// Bytes of a round's request and answer.
+    fn draw(&self, round: u32, rng: &mut Rng) -> Sizes {
+        match &self.sizes {
+            Some(sizes) => sizes[round as usize],
+            None => {
+                let (request, answer) = &self.rounds[round as usize];
+                (request.draw(rng) as u32, answer.draw(rng) as u32)
+            }
+        }
+    }
+
+    /// Bytes of the answer to a message.
+    fn answer(&self, header: &Header) -> Option<u32> {
+        match &self.sizes {
+            Some(sizes) => sizes.get(header.round as usize).map(|(_, answer)| *answer),
+            None => header.answer,
+        }
+    }
+
+    /// What a message says of itself.
+    fn header(&self, dialogue: u64, round: u32, answer: u32) -> Header {
+        Header { dialogue, round, answer: self.sizes.is_none().then_some(answer) }
     }
 }
 
-fn header(dialogue: u64, round: u32, len: u32) -> Payload {
-    let mut bytes = [0; HEADER];
-    bytes[..8].copy_from_slice(&dialogue.to_be_bytes());
-    bytes[8..].copy_from_slice(&round.to_be_bytes());
-    Payload { len, bytes: Some(bytes.as_slice().into()) }
+/// What a UDP or SCTP message says of itself.
+#[derive(Clone, Copy, Debug)]
+struct Header {
+    dialogue: u64,
+    round: u32,
+    /// Where sizes vary: octets of the answer.
+    answer: Option<u32>,
 }
 
-fn parse_header(payload: &Payload) -> Option<(u64, u32)> {
-    let (dialogue, rest) = payload.as_slice().split_first_chunk::<8>()?;
-    let (round, _) = rest.split_first_chunk::<4>()?;
-    Some((u64::from_be_bytes(*dialogue), u32::from_be_bytes(*round)))
+impl Header {
+    /// A message of so many octets.
+    fn message(self, len: u32) -> Payload {
+        let mut bytes = [0; HEADER];
+        bytes[..8].copy_from_slice(&self.dialogue.to_be_bytes());
+        bytes[8..12].copy_from_slice(&self.round.to_be_bytes());
+        bytes[12..].copy_from_slice(&self.answer.unwrap_or_default().to_be_bytes());
+        let said = if self.answer.is_some() { HEADER } else { HEADER - 4 };
+        Payload { len, bytes: Some(bytes[..said].into()) }
+    }
+
+    fn parse(payload: &Payload) -> Option<Self> {
+        let (dialogue, rest) = payload.as_slice().split_first_chunk::<8>()?;
+        let (round, rest) = rest.split_first_chunk::<4>()?;
+        let answer = rest.split_first_chunk::<4>().map(|(answer, _)| u32::from_be_bytes(*answer));
+        Some(Self { dialogue: u64::from_be_bytes(*dialogue), round: u32::from_be_bytes(*round), answer })
+    }
 }
 
 /// A dialogue that has begun.
 #[derive(Clone, Copy, Debug)]
 struct Dialogue {
     began: Instant,
+    /// Whose of the host's clients it is.
+    user: u32,
     round: u32,
+    /// Of the present round.
+    sizes: Sizes,
     /// Transmissions of the present request.
     sent: u32,
+    /// When the first of them was, and how long is waited for the answer to the last.
+    first: Instant,
+    wait: Duration,
     /// When the present request is sent (again), if that is planned.
     due: Option<Instant>,
     conn: Option<ConnId>,
 }
 
-/// One client.
+/// A dialogue's own connection.
+#[derive(Debug)]
+struct Own {
+    dialogue: u64,
+    /// Bytes of answer received.
+    received: u32,
+    /// Our port, once it is up.
+    port: Option<u16>,
+}
+
+/// The clients of a host.
 #[derive(Debug)]
 pub(super) struct Client {
     rules: Rc<Rules>,
     host: HostId,
     server: HostId,
-    arrivals: ArrivalProcess,
+    /// Of each of them.
+    arrivals: Vec<ArrivalProcess>,
     rng: Rng,
+    /// By which times of repetition are varied, where requests are sent again.
+    chance: Option<Box<SecureRng>>,
     /// Dialogues by number, from `first` on; `None` has ended.
     dialogues: Short<Option<Dialogue>>,
     first: u64,
@@ -121,8 +189,7 @@ pub(super) struct Client {
     /// Dialogues whose answers are outstanding on the persistent connection, and their sizes, in order.
     expected: Short<(u64, u32)>,
     received: u32,
-    /// Bytes of answer received on a dialogue's own connection.
-    own: BTreeMap<ConnId, (u64, u32)>,
+    own: BTreeMap<ConnId, Own>,
     writer: Writer,
 }
 
@@ -130,8 +197,8 @@ impl Client {
     pub(super) fn new(
         rules: Rc<Rules>,
         (host, server): (HostId, HostId),
-        arrivals: ArrivalProcess,
-        rng: Rng,
+        arrivals: Vec<ArrivalProcess>,
+        (rng, chance): (Rng, Option<Box<SecureRng>>),
         writer: Writer,
     ) -> Self {
         Self {
@@ -140,6 +207,7 @@ impl Client {
             server,
             arrivals,
             rng,
+            chance,
             dialogues: Short::default(),
             first: 0,
             due: TimerQueue::new(),
@@ -170,7 +238,8 @@ impl Client {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        let planned = or(or(self.arrivals.next(), self.due.next()), or(give_up, self.reconnect_at));
+        let arrival = self.arrivals.iter().filter_map(ArrivalProcess::next).min();
+        let planned = or(or(arrival, self.due.next()), or(give_up, self.reconnect_at));
         or(planned, self.writer.next())
     }
 
@@ -190,12 +259,31 @@ impl Client {
                 self.end(ctx, self.first, false);
             }
         }
-        while self.arrivals.take(now) {
+        while let Some(user) = self.arrived(now) {
+            if !self.arrivals[user].take(now) {
+                continue;
+            }
             let id = self.first + self.dialogues.len() as u64;
-            self.dialogues.push_back(Some(Dialogue { began: now, round: 0, sent: 0, due: None, conn: None }));
+            self.dialogues.push_back(Some(Dialogue {
+                began: now,
+                user: user as u32,
+                round: 0,
+                sizes: self.rules.draw(0, &mut self.rng),
+                sent: 0,
+                first: now,
+                wait: Duration::ZERO,
+                due: None,
+                conn: None,
+            }));
             ctx.report(Report::Begun);
             self.request(ctx, id);
         }
+    }
+
+    /// The client whose arrival has been due for longest.
+    fn arrived(&self, now: Instant) -> Option<usize> {
+        let next = self.arrivals.iter().enumerate().filter_map(|(user, of)| Some((of.next()?, user)));
+        next.min().filter(|(at, _)| *at <= now).map(|(_, user)| user)
     }
 
     fn open(&mut self, ctx: &mut Context<'_, Report>) {
@@ -209,7 +297,7 @@ impl Client {
         self.expected.clear();
         self.received = 0;
         if self.rules.scripted() {
-            self.rules.script.borrow_mut().insert(self.host, VecDeque::new());
+            self.rules.script.borrow_mut().insert((self.host, 0), VecDeque::new());
         }
         ctx.connect(ConnId::opened(self.connections), self.server, DIALOGUE);
         self.send_waiting(ctx);
@@ -232,25 +320,30 @@ impl Client {
         let rules = &*self.rules;
         let Some(Some(d)) = self.dialogues.get_mut(id.wrapping_sub(self.first) as usize) else { return };
         d.due = None;
-        let (bytes, answer) = rules.rounds[d.round as usize];
-        let round = d.round;
+        let ((bytes, answer), round) = (d.sizes, d.round);
         ctx.work(Work { label: work::DIALOGUE_REQUEST, units: 1 });
         match rules.transport {
             TransportProtocol::Udp => {
-                if rules.repeats.is_some_and(|(_, count)| d.sent >= count) {
-                    self.end(ctx, id, false);
-                    return;
+                let now = ctx.now();
+                if let (Some(policy), Some(chance)) = (&rules.repeats, &mut self.chance) {
+                    let last = d.first + policy.max_duration();
+                    if d.sent >= policy.max_count() || (d.sent > 0 && now >= last) {
+                        self.end(ctx, id, false);
+                        return;
+                    }
+                    (d.first, d.wait) = match d.sent {
+                        0 => (now, policy.first(chance)),
+                        _ => (d.first, policy.next(d.wait, chance)),
+                    };
+                    let at = (now + d.wait).min(d.first + policy.max_duration());
+                    d.due = Some(at);
+                    self.due.insert(at, id);
                 }
                 if d.sent > 0 {
                     ctx.report(Report::Retransmissions(1));
                 }
                 d.sent += 1;
-                if let Some((interval, _)) = rules.repeats {
-                    let at = ctx.now() + interval;
-                    d.due = Some(at);
-                    self.due.insert(at, id);
-                }
-                ctx.send_datagram(0, self.server, DIALOGUE, header(id, round, bytes));
+                ctx.send_datagram(0, self.server, DIALOGUE, rules.header(id, round, answer).message(bytes));
             }
             TransportProtocol::Sctp => {
                 if !self.connected {
@@ -258,7 +351,7 @@ impl Client {
                 }
                 d.sent = 1;
                 let stream = (id % u64::from(rules.streams.max(1))) as u16;
-                let payload = header(id, round, bytes);
+                let payload = rules.header(id, round, answer).message(bytes);
                 let message = Message { stream, ppid: 0, unordered: false, payload };
                 ctx.send_message(AssocId::opened(self.connections), message);
             }
@@ -270,9 +363,9 @@ impl Client {
                 d.sent = 1;
                 self.expected.push_back((id, answer));
                 if rules.scripted()
-                    && let Some(script) = rules.script.borrow_mut().get_mut(&self.host)
+                    && let Some(script) = rules.script.borrow_mut().get_mut(&(self.host, 0))
                 {
-                    script.push_back(round);
+                    script.push_back((bytes, answer));
                 }
                 self.writer.write(ctx, ConnId::opened(self.connections), bytes);
             }
@@ -283,11 +376,16 @@ impl Client {
                         let conn = ConnId::opened(self.connections);
                         d.conn = Some(conn);
                         self.connections += 1;
-                        self.own.insert(conn, (id, 0));
+                        self.own.insert(conn, Own { dialogue: id, received: 0, port: None });
                         ctx.connect(conn, self.server, DIALOGUE);
                         conn
                     }
                 };
+                if rules.scripted()
+                    && let Some(port) = self.own.get(&conn).and_then(|own| own.port)
+                {
+                    rules.script.borrow_mut().insert((self.host, port), [(bytes, answer)].into());
+                }
                 self.writer.write(ctx, conn, bytes);
             }
         }
@@ -295,7 +393,18 @@ impl Client {
 
     fn stream(&mut self, ctx: &mut Context<'_, Report>, conn: ConnId, event: StreamDelivery) {
         match event {
-            StreamDelivery::Connected { .. } => {}
+            StreamDelivery::Connected { local_port, .. } => {
+                let Some(own) = self.own.get_mut(&conn) else { return };
+                own.port = Some(local_port);
+                let place = own.dialogue.wrapping_sub(self.first) as usize;
+                if self.rules.scripted()
+                    && let Some(Some(d)) = self.dialogues.get(place)
+                {
+                    // What it asks was not to be told before the port was known.
+                    let mut script = self.rules.script.borrow_mut();
+                    script.insert((self.host, local_port), [d.sizes].into());
+                }
+            }
             StreamDelivery::Data(payload) if self.persistent() => {
                 self.received += payload.len;
                 while let Some(&(id, size)) = self.expected.front()
@@ -308,20 +417,13 @@ impl Client {
                 }
             }
             StreamDelivery::Data(payload) => {
-                let Some((id, received)) = self.own.get_mut(&conn) else { return };
-                *received += payload.len;
-                let (id, got) = (*id, *received);
-                let rounds = &self.rules.rounds;
-                let Some(round) =
-                    self.dialogues.get((id - self.first) as usize).and_then(|d| d.map(|d| d.round))
-                else {
-                    return;
-                };
-                let size = rounds[round as usize].1;
+                let Some(own) = self.own.get_mut(&conn) else { return };
+                own.received += payload.len;
+                let (id, got) = (own.dialogue, own.received);
+                let Some(Some(d)) = self.dialogues.get((id - self.first) as usize) else { return };
+                let size = d.sizes.1;
                 if got >= size {
-                    if let Some((_, received)) = self.own.get_mut(&conn) {
-                        *received -= size;
-                    }
+                    own.received -= size;
                     self.answered(ctx, id);
                 }
             }
@@ -336,8 +438,8 @@ impl Client {
             }
             StreamDelivery::Closed(_) => {
                 self.writer.forget(conn);
-                if let Some((id, _)) = self.own.remove(&conn) {
-                    self.end(ctx, id, false);
+                if let Some(own) = self.own.remove(&conn) {
+                    self.end(ctx, own.dialogue, false);
                 }
             }
         }
@@ -350,11 +452,7 @@ impl Client {
                 self.send_waiting(ctx);
             }
             MessageDelivery::Data { payload, .. } => {
-                if let Some((id, round)) = parse_header(&payload)
-                    && self.get(id).is_some_and(|d| d.round == round)
-                {
-                    self.answered(ctx, id);
-                }
+                self.heard(ctx, &payload);
             }
             MessageDelivery::Down(_) => {
                 self.connected = false;
@@ -372,6 +470,15 @@ impl Client {
         }
     }
 
+    /// A message has come: an answer to what was asked last, or to what was asked before.
+    fn heard(&mut self, ctx: &mut Context<'_, Report>, payload: &Payload) {
+        if let Some(Header { dialogue, round, .. }) = Header::parse(payload)
+            && self.get(dialogue).is_some_and(|d| d.round == round)
+        {
+            self.answered(ctx, dialogue);
+        }
+    }
+
     /// The present round of a dialogue has its answer.
     fn answered(&mut self, ctx: &mut Context<'_, Report>, id: u64) {
         let now = ctx.now();
@@ -383,9 +490,14 @@ impl Client {
         let Some(d) = self.get(id) else { return };
         d.round += 1;
         d.sent = 0;
-        if d.round == rounds {
+        let round = d.round;
+        if round == rounds {
             self.end(ctx, id, true);
             return;
+        }
+        let sizes = self.rules.draw(round, &mut self.rng);
+        if let Some(d) = self.get(id) {
+            d.sizes = sizes;
         }
         let think = self.rules.think.draw(&mut self.rng);
         if think.is_zero() {
@@ -416,7 +528,9 @@ impl Client {
         }
         let end = if success { End::Completed } else { End::Failed };
         ctx.report(Report::Ended { began: d.began, end });
-        self.arrivals.ended(ctx.now());
+        if let Some(arrivals) = self.arrivals.get_mut(d.user as usize) {
+            arrivals.ended(ctx.now());
+        }
     }
 }
 
@@ -428,13 +542,7 @@ impl Role for Client {
             }
             Delivery::Timer => self.timer(ctx),
             Delivery::Stream { conn, event } => self.stream(ctx, conn, event),
-            Delivery::Datagram { payload, .. } => {
-                if let Some((id, round)) = parse_header(&payload)
-                    && self.get(id).is_some_and(|d| d.round == round)
-                {
-                    self.answered(ctx, id);
-                }
-            }
+            Delivery::Datagram { payload, .. } => self.heard(ctx, &payload),
             Delivery::Message { event, .. } => self.message(ctx, event),
             Delivery::Start
             | Delivery::Frame { .. }
@@ -450,7 +558,8 @@ impl Role for Client {
 /// What a server knows of a connection.
 #[derive(Clone, Copy, Debug)]
 struct Served {
-    client: HostId,
+    /// Where the script has it.
+    client: (HostId, u16),
     received: u32,
     round: u32,
 }
@@ -482,35 +591,36 @@ impl Server {
     fn stream(&mut self, ctx: &mut Context<'_, Report>, conn: ConnId, event: StreamDelivery) {
         let index = conn.n as usize;
         match event {
-            StreamDelivery::Connected { remote, .. } => {
+            StreamDelivery::Connected { remote, remote_port, .. } => {
                 if self.conns.len() <= index {
                     self.conns.resize(index + 1, None);
                 }
-                self.conns[index] = Some(Served { client: remote, received: 0, round: 0 });
+                let client = (remote, if self.rules.persistent { 0 } else { remote_port });
+                self.conns[index] = Some(Served { client, received: 0, round: 0 });
             }
             StreamDelivery::Data(payload) => {
                 let Some(Some(served)) = self.conns.get_mut(index) else { return };
                 served.received += payload.len;
                 loop {
                     let Some(Some(served)) = self.conns.get_mut(index) else { return };
-                    let round = if self.rules.scripted() {
-                        let script = self.rules.script.borrow();
-                        match script.get(&served.client).and_then(VecDeque::front) {
-                            Some(round) => *round,
-                            None => return,
+                    let told = self.rules.scripted();
+                    let (request, bytes) = match &self.rules.sizes {
+                        Some(sizes) if !told => sizes[served.round as usize],
+                        _ => {
+                            let script = self.rules.script.borrow();
+                            match script.get(&served.client).and_then(VecDeque::front) {
+                                Some(sizes) => *sizes,
+                                None => return,
+                            }
                         }
-                    } else {
-                        served.round
                     };
-                    let (request, bytes) = self.rules.rounds[round as usize];
                     if served.received < request {
                         return;
                     }
                     served.received -= request;
-                    served.round = if round + 1 == self.rules.rounds.len() as u32 { 0 } else { round + 1 };
-                    if self.rules.scripted()
-                        && let Some(script) = self.rules.script.borrow_mut().get_mut(&served.client)
-                    {
+                    served.round =
+                        if served.round + 1 == self.rules.rounds.len() as u32 { 0 } else { served.round + 1 };
+                    if told && let Some(script) = self.rules.script.borrow_mut().get_mut(&served.client) {
                         script.pop_front();
                     }
                     ctx.work(Work { label: work::DIALOGUE_ANSWER, units: 1 });
@@ -518,8 +628,9 @@ impl Server {
                 }
             }
             StreamDelivery::Closed(_) => {
-                if let Some(slot) = self.conns.get_mut(index) {
-                    *slot = None;
+                let served = self.conns.get_mut(index).and_then(Option::take);
+                if let Some(served) = served.filter(|_| !self.rules.persistent) {
+                    self.rules.script.borrow_mut().remove(&served.client);
                 }
             }
         }
@@ -551,17 +662,17 @@ impl Role for Server {
             }
             Delivery::Stream { conn, event } => self.stream(ctx, conn, event),
             Delivery::Datagram { from, from_port, payload, .. } => {
-                let Some((id, round)) = parse_header(&payload) else { return };
-                let Some(&(_, bytes)) = self.rules.rounds.get(round as usize) else { return };
+                let Some(header) = Header::parse(&payload) else { return };
+                let Some(bytes) = self.rules.answer(&header) else { return };
                 ctx.work(Work { label: work::DIALOGUE_ANSWER, units: 1 });
-                let payload = header(id, round, bytes);
+                let payload = header.message(bytes);
                 self.answer(ctx, Answer::Datagram { to: from, port: from_port, payload });
             }
             Delivery::Message { assoc, event: MessageDelivery::Data { stream, payload, .. } } => {
-                let Some((id, round)) = parse_header(&payload) else { return };
-                let Some(&(_, bytes)) = self.rules.rounds.get(round as usize) else { return };
+                let Some(header) = Header::parse(&payload) else { return };
+                let Some(bytes) = self.rules.answer(&header) else { return };
                 ctx.work(Work { label: work::DIALOGUE_ANSWER, units: 1 });
-                let payload = header(id, round, bytes);
+                let payload = header.message(bytes);
                 let message = Message { stream, ppid: 0, unordered: false, payload };
                 self.answer(ctx, Answer::Message { assoc, message });
             }
@@ -600,19 +711,20 @@ pub(super) fn build(plan: &mut Plan<'_>, topology: &Topology, d: &model::Dialogu
     }
     let clients = topology.group(&d.clients)?;
     let shared = budget(&d.arrivals);
+    let per_host = u64::from(d.per_host.get());
+    let all = clients.len() as u64 * per_host;
     for (i, &host) in clients.iter().enumerate() {
         let index = i as u64;
-        let arrivals = ArrivalProcess::new(
-            &d.arrivals,
-            index,
-            clients.len() as u64,
-            plan.end,
-            shared.clone(),
-            plan.seed.stream("arrivals", index),
-        );
+        let arrivals = (index * per_host..(index + 1) * per_host).map(|client| {
+            let rng = plan.seed.stream("arrivals", client);
+            ArrivalProcess::new(&d.arrivals, client, all, plan.end, shared.clone(), rng)
+        });
+        let arrivals = arrivals.collect();
         let rng = plan.seed.stream("dialogue.client", index);
+        let chance = rules.repeats.map(|_| Box::new(plan.seed.secure("dialogue.retransmission", index)));
         let server = servers[i % servers.len()];
-        let client = Client::new(rules.clone(), (host, server), arrivals, rng, Writer::new(d));
+        let writer = Writer::new(d);
+        let client = Client::new(rules.clone(), (host, server), arrivals, (rng, chance), writer);
         plan.role(host, client);
     }
     Ok(())

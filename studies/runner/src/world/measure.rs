@@ -6,7 +6,7 @@ use super::report::{End, Report};
 use std::ops::Range;
 use usher_core::{Duration, Instant};
 use usher_observe::stats::quantiles;
-use usher_scenario::metrics;
+use usher_scenario::metrics::{self, DELAY_P999};
 use usher_sim::Observer;
 
 /// Hears what the roles report.
@@ -19,21 +19,6 @@ pub(super) struct Measure {
     ends: Vec<bool>,
     /// Dialogues of all workloads that ended well since the counting began, those of workloads that are done included.
     completed: u64,
-    /// When each dialogue ran, where that is kept.
-    spans: Option<Vec<Span>>,
-}
-
-/// When a dialogue ran that has ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Span {
-    /// The number of its workload.
-    pub(super) workload: usize,
-    /// The application that reported its end.
-    pub(super) app: u32,
-    pub(super) began: Instant,
-    pub(super) ended: Instant,
-    /// It ended well.
-    pub(super) completed: bool,
 }
 
 /// What one workload did. A dialogue counts when it began within the counting interval.
@@ -46,6 +31,10 @@ pub(super) struct Dialogues {
     /// Their exact sum, nanoseconds.
     delay_sum: u128,
     begun: u64,
+    /// The times within which dialogues are to end, as they are written, and how many did.
+    within: Vec<(Duration, String, u64)>,
+    /// Whether the 99.9 % quantile is asked for.
+    p999: bool,
     succeeded: u64,
     rejected: u64,
     failed: u64,
@@ -121,17 +110,19 @@ impl Measure {
     /// `firsts` are the numbers of the workloads' first applications, ascending.
     pub(super) fn new(from: Instant, to: Instant, firsts: Vec<u32>) -> Self {
         let workloads = firsts.iter().map(|_| Dialogues::new(from, to)).collect();
-        Self { workloads, firsts, ends: Vec::new(), completed: 0, spans: None }
+        Self { workloads, firsts, ends: Vec::new(), completed: 0 }
     }
 
-    /// Keeps from now on when each dialogue ran.
-    pub(super) fn keep_spans(&mut self) {
-        self.spans = Some(Vec::new());
-    }
-
-    /// The dialogues that count and have ended, in the order of their ends, where they were kept.
-    pub(super) fn take_spans(&mut self) -> Vec<Span> {
-        self.spans.take().unwrap_or_default()
+    /// A workload of this name (one that stands alone is called nothing) is asked for these metrics beside those that all have.
+    pub(super) fn ask<'a>(&mut self, workload: usize, name: &str, asked: impl Iterator<Item = &'a String>) {
+        let Some(dialogues) = self.workloads.get_mut(workload) else { return };
+        for metric in asked {
+            dialogues.p999 |= *metric == DELAY_P999.of_workload(name);
+            let own = metric.rsplit_once(')').is_some_and(|(_, of)| of.trim_start_matches('.') == name);
+            if let Some((within, time)) = metrics::within(metric).filter(|_| own) {
+                dialogues.within.push((within, time.to_owned(), 0));
+            }
+        }
     }
 
     /// From now on a workload is done when all of it that counts has ended, where `ends` says so, and the run when all are.
@@ -169,6 +160,8 @@ impl Dialogues {
             delays: Samples::default(),
             delay_sum: 0,
             begun: 0,
+            within: Vec::new(),
+            p999: false,
             succeeded: 0,
             rejected: 0,
             failed: 0,
@@ -203,10 +196,14 @@ impl Dialogues {
         let (n, good) = (self.delays.len(), self.succeeded);
         if n > 0 {
             out.put(metrics::DELAY_MEAN, self.delay_sum as f64 / n as f64 / 1e9);
-            let [p50, p95, p99, max] = quantiles(&mut self.delays.take(), [0.5, 0.95, 0.99, 1.0]);
+            let shares = [0.5, 0.95, 0.99, 0.999, 1.0];
+            let [p50, p95, p99, p999, max] = quantiles(&mut self.delays.take(), shares);
             out.put(metrics::DELAY_P50, p50);
             out.put(metrics::DELAY_P95, p95);
             out.put(metrics::DELAY_P99, p99);
+            if self.p999 {
+                out.put(DELAY_P999, p999);
+            }
             out.put(metrics::DELAY_MAX, max);
         }
         out.put(metrics::STARTED, self.begun as f64);
@@ -215,6 +212,9 @@ impl Dialogues {
         if self.begun > 0 {
             let failed = self.begun - good - self.rejected;
             out.put(metrics::FAILURES, failed as f64 / self.begun as f64);
+            for (_, time, ended) in &self.within {
+                out.put_within(time, *ended as f64 / self.begun as f64);
+            }
         }
         if self.completed > 0 {
             out.put(metrics::RETRANSMISSIONS, self.retransmissions as f64 / self.completed as f64);
@@ -307,6 +307,9 @@ impl Dialogues {
                             _ => self.failed += 1,
                         }
                         let delay = now.since(began);
+                        for (within, _, ended) in &mut self.within {
+                            *ended += u64::from(end == End::Completed && delay <= *within);
+                        }
                         self.delays.push(delay);
                         self.delay_sum += u128::from(delay.as_nanos());
                     }
@@ -332,11 +335,6 @@ impl Observer<Report> for Measure {
         if let Report::Ended { end: End::Completed, .. } = report {
             self.completed += u64::from(now >= dialogues.from);
         }
-        if let (Report::Ended { began, end }, Some(spans)) = (report, &mut self.spans)
-            && dialogues.counts(began)
-        {
-            spans.push(Span { workload, app, began, ended: now, completed: end == End::Completed });
-        }
         // What one that is done still does depends on how long others take.
         let done = several && self.ends.get(workload) == Some(&true) && dialogues.open() == 0;
         if !done {
@@ -353,19 +351,6 @@ impl Observer<Report> for Measure {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn dialogues_that_count_are_kept_where_that_is_asked_for() {
-        let at = Instant::from_nanos;
-        let mut measure = Measure::new(at(10), at(20), vec![0, 5]);
-        let ended = |began, end| Report::Ended { began: at(began), end };
-        measure.report(at(12), 1, ended(11, End::Completed));
-        measure.keep_spans();
-        measure.report(at(13), 1, ended(5, End::Completed));
-        measure.report(at(14), 6, ended(12, End::Failed));
-        let span = Span { workload: 1, app: 6, began: at(12), ended: at(14), completed: false };
-        assert_eq!(measure.take_spans(), [span]);
-    }
 
     #[test]
     fn a_workload_that_is_done_is_final() {

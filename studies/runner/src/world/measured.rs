@@ -23,6 +23,12 @@ impl Measured {
         };
         self.all.push((name, value));
     }
+    /// The share of the workload's dialogues that ended well within a time, as that is written.
+    pub(super) fn put_within(&mut self, time: &str, share: f64) {
+        let name = Metric::within(time);
+        let name = if self.workload.is_empty() { name } else { format!("{name}.{}", self.workload) };
+        self.all.push((name, share));
+    }
     /// A metric of a link, cell or host of this name.
     pub(super) fn put_of(&mut self, name: &str, metric: Metric, value: f64) {
         self.all.push((metric.member(name), value));

@@ -127,6 +127,118 @@ fn an_unanswered_request_is_sent_again_and_given_up() {
     assert!((2.0..4.2).contains(&m["retransmissions"]), "{}", m["retransmissions"]);
 }
 
+/// One client asks once, and its first requests are lost.
+fn asks_once(lost: &str, retransmission: &str) -> Metrics {
+    let text = DIALOGUE.replace("count = 4\n", "");
+    run(&format!(
+        "{text}up = {{ loss = {{ kind = \"script\", packets = [{lost}] }} }}\n[workload]\nkind = \"dialogue\"\n\
+         clients = \"client\"\nserver = \"server\"\ntransport = \"udp\"\n\
+         rounds = [{{ request = \"20 B\", answer = \"20 B\" }}]\n\
+         arrivals = {{ kind = \"constant\", interval = \"1 s\", count = 1 }}\nretransmission = {retransmission}\n"
+    ))
+}
+
+#[test]
+fn a_dialogue_repeats_its_request_as_a_radius_client_does() {
+    let plain = r#"{ kind = "rfc5080", jitter = "0 %" }"#;
+    // IRT is 2 s, and each wait twice the last.
+    close(asks_once("0", plain)["delay.mean"], 2.020);
+    let m = asks_once("0, 1, 2", plain);
+    close(m["delay.mean"], 14.020);
+    assert_eq!(m["retransmissions"], 3.0);
+    // The fifth would leave 30 s after the first: that is MRD.
+    assert_eq!(asks_once("0, 1, 2, 3", plain)["failures"], 1.0);
+    let patient = r#"{ kind = "rfc5080", jitter = "0 %", duration = "0 s" }"#;
+    close(asks_once("0, 1, 2, 3", patient)["delay.mean"], 30.020);
+    // MRC is 5.
+    assert_eq!(asks_once("0, 1, 2, 3, 4", patient)["failures"], 1.0);
+    // MRT is 16 s: the sixth leaves 46 s after the first, and not 62 s.
+    let stubborn = r#"{ kind = "rfc5080", jitter = "0 %", duration = "0 s", count = 9 }"#;
+    close(asks_once("0, 1, 2, 3, 4", stubborn)["delay.mean"], 46.020);
+    // RAND varies each wait by a tenth at most.
+    let jittered = asks_once("0", "\"rfc5080\"")["delay.mean"];
+    assert!((1.82..=2.22).contains(&jittered) && (jittered - 2.020).abs() > 1e-6, "{jittered}");
+}
+
+#[test]
+fn clients_of_a_host_share_its_connection_and_each_is_a_loop_of_its_own() {
+    for (transport, connections) in [("tcp", 4.0), ("sctp", 4.0)] {
+        let text = DIALOGUE.replace("duration = \"100 s\"", "duration = \"10 s\"\nmemory = true");
+        // Nagle's algorithm would hold back what shares a connection.
+        let m = run(&format!(
+            "{text}\n[transport.tcp]\nnagle = false\n[workload]\nkind = \"dialogue\"\nclients = \"client\"\nserver = \"server\"\nper_host = 5\n\
+             transport = \"{transport}\"\nrounds = [{{ request = \"20 B\", answer = \"20 B\" }}]\n\
+             arrivals = {{ kind = \"closed\", pause = \"480 ms\", start = \"500 ms\" }}"
+        ));
+        // A cycle is 480 + 20 ms, the first at 0.98 s: nineteen of each of twenty clients begin in ten seconds.
+        assert_eq!((m["started"], m["completed"]), (380.0, 380.0), "{transport}");
+        assert_eq!(m["connections.server"], connections, "{transport}");
+    }
+    // The rate of all clients together is that rate, however they are spread.
+    let rate = |per_host: u32, per: &str| {
+        dialogue(
+            "",
+            &format!(
+                "transport = \"udp\"\nper_host = {per_host}\nrounds = [{{ request = \"20 B\", answer = \"20 B\" }}]\n\
+                 arrivals = {{ kind = \"poisson\", rate = \"20 /s\", per = \"{per}\" }}"
+            ),
+        )["started"]
+    };
+    // 2000 and 16,000 are expected; four standard deviations either way.
+    assert!((rate(2, "all") - 2000.0).abs() < 4.0 * 45.0);
+    assert!((rate(2, "client") - 16_000.0).abs() < 4.0 * 127.0);
+}
+
+#[test]
+fn sizes_that_vary_are_known_to_both_sides() {
+    let sizes = r#"rounds = [{ request = { kind = "uniform", low = "1 B", high = "3 kB" }, answer = "7 B" },
+        { request = "40 B", answer = { kind = "one-of", sizes = ["10 B", "10 B", "2 kB"] } },
+        { request = { kind = "exponential", mean = "300 B", max = "1 kB" }, answer = "20 B" }]"#;
+    let own = "transport = \"tcp\"\nconnection = \"per-dialogue\"";
+    let again = "transport = \"udp\"\nretransmission = { kind = \"fixed\", interval = \"1 s\", count = 30 }";
+    for (transport, loss) in [
+        ("transport = \"tcp\"", "0 %"),
+        ("transport = \"tcp\"", "3 %"),
+        (own, "0 %"),
+        (own, "3 %"),
+        ("transport = \"udp\"", "0 %"),
+        (again, "3 %"),
+        ("transport = \"sctp\"", "0 %"),
+        ("transport = \"sctp\"", "3 %"),
+    ] {
+        let m = dialogue(&format!("loss = \"{loss}\""), &format!("{transport}\n{sizes}\n{EVERY_SECOND}"));
+        assert_eq!((m["started"], m["completed"]), (80.0, 80.0), "{transport} at {loss}");
+        // 1500 + 7, 40 + 673 and 285 + 20 B on average, and the headers of three rounds there and back.
+        let octets = m["bytes.core"];
+        assert!((2200.0..4600.0).contains(&octets), "{octets} with {transport} at {loss}");
+    }
+}
+
+#[test]
+fn logins_within_a_time_are_counted_where_the_study_asks() {
+    let workload = format!(
+        "transport = \"udp\"\n{EVERY_SECOND}\nrounds = [{{ request = \"20 B\", answer = \"20 B\" }}]\n\
+         retransmission = {{ kind = \"fixed\", interval = \"1 s\", count = 2 }}"
+    );
+    let plain = dialogue("loss = \"30 %\"", &workload);
+    assert!(plain.keys().all(|name| !name.starts_with("within") && name != "delay.p99.9"));
+    let asked = DIALOGUE.replace(
+        "[run]\n",
+        "[run]\nmetrics = [\"delay.p99.9\", \"within(19 ms)\", \"within(20 ms)\", \"within(2 s)\"]\n",
+    );
+    let m = run(&format!(
+        "{asked}loss = \"30 %\"\n[workload]\nkind = \"dialogue\"\nclients = \"client\"\nserver = \"server\"\n{workload}"
+    ));
+    assert_eq!(m.len(), plain.len() + 4);
+    assert!(plain.iter().all(|(name, value)| m[name] == *value), "what is asked for changes nothing else");
+    assert_eq!(m["within(19 ms)"], 0.0);
+    // A request and its answer survive with 0.49; what fails is within no time.
+    assert!((0.3..0.7).contains(&m["within(20 ms)"]), "{}", m["within(20 ms)"]);
+    close(m["within(2 s)"], 1.0 - m["failures"]);
+    assert!(m["failures"] > 0.0);
+    close(m["delay.p99.9"], 1.020);
+}
+
 #[test]
 fn a_closed_loop_begins_anew_after_its_pause() {
     let m = dialogue(
@@ -255,11 +367,18 @@ arrivals = { kind = "poisson", rate = "5 /s" }
 
 #[test]
 fn wrong_credentials_are_rejected_with_every_method_and_protocol() {
-    for method in ["eap-md5", "eap-tls"] {
-        for aaa in ["radius", "diameter"] {
+    for method in ["eap-md5", "eap-mschapv2", "eap-tls", "peap", "ttls"] {
+        for aaa in ["radius", "radsec", "diameter"] {
             let settings = format!("method = \"{method}\"\naaa = \"{aaa}\"\nwrong_credentials = \"30 %\"\n");
             let text = EAP.replace("duration = \"200 s\"", "duration = \"20 s\"");
             let m = run(&format!("{text}{settings}"));
+            if method == "peap" {
+                assert_eq!(
+                    run(&format!("{text}{settings}")),
+                    m,
+                    "TLS draws its keys anew, and nothing of it shows"
+                );
+            }
             assert_eq!(m["failures"], 0.0, "{method} over {aaa}");
             assert_eq!(m["completed"] + m["rejected"], m["started"]);
             let share = m["rejected"] / m["started"];

@@ -2,7 +2,8 @@
 
 use super::Finding;
 use super::workloads::of_workload;
-use crate::model::{Scenario, Workload};
+use crate::model::{Scenario, TransportProtocol, Workload};
+use crate::setting;
 use usher_config::tree::TreeNode;
 use usher_config::units::Bound;
 
@@ -24,7 +25,7 @@ struct Setting {
     remedy: &'static str,
 }
 
-const SETTINGS: [Setting; 12] = [
+const SETTINGS: [Setting; 15] = [
     Setting {
         path: "transport.tcp.read_size",
         idle: Idle::Of(|scenario| scenario.transport.tcp.read_rate == Bound::Unlimited),
@@ -80,6 +81,25 @@ const SETTINGS: [Setting; 12] = [
         remedy: RUN,
     },
     Setting {
+        path: "workload.connection",
+        idle: Idle::OfWorkload(|_, workload| of_dialogue(workload, |t| t != TransportProtocol::Tcp)),
+        beside: &["workload.transport"],
+        remedy: "UDP has no connections, and SCTP has one association of each client: set workload.transport = \"tcp\", or leave \
+                 this out",
+    },
+    Setting {
+        path: "workload.streams",
+        idle: Idle::OfWorkload(|_, workload| of_dialogue(workload, |t| t != TransportProtocol::Sctp)),
+        beside: &["workload.transport"],
+        remedy: "TCP and UDP have no streams: set workload.transport = \"sctp\", or leave this out",
+    },
+    Setting {
+        path: "workload.retransmission",
+        idle: Idle::OfWorkload(|_, workload| of_dialogue(workload, |t| t != TransportProtocol::Udp)),
+        beside: &["workload.transport"],
+        remedy: "TCP and SCTP send again what is lost, and the client nothing: set workload.transport = \"udp\", or leave this out",
+    },
+    Setting {
         path: "workload.eap_tls.server_chain",
         idle: Idle::OfWorkload(|scenario, workload| served(scenario, workload) == Some(true)),
         beside: &["workload.server"],
@@ -114,6 +134,11 @@ const SETTINGS: [Setting; 12] = [
 const RUN: &str = "the server is a service of its host, whose certificates are its own, and each handshake is computed: leave this out";
 const OWN: &str = "the server is the workload's own, which knows the certificates that come with the program: let its host run \"aaa\", \
                    or leave this out";
+
+/// Whether a workload is a dialogue by a transport of which this holds.
+fn of_dialogue(workload: &Workload, is: fn(TransportProtocol) -> bool) -> bool {
+    matches!(workload, Workload::Dialogue(dialogue) if is(dialogue.transport))
+}
 
 /// Whether the server of a workload's logins is a service of its host.
 fn served(scenario: &Scenario, workload: &Workload) -> Option<bool> {
@@ -150,7 +175,5 @@ pub(crate) fn idle(scenario: &Scenario, given: &TreeNode, varied: &[String]) -> 
 
 /// Whether one of the paths is that of a setting, or of a table that has it.
 fn sets(paths: &[String], setting: &str) -> bool {
-    paths.iter().any(|path| {
-        setting.strip_prefix(path.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-    })
+    paths.iter().any(|path| setting::sets(path, setting))
 }

@@ -92,6 +92,6 @@ impl Check<'_> {
         if let Bound::At(time) = ike.give_up {
             self.positive(time, at("give_up"));
         }
-        self.radius(&ike.radius.retransmission);
+        self.retransmission(&ike.radius.retransmission, keys!["workload", "radius", "retransmission"]);
     }
 }

@@ -16,8 +16,7 @@ mod transport;
 mod workload;
 
 pub use axes::{
-    Axis, Case, Choice, Figure, FigureKind, Limit, OneOrMore, Recommendation, Reference, ReferencePoint,
-    Relax, Statistic,
+    Axis, Case, Choice, Figure, Limit, OneOrMore, Recommendation, Reference, ReferencePoint, Relax, Statistic,
 };
 pub use bss::{Bss, LossFrom, Preamble, Scan, Slot, WifiRate};
 pub use cell::{Cell, CellScan, Entry, Frame, Keys, Modulation, Requests};
@@ -35,13 +34,16 @@ pub use transport::{
 };
 pub use workload::{
     Aaa, Accounting, Arrivals, Connection, Connections, Dialogue, Diameter, Eap, EapTls, Handshake, Ident,
-    Load, NasTls, Radius, RadiusRetransmission, Repeats, Round, StationUser, StreamPolicy, TimeLaw, Workload,
+    Load, NasTls, Radius, RadiusRetransmission, Repeats, Round, SizeLaw, StationUser, StreamPolicy, TimeLaw,
+    Workload,
 };
 
 use crate::certificates::Certificates;
+use crate::metrics;
 use crate::services::Service;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use std::collections::BTreeSet;
 use usher_config::Ordered;
 pub use usher_config::Value;
 pub use usher_core::TransportProtocol;
@@ -122,6 +124,19 @@ impl StudyFile {
     pub fn has_lab(&self) -> bool {
         self.lab.is_some()
     }
+
+    /// The metrics that it names which are measured only where they are named.
+    pub(crate) fn asked(&self) -> BTreeSet<String> {
+        let figures = self.figures.iter().flat_map(|figure| figure.y.0.iter().chain([&figure.x]));
+        let recommended = self.recommendations.iter().flat_map(|said| {
+            std::iter::once(&said.metric).chain(said.limit.as_ref().map(|limit| &limit.metric))
+        });
+        let run = self.run.metrics.iter().chain([&self.run.replications.metric]);
+        let all = run.chain(figures).chain(recommended);
+        all.filter(|name| metrics::find(name, self).is_some_and(|metric| metric.is_asked_for()))
+            .cloned()
+            .collect()
+    }
 }
 
 /// One point's world: everything that a run needs, with the axes' values in place.
@@ -153,6 +168,8 @@ pub struct Scenario {
     pub outages: Vec<Outage>,
     /// What to record on request.
     pub capture: Capture,
+    /// Metrics that are measured because the study names them, by their names.
+    pub asked: BTreeSet<String>,
 }
 
 /// What a file's study has beside it: the services that its hosts run, by host, and what the files hold that its
@@ -162,6 +179,7 @@ pub(crate) type Beside = (Ordered<Vec<Service>>, Ordered<Certificates>);
 impl Scenario {
     /// Of a file, with what it has beside it.
     pub(crate) fn new(file: StudyFile, (services, certificates): Beside) -> Self {
+        let asked = file.asked();
         let StudyFile {
             run,
             hosts,
@@ -191,6 +209,7 @@ impl Scenario {
             background,
             outages,
             capture,
+            asked,
         }
     }
 

@@ -35,6 +35,10 @@ pub struct Run {
     /// Follow what hosts hold for their connections and associations, for the metrics `connections.HOST` and `memory.HOST`.
     #[serde(default)]
     pub memory: bool,
+    /// Metrics to measure beside those that figures, recommendations and the stopping rule name, of those that are measured
+    /// only where they are named: `["delay.p99.9", "within(5 s)"]`.
+    #[serde(default)]
+    pub metrics: Vec<String>,
     /// How often each point is repeated with other chance.
     #[serde(default)]
     pub replications: Replications,

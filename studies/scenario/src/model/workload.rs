@@ -58,7 +58,7 @@ pub struct Eap {
     /// The AAA server. NAS i uses server i modulo their number. A host that runs "aaa" serves as its configuration says; on
     /// another there is a server of this workload's own, which knows the stations and offers the method.
     pub server: String,
-    /// The EAP method. PEAP, with EAP-MSCHAPv2 inside, and EAP-TTLS, with PAP inside, are for a server that its host runs.
+    /// The EAP method. PEAP has EAP-MSCHAPv2 inside, EAP-TTLS has PAP inside.
     #[serde(deserialize_with = "method::read")]
     #[schemars(schema_with = "method::schema")]
     pub method: Method,
@@ -87,7 +87,7 @@ pub struct Eap {
     /// The realm of the identities, which are `station-00042@` and it (the number has five digits).
     #[serde(default = "realm")]
     pub realm: String,
-    /// Share of authentications tried with a wrong password, or for EAP-TLS with a certificate of another
+    /// Share of authentications tried with a wrong password, or by EAP-TLS with a certificate of another
     /// authority, whatever `eap_tls.certificate` says.
     #[serde(default)]
     pub wrong_credentials: Share,
@@ -119,7 +119,7 @@ impl Eap {
 
     /// Whether stations speak TLS.
     pub fn has_tls(&self) -> bool {
-        self.method != Method::EapMd5
+        !matches!(self.method, Method::EapMd5 | Method::EapMsChapV2)
     }
 }
 
@@ -168,7 +168,7 @@ impl Default for Accounting {
 
 /// The EAP methods that are simulated.
 fn simulated(method: Method) -> bool {
-    matches!(method, Method::EapMd5 | Method::EapTls | Method::Peap | Method::Ttls)
+    matches!(method, Method::EapMd5 | Method::EapMsChapV2 | Method::EapTls | Method::Peap | Method::Ttls)
 }
 
 usher_config::some_of!(method: Method, simulated);
@@ -190,7 +190,7 @@ pub struct EapTls {
     pub key: Option<PathBuf>,
     /// PEM: the authorities of the server's certificate.
     pub ca: Option<PathBuf>,
-    /// Certificates that the client sends, its own and those above it except the root.
+    /// Certificates that the client of EAP-TLS sends, its own and those above it except the root.
     pub client_chain: Count,
     /// Certificates that the server sends, its own and those above it except the root.
     pub server_chain: Count,
@@ -225,7 +225,8 @@ pub enum Handshake {
     /// Each handshake is computed.
     Real,
     /// One handshake is computed, its messages stand for all: the same sizes, charged CPU time. Where
-    /// credentials may be wrong or sessions are resumed, handshakes differ and each is computed all the same.
+    /// credentials may be wrong or sessions are resumed, handshakes differ and each is computed all the same; so is each of
+    /// PEAP and EAP-TTLS, whose tunnels are not recorded.
     Recorded,
 }
 
@@ -417,6 +418,10 @@ pub enum Connections {
 pub struct Dialogue {
     /// The hosts that ask. Client i asks server i modulo the servers' number.
     pub clients: String,
+    /// So many clients on each of these hosts, as behind a NAS: they share its persistent connection, its association or its
+    /// port, and each has arrivals of its own, a closed loop of its own among them.
+    #[serde(default = "once")]
+    pub per_host: Count,
     /// The host that answers.
     pub server: String,
     /// What carries requests and answers: over UDP and SCTP one datagram or message each, over SCTP by one association opened
@@ -469,13 +474,83 @@ const fn octet() -> Size {
 }
 
 /// A request and its answer.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Round {
     /// Size of the request, without the headers of transport and network.
-    pub request: Size,
+    pub request: SizeLaw,
     /// Size of the answer, without the headers of transport and network.
-    pub answer: Size,
+    pub answer: SizeLaw,
+}
+
+/// A size, the same always or drawn anew for each message; one that is sent again has the size that it had.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[schemars(tag = "kind", transform = usher_config::with_literal::<Size>)]
+pub enum SizeLaw {
+    /// The same always, written as a plain size.
+    #[serde(rename = "literal")]
+    #[schemars(skip)]
+    Constant(Size),
+    /// Uniformly distributed between two sizes, both included.
+    Uniform {
+        /// The smallest.
+        low: Size,
+        /// The largest.
+        high: Size,
+    },
+    /// Exponentially distributed, rounded up to whole bytes; what would be larger than `max` is `max`.
+    Exponential {
+        /// The mean, before what is above `max` is cut.
+        mean: Size,
+        /// The largest.
+        max: Size,
+    },
+    /// One of these, each as likely as any other: one that stands there twice is twice as likely.
+    OneOf {
+        /// The sizes.
+        sizes: Vec<Size>,
+    },
+}
+
+impl SizeLaw {
+    /// The size, where it is the same always.
+    pub const fn constant(&self) -> Option<Size> {
+        match self {
+            Self::Constant(size) => Some(*size),
+            _ => None,
+        }
+    }
+    /// The smallest and the largest that it gives, in bytes; of no sizes at all zero.
+    pub fn bounds(&self) -> (u64, u64) {
+        match self {
+            Self::Constant(size) => (size.bytes(), size.bytes()),
+            Self::Uniform { low, high } => (low.bytes(), high.bytes()),
+            Self::Exponential { max, .. } => (max.bytes().min(1), max.bytes()),
+            Self::OneOf { sizes } => {
+                let all = || sizes.iter().map(|size| size.bytes());
+                (all().min().unwrap_or(0), all().max().unwrap_or(0))
+            }
+        }
+    }
+    /// One draw, in bytes.
+    pub fn draw(&self, rng: &mut usher_core::Rng) -> u64 {
+        match self {
+            Self::Constant(size) => size.bytes(),
+            Self::Uniform { low, high } => {
+                low.bytes() + rng.below(high.bytes().saturating_sub(low.bytes()).saturating_add(1))
+            }
+            Self::Exponential { mean, max } => {
+                // In bytes for nanoseconds: both are whole numbers.
+                let drawn = rng.exponential(usher_core::Duration::from_nanos(mean.bytes())).as_nanos();
+                drawn.saturating_add(1).min(max.bytes())
+            }
+            Self::OneOf { sizes } => {
+                let i = rng.below(sizes.len().max(1) as u64) as usize;
+                sizes.get(i).map_or(0, |size| size.bytes())
+            }
+        }
+    }
 }
 
 /// Which connection a dialogue uses.
@@ -497,6 +572,24 @@ pub enum Repeats {
     /// Never.
     #[default]
     None,
+    /// After doubling, jittered times, as a RADIUS client does (RFC 5080, 2.2.1).
+    Rfc5080 {
+        /// IRT, the first time.
+        #[serde(default = "irt")]
+        initial: Time,
+        /// MRT, the largest time; zero for none.
+        #[serde(default = "mrt")]
+        max: Time,
+        /// MRC, how many transmissions at most; zero for no limit.
+        #[serde(default = "mrc")]
+        count: u32,
+        /// MRD, how long altogether; zero for no limit.
+        #[serde(default = "mrd")]
+        duration: Time,
+        /// RAND, the share by which each time is varied either way.
+        #[serde(default = "rand")]
+        jitter: Share,
+    },
     /// At fixed intervals.
     Fixed {
         /// The interval.
@@ -504,6 +597,19 @@ pub enum Repeats {
         /// How many transmissions at most, the first included.
         count: Count,
     },
+}
+
+impl Repeats {
+    /// The same as a RADIUS client has it; nothing where a request is sent once.
+    pub fn policy(&self) -> Option<RadiusRetransmission> {
+        match self.clone() {
+            Self::None => None,
+            Self::Fixed { interval, count } => Some(RadiusRetransmission::Fixed { interval, count }),
+            Self::Rfc5080 { initial, max, count, duration, jitter } => {
+                Some(RadiusRetransmission::Rfc5080 { initial, max, count, duration, jitter })
+            }
+        }
+    }
 }
 
 /// Users of hosts connect to a server by TCP, as to one for mail or chat, and the server asks each one's host who has that
@@ -600,7 +706,7 @@ pub enum Arrivals {
         /// At most so many in a run, counted over all clients.
         limit: Option<u64>,
     },
-    /// At a constant interval: client i begins at `start` + i × `stagger`, then every `interval`.
+    /// At a constant interval: client i has its turn at `start` + i × `stagger`, then every `interval`.
     Constant {
         /// The time between two of one client.
         interval: Time,
@@ -610,6 +716,9 @@ pub enum Arrivals {
         /// How much later each client starts than the one before it.
         #[serde(default)]
         stagger: Time,
+        /// Each begins up to this share of the interval after its turn, drawn uniformly; the turns stay where they are.
+        #[serde(default)]
+        jitter: Share,
         /// So many per client; without it, until the run's duration ends.
         count: Option<u64>,
     },

@@ -2,7 +2,7 @@
 
 use usher_scenario::metrics::METRICS;
 use usher_scenario::model::{Aaa, Arrivals, RadiusRetransmission, StreamPolicy, TransportProtocol, Workload};
-use usher_scenario::{Mode, Overrides, Study, founding, json_schema, template, work};
+use usher_scenario::{Mode, Overrides, Study, TEMPLATES, founding, json_schema, work};
 
 fn plan(name: &str, mode: Mode) -> usher_scenario::Plan {
     Study::open(name)
@@ -18,8 +18,13 @@ fn every_founding_study_and_the_template_are_right_in_every_mode() {
         loaded.check().unwrap_or_else(|e| panic!("{e}"));
         assert!(!loaded.file().groups.is_empty(), "{} belongs to a group", study.name);
     }
-    let template = Study::parse("template", "template", template()).unwrap_or_else(|e| panic!("{e}"));
-    template.check().unwrap_or_else(|e| panic!("{e}"));
+    for template in TEMPLATES {
+        let study =
+            Study::parse(template.kind, template.kind, template.text).unwrap_or_else(|e| panic!("{e}"));
+        study.check().unwrap_or_else(|e| panic!("{e}"));
+        let kind = format!("\nkind = \"{}\"\n", template.kind);
+        assert!(template.text.contains(&kind), "{}", template.kind);
+    }
 }
 
 /// By it claims know whether a run was of the study that comes with the program.
@@ -194,7 +199,7 @@ fn the_yardsticks_make_as_many_transactions_as_they_say() {
         let plan = plan(name, Mode::Default);
         let [point] = plan.points.as_slice() else { panic!("{name} has one point") };
         assert_eq!((point.key.as_str(), plan.runs()), ("-", (1, 1)));
-        let Some(Arrivals::Constant { interval, start, stagger, count }) =
+        let Some(Arrivals::Constant { interval, start, stagger, count, .. }) =
             point.scenario.workload.as_ref().and_then(Workload::arrivals)
         else {
             panic!("constant arrivals")

@@ -136,6 +136,54 @@ fn seed_and_replications_can_be_given() {
 }
 
 #[test]
+fn what_only_shows_the_rows_leaves_the_hash_as_it_is() {
+    let hash = |text: &str| {
+        let study = Study::parse("t", "t.toml", text).unwrap_or_else(|e| panic!("{e}"));
+        study.plan(Mode::Default, &Overrides::default()).unwrap().hash
+    };
+    let (before, text) = (hash(template()), template());
+    assert_eq!(hash(&format!("# Mine.\n{text}\n# The end.\n")), before);
+    assert_eq!(hash(&text.replace("My study", "Another")), before);
+    let figure = |y: &str| {
+        format!(
+            "{text}\n[[figures]]\nname = \"f\"\ntitle = \"F\"\nx = \"loss\"\ny = \"{y}\"\nseries = [\"transport\"]\n"
+        )
+    };
+    assert_eq!(hash(&figure("delay.p95")), before);
+    assert_ne!(hash(&figure("within(1 s)")), before, "a metric that only now is measured");
+    assert_ne!(hash(&text.replace("\"10 ms\"", "\"11 ms\"")), before);
+    assert_ne!(hash(&text.replace("\"5 %\", \"10 %\"", "\"5 %\", \"11 %\"")), before);
+}
+
+#[test]
+fn a_setting_that_an_axis_decides_is_not_set_beside_it() {
+    let study = Study::parse("t", "t.toml", template()).unwrap();
+    let plan = |sets: &[&str]| {
+        let mut overrides = Overrides::default();
+        sets.iter().for_each(|set| overrides.set(set).unwrap());
+        study.plan(Mode::Default, &overrides)
+    };
+    let said = plan(&["workload.transport=sctp"]).unwrap_err().to_string();
+    assert!(
+        said.starts_with("--set workload.transport: the axis \"transport\" sets it to something else at \"TCP\"; leave that out"),
+        "{said}"
+    );
+    let repeats = "workload.retransmission.interval=2 s";
+    assert!(plan(&[repeats]).unwrap_err().to_string().contains("at \"UDP, every second\""));
+    // Where the axis does not go there, nothing overrides it.
+    assert!(plan(&["workload.give_up=9 s"]).is_ok());
+    let own = Study::parse(
+        "t",
+        "t.toml",
+        &template().replace("[axes.cases.\"TCP\"]\n\"workload.transport\" = \"tcp\"", "[axes.cases.\"TCP\"]"),
+    );
+    let mut overrides = Overrides::default();
+    overrides.set("workload.transport=sctp").unwrap();
+    overrides.set("transport=TCP").unwrap();
+    assert!(own.unwrap().plan(Mode::Default, &overrides).is_ok());
+}
+
+#[test]
 fn the_hash_tells_plans_apart() {
     let plain = plan(&[]);
     assert_eq!(plain, plan(&[]));

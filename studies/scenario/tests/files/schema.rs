@@ -1,7 +1,7 @@
 //! The published schema takes every study that the loader takes, and refuses what an editor should mark.
 
 use serde_json::Value;
-use usher_scenario::{founding, json_schema, template};
+use usher_scenario::{TEMPLATES, founding, json_schema, template};
 
 /// What does not fit the schema, by its place. Understands the keywords that our schema uses and no other, so
 /// that nothing is taken for checked that is not.
@@ -108,7 +108,9 @@ fn every_founding_study_and_the_template_fit() {
     for study in founding::all() {
         assert_eq!(check(study.text), Vec::<String>::new(), "{}", study.name);
     }
-    assert_eq!(check(template()), Vec::<String>::new());
+    for template in TEMPLATES {
+        assert_eq!(check(template.text), Vec::<String>::new(), "{}", template.kind);
+    }
 }
 
 #[test]

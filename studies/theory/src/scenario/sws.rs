@@ -1,7 +1,7 @@
 //! Silly windows: what `docs/silly-window.md` derives, for a scenario.
 
 use super::round_trip;
-use usher_config::units::Bound;
+use usher_config::units::{Bound, Count};
 use usher_scenario::model::{
     AckTimer, Connection, IpVersion, NagleVariant, Scenario, TimeLaw, TransportProtocol, Workload,
 };
@@ -29,7 +29,9 @@ pub(super) fn data_share(scenario: &Scenario) -> Option<f64> {
     let on_streams =
         (dialogue.transport, dialogue.connection) == (TransportProtocol::Tcp, Connection::Persistent);
     let [round] = dialogue.rounds.as_slice() else { return None };
-    let at_once = dialogue.turnaround == TimeLaw::default() && tcp.nagle_variant == NagleVariant::Rfc896;
+    let at_once = dialogue.turnaround == TimeLaw::default()
+        && dialogue.per_host == Count::ONE
+        && tcp.nagle_variant == NagleVariant::Rfc896;
     let (trip, [there, back]) = round_trip(scenario, &dialogue.clients, &dialogue.server)?;
     let delayed = tcp.delayed_ack.get().map_or(0.0, |time| time.get().as_secs_f64());
     let ticks = delayed > 0.0 && tcp.delayed_ack_timer != AckTimer::FromArrival;
@@ -69,7 +71,8 @@ pub(super) fn data_share(scenario: &Scenario) -> Option<f64> {
         }
         _ => return None,
     };
-    let (request, answer) = (round.request.bytes() as f64, round.answer.bytes() as f64);
+    let (request, answer) =
+        (round.request.constant()?.bytes() as f64, round.answer.constant()?.bytes() as f64);
     let segments = request / segment.min(full) + libm::ceil(answer / full);
     Some((request + answer) / (request + answer + headers * segments))
 }

@@ -14,9 +14,11 @@ use super::station::{GivenUp, Proof, StationRole, Supplicant};
 use super::tls::Tls;
 use super::users::{self, PASSWORD, WRONG_PASSWORD, named};
 use std::rc::Rc;
+use usher_aaa::Method;
 use usher_core::Duration;
 use usher_crypto::tls::{ClientConfig, ClientOptions, KeyLog, WallClock, fixtures};
 use usher_diameter::node;
+use usher_eap::method::mschapv2;
 use usher_nas::authenticator::{self, Authenticator};
 use usher_nas::keying;
 use usher_nas::station::{self, Station};
@@ -83,6 +85,10 @@ pub(in super::super) fn build(
             retry: eap.retry.get().map(|t| t.get()),
             retry_at: None,
             proof: match &tls {
+                None if eap.method == Method::EapMsChapV2 => {
+                    let by = |password| station::Credentials::method(mschapv2::Account::new(name, password));
+                    Rc::new(Proof { right: by(PASSWORD), wrong: by(WRONG_PASSWORD) })
+                }
                 None => by_password.clone(),
                 Some(tls) => Rc::new(Proof {
                     right: tls.credentials(true, (index, name)),

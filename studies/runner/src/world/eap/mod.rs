@@ -11,4 +11,5 @@ mod tls;
 mod users;
 
 pub(super) use build::{build, retransmission};
+pub(super) use tls::offer;
 pub(super) use users::{PASSWORD, SECRET, Stations, identity};

@@ -84,7 +84,9 @@ pub(super) fn build(
     }
     let mut config = usher_aaa::Config::new(UserSource::Memory(Arc::new(users)));
     config.methods = vec![eap.method];
-    config.tls = tls.and_then(Tls::server);
+    if let Some(tls) = tls {
+        tls.serve(&mut config);
+    }
     // What a study's network makes of a login is to be seen, however long it takes and however many there are.
     config.login_timeout = Duration::MAX;
     config.max_half_open_octets = usize::MAX;

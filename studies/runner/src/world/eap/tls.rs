@@ -10,10 +10,11 @@ use usher_crypto::tls::{
     ClientConfig, ClientOptions, Credentials, KeyLog, Resumption, Roots, ServerConfig, ServerOptions,
     TlsError, WallClock, fixtures, record,
 };
-use usher_eap::method::peap::PeerMethodPeap;
+use usher_eap::method::peap::{Cryptobinding, PeerMethodPeap, ServerMethodPeap};
 use usher_eap::method::tls::{PeerMethodTls, PeerTls, ServerMethodTls, ServerTls};
-use usher_eap::method::ttls::{PeerMethodTtls, Proof};
-use usher_eap::method::{PeerOffer, ServerOffer, mschapv2};
+use usher_eap::method::ttls::{PeerMethodTtls, Proof, ServerMethodTtls};
+use usher_eap::method::{Inner, PeerOffer, mschapv2};
+use usher_eap::packet::Type;
 use usher_nas::station;
 use usher_scenario::certificates::Party;
 use usher_scenario::model::{Eap, EapTls, Handshake, Scenario};
@@ -25,7 +26,7 @@ pub(super) struct Tls {
     right: Source,
     wrong: Source,
     /// That of a server of the workload's own.
-    server: Option<Arc<dyn ServerOffer>>,
+    server: Option<ServerTls>,
     fragment: usize,
 }
 
@@ -43,31 +44,33 @@ impl From<TlsError> for WorldError {
 
 impl Tls {
     /// One handshake stands for all only where all are alike: each is computed where credentials may be
-    /// wrong or sessions resumed.
+    /// wrong or sessions resumed, and where a password goes through the tunnel, which is not recorded.
     pub(super) fn new(eap: &Eap, key_log: &KeyLog) -> Result<Self, WorldError> {
         let (tls, method) = (&eap.eap_tls, eap.method);
-        let with = |credentials| client(tls, (Some(credentials), roots()), fixtures::WALL_TIME, key_log);
+        let mutual = method == Method::EapTls;
+        let with =
+            |credentials| client(tls, (mutual.then_some(credentials), roots()), fixtures::WALL_TIME, key_log);
         let client = with(fixtures::client(chain(tls.client_chain.get())))?;
         let foreign = with(fixtures::foreign_client())?;
         let server = ServerConfig::new(ServerOptions {
             versions: tls.version.into(),
             credentials: fixtures::server(chain(tls.server_chain.get())),
-            client_roots: Some(roots()),
+            client_roots: mutual.then(roots),
             resumption: tls.resumption.then(Resumption::default),
             clock: WallClock::at(fixtures::WALL_TIME),
             key_log: Some(key_log.clone()),
         })?;
         let fragment = tls.fragment.bytes() as usize;
-        let alike = eap.wrong_credentials.get() == 0.0 && !tls.resumption;
+        let alike = mutual && eap.wrong_credentials.get() == 0.0 && !tls.resumption;
         if tls.handshake == Handshake::Recorded && alike {
             let recording = Arc::new(record(&client, &server)?);
             let (right, wrong) = (Source::Recorded(recording.clone()), Source::Recorded(recording.clone()));
-            let server = Arc::new(ServerMethodTls { tls: ServerTls::Recorded(recording), fragment });
-            return Ok(Self { method, right, wrong, server: Some(server), fragment });
+            let server = Some(ServerTls::Recorded(recording));
+            return Ok(Self { method, right, wrong, server, fragment });
         }
-        let server = Arc::new(ServerMethodTls { tls: ServerTls::Real(server), fragment });
+        let server = Some(ServerTls::Real(server));
         let (right, wrong) = (Source::Real(client), Source::Real(foreign));
-        Ok(Self { method, right, wrong, server: Some(server), fragment })
+        Ok(Self { method, right, wrong, server, fragment })
     }
 
     /// Of a service, whose side of it is its own.
@@ -88,8 +91,11 @@ impl Tls {
         Ok(Self { method: eap.method, right, wrong, server: None, fragment })
     }
 
-    pub(super) fn server(&self) -> Option<Arc<dyn ServerOffer>> {
-        self.server.clone()
+    /// Has a server of the workload's own offer the method.
+    pub(super) fn serve(&self, config: &mut usher_aaa::Config) {
+        if let Some(tls) = &self.server {
+            offer(config, self.method, tls.clone(), self.fragment);
+        }
     }
 
     /// What a station of this name proves itself with, rightly or wrongly.
@@ -112,6 +118,25 @@ impl Tls {
             }
             _ => station::Credentials::method(PeerMethodTls { tls, fragment }),
         }
+    }
+}
+
+/// Has a server offer a method of TLS: PEAP with EAP-MSCHAPv2 inside, EAP-TTLS with PAP inside, or EAP-TLS.
+pub(in super::super) fn offer(
+    config: &mut usher_aaa::Config,
+    method: Method,
+    tls: ServerTls,
+    fragment: usize,
+) {
+    match method {
+        Method::Peap => {
+            let (inner, cryptobinding) = (Arc::new([Type::MSCHAPV2]), Cryptobinding::default());
+            config.peap = Some(Arc::new(ServerMethodPeap { tls, fragment, inner, cryptobinding }));
+        }
+        Method::Ttls => {
+            config.ttls = Some(Arc::new(ServerMethodTtls { tls, fragment, inner: Arc::new([Inner::Pap]) }));
+        }
+        _ => config.tls = Some(Arc::new(ServerMethodTls { tls, fragment })),
     }
 }
 

@@ -19,12 +19,8 @@ use usher_crypto::Key;
 use usher_crypto::tls::{
     ClientConfig, ClientOptions, KeyLog, ServerConfig, ServerOptions, WallClock, fixtures, record,
 };
-use usher_eap::method::peap::{Cryptobinding, PeerMethodPeap, ServerMethodPeap};
-use usher_eap::method::tls::{PeerMethodTls, PeerTls, ServerMethodTls, ServerTls};
-use usher_eap::method::ttls::{PeerMethodTtls, Proof, ServerMethodTtls};
-use usher_eap::method::{Inner, PeerOffer, ServerOffer, gtc, md5, mschapv2};
-use usher_eap::packet::Type;
-use usher_gateway::{Aaa, Config, Gateway, NAT_SOCKET, Peer, SOCKET};
+use usher_eap::method::{PeerOffer, gtc, md5, mschapv2};
+use usher_gateway::{Aaa, Config, Gateway, NAT_SOCKET, Patience, Peer, SOCKET};
 use usher_ike::credentials::Credentials;
 use usher_ike::machine::{
     self as machine, ChildConfig, Childless, Connection, LocalAuth, Mode, RemoteAuth, Retransmission,
@@ -307,7 +303,7 @@ fn gateway(
             servers: AaaConfig::Radius(RadiusConfig::new(config)),
             accounting: false,
             interim: None,
-            patience: usher_access::Patience::default(),
+            patience: Patience::default(),
         }
     });
     let config = Config { aaa, ..Config::serving(endpoint(ike), peer) };
@@ -337,27 +333,17 @@ fn server(
         users.insert(name, User::with_password(eap::PASSWORD));
     }
     let mut config = usher_aaa::Config::new(UserSource::Memory(Arc::new(users)));
-    config.methods = vec![match ike.method {
+    let method = match ike.method {
         IkeMethod::EapMd5 => Method::EapMd5,
         IkeMethod::EapMsChapV2 => Method::EapMsChapV2,
         IkeMethod::EapGtc => Method::EapGtc,
         IkeMethod::Peap => Method::Peap,
         IkeMethod::Ttls => Method::Ttls,
         IkeMethod::EapTls | IkeMethod::Psk | IkeMethod::Certificate => Method::EapTls,
-    }];
-    if let Some(Tls { server: tls, fragment, .. }) = tls {
-        let (tls, fragment) = (tls.clone(), *fragment);
-        match ike.method {
-            IkeMethod::Peap => {
-                let (inner, cryptobinding) = (Arc::new([Type::MSCHAPV2]), Cryptobinding::default());
-                config.peap = Some(Arc::new(ServerMethodPeap { tls, fragment, inner, cryptobinding }));
-            }
-            IkeMethod::Ttls => {
-                let inner = Arc::new([Inner::Pap]);
-                config.ttls = Some(Arc::new(ServerMethodTtls { tls, fragment, inner }));
-            }
-            _ => config.tls = Some(Arc::new(ServerMethodTls { tls, fragment }) as Arc<dyn ServerOffer>),
-        }
+    };
+    config.methods = vec![method];
+    if let Some(tls) = tls {
+        eap::offer(&mut config, method, tls.server.clone(), tls.fragment);
     }
     // What a study's network makes of a login is to be seen, however long it takes and however many there are.
     config.login_timeout = Duration::MAX;
