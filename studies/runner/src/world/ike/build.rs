@@ -19,6 +19,9 @@ use usher_crypto::Key;
 use usher_crypto::tls::{
     ClientConfig, ClientOptions, KeyLog, ServerConfig, ServerOptions, WallClock, fixtures, record,
 };
+use usher_eap::method::peap::PeerMethodPeap;
+use usher_eap::method::tls::{PeerMethodTls, PeerTls, ServerTls};
+use usher_eap::method::ttls::{PeerMethodTtls, Proof};
 use usher_eap::method::{PeerOffer, gtc, md5, mschapv2};
 use usher_gateway::{Aaa, Config, Gateway, NAT_SOCKET, Patience, Peer, SOCKET};
 use usher_ike::credentials::Credentials;
