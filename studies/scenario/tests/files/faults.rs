@@ -35,7 +35,7 @@ y = "delay.mean"
 "#;
 
 /// The faults of the study with one line in place of another.
-fn faults(line: &str, other: &str) -> String {
+pub(crate) fn faults(line: &str, other: &str) -> String {
     assert!(RIGHT.contains(line), "{line}");
     let text = RIGHT.replacen(line, other, 1);
     match Study::parse("t", "t.toml", &text).and_then(|study| study.check()) {
@@ -410,99 +410,6 @@ fn each_kind_of_fault_names_its_place_and_what_would_be_right() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-}
-
-#[test]
-fn faults_of_the_file_of_an_axis_value_and_of_a_point_are_said_together() {
-    let text = RIGHT
-        .replace("delay = \"10 ms\"", "dealy = \"10 ms\"")
-        .replace("values = [\"0 %\", \"5 %\"]", "values = [\"0 %\", \"500 %\"]")
-        .replace("transport = \"tcp\"", "transport = \"tcp\"\nstreams = 4")
-        .replace("y = \"delay.mean\"", "y = \"delay.maen\"");
-    let said = Study::parse("t", "t.toml", &text).unwrap_err().to_string();
-    for expected in [
-        "unknown key \"dealy\" in links.core",
-        "links.core.loss: \"500 %\" is more than 100 %",
-        "workload.streams: TCP and UDP have no streams",
-        "there is no metric \"delay.maen\"",
-    ] {
-        assert!(said.contains(expected), "{expected} is not in\n{said}");
-    }
-    assert_eq!(said.lines().count(), 4, "{said}");
-}
-
-#[test]
-fn what_means_something_else_than_it_says_is_a_fault() {
-    let table = [
-        // Metrics with a time in their name.
-        ("y = \"delay.mean\"", "y = \"within(5s)\"", "\"within(5s)\" is written \"within(5 s)\""),
-        ("y = \"delay.mean\"", "y = \"within\"", "\"within\" lacks its time: write \"within(5 s)\""),
-        (
-            "duration = \"10 s\"",
-            "duration = \"10 s\"\nmetrics = [\"within(5 s)\", \"delay.p98\"]",
-            "t.toml:5:27: run.metrics[1]: there is no metric \"delay.p98\"; did you mean \"delay.p95\"?",
-        ),
-        // Limits.
-        (
-            "[[figures]]",
-            "[[recommendations]]\ntitle = \"R\"\nchoose = \"loss\"\nmetric = \"delay.mean\"\n\
-             limit = { metric = \"delay.p95\", most = \"5 %\" }\n[[figures]]",
-            "t.toml:28:40: recommendations[0].limit.most: \"5 %\" is no number in \"s\", the metric's unit",
-        ),
-        (
-            "[[figures]]",
-            "[[recommendations]]\ntitle = \"R\"\nchoose = \"loss\"\nmetric = \"delay.mean\"\n\
-             limit = { metric = \"within(5 s)\", least = \"99 %\", most = \"90 %\" }\n[[figures]]",
-            "recommendations[0].limit: nothing is within it: least is above most",
-        ),
-        (
-            "[[figures]]",
-            "[[recommendations]]\ntitle = \"R\"\nchoose = \"loss\"\nmetric = \"delay.mean\"\n\
-             limit = { metric = \"delay.p95\" }\n[[figures]]",
-            "recommendations[0].limit: nothing is limited: give most, or least, or both",
-        ),
-        // Sizes that vary.
-        (
-            "request = \"200 B\"",
-            "request = { kind = \"uniform\", low = \"9 B\", high = \"3 B\" }",
-            "workload.rounds[0].request.low: 9 B is above high, 3 B",
-        ),
-        (
-            "request = \"200 B\"",
-            "request = { kind = \"one-of\", sizes = [] }",
-            "workload.rounds[0].request: no size; at least one of 1 B or more is needed",
-        ),
-        (
-            "request = \"200 B\"",
-            "request = { kind = \"one-of\", sizes = [\"0 B\", \"3 B\"] }",
-            "workload.rounds[0].request: 0 B to 3 B are not between 1 B and",
-        ),
-        // Settings that would do nothing, and so mean something else than they say.
-        (
-            "transport = \"tcp\"",
-            "transport = \"tcp\"\nretransmission = \"rfc5080\"",
-            "workload.retransmission: TCP and SCTP send again what is lost, and the client nothing",
-        ),
-        (
-            "transport = \"tcp\"",
-            "transport = \"tcp\"\nstreams = 4",
-            "workload.streams: TCP and UDP have no streams",
-        ),
-        (
-            "transport = \"tcp\"",
-            "transport = \"udp\"\nconnection = \"per-dialogue\"",
-            "workload.connection: UDP has no connections, and SCTP has one association of each client",
-        ),
-        (
-            "transport = \"tcp\"",
-            "transport = \"udp\"\nretransmission = { kind = \"rfc5080\", jitter = \"100 %\" }",
-            "workload.retransmission.jitter: a time varied by all of itself may be none",
-        ),
-    ];
-    for (line, other, expected) in table {
-        let found = faults(line, other);
-        assert!(found.contains(expected), "{other}\n  found    {found}\n  expected {expected}");
-    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod cells;
 mod faults;
 mod founding;
 mod lab;
+mod meaning;
 mod plans;
 mod processors;
 mod schema;
