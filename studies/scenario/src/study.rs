@@ -517,7 +517,10 @@ impl Study {
         for (value, span) in values {
             let text = axis::text(&value);
             if choices.iter().any(|c| c.setting.text == text) {
-                faults.add(span, format!("--set {}: \"{text}\" is there twice", axis.name));
+                // Of the file's own values the check of its axes tells.
+                if given.is_some() {
+                    faults.add(span, format!("--set {}: \"{text}\" is there twice", axis.name));
+                }
                 continue;
             }
             let puts = if axis.cases.is_empty() {
@@ -525,8 +528,10 @@ impl Study {
             } else if axis.cases.get(&text).is_some() {
                 self.case_puts(index, &text)
             } else {
-                let known = hint(&text, axis.cases.names());
-                faults.add(span, format!("--set {}: there is no case \"{text}\"{known}", axis.name));
+                if given.is_some() {
+                    let known = hint(&text, axis.cases.names());
+                    faults.add(span, format!("--set {}: there is no case \"{text}\"{known}", axis.name));
+                }
                 continue;
             };
             let number = axis::number(&value, unit.as_deref());
