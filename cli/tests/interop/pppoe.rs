@@ -9,6 +9,7 @@ mod radsec;
 use crate::namespace::Namespace;
 use crate::place::{Folder, PATIENCE, Running, USHER, program};
 use serde_json::Value;
+use std::path::PathBuf;
 use std::time::Instant;
 
 /// A concentrator's namespace and a host's, with a cable.
@@ -126,6 +127,12 @@ impl Cable {
         let port = line.split("016433C6:").nth(1).and_then(|rest| rest.get(..4)).unwrap();
         (server, user, u16::from_str_radix(port, 16).unwrap())
     }
+    /// What is in the files of the log that are called so, before the day.
+    fn log(&self, kind: &str) -> String {
+        let all = std::fs::read_dir(self.place.path("log")).unwrap().map(|entry| entry.unwrap().path());
+        let of = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with(kind);
+        all.filter(of).map(|path| std::fs::read_to_string(path).unwrap()).collect()
+    }
     /// The one session that there is, once there is one.
     fn session(&self) -> Value {
         let begun = Instant::now();
@@ -166,7 +173,7 @@ fn a_host_that_shows_who_it_is_is_carried_and_known_by_its_address() {
     let began = who["found"][0]["since"].as_str().unwrap();
     let later = cable.ask(&["who", &address, "--at", began]);
     assert_eq!(later["found"][0]["user"].as_str(), Some("ann"), "{later}");
-    let audit = std::fs::read_to_string(cable.place.path("log/audit.jsonl")).unwrap();
+    let audit = cable.log("audit-");
     assert_eq!(audit.lines().count(), 2, "{audit}");
 }
 
@@ -235,7 +242,7 @@ fn an_asker_hears_the_sessions_user_whatever_the_host_says() {
     // What the host would say at its own port 113 nobody hears.
     assert_eq!(ident(&cable.ac, &cable.place, &address, "40000,25"), "ann (UNIX)", "{}", client.log());
     drop(client);
-    let audit = std::fs::read_to_string(cable.place.path("log/audit.jsonl")).unwrap();
+    let audit = cable.log("audit-");
     assert!(audit.contains("ann (UNIX)"), "{audit}");
     assert_eq!(concentrator.terminate(), Some(0));
     let (_, rules) = cable.ac.run(&cable.place, "nft", &["list", "tables"], "");
@@ -246,10 +253,13 @@ fn an_asker_hears_the_sessions_user_whatever_the_host_says() {
 fn an_asker_hears_whose_a_connection_is_that_comes_from_an_address_that_hosts_share() {
     let nat = "translations = true\n[tracking.ipfix]\ncollectors = [\"198.51.100.2:4739\"]\n[data]\nnat = \"masquerade\"\n\
                [ident]\nothers = \"user-name\"\nmasquerade = [\"198.51.100.1\"]\n";
-    let cable = Cable::with(&format!("{SITE}{nat}"));
+    let users = "[[user]]\nname = \"eve\"\npassword = \"a long password\"\n[[user]]\nname = \"ann\"";
+    let one =
+        SITE.replace("10.0.0.2-10.0.0.9", "10.0.0.2-10.0.0.2").replace("[[user]]\nname = \"ann\"", users);
+    let cable = Cable::with(&format!("{one}{nat}"));
     let world = cable.world();
     let concentrator = cable.serve("ac");
-    let client = cable.connect("client", "chap", "password", "connected");
+    let mut client = cable.connect("client", "chap", "password", "connected");
     cable.session();
     let (_server, _user, port) = cable.connection(&world);
     let said = ident(&world, &cable.place, "198.51.100.1", &format!("{port},7000"));
@@ -260,14 +270,28 @@ fn an_asker_hears_whose_a_connection_is_that_comes_from_an_address_that_hosts_sh
     let outside = format!("198.51.100.1:{port}");
     let who = cable.ask(&["who", &outside]);
     assert_eq!(who["found"][0]["user"], "ann", "{who}\n{}", concentrator.log());
-    let lines = std::fs::read_dir(cable.place.path("log")).unwrap().map(|entry| entry.unwrap().path());
-    let lines: String = lines
-        .filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with("translations-"))
-        .map(|path| std::fs::read_to_string(path).unwrap())
-        .collect();
+    let lines = cable.log("translations-");
     assert!(lines.contains(&format!("\"outside\":\"{outside}\"")), "{lines}");
     let status = cable.ask(&["pppoe", "sessions"]);
     let counted = |name: &str| status["counters"][name].as_u64().unwrap_or(0);
     assert!(counted("translations_logged") > 0 && counted("ipfix_records") > 1, "{status}");
     assert_eq!(counted("translations_missed"), 0, "{status}");
+    // Whoever has the address next is not named for a connection that the other end still has, now or later.
+    client.terminate();
+    let _eve = cable.as_user("eve", "eve", "chap", "password", &["--keep"], "connected");
+    assert_eq!(cable.session()["user"], "eve");
+    let said = ident(&world, &cable.place, "198.51.100.1", &format!("{port},7000"));
+    assert!(said.contains("NO-USER"), "{said}\n{}", concentrator.log());
+    let now = |begun: Instant| {
+        let arguments = ["who", &outside, "--json", "--config", "pppoe.toml"];
+        let done = program(USHER).args(arguments).current_dir(cable.place.path("")).output().unwrap();
+        let said = String::from_utf8(done.stdout).unwrap();
+        assert!(!said.contains("\"eve\"") && begun.elapsed() < PATIENCE, "{said}\n{}", concentrator.log());
+        // In the second in which it ended it was ann's.
+        done.status.code() == Some(1)
+    };
+    let begun = Instant::now();
+    while !now(begun) {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
 }

@@ -100,15 +100,15 @@ pub fn line(mut stream: &UnixStream, patience: Duration) -> io::Result<Vec<u8>> 
     Ok(line)
 }
 
-/// Begins to answer requests at a path, each by `answer`, on threads of their own until the program ends. `failed` makes an answer
-/// of what is wrong with a request.
+/// Begins to answer requests at a path, each by `answer`, which is told too which user of the system asks, where it says so, on threads
+/// of their own until the program ends. `failed` makes an answer of what is wrong with a request.
 ///
 /// # Errors
 /// Another server listens there, or the socket cannot be made.
 pub fn begin<Q, A>(
     path: &Path,
     failed: fn(String) -> A,
-    answer: impl Fn(Q) -> A + Send + Sync + 'static,
+    answer: impl Fn(Q, Option<u32>) -> A + Send + Sync + 'static,
 ) -> io::Result<()>
 where
     Q: DeserializeOwned,
@@ -129,8 +129,9 @@ where
             }
             let serve = move || {
                 let served = stream.set_write_timeout(Some(PATIENCE)).and_then(|()| line(&stream, PATIENCE));
+                let user = rustix::net::sockopt::socket_peercred(&stream).ok().map(|peer| peer.uid.as_raw());
                 let said = served.map(|line| match serde_json::from_slice(&line) {
-                    Ok(request) => answer(request),
+                    Ok(request) => answer(request, user),
                     Err(error) => failed(format!("not a request: {error}")),
                 });
                 // Who went away needs no answer.
@@ -183,9 +184,11 @@ mod tests {
     #[test]
     fn a_request_is_answered_and_what_is_none_is_refused() {
         let path = std::env::temp_dir().join(format!("usher-control-ask-{}.sock", std::process::id()));
-        begin(&path, Err::<u32, String>, |n: u32| Ok::<_, String>(n + 1)).unwrap();
-        assert_eq!(ask::<_, Result<u32, String>>(&path, &41).unwrap(), Ok(42));
-        let refused = ask::<_, Result<u32, String>>(&path, &"x").unwrap().unwrap_err();
+        type Said = Result<(u32, Option<u32>), String>;
+        begin(&path, Said::Err, |n: u32, user| Ok((n + 1, user))).unwrap();
+        let own = rustix::process::geteuid().as_raw();
+        assert_eq!(ask::<_, Said>(&path, &41).unwrap(), Ok((42, Some(own))));
+        let refused = ask::<_, Said>(&path, &"x").unwrap().unwrap_err();
         assert!(refused.starts_with("not a request: "), "{refused}");
         assert_eq!(free(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
         fs::remove_file(&path).unwrap();

@@ -1,7 +1,9 @@
 //! The PPPoE access concentrator on this host's interfaces, and a client.
 
+mod audit;
 mod connect;
 mod control;
+mod daily;
 mod ipfix;
 mod nat;
 mod offers;
@@ -17,13 +19,14 @@ pub use track::{Asking, Found, Tracked, Who, WhoError, who};
 
 use crate::setup::{outgoing, secure_rng, wall_clock};
 use crate::{Frames, Hosted, ServeError, Telling, keep_memory_private, listen, log, serve as host};
+use audit::Audit;
 use ipfix::Ipfix;
 use say::Say;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
-use track::{Audit, TrackLog};
+use track::TrackLog;
 use translations::TranslationCounters;
 use usher_concentrator::config::{self, DEFAULT_PATH, File, Loaded, ModeWord};
 use usher_concentrator::{
@@ -132,7 +135,8 @@ pub fn serve(path: Option<PathBuf>) -> Result<(), PppoeError> {
     let (telling, hearing, failed) = (Telling::default(), Hearing::default(), Arc::new(OnceLock::new()));
     let plane = Arc::new(start_plane(&loaded.file, &telling, &hearing, &failed)?);
     let blocks = loaded.config.blocks.clone();
-    let nat = nat::Nat::start(&loaded.file, &loaded.config.pools, blocks, plane.device())?;
+    let (pools, lost) = (&loaded.config.pools, &loaded.config.lost);
+    let nat = nat::Nat::start(&loaded.file, pools, blocks, plane.device(), lost)?;
     let logs = loaded.file.tracking.as_ref().is_some_and(|table| table.translations);
     let translations = match track.as_ref().filter(|_| logs) {
         Some(track) => {
@@ -227,6 +231,7 @@ fn start_plane(
         mode: mode(file.data.mode),
         device: file.data.device.clone(),
         report: Some(Duration::from_nanos(file.data.report.get().as_nanos())),
+        closed: true,
     };
     let (telling, hearing, failed) = (telling.clone(), hearing.clone(), failed.clone());
     let hears = move |event| match event {

@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (host, gateway): (Ipv4Addr, Ipv4Addr) = (host.parse()?, gateway.parse()?);
     let ports = vec![PortConfig { interface: interface.clone() }];
     let device = device.first().map_or("carry0", String::as_str).to_owned();
-    let config = Config { ports, mode, device, report: None };
+    let config = Config { ports, mode, device, report: None, closed: false };
     let plane = Plane::start(&config, Box::new(|_| {}))?;
     let session = Session {
         number: number.parse()?,

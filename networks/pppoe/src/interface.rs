@@ -278,7 +278,7 @@ impl Netlink {
     }
 
     /// Drops what comes to an interface and is not PPPoE, before the system sees it: a host that has no session would otherwise
-    /// be routed like anybody. Where a killed program has left that, it is taken over.
+    /// be routed like anybody. Where a program has left that, it is taken over.
     pub(crate) fn add_guard(&self, index: u32) -> io::Result<()> {
         let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
         unless(
@@ -290,8 +290,10 @@ impl Netlink {
         let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
         self.ask(flags, RouteNetlinkMessage::NewTrafficFilter(message)).map(drop)
     }
-    /// Lets it be.
+    /// Takes that away, where it is.
     pub(crate) fn remove_guard(&self, index: u32) -> io::Result<()> {
-        self.ask(NLM_F_ACK, RouteNetlinkMessage::DelTrafficFilter(Self::guard(index))).map(drop)
+        let asked = self.ask(NLM_F_ACK, RouteNetlinkMessage::DelTrafficFilter(Self::guard(index)));
+        // There is no filter; or, where there is not what filters hang on either, it is an invalid one.
+        unless(libc::EINVAL, unless(libc::ENOENT, asked).map(|()| Vec::new()))
     }
 }

@@ -67,12 +67,16 @@ pub struct Config {
     pub device: String,
     /// How often it is said what sessions have carried ([`Event::Carried`]); `None`: when somebody asks.
     pub report: Option<Duration>,
+    /// When the plane has ended, access interfaces stay closed to what is not PPPoE, until the next plane takes them over or somebody takes
+    /// the filter away (`tc qdisc del dev NAME clsact`). Otherwise hosts that have not authenticated would be routed meanwhile.
+    pub closed: bool,
 }
 
 impl Default for Config {
-    /// No port yet, user mode, a device `pppoe%d`, no reports.
+    /// No port yet, user mode, a device `pppoe%d`, no reports, interfaces as they were.
     fn default() -> Self {
-        Self { ports: Vec::new(), mode: Mode::default(), device: "pppoe%d".to_owned(), report: None }
+        let device = "pppoe%d".to_owned();
+        Self { ports: Vec::new(), mode: Mode::default(), device, report: None, closed: false }
     }
 }
 
@@ -224,12 +228,14 @@ pub struct Plane {
     reporter: Option<(Sender<()>, JoinHandle<()>)>,
     carrier: Arc<dyn Carrier>,
     /// Taken back after all else.
-    _changed: Changed,
+    changed: Changed,
+    closed: bool,
 }
 
 /// What was changed of the access interfaces, until it is dropped.
 struct Changed {
     netlink: Netlink,
+    /// Those with a filter that is to go.
     guarded: Vec<u32>,
     /// Settings with what they were.
     settings: Vec<(String, String)>,
@@ -340,7 +346,13 @@ impl Plane {
                 for port in &*ports {
                     changed.loosen(&port.name);
                 }
-                ebpf(made, Arc::clone(&ports), hears.clone(), seed)?
+                let carrier = ebpf(made, Arc::clone(&ports), hears.clone(), seed)?;
+                // The program lets nothing else pass by itself, and what it has unpacked is no PPPoE any more.
+                for port in &*ports {
+                    let interface = |error| StartError::Interface { name: port.name.clone(), error };
+                    netlink.remove_guard(port.interface.index).map_err(interface)?;
+                }
+                carrier
             }
             (_, Some((made, _))) => {
                 guard(&mut changed)?;
@@ -372,7 +384,8 @@ impl Plane {
             installed,
             reporter,
             carrier,
-            _changed: changed,
+            changed,
+            closed: config.closed,
         })
     }
 
@@ -573,6 +586,13 @@ impl Drop for Plane {
         if let Some((end, thread)) = self.reporter.take() {
             drop(end);
             let _ = thread.join();
+        }
+        if self.closed {
+            self.changed.guarded.clear();
+            // In eBPF mode the program goes after this. What cannot be closed is as it was before there was a plane.
+            for port in &*self.ports {
+                let _ = self.netlink.add_guard(port.interface.index);
+            }
         }
         // Routes and addresses of the device go with it.
         for gateway in locked(&self.installed).gateways.keys() {

@@ -321,7 +321,7 @@ fn which_of(text: Option<String>) -> Result<Which, String> {
 /// Begins to answer at a path.
 pub(super) fn begin(path: &Path, asked: &Asked) -> io::Result<()> {
     let answers = asked.clone();
-    control::begin(path, |message| Answer::Failed { message }, move |request| answers.take(request))
+    control::begin(path, |message| Answer::Failed { message }, move |request, _| answers.take(request))
 }
 
 /// Begins to expose metrics.

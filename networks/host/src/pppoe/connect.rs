@@ -263,6 +263,7 @@ pub fn connect(told: Connect) -> Result<(), ConnectError> {
         mode: Mode::User,
         device: told.device.clone(),
         report: None,
+        closed: false,
     };
     let plane = Arc::new(Plane::start(&config, Box::new(hears))?);
     let (mac, mtu) = plane.ports().first().map_or(([0; 6], 1500), |port| (port.mac, port.mtu));

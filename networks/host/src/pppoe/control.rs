@@ -1,6 +1,7 @@
 //! How a running concentrator is asked: by its control socket, and by Prometheus.
 
-use super::track::{Asking, Audit, Tracked, Who, lookup};
+use super::audit::Audit;
+use super::track::{Asking, Tracked, Who, lookup};
 use crate::metrics::Exposition;
 use crate::telling::named;
 use crate::{Questions, Telling, control};
@@ -200,7 +201,7 @@ impl Asked {
             Answer::Failed { message: "the concentrator does not answer; it may be ending".to_owned() }
         })
     }
-    fn take(&self, request: Request) -> Answer {
+    fn take(&self, request: Request, user: Option<u32>) -> Answer {
         match request {
             Request::Status => match self.ask(|token| Command::Status { token }) {
                 Answer::Status(mut status) => {
@@ -214,7 +215,7 @@ impl Asked {
                 Err(message) => Answer::Failed { message },
             },
             Request::Who(asking) => match &self.tracked {
-                Some(tracked) => match lookup(tracked, &self.audit, &asking) {
+                Some(tracked) => match lookup(tracked, &self.audit, &asking, user) {
                     Ok(who) => Answer::Who(who),
                     Err(error) => Answer::Failed { message: error.to_string() },
                 },
@@ -234,13 +235,17 @@ fn which_of(text: Option<String>) -> Result<Which, String> {
 /// Begins to answer at a path.
 pub(super) fn begin(path: &Path, asked: &Asked) -> io::Result<()> {
     let answers = asked.clone();
-    control::begin(path, |message| Answer::Failed { message }, move |request| answers.take(request))
+    control::begin(
+        path,
+        |message| Answer::Failed { message },
+        move |request, user| answers.take(request, user),
+    )
 }
 
 /// Begins to expose metrics.
 pub(super) fn metrics(address: SocketAddr, asked: &Asked) -> io::Result<()> {
     let asked = asked.clone();
-    crate::metrics::begin(address, move || match asked.take(Request::Status) {
+    crate::metrics::begin(address, move || match asked.take(Request::Status, None) {
         Answer::Status(status) => Some(exposition(&status)),
         _ => None,
     })

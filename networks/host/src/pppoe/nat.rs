@@ -1,11 +1,15 @@
 //! What netfilter does for hosts: their port 113 is led to our IDENT server, and their addresses are translated.
 
-use std::collections::BTreeMap;
+use super::translations::of_pools;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use usher_access::pool::{PoolConfig, Range};
 use usher_concentrator::SessionEntry;
 use usher_concentrator::config::{File, NatWord};
-use usher_concentrator::track::PortBlocks;
+use usher_concentrator::track::{Lost, PortBlocks};
 use usher_ident::Connection;
 use usher_pppoe::netfilter::{Config, Netfilter, NetfilterError, Rules, Translation, conntrack};
 
@@ -13,6 +17,39 @@ use usher_pppoe::netfilter::{Config, Netfilter, NetfilterError, Rules, Translati
 const TABLE: &str = "usher_pppoe";
 /// Addresses that rules are made for at the start, at most; the others get theirs with their sessions.
 const MOST: u64 = 65_536;
+/// So long after a host has gone the kernel forgets its connections, with those of all who went meanwhile.
+const TOGETHER: Duration = Duration::from_millis(100);
+
+/// Hosts that have gone, whose connections the kernel has not forgotten yet. Whoever has such an address next would otherwise get packets
+/// of them, and be named for them.
+#[derive(Clone, Debug, Default)]
+struct Gone(Arc<Mutex<BTreeSet<Ipv4Addr>>>);
+
+impl Gone {
+    fn add(&self, address: Ipv4Addr) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(address);
+    }
+    /// Has all of them forgotten if there is `one` of them, or any.
+    fn forget(&self, one: Option<Ipv4Addr>) -> Result<(), NetfilterError> {
+        // Held meanwhile: nobody gets such an address before this is done.
+        let mut gone = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if gone.is_empty() || one.is_some_and(|one| !gone.contains(&one)) {
+            return Ok(());
+        }
+        conntrack::forget(|address| gone.contains(&address)).map_err(NetfilterError::Forget)?;
+        gone.clear();
+        Ok(())
+    }
+    fn run(&self, wake: &Receiver<()>) {
+        while wake.recv().is_ok() {
+            std::thread::sleep(TOGETHER);
+            while wake.try_recv().is_ok() {}
+            if let Err(error) = self.forget(None) {
+                tracing::error!("{error}");
+            }
+        }
+    }
+}
 
 /// The rules of hosts.
 #[derive(Debug)]
@@ -25,15 +62,22 @@ pub(super) struct Nat {
     pools: Vec<Range>,
     /// Networks of sessions that are of no such pool.
     sessions: BTreeMap<u64, Vec<(IpAddr, u8)>>,
+    /// Translated addresses of sessions.
+    translated: BTreeMap<u64, Ipv4Addr>,
+    gone: Gone,
+    /// Wakes the thread that has the kernel forget.
+    wake: Sender<()>,
 }
 
 impl Nat {
-    /// Rules for all that pools give; `None`: the file wants nothing of netfilter.
+    /// Rules for all that pools give; `None`: the file wants nothing of netfilter. Where addresses are translated, the kernel forgets
+    /// what hosts of pools and of these sessions of an earlier concentrator have begun.
     pub(super) fn start(
         file: &File,
         pools: &[PoolConfig],
         blocks: Option<PortBlocks>,
         device: &str,
+        lost: &[Lost],
     ) -> Result<Option<Self>, NetfilterError> {
         let port = file.ident.as_ref().and_then(|ident| ident.listen.first()).map(SocketAddr::port);
         let nat = file.data.nat;
@@ -43,8 +87,18 @@ impl Nat {
         let ident_port = port.unwrap_or(usher_ident::PORT);
         let table =
             Netfilter::start(&Config { table: TABLE.to_owned(), device: device.to_owned(), ident_port })?;
-        let (ident, sessions) = (port.is_some(), BTreeMap::new());
-        let mut all = Self { table, ident, nat, blocks, pools: Vec::new(), sessions };
+        let (wake, woken) = channel();
+        let mut all = Self {
+            table,
+            ident: port.is_some(),
+            nat,
+            blocks,
+            pools: Vec::new(),
+            sessions: BTreeMap::new(),
+            translated: BTreeMap::new(),
+            gone: Gone::default(),
+            wake,
+        };
         let (mut changes, mut left) = (Vec::new(), MOST);
         for range in pools.iter().flat_map(|pool| &pool.ranges) {
             match *range {
@@ -63,7 +117,31 @@ impl Nat {
             all.pools.push(*range);
         }
         all.table.apply(&changes)?;
+        if nat != NatWord::None {
+            let lost: BTreeSet<Ipv4Addr> = lost.iter().filter_map(|lost| lost.begin.ipv4).collect();
+            let ranges: Vec<Range> = pools.iter().flat_map(|pool| pool.ranges.clone()).collect();
+            conntrack::forget(|address| of_pools(&ranges, address) || lost.contains(&address))
+                .map_err(NetfilterError::Forget)?;
+            let gone = all.gone.clone();
+            let thread = std::thread::Builder::new().name("usher-forget".to_owned());
+            thread.spawn(move || gone.run(&woken)).map_err(NetfilterError::Forget)?;
+        }
         Ok(Some(all))
+    }
+
+    /// A session has this translated address from now on, or none.
+    fn translated(&mut self, id: u64, address: Option<Ipv4Addr>) -> Result<(), NetfilterError> {
+        let address = address.filter(|_| self.nat != NatWord::None);
+        let before = match address {
+            Some(address) => self.translated.insert(id, address),
+            None => self.translated.remove(&id),
+        };
+        if let Some(before) = before.filter(|before| Some(*before) != address) {
+            self.gone.add(before);
+            // Its end is that of this program.
+            let _ = self.wake.send(());
+        }
+        address.map_or(Ok(()), |address| self.gone.forget(Some(address)))
     }
 
     /// What is done for an address or prefix, where something is.
@@ -96,6 +174,7 @@ impl Nat {
 
     /// A session's addresses are to have their rules, before its packets pass.
     pub(super) fn install(&mut self, entry: &SessionEntry) -> Result<(), NetfilterError> {
+        self.translated(entry.id, entry.ipv4)?;
         let ipv4 = entry.ipv4.map(|address| (IpAddr::V4(address), 32));
         let ipv6 = entry.ipv6.iter().map(|(prefix, bits)| (IpAddr::V6(*prefix), *bits));
         let all = ipv4.into_iter().chain(ipv6).filter(|(one, _)| !self.covered(*one));
@@ -117,9 +196,17 @@ impl Nat {
 
     /// A session has no addresses any more.
     pub(super) fn remove(&mut self, id: u64) -> Result<(), NetfilterError> {
+        self.translated(id, None)?;
         let Some(gone) = self.sessions.remove(&id) else { return Ok(()) };
         let changes: Vec<_> = gone.into_iter().map(|(address, bits)| (address, bits, None)).collect();
         self.table.apply(&changes)
+    }
+}
+
+impl Drop for Nat {
+    fn drop(&mut self) {
+        // Of those that are left the next concentrator has the kernel forget what it knows.
+        let _ = self.gone.forget(None);
     }
 }
 

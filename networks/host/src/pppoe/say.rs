@@ -1,8 +1,9 @@
 //! What is said of a concentrator: to what carries packets, to the logs, and to whoever has asked.
 
+use super::audit::Audit;
 use super::control::{self, Answer};
 use super::nat::Nat;
-use super::track::{Audit, TrackLog};
+use super::track::TrackLog;
 use super::{Telling, usage};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -67,7 +68,7 @@ impl Say {
             Event::Log(record) => {
                 let written = self.track.as_ref().map(|track| track.write(&record));
                 if let Some(Err(error)) = written {
-                    tracing::error!(%error, "the end of a session is not in the log of sessions");
+                    tracing::error!(%error, "the end of a session is not in the log of sessions yet");
                 }
             }
             Event::LetIn(one) => {

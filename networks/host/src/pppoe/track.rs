@@ -1,62 +1,41 @@
 //! The log of sessions on the disk: a file for each day, and what is asked of them.
 
+use super::audit::Audit;
+use super::daily::{Daily, day, days_before, lines};
 use super::ipfix::Ipfix;
 use super::translations;
 use crate::setup::wall;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File, OpenOptions};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fs::{self, File};
 use std::io::{self, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use usher_concentrator::config::Tracking;
 use usher_concentrator::track::{Begin, Index, Lost, Query, Record, Volume, parse_time};
 use usher_core::WallTime;
-use usher_ident::Connection;
 
 /// Where the log is, and what is set for it.
 pub type Tracked = (PathBuf, Tracking);
 
-const SECONDS_OF_A_DAY: u64 = 86_400;
-
-/// The day of a time, in UTC: `2026-11-26`.
-pub(super) fn day(at: WallTime) -> String {
-    at.to_string().split('T').next().unwrap_or_default().to_owned()
-}
-
-fn file_of(folder: &Path, day: &str) -> PathBuf {
-    folder.join(format!("{KIND}-{day}.jsonl"))
-}
-
 /// What files of sessions are called, before the day.
 const KIND: &str = "sessions";
-
-/// The days of which there are files of a kind, in their order.
-pub(super) fn days(folder: &Path, kind: &str) -> io::Result<Vec<String>> {
-    let mut days = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let name = entry?.file_name();
-        let day =
-            name.to_str().and_then(|name| name.strip_prefix(kind)?.strip_prefix('-')?.strip_suffix(".jsonl"));
-        days.extend(day.filter(|day| parse_time(&format!("{day}T00:00:00Z")).is_some()).map(str::to_owned));
-    }
-    days.sort();
-    Ok(days)
-}
-
-/// Opens a file that nobody else reads, to write behind what is there.
-pub(super) fn append(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
-}
 
 #[derive(Debug)]
 struct Writer {
     folder: PathBuf,
+    files: Daily,
+    /// Other files that are kept as long.
+    beside: Vec<Daily>,
     keep_days: u32,
     day: String,
     file: Arc<File>,
+    /// What the file has may not be on the disk though the disk was asked for it: it said so once, and forgets that.
+    unsure: bool,
+    /// Ends that could not be written yet.
+    owed: VecDeque<Record>,
     /// Sessions that are open: the next day's file begins with them.
     open: BTreeMap<String, Begin>,
     /// Addresses that hosts have had since the start.
@@ -84,21 +63,32 @@ impl TrackLog {
         let shown = folder.display().to_string();
         let wrong = |error: io::Error| format!("the folder {shown}: {error}");
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(wrong)?;
-        let mut index = Index::default();
-        let days = days(&folder, KIND).map_err(wrong)?;
-        if let Some(last) = days.last() {
-            read(&folder, last, &mut index).map_err(wrong)?;
+        let files = Daily::new(&folder, KIND);
+        let today = day(wall());
+        let days = gathered(&files, &today).map_err(wrong)?;
+        let mut lost = Vec::new();
+        // Where a start came to nothing there is a file in which nothing is.
+        for day in days.iter().rev() {
+            let mut index = Index::default();
+            read(&files, day, &mut index).map_err(wrong)?;
+            if !index.is_empty() {
+                lost = index.open().collect();
+                break;
+            }
         }
-        let day = day(wall());
-        let path = file_of(&folder, &day);
-        let file = append(&path).map_err(wrong)?;
-        let torn = fs::read(&path).map_err(wrong)?.last().is_some_and(|last| *last != b'\n');
-        File::open(&folder).and_then(|folder| folder.sync_all()).map_err(wrong)?;
+        let file = files.append(&today).map_err(wrong)?;
+        let torn = fs::read(files.path(&today)).map_err(wrong)?.last().is_some_and(|last| *last != b'\n');
+        files.sync().map_err(wrong)?;
+        let beside = [Some(Daily::new(&folder, translations::KIND)), Audit::of(base, table).files().cloned()];
         let writer = Writer {
             folder,
+            files,
+            beside: beside.into_iter().flatten().collect(),
             keep_days: table.keep_days,
-            day,
+            day: today,
             file: Arc::new(file),
+            unsure: false,
+            owed: VecDeque::new(),
             open: BTreeMap::new(),
             hosts: BTreeSet::new(),
             ipfix: None,
@@ -106,8 +96,8 @@ impl TrackLog {
             written: 0,
         };
         let log = Self { writer: Arc::new(Mutex::new(writer)), synced: Arc::default() };
-        log.writer().forget();
-        Ok((log, index.open().collect()))
+        log.writer().forget(days.last());
+        Ok((log, lost))
     }
 
     /// Has collectors told of what is written, and that what was `lost` has ended.
@@ -143,10 +133,18 @@ impl TrackLog {
             return Ok(());
         }
         let (file, written) = {
-            let writer = self.writer();
+            let mut writer = self.writer();
+            writer.settle()?;
             (writer.file.clone(), writer.written)
         };
-        file.sync_data()?;
+        if let Err(error) = file.sync_data() {
+            tracing::error!(%error, "the log of sessions is not on the disk: it is written anew");
+            let mut writer = self.writer();
+            writer.unsure = true;
+            writer.settle()?;
+            *synced = writer.written;
+            return Ok(());
+        }
         *synced = written;
         Ok(())
     }
@@ -154,9 +152,32 @@ impl TrackLog {
 
 impl Writer {
     fn write(&mut self, record: &Record) -> io::Result<()> {
+        let done = self.settle().and_then(|()| self.put(record));
+        if done.is_err() && matches!(record, Record::End(_)) {
+            self.owed.push_back(record.clone());
+        }
+        done
+    }
+
+    /// Does what could not be done before.
+    fn settle(&mut self) -> io::Result<()> {
+        if self.unsure {
+            self.renew(self.day.clone())?;
+        }
+        while let Some(owed) = self.owed.pop_front() {
+            if let Err(error) = self.put(&owed) {
+                self.owed.push_front(owed);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, record: &Record) -> io::Result<()> {
         let today = day(record.at());
-        // The clock may have been set back: a day that is over stays so.
-        if today > self.day {
+        // A clock that is set back by a little does not open a day again that is over; one that was days ahead does.
+        let ahead = days_before(&self.day, 1).is_some_and(|before| today < before);
+        if today > self.day || ahead {
             self.turn(today)?;
         }
         self.line(&record.to_line())?;
@@ -191,75 +212,66 @@ impl Writer {
 
     /// Begins a day's file with the sessions that are open, so that those of before can be deleted.
     fn turn(&mut self, today: String) -> io::Result<()> {
-        let file = append(&file_of(&self.folder, &today))?;
         // Who waits for a line of the old file asks the disk for the new one.
         self.file.sync_data()?;
-        (self.file, self.day, self.torn) = (Arc::new(file), today, false);
-        for begin in self.open.values().cloned().collect::<Vec<_>>() {
-            self.line(&Record::begin(begin).to_line())?;
-        }
-        self.file.sync_data()?;
-        File::open(&self.folder)?.sync_all()?;
-        self.forget();
+        let before = self.day.clone();
+        self.renew(today)?;
+        self.forget(Some(&before));
         Ok(())
     }
 
-    /// Deletes what has been kept long enough.
-    fn forget(&self) {
-        if self.keep_days == 0 {
+    /// Has a day's file begin anew, with what it has and the sessions that are open, and goes on there: all of that, or nothing.
+    fn renew(&mut self, day: String) -> io::Result<()> {
+        let open: Vec<String> =
+            self.open.values().map(|begin| Record::begin(begin.clone()).to_line()).collect();
+        let file = self.files.renew(&day, &open)?;
+        (self.file, self.day, self.torn, self.unsure) = (Arc::new(file), day, false, false);
+        Ok(())
+    }
+
+    /// Deletes what has been kept long enough. `last` is the last day of which there is something from before: where all of it would go
+    /// at once it is more likely that the clock is wrong, and it stays until there is something newer.
+    fn forget(&self, last: Option<&String>) {
+        let oldest = days_before(&self.day, self.keep_days).filter(|_| self.keep_days > 0);
+        let Some(oldest) = oldest else { return };
+        if let Some(last) = last.filter(|last| **last < oldest) {
+            let today = &self.day;
+            tracing::warn!(
+                last,
+                today,
+                "everything in the log is older than it is to be kept: it is deleted when the next day begins, if the clock is right"
+            );
             return;
         }
-        let Some(today) = parse_time(&format!("{}T00:00:00Z", self.day)) else { return };
-        let kept = today.unix_secs().saturating_sub(u64::from(self.keep_days) * SECONDS_OF_A_DAY);
-        let oldest = day(WallTime::from_unix_secs(kept));
-        for kind in [KIND, translations::KIND] {
-            for old in days(&self.folder, kind).unwrap_or_default().iter().filter(|day| **day < oldest) {
-                match fs::remove_file(self.folder.join(format!("{kind}-{old}.jsonl"))) {
-                    Ok(()) => tracing::info!(day = old, kind, "the log of this day is deleted"),
-                    Err(error) => {
-                        tracing::error!(day = old, kind, %error, "the log of this day cannot be deleted");
-                    }
-                }
-            }
+        for files in self.beside.iter().chain([&self.files]) {
+            files.delete_before(&oldest);
         }
     }
 }
 
-fn read(folder: &Path, day: &str, index: &mut Index) -> io::Result<()> {
-    index.read(&String::from_utf8_lossy(&fs::read(file_of(folder, day))?));
+fn read(files: &Daily, day: &str, index: &mut Index) -> io::Result<()> {
+    for line in lines(&files.path(day))? {
+        index.read(&format!("{}\n", line?));
+    }
     Ok(())
 }
 
-/// Who asked for whom.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Audit(Option<Arc<PathBuf>>);
-
-#[derive(Serialize)]
-struct AuditLine<'a> {
-    at: String,
-    by: &'a str,
-    question: String,
-    answer: &'a str,
-}
-
-impl Audit {
-    pub(super) fn of(base: &Path, table: &Tracking) -> Self {
-        let named = !table.audit.as_os_str().is_empty();
-        Self(named.then(|| Arc::new(base.join(&table.folder).join(&table.audit))))
-    }
-    fn write(&self, by: &str, question: String, answer: &str) -> io::Result<()> {
-        let Some(path) = &self.0 else { return Ok(()) };
-        let mut line = serde_json::to_vec(&AuditLine { at: wall().to_string(), by, question, answer })?;
-        line.push(b'\n');
-        append(path)?.write_all(&line)
-    }
-    /// IDENT has answered somebody.
-    pub(super) fn ident(&self, asker: SocketAddr, connection: &Connection, answer: &str) {
-        let question = format!("IDENT {} {}", connection.local, connection.remote);
-        if let Err(error) = self.write(&asker.ip().to_string(), question, answer) {
-            tracing::error!(%error, "who asked is not in the audit");
+/// The days up to today of which there are files, in their order. What a clock that was ahead has put into files of days to come goes
+/// behind today's.
+fn gathered(files: &Daily, today: &str) -> io::Result<Vec<String>> {
+    let (mut days, ahead): (Vec<_>, Vec<_>) =
+        files.days()?.into_iter().partition(|day| day.as_str() <= today);
+    for day in ahead {
+        tracing::warn!(day, "the clock was ahead when this log was written: it goes on in today's");
+        let all: io::Result<Vec<String>> =
+            lines(&files.path(&day))?.map(|line| line.map(|line| line + "\n")).collect();
+        files.renew(today, &all?)?;
+        fs::remove_file(files.path(&day))?;
+        if days.last().is_none_or(|last| last != today) {
+            days.push(today.to_owned());
         }
     }
+    Ok(days)
 }
 
 /// Who had an address?
@@ -339,8 +351,13 @@ pub enum WhoError {
     Audit(io::Error),
 }
 
-/// Asks the files of a log.
-pub(super) fn lookup((base, table): &Tracked, audit: &Audit, asking: &Asking) -> Result<Who, WhoError> {
+/// Asks the files of a log. For the audit the user of the system says who asks, by number, beside what the one who asks says.
+pub(super) fn lookup(
+    (base, table): &Tracked,
+    audit: &Audit,
+    asking: &Asking,
+    user: Option<u32>,
+) -> Result<Who, WhoError> {
     let at = match &asking.at {
         Some(text) => parse_time(text).ok_or_else(|| WhoError::Time(text.clone()))?,
         None => wall(),
@@ -348,7 +365,8 @@ pub(super) fn lookup((base, table): &Tracked, audit: &Audit, asking: &Asking) ->
     let at = WallTime::from_unix_secs(at.unix_secs());
     let folder = base.join(&table.folder);
     let log = |error| WhoError::Log { folder: folder.display().to_string(), error };
-    let all = days(&folder, KIND).map_err(log)?;
+    let files = Daily::new(&folder, KIND);
+    let all = files.days().map_err(log)?;
     let wanted = day(at);
     // The last file that begins before that time, with the sessions that were open then, and all behind it.
     let first = all.iter().rposition(|day| *day <= wanted);
@@ -358,7 +376,7 @@ pub(super) fn lookup((base, table): &Tracked, audit: &Audit, asking: &Asking) ->
     };
     let mut index = Index::default();
     for day in &all[first..] {
-        read(&folder, day, &mut index).map_err(log)?;
+        read(&files, day, &mut index).map_err(log)?;
     }
     let query = Query { address: asking.address, port: asking.port, at };
     let mut whose = index.who(&query);
@@ -388,7 +406,8 @@ pub(super) fn lookup((base, table): &Tracked, audit: &Audit, asking: &Asking) ->
     let port = asking.port.map(|port| format!(" port {port}")).unwrap_or_default();
     let users: Vec<&str> = found.iter().map(|one| one.user.as_str()).collect();
     let question = format!("who {}{port} at {at}", asking.address);
-    audit.write(&asking.by, question, &users.join(" ")).map_err(WhoError::Audit)?;
+    let by = user.map_or_else(|| asking.by.clone(), |user| format!("{} (uid {user})", asking.by));
+    audit.write(&by, question, &users.join(" ")).map_err(WhoError::Audit)?;
     let volume: Volume = index.volume();
     Ok(Who {
         at: at.to_string(),
@@ -404,11 +423,13 @@ pub(super) fn lookup((base, table): &Tracked, audit: &Audit, asking: &Asking) ->
 /// # Errors
 /// [`WhoError`].
 pub fn who(tracked: &Tracked, asking: &Asking) -> Result<Who, WhoError> {
-    lookup(tracked, &Audit::of(&tracked.0, &tracked.1), asking)
+    let user = rustix::process::geteuid().as_raw();
+    lookup(tracked, &Audit::of(&tracked.0, &tracked.1), asking, Some(user))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::daily::SECONDS_OF_A_DAY;
     use super::*;
     use usher_concentrator::track::End;
 
@@ -448,8 +469,8 @@ mod tests {
     fn on_its_day(log: &TrackLog) {
         let mut writer = log.writer();
         let first = day(WallTime::from_unix_secs(DAY));
-        let file = append(&file_of(&writer.folder, &first)).unwrap();
-        fs::remove_file(file_of(&writer.folder, &writer.day)).unwrap();
+        let file = writer.files.append(&first).unwrap();
+        fs::remove_file(writer.files.path(&writer.day)).unwrap();
         (writer.file, writer.day) = (Arc::new(file), first);
     }
 
@@ -467,7 +488,7 @@ mod tests {
         for n in 1..=3 {
             log.write(&begin(n * SECONDS_OF_A_DAY + 5, &format!("x{n}"), "eve", 9)).unwrap();
         }
-        assert_eq!(days(&folder, KIND).unwrap().len(), 3, "that of the first day is deleted");
+        assert_eq!(Daily::new(&folder, KIND).days().unwrap().len(), 3, "that of the first day is deleted");
         // Ann is there since the first day, and every day's file says so.
         assert_eq!(users(&tracked, 2, 2 * SECONDS_OF_A_DAY), ["ann"]);
         assert!(users(&tracked, 3, 2 * SECONDS_OF_A_DAY).is_empty());
@@ -475,12 +496,13 @@ mod tests {
         let asking = Asking { address: IpAddr::from([10, 0, 0, 3]), port: None, at, by: "test".to_owned() };
         let gone = who(&tracked, &asking).unwrap_err().to_string();
         assert!(gone.contains("what was before is not kept"), "{gone}");
-        let audit = fs::read_to_string(folder.join("audit.jsonl")).unwrap();
-        assert_eq!(audit.lines().count(), 2, "{audit}");
-        assert!(audit.contains("\"by\":\"test\"") && audit.contains("\"answer\":\"ann\""), "{audit}");
+        let audit = Daily::new(&folder, "audit").path(&day(wall()));
+        let text = fs::read_to_string(&audit).unwrap();
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(text.contains("\"by\":\"test") && text.contains("\"answer\":\"ann\""), "{text}");
         use std::os::unix::fs::PermissionsExt;
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!((mode(&folder), mode(&folder.join("audit.jsonl"))), (0o700, 0o600));
+        assert_eq!((mode(&folder), mode(&audit)), (0o700, 0o600));
         fs::remove_dir_all(&folder).unwrap();
     }
 
@@ -494,8 +516,8 @@ mod tests {
         log.write_durably(&begin(20, "2", "bob", 3)).unwrap();
         log.write(&end(30, "2")).unwrap();
         // A loss of power has torn the last line.
-        let path = file_of(&folder, &day(WallTime::from_unix_secs(DAY)));
-        append(&path).unwrap().write_all(b"{\"event\":\"beg").unwrap();
+        let first = day(WallTime::from_unix_secs(DAY));
+        Daily::new(&folder, KIND).append(&first).unwrap().write_all(b"{\"event\":\"beg").unwrap();
         let (log, lost) = TrackLog::open(Path::new(""), &table).unwrap();
         assert_eq!(lost.iter().map(|lost| lost.begin.user.as_str()).collect::<Vec<_>>(), ["ann"]);
         log.write(&Record::started(wall())).unwrap();
@@ -509,14 +531,100 @@ mod tests {
         let folder = folder("torn");
         let table = Tracking { folder: folder.clone(), ..Tracking::default() };
         fs::create_dir_all(&folder).unwrap();
-        fs::write(file_of(&folder, &day(wall())), b"{\"event\":\"beg").unwrap();
+        fs::write(Daily::new(&folder, KIND).path(&day(wall())), b"{\"event\":\"beg").unwrap();
         let (log, _) = TrackLog::open(Path::new(""), &table).unwrap();
         log.write(&Record::started(wall())).unwrap();
         let mut index = Index::default();
-        read(&folder, &day(wall()), &mut index).unwrap();
+        let files = Daily::new(&folder, KIND);
+        read(&files, &day(wall()), &mut index).unwrap();
         assert_eq!(index.unreadable(), 1);
-        let text = fs::read_to_string(file_of(&folder, &day(wall()))).unwrap();
+        let text = fs::read_to_string(files.path(&day(wall()))).unwrap();
         assert!(text.lines().last().unwrap().contains("started"), "{text}");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_was_left_open_is_found_behind_a_start_that_came_to_nothing() {
+        let folder = folder("nothing");
+        let table = Tracking { folder: folder.clone(), keep_days: 0, ..Tracking::default() };
+        fs::create_dir_all(&folder).unwrap();
+        let files = Daily::new(&folder, KIND);
+        fs::write(files.path("2026-09-21"), begin(10, "1", "ann", 2).to_line()).unwrap();
+        for _ in 0..2 {
+            // Nothing is written: what carries packets does not begin.
+            let (_, lost) = TrackLog::open(Path::new(""), &table).unwrap();
+            assert_eq!(lost.iter().map(|lost| lost.begin.user.as_str()).collect::<Vec<_>>(), ["ann"]);
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_hides_nothing_and_deletes_nothing() {
+        let folder = folder("ahead");
+        let table = Tracking { folder: folder.clone(), keep_days: 2, ..Tracking::default() };
+        fs::create_dir_all(&folder).unwrap();
+        let files = Daily::new(&folder, KIND);
+        // All that there is would be too old, had the clock been right.
+        fs::write(files.path("2026-09-20"), begin(10, "0", "eve", 3).to_line()).unwrap();
+        let (log, _) = TrackLog::open(Path::new(""), &table).unwrap();
+        assert_eq!(files.days().unwrap()[0], "2026-09-20");
+        // It was years ahead, and is set right.
+        let future = "2038-01-19";
+        {
+            let mut writer = log.writer();
+            let file = writer.files.append(future).unwrap();
+            fs::remove_file(writer.files.path(&writer.day)).unwrap();
+            (writer.file, writer.day) = (Arc::new(file), future.to_owned());
+        }
+        let now = wall();
+        let far = WallTime::from_unix_secs(parse_time("2038-01-19T00:00:05Z").unwrap().unix_secs());
+        let at = |at, record| match record {
+            Record::Begin(begin) => Record::begin(Begin { at, ..begin }),
+            other => other,
+        };
+        log.write_durably(&at(far, begin(0, "1", "ann", 2))).unwrap();
+        log.write_durably(&at(now, begin(0, "2", "bob", 4))).unwrap();
+        assert_eq!(files.days().unwrap(), [&day(now), future], "it goes on in the day that it is");
+        let today = fs::read_to_string(files.path(&day(now))).unwrap();
+        assert!(today.contains("ann") && today.contains("bob"), "{today}");
+        // The next one has all in today's file.
+        let (_, lost) = TrackLog::open(Path::new(""), &table).unwrap();
+        assert_eq!(files.days().unwrap().last().unwrap(), &day(now));
+        let mut users: Vec<&str> = lost.iter().map(|lost| lost.begin.user.as_str()).collect();
+        users.sort_unstable();
+        assert_eq!(users, ["ann", "bob"]);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn an_end_that_cannot_be_written_is_written_later_and_a_disk_that_forgets_is_asked_anew() {
+        let folder = folder("owed");
+        let table = Tracking { folder: folder.clone(), keep_days: 0, ..Tracking::default() };
+        let (log, _) = TrackLog::open(Path::new(""), &table).unwrap();
+        let path = log.writer().files.path(&day(wall()));
+        let in_it = |text: &str| fs::read_to_string(&path).unwrap().contains(text);
+        let now = wall();
+        let soon = |record| match record {
+            Record::Begin(begin) => Record::begin(Begin { at: now, ..begin }),
+            Record::End(end) => Record::end(End { at: now, ..end }),
+            other => other,
+        };
+        log.write_durably(&soon(begin(0, "1", "ann", 2))).unwrap();
+        // A full disk: what is opened for reading takes no line.
+        let whole = log.writer().file.clone();
+        log.writer().file = Arc::new(File::open(&path).unwrap());
+        log.write(&soon(end(0, "1"))).unwrap_err();
+        log.write_durably(&soon(begin(0, "2", "bob", 3))).unwrap_err();
+        log.writer().file = whole;
+        log.write_durably(&soon(begin(0, "3", "eve", 4))).unwrap();
+        assert!(in_it("padt") && in_it("eve") && !in_it("bob"));
+        // A disk that has said once that it lost something: what is there is written anew, before anybody relies on it.
+        log.writer().unsure = true;
+        let before = fs::metadata(&path).unwrap();
+        log.write_durably(&soon(begin(0, "4", "joe", 5))).unwrap();
+        use std::os::unix::fs::MetadataExt;
+        assert_ne!(fs::metadata(&path).unwrap().ino(), before.ino());
+        assert!(in_it("padt") && in_it("eve") && in_it("joe") && !log.writer().unsure);
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -1,13 +1,14 @@
 //! The log of translated connections on the disk, a file for each day beside that of sessions, as the kernel's table of connections
 //! tells of them.
 
+use super::daily::{Daily, day, lines};
 use super::ipfix::Ipfix;
-use super::track::{TrackLog, append, day, days};
+use super::track::TrackLog;
 use crate::setup::wall;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use usher_access::pool::{PoolConfig, Range};
@@ -18,10 +19,6 @@ use usher_pppoe::netfilter::{Change, Follower};
 
 /// What files are called, before the day.
 pub(super) const KIND: &str = "translations";
-
-fn file_of(folder: &Path, day: &str) -> PathBuf {
-    folder.join(format!("{KIND}-{day}.jsonl"))
-}
 
 /// What was counted.
 #[derive(Clone, Debug, Default)]
@@ -38,20 +35,20 @@ impl TranslationCounters {
 }
 
 struct Log {
-    folder: PathBuf,
+    files: Daily,
     day: String,
     file: File,
 }
 
 impl Log {
-    fn open(folder: PathBuf, today: String) -> io::Result<Self> {
-        let file = append(&file_of(&folder, &today))?;
-        Ok(Self { folder, day: today, file })
+    fn open(files: Daily, today: String) -> io::Result<Self> {
+        let file = files.append(&today)?;
+        Ok(Self { files, day: today, file })
     }
     fn write(&mut self, record: &TranslationRecord) -> io::Result<()> {
         let today = day(record.at());
         if today > self.day {
-            *self = Self::open(self.folder.clone(), today)?;
+            *self = Self::open(self.files.clone(), today)?;
         }
         // A whole line at once: nobody else writes here.
         self.file.write_all(record.to_line().as_bytes())
@@ -65,7 +62,7 @@ pub(super) fn follow(
     ipfix: Option<Ipfix>,
 ) -> io::Result<TranslationCounters> {
     let mut follower = Follower::new()?;
-    let mut log = Log::open(track.folder(), day(wall()))?;
+    let mut log = Log::open(Daily::new(&track.folder(), KIND), day(wall()))?;
     log.write(&TranslationRecord::Started(wall()))?;
     let ranges: Vec<Range> = pools.iter().flat_map(|pool| pool.ranges.clone()).collect();
     let counters = TranslationCounters::default();
@@ -80,6 +77,15 @@ pub(super) fn follow(
                     tracing::warn!(
                         "connections come faster than they can be logged: some are not in the log"
                     );
+                    // Which of those of before have ended is not known: the table tells anew which there are.
+                    let anew = Follower::new().and_then(|anew| {
+                        log.write(&TranslationRecord::Started(wall()))?;
+                        Ok(anew)
+                    });
+                    match anew {
+                        Ok(anew) => follower = anew,
+                        Err(error) => tracing::error!(%error, "the table of connections cannot be read anew"),
+                    }
                     continue;
                 }
                 Err(error) => {
@@ -118,7 +124,8 @@ fn translated(Connection { original, reply }: &Connection, protocol: u8) -> Opti
     (inside != outside).then_some(Translated { protocol, inside, outside })
 }
 
-fn of_pools(ranges: &[Range], address: Ipv4Addr) -> bool {
+/// Whether an address is of these ranges.
+pub(super) fn of_pools(ranges: &[Range], address: Ipv4Addr) -> bool {
     let address = IpAddr::V4(address);
     ranges.iter().any(|range| match range {
         Range::Addresses { first, last } => (*first..=*last).contains(&address),
@@ -130,8 +137,10 @@ fn of_pools(ranges: &[Range], address: Ipv4Addr) -> bool {
 pub(super) fn behind(folder: &Path, outside: SocketAddrV4, at: WallTime) -> io::Result<(Vec<Ipv4Addr>, u64)> {
     let wanted = day(at);
     let mut behind = Behind::new(outside, at);
-    for day in days(folder, KIND)?.iter().rev().filter(|day| **day <= wanted) {
-        behind.read(&String::from_utf8_lossy(&fs::read(file_of(folder, day))?));
+    let files = Daily::new(folder, KIND);
+    for day in files.days()?.iter().rev().filter(|day| **day <= wanted) {
+        // A day may have more lines than there is memory.
+        behind.read(lines(&files.path(day))?)?;
         if behind.decided() {
             break;
         }
@@ -142,6 +151,7 @@ pub(super) fn behind(folder: &Path, outside: SocketAddrV4, at: WallTime) -> io::
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use usher_pppoe::netfilter::conntrack::Direction;
 
     #[test]
@@ -171,11 +181,11 @@ mod tests {
             inside: "10.0.0.7:40000".parse().unwrap(),
             outside: "192.0.2.1:1025".parse().unwrap(),
         };
-        let mut log = Log::open(folder.clone(), day(at(0))).unwrap();
+        let mut log = Log::open(Daily::new(&folder, KIND), day(at(0))).unwrap();
         log.write(&TranslationRecord::Started(at(0))).unwrap();
         log.write(&TranslationRecord::Begin(at(5), one)).unwrap();
         log.write(&TranslationRecord::End(at(2 * 86_400), one)).unwrap();
-        assert_eq!(days(&folder, KIND).unwrap().len(), 2);
+        assert_eq!(Daily::new(&folder, KIND).days().unwrap().len(), 2);
         let hosts = |secs| behind(&folder, one.outside, at(secs)).unwrap().0;
         assert_eq!(hosts(86_400), [*one.inside.ip()], "in a day without a file of its own");
         assert!(hosts(3 * 86_400).is_empty() && hosts(1).is_empty());

@@ -1,18 +1,25 @@
 //! The kernel's table of connections (nf_conntrack), asked by netlink (linux/netfilter/nfnetlink_conntrack.h): of what source a
-//! connection has that comes from elsewhere to a translated address, and the reverse.
+//! connection has that comes from elsewhere to a translated address, and the reverse; and those of hosts that are gone taken away.
 
 use netlink_sys::protocols::NETLINK_NETFILTER;
 use netlink_sys::{Socket, SocketAddr as Netlink};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// The subsystem, and what it is asked (linux/netfilter/nfnetlink.h).
-const CTNETLINK_GET: u16 = 1 << 8 | 1;
+pub(super) const CTNETLINK_GET: u16 = 1 << 8 | 1;
+pub(super) const CTNETLINK_DELETE: u16 = 1 << 8 | 2;
+const CTNETLINK_NEW: u16 = 1 << 8;
 const NLM_F_REQUEST: u16 = 1;
+const NLM_F_ACK: u16 = 4;
+pub(super) const NLM_F_DUMP: u16 = 0x300;
 pub(super) const NLMSG_ERROR: u16 = 2;
+pub(super) const NLMSG_DONE: u16 = 3;
 /// Attributes, by what they are within.
 pub(super) const TUPLE_ORIG: u16 = 1;
 pub(super) const TUPLE_REPLY: u16 = 2;
+const ID: u16 = 12;
+const ZONE: u16 = 18;
 const TUPLE_IP: u16 = 1;
 const TUPLE_PROTO: u16 = 2;
 const IP_V4_SRC: u16 = 1;
@@ -96,42 +103,133 @@ pub(super) fn request(tuple: u16, direction: Direction, protocol: u8) -> Option<
     let mut within = Vec::new();
     attribute(TUPLE_IP | NESTED, &ip, &mut within);
     attribute(TUPLE_PROTO | NESTED, &proto, &mut within);
-    all.extend_from_slice(&[0; 4]);
-    all.extend_from_slice(&CTNETLINK_GET.to_ne_bytes());
-    all.extend_from_slice(&NLM_F_REQUEST.to_ne_bytes());
-    all.extend_from_slice(&[0; 8]);
-    all.extend_from_slice(&[family as u8, 0, 0, 0]);
     attribute(tuple | NESTED, &within, &mut all);
-    let length = (all.len() as u32).to_ne_bytes();
-    all[..4].copy_from_slice(&length);
-    Some(all)
+    Some(message(CTNETLINK_GET, 0, family as u8, &all))
+}
+
+/// A message to the kernel, of a kind and with these flags besides that of a request.
+pub(super) fn message(kind: u16, flags: u16, family: u8, attributes: &[u8]) -> Vec<u8> {
+    let mut all = Vec::with_capacity(HEADER + GENERAL + attributes.len());
+    all.extend_from_slice(&((HEADER + GENERAL + attributes.len()) as u32).to_ne_bytes());
+    all.extend_from_slice(&kind.to_ne_bytes());
+    all.extend_from_slice(&(NLM_F_REQUEST | flags).to_ne_bytes());
+    all.extend_from_slice(&[0; 8]);
+    all.extend_from_slice(&[family, 0, 0, 0]);
+    all.extend_from_slice(attributes);
+    all
+}
+
+fn opened() -> io::Result<Socket> {
+    let mut socket = Socket::new(NETLINK_NETFILTER)?;
+    socket.bind_auto()?;
+    socket.connect(&Netlink::new(0, 0))?;
+    Ok(socket)
+}
+
+/// Has the kernel forget connections that IPv4 hosts have begun, of any protocol, whose sources are `gone`; gives how many they were.
+/// One look at the whole table, however many hosts are gone.
+///
+/// # Errors
+/// What the kernel says: it needs CAP_NET_ADMIN, and nf_conntrack_netlink.
+pub fn forget(gone: impl Fn(Ipv4Addr) -> bool) -> io::Result<u64> {
+    let socket = opened()?;
+    let family = libc::AF_INET as u8;
+    socket.send(&message(CTNETLINK_GET, NLM_F_DUMP, family, &[]), 0)?;
+    let mut doomed = Vec::new();
+    while !listed(&socket.recv_from_full()?.0, &gone, &mut doomed)? {}
+    let mut forgotten = 0;
+    for one in doomed {
+        socket.send(&message(CTNETLINK_DELETE, NLM_F_ACK, family, &one), 0)?;
+        match answer(&socket.recv_from_full()?.0)? {
+            Answer::Done => forgotten += 1,
+            // It has ended meanwhile.
+            Answer::Unknown | Answer::Connection(_) => {}
+        }
+    }
+    Ok(forgotten)
+}
+
+/// Reads a part of the table, and takes of each connection whose source is gone what names it. Whether that was the last part.
+fn listed(mut octets: &[u8], gone: &impl Fn(Ipv4Addr) -> bool, out: &mut Vec<Vec<u8>>) -> io::Result<bool> {
+    while let Some((kind, body)) = next_message(&mut octets) {
+        match kind {
+            NLMSG_DONE => return Ok(true),
+            NLMSG_ERROR => {
+                return Err(code(body).unwrap_or_else(|| io::Error::from(io::ErrorKind::InvalidData)));
+            }
+            CTNETLINK_NEW => {
+                let all = body.get(GENERAL..).unwrap_or_default();
+                if let Some((connection, _)) = tuples(all)
+                    && let IpAddr::V4(source) = connection.original.source.ip()
+                    && gone(source)
+                {
+                    let mut named = Vec::new();
+                    for (kind, value) in attributes(all) {
+                        match kind {
+                            TUPLE_ORIG => attribute(TUPLE_ORIG | NESTED, value, &mut named),
+                            ID | ZONE => attribute(kind, value, &mut named),
+                            _ => {}
+                        }
+                    }
+                    out.push(named);
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(false)
+}
+
+/// The next of messages that stand one behind another: its kind, and what is behind its header. What is none ends them.
+pub(super) fn next_message<'a>(octets: &mut &'a [u8]) -> Option<(u16, &'a [u8])> {
+    let head = octets.first_chunk::<HEADER>()?;
+    let length = u32::from_ne_bytes([head[0], head[1], head[2], head[3]]) as usize;
+    let kind = u16::from_ne_bytes([head[4], head[5]]);
+    let body = octets.get(HEADER..length)?;
+    *octets = octets.get(length.next_multiple_of(4)..).unwrap_or_default();
+    Some((kind, body))
+}
+
+/// Why the kernel refuses something, by the body of its message; `None`: it does not.
+pub(super) fn code(body: &[u8]) -> Option<io::Error> {
+    let code = body.first_chunk().map_or(0, |code| i32::from_ne_bytes(*code));
+    (code != 0).then(|| io::Error::from_raw_os_error(-code))
 }
 
 fn look_up(tuple: u16, direction: Direction, protocol: u8) -> io::Result<Option<Connection>> {
     // Addresses of two families have no connection.
     let Some(request) = request(tuple, direction, protocol) else { return Ok(None) };
-    let mut socket = Socket::new(NETLINK_NETFILTER)?;
-    socket.bind_auto()?;
-    socket.connect(&Netlink::new(0, 0))?;
+    let socket = opened()?;
     socket.send(&request, 0)?;
-    answer(&socket.recv_from_full()?.0)
+    match answer(&socket.recv_from_full()?.0)? {
+        Answer::Connection(connection) => Ok(Some(connection)),
+        Answer::Done | Answer::Unknown => Ok(None),
+    }
 }
 
-/// Reads what the kernel answers.
-fn answer(octets: &[u8]) -> io::Result<Option<Connection>> {
+/// What the kernel answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Answer {
+    /// This is it.
+    Connection(Connection),
+    /// It is done.
+    Done,
+    /// There is no such connection.
+    Unknown,
+}
+
+fn answer(mut octets: &[u8]) -> io::Result<Answer> {
     let unreadable = || io::Error::other("the kernel's answer on a connection cannot be read");
-    let head = octets.first_chunk::<HEADER>().ok_or_else(unreadable)?;
-    let length = u32::from_ne_bytes([head[0], head[1], head[2], head[3]]) as usize;
-    let body = octets.get(HEADER..length.min(octets.len())).ok_or_else(unreadable)?;
-    if u16::from_ne_bytes([head[4], head[5]]) == NLMSG_ERROR {
-        let code = body.first_chunk().map_or(0, |code| i32::from_ne_bytes(*code));
-        return match -code {
-            libc::ENOENT => Ok(None),
-            code => Err(io::Error::from_raw_os_error(code)),
+    let (kind, body) = next_message(&mut octets).ok_or_else(unreadable)?;
+    if kind == NLMSG_ERROR {
+        return match code(body) {
+            None => Ok(Answer::Done),
+            Some(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(Answer::Unknown),
+            Some(error) => Err(error),
         };
     }
     let found = body.get(GENERAL..).and_then(tuples).ok_or_else(unreadable)?;
-    Ok(Some(found.0))
+    Ok(Answer::Connection(found.0))
 }
 
 /// The connection of these attributes, and its protocol.
@@ -203,7 +301,7 @@ mod tests {
             let length = (octets.len() as u32).to_ne_bytes();
             octets[..4].copy_from_slice(&length);
             let connection = Connection { original: direction(a, b), reply: direction(b, a) };
-            assert_eq!(answer(&octets).unwrap(), Some(connection));
+            assert_eq!(answer(&octets).unwrap(), Answer::Connection(connection));
         }
         assert_eq!(request(TUPLE_ORIG, direction("10.0.0.1:1", "[::1]:2"), TCP), None);
     }
@@ -217,14 +315,40 @@ mod tests {
             octets[HEADER..].copy_from_slice(&(-code).to_ne_bytes());
             answer(&octets)
         };
-        assert_eq!(error(libc::ENOENT).unwrap(), None);
+        assert_eq!(error(libc::ENOENT).unwrap(), Answer::Unknown);
+        assert_eq!(error(0).unwrap(), Answer::Done);
         assert_eq!(error(libc::EPERM).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+    }
+
+    #[test]
+    fn what_hosts_that_are_gone_began_is_named_as_the_kernel_has_named_it() {
+        let one = |source: &str, id: u32| {
+            let there = direction(source, "203.0.113.2:80");
+            let back = direction("203.0.113.2:80", "192.0.2.1:1025");
+            let (there, back) =
+                (request(TUPLE_ORIG, there, TCP).unwrap(), request(TUPLE_REPLY, back, TCP).unwrap());
+            let mut all = [&there[HEADER + GENERAL..], &back[HEADER + GENERAL..]].concat();
+            attribute(ID, &id.to_be_bytes(), &mut all);
+            (message(CTNETLINK_NEW, 0, libc::AF_INET as u8, &all), there[HEADER + GENERAL..].to_vec())
+        };
+        let ((a, named), (b, _)) = (one("10.0.0.7:40000", 1), one("10.0.0.8:40000", 2));
+        let gone = |address: Ipv4Addr| address == Ipv4Addr::new(10, 0, 0, 7);
+        let mut out = Vec::new();
+        assert!(!listed(&[b, a].concat(), &gone, &mut out).unwrap(), "more follows");
+        let mut expected = named;
+        attribute(ID, &1_u32.to_be_bytes(), &mut expected);
+        assert_eq!(out, [expected]);
+        assert!(listed(&message(NLMSG_DONE, 0, 0, &[]), &gone, &mut out).unwrap());
+        let mut refused = message(NLMSG_ERROR, 0, 0, &[]);
+        refused[HEADER..].copy_from_slice(&(-libc::EPERM).to_ne_bytes());
+        assert_eq!(listed(&refused, &gone, &mut out).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
     }
 
     proptest! {
         #[test]
         fn no_answer_panics(octets in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = answer(&octets);
+            let _ = listed(&octets, &|_| true, &mut Vec::new());
         }
     }
 }

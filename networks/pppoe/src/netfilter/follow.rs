@@ -1,6 +1,9 @@
 //! What becomes of connections, as the kernel tells those who follow its table.
 
-use super::conntrack::{Connection, GENERAL, HEADER, NLMSG_ERROR, TCP, UDP, tuples};
+use super::conntrack::{
+    CTNETLINK_DELETE, CTNETLINK_GET, Connection, GENERAL, NLM_F_DUMP, NLMSG_ERROR, TCP, UDP, code, message,
+    next_message, tuples,
+};
 use netlink_sys::protocols::NETLINK_NETFILTER;
 use netlink_sys::{Socket, SocketAddr as Netlink};
 use std::io;
@@ -8,12 +11,8 @@ use std::io;
 /// Groups of those who are told (linux/netfilter/nfnetlink_compat.h).
 const NEW_CONNECTIONS: u32 = 1;
 const DESTROYED_CONNECTIONS: u32 = 3;
-/// What is told, and what the whole table is asked by.
+/// What is told.
 const CTNETLINK_NEW: u16 = 1 << 8;
-const CTNETLINK_DELETE: u16 = 1 << 8 | 2;
-const CTNETLINK_GET: u16 = 1 << 8 | 1;
-const NLMSG_DONE: u16 = 3;
-const NLM_F_REQUEST_DUMP: u16 = 1 | 0x300;
 /// Octets that wait to be read, at most: some ten thousand connections that begin or end at once.
 const WAITING: usize = 8 << 20;
 
@@ -52,12 +51,7 @@ impl Follower {
         socket.set_rx_buf_sz(WAITING as i32)?;
         socket.add_membership(NEW_CONNECTIONS)?;
         socket.add_membership(DESTROYED_CONNECTIONS)?;
-        let mut dump = Vec::with_capacity(HEADER + GENERAL);
-        dump.extend_from_slice(&((HEADER + GENERAL) as u32).to_ne_bytes());
-        dump.extend_from_slice(&CTNETLINK_GET.to_ne_bytes());
-        dump.extend_from_slice(&NLM_F_REQUEST_DUMP.to_ne_bytes());
-        dump.extend_from_slice(&[0; 8]);
-        dump.extend_from_slice(&[libc::AF_UNSPEC as u8, 0, 0, 0]);
+        let dump = message(CTNETLINK_GET, NLM_F_DUMP, libc::AF_UNSPEC as u8, &[]);
         socket.send_to(&dump, &Netlink::new(0, 0), 0)?;
         Ok(Self { socket, ready: std::collections::VecDeque::new() })
     }
@@ -83,25 +77,17 @@ impl Follower {
 
 /// Reads messages one behind another; what is none ends them.
 fn changes(mut octets: &[u8], out: &mut impl Extend<Change>) -> io::Result<()> {
-    while let Some(head) = octets.first_chunk::<HEADER>() {
-        let length = u32::from_ne_bytes([head[0], head[1], head[2], head[3]]) as usize;
-        let kind = u16::from_ne_bytes([head[4], head[5]]);
-        let Some(body) = octets.get(HEADER..length) else { break };
+    while let Some((kind, body)) = next_message(&mut octets) {
         let change = match kind {
-            NLMSG_ERROR => {
-                let code = body.first_chunk().map_or(0, |code| i32::from_ne_bytes(*code));
-                match code {
-                    0 => None,
-                    code => return Err(io::Error::from_raw_os_error(-code)),
-                }
-            }
-            NLMSG_DONE => None,
+            NLMSG_ERROR => match code(body) {
+                None => None,
+                Some(error) => return Err(error),
+            },
             CTNETLINK_NEW => told(body).map(|(connection, protocol)| Change::Begun(connection, protocol)),
             CTNETLINK_DELETE => told(body).map(|(connection, protocol)| Change::Ended(connection, protocol)),
             _ => None,
         };
         out.extend(change);
-        octets = octets.get(length.next_multiple_of(4)..).unwrap_or_default();
     }
     Ok(())
 }
@@ -113,7 +99,7 @@ fn told(body: &[u8]) -> Option<(Connection, u8)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::conntrack::{TUPLE_ORIG, TUPLE_REPLY, request};
+    use super::super::conntrack::{HEADER, NLMSG_DONE, TUPLE_ORIG, TUPLE_REPLY, request};
     use super::*;
     use crate::netfilter::conntrack::Direction;
     use proptest::prelude::*;
@@ -122,7 +108,7 @@ mod tests {
         Direction { source: source.parse().unwrap(), destination: destination.parse().unwrap() }
     }
 
-    fn message(kind: u16, protocol: u8) -> Vec<u8> {
+    fn notice(kind: u16, protocol: u8) -> Vec<u8> {
         let one = request(TUPLE_ORIG, direction("10.0.0.7:40000", "203.0.113.2:80"), protocol).unwrap();
         let other = request(TUPLE_REPLY, direction("203.0.113.2:80", "192.0.2.1:1025"), protocol).unwrap();
         let mut octets = [&one[..], &other[HEADER + GENERAL..]].concat();
@@ -139,15 +125,15 @@ mod tests {
             reply: direction("203.0.113.2:80", "192.0.2.1:1025"),
         };
         let octets = [
-            message(CTNETLINK_NEW, TCP),
-            message(CTNETLINK_NEW, 1),
-            message(NLMSG_DONE, TCP),
-            message(CTNETLINK_DELETE, UDP),
+            notice(CTNETLINK_NEW, TCP),
+            notice(CTNETLINK_NEW, 1),
+            notice(NLMSG_DONE, TCP),
+            notice(CTNETLINK_DELETE, UDP),
         ];
         let mut all = Vec::new();
         changes(&octets.concat(), &mut all).unwrap();
         assert_eq!(all, [Change::Begun(connection, TCP), Change::Ended(connection, UDP)]);
-        let mut refused = message(NLMSG_ERROR, TCP);
+        let mut refused = notice(NLMSG_ERROR, TCP);
         refused[HEADER..HEADER + 4].copy_from_slice(&(-libc::EPERM).to_ne_bytes());
         let error = changes(&refused, &mut all).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
@@ -157,7 +143,7 @@ mod tests {
         #[test]
         fn no_message_panics_or_lasts_forever(octets in prop::collection::vec(any::<u8>(), 0..400), at in 0_usize..100) {
             let _ = changes(&octets, &mut Vec::new());
-            let mut broken = message(CTNETLINK_NEW, TCP);
+            let mut broken = notice(CTNETLINK_NEW, TCP);
             for (place, octet) in octets.iter().enumerate().take(8) {
                 let place = (at + place * 7) % broken.len();
                 broken[place] = *octet;

@@ -34,12 +34,13 @@ pub struct Config {
     pub ident_port: u16,
 }
 
-/// What a host's packets have as source elsewhere.
+/// What a host's packets have as source elsewhere. What the kernel cannot translate, since it is part of no connection, does not leave.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Translation {
     /// An address of the interface by which they leave, which the kernel chooses, and a port of its choice.
     Masquerade,
-    /// This address, and of TCP and UDP these ports.
+    /// This address, and of TCP and UDP these ports. Of other protocols ICMP alone goes out: the ports of one that has some would be those
+    /// of somebody else's block.
     Block {
         /// The address; the system has to have it.
         external: Ipv4Addr,
@@ -75,6 +76,11 @@ pub enum NetfilterError {
     /// Ports that are none.
     #[error("{0} to {1} is no block of ports: take 1 to 65535, the lower first")]
     Ports(u16, u16),
+    /// Connections of hosts that are gone.
+    #[error(
+        "the kernel does not forget connections of hosts that are gone: {0}; this needs CAP_NET_ADMIN and nf_conntrack_netlink"
+    )]
+    Forget(std::io::Error),
     /// Rules that are not there.
     #[error("{0}/{1} has no rules")]
     Unknown(IpAddr, u8),
@@ -132,6 +138,7 @@ table inet {table} {{
   set ident4 {{ type ipv4_addr; flags interval; }}
   set ident6 {{ type ipv6_addr; flags interval; }}
   set masqueraded {{ type ipv4_addr; }}
+  set confined {{ type ipv4_addr; }}
   map outside {{ type ipv4_addr : ipv4_addr; }}
   map blocks {{
     type ipv4_addr : interval ipv4_addr . inet_service
@@ -148,6 +155,13 @@ table inet {table} {{
   chain output {{
     type nat hook output priority -100; policy accept;
     jump asked
+  }}
+  chain confine {{
+    type filter hook postrouting priority srcnat - 10; policy accept;
+    oifname "{device}" return
+    ip saddr @confined meta l4proto != {{ tcp, udp, icmp }} drop
+    ip saddr @confined ct state {{ invalid, untracked }} drop
+    ip saddr @masqueraded ct state {{ invalid, untracked }} drop
   }}
   chain postrouting {{
     type nat hook postrouting priority srcnat; policy accept;
@@ -176,6 +190,7 @@ table inet {table} {{
             Some(Translation::Masquerade) => add("masqueraded", &address.to_string()),
             Some(Translation::Block { external, ports }) => {
                 let (first, last) = (ports.start(), ports.end());
+                add("confined", &address.to_string());
                 add("outside", &format!("{address} : {external}"));
                 add("blocks", &format!("{address} : {external} . {first}-{last}"));
             }

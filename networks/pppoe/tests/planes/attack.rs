@@ -1,10 +1,11 @@
 //! What a host tries that has no session, or is not content with its own.
 
 use super::place::{
-    Ends, HOST, HOST_IPV6, NUMBER, Place, SERVER, SERVER_END, SERVER_IPV6, datagram, modes, wait,
+    CONCENTRATOR, Ends, HOST, HOST_END, HOST_IPV6, NUMBER, Place, SERVER, SERVER_END, SERVER_IPV6, datagram,
+    modes, run, wait,
 };
 use std::net::UdpSocket;
-use usher_pppoe::{Mode, Session};
+use usher_pppoe::{Config, Mode, PortConfig, Session};
 
 const PORT: u16 = 7000;
 
@@ -20,6 +21,41 @@ fn only_the_last_arrives(ends: &Ends, socket: &UdpSocket, tried: &[(&str, Vec<u8
     let length = socket.recv(&mut buf).expect("something arrives");
     let said = String::from_utf8_lossy(&buf[..length]);
     assert_eq!(said, "last", "tried: {:?}", tried.iter().map(|(what, _)| what).collect::<Vec<_>>());
+}
+
+/// A clean end is no way in: until the next plane is there the interface takes nothing.
+#[test]
+fn what_a_plane_leaves_behind_stays_closed() {
+    for mode in modes() {
+        let place = Place::new(1500);
+        let ports = || vec![PortConfig { interface: "acc0".to_owned() }];
+        let config = Config { ports: ports(), mode, closed: true, ..Config::default() };
+        let (plane, _events) = place.try_plane(CONCENTRATOR, config.clone()).unwrap();
+        let (host, _host_events) = place.plane(HOST_END, Mode::User, "eth0");
+        let to = plane.ports()[0].mac;
+        drop(plane);
+        let socket = place.udp(SERVER_END, &format!("0.0.0.0:{PORT}"));
+        let send = |data: &[u8]| {
+            let packet = datagram("203.0.113.77", SERVER, PORT, data);
+            host.send(0, &[&to[..], &host.ports()[0].mac, &[8, 0], &packet].concat());
+        };
+        send(b"closed");
+        // Another takes it over, and leaves it so.
+        drop(place.try_plane(CONCENTRATOR, config).unwrap());
+        send(b"closed again");
+        // It is the filter that keeps them out.
+        run(&format!("tc -n {} qdisc del dev acc0 clsact", place.names[CONCENTRATOR]));
+        send(b"last");
+        let mut buf = [0; 2000];
+        let length = socket.recv(&mut buf).expect("something arrives");
+        assert_eq!(&buf[..length], b"last", "{mode}");
+        // A plane that is to leave nothing begins and ends without.
+        let config = Config { ports: ports(), mode, ..Config::default() };
+        drop(place.try_plane(CONCENTRATOR, config).unwrap());
+        send(b"open");
+        let length = socket.recv(&mut buf).expect("something arrives");
+        assert_eq!(&buf[..length], b"open", "{mode}");
+    }
 }
 
 /// Without PPPoE, to the concentrator's interface.

@@ -1,10 +1,15 @@
 //! What elsewhere sees of hosts: addresses that are translated, and who answers at port 113.
 
-use super::place::{CONCENTRATOR, HOST, HOST_END, HOST_IPV6, Place, SERVER, SERVER_END, SERVER_IPV6, modes};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use super::place::{
+    CONCENTRATOR, HOST, HOST_END, HOST_IPV6, NUMBER, Place, SERVER, SERVER_END, SERVER_IPV6, modes,
+};
+use socket2::{Domain, Protocol, Type};
+use std::io::Read;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::process::Command;
 use std::time::Duration;
+use usher_esp::ip::{checksum, sum, write_header};
 use usher_pppoe::netfilter::conntrack::{self, Direction};
 use usher_pppoe::netfilter::{Config, Netfilter, Rules, Translation};
 
@@ -58,6 +63,18 @@ fn a_masqueraded_connection_is_found_with_its_host() {
         let other = SocketAddr::new(seen.ip(), seen.port() ^ 1);
         let none = place.within(CONCENTRATOR, move || conntrack::seen_from(other, theirs, conntrack::TCP));
         assert_eq!(none.unwrap(), None, "{mode}");
+        // The kernel forgets what a host has begun that is gone, and nothing of others.
+        let forget = |who: &'static str| {
+            place.within(CONCENTRATOR, move || conntrack::forget(|source| address(who) == IpAddr::V4(source)))
+        };
+        let known = || {
+            let found =
+                place.within(CONCENTRATOR, move || conntrack::seen_from(seen, theirs, conntrack::TCP));
+            found.unwrap().is_some()
+        };
+        assert!(forget("10.0.0.77").unwrap() == 0 && known(), "{mode}");
+        assert!(forget(HOST).unwrap() >= 1 && !known(), "{mode}");
+        assert_eq!(forget(HOST).unwrap(), 0, "{mode}");
         // Without its rules a host has its own address again.
         let table = apply(&place, table, vec![(address(HOST), 32, None)]);
         let (_begun, accepted) = place.connection(HOST_END, SERVER_END, SERVER);
@@ -92,6 +109,36 @@ fn a_hosts_ports_are_of_its_block() {
         host.send_to(b"whose", (SERVER, 7000)).unwrap();
         let (_, seen) = server.recv_from(&mut [0; 100]).unwrap();
         assert!(seen.ip() == address(EXTERNAL) && (4096..4112).contains(&seen.port()), "{mode}: {seen}");
+        // What has no ports goes out too, by the address; a protocol whose ports would be somebody else's does not.
+        let raw = place.within(SERVER_END, || {
+            let all = socket2::Socket::new(Domain::PACKET, Type::DGRAM, Some(Protocol::from(0x0008_i32)));
+            let all = all.expect("root may hear all of IPv4");
+            all.set_read_timeout(Some(Duration::from_secs(5))).expect("a socket can wait");
+            all
+        });
+        let packet = |protocol: u8, data: &[u8]| {
+            let mut packet = Vec::new();
+            let (from, to) = (address(HOST), address(SERVER));
+            write_header(&mut packet, from, to, protocol, 0, data.len());
+            [&packet, data].concat()
+        };
+        // What is part of no connection would go out as it is. An echo request is 8, 0 and its checksum.
+        let mut echo = [8, 0, 0, 0, 0, 1, 0, 1];
+        let code = checksum(sum(&echo, 0));
+        echo[2..4].copy_from_slice(&code);
+        for protocol in [6, 33, 132] {
+            ends.host.send(0, &ends.frame(NUMBER, &packet(protocol, &[8, 0, 8, 1, 0, 0, 0, 0, 0, 0, 0, 0])));
+        }
+        ends.host.send(0, &ends.frame(NUMBER, &packet(1, &echo)));
+        let mut heard = Vec::new();
+        while heard.last() != Some(&1) {
+            let mut buf = [0; 2000];
+            let length = (&raw).read(&mut buf).expect("the echo request arrives");
+            if length > 20 && buf[16..20] == SERVER.parse::<Ipv4Addr>().expect("an address").octets() {
+                heard.push(buf[9]);
+            }
+        }
+        assert_eq!(heard, [1], "{mode}");
         end(&place, table);
     }
 }

@@ -119,7 +119,7 @@ impl Place {
     pub(crate) fn plane(&self, end: usize, mode: Mode, interface: &str) -> (Plane, Receiver<Event>) {
         let ports = vec![PortConfig { interface: interface.to_owned() }];
         let report = Some(Duration::from_millis(50));
-        let config = Config { ports, mode, device: "pppoe0".to_owned(), report };
+        let config = Config { ports, mode, device: "pppoe0".to_owned(), report, closed: false };
         self.try_plane(end, config).expect("a plane can be made")
     }
 

@@ -237,7 +237,8 @@ pub struct Tracking {
     pub folder: PathBuf,
     /// After how many days a day's file is deleted; `0`: never. What must be kept, and what may not be kept longer, is the law's.
     pub keep_days: u32,
-    /// A file to which is written who asked for whom: by `usher who` and by IDENT. `""`: none.
+    /// Files to which is written who asked for whom, by `usher who` and by IDENT, each called so with its day (`audit-2026-11-26.jsonl`), and
+    /// kept as long as the log. `""`: none.
     pub audit: PathBuf,
     /// Hosts share addresses outside, each by a block of ports of its own.
     pub ports: Option<PortsTable>,

@@ -122,7 +122,9 @@ impl Index {
             Record::End(end) => {
                 self.open.remove(&end.session);
                 if let Some(known) = self.all.get(&end.session).and_then(|n| self.sessions.get_mut(*n)) {
-                    known.until = Some(known.until.map_or(end.at, |until| until.min(end.at)));
+                    // Where the clock was set back meanwhile it ends no sooner than it began.
+                    let at = end.at.max(known.begin.at);
+                    known.until = Some(known.until.map_or(at, |until| until.min(at)));
                     known.end = Some(end);
                 }
             }
@@ -134,7 +136,12 @@ impl Index {
         self.open.insert(begin.session.clone(), n);
         self.all.insert(begin.session.clone(), n);
         if let Some(address) = begin.ipv4 {
-            self.ipv4.entry(address).or_default().push(n);
+            let held = self.ipv4.entry(address).or_default();
+            // One that has the address still has ended, though the log could not be written then.
+            if let Some(before) = held.last().and_then(|before| self.sessions.get_mut(*before)) {
+                before.until.get_or_insert(begin.at);
+            }
+            held.push(n);
         }
         if let Some(block) = begin.block {
             self.blocks.entry(block.address).or_default().push(n);
@@ -173,6 +180,12 @@ impl Index {
             .collect();
         all.sort_by_key(|whose| whose.begin.at);
         all
+    }
+
+    /// Whether nothing was read that is a record.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.span.is_none()
     }
 
     /// Sessions that have begun and not ended.
@@ -218,6 +231,24 @@ mod tests {
     fn users(index: &Index, address: &str, port: Option<u16>, secs: u64) -> Vec<String> {
         let query = Query { address: address.parse().unwrap(), port, at: at(secs) };
         index.who(&query).iter().map(|whose| whose.begin.user.clone()).collect()
+    }
+
+    #[test]
+    fn ends_that_are_missing_or_too_early_leave_nobody_with_what_another_has() {
+        let has = |one: &mut Begin| one.ipv4 = Some(Ipv4Addr::new(10, 0, 0, 2));
+        let mut index = Index::default();
+        assert!(index.is_empty());
+        let lines =
+            [with(10, "1", "ann", has), with(20, "2", "bob", has), end(15, "2"), with(30, "3", "eve", has)];
+        index.read(&lines.concat());
+        assert!(!index.is_empty());
+        for (secs, expected) in
+            [(12, &["ann"][..]), (20, &["ann", "bob"]), (25, &[]), (30, &["eve"]), (99, &["eve"])]
+        {
+            assert_eq!(users(&index, "10.0.0.2", None, secs), expected, "{secs}");
+        }
+        let open: Vec<_> = index.open().map(|lost| lost.begin.session).collect();
+        assert_eq!(open, ["1", "3"], "their accounting is owed a last word");
     }
 
     #[test]
