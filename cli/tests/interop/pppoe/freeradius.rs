@@ -137,6 +137,19 @@ server default {
 		}
 		eap
 	}
+	post-auth {
+		# Who it was is said by the tunnel, and outside it the answer has to say so.
+		if (&outer.request:User-Name) {
+			update outer.session-state {
+				&User-Name := &request:User-Name
+			}
+		}
+		else {
+			update reply {
+				&User-Name := &session-state:User-Name
+			}
+		}
+	}
 	preacct {
 	}
 	accounting {
