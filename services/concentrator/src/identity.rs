@@ -27,7 +27,7 @@ pub(crate) struct Wanted {
 
 impl AccessConcentrator {
     /// The user of a session that has an address.
-    fn user_at(&self, address: IpAddr) -> Option<User> {
+    pub(crate) fn user_at(&self, address: IpAddr) -> Option<User> {
         let session = self.sessions.get(&self.held.at(address)?)?;
         // An asker that cuts the name at its first blank would take somebody within a tunnel for whom it called itself outside.
         let name = Some(session.granted.user.clone()).filter(|_| !session.granted.nameless);

@@ -71,6 +71,8 @@ pub(super) struct Owed {
     sessions: BTreeMap<String, VecDeque<u64>>,
     due: TimerQueue<u64>,
     old: TimerQueue<u64>,
+    /// An Accounting-On: with it the server takes all sessions for ended, so that it goes before all records of sessions.
+    on: Option<u64>,
     under_way: usize,
     /// What became of records, until it is said.
     said: VecDeque<Event>,
@@ -84,6 +86,7 @@ impl Owed {
             sessions: BTreeMap::new(),
             due: TimerQueue::new(),
             old: TimerQueue::new(),
+            on: None,
             under_way: 0,
             said: VecDeque::new(),
         }
@@ -117,6 +120,15 @@ impl Owed {
         if first {
             self.put_off(token, now);
         }
+        match (record.kind, self.on.and_then(|on| Some((on, self.all.get(&on)?.state)))) {
+            (RecordKind::On, _) if first => self.on = Some(token),
+            // A session has begun, and so the server may be back.
+            (RecordKind::Start, Some((on, State::Due(at)))) => {
+                self.due.remove(at, on);
+                self.put_off(on, now);
+            }
+            _ => {}
+        }
         dropped
     }
 
@@ -139,6 +151,7 @@ impl Owed {
     fn remove(&mut self, now: Instant, token: u64) -> Option<State> {
         let one = self.all.remove(&token)?;
         self.old.remove(one.made + self.patience.lasts, token);
+        self.on.take_if(|on| *on == token);
         match one.state {
             State::Behind => {}
             State::Due(at) => drop(self.due.remove(at, token)),
@@ -166,7 +179,16 @@ impl Owed {
         if self.under_way >= UNDER_WAY {
             return None;
         }
-        let (_, token) = self.due.pop_due(now)?;
+        let token = match self.on {
+            Some(on) => match self.all.get(&on)?.state {
+                State::Due(at) if at <= now => {
+                    self.due.remove(at, on);
+                    on
+                }
+                _ => return None,
+            },
+            None => self.due.pop_due(now)?.1,
+        };
         let one = self.all.get_mut(&token)?;
         one.state = State::UnderWay;
         self.under_way += 1;
@@ -191,9 +213,11 @@ impl Owed {
 
     /// A record was answered, or was not.
     pub(super) fn answered(&mut self, now: Instant, token: u64, kept: Result<(), Failure>) {
+        // Sessions have begun, and an Accounting-On is not to end them later: there are servers that never acknowledge one.
+        let late = self.on == Some(token) && self.all.values().any(|one| one.kind == RecordKind::Start);
         let Some(one) = self.all.get_mut(&token).filter(|one| one.state == State::UnderWay) else { return };
         match kept {
-            Err(why) if !is_final(why) => {
+            Err(why) if !is_final(why) && !late => {
                 let rest = REST * (1 << one.failures.min(6));
                 one.failures += 1;
                 self.under_way -= 1;
@@ -216,7 +240,12 @@ impl Owed {
         self.said.pop_front()
     }
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        let due = self.due.next().filter(|_| self.under_way < UNDER_WAY);
+        let due = match self.on.and_then(|on| self.all.get(&on)) {
+            Some(One { state: State::Due(at), .. }) => Some(*at),
+            Some(_) => None,
+            None => self.due.next(),
+        };
+        let due = due.filter(|_| self.under_way < UNDER_WAY);
         earliest([due, self.old.next()])
     }
 }
@@ -227,5 +256,151 @@ const fn is_final(failure: Failure) -> bool {
         Failure::Timeout | Failure::Unavailable | Failure::ConnectionLost => false,
         Failure::Fault(code) => code / 1000 == 5,
         Failure::BadAnswer => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use usher_radius::attribute::kind;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(seconds)
+    }
+    fn owed(lasts: u64, most: usize) -> Owed {
+        Owed::new(Patience { lasts: Duration::from_secs(lasts), most })
+    }
+    /// A record of a session; gives those that it takes the place of.
+    fn add(owed: &mut Owed, seconds: u64, token: u64, kind: RecordKind, session: &str) -> Vec<u64> {
+        let mut attributes = Attributes::new();
+        attributes.push_u32(kind::ACCT_DELAY_TIME, 0);
+        owed.add(at(seconds), token, &Record::new(kind, session, 0), Told::Radius(attributes))
+    }
+    /// What is sent, each with how long it has waited.
+    fn sent(owed: &mut Owed, seconds: u64) -> Vec<(u64, u32)> {
+        let all = core::iter::from_fn(|| owed.next(at(seconds)));
+        let delay = |told: Told| match told {
+            Told::Radius(attributes) => attributes.get_u32(kind::ACCT_DELAY_TIME).unwrap(),
+            Told::Diameter(..) => panic!("RADIUS"),
+        };
+        all.map(|(token, told)| (token, delay(told))).collect()
+    }
+    fn said(owed: &mut Owed) -> Vec<(u64, Result<(), Failure>)> {
+        let all = core::iter::from_fn(|| owed.said());
+        all.map(|event| match event {
+            Event::Accounted { token, kept } => (token, kept),
+            other => panic!("{other:?}"),
+        })
+        .collect()
+    }
+
+    #[test]
+    fn a_record_is_sent_again_until_it_is_kept_or_too_old() {
+        let mut owed = owed(200, 10);
+        add(&mut owed, 0, 1, RecordKind::Stop, "a");
+        let mut times = Vec::new();
+        let mut now = 0;
+        while now < 200 {
+            for (token, delay) in sent(&mut owed, now) {
+                assert_eq!((token, u64::from(delay)), (1, now));
+                times.push(now);
+                owed.answered(at(now), token, Err(Failure::Timeout));
+            }
+            now += 1;
+        }
+        assert_eq!(times, [0, 1, 3, 7, 15, 31, 63, 123, 183], "twice as long each time, up to a minute");
+        assert_eq!(said(&mut owed), []);
+        assert_eq!((owed.poll_timeout(), owed.expire(at(200))), (Some(at(200)), vec![]));
+        assert_eq!(said(&mut owed), [(1, Err(Failure::Timeout))]);
+        assert_eq!((owed.poll_timeout(), owed.all.len(), owed.sessions.len()), (None, 0, 0));
+    }
+
+    #[test]
+    fn what_a_server_will_never_keep_is_not_sent_again() {
+        for (failure, again) in [
+            (Failure::Unavailable, true),
+            (Failure::ConnectionLost, true),
+            (Failure::Fault(3004), true),
+            (Failure::Fault(4002), true),
+            (Failure::Fault(5004), false),
+            (Failure::BadAnswer, false),
+        ] {
+            let mut owed = owed(200, 10);
+            add(&mut owed, 0, 1, RecordKind::Start, "a");
+            assert_eq!(sent(&mut owed, 0).len(), 1);
+            owed.answered(at(0), 1, Err(failure));
+            assert_eq!(said(&mut owed).is_empty(), again, "{failure:?}");
+            assert_eq!(owed.under_way, 0);
+        }
+    }
+
+    #[test]
+    fn records_of_a_session_go_in_their_order_and_interim_ones_only_the_last() {
+        let mut owed = owed(1000, 100);
+        add(&mut owed, 0, 1, RecordKind::Start, "a");
+        assert!(add(&mut owed, 1, 2, RecordKind::Interim, "a").is_empty());
+        add(&mut owed, 1, 3, RecordKind::Start, "b");
+        assert_eq!(sent(&mut owed, 1), [(1, 1), (3, 0)], "the interim record waits behind its start");
+        assert!(
+            add(&mut owed, 2, 4, RecordKind::Interim, "a").is_empty(),
+            "the one before was not under way"
+        );
+        assert_eq!(said(&mut owed), [(2, Ok(()))]);
+        owed.answered(at(3), 1, Ok(()));
+        assert_eq!((said(&mut owed), sent(&mut owed, 3)), (vec![(1, Ok(()))], vec![(4, 1)]));
+        // One that is under way is not waited for either.
+        assert_eq!(add(&mut owed, 5, 5, RecordKind::Stop, "a"), [4]);
+        assert_eq!((said(&mut owed), sent(&mut owed, 5)), (vec![(4, Ok(()))], vec![(5, 0)]));
+        // An answer that comes all the same is nobody's.
+        owed.answered(at(5), 4, Ok(()));
+        assert_eq!(said(&mut owed), []);
+        assert!(owed.cancel(at(6), 5) && !owed.cancel(at(6), 5));
+    }
+
+    #[test]
+    fn no_more_wait_and_are_under_way_than_may() {
+        let mut owed = owed(1000, 3000);
+        for token in 1..=3000 {
+            add(&mut owed, 0, token, RecordKind::Start, &alloc::format!("{token}"));
+        }
+        assert_eq!(sent(&mut owed, 0).len(), UNDER_WAY);
+        assert_eq!(owed.poll_timeout(), Some(at(1000)), "the others wait for answers, not for a time");
+        assert_eq!(add(&mut owed, 0, 3001, RecordKind::Start, "more"), [1], "the oldest is lost");
+        assert_eq!(said(&mut owed), [(1, Err(Failure::Unavailable))]);
+        assert_eq!(sent(&mut owed, 0).len(), 1);
+        owed.answered(at(0), 2, Ok(()));
+        let next = owed.next(at(0)).unwrap().0;
+        owed.full(at(0), next);
+        assert_eq!(owed.under_way, UNDER_WAY - 1);
+        assert!(owed.all.len() == 2999 && said(&mut owed) == [(2, Ok(()))]);
+        assert!(owed.expire(at(1000)).len() >= UNDER_WAY - 1);
+        assert_eq!((owed.all.len(), owed.under_way, owed.due.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn an_accounting_on_goes_before_records_of_sessions_and_never_behind_them() {
+        let mut owed = owed(1000, 100);
+        add(&mut owed, 0, 1, RecordKind::On, "on");
+        // Of an earlier start.
+        add(&mut owed, 0, 2, RecordKind::Stop, "lost");
+        assert_eq!(sent(&mut owed, 0), [(1, 0)]);
+        assert_eq!(owed.poll_timeout(), Some(at(1000)));
+        owed.answered(at(15), 1, Err(Failure::Timeout));
+        assert_eq!((sent(&mut owed, 15), owed.poll_timeout()), (vec![], Some(at(16))));
+        assert_eq!(sent(&mut owed, 16), [(1, 16)]);
+        owed.answered(at(31), 1, Err(Failure::Timeout));
+        // A session begins, so that the server is there, and the next try is at once.
+        add(&mut owed, 32, 3, RecordKind::Start, "a");
+        assert_eq!(sent(&mut owed, 32), [(1, 32)]);
+        let kept = owed.all.len();
+        owed.answered(at(33), 1, Ok(()));
+        assert_eq!((kept, said(&mut owed)), (3, vec![(1, Ok(()))]));
+        assert_eq!(sent(&mut owed, 33), [(2, 33), (3, 1)]);
+        // A server that acknowledges none does not keep records of sessions waiting.
+        add(&mut owed, 40, 4, RecordKind::On, "on");
+        add(&mut owed, 40, 5, RecordKind::Start, "b");
+        assert_eq!(sent(&mut owed, 40), [(4, 0)]);
+        owed.answered(at(55), 4, Err(Failure::Timeout));
+        assert_eq!((said(&mut owed), sent(&mut owed, 55)), (vec![(4, Err(Failure::Timeout))], vec![(5, 15)]));
     }
 }

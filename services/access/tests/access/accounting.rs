@@ -117,6 +117,21 @@ fn all_records_of_a_session_go_by_one_connection_and_any_can_be_cancelled() {
     assert_eq!(hosts.len(), 2);
 }
 
+#[test]
+fn a_later_start_names_a_session_of_an_earlier_one_as_that_did() {
+    let named = |start| {
+        let mut w = World::new(Carrier::Diameter, 1, KEEPS);
+        let now = w.net.now();
+        let record = Record { start, ..record(RecordKind::Stop, u32::MAX) };
+        w.net[w.nas].account(now, 1, &record).unwrap();
+        w.run(5);
+        w.net.take(w.diameter[0]).into_iter().find_map(session_of).unwrap()
+    };
+    let (host, id) = named(Some(0x00c0_ffee));
+    assert_eq!(id, format!("{host};12648430;00c0ffee"));
+    assert_ne!(named(None).1, id);
+}
+
 /// Origin-Host and Session-Id of a request.
 fn session_of((_, event): (Instant, node::Event)) -> Option<(String, String)> {
     let node::Event::Request { message, .. } = event else { return None };

@@ -367,6 +367,12 @@ fn who_calls_itself_somebody_else_outside_a_tunnel_is_not_taken_for_it() {
         })
         .collect();
     assert_eq!(names, ["bob", &expected]);
+    // IDENT names bob alone.
+    let named = |site: &Site, at: Option<Ipv4Addr>| {
+        site.world.net[site.world.ac].user_at(at.unwrap().into()).unwrap().name
+    };
+    assert_eq!(named(&site, status[0].ipv4), Some(b"bob".to_vec()));
+    assert_eq!(named(&site, status[1].ipv4), None);
     // Disconnected by name it is not bob either.
     assert_eq!(site.world.close(Which::Named("bob".into())), 1);
     assert_eq!(site.world.status()[0].user, expected);
@@ -520,4 +526,24 @@ fn who_leaves_waits_until_its_last_records_are_acknowledged() {
             _ => assert_eq!(site.kinds(), ["On", "Start", "Stop", "Off"], "{silent}"),
         }
     }
+}
+
+#[test]
+fn a_name_that_fits_no_request_is_no_reason_to_take_the_server_for_away() {
+    let clients = vec![
+        client(1, P::Pap, "ann", "a long password"),
+        client(2, P::Pap, &"x".repeat(254), "a long password"),
+    ];
+    let mut site = Site::of(loaded(AAA), clients, |reply| {
+        reply.push_u32(kind::SESSION_TIMEOUT, 30);
+    });
+    site.world.up(0);
+    site.world.up(1);
+    assert_eq!(site.world.failures(), [LoginFailure::NoName]);
+    site.world.net.run(secs(40));
+    // By grace it would go on.
+    assert_eq!(
+        (site.world.ended(), site.world.counted("sessions_in_grace")),
+        (vec!["session-timeout".to_owned()], 0)
+    );
 }
