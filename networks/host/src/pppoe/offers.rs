@@ -38,7 +38,7 @@ pub(super) fn offers(
 ) -> Result<Arc<[Box<dyn PeerOffer>]>, ConnectError> {
     let account = || -> Box<dyn PeerOffer> { Box::new(mschapv2::Account::new(user.as_bytes(), password)) };
     let Some(certificates) = certificates else {
-        let md5: Box<dyn PeerOffer> = Box::new(md5::Password::new(password));
+        let md5: Box<dyn PeerOffer> = Box::new(md5::Password::new(password).named(user.as_bytes()));
         return Ok(Arc::from([account(), md5]));
     };
     let tls = PeerTls::Real(tls(certificates)?, 0);

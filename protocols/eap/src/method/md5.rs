@@ -41,6 +41,20 @@ impl From<Arc<Key>> for Password {
         Self(password)
     }
 }
+impl Password {
+    /// A peer's, whose responses end with this name, as those of CHAP do: a server that looks passwords up by it, such as pppd, lets
+    /// nobody in without one. Others go by EAP's identity.
+    #[must_use]
+    pub fn named(self, name: &[u8]) -> Named {
+        Named { name: name.into(), password: self }
+    }
+}
+/// A password, with whose it is; see [`Password::named`].
+#[derive(Clone, Debug)]
+pub struct Named {
+    name: Arc<[u8]>,
+    password: Password,
+}
 impl fmt::Debug for Password {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Password(..)")
@@ -52,7 +66,16 @@ impl PeerOffer for Password {
         Type::MD5
     }
     fn begin(&self, _: Context<'_>) -> Box<dyn PeerMethod> {
-        Box::new(Md5Peer { password: self.clone(), worked: 0 })
+        Box::new(Md5Peer { password: self.clone(), name: Arc::default(), worked: 0 })
+    }
+}
+
+impl PeerOffer for Named {
+    fn kind(&self) -> Type {
+        Type::MD5
+    }
+    fn begin(&self, _: Context<'_>) -> Box<dyn PeerMethod> {
+        Box::new(Md5Peer { password: self.password.clone(), name: self.name.clone(), worked: 0 })
     }
 }
 
@@ -68,15 +91,17 @@ impl ServerOffer for Password {
 #[derive(Debug)]
 struct Md5Peer {
     password: Password,
+    name: Arc<[u8]>,
     worked: u32,
 }
 
 impl PeerMethod for Md5Peer {
     fn request(&mut self, identifier: u8, data: &[u8], out: &mut Vec<u8>) -> PeerVerdict {
         let Some(challenge) = value(data) else { return PeerVerdict::Ignore };
-        out.reserve(1 + VALUE);
+        out.reserve(1 + VALUE + self.name.len());
         out.push(VALUE as u8);
         out.extend_from_slice(&md5(&[&[identifier], &self.password.0, challenge]));
+        out.extend_from_slice(&self.name);
         self.worked += 1;
         // The server decides; another challenge may follow (RFC 4137 §4.2, MAY_CONT).
         PeerVerdict::MayEnd
@@ -136,6 +161,16 @@ mod tests {
         assert_eq!(peer.request(7, &request, &mut out), PeerVerdict::MayEnd);
         assert_eq!(out, [&[16][..], &RESPONSE].concat());
         assert_eq!((peer.poll_work(), peer.poll_work()), (Some(WORK), None));
+        let context = Context {
+            rng: &mut rng,
+            wall: WallTime::from_unix_secs(0),
+            mtu: None,
+            without_extended_master_secret: false,
+        };
+        let mut named = PeerOffer::begin(&Password::new(b"pencil").named(b"ann"), context);
+        let mut out = Vec::new();
+        named.request(7, &request, &mut out);
+        assert_eq!(out, [&[16][..], &RESPONSE, b"ann"].concat());
     }
 
     #[test]

@@ -51,7 +51,8 @@ impl PppoeLogin {
             Self::Chap => (AuthenticationProtocol::Chap, None),
             Self::MsChapV2 => (AuthenticationProtocol::MsChapV2, None),
             Self::EapMd5 => {
-                (AuthenticationProtocol::Eap, Some(Box::new(md5::Password::new(&Key::from(password)))))
+                let shows = md5::Password::new(password).named(name);
+                (AuthenticationProtocol::Eap, Some(Box::new(shows)))
             }
             Self::EapMsChapV2 => {
                 (AuthenticationProtocol::Eap, Some(Box::new(mschapv2::Account::new(name, password))))

@@ -214,10 +214,14 @@ fn our_client_is_let_in_by_rp_pppoes_server() {
     // What the host connects to.
     let _listener = within(Host::Aaa, || TcpListener::bind("0.0.0.0:9100").unwrap());
     // A session that ends has a PADT sent: no later one is to have its number.
-    for (offset, (require, protocol)) in
-        [("require-chap", "chap"), ("require-mschap-v2", "mschapv2"), ("require-pap", "pap")]
-            .into_iter()
-            .enumerate()
+    for (offset, (require, protocol)) in [
+        ("require-chap", "chap"),
+        ("require-mschap-v2", "mschapv2"),
+        ("require-pap", "pap"),
+        ("require-eap", "eap"),
+    ]
+    .into_iter()
+    .enumerate()
     {
         let offset = (offset * 10).to_string();
         world.write(

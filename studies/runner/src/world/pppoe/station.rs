@@ -30,7 +30,7 @@ fn credentials(method: PppoeMethod, name: &[u8], password: &[u8]) -> Credentials
         PppoeMethod::Chap => (AuthenticationProtocol::Chap, None),
         PppoeMethod::MsChapV2 => (AuthenticationProtocol::MsChapV2, None),
         PppoeMethod::EapMd5 => {
-            (AuthenticationProtocol::Eap, Some(Box::new(md5::Password::new(&Key::from(password)))))
+            (AuthenticationProtocol::Eap, Some(Box::new(md5::Password::new(password).named(name))))
         }
         PppoeMethod::EapMsChapV2 => {
             (AuthenticationProtocol::Eap, Some(Box::new(mschapv2::Account::new(name, password))))
