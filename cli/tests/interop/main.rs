@@ -1,5 +1,5 @@
 //! The servers held against real programs: radclient, eapol_test, FreeRADIUS, radsecproxy, freeDiameter, hostapd,
-//! wpa_supplicant, oidentd, charon, Net::Ident, PostgreSQL, ngIRCd, Squid and vsftpd, with tshark to read along. A program that is missing is a failure;
+//! wpa_supplicant, oidentd, charon, Net::Ident, PostgreSQL, ngIRCd, Squid, exim and vsftpd, with tshark to read along. A program that is missing is a failure;
 //! `scripts/setup test` installs them, and root may make the networks that some need.
 
 mod accounting;

@@ -1,5 +1,5 @@
 //! Servers that ask by IDENT hear the PPPoE session's user, by both of the paper's methods, whatever the host's own identd says: an IRC
-//! server, a proxy, and oidentd's plain client beside; and what becomes of active FTP.
+//! server, a proxy, a mail server, and oidentd's plain client beside; and what becomes of active FTP.
 
 use super::{Cable, SITE, ident};
 use crate::namespace::Namespace;
@@ -109,6 +109,35 @@ impl Campus {
         }
     }
 
+    /// Who a mail server says that somebody is.
+    #[track_caller]
+    fn exim(&self) -> String {
+        let (place, folder) = (&self.cable.place, self.cable.place.text("exim"));
+        std::fs::create_dir_all(&folder).unwrap();
+        // It does not stay root.
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).unwrap();
+        let text = format!(
+            "primary_hostname = mail.test\nlocal_interfaces = {SERVER}\ndaemon_smtp_ports = 2525\nspool_directory = {folder}\n\
+             log_file_path = {folder}/%slog\npid_file_path = {folder}/pid\nhost_lookup =\nkeep_environment =\n\
+             tls_advertise_hosts =\nrfc1413_hosts = *\nrfc1413_query_timeout = 10s\nacl_smtp_connect = who\n\
+             begin acl\nwho:\n  deny message = you are $sender_ident\n"
+        );
+        place.write("exim.conf", &text);
+        let mut command = self.world.command("exim4");
+        command.args(["-bdf", "-C", &place.text("exim.conf")]);
+        let mut server = place.start("exim", &mut command, "");
+        let begun = Instant::now();
+        loop {
+            let said = talk(&self.cable.host, place, 2525, "", "550");
+            if let Some(user) = said.trim().strip_prefix("550 you are ") {
+                server.terminate();
+                return user.to_owned();
+            }
+            // It says nothing when it listens.
+            assert!(begun.elapsed() < PATIENCE, "{said}\n{}\n{}", server.log(), self.log());
+        }
+    }
+
     /// Whether a host gets a file by active FTP, with what curl says.
     fn ftp(&self, folder: &str) -> (bool, String) {
         let place = &self.cable.place;
@@ -137,9 +166,9 @@ impl Campus {
 }
 
 #[test]
-fn an_irc_server_and_a_proxy_hear_the_sessions_user_by_nat_and_active_ftp_works() {
+fn an_irc_server_a_proxy_and_a_mail_server_hear_the_sessions_user_by_nat_and_active_ftp_works() {
     let campus = Campus::new("");
-    assert_eq!(campus.irc(), "ann", "{}", campus.log());
+    assert_eq!((campus.irc().as_str(), campus.exim().as_str()), ("ann", "ann"), "{}", campus.log());
     let (said, log) = campus.squid("ann");
     assert!(said.contains("200") && log.contains(&campus.address) && log.contains(" ann "), "{said} {log}");
     let ftp = campus.ftp(&campus.cable.place.text("ftp"));
@@ -149,7 +178,7 @@ fn an_irc_server_and_a_proxy_hear_the_sessions_user_by_nat_and_active_ftp_works(
 #[test]
 fn they_hear_it_by_masquerade_too_where_active_ftp_needs_the_kernels_helper() {
     let campus = Campus::new("[data]\nnat = \"masquerade\"\n");
-    assert_eq!(campus.irc(), "ann", "{}", campus.log());
+    assert_eq!((campus.irc().as_str(), campus.exim().as_str()), ("ann", "ann"), "{}", campus.log());
     let (said, log) = campus.squid("bob");
     assert!(said.contains("403") && log.contains("198.51.100.1") && log.contains(" ann "), "{said} {log}");
     let folder = campus.cable.place.text("ftp");
