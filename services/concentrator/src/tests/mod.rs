@@ -1,5 +1,6 @@
 //! A concentrator from a file as it is deployed, hosts on one Ethernet, and our AAA server, in virtual time.
 
+mod diameter;
 mod hostile;
 mod identity;
 mod local;
