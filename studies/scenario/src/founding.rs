@@ -102,6 +102,7 @@ const ALL: &[Founding] = founding![
     "pppoe-servers",
     "pppoe-wlan",
     "pppoe-many",
+    "pppoe-aaa",
 ];
 
 /// All of them, in the order in which a group runs.
