@@ -1,11 +1,12 @@
 //! `usher ike`: an IKEv2 gateway and client.
 
 use crate::output::{Failure, Output, columns, duration, octets};
-use crate::service::{check, import};
+use crate::service::{check, check_within, import};
 use clap::{Args, Subcommand};
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use usher_gateway::config::DEFAULT_PATH;
+use usher_host::aaa_within;
 use usher_host::ike::{self, Answer, IkeError, IkeSa, Mode, Request, Status};
 
 #[derive(Subcommand, Debug)]
@@ -99,7 +100,9 @@ pub(crate) struct Config {
 
 pub(crate) fn ike(output: &Output, command: IkeCommand) -> Result<(), Failure> {
     match command {
-        IkeCommand::Serve { config } => ike::run(config.config, &Mode::Serve).map_err(failure),
+        IkeCommand::Serve { config } => {
+            ike::run(config.config, &Mode::Serve, usher_daemon::within).map_err(failure)
+        }
         IkeCommand::Connect { connection, keep, config } => connect(output, connection, keep, config),
         IkeCommand::Status { config } => match ask(&config, &Request::Status)? {
             Answer::Status(status) => show(output, &status),
@@ -119,16 +122,21 @@ pub(crate) fn ike(output: &Output, command: IkeCommand) -> Result<(), Failure> {
         }
         IkeCommand::Check { file } => {
             let file = file.unwrap_or_else(|| DEFAULT_PATH.into());
-            check(output, &file, ike::load(Some(&file)).map(|loaded| loaded.warnings))
+            let base = file.parent().unwrap_or(Path::new(""));
+            let loaded = ike::load(Some(&file))
+                .and_then(|loaded| check_within(loaded.warnings, aaa_within(loaded.file.aaa.as_ref(), base)));
+            check(output, &file, loaded)
         }
     }
 }
 
 fn failure(error: IkeError) -> Failure {
     match error {
-        IkeError::Serve(_) | IkeError::NotConnected(_) | IkeError::Plane(_) | IkeError::PlaneFailed => {
-            Failure::failed(error)
-        }
+        IkeError::Serve(_)
+        | IkeError::NotConnected(_)
+        | IkeError::Plane(_)
+        | IkeError::PlaneFailed
+        | IkeError::WithinFailed => Failure::failed(error),
         other => Failure::usage(other),
     }
 }
@@ -156,7 +164,10 @@ fn connect(output: &Output, connection: String, keep: bool, config: Config) -> R
         }
         Ok(other) => Err(strange(&other)),
         // No gateway runs: this program is the client.
-        Err(_) => ike::run(config.config, &Mode::Connect { connection, keep }).map_err(failure),
+        Err(_) => {
+            let mode = Mode::Connect { connection, keep };
+            ike::run(config.config, &mode, usher_daemon::within).map_err(failure)
+        }
     }
 }
 

@@ -1,13 +1,14 @@
 //! `usher pppoe`: an access concentrator and a client; `usher who`: who had which address.
 
 use crate::output::{Failure, Output, columns, duration, octets};
-use crate::service::{check, import};
+use crate::service::{check, check_within, import};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use usher_concentrator::config::DEFAULT_PATH;
+use usher_concentrator::config::{DEFAULT_PATH, ModeWord};
 use usher_crypto::Key;
+use usher_host::aaa_within;
 use usher_host::pppoe::{
     self, Answer, Asking, Connect, ConnectError, PppoeError, Request, Session, Status, Who,
 };
@@ -101,6 +102,9 @@ pub(crate) struct ConnectArgs {
     /// The concentrator's name [default: any].
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     concentrator: String,
+    /// What carries packets: user, this program; ebpf, programs that it loads into the kernel.
+    #[arg(long, value_name = "MODE", value_parser = mode, default_value = "user")]
+    mode: ModeWord,
     /// The name of the device by which packets go.
     #[arg(long, value_name = "NAME", default_value = "pppoe%d")]
     device: String,
@@ -147,6 +151,14 @@ fn protocol(text: &str) -> Result<AuthenticationProtocol, String> {
         .ok_or_else(|| format!("\"{text}\" is no authentication protocol: eap, mschapv2, chap and pap are"))
 }
 
+/// How packets of a client may go. The kernel's own PPPoE is that of pppd.
+fn mode(text: &str) -> Result<ModeWord, String> {
+    match ModeWord::from_name(text) {
+        Some(mode @ (ModeWord::User | ModeWord::Ebpf)) => Ok(mode),
+        _ => Err(format!("\"{text}\" is no way in which packets of a client go: user and ebpf are")),
+    }
+}
+
 fn address(text: &str) -> Result<(IpAddr, Option<u16>), String> {
     let bare = text.trim_start_matches('[').trim_end_matches(']');
     if let Ok(address) = bare.parse::<IpAddr>() {
@@ -162,7 +174,7 @@ fn address(text: &str) -> Result<(IpAddr, Option<u16>), String> {
 
 pub(crate) fn pppoe(output: &Output, command: PppoeCommand) -> Result<(), Failure> {
     match command {
-        PppoeCommand::Serve { config } => pppoe::serve(config.config).map_err(failure),
+        PppoeCommand::Serve { config } => pppoe::serve(config.config, usher_daemon::within).map_err(failure),
         PppoeCommand::Connect(told) => connect(*told),
         PppoeCommand::Sessions { config } => match ask(&config, &Request::Status)? {
             Answer::Status(status) => show(output, &status),
@@ -178,14 +190,17 @@ pub(crate) fn pppoe(output: &Output, command: PppoeCommand) -> Result<(), Failur
         }),
         PppoeCommand::Check { file } => {
             let file = file.unwrap_or_else(|| DEFAULT_PATH.into());
-            check(output, &file, pppoe::load(Some(&file)).map(|loaded| loaded.warnings))
+            let base = file.parent().unwrap_or(Path::new(""));
+            let loaded = pppoe::load(Some(&file))
+                .and_then(|loaded| check_within(loaded.warnings, aaa_within(loaded.file.aaa.as_ref(), base)));
+            check(output, &file, loaded)
         }
     }
 }
 
 fn failure(error: PppoeError) -> Failure {
     match error {
-        PppoeError::Config(_) | PppoeError::New(_) => Failure::usage(error),
+        PppoeError::Config(_) | PppoeError::New(_) | PppoeError::Within(_) => Failure::usage(error),
         other => Failure::failed(other),
     }
 }
@@ -222,6 +237,7 @@ fn connect(told: ConnectArgs) -> Result<(), Failure> {
         protocols,
         service,
         concentrator,
+        mode,
         device,
         network,
         keep,
@@ -239,6 +255,7 @@ fn connect(told: ConnectArgs) -> Result<(), Failure> {
         protocols,
         service,
         concentrator,
+        mode,
         device,
         certificates,
         networks: network,

@@ -3,7 +3,7 @@
 use crate::output::{Failure, Output};
 use serde_json::{Value, json};
 use std::fmt::Display;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use usher_config::Fault;
 use usher_config::disk::LoadError;
 
@@ -30,6 +30,17 @@ pub(crate) fn check(
         }
         Err(error) => Err(Failure::usage(error)),
     }
+}
+
+/// Checks the file of the AAA server that an access server has in its program, too: its warnings are added.
+pub(crate) fn check_within(
+    mut warnings: Vec<Fault>,
+    within: Option<PathBuf>,
+) -> Result<Vec<Fault>, LoadError> {
+    if let Some(file) = within {
+        warnings.extend(usher_daemon::config::load(&file)?.warnings);
+    }
+    Ok(warnings)
 }
 
 /// Prints a configuration that `import` makes of another program's file, and tells which lines it could not take: each with its

@@ -3,8 +3,10 @@
 
 mod askers;
 mod capture;
+mod crowd;
 mod freeradius;
 mod radsec;
+mod within;
 
 use crate::namespace::Namespace;
 use crate::place::{Folder, PATIENCE, Running, USHER, program};

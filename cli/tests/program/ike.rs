@@ -167,6 +167,16 @@ fn a_running_gateway_begins_connections_and_ends_them_with_itself() {
 
 #[test]
 fn users_log_in_by_eap_at_our_aaa_server_which_is_told_of_them() {
+    users_log_in(false);
+}
+
+#[test]
+fn users_log_in_at_an_aaa_server_in_the_gateways_own_program() {
+    users_log_in(true);
+}
+
+/// By EAP, at an AAA server that is a program of its own, or `within` the gateway's.
+fn users_log_in(within: bool) {
     let place = Folder::new();
     let [auth, acct] = ports();
     let secret = "a secret of RADIUS";
@@ -176,13 +186,21 @@ fn users_log_in_by_eap_at_our_aaa_server_which_is_told_of_them() {
          [users]\nstore = \"memory\"\n[[user]]\nname = \"ann\"\npassword = \"right\"\n"
     );
     private(&place, "aaa.toml", &aaa);
-    let server = Daemon::run(&mut place.command(&["aaa", "serve", "--config", "aaa.toml"]));
-    server.wait("started");
+    let server =
+        (!within).then(|| Daemon::run(&mut place.command(&["aaa", "serve", "--config", "aaa.toml"])));
+    if let Some(server) = &server {
+        server.wait("started");
+    }
+    let asked = match within {
+        true => "server = \"aaa.toml\"\n".to_owned(),
+        false => format!(
+            "[[aaa.radius]]\naddress = \"127.0.0.1:{auth}\"\nacct_address = \"127.0.0.1:{acct}\"\nsecret = \"{secret}\"\n"
+        ),
+    };
     let more = format!(
         "[[connection]]\nname = \"users\"\nlocal_id = \"gw.test\"\nlocal_auth = \"psk\"\nremote_auth = \"eap\"\n\
          secret = \"a shared secret\"\npools = [\"inner\"]\n[[pool]]\nname = \"inner\"\nranges = [\"10.9.0.0/24\"]\n\
-         [aaa]\nnas_identifier = \"gw.test\"\naccounting = true\n[[aaa.radius]]\naddress = \"127.0.0.1:{auth}\"\n\
-         acct_address = \"127.0.0.1:{acct}\"\nsecret = \"{secret}\"\n"
+         [aaa]\nnas_identifier = \"gw.test\"\naccounting = true\n{asked}"
     );
     let gateway = Gateway::new(&place, &more);
     for method in ["md5", "mschapv2"] {

@@ -18,6 +18,28 @@ fn a_file_is_checked_with_the_place_of_each_fault() {
 }
 
 #[test]
+fn the_file_of_the_aaa_server_within_is_checked_too() {
+    let place = Folder::new();
+    place.write("pppoe.toml", &format!("{SITE}[aaa]\nnas_identifier = \"ac.test\"\nserver = \"aaa.toml\"\n"));
+    place.write("aaa.toml", "[limits]\nhalf_open = 1000\n");
+    assert!(place.usher(&["pppoe", "check", "pppoe.toml"]).with_code(0).out.contains("right"));
+    place.write("aaa.toml", "[limits]\nhalf_opened = 1000\n");
+    for words in [["check", "pppoe.toml"].as_slice(), &["serve", "--config", "pppoe.toml"]] {
+        let said = place.usher(&[&["pppoe"], words].concat()).with_code(2);
+        assert!(
+            said.err.contains("aaa.toml:2") && said.err.contains("half_opened"),
+            "{words:?}: {}",
+            said.err
+        );
+    }
+    let both = "[[aaa.radius]]\naddress = \"127.0.0.1:1812\"\nsecret = \"a secret\"\n";
+    let pppoe = std::fs::read_to_string(place.path("pppoe.toml")).unwrap();
+    place.write("pppoe.toml", &format!("{pppoe}{both}"));
+    let said = place.usher(&["pppoe", "check", "pppoe.toml"]).with_code(2);
+    assert!(said.err.contains("keep one of these"), "{}", said.err);
+}
+
+#[test]
 fn what_is_not_there_is_said() {
     let place = Folder::new();
     place.write("pppoe.toml", SITE);

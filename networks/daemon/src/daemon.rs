@@ -11,6 +11,7 @@ use crate::running::{Running, made};
 use crate::shards::{self, Bound, Upstreams};
 use crate::stats::Latency;
 use crate::status::CertificateStatus;
+use crate::within::Within;
 use crate::workers::{KnownUsers, Shared, Workers};
 use crate::{config, control, fetched, ledger, lists, metrics};
 use std::path::Path;
@@ -18,13 +19,14 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant as Monotonic};
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc::UnboundedReceiver;
 use usher_aaa::ledger::Ledger;
 use usher_aaa::store::StoreError;
 use usher_aaa::{AaaServer, ShardConfig, ShardKey};
 use usher_aaa_config::{DIALLER, With, only_accept, reading, tls};
 use usher_core::SecureRng;
 use usher_crypto::tls::WallClock;
-use usher_host::log::LogThread;
 use usher_host::{Signals, Told, keep_memory_private, log, notify};
 use usher_live::{Clock, Driver, DriverCounters, Shard};
 
@@ -44,14 +46,13 @@ pub fn serve(config: Option<&Path>, say: &mut dyn FnMut(&str)) -> Result<(), Ser
         .enable_all()
         .build()
         .map_err(|error| ServeError::System { what: "runtime", error })?;
-    let begun = Begun::begin(place, config)?;
+    let begun = Begun::begin(place, config, None)?;
     if begun.running.read_place().first {
         say(&first_words(&begun.running.read_place()));
     }
-    let ended = runtime.block_on(until_told(&begun.running, &begun.shards));
-    // A reload that waits for something does not keep the server from ending.
-    runtime.shutdown_background();
-    begun.end(log, ended)
+    let ended = begun.serve(runtime, Listens::listen);
+    drop(log);
+    ended
 }
 
 /// What to do next, where nothing is configured.
@@ -75,15 +76,52 @@ fn first_words(place: &Installation) -> String {
 /// A shard's thread.
 type Threads = Shard<std::io::Result<()>>;
 
+/// Who says when a server is to read its configuration again, and when to end.
+pub(crate) enum Listens {
+    /// The system, of this program.
+    Signals(Signals),
+    /// The program that this server is within, whose signals are its own.
+    Within(UnboundedReceiver<Told>),
+}
+
+impl Listens {
+    /// To the system.
+    fn listen() -> Result<Self, ServeError> {
+        let signals = Signals::listen();
+        signals.map(Self::Signals).map_err(|error| ServeError::System { what: "signals", error })
+    }
+    async fn next(&mut self) -> Told {
+        match self {
+            Self::Signals(signals) => signals.next().await,
+            // Without the program there is nobody to serve.
+            Self::Within(told) => told.recv().await.unwrap_or(Told::End),
+        }
+    }
+    /// Tells systemd, of whom this server is the program.
+    fn notify(&self, tell: fn()) {
+        if matches!(self, Self::Signals(_)) {
+            tell();
+        }
+    }
+}
+
 /// A server whose threads run.
-struct Begun {
+pub(crate) struct Begun {
     running: Arc<Running>,
     shards: Vec<Threads>,
     ledger: Option<JoinHandle<()>>,
 }
 
 impl Begun {
-    fn begin(mut place: Installation, config: Option<&Path>) -> Result<Self, ServeError> {
+    /// By a configuration and where that was read; `within` is who asks it within this program.
+    pub(crate) fn begin(
+        mut place: Installation,
+        config: Option<&Path>,
+        within: Option<Within>,
+    ) -> Result<Self, ServeError> {
+        if let Some(within) = &within {
+            within.join(&mut place.loaded);
+        }
         let system = |what| move |error| ServeError::System { what, error };
         let file = &place.loaded.file.clone();
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -215,6 +253,7 @@ impl Begun {
             outgoing,
             wall: wall_clock,
             config_path: config.map(Path::to_owned),
+            within,
             control,
             key,
             reloading: Mutex::new(()),
@@ -236,9 +275,23 @@ impl Begun {
         Ok(Self { running, shards, ledger: ledger_thread })
     }
 
+    /// Serves until it is told to end, on this thread.
+    pub(crate) fn serve(
+        self,
+        runtime: Runtime,
+        listens: impl FnOnce() -> Result<Listens, ServeError>,
+    ) -> Result<(), ServeError> {
+        let ended = runtime.block_on(until_told(&self.running, &self.shards, listens));
+        // A reload that waits for something does not keep the server from ending.
+        runtime.shutdown_background();
+        self.end(ended)
+    }
+
     /// Ends: answers what waits, says goodbye to Diameter peers, writes what the ledger has.
-    fn end(self, log: LogThread, ended: Result<(), ServeError>) -> Result<(), ServeError> {
-        notify::stopping();
+    fn end(self, ended: Result<(), ServeError>) -> Result<(), ServeError> {
+        if self.running.within.is_none() {
+            notify::stopping();
+        }
         tracing::info!("stopping: no new logins are taken");
         let until = Monotonic::now() + DRAIN;
         while self.shards.iter().any(|s| !s.is_finished()) {
@@ -263,7 +316,6 @@ impl Begun {
             let _ = std::fs::remove_file(&self.running.control);
         }
         tracing::info!("stopped");
-        drop(log);
         ended
     }
 }
@@ -273,9 +325,13 @@ fn add_counters(all: &RwLock<Vec<Arc<DriverCounters>>>, one: Arc<DriverCounters>
 }
 
 /// Serves those who ask how things are, until a signal says to end.
-async fn until_told(running: &Arc<Running>, shards: &[Threads]) -> Result<(), ServeError> {
+async fn until_told(
+    running: &Arc<Running>,
+    shards: &[Threads],
+    listens: impl FnOnce() -> Result<Listens, ServeError>,
+) -> Result<(), ServeError> {
     let system = |what| move |error| ServeError::System { what, error };
-    let mut signals = Signals::listen().map_err(system("signals"))?;
+    let mut listens = listens()?;
     let place = running.read_place();
     control::begin(running, &running.control).map_err(system("the control socket"))?;
     if let Some(address) = place.loaded.file.metrics.listen {
@@ -286,8 +342,15 @@ async fn until_told(running: &Arc<Running>, shards: &[Threads]) -> Result<(), Se
         })?;
     }
     // Signals, control socket and metrics are there, too, for who waited for this.
-    tracing::info!(shards = shards.len(), version = env!("CARGO_PKG_VERSION"), "started");
-    notify::ready();
+    match listens {
+        Listens::Signals(_) => {
+            tracing::info!(shards = shards.len(), version = env!("CARGO_PKG_VERSION"), "started");
+        }
+        Listens::Within(_) => {
+            tracing::info!(shards = shards.len(), "the AAA server within this program serves")
+        }
+    }
+    listens.notify(notify::ready);
     let mut drops = Drops::default();
     let mut epoch = running.clock.wall_epoch();
     let mut tick = tokio::time::interval(Duration::from_secs(1));
@@ -295,8 +358,8 @@ async fn until_told(running: &Arc<Running>, shards: &[Threads]) -> Result<(), Se
     let mut again = false;
     loop {
         // What it says is in the log.
-        let reload_now = || {
-            notify::reloading();
+        let reload_now = |listens: &Listens| {
+            listens.notify(notify::reloading);
             let running = running.clone();
             Some(tokio::task::spawn_blocking(move || drop(running.reload())))
         };
@@ -315,19 +378,21 @@ async fn until_told(running: &Arc<Running>, shards: &[Threads]) -> Result<(), Se
                     }
                 }
             }
-            told = signals.next() => match told {
+            told = listens.next() => match told {
                 Told::End => break,
                 Told::Reload if reload.is_some() => again = true,
-                Told::Reload => reload = reload_now(),
+                Told::Reload => reload = reload_now(&listens),
             },
             // One that ends in a panic is over, too.
             _ = async { reload.as_mut()?.await.ok() }, if reload.is_some() => {
-                notify::ready();
+                listens.notify(notify::ready);
                 // Who asked meanwhile may have changed what had been read already.
-                reload = if std::mem::take(&mut again) { reload_now() } else { None };
+                reload = if std::mem::take(&mut again) { reload_now(&listens) } else { None };
             }
         }
     }
-    signals.end_by_the_next();
+    if let Listens::Signals(signals) = listens {
+        signals.end_by_the_next();
+    }
     Ok(())
 }

@@ -34,8 +34,10 @@ mod running;
 mod shards;
 mod stats;
 mod status;
+mod within;
 mod workers;
 
 pub use daemon::serve;
 pub use error::ServeError;
 pub use installation::{Installation, InstallationError, Location};
+pub use within::within;

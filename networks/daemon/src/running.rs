@@ -8,6 +8,7 @@ use crate::mailbox::Mailboxes;
 use crate::shards::Upstreams;
 use crate::stats::Latency;
 use crate::status::CertificateStatus;
+use crate::within::Within;
 use crate::workers::{KnownUsers, Workers};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -52,6 +53,8 @@ pub(crate) struct Running {
     pub(crate) outgoing: Arc<RwLock<Upstreams>>,
     pub(crate) wall: WallClock,
     pub(crate) config_path: Option<std::path::PathBuf>,
+    /// Who asks it within this program.
+    pub(crate) within: Option<Within>,
     /// What the server was started with: some of it stays until it is started again.
     pub(crate) start: Installation,
     /// The control socket, which is where it was at the start whatever is configured by now.

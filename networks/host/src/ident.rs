@@ -109,6 +109,7 @@ pub fn serve(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), Iden
         }),
         sources: Vec::new(),
         farewell: Box::new(|| None),
+        lingers: false,
     })?)
 }
 

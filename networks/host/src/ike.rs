@@ -15,7 +15,8 @@ pub use plane::PlaneError;
 pub use say::meaning;
 
 use crate::setup::{self, outgoing, secure_rng};
-use crate::{Hosted, ServeError, Telling, keep_memory_private, log, serve_shards as host};
+use crate::within::Running;
+use crate::{Hosted, ServeError, StartAaa, Telling, keep_memory_private, log, serve_shards as host};
 use plane::Plane;
 use revocation::Revocation;
 use say::{Outcome, Say};
@@ -65,6 +66,12 @@ pub enum IkeError {
     /// A file of revocation lists.
     #[error("[revocation]: {0}")]
     Revocation(String),
+    /// The AAA server within this program.
+    #[error("[aaa] server: {0}")]
+    Within(String),
+    /// It has ended by itself.
+    #[error("the AAA server within this program has failed; the log says why")]
+    WithinFailed,
     /// The connection did not come to be.
     #[error("{0}")]
     NotConnected(String),
@@ -111,11 +118,12 @@ pub enum Mode {
     },
 }
 
-/// Runs until it is told to end, or, of one connection, until that has ended.
+/// Runs until it is told to end, or, of one connection, until that has ended; `start` starts an AAA server within this program, where
+/// the file names one.
 ///
 /// # Errors
 /// It could not begin, or the connection did not come to be.
-pub fn run(path: Option<PathBuf>, mode: &Mode) -> Result<(), IkeError> {
+pub fn run(path: Option<PathBuf>, mode: &Mode, start: StartAaa) -> Result<(), IkeError> {
     keep_memory_private().map_err(system("switching core dumps off"))?;
     let clock = setup::wall_clock()?;
     let mut loaded = load_by(path.as_deref(), &clock)?;
@@ -133,6 +141,12 @@ pub fn run(path: Option<PathBuf>, mode: &Mode) -> Result<(), IkeError> {
     let all = (0..shards).map(|number| sockets(&loaded, mark, (number, shards)));
     let mut all = all.collect::<Result<Vec<_>, _>>()?;
     let telling = Telling::default();
+    let base = path.as_deref().unwrap_or(Path::new(DEFAULT_PATH)).parent().unwrap_or(Path::new(""));
+    let (table, aaa, gone) = (loaded.file.aaa.as_ref(), loaded.config.aaa.as_mut(), telling.clone());
+    let within = Running::start(table.filter(|_| serves), aaa, base, start, move || {
+        gone.tell(Command::Leave);
+    });
+    let within = within.map_err(IkeError::Within)?;
     let mut rng = secure_rng()?;
     let plane = Plane::start(&loaded, SecureRng::from_seed(rng.array()), &telling)?;
     let _ending = Ending(plane.clone());
@@ -179,7 +193,7 @@ pub fn run(path: Option<PathBuf>, mode: &Mode) -> Result<(), IkeError> {
     };
     let keeps = !matches!(mode, Mode::Connect { keep: false, .. });
     let first = loaded.file.clone();
-    let (reloaded, leaving) = (plane.clone(), plane.clone());
+    let (reloaded, leaving, beside) = (plane.clone(), plane.clone(), within.clone());
     let hosted = Hosted {
         name: "usher-ike",
         machine: gateway,
@@ -205,6 +219,9 @@ pub fn run(path: Option<PathBuf>, mode: &Mode) -> Result<(), IkeError> {
                 way::own_addresses(&mut loaded, mark);
                 reloaded.configure(&loaded);
                 revocation.configure(&loaded);
+                if let Some(within) = &beside {
+                    within.reload();
+                }
                 tracing::info!("the configuration was read again");
                 Some(Command::Configure(Box::new(loaded.config)))
             }
@@ -219,6 +236,8 @@ pub fn run(path: Option<PathBuf>, mode: &Mode) -> Result<(), IkeError> {
             leaving.report();
             Some(Command::Leave)
         }),
+        // The last records of accounting have their answers.
+        lingers: true,
     };
     let share = move |command: Command| {
         let told = command.for_shards(shards).into_iter();
@@ -227,6 +246,9 @@ pub fn run(path: Option<PathBuf>, mode: &Mode) -> Result<(), IkeError> {
     host(hosted, gateways, Arc::new(share))?;
     if plane.failed() {
         return Err(IkeError::PlaneFailed);
+    }
+    if within.is_some_and(|within| within.failed()) {
+        return Err(IkeError::WithinFailed);
     }
     let outcome = outcome.lock().unwrap_or_else(PoisonError::into_inner).take();
     match outcome {

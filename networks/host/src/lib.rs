@@ -24,6 +24,7 @@ mod serve;
 mod setup;
 mod signals;
 mod telling;
+mod within;
 
 pub use serve::{
     FrameSender, FrameTeller, Frames, Helper, Hosted, ServeError, Share, Source, Teller, Until,
@@ -31,3 +32,4 @@ pub use serve::{
 };
 pub use signals::{Signals, Told};
 pub(crate) use telling::{Questions, Telling};
+pub use within::{AaaServer, StartAaa, named as aaa_within};

@@ -147,6 +147,7 @@ pub fn serve(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), MihE
         }),
         sources: links(&watches),
         farewell: Box::new(|| Some(Command::Leave)),
+        lingers: false,
     })?)
 }
 

@@ -18,7 +18,8 @@ pub use say::meaning;
 pub use track::{Asking, Found, Tracked, Who, WhoError, who};
 
 use crate::setup::{outgoing, secure_rng, wall_clock};
-use crate::{Frames, Hosted, ServeError, Telling, keep_memory_private, listen, log, serve as host};
+use crate::within::Running;
+use crate::{Frames, Hosted, ServeError, StartAaa, Telling, keep_memory_private, listen, log, serve as host};
 use audit::Audit;
 use ipfix::Ipfix;
 use say::Say;
@@ -60,6 +61,12 @@ pub enum PppoeError {
     /// What carries packets has ended.
     #[error("the data plane has failed: {0}")]
     PlaneFailed(String),
+    /// The AAA server within this program.
+    #[error("[aaa] server: {0}")]
+    Within(String),
+    /// It has ended by itself.
+    #[error("the AAA server within this program has failed; the log says why")]
+    WithinFailed,
     /// The log of sessions.
     #[error("[tracking]: {0}")]
     Track(String),
@@ -107,11 +114,11 @@ const fn usage(of: usher_pppoe::Usage) -> Usage {
     }
 }
 
-/// Serves until it is told to end.
+/// Serves until it is told to end; `start` starts an AAA server within this program, where the file names one.
 ///
 /// # Errors
 /// It could not begin, or what carries packets failed.
-pub fn serve(path: Option<PathBuf>) -> Result<(), PppoeError> {
+pub fn serve(path: Option<PathBuf>, start: StartAaa) -> Result<(), PppoeError> {
     keep_memory_private().map_err(system("switching core dumps off"))?;
     let clock = wall_clock()?;
     let mut loaded = load_by(path.as_deref(), &clock)?;
@@ -133,6 +140,12 @@ pub fn serve(path: Option<PathBuf>) -> Result<(), PppoeError> {
     };
     let audit = loaded.file.tracking.as_ref().map_or_else(Audit::default, |table| Audit::of(&base, table));
     let (telling, hearing, failed) = (Telling::default(), Hearing::default(), Arc::new(OnceLock::new()));
+    let gone = telling.clone();
+    let (table, aaa) = (loaded.file.aaa.as_ref(), loaded.config.aaa.as_mut());
+    let within = Running::start(table, aaa, &base, start, move || {
+        gone.tell(Command::Leave);
+    });
+    let within = within.map_err(PppoeError::Within)?;
     let plane = Arc::new(start_plane(&loaded.file, &telling, &hearing, &failed)?);
     let blocks = loaded.config.blocks.clone();
     let (pools, lost) = (&loaded.config.pools, &loaded.config.lost);
@@ -176,6 +189,7 @@ pub fn serve(path: Option<PathBuf>) -> Result<(), PppoeError> {
     };
     let leaving = plane.clone();
     let (sends, first) = (plane.clone(), loaded.file.clone());
+    let beside = within.clone();
     host(Hosted {
         name: "usher-pppoe",
         machine,
@@ -200,6 +214,9 @@ pub fn serve(path: Option<PathBuf>) -> Result<(), PppoeError> {
                 loaded.config.ports = first.listen.interfaces.clone();
                 ports(&mut loaded, &plane);
                 tracing::info!("the configuration was read again");
+                if let Some(within) = &beside {
+                    within.reload();
+                }
                 Some(Command::Configure(Box::new(loaded.config)))
             }
             Err(error) => {
@@ -212,9 +229,12 @@ pub fn serve(path: Option<PathBuf>) -> Result<(), PppoeError> {
             telling.tell(say::report(&leaving, &carried));
             Some(Command::Leave)
         }),
+        // The last records of accounting have their answers.
+        lingers: true,
     })?;
     match failed.get() {
         Some(why) => Err(PppoeError::PlaneFailed(String::clone(why))),
+        None if within.is_some_and(|within| within.failed()) => Err(PppoeError::WithinFailed),
         None => Ok(()),
     }
 }

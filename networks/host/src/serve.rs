@@ -133,6 +133,8 @@ pub struct Hosted<M: Machine> {
     pub sources: Vec<Source<M::Command>>,
     /// What it is told last of all; what it then sends is sent.
     pub farewell: Box<dyn FnOnce() -> Option<M::Command>>,
+    /// Whether that takes a while, so that it ends when it is [`over`](Self::over); it ends at once otherwise.
+    pub lingers: bool,
 }
 
 impl<M: Machine> fmt::Debug for Hosted<M> {
@@ -170,6 +172,7 @@ struct Served<M: Machine> {
     sends: Option<FrameSender>,
     /// How many frames have come and are not taken up.
     waiting: Arc<AtomicUsize>,
+    lingers: bool,
     stopped: bool,
 }
 
@@ -212,12 +215,13 @@ impl<M: Machine<Command: Send + 'static>> Role for Served<M> {
             }
             Message::Count => self.count(),
             Message::Stop(farewell) => {
+                let lingers = self.lingers && farewell.is_some();
                 if let Some(command) = farewell {
                     // It ends whatever it says to that.
                     let _ = self.machine.command(now, command);
                 }
                 self.count();
-                self.stopped = true;
+                self.stopped |= !lingers;
             }
         }
     }
@@ -313,6 +317,7 @@ where
         mut reload,
         sources,
         farewell,
+        lingers,
     } = hosted;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(system("runtime"))?;
@@ -330,8 +335,9 @@ where
             let (jobs, hears) = (jobs.clone(), hears.clone());
             let (sends, waiting) = (sends.take(), waiting.clone());
             let told = Vec::new();
+            let stopped = false;
             let served =
-                Served { number, machine, jobs, hears, counted, told, sends, waiting, stopped: false };
+                Served { number, machine, jobs, hears, counted, told, sends, waiting, lingers, stopped };
             Driver::new(served, sockets, clock)
         })
         .unzip();

@@ -5,9 +5,10 @@ use crate::model::{AaaTable, DiameterTable, RadiusTable};
 use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::vec::Vec;
-use core::net::SocketAddr;
+use core::net::{Ipv4Addr, SocketAddr};
 use usher_access::{Aaa, AaaConfig, DiameterConfig, DynamicConfig, NasIdentity, Patience, RadiusConfig};
 use usher_core::{Duration, TransportProtocol};
+use usher_crypto::Key;
 use usher_crypto::certificate::CertificateMatch;
 use usher_diameter::codes::application;
 use usher_diameter::node;
@@ -58,15 +59,26 @@ fn aaa(builder: &mut Builder<'_>, table: &AaaTable, kind: &NasKind, login: Durat
         framed_mtu: Some(kind.framed_mtu),
         ..NasIdentity::ethernet(&identifier.unwrap_or_default())
     };
-    let servers = match (&table.radius[..], &table.diameter) {
-        ([], None) => {
-            builder.fault(&["aaa"], "no server: write [[aaa.radius]] or [aaa.diameter]");
+    let servers = match (&table.server, &table.radius[..], &table.diameter) {
+        (None, [], None) => {
+            builder.fault(
+                &["aaa"],
+                "no server: write [[aaa.radius]] or [aaa.diameter], or name the file of a server",
+            );
             None
         }
-        ([], Some(diameter)) => diameter_servers(builder, table, diameter),
-        (_, None) => radius_servers(builder, table, login),
-        (_, Some(_)) => {
+        (Some(_), [], None) => Some(Within::nowhere().servers(table, login)),
+        (None, [], Some(diameter)) => diameter_servers(builder, table, diameter),
+        (None, _, None) => radius_servers(builder, table, login),
+        (None, _, Some(_)) => {
             builder.fault(&["aaa", "diameter"], "there is [[aaa.radius]] too; keep one of both");
+            None
+        }
+        (Some(_), ..) => {
+            builder.fault(
+                &["aaa", "server"],
+                "there are other servers too, by [[aaa.radius]] or [aaa.diameter]; keep one of these",
+            );
             None
         }
     };
@@ -156,17 +168,78 @@ fn radius_servers(builder: &mut Builder<'_>, table: &AaaTable, login: Duration) 
     let mut client = client::Config::single(servers.first()?.clone());
     client.servers = servers;
     client.groups = alloc::vec![asked, told];
+    client.failover = (table.radius.len() > 1).then(Failover::default);
+    Some(radius(client, clients, table, login))
+}
+
+/// The first group of servers is asked, the second told of sessions; `clients` may end and change these.
+fn radius(
+    mut client: client::Config,
+    clients: Vec<ClientConfig>,
+    table: &AaaTable,
+    login: Duration,
+) -> AaaConfig {
     if let Retransmission::Backoff { max_duration, .. } = &mut client.retransmission {
         // The user is to hear that nobody answers while it still waits.
         *max_duration = (*max_duration).min(login * 3 / 4);
     }
-    client.failover = (table.radius.len() > 1).then(Failover::default);
     let dynamic = table.dynamic.as_ref().map(|dynamic| {
         let freshness = Freshness { required: dynamic.require_event_timestamp, ..Freshness::default() };
         Box::new(DynamicConfig { clients, freshness: Some(freshness) })
     });
     let (target, accounting) = (Target::Group(0), Target::Group(1));
-    Some(AaaConfig::Radius(RadiusConfig { target, accounting, dynamic, ..RadiusConfig::new(client) }))
+    AaaConfig::Radius(RadiusConfig { target, accounting, dynamic, ..RadiusConfig::new(client) })
+}
+
+/// The address from which an access server asks an AAA server within the same program: one of loopback that no other client has, so
+/// that its secret is its own.
+pub const WITHIN: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 85);
+
+/// Where an AAA server within the same program is asked ([`AaaTable::server`]), by RADIUS.
+#[derive(Clone, Debug)]
+pub struct Within {
+    /// Authentication.
+    pub auth: SocketAddr,
+    /// Accounting.
+    pub acct: SocketAddr,
+    /// The secret shared with it.
+    pub secret: Key,
+}
+
+impl Within {
+    /// What a file has before anybody has started that server.
+    fn nowhere() -> Self {
+        let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        Self { auth: nowhere, acct: nowhere, secret: Key::from(&[][..]) }
+    }
+
+    /// Has an access server ask there, whose file was built before it was known where.
+    pub fn put(&self, aaa: &mut Aaa) {
+        let AaaConfig::Radius(radius) = &mut aaa.servers else { return };
+        radius.client.servers = self.places();
+        if let Some(dynamic) = &mut radius.dynamic {
+            dynamic.clients = self.clients();
+        }
+    }
+
+    fn servers(&self, table: &AaaTable, login: Duration) -> AaaConfig {
+        let mut client = client::Config::single(ServerConfig::new(self.auth, Secret::new(&self.secret)));
+        client.servers = self.places();
+        client.groups = alloc::vec![alloc::vec![0], alloc::vec![1]];
+        radius(client, self.clients(), table, login)
+    }
+
+    fn places(&self) -> Vec<ServerConfig> {
+        let at = |address| ServerConfig {
+            local: WITHIN.into(),
+            ..ServerConfig::new(address, Secret::new(&self.secret))
+        };
+        [self.auth, self.acct].map(at).into()
+    }
+
+    fn clients(&self) -> Vec<ClientConfig> {
+        alloc::vec![ClientConfig::new(self.auth.ip(), bits(self.auth), Secret::new(&self.secret))]
+    }
 }
 
 const fn bits(address: SocketAddr) -> u8 {

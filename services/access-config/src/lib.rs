@@ -10,7 +10,7 @@ mod builder;
 mod model;
 
 #[cfg(feature = "tls")]
-pub use aaa::NasKind;
+pub use aaa::{NasKind, WITHIN, Within};
 #[cfg(feature = "tls")]
 pub use builder::{Builder, Places};
 pub use model::{

@@ -20,7 +20,7 @@ pub struct PoolTable {
     pub ranges: Vec<String>,
 }
 
-/// AAA servers. RADIUS or Diameter: one of both.
+/// AAA servers. RADIUS, Diameter, or a server within the same program: one of these.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AaaTable {
@@ -36,6 +36,9 @@ pub struct AaaTable {
     pub accounting_retry: Time,
     /// How many such records wait; beyond that the oldest is lost.
     pub accounting_queue: Count,
+    /// An AAA server within the same program: the file of its configuration, as `usher aaa serve` takes it. It is asked by RADIUS at
+    /// this host's loopback, at ports and with a secret that nobody has to name, and serves whom else its file names.
+    pub server: Option<PathBuf>,
     /// RADIUS servers, the preferred first; the next is asked when one does not answer.
     pub radius: Vec<RadiusTable>,
     /// Who may end and change sessions by RADIUS (RFC 5176).
@@ -56,6 +59,7 @@ impl Default for AaaTable {
             interim: None,
             accounting_retry: Time(patience.lasts),
             accounting_queue: Count::of(u32::try_from(patience.most).unwrap_or(u32::MAX)),
+            server: None,
             radius: Vec::new(),
             dynamic: None,
             diameter: None,

@@ -220,7 +220,10 @@ impl Memo {
             Kind::Concentrator => {
                 let clock = WallClock::at(WallTime::UNIX_EPOCH);
                 let read = usher_concentrator::config::read_tree;
-                Service::Concentrator(Arc::new(read(node.clone(), &base, outside, &clock, faults)?))
+                let loaded = read(node.clone(), &base, outside, &clock, faults)?;
+                let within = loaded.file.aaa.as_ref().is_some_and(|aaa| aaa.server.is_some());
+                without_server(node, within, faults)?;
+                Service::Concentrator(Arc::new(loaded))
             }
             Kind::Ident => {
                 let loaded = usher_ident_service::config::read_tree(node.clone(), &base, outside, faults)?;
@@ -229,6 +232,8 @@ impl Memo {
             Kind::Ike => {
                 let clock = WallClock::at(WallTime::UNIX_EPOCH);
                 let loaded = usher_gateway::config::read_tree(node.clone(), &base, outside, &clock, faults)?;
+                let within = loaded.file.aaa.as_ref().is_some_and(|aaa| aaa.server.is_some());
+                without_server(node, within, faults)?;
                 Service::Ike(Arc::new(loaded))
             }
             Kind::Mih => Service::Mih(Arc::new(usher_mih_service::config::read_tree(node.clone(), faults)?)),
@@ -236,6 +241,17 @@ impl Memo {
         self.0.extend(value.map(|value| (kind, base, value, service.clone())));
         Some(service)
     }
+}
+
+/// A server within the access server's own program is none of the hosts between which a study counts packets.
+fn without_server(node: &TreeNode, within: bool, faults: &mut Collector) -> Option<()> {
+    if within {
+        let at = node.get("aaa").and_then(|aaa| aaa.get("server")).unwrap_or(node).span.clone();
+        let message = "an AAA server of a study is a service of a host: name \"aaa\" in its \"runs\", and ask it by [[aaa.radius]]";
+        faults.add(at, message.to_owned());
+        return None;
+    }
+    Some(())
 }
 
 /// In a schema: the name of a service, or several.

@@ -67,7 +67,10 @@ impl Running {
         // One after the other: the file that is read last is the one that all shards have in the end.
         let _alone = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         // Lists that were never fetched are fetched by who looks after them: nobody waits for their publishers here.
-        let place = Installation::open(self.config_path.as_deref()).map_err(|e| e.to_string())?;
+        let mut place = Installation::open(self.config_path.as_deref()).map_err(|e| e.to_string())?;
+        if let Some(within) = &self.within {
+            within.join(&mut place.loaded);
+        }
         self.take_place(place, self.clients()?, Taken::All)
     }
 
@@ -141,7 +144,8 @@ impl Running {
             shards::replace_tls(&self.listeners, tls);
         }
         *self.tls.write().unwrap_or_else(PoisonError::into_inner) = tls;
-        if old.loaded.file.log != place.loaded.file.log {
+        // Within another program the log is that one's.
+        if self.within.is_none() && old.loaded.file.log != place.loaded.file.log {
             usher_host::log::change(place.loaded.file.log);
         }
         *self.rows.lock().unwrap_or_else(PoisonError::into_inner) = rows;

@@ -92,6 +92,7 @@ pub fn node(path: Option<PathBuf>) -> Result<(), MihError> {
         }),
         sources: node_sources(&loaded, &table, &known, taken),
         farewell: Box::new(|| None),
+        lingers: false,
     })?)
 }
 
@@ -269,6 +270,7 @@ pub(super) fn point(loaded: &Loaded) -> Result<(), MihError> {
         }),
         sources: Vec::new(),
         farewell: Box::new(|| None),
+        lingers: false,
     })?)
 }
 
@@ -309,5 +311,6 @@ pub fn flow(local: IpAddr, config: correspondent::Config) -> Result<(), MihError
         reload: Box::new(|| None),
         sources: Vec::new(),
         farewell: Box::new(|| None),
+        lingers: false,
     })?)
 }

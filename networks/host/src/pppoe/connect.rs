@@ -6,6 +6,7 @@ use crate::setup::secure_rng;
 use crate::{Frames, Hosted, ServeError, keep_memory_private, log, serve as host};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
+use usher_concentrator::config::ModeWord;
 use usher_config::log::Log;
 use usher_core::PortId;
 use usher_crypto::Key;
@@ -15,7 +16,7 @@ use usher_ppp::client::{Client, ClientCommand, ClientConfig, ClientEvent};
 use usher_ppp::ipv6::neighbor::RouterAdvertisement;
 use usher_ppp::pppoe::MacAddress;
 use usher_ppp::{EndReason, Family, InterfaceIdentifier, Network};
-use usher_pppoe::{Config, Mode, Plane, PortConfig, Session, StartError};
+use usher_pppoe::{Config, Plane, PortConfig, Session, StartError};
 
 /// What a client is told.
 #[derive(Clone, Debug)]
@@ -32,6 +33,8 @@ pub struct Connect {
     pub service: String,
     /// The concentrator's name; empty: any.
     pub concentrator: String,
+    /// What carries packets.
+    pub mode: ModeWord,
     /// The name of the device by which packets go.
     pub device: String,
     /// What the EAP methods with TLS need; without it those with a password alone are offered.
@@ -260,7 +263,7 @@ pub fn connect(told: Connect) -> Result<(), ConnectError> {
     };
     let config = Config {
         ports: vec![PortConfig { interface: told.interface.clone() }],
-        mode: Mode::User,
+        mode: super::mode(told.mode),
         device: told.device.clone(),
         report: None,
         closed: false,
@@ -307,6 +310,7 @@ pub fn connect(told: Connect) -> Result<(), ConnectError> {
             teller(ClientCommand::Connect);
         })],
         farewell: Box::new(|| Some(ClientCommand::Disconnect)),
+        lingers: false,
     })?;
     let outcome = outcome.lock().unwrap_or_else(PoisonError::into_inner);
     match outcome.reason {

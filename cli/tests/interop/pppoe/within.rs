@@ -1,0 +1,130 @@
+//! An AAA server of ours: in the concentrator's own program, and by Diameter.
+
+use super::{Cable, SITE};
+use crate::certificates::chain;
+use crate::place::{PATIENCE, USHER, run};
+use rusqlite::{Connection, OpenFlags};
+use serde_json::Value;
+use std::time::Instant;
+
+const AAA: &str = r#"
+shards = 2
+state_dir = "state"
+[tls]
+certificate = "server.pem"
+key = "server.key"
+ca = "root.pem"
+[[user]]
+name = "station@usher.test"
+[[user]]
+name = "ann"
+password = "a long password"
+"#;
+
+/// A concentrator that asks so, and the AAA server's file with this besides.
+fn cable(asked: &str, more: &str) -> Cable {
+    let own = "[[user]]\nname = \"ann\"\npassword = \"a long password\"\n";
+    assert!(SITE.contains(own));
+    let cable = Cable::with(&format!("{}{asked}", SITE.replace(own, "")));
+    chain(&cable.place, "server", 2);
+    chain(&cable.place, "client", 1);
+    cable.place.write("aaa.toml", &format!("{AAA}{more}"));
+    cable
+}
+
+/// What `usher aaa` says of the running server.
+#[track_caller]
+fn ask(cable: &Cable, words: &[&str]) -> String {
+    let words = [&["aaa"], words, &["--config", "aaa.toml"]].concat();
+    let (right, said) = run(&cable.place.path(""), USHER, &words, "");
+    assert!(right, "{words:?}: {said}");
+    said
+}
+
+/// The one session that the AAA server has, once there is one.
+#[track_caller]
+fn accounted(cable: &Cable) -> Value {
+    let begun = Instant::now();
+    loop {
+        let all: Value = serde_json::from_str(&ask(cable, &["session", "list", "--json"])).unwrap();
+        match all.as_array().unwrap().as_slice() {
+            [one] => return one.clone(),
+            other => assert!(begun.elapsed() < PATIENCE, "{other:?}"),
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+/// How many sessions the AAA server's store has, and how many of them have no end.
+fn kept(cable: &Cable) -> (u64, u64) {
+    let store =
+        Connection::open_with_flags(cable.place.path("state/usher.db"), OpenFlags::SQLITE_OPEN_READ_ONLY);
+    let sql = "SELECT count(*), count(*) - count(acctstoptime) FROM radacct WHERE acctstarttime IS NOT NULL";
+    store.unwrap().query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap()
+}
+
+#[test]
+fn an_aaa_server_in_the_concentrators_program_judges_hosts_and_ends_with_it() {
+    let asked =
+        "[aaa]\nnas_identifier = \"campus.test\"\naccounting = true\nserver = \"aaa.toml\"\n[aaa.dynamic]\n";
+    let cable = cable(asked, "");
+    let mut concentrator = cable.serve("ac");
+    drop(cable.as_user("refused", "ann", "mschapv2", "wrong", &[], "does not let this user in"));
+    let tls = ["--ca", "root.pem", "--server-name", "aaa.usher.test"];
+    let own = [&tls[..], &["--certificate", "client.pem", "--key", "client.key"]].concat();
+    let mut client = cable.as_user("client", "station@usher.test", "eap", "password", &own, "connected");
+    let session = cable.session();
+    assert_eq!(session["user"], "station@usher.test", "{}", concentrator.log());
+    let known = accounted(&cable);
+    assert_eq!((&known["user"], &known["id"]), (&session["user"], &session["session"]));
+    // The AAA server ends it by the same way by which it would end another access server's.
+    ask(&cable, &["session", "disconnect", known["unique"].as_str().unwrap()]);
+    client.wait_for("ended");
+    drop(client);
+    // What is written into its file is read with the concentrator's.
+    cable
+        .place
+        .write("aaa.toml", &format!("{AAA}[[user]]\nname = \"bob\"\npassword = \"a long password\"\n"));
+    concentrator.signal("HUP");
+    concentrator.wait_for("reloaded");
+    let client = cable.as_user("bob", "bob", "chap", "password", &["--keep"], "connected");
+    assert_eq!(accounted(&cable)["user"], "bob");
+    assert_eq!(kept(&cable), (2, 1));
+    assert_eq!(concentrator.terminate(), Some(0), "{}", concentrator.log());
+    // The end of each session was told to it before it ended.
+    assert_eq!(kept(&cable), (2, 0), "{}", concentrator.log());
+    drop(client);
+}
+
+#[test]
+fn an_aaa_server_judges_hosts_by_diameter_and_keeps_their_accounting() {
+    let asked = "[aaa]\nnas_identifier = \"campus.test\"\naccounting = true\n[aaa.diameter]\nidentity = \"ac.campus.test\"\n\
+                 realm = \"campus.test\"\n[[aaa.diameter.peer]]\nidentity = \"aaa.campus.test\"\naddress = \"127.0.0.1:3868\"\n";
+    let peer = "[listen]\ndiameter = [\"127.0.0.1:3868\"]\n[diameter]\nidentity = \"aaa.campus.test\"\nrealm = \"campus.test\"\n\
+                [[diameter.peer]]\nidentity = \"ac.campus.test\"\n";
+    let cable = cable(asked, peer);
+    let mut command = cable.ac.command(USHER);
+    command.args(["aaa", "serve", "--config", "aaa.toml"]);
+    let mut server = cable.place.start("aaa", &mut command, "started");
+    let mut concentrator = cable.serve("ac");
+    concentrator.wait_for("the AAA server answers");
+    let tls = ["--ca", "root.pem", "--server-name", "aaa.usher.test"];
+    let own = [&tls[..], &["--certificate", "client.pem", "--key", "client.key"]].concat();
+    for (user, protocol, more) in
+        [("ann", "chap", &[][..]), ("ann", "eap", &tls), ("station@usher.test", "eap", &own)]
+    {
+        let name = format!("{user}-{protocol}-{}", more.len());
+        let mut client = cable.as_user(&name, user, protocol, "password", more, "connected");
+        assert_eq!(cable.session()["user"], user, "{name}: {}", concentrator.log());
+        assert_eq!(accounted(&cable)["user"], user, "{name}: {}", server.log());
+        assert_eq!(client.terminate(), Some(0), "{name}");
+        let begun = Instant::now();
+        while kept(&cable).1 > 0 {
+            assert!(begun.elapsed() < PATIENCE, "{name}: {}", server.log());
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    }
+    assert_eq!(kept(&cable), (3, 0));
+    drop(cable.as_user("refused", "ann", "chap", "wrong", &[], "does not let this user in"));
+    assert_eq!((concentrator.terminate(), server.terminate()), (Some(0), Some(0)));
+}
