@@ -3,7 +3,7 @@
 use crate::daemon::{Begun, Listens};
 use crate::error::ServeError;
 use crate::installation::{Installation, random};
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;

@@ -56,7 +56,7 @@ fn accounted(cable: &Cable) -> Value {
 }
 
 /// How many sessions the AAA server's store has, and how many of them have no end.
-fn kept(cable: &Cable) -> (u64, u64) {
+fn kept(cable: &Cable) -> (i64, i64) {
     let store =
         Connection::open_with_flags(cable.place.path("state/usher.db"), OpenFlags::SQLITE_OPEN_READ_ONLY);
     let sql = "SELECT count(*), count(*) - count(acctstoptime) FROM radacct WHERE acctstarttime IS NOT NULL";
