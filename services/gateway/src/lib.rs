@@ -21,6 +21,7 @@ mod accounting;
 mod acquire;
 mod addresses;
 pub mod config;
+mod leave;
 mod login;
 mod renewal;
 mod service;

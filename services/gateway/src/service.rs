@@ -421,9 +421,6 @@ pub(crate) enum Timer {
     Farewell,
 }
 
-/// How long a gateway that leaves waits for AAA servers to acknowledge its last records.
-const FAREWELL: Duration = Duration::from_secs(5);
-
 /// An IKEv2 gateway; see the [crate](crate).
 #[derive(Debug)]
 pub struct Gateway {
@@ -468,9 +465,9 @@ pub struct Gateway {
     /// What [`ike::Event::Initiated`] is awaited for.
     initiating: Option<SaId>,
     started: bool,
-    leaving: bool,
+    pub(crate) leaving: bool,
     /// All has ended, which is not said yet.
-    parting: bool,
+    pub(crate) parting: bool,
     pub(crate) counters: Counters,
     pub(crate) outputs: Outputs<Event, GatewayJob>,
 }
@@ -758,39 +755,6 @@ impl Gateway {
         });
         let under_way: Vec<SaId> = under_way.map(|(sa, _)| *sa).collect();
         under_way.into_iter().filter(|sa| self.tell(now, ike::Command::Delete(*sa))).count()
-    }
-
-    fn leave(&mut self, now: Instant) {
-        self.leaving = true;
-        for session in self.sessions.values_mut() {
-            session.cause = TerminateCause::AdminReboot;
-        }
-        let closing: Vec<SaId> = self.closing.keys().copied().collect();
-        closing.into_iter().for_each(|sa| self.close(now, sa));
-        let all: Vec<SaId> = self.sessions.keys().copied().collect();
-        for sa in all {
-            self.tell(now, ike::Command::Delete(sa));
-            self.drain(now);
-            // The other side's answer is not waited for, and the AAA server hears of the end now.
-            self.over(now, sa, EndReason::Deleted);
-            self.close(now, sa);
-        }
-        self.parting = true;
-        self.timers.insert(now + FAREWELL, Timer::Farewell);
-        self.drain(now);
-        self.say_farewell(false);
-    }
-
-    /// All has ended: that is said when AAA servers have acknowledged the last records, or the time for that is `over`.
-    pub(crate) fn say_farewell(&mut self, over: bool) {
-        if self.parting && (over || self.records.is_empty()) {
-            self.parting = false;
-            for session in core::mem::take(&mut self.records).into_values() {
-                self.counters.records_lost += 1;
-                self.outputs.event(Event::Unaccounted { session });
-            }
-            self.outputs.event(Event::Left);
-        }
     }
 }
 
