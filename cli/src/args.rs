@@ -210,17 +210,25 @@ pub(crate) enum StudyCommand {
   usher study run mine.toml --set 'loss=1 %,5 %' --replications 10
   usher study run mine.toml --dry-run
   usher study run aaa-hol --quick --point 'loss=5 %; protocol=Diameter/TCP; method=eap-md5' --replication 2
+  usher study run ike-auth --quick --ladder
 
-The folder holds results.csv, results.parquet, claims.json, manifest.json, figures/*.svg and report.html. A run
-that was interrupted goes on where it stopped when the same command is given again.")]
+The folder holds results.csv, results.parquet, summary.csv, summary.parquet, claims.json, manifest.json, figures/*.svg and
+report.html, and in study/ the study itself, so that the folder alone is enough to run it again:
+  usher study run out/aaa-hol-quick --out out/again
+A run that was interrupted goes on where it stopped when the same command is given again.")]
     Run(Run),
     /// Compare two runs, point by point and metric by metric.
-    #[command(after_help = "Example:\n  usher study compare out/before out/after")]
+    #[command(
+        after_help = "Examples:\n  usher study compare out/before out/after\n  usher study compare out/before out/after --out out/both"
+    )]
     Compare {
         /// The folder of one run.
         a: PathBuf,
         /// The folder of the other; differences are its values less the first's.
         b: PathBuf,
+        /// Write a report into this folder, with the figures of the first run and the second's curves laid over them.
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
     },
 }
 
@@ -238,8 +246,8 @@ pub(crate) enum On {
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("mode"))]
 pub(crate) struct Run {
-    /// Names of studies, files, or names of groups.
-    #[arg(required = true, value_name = "NAME|FILE|GROUP")]
+    /// Names of studies, files, names of groups, or folders of runs, which are run again.
+    #[arg(required = true, value_name = "NAME|FILE|GROUP|FOLDER")]
     pub(crate) names: Vec<String>,
     /// For a first look: fewer values, shorter runs.
     #[arg(long, group = "mode")]
@@ -278,6 +286,10 @@ pub(crate) struct Run {
     /// Capture every point's first replication: this link, or those that the study names.
     #[arg(long, value_name = "LINK", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub(crate) pcap: Vec<String>,
+    /// Draw the messages of one dialogue between the hosts, of the first replication at each of the study's cases, as SVG and
+    /// text into the folder's ladders and into the report; with --point, print those of that replication.
+    #[arg(long)]
+    pub(crate) ladder: bool,
     /// The folder for the results [default: out/NAME-MODE]; with several studies, a folder each in it and a report
     /// of all.
     #[arg(long, value_name = "DIR")]
@@ -286,7 +298,7 @@ pub(crate) struct Run {
     #[arg(long)]
     pub(crate) force: bool,
     /// Run nothing: say how many points and replications there are, and about how long they take.
-    #[arg(long, conflicts_with_all = ["pcap", "force", "point"])]
+    #[arg(long, conflicts_with_all = ["pcap", "ladder", "force", "point"])]
     pub(crate) dry_run: bool,
     /// Run one replication of one point, and print its metrics.
     #[arg(long, value_name = "KEY", conflicts_with_all = ["force", "replications", "jobs"])]

@@ -70,7 +70,7 @@ fn dispatch(command: Command, output: &Output) -> Result<(), Failure> {
             StudyCommand::New { file, kind } => study::new(output, &file, &kind),
             StudyCommand::Check { files } => study::check(output, &files),
             StudyCommand::Run(run) => study::run(output, &run),
-            StudyCommand::Compare { a, b } => study::compare(output, &a, &b),
+            StudyCommand::Compare { a, b, out } => study::compare(output, &a, &b, out.as_deref()),
         },
         Command::Verify { filter, automata: true, dot, .. } => verify::automata(output, filter, dot),
         Command::Verify { filter, list, .. } => {

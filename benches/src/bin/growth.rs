@@ -82,6 +82,7 @@ fn figure(sizes: &[Size]) -> Figure {
         x: Axis::new("Stations", "").logarithmic(),
         y: Axis::new("Time of a packet-hop", "ns"),
         series: vec![Series { name: STUDY.into(), points, ..Series::default() }],
+        panels: Vec::new(),
     }
 }
 

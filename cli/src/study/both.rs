@@ -177,6 +177,7 @@ fn table(title: &str, compared: &[&Comparison]) -> Table {
                 ]
             })
             .collect(),
+        folded: false,
     }
 }
 
@@ -216,6 +217,7 @@ fn figure(plan: &Plan, compared: &[&Comparison], metric: &str) -> Figure {
         x,
         y: Axis::new(metric, unit),
         series: series.into_values().collect(),
+        panels: Vec::new(),
     }
 }
 

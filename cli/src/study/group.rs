@@ -4,10 +4,10 @@ use crate::args::Run;
 use crate::claims;
 use crate::output::{Failure, Output};
 use std::path::{Path, PathBuf};
-use usher_claims::{DEFAULT_VARIANT, Results};
+use usher_claims::{DEFAULT_VARIANT, Judgement, Results};
 use usher_observe::Row;
 use usher_observe::manifest::Manifest;
-use usher_report::{Report, Section};
+use usher_report::{Cell, Column, Ladder, Report, Section, Table};
 
 /// What the studies of a group have given so far.
 pub(crate) struct Group {
@@ -16,8 +16,11 @@ pub(crate) struct Group {
     rows: Vec<Row>,
     studies: Vec<Manifest>,
     sections: Vec<Section>,
+    ladders: Vec<Ladder>,
     notes: Vec<String>,
     warnings: Vec<String>,
+    /// Of each study: its title, its folder, and how its statements were judged.
+    taken: Vec<[String; 3]>,
 }
 
 impl Group {
@@ -46,8 +49,10 @@ impl Group {
             rows: Vec::new(),
             studies: Vec::new(),
             sections: Vec::new(),
+            ladders: Vec::new(),
             notes: Vec::new(),
             warnings: Vec::new(),
+            taken: Vec::new(),
         })
     }
 
@@ -56,27 +61,38 @@ impl Group {
         &self.path
     }
 
-    /// Takes in what one study gave.
-    pub(crate) fn take(&mut self, path: &Path, manifest: Manifest, report: &Report, rows: &[Row]) {
+    /// Takes in what one study gave, and how its statements were judged.
+    pub(crate) fn take(
+        &mut self,
+        path: &Path,
+        manifest: Manifest,
+        report: &Report,
+        rows: &[Row],
+        judged: &[Judgement],
+    ) {
         self.rows.extend_from_slice(rows);
         let mut drawn: Vec<Section> =
             report.sections.iter().filter(|s| !s.figures.is_empty()).cloned().collect();
         for figure in drawn.iter_mut().flat_map(|s| &mut s.figures) {
             figure.name = format!("{}-{}", manifest.study, figure.name);
         }
+        // Details are a click away here, and open in the study's own report.
+        drawn.iter_mut().flat_map(|s| &mut s.tables).for_each(|table| table.folded = true);
         if let Some(first) = drawn.first_mut() {
             first.title = report.title.clone();
             first.text = format!("{}\n\n{}", report.question, first.text);
         }
         self.sections.extend(drawn);
+        self.ladders.extend(report.ladders.iter().map(|ladder| Ladder {
+            name: format!("{}-{}", manifest.study, ladder.name),
+            title: format!("{}: {}", manifest.study, ladder.title),
+            ..ladder.clone()
+        }));
         let of = |warning: &String| format!("{}: {warning}", manifest.study);
         self.warnings.extend(report.warnings.iter().map(of));
         let own = path.strip_prefix(&self.path).unwrap_or(path);
-        self.notes.push(format!(
-            "{}: {}/report.html has its setting, its points and how to run each again.",
-            manifest.study,
-            own.display()
-        ));
+        let folder = own.display().to_string();
+        self.taken.push([report.title.clone(), folder, usher_claims::counts(judged)]);
         self.studies.push(manifest);
     }
 
@@ -94,14 +110,32 @@ impl Group {
         }
         let judged = usher_claims::evaluate(&results, DEFAULT_VARIANT);
         let mut sections = self.sections;
-        sections.extend(claims::sections(&judged, &results));
+        let mut statements = claims::sections(&judged, &results);
+        for table in statements.iter_mut().flat_map(|s| &mut s.tables) {
+            table.title = "Theirs, ours, the verdict and why".to_owned();
+            table.folded = true;
+        }
+        sections.extend(statements);
+        let rows = self.studies.iter().zip(&self.taken).map(|(manifest, [title, folder, judged])| {
+            let link = Cell::Link { text: manifest.study.clone(), to: format!("{folder}/report.html") };
+            vec![link, Cell::from(title.as_str()), Cell::from(judged.as_str())]
+        });
+        let summary = Table {
+            title: "The studies, each with its own report, and how published statements were judged"
+                .to_owned(),
+            columns: ["Study", "Title", "Statements"].map(|title| Column::new(title, "")).to_vec(),
+            rows: rows.collect(),
+            folded: false,
+        };
         let names: Vec<&str> = self.studies.iter().map(|m| m.study.as_str()).collect();
         let report = Report {
             title: self.title,
             question: format!("What {} gave, and what was published of it.", names.join(", ")),
             partial: (!whole).then(|| "Not every study came to its end.".to_owned()),
             warnings: self.warnings,
+            summary: Some(summary),
             sections,
+            ladders: self.ladders,
             notes: self.notes,
             ..Report::default()
         };

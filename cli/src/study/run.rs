@@ -14,9 +14,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use usher_core::WallTime;
 use usher_observe::manifest::{Fact, Host, Manifest, rfc3339};
-use usher_observe::{Point, stats};
+use usher_observe::{Point, file, stats};
+use usher_report::Ladder;
 use usher_runner::sweep::{
-    self, Failing, Folder, FolderError, Options, Results, Runner, Sweep, Task, Untrusted, key,
+    self, Asked, Failing, Folder, FolderError, Options, Results, Runner, Samples, Sweep, Task, Untrusted, key,
 };
 use usher_runner::world::LabSettings;
 use usher_runner::{LabRunner, SimRunner};
@@ -24,6 +25,8 @@ use usher_scenario::{Mode, Overrides, Plan, Study, founding};
 
 /// How long a dry run tries points for.
 const TRIAL: Duration = Duration::from_secs(5);
+/// The most ladders that a run draws.
+const MOST_LADDERS: usize = 12;
 /// Failures that are printed in full.
 const SHOWN_FAILURES: usize = 5;
 /// Points at their limit of replications that are named.
@@ -35,6 +38,10 @@ struct Job<'a> {
     name: String,
     study: Study,
     plan: Plan,
+    /// How it is asked to run.
+    asked: Asked,
+    /// Where it runs from the folder of an earlier run, that folder.
+    again: Option<PathBuf>,
     run: &'a Run,
     /// Where it runs: on a lab, or else on the simulator.
     lab: Option<LabSettings>,
@@ -94,20 +101,13 @@ fn both_of(output: &Output, jobs: Vec<Job<'_>>) -> Result<(), Failure> {
 
 /// Loads all studies and makes their plans: if one is faulty, nothing is run.
 fn jobs(run: &Run) -> Result<Vec<Job<'_>>, Failure> {
-    let mode = match run {
-        Run { quick: true, .. } => Mode::Quick,
-        Run { full: true, .. } => Mode::Full,
-        Run { sensitivity: true, .. } => Mode::Sensitivity,
-        Run { lab: true, .. } | Run { on: On::Lab | On::Both, .. } => Mode::Lab,
-        _ => Mode::Default,
-    };
-    let mut overrides =
-        Overrides { seed: run.seed, replications: run.replications.map(u32::from), ..Overrides::default() };
-    for set in &run.set {
-        overrides.set(set).map_err(Failure::usage)?;
-    }
     if run.on == On::Sim && !run.kernel.is_empty() {
         return Err(Failure::usage("--kernel: the simulator has no kernel; it goes with --on lab or both"));
+    }
+    if run.on != On::Sim && run.ladder {
+        return Err(Failure::usage(
+            "--ladder: of a lab's packets --pcap makes captures, which Wireshark reads; it goes with --on sim",
+        ));
     }
     if run.on == On::Sim && run.perf {
         return Err(Failure::usage(
@@ -128,7 +128,9 @@ fn jobs(run: &Run) -> Result<Vec<Job<'_>>, Failure> {
         let alone = group.is_empty();
         let members = if alone { vec![name.as_str()] } else { group };
         for name in members {
-            let loaded = Study::open(name).and_then(|study| Ok((study.plan(mode, &overrides)?, study)));
+            let (file, asked, again) = asked(run, name)?;
+            let (mode, overrides) = overrides(&asked)?;
+            let loaded = Study::open(&file).and_then(|study| Ok((study.plan(mode, &overrides)?, study)));
             match loaded {
                 Err(error) => faults.push(error.to_string()),
                 // A group's other studies have choices.
@@ -152,6 +154,8 @@ fn jobs(run: &Run) -> Result<Vec<Job<'_>>, Failure> {
                         name: name.to_owned(),
                         study,
                         plan,
+                        asked,
+                        again,
                         run,
                         lab: lab.clone(),
                         within: None,
@@ -164,6 +168,52 @@ fn jobs(run: &Run) -> Result<Vec<Job<'_>>, Failure> {
         faults.push(format!("{}: no study here has [[choices]]", run.names.join(", ")));
     }
     if faults.is_empty() { Ok(jobs) } else { Err(Failure::usage(faults.join("\n"))) }
+}
+
+/// The study that a name stands for, how it is asked to run, and where it is the folder of an earlier run, that: what was
+/// asked then holds as far as nothing else is asked now.
+fn asked(run: &Run, name: &str) -> Result<(String, Asked, Option<PathBuf>), Failure> {
+    let mode = match run {
+        Run { quick: true, .. } => Some(Mode::Quick),
+        Run { full: true, .. } => Some(Mode::Full),
+        Run { sensitivity: true, .. } => Some(Mode::Sensitivity),
+        Run { lab: true, .. } | Run { on: On::Lab | On::Both, .. } => Some(Mode::Lab),
+        _ => None,
+    };
+    let folder = Path::new(name);
+    let kept = match founding::find(name).is_none() && folder.is_dir() {
+        true => Asked::of_folder(folder).map_err(Failure::failed)?,
+        false => None,
+    };
+    let again = kept.is_some().then(|| folder.to_owned());
+    let (file, mut asked) = match kept {
+        Some((file, asked)) => (file.display().to_string(), asked),
+        None if folder.is_dir() && founding::find(name).is_none() => {
+            return Err(Failure::usage(format!(
+                "{name} is a folder, and none of a run that kept its study: give a study's name, its file, or such a folder"
+            )));
+        }
+        None => (name.to_owned(), Asked { mode: Mode::Default.name().to_owned(), ..Asked::default() }),
+    };
+    if let Some(mode) = mode {
+        asked.mode = mode.name().to_owned();
+    }
+    asked.set.extend(run.set.iter().cloned());
+    asked.seed = run.seed.or(asked.seed);
+    asked.replications = run.replications.map(u32::from).or(asked.replications);
+    Ok((file, asked, again))
+}
+
+/// What a plan takes of that.
+pub(super) fn overrides(asked: &Asked) -> Result<(Mode, Overrides), Failure> {
+    let mode = Mode::ALL.into_iter().find(|mode| mode.name() == asked.mode);
+    let mode = mode.ok_or_else(|| Failure::usage(format!("there is no mode \"{}\"", asked.mode)))?;
+    let mut overrides =
+        Overrides { seed: asked.seed, replications: asked.replications, ..Overrides::default() };
+    for set in &asked.set {
+        overrides.set(set).map_err(Failure::usage)?;
+    }
+    Ok((mode, overrides))
 }
 
 fn unknown_link(run: &Run, plan: &Plan) -> Option<String> {
@@ -276,7 +326,14 @@ impl Job<'_> {
         match (group, &self.run.out) {
             (Some(group), _) => group.path().join(own),
             (None, Some(folder)) => folder.clone(),
-            (None, None) => Path::new(claims::OUT).join(own),
+            (None, None) => match &self.again {
+                Some(folder) => {
+                    let mut name = folder.as_os_str().to_owned();
+                    name.push("-again");
+                    name.into()
+                }
+                None => Path::new(claims::OUT).join(own),
+            },
         }
     }
 
@@ -294,13 +351,21 @@ impl Job<'_> {
         });
         let task = Task { index, point, replication, capture: capture.as_deref() };
         let outcome = sweep::attempt(&*self.runner(), task).map_err(Failure::failed)?;
+        let ladder = if self.run.ladder { self.ladder(index, replication)? } else { None };
+        let drawn = ladder.as_ref().map(|_| {
+            let folder = self.run.out.clone().unwrap_or_default();
+            folder.join(format!("{}-{index:04}-{replication}.svg", self.plan.study))
+        });
+        if let (Some(ladder), Some(path)) = (&ladder, &drawn) {
+            file::write(path, |out| out.write_all(ladder.svg().as_bytes())).map_err(Failure::failed)?;
+        }
         if output.json {
             let metrics: serde_json::Map<String, Value> =
                 outcome.metrics.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
             return output.value(&json!({
                 "study": self.plan.study, "point": key::of(point), "replication": replication,
                 "metrics": metrics, "packet_hops": outcome.facts.packet_hops, "wall_s": outcome.facts.wall_s,
-                "capture": capture.map(|c| c.display().to_string()),
+                "capture": capture.map(|c| c.display().to_string()), "ladder": drawn.map(|d| d.display().to_string()),
             }));
         }
         let rows: Vec<Vec<String>> = outcome
@@ -312,7 +377,42 @@ impl Job<'_> {
         if let Some(capture) = capture {
             text.push_str(&format!("capture: {}\n", capture.display()));
         }
+        if let (Some(ladder), Some(path)) = (ladder, drawn) {
+            text.push_str(&format!("\n{}\nladder: {}\n", ladder.text(), path.display()));
+        }
         output.text(&text)
+    }
+
+    /// The messages of one dialogue of a replication.
+    fn ladder(&self, index: usize, replication: u32) -> Result<Option<Ladder>, Failure> {
+        let point = &self.plan.points[index];
+        let drawn = usher_runner::ladder::ladder(point, replication).map_err(Failure::failed)?;
+        let at = key::of(&self.whole().goals[index].point);
+        Ok(drawn.map(|ladder| Ladder {
+            name: format!("{index:04}-{at}").trim_end_matches('-').to_owned(),
+            title: if at.is_empty() { self.study.file().title.clone() } else { at },
+            ..ladder
+        }))
+    }
+
+    /// The ladders that a run draws: of each combination of named cases, where axes of numbers have their first values.
+    fn ladders(&self, output: &Output) -> Result<Vec<Ladder>, Failure> {
+        let first = |setting: &usher_scenario::Setting| {
+            let axis = self.plan.axes.iter().find(|axis| axis.name == setting.axis);
+            axis.is_none_or(|axis| {
+                let named = axis.values.iter().any(|value| value.number.is_none());
+                named && axis.name != usher_scenario::VARIANT || axis.values.first() == Some(setting)
+            })
+        };
+        let points = self.plan.points.iter().filter(|point| point.settings.iter().all(first));
+        let mut ladders = Vec::new();
+        for point in points.take(MOST_LADDERS) {
+            match self.ladder(point.index, 0)? {
+                Some(ladder) => ladders.push(ladder),
+                None => output.note(&format!("no dialogue ended at {}: no ladder of it", point.key)),
+            }
+        }
+        Ok(ladders)
     }
 
     /// Runs the whole grid, and writes the folder.
@@ -321,6 +421,7 @@ impl Job<'_> {
         let sweep = self.whole();
         let mut folder =
             Folder::open(&path, &sweep.plan, &sweep::build(), self.run.force).map_err(refused)?;
+        folder.keep(&self.study, &self.asked).map_err(Failure::failed)?;
         let begun = Instant::now();
         let started = rfc3339(now());
         let interrupt = interrupt().map_err(|e| Failure::failed(format!("cannot listen for Ctrl-C: {e}")))?;
@@ -339,20 +440,28 @@ impl Job<'_> {
         bar.end();
 
         let manifest = self.manifest(&results, started, begun.elapsed().as_secs_f64());
-        let mut report = sweep::report(self.study.file(), &self.plan, &results, manifest.clone(), |point| {
-            self.rerun(point, 0)
-        });
+        let samples = match self.lab {
+            None => sweep::samples(&self.plan, &interrupt).map_err(Failure::failed)?,
+            Some(_) => Samples::default(),
+        };
+        let mut report =
+            sweep::report(self.study.file(), &self.plan, &results, &samples, manifest.clone(), |point| {
+                self.rerun(point, 0)
+            });
+        if self.run.ladder {
+            report.ladders = self.ladders(output)?;
+        }
         let mut judged = usher_claims::Results::new(&results.rows);
         claims::about(&mut judged, &manifest);
         let list = claims::report(&mut report, &self.plan, &judged, claims::is_own(&manifest));
         let first = self.plan.points.first();
         let level = first.map_or(0.95, |p| p.scenario.run.replications.confidence.get());
         let written = folder
-            .write(&results, level, &manifest)
+            .write(&results, level, &manifest, &sweep::units(self.study.file(), &self.plan, &results.rows))
             .and_then(|()| claims::write(folder.path(), &list))
             .and_then(|()| report.write(folder.path()));
         if let Some(group) = group {
-            group.take(&path, manifest.clone(), &report, &results.rows);
+            group.take(&path, manifest.clone(), &report, &results.rows, &list);
         }
         let report = written.map_err(|e| match &results.broken {
             Some(broken) => Failure::failed(format!("{broken}\n{e}\n{}", self.go_on(&results, &path))),
@@ -467,7 +576,7 @@ impl Job<'_> {
                 (a.name.clone(), values.join("; "))
             })
             .collect();
-        for set in &self.run.set {
+        for set in &self.asked.set {
             if let Some((name, value)) = set.split_once('=') {
                 parameters.entry(name.trim().to_owned()).or_insert_with(|| value.trim().to_owned());
             }

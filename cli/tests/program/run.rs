@@ -83,9 +83,14 @@ fn the_rehearsal_gives_the_numbers_of_the_readme() {
     let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
     for threads in [1, 2, 4] {
         let row =
-            summary.lines().find(|l| l.starts_with(&format!("rehearsal,{threads},delay.p99,10,"))).unwrap();
-        let value = |i| row.split(',').nth(i).unwrap().parse::<f64>().unwrap() * 1e3;
-        let line = format!("| {threads} | {:.0} ms ({:.0} to {:.0} ms) |", value(4), value(5), value(6));
+            summary.lines().find(|l| l.starts_with(&format!("rehearsal,{threads},delay.p99,s,10,"))).unwrap();
+        let value = |name| {
+            let column =
+                summary.lines().next().unwrap().split(',').position(|column| column == name).unwrap();
+            row.split(',').nth(column).unwrap().parse::<f64>().unwrap() * 1e3
+        };
+        let [mean, low, high] = ["mean", "mean_low", "mean_high"].map(value);
+        let line = format!("| {threads} | {mean:.0} ms ({low:.0} to {high:.0} ms) |");
         assert!(readme.lines().any(|l| l == line), "README does not say: {line}");
     }
 }
@@ -235,4 +240,118 @@ fn a_group_runs_each_study_into_its_own_folder() {
     assert!(twice.err.contains("has the name \"mine\" too"), "{}", twice.err);
     let dry = place.usher(&["study", "run", "dialogue", "--quick", "--dry-run"]).with_code(0).out;
     assert!(dry.lines().count() >= 2, "a group's name stands for its studies: {dry}");
+}
+
+#[test]
+fn a_folder_alone_runs_its_study_again() {
+    let place = Folder::new();
+    // What the study names besides is gone when its folder is run again, and how it was run is known.
+    place.write("mine.toml", &format!("include = [\"more.toml\"]\n{STUDY}"));
+    place.write("more.toml", "[run]\nwarmup = \"1 s\" # from another file\n");
+    let run = [
+        "study",
+        "run",
+        "mine.toml",
+        "--quick",
+        "--set",
+        "loss=3 %,1 %",
+        "--seed",
+        "5",
+        "--replications",
+        "4",
+    ];
+    place.usher(&[&run[..], &["--out", "r"]].concat()).with_code(0);
+    for file in ["mine.toml", "more.toml"] {
+        std::fs::remove_file(place.path(file)).unwrap();
+    }
+    let written = std::fs::read_to_string(place.path("r/study/as-written.txt")).unwrap();
+    assert!(written.starts_with("include = ") && written.ends_with(STUDY));
+    place.usher(&["study", "run", "r"]).with_code(0);
+    assert!(place.rows("r") == place.rows("r-again"));
+    // Its file, with the same arguments, is as good; and what is asked now goes before what was asked then.
+    let file = [&["study", "run", "r/study/mine.toml"][..], &run[3..], &["--out", "by-file"]].concat();
+    place.usher(&file).with_code(0);
+    assert!(place.rows("r") == place.rows("by-file"));
+    place.usher(&["study", "run", "r", "--seed", "6", "--out", "other"]).with_code(0);
+    assert!(place.rows("r") != place.rows("other"));
+    std::fs::create_dir(place.path("empty")).unwrap();
+    let refused = place.usher(&["study", "run", "empty"]).with_code(2);
+    assert!(refused.err.contains("none of a run that kept its study"), "{}", refused.err);
+}
+
+#[test]
+fn results_have_the_columns_of_the_published_schema() {
+    let place = Folder::new();
+    place.write("mine.toml", STUDY);
+    place.usher(&["study", "run", "mine.toml", "--out", "r"]).with_code(0);
+    let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/results.schema.json");
+    let schema: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(schema).unwrap()).unwrap();
+    for (file, table, axes) in [
+        ("results.csv", "results.csv", &["loss", "protocol"][..]),
+        ("summary.csv", "summary", &["loss", "loss [%]", "protocol"]),
+    ] {
+        let text = std::fs::read_to_string(place.path("r").join(file)).unwrap();
+        let columns: Vec<&str> = text.lines().next().unwrap().split(',').collect();
+        let required = schema["$defs"][table]["required"].as_array().unwrap();
+        let required: Vec<&str> = required.iter().map(|name| name.as_str().unwrap()).collect();
+        let [study, rest @ ..] = &required[..] else { panic!("{table} has no columns") };
+        assert_eq!(columns, [&[*study][..], axes, rest].concat(), "{file}");
+    }
+    let summary = std::fs::read_to_string(place.path("r/summary.csv")).unwrap();
+    assert!(summary.contains("\nmine,5 %,5,UDP,delay.mean,s,"), "{summary}");
+    assert!(std::fs::read(place.path("r/summary.parquet")).unwrap().ends_with(b"PAR1"));
+}
+
+#[test]
+fn a_ladder_names_the_messages_of_one_dialogue() {
+    let place = Folder::new();
+    let run = |study: &str, point: &str| {
+        let line = format!("usher study run {study} --quick --point '{point}' --ladder");
+        place.shell(&line).with_code(0).out
+    };
+    let in_order = |text: &str, words: &[&str]| {
+        let mut rest = text;
+        for word in words {
+            let at = rest.find(word).unwrap_or_else(|| panic!("{word} is missing or out of order: {text}"));
+            rest = &rest[at + word.len()..];
+        }
+    };
+    let radius = run("aaa-hol", "loss=0 %; protocol=RADIUS/UDP, every 1 s; method=eap-md5");
+    in_order(
+        &radius,
+        &[
+            "EAP-Response/Identity",
+            "Access-Request (EAP-Response/Identity)",
+            "Access-Challenge",
+            "Access-Accept",
+            "EAP-Success",
+        ],
+    );
+    let diameter = run("aaa-hol", "loss=0 %; protocol=Diameter/SCTP, one stream; method=eap-md5");
+    in_order(
+        &diameter,
+        &["Diameter-EAP-Request (EAP-Response/Identity)", "Diameter-EAP-Answer", "EAP-Success"],
+    );
+    assert!(diameter.contains("ladder: aaa-hol-"), "{diameter}");
+}
+
+#[test]
+fn two_runs_are_drawn_over_each_other() {
+    let place = Folder::new();
+    place.write("mine.toml", STUDY);
+    for (seed, out) in [("1", "a"), ("2", "b")] {
+        place.usher(&["study", "run", "mine.toml", "--seed", seed, "--out", out]).with_code(0);
+    }
+    let said = place.usher(&["study", "compare", "a", "b", "--out", "both"]).with_code(0);
+    assert!(said.out.ends_with("report: both/report.html\n"), "{}", said.out);
+    let svg = std::fs::read_to_string(place.path("both/figures/delay.svg")).unwrap();
+    assert!(
+        svg.contains("UDP (b)") && svg.contains("series other c0") && svg.contains("series measured c0"),
+        "{svg}"
+    );
+    let json = place.usher(&["study", "compare", "a", "b", "--out", "both", "--json"]).with_code(0).json();
+    assert_eq!(json["report"], "both/report.html");
+    std::fs::remove_dir_all(place.path("b/study")).unwrap();
+    let refused = place.usher(&["study", "compare", "a", "b", "--out", "both"]).with_code(1);
+    assert!(refused.err.contains("b did not keep its study"), "{}", refused.err);
 }

@@ -24,7 +24,7 @@ pub mod data;
 pub use judge::{Judgement, Value, Verdict};
 pub use results::{DEFAULT_VARIANT, Results};
 pub use setup::{Access, Setup};
-pub use shown::{beside, json, map, section, table};
+pub use shown::{beside, counts, json, map, section, table};
 pub use witness::beside_ns2;
 
 use data::{Claim, Kind};

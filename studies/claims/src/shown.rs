@@ -89,6 +89,7 @@ pub fn table(judgements: &[Judgement]) -> Table {
         title: String::new(),
         columns: titles.map(|t| Column::new(t, "")).into(),
         rows: judgements.iter().map(row).collect(),
+        folded: false,
     }
 }
 
@@ -103,14 +104,14 @@ pub fn beside<'a>(
         let section = sections.iter_mut().find(|s| s.figures.iter().any(|f| f.name == name));
         if let (Some(section), false) = (section, own.is_empty()) {
             let mut table = table(&own);
-            table.title = "What was published of this, and what we find".to_owned();
+            table.title = format!("What was published of this, and what we find: {}", counts(&own));
             section.tables.push(table);
         }
     }
 }
 
-/// All judgements, as a part of a report.
-pub fn section(judgements: &[Judgement]) -> Section {
+/// How many judgements have which verdict: "3 reproduced, 1 partly".
+pub fn counts(judgements: &[Judgement]) -> String {
     let count = |verdict: Verdict| judgements.iter().filter(|j| j.verdict == verdict).count();
     let all = [
         Verdict::Reproduced,
@@ -120,8 +121,12 @@ pub fn section(judgements: &[Judgement]) -> Section {
         Verdict::NotRun,
         Verdict::NotYet,
     ];
-    let counts: Vec<String> =
-        all.into_iter().filter(|v| count(*v) > 0).map(|v| format!("{} {}", count(v), v.name())).collect();
+    let counted = all.into_iter().filter(|v| count(*v) > 0).map(|v| format!("{} {}", count(v), v.name()));
+    counted.collect::<Vec<_>>().join(", ")
+}
+
+/// All judgements, as a part of a report.
+pub fn section(judgements: &[Judgement]) -> Section {
     Section {
         title: "Published statements".to_owned(),
         text: format!(
@@ -129,7 +134,7 @@ pub fn section(judgements: &[Judgement]) -> Section {
              within 30 %. An order or a form must hold at every point, and partly at two thirds. A limit must have all of our \
              interval within it, and partly some.",
             judgements.len(),
-            counts.join(", ")
+            counts(judgements)
         ),
         figures: Vec::new(),
         tables: vec![table(judgements)],
@@ -187,7 +192,7 @@ pub fn map(results: &Results) -> Option<Section> {
             shown.len()
         ),
         figures: Vec::new(),
-        tables: vec![Table { title: String::new(), columns, rows }],
+        tables: vec![Table { title: String::new(), columns, rows, folded: false }],
     })
 }
 

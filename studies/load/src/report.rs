@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use usher_core::WallTime;
 use usher_observe::manifest::{Fact, Host, Manifest, rfc3339};
-use usher_observe::{Error, Point, Row, csv, parquet};
+use usher_observe::{Error, Point, Row, Units, csv, parquet};
 use usher_report::{Axis, Cell, Column, Figure, Report, Section, Series, Table};
 
 /// The quantiles told, with their names.
@@ -386,6 +386,7 @@ fn distribution(tally: &Tally) -> Figure {
             .filter(|(_, h)| !h.is_empty())
             .map(|(name, h)| series(name, curve(h)))
             .collect(),
+        panels: Vec::new(),
     }
 }
 
@@ -416,6 +417,7 @@ fn course(outcome: &Outcome) -> [Figure; 2] {
             x: x(),
             y: Axis::new("Logins ended", "1/s"),
             series: ended,
+            panels: Vec::new(),
         },
         Figure {
             name: "latency-over-time".into(),
@@ -427,6 +429,7 @@ fn course(outcome: &Outcome) -> [Figure; 2] {
                 .filter(|(_, points)| !points.is_empty())
                 .map(|(name, points)| series(name, points))
                 .collect(),
+            panels: Vec::new(),
         },
     ]
 }
@@ -449,6 +452,7 @@ fn ramp(steps: &[Step]) -> [Figure; 2] {
                 series("median", latency(|s| quantile(&s.tally.latency, 0.5))),
                 series("99th percentile", latency(|s| quantile(&s.tally.latency, 0.99))),
             ],
+            panels: Vec::new(),
         },
         Figure {
             name: "throughput-against-rate".into(),
@@ -459,6 +463,7 @@ fn ramp(steps: &[Step]) -> [Figure; 2] {
                 "successes",
                 steps.iter().filter(|s| s.throughput() > 0.0).map(|s| at(s.rate, s.throughput())).collect(),
             )],
+            panels: Vec::new(),
         },
     ]
 }
@@ -485,18 +490,19 @@ fn tables(about: &About, outcome: &Outcome) -> Vec<Table> {
         ("echoes within sessions", &t.echo_latency),
     ];
     let rows = latencies.into_iter().filter(|(_, h)| !h.is_empty()).map(|(n, h)| latency(n, h)).collect();
-    let mut tables = vec![Table { title: "Latency".into(), columns, rows }];
+    let mut tables = vec![Table { title: "Latency".into(), columns, rows, folded: false }];
     let failures: Vec<Vec<Cell>> =
         t.failures().map(|(f, n)| vec![f.name().into(), (n as f64).into(), f.explanation().into()]).collect();
     if !failures.is_empty() {
         let columns = vec![Column::new("Failure", ""), Column::new("Count", ""), Column::new("Meaning", "")];
-        tables.push(Table { title: "Failures".into(), columns, rows: failures });
+        tables.push(Table { title: "Failures".into(), columns, rows: failures, folded: false });
     }
     if t.cut_off > 0 {
         tables.push(Table {
             title: "Cut off".into(),
             columns: vec![Column::new("Logins under way at the end, of which nothing is known", "")],
             rows: vec![vec![(t.cut_off as f64).into()]],
+            folded: false,
         });
     }
     tables.extend(methods_table(about, t));
@@ -512,6 +518,7 @@ fn tables(about: &About, outcome: &Outcome) -> Vec<Table> {
             title: "What the clients counted, warm-up included".into(),
             columns,
             rows: counted,
+            folded: false,
         });
     }
     tables
@@ -538,7 +545,7 @@ fn methods_table(about: &About, t: &Tally) -> Option<Table> {
     };
     let rows: Vec<Vec<Cell>> = about.methods.iter().zip(&t.parts).map(row).collect();
     let columns = columns.map(|(title, unit)| Column::new(title, unit)).into();
-    (!rows.is_empty()).then(|| Table { title: "By method".into(), columns, rows })
+    (!rows.is_empty()).then(|| Table { title: "By method".into(), columns, rows, folded: false })
 }
 
 /// What a ramp found, in sentences.
@@ -727,6 +734,7 @@ pub fn report(about: &About, outcome: &Outcome) -> Report {
                 title: "Steps".into(),
                 columns: STEP_COLUMNS.map(|(t, u)| Column::new(t, u)).into(),
                 rows: r.steps().iter().map(step_row).collect(),
+                folded: false,
             }],
         });
     }
@@ -753,6 +761,7 @@ pub fn report(about: &About, outcome: &Outcome) -> Report {
         notes: Vec::new(),
         reruns: vec![usher_report::Rerun { point: "all".into(), command: about.line.clone() }],
         manifest: Some(manifest(about, outcome)),
+        ..Report::default()
     }
 }
 
@@ -764,7 +773,7 @@ pub fn report(about: &About, outcome: &Outcome) -> Report {
 pub fn write(folder: &Path, about: &About, outcome: &Outcome) -> Result<PathBuf, Error> {
     let rows = rows(about, outcome);
     csv::write(&folder.join("results.csv"), &rows)?;
-    parquet::write(&folder.join("results.parquet"), &rows)?;
+    parquet::write(&folder.join("results.parquet"), &rows, &Units::default())?;
     let object = format!("{:#}\n", json(about, outcome));
     usher_observe::file::write(&folder.join("results.json"), |out| out.write_all(object.as_bytes()))?;
     manifest(about, outcome).write(&folder.join("manifest.json"))?;

@@ -62,7 +62,8 @@ impl Error {
         move |source| Self::Io { action, path, source }
     }
 
-    pub(crate) fn malformed(path: &Path, line: usize, reason: impl Into<String>) -> Self {
+    /// A file's line, from 1, and what is wrong with it.
+    pub fn malformed(path: &Path, line: usize, reason: impl Into<String>) -> Self {
         Self::Malformed { path: path.to_owned(), line, reason: reason.into() }
     }
 }

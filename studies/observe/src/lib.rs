@@ -8,6 +8,7 @@
 
 mod error;
 
+pub mod columns;
 pub mod compare;
 pub mod csv;
 pub mod file;
@@ -20,6 +21,7 @@ pub mod row;
 pub mod stats;
 pub mod summary;
 
+pub use columns::Units;
 pub use error::Error;
 pub use row::{Point, Row};
 pub use stats::{Estimate, Stopping};

@@ -1,11 +1,13 @@
-//! Rows as Parquet, in the columns of [`crate::csv`]: texts as dictionary-encoded strings, `replication`
-//! as an unsigned 32-bit integer, `value` as a double.
+//! Rows and summaries as Parquet: texts as dictionary-encoded strings, counts as unsigned 32-bit integers, numbers as
+//! doubles, what is not known as null.
 //!
-//! An axis whose every value is a number is a column of doubles, so that a data frame can draw it at
-//! once; the text as the study wrote it is in the CSV. Uncompressed, one fixed `created_by`, no time: the
-//! same rows give the same bytes.
+//! Beside each axis whose values are quantities stands a column of their numbers, called by the axis and the unit
+//! (`loss [%]`), so that a data frame can draw it at once; an axis of plain numbers is one itself. Uncompressed, one fixed
+//! `created_by`, no time: the same rows give the same bytes.
 
-use crate::row::{Row, axes};
+use crate::columns::{self, AxisColumn, Units};
+use crate::row::Row;
+use crate::summary::{self, Summary};
 use crate::{Error, file};
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int32Type};
@@ -25,64 +27,142 @@ const GROUP: usize = 1 << 18;
 ///
 /// # Errors
 /// [`Error::ReservedAxis`]; [`Error::Io`], the earlier file being kept; [`Error::Parquet`].
-pub fn write(path: &Path, rows: &[Row]) -> Result<(), Error> {
-    let bytes = encode(rows)?;
+pub fn write(path: &Path, rows: &[Row], units: &Units) -> Result<(), Error> {
+    let bytes = encode(rows, units)?;
     file::write(path, |out| out.write_all(&bytes))
 }
 
-/// The rows as the bytes of a Parquet file.
+/// The rows as the bytes of a Parquet file, in the columns of [`columns::RESULTS`].
 ///
 /// # Errors
 /// [`Error::ReservedAxis`]; [`Error::Parquet`].
-pub fn encode(rows: &[Row]) -> Result<Vec<u8>, Error> {
-    let axes: Vec<Axis> = axes(rows)?.into_iter().map(|name| Axis::of(name, rows)).collect();
+pub fn encode(rows: &[Row], units: &Units) -> Result<Vec<u8>, Error> {
+    let mut columns: Vec<Column<'_, Row>> = vec![Column::text("study", |r: &Row| &r.study)];
+    columns.extend(
+        columns::of_axes(rows, units, &columns::RESULTS)?
+            .into_iter()
+            .map(|a| Column::axis(a, |r: &Row| &r.point)),
+    );
+    columns.push(Column::count("replication", |r: &Row| r.replication));
+    columns.push(Column::text("metric", |r: &Row| &r.metric));
+    columns.push(Column::unit(units, |r: &Row| &r.metric));
+    columns.push(Column::number("value", |r: &Row| r.value));
+    encoded(&columns, rows)
+}
+
+/// Writes the summary of rows, whole or not at all: the table of [`summary::write()`].
+///
+/// # Errors
+/// As [`write()`].
+pub fn write_summary(path: &Path, rows: &[Row], level: f64, units: &Units) -> Result<(), Error> {
+    let summaries = summary::summarise(rows, level);
+    let mut columns: Vec<Column<'_, Summary>> = vec![Column::text("study", |s: &Summary| &s.study)];
+    columns.extend(
+        columns::of_axes(rows, units, &columns::SUMMARY)?
+            .into_iter()
+            .map(|a| Column::axis(a, |s: &Summary| &s.point)),
+    );
+    columns.push(Column::text("metric", |s: &Summary| &s.metric));
+    columns.push(Column::unit(units, |s: &Summary| &s.metric));
+    columns.push(Column::count("n", |s: &Summary| s.estimate.n));
+    for (name, value) in summary::NUMBERS {
+        let of = move |s: &Summary| value(s, level).filter(|v| v.is_finite());
+        columns.push(match name {
+            "moved_by" => Column::maybe_count(name, move |s: &Summary| of(s).map(|v| v as u32)),
+            _ => Column::maybe_number(name, of),
+        });
+    }
+    let bytes = encoded(&columns, &summaries)?;
+    file::write(path, |out| out.write_all(&bytes))
+}
+
+/// A column, and where it has its values from.
+struct Column<'a, R> {
+    name: String,
+    required: bool,
+    of: Of<'a, R>,
+}
+
+enum Of<'a, R> {
+    Text(Box<dyn Fn(&R, &mut Texts) -> Option<ByteArray> + 'a>),
+    Count(Box<dyn Fn(&R) -> Option<u32> + 'a>),
+    Number(Box<dyn Fn(&R) -> Option<f64> + 'a>),
+}
+
+impl<'a, R> Column<'a, R> {
+    fn text(name: &str, of: impl for<'r> Fn(&'r R) -> &'r str + 'a) -> Self {
+        let text = move |r: &R, texts: &mut Texts| Some(texts.get(of(r)));
+        Self { name: name.to_owned(), required: true, of: Of::Text(Box::new(text)) }
+    }
+    fn unit(units: &'a Units, metric: impl for<'r> Fn(&'r R) -> &'r str + 'a) -> Self {
+        let text = move |r: &R, texts: &mut Texts| units.of_metric(metric(r)).map(|unit| texts.get(unit));
+        Self { name: columns::UNIT.name.to_owned(), required: false, of: Of::Text(Box::new(text)) }
+    }
+    fn count(name: &str, of: impl Fn(&R) -> u32 + 'a) -> Self {
+        Self { name: name.to_owned(), required: true, of: Of::Count(Box::new(move |r| Some(of(r)))) }
+    }
+    fn maybe_count(name: &str, of: impl Fn(&R) -> Option<u32> + 'a) -> Self {
+        Self { name: name.to_owned(), required: false, of: Of::Count(Box::new(of)) }
+    }
+    fn number(name: &str, of: impl Fn(&R) -> f64 + 'a) -> Self {
+        Self { name: name.to_owned(), required: true, of: Of::Number(Box::new(move |r| Some(of(r)))) }
+    }
+    fn maybe_number(name: &str, of: impl Fn(&R) -> Option<f64> + 'a) -> Self {
+        Self { name: name.to_owned(), required: false, of: Of::Number(Box::new(of)) }
+    }
+    fn axis(axis: AxisColumn<'a>, point: impl Fn(&R) -> &crate::Point + 'a) -> Self {
+        let name = axis.name.clone();
+        let of: Of<'a, R> = if axis.is_numeric() {
+            Of::Number(Box::new(move |r| axis.number(point(r))))
+        } else {
+            let axis = axis.axis;
+            Of::Text(Box::new(move |r, texts| point(r).get(axis).map(|text| texts.get(text))))
+        };
+        Self { name, required: false, of }
+    }
+
+    fn schema(&self) -> Result<Type, ParquetError> {
+        let (physical, logical) = match self.of {
+            Of::Text(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+            Of::Count(_) => (Physical::INT32, Some(LogicalType::integer(32, false))),
+            Of::Number(_) => (Physical::DOUBLE, None),
+        };
+        let repetition = if self.required { Repetition::REQUIRED } else { Repetition::OPTIONAL };
+        Type::primitive_type_builder(&self.name, physical)
+            .with_repetition(repetition)
+            .with_logical_type(logical)
+            .build()
+    }
+
+    fn write<W: Write + Send>(
+        &self,
+        group: &mut SerializedRowGroupWriter<'_, W>,
+        rows: &[R],
+        texts: &mut Texts,
+    ) -> Result<(), ParquetError> {
+        match &self.of {
+            Of::Text(of) => {
+                let values = rows.iter().map(|r| of(r, texts));
+                column::<ByteArrayType, _>(group, values, self.required)
+            }
+            Of::Count(of) => {
+                let values = rows.iter().map(|r| of(r).map(u32::cast_signed));
+                column::<Int32Type, _>(group, values, self.required)
+            }
+            Of::Number(of) => column::<DoubleType, _>(group, rows.iter().map(of), self.required),
+        }
+    }
+}
+
+fn encoded<R>(columns: &[Column<'_, R>], rows: &[R]) -> Result<Vec<u8>, Error> {
     let mut out = Vec::new();
-    encode_into(&mut out, &axes, rows).map_err(|e| Error::Parquet(e.to_string()))?;
+    encode_into(&mut out, columns, rows).map_err(|e| Error::Parquet(e.to_string()))?;
     Ok(out)
 }
 
-/// One axis's column.
-struct Axis<'a> {
-    name: &'a str,
-    numeric: bool,
-}
-
-impl<'a> Axis<'a> {
-    fn of(name: &'a str, rows: &[Row]) -> Self {
-        let mut values = rows.iter().filter_map(|r| r.point.get(name));
-        Self { name, numeric: values.all(|v| v.parse::<f64>().is_ok()) }
-    }
-}
-
-fn encode_into(out: &mut Vec<u8>, axes: &[Axis<'_>], rows: &[Row]) -> Result<(), ParquetError> {
-    let text = |name: &str, repetition| {
-        Type::primitive_type_builder(name, Physical::BYTE_ARRAY)
-            .with_repetition(repetition)
-            .with_logical_type(Some(LogicalType::String))
-            .build()
-    };
-    let plain = |name: &str, physical, repetition| {
-        Type::primitive_type_builder(name, physical).with_repetition(repetition).build()
-    };
-    let mut fields = vec![text("study", Repetition::REQUIRED)?];
-    for axis in axes {
-        fields.push(if axis.numeric {
-            plain(axis.name, Physical::DOUBLE, Repetition::OPTIONAL)?
-        } else {
-            text(axis.name, Repetition::OPTIONAL)?
-        });
-    }
-    fields.push(
-        Type::primitive_type_builder("replication", Physical::INT32)
-            .with_repetition(Repetition::REQUIRED)
-            .with_logical_type(Some(LogicalType::integer(32, false)))
-            .build()?,
-    );
-    fields.push(text("metric", Repetition::REQUIRED)?);
-    fields.push(plain("value", Physical::DOUBLE, Repetition::REQUIRED)?);
-    let fields = fields.into_iter().map(Arc::new).collect();
+fn encode_into<R>(out: &mut Vec<u8>, columns: &[Column<'_, R>], rows: &[R]) -> Result<(), ParquetError> {
+    let fields = columns.iter().map(|c| c.schema().map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
     let schema = Type::group_type_builder("rows").with_fields(fields).build()?;
-
     let properties = WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_1_0)
         .set_created_by("usher".to_owned())
@@ -93,18 +173,9 @@ fn encode_into(out: &mut Vec<u8>, axes: &[Axis<'_>], rows: &[Row]) -> Result<(),
     for rows in rows.chunks(GROUP) {
         let mut group = writer.next_row_group()?;
         let mut texts = Texts::default();
-        required::<ByteArrayType, _>(&mut group, rows.iter().map(|r| texts.get(&r.study)))?;
-        for axis in axes {
-            let values = rows.iter().map(|r| r.point.get(axis.name));
-            if axis.numeric {
-                optional::<DoubleType, _>(&mut group, values.map(|v| v.and_then(|v| v.parse().ok())))?;
-            } else {
-                optional::<ByteArrayType, _>(&mut group, values.map(|v| v.map(|v| texts.get(v))))?;
-            }
+        for column in columns {
+            column.write(&mut group, rows, &mut texts)?;
         }
-        required::<Int32Type, _>(&mut group, rows.iter().map(|r| r.replication.cast_signed()))?;
-        required::<ByteArrayType, _>(&mut group, rows.iter().map(|r| texts.get(&r.metric)))?;
-        required::<DoubleType, _>(&mut group, rows.iter().map(|r| r.value))?;
         group.close()?;
     }
     writer.close()?;
@@ -126,30 +197,17 @@ impl Texts {
     }
 }
 
-fn required<T: DataType, W: Write + Send>(
-    group: &mut SerializedRowGroupWriter<'_, W>,
-    values: impl Iterator<Item = T::T>,
-) -> Result<(), ParquetError> {
-    column::<T, W>(group, &values.collect::<Vec<_>>(), None)
-}
-
-fn optional<T: DataType, W: Write + Send>(
-    group: &mut SerializedRowGroupWriter<'_, W>,
-    values: impl Iterator<Item = Option<T::T>>,
-) -> Result<(), ParquetError> {
-    let values: Vec<_> = values.collect();
-    let levels: Vec<i16> = values.iter().map(|v| i16::from(v.is_some())).collect();
-    let present: Vec<_> = values.into_iter().flatten().collect();
-    column::<T, W>(group, &present, Some(&levels))
-}
-
 fn column<T: DataType, W: Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
-    values: &[T::T],
-    levels: Option<&[i16]>,
+    values: impl Iterator<Item = Option<T::T>>,
+    required: bool,
 ) -> Result<(), ParquetError> {
+    let values: Vec<_> = values.collect();
+    let levels: Option<Vec<i16>> =
+        (!required).then(|| values.iter().map(|v| i16::from(v.is_some())).collect());
+    let present: Vec<_> = values.into_iter().flatten().collect();
     let mut writer = group.next_column()?.expect("as many columns as the schema has");
-    writer.typed::<T>().write_batch(values, levels, None)?;
+    writer.typed::<T>().write_batch(&present, levels.as_deref(), None)?;
     writer.close()
 }
 
@@ -157,6 +215,7 @@ fn column<T: DataType, W: Write + Send>(
 mod tests {
     use super::*;
     use crate::Point;
+    use crate::file::tests::Folder;
     use parquet::file::reader::{FileReader, SerializedFileReader};
     use parquet::record::Field;
 
@@ -165,7 +224,8 @@ mod tests {
             .map(|i| Row {
                 study: "aaa-hol".into(),
                 point: Point::new([
-                    ("loss", format!("0.{}", i / 10)),
+                    ("loss", format!("{} %", i / 10)),
+                    ("clients", (i / 10).to_string()),
                     ("transport", if i % 2 == 0 { "tcp".into() } else { String::new() }),
                 ]),
                 replication: i % 10,
@@ -175,35 +235,77 @@ mod tests {
             .collect()
     }
 
-    #[test]
-    fn a_reader_sees_the_rows() {
-        let rows = rows();
-        let file = SerializedFileReader::new(bytes::Bytes::from(encode(&rows).unwrap())).unwrap();
+    fn units() -> Units {
+        let mut units = Units::default();
+        units.axis("loss", "%", (0..5).map(|i| (format!("{i} %"), f64::from(i))));
+        units.metric("delay_mean", "s");
+        units
+    }
+
+    /// Names of the columns, and the fields of each record.
+    fn read(bytes: Vec<u8>) -> (Vec<String>, Vec<Vec<Field>>) {
+        let file = SerializedFileReader::new(bytes::Bytes::from(bytes)).unwrap();
         let meta = file.metadata().file_metadata();
         assert_eq!(meta.created_by(), Some("usher"));
-        let columns: Vec<_> = meta.schema_descr().columns().iter().map(|c| c.name().to_owned()).collect();
-        assert_eq!(columns, ["study", "loss", "transport", "replication", "metric", "value"]);
-        let mut n = 0;
-        for (record, row) in file.get_row_iter(None).unwrap().zip(&rows) {
-            let fields: Vec<Field> = record.unwrap().into_columns().into_iter().map(|(_, f)| f).collect();
+        let columns = meta.schema_descr().columns().iter().map(|c| c.name().to_owned()).collect();
+        let fields = |record: Result<parquet::record::Row, _>| {
+            record.unwrap().into_columns().into_iter().map(|(_, field)| field).collect()
+        };
+        (columns, file.get_row_iter(None).unwrap().map(fields).collect())
+    }
+
+    #[test]
+    fn a_reader_sees_the_rows_with_numbers_and_units() {
+        let rows = rows();
+        let (columns, records) = read(encode(&rows, &units()).unwrap());
+        let expected =
+            ["study", "loss", "loss [%]", "clients", "transport", "replication", "metric", "unit", "value"];
+        assert_eq!(columns, expected);
+        assert_eq!(records.len(), rows.len());
+        for (fields, row) in records.iter().zip(&rows) {
             let transport = row.point.get("transport").map_or(Field::Null, |t| Field::Str(t.into()));
+            let loss = row.point.get("loss").unwrap();
             let expected = [
                 Field::Str("aaa-hol".into()),
-                Field::Double(row.point.get("loss").unwrap().parse().unwrap()),
+                Field::Str(loss.into()),
+                Field::Double(loss.strip_suffix(" %").unwrap().parse().unwrap()),
+                Field::Double(row.point.get("clients").unwrap().parse().unwrap()),
                 transport,
                 Field::UInt(row.replication),
                 Field::Str("delay_mean".into()),
+                Field::Str("s".into()),
                 Field::Double(row.value),
             ];
-            assert_eq!(fields, expected);
-            n += 1;
+            assert_eq!(*fields, expected);
         }
-        assert_eq!(n, rows.len());
+    }
+
+    #[test]
+    fn a_reader_sees_the_summary_that_the_csv_has() {
+        let folder = Folder::new();
+        let path = folder.file("summary.parquet");
+        let rows = rows();
+        write_summary(&path, &rows, 0.95, &units()).unwrap();
+        let (columns, records) = read(std::fs::read(&path).unwrap());
+        let csv = summary::text(&rows, 0.95, &units()).unwrap();
+        let mut lines = csv.lines();
+        assert_eq!(columns.join(","), lines.next().unwrap());
+        let text = |field: &Field| match field {
+            Field::Null => String::new(),
+            Field::Str(text) => text.clone(),
+            Field::UInt(n) => n.to_string(),
+            Field::Double(x) => crate::row::number(*x),
+            other => panic!("{other:?}"),
+        };
+        let written: Vec<String> =
+            records.iter().map(|fields| fields.iter().map(text).collect::<Vec<_>>().join(",")).collect();
+        assert_eq!(written, lines.collect::<Vec<_>>());
+        assert_eq!(written.len(), 10);
     }
 
     #[test]
     fn the_same_rows_give_the_same_bytes() {
-        assert_eq!(encode(&rows()).unwrap(), encode(&rows()).unwrap());
-        assert!(encode(&[]).unwrap().ends_with(b"PAR1"));
+        assert_eq!(encode(&rows(), &units()).unwrap(), encode(&rows(), &units()).unwrap());
+        assert!(encode(&[], &Units::default()).unwrap().ends_with(b"PAR1"));
     }
 }

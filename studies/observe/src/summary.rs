@@ -1,10 +1,11 @@
 //! Rows gathered by point and metric, each with its mean and interval: what figures and tables are made
 //! from.
 
+use crate::columns::{self, Units};
 use crate::row::{Point, Row, number};
 use crate::stats::robust::{Median, Moved, moved};
 use crate::stats::{Estimate, Moments};
-use crate::{Error, csv, file, row};
+use crate::{Error, csv, file};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -30,21 +31,40 @@ impl Summary {
         Median::of(&self.values.iter().map(|(_, v)| *v).collect::<Vec<_>>(), level)
     }
 
+    /// The values' moments.
+    fn moments(&self) -> Moments {
+        Moments::of(self.values.iter().map(|(_, v)| *v))
+    }
+
     /// The replication that moves the mean, if one does ([`moved`]).
     pub fn moved(&self) -> Option<Moved> {
         moved(&self.values)
     }
 }
 
-/// Writes what rows come to, one line for each metric of each point, whole or not at all: `study`, a column for
-/// each axis, `metric`, `n`; `mean`, `mean_low`, `mean_high` with Student's interval; `median`, `median_low`,
-/// `median_high` with that of order statistics; and where one replication moves the mean, its number in
-/// `moved_by` and the mean of the others in `mean_without`. What is not known is empty.
+/// The numbers of a summary's line behind `n`, by the names of their columns.
+pub(crate) const NUMBERS: [(&str, fn(&Summary, f64) -> Option<f64>); 12] = [
+    ("mean", |s, _| Some(s.estimate.mean)),
+    ("mean_low", |s, _| Some(s.estimate.low())),
+    ("mean_high", |s, _| Some(s.estimate.high())),
+    ("median", |s, level| Some(s.median(level).median)),
+    ("median_low", |s, level| Some(s.median(level).low)),
+    ("median_high", |s, level| Some(s.median(level).high)),
+    ("moved_by", |s, _| s.moved().map(|moved| f64::from(moved.replication))),
+    ("mean_without", |s, _| s.moved().map(|moved| moved.without)),
+    ("confidence", |_, level| Some(level)),
+    ("sd", |s, _| (s.values.len() > 1).then(|| libm::sqrt(s.moments().variance()))),
+    ("min", |s, _| s.values.iter().map(|(_, v)| *v).reduce(f64::min)),
+    ("max", |s, _| s.values.iter().map(|(_, v)| *v).reduce(f64::max)),
+];
+
+/// Writes what rows come to, one line for each metric of each point, whole or not at all, in the columns of
+/// [`columns::SUMMARY`], with those of the axes behind `study`. What is not known is empty.
 ///
 /// # Errors
 /// [`Error::ReservedAxis`]; [`Error::Io`], the earlier file being kept.
-pub fn write(path: &Path, rows: &[Row], level: f64) -> Result<(), Error> {
-    let text = text(rows, level)?;
+pub fn write(path: &Path, rows: &[Row], level: f64, units: &Units) -> Result<(), Error> {
+    let text = text(rows, level, units)?;
     file::write(path, |out| out.write_all(text.as_bytes()))
 }
 
@@ -52,34 +72,22 @@ pub fn write(path: &Path, rows: &[Row], level: f64) -> Result<(), Error> {
 ///
 /// # Errors
 /// [`Error::ReservedAxis`].
-pub fn text(rows: &[Row], level: f64) -> Result<String, Error> {
-    let axes = row::axes(rows)?;
-    let head = ["study"].into_iter().chain(axes.iter().copied());
-    let columns = [
-        "metric",
-        "n",
-        "mean",
-        "mean_low",
-        "mean_high",
-        "median",
-        "median_low",
-        "median_high",
-        "moved_by",
-        "mean_without",
-    ];
-    let mut out = csv::line(head.chain(columns));
-    let known = |value: f64| if value.is_finite() { number(value) } else { String::new() };
+pub fn text(rows: &[Row], level: f64, units: &Units) -> Result<String, Error> {
+    let axes = columns::of_axes(rows, units, &columns::SUMMARY)?;
+    let [study, of_metrics @ ..] = &columns::SUMMARY;
+    let places = axes.iter().map(|axis| axis.name.as_str());
+    let mut out =
+        csv::line([study.name].into_iter().chain(places).chain(of_metrics.iter().map(|column| column.name)));
+    let known = |value: Option<f64>| value.filter(|v| v.is_finite()).map_or_else(String::new, number);
     for summary in summarise(rows, level) {
-        let (mean, median, moved) = (summary.estimate, summary.median(level), summary.moved());
-        let numbers = [mean.mean, mean.low(), mean.high(), median.median, median.low, median.high].map(known);
-        let last = [
-            moved.map_or_else(String::new, |m| m.replication.to_string()),
-            moved.map_or_else(String::new, |m| known(m.without)),
-        ];
-        let n = mean.n.to_string();
-        let places = axes.iter().map(|axis| summary.point.get(axis).unwrap_or_default());
-        let fields = [&*summary.study].into_iter().chain(places).chain([&*summary.metric, n.as_str()]);
-        out.push_str(&csv::line(fields.chain(numbers.iter().chain(&last).map(String::as_str))));
+        let places = axes.iter().map(|axis| axis.text(&summary.point));
+        let mut fields = vec![summary.study.to_string()];
+        fields.extend(places);
+        fields.push(summary.metric.to_string());
+        fields.push(units.of_metric(&summary.metric).unwrap_or_default().to_owned());
+        fields.push(summary.estimate.n.to_string());
+        fields.extend(NUMBERS.map(|(_, value)| known(value(&summary, level))));
+        out.push_str(&csv::line(fields.iter().map(String::as_str)));
     }
     Ok(out)
 }
@@ -105,7 +113,7 @@ pub fn summarise(rows: &[Row], level: f64) -> Vec<Summary> {
     }
     for summary in &mut summaries {
         summary.values.sort_by_key(|(replication, _)| *replication);
-        summary.estimate = Moments::of(summary.values.iter().map(|(_, v)| *v)).estimate(level);
+        summary.estimate = summary.moments().estimate(level);
     }
     summaries
 }
@@ -142,15 +150,26 @@ mod tests {
         let mut rows: Vec<Row> =
             (0..).zip(heavy).map(|(r, value)| row("5 %", r, "delay.mean", value)).collect();
         rows.push(row("a, b", 0, "delay.mean", 3.0));
-        let head =
-            "study,loss,metric,n,mean,mean_low,mean_high,median,median_low,median_high,moved_by,mean_without";
-        let got = text(&rows, 0.95).unwrap();
+        let mut units = Units::default();
+        units.metric("delay.mean", "s");
+        let head = "study,loss,metric,unit,n,mean,mean_low,mean_high,median,median_low,median_high,moved_by,mean_without,\
+                    confidence,sd,min,max";
+        let got = text(&rows, 0.95, &units).unwrap();
         let lines: Vec<&str> = got.lines().collect();
         assert_eq!(lines[0], head);
         let fields: Vec<&str> = lines[1].split(',').collect();
-        assert_eq!(fields[..5], ["s", "5 %", "delay.mean", "6", "6"]);
-        assert_eq!(fields[7..11], ["1.5", "1", "29", "5"]);
-        assert!((fields[11].parse::<f64>().unwrap() - 1.4).abs() < 1e-12);
-        assert_eq!(lines[2], "s,\"a, b\",delay.mean,1,3,,,3,,,,");
+        assert_eq!(fields[..6], ["s", "5 %", "delay.mean", "s", "6", "6"]);
+        assert_eq!(fields[8..12], ["1.5", "1", "29", "5"]);
+        assert!((fields[12].parse::<f64>().unwrap() - 1.4).abs() < 1e-12);
+        assert_eq!((fields[13], fields[15], fields[16]), ("0.95", "1", "29"));
+        let sd = (25.0f64 + 25.0 + 16.0 + 25.0 + 16.0 + 23.0 * 23.0) / 5.0;
+        assert!((fields[14].parse::<f64>().unwrap() - sd.sqrt()).abs() < 1e-12);
+        assert_eq!(lines[2], "s,\"a, b\",delay.mean,s,1,3,,,3,,,,,0.95,,3,3");
+    }
+
+    #[test]
+    fn every_number_of_a_line_has_its_column() {
+        let names: Vec<&str> = columns::SUMMARY.iter().skip(4).map(|column| column.name).collect();
+        assert_eq!(names, NUMBERS.map(|(name, _)| name));
     }
 }

@@ -184,11 +184,21 @@ fn table(title: &str, head: &[&str], rows: Vec<Vec<String>>) -> Table {
         title: title.to_owned(),
         columns: head.iter().map(|h| Column::new(*h, "")).collect(),
         rows: rows.into_iter().map(|row| row.into_iter().map(Cell::Text).collect()).collect(),
+        folded: false,
     }
 }
 
 fn measured(x: f64, spread: &Spread) -> Point {
-    Point { x, mean: spread.mean, low: spread.low, high: spread.high, n: 0, median: None, moved: None }
+    Point {
+        x,
+        mean: spread.mean,
+        low: spread.low,
+        high: spread.high,
+        n: 0,
+        median: None,
+        moved: None,
+        quartiles: None,
+    }
 }
 
 /// The report: the figure of delay and utilisation against load with the knee, the tables, what was assumed.
@@ -254,6 +264,7 @@ pub fn report(answer: &Answer, settings: &Settings, about: &str, assumptions: Ve
             x: load(),
             y: Axis::new("Delay", "ms").logarithmic(),
             series: vec![delay(1, "half within"), delay(3, "99 % within"), delay(0, "mean"), closed],
+            panels: Vec::new(),
         },
         Figure {
             name: "utilisation".to_owned(),
@@ -261,6 +272,7 @@ pub fn report(answer: &Answer, settings: &Settings, about: &str, assumptions: Ve
             x: load(),
             y: Axis::new("Share", "%"),
             series: [busy, in_time].into_iter().chain(knee).collect(),
+            panels: Vec::new(),
         },
     ];
     let tables = vec![

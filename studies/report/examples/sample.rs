@@ -32,6 +32,7 @@ fn figures() -> Vec<Figure> {
                 names: vec![],
             },
         ],
+        panels: Vec::new(),
     };
     let method = |name: &str, scale: f64| Series {
         name: name.into(),
@@ -51,6 +52,7 @@ fn figures() -> Vec<Figure> {
         x: Axis::categories("Method", ["EAP-MD5", "EAP-TLS 1.3", "EAP-TLS 1.2"]),
         y: Axis::new("Packets per authentication", ""),
         series: vec![method("RADIUS/UDP", 1.0), method("Diameter/TCP", 1.4)],
+        panels: Vec::new(),
     };
     vec![delay, packets]
 }
@@ -71,6 +73,7 @@ fn table(figure: &Figure) -> Table {
         title: "Mean authentication delay".into(),
         columns,
         rows: LOSSES.iter().enumerate().map(row).collect(),
+        folded: false,
     }
 }
 
@@ -130,6 +133,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             })
             .into(),
         manifest: Some(manifest()),
+        ..Report::default()
     };
     println!("{}", report.write(folder.as_ref())?.display());
     Ok(())

@@ -3,6 +3,7 @@
 use crate::svg;
 use usher_observe::Estimate;
 use usher_observe::row::number;
+use usher_observe::stats::quantiles;
 use usher_observe::stats::robust::{Median, Moved};
 
 /// A figure: series of points over a common horizontal axis.
@@ -18,6 +19,18 @@ pub struct Figure {
     pub y: Axis,
     /// The series, in the order of their colours.
     pub series: Vec<Series>,
+    /// Where there are more curves than one picture bears, the panels that they are drawn in; else none.
+    pub panels: Vec<Panel>,
+}
+
+/// A panel of a figure: some of its series, by what is compared in every panel alike.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Panel {
+    /// What all its series have in common.
+    pub title: String,
+    /// Its series by their places in [`Figure::series`], each with the name that it has in every panel and that gives it
+    /// its colour.
+    pub series: Vec<(usize, String)>,
 }
 
 /// An axis of a figure.
@@ -76,12 +89,30 @@ pub enum Kind {
     Analytic,
     /// A line that was fitted to what was measured, dashed; the points that it goes through are not joined.
     Fitted,
+    /// From another run, which is laid over the first: hollow markers, joined by a dashed line.
+    Other,
+    /// From runs: a curve of many points, without markers.
+    Trace,
+    /// From runs: boxes from one quartile to the other, with the median and all values' ends.
+    Box,
 }
 
 impl Kind {
-    /// Everything but a closed form and a fitted line has markers and is what the vertical axis spans.
+    /// All of them, in the order in which they are drawn.
+    pub(crate) const FROM_BELOW: [Self; 8] = [
+        Self::Analytic,
+        Self::Fitted,
+        Self::Reference,
+        Self::Box,
+        Self::Trace,
+        Self::Other,
+        Self::Median,
+        Self::Measured,
+    ];
+
+    /// Everything but a closed form, a fitted line and a trace has markers and is what the vertical axis spans.
     pub(crate) const fn marked(self) -> bool {
-        !matches!(self, Self::Analytic | Self::Fitted)
+        !matches!(self, Self::Analytic | Self::Fitted | Self::Trace)
     }
 
     /// From runs of one's own.
@@ -120,6 +151,8 @@ pub struct Point {
     pub median: Option<Median>,
     /// Beside a mean, the replication that moves it: such a mean is not to be trusted.
     pub moved: Option<Moved>,
+    /// Of a box, its ends.
+    pub quartiles: Option<(f64, f64)>,
 }
 
 impl Point {
@@ -133,17 +166,35 @@ impl Point {
             n: estimate.n,
             median: None,
             moved: None,
+            quartiles: None,
         }
+    }
+
+    /// A box of these values: their median, quartiles (type 7 of Hyndman and Fan) and ends.
+    pub fn of_box(x: f64, values: &[f64]) -> Self {
+        let mut sorted = values.to_vec();
+        let [low, lower, median, upper, high] = quantiles(&mut sorted, [0.0, 0.25, 0.5, 0.75, 1.0]);
+        let n = values.len() as u32;
+        Self { x, mean: median, low, high, n, median: None, moved: None, quartiles: Some((lower, upper)) }
     }
 
     /// A point of a series of medians.
     pub fn median(x: f64, of: &Median) -> Self {
-        Self { x, mean: of.median, low: of.low, high: of.high, n: of.n, median: None, moved: None }
+        Self {
+            x,
+            mean: of.median,
+            low: of.low,
+            high: of.high,
+            n: of.n,
+            median: None,
+            moved: None,
+            quartiles: None,
+        }
     }
 
     /// A point of a closed form.
     pub fn exact(x: f64, value: f64) -> Self {
-        Self { x, mean: value, low: value, high: value, n: 0, median: None, moved: None }
+        Self { x, mean: value, low: value, high: value, n: 0, median: None, moved: None, quartiles: None }
     }
 
     /// The ends of the interval, where it is known and has a width.
@@ -161,9 +212,7 @@ impl Figure {
 
     /// The name as a file's: letters, digits, `-` and `_`, anything else a `-`.
     pub fn file_stem(&self) -> String {
-        let safe = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
-        let stem: String = self.name.chars().map(safe).collect();
-        if stem.is_empty() { "figure".to_owned() } else { stem }
+        stem(&self.name, "figure")
     }
 
     /// The points as CSV: series, x, mean, low, high, n, their names where they have any, and where there are
@@ -198,6 +247,15 @@ impl Figure {
         out
     }
 
+    /// A panel as a figure of its own, without title.
+    pub(crate) fn panel(&self, panel: &Panel) -> Self {
+        let of = |(i, name): &(usize, String)| {
+            self.series.get(*i).map(|series| Series { name: name.clone(), ..series.clone() })
+        };
+        let series = panel.series.iter().filter_map(of).collect();
+        Self { series, panels: Vec::new(), ..self.clone() }
+    }
+
     /// A place on the horizontal axis, in words.
     pub(crate) fn x_text(&self, x: f64) -> String {
         match self.x.categories.get(x as usize) {
@@ -217,6 +275,12 @@ impl Figure {
         let points = self.series.iter().flat_map(|s| s.points.iter().map(move |p| (s, p)));
         points.filter(|(_, p)| p.x.is_finite() && p.mean.is_finite())
     }
+}
+
+/// A name as a file's, or where it is empty this one.
+pub(crate) fn stem(name: &str, empty: &str) -> String {
+    let safe = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
+    if name.is_empty() { empty.to_owned() } else { name.chars().map(safe).collect() }
 }
 
 fn quoted(text: &str) -> String {

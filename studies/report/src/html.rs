@@ -14,6 +14,11 @@ const SCRIPT: &str = include_str!("html/report.js");
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; \
                       base-uri 'none'; form-action 'none'";
 
+/// As many warnings stand open at the head.
+const FEW_WARNINGS: usize = 4;
+/// So many parts are found without a list of them.
+const FEW_PARTS: usize = 3;
+
 /// The whole page.
 pub(crate) fn page(report: &Report) -> String {
     let title = escape(&report.title);
@@ -26,8 +31,14 @@ pub(crate) fn page(report: &Report) -> String {
     );
     header(&mut out, report);
     let mut ids = part::Ids::default();
-    for section in &report.sections {
+    if let Some(summary) = &report.summary {
         out.push_str("<section>\n");
+        part::table(&mut out, summary);
+        out.push_str("</section>\n");
+    }
+    contents(&mut out, report);
+    for (i, section) in report.sections.iter().enumerate() {
+        let _ = writeln!(out, "<section id=\"part-{i}\">");
         if !section.title.is_empty() {
             let _ = writeln!(out, "<h2>{}</h2>", escape(&section.title));
         }
@@ -37,6 +48,13 @@ pub(crate) fn page(report: &Report) -> String {
         }
         for table in &section.tables {
             part::table(&mut out, table);
+        }
+        out.push_str("</section>\n");
+    }
+    if !report.ladders.is_empty() {
+        out.push_str("<section id=\"messages\">\n<h2>Messages</h2>\n");
+        for (i, ladder) in report.ladders.iter().enumerate() {
+            part::ladder(&mut out, ladder, i == 0, &mut ids);
         }
         out.push_str("</section>\n");
     }
@@ -54,6 +72,24 @@ pub(crate) fn page(report: &Report) -> String {
     out
 }
 
+/// The parts that have a title, each to be gone to.
+fn contents(out: &mut String, report: &Report) {
+    let titled = report.sections.iter().enumerate().filter(|(_, s)| !s.title.is_empty());
+    let mut parts: Vec<(String, &str)> =
+        titled.map(|(i, section)| (format!("part-{i}"), section.title.as_str())).collect();
+    if !report.ladders.is_empty() {
+        parts.push(("messages".to_owned(), "Messages"));
+    }
+    if parts.len() <= FEW_PARTS {
+        return;
+    }
+    out.push_str("<nav aria-label=\"Contents\">\n<h2>Contents</h2>\n<ol>\n");
+    for (id, title) in parts {
+        let _ = writeln!(out, "<li><a href=\"#{id}\">{}</a></li>", escape(title));
+    }
+    out.push_str("</ol>\n</nav>\n");
+}
+
 fn header(out: &mut String, report: &Report) {
     out.push_str("<header>\n");
     let _ = writeln!(out, "<h1>{}</h1>", escape(&report.title));
@@ -67,8 +103,20 @@ fn header(out: &mut String, report: &Report) {
             escape(reason)
         );
     }
+    let many = report.warnings.len() > FEW_WARNINGS;
+    if many {
+        let _ = writeln!(
+            out,
+            "<details class=\"partial\">\n<summary>{} things to know before any of this is believed</summary>",
+            report.warnings.len()
+        );
+    }
     for warning in &report.warnings {
-        let _ = writeln!(out, "<p class=\"partial\" role=\"alert\">{}</p>", escape(warning));
+        let class = if many { "" } else { " class=\"partial\" role=\"alert\"" };
+        let _ = writeln!(out, "<p{class}>{}</p>", escape(warning));
+    }
+    if many {
+        out.push_str("</details>\n");
     }
     if !report.findings.is_empty() {
         out.push_str("<ul class=\"findings\">\n");

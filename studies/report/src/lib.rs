@@ -7,11 +7,13 @@
 mod figure;
 mod format;
 mod html;
+mod ladder;
 mod scale;
 mod svg;
 mod table;
 
-pub use figure::{Axis, Figure, Kind, Point, Series};
+pub use figure::{Axis, Figure, Kind, Panel, Point, Series};
+pub use ladder::{Ladder, Message};
 pub use table::{Cell, Column, Table};
 
 use std::path::{Path, PathBuf};
@@ -33,8 +35,12 @@ pub struct Report {
     pub partial: Option<String>,
     /// What must be known before any finding is believed, such as dialogues that failed; shown as banners.
     pub warnings: Vec<String>,
+    /// The result in a table, before all details: what each of several studies gave.
+    pub summary: Option<Table>,
     /// Figures and tables, in reading order.
     pub sections: Vec<Section>,
+    /// Message-flow figures, after the sections.
+    pub ladders: Vec<Ladder>,
     /// What the reader should know besides: assumptions, warnings, points that did not converge.
     pub notes: Vec<String>,
     /// How to run each point again alone.
@@ -71,7 +77,7 @@ impl Report {
         html::page(self)
     }
 
-    /// Writes `report.html` and `figures/*.svg` into this folder and gives the report's path. Each file is
+    /// Writes `report.html`, `figures/*.svg` and `ladders/*.svg` and `*.txt` into this folder and gives the report's path. Each file is
     /// whole or as it was before.
     ///
     /// # Errors
@@ -80,6 +86,12 @@ impl Report {
         for figure in self.sections.iter().flat_map(|s| &s.figures) {
             let path = folder.join("figures").join(format!("{}.svg", figure.file_stem()));
             file::write(&path, |out| out.write_all(figure.svg().as_bytes()))?;
+        }
+        for ladder in &self.ladders {
+            for (kind, text) in [("svg", ladder.svg()), ("txt", ladder.text())] {
+                let path = folder.join("ladders").join(format!("{}.{kind}", ladder.file_stem()));
+                file::write(&path, |out| out.write_all(text.as_bytes()))?;
+            }
         }
         let path = folder.join("report.html");
         file::write(&path, |out| out.write_all(self.html().as_bytes()))?;

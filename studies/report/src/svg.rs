@@ -4,9 +4,10 @@ mod label;
 mod mark;
 
 use crate::figure::{Figure, Kind, Point, Series};
-use crate::format::{escape, with_ends, with_half_width};
+use crate::format::{escape, significant, with_ends, with_half_width};
 use crate::scale::Scale;
-use label::{Label, text_width};
+use label::Label;
+pub(crate) use label::text_width;
 use std::fmt::Write as _;
 
 /// Colours told apart with any kind of colour vision (after Okabe and Ito, without the pale ones), each
@@ -17,6 +18,8 @@ pub(crate) const COLOURS: usize = 7;
 pub(crate) const STYLE: &str = include_str!("svg/figure.css");
 
 const WIDTH: f64 = 800.0;
+/// The width of what is read on a telephone.
+const NARROW: f64 = 380.0;
 const PLOT_HEIGHT: f64 = 320.0;
 
 /// How a figure is drawn.
@@ -50,25 +53,42 @@ fn suits(values: impl Iterator<Item = f64>) -> bool {
     low > 0.0 && high >= 2.0 * low
 }
 
+/// How large a drawing is, and where the names of its series stand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Size {
+    /// As a file of its own, with title, ground and style within.
+    Alone,
+    /// For a page.
+    Wide,
+    /// For a page on a telephone: names below the plot, panels below each other.
+    Narrow,
+}
+
 /// A figure as a file of its own.
 pub(crate) fn file(figure: &Figure) -> String {
-    let inner = drawing(figure, Variant::of(figure), true);
+    let inner = drawing(figure, Variant::of(figure), Size::Alone);
     format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{inner}")
 }
 
-/// A figure as an `svg` element. With `alone` it has its title, a white ground and its style within.
-pub(crate) fn drawing(figure: &Figure, variant: Variant, alone: bool) -> String {
-    let plot = Plot::new(figure, variant, alone);
+/// A figure as an `svg` element.
+pub(crate) fn drawing(figure: &Figure, variant: Variant, size: Size) -> String {
+    let narrow = flag("-n", size == Size::Narrow);
+    let id =
+        format!("{}{}{}{narrow}", figure.file_stem(), flag("-lx", variant.log_x), flag("-ly", variant.log_y));
+    let title = if size == Size::Alone { 36.0 } else { 0.0 };
+    let (body, width, height) = match figure.panels.is_empty() {
+        true => whole(figure, variant, size, title, &id),
+        false => panels(figure, variant, size, title, &id),
+    };
+    let alone = size == Size::Alone;
     let mut out = String::new();
-    let id = format!("{}{}{}", figure.file_stem(), flag("-lx", variant.log_x), flag("-ly", variant.log_y));
     let _ = writeln!(
         out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"figure\" viewBox=\"0 0 {WIDTH} {h}\"{size} role=\"img\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"figure\" viewBox=\"0 0 {width} {h}\"{size} role=\"img\" \
          aria-labelledby=\"{id}-title {id}-desc\">\n<title id=\"{id}-title\">{title}</title>\n\
          <desc id=\"{id}-desc\">{desc}</desc>",
-        h = px(plot.height),
-        size =
-            if alone { format!(" width=\"{WIDTH}\" height=\"{}\"", px(plot.height)) } else { String::new() },
+        h = px(height),
+        size = if alone { format!(" width=\"{width}\" height=\"{}\"", px(height)) } else { String::new() },
         title = escape(&figure.title),
         desc = escape(&description(figure)),
     );
@@ -77,25 +97,137 @@ pub(crate) fn drawing(figure: &Figure, variant: Variant, alone: bool) -> String 
             writeln!(out, "<style>{STYLE}</style>\n<rect class=\"ground\" width=\"100%\" height=\"100%\"/>");
         let _ = writeln!(out, "<text class=\"title\" x=\"16\" y=\"28\">{}</text>", escape(&figure.title));
     }
-    plot.axes(&mut out, figure);
-    let (l, t, w, h) = (plot.left, plot.top, plot.right - plot.left, plot.bottom - plot.top);
-    let _ = writeln!(
-        out,
-        "<clipPath id=\"{id}-clip\"><rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/></clipPath>",
-        px(l - 8.0),
-        px(t - 8.0),
-        px(w + 16.0),
-        px(h + 16.0)
-    );
-    // Closed forms lie under what was measured.
-    for kind in [Kind::Analytic, Kind::Fitted, Kind::Reference, Kind::Median, Kind::Measured] {
-        for (i, series) in figure.series.iter().enumerate().filter(|(_, s)| s.kind == kind) {
-            plot.series(&mut out, figure, i, series, &id);
-        }
-    }
-    plot.labels(&mut out, figure);
+    out.push_str(&body);
     out.push_str("</svg>\n");
     out
+}
+
+/// A figure without panels: what is drawn, its width and its height.
+fn whole(figure: &Figure, variant: Variant, size: Size, top: f64, id: &str) -> (String, f64, f64) {
+    let narrow = size == Size::Narrow;
+    let looks: Vec<Look> =
+        (0..figure.series.len()).map(|i| Look { place: i, colour: like(figure, i) }).collect();
+    let frame = Frame {
+        width: if narrow { NARROW } else { WIDTH },
+        top: top + 38.0,
+        plot_height: if narrow { 250.0 } else { PLOT_HEIGHT },
+        beside: !narrow,
+        names: [true, true],
+        ranges: [x_range(figure), y_range(figure, variant.log_y)],
+        looks: &looks,
+    };
+    let plot = Plot::new(figure, variant, &frame);
+    let mut out = String::new();
+    plot.draw(&mut out, figure, id);
+    let mut height = plot.height;
+    if narrow {
+        let names: Vec<_> =
+            figure.series.iter().zip(&looks).map(|(s, look)| (*look, s.kind, s.name.as_str())).collect();
+        height = legend(&mut out, &names, height, frame.width);
+    } else {
+        plot.labels(&mut out, figure);
+    }
+    (out, frame.width, height)
+}
+
+/// A figure in panels, which share their scales: what is drawn, its width and its height.
+fn panels(figure: &Figure, variant: Variant, size: Size, top: f64, id: &str) -> (String, f64, f64) {
+    let across = if size == Size::Narrow { 1 } else { 2 };
+    let each = if across == 1 { NARROW } else { WIDTH / 2.0 };
+    let mut names: Vec<(Look, Kind, &str)> = Vec::new();
+    let mut out = String::new();
+    let y = px(top + 14.0);
+    let _ = writeln!(out, "<text class=\"name\" x=\"16\" y=\"{y}\">{}</text>", escape(&figure.y.label()));
+    let mut y = top + 18.0;
+    let ranges = [x_range(figure), y_range(figure, variant.log_y)];
+    let rows = figure.panels.len().div_ceil(across);
+    for (row, panels) in figure.panels.chunks(across).enumerate() {
+        let mut tallest = 0.0f64;
+        for (column, panel) in panels.iter().enumerate() {
+            let within = figure.panel(panel);
+            let mut looks = Vec::new();
+            for (series, (_, name)) in within.series.iter().zip(&panel.series) {
+                let known = names.iter().find(|(.., known)| known == name).map(|(look, ..)| *look);
+                looks.push(known.unwrap_or_else(|| {
+                    // What stands beside a curve has its colour.
+                    let beside =
+                        |known: &str| name.strip_prefix(known).is_some_and(|rest| rest.starts_with(" ("));
+                    let same = names.iter().find(|(.., known)| beside(known)).map(|(look, ..)| look.colour);
+                    let next = names.iter().map(|(look, ..)| look.colour + 1).max().unwrap_or_default();
+                    let look = Look { place: names.len(), colour: same.unwrap_or(next) };
+                    names.push((look, series.kind, name));
+                    look
+                }));
+            }
+            let frame = Frame {
+                width: each,
+                top: 30.0,
+                plot_height: 190.0,
+                beside: false,
+                names: [row + 1 == rows || across == 1, false],
+                ranges,
+                looks: &looks,
+            };
+            let plot = Plot::new(&within, variant, &frame);
+            let _ = writeln!(
+                out,
+                "<g transform=\"translate({} {})\">\n<text class=\"panel\" x=\"{}\" y=\"18\">{}</text>",
+                px(each * column as f64),
+                px(y),
+                px(plot.left),
+                escape(&panel.title)
+            );
+            plot.draw(&mut out, &within, &format!("{id}-{row}-{column}"));
+            out.push_str("</g>\n");
+            tallest = tallest.max(plot.height);
+        }
+        y += tallest;
+    }
+    let width = each * across as f64;
+    let height = legend(&mut out, &names, y + 6.0, width);
+    (out, width, height)
+}
+
+/// The names of series below a plot, from this height on. Gives the lower edge.
+fn legend(out: &mut String, names: &[(Look, Kind, &str)], from: f64, width: f64) -> f64 {
+    let (mut x, mut y) = (16.0, from + 12.0);
+    for (Look { place, colour }, kind, name) in names {
+        let mut lines = label::lines(name, width - 70.0);
+        let wide = lines.iter().map(|line| text_width(line, 12.5)).fold(0.0, f64::max) + 46.0;
+        if x > 16.0 && x + wide > width {
+            (x, y) = (16.0, y + 22.0);
+        }
+        let _ = writeln!(out, "<g class=\"label c{}\" data-series=\"{place}\">", colour % COLOURS);
+        key(out, *kind, *colour, x, y - 4.0);
+        let more = lines.split_off(1);
+        let _ =
+            writeln!(out, "<text x=\"{}\" y=\"{}\">{}</text>", px(x + 24.0), px(y), escape(&lines.concat()));
+        for line in more {
+            y += label::LINE;
+            let _ = writeln!(out, "<text x=\"{}\" y=\"{}\">{}</text>", px(x + 24.0), px(y), escape(&line));
+        }
+        out.push_str("</g>\n");
+        x += wide;
+    }
+    y + 14.0
+}
+
+/// A piece of a curve with its marker, in front of a name.
+fn key(out: &mut String, kind: Kind, colour: usize, x: f64, y: f64) {
+    let (start, y) = (px(x), px(y));
+    if !kind.marked() {
+        let dashed = if kind == Kind::Trace { "" } else { " dashed" };
+        let _ = writeln!(out, "<path class=\"line{dashed}\" d=\"M{start} {y}h18\"/>");
+        return;
+    }
+    let hollow = kind == Kind::Reference || kind == Kind::Other;
+    if kind != Kind::Reference && kind != Kind::Box {
+        let dashed = if hollow { " dashed" } else { "" };
+        let _ = writeln!(out, "<path class=\"line{dashed}\" d=\"M{start} {y}h18\"/>");
+    }
+    let (centre, shape) = (px(x + 9.0), mark::path(colour));
+    let class = if hollow { "mark hollow" } else { "mark" };
+    let _ = writeln!(out, "<path class=\"{class}\" transform=\"translate({centre} {y})\" d=\"{shape}\"/>");
 }
 
 fn flag(text: &'static str, set: bool) -> &'static str {
@@ -133,18 +265,55 @@ fn tip(figure: &Figure, series: &Series, p: &Point) -> String {
         (Kind::Reference, _) => format!("{name}\n{x}\n{}{n}", ends()),
         (Kind::Analytic, _) => format!("{name}\n{x}\n{mean}\nclosed form"),
         (Kind::Fitted, _) => format!("{name}\n{x}\n{mean}\nfitted line"),
+        (Kind::Other, _) => format!("{name}\n{x}\n{mean}{n}"),
+        (Kind::Trace, _) => format!("{name}\n{x}\n{mean}"),
+        (Kind::Box, _) => {
+            let quartiles = p.quartiles.map_or_else(String::new, |(low, high)| {
+                format!("\nquartiles {} and {}", significant(low, 4), significant(high, 4))
+            });
+            let ends = format!("{} to {}", significant(p.low, 4), significant(p.high, 4));
+            format!(
+                "{name}\n{x}\nmedian {}{}{quartiles}, all {ends}{n}",
+                significant(p.mean, 4),
+                unit(&figure.y.unit)
+            )
+        }
     }
 }
 
 /// A coordinate, to a hundredth of a pixel.
-fn px(value: f64) -> String {
+pub(crate) fn px(value: f64) -> String {
     let text = format!("{:.2}", value + 0.0);
     let text = text.trim_end_matches('0').trim_end_matches('.');
     if text == "-0" { "0".to_owned() } else { text.to_owned() }
 }
 
+/// What a plot shares with others, and what is given of its geometry.
+struct Frame<'a> {
+    width: f64,
+    /// The upper edge of the plot.
+    top: f64,
+    plot_height: f64,
+    /// Whether the series' names stand beside the ends of their curves.
+    beside: bool,
+    /// Whether the names of the horizontal and of the vertical axis stand there.
+    names: [bool; 2],
+    ranges: [(f64, f64); 2],
+    /// How each series looks.
+    looks: &'a [Look],
+}
+
+/// How a series looks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Look {
+    /// Its name's place in the legend, with which it is hidden and shown.
+    place: usize,
+    /// Its colour and its marker.
+    colour: usize,
+}
+
 /// A figure's geometry.
-struct Plot {
+struct Plot<'a> {
     left: f64,
     right: f64,
     top: f64,
@@ -153,35 +322,67 @@ struct Plot {
     x: Scale,
     y: Scale,
     labels: Vec<Label>,
+    /// Whether the names of categories are turned, since they do not fit side by side.
+    turned: bool,
+    frame: &'a Frame<'a>,
 }
 
-impl Plot {
-    fn new(figure: &Figure, variant: Variant, alone: bool) -> Self {
-        let top = if alone { 74.0 } else { 38.0 };
-        let bottom = top + PLOT_HEIGHT;
-        let (low, high) = y_range(figure, variant.log_y);
+/// How far a turned name reaches down and to the left, as shares of its length.
+const TURNED: (f64, f64) = (0.574, 0.819);
+/// The longest name of a category, in pixels.
+const LONGEST: f64 = 150.0;
+
+impl<'a> Plot<'a> {
+    fn new(figure: &Figure, variant: Variant, frame: &'a Frame<'a>) -> Self {
+        let (top, bottom) = (frame.top, frame.top + frame.plot_height);
+        let [x_range, (low, high)] = frame.ranges;
         let y = Scale::new(low, high, variant.log_y, bottom, top).nice();
 
         let tick_width = y.ticks().iter().map(|t| text_width(&t.label, 12.0)).fold(0.0, f64::max);
         let left = 26.0 + tick_width.max(14.0);
-        let mut labels = label::wrapped(&figure.series);
+        let mut labels = if frame.beside { label::wrapped(&figure.series) } else { Vec::new() };
         let widest = labels.iter().map(Label::width).fold(0.0, f64::max);
-        let right = WIDTH - 46.0 - widest;
+        let right = if frame.beside { frame.width - 46.0 - widest } else { frame.width - 14.0 };
 
-        let inset = if figure.x.categories.is_empty() {
-            10.0
-        } else {
-            (right - left) / (2.0 * figure.x.categories.len() as f64)
-        };
-        let (low, high) = x_range(figure);
-        let x = Scale::new(low, high, variant.log_x, left + inset, right - inset);
+        let categories = &figure.x.categories;
+        let room = (right - left) / categories.len().max(1) as f64;
+        let inset = if categories.is_empty() { 10.0 } else { room / 2.0 };
+        let turned = categories.iter().any(|name| text_width(name, 12.0) + 8.0 > room);
+        let longest = categories.iter().map(|name| text_width(name, 12.0).min(LONGEST)).fold(0.0, f64::max);
+        let below = if turned { longest * TURNED.0 } else { 0.0 };
+        let x = Scale::new(x_range.0, x_range.1, variant.log_x, left + inset, right - inset);
         for (i, label) in labels.iter_mut().enumerate() {
             let last = figure.series[i].points.iter().rfind(|p| p.x.is_finite() && p.mean.is_finite());
-            label.anchor = last.map(|p| (x.at(p.x) + dodge(figure, i), y.at(p.mean)));
+            label.anchor = last.map(|p| (x.at(p.x) + dodge(figure, i, right - left), y.at(p.mean)));
         }
         let lowest = label::spread(&mut labels, top, bottom);
-        let height = (bottom + 56.0).max(lowest + 12.0);
-        Self { left, right, top, bottom, height, x, y, labels }
+        let height = bottom + below + if frame.names[0] { 56.0 } else { 32.0 };
+        let height = if frame.beside { height.max(lowest + 12.0) } else { height };
+        Self { left, right, top, bottom, height, x, y, labels, turned, frame }
+    }
+
+    fn look(&self, series: usize) -> Look {
+        self.frame.looks.get(series).copied().unwrap_or(Look { place: series, colour: series })
+    }
+
+    /// Axes and series.
+    fn draw(&self, out: &mut String, figure: &Figure, id: &str) {
+        self.axes(out, figure);
+        let (l, t, w, h) = (self.left, self.top, self.right - self.left, self.bottom - self.top);
+        let _ = writeln!(
+            out,
+            "<clipPath id=\"{id}-clip\"><rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/></clipPath>",
+            px(l - 8.0),
+            px(t - 8.0),
+            px(w + 16.0),
+            px(h + 16.0)
+        );
+        // Closed forms lie under what was measured.
+        for kind in Kind::FROM_BELOW {
+            for (i, series) in figure.series.iter().enumerate().filter(|(_, s)| s.kind == kind) {
+                self.series(out, figure, i, series, id);
+            }
+        }
     }
 
     fn axes(&self, out: &mut String, figure: &Figure) {
@@ -201,9 +402,23 @@ impl Plot {
             }
         }
         let mut free_from = f64::NEG_INFINITY;
+        let mut below = 0.0f64;
         for (value, label) in self.x_ticks(figure) {
             let at = self.x.at(value);
             let x = px(at);
+            if self.turned {
+                let label = label::lines(&label, LONGEST).into_iter().next().unwrap_or_default();
+                below = below.max(text_width(&label, 12.0) * TURNED.0);
+                let y = px(self.bottom + 15.0);
+                let _ = writeln!(
+                    out,
+                    "<path class=\"axis\" d=\"M{x} {b}v6\"/>\n<text class=\"tick\" transform=\"translate({} {y}) rotate(-35)\" \
+                     text-anchor=\"end\">{}</text>",
+                    px(at + 4.0),
+                    escape(&label)
+                );
+                continue;
+            }
             let half = text_width(&label, 12.0) / 2.0;
             let shown = !label.is_empty() && at - half > free_from;
             let length = if shown { 6.0 } else { 3.0 };
@@ -219,12 +434,19 @@ impl Plot {
             }
         }
         let _ = writeln!(out, "<path class=\"axis\" d=\"M{l} {b}H{r}\"/>");
-        let (x, y) = (px(f64::midpoint(self.left, self.right)), px(self.bottom + 45.0));
-        let label = escape(&figure.x.label());
-        let _ =
-            writeln!(out, "<text class=\"name\" x=\"{x}\" y=\"{y}\" text-anchor=\"middle\">{label}</text>");
+        if self.frame.names[0] {
+            let (x, y) = (px(f64::midpoint(self.left, self.right)), px(self.bottom + below + 45.0));
+            let label = escape(&figure.x.label());
+            let _ = writeln!(
+                out,
+                "<text class=\"name\" x=\"{x}\" y=\"{y}\" text-anchor=\"middle\">{label}</text>"
+            );
+        }
         let y = px(self.top - 18.0);
-        let _ = writeln!(out, "<text class=\"name\" x=\"16\" y=\"{y}\">{}</text>", escape(&figure.y.label()));
+        let name = escape(&figure.y.label());
+        if self.frame.names[1] {
+            let _ = writeln!(out, "<text class=\"name\" x=\"16\" y=\"{y}\">{name}</text>");
+        }
         let _ = writeln!(out, "</g>\n<path class=\"frame\" d=\"M{l} {t}V{b}\"/>");
     }
 
@@ -238,19 +460,23 @@ impl Plot {
     fn series(&self, out: &mut String, figure: &Figure, i: usize, series: &Series, id: &str) {
         let finite: Vec<&Point> =
             series.points.iter().filter(|p| p.x.is_finite() && p.mean.is_finite()).collect();
-        let at = |p: &Point| self.x.at(p.x) + dodge(figure, i);
+        let shift = dodge(figure, i, self.right - self.left);
+        let at = |p: &Point| self.x.at(p.x) + shift;
         let kind = match series.kind {
             Kind::Analytic | Kind::Fitted => "analytic",
             Kind::Reference => "reference",
-            Kind::Measured | Kind::Median => "measured",
+            Kind::Other => "other",
+            Kind::Measured | Kind::Median | Kind::Box | Kind::Trace => "measured",
         };
+        let Look { place, colour } = self.look(i);
         let _ = writeln!(
             out,
-            "<g class=\"series {kind} c{}\" data-series=\"{i}\" clip-path=\"url(#{id}-clip)\">",
-            like(figure, i) % COLOURS
+            "<g class=\"series {kind} c{}\" data-series=\"{place}\" clip-path=\"url(#{id}-clip)\">",
+            colour % COLOURS
         );
         let fitted = figure.series.iter().any(|s| s.kind == Kind::Fitted);
-        let joined = series.kind != Kind::Reference && (!fitted || !series.kind.marked());
+        let joined =
+            !matches!(series.kind, Kind::Reference | Kind::Box) && (!fitted || !series.kind.marked());
         if figure.x.categories.is_empty() && finite.len() > 1 && joined {
             let mut d = String::new();
             for (n, p) in finite.iter().enumerate() {
@@ -274,12 +500,26 @@ impl Plot {
                 px(x)
             );
         }
-        for p in &finite {
+        for p in finite.iter().filter(|_| series.kind == Kind::Box) {
+            let Some((lower, upper)) = p.quartiles else { continue };
+            let (x, top, middle, foot) = (at(p), self.y.at(upper), self.y.at(p.mean), self.y.at(lower));
+            let _ = writeln!(
+                out,
+                "<rect class=\"box\" x=\"{}\" y=\"{}\" width=\"12\" height=\"{}\"/><path class=\"line\" d=\"M{} {}h12\"/>",
+                px(x - 6.0),
+                px(top),
+                px((foot - top).max(1.0)),
+                px(x - 6.0),
+                px(middle)
+            );
+        }
+        for p in finite.iter().filter(|_| series.kind != Kind::Trace) {
             // Something for the pointer to find on a curve without markers.
-            let shape = if series.kind.marked() { mark::path(like(figure, i)) } else { mark::HIT };
+            let shape =
+                if series.kind.marked() && series.kind != Kind::Box { mark::path(colour) } else { mark::HIT };
             let class = match series.kind {
-                Kind::Analytic | Kind::Fitted => "hit",
-                Kind::Reference => "mark hollow",
+                Kind::Analytic | Kind::Fitted | Kind::Box | Kind::Trace => "hit",
+                Kind::Reference | Kind::Other => "mark hollow",
                 Kind::Measured if p.moved.is_some() => "mark hollow",
                 Kind::Measured | Kind::Median => "mark",
             };
@@ -293,35 +533,18 @@ impl Plot {
         out.push_str("</g>\n");
     }
 
+    /// The series' names beside the ends of their curves.
     fn labels(&self, out: &mut String, figure: &Figure) {
         for (i, label) in self.labels.iter().enumerate() {
-            let colour = like(figure, i) % COLOURS;
-            let _ = writeln!(out, "<g class=\"label c{colour}\" data-series=\"{i}\">");
+            let colour = self.look(i).colour;
+            let _ = writeln!(out, "<g class=\"label c{}\" data-series=\"{i}\">", colour % COLOURS);
             let x = self.right + 34.0;
             let middle = label.y + label.height() / 2.0;
             if let Some((from, y)) = label.anchor {
                 let (from, to) = (px(from + 7.0), px(self.right + 8.0));
                 let _ = writeln!(out, "<path class=\"leader\" d=\"M{from} {}L{to} {}\"/>", px(y), px(middle));
             }
-            let (start, y) = (px(self.right + 10.0), px(middle));
-            match label.kind {
-                Kind::Analytic | Kind::Fitted => {
-                    let _ = writeln!(out, "<path class=\"line dashed\" d=\"M{start} {y}h18\"/>");
-                }
-                kind => {
-                    let hollow = kind == Kind::Reference;
-                    if !hollow {
-                        let _ = writeln!(out, "<path class=\"line\" d=\"M{start} {y}h18\"/>");
-                    }
-                    let centre = px(self.right + 19.0);
-                    let shape = mark::path(like(figure, i));
-                    let class = if hollow { "mark hollow" } else { "mark" };
-                    let _ = writeln!(
-                        out,
-                        "<path class=\"{class}\" transform=\"translate({centre} {y})\" d=\"{shape}\"/>"
-                    );
-                }
-            }
+            key(out, figure.series[i].kind, colour, self.right + 10.0, middle);
             for (n, line) in label.lines.iter().enumerate() {
                 let y = px(label.y + 11.5 + label::LINE * n as f64);
                 let _ = writeln!(out, "<text x=\"{}\" y=\"{y}\">{}</text>", px(x), escape(line));
@@ -338,19 +561,20 @@ fn like(figure: &Figure, i: usize) -> usize {
         figure.series[i].name.strip_prefix(s.name.as_str()).is_some_and(|rest| rest.starts_with(" ("))
     };
     match figure.series[i].kind {
-        Kind::Reference | Kind::Fitted => {
+        Kind::Reference | Kind::Fitted | Kind::Other => {
             figure.series.iter().position(|s| s.kind.measured() && same(s)).unwrap_or(i)
         }
         _ => i,
     }
 }
 
-/// Side by side where points share a category, so that their intervals can be told apart.
-fn dodge(figure: &Figure, series: usize) -> f64 {
+/// Side by side where points share a category, so that their intervals can be told apart, within the width of a plot.
+fn dodge(figure: &Figure, series: usize, width: f64) -> f64 {
     if figure.x.categories.is_empty() {
         return 0.0;
     }
-    (series as f64 - (figure.series.len() as f64 - 1.0) / 2.0) * 14.0
+    let room = 0.8 * width / (figure.x.categories.len() * figure.series.len().max(1)) as f64;
+    (series as f64 - (figure.series.len() as f64 - 1.0) / 2.0) * room.min(14.0)
 }
 
 fn x_range(figure: &Figure) -> (f64, f64) {

@@ -12,6 +12,8 @@ pub struct Table {
     pub columns: Vec<Column>,
     /// Its rows, each with a cell for every column; missing cells are empty.
     pub rows: Vec<Vec<Cell>>,
+    /// Whether a reader has to open it, by its title; paper has it not.
+    pub folded: bool,
 }
 
 /// A column of a table.
@@ -42,6 +44,13 @@ pub enum Cell {
     /// A mean that one replication moves, with its interval and count, and the median beside it:
     /// "12 ± 11 (10), median 2.1 (1.8 to 2.6)".
     Moved(Estimate, Median),
+    /// A text that leads to another page, by its path from this one.
+    Link {
+        /// What is read.
+        text: String,
+        /// The path.
+        to: String,
+    },
     /// Nothing measured.
     Empty,
 }

@@ -2,7 +2,7 @@
 
 use crate::check::{Finding, keys, repeated};
 use crate::metrics;
-use crate::model::{Axis, StudyFile, Value};
+use crate::model::{Axis, Figure, FigureKind, Statistic, StudyFile, Value};
 use crate::reference;
 use usher_config::Ordered;
 use usher_config::hint;
@@ -165,6 +165,36 @@ fn choices(file: &StudyFile, findings: &mut Vec<Finding>) {
     }
 }
 
+/// What a figure's kind asks for, and what it has no use for.
+fn of_kind(file: &StudyFile, i: usize, figure: &Figure, findings: &mut Vec<Finding>) {
+    let mut fault = |key: &str, message: &str| findings.push((keys!["figures", i, key], message.to_owned()));
+    if !figure.kind.of_dialogues() {
+        if figure.x.is_empty() {
+            fault("name", "it lacks x, the axis drawn to the right");
+        }
+    } else {
+        if !figure.x.is_empty() {
+            fault("x", "this kind has its own axis to the right: leave x out");
+        }
+        let delay = |name: &String| metrics::find(name, file).is_some_and(|m| m.name.starts_with("delay."));
+        if figure.y.0.len() != 1 || !figure.y.0.iter().all(delay) {
+            fault("y", "this kind is of the delays of dialogues: write y = \"delay.mean\"");
+        }
+    }
+    let plain = figure.kind == FigureKind::Curve;
+    for (key, set) in [
+        ("along", figure.along.is_some()),
+        ("analytic", figure.analytic.is_some()),
+        ("fit", figure.fit.is_some()),
+        ("reference", !figure.reference.is_empty()),
+        ("statistic", figure.statistic != Statistic::Mean),
+    ] {
+        if set && !plain {
+            fault(key, "a figure of this kind has none: leave it out");
+        }
+    }
+}
+
 fn figures(file: &StudyFile, findings: &mut Vec<Finding>) {
     for (i, name) in repeated(file.figures.iter().map(|f| f.name.as_str())) {
         findings.push((keys!["figures", i, "name"], format!("there is another figure \"{name}\"")));
@@ -181,7 +211,9 @@ fn figures(file: &StudyFile, findings: &mut Vec<Finding>) {
                 format!("\"{name}\" is not of letters, digits, \"-\" and \"_\""),
             ));
         }
+        of_kind(file, i, figure, findings);
         match (&figure.along, axis(&figure.x)) {
+            _ if figure.kind.of_dialogues() => {}
             (None, Some(_)) => {}
             (None, None) if metrics::find(&figure.x, file).is_some() => findings.push((
                 keys!["figures", i, "x"],

@@ -1,5 +1,7 @@
 //! A study file, loaded and checked, and how its plan is made.
 
+mod resolved;
+
 use crate::axis;
 use crate::certificates;
 use crate::check;

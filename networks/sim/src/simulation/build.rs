@@ -359,6 +359,12 @@ impl<A: Application> Builder<A> {
         self.directions[into].tap_in = Some(interface);
     }
 
+    /// The two hosts that a link joins, the first one first.
+    pub fn ends(&self, link: LinkId) -> [HostId; 2] {
+        let direction = &self.directions[link.0 as usize * 2];
+        [direction.from, direction.to]
+    }
+
     /// Next hops by fewest links, ties to the earlier link: one table for each host with several ports.
     pub(super) fn routes(&mut self) {
         let n = self.hosts.len();

@@ -420,6 +420,10 @@ impl<A: Application, O> Simulation<A, O> {
     pub fn apps(&self) -> impl Iterator<Item = &A> {
         self.apps.iter().map(|s| &s.app)
     }
+    /// The host of the application of this number.
+    pub fn host_of(&self, app: u32) -> Option<HostId> {
+        self.apps.get(app as usize).map(|s| s.host)
+    }
     /// Transport figures over all connections.
     pub fn tcp_totals(&self) -> TcpTotals {
         let DataSent { segments, octets, packet_octets } = self.data_sent;

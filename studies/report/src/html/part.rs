@@ -2,7 +2,8 @@
 
 use crate::figure::{Figure, Kind};
 use crate::format::{escape, significant, with_ends, with_half_width};
-use crate::svg::{self, Variant};
+use crate::ladder::Ladder;
+use crate::svg::{self, Size, Variant};
 use crate::table::{Cell, Table};
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -17,24 +18,21 @@ const LONG: usize = 60;
 pub(super) struct Ids(HashSet<String>);
 
 impl Ids {
-    fn unique(&mut self, figure: &Figure) -> Figure {
-        let mut figure = figure.clone();
-        let stem = figure.file_stem();
+    fn unique(&mut self, stem: String) -> String {
         let mut name = stem.clone();
         let mut n = 2;
         while !self.0.insert(name.clone()) {
             name = format!("{stem}-{n}");
             n += 1;
         }
-        figure.name = name;
-        figure
+        name
     }
 }
 
 /// A figure with its controls and its data.
 pub(super) fn figure(out: &mut String, figure: &Figure, ids: &mut Ids) {
-    let figure = &ids.unique(figure);
-    let name = figure.file_stem();
+    let name = ids.unique(figure.file_stem());
+    let figure = &Figure { name: name.clone(), ..figure.clone() };
     let _ = writeln!(
         out,
         "<figure id=\"figure-{name}\" data-name=\"{name}\">\n<div class=\"head\">\n<figcaption>{}</figcaption>\n\
@@ -65,13 +63,32 @@ pub(super) fn figure(out: &mut String, figure: &Figure, ids: &mut Ids) {
                 let variant = Variant { log_x, log_y };
                 let hidden = if variant == shown { "" } else { " hidden" };
                 let _ = writeln!(out, "<div class=\"plot\" data-x=\"{log_x}\" data-y=\"{log_y}\"{hidden}>");
-                out.push_str(&svg::drawing(figure, variant, false));
+                out.push_str(&svg::drawing(figure, variant, Size::Wide));
+                // On a telephone the scales are those that the figure asks for.
+                if variant == shown {
+                    out.push_str(&svg::drawing(figure, variant, Size::Narrow));
+                }
                 out.push_str("</div>\n");
             }
         }
     }
     data(out, figure);
     out.push_str("</figure>\n");
+}
+
+/// A message-flow figure, and the same in letters.
+pub(super) fn ladder(out: &mut String, ladder: &Ladder, open: bool, ids: &mut Ids) {
+    let name = ids.unique(ladder.file_stem());
+    let ladder = &Ladder { name: name.clone(), ..ladder.clone() };
+    let _ = writeln!(
+        out,
+        "<details class=\"messages\"{}>\n<summary>{}</summary>\n<figure id=\"ladder-{name}\" data-name=\"{name}\">\n\
+         <div class=\"scroll plot\">\n{}</div>\n<figcaption class=\"below\">{}</figcaption>\n</figure>\n</details>",
+        if open { " open" } else { "" },
+        escape(&ladder.title),
+        ladder.drawing(false),
+        escape(&ladder.caption)
+    );
 }
 
 /// What a figure shows, as a table: a row for each x that has a marker, a column for each series.
@@ -95,15 +112,15 @@ fn data(out: &mut String, figure: &Figure) {
             key.push_str(&format!(" ({name})"));
         }
         out.push_str("<tr>");
-        cell(out, &Cell::Text(key));
+        cell(out, &Cell::Text(key), "");
         for series in &figure.series {
             let found = series.points.iter().find(|p| p.x == x && p.mean.is_finite());
             let value = found.map_or(Cell::Empty, |p| match series.kind {
-                Kind::Analytic | Kind::Fitted => Cell::Number(p.mean),
-                Kind::Median | Kind::Reference if p.interval().is_some() => {
+                Kind::Analytic | Kind::Fitted | Kind::Trace => Cell::Number(p.mean),
+                Kind::Median | Kind::Reference | Kind::Box | Kind::Other if p.interval().is_some() => {
                     Cell::Text(with_ends(p.mean, p.interval()))
                 }
-                Kind::Median | Kind::Reference => Cell::Number(p.mean),
+                Kind::Median | Kind::Reference | Kind::Box | Kind::Other => Cell::Number(p.mean),
                 Kind::Measured => {
                     let half_width = p.interval().map_or(f64::INFINITY, |(low, high)| (high - low) / 2.0);
                     let estimate = Estimate { mean: p.mean, half_width, n: p.n };
@@ -113,17 +130,28 @@ fn data(out: &mut String, figure: &Figure) {
                     }
                 }
             });
-            cell(out, &value);
+            cell(out, &value, "");
         }
         out.push_str("</tr>\n");
     }
     out.push_str("</tbody>\n</table>\n</div>\n</details>\n");
 }
 
-/// A table whose columns sort at a click on their heading.
+/// A table whose columns sort at a click on their heading. One with sentences in it is stacked on a telephone: each cell with
+/// its heading.
 pub(super) fn table(out: &mut String, table: &Table) {
-    out.push_str("<div class=\"scroll\">\n<table class=\"sortable\">\n");
-    if !table.title.is_empty() {
+    if table.folded {
+        let title = if table.title.is_empty() { "Table" } else { &table.title };
+        let _ = writeln!(out, "<details>\n<summary>{} ({})</summary>", escape(title), table.rows.len());
+    }
+    let long = |cell: &Cell| matches!(cell, Cell::Text(text) if text.chars().count() > LONG);
+    let stacked = table.rows.iter().flatten().any(long);
+    let _ = writeln!(
+        out,
+        "<div class=\"scroll\">\n<table class=\"sortable{}\">",
+        if stacked { " stacked" } else { "" }
+    );
+    if !table.title.is_empty() && !table.folded {
         let _ = writeln!(out, "<caption>{}</caption>", escape(&table.title));
     }
     out.push_str("<thead><tr>");
@@ -134,17 +162,21 @@ pub(super) fn table(out: &mut String, table: &Table) {
     out.push_str("</tr></thead>\n<tbody>\n");
     for row in &table.rows {
         out.push_str("<tr>");
-        for i in 0..table.columns.len() {
-            cell(out, row.get(i).unwrap_or(&Cell::Empty));
+        for (i, column) in table.columns.iter().enumerate() {
+            cell(out, row.get(i).unwrap_or(&Cell::Empty), if stacked { &column.title } else { "" });
         }
         out.push_str("</tr>\n");
     }
     out.push_str("</tbody>\n</table>\n</div>\n");
+    if table.folded {
+        out.push_str("</details>\n");
+    }
 }
 
 fn is_number(cell: &Cell) -> bool {
     match cell {
         Cell::Text(text) => text.parse::<f64>().is_ok(),
+        Cell::Link { .. } => false,
         Cell::Number(_) | Cell::Estimate(_) | Cell::Moved(..) | Cell::Empty => true,
     }
 }
@@ -156,40 +188,53 @@ fn heading(out: &mut String, title: &str, unit: &str, numeric: bool) {
         write!(out, "<th scope=\"col\"{class}><button type=\"button\">{}{unit}</button></th>", escape(title));
 }
 
-fn cell(out: &mut String, cell: &Cell) {
+/// A cell, with its column's heading where it may stand without it.
+fn cell(out: &mut String, cell: &Cell, heading: &str) {
+    let heading = match heading {
+        "" => String::new(),
+        heading => format!(" data-heading=\"{}\"", escape(heading)),
+    };
     let _ = match cell {
         Cell::Text(text) if is_number(cell) => {
-            write!(out, "<td class=\"number\" data-key=\"{0}\">{0}</td>", escape(text))
+            write!(out, "<td class=\"number\" data-key=\"{0}\"{heading}>{0}</td>", escape(text))
         }
         Cell::Text(text) if text.chars().count() > LONG => {
-            write!(out, "<td class=\"long\">{}</td>", escape(text))
+            write!(out, "<td class=\"long\"{heading}>{}</td>", escape(text))
         }
-        Cell::Text(text) => write!(out, "<td>{}</td>", escape(text)),
+        Cell::Text(text) => write!(out, "<td{heading}>{}</td>", escape(text)),
         Cell::Number(value) => {
             write!(
                 out,
-                "<td class=\"number\" data-key=\"{}\">{}</td>",
+                "<td class=\"number\" data-key=\"{}\"{heading}>{}</td>",
                 number(*value),
                 significant(*value, 5)
             )
         }
         Cell::Estimate(e) => write!(
             out,
-            "<td class=\"number\" data-key=\"{}\">{} <small title=\"replications\">({})</small></td>",
+            "<td class=\"number\" data-key=\"{}\"{heading}>{} <small title=\"replications\">({})</small></td>",
             number(e.mean),
             estimate(e),
             e.n
         ),
         Cell::Moved(e, median) => write!(
             out,
-            "<td class=\"number moved\" data-key=\"{}\" title=\"one replication moves the mean\">{} \
+            "<td class=\"number moved\" data-key=\"{}\" title=\"one replication moves the mean\"{heading}>{} \
              <small title=\"replications\">({})</small><br><small>median {}</small></td>",
             number(e.mean),
             estimate(e),
             e.n,
             with_ends(median.median, median.interval())
         ),
-        Cell::Empty => write!(out, "<td class=\"number empty\">–</td>"),
+        Cell::Link { text, to } => {
+            // A path that begins like an address would lead out of the folder.
+            let within = !to.contains(':') && !to.starts_with('/');
+            match within {
+                true => write!(out, "<td{heading}><a href=\"{}\">{}</a></td>", escape(to), escape(text)),
+                false => write!(out, "<td{heading}>{}</td>", escape(text)),
+            }
+        }
+        Cell::Empty => write!(out, "<td class=\"number empty\"{heading}>–</td>"),
     };
 }
 

@@ -87,14 +87,15 @@
       });
     }
     for (const plot of plots) {
-      const svg = plot.querySelector("svg");
-      // The tip says what the title would, and the browser's own would cover it.
-      svg.setAttribute("aria-label", svg.querySelector("title").textContent);
-      svg.removeAttribute("aria-labelledby");
-      svg.querySelector("title").remove();
-      svg.addEventListener("pointermove", (event) => read(svg, event));
-      svg.addEventListener("pointerdown", (event) => read(svg, event));
-      svg.addEventListener("pointerleave", leave);
+      for (const svg of all("svg", plot)) {
+        // The tip says what the title would, and the browser's own would cover it.
+        svg.setAttribute("aria-label", svg.querySelector("title").textContent);
+        svg.removeAttribute("aria-labelledby");
+        svg.querySelector("title").remove();
+        svg.addEventListener("pointermove", (event) => read(svg, event));
+        svg.addEventListener("pointerdown", (event) => read(svg, event));
+        svg.addEventListener("pointerleave", leave);
+      }
     }
     for (const button of all(".log", figure)) {
       button.addEventListener("click", () => {

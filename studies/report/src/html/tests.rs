@@ -16,17 +16,21 @@ fn sample(text: &str) -> Report {
         x: Axis::new(text, text),
         y: Axis::new(text, text),
         series: vec![series],
+        panels: vec![],
     };
     let table = Table {
         title: text.into(),
         columns: vec![Column::new(text, text), Column::new("Delay", "s")],
         rows: vec![vec![text.into(), estimate(0.25).into()], vec![Cell::Empty]],
+        folded: false,
     };
     Report {
         title: text.into(),
         question: text.into(),
         findings: vec![text.into()],
         description: text.into(),
+        summary: None,
+        ladders: vec![],
         partial: Some(text.into()),
         warnings: vec![text.into()],
         sections: vec![Section {
@@ -73,7 +77,9 @@ fn nothing_is_fetched() {
     // The only addresses are names of XML vocabularies, which nothing fetches.
     let namespace = "http://www.w3.org/2000/svg";
     assert_eq!(page.matches("http://").count(), page.matches(namespace).count());
-    for fetching in ["https://", "src=", "href=", "@import", "url(h", "url(/", "fetch(", "<link", "<iframe"] {
+    for fetching in [
+        "https://", "src=", "href=\"h", "href=\"/", "@import", "url(h", "url(/", "fetch(", "<link", "<iframe",
+    ] {
         assert!(!page.contains(fetching), "{fetching}");
     }
     assert!(page.contains("default-src 'none'"));
@@ -145,4 +151,65 @@ fn a_mean_that_one_replication_moves_has_its_median_below_it() {
     let html = report.html();
     assert!(html.contains("class=\"number moved\" data-key=\"6\""), "sorts by its mean");
     assert!(html.contains("<small>median 2 (1 to 29)</small>"), "{html}");
+}
+
+#[test]
+fn parts_are_found_by_a_list_and_links_stay_within_the_folder() {
+    let mut report = sample("plain");
+    assert!(!report.html().contains("<nav"), "one part needs no list");
+    report.sections =
+        (0..5).map(|i| Section { title: format!("Part <{i}>"), ..Section::default() }).collect();
+    let link = |to: &str| Cell::Link { text: "its report".into(), to: to.into() };
+    report.summary = Some(Table {
+        columns: vec![Column::new("Study", "")],
+        rows: vec![
+            vec![link("a-quick/report.html")],
+            vec![link("javascript:alert(1)")],
+            vec![link("//host/x")],
+        ],
+        ..Table::default()
+    });
+    let page = report.html();
+    for i in 0..5 {
+        assert!(page.contains(&format!("<a href=\"#part-{i}\">Part &lt;{i}&gt;</a>")));
+        assert!(page.contains(&format!("<section id=\"part-{i}\">")));
+    }
+    assert!(page.contains("<a href=\"a-quick/report.html\">its report</a>"));
+    assert!(!page.contains("javascript:") && !page.contains("//host"));
+}
+
+#[test]
+fn long_tables_fold_and_sentences_are_stacked_on_a_telephone() {
+    let mut report = sample("plain");
+    let row = vec![Cell::from("a"), Cell::from("word ".repeat(30))];
+    let table = Table {
+        title: "Statements".into(),
+        columns: vec![Column::new("Claim", ""), Column::new("Why", "")],
+        rows: vec![row],
+        folded: true,
+    };
+    report.sections[0].tables = vec![table];
+    let page = report.html();
+    assert!(page.contains("<summary>Statements (1)</summary>"));
+    assert!(page.contains("class=\"sortable stacked\"") && page.contains("data-heading=\"Why\""));
+    report.warnings = (0..9).map(|i| format!("Warning {i}.")).collect();
+    assert!(report.html().contains("<summary>9 things to know before any of this is believed</summary>"));
+}
+
+#[test]
+fn messages_are_a_part_of_their_own() {
+    let mut report = sample("plain");
+    let message = crate::Message {
+        sent: 0.0,
+        arrived: Some(0.1),
+        from: 0,
+        to: 1,
+        name: "PADI".into(),
+        ..Default::default()
+    };
+    let hosts = vec!["client".into(), "concentrator".into()];
+    report.ladders =
+        vec![crate::Ladder { title: "PPPoE".into(), hosts, messages: vec![message], ..Default::default() }];
+    let page = report.html();
+    assert!(page.contains("<h2>Messages</h2>") && page.contains(">PADI</text>"));
 }

@@ -1,6 +1,6 @@
 //! Series' names beside the ends of their curves.
 
-use crate::figure::{Kind, Series};
+use crate::figure::Series;
 
 /// The distance of two lines of a label.
 pub(super) const LINE: f64 = 15.0;
@@ -10,7 +10,6 @@ const LONGEST: f64 = 170.0;
 /// One series' name and its place.
 #[derive(Debug)]
 pub(super) struct Label {
-    pub(super) kind: Kind,
     pub(super) lines: Vec<String>,
     /// The end of the curve.
     pub(super) anchor: Option<(f64, f64)>,
@@ -29,21 +28,22 @@ impl Label {
 
 /// Labels broken at spaces into lines of bearable length; a word that is longer is cut.
 pub(super) fn wrapped(series: &[Series]) -> Vec<Label> {
-    series.iter().map(|s| Label { kind: s.kind, lines: lines(&s.name), anchor: None, y: 0.0 }).collect()
+    series.iter().map(|s| Label { lines: lines(&s.name, LONGEST), anchor: None, y: 0.0 }).collect()
 }
 
-fn lines(name: &str) -> Vec<String> {
+/// A name in lines that are no longer than this.
+pub(super) fn lines(name: &str, longest: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in name.split_whitespace() {
         let mut word = word.to_owned();
-        if text_width(&word, 12.5) > LONGEST {
-            while text_width(&word, 12.5) > LONGEST {
+        if text_width(&word, 12.5) > longest {
+            while text_width(&word, 12.5) > longest {
                 word.pop();
             }
             word.push('…');
         }
         match lines.last_mut() {
-            Some(line) if text_width(&format!("{line} {word}"), 12.5) <= LONGEST => {
+            Some(line) if text_width(&format!("{line} {word}"), 12.5) <= longest => {
                 line.push(' ');
                 line.push_str(&word);
             }
@@ -82,7 +82,7 @@ pub(super) fn spread(labels: &mut [Label], top: f64, bottom: f64) -> f64 {
 }
 
 /// About how wide a text is in a common sans-serif face of this size; never far too small.
-pub(super) fn text_width(text: &str, size: f64) -> f64 {
+pub(crate) fn text_width(text: &str, size: f64) -> f64 {
     let ems = |c: char| match c {
         'i' | 'j' | 'l' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' => 0.32,
         ' ' | 'f' | 't' | 'r' | '(' | ')' | '/' | '-' => 0.4,
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     fn label(name: &str, y: f64) -> Label {
-        Label { kind: Kind::Measured, lines: lines(name), anchor: Some((0.0, y)), y: 0.0 }
+        Label { lines: lines(name, LONGEST), anchor: Some((0.0, y)), y: 0.0 }
     }
 
     fn none_overlap(labels: &[Label]) -> bool {
@@ -111,13 +111,13 @@ mod tests {
 
     #[test]
     fn long_names_are_broken() {
-        assert_eq!(lines("Diameter/TCP"), ["Diameter/TCP"]);
+        assert_eq!(lines("Diameter/TCP", LONGEST), ["Diameter/TCP"]);
         assert_eq!(
-            lines("RADIUS/UDP with fixed retransmission"),
+            lines("RADIUS/UDP with fixed retransmission", LONGEST),
             ["RADIUS/UDP with fixed", "retransmission"]
         );
-        assert!(lines(&"x".repeat(500))[0].ends_with('…'));
-        assert_eq!(lines(""), ["(unnamed)"]);
+        assert!(lines(&"x".repeat(500), LONGEST)[0].ends_with('…'));
+        assert_eq!(lines("", LONGEST), ["(unnamed)"]);
     }
 
     #[test]

@@ -26,6 +26,7 @@ fn small() -> Figure {
                 names: vec![],
             },
         ],
+        panels: Vec::new(),
     }
 }
 
@@ -125,7 +126,7 @@ fn odd_data_draw_something() {
     ] {
         figure.series[0].points = points;
         for log in [false, true] {
-            let svg = drawing(&figure, Variant { log_x: log, log_y: log }, true);
+            let svg = drawing(&figure, Variant { log_x: log, log_y: log }, Size::Alone);
             nests(&svg);
             assert!(!svg.contains("NaN ") && !svg.contains("inf"), "{svg}");
         }
@@ -155,4 +156,75 @@ fn a_logarithm_is_offered_where_it_means_something() {
     assert!(!suits_log_y(&figure));
     figure.y.log = true;
     assert!(!Variant::of(&figure).log_y);
+}
+
+/// Two things compared in three panels each.
+fn in_panels() -> Figure {
+    let mut figure = small();
+    let own = figure.series[0].clone();
+    let names = ["a, tcp", "a, udp", "b, tcp", "b, udp", "c, tcp", "c, udp"];
+    figure.series = names.map(|name| Series { name: name.into(), ..own.clone() }).into();
+    let panel = |i: usize| crate::Panel {
+        title: ["a", "b", "c"][i].into(),
+        series: vec![(2 * i, "tcp".into()), (2 * i + 1, "udp".into())],
+    };
+    figure.panels = (0..3).map(panel).collect();
+    figure
+}
+
+#[test]
+fn panels_have_one_colour_for_each_thing_compared() {
+    let svg = file(&in_panels());
+    nests(&svg);
+    assert_eq!(svg.matches("class=\"panel\"").count(), 3);
+    for colour in ["c0", "c1"] {
+        assert_eq!(svg.matches(&format!("class=\"series measured {colour}\"")).count(), 3);
+        assert_eq!(svg.matches(&format!("class=\"label {colour}\"")).count(), 1, "one legend");
+    }
+    assert!(svg.contains(">tcp</text>") && !svg.contains("class=\"series measured c2\""));
+    // What is hidden by its name is hidden in every panel.
+    assert_eq!(svg.matches("data-series=\"1\"").count(), 4);
+}
+
+#[test]
+fn on_a_telephone_names_stand_below_and_panels_below_each_other() {
+    let size = |svg: &str| -> Vec<f64> {
+        let (_, rest) = svg.split_once("viewBox=\"0 0 ").unwrap();
+        rest.split_once('"').unwrap().0.split(' ').map(|n| n.parse().unwrap()).collect()
+    };
+    for figure in [small(), in_panels()] {
+        let variant = Variant::of(&figure);
+        let (wide, narrow) = (drawing(&figure, variant, Size::Wide), drawing(&figure, variant, Size::Narrow));
+        nests(&narrow);
+        assert_eq!((size(&wide)[0], size(&narrow)[0]), (800.0, 380.0));
+        assert!(size(&narrow)[1] > 300.0 && !narrow.contains("class=\"leader\""));
+        let ids = |svg: &str| svg.matches(" id=\"").count();
+        assert_eq!(ids(&wide), ids(&narrow));
+    }
+}
+
+#[test]
+fn names_that_do_not_fit_side_by_side_are_turned() {
+    let mut figure = small();
+    let long = |n: usize| format!("Diameter over TCP, number {n}");
+    figure.x = Axis::categories("Method", (0..12).map(long));
+    assert_eq!(file(&figure).matches("rotate(-35)").count(), 12);
+    figure.x = Axis::categories("Method", ["a", "b"]);
+    assert!(!file(&figure).contains("rotate"));
+}
+
+#[test]
+fn boxes_traces_and_other_runs_have_their_shapes() {
+    let mut figure = small();
+    let of = |kind| Series {
+        kind,
+        points: vec![Point::of_box(0.0, &[1.0, 2.0, 3.0, 4.0, 9.0]), point(10.0, 1.0, 0.1)],
+        ..Series::default()
+    };
+    figure.series =
+        vec![of(Kind::Box), of(Kind::Trace), Series { name: "RADIUS/UDP (B)".into(), ..of(Kind::Other) }];
+    let svg = file(&figure);
+    nests(&svg);
+    assert_eq!(svg.matches("class=\"box\"").count(), 1);
+    assert!(svg.contains("quartiles 2 and 4, all 1 to 9") && svg.contains("series other"));
 }

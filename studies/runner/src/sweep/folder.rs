@@ -1,20 +1,36 @@
 //! The folder of a run: whose it is, what it holds, how a run begun there goes on.
 
 use super::Results;
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use usher_observe::journal::Journal;
 use usher_observe::manifest::Manifest;
-use usher_observe::{Error, csv, parquet, summary};
+use usher_observe::{Error, Units, csv, file, parquet, summary};
+use usher_scenario::Study;
 
 const JOURNAL: &str = "journal";
 /// The folder of captures within a run's folder.
 pub const CAPTURES: &str = "captures";
+/// The folder of message-flow figures within a run's folder.
+pub const LADDERS: &str = "ladders";
 /// What a run writes beside its journal.
-const FILES: [&str; 6] =
-    ["results.csv", "results.parquet", "summary.csv", "manifest.json", "claims.json", "report.html"];
-const FOLDERS: [&str; 2] = ["figures", CAPTURES];
+const FILES: [&str; 7] = [
+    "results.csv",
+    "results.parquet",
+    "summary.csv",
+    "summary.parquet",
+    "manifest.json",
+    "claims.json",
+    "report.html",
+];
+/// The folder of the study within a run's folder.
+const STUDY: &str = "study";
+const FOLDERS: [&str; 4] = ["figures", CAPTURES, LADDERS, STUDY];
+/// The study's file as it was, and how it was run, within that folder.
+const WRITTEN: &str = "as-written.txt";
+const ASKED: &str = "run.json";
 
 /// Why a folder cannot take a run.
 #[derive(Debug, thiserror::Error)]
@@ -114,18 +130,91 @@ impl Folder {
         &mut self.journal
     }
 
-    /// Writes `results.csv`, `results.parquet`, `summary.csv` with intervals at this level (0.95), and
-    /// `manifest.json`, each whole or not at all.
+    /// Keeps the study, so that the folder alone runs it again: in one file that says all that its files say, as it was
+    /// written, and how it was asked to run.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn keep(&self, study: &Study, asked: &Asked) -> Result<(), Error> {
+        let (resolved, outside) = study.resolved();
+        let mut text = format!(
+            "# {} with all that its file named, as one file: run the folder above this one, or this file.\n\
+             # The file as it was written is {WRITTEN}.\n",
+            study.name()
+        );
+        for path in outside {
+            text.push_str(&format!(
+                "# It still reads {}, which is not copied since it may be secret.\n",
+                path.display()
+            ));
+        }
+        text.push_str(&resolved);
+        let asked = asked.to_json();
+        let file_name = format!("{}.toml", study.name());
+        for (name, text) in
+            [(file_name.as_str(), text.as_str()), (WRITTEN, study.text()), (ASKED, asked.as_str())]
+        {
+            file::write(&self.path.join(STUDY).join(name), |out| out.write_all(text.as_bytes()))?;
+        }
+        Ok(())
+    }
+
+    /// Writes `results.csv`, `results.parquet`, `summary.csv` and `summary.parquet` with intervals at this level (0.95),
+    /// and `manifest.json`, each whole or not at all.
     ///
     /// # Errors
     /// The first file that cannot be written; the others are tried all the same.
-    pub fn write(&self, results: &Results, level: f64, manifest: &Manifest) -> Result<(), Error> {
+    pub fn write(
+        &self,
+        results: &Results,
+        level: f64,
+        manifest: &Manifest,
+        units: &Units,
+    ) -> Result<(), Error> {
         let rows = &results.rows;
-        let csv = csv::write(&self.path.join("results.csv"), rows);
-        let parquet = parquet::write(&self.path.join("results.parquet"), rows);
-        let summary = summary::write(&self.path.join("summary.csv"), rows, level);
-        let manifest = manifest.write(&self.path.join("manifest.json"));
-        csv.and(parquet).and(summary).and(manifest)
+        let at = |name: &str| self.path.join(name);
+        let csv = csv::write(&at("results.csv"), rows);
+        let parquet = parquet::write(&at("results.parquet"), rows, units);
+        let summary = summary::write(&at("summary.csv"), rows, level, units);
+        let summarised = parquet::write_summary(&at("summary.parquet"), rows, level, units);
+        let manifest = manifest.write(&at("manifest.json"));
+        csv.and(parquet).and(summary).and(summarised).and(manifest)
+    }
+}
+
+/// How a study was asked to run.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Asked {
+    /// The mode's name.
+    pub mode: String,
+    /// The arguments of `--set`.
+    #[serde(default)]
+    pub set: Vec<String>,
+    /// The seed in place of the study's.
+    pub seed: Option<u64>,
+    /// So many replications of every point.
+    pub replications: Option<u32>,
+}
+
+impl Asked {
+    fn to_json(&self) -> String {
+        let text = serde_json::to_string_pretty(self).expect("texts and numbers are JSON");
+        format!("{text}\n")
+    }
+
+    /// The study of a run's folder, as a file, and how it was asked to run; nothing where it is no such folder.
+    ///
+    /// # Errors
+    /// It is one, and what it kept cannot be read.
+    pub fn of_folder(path: &Path) -> Result<Option<(PathBuf, Self)>, Error> {
+        let kept = path.join(STUDY).join(ASKED);
+        if !kept.exists() {
+            return Ok(None);
+        }
+        let manifest = Manifest::read(&path.join("manifest.json"))?;
+        let asked = serde_json::from_str(&file::read(&kept)?)
+            .map_err(|e| Error::malformed(&kept, e.line(), e.to_string()))?;
+        Ok(Some((path.join(STUDY).join(format!("{}.toml", manifest.study)), asked)))
     }
 }
 

@@ -15,9 +15,11 @@ mod folder;
 pub mod key;
 mod line;
 mod moved;
+mod overlay;
 mod plan;
 mod recommend;
 mod report;
+mod samples;
 mod schedule;
 #[cfg(test)]
 mod tests;
@@ -25,10 +27,13 @@ mod tests;
 pub use estimate::{Estimated, estimate};
 pub use execute::{Failure, Options, PointResult, Results, Watch, attempt, execute};
 pub use failing::Failing;
-pub use folder::{CAPTURES, Folder, FolderError, build};
+pub use folder::{Asked, CAPTURES, Folder, FolderError, LADDERS, build};
 pub use moved::Untrusted;
+pub use overlay::{Drawn, overlay};
+pub use plan::units;
 pub use recommend::{Advice, advise, answers};
 pub use report::report;
+pub use samples::{Samples, samples};
 
 use crate::world::LabFacts;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,10 @@
 //! From a scenario's plan to the sweep over it.
 
 use super::{Goal, Sweep};
-use usher_observe::{Point, Stopping};
-use usher_scenario::Plan;
-use usher_scenario::model::Replications;
+use std::collections::BTreeSet;
+use usher_observe::{Point, Row, Stopping, Units};
+use usher_scenario::model::{Replications, StudyFile};
+use usher_scenario::{Plan, metrics};
 
 /// The point as rows have it.
 pub(super) fn point(point: &usher_scenario::Point) -> Point {
@@ -30,4 +31,20 @@ impl Sweep {
         });
         Self { study: plan.study.as_str().into(), plan: plan.hash.clone(), goals: goals.collect() }
     }
+}
+
+/// The units of a plan's axes, and of the metrics that these rows have.
+pub fn units(file: &StudyFile, plan: &Plan, rows: &[Row]) -> Units {
+    let mut units = Units::default();
+    for axis in &plan.axes {
+        let numbers = axis.values.iter().map(|value| Some((value.text.clone(), value.number?)));
+        if let (Some(unit), Some(numbers)) = (&axis.unit, numbers.collect::<Option<Vec<_>>>()) {
+            units.axis(&axis.name, unit, numbers);
+        }
+    }
+    let names: BTreeSet<&str> = rows.iter().map(|row| &*row.metric).collect();
+    for name in names {
+        units.metric(name, metrics::find(name, file).map_or("", |metric| metric.unit));
+    }
+    units
 }

@@ -216,7 +216,7 @@ pub(super) fn section(said: &Recommendation, file: &StudyFile, plan: &Plan, resu
         .trim()
         .to_owned(),
         figures: Vec::new(),
-        tables: vec![Table { title: String::new(), columns, rows: rows.collect() }],
+        tables: vec![Table { title: String::new(), columns, rows: rows.collect(), folded: false }],
     }
 }
 

@@ -2,43 +2,64 @@
 
 use super::failing::percent;
 use super::moved::{Tails, tails, with_ends};
+use super::samples::{self, Samples};
 use super::{Failing, Results, Untrusted, line, recommend};
 use std::collections::HashMap;
 use usher_observe::manifest::Manifest;
 use usher_observe::row::number;
 use usher_observe::summary::summarise;
 use usher_observe::{Estimate, Point};
-use usher_report::{Axis, Cell, Column, Figure, Kind, Report, Rerun, Section, Series, Table};
+use usher_report::{Axis, Cell, Column, Figure, Kind, Panel, Report, Rerun, Section, Series, Table};
 use usher_scenario::model::{self, Statistic, StudyFile, Value};
 use usher_scenario::units::Quantity;
 use usher_scenario::{Plan, metrics, reference};
 
 /// Estimates by point and metric.
-type Estimates = HashMap<(Point, String), Estimate>;
+pub(super) type Estimates = HashMap<(Point, String), Estimate>;
 
-/// The report of a run. `rerun` gives the command line that runs a point again alone.
+/// Values of replications by point and metric.
+type Values = HashMap<(Point, String), Vec<f64>>;
+
+/// The report of a run, with what its figures of single dialogues are drawn from. `rerun` gives the command line that runs a point again alone.
 pub fn report(
     file: &StudyFile,
     plan: &Plan,
     results: &Results,
+    samples: &Samples,
     manifest: Manifest,
     rerun: impl Fn(&Point) -> String,
 ) -> Report {
     let level = plan.points.first().map_or(0.95, |p| p.scenario.run.replications.confidence.get());
     let summaries = summarise(&results.rows, level);
     let tails = tails(plan, &summaries, level);
+    let values: Values = summaries
+        .iter()
+        .map(|s| ((s.point.clone(), s.metric.to_string()), s.values.iter().map(|(_, v)| *v).collect()))
+        .collect();
     let estimates: Estimates =
         summaries.into_iter().map(|s| ((s.point, s.metric.as_ref().to_owned()), s.estimate)).collect();
     let drawn: Vec<(&model::Figure, Figure)> = plan
         .figures
         .iter()
         .filter(|f| is_of(f, plan))
-        .map(|f| (f, figure(f, file, plan, &estimates, &tails)))
+        .map(|f| match f.kind {
+            model::FigureKind::Curve => (f, figure(f, file, plan, &estimates, &tails)),
+            model::FigureKind::Box => {
+                (f, boxes(f, figure(f, file, plan, &estimates, &tails), plan, &values, &estimates))
+            }
+            model::FigureKind::Cdf | model::FigureKind::Time => (f, of_dialogues(f, file, plan, samples)),
+        })
+        .filter(|(_, figure)| !figure.series.is_empty())
         .collect();
     let mut findings: Vec<String> = drawn
         .iter()
         .filter(|(said, _)| said.along.is_none())
-        .filter_map(|(said, figure)| finding(figure, &failing(said, plan, &estimates)))
+        .flat_map(|(said, figure)| {
+            let missing = failing(said, plan, &estimates);
+            of_each_metric(said, file, figure)
+                .into_iter()
+                .filter_map(move |figure| finding(&figure, &missing))
+        })
         .collect();
     findings.extend(file.recommendations.iter().flat_map(|r| recommend::findings(r, plan, results)));
     let mut sections: Vec<Section> = drawn
@@ -67,12 +88,14 @@ pub fn report(
         findings,
         description: file.description.clone(),
         partial: partial(results),
+        summary: None,
         warnings: Failing::of(plan, results)
             .iter()
             .map(ToString::to_string)
             .chain(Untrusted::of(plan, results).iter().map(ToString::to_string))
             .collect(),
         sections,
+        ladders: Vec::new(),
         notes: notes(results),
         reruns: results
             .points
@@ -124,17 +147,53 @@ pub(super) fn held(value: &Value, text: &str) -> bool {
 }
 
 /// True where the plan has a point that the figure is of: quick modes leave some axes' values out.
-fn is_of(said: &model::Figure, plan: &Plan) -> bool {
-    plan.points.iter().any(|point| {
-        said.filter
-            .iter()
-            .all(|(axis, value)| held(value, point.setting(axis).map_or("", |s| s.text.as_str())))
-    })
+pub(super) fn is_of(said: &model::Figure, plan: &Plan) -> bool {
+    plan.points.iter().any(|point| is_at(said, point))
+}
+
+/// True where the figure is of this point.
+pub(super) fn is_at(said: &model::Figure, point: &usher_scenario::Point) -> bool {
+    let text = |axis: &str| point.setting(axis).map_or("", |s| s.text.as_str());
+    said.filter.iter().all(|(axis, value)| held(value, text(axis)))
+}
+
+/// A figure whose points are boxes of their replications.
+fn boxes(said: &model::Figure, drawn: Figure, plan: &Plan, values: &Values, estimates: &Estimates) -> Figure {
+    let mut drawn = Figure {
+        series: drawn.series.into_iter().map(|s| Series { kind: Kind::Box, ..s }).collect(),
+        ..drawn
+    };
+    for (metric, point) in said.y.0.iter().flat_map(|y| plan.points.iter().map(move |p| (y, p))) {
+        let Some((name, x)) = place(said, plan, estimates, point, metric) else { continue };
+        let series = drawn.series.iter_mut().find(|s| s.name == name);
+        let at = series.and_then(|s| s.points.iter_mut().find(|p| p.x == x));
+        if let (Some(at), Some(values)) = (at, values.get(&(super::plan::point(point), metric.clone()))) {
+            *at = usher_report::Point::of_box(x, values);
+        }
+    }
+    drawn
+}
+
+/// A figure of single dialogues.
+fn of_dialogues(said: &model::Figure, file: &StudyFile, plan: &Plan, samples: &Samples) -> Figure {
+    let (series, parts): (Vec<Series>, Vec<Vec<String>>) =
+        samples::curves(said, plan, samples).into_iter().unzip();
+    let panels = panels(&series, &parts);
+    let log = |axis: Axis, on: bool| if on { axis.logarithmic() } else { axis };
+    let [x, y] = samples::axes(said, file);
+    Figure {
+        name: said.name.clone(),
+        title: said.title.clone(),
+        x: log(x, said.log_x),
+        y: log(y, said.log_y),
+        series,
+        panels,
+    }
 }
 
 /// What stands with a figure: its caption, where one replication moves a mean, and whose points are in it.
 fn beneath(said: &model::Figure, figure: &Figure) -> String {
-    let mut text = vec![said.caption.clone()];
+    let mut text = vec![said.caption.clone(), samples::beneath(said).to_owned()];
     let points = || figure.series.iter().flat_map(|s| s.points.iter().map(move |p| (s, p)));
     let moved: Vec<_> = points().filter(|(_, p)| p.moved.is_some()).collect();
     if !moved.is_empty() {
@@ -166,7 +225,7 @@ fn beneath(said: &model::Figure, figure: &Figure) -> String {
 /// Points that a figure's text names.
 const SHOWN: usize = 8;
 
-fn figure(
+pub(super) fn figure(
     said: &model::Figure,
     file: &StudyFile,
     plan: &Plan,
@@ -188,8 +247,8 @@ fn figure(
     let y = metrics::find(first, file);
     let about = match (y, said.y.0.len()) {
         (Some(metric), 1) => metric.title(first),
-        (Some(metric), _) => metric.about.to_owned(),
-        (None, _) => first.to_owned(),
+        // Of several metrics none is what the others are: their names stand there.
+        _ => said.y.0.join(", "),
     };
     let medians = said.statistic == Statistic::Median;
     let title = said.y_title.clone().unwrap_or(about);
@@ -198,6 +257,7 @@ fn figure(
     let log = |axis: Axis, on: bool| if on { axis.logarithmic() } else { axis };
 
     let mut series: Vec<Series> = Vec::new();
+    let mut parts: Vec<Vec<String>> = Vec::new();
     for (metric, point) in said.y.0.iter().flat_map(|y| plan.points.iter().map(move |p| (y, p))) {
         let text = |axis: &str| point.setting(axis).map_or("", |s| s.text.as_str());
         let Some((name, x)) = place(said, plan, estimates, point, metric) else { continue };
@@ -209,6 +269,7 @@ fn figure(
             match series.iter_mut().find(|s| s.name == name) {
                 Some(known) => known.points.push(drawn),
                 None => {
+                    parts.push(parted(said, point, metric, " (closed form)"));
                     series.push(Series { name, kind: Kind::Analytic, points: vec![drawn], names: Vec::new() })
                 }
             }
@@ -231,6 +292,7 @@ fn figure(
                 known.names.extend(called);
             }
             None => {
+                parts.push(parted(said, point, metric, ""));
                 let names = called.into_iter().collect();
                 let kind = if medians { Kind::Median } else { Kind::Measured };
                 series.push(Series { name, kind, points: vec![drawn], names });
@@ -242,6 +304,8 @@ fn figure(
             s.points.sort_by(|a, b| a.x.total_cmp(&b.x));
         }
     }
+    let panels =
+        if said.fit.is_none() && said.reference.is_empty() { panels(&series, &parts) } else { Vec::new() };
     if said.fit.is_some() {
         let lines: Vec<Series> = series.iter().filter_map(|s| line::fitted(s, [&x, &y])).collect();
         series.extend(lines);
@@ -254,7 +318,58 @@ fn figure(
         x: log(x, said.log_x),
         y: log(y, said.log_y),
         series,
+        panels,
     }
+}
+
+/// More curves than this are drawn in panels, where there is something to divide them by; and no panel has more.
+const TOGETHER: usize = 6;
+
+/// What a curve is of: the value of each of the figure's series axes, and the metric where there are several. A closed
+/// form is told from what it stands beside by the last of them.
+pub(super) fn parted(
+    said: &model::Figure,
+    point: &usher_scenario::Point,
+    metric: &str,
+    form: &str,
+) -> Vec<String> {
+    let text = |axis: &String| point.setting(axis).map_or("", |s| s.text.as_str()).to_owned();
+    let mut parts: Vec<String> = said.series.iter().map(text).collect();
+    if said.y.0.len() > 1 {
+        parts.push(metric.to_owned());
+    }
+    parts.push(form.to_owned());
+    parts
+}
+
+/// Panels for many curves: one axis is compared in each of them, the same colour standing for the same value, and each
+/// combination of the others has a panel. It is the axis with the most values that a panel bears.
+fn panels(series: &[Series], parts: &[Vec<String>]) -> Vec<Panel> {
+    let curves = series.iter().filter(|s| s.kind != Kind::Analytic).count();
+    let axes = parts.first().map_or(0, |first| first.len().saturating_sub(1));
+    if curves <= TOGETHER || axes < 2 {
+        return Vec::new();
+    }
+    let distinct = |axis: usize| {
+        let mut values: Vec<&String> = parts.iter().map(|p| &p[axis]).collect();
+        values.sort_unstable();
+        values.dedup();
+        values.len()
+    };
+    let bearable = (0..axes).filter(|axis| (2..=TOGETHER + 1).contains(&distinct(*axis)));
+    // Of equals the first: a study names what it compares first.
+    let Some(compared) = bearable.rev().max_by_key(|axis| distinct(*axis)) else { return Vec::new() };
+    let mut panels: Vec<Panel> = Vec::new();
+    for (i, parts) in parts.iter().enumerate() {
+        let others = parts[..axes].iter().enumerate().filter(|(axis, _)| *axis != compared);
+        let title = others.map(|(_, text)| text.as_str()).collect::<Vec<_>>().join(", ");
+        let name = format!("{}{}", parts[compared], parts[axes]);
+        match panels.iter_mut().find(|panel| panel.title == title) {
+            Some(panel) => panel.series.push((i, name)),
+            None => panels.push(Panel { title, series: vec![(i, name)] }),
+        }
+    }
+    panels
 }
 
 /// What others measured, at the places that the plan's axis spans.
@@ -301,7 +416,7 @@ fn place(
     metric: &str,
 ) -> Option<(String, f64)> {
     let text = |axis: &str| point.setting(axis).map_or("", |s| s.text.as_str());
-    if said.filter.iter().any(|(axis, value)| !held(value, text(axis))) {
+    if !is_at(said, point) {
         return None;
     }
     let x = if said.along.is_some() {
@@ -349,6 +464,22 @@ fn failing(said: &model::Figure, plan: &Plan, estimates: &Estimates) -> Missing 
         }
     }
     missing
+}
+
+/// A figure of several metrics as one of each, which is called what its metric is: a median is no quantile.
+fn of_each_metric(said: &model::Figure, file: &StudyFile, figure: &Figure) -> Vec<Figure> {
+    if said.y.0.len() < 2 {
+        return vec![figure.clone()];
+    }
+    let of = |metric: &String| {
+        let about = metrics::find(metric, file).map_or_else(|| metric.clone(), |found| found.title(metric));
+        let own = |name: &str| {
+            name == metric || name.strip_suffix(metric.as_str()).is_some_and(|rest| rest.ends_with(", "))
+        };
+        let series = figure.series.iter().filter(|s| own(&s.name)).cloned().collect();
+        Figure { y: Axis { title: about, ..figure.y.clone() }, series, ..figure.clone() }
+    };
+    said.y.0.iter().map(of).collect()
 }
 
 /// What a figure says at its right end, in one sentence.
@@ -416,7 +547,7 @@ fn to_digits_of(value: f64, half_width: f64) -> String {
 }
 
 /// A value with as many digits as it is sure of: two of the interval's half-width, or three of its own.
-fn sure(value: f64, half_width: f64) -> String {
+pub(super) fn sure(value: f64, half_width: f64) -> String {
     let known = half_width.is_finite() && half_width > 0.0;
     let (scale, digits) = if known { (half_width, 1.0) } else { (value.abs(), 2.0) };
     // A half-width of 0.01 that rounding left just below it has the digits of 0.01.
@@ -455,7 +586,7 @@ fn table(file: &StudyFile, plan: &Plan, estimates: &Estimates, tails: &Tails) ->
         });
         settings.chain(values).collect()
     });
-    Table { title: String::new(), columns, rows: rows.collect() }
+    Table { title: String::new(), columns, rows: rows.collect(), folded: false }
 }
 
 #[cfg(test)]
@@ -652,12 +783,45 @@ mod tests {
             }
         }
         let drawn = figure(said, study.file(), &plan, &estimates, &Tails::new());
+        assert_eq!(drawn.y.title, "delay.p50, delay.p95", "the first is not what the second is");
+        let found: Vec<String> = of_each_metric(said, study.file(), &drawn)
+            .iter()
+            .filter_map(|figure| finding(figure, &Missing::new()))
+            .collect();
+        assert_eq!(found.len(), 2);
+        assert!(
+            found[0].contains(": median delay of the completed dialogues ") && found[0].contains("1.00 s"),
+            "{found:?}"
+        );
+        assert!(found[1].contains(": delay that 95 % of the completed dialogues stay below "), "{found:?}");
+        assert!(found[1].contains("2.00 s") && !found[1].contains("median"), "{found:?}");
         assert!(drawn.series.len().is_multiple_of(2) && !drawn.series.is_empty());
         for series in &drawn.series {
             let mean = if series.name.ends_with("delay.p50") { 1.0 } else { 2.0 };
             assert!(series.name.ends_with("delay.p95") || mean == 1.0, "{}", series.name);
             assert!(series.points.iter().all(|p| p.mean == mean));
         }
+    }
+
+    #[test]
+    fn many_curves_are_drawn_in_panels_with_a_colour_for_each_thing_compared() {
+        let curve = |parts: &[&str]| {
+            let series = Series { name: parts.join(", "), ..Series::default() };
+            (series, parts.iter().map(|p| (*p).to_owned()).chain([String::new()]).collect::<Vec<_>>())
+        };
+        let all: Vec<(Series, Vec<String>)> = ["md5", "tls"]
+            .iter()
+            .flat_map(|method| ["tcp", "sctp", "udp", "radsec"].map(|transport| curve(&[method, transport])))
+            .collect();
+        let (series, parts): (Vec<Series>, Vec<Vec<String>>) = all.into_iter().unzip();
+        let drawn = panels(&series, &parts);
+        assert_eq!(drawn.iter().map(|p| p.title.as_str()).collect::<Vec<_>>(), ["md5", "tls"]);
+        let names: Vec<&str> = drawn[1].series.iter().map(|(_, name)| name.as_str()).collect();
+        assert_eq!(names, ["tcp", "sctp", "udp", "radsec"]);
+        assert_eq!(drawn[1].series[0].0, 4);
+        assert!(panels(&series[..6], &parts[..6]).is_empty(), "so few stand together");
+        let one: Vec<Vec<String>> = parts.iter().map(|p| vec![p[..2].join(", "), String::new()]).collect();
+        assert!(panels(&series, &one).is_empty(), "one axis has nothing to divide by");
     }
 
     #[test]

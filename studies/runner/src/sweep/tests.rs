@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 use usher_core::Seed;
 use usher_observe::manifest::{Host, Manifest};
-use usher_observe::{Error, journal::Journal};
+use usher_observe::{Error, Units, journal::Journal};
 
 /// A folder of a test's own, removed at its end.
 struct Temporary(PathBuf);
@@ -109,7 +109,7 @@ fn run(path: &Path, runner: &Fake, jobs: usize, interrupt: &AtomicBool) -> Resul
     let mut folder = Folder::open(path, &sweep.plan, "build", false).unwrap();
     let options = Options { jobs, interrupt, watch: &(), captures: None };
     let results = execute(&sweep, runner, folder.journal(), options);
-    folder.write(&results, 0.95, &manifest(&results)).unwrap();
+    folder.write(&results, 0.95, &manifest(&results), &Units::default()).unwrap();
     results
 }
 

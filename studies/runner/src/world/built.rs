@@ -24,6 +24,7 @@ pub(super) struct Built {
 }
 
 impl Built {
+    /// `capture` names the links that are captured at their first host; of a group, the first.
     pub(super) fn of(scenario: &Scenario, seed: Seed, capture: &[String]) -> Result<Self, WorldError> {
         let version = scenario.run.ip.into();
         let from = Instant::ZERO + scenario.run.warmup.get();

@@ -19,6 +19,23 @@ pub(super) struct Measure {
     ends: Vec<bool>,
     /// Dialogues of all workloads that ended well since the counting began, those of workloads that are done included.
     completed: u64,
+    /// When each dialogue ran, where that is kept.
+    spans: Option<Vec<Span>>,
+}
+
+/// When a dialogue ran that has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Span {
+    /// The number of its workload.
+    pub(super) workload: usize,
+    /// The application that reported its end.
+    pub(super) app: u32,
+    pub(super) began: Instant,
+    pub(super) ended: Instant,
+    /// It ended well.
+    pub(super) completed: bool,
+    /// It began within the counting interval.
+    pub(super) counts: bool,
 }
 
 /// What one workload did. A dialogue counts when it began within the counting interval.
@@ -110,7 +127,17 @@ impl Measure {
     /// `firsts` are the numbers of the workloads' first applications, ascending.
     pub(super) fn new(from: Instant, to: Instant, firsts: Vec<u32>) -> Self {
         let workloads = firsts.iter().map(|_| Dialogues::new(from, to)).collect();
-        Self { workloads, firsts, ends: Vec::new(), completed: 0 }
+        Self { workloads, firsts, ends: Vec::new(), completed: 0, spans: None }
+    }
+
+    /// Keeps from now on when each dialogue ran.
+    pub(super) fn keep_spans(&mut self) {
+        self.spans = Some(Vec::new());
+    }
+
+    /// The dialogues that have ended, in the order of their ends, where they were kept.
+    pub(super) fn take_spans(&mut self) -> Vec<Span> {
+        self.spans.take().unwrap_or_default()
     }
 
     /// A workload of this name (one that stands alone is called nothing) is asked for these metrics beside those that all have.
@@ -335,6 +362,10 @@ impl Observer<Report> for Measure {
         if let Report::Ended { end: End::Completed, .. } = report {
             self.completed += u64::from(now >= dialogues.from);
         }
+        if let (Report::Ended { began, end }, Some(spans)) = (report, &mut self.spans) {
+            let (completed, counts) = (end == End::Completed, dialogues.counts(began));
+            spans.push(Span { workload, app, began, ended: now, completed, counts });
+        }
         // What one that is done still does depends on how long others take.
         let done = several && self.ends.get(workload) == Some(&true) && dialogues.open() == 0;
         if !done {
@@ -351,6 +382,21 @@ impl Observer<Report> for Measure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dialogues_are_kept_where_that_is_asked_for() {
+        let at = Instant::from_nanos;
+        let mut measure = Measure::new(at(10), at(20), vec![0, 5]);
+        let ended = |began, end| Report::Ended { began: at(began), end };
+        measure.report(at(12), 1, ended(11, End::Completed));
+        measure.keep_spans();
+        measure.report(at(13), 1, ended(5, End::Completed));
+        measure.report(at(14), 6, ended(12, End::Failed));
+        let early = Span { workload: 0, app: 1, began: at(5), ended: at(13), completed: true, counts: false };
+        let failed =
+            Span { workload: 1, app: 6, began: at(12), ended: at(14), completed: false, counts: true };
+        assert_eq!(measure.take_spans(), [early, failed]);
+    }
 
     #[test]
     fn a_workload_that_is_done_is_final() {

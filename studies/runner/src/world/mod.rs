@@ -31,6 +31,7 @@ mod run;
 mod short;
 mod tls;
 mod topology;
+mod watch;
 mod writer;
 
 pub use aaa::{Bound, Made, ServerRole};
@@ -40,3 +41,4 @@ pub use network::LabSettings;
 pub use on_lab::LabFacts;
 pub use run::{Captured, RunResult, World};
 pub use topology::{cpu_config, sctp_config, tcp_config};
+pub use watch::{Dialogue, Place, Watched};

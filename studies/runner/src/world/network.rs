@@ -135,6 +135,10 @@ impl Network {
             Self::Lab(..) => None,
         }
     }
+    /// The host of the application of this number, in the simulator.
+    pub(super) fn host_of(&self, app: u32) -> Option<HostId> {
+        self.simulated()?.host_of(app)
+    }
     pub(super) fn cpu_stats(&self, host: HostId) -> Option<CpuStats> {
         self.simulated()?.cpu_stats(host)
     }

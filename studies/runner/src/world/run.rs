@@ -9,6 +9,7 @@ use super::network::{LabSettings, Network};
 use super::on_lab::{self, LabFacts};
 use super::role::{IkeTotals, MihTotals, Role};
 use super::topology::Topology;
+use super::watch::{Watch, Watched};
 use usher_core::{Instant, Seed};
 use usher_crypto::tls::KeyLog;
 use usher_scenario::metrics::{self, Metric};
@@ -31,6 +32,8 @@ pub struct RunResult {
     pub lab: LabFacts,
     /// The capture, where one was asked for, and what its reader needs to decrypt it.
     pub capture: Option<Captured>,
+    /// What was watched, where that was asked for.
+    pub watched: Option<Watched>,
 }
 
 /// What a capture needs beside its packets.
@@ -54,6 +57,7 @@ pub struct World {
     scenario: Scenario,
     interfaces: Vec<(String, bool)>,
     key_log: KeyLog,
+    watch: Option<Watch>,
 }
 
 impl World {
@@ -70,7 +74,20 @@ impl World {
     ) -> Result<Self, WorldError> {
         let Built { builder, measure, topology, interfaces, key_log } = Built::of(scenario, seed, capture)?;
         let network = Network::Sim(Box::new(builder.build(measure, tap)));
-        Ok(Self { network, topology, scenario: scenario.clone(), interfaces, key_log })
+        Ok(Self { network, topology, scenario: scenario.clone(), interfaces, key_log, watch: None })
+    }
+    /// Sets a run on the simulator up that is watched: when each dialogue ran, and with `tap` the packets at both ends of
+    /// all links, of a group of links the first.
+    ///
+    /// # Errors
+    /// As [`World::new`].
+    pub fn watched(scenario: &Scenario, seed: Seed, tap: Option<Box<dyn Tap>>) -> Result<Self, WorldError> {
+        let Built { mut builder, mut measure, topology, interfaces, key_log } =
+            Built::of(scenario, seed, &[])?;
+        let watch = Some(Watch::begin(scenario, &topology, &mut builder, tap.is_some()));
+        measure.keep_spans();
+        let network = Network::Sim(Box::new(builder.build(measure, tap)));
+        Ok(Self { network, topology, scenario: scenario.clone(), interfaces, key_log, watch })
     }
     /// Sets a run on a lab up, as [`World::new`] does one on the simulator.
     ///
@@ -86,7 +103,7 @@ impl World {
     ) -> Result<Self, WorldError> {
         let Built { builder, measure, topology, interfaces, key_log } = Built::of(scenario, seed, capture)?;
         let network = on_lab::network(builder, measure, &topology, tap, name, settings)?;
-        Ok(Self { network, topology, scenario: scenario.clone(), interfaces, key_log })
+        Ok(Self { network, topology, scenario: scenario.clone(), interfaces, key_log, watch: None })
     }
 
     fn links(&self) -> Vec<[LinkStats; 2]> {
@@ -173,7 +190,10 @@ impl World {
         // What the relay came too late to take it tells at its end.
         let tap = self.network.take_tap()?;
         let lab = on_lab::facts(&self.network, &self.topology, sampled.as_ref());
+        let mut tap = tap;
+        let watched = self.watch.take().map(|watch| watch.end(&mut self.network, &self.scenario, tap.take()));
         Ok(RunResult {
+            watched,
             metrics: out.all,
             packet_hops,
             wall_s,

@@ -167,13 +167,18 @@ pub struct Figure {
     /// What it shows, in a sentence or two.
     #[serde(default)]
     pub caption: String,
-    /// The axis drawn to the right; or a metric, to weigh one against another, with `along`.
+    /// What it draws.
+    #[serde(default)]
+    pub kind: FigureKind,
+    /// The axis drawn to the right; or a metric, to weigh one against another, with `along`. A distribution and a course have
+    /// none.
+    #[serde(default)]
     pub x: String,
     /// The axis whose values, in their order, are the points of a curve where `x` is a metric.
     pub along: Option<String>,
     /// The metric drawn upwards, or several of one unit, each with curves of its own.
     pub y: OneOrMore,
-    /// What the upward axis is called; without it, what its metric is, of several the first.
+    /// What the upward axis is called; without it, what its metric is, of several their names.
     pub y_title: Option<String>,
     /// The axes whose values become curves; every combination is one.
     #[serde(default)]
@@ -203,6 +208,29 @@ pub struct Figure {
     /// Identifiers of the published statements that the figure is held against.
     #[serde(default)]
     pub claims: Vec<String>,
+}
+
+/// What a figure draws of its metric.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FigureKind {
+    /// Its mean, or median, over an axis.
+    #[default]
+    Curve,
+    /// Over an axis, a box of the replications: quartiles, median, smallest and largest.
+    Box,
+    /// Of a delay (`y = "delay.mean"`, whichever of that family), of the first replication: the share of dialogues that were
+    /// done within a time.
+    Cdf,
+    /// Of a delay, of the first replication: its mean over the dialogues that began in each fiftieth of the counted time.
+    Time,
+}
+
+impl FigureKind {
+    /// Whether it is drawn from single dialogues.
+    pub const fn of_dialogues(self) -> bool {
+        matches!(self, Self::Cdf | Self::Time)
+    }
 }
 
 /// What is fitted to the points of a curve.

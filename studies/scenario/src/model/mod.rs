@@ -16,7 +16,8 @@ mod transport;
 mod workload;
 
 pub use axes::{
-    Axis, Case, Choice, Figure, Limit, OneOrMore, Recommendation, Reference, ReferencePoint, Relax, Statistic,
+    Axis, Case, Choice, Figure, FigureKind, Limit, OneOrMore, Recommendation, Reference, ReferencePoint,
+    Relax, Statistic,
 };
 pub use bss::{Bss, LossFrom, Preamble, Scan, Slot, WifiRate};
 pub use cell::{Cell, CellScan, Entry, Frame, Keys, Modulation, Requests};

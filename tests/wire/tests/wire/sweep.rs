@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use usher_observe::journal::Journal;
-use usher_observe::{csv, parquet};
+use usher_observe::{Units, csv, parquet};
 use usher_runner::SimRunner;
 use usher_runner::sweep::{Options, Outcome, Results, RunError, Runner, Sweep, Task, execute};
 use usher_scenario::Plan;
@@ -99,7 +99,7 @@ fn files(folder: &Path, results: &Results) -> (String, Vec<u8>) {
     assert!(results.complete, "{:?}", results.failures);
     let (as_csv, as_parquet) = (folder.join("results.csv"), folder.join("results.parquet"));
     csv::write(&as_csv, &results.rows).unwrap();
-    parquet::write(&as_parquet, &results.rows).unwrap();
+    parquet::write(&as_parquet, &results.rows, &Units::default()).unwrap();
     (std::fs::read_to_string(as_csv).unwrap(), std::fs::read(as_parquet).unwrap())
 }
 

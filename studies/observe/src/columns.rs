@@ -1,0 +1,311 @@
+//! The columns of the files that a run writes for other programs: their names, and what they hold, in one place for the
+//! writers and for `docs/results.schema.json`.
+
+use crate::row::{Row, axes};
+use crate::{Error, row};
+use serde_json::{Map, json};
+use std::collections::BTreeMap;
+
+/// What a column holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Holds {
+    /// A text.
+    Text,
+    /// A whole number that is not negative.
+    Count,
+    /// A number.
+    Number,
+}
+
+/// A column that every file of its kind has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Column {
+    /// Its name.
+    pub name: &'static str,
+    /// What it holds.
+    pub holds: Holds,
+    /// True where a row may leave it empty.
+    pub optional: bool,
+    /// What that is.
+    pub meaning: &'static str,
+}
+
+const fn column(name: &'static str, holds: Holds, meaning: &'static str) -> Column {
+    Column { name, holds, optional: false, meaning }
+}
+const fn optional(name: &'static str, holds: Holds, meaning: &'static str) -> Column {
+    Column { name, holds, optional: true, meaning }
+}
+
+const STUDY: Column = column("study", Holds::Text, "The study's name.");
+const METRIC: Column = column("metric", Holds::Text, "The metric's name; docs/metrics.md says what each is.");
+/// The unit of a row's metric.
+pub const UNIT: Column =
+    optional("unit", Holds::Text, "The unit of the metric; empty for a plain number or a share.");
+
+/// The columns of results, around those of the axes: the study before them, the rest after. `unit` is in the Parquet file
+/// alone.
+pub const RESULTS: [Column; 5] = [
+    STUDY,
+    column("replication", Holds::Count, "Which repetition of the point, from 0."),
+    METRIC,
+    UNIT,
+    column("value", Holds::Number, "What the replication measured, in the metric's unit."),
+];
+
+/// The columns of the summary, likewise.
+pub const SUMMARY: [Column; 16] = [
+    STUDY,
+    METRIC,
+    UNIT,
+    column("n", Holds::Count, "How many replications have a value."),
+    optional("mean", Holds::Number, "Their mean."),
+    optional(
+        "mean_low",
+        Holds::Number,
+        "The lower end of Student's interval of the mean; empty with one value.",
+    ),
+    optional("mean_high", Holds::Number, "Its upper end."),
+    optional("median", Holds::Number, "The median of the replications."),
+    optional(
+        "median_low",
+        Holds::Number,
+        "The lower end of the interval of its order statistics; empty with too few.",
+    ),
+    optional("median_high", Holds::Number, "Its upper end."),
+    optional("moved_by", Holds::Count, "The replication that moves the mean, where one does."),
+    optional("mean_without", Holds::Number, "The mean of the others."),
+    column("confidence", Holds::Number, "The confidence level of the intervals: 0.95."),
+    optional("sd", Holds::Number, "The standard deviation of the replications; empty with one value."),
+    optional("min", Holds::Number, "The smallest value of a replication."),
+    optional("max", Holds::Number, "The largest."),
+];
+
+/// What rows leave to their reader: units, and the numbers of axes' values that are quantities.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Units {
+    axes: BTreeMap<String, Quantities>,
+    metrics: BTreeMap<String, String>,
+}
+
+/// An axis whose values are quantities.
+#[derive(Clone, PartialEq, Debug)]
+struct Quantities {
+    unit: String,
+    numbers: BTreeMap<String, f64>,
+}
+
+impl Units {
+    /// Says what numbers the values of an axis are in this unit.
+    pub fn axis(&mut self, name: &str, unit: &str, numbers: impl IntoIterator<Item = (String, f64)>) {
+        let quantities = Quantities { unit: unit.to_owned(), numbers: numbers.into_iter().collect() };
+        self.axes.insert(name.to_owned(), quantities);
+    }
+
+    /// Says the unit of a metric.
+    pub fn metric(&mut self, name: &str, unit: &str) {
+        self.metrics.insert(name.to_owned(), unit.to_owned());
+    }
+
+    /// The unit of a metric; nothing where it is a plain number or not known.
+    pub(crate) fn of_metric(&self, name: &str) -> Option<&str> {
+        self.metrics.get(name).map(String::as_str).filter(|unit| !unit.is_empty())
+    }
+}
+
+/// A column of an axis: its values as the study writes them, or the numbers that they are.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct AxisColumn<'a> {
+    /// Its name in the file: the axis's, and of numbers the unit in brackets behind it.
+    pub(crate) name: String,
+    /// The axis.
+    pub(crate) axis: &'a str,
+    /// Whether it stands beside the texts of quantities.
+    quantity: bool,
+    /// The number of each value, where the column holds those.
+    numbers: Option<BTreeMap<&'a str, f64>>,
+}
+
+impl AxisColumn<'_> {
+    /// Whether it holds numbers.
+    pub(crate) const fn is_numeric(&self) -> bool {
+        self.numbers.is_some()
+    }
+    /// A row's value as a CSV file has it: the text as the study writes it, or of a quantity the number.
+    pub(crate) fn text(&self, point: &row::Point) -> String {
+        match self.quantity {
+            true => self.number(point).map_or_else(String::new, row::number),
+            false => point.get(self.axis).unwrap_or_default().to_owned(),
+        }
+    }
+    /// The number of a row's value.
+    pub(crate) fn number(&self, point: &row::Point) -> Option<f64> {
+        self.numbers.as_ref()?.get(point.get(self.axis)?).copied()
+    }
+}
+
+/// The columns of the axes of these rows, in order of first appearance: the text, or where every value is a plain number
+/// that; and behind it, where every value is a quantity, the numbers in the axis's unit. An axis that is called as one of
+/// the `fixed` columns has `_axis` behind its name.
+///
+/// # Errors
+/// [`Error::ReservedAxis`].
+pub(crate) fn of_axes<'a>(
+    rows: &'a [Row],
+    units: &'a Units,
+    fixed: &[Column],
+) -> Result<Vec<AxisColumn<'a>>, Error> {
+    let mut columns = Vec::new();
+    for axis in axes(rows)? {
+        let taken = fixed.iter().any(|column| column.name == axis);
+        let name = if taken { format!("{axis}_axis") } else { axis.to_owned() };
+        let values = || rows.iter().filter_map(|row| row.point.get(axis));
+        let plain: Option<BTreeMap<&str, f64>> =
+            values().map(|text| Some((text, text.parse::<f64>().ok()?))).collect();
+        let quantities = units.axes.get(axis).filter(|of| plain.is_none() && !of.unit.is_empty());
+        let numbers = quantities.and_then(|of| {
+            let numbers: Option<BTreeMap<&str, f64>> =
+                values().map(|text| Some((text, *of.numbers.get(text)?))).collect();
+            Some((numbers?, &of.unit))
+        });
+        columns.push(AxisColumn { name: name.clone(), axis, quantity: false, numbers: plain });
+        if let Some((numbers, unit)) = numbers {
+            let name = format!("{name} [{unit}]");
+            columns.push(AxisColumn { name, axis, quantity: true, numbers: Some(numbers) });
+        }
+    }
+    Ok(columns)
+}
+
+/// The JSON Schema of the rows of `results.csv`, `results.parquet`, `summary.csv` and `summary.parquet`, as
+/// `docs/results.schema.json` holds it: indented, with a final newline.
+pub fn json_schema() -> String {
+    let table = |about: &str, columns: &[Column]| {
+        let mut properties = Map::new();
+        for column in columns {
+            let kind = match column.holds {
+                Holds::Text => "string",
+                Holds::Count => "integer",
+                Holds::Number => "number",
+            };
+            let kind = if column.optional { json!([kind, "null"]) } else { json!(kind) };
+            properties.insert(column.name.to_owned(), json!({ "type": kind, "description": column.meaning }));
+        }
+        let required: Vec<&str> = columns.iter().map(|column| column.name).collect();
+        json!({
+            "type": "object",
+            "description": about,
+            "properties": properties,
+            "patternProperties": {
+                "^[A-Za-z0-9_-]+ \\[[^\\]]+\\]$": {
+                    "type": ["number", "null"],
+                    "description": "AXIS [UNIT]: the number of an axis's value in this unit, where all its values are quantities.",
+                },
+            },
+            "additionalProperties": {
+                "type": ["string", "number", "null"],
+                "description": "AXIS: an axis's value as the study writes it, such as \"5 %\"; a number where all its values \
+                                are. Empty in rows of another study.",
+            },
+            "required": required,
+        })
+    };
+    let csv: Vec<Column> = RESULTS.into_iter().filter(|column| *column != UNIT).collect();
+    let schema = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Results",
+        "description": "The rows of a run's files for other programs, each an object of its columns. Minor versions of Usher add \
+                        columns at most: none goes, changes its name or comes to mean something else.",
+        "anyOf": [
+            { "$ref": "#/$defs/results.csv" },
+            { "$ref": "#/$defs/results.parquet" },
+            { "$ref": "#/$defs/summary" },
+        ],
+        "$defs": {
+            "results.csv": table("results.csv: one value that one replication measured.", &csv),
+            "results.parquet": table("results.parquet: the same, with numbers and units.", &RESULTS),
+            "summary": table("summary.csv and summary.parquet: one metric of one point over its replications.", &SUMMARY),
+        },
+    });
+    format!("{schema:#}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+    use std::path::Path;
+
+    /// What programs have come to rely on.
+    const PROMISED: [(&str, &[&str]); 3] = [
+        ("results.csv", &["study", "replication", "metric", "value"]),
+        ("results.parquet", &["study", "replication", "metric", "unit", "value"]),
+        (
+            "summary",
+            &[
+                "study",
+                "metric",
+                "unit",
+                "n",
+                "mean",
+                "mean_low",
+                "mean_high",
+                "median",
+                "median_low",
+                "median_high",
+                "moved_by",
+                "mean_without",
+                "confidence",
+                "sd",
+                "min",
+                "max",
+            ],
+        ),
+    ];
+
+    #[test]
+    fn the_published_schema_is_of_these_columns() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results.schema.json");
+        if std::env::var_os("USHER_WRITE_SCHEMA").is_some() {
+            std::fs::write(&path, json_schema()).unwrap();
+        }
+        let held = std::fs::read_to_string(&path).unwrap_or_default();
+        assert_eq!(
+            held,
+            json_schema(),
+            "docs/results.schema.json is old: USHER_WRITE_SCHEMA=1 cargo test -p usher-observe published"
+        );
+        let schema: Value = serde_json::from_str(&held).unwrap();
+        for (table, columns) in PROMISED {
+            for column in columns {
+                let found = &schema["$defs"][table]["properties"][column];
+                assert!(found.is_object(), "{table} has lost {column}, which a minor version may not");
+            }
+        }
+    }
+
+    #[test]
+    fn quantities_have_their_numbers_beside_them_and_plain_numbers_are_numbers() {
+        let row = |loss: &str, clients: &str, n: &str| Row {
+            study: "s".into(),
+            point: row::Point::new([("loss", loss), ("clients", clients), ("n", n)]),
+            replication: 0,
+            metric: "m".into(),
+            value: 0.0,
+        };
+        let rows = [row("0 %", "1", "a"), row("0.05", "2", "b")];
+        let mut units = Units::default();
+        units.axis("loss", "%", [("0 %".to_owned(), 0.0), ("0.05".to_owned(), 5.0)]);
+        let columns = of_axes(&rows, &units, &SUMMARY).unwrap();
+        let names: Vec<&str> = columns.iter().map(|c| c.name.as_str()).collect();
+        assert_eq!(names, ["loss", "loss [%]", "clients", "n_axis"]);
+        assert_eq!(columns[1].number(&rows[1].point), Some(5.0));
+        assert_eq!(
+            columns.iter().map(AxisColumn::is_numeric).collect::<Vec<_>>(),
+            [false, true, true, false]
+        );
+        // A value that the axis does not know leaves the texts alone.
+        let more = [rows.to_vec(), vec![row("x", "1", "a")]].concat();
+        assert!(!of_axes(&more, &units, &SUMMARY).unwrap().iter().any(|c| c.name == "loss [%]"));
+    }
+}

@@ -1,0 +1,163 @@
+//! Single dialogues, for figures of their distribution and their course: of a point's first replication, which is run once more.
+
+use super::report::parted;
+use super::{RunError, report};
+use crate::world::World;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use usher_report::{Kind, Point, Series};
+use usher_scenario::model::{self, FigureKind};
+use usher_scenario::{Plan, metrics};
+
+/// The most points of a curve.
+const CURVE: usize = 200;
+/// Parts of the counted time.
+const PARTS: usize = 50;
+
+/// A dialogue that ended.
+#[derive(Clone, PartialEq, Debug)]
+struct Sample {
+    workload: String,
+    /// When it began, in seconds since the counted time did.
+    began: f64,
+    /// How long it took, in seconds; nothing where it did not end well.
+    delay: Option<f64>,
+}
+
+/// The dialogues of points by their place in the plan.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Samples(BTreeMap<usize, Vec<Sample>>);
+
+/// Runs the first replication of each point that a figure of single dialogues is of. None is begun after `interrupt` is set.
+///
+/// # Errors
+/// A point cannot be run.
+pub fn samples(plan: &Plan, interrupt: &AtomicBool) -> Result<Samples, RunError> {
+    let of_dialogues: Vec<&model::Figure> = plan.figures.iter().filter(|f| f.kind.of_dialogues()).collect();
+    let mut samples = Samples::default();
+    for point in &plan.points {
+        let wanted = of_dialogues.iter().any(|said| report::is_at(said, point));
+        if !wanted || interrupt.load(Ordering::Relaxed) {
+            continue;
+        }
+        let world = World::watched(&point.scenario, point.seed(0), None).map_err(RunError::new)?;
+        let Some(watched) = world.run().map_err(RunError::new)?.watched else { continue };
+        let sample = |d: crate::world::Dialogue| Sample {
+            began: d.began.since(watched.from).as_secs_f64(),
+            delay: d.completed.then(|| d.ended.since(d.began).as_secs_f64()),
+            workload: d.workload,
+        };
+        samples
+            .0
+            .insert(point.index, watched.dialogues.into_iter().filter(|d| d.counts).map(sample).collect());
+    }
+    Ok(samples)
+}
+
+/// The curves of a figure of single dialogues, each with what it is of.
+pub(super) fn curves(said: &model::Figure, plan: &Plan, samples: &Samples) -> Vec<(Series, Vec<String>)> {
+    let metric = said.y.0.first().map_or("", String::as_str);
+    let curve = |point: &usher_scenario::Point| {
+        let all = samples.0.get(&point.index).filter(|_| report::is_at(said, point))?;
+        let own = |workload: &str| metric.strip_suffix(workload).is_some_and(|rest| rest.ends_with('.'));
+        let of: Vec<&Sample> = all.iter().filter(|s| s.workload.is_empty() || own(&s.workload)).collect();
+        let points = match said.kind {
+            FigureKind::Time => course(&of, point.scenario.run.duration.get().as_secs_f64()),
+            _ => distribution(&of),
+        };
+        let parts = parted(said, point, metric, "");
+        let name = match said.series.is_empty() {
+            true => metric.to_owned(),
+            false => parts[..said.series.len()].join(", "),
+        };
+        Some((Series { name, kind: Kind::Trace, points, names: Vec::new() }, parts))
+    };
+    plan.points.iter().filter_map(curve).filter(|(series, _)| !series.points.is_empty()).collect()
+}
+
+/// The share of the dialogues that were done within a time, in per cent.
+fn distribution(samples: &[&Sample]) -> Vec<Point> {
+    let mut delays: Vec<f64> = samples.iter().filter_map(|s| s.delay).collect();
+    delays.sort_by(f64::total_cmp);
+    let share = |rank: usize| 100.0 * rank as f64 / samples.len() as f64;
+    let Some(first) = delays.first() else { return Vec::new() };
+    let last = delays.len() - 1;
+    let steps = last.min(CURVE);
+    let ranks = (0..=steps).map(|step| if steps == 0 { 0 } else { step * last / steps });
+    let of_ranks = ranks.map(|rank| Point::exact(delays[rank], share(rank + 1)));
+    std::iter::once(Point::exact(*first, 0.0)).chain(of_ranks).collect()
+}
+
+/// The mean delay of those that began in each part of so many seconds.
+fn course(samples: &[&Sample], duration: f64) -> Vec<Point> {
+    let width = duration / PARTS as f64;
+    let mut parts = [(0.0, 0u32); PARTS];
+    for sample in samples {
+        let Some(delay) = sample.delay else { continue };
+        if let Some((sum, n)) = parts.get_mut((sample.began / width) as usize) {
+            (*sum, *n) = (*sum + delay, *n + 1);
+        }
+    }
+    let parts = parts.iter().enumerate().filter(|(_, (_, n))| *n > 0);
+    parts.map(|(i, (sum, n))| Point::exact((i as f64 + 0.5) * width, sum / f64::from(*n))).collect()
+}
+
+/// What a figure of single dialogues says of itself.
+pub(super) fn beneath(said: &model::Figure) -> &'static str {
+    match said.kind {
+        FigureKind::Cdf => {
+            "Of the dialogues of each point's first replication that ended; those that failed were not done within any time."
+        }
+        FigureKind::Time => {
+            "Of the dialogues of each point's first replication that ended well, by when they began, in fifty parts of the counted time."
+        }
+        FigureKind::Box => {
+            "Boxes are from the lower to the upper quartile of the replications, with their median; lines reach to the smallest and the largest."
+        }
+        FigureKind::Curve => "",
+    }
+}
+
+/// The axes of a figure of single dialogues.
+pub(super) fn axes(said: &model::Figure, file: &model::StudyFile) -> [usher_report::Axis; 2] {
+    let metric = said.y.0.first().map_or("", String::as_str);
+    let unit = metrics::find(metric, file).map_or("s", |m| m.unit);
+    let title = |default: &str| said.y_title.clone().unwrap_or_else(|| default.to_owned());
+    let [x, y] = match said.kind {
+        FigureKind::Time => [("beginning of the dialogue", "s"), ("mean delay", unit)],
+        _ => [("delay", unit), ("dialogues done within it", "%")],
+    };
+    [usher_report::Axis::new(x.0, x.1), usher_report::Axis::new(title(y.0), y.1)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(began: f64, delay: Option<f64>) -> Sample {
+        Sample { workload: String::new(), began, delay }
+    }
+
+    #[test]
+    fn a_distribution_counts_those_that_failed() {
+        let samples =
+            [sample(0.0, Some(3.0)), sample(0.0, Some(1.0)), sample(0.0, None), sample(0.0, Some(2.0))];
+        let got: Vec<(f64, f64)> =
+            distribution(&samples.iter().collect::<Vec<_>>()).iter().map(|p| (p.x, p.mean)).collect();
+        assert_eq!(got, [(1.0, 0.0), (1.0, 25.0), (2.0, 50.0), (3.0, 75.0)]);
+        let many: Vec<Sample> = (0..5000).map(|i| sample(0.0, Some(f64::from(i)))).collect();
+        let curve = distribution(&many.iter().collect::<Vec<_>>());
+        assert!(curve.len() <= CURVE + 2);
+        assert_eq!(curve.last().map(|p| (p.x, p.mean)), Some((4999.0, 100.0)));
+        assert!(distribution(&[]).is_empty());
+    }
+
+    #[test]
+    fn a_course_is_of_when_dialogues_began() {
+        let samples =
+            [sample(0.5, Some(1.0)), sample(1.9, Some(3.0)), sample(99.0, Some(5.0)), sample(3.0, None)];
+        let got: Vec<(f64, f64)> =
+            course(&samples.iter().collect::<Vec<_>>(), 100.0).iter().map(|p| (p.x, p.mean)).collect();
+        assert_eq!(got, [(1.0, 2.0), (99.0, 5.0)]);
+    }
+}
