@@ -266,7 +266,7 @@ fn an_interrupted_run_leaves_a_folder_to_go_on_from_and_nothing_else() {
     assert!(Command::new("kill").args(["-INT", &process]).status().unwrap().success());
     let done = run.wait_with_output().unwrap();
     let told = text(&done.stderr);
-    assert_eq!(done.status.code(), Some(1), "{told}");
+    assert_eq!(done.status.code(), Some(130), "{told}");
     assert!(told.contains("--on lab") && !told.contains("failed:"), "{told}");
     let manifest = std::fs::read_to_string(folder.join("manifest.json")).unwrap();
     assert!(manifest.contains("\"complete\": false"), "{manifest}");

@@ -83,10 +83,13 @@ struct Column<'a, R> {
     of: Of<'a, R>,
 }
 
+type TextOf<'a, R> = Box<dyn Fn(&R, &mut Texts) -> Option<ByteArray> + 'a>;
+type ValueOf<'a, R, V> = Box<dyn Fn(&R) -> Option<V> + 'a>;
+
 enum Of<'a, R> {
-    Text(Box<dyn Fn(&R, &mut Texts) -> Option<ByteArray> + 'a>),
-    Count(Box<dyn Fn(&R) -> Option<u32> + 'a>),
-    Number(Box<dyn Fn(&R) -> Option<f64> + 'a>),
+    Text(TextOf<'a, R>),
+    Count(ValueOf<'a, R, u32>),
+    Number(ValueOf<'a, R, f64>),
 }
 
 impl<'a, R> Column<'a, R> {

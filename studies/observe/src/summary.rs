@@ -42,8 +42,11 @@ impl Summary {
     }
 }
 
+/// A number of a summary, by the confidence of its intervals.
+pub(crate) type NumberOf = fn(&Summary, f64) -> Option<f64>;
+
 /// The numbers of a summary's line behind `n`, by the names of their columns.
-pub(crate) const NUMBERS: [(&str, fn(&Summary, f64) -> Option<f64>); 12] = [
+pub(crate) const NUMBERS: [(&str, NumberOf); 12] = [
     ("mean", |s, _| Some(s.estimate.mean)),
     ("mean_low", |s, _| Some(s.estimate.low())),
     ("mean_high", |s, _| Some(s.estimate.high())),

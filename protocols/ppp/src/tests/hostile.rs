@@ -46,8 +46,8 @@ fn only_its_own_host_ends_a_session_by_padt() {
             world.give(&discovery(host(1), AC, Code::PADT, number ^ n, &none));
         }
         let sent: Vec<_> = world.net.sent().iter().map(|sent| sent.bytes.clone()).collect();
-        let frames = sent.iter().filter_map(|bytes| Frame::parse(bytes).ok());
-        let request = frames.filter(|frame| frame.code == Code::PADR).next_back().unwrap();
+        let mut frames = sent.iter().filter_map(|bytes| Frame::parse(bytes).ok());
+        let request = frames.rfind(|frame| frame.code == Code::PADR).unwrap();
         let host_uniq = Discovery::parse(request.payload).unwrap().host_uniq.filter(|_| knows);
         assert_eq!(host_uniq.is_some(), knows);
         let told = Discovery { host_uniq, ..none.clone() };

@@ -83,7 +83,7 @@ fn distribution(samples: &[&Sample]) -> Vec<Point> {
     let Some(first) = delays.first() else { return Vec::new() };
     let last = delays.len() - 1;
     let steps = last.min(CURVE);
-    let ranks = (0..=steps).map(|step| if steps == 0 { 0 } else { step * last / steps });
+    let ranks = (0..=steps).map(|step| (step * last).checked_div(steps).unwrap_or(0));
     let of_ranks = ranks.map(|rank| Point::exact(delays[rank], share(rank + 1)));
     std::iter::once(Point::exact(*first, 0.0)).chain(of_ranks).collect()
 }
