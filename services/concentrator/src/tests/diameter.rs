@@ -131,9 +131,8 @@ fn the_server_judges_hosts_and_is_told_of_their_sessions() {
         assert_eq!(site.world.failures()[0], LoginFailure::Rejected);
         site.world.net.command(site.world.clients[0], ClientCommand::Disconnect).unwrap();
         site.world.net.run(secs(3));
-        // User-Request is 1 of RADIUS and 11 of Diameter (RFC 4005 §9.3.5).
-        let heard =
-            [Heard::Record(RecordType::Start), Heard::Record(RecordType::Stop), Heard::Terminated(11)];
+        // User-Request of RADIUS is DIAMETER_LOGOUT (RFC 6733 §8.15).
+        let heard = [Heard::Record(RecordType::Start), Heard::Record(RecordType::Stop), Heard::Terminated(1)];
         assert_eq!(*site.heard.borrow(), heard, "{protocol}");
     }
 }
