@@ -43,10 +43,10 @@ fn founding_studies_say_what_is_declared() {
     let declared: BTreeSet<WorkLabel> = work::all().collect();
     let seen = worked::take();
     assert_eq!(seen.difference(&declared).collect::<Vec<_>>(), [] as [&WorkLabel; 0], "not in work::all");
-    // No study has a service with a store behind it, asks by IDENT or logs sessions; `usher-aaa`, `usher-ident` and this crate's
+    // No study hashes passwords, checks certificates by a service, asks by IDENT or logs sessions; `usher-aaa`, `usher-ident` and this crate's
     // test of studies with PPPoE test what that says.
     let silent: Vec<&str> = declared.difference(&seen).map(|label| label.name()).collect();
-    let expected = ["certificate.check", "ident.message", "password.argon2", "pppoe.log", "store.lookup"];
+    let expected = ["certificate.check", "ident.message", "password.argon2", "pppoe.log"];
     assert_eq!(silent, expected, "declared, and never emitted in {runs} runs");
     let silent: Vec<&str> = metrics::METRICS.iter().map(|m| m.name).filter(|m| !said.contains(m)).collect();
     // Two are measured where a study names them, and the last two are a lab's, where it is sampled.
