@@ -417,7 +417,7 @@ pub(crate) struct Load {
     /// The configuration that the server was started with.
     #[arg(long, value_name = "FILE", help_heading = "Calibration", requires = "calibrate")]
     pub(crate) server_config: Option<PathBuf>,
-    /// How long each load is measured.
+    /// How long each load is measured at least; one of bursts until ten have come.
     #[arg(long, value_name = "TIME", default_value = "4s", help_heading = "Calibration")]
     pub(crate) calibrate_hold: Secs,
     /// Do not say where the CPU time goes, by library.

@@ -47,6 +47,10 @@ const MOST_AT_ONCE: f64 = 4096.0;
 const PASSES: u32 = 3;
 /// How long the server is left alone before and after a load, so that what its CPU time is read for has begun and ended.
 const REST: std::time::Duration = std::time::Duration::from_millis(50);
+/// How many bursts a load has on average at least, however long they lie apart: their gaps are exponential, and in a load without any
+/// nothing can be measured.
+const BURSTS: f64 = 10.0;
+
 /// The server that is measured, and how.
 #[derive(Clone, Debug)]
 pub struct Calibration {
@@ -124,7 +128,9 @@ pub enum CalibrateError {
         share: f64,
     },
     /// The server did nothing that could be measured.
-    #[error("{method}: the server's process {pid} used no CPU time; is it the one that serves?")]
+    #[error(
+        "{method}: the server's process {pid} counted no login, or used no CPU time; is it the one that serves?"
+    )]
     Idle {
         /// Which.
         method: String,
@@ -255,7 +261,8 @@ fn measure(
     let mut measured: Vec<Measured> = Vec::new();
     let mut measure = |plan: &Plan, watch: &mut dyn Watch| {
         progress(&format!("{method}: {}", told(&plan.load.pace)));
-        let measured_now = once(plan, method, calibration, calibration.hold, watch)?;
+        let measured_now =
+            once(plan, method, calibration, long_enough(&plan.load.pace, calibration.hold), watch)?;
         let cost = measured_now.cost();
         measured.push(measured_now);
         Ok::<f64, CalibrateError>(cost)
@@ -270,11 +277,22 @@ fn measure(
     measure(&busy, watch)?;
     let libraries = if calibration.libraries {
         progress(&format!("{method}: where the time goes"));
-        libraries::sampled(calibration.pid, || once(&busy, method, calibration, calibration.hold, watch))?
+        let hold = long_enough(&busy.load.pace, calibration.hold);
+        libraries::sampled(calibration.pid, || once(&busy, method, calibration, hold, watch))?
     } else {
         None
     };
     Ok((measured, libraries))
+}
+
+/// How long a load is measured: as long as was asked for, and until some bursts have come.
+fn long_enough(pace: &Pace, hold: Duration) -> Duration {
+    match *pace {
+        Pace::Open { rate, arrivals: Arrivals::Bursts(size) } => {
+            hold.max(Duration::from_secs_f64(BURSTS * f64::from(size) / rate))
+        }
+        _ => hold,
+    }
 }
 
 fn told(pace: &Pace) -> String {
@@ -348,4 +366,18 @@ fn sound(outcome: &Outcome, method: &str) -> Result<(), CalibrateError> {
         return Err(CalibrateError::Failures { method, rate, share: success * 100.0 });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_is_as_long_as_its_bursts_take_to_come() {
+        let asked = Duration::from_millis(400);
+        let bursts = |rate| Pace::Open { rate, arrivals: Arrivals::Bursts(60) };
+        assert_eq!(long_enough(&bursts(300.0), asked), Duration::from_secs(2));
+        assert_eq!(long_enough(&bursts(6000.0), asked), asked);
+        assert_eq!(long_enough(&Pace::Open { rate: 1.0, arrivals: Arrivals::Exponential }, asked), asked);
+    }
 }

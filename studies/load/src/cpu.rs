@@ -65,16 +65,15 @@ impl CpuTime {
         let (user, system) = (self.user - earlier.user, self.system - earlier.system);
         let exact = self.exact.zip(earlier.exact).map(|(now, then)| now - then);
         let exact = exact.filter(|exact| (exact - (user + system)).abs() <= TICK_ERROR);
-        let factor = match exact {
-            Some(exact) if user + system > 0.0 => exact / (user + system),
-            _ => 1.0,
+        let (user, system) = match exact {
+            Some(exact) if user + system > 0.0 => {
+                (exact * user / (user + system), exact * system / (user + system))
+            }
+            // Less than a tick, of which nobody knows how it is divided.
+            Some(exact) => (exact, 0.0),
+            None => (user, system),
         };
-        Self {
-            user: user * factor,
-            system: system * factor,
-            sleeps: self.sleeps.saturating_sub(earlier.sleeps),
-            exact,
-        }
+        Self { user, system, sleeps: self.sleeps.saturating_sub(earlier.sleeps), exact }
     }
 
     /// Whether it is known to the nanosecond.
@@ -109,6 +108,9 @@ mod tests {
         let at = |user, system, exact| CpuTime { user, system, sleeps: 7, exact };
         let since = at(0.3, 0.1, Some(0.412)).since(&at(0.0, 0.0, Some(0.0)));
         assert!((since.total() - 0.412).abs() < 1e-12 && (since.user - 0.309).abs() < 1e-12, "{since:?}");
+        // Less than a tick of either kind is still known.
+        let little = at(0.3, 0.1, Some(0.109)).since(&at(0.3, 0.1, Some(0.1)));
+        assert!((little.total() - 0.009).abs() < 1e-12, "{little:?}");
         // A thread has ended with what it had: the ticks alone know of it.
         let ended = at(0.3, 0.1, Some(0.1)).since(&at(0.0, 0.0, Some(0.0)));
         assert!(!ended.is_exact() && (ended.total() - 0.4).abs() < 1e-12);
