@@ -47,16 +47,19 @@ A login counts when the method has ended well on both sides and the MS-MPPE keys
 Each connection has an identity of its own, as RFC 6733 asks: --identity, and that with -2, -3 ... behind its first
 label. The server must know or accept them.")]
     Diameter(Diameter),
-    /// IKE_SAs at an IKEv2 gateway, by a shared key.
+    /// IKE_SAs at an IKEv2 gateway: by a shared key, a certificate, or any EAP method.
     #[command(after_help = "Examples:
   usher load ike 192.0.2.1 --secret-file psk --gateway-id gw.example.org
   usher load ike 192.0.2.1 --secret-file psk --gateway-id gw.example.org --proposal aes128-sha256-modp2048 --rate 200 --duration 30s
   usher load ike 127.0.0.1:4500 --secret-file psk --gateway-id gw.example.org --concurrency 64 --expect 'p99 < 50 ms'
   usher load ike 192.0.2.1 --secret-file psk --gateway-id gw.example.org --keep --count 10000
+  usher load ike 192.0.2.1 --gateway-id gw.example.org --gateway-ca ca.pem --method eap-mschapv2 --users-file users.csv
+  usher load ike 192.0.2.1 --gateway-id gw.example.org --gateway-ca ca.pem --method eap-tls --user 'user{}' --users 100 \
+      --ca ca.pem --certificate '{name}.crt' --key '{name}.key' --ramp
 
 Each login is IKE_SA_INIT and IKE_AUTH without a CHILD_SA (RFC 6023), which the gateway has to allow; then the IKE_SA is deleted, or
 stays with --keep. All come from one address: gateways that bound half-open IKE_SAs by address, or ask for cookies, show that.
---wrong-share of the logins have a wrong key, and the gateway has to refuse them.")]
+By psk initiators are named by --id; otherwise they are users, whose names are IKE's identities and EAP's.")]
     Ike(Ike),
     /// Requests and indications of MIH functions (IEEE 802.21 over RFC 5677).
     #[command(after_help = "Examples:
@@ -163,16 +166,25 @@ pub(crate) enum PppoeMethod {
 pub(crate) struct Ike {
     #[command(flatten)]
     pub(crate) load: Load,
+    #[command(flatten)]
+    pub(crate) tls: Tls,
+    /// How initiators prove who they are: psk, certificate, eap-md5, eap-gtc, eap-mschapv2, eap-tls, peap-mschapv2, peap-gtc, ttls-pap
+    /// and the other methods of `usher load eap`.
+    #[arg(long, value_name = "METHOD", default_value = "psk", conflicts_with = "mix")]
+    pub(crate) method: String,
     /// A file that holds the key that all initiators and the gateway have.
+    #[arg(long, value_name = "FILE", help_heading = "IKE", required_unless_present = "gateway_ca")]
+    pub(crate) secret_file: Option<PathBuf>,
+    /// The authorities below which the gateway's certificate must end, in PEM; without them it proves who it is by the shared key.
     #[arg(long, value_name = "FILE", help_heading = "IKE")]
-    pub(crate) secret_file: PathBuf,
+    pub(crate) gateway_ca: Option<PathBuf>,
     /// Who the gateway is.
     #[arg(long, value_name = "ID", help_heading = "IKE")]
     pub(crate) gateway_id: String,
-    /// What initiators call themselves, each with its number behind the first label.
+    /// What initiators with the shared key call themselves, each with its number behind the first label.
     #[arg(long, value_name = "ID", default_value = "load@example.org", help_heading = "IKE")]
     pub(crate) id: String,
-    /// How many initiators there are: identities that log in, each in turn.
+    /// How many of these there are: identities that log in, each in turn.
     #[arg(long, value_name = "N", default_value = "1000", help_heading = "IKE")]
     pub(crate) initiators: NonZeroUsize,
     /// What is proposed; may be repeated, the preferred first.

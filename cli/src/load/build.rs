@@ -1,10 +1,11 @@
 //! From what was typed to what is run.
 
+mod ike;
 mod pppoe;
 
 use super::args::{
-    Accounting, Diameter, DiameterCarrier, DiameterMethod, Eap, EapName, Ike, Load, LoadCommand, Mih,
-    MihName, Nas, Radius, RadiusMethod, SctpOrder, Tls,
+    Accounting, Diameter, DiameterCarrier, DiameterMethod, Eap, EapName, Load, LoadCommand, Mih, MihName,
+    Nas, Radius, RadiusMethod, SctpOrder, Tls,
 };
 use super::value::Part;
 use crate::output::Failure;
@@ -13,18 +14,14 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use usher_config::disk::Disk;
-use usher_config::secret;
 use usher_core::{Duration, TransportProtocol, WallTime};
-use usher_crypto::Key;
 use usher_crypto::tls::{
     ClientConfig, ClientOptions, Credentials, Resumption, Roots, VersionRange, WallClock,
 };
-use usher_ike::payload::{Identification, Proposal};
 use usher_load::{
     Arrivals, Config, DiameterConfig, DiameterLogin, DiameterTransport, EapMethod, Expectation, Fleet,
-    FrontConfig, IkeConfig, MihConfig, MihRequest, Pace, PeapInner, Plan, RadiusConfig, RadiusLogin,
-    RampConfig, RampPlan, StreamPolicy, TtlsInner, Users,
+    FrontConfig, MihConfig, MihRequest, Pace, PeapInner, Plan, RadiusConfig, RadiusLogin, RampConfig,
+    RampPlan, StreamPolicy, TtlsInner, Users,
 };
 use usher_radius::Secret;
 use usher_radius::attribute::{Attributes, kind};
@@ -33,7 +30,6 @@ use usher_radius::client::{self, Retransmission, ServerConfig};
 const AUTHENTICATION_PORT: u16 = 1812;
 const ACCOUNTING_PORT: u16 = 1813;
 const DIAMETER_PORT: u16 = 3868;
-const IKE_PORT: u16 = 500;
 const DIAMETER_TLS_PORT: u16 = 5658;
 /// How much earlier than the next login the generator is woken: more than the coarseness of timers.
 const SPIN: Duration = Duration::from_micros(2_500);
@@ -66,7 +62,7 @@ pub(super) fn job(command: &LoadCommand) -> Result<Job, Failure> {
         LoadCommand::Radius(r) => radius(r),
         LoadCommand::Eap(e) => eap(e),
         LoadCommand::Diameter(d) => diameter(d),
-        LoadCommand::Ike(i) => ike(i),
+        LoadCommand::Ike(i) => ike::job(i),
         LoadCommand::Mih(m) => mih(m),
         LoadCommand::Pppoe(p) => pppoe::job(p),
     }
@@ -435,49 +431,6 @@ fn mih(m: &Mih) -> Result<Job, Failure> {
     Ok(job)
 }
 
-fn ike(i: &Ike) -> Result<Job, Failure> {
-    let load = &i.load;
-    let given = [
-        ("--user", load.user.is_some()),
-        ("--users-file", load.users_file.is_some()),
-        ("--mix", !load.mix.is_empty()),
-    ];
-    if let Some((option, _)) = given.iter().find(|(_, given)| *given) {
-        return Err(Failure::usage(format!("{option}: initiators are named by --id, and have one key")));
-    }
-    let address = resolve(&load.server, IKE_PORT)?;
-    let proposal =
-        |words: &String| Proposal::ike(words).map_err(|e| Failure::usage(format!("--proposal {words}: {e}")));
-    let proposals = i.proposal.iter().map(proposal).collect::<Result<Vec<_>, _>>()?;
-    let secret = secret::from_file(&i.secret_file, &Disk).map_err(Failure::usage)?;
-    if load.threads > i.initiators {
-        return Err(Failure::usage(format!(
-            "{} threads share {} initiators: give --initiators at least as many",
-            load.threads, i.initiators
-        )));
-    }
-    let front = FrontConfig::Ike(IkeConfig {
-        address,
-        local: SocketAddr::new(local(address)?, 0),
-        gateway: Identification::of_text(&i.gateway_id),
-        identity: i.id.clone(),
-        initiators: i.initiators.get(),
-        first: 0,
-        secret: Key::from(secret.0.as_bytes()),
-        proposals,
-        keep: i.keep,
-        retransmission: i.retransmission.0,
-        retransmissions: i.retransmissions,
-    });
-    let nobody = Users::template("initiator", "", 1).map_err(|e| Failure::usage(format!("{e}")))?;
-    let mix = vec![usher_load::Share { name: "psk".to_owned(), weight: 1.0, deniable: true }];
-    let what = format!("PSK with {}", i.proposal.join(", "));
-    let mut job = finish("ike", what, load, front, mix, Arc::new(nobody), vec![address], None)?;
-    job.settings.insert("initiators".to_owned(), i.initiators.to_string());
-    job.settings.insert("IKE_SAs".to_owned(), if i.keep { "stay" } else { "are deleted" }.to_owned());
-    Ok(job)
-}
-
 /// What follows the first dot of a host's name.
 pub(crate) fn realm_of(host: &str) -> String {
     host.split_once('.').map_or(host, |(_, realm)| realm).to_owned()
@@ -757,9 +710,12 @@ fn is_pattern(file: &str) -> bool {
     file.contains("{}") || file.contains("{name}")
 }
 
-/// The TLS of users' logins: one configuration for all, or one a user.
-fn users_tls(options: &Tls, load: &Load, users: &Users) -> Result<usher_load::Tls, Failure> {
-    let trust = Trust::of(options)?;
+/// Users' certificates: one for all, if there is any, or one a user.
+fn certificates(
+    options: &Tls,
+    load: &Load,
+    users: &Users,
+) -> Result<(Option<Credentials>, Vec<Credentials>), Failure> {
     let given = options.certificate.as_deref().zip(options.key.as_deref());
     let own = given.is_some_and(|(certificate, key)| is_pattern(certificate) || is_pattern(key));
     let listed = (0..users.len()).any(|i| users.files(i).is_some());
@@ -793,9 +749,17 @@ fn users_tls(options: &Tls, load: &Load, users: &Users) -> Result<usher_load::Tl
                     )));
                 }
             };
-            each.push(trust.config(Some(credentials(&certificate, &key)?), 2)?);
+            each.push(credentials(&certificate, &key)?);
         }
     }
+    Ok((one, each))
+}
+
+/// The TLS of users' logins: one configuration for all, or one a user.
+fn users_tls(options: &Tls, load: &Load, users: &Users) -> Result<usher_load::Tls, Failure> {
+    let trust = Trust::of(options)?;
+    let (one, each) = certificates(options, load, users)?;
+    let each = each.into_iter().map(|own| trust.config(Some(own), 2)).collect::<Result<Vec<_>, _>>()?;
     let config = match each.first() {
         Some(first) => first.clone(),
         None => trust.config(one, 1 << 20)?,

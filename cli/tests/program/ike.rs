@@ -38,6 +38,11 @@ impl Gateway {
         Self { daemon, nat_port }
     }
 
+    /// Where others reach it.
+    pub(crate) const fn nat_port(&self) -> u16 {
+        self.nat_port
+    }
+
     /// A client's file.
     pub(crate) fn client(&self, place: &Folder, name: &str, more: &str) {
         let [port, nat_port] = ports();

@@ -9,6 +9,7 @@ mod config;
 mod folder;
 mod ident;
 mod ike;
+mod ike_load;
 mod ike_revocation;
 mod lab;
 mod mih;

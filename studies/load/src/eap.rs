@@ -96,7 +96,8 @@ impl EapMethod {
         matches!(self, Self::Peap(..) | Self::Ttls(..))
     }
 
-    fn offer(&self, who: Who<'_>) -> Box<dyn PeerOffer> {
+    /// What a peer of this user does when it is asked for the method.
+    pub(crate) fn offer(&self, who: Who<'_>) -> Box<dyn PeerOffer> {
         match self {
             Self::Md5 => Box::new(md5::Password::new(who.password)),
             Self::Gtc => Box::new(gtc::Token::new(who.password)),

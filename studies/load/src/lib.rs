@@ -22,8 +22,8 @@ pub use eap::{EapMethod, PeapInner, Tls, TtlsInner};
 pub use expect::{ExpectError, Expectation, Shown, Verdict};
 pub use generator::{
     Accounting, Command, Config, ConfigError, DiameterConfig, DiameterLogin, EchoConfig, Event, Fleet,
-    FrontConfig, Generator, Hold, IkeConfig, MihConfig, MihRequest, PppoeConfig, PppoeLogin, RadiusConfig,
-    RadiusLogin, Share,
+    FrontConfig, Generator, Hold, IkeConfig, IkeGatewayAuth, IkeLogin, MihConfig, MihRequest, PppoeConfig,
+    PppoeLogin, RadiusConfig, RadiusLogin, Share,
 };
 pub use limit::{BUSY_SHARE, LATE_FLOOR_S, LATE_SHARE, Limit};
 pub use live::{

@@ -65,6 +65,9 @@ impl Gateway {
 /// Who logs in at the gateway.
 pub(crate) fn initiators(gateway: IpAddr) -> Result<IkeConfig, String> {
     Ok(IkeConfig {
+        logins: vec![usher_load::IkeLogin::Psk],
+        gateway_auth: usher_load::IkeGatewayAuth::Psk,
+        anonymous: None,
         address: SocketAddr::new(gateway, PORTS[0]),
         local: SocketAddr::new(CLIENT, 0),
         gateway: Identification::fqdn(NAME),

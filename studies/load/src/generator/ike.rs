@@ -1,18 +1,59 @@
-//! Initiators who log in to an IKEv2 gateway by a shared key: IKE_SA_INIT and IKE_AUTH each, then the IKE_SA ends or stays.
+//! Initiators who log in to an IKEv2 gateway, by a shared key, a certificate or EAP: IKE_SA_INIT and IKE_AUTH each, then the IKE_SA
+//! ends or stays.
 
-use super::NotNow;
 use super::login::{Login, Logins, Sink, Start, Success};
+use super::{ConfigError, NotNow, alter};
+use crate::eap::{EapMethod, Who};
 use crate::tally::Failure;
+use crate::users::Users;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use usher_core::collections::HashMap;
 use usher_core::{Duration, Input, Instant, Machine, Output, Outputs, SecureRng, WallTime};
 use usher_crypto::Key;
+use usher_crypto::tls::{self, Roots, WallClock};
 use usher_ike::Endpoint;
+use usher_ike::credentials::Credentials;
 use usher_ike::machine::{
-    Childless, Command, Config, Connection, EndReason, Event, LocalAuth, Retransmission, SaId,
+    Childless, Command, Config, Connection, EndReason, Event, LocalAuth, RemoteAuth, Retransmission, SaId,
 };
 use usher_ike::payload::{Identification, Proposal};
+
+/// What the connections are called at which certificates are asked for.
+const NAME: &str = "load";
+
+/// How an initiator proves who it is.
+#[derive(Clone, Debug)]
+pub enum IkeLogin {
+    /// By the key that all of them and the gateway have. Initiators are numbered.
+    Psk,
+    /// By a certificate that bears the user's name: one for each user, by number, or one for all.
+    Certificate(Arc<[tls::Credentials]>),
+    /// By EAP (RFC 7296 §2.16), as a user with a password or a certificate.
+    Eap(EapMethod),
+}
+
+impl IkeLogin {
+    /// Whether a login can be wrong, so that it must be turned away: by a wrong key or password, or by the certificate of another
+    /// user.
+    #[must_use]
+    pub fn is_deniable(&self) -> bool {
+        match self {
+            Self::Psk => true,
+            Self::Certificate(each) => each.len() > 1,
+            Self::Eap(method) => method.is_deniable(),
+        }
+    }
+}
+
+/// How the gateway proves who it is.
+#[derive(Clone, Debug)]
+pub enum IkeGatewayAuth {
+    /// By the key that initiators have too.
+    Psk,
+    /// By a certificate below one of these, at this time.
+    Certificate(Roots, WallTime),
+}
 
 /// What an IKE generator is made of.
 #[derive(Clone, Debug)]
@@ -29,8 +70,14 @@ pub struct IkeConfig {
     pub initiators: usize,
     /// The number of the first, where other generators have initiators too.
     pub first: usize,
-    /// The key that all of them and the gateway have.
+    /// How they prove who they are; at least one.
+    pub logins: Vec<IkeLogin>,
+    /// How the gateway does.
+    pub gateway_auth: IkeGatewayAuth,
+    /// The key that all of them and the gateway have; empty where there is none.
     pub secret: Key,
+    /// What is said in place of a user's name before the tunnel of PEAP and TTLS is there: as IKE's identity, and outside the tunnel.
+    pub anonymous: Option<Arc<[u8]>>,
     /// What is proposed.
     pub proposals: Vec<Proposal>,
     /// An IKE_SA stays when it is established; otherwise it is deleted.
@@ -45,9 +92,14 @@ pub struct IkeConfig {
 #[derive(Debug)]
 pub(super) struct IkeFront {
     config: IkeConfig,
+    users: Arc<Users>,
     endpoint: Endpoint,
-    /// With the right key, and with a wrong one.
-    connections: Vec<[Arc<Connection>; 2]>,
+    credentials: Credentials,
+    /// Of those with a shared key, with the right one and with a wrong one.
+    shared: Vec<[Arc<Connection>; 2]>,
+    /// How the users' certificates prove who they are, of each method the first's number in [`Self::certificates`].
+    first_certificate: Vec<usize>,
+    certificates: Vec<LocalAuth>,
     next: usize,
     /// With the IKE_SA, once it has begun.
     logins: Logins<Option<SaId>>,
@@ -62,10 +114,18 @@ fn numbered(identity: &str, n: usize) -> String {
     }
 }
 
+/// What a connection is called that signs with the `n`-th certificate.
+fn signing(n: usize) -> String {
+    format!("{NAME}-{n}")
+}
+
 impl IkeFront {
-    pub(super) fn new(config: IkeConfig, rng: SecureRng) -> Result<Self, super::ConfigError> {
+    pub(super) fn new(config: IkeConfig, users: Arc<Users>, rng: SecureRng) -> Result<Self, ConfigError> {
         if config.initiators == 0 {
-            return Err(super::ConfigError::Invalid("one initiator is needed at least"));
+            return Err(ConfigError::Invalid("one initiator is needed at least"));
+        }
+        if config.logins.is_empty() {
+            return Err(ConfigError::Invalid("there is no method by which initiators prove who they are"));
         }
         let settings = Config {
             retransmission: Retransmission {
@@ -76,33 +136,116 @@ impl IkeFront {
             sas: usize::MAX,
             ..Config::default()
         };
-        let connection = |n: usize, secret: Key| {
-            let local = Identification::of_text(&numbered(&config.identity, config.first + n));
-            let shared = Connection::shared_key("load", local, &config.secret, config.proposals.clone());
-            Arc::new(Connection {
-                remote: Some(config.gateway.clone()),
-                // Who has a wrong key is to be turned away by the gateway, and not to turn it away.
-                local_auth: LocalAuth::Psk(secret),
-                childless: Childless::Force,
-                ..shared
-            })
+        let mut credentials = Credentials::new();
+        let trusts = |name: &str, credentials: &mut Credentials| match &config.gateway_auth {
+            IkeGatewayAuth::Psk => Ok(()),
+            IkeGatewayAuth::Certificate(roots, now) => credentials
+                .trust(name, roots.clone(), WallClock::at(*now))
+                .map_err(|_| ConfigError::Invalid("the gateway's authorities cannot be read")),
         };
-        let mut wrong = config.secret.clone();
-        match wrong.first_mut() {
-            Some(octet) => *octet ^= 1,
-            None => wrong.push(1),
+        trusts(NAME, &mut credentials)?;
+        let (mut first_certificate, mut certificates) = (Vec::new(), Vec::new());
+        for login in &config.logins {
+            first_certificate.push(certificates.len());
+            let IkeLogin::Certificate(each) = login else { continue };
+            if each.is_empty() {
+                return Err(ConfigError::Invalid("there is no certificate"));
+            }
+            for own in each.iter() {
+                let key = own.signing_key();
+                let key =
+                    key.map_err(|_| ConfigError::Invalid("a certificate's key is of no kind that signs"))?;
+                let name = signing(certificates.len());
+                let kind = credentials.add_key(&name, key);
+                trusts(&name, &mut credentials)?;
+                let chain = own.chain().map(<[u8]>::to_vec).collect();
+                certificates.push(LocalAuth::Certificate { chain, kind, pss: false });
+            }
         }
-        let both = |n| [connection(n, config.secret.clone()), connection(n, wrong.clone())];
-        let connections = (0..config.initiators).map(both).collect();
-        let endpoint = Endpoint::new(settings, rng);
-        Ok(Self {
-            connections,
+        let mut front = Self {
+            endpoint: Endpoint::new(settings, rng),
+            credentials,
+            shared: Vec::new(),
+            first_certificate,
+            certificates,
             next: 0,
             logins: Logins::default(),
             by_sa: HashMap::default(),
-            endpoint,
+            users,
             config,
-        })
+        };
+        if front.config.logins.iter().any(|login| matches!(login, IkeLogin::Psk)) {
+            let right = front.config.secret.clone();
+            let mut wrong = right.clone();
+            match wrong.first_mut() {
+                Some(octet) => *octet ^= 1,
+                None => wrong.push(1),
+            }
+            let of = |n: usize, secret: &Key| {
+                let local = numbered(&front.config.identity, front.config.first + n);
+                // Who has a wrong key is to be turned away by the gateway, and not to turn it away.
+                Arc::new(front.connection(NAME, &local, LocalAuth::Psk(secret.clone()), false))
+            };
+            front.shared = (0..front.config.initiators).map(|n| [of(n, &right), of(n, &wrong)]).collect();
+        }
+        Ok(front)
+    }
+
+    /// A connection to the gateway. Messages may be cut into fragments (RFC 7383) where chains of certificates are in them.
+    fn connection(&self, name: &str, local: &str, local_auth: LocalAuth, fragmentation: bool) -> Connection {
+        let config = &self.config;
+        let local = Identification::of_text(local);
+        let shared = Connection::shared_key(name, local, &config.secret, config.proposals.clone());
+        Connection {
+            remote: Some(config.gateway.clone()),
+            remote_auth: match config.gateway_auth {
+                IkeGatewayAuth::Psk => shared.remote_auth,
+                IkeGatewayAuth::Certificate(..) => RemoteAuth::Certificate { authorities: Vec::new() },
+            },
+            local_auth,
+            childless: Childless::Force,
+            fragmentation: fragmentation || matches!(config.gateway_auth, IkeGatewayAuth::Certificate(..)),
+            ..shared
+        }
+    }
+
+    fn by_eap(&self, start: &Start) -> bool {
+        matches!(self.config.logins.get(usize::from(start.method)), Some(IkeLogin::Eap(_)))
+    }
+
+    /// The connection of a login.
+    fn of_login(&mut self, start: &Start) -> Arc<Connection> {
+        let method = usize::from(start.method);
+        let users = self.users.clone();
+        let (name, password) = users.get(start.user);
+        let login = self.config.logins.get(method).unwrap_or(&self.config.logins[0]);
+        match login {
+            IkeLogin::Psk => {
+                let connection = self.shared[self.next][usize::from(start.wrong)].clone();
+                self.next = (self.next + 1) % self.shared.len();
+                connection
+            }
+            IkeLogin::Certificate(each) => {
+                // Another user's: the next one's.
+                let number = (start.user + usize::from(start.wrong)) % each.len();
+                let number = self.first_certificate[method] + number;
+                let auth = self.certificates[number].clone();
+                let local = String::from_utf8_lossy(name);
+                Arc::new(self.connection(&signing(number), &local, auth, true))
+            }
+            IkeLogin::Eap(eap) => {
+                let mut altered = [0; 128];
+                let password = if start.wrong { alter(password, &mut altered) } else { password };
+                let outer = match &self.config.anonymous {
+                    Some(anonymous) if eap.has_tunnel() => anonymous,
+                    _ => name,
+                };
+                let who = Who { number: start.user, outer, name, password, wrong: start.wrong };
+                let methods = Arc::new([eap.offer(who)]);
+                let auth = LocalAuth::Eap { identity: outer.to_vec(), methods };
+                Arc::new(self.connection(NAME, &String::from_utf8_lossy(outer), auth, true))
+            }
+        }
     }
 
     pub(super) fn set_epoch(&mut self, now: Instant, epoch: WallTime) {
@@ -111,8 +254,7 @@ impl IkeFront {
 
     /// Begins a login.
     pub(super) fn begin(&mut self, now: Instant, start: Start) -> Result<(), NotNow> {
-        let connection = self.connections[self.next][usize::from(start.wrong)].clone();
-        self.next = (self.next + 1) % self.connections.len();
+        let connection = self.of_login(&start);
         let token = self.logins.next_token();
         let (local, remote) = (self.config.local, self.config.address);
         let initiate = Command::Initiate { token, connection, local, remote };
@@ -159,8 +301,10 @@ impl IkeFront {
                     outputs.transmit(transmit, core::mem::replace(&mut buf, next));
                 }
                 Output::Work(work) => outputs.work(work),
-                // Nobody signs here, and nobody's certificate is verified.
-                Output::Job(_) => {}
+                Output::Job(job) => {
+                    // The IKE_SA that asked may have ended.
+                    let _ = self.endpoint.command(now, self.credentials.answer(&job));
+                }
                 Output::Event(event) => self.heard(now, &event, sink),
             }
         }
@@ -193,6 +337,10 @@ impl IkeFront {
                 };
                 let end = match reason {
                     EndReason::Refused if login.start.wrong => Ok(Success::TurnedAway),
+                    // Whose TLS has come to its end takes no EAP-Failure any more (RFC 4137, UNCOND_SUCC): IKE breaks off.
+                    EndReason::Protocol if login.start.wrong && self.by_eap(&login.start) => {
+                        Ok(Success::TurnedAway)
+                    }
                     EndReason::Refused | EndReason::NoProposal | EndReason::Unsupported => {
                         Err(Failure::Rejected)
                     }
@@ -246,7 +394,10 @@ mod tests {
             identity: "load@example.org".into(),
             initiators: 3,
             first: 0,
+            logins: vec![IkeLogin::Psk],
+            gateway_auth: IkeGatewayAuth::Psk,
             secret: key.clone(),
+            anonymous: None,
             proposals: proposal(offered),
             keep,
             retransmission: Duration::from_secs(1),

@@ -17,7 +17,7 @@ mod pppoe;
 mod radius;
 
 pub use diameter::{DiameterConfig, DiameterLogin};
-pub use ike::IkeConfig;
+pub use ike::{IkeConfig, IkeGatewayAuth, IkeLogin};
 pub use mih::{MihConfig, MihRequest};
 pub use pppoe::{EchoConfig, Hold, PppoeConfig, PppoeLogin};
 pub(crate) use pppoe::{PORT, station_of};
@@ -111,18 +111,20 @@ impl FrontConfig {
             Self::Radius(r) => r.logins.len(),
             Self::Diameter(d) => d.logins.len(),
             Self::Pppoe(p) => p.logins.len(),
-            Self::Ike(_) | Self::Mih(_) => 1,
+            Self::Ike(i) => i.logins.len(),
+            Self::Mih(_) => 1,
         }
     }
-    /// The same with the `i`-th method only.
+    /// The same with the `n`-th method only.
     #[must_use]
-    pub fn only(&self, i: usize) -> Self {
+    pub fn only(&self, n: usize) -> Self {
         let mut only = self.clone();
         match &mut only {
-            Self::Radius(r) => r.logins = r.logins.get(i).cloned().into_iter().collect(),
-            Self::Diameter(d) => d.logins = d.logins.get(i).cloned().into_iter().collect(),
-            Self::Pppoe(p) => p.logins = p.logins.get(i).copied().into_iter().collect(),
-            Self::Ike(_) | Self::Mih(_) => {}
+            Self::Radius(r) => r.logins = r.logins.get(n).cloned().into_iter().collect(),
+            Self::Diameter(d) => d.logins = d.logins.get(n).cloned().into_iter().collect(),
+            Self::Pppoe(p) => p.logins = p.logins.get(n).copied().into_iter().collect(),
+            Self::Ike(i) => i.logins = i.logins.get(n).cloned().into_iter().collect(),
+            Self::Mih(_) => {}
         }
         only
     }
@@ -238,7 +240,7 @@ impl Generator {
         let front = match &config.front {
             FrontConfig::Radius(r) => access(r.setup(&mut rng)?, rng),
             FrontConfig::Diameter(d) => access(d.setup(start, &mut rng)?, rng),
-            FrontConfig::Ike(i) => Front::Ike(Box::new(IkeFront::new(i.clone(), rng)?)),
+            FrontConfig::Ike(i) => Front::Ike(Box::new(IkeFront::new(i.clone(), config.users.clone(), rng)?)),
             FrontConfig::Mih(m) => {
                 let chance = usher_core::Seed::new(rng.next_u64()).stream("load.mih", 0);
                 Front::Mih(Box::new(MihFront::new(m.clone(), start, chance)?))
