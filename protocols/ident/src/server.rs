@@ -169,8 +169,9 @@ pub struct Server {
     outputs: Outputs<ServerEvent>,
 }
 
-/// What of an address counts as one network.
-fn network(address: IpAddr) -> IpAddr {
+/// What of an asker's address counts as one network: an IPv4 address, or 64 bits of an IPv6 address.
+#[must_use]
+pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) & u128::MAX << 64).into(),
         v4 @ IpAddr::V4(_) => v4,

@@ -107,6 +107,8 @@ pub struct Limits {
     pub pipeline: Count,
     /// Owners that may be looked up at a time, of all connections; beyond it the answer is UNKNOWN-ERROR.
     pub lookups: Count,
+    /// Queries of one network in a second; beyond it the answer is UNKNOWN-ERROR, without a look-up and a line in the log.
+    pub queries_per_network: Count,
 }
 
 impl Default for Limits {
@@ -120,6 +122,7 @@ impl Default for Limits {
             connections_per_network: count(server.connections_per_network),
             pipeline: count(server.pipeline),
             lookups: Count::of(4096),
+            queries_per_network: Count::of(1000),
         }
     }
 }
@@ -222,7 +225,12 @@ pub fn check(file: &File, folder: &Path, outside: &dyn Outside) -> (Option<servi
         connections_per_network: count(limits.connections_per_network),
         pipeline: count(limits.pipeline),
     };
-    let config = policy.map(|policy| service::Config { server, policy, lookups: count(limits.lookups) });
+    let config = policy.map(|policy| service::Config {
+        server,
+        policy,
+        lookups: count(limits.lookups),
+        queries: limits.queries_per_network.get(),
+    });
     (config, found)
 }
 
@@ -288,14 +296,21 @@ mod tests {
                     [[asker]]\nprefix = \"::/0\"\ndisclose = \"token\"\n\
                     [token]\nkey_file = \"ident.key\"\n\
                     [limits]\nidle_timeout = \"1 min\"\nanswer_timeout = \"1.5 s\"\nconnections = 9\n\
-                    connections_per_network = 8\npipeline = 7\nlookups = 6\n[log]\nlevel = \"warn\"\n";
+                    connections_per_network = 8\npipeline = 7\nlookups = 6\n\
+                    queries_per_network = 5\n[log]\nlevel = \"warn\"\n";
         let Loaded { file, config, .. } = parse("etc/ident.toml", text, &Host).unwrap();
         assert_eq!((file.listen[0].to_string().as_str(), file.hide[0].as_str()), ("[::]:113", "eve"));
         let server = &config.server;
         assert_eq!((server.idle.as_secs_f64(), server.patience.as_secs_f64()), (60.0, 1.5));
         assert_eq!(
-            (server.connections, server.connections_per_network, server.pipeline, config.lookups),
-            (9, 8, 7, 6)
+            (
+                server.connections,
+                server.connections_per_network,
+                server.pipeline,
+                config.lookups,
+                config.queries
+            ),
+            (9, 8, 7, 6, 5)
         );
         assert_eq!(config.policy.of("2001:db8::1".parse().unwrap()), Some(Disclosure::Token));
         assert_eq!(config.policy.key, Some(TokenKey::new(b"0123456789abcdef")));

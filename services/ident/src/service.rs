@@ -4,8 +4,10 @@ use crate::disclosure::{Disclosure, Policy};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::fmt;
-use core::net::SocketAddr;
-use usher_core::{Child, CommandError, Input, Instant, Machine, OutputOf, Outputs, StreamEvent, WallTime};
+use core::net::{IpAddr, SocketAddr};
+use usher_core::{
+    Child, CommandError, Duration, Input, Instant, Machine, OutputOf, Outputs, StreamEvent, WallTime,
+};
 use usher_ident::{
     Answer, Connection, ErrorType, Server, ServerCommand, ServerConfig, ServerCounters, ServerEvent,
 };
@@ -19,7 +21,36 @@ pub struct Config {
     pub policy: Policy,
     /// Owners that may be looked up at a time; beyond it a query is UNKNOWN-ERROR.
     pub lookups: usize,
+    /// Queries of one network in a second ([`usher_ident::network`]); beyond it a query is UNKNOWN-ERROR, and nothing is said of it.
+    pub queries: u32,
 }
+
+/// Networks whose queries are counted in a second, at most.
+const NETWORKS: usize = 16_384;
+
+/// How many queries networks have sent in the second that it is.
+#[derive(Debug, Default)]
+struct Rates {
+    since: Instant,
+    of: BTreeMap<IpAddr, u32>,
+}
+
+impl Rates {
+    /// One more of a network; false: it is one too many.
+    fn take(&mut self, now: Instant, network: IpAddr, most: u32) -> bool {
+        if now.since(self.since) >= SECOND {
+            (self.since, self.of) = (now, BTreeMap::new());
+        }
+        if self.of.len() >= NETWORKS && !self.of.contains_key(&network) {
+            return false;
+        }
+        let sent = self.of.entry(network).or_default();
+        *sent = sent.saturating_add(1);
+        *sent <= most
+    }
+}
+
+const SECOND: Duration = Duration::from_secs(1);
 
 /// What a service asks of somebody who knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,6 +133,8 @@ usher_core::counters! {
         lookups,
         /// Queries answered UNKNOWN-ERROR: as many look-ups as may be were under way.
         lookups_full,
+        /// Queries answered UNKNOWN-ERROR: their network had sent as many in that second as it may.
+        limited,
         /// Answers that came too late, for a query that was given up or whose connection has gone.
         late,
     }
@@ -119,6 +152,8 @@ pub struct IdentService {
     server: Child<Server>,
     policy: Policy,
     most: usize,
+    queries: u32,
+    rates: Rates,
     /// The wall time at [`Instant::ZERO`].
     epoch: WallTime,
     /// Look-ups under way, under the tokens of the server's questions.
@@ -135,6 +170,8 @@ impl IdentService {
             server: Child::only(Server::new(config.server)),
             policy: config.policy,
             most: config.lookups,
+            queries: config.queries,
+            rates: Rates::default(),
             epoch: WallTime::UNIX_EPOCH,
             asked: BTreeMap::new(),
             counters: Counters::default(),
@@ -157,6 +194,13 @@ impl IdentService {
         while let Some(ServerEvent::Asked { token, asker, connection }) =
             self.outputs.next_event(&mut self.server)
         {
+            if !self.rates.take(now, usher_ident::network(asker.ip()), self.queries) {
+                self.counters.limited += 1;
+                let answer = Answer::Error(ErrorType::UnknownError);
+                // It may have gone; and a flood is not to fill whoever's log.
+                let _ = self.server.command(now, ServerCommand::Answer { token, answer });
+                continue;
+            }
             // Who may not ask any more, and who is told nothing, needs no look-up.
             let told = self.policy.of(asker.ip()).unwrap_or(Disclosure::Nothing);
             let full = self.asked.len() >= self.most;
@@ -214,7 +258,7 @@ impl Machine for IdentService {
                 self.answer(now, token, asked, answer);
             }
             Command::Configure(config) => {
-                (self.policy, self.most) = (config.policy, config.lookups);
+                (self.policy, self.most, self.queries) = (config.policy, config.lookups, config.queries);
                 self.server.command(now, ServerCommand::Configure(config.server))?;
             }
         }
@@ -234,11 +278,10 @@ impl Machine for IdentService {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use core::net::IpAddr;
     use usher_config::Prefix;
+    use usher_core::ListenerId;
     use usher_core::bench::{At, Network};
     use usher_core::impair::ChannelConfig;
-    use usher_core::{Duration, ListenerId};
     use usher_ident::{
         AskError, Client, ClientCommand, ClientConfig, ClientEvent, PORT, PortPair, Question, Token,
     };
@@ -253,7 +296,7 @@ mod tests {
         let askers = askers.iter().map(|(prefix, what)| (Prefix::parse(prefix).unwrap(), *what)).collect();
         let opsys = Token::new("UNIX").unwrap();
         let policy = Policy { askers, hide: Vec::new(), opsys, charset: None, key: None };
-        Config { server: ServerConfig::default(), policy, lookups: 2 }
+        Config { server: ServerConfig::default(), policy, lookups: 2, queries: 50 }
     }
 
     /// A service that is told after 3 ms that user 1000, `ann`, owns port 6193, nobody port 6195, and nothing of any other;
@@ -328,6 +371,43 @@ mod tests {
         assert_eq!(net[service].counters().0.late, 1);
         assert_eq!(net.command(service, found(0)), Err(CommandError::UnknownToken));
         assert_eq!(ask(&mut net, b, 6193), Ok("ann (UNIX)".to_owned()), "there is room again");
+    }
+
+    #[test]
+    fn a_network_asks_so_often_in_a_second_and_others_have_their_own() {
+        let of = Config { queries: 3, lookups: 9, ..config(&[("0.0.0.0/0", Disclosure::UserName)]) };
+        let (mut net, service, clients) = world(of, ["192.0.2.7", "192.0.2.8"]);
+        let begin = |net: &mut Network, client, token| {
+            let ports = PortPair::new(6193, 23);
+            let question = Question { server: SocketAddr::new(ip(SERVER), PORT), local: None, ports };
+            net.command(client, ClientCommand::Ask { token, question }).unwrap();
+        };
+        let heard = |net: &mut Network, client| {
+            let all = net.take(client).into_iter();
+            let all = all.map(|(_, ClientEvent::Answered { answer, .. })| answer.unwrap().to_string());
+            let mut all: Vec<_> = all.collect();
+            all.sort();
+            all
+        };
+        (0..5).for_each(|token| begin(&mut net, clients[0], token));
+        begin(&mut net, clients[1], 9);
+        net.run(Duration::from_millis(900));
+        let unknown = "UNKNOWN-ERROR";
+        assert_eq!(heard(&mut net, clients[0]), [unknown, unknown, "ann (UNIX)", "ann (UNIX)", "ann (UNIX)"]);
+        assert_eq!(heard(&mut net, clients[1]), ["ann (UNIX)"]);
+        let counters = *net[service].counters().0;
+        assert_eq!((counters.limited, counters.lookups), (2, 4));
+        assert_eq!(net.take(service).len(), 4, "of what was too much nothing is said");
+        net.run(Duration::from_millis(200));
+        begin(&mut net, clients[0], 10);
+        net.run(Duration::from_millis(100));
+        assert_eq!(heard(&mut net, clients[0]), ["ann (UNIX)"]);
+        // However many ask, what is remembered is bounded; who is not known then waits for the next second.
+        let (mut rates, now) = (Rates::default(), Instant::ZERO + SECOND);
+        let network = |n: u32| IpAddr::from(core::net::Ipv4Addr::from_bits(n));
+        assert!((0..NETWORKS as u32).all(|n| rates.take(now, network(n), 1)));
+        assert!(!rates.take(now, network(u32::MAX), 1) && rates.of.len() == NETWORKS);
+        assert!(rates.take(now + SECOND, network(u32::MAX), 1));
     }
 
     #[test]
