@@ -106,18 +106,28 @@ impl Concentrator {
             return self.confirm(own, id);
         }
         if self.sessions_of(station) >= self.config.sessions_per_station {
-            let oldest = self.stations.get(&station).and_then(|names| names.first()).copied();
-            match (self.config.excess, oldest.and_then(|name| self.names.get(&name).copied())) {
+            match (self.config.excess, self.oldest_of(station)) {
                 (Excess::Replace, Some(oldest)) => {
                     self.counters.replaced += 1;
                     self.cut(oldest, EndReason::Replaced);
                 }
-                _ => {
+                (_, oldest) => {
                     self.counters.full_station += 1;
+                    // Where it has lost its power, and none is left of the sessions before, it is in when it asks again.
+                    if let Some(oldest) = oldest {
+                        self.probe(now, oldest);
+                    }
                     let why = (ErrorTag::AcSystem, &b"too many sessions of this host"[..]);
                     return self.refuse(own, &frame, &tags, service, why);
                 }
             }
+        }
+        if self.sessions.len() >= self.config.sessions
+            && let Some(oldest) = self.oldest_of(station)
+        {
+            // Nobody else has less for that.
+            self.counters.replaced += 1;
+            self.cut(oldest, EndReason::Replaced);
         }
         let line = self.line(own, &tags);
         if self.outside.len() >= self.config.outside {
@@ -142,6 +152,20 @@ impl Concentrator {
 
     fn sessions_of(&self, station: Station) -> usize {
         self.stations.get(&station).map_or(0, Vec::len)
+    }
+
+    /// The session of a station that has been there for longest.
+    fn oldest_of(&self, station: Station) -> Option<u16> {
+        let name = self.stations.get(&station)?.first()?;
+        self.names.get(name).copied()
+    }
+
+    /// Asks a session's host whether it is there.
+    fn probe(&mut self, now: Instant, id: u16) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.link.probe(now);
+            self.settle(id);
+        }
     }
 
     /// The session of a station that asked for it with these tags and has not been heard in it.

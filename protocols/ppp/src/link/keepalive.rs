@@ -11,6 +11,9 @@ const ORDINARY: u16 = 1492;
 /// How often a long packet is tried, and how long is waited for the reply.
 const TRIES: u32 = 3;
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How often it is asked whether a peer is there that somebody else seems to have taken the place of, and how long is waited each time.
+const PROBES: u32 = 2;
+const PROBE: Duration = Duration::from_secs(2);
 
 /// What is out.
 #[derive(Debug)]
@@ -22,6 +25,10 @@ pub(super) struct Keepalive {
     /// The identifier of the last request, and how many are without reply.
     identifier: u8,
     unanswered: u32,
+    /// Whether the peer is there is asked now, and not when it is time.
+    probing: bool,
+    /// Requests can be sent.
+    open: bool,
     /// The search for the longest packet that passes.
     trial: Trial,
 }
@@ -44,6 +51,8 @@ impl Keepalive {
             due: None,
             identifier: 0,
             unanswered: 0,
+            probing: false,
+            open: false,
             trial: Trial::None,
         }
     }
@@ -54,7 +63,7 @@ impl Keepalive {
         }
     }
     pub(super) fn start(&mut self, now: Instant, agreed: u16) {
-        self.unanswered = 0;
+        (self.unanswered, self.probing, self.open) = (0, false, true);
         self.due = (!self.interval.is_zero()).then(|| now + self.interval.mul_f64(self.phase));
         self.trial = Trial::None;
         if agreed > ORDINARY {
@@ -62,7 +71,7 @@ impl Keepalive {
         }
     }
     pub(super) fn stop(&mut self) {
-        (self.due, self.trial) = (None, Trial::None);
+        (self.due, self.trial, self.open) = (None, Trial::None, false);
     }
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let trial = if let Trial::Out { due, .. } = self.trial { Some(due) } else { None };
@@ -74,12 +83,20 @@ impl Link {
     /// The time for an Echo-Request has come.
     pub(super) fn echo(&mut self, now: Instant) {
         if self.keepalive.due.is_some_and(|at| at <= now) {
-            if self.keepalive.unanswered >= self.config.echo_failures {
+            let (most, each) = match self.keepalive.probing {
+                true => (PROBES, PROBE),
+                false => (self.config.echo_failures, self.keepalive.interval),
+            };
+            if each.is_zero() {
+                // A probe was answered, and nobody wants to know more.
+                self.keepalive.due = None;
+            } else if self.keepalive.unanswered >= most {
                 return self.end(EndReason::Unreachable);
+            } else {
+                self.keepalive.unanswered += 1;
+                self.keepalive.identifier = self.send_echo(HEADER + 4);
+                self.keepalive.due = Some(now + each);
             }
-            self.keepalive.unanswered += 1;
-            self.keepalive.identifier = self.send_echo(HEADER + 4);
-            self.keepalive.due = Some(now + self.keepalive.interval);
         }
         if let Trial::Out { octets, left, due, .. } = self.keepalive.trial
             && due <= now
@@ -90,6 +107,14 @@ impl Link {
                 let due = now + PATIENCE;
                 self.keepalive.trial = Trial::Out { identifier, octets, left: left - 1, due };
             }
+        }
+    }
+
+    /// Whether the peer is still there is asked at once: somebody wants what it has.
+    pub(crate) fn probe(&mut self, now: Instant) {
+        if self.keepalive.open && !self.keepalive.probing {
+            (self.keepalive.probing, self.keepalive.unanswered) = (true, 0);
+            self.keepalive.due = Some(now);
         }
     }
 
@@ -122,7 +147,7 @@ impl Link {
         }
         let asked = self.keepalive.unanswered > 0 && self.keepalive.identifier == packet.identifier;
         if asked {
-            self.keepalive.unanswered = 0;
+            (self.keepalive.unanswered, self.keepalive.probing) = (0, false);
         }
         asked
     }

@@ -107,6 +107,20 @@ fn a_request_needs_a_cookie_of_its_own_station() {
     assert_eq!((world.net[world.ac].counters().bad_cookie, world.net[world.ac].sessions()), (4, 0));
 }
 
+/// A session of a host with this Host-Uniq, by hand: its number; 0 where it is refused.
+fn try_for(world: &mut World, n: u8, uniq: u8) -> u16 {
+    world.give(&initiation(host(n), &any()));
+    let offers = world.sent_to(host(n), 0);
+    let offer = offers.iter().rev().find(|bytes| Frame::parse(bytes).unwrap().code == Code::PADO).unwrap();
+    let cookie = Discovery::parse(Frame::parse(offer).unwrap().payload).unwrap().cookie;
+    let since = world.net.sent().len();
+    let request = Discovery { cookie, host_uniq: Some(&[uniq]), ..any() };
+    world.give(&discovery(host(n), AC, Code::PADR, 0, &request));
+    let sent = world.sent_to(host(n), since);
+    let frames: Vec<_> = sent.iter().map(|bytes| Frame::parse(bytes).unwrap()).collect();
+    frames.iter().find(|frame| frame.code == Code::PADS).unwrap().session
+}
+
 #[test]
 fn sessions_are_limited_by_station_in_all_and_outside() {
     let limited = |sessions, outside, of_one, excess| ConcentratorConfig {
@@ -116,21 +130,12 @@ fn sessions_are_limited_by_station_in_all_and_outside() {
         excess,
         ..config()
     };
-    let try_for = |world: &mut World, n: u8, uniq: u8| {
-        world.give(&initiation(host(n), &any()));
-        let offers = world.sent_to(host(n), 0);
-        let offer = offers.iter().find(|bytes| Frame::parse(bytes).unwrap().code == Code::PADO).unwrap();
-        let cookie = Discovery::parse(Frame::parse(offer).unwrap().payload).unwrap().cookie;
-        let since = world.net.sent().len();
-        let request = Discovery { cookie, host_uniq: Some(&[uniq]), ..any() };
-        world.give(&discovery(host(n), AC, Code::PADR, 0, &request));
-        let sent = world.sent_to(host(n), since);
-        let frames: Vec<_> = sent.iter().map(|bytes| Frame::parse(bytes).unwrap()).collect();
-        frames.iter().find(|frame| frame.code == Code::PADS).unwrap().session
-    };
     let mut world = World::new(limited(3, 9, 9, Excess::Refuse), vec![]);
     assert!((1..=3).all(|n| try_for(&mut world, n, 0) != 0) && try_for(&mut world, 4, 0) == 0);
     assert_eq!(world.net[world.ac].counters().full, 1);
+    // Who is full itself makes room for itself, and nobody else for it.
+    assert!(try_for(&mut world, 2, 7) != 0 && try_for(&mut world, 5, 0) == 0);
+    assert_eq!((world.net[world.ac].sessions(), world.ended()), (3, vec![EndReason::Replaced]));
     let mut world = World::new(limited(9, 3, 9, Excess::Refuse), vec![]);
     assert!((1..=4).all(|n| try_for(&mut world, n, 0) != 0), "the oldest that was never heard makes room");
     assert_eq!((world.net[world.ac].sessions(), world.ended()), (3, vec![EndReason::CrowdedOut]));
@@ -141,6 +146,28 @@ fn sessions_are_limited_by_station_in_all_and_outside() {
     let mut world = World::new(limited(9, 9, 2, Excess::Replace), vec![]);
     assert!((1..=5).all(|uniq| try_for(&mut world, 1, uniq) != 0));
     assert_eq!((world.net[world.ac].sessions(), world.ended()), (2, vec![EndReason::Replaced; 3]));
+}
+
+#[test]
+fn a_host_that_lost_its_power_is_in_again_before_its_session_is_missed() {
+    for interval in [3600, 0] {
+        let mut config = ConcentratorConfig { sessions_per_station: 1, excess: Excess::Refuse, ..config() };
+        config.link.echo_interval = secs(interval);
+        let mut world = World::new(config, vec![client(1, &[AuthenticationProtocol::Chap])]);
+        world.up();
+        // Whoever has the address of a host that is there stays outside, and that one has its session.
+        assert_eq!(try_for(&mut world, 1, 7), 0);
+        world.net.run(secs(20));
+        assert!(world.ended().is_empty(), "{interval}: {:?}", world.ended());
+        // It has lost its power.
+        world.net.silence(world.clients[0], true);
+        world.net.run(secs(20));
+        assert!(world.ended().is_empty(), "nobody has missed it yet");
+        assert_eq!(try_for(&mut world, 1, 8), 0);
+        world.net.run(secs(5));
+        assert_eq!(world.ended(), [EndReason::Unreachable], "{interval}");
+        assert_ne!(try_for(&mut world, 1, 8), 0);
+    }
 }
 
 #[test]
