@@ -77,8 +77,22 @@ pub(crate) fn attribute(kind: u16, value: &[u8], out: &mut Vec<u8>) {
     out.resize(out.len().next_multiple_of(4), 0);
 }
 
+/// Of which frames of PPPoE the system hears, beside our own sockets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Guard {
+    /// All.
+    Pppoe,
+    /// Not of PADT: the kernel's own PPPoE would end a session by whatever says that it is its station's, before anybody has judged that.
+    /// Sockets of all protocols have heard them before.
+    WithoutPadt,
+}
+
+/// Where a frame of PPPoE says what it is, whatever comes before (RFC 2516 §4), and PADT's code there.
+const CODE: u32 = (libc::SKF_LL_OFF + 15) as u32;
+const PADT: u32 = 0xa7;
+
 /// A filter that lets PPPoE pass, and nothing else.
-fn filter() -> Vec<u8> {
+fn filter(guard: Guard) -> Vec<u8> {
     let step = |code: u32, jt: u8, jf: u8, k: u32| {
         let mut octets = (code as u16).to_ne_bytes().to_vec();
         octets.extend([jt, jf]);
@@ -90,8 +104,10 @@ fn filter() -> Vec<u8> {
     let give = libc::BPF_RET | libc::BPF_K;
     let steps = [
         step(libc::BPF_LD | libc::BPF_H | libc::BPF_ABS, 0, 0, protocol),
-        step(equal, 1, 0, 0x8863),
-        step(equal, 0, 1, 0x8864),
+        step(equal, 3, 0, 0x8864),
+        step(equal, 0, 3, 0x8863),
+        step(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0, 0, CODE),
+        step(equal, u8::from(guard == Guard::WithoutPadt), 0, PADT),
         step(give, 0, 0, TC_ACT_UNSPEC),
         step(give, 0, 0, TC_ACT_SHOT),
     ];
@@ -279,14 +295,14 @@ impl Netlink {
 
     /// Drops what comes to an interface and is not PPPoE, before the system sees it: a host that has no session would otherwise
     /// be routed like anybody. Where a program has left that, it is taken over.
-    pub(crate) fn add_guard(&self, index: u32) -> io::Result<()> {
+    pub(crate) fn add_guard(&self, index: u32, what: Guard) -> io::Result<()> {
         let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
         unless(
             libc::EEXIST,
             self.ask(flags, RouteNetlinkMessage::NewQueueDiscipline(Self::discipline(index))),
         )?;
         let mut message = Self::guard(index);
-        message.attributes.push(TcAttribute::Other(DefaultNla::new(TCA_OPTIONS, filter())));
+        message.attributes.push(TcAttribute::Other(DefaultNla::new(TCA_OPTIONS, filter(what))));
         let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
         self.ask(flags, RouteNetlinkMessage::NewTrafficFilter(message)).map(drop)
     }

@@ -1,12 +1,12 @@
 //! A data plane as others see it.
 
-use crate::interface::{Interface, Netlink};
+use crate::interface::{Guard, Interface, Netlink};
 use crate::kernel::{self, KernelMode};
 use crate::session::{Counters, Session, Usage};
 use crate::sys;
 use crate::user::UserMode;
 use socket2::Socket;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -163,12 +163,16 @@ impl Port {
     pub(crate) fn sockets(&self) -> impl Iterator<Item = &Socket> {
         [&self.discovery, &self.session].into_iter()
     }
-    fn open(netlink: &Netlink, name: &str) -> io::Result<Self> {
+    /// `first`: discovery is heard before the system hears it, and drops some of it.
+    fn open(netlink: &Netlink, name: &str, first: bool) -> io::Result<Self> {
         let interface = netlink.interface(name)?;
         if !interface.up {
             return Err(io::Error::other(format!("it is down: ip link set {name} up")));
         }
-        let discovery = sys::frames(interface.index, 0x8863, false)?;
+        let discovery = match first {
+            true => sys::frames_first(interface.index, 0x8863)?,
+            false => sys::frames(interface.index, 0x8863, false)?,
+        };
         let session = sys::frames(interface.index, 0x8864, false)?;
         Ok(Self { name: name.to_owned(), interface, discovery, session })
     }
@@ -225,6 +229,7 @@ pub struct Plane {
     /// The device, and what else has our addresses.
     devices: Vec<u32>,
     installed: Mutex<Installed>,
+    reports: Arc<Reports>,
     reporter: Option<(Sender<()>, JoinHandle<()>)>,
     carrier: Arc<dyn Carrier>,
     /// Taken back after all else.
@@ -242,8 +247,8 @@ struct Changed {
 }
 
 impl Changed {
-    fn guard(&mut self, index: u32) -> io::Result<()> {
-        self.netlink.add_guard(index)?;
+    fn guard(&mut self, index: u32, what: Guard) -> io::Result<()> {
+        self.netlink.add_guard(index, what)?;
         self.guarded.push(index);
         Ok(())
     }
@@ -306,7 +311,7 @@ impl Plane {
             if ports.iter().any(|port| port.name == *name) {
                 return Err(StartError::Twice(name.clone()));
             }
-            let opened = Port::open(&netlink, name);
+            let opened = Port::open(&netlink, name, config.mode == Mode::Kernel);
             ports.push(opened.map_err(|error| StartError::Interface { name: name.clone(), error })?);
         }
         let Some(mtu) = ports.iter().map(|port| port.interface.mtu).max() else {
@@ -332,10 +337,10 @@ impl Plane {
             Some((tun, index)) => (tun.name.clone(), *index),
             None => (format!("{}*", kernel::stem(&config.device)), 0),
         };
-        let guard = |changed: &mut Changed| -> Result<(), StartError> {
+        let guard = |changed: &mut Changed, what: Guard| -> Result<(), StartError> {
             for port in &*ports {
                 let interface = |error| StartError::Interface { name: port.name.clone(), error };
-                changed.guard(port.interface.index).map_err(interface)?;
+                changed.guard(port.interface.index, what).map_err(interface)?;
             }
             Ok(())
         };
@@ -355,16 +360,17 @@ impl Plane {
                 carrier
             }
             (_, Some((made, _))) => {
-                guard(&mut changed)?;
+                guard(&mut changed, Guard::Pppoe)?;
                 Arc::new(UserMode::start(made, Arc::clone(&ports), hears.clone(), seed)?)
             }
             (_, None) => {
-                guard(&mut changed)?;
+                guard(&mut changed, Guard::WithoutPadt)?;
                 Arc::new(KernelMode::start(&config.device, Arc::clone(&ports), hears.clone(), seed)?)
             }
         };
+        let reports = Arc::new(Reports { hears, turn: Mutex::default(), gone: Mutex::default() });
         let reporter = match config.report {
-            Some(every) => Some(reporter(every, Arc::clone(&carrier), hears)?),
+            Some(every) => Some(reporter(every, Arc::clone(&carrier), Arc::clone(&reports))?),
             None => None,
         };
         let states = ports.iter().map(|port| PortState {
@@ -382,6 +388,7 @@ impl Plane {
             ports,
             netlink,
             installed,
+            reports,
             reporter,
             carrier,
             changed,
@@ -503,6 +510,7 @@ impl Plane {
         let own = self.carrier.interface(number)?;
         // First nothing passes; what the kernel then says of routes changes nothing of that.
         let usage = self.carrier.remove(number)?;
+        self.reports.gone(number);
         let Some(session) = installed.sessions.remove(&number) else { return Ok(usage) };
         if let Some(own) = own {
             // They go with its interface, if they have not yet.
@@ -532,6 +540,13 @@ impl Plane {
     pub fn usage(&self, number: u16) -> io::Result<Option<Usage>> {
         self.carrier.usage(number)
     }
+    /// Has said what all sessions have carried by now ([`Event::Carried`]).
+    pub fn report(&self) {
+        let numbers: Vec<u16> = locked(&self.installed).sessions.keys().copied().collect();
+        // Of those that the kernel says nothing of nobody knows.
+        let of = |number| Some((number, self.carrier.usage(number).ok()??));
+        let _ = self.reports.say(|| Ok(numbers.into_iter().filter_map(of).collect()));
+    }
     /// What was counted.
     ///
     /// # Errors
@@ -559,21 +574,48 @@ fn quiet(device: &str) {
     }
 }
 
+/// Says what sessions have carried: of one that is taken out meanwhile nothing, or before whoever took it out hears the last. Otherwise it
+/// would be counted twice.
+struct Reports {
+    hears: Heard,
+    /// One report at a time.
+    turn: Mutex<()>,
+    /// Sessions that have been taken out since a report was begun.
+    gone: Mutex<Option<BTreeSet<u16>>>,
+}
+
+impl Reports {
+    fn say(&self, ask: impl FnOnce() -> io::Result<Vec<(u16, Usage)>>) -> io::Result<()> {
+        let _turn = locked(&self.turn);
+        *locked(&self.gone) = Some(BTreeSet::new());
+        let asked = ask();
+        let mut gone = locked(&self.gone);
+        let without = gone.take().unwrap_or_default();
+        let all: Vec<_> = asked?.into_iter().filter(|(number, _)| !without.contains(number)).collect();
+        if !all.is_empty() {
+            self.hears.say(Event::Carried(all));
+        }
+        Ok(())
+    }
+    fn gone(&self, number: u16) {
+        if let Some(gone) = &mut *locked(&self.gone) {
+            gone.insert(number);
+        }
+    }
+}
+
 /// Says what sessions have carried, so often.
 fn reporter(
     every: Duration,
     carrier: Arc<dyn Carrier>,
-    hears: Heard,
+    reports: Arc<Reports>,
 ) -> Result<(Sender<()>, JoinHandle<()>), StartError> {
     let (end, ended) = channel::<()>();
     let run = move || {
         while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
-            match carrier.changed() {
-                Ok(changed) if changed.is_empty() => {}
-                Ok(changed) => hears.say(Event::Carried(changed)),
-                Err(error) => {
-                    return hears.say(Event::Failed(format!("what sessions carry cannot be read: {error}")));
-                }
+            if let Err(error) = reports.say(|| carrier.changed()) {
+                let why = format!("what sessions carry cannot be read: {error}");
+                return reports.hears.say(Event::Failed(why));
             }
         }
     };
@@ -591,7 +633,7 @@ impl Drop for Plane {
             self.changed.guarded.clear();
             // In eBPF mode the program goes after this. What cannot be closed is as it was before there was a plane.
             for port in &*self.ports {
-                let _ = self.netlink.add_guard(port.interface.index);
+                let _ = self.netlink.add_guard(port.interface.index, Guard::Pppoe);
             }
         }
         // Routes and addresses of the device go with it.
@@ -600,5 +642,33 @@ impl Drop for Plane {
                 let _ = self.netlink.remove_address(*device, *gateway);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_session_that_is_gone_nothing_is_said_behind_its_last() {
+        let (said, heard) = channel();
+        let hears: Hears = Box::new(move |event| drop(said.send(event)));
+        let hears = Heard(Arc::new(Mutex::new(hears)));
+        let reports = Reports { hears, turn: Mutex::default(), gone: Mutex::default() };
+        let of = |number: u16| (number, Usage { octets_in: number.into(), ..Usage::default() });
+        // One goes between being asked for what it has carried and that being said.
+        let asked = || {
+            reports.gone(2);
+            Ok([1, 2, 3].map(of).into())
+        };
+        reports.say(asked).unwrap();
+        assert_eq!(heard.try_recv(), Ok(Event::Carried([1, 3].map(of).into())));
+        // Another has its number by now.
+        reports.gone(3);
+        reports.say(|| Ok([2, 3].map(of).into())).unwrap();
+        assert_eq!(heard.try_recv(), Ok(Event::Carried([2, 3].map(of).into())));
+        reports.say(|| Ok(Vec::new())).unwrap();
+        assert!(heard.try_recv().is_err(), "of none nothing is said");
+        reports.say(|| Err(io::Error::other("no"))).unwrap_err();
     }
 }

@@ -24,11 +24,14 @@ const BESIDE: usize = 64;
 
 /// Sets an option of a packet socket.
 fn set<T: Copy>(socket: &Socket, name: libc::c_int, value: T) -> io::Result<()> {
+    set_at(socket, libc::SOL_PACKET, name, value)
+}
+
+fn set_at<T: Copy>(socket: &Socket, level: libc::c_int, name: libc::c_int, value: T) -> io::Result<()> {
     let length = size_of::<T>() as libc::socklen_t;
     // SAFETY: the pointer is to a value of the length given, which the call reads.
-    let done = unsafe {
-        libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, name, (&raw const value).cast(), length)
-    };
+    let done =
+        unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const value).cast(), length) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
@@ -46,27 +49,59 @@ pub(crate) fn take_all(socket: &Socket, index: u32) -> io::Result<()> {
 /// A socket for frames of one EtherType at one interface: those that are for this station or for all, or with `any` those for
 /// other stations, too. Each has the head of [`VNET_HEADER`] octets in front, both ways.
 pub(crate) fn frames(index: u32, ethertype: u16, any: bool) -> io::Result<Socket> {
+    let highest = if any { libc::PACKET_OTHERHOST } else { libc::PACKET_BROADCAST };
+    socket(index, ethertype, &at_most(libc::SKF_AD_PKTTYPE, u32::from(highest)))
+}
+
+/// The same for this station or for all, of frames that no filter of traffic control has seen yet; those of VLANs are theirs.
+pub(crate) fn frames_first(index: u32, ethertype: u16) -> io::Result<Socket> {
+    // Where one does not hold, the last step keeps nothing.
+    let conditions = [
+        step(LOAD_HALF, 0, 0, (libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL) as u32),
+        step(EQUAL, 0, 5, ethertype.into()),
+        step(LOAD, 0, 0, (libc::SKF_AD_OFF + libc::SKF_AD_VLAN_TAG_PRESENT) as u32),
+        step(EQUAL, 0, 3, 0),
+    ];
+    let rest = at_most(libc::SKF_AD_PKTTYPE, u32::from(libc::PACKET_BROADCAST));
+    let filter: Vec<SockFilter> = conditions.into_iter().chain(rest).collect();
+    socket(index, libc::ETH_P_ALL as u16, &filter)
+}
+
+const LOAD: u32 = libc::BPF_LD | libc::BPF_B | libc::BPF_ABS;
+const LOAD_HALF: u32 = libc::BPF_LD | libc::BPF_H | libc::BPF_ABS;
+const EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+
+const fn step(code: u32, jt: u8, jf: u8, k: u32) -> SockFilter {
+    SockFilter::new(code as u16, jt, jf, k)
+}
+
+/// A program that keeps frames of which the kernel says no more than this.
+fn at_most(what: libc::c_int, most: u32) -> Vec<SockFilter> {
+    vec![
+        step(LOAD, 0, 0, (libc::SKF_AD_OFF + what) as u32),
+        step(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K, 1, 0, most),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
+    ]
+}
+
+fn socket(index: u32, protocol: u16, filter: &[SockFilter]) -> io::Result<Socket> {
     let socket = Socket::new_raw(Domain::PACKET, Type::RAW.nonblocking().cloexec(), None::<Protocol>)?;
-    let word = |code: u32| code as u16;
-    let kind = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
-    let highest = u32::from(if any { libc::PACKET_OTHERHOST } else { libc::PACKET_BROADCAST });
-    socket.attach_filter(&[
-        SockFilter::new(word(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS), 0, 0, kind),
-        SockFilter::new(word(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K), 1, 0, highest),
-        SockFilter::new(word(libc::BPF_RET | libc::BPF_K), 0, 0, u32::MAX),
-        SockFilter::new(word(libc::BPF_RET | libc::BPF_K), 0, 0, 0),
-    ])?;
+    socket.attach_filter(filter)?;
     let on: libc::c_int = 1;
     set(&socket, libc::PACKET_VNET_HDR, on)?;
-    // The system may grant less.
+    // The system may grant less than that; more than everybody may have it grants who may administer the network.
     socket.set_recv_buffer_size(BUFFER)?;
     socket.set_send_buffer_size(BUFFER)?;
+    for force in [libc::SO_RCVBUFFORCE, libc::SO_SNDBUFFORCE] {
+        let _ = set_at(&socket, libc::SOL_SOCKET, force, BUFFER as libc::c_int);
+    }
     // SAFETY: the storage is larger than the structure that is written to it, and aligned for it; the length is that one's.
     let ((), address) = unsafe {
         SockAddr::try_init(|storage, length| {
             let mut name: libc::sockaddr_ll = zeroed();
             name.sll_family = libc::AF_PACKET as libc::sa_family_t;
-            name.sll_protocol = ethertype.to_be();
+            name.sll_protocol = protocol.to_be();
             name.sll_ifindex = index as libc::c_int;
             storage.cast::<libc::sockaddr_ll>().write(name);
             *length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;

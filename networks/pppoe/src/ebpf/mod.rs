@@ -40,6 +40,9 @@ struct Maps {
     counters: PerCpuArray<MapData, u64>,
 }
 
+/// Sessions that are asked for what they have carried while nobody else is heard.
+const AT_ONCE: usize = 64;
+
 struct State {
     maps: Maps,
     sessions: BTreeMap<u16, Session>,
@@ -274,13 +277,20 @@ impl Carrier for EbpfMode {
         }
     }
     fn changed(&self) -> io::Result<Vec<(u16, Usage)>> {
-        let mut state = locked(&self.state);
+        let state = locked(&self.state);
         let numbers: Vec<u16> = state.sessions.keys().copied().collect();
+        drop(state);
         let mut changed = Vec::new();
-        for number in numbers {
-            let usage = state.maps.usage(number)?;
-            if state.said.insert(number, usage).unwrap_or_default() != usage {
-                changed.push((number, usage));
+        // Whoever installs or removes one meanwhile has its turn soon.
+        for some in numbers.chunks(AT_ONCE) {
+            let mut state = locked(&self.state);
+            for number in
+                some.iter().copied().filter(|number| state.sessions.contains_key(number)).collect::<Vec<_>>()
+            {
+                let usage = state.maps.usage(number)?;
+                if state.said.insert(number, usage).unwrap_or_default() != usage {
+                    changed.push((number, usage));
+                }
             }
         }
         Ok(changed)

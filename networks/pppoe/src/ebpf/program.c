@@ -96,7 +96,6 @@ struct {
 struct {
     UINT(type, BPF_MAP_TYPE_HASH);
     UINT(max_entries, 65536);
-    UINT(map_flags, BPF_F_NO_PREALLOC);
     TYPE(key, __u32);
     TYPE(value, __u32);
 } hosts SECTION(".maps");

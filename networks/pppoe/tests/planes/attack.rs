@@ -1,11 +1,11 @@
 //! What a host tries that has no session, or is not content with its own.
 
 use super::place::{
-    CONCENTRATOR, Ends, HOST, HOST_END, HOST_IPV6, NUMBER, Place, SERVER, SERVER_END, SERVER_IPV6, datagram,
-    modes, run, wait,
+    CONCENTRATOR, Ends, HOST, HOST_END, HOST_IPV6, NUMBER, PATIENCE, Place, SERVER, SERVER_END, SERVER_IPV6,
+    datagram, modes, run, wait,
 };
 use std::net::UdpSocket;
-use usher_pppoe::{Config, Mode, PortConfig, Session};
+use usher_pppoe::{Config, Event, Mode, PortConfig, Session};
 
 const PORT: u16 = 7000;
 
@@ -156,5 +156,37 @@ fn a_session_may_send_from_its_own_addresses_alone() {
         assert_eq!(counters.malformed, 4, "{mode}: {counters:?}");
         assert_eq!(ends.concentrator.usage(NUMBER).unwrap().unwrap().spoofed, 3, "{mode}");
         wait("both are counted", || ends.concentrator.usage(NUMBER).unwrap().unwrap().packets_in == 2);
+    }
+}
+
+/// Who ends a session by PADT is for whoever speaks discovery to believe: what carries packets goes on.
+#[test]
+fn a_padt_ends_nothing_by_itself() {
+    for mode in modes() {
+        let place = Place::new(1500);
+        let ends = place.ends(mode);
+        ends.install();
+        let socket = place.udp(SERVER_END, &format!("0.0.0.0:{PORT}"));
+        let [to, from] = [ends.concentrator.ports()[0].mac, ends.host.ports()[0].mac];
+        let padt = |number: u16| {
+            let rest = [0x88, 0x63, 0x11, 0xa7, (number >> 8) as u8, number as u8, 0, 0];
+            [&to[..], &from, &rest, &[0; 40]].concat()
+        };
+        // Before it is the session's, and after.
+        for number in [NUMBER ^ 1, NUMBER] {
+            ends.host.send(0, &padt(number));
+            let heard = || match ends.events.recv_timeout(PATIENCE).expect("it is heard") {
+                Event::Frame { data, .. } => Some(data),
+                _ => None,
+            };
+            let frame = std::iter::repeat_with(heard).flatten().next().unwrap();
+            assert_eq!(frame[12..18], padt(number)[12..18], "{mode}");
+            only_the_last_arrives(
+                &ends,
+                &socket,
+                &[],
+                &ends.frame(NUMBER, &datagram(HOST, SERVER, PORT, b"last")),
+            );
+        }
     }
 }

@@ -272,3 +272,20 @@ fn what_cannot_be_is_said() {
     super::place::run(&format!("ip -n {} link set acc0 down", place.names[CONCENTRATOR]));
     assert_eq!(start(Mode::User, &["acc0"]), "access interface acc0: it is down: ip link set acc0 up");
 }
+
+/// What eBPF mode has no room for is refused in words, and nothing of it is there.
+#[cfg(feature = "ebpf")]
+#[test]
+fn a_session_with_more_networks_than_fit_is_refused_whole() {
+    let place = Place::new(1500);
+    let ends = place.ends(Mode::Ebpf);
+    let networks = |count: u8| (0..count).map(|n| ([10, 1, n, 0].into(), 24)).collect();
+    // Its own address is one more.
+    let many = Session { networks: networks(8), ..ends.session() };
+    let refused = ends.concentrator.install(many).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput);
+    assert_eq!(refused.to_string(), "9 networks of IPv4: a session in eBPF has room for 8");
+    assert_eq!(ends.concentrator.usage(NUMBER).unwrap(), None);
+    ends.concentrator.install(Session { networks: networks(7), ..ends.session() }).unwrap();
+    assert!(ends.concentrator.usage(NUMBER).unwrap().is_some());
+}
