@@ -27,7 +27,7 @@ mod telling;
 mod within;
 
 pub use serve::{
-    FrameSender, FrameTeller, Frames, Helper, Hosted, ServeError, Share, Source, Teller, Until,
+    FrameKind, FrameSender, FrameTeller, Frames, Helper, Hosted, ServeError, Share, Source, Teller, Until,
     keep_memory_private, listen, once, serve, serve_shards,
 };
 pub use signals::{Signals, Told};

@@ -5,6 +5,7 @@ mod connect;
 mod control;
 mod daily;
 mod ipfix;
+mod known;
 mod nat;
 mod offers;
 mod say;
@@ -17,16 +18,20 @@ pub use offers::Certificates;
 pub use say::meaning;
 pub use track::{Asking, Found, Tracked, Who, WhoError, who};
 
-use crate::setup::{outgoing, secure_rng, wall_clock};
+use crate::setup::{outgoing, secure_rng, wall, wall_clock};
 use crate::within::Running;
-use crate::{Frames, Hosted, ServeError, StartAaa, Telling, keep_memory_private, listen, log, serve as host};
+use crate::{
+    FrameKind, Frames, Hosted, ServeError, StartAaa, Telling, keep_memory_private, listen, log, serve as host,
+};
 use audit::Audit;
 use ipfix::Ipfix;
+use known::Known;
 use say::Say;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use track::TrackLog;
 use translations::TranslationCounters;
 use usher_concentrator::config::{self, DEFAULT_PATH, File, Loaded, ModeWord};
@@ -129,11 +134,13 @@ pub fn serve(path: Option<PathBuf>, start: StartAaa) -> Result<(), PppoeError> {
     let ipfix = Ipfix::start(&loaded.file).map_err(system("IPFIX"))?;
     let track = match &loaded.file.tracking {
         Some(table) => {
-            let (track, lost) = TrackLog::open(&base, table).map_err(PppoeError::Track)?;
+            let aaa = loaded.config.aaa.as_ref().filter(|aaa| aaa.accounting);
+            let since = aaa.map(|aaa| earlier(aaa.patience.lasts));
+            let (track, left) = TrackLog::open(&base, table, since).map_err(PppoeError::Track)?;
             if let Some(ipfix) = &ipfix {
-                track.export(ipfix.clone(), &lost);
+                track.export(ipfix.clone(), &left.lost);
             }
-            loaded.config.lost = lost;
+            (loaded.config.lost, loaded.config.owed) = (left.lost, left.owed);
             Some(track)
         }
         None => None,
@@ -146,7 +153,8 @@ pub fn serve(path: Option<PathBuf>, start: StartAaa) -> Result<(), PppoeError> {
         gone.tell(Command::Leave);
     });
     let within = within.map_err(PppoeError::Within)?;
-    let plane = Arc::new(start_plane(&loaded.file, &telling, &hearing, &failed)?);
+    let (known, dropped) = (Known::default(), FramesLost::default());
+    let plane = Arc::new(start_plane(&loaded.file, &telling, &hearing, (&known, &dropped), &failed)?);
     let blocks = loaded.config.blocks.clone();
     let (pools, lost) = (&loaded.config.pools, &loaded.config.lost);
     let nat = nat::Nat::start(&loaded.file, pools, blocks, plane.device(), lost)?;
@@ -166,7 +174,8 @@ pub fn serve(path: Option<PathBuf>, start: StartAaa) -> Result<(), PppoeError> {
     let tracked = loaded.file.tracking.clone().map(|table| (base.clone(), table));
     let beside = move || {
         let told = ipfix.as_ref().map(Ipfix::counters).unwrap_or_default();
-        told.into_iter().chain(translations.iter().flat_map(TranslationCounters::read)).collect()
+        let told = told.into_iter().chain(translations.iter().flat_map(TranslationCounters::read));
+        told.chain(dropped.read()).collect()
     };
     let asked = control::Asked::new(&telling, tracked, audit.clone(), Arc::new(beside));
     let socket = &loaded.file.listen.control;
@@ -177,10 +186,9 @@ pub fn serve(path: Option<PathBuf>, start: StartAaa) -> Result<(), PppoeError> {
         bound.map_err(|error| ServeError::Listen { address, what: "metrics", error })?;
         tracing::info!(%address, "metrics");
     }
-    let carried = say::Numbers::default();
     let mut teller = Say {
         plane: plane.clone(),
-        carried: carried.clone(),
+        known,
         nat,
         track: track.clone(),
         audit,
@@ -226,7 +234,7 @@ pub fn serve(path: Option<PathBuf>, start: StartAaa) -> Result<(), PppoeError> {
         }),
         sources: vec![telling.source()],
         farewell: Box::new(move || {
-            telling.tell(say::report(&leaving, &carried));
+            leaving.report();
             Some(Command::Leave)
         }),
         // The last records of accounting have their answers.
@@ -239,10 +247,34 @@ pub fn serve(path: Option<PathBuf>, start: StartAaa) -> Result<(), PppoeError> {
     }
 }
 
+/// Frames that were lost since more waited for the machine than may.
+#[derive(Clone, Debug, Default)]
+struct FramesLost(Arc<[AtomicU64; 2]>);
+
+impl FramesLost {
+    const NAMES: [(FrameKind, &str); 2] =
+        [(FrameKind::OfSession, "frames_of_sessions_lost"), (FrameKind::Other, "frames_lost")];
+
+    fn count(&self, kind: FrameKind) {
+        self.0[kind as usize].fetch_add(1, Ordering::Relaxed);
+    }
+    fn read(&self) -> impl Iterator<Item = (String, u64)> {
+        Self::NAMES
+            .iter()
+            .map(move |(kind, name)| ((*name).to_owned(), self.0[*kind as usize].load(Ordering::Relaxed)))
+    }
+}
+
+/// So long ago.
+fn earlier(by: usher_core::Duration) -> WallTime {
+    WallTime::from_unix_secs(wall().unix_secs().saturating_sub(by.as_secs()))
+}
+
 fn start_plane(
     file: &File,
     telling: &Telling<Command>,
     hearing: &Hearing,
+    (known, lost): (&Known, &FramesLost),
     failed: &Arc<OnceLock<String>>,
 ) -> Result<Plane, usher_pppoe::StartError> {
     let interface = |name: &String| PortConfig { interface: name.clone() };
@@ -254,12 +286,17 @@ fn start_plane(
         closed: true,
     };
     let (telling, hearing, failed) = (telling.clone(), hearing.clone(), failed.clone());
+    let (known, lost) = (known.clone(), lost.clone());
     let hears = move |event| match event {
         usher_pppoe::Event::Frame { port, data } => {
             if let Some(teller) = hearing.get() {
+                let port = PortId(u32::try_from(port).unwrap_or(u32::MAX));
+                let kind = known.kind(port, &data, Instant::now());
                 let teller = teller.lock().unwrap_or_else(PoisonError::into_inner);
                 // What is more than can be taken up is lost, as on any network.
-                teller(PortId(u32::try_from(port).unwrap_or(u32::MAX)), data);
+                if !teller(port, kind, data) {
+                    lost.count(kind);
+                }
             }
         }
         usher_pppoe::Event::Carried(all) => {

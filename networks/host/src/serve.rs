@@ -80,7 +80,16 @@ pub type Teller<C> = Box<dyn Fn(C) -> bool + Send>;
 pub type Source<C> = Box<dyn FnOnce(Teller<C>) + Send>;
 
 /// Gives a machine a frame that has come by a port; false: more wait already than may, or nobody takes any more, and it is lost.
-pub type FrameTeller = Box<dyn Fn(PortId, Vec<u8>) -> bool + Send>;
+pub type FrameTeller = Box<dyn Fn(PortId, FrameKind, Vec<u8>) -> bool + Send>;
+
+/// What room a frame has that waits for its machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FrameKind {
+    /// That of sessions that are there.
+    OfSession,
+    /// That of all others.
+    Other,
+}
 
 /// Sends a frame by a port, from the destination address on.
 pub type FrameSender = Box<dyn FnMut(PortId, &[u8]) + Send>;
@@ -99,8 +108,29 @@ impl fmt::Debug for Frames {
     }
 }
 
-/// Frames that have come and wait for their machine, at most.
-const FRAMES: usize = 4096;
+/// Frames of each kind that have come and wait for their machine, at most.
+const FRAMES: usize = 16_384;
+
+/// How many frames of each kind wait.
+#[derive(Debug, Default)]
+struct Room([AtomicUsize; 2]);
+
+impl Room {
+    const fn of(&self, kind: FrameKind) -> &AtomicUsize {
+        &self.0[kind as usize]
+    }
+    /// One more; false: there is no room.
+    fn take(&self, kind: FrameKind) -> bool {
+        let free = self.of(kind).fetch_add(1, Ordering::Relaxed) < FRAMES;
+        if !free {
+            self.give_back(kind);
+        }
+        free
+    }
+    fn give_back(&self, kind: FrameKind) {
+        self.of(kind).fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 /// Whether what a machine says is the last that is waited for.
 pub type Until<M> = Box<dyn FnMut(&<M as Machine>::Event) -> bool + Send>;
@@ -148,7 +178,7 @@ const COUNTED: Duration = Duration::from_secs(60);
 
 enum Message<C> {
     Command(C),
-    Frame(PortId, Vec<u8>),
+    Frame(PortId, FrameKind, Vec<u8>),
     Count,
     Stop(Option<C>),
 }
@@ -171,7 +201,7 @@ struct Served<M: Machine> {
     /// Sends frames.
     sends: Option<FrameSender>,
     /// How many frames have come and are not taken up.
-    waiting: Arc<AtomicUsize>,
+    waiting: Arc<Room>,
     lingers: bool,
     stopped: bool,
 }
@@ -209,8 +239,8 @@ impl<M: Machine<Command: Send + 'static>> Role for Served<M> {
         match message {
             // What was asked may have been given up meanwhile.
             Message::Command(command) => drop(self.machine.command(now, command)),
-            Message::Frame(port, data) => {
-                self.waiting.fetch_sub(1, Ordering::Relaxed);
+            Message::Frame(port, kind, data) => {
+                self.waiting.give_back(kind);
                 self.machine.handle(now, Input::Frame { port, data: &data });
             }
             Message::Count => self.count(),
@@ -329,7 +359,7 @@ where
         Some(Frames { send, source }) => (Some(send), Some(source)),
         None => (None, None),
     };
-    let waiting = Arc::new(AtomicUsize::new(0));
+    let waiting = Arc::new(Room::default());
     let (drivers, all): (Vec<_>, Vec<_>) = machines
         .map(|(number, (machine, sockets))| {
             let (jobs, hears) = (jobs.clone(), hears.clone());
@@ -343,11 +373,13 @@ where
         .unzip();
     drop(jobs);
     if let (Some(source), Some(first)) = (frames, all.first().cloned()) {
-        source(Box::new(move |port, data| {
-            let full = waiting.fetch_add(1, Ordering::Relaxed) >= FRAMES;
-            let taken = !full && first.send(Message::Frame(port, data));
+        source(Box::new(move |port, kind, data| {
+            if !waiting.take(kind) {
+                return false;
+            }
+            let taken = first.send(Message::Frame(port, kind, data));
             if !taken {
-                waiting.fetch_sub(1, Ordering::Relaxed);
+                waiting.give_back(kind);
             }
             taken
         }));
@@ -461,4 +493,19 @@ pub fn once<M: Machine<Job = NoJob>, T>(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (driver, _) = Driver::new(Once { machine, said: Box::new(said), found: None }, sockets, clock);
     Ok(runtime.block_on(driver.run())?.found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_frames_leaves_sessions_that_are_there_their_room() {
+        let room = Room::default();
+        let taken = |kind, n: usize| (0..n).filter(|_| room.take(kind)).count();
+        assert_eq!(taken(FrameKind::Other, 100_000), FRAMES);
+        assert_eq!(taken(FrameKind::OfSession, FRAMES + 10), FRAMES);
+        room.give_back(FrameKind::Other);
+        assert_eq!((taken(FrameKind::OfSession, 5), taken(FrameKind::Other, 5)), (0, 1));
+    }
 }

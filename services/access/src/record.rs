@@ -57,11 +57,35 @@ pub enum TerminateCause {
 }
 
 impl TerminateCause {
+    /// Those that there are.
+    const ALL: [Self; 11] = [
+        Self::UserRequest,
+        Self::LostCarrier,
+        Self::LostService,
+        Self::IdleTimeout,
+        Self::SessionTimeout,
+        Self::AdminReset,
+        Self::AdminReboot,
+        Self::PortError,
+        Self::NasError,
+        Self::NasRequest,
+        Self::UserError,
+    ];
+    /// That of this number (RFC 2866 §5.10); `None`: of none that is used here.
+    #[must_use]
+    pub fn of(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|cause| *cause as u32 == number)
+    }
+    /// Its number (RFC 2866 §5.10).
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        self as u32
+    }
     /// Termination-Cause: DIAMETER_LOGOUT (RFC 6733 §8.15), or that of the RADIUS cause (RFC 4005 §9.3.5).
     pub(crate) const fn diameter(self) -> u32 {
         match self {
             Self::UserRequest => 1,
-            other => other as u32 + 10,
+            other => other.number() + 10,
         }
     }
 }
@@ -98,6 +122,8 @@ pub struct Record<'a> {
     pub port: NasPort<'a>,
     /// How long the session has lasted (Acct-Session-Time); a start has none.
     pub lasted: Duration,
+    /// How long ago it happened: a record that an earlier start of the access server still owed (Acct-Delay-Time, RFC 2866 §5.2).
+    pub ago: Duration,
     /// What went through it; `None`: it was not counted. A start has none.
     pub traffic: Option<Traffic>,
     /// Why it ended; of meaning in a stop.
@@ -125,6 +151,7 @@ impl<'a> Record<'a> {
             name: &[],
             port: NasPort { number: None, id: None, calling_station: None, called_station: None },
             lasted: Duration::ZERO,
+            ago: Duration::ZERO,
             traffic: None,
             cause: TerminateCause::UserRequest,
             classes: &[],
@@ -167,7 +194,7 @@ impl<'a> Record<'a> {
             a.push_u32(kind::ACCT_SESSION_TIME, seconds);
         }
         if self.kind == RecordKind::Stop {
-            a.push_u32(kind::ACCT_TERMINATE_CAUSE, self.cause as u32);
+            a.push_u32(kind::ACCT_TERMINATE_CAUSE, self.cause.number());
         }
         if let Some(traffic) = self.counted() {
             let octets = [

@@ -1,16 +1,17 @@
 //! What an AAA server is told of sessions (RFC 2866), and what it wants of them later (RFC 5176, RFC 6733 §8).
 
 use crate::login::set;
-use crate::service::{AccessConcentrator, Event, Timer};
+use crate::service::{AccessConcentrator, Event, Timer, Unanswered};
 use crate::session::{Session, session_called};
-use crate::track::Lost;
+use crate::track::{End, Lost, Owed, Record as Line, Stop};
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use usher_access::{
     DynamicKind, DynamicRequest, ErrorCause, NasPort, Record, RecordKind, SessionIdentity, TerminateCause,
     Traffic,
 };
-use usher_core::{Instant, Machine};
+use usher_core::{Duration, Instant, Machine, WallTime};
 use usher_radius::attribute::{Attributes, Value, kind};
 
 /// What an AAA server may change of a session. The rates of vendors are among number 26.
@@ -23,7 +24,7 @@ const CHANGES: [u8; 5] = [
 ];
 
 impl AccessConcentrator {
-    fn accounts(&self) -> bool {
+    pub(crate) fn accounts(&self) -> bool {
         self.config.aaa.as_ref().is_some_and(|aaa| aaa.accounting)
     }
 
@@ -69,23 +70,24 @@ impl AccessConcentrator {
             start: Some(self.start),
             ..Record::new(what, &session.acct, session.records)
         };
-        if self.say(now, &record, &session.acct) {
+        if self.say(now, &record, self.config.logged && what == RecordKind::Stop) {
             session.records += 1;
         }
         session
     }
 
-    /// Sends a record; false: it cannot be sent.
-    fn say(&mut self, now: Instant, record: &Record<'_>, of: &str) -> bool {
+    /// Sends a record, of which the log says that it is owed where it is `logged`; false: it cannot be sent.
+    fn say(&mut self, now: Instant, record: &Record<'_>, logged: bool) -> bool {
         let token = self.token();
         let Some(aaa) = &mut self.aaa else { return false };
         self.counters.records += 1;
+        let session: String = record.session.into();
         let sent = aaa.account(now, token, record).is_ok();
         if sent {
-            self.records.insert(token, of.into());
+            self.records.insert(token, Unanswered { session, logged });
         } else {
             self.counters.records_lost += 1;
-            self.outputs.event(Event::Unaccounted { session: of.into() });
+            self.outputs.event(Event::Unaccounted { session, logged: false });
         }
         sent
     }
@@ -96,40 +98,66 @@ impl AccessConcentrator {
         let radius = self.aaa.as_ref().is_some_and(|aaa| aaa.radius_counters().is_some());
         if self.accounts() && radius {
             let name = alloc::format!("{:08x}00000000", self.start);
-            self.say(now, &Record::new(what, &name, 0), &name);
+            self.say(now, &Record::new(what, &name, 0), false);
         }
     }
 
-    /// A session that an earlier start has left is over.
-    pub(crate) fn account_lost(&mut self, now: Instant, lost: &Lost) {
+    /// A session that an earlier start has left is over, and its Stop is owed.
+    pub(crate) fn lost(&mut self, now: Instant, lost: Lost) -> Owed {
         self.counters.sessions_lost += 1;
-        if !self.accounts() {
-            return;
+        // Which number was the last nobody knows; this one no other record of it has had (RFC 6733 §9.8.3).
+        let stop = Stop { cause: TerminateCause::NasError.number(), record: u32::MAX, packets: None };
+        let end = End {
+            at: now.wall(self.epoch),
+            session: lost.begin.session.clone(),
+            reason: "concentrator-ended".into(),
+            octets_in: 0,
+            octets_out: 0,
+            stop: self.accounts().then_some(stop),
+        };
+        if self.config.logged {
+            self.outputs.event(Event::Log(Box::new(Line::end(end.clone()))));
         }
-        let classes: Vec<&[u8]> = lost.begin.classes.iter().map(|class| &class[..]).collect();
+        Owed { begin: lost.begin, end }
+    }
+
+    /// The Stop of a session of an earlier start.
+    pub(crate) fn account_owed(&mut self, now: Instant, owed: &Owed) {
+        let Owed { begin, end } = owed;
+        let Some(stop) = end.stop.filter(|_| self.accounts()) else { return };
+        let classes: Vec<&[u8]> = begin.classes.iter().map(|class| &class[..]).collect();
         let mut attributes = Attributes::new();
         attributes.push_u32(kind::FRAMED_PROTOCOL, 1);
-        let seconds = now.wall(self.epoch).unix_secs().saturating_sub(lost.begin.at.unix_secs());
-        let user = &lost.begin.user;
-        let suffix = usher_access::within(b"", &session_called(&lost.begin.session));
+        let between = |from: WallTime, to: WallTime| {
+            Duration::from_secs(to.unix_secs().saturating_sub(from.unix_secs()))
+        };
+        let suffix = usher_access::within(b"", &session_called(&begin.session));
+        let station = begin.station.to_uppercase().replace(':', "-");
         let record = Record {
-            name: user.as_bytes().strip_suffix(&suffix[..]).unwrap_or(user.as_bytes()),
+            name: begin.user.as_bytes().strip_suffix(&suffix[..]).unwrap_or(begin.user.as_bytes()),
             port: NasPort {
-                number: Some(lost.begin.number.into()),
-                id: Some(&lost.begin.port),
+                number: Some(begin.number.into()),
+                id: Some(&begin.port),
+                calling_station: Some(&station),
                 ..NasPort::default()
             },
-            lasted: usher_core::Duration::from_secs(seconds),
-            cause: TerminateCause::NasError,
+            lasted: between(begin.at, end.at),
+            ago: between(end.at, now.wall(self.epoch)),
+            traffic: stop.packets.map(|(input_packets, output_packets)| Traffic {
+                input_octets: end.octets_in,
+                output_octets: end.octets_out,
+                input_packets,
+                output_packets,
+            }),
+            cause: TerminateCause::of(stop.cause).unwrap_or(TerminateCause::NasError),
             classes: &classes,
-            framed_ip: lost.begin.ipv4,
-            framed_ipv6_prefix: lost.begin.ipv6.first().copied(),
+            framed_ip: begin.ipv4,
+            framed_ipv6_prefix: begin.ipv6.first().copied(),
             attributes: Some(&attributes),
-            start: lost.begin.session.get(..8).and_then(|start| u32::from_str_radix(start, 16).ok()),
-            // Which number was the last nobody knows; this one no other record of it has had (RFC 6733 §9.8.3).
-            ..Record::new(RecordKind::Stop, &lost.begin.session, u32::MAX)
+            start: begin.session.get(..8).and_then(|start| u32::from_str_radix(start, 16).ok()),
+            ..Record::new(RecordKind::Stop, &begin.session, stop.record)
         };
-        self.say(now, &record, &lost.begin.session);
+        self.say(now, &record, self.config.logged);
     }
 
     /// The AAA server is told how a session is.

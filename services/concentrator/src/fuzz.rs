@@ -35,6 +35,7 @@ pub fn session_log(octets: &[u8]) -> bool {
         let query = Query { address, port: Some(40_000), at: record.at() };
         index.who(&query).len() as u64 <= records
     }) && index.open().count() as u64 <= records
+        && index.owed().count() as u64 <= records
         && index.volume().per_subscriber_and_day().is_finite()
 }
 

@@ -1,7 +1,8 @@
 //! Hosts that show who they are: each proof goes to whoever judges, and the verdict comes back.
 
 use crate::grace::{Remembered, WhenAway};
-use crate::service::{AccessConcentrator, Event, Judge, LoginFailure};
+use crate::service::{AccessConcentrator, Event, Judge, LoginFailure, Unanswered};
+use crate::track::Record;
 use crate::users::{Conversation, Verdict};
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
@@ -169,9 +170,11 @@ impl AccessConcentrator {
         if let (Some(login), Proof::Eap(packet)) = (self.logins.get_mut(&session), proof) {
             login.tunnelled |= usher_access::is_tunnelled(packet);
         }
-        let nameless = self.logins.get(&session).is_some_and(|login| login.name.is_empty());
+        let name = self.logins.get(&session).map_or(&[][..], |login| &login.name[..]);
+        let (nameless, no_text) = (name.is_empty(), core::str::from_utf8(name).is_err());
         match self.config.judge {
             _ if nameless => self.reject(now, session, LoginFailure::NoName, Vec::new()),
+            _ if no_text => self.reject(now, session, LoginFailure::BadName, Vec::new()),
             _ if self.leaving => self.unanswered(now, session, LoginFailure::NoAaa),
             Judge::Local => self.judge(now, session, proof),
             Judge::Aaa => self.ask(now, session, proof),
@@ -335,10 +338,13 @@ impl AccessConcentrator {
                 }
             }
             E::Accounted { token, kept } => {
-                let Some(session) = self.records.remove(&token) else { return };
+                let Some(Unanswered { session, logged }) = self.records.remove(&token) else { return };
                 if kept.is_err() {
                     self.counters.records_lost += 1;
-                    self.outputs.event(Event::Unaccounted { session });
+                    self.outputs.event(Event::Unaccounted { session, logged: false });
+                } else if logged {
+                    let at = now.wall(self.epoch);
+                    self.outputs.event(Event::Log(Box::new(Record::StopAcknowledged { at, session })));
                 }
                 self.say_farewell(now, false);
             }
@@ -404,6 +410,9 @@ impl AccessConcentrator {
             },
         }
         let user = reply.user_name().filter(|name| !name.is_empty()).unwrap_or(&login.name);
+        if core::str::from_utf8(user).is_err() {
+            return self.unanswered(now, session, LoginFailure::BadAnswer);
+        }
         let granted = Granted {
             user: user.to_vec(),
             login: login.name.clone(),

@@ -6,7 +6,7 @@ use crate::identity::{Translation, Wanted};
 use crate::login::Login;
 use crate::session::{Limits, RateProfile, Session, SessionEntry, Usage};
 use crate::status::ConcentratorStatus;
-use crate::track::{Lost, PortBlocks, Record};
+use crate::track::{Lost, Owed, PortBlocks, Record};
 use crate::users::LocalUsers;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -85,6 +85,8 @@ pub struct Config {
     pub metered: bool,
     /// Sessions that the log has as open although this is a start: their concentrator was killed.
     pub lost: Vec<Lost>,
+    /// Sessions of earlier starts that have ended, and whose Stop no AAA server has acknowledged.
+    pub owed: Vec<Owed>,
 }
 
 /// What a concentrator asks of slow helpers.
@@ -125,7 +127,8 @@ pub enum Command {
         /// The end inside; `Ok(None)`: there is no such connection; `Err`: it cannot be found out.
         inner: Result<Option<SocketAddr>, ()>,
     },
-    /// Sessions have carried so much in all, by their numbers on the wire.
+    /// Sessions have carried so much in all, by their numbers on the wire. What a session had carried before it was removed is told before
+    /// [`Removed`](Self::Removed) is.
     Carried(Vec<(u16, Usage)>),
     /// A session that was to be removed is no more.
     Removed {
@@ -170,6 +173,8 @@ pub enum LoginFailure {
     NoAaa,
     /// The host names no user, or none that fits a request to an AAA server.
     NoName,
+    /// The user's name is no UTF-8 (RFC 2865 §5.1): nobody could say later who it was.
+    BadName,
     /// No pool has an address left.
     NoAddress,
     /// Somebody else has the address that the AAA server gives.
@@ -244,6 +249,8 @@ pub enum Event {
     Unaccounted {
         /// Acct-Session-Id.
         session: String,
+        /// The log has what it says: the next start sends it.
+        logged: bool,
     },
     /// An AAA server answers, or no longer.
     Server {
@@ -289,6 +296,10 @@ usher_core::counters! {
         records,
         /// Records of accounting that no server kept for as long as they were sent.
         records_lost,
+        /// Stops that no server had acknowledged when this one ended; the log has them for the next start.
+        stops_left,
+        /// Stops of sessions of earlier starts that were sent again.
+        stops_owed,
         /// Sessions of an earlier start that were ended in accounting.
         sessions_lost,
         /// Sessions ended, since their time was over.
@@ -342,6 +353,15 @@ pub(crate) enum Timer {
 /// How long a concentrator that leaves waits for AAA servers to acknowledge its last records, of sessions and of its own end each.
 const FAREWELL: Duration = Duration::from_secs(5);
 
+/// A record of accounting without an answer.
+#[derive(Debug)]
+pub(crate) struct Unanswered {
+    /// Acct-Session-Id.
+    pub(crate) session: String,
+    /// It is a Stop of which the log says that it is owed.
+    pub(crate) logged: bool,
+}
+
 /// How far a concentrator is that leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Farewell {
@@ -388,8 +408,8 @@ pub struct AccessConcentrator {
     /// What IDENT waits for, by the tokens of jobs.
     pub(crate) wanted: BTreeMap<u64, Wanted>,
     pub(crate) timers: TimerQueue<Timer>,
-    /// Records without an answer: of which session.
-    pub(crate) records: BTreeMap<u64, String>,
+    /// Records without an answer.
+    pub(crate) records: BTreeMap<u64, Unanswered>,
     pub(crate) next_token: u64,
     /// What tells the sessions of this start from those of others.
     pub(crate) start: u32,
@@ -495,19 +515,26 @@ impl AccessConcentrator {
         let _ = self.ppp.command(now, command);
     }
 
-    /// What an earlier start has left is ended before anything else is told.
+    /// What an earlier start has left is ended before anything else is told. The ends are in the log before the start is: if this one is
+    /// killed meanwhile the next finds either the session open or its Stop owed.
     fn begin(&mut self, now: Instant) {
         if core::mem::replace(&mut self.started, true) {
             return;
         }
-        let at = now.wall(self.epoch);
+        let owed = core::mem::take(&mut self.config.owed);
+        let lost: Vec<_> =
+            core::mem::take(&mut self.config.lost).into_iter().map(|one| self.lost(now, one)).collect();
         if self.config.logged {
+            let at = now.wall(self.epoch);
             self.outputs.event(Event::Log(Box::new(Record::started(at))));
         }
-        let lost = core::mem::take(&mut self.config.lost);
         self.account_server(now, RecordKind::On);
+        for one in owed {
+            self.counters.stops_owed += 1;
+            self.account_owed(now, &one);
+        }
         for one in lost {
-            self.account_lost(now, &one);
+            self.account_owed(now, &one);
         }
         self.drain(now);
     }
@@ -649,9 +676,9 @@ impl AccessConcentrator {
     }
     /// Records that no server has kept when this side leaves.
     fn give_up(&mut self) {
-        for session in core::mem::take(&mut self.records).into_values() {
-            self.counters.records_lost += 1;
-            self.outputs.event(Event::Unaccounted { session });
+        for Unanswered { session, logged } in core::mem::take(&mut self.records).into_values() {
+            *(if logged { &mut self.counters.stops_left } else { &mut self.counters.records_lost }) += 1;
+            self.outputs.event(Event::Unaccounted { session, logged });
         }
     }
 
@@ -712,8 +739,12 @@ impl Machine for AccessConcentrator {
             Command::Logged { token, kept } => self.logged(now, token, kept),
             Command::Translated { token, inner } => self.translated(now, token, inner),
             Command::Carried(all) => {
+                // Until a session is removed what comes of its number is its own, though another has the number by now.
+                let ending = self.closing.iter().rev().filter(|(_, session)| !session.silent);
+                let ending: BTreeMap<u16, u64> =
+                    ending.map(|(id, session)| (session.subscriber.number, *id)).collect();
                 for (number, usage) in all {
-                    if let Some(id) = self.numbers.get(&number).copied() {
+                    if let Some(id) = ending.get(&number).or_else(|| self.numbers.get(&number)).copied() {
                         self.carried(now, id, &usage);
                     }
                 }
@@ -769,6 +800,7 @@ impl AccessConcentrator {
             blocks: self.config.blocks.take(),
             ident: self.config.ident.take(),
             lost: Vec::new(),
+            owed: Vec::new(),
             ..self.config
         };
         self.claim_local();

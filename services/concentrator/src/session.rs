@@ -4,7 +4,7 @@ use crate::addresses::prefixes;
 use crate::grace::WhenAway;
 use crate::login::{Granted, accept};
 use crate::service::{AccessConcentrator, Event, LoginFailure, ServiceJob, Timer, Which};
-use crate::track::{Begin, End, Record};
+use crate::track::{Begin, End, Record, Stop};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -205,6 +205,16 @@ impl Session {
     }
 }
 
+/// Octets as text; what is no UTF-8 as `\xNN`, so that two that differ are never shown alike.
+pub(crate) fn shown(octets: &[u8]) -> String {
+    core::str::from_utf8(octets).map_or_else(|_| octets.escape_ascii().to_string(), ToString::to_string)
+}
+
+/// Where a host is.
+const fn place(of: &Subscriber) -> (PortId, MacAddress) {
+    (of.port, of.address)
+}
+
 /// What is a session's alone, behind the name of one whose user nobody has named.
 pub(crate) fn session_called(acct: &str) -> String {
     alloc::format!("session {acct}")
@@ -258,7 +268,7 @@ impl AccessConcentrator {
         if granted.nameless {
             granted.user = usher_access::within(&granted.login, &session_called(&acct));
         }
-        self.make_room(now, &granted.user)?;
+        self.make_room(now, &subscriber, &granted.user)?;
         self.take_back(now, &subscriber, &granted);
         let (assignment, leases) = self.assign(&granted)?;
         self.hold(id, &assignment);
@@ -322,17 +332,24 @@ impl AccessConcentrator {
     }
 
     /// Whether a user may have one session more; its oldest may have to end for that.
-    fn make_room(&mut self, now: Instant, user: &[u8]) -> Result<(), LoginFailure> {
+    fn make_room(&mut self, now: Instant, subscriber: &Subscriber, user: &[u8]) -> Result<(), LoginFailure> {
         let limits = self.config.limits;
         while let Some(ids) = self.users.get(user)
             && limits.sessions_per_user > 0
             && ids.len() >= limits.sessions_per_user
         {
-            let oldest = ids.first().copied();
-            match (limits.excess, oldest) {
-                (Excess::Replace, Some(oldest)) => {
+            let own = |id: &&u64| {
+                self.sessions.get(*id).is_some_and(|old| place(&old.subscriber) == place(subscriber))
+            };
+            // A host that has lost its power comes back before its session is missed.
+            match (limits.excess, ids.first().copied(), ids.iter().find(own).copied()) {
+                (Excess::Replace, Some(oldest), _) => {
                     self.counters.users_replaced += 1;
                     self.end(now, oldest, TerminateCause::UserRequest, "replaced");
+                }
+                (Excess::Refuse, _, Some(own)) => {
+                    self.counters.hosts_replaced += 1;
+                    self.end(now, own, TerminateCause::LostCarrier, "replaced");
                 }
                 _ => return Err(LoginFailure::TooManySessions),
             }
@@ -342,7 +359,6 @@ impl AccessConcentrator {
 
     /// A host that has lost its power comes back before its session is missed: what the AAA server gives it is its own already.
     fn take_back(&mut self, now: Instant, subscriber: &Subscriber, granted: &Granted) {
-        let place = |one: &Subscriber| (one.port, one.address);
         for id in self.holders(granted) {
             if self.sessions.get(&id).is_some_and(|old| place(&old.subscriber) == place(subscriber)) {
                 self.counters.hosts_replaced += 1;
@@ -353,16 +369,14 @@ impl AccessConcentrator {
 
     fn begin_record(&self, now: Instant, session: &Session) -> Begin {
         let place = self.place(&session.subscriber);
-        let text =
-            |octets: &Option<Vec<u8>>| octets.as_ref().map(|id| String::from_utf8_lossy(id).into_owned());
         Begin {
             at: now.wall(self.epoch),
             session: session.acct.clone(),
-            user: String::from_utf8_lossy(&session.granted.user).into_owned(),
+            user: shown(&session.granted.user),
             station: session.subscriber.address.to_string(),
             port: place.name().to_string(),
             number: session.subscriber.number,
-            circuit: text(&session.subscriber.circuit_id),
+            circuit: session.subscriber.circuit_id.as_deref().map(shown),
             ipv4: session.ipv4(),
             block: session.ipv4().and_then(|inner| self.config.blocks.as_ref()?.outer(inner)),
             ipv6: session.prefixes(),
@@ -612,19 +626,23 @@ impl AccessConcentrator {
         }
         let Some(mut session) = self.closing.remove(&id) else { return };
         let (at, reason) = session.over.clone().unwrap_or((now, String::new()));
+        let cause = session.cause.unwrap_or_default();
+        // The log says that a Stop is owed before it is sent.
+        if self.config.logged && session.logged == Logged::Done {
+            let Usage { octets_in, octets_out, packets_in, packets_out, .. } = session.usage;
+            let packets = self.config.metered.then_some((packets_in, packets_out));
+            let stop = Stop { cause: cause.number(), record: session.records, packets };
+            let stop = (session.told && self.accounts()).then_some(stop);
+            let (at, session, reason) = (at.wall(self.epoch), session.acct.clone(), reason.clone());
+            let end = Record::end(End { at, session, reason, octets_in, octets_out, stop });
+            self.outputs.event(Event::Log(Box::new(end)));
+        }
         if session.told {
             session = self.record(now, session, RecordKind::Stop);
         }
-        let cause = session.cause.unwrap_or_default();
         if let (Some(token), Some(aaa)) = (session.granted.token, &mut self.aaa) {
             // It ends whatever the server says to that.
             let _ = aaa.command(now, usher_access::Command::Terminate { token, cause });
-        }
-        if self.config.logged && session.logged == Logged::Done {
-            let Usage { octets_in, octets_out, .. } = session.usage;
-            let (at, session, reason) = (at.wall(self.epoch), session.acct.clone(), reason.clone());
-            let end = Record::end(End { at, session, reason, octets_in, octets_out });
-            self.outputs.event(Event::Log(Box::new(end)));
         }
         let status = Box::new(self.shown(now, id, &session));
         self.outputs.event(Event::Ended { status, reason });

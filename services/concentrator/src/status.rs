@@ -1,7 +1,7 @@
 //! Sessions for those who ask which there are.
 
 use crate::service::AccessConcentrator;
-use crate::session::{Session, Usage};
+use crate::session::{Session, Usage, shown};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -16,7 +16,7 @@ pub struct ConcentratorStatus {
     pub outside: usize,
     /// Its pools.
     pub pools: Vec<PoolStatus>,
-    /// What it has counted: of itself, of PPPoE (`ppp_` before each), of its RADIUS client (`radius_`).
+    /// What it has counted: of itself, of PPPoE (`ppp_` before each), of its RADIUS client (`radius_`), of its IDENT service (`ident_`).
     pub counters: Vec<(String, u64)>,
 }
 
@@ -66,7 +66,7 @@ impl AccessConcentrator {
     pub(crate) fn shown(&self, now: Instant, id: u64, session: &Session) -> SessionStatus {
         SessionStatus {
             id,
-            user: String::from_utf8_lossy(&session.granted.user).into_owned(),
+            user: shown(&session.granted.user),
             session: session.acct.clone(),
             port: self.place(&session.subscriber).name().to_string(),
             station: session.subscriber.address.to_string(),
@@ -92,6 +92,10 @@ impl AccessConcentrator {
         counters.extend(
             self.radius_counters().into_iter().flat_map(|radius| counted("radius_", radius.iter().collect())),
         );
+        if let Some(ident) = &self.ident {
+            let (own, server) = ident.counters();
+            counters.extend(counted("ident_", own.iter().chain(server.iter()).collect()));
+        }
         ConcentratorStatus {
             sessions: self.sessions.iter().map(|(id, session)| self.shown(now, *id, session)).collect(),
             outside: self.ppp.outside(),

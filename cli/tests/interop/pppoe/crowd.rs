@@ -1,7 +1,7 @@
 //! Hundreds of hosts at a time: the load generator's, whose accounting an AAA server keeps.
 
 use super::Cable;
-use crate::place::{PATIENCE, USHER};
+use crate::place::{PATIENCE, Running, USHER};
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 use std::fmt::Write;
@@ -55,17 +55,22 @@ fn rows(cable: &Cable) -> (i64, i64, i64, i64) {
     store.unwrap().query_row(sql, [], read).unwrap()
 }
 
+/// The AAA server, with so many users.
+fn serve(cable: &Cable, name: &str, users: i64) -> Running {
+    let mut file = AAA.to_owned();
+    for n in 0..users {
+        write!(file, "[[user]]\nname = \"user{n}\"\npassword = \"pw{n}\"\n").unwrap();
+    }
+    cable.place.write("aaa.toml", &file);
+    let mut command = cable.ac.command(USHER);
+    command.args(["aaa", "serve", "--config", "aaa.toml"]);
+    cable.place.start(name, &mut command, "started")
+}
+
 #[test]
 fn after_a_power_cut_all_hosts_are_back_and_each_session_is_accounted_for_once() {
     let cable = Cable::with(SITE);
-    let mut users = AAA.to_owned();
-    for n in 0..SESSIONS {
-        write!(users, "[[user]]\nname = \"user{n}\"\npassword = \"pw{n}\"\n").unwrap();
-    }
-    cable.place.write("aaa.toml", &users);
-    let mut command = cable.ac.command(USHER);
-    command.args(["aaa", "serve", "--config", "aaa.toml"]);
-    let mut server = cable.place.start("aaa", &mut command, "started");
+    let mut server = serve(&cable, "aaa", SESSIONS);
     let mut concentrator = cable.serve("ac");
     let n = SESSIONS.to_string();
     let words =
@@ -97,4 +102,74 @@ fn after_a_power_cut_all_hosts_are_back_and_each_session_is_accounted_for_once()
     assert_eq!(status["counters"]["logins_accepted"].as_i64(), Some(all), "{status}");
     assert_eq!(status["counters"]["records_lost"].as_u64().unwrap_or(0), 0, "{status}");
     assert_eq!((concentrator.terminate(), server.terminate()), (Some(0), Some(0)));
+}
+
+/// How sessions ended, as the AAA server has it: each cause with how often.
+fn causes(cable: &Cable) -> Vec<(String, i64)> {
+    let store =
+        Connection::open_with_flags(cable.place.path("state/usher.db"), OpenFlags::SQLITE_OPEN_READ_ONLY);
+    let store = store.unwrap();
+    let mut all = store
+        .prepare("SELECT acctterminatecause, count(*) FROM radacct GROUP BY acctterminatecause ORDER BY 1")
+        .unwrap();
+    let rows = all.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    rows.map(Result::unwrap).collect()
+}
+
+#[test]
+fn a_stop_that_nobody_has_acknowledged_when_the_concentrator_is_killed_is_told_once_by_a_later_start() {
+    let cable = Cable::with(SITE);
+    let server = serve(&cable, "aaa", 4);
+    let concentrator = cable.serve("ac");
+    let mut load = cable.host.command(USHER);
+    load.args(["load", "pppoe", "lan", "--user", "user{}", "--password", "pw{}", "--users", "4"]);
+    load.args(["--sessions", "4", "--stay", "600s", "--keep", "--json", "--yes"]);
+    let crowd = cable.place.start("crowd", &mut load, "");
+    let until = |what: &str, done: &dyn Fn() -> bool| {
+        let begun = Instant::now();
+        while !done() {
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{what}: {:?}\n{}\n{}",
+                rows(&cable),
+                crowd.log(),
+                cable.log("sessions-")
+            );
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    };
+    // The four, and the one by which the generator tries a login first, which has ended.
+    until("the AAA server knows all", &|| rows(&cable) == (5, 5, 0, 4));
+    server.signal("KILL");
+    drop(server);
+    for user in ["user0", "user1"] {
+        assert_eq!(cable.ask(&["pppoe", "disconnect", user])["sessions"], 1);
+    }
+    until("their ends are in the log", &|| cable.log("sessions-").matches("\"event\":\"end\"").count() == 3);
+    crowd.signal("KILL");
+    concentrator.signal("KILL");
+    drop(concentrator);
+    // Of the next start, which nobody answers either, the two others have an end, too; and it is killed in its turn.
+    for (name, lost, owed) in [("second", 2, 2), ("third", 0, 4)] {
+        let concentrator = cable.serve(name);
+        let status = cable.ask(&["pppoe", "sessions"]);
+        let counted = |what: &str| status["counters"][what].as_u64().unwrap();
+        assert_eq!((counted("sessions_lost"), counted("stops_owed")), (lost, owed), "{status}");
+        concentrator.signal("KILL");
+    }
+    assert_eq!(rows(&cable), (5, 5, 0, 4));
+    let mut server = serve(&cable, "aaa again", 4);
+    let mut concentrator = cable.serve("fourth");
+    until("each Stop is there", &|| rows(&cable) == (5, 5, 0, 0));
+    // It says what each would have said, and the servers' Accounting-On has ended none in its stead.
+    let expected = [("Admin-Reset", 2), ("NAS-Error", 2), ("User-Request", 1)];
+    until("as they ended", &|| causes(&cable) == expected.map(|(cause, n)| (cause.to_owned(), n)));
+    let acknowledged = || cable.log("sessions-").matches("stop-acknowledged").count();
+    until("the log has that all were acknowledged", &|| acknowledged() == 5);
+    assert_eq!(concentrator.terminate(), Some(0), "{}", concentrator.log());
+    let mut concentrator = cable.serve("fifth");
+    let status = cable.ask(&["pppoe", "sessions"]);
+    assert_eq!(status["counters"]["stops_owed"], 0, "none is told again: {status}");
+    assert_eq!((concentrator.terminate(), server.terminate()), (Some(0), Some(0)));
+    assert_eq!(rows(&cable), (5, 5, 0, 0));
 }

@@ -3,7 +3,7 @@
 use super::offers::{Certificates, offers};
 use super::say::meaning;
 use crate::setup::secure_rng;
-use crate::{Frames, Hosted, ServeError, keep_memory_private, log, serve as host};
+use crate::{FrameKind, Frames, Hosted, ServeError, keep_memory_private, log, serve as host};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 use usher_concentrator::config::ModeWord;
@@ -255,7 +255,7 @@ pub fn connect(told: Connect) -> Result<(), ConnectError> {
     let hears = move |event| match event {
         usher_pppoe::Event::Frame { data, .. } => {
             if let Some(teller) = heard.get() {
-                teller.lock().unwrap_or_else(PoisonError::into_inner)(PortId(0), data);
+                teller.lock().unwrap_or_else(PoisonError::into_inner)(PortId(0), FrameKind::Other, data);
             }
         }
         usher_pppoe::Event::Carried(_) => {}

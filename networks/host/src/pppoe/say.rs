@@ -2,22 +2,19 @@
 
 use super::audit::Audit;
 use super::control::{self, Answer};
+use super::known::Known;
 use super::nat::Nat;
 use super::track::TrackLog;
 use super::{Telling, usage};
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use usher_concentrator::{Command, Event, LoginFailure, SessionEntry};
 use usher_ident_service::Event as Ident;
 use usher_ppp::EndReason;
 use usher_pppoe::Plane;
 
-/// Numbers of sessions that are carried.
-pub(super) type Numbers = Arc<Mutex<BTreeSet<u16>>>;
-
 pub(super) struct Say {
     pub(super) plane: Arc<Plane>,
-    pub(super) carried: Numbers,
+    pub(super) known: Known,
     pub(super) nat: Option<Nat>,
     pub(super) track: Option<TrackLog>,
     pub(super) audit: Audit,
@@ -42,19 +39,12 @@ fn session(entry: &SessionEntry) -> usher_pppoe::Session {
     }
 }
 
-/// What sessions have carried that are carried now.
-pub(super) fn report(plane: &Plane, carried: &Numbers) -> Command {
-    let numbers = carried.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let all = numbers.into_iter().filter_map(|number| Some((number, usage(plane.usage(number).ok()??))));
-    Command::Carried(all.collect())
-}
-
 impl Say {
     pub(super) fn say(&mut self, event: Event) {
         match event {
             Event::Install(entry) => self.install(&entry),
             Event::Remove { id, number } => {
-                self.carried.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+                self.known.remove(number);
                 let removed = self.plane.remove(number);
                 if let Err(error) = &removed {
                     tracing::error!(number, %error, "a session is not wholly taken out of the data plane");
@@ -110,7 +100,13 @@ impl Say {
             Event::Told { token, sessions } => self.asked.answer(token, Answer::Told { sessions }),
             Event::Dynamic { id, end: true } => tracing::info!(id, "the AAA server ends this session"),
             Event::Dynamic { id, .. } => tracing::info!(id, "the AAA server changes this session"),
-            Event::Unaccounted { session } => {
+            Event::Unaccounted { session, logged: true } => {
+                tracing::warn!(
+                    session,
+                    "no AAA server has acknowledged the end of this session yet: the next start tells it"
+                );
+            }
+            Event::Unaccounted { session, .. } => {
                 tracing::warn!(session, "no AAA server keeps the accounting record of this session");
             }
             Event::Server { server, up: true } => tracing::info!(server, "the AAA server answers"),
@@ -132,14 +128,11 @@ impl Say {
             self.telling.tell(Command::NotInstalled { id: entry.id });
             return;
         }
-        match self.plane.install(session(entry)) {
-            Ok(()) => {
-                self.carried.lock().unwrap_or_else(PoisonError::into_inner).insert(entry.number);
-            }
-            Err(error) => {
-                tracing::error!(id = entry.id, %error, "packets of a session cannot be let through: it ends");
-                self.telling.tell(Command::NotInstalled { id: entry.id });
-            }
+        self.known.insert(entry);
+        if let Err(error) = self.plane.install(session(entry)) {
+            self.known.remove(entry.number);
+            tracing::error!(id = entry.id, %error, "packets of a session cannot be let through: it ends");
+            self.telling.tell(Command::NotInstalled { id: entry.id });
         }
     }
 }
@@ -151,6 +144,7 @@ const fn refusal(why: LoginFailure) -> &'static str {
         LoginFailure::BadAnswer => "the AAA server's answer makes no sense",
         LoginFailure::NoAaa => "there is nobody who judges",
         LoginFailure::NoName => "it names no user",
+        LoginFailure::BadName => "its user's name is no UTF-8",
         LoginFailure::NoAddress => "no pool has an address left",
         LoginFailure::AddressInUse => "somebody has the address that the AAA server gives",
         LoginFailure::TooManySessions => "the user has as many sessions as it may",

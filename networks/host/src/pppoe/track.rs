@@ -14,7 +14,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use usher_concentrator::config::Tracking;
-use usher_concentrator::track::{Begin, Index, Lost, Query, Record, Volume, parse_time};
+use usher_concentrator::track::{Begin, Index, Lost, Owed, Query, Record, Volume, parse_time};
 use usher_core::WallTime;
 
 /// Where the log is, and what is set for it.
@@ -34,7 +34,7 @@ struct Writer {
     file: Arc<File>,
     /// What the file has may not be on the disk though the disk was asked for it: it said so once, and forgets that.
     unsure: bool,
-    /// Ends that could not be written yet.
+    /// Ends, and what was acknowledged of them, that could not be written yet.
     owed: VecDeque<Record>,
     /// Sessions that are open: the next day's file begins with them.
     open: BTreeMap<String, Begin>,
@@ -48,6 +48,15 @@ struct Writer {
     written: u64,
 }
 
+/// What an earlier concentrator has left in a log.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct Left {
+    /// Sessions that are open there.
+    pub(super) lost: Vec<Lost>,
+    /// Sessions that have ended, and whose Stop is owed.
+    pub(super) owed: Vec<Owed>,
+}
+
 /// The log of sessions, for several threads.
 #[derive(Clone, Debug)]
 pub(super) struct TrackLog {
@@ -57,8 +66,12 @@ pub(super) struct TrackLog {
 }
 
 impl TrackLog {
-    /// Opens a log, and says which sessions an earlier concentrator has left open in it.
-    pub(super) fn open(base: &Path, table: &Tracking) -> Result<(Self, Vec<Lost>), String> {
+    /// Opens a log, and says what an earlier concentrator has left in it. Of ends before `since` no Stop is owed any more.
+    pub(super) fn open(
+        base: &Path,
+        table: &Tracking,
+        since: Option<WallTime>,
+    ) -> Result<(Self, Left), String> {
         let folder = base.join(&table.folder);
         let shown = folder.display().to_string();
         let wrong = |error: io::Error| format!("the folder {shown}: {error}");
@@ -66,15 +79,23 @@ impl TrackLog {
         let files = Daily::new(&folder, KIND);
         let today = day(wall());
         let days = gathered(&files, &today).map_err(wrong)?;
-        let mut lost = Vec::new();
+        let mut left = Left::default();
         // Where a start came to nothing there is a file in which nothing is.
         for day in days.iter().rev() {
             let mut index = Index::default();
             read(&files, day, &mut index).map_err(wrong)?;
             if !index.is_empty() {
-                lost = index.open().collect();
+                left.lost = index.open().collect();
+                if *day != today && !left.lost.is_empty() {
+                    // Their ends come into today's file, which is to say whose they are.
+                    let begins = left.lost.iter().map(|lost| Record::begin(lost.begin.clone()).to_line());
+                    files.renew(&today, &begins.collect::<Vec<_>>()).map_err(wrong)?;
+                }
                 break;
             }
+        }
+        if let Some(since) = since {
+            left.owed = owed(&files, &days, since).map_err(wrong)?;
         }
         let file = files.append(&today).map_err(wrong)?;
         let torn = fs::read(files.path(&today)).map_err(wrong)?.last().is_some_and(|last| *last != b'\n');
@@ -97,7 +118,7 @@ impl TrackLog {
         };
         let log = Self { writer: Arc::new(Mutex::new(writer)), synced: Arc::default() };
         log.writer().forget(days.last());
-        Ok((log, lost))
+        Ok((log, left))
     }
 
     /// Has collectors told of what is written, and that what was `lost` has ended.
@@ -153,7 +174,7 @@ impl TrackLog {
 impl Writer {
     fn write(&mut self, record: &Record) -> io::Result<()> {
         let done = self.settle().and_then(|()| self.put(record));
-        if done.is_err() && matches!(record, Record::End(_)) {
+        if done.is_err() && matches!(record, Record::End(_) | Record::StopAcknowledged { .. }) {
             self.owed.push_back(record.clone());
         }
         done
@@ -194,7 +215,7 @@ impl Writer {
                     ipfix.session(end.at, false, &begin);
                 }
             }
-            Record::Started(_) | Record::Stopped(_) => {}
+            Record::Started(_) | Record::Stopped(_) | Record::StopAcknowledged { .. } => {}
         }
         Ok(())
     }
@@ -254,6 +275,16 @@ fn read(files: &Daily, day: &str, index: &mut Index) -> io::Result<()> {
         index.read(&format!("{}\n", line?));
     }
     Ok(())
+}
+
+/// Sessions that ended from then on, and whose Stop no AAA server has acknowledged.
+fn owed(files: &Daily, days: &[String], since: WallTime) -> io::Result<Vec<Owed>> {
+    let (first, mut index) = (day(since), Index::default());
+    // A day's file has the begins of all sessions that end on that day.
+    for day in days.iter().filter(|day| **day >= first) {
+        read(files, day, &mut index)?;
+    }
+    Ok(index.owed().filter(|owed| owed.end.at >= since).collect())
 }
 
 /// The days up to today of which there are files, in their order. What a clock that was ahead has put into files of days to come goes
@@ -431,7 +462,7 @@ pub fn who(tracked: &Tracked, asking: &Asking) -> Result<Who, WhoError> {
 mod tests {
     use super::super::daily::SECONDS_OF_A_DAY;
     use super::*;
-    use usher_concentrator::track::End;
+    use usher_concentrator::track::{End, Stop};
 
     const DAY: u64 = 1_790_000_000 / SECONDS_OF_A_DAY * SECONDS_OF_A_DAY;
 
@@ -452,7 +483,7 @@ mod tests {
     }
     fn end(secs: u64, session: &str) -> Record {
         let (at, session) = (WallTime::from_unix_secs(DAY + secs), session.to_owned());
-        Record::end(End { at, session, reason: "padt".to_owned(), octets_in: 1, octets_out: 2 })
+        Record::end(End { at, session, reason: "padt".to_owned(), octets_in: 1, octets_out: 2, stop: None })
     }
     fn folder(name: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("usher-track-{name}-{}", std::process::id()));
@@ -478,8 +509,8 @@ mod tests {
     fn each_day_has_its_file_and_the_old_ones_go() {
         let folder = folder("days");
         let table = Tracking { folder: folder.clone(), keep_days: 2, ..Tracking::default() };
-        let (log, lost) = TrackLog::open(Path::new(""), &table).unwrap();
-        assert!(lost.is_empty());
+        let (log, left) = TrackLog::open(Path::new(""), &table, None).unwrap();
+        assert_eq!(left, Left::default());
         on_its_day(&log);
         let tracked = (PathBuf::new(), table.clone());
         log.write_durably(&begin(10, "1", "ann", 2)).unwrap();
@@ -510,7 +541,7 @@ mod tests {
     fn what_a_concentrator_has_left_is_told_to_the_next() {
         let folder = folder("left");
         let table = Tracking { folder: folder.clone(), keep_days: 0, ..Tracking::default() };
-        let (log, _) = TrackLog::open(Path::new(""), &table).unwrap();
+        let (log, _) = TrackLog::open(Path::new(""), &table, None).unwrap();
         on_its_day(&log);
         log.write_durably(&begin(10, "1", "ann", 2)).unwrap();
         log.write_durably(&begin(20, "2", "bob", 3)).unwrap();
@@ -518,11 +549,57 @@ mod tests {
         // A loss of power has torn the last line.
         let first = day(WallTime::from_unix_secs(DAY));
         Daily::new(&folder, KIND).append(&first).unwrap().write_all(b"{\"event\":\"beg").unwrap();
-        let (log, lost) = TrackLog::open(Path::new(""), &table).unwrap();
-        assert_eq!(lost.iter().map(|lost| lost.begin.user.as_str()).collect::<Vec<_>>(), ["ann"]);
+        let (log, left) = TrackLog::open(Path::new(""), &table, None).unwrap();
+        assert_eq!(left.lost.iter().map(|lost| lost.begin.user.as_str()).collect::<Vec<_>>(), ["ann"]);
         log.write(&Record::started(wall())).unwrap();
         let tracked = (PathBuf::new(), table);
         assert_eq!(users(&tracked, 2, 100), ["ann"], "until the next one started");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_stop_that_nobody_has_acknowledged_is_owed_for_a_while() {
+        let folder = folder("stops");
+        let table = Tracking { folder: folder.clone(), keep_days: 0, ..Tracking::default() };
+        let now = wall().unix_secs();
+        let at = |ago: u64| WallTime::from_unix_secs(now - ago);
+        let begins = |ago, session| match begin(0, session, "ann", 2) {
+            Record::Begin(begin) => Record::begin(Begin { at: at(ago), ..begin }),
+            other => other,
+        };
+        let ends = |ago, session: &str| {
+            let stop = Some(Stop { cause: 1, record: 1, packets: None });
+            match end(0, session) {
+                Record::End(end) => Record::end(End { at: at(ago), stop, ..end }),
+                other => other,
+            }
+        };
+        fs::create_dir_all(&folder).unwrap();
+        let files = Daily::new(&folder, KIND);
+        let write = |ago, records: &[Record]| {
+            let lines: String = records.iter().map(Record::to_line).collect();
+            files.append(&day(at(ago))).unwrap().write_all(lines.as_bytes()).unwrap();
+        };
+        // Days ago; within the time; and one that is open since days ago.
+        write(300_000, &[begins(300_000, "1"), ends(299_990, "1"), begins(300_000, "4")]);
+        write(40_000, &[begins(40_000, "2"), begins(40_000, "3"), begins(300_000, "4")]);
+        write(30_000, &[begins(300_000, "4"), ends(30_000, "2"), ends(30_000, "3")]);
+        let acknowledged = Record::StopAcknowledged { at: at(20_000), session: "3".to_owned() };
+        write(20_000, &[begins(300_000, "4"), acknowledged]);
+        let since = Some(at(86_400));
+        let owed = |left: &Left| left.owed.iter().map(|owed| owed.end.session.clone()).collect::<Vec<_>>();
+        let (log, left) = TrackLog::open(Path::new(""), &table, since).unwrap();
+        assert_eq!((owed(&left), left.lost.len()), (vec!["2".to_owned()], 1));
+        // The end of what was open is in today's file, and so is whose it was.
+        log.write(&ends(0, "4")).unwrap();
+        log.write(&Record::StopAcknowledged { at: wall(), session: "2".to_owned() }).unwrap();
+        for day in files.days().unwrap().iter().filter(|one| **one != day(wall())) {
+            fs::remove_file(files.path(day)).unwrap();
+        }
+        let (_, left) = TrackLog::open(Path::new(""), &table, since).unwrap();
+        assert_eq!((owed(&left), left.lost.len()), (vec!["4".to_owned()], 0));
+        assert_eq!(left.owed[0].begin.user, "ann");
+        assert!(TrackLog::open(Path::new(""), &table, None).unwrap().1.owed.is_empty(), "nobody is told");
         fs::remove_dir_all(&folder).unwrap();
     }
 
@@ -532,7 +609,7 @@ mod tests {
         let table = Tracking { folder: folder.clone(), ..Tracking::default() };
         fs::create_dir_all(&folder).unwrap();
         fs::write(Daily::new(&folder, KIND).path(&day(wall())), b"{\"event\":\"beg").unwrap();
-        let (log, _) = TrackLog::open(Path::new(""), &table).unwrap();
+        let (log, _) = TrackLog::open(Path::new(""), &table, None).unwrap();
         log.write(&Record::started(wall())).unwrap();
         let mut index = Index::default();
         let files = Daily::new(&folder, KIND);
@@ -552,8 +629,8 @@ mod tests {
         fs::write(files.path("2026-09-21"), begin(10, "1", "ann", 2).to_line()).unwrap();
         for _ in 0..2 {
             // Nothing is written: what carries packets does not begin.
-            let (_, lost) = TrackLog::open(Path::new(""), &table).unwrap();
-            assert_eq!(lost.iter().map(|lost| lost.begin.user.as_str()).collect::<Vec<_>>(), ["ann"]);
+            let (_, left) = TrackLog::open(Path::new(""), &table, None).unwrap();
+            assert_eq!(left.lost.iter().map(|lost| lost.begin.user.as_str()).collect::<Vec<_>>(), ["ann"]);
         }
         fs::remove_dir_all(&folder).unwrap();
     }
@@ -566,7 +643,7 @@ mod tests {
         let files = Daily::new(&folder, KIND);
         // All that there is would be too old, had the clock been right.
         fs::write(files.path("2026-09-20"), begin(10, "0", "eve", 3).to_line()).unwrap();
-        let (log, _) = TrackLog::open(Path::new(""), &table).unwrap();
+        let (log, _) = TrackLog::open(Path::new(""), &table, None).unwrap();
         assert_eq!(files.days().unwrap()[0], "2026-09-20");
         // It was years ahead, and is set right.
         let future = "2038-01-19";
@@ -588,9 +665,9 @@ mod tests {
         let today = fs::read_to_string(files.path(&day(now))).unwrap();
         assert!(today.contains("ann") && today.contains("bob"), "{today}");
         // The next one has all in today's file.
-        let (_, lost) = TrackLog::open(Path::new(""), &table).unwrap();
+        let (_, left) = TrackLog::open(Path::new(""), &table, None).unwrap();
         assert_eq!(files.days().unwrap().last().unwrap(), &day(now));
-        let mut users: Vec<&str> = lost.iter().map(|lost| lost.begin.user.as_str()).collect();
+        let mut users: Vec<&str> = left.lost.iter().map(|lost| lost.begin.user.as_str()).collect();
         users.sort_unstable();
         assert_eq!(users, ["ann", "bob"]);
         fs::remove_dir_all(&folder).unwrap();
@@ -600,7 +677,7 @@ mod tests {
     fn an_end_that_cannot_be_written_is_written_later_and_a_disk_that_forgets_is_asked_anew() {
         let folder = folder("owed");
         let table = Tracking { folder: folder.clone(), keep_days: 0, ..Tracking::default() };
-        let (log, _) = TrackLog::open(Path::new(""), &table).unwrap();
+        let (log, _) = TrackLog::open(Path::new(""), &table, None).unwrap();
         let path = log.writer().files.path(&day(wall()));
         let in_it = |text: &str| fs::read_to_string(&path).unwrap().contains(text);
         let now = wall();

@@ -15,7 +15,7 @@ use usher_radius::attribute::Attributes;
 /// How long records of accounting are sent again, and how many wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Patience {
-    /// From when a record was made until it is given up (MRD, RFC 5080 §2.2.1).
+    /// From when what a record is of happened until it is given up (MRD, RFC 5080 §2.2.1).
     pub lasts: Duration,
     /// Records that wait at most; beyond that the oldest is given up.
     pub most: usize,
@@ -56,10 +56,19 @@ struct One {
     session: String,
     kind: RecordKind,
     made: Instant,
+    /// How long before that it had happened.
+    ago: Duration,
     told: Told,
     state: State,
     /// How often nobody answered.
     failures: u32,
+}
+
+impl One {
+    /// When it is too old.
+    fn given_up(&self, patience: Patience) -> Instant {
+        self.made + patience.lasts.saturating_sub(self.ago)
+    }
 }
 
 /// Records without an answer, by their tokens, which ascend.
@@ -114,9 +123,11 @@ impl Owed {
         let of = self.sessions.entry(session.clone()).or_default();
         of.push_back(token);
         let first = of.len() == 1;
-        let one = One { session, kind: record.kind, made: now, told, state: State::Behind, failures: 0 };
+        let (kind, ago, state) = (record.kind, record.ago, State::Behind);
+        let one = One { session, kind, made: now, ago, told, state, failures: 0 };
+        let old = one.given_up(self.patience);
         self.all.insert(token, one);
-        self.old.insert(now + self.patience.lasts, token);
+        self.old.insert(old, token);
         if first {
             self.put_off(token, now);
         }
@@ -150,7 +161,7 @@ impl Owed {
     /// Forgets a record; the next of its session is due. `None`: there is none.
     fn remove(&mut self, now: Instant, token: u64) -> Option<State> {
         let one = self.all.remove(&token)?;
-        self.old.remove(one.made + self.patience.lasts, token);
+        self.old.remove(one.given_up(self.patience), token);
         self.on.take_if(|on| *on == token);
         match one.state {
             State::Behind => {}
@@ -195,7 +206,7 @@ impl Owed {
         let mut told = one.told.clone();
         if let Told::Radius(attributes) = &mut told {
             // How long it has waited (RFC 2866 §5.2). The client adds what it waits itself.
-            let seconds = u32::try_from(now.since(one.made).as_secs()).unwrap_or(u32::MAX);
+            let seconds = u32::try_from((one.ago + now.since(one.made)).as_secs()).unwrap_or(u32::MAX);
             attributes.replace(usher_radius::attribute::kind::ACCT_DELAY_TIME, &seconds.to_be_bytes());
         }
         Some((token, told))
@@ -313,6 +324,20 @@ mod tests {
         assert_eq!((owed.poll_timeout(), owed.expire(at(200))), (Some(at(200)), vec![]));
         assert_eq!(said(&mut owed), [(1, Err(Failure::Timeout))]);
         assert_eq!((owed.poll_timeout(), owed.all.len(), owed.sessions.len()), (None, 0, 0));
+    }
+
+    #[test]
+    fn what_happened_before_this_start_has_waited_since_then() {
+        let mut owed = owed(200, 10);
+        let mut attributes = Attributes::new();
+        attributes.push_u32(kind::ACCT_DELAY_TIME, 150);
+        let record = Record { ago: Duration::from_secs(150), ..Record::new(RecordKind::Stop, "a", 0) };
+        owed.add(at(10), 1, &record, Told::Radius(attributes));
+        assert_eq!(sent(&mut owed, 12), [(1, 152)]);
+        owed.answered(at(12), 1, Err(Failure::Timeout));
+        assert_eq!((owed.expire(at(59)), said(&mut owed)), (vec![], vec![]));
+        assert_eq!((owed.expire(at(60)), said(&mut owed)), (vec![], vec![(1, Err(Failure::Timeout))]));
+        assert_eq!((owed.poll_timeout(), owed.all.len()), (None, 0));
     }
 
     #[test]

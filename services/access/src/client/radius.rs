@@ -214,7 +214,7 @@ impl RadiusAccess {
             }
             nas.introduce(&record.port, a)?;
             record.port.stations(a)?;
-            a.push_u32(kind::ACCT_DELAY_TIME, 0);
+            a.push_u32(kind::ACCT_DELAY_TIME, u32::try_from(record.ago.as_secs()).unwrap_or(u32::MAX));
             record.amounts(a)?;
             a.extend(&nas.attributes);
             if let Some(more) = record.attributes {

@@ -131,6 +131,7 @@ fn config(
         // Whoever hosts the concentrator knows whether it carries packets, and what the log says.
         metered: false,
         lost: Vec::new(),
+        owed: Vec::new(),
     })
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use usher_ppp::pppoe::{Code, Discovery, Frame, Stage};
 
-fn frame(
+pub(super) fn frame(
     from: MacAddress,
     to: MacAddress,
     stage: Stage,
@@ -17,7 +17,7 @@ fn frame(
 }
 
 impl World {
-    fn give(&mut self, frame: &[u8]) {
+    pub(super) fn give(&mut self, frame: &[u8]) {
         self.net.give(self.ac, Input::Frame { port: PORT, data: frame });
     }
 }

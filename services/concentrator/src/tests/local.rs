@@ -1,9 +1,11 @@
 //! Users that a concentrator knows itself.
 
+use super::hostile::frame;
 use super::*;
 use crate::Usage;
 use crate::track::{Index, Query};
 use AuthenticationProtocol as P;
+use usher_ppp::pppoe::Stage;
 
 #[test]
 fn users_are_let_in_by_each_protocol_and_get_addresses() {
@@ -42,6 +44,76 @@ fn who_is_not_known_or_does_not_know_the_password_stays_outside() {
             );
         }
     }
+}
+
+#[test]
+fn what_a_session_has_carried_is_counted_once_though_another_has_its_number() {
+    let mut loaded = loaded(LOCAL);
+    loaded.config.metered = true;
+    let mut world = World::of(loaded, vec![ann(1)]);
+    world.up(0);
+    let first = world.status().remove(0);
+    let usage = |octets_in| Usage { octets_in, packets_in: 1, ..Usage::default() };
+    let carried = |world: &mut World, octets| {
+        world.net.command(world.ac, Command::Carried(vec![(first.number, usage(octets))])).unwrap();
+    };
+    carried(&mut world, 60);
+    // It negotiates its link anew: LCP's Configure-Request.
+    world.give(&frame(
+        host(1),
+        AC,
+        Stage::Session,
+        usher_ppp::pppoe::Code::SESSION,
+        first.number,
+        &[0xc0, 0x21, 1, 99, 0, 4],
+    ));
+    world.net.run(secs(4));
+    let second = world.status().remove(0);
+    assert_eq!((second.number, second.id > first.id), (first.number, true), "{:?}", world.ended());
+    // A report that was on its way is the first one's.
+    carried(&mut world, 100);
+    assert_eq!((world.counted("octets_in"), world.status()[0].usage.octets_in), (100, 0));
+    let removed = Command::Removed { id: first.id, usage: Some(usage(150)) };
+    world.net.command(world.ac, removed).unwrap();
+    carried(&mut world, 20);
+    assert_eq!((world.counted("octets_in"), world.status()[0].usage.octets_in), (170, 20));
+    let ends: Vec<u64> = world
+        .log()
+        .iter()
+        .filter_map(|record| match record {
+            Record::End(end) => Some(end.octets_in),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(ends, [150]);
+}
+
+#[test]
+fn a_name_that_is_no_text_is_nobodys() {
+    let credentials = Credentials {
+        name: b"ann\xff".to_vec(),
+        password: b"a long password"[..].into(),
+        protocols: vec![P::Chap],
+        eap_methods: Arc::new([]),
+    };
+    let mut world = World::new(LOCAL, vec![ClientConfig::new(PORT, host(1), credentials)]);
+    world.up(0);
+    assert_eq!((world.failures(), world.status().len()), (vec![LoginFailure::BadName], 0));
+}
+
+#[test]
+fn a_host_that_lost_its_power_has_its_users_place_again() {
+    let text = format!("{LOCAL}[limits]\nsessions_per_user = 1\nexcess = \"refuse\"\n");
+    let mut world = World::new(&text, vec![ann(1), ann(1), ann(2)]);
+    world.up(0);
+    let first = world.status()[0].id;
+    world.net.silence(world.clients[0], true);
+    world.up(1);
+    assert_eq!((world.status().len(), world.counted("hosts_replaced")), (1, 1), "{:?}", world.failures());
+    assert!(world.status()[0].id > first);
+    world.up(2);
+    assert_eq!(world.failures(), [LoginFailure::TooManySessions], "at another place it is one too many");
+    assert_eq!(world.status().len(), 1);
 }
 
 #[test]

@@ -73,5 +73,5 @@ fn a_concentrator_that_was_killed_ends_what_it_had_left() {
     assert_eq!((world.status().len(), world.counted("sessions_lost")), (3, 3));
     let mut index = Index::default();
     world.disk.borrow().lines.iter().for_each(|line| index.read(line));
-    assert_eq!((index.open().count(), world.log().len()), (3, 8), "two starts and six begins");
+    assert_eq!((index.open().count(), world.log().len()), (3, 11), "two starts, six begins and three ends");
 }

@@ -1,6 +1,6 @@
 //! The log as what it is asked: who had an address at a time.
 
-use super::{Begin, End, Lost, Record};
+use super::{Begin, End, Lost, Owed, Record};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -31,6 +31,8 @@ struct Known {
     begin: Begin,
     until: Option<WallTime>,
     end: Option<End>,
+    /// An AAA server has acknowledged its Stop.
+    acknowledged: bool,
 }
 
 /// What is asked.
@@ -116,6 +118,11 @@ impl Index {
                 }
             }
             Record::Stopped(_) => {}
+            Record::StopAcknowledged { session, .. } => {
+                if let Some(known) = self.all.get(&session).and_then(|n| self.sessions.get_mut(*n)) {
+                    known.acknowledged = true;
+                }
+            }
             // What was open at the end of a day stands at the begin of the next day's file, too.
             Record::Begin(begin) if self.all.contains_key(&begin.session) => {}
             Record::Begin(begin) => self.begin(begin),
@@ -150,7 +157,7 @@ impl Index {
             self.lengths.insert(*bits);
             self.ipv6.entry((*bits, masked(*prefix, *bits))).or_default().push(n);
         }
-        self.sessions.push(Known { begin, until: None, end: None });
+        self.sessions.push(Known { begin, until: None, end: None, acknowledged: false });
     }
 
     /// Who had an address at a second: nobody, or one, or in a second in which it changed hands each of them, in the order of time.
@@ -194,6 +201,15 @@ impl Index {
         open.map(|known| Lost { begin: known.begin.clone() })
     }
 
+    /// Sessions whose Stop no AAA server has acknowledged, in the order in which they began.
+    pub fn owed(&self) -> impl Iterator<Item = Owed> {
+        let owes = |known: &&Known| !known.acknowledged;
+        self.sessions.iter().filter(owes).filter_map(|known| {
+            let end = known.end.clone().filter(|end| end.stop.is_some())?;
+            Some(Owed { begin: known.begin.clone(), end })
+        })
+    }
+
     /// How much there is to keep.
     #[must_use]
     pub fn volume(&self) -> Volume {
@@ -209,8 +225,8 @@ impl Index {
 
 #[cfg(test)]
 mod tests {
-    use super::super::PortBlock;
     use super::super::record::tests::begin;
+    use super::super::{PortBlock, Stop};
     use super::*;
 
     const T: u64 = 1_790_000_000;
@@ -219,9 +235,11 @@ mod tests {
         WallTime::from_unix_secs(T + secs)
     }
     fn end(secs: u64, session: &str) -> String {
-        let end =
-            End { at: at(secs), session: session.into(), reason: "padt".into(), octets_in: 1, octets_out: 2 };
-        Record::end(end).to_line()
+        Record::end(ended(secs, session)).to_line()
+    }
+    fn ended(secs: u64, session: &str) -> End {
+        let (at, reason) = (at(secs), "padt".into());
+        End { at, session: session.into(), reason, octets_in: 1, octets_out: 2, stop: None }
     }
     fn with(secs: u64, session: &str, user: &str, change: impl FnOnce(&mut Begin)) -> String {
         let mut one = begin(T + secs, session, user);
@@ -249,6 +267,30 @@ mod tests {
         }
         let open: Vec<_> = index.open().map(|lost| lost.begin.session).collect();
         assert_eq!(open, ["1", "3"], "their accounting is owed a last word");
+    }
+
+    #[test]
+    fn a_stop_is_owed_until_it_is_acknowledged() {
+        let stop = Some(Stop { cause: 1, record: 1, packets: Some((3, 4)) });
+        let owing = |secs, session| Record::end(End { stop, ..ended(secs, session) }).to_line();
+        let acknowledged = |secs, session: &str| {
+            Record::StopAcknowledged { at: at(secs), session: session.into() }.to_line()
+        };
+        let begins = ["1", "2", "3", "4"].map(|session| with(0, session, "ann", |_| {})).concat();
+        let mut index = Index::default();
+        index.read(&begins);
+        // Of 3 no Stop is owed, 4 is open.
+        index.read(&[owing(10, "1"), owing(11, "2"), end(12, "3")].concat());
+        let owed = |index: &Index| index.owed().map(|owed| owed.end.session).collect::<Vec<_>>();
+        assert_eq!(owed(&index), ["1", "2"]);
+        index.read(&acknowledged(13, "2"));
+        index.read(&acknowledged(13, "of another log"));
+        assert_eq!(owed(&index), ["1"]);
+        let one = index.owed().next().unwrap();
+        assert_eq!((one.begin.user.as_str(), one.end.stop, one.end.octets_out), ("ann", stop, 2));
+        // A start changes nothing of that.
+        index.read(&Record::started(at(20)).to_line());
+        assert_eq!((owed(&index), index.open().count()), (vec!["1".to_owned()], 0));
     }
 
     #[test]

@@ -12,7 +12,7 @@ mod translation;
 
 pub use blocks::{BlocksError, PortBlock, PortBlocks};
 pub use index::{Index, Query, Volume, Whose};
-pub use record::{Begin, End, Record, parse_time};
+pub use record::{Begin, End, Record, Stop, parse_time};
 pub use translation::{Behind, Translated, TranslationRecord};
 
 /// A session that the log has as open although its concentrator has started anew.
@@ -20,4 +20,13 @@ pub use translation::{Behind, Translated, TranslationRecord};
 pub struct Lost {
     /// Its begin.
     pub begin: Begin,
+}
+
+/// A session that has ended, whose Stop no AAA server has acknowledged ([`Stop`]).
+#[derive(Clone, PartialEq, Debug)]
+pub struct Owed {
+    /// Its begin.
+    pub begin: Begin,
+    /// Its end.
+    pub end: End,
 }

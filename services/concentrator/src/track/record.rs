@@ -48,6 +48,19 @@ pub struct End {
     pub octets_in: u64,
     /// Octets of packets to the host.
     pub octets_out: u64,
+    /// The AAA server is owed a Stop: until it acknowledges that ([`Record::StopAcknowledged`]) later starts send it, too.
+    pub stop: Option<Stop>,
+}
+
+/// What the AAA server is to be told of a session's end, beside what the log says of it anyhow (RFC 2866 §5).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stop {
+    /// The number of Acct-Terminate-Cause.
+    pub cause: u32,
+    /// The record's number within its session (Accounting-Record-Number, RFC 6733 §9.8.3).
+    pub record: u32,
+    /// Packets from the host and to it; `None`: nobody knows what the session has carried.
+    pub packets: Option<(u64, u64)>,
 }
 
 /// A line of the log.
@@ -61,6 +74,13 @@ pub enum Record {
     Begin(Begin),
     /// A session has ended.
     End(End),
+    /// An AAA server has acknowledged the Stop of this session (RFC 2866 §2).
+    StopAcknowledged {
+        /// When.
+        at: WallTime,
+        /// Acct-Session-Id.
+        session: String,
+    },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -96,7 +116,22 @@ enum Line {
         reason: String,
         octets_in: u64,
         octets_out: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stop: Option<StopLine>,
     },
+    StopAcknowledged {
+        at: String,
+        session: String,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+struct StopLine {
+    cause: u32,
+    record: u32,
+    /// In, out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    packets: Option<(u64, u64)>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -148,7 +183,7 @@ impl Record {
     #[must_use]
     pub const fn at(&self) -> WallTime {
         match self {
-            Self::Started(at) | Self::Stopped(at) => *at,
+            Self::Started(at) | Self::Stopped(at) | Self::StopAcknowledged { at, .. } => *at,
             Self::Begin(begin) => begin.at,
             Self::End(end) => end.at,
         }
@@ -179,7 +214,9 @@ impl Record {
                 reason: end.reason,
                 octets_in: end.octets_in,
                 octets_out: end.octets_out,
+                stop: end.stop.map(|Stop { cause, record, packets }| StopLine { cause, record, packets }),
             },
+            Self::StopAcknowledged { at, session } => Line::StopAcknowledged { at: at.to_string(), session },
         };
         // Texts and numbers are always JSON.
         let mut text = serde_json::to_string(&line).unwrap_or_default();
@@ -217,9 +254,11 @@ impl Record {
                     classes: classes.collect::<Result<_, _>>()?,
                 })
             }
-            Line::End { at, session, reason, octets_in, octets_out } => {
-                Self::End(End { at: time(&at)?, session, reason, octets_in, octets_out })
+            Line::End { at, session, reason, octets_in, octets_out, stop } => {
+                let stop = stop.map(|StopLine { cause, record, packets }| Stop { cause, record, packets });
+                Self::End(End { at: time(&at)?, session, reason, octets_in, octets_out, stop })
             }
+            Line::StopAcknowledged { at, session } => Self::StopAcknowledged { at: time(&at)?, session },
         })
     }
 }
@@ -351,12 +390,17 @@ pub(crate) mod tests {
         #[test]
         fn a_record_that_is_written_is_read(
             user in "\\PC{0,40}", classes: Vec<Vec<u8>>, ipv4: Option<u32>, bits in 0_u8..=128, address: u128, octets: u64,
+            packets: Option<(u64, u64)>, owed: bool, record: u32,
         ) {
             let mut one = begin(1_790_000_000, "a", &user);
             (one.classes, one.ipv4) = (classes, ipv4.map(Ipv4Addr::from_bits));
             one.ipv6 = [(Ipv6Addr::from_bits(address), bits)].into();
-            let end = End { at: one.at, session: user, reason: "closed".into(), octets_in: octets, octets_out: 0 };
-            for record in [Record::Begin(one.clone()), Record::End(end), Record::Started(one.at), Record::Stopped(one.at)] {
+            let stop = owed.then_some(Stop { cause: record, record, packets });
+            let acknowledged = Record::StopAcknowledged { at: one.at, session: user.clone() };
+            let end = End { at: one.at, session: user, reason: "closed".into(), octets_in: octets, octets_out: 0, stop };
+            for record in [
+                Record::Begin(one.clone()), Record::End(end), Record::Started(one.at), Record::Stopped(one.at), acknowledged,
+            ] {
                 let line = record.to_line();
                 prop_assert!(line.ends_with('\n') && line.matches('\n').count() == 1);
                 prop_assert_eq!(Record::parse(&line), Ok(record));

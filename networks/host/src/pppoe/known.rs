@@ -1,0 +1,118 @@
+//! Which frames are of sessions that are carried: they have room of their own on their way to the machine, so that who floods an interface
+//! with discovery, or with control frames of sessions that there are not, does not have hosts' answers to Echo-Requests be lost.
+
+use crate::FrameKind;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use usher_concentrator::SessionEntry;
+use usher_core::PortId;
+use usher_ppp::pppoe::{Frame, MacAddress, Stage};
+
+/// So many frames of a session have that room in a second: what a host sends beyond that has the room of all others.
+const OF_A_SESSION: u32 = 32;
+const SECOND: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+struct Place {
+    port: PortId,
+    station: MacAddress,
+    since: Instant,
+    frames: u32,
+}
+
+/// Where the hosts of sessions are that are carried, by SESSION_IDs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Known(Arc<Mutex<BTreeMap<u16, Place>>>);
+
+impl Known {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<u16, Place>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    pub(super) fn insert(&self, entry: &SessionEntry) {
+        let place = Place { port: entry.port, station: entry.peer, since: Instant::now(), frames: 0 };
+        self.all().insert(entry.number, place);
+    }
+    pub(super) fn remove(&self, number: u16) {
+        self.all().remove(&number);
+    }
+    /// What room a frame has.
+    pub(super) fn kind(&self, port: PortId, frame: &[u8], now: Instant) -> FrameKind {
+        let Ok(frame) = Frame::parse(frame) else { return FrameKind::Other };
+        if frame.stage != Stage::Session {
+            return FrameKind::Other;
+        }
+        let mut all = self.all();
+        let of = all.get_mut(&frame.session);
+        let Some(place) = of.filter(|of| (of.port, of.station) == (port, frame.source)) else {
+            return FrameKind::Other;
+        };
+        if now.saturating_duration_since(place.since) >= SECOND {
+            (place.since, place.frames) = (now, 0);
+        }
+        place.frames = place.frames.saturating_add(1);
+        if place.frames <= OF_A_SESSION { FrameKind::OfSession } else { FrameKind::Other }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use usher_ppp::pppoe::Code;
+
+    #[test]
+    fn what_is_of_a_session_that_is_carried_has_room_of_its_own() {
+        let station = |n| MacAddress([2, 0, 0, 0, 0, n]);
+        let entry = SessionEntry {
+            id: 1,
+            number: 7,
+            port: PortId(1),
+            peer: station(1),
+            mtu: 1492,
+            ipv4: None,
+            gateway: None,
+            ipv6: Vec::new(),
+            link_local: None,
+            rate_up: None,
+            rate_down: None,
+            clamp_mss: true,
+        };
+        let known = Known::default();
+        known.insert(&entry);
+        let now = Instant::now();
+        let kind = |port, from, stage, session, at| {
+            let mut octets = Vec::new();
+            let destination = station(9);
+            Frame {
+                destination,
+                source: station(from),
+                stage,
+                code: Code::SESSION,
+                session,
+                payload: &[0xc0, 0x21],
+            }
+            .emit(&mut octets);
+            known.kind(PortId(port), &octets, at)
+        };
+        assert_eq!(kind(1, 1, Stage::Session, 7, now), FrameKind::OfSession);
+        for (port, from, stage, session) in [
+            (0, 1, Stage::Session, 7),
+            (1, 2, Stage::Session, 7),
+            (1, 1, Stage::Discovery, 7),
+            (1, 1, Stage::Session, 8),
+        ] {
+            assert_eq!(
+                kind(port, from, stage, session, now),
+                FrameKind::Other,
+                "{port} {from} {stage:?} {session}"
+            );
+        }
+        assert_eq!(known.kind(PortId(1), &[0; 5], now), FrameKind::Other);
+        // One that floods has no more of it than others.
+        let own = (0..100).filter(|_| kind(1, 1, Stage::Session, 7, now) == FrameKind::OfSession).count();
+        assert_eq!(own, OF_A_SESSION as usize - 1);
+        assert_eq!(kind(1, 1, Stage::Session, 7, now + SECOND), FrameKind::OfSession);
+        known.remove(7);
+        assert_eq!(kind(1, 1, Stage::Session, 7, now + SECOND), FrameKind::Other);
+    }
+}
