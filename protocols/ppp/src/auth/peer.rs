@@ -4,6 +4,7 @@ use super::message::{ChapValue, MsChapV2Value, PapRequest, chap, ms_chap_v2_erro
 use super::{AuthenticationProtocol, Credentials};
 use crate::packet::Packet;
 use crate::work;
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use usher_core::{Duration, Instant, SecureRng, WallTime, WorkLabel};
@@ -11,6 +12,11 @@ use usher_crypto::digest::{equal, md5};
 use usher_crypto::legacy::mschap::{self, AUTHENTICATOR_RESPONSE_LEN};
 use usher_crypto::legacy::nt_hash;
 use usher_eap::peer::{Config, Event, Peer};
+
+/// Codes of EAP packets (RFC 3748 §4).
+const REQUEST: u8 = 1;
+const SUCCESS: u8 = 3;
+const FAILURE: u8 = 4;
 
 /// What the peer has to say.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,9 +35,19 @@ pub(crate) enum Outcome {
 
 #[derive(Debug)]
 enum Kind {
-    Pap { identifier: u8 },
-    Chap { ms: bool, answer: Option<Answer>, done: bool },
-    Eap(Box<Peer>),
+    Pap {
+        identifier: u8,
+    },
+    Chap {
+        ms: bool,
+        answer: Option<Answer>,
+        done: bool,
+    },
+    Eap {
+        peer: Box<Peer>,
+        /// The identifier of the last Request.
+        last: Option<u8>,
+    },
 }
 
 /// A response to a challenge, and what the other side has to say to prove itself.
@@ -74,7 +90,8 @@ impl Prover {
                     timeout: timer * u64::from(count),
                     wall,
                 };
-                Kind::Eap(Box::new(Peer::new(config, SecureRng::from_seed(rng.array()), now)))
+                let peer = Box::new(Peer::new(config, SecureRng::from_seed(rng.array()), now));
+                Kind::Eap { peer, last: None }
             }
         };
         let due = Some(now + timer * u64::from(count));
@@ -103,7 +120,7 @@ impl Prover {
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         match &self.kind {
-            Kind::Eap(peer) => self.due.and(peer.poll_timeout()),
+            Kind::Eap { peer, .. } => self.due.and(peer.poll_timeout()),
             _ => self.due,
         }
     }
@@ -124,7 +141,7 @@ impl Prover {
                 self.due = None;
                 out.push(Outcome::Silent);
             }
-            Kind::Eap(peer) => {
+            Kind::Eap { peer, .. } => {
                 peer.handle_timeout(now);
                 self.drain(out);
             }
@@ -140,8 +157,8 @@ impl Prover {
         rng: &mut SecureRng,
         out: &mut Vec<Outcome>,
     ) -> bool {
-        if let Kind::Eap(peer) = &mut self.kind {
-            let taken = peer.handle(now, octets);
+        if let Kind::Eap { peer, last } = &mut self.kind {
+            let taken = peer.handle(now, &as_asked(octets, last));
             self.drain(out);
             return taken;
         }
@@ -202,12 +219,12 @@ impl Prover {
                 }
                 _ => false,
             },
-            Kind::Eap(_) => false,
+            Kind::Eap { .. } => false,
         }
     }
 
     fn drain(&mut self, out: &mut Vec<Outcome>) {
-        let Kind::Eap(peer) = &mut self.kind else { return };
+        let Kind::Eap { peer, .. } = &mut self.kind else { return };
         while let Some(done) = peer.poll_work() {
             self.worked.push(done.label);
         }
@@ -259,4 +276,36 @@ fn respond(
     ChapValue { value: &response, name }.emit(&mut data);
     let packet = Packet { code: chap::RESPONSE, identifier, data: &data }.to_vec();
     Some(Answer { challenge: challenge.data.into(), packet, identifier, proof })
+}
+
+/// An EAP packet as RFC 3748 §4.2 wants it: Success and Failure have the identifier of the Request that was answered. pppd as the
+/// server gives them the next one.
+fn as_asked<'a>(octets: &'a [u8], last: &mut Option<u8>) -> Cow<'a, [u8]> {
+    match (octets, *last) {
+        ([REQUEST, identifier, ..], _) => *last = Some(*identifier),
+        ([SUCCESS | FAILURE, identifier, ..], Some(asked)) if *identifier == asked.wrapping_add(1) => {
+            let mut octets = octets.to_vec();
+            octets[1] = asked;
+            return Cow::Owned(octets);
+        }
+        _ => {}
+    }
+    Cow::Borrowed(octets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_success_with_the_next_identifier_is_the_last_requests() {
+        let mut last = None;
+        assert_eq!(*as_asked(&[SUCCESS, 8, 0, 4], &mut last), [SUCCESS, 8, 0, 4], "nothing was asked");
+        let request = [REQUEST, 255, 0, 5, 1];
+        assert_eq!((*as_asked(&request, &mut last)).to_vec(), request);
+        assert_eq!(*as_asked(&[SUCCESS, 0, 0, 4], &mut last), [SUCCESS, 255, 0, 4]);
+        assert_eq!(*as_asked(&[FAILURE, 255, 0, 4], &mut last), [FAILURE, 255, 0, 4]);
+        assert_eq!(*as_asked(&[SUCCESS, 1, 0, 4], &mut last), [SUCCESS, 1, 0, 4], "of no request");
+        assert_eq!(*as_asked(&[], &mut last), []);
+    }
 }
