@@ -101,35 +101,42 @@ usher_core::counters! {
     }
 }
 
-/// One direction of a link.
+/// One direction of a link. A large simulation has millions of them, so that what few have is set aside.
 #[derive(Debug)]
 pub(crate) struct Direction {
     pub(crate) from: HostId,
     pub(crate) to: HostId,
     pub(crate) to_port: u32,
     pub(crate) mtu: u32,
-    /// The cell whose medium it is, in place of the channel; [`Self::OWN`] for none.
-    pub(crate) cell: u32,
     pub(crate) framing: Framing,
-    /// SESSION_ID of the PPPoE session whose packets it carries.
-    pub(crate) session: u16,
     pub(crate) channel: Channel,
-    pub(crate) stats: LinkStats,
-    /// Captured where it leaves (the capture point is its sender's port).
-    pub(crate) tap_out: Option<u16>,
-    /// Captured where it arrives.
-    pub(crate) tap_in: Option<u16>,
+    /// Packets that were offered, and their bytes.
+    offered: u64,
+    offered_bytes: u64,
     /// The time of the one valid arrival event in the event queue; far future for none.
     armed: Instant,
     /// What arrives first and last of the packets under way: a list in the pool, by time of arrival.
     first: PacketRef,
     last: PacketRef,
+    aside: Option<Box<Aside>>,
+}
+
+/// What few directions have.
+#[derive(Debug, Default)]
+pub(crate) struct Aside {
+    /// The cell whose medium it is, in place of the channel.
+    pub(crate) cell: Option<u32>,
+    /// SESSION_ID of the PPPoE session whose packets it carries.
+    pub(crate) session: u16,
+    /// Captured where it leaves (the capture point is its sender's port).
+    pub(crate) tap_out: Option<u16>,
+    /// Captured where it arrives.
+    pub(crate) tap_in: Option<u16>,
+    /// But for what was offered.
+    pub(crate) stats: LinkStats,
 }
 
 impl Direction {
-    /// The number of no cell.
-    pub(crate) const OWN: u32 = u32::MAX;
-
     pub(crate) fn new(
         from: HostId,
         to: HostId,
@@ -144,17 +151,40 @@ impl Direction {
             to,
             to_port,
             mtu,
-            cell: Self::OWN,
             framing,
-            session: 0,
             channel: Channel::new(config, rng),
-            stats: LinkStats::default(),
-            tap_out: None,
-            tap_in: None,
+            offered: 0,
+            offered_bytes: 0,
+            aside: None,
             armed: Instant::FAR_FUTURE,
             first: PacketRef::NONE,
             last: PacketRef::NONE,
         }
+    }
+
+    #[inline]
+    pub(crate) fn cell(&self) -> Option<u32> {
+        self.aside.as_ref()?.cell
+    }
+    #[inline]
+    pub(crate) fn tap_out(&self) -> Option<u16> {
+        self.aside.as_ref()?.tap_out
+    }
+    #[inline]
+    pub(crate) fn tap_in(&self) -> Option<u16> {
+        self.aside.as_ref()?.tap_in
+    }
+    pub(crate) fn session(&self) -> u16 {
+        self.aside.as_ref().map_or(0, |aside| aside.session)
+    }
+    /// What few directions have, of one that has it.
+    pub(crate) fn aside(&mut self) -> &mut Aside {
+        self.aside.get_or_insert_default()
+    }
+    /// What it did.
+    pub(crate) fn stats(&self) -> LinkStats {
+        let rest = self.aside.as_ref().map(|aside| aside.stats).unwrap_or_default();
+        LinkStats { offered: self.offered, offered_bytes: self.offered_bytes, ..rest }
     }
 
     /// Sends a packet, which is gone from the pool if it will not arrive; answers the time for which an
@@ -168,9 +198,11 @@ impl Direction {
         match self.channel.offer(now, bytes) {
             Fate::Delivered { arrives, corrupted, again, .. } => {
                 self.insert(arrives, corrupted, packet, pool);
-                self.stats.corrupted += u64::from(corrupted);
+                if corrupted {
+                    self.aside().stats.corrupted += 1;
+                }
                 if let Some(arrives) = again {
-                    self.stats.duplicated += 1;
+                    self.aside().stats.duplicated += 1;
                     let copy = pool[packet].packet.clone();
                     let copy = pool.put(copy);
                     self.insert(arrives, false, copy, pool);
@@ -178,14 +210,16 @@ impl Direction {
                 self.arm(pool)
             }
             Fate::QueueFull => {
-                self.stats.queue_full += 1;
-                self.stats.dropped_bytes += u64::from(bytes);
+                let stats = &mut self.aside().stats;
+                stats.queue_full += 1;
+                stats.dropped_bytes += u64::from(bytes);
                 pool.release(packet);
                 None
             }
             Fate::Lost { .. } => {
-                self.stats.lost += 1;
-                self.stats.dropped_bytes += u64::from(bytes);
+                let stats = &mut self.aside().stats;
+                stats.lost += 1;
+                stats.dropped_bytes += u64::from(bytes);
                 pool.release(packet);
                 None
             }
@@ -195,11 +229,12 @@ impl Direction {
     /// Counts a packet that is offered.
     #[inline(always)]
     pub(crate) fn count(&mut self, bytes: u32, background: bool) {
-        self.stats.offered += 1;
-        self.stats.offered_bytes += u64::from(bytes);
+        self.offered += 1;
+        self.offered_bytes += u64::from(bytes);
         if background {
-            self.stats.background += 1;
-            self.stats.background_bytes += u64::from(bytes);
+            let stats = &mut self.aside().stats;
+            stats.background += 1;
+            stats.background_bytes += u64::from(bytes);
         }
     }
 

@@ -3,7 +3,10 @@
 use super::message::Associations;
 use super::outage::Outage;
 use super::radio::{Air, Radio};
-use super::{AppSlot, DataSent, Host, HostStats, Route, Simulation, Socket, TcpTotals, Transports, udp_key};
+use super::{
+    AppSlot, DataSent, Host, HostStats, NONE, Ports, Simulation, Socket, TcpTotals, Transports, Tuples,
+    udp_key,
+};
 use crate::addr::{Addresses, HostId, IpVersion, MAX_HOSTS};
 use crate::app::Application;
 use crate::capture::Tap;
@@ -118,16 +121,11 @@ impl<A: Application> Builder<A> {
         if id >= MAX_HOSTS {
             return Err(SimError::TooManyHosts);
         }
-        self.hosts.push(Host {
-            ports: Vec::new(),
-            route: Route::None,
-            ident: 0,
-            next_port: 49_152,
-            frames_to: None,
-            transit_to: None,
-            cpu: cpu.map(|c| Box::new(Cpu::new(c, self.seed.stream("cpu", u64::from(id))))),
-            down: false,
-        });
+        self.hosts.push(Host { ports: Ports::None, ident: 0, next_port: 49_152, down: false, aside: None });
+        if let Some(cpu) = cpu {
+            let cpu = Cpu::new(cpu, self.seed.stream("cpu", u64::from(id)));
+            self.hosts[id as usize].aside().cpu = Some(Box::new(cpu));
+        }
         Ok(HostId(id))
     }
 
@@ -163,7 +161,11 @@ impl<A: Application> Builder<A> {
     /// Says where a host or interface is; without, it is still at the origin. To be said before what it is a station of is
     /// built. Base stations and access points stay where they start.
     pub fn place(&mut self, host: HostId, trajectory: Trajectory) {
-        self.places.insert(host, trajectory);
+        if trajectory == Trajectory::default() {
+            self.places.remove(&host);
+        } else {
+            self.places.insert(host, trajectory);
+        }
     }
 
     /// The application's host, if this is an address of it.
@@ -181,7 +183,7 @@ impl<A: Application> Builder<A> {
         for (from, to, channel, n) in [(a, b, &config.up, 0), (b, a, &config.down, 1)] {
             let channel = self.shared(channel);
             let index = self.directions.len() as u32;
-            let to_port = self.hosts[to.0 as usize].ports.len() as u32 - u32::from(n == 1);
+            let to_port = self.hosts[to.0 as usize].ports.as_slice().len() as u32 - u32::from(n == 1);
             self.hosts[from.0 as usize].ports.push(index);
             let rng = self.seed.stream("link", u64::from(index));
             let (mtu, framing) = (config.mtu, config.framing);
@@ -207,12 +209,9 @@ impl<A: Application> Builder<A> {
             app,
             host,
             transports: transports.unwrap_or_else(|| self.transports.clone()),
-            queues: self.hosts[host.0 as usize].cpu.is_some(),
-            read_rate: None,
-            read_size: None,
-            sockets: Vec::new(),
-            outgoing: Default::default(),
-            incoming: Default::default(),
+            queues: self.hosts[host.0 as usize].cpu().is_some(),
+            first: NONE,
+            aside: None,
             deadline: Instant::FAR_FUTURE,
             armed: Instant::FAR_FUTURE,
         });
@@ -304,7 +303,7 @@ impl<A: Application> Builder<A> {
     /// say, with an address of its own. An association between two multihomed hosts has as many paths as the
     /// host with fewer; path 0 is the primary at first. Links that do not end at the host are left out.
     pub fn multihome(&mut self, host: HostId, links: &[LinkId]) {
-        let ports = &self.hosts[host.0 as usize].ports;
+        let ports = self.hosts[host.0 as usize].ports.as_slice();
         let out = |l: &LinkId| [l.0 * 2, l.0 * 2 + 1].into_iter().find(|d| ports.contains(d));
         let paths: Vec<u32> = links.iter().filter_map(out).collect();
         self.multihomed.insert(host, paths);
@@ -313,7 +312,7 @@ impl<A: Application> Builder<A> {
     /// Makes an application a slow reader of its connections, at this many bytes per second each, of which it reads at
     /// most `piece` at a time; `None` a segment.
     pub fn read_slowly(&mut self, app: u32, bytes_per_second: u64, piece: Option<u32>) {
-        let slot = &mut self.apps[app as usize];
+        let slot = self.apps[app as usize].aside();
         slot.read_rate = NonZeroU64::new(bytes_per_second.max(1));
         slot.read_size = piece.and_then(NonZeroU32::new);
     }
@@ -333,14 +332,14 @@ impl<A: Application> Builder<A> {
     /// Gives an application the frames that arrive at its host.
     pub fn take_frames(&mut self, app: u32) {
         let host = self.apps[app as usize].host;
-        self.hosts[host.0 as usize].frames_to = Some(app);
+        self.hosts[host.0 as usize].aside().frames_to = Some(app);
     }
 
     /// Gives an application the packets of others that come through its host, which go on where it says so; where the host has a
     /// processor they wait for that.
     pub fn take_transit(&mut self, app: u32) {
         let host = self.apps[app as usize].host;
-        self.hosts[host.0 as usize].transit_to = Some(app);
+        self.hosts[host.0 as usize].aside().transit_to = Some(app);
     }
 
     /// Lets a host fail and come back, as by a loss of power: meanwhile it neither sends nor receives nor
@@ -355,8 +354,8 @@ impl<A: Application> Builder<A> {
     pub fn capture(&mut self, link: LinkId, first: bool, interface: u16) {
         let i = link.0 as usize * 2;
         let (out, into) = if first { (i, i + 1) } else { (i + 1, i) };
-        self.directions[out].tap_out = Some(interface);
-        self.directions[into].tap_in = Some(interface);
+        self.directions[out].aside().tap_out = Some(interface);
+        self.directions[into].aside().tap_in = Some(interface);
     }
 
     /// The two hosts that a link joins, the first one first.
@@ -368,33 +367,31 @@ impl<A: Application> Builder<A> {
     /// Next hops by fewest links, ties to the earlier link: one table for each host with several ports.
     pub(super) fn routes(&mut self) {
         let n = self.hosts.len();
-        let neighbours = |hosts: &[Host<A::Report>], h: usize| hosts[h].ports.clone();
         for h in 0..n {
-            self.hosts[h].route = match self.hosts[h].ports[..] {
-                [] => Route::None,
-                [only] => Route::Default(only),
-                _ => {
-                    let mut table = vec![super::NONE; n].into_boxed_slice();
-                    let mut reached: VecDeque<usize> = VecDeque::new();
-                    for d in neighbours(&self.hosts, h) {
-                        let to = self.directions[d as usize].to.0 as usize;
-                        if table[to] == super::NONE && to != h {
-                            table[to] = d;
-                            reached.push_back(to);
-                        }
-                    }
-                    while let Some(at) = reached.pop_front() {
-                        for d in neighbours(&self.hosts, at) {
-                            let to = self.directions[d as usize].to.0 as usize;
-                            if to != h && table[to] == super::NONE {
-                                table[to] = table[at];
-                                reached.push_back(to);
-                            }
-                        }
-                    }
-                    Route::Table(table)
+            if !matches!(self.hosts[h].ports, Ports::Many(_)) {
+                continue;
+            }
+            let mut table = vec![NONE; n].into_boxed_slice();
+            let mut reached: VecDeque<usize> = VecDeque::new();
+            for &d in self.hosts[h].ports.as_slice() {
+                let to = self.directions[d as usize].to.0 as usize;
+                if table[to] == NONE && to != h {
+                    table[to] = d;
+                    reached.push_back(to);
                 }
-            };
+            }
+            while let Some(at) = reached.pop_front() {
+                for &d in self.hosts[at].ports.as_slice() {
+                    let to = self.directions[d as usize].to.0 as usize;
+                    if to != h && table[to] == NONE {
+                        table[to] = table[at];
+                        reached.push_back(to);
+                    }
+                }
+            }
+            if let Ports::Many(many) = &mut self.hosts[h].ports {
+                many.next_hops = table;
+            }
         }
     }
 
@@ -423,7 +420,7 @@ impl<A: Application> Builder<A> {
             free_conns: Vec::new(),
             closed_totals: TcpTotals::default(),
             data_sent: DataSent::default(),
-            tuples: HashMap::with_hasher(HashState::with_seed(0)),
+            tuples: Tuples::default(),
             sctp,
             udp_ports: self.udp_ports,
             listeners: self.listeners,

@@ -210,7 +210,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             Answer::Accept(sctp) => {
                 if let Some(app) = listener {
                     let slot = &self.apps[app as usize];
-                    let id = LocalId::accepted(slot.incoming.len);
+                    let id = slot.next_accepted();
                     self.open_association(sctp, app, id, key);
                 }
             }

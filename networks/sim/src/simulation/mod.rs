@@ -26,9 +26,10 @@ use crate::queue::EventQueue;
 use crate::reassembly::Reassembly;
 use crate::{sctp, tcp};
 use std::collections::{BTreeMap, VecDeque};
+use std::hash::BuildHasher;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
-use usher_core::collections::HashMap;
+use usher_core::collections::{HashMap, HashState, HashTable};
 use usher_core::{Instant, Rng, Seed, WallTime, Work, WorkLabel};
 
 /// The transport settings of an application's connections and associations.
@@ -63,34 +64,90 @@ enum Event {
     Cell(u32),
 }
 
-/// How a host finds the next hop.
+/// A host's outgoing link directions, in the order of their creation: most have one, by which everything leaves.
 #[derive(Debug)]
-enum Route {
-    /// Nowhere to send.
+enum Ports {
     None,
-    /// Everything over the one link.
-    Default(u32),
-    /// The link direction for each destination (`u32::MAX`: unreachable).
-    Table(Box<[u32]>),
+    One(u32),
+    Many(Box<Many>),
+}
+
+#[derive(Debug)]
+struct Many {
+    ports: Vec<u32>,
+    /// The link direction for each destination ([`NONE`]: unreachable).
+    next_hops: Box<[u32]>,
+}
+
+impl Ports {
+    fn as_slice(&self) -> &[u32] {
+        match self {
+            Self::None => &[],
+            Self::One(port) => std::slice::from_ref(port),
+            Self::Many(many) => &many.ports,
+        }
+    }
+    fn push(&mut self, port: u32) {
+        match self {
+            Self::None => *self = Self::One(port),
+            Self::One(first) => {
+                *self = Self::Many(Box::new(Many { ports: vec![*first, port], next_hops: Box::default() }));
+            }
+            Self::Many(many) => many.ports.push(port),
+        }
+    }
+    /// By which direction packets leave for a host; [`NONE`] for those that cannot be reached.
+    #[inline]
+    fn next_hop(&self, to: HostId) -> u32 {
+        match self {
+            Self::One(port) => *port,
+            Self::Many(many) => many.next_hops.get(to.0 as usize).copied().unwrap_or(NONE),
+            Self::None => NONE,
+        }
+    }
 }
 
 #[derive(Debug)]
 struct Host<R> {
-    /// Outgoing directions of its links, in the order of their creation.
-    ports: Vec<u32>,
-    route: Route,
+    ports: Ports,
     ident: u16,
     next_port: u16,
+    /// It has failed and is not back.
+    down: bool,
+    aside: Option<Box<HostAside<R>>>,
+}
+
+/// What few hosts have.
+#[derive(Debug)]
+struct HostAside<R> {
     /// The application that gets its frames.
     frames_to: Option<u32>,
     /// The application that says what becomes of packets of others; without one they go on by themselves.
     transit_to: Option<u32>,
     cpu: Option<Box<Cpu<R>>>,
-    /// It has failed and is not back.
-    down: bool,
 }
 
-/// In this order and at the start of a cache line, so that a delivery touches one line of it.
+impl<R> Host<R> {
+    fn aside(&mut self) -> &mut HostAside<R> {
+        let none = || Box::new(HostAside { frames_to: None, transit_to: None, cpu: None });
+        self.aside.get_or_insert_with(none)
+    }
+    fn frames_to(&self) -> Option<u32> {
+        self.aside.as_ref()?.frames_to
+    }
+    #[inline]
+    fn transit_to(&self) -> Option<u32> {
+        self.aside.as_ref()?.transit_to
+    }
+    fn cpu(&self) -> Option<&Cpu<R>> {
+        self.aside.as_ref()?.cpu.as_deref()
+    }
+    fn cpu_mut(&mut self) -> Option<&mut Cpu<R>> {
+        self.aside.as_mut()?.cpu.as_deref_mut()
+    }
+}
+
+/// In this order and of the size of a cache line, so that a delivery touches one.
 #[repr(C, align(64))]
 #[derive(Debug)]
 struct AppSlot<A> {
@@ -100,11 +157,20 @@ struct AppSlot<A> {
     deadline: Instant,
     armed: Instant,
     host: HostId,
+    /// Where the first connection is that it opened; [`NONE`] for nowhere. Most have no other.
+    first: u32,
+    transports: Arc<Transports>,
+    aside: Option<Box<AppAside>>,
     /// Its host has a processor.
     queues: bool,
-    transports: Arc<Transports>,
-    outgoing: ConnTable,
-    incoming: ConnTable,
+}
+
+/// What few applications have.
+#[derive(Debug, Default)]
+struct AppAside {
+    /// Where the further connections are that it opened, from number 1 on, and those that it accepted; [`NONE`] for nowhere.
+    opened: Vec<u32>,
+    accepted: Vec<u32>,
     /// Where each socket is bound.
     sockets: Vec<Socket>,
     /// Bytes per second that it reads of each connection; `None` reads all at once.
@@ -114,47 +180,12 @@ struct AppSlot<A> {
 }
 
 const NONE: u32 = u32::MAX;
-/// In a [`ConnTable`], from here on the numbers are those of associations.
+/// Where connections are noted, from here on the numbers are those of associations.
 const ASSOC: u32 = 1 << 31;
 
 /// A host's UDP port as one word, which hashes faster than two.
 fn udp_key(host: HostId, port: u16) -> u64 {
     u64::from(host.0) << 16 | u64::from(port)
-}
-
-/// Where an application's connections are; most have one, which needs no second place in memory.
-#[derive(Debug)]
-struct ConnTable {
-    first: u32,
-    more: Vec<u32>,
-    len: u32,
-}
-
-impl Default for ConnTable {
-    fn default() -> Self {
-        Self { first: NONE, more: Vec::new(), len: 0 }
-    }
-}
-
-impl ConnTable {
-    fn get(&self, i: u32) -> u32 {
-        match i {
-            0 => self.first,
-            _ => self.more.get(i as usize - 1).copied().unwrap_or(NONE),
-        }
-    }
-    fn set(&mut self, i: u32, to: u32) {
-        self.len = self.len.max(i + 1);
-        if i == 0 {
-            self.first = to;
-            return;
-        }
-        let i = i as usize - 1;
-        if i >= self.more.len() {
-            self.more.resize(i + 1, NONE);
-        }
-        self.more[i] = to;
-    }
 }
 
 /// A UDP socket's address and port; port 0 is not bound.
@@ -165,16 +196,44 @@ struct Socket {
 }
 
 impl<A> AppSlot<A> {
-    fn bind(&mut self, socket: u32, to: Socket) {
-        let socket = socket as usize;
-        if self.sockets.len() <= socket {
-            self.sockets.resize(socket + 1, Socket { at: self.host, port: 0 });
-        }
-        self.sockets[socket] = to;
+    fn aside(&mut self) -> &mut AppAside {
+        self.aside.get_or_insert_default()
     }
+    fn bind(&mut self, socket: u32, to: Socket) {
+        let (socket, host) = (socket as usize, self.host);
+        let sockets = &mut self.aside().sockets;
+        if sockets.len() <= socket {
+            sockets.resize(socket + 1, Socket { at: host, port: 0 });
+        }
+        sockets[socket] = to;
+    }
+    fn sockets(&self) -> &[Socket] {
+        self.aside.as_ref().map_or(&[], |aside| &aside.sockets)
+    }
+    #[inline]
+    fn read_rate(&self) -> Option<NonZeroU64> {
+        self.aside.as_ref()?.read_rate
+    }
+    fn read_size(&self) -> Option<NonZeroU32> {
+        self.aside.as_ref()?.read_size
+    }
+    /// The id of the next connection that it accepts.
+    fn next_accepted(&self) -> LocalId {
+        LocalId::accepted(self.aside.as_ref().map_or(0, |aside| aside.accepted.len() as u32))
+    }
+    #[inline]
     fn place(&self, id: LocalId) -> u32 {
-        let table = if id.is_accepted() { &self.incoming } else { &self.outgoing };
-        table.get(id.n())
+        let (n, opened) = (id.n() as usize, !id.is_accepted());
+        if n == 0 && opened {
+            return self.first;
+        }
+        let known = self.aside.as_ref();
+        let at = if opened {
+            known.and_then(|aside| aside.opened.get(n - 1))
+        } else {
+            known.and_then(|aside| aside.accepted.get(n))
+        };
+        at.copied().unwrap_or(NONE)
     }
     /// Where its TCP connection of this id is.
     #[inline]
@@ -186,8 +245,19 @@ impl<A> AppSlot<A> {
         Some(self.place(id)).filter(|c| (ASSOC..NONE).contains(c)).map(|c| c - ASSOC)
     }
     fn set_conn(&mut self, id: LocalId, to: u32) {
-        let table = if id.is_accepted() { &mut self.incoming } else { &mut self.outgoing };
-        table.set(id.n(), to);
+        let n = id.n() as usize;
+        let (table, n) = match (id.is_accepted(), n.checked_sub(1)) {
+            (false, None) => {
+                self.first = to;
+                return;
+            }
+            (false, Some(n)) => (&mut self.aside().opened, n),
+            (true, _) => (&mut self.aside().accepted, n),
+        };
+        if n >= table.len() {
+            table.resize(n + 1, NONE);
+        }
+        table[n] = to;
     }
 }
 
@@ -224,6 +294,46 @@ struct FourTuple {
     remote: HostId,
     local_port: u16,
     remote_port: u16,
+}
+
+/// Which connection has which ends. Connections hold their ends, so that the numbers alone are kept.
+#[derive(Debug)]
+struct Tuples {
+    numbers: HashTable<u32>,
+    hasher: HashState,
+}
+
+impl Default for Tuples {
+    fn default() -> Self {
+        Self { numbers: HashTable::new(), hasher: HashState::with_seed(0) }
+    }
+}
+
+impl Tuples {
+    fn get(&self, conns: &[Conn], key: &FourTuple) -> Option<u32> {
+        let hash = self.hasher.hash_one(key);
+        self.numbers.find(hash, |number| conns[*number as usize].key == *key).copied()
+    }
+    /// Notes a connection, in place of one with the same ends.
+    fn insert(&mut self, conns: &[Conn], number: u32) {
+        let key = |number: u32| &conns[number as usize].key;
+        let hash = self.hasher.hash_one(key(number));
+        match self.numbers.find_mut(hash, |other| key(*other) == key(number)) {
+            Some(other) => *other = number,
+            None => {
+                let hasher = &self.hasher;
+                self.numbers.insert_unique(hash, number, |other| hasher.hash_one(key(*other)));
+            }
+        }
+    }
+    /// Forgets a connection, unless another with the same ends is noted; false if so.
+    fn remove(&mut self, conns: &[Conn], number: u32) -> bool {
+        let hash = self.hasher.hash_one(conns[number as usize].key);
+        self.numbers.find_entry(hash, |other| *other == number).is_ok_and(|entry| {
+            entry.remove();
+            true
+        })
+    }
 }
 
 usher_core::counters! {
@@ -350,7 +460,7 @@ pub struct Simulation<A: Application, O> {
     closed_totals: TcpTotals,
     /// What segments with data carried, of all connections.
     data_sent: DataSent,
-    tuples: HashMap<FourTuple, u32>,
+    tuples: Tuples,
     sctp: message::Associations,
     udp_ports: HashMap<u64, (u32, u32)>,
     listeners: HashMap<(HostId, u16), u32>,
@@ -406,15 +516,15 @@ impl<A: Application, O> Simulation<A, O> {
     /// What a link did: from the first named host to the second, and back.
     pub fn link_stats(&self, link: LinkId) -> [LinkStats; 2] {
         let i = link.0 as usize * 2;
-        [self.directions[i].stats, self.directions[i + 1].stats]
+        [self.directions[i].stats(), self.directions[i + 1].stats()]
     }
     /// What a host's processor did, if it has one.
     pub fn cpu_stats(&self, host: HostId) -> Option<CpuStats> {
-        self.hosts[host.0 as usize].cpu.as_ref().map(|c| c.stats)
+        self.hosts[host.0 as usize].cpu().map(|c| c.stats)
     }
     /// How many nanoseconds each kind of work took that a host's processor is charged for, over all cores; none without one.
     pub fn cpu_spent(&self, host: HostId) -> impl Iterator<Item = (WorkLabel, u64)> {
-        self.hosts[host.0 as usize].cpu.iter().flat_map(|cpu| cpu.spent())
+        self.hosts[host.0 as usize].cpu().into_iter().flat_map(|cpu| cpu.spent())
     }
     /// The applications, in the order of their creation.
     pub fn apps(&self) -> impl Iterator<Item = &A> {
@@ -451,15 +561,43 @@ impl<A: Application, O> Simulation<A, O> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::packet::UnderWay;
+    use usher_core::ConnId;
 
     #[test]
     fn connections_are_found_by_their_numbers_whatever_is_missing_between_them() {
-        let mut table = ConnTable::default();
-        assert_eq!((table.get(0), table.get(7), table.len), (NONE, NONE, 0));
-        for (i, to, len) in [(0, 10, 1), (1, 11, 2), (4, 14, 5), (2, 12, 5), (4, 24, 5)] {
-            table.set(i, to);
-            assert_eq!((table.get(i), table.len), (to, len), "{i}");
+        let transports = Arc::default();
+        let (deadline, armed) = (Instant::FAR_FUTURE, Instant::FAR_FUTURE);
+        let mut slot = AppSlot {
+            app: (),
+            deadline,
+            armed,
+            host: HostId(0),
+            first: NONE,
+            transports,
+            aside: None,
+            queues: false,
+        };
+        let ids: [fn(u32) -> LocalId; 2] = [|n| ConnId::opened(n).into(), LocalId::accepted];
+        for id in ids {
+            assert_eq!((slot.place(id(0)), slot.place(id(7))), (NONE, NONE));
+            for (i, to) in [(0, 10), (1, 11), (4, 14), (2, 12), (4, 24)] {
+                slot.set_conn(id(i), to);
+                assert_eq!(slot.place(id(i)), to, "{i}");
+            }
+            assert_eq!([0, 1, 2, 3, 4, 5].map(|i| slot.place(id(i))), [10, 11, 12, NONE, 24, NONE]);
         }
-        assert_eq!([0, 1, 2, 3, 4, 5].map(|i| table.get(i)), [10, 11, 12, NONE, 24, NONE]);
+        assert_eq!(slot.next_accepted(), LocalId::accepted(5));
+        slot.set_conn(LocalId::accepted(4), NONE);
+        assert_eq!(slot.next_accepted(), LocalId::accepted(5), "a number is not given twice");
+    }
+
+    #[test]
+    fn what_each_packet_touches_stays_small() {
+        assert_eq!(size_of::<AppSlot<Box<dyn std::any::Any>>>(), 64, "a cache line");
+        assert!(size_of::<Host<()>>() <= 32, "{}", size_of::<Host<()>>());
+        assert!(size_of::<Direction>() <= 120, "{}", size_of::<Direction>());
+        assert!(size_of::<Conn>() <= 320, "{}", size_of::<Conn>());
+        assert!(size_of::<UnderWay>() <= 96, "{}", size_of::<UnderWay>());
     }
 }

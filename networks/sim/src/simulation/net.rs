@@ -1,10 +1,9 @@
 //! IP: sending, forwarding, fragmenting, receiving; UDP; frames.
 
-use super::{Event, FourTuple, Route, Simulation, Socket, udp_key};
+use super::{Event, FourTuple, Simulation, Socket, udp_key};
 use crate::addr::{HostId, IpVersion};
 use crate::app::{Application, Delivery, Observer};
 use crate::ip;
-use crate::link::Direction;
 use crate::packet::{Body, Datagram, Fragment, Packet, PacketRef, Payload, Transit, UDP_HEADER, UnderWay};
 use std::sync::Arc;
 
@@ -23,7 +22,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     #[inline(always)]
     pub(super) fn arrived(&mut self, index: u32, packet: PacketRef) {
         let direction = &self.directions[index as usize];
-        let (host, port, tap) = (direction.to, direction.to_port, direction.tap_in);
+        let (host, port, tap) = (direction.to, direction.to_port, direction.tap_in());
         self.packet_hops += 1;
         if let Some(interface) = tap {
             self.tap(index, interface, false, packet);
@@ -36,7 +35,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             self.stats.damaged += 1;
             self.pool.release(packet);
         } else if under_way.packet.dst != host {
-            match self.hosts[host.0 as usize].transit_to {
+            match self.hosts[host.0 as usize].transit_to() {
                 None => self.route(host, packet),
                 Some(app) => {
                     let packet = Transit(Box::new(self.pool.take(packet)));
@@ -58,7 +57,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         ip::serialise(
             &self.addresses,
             packet,
-            (d.framing, d.session),
+            (d.framing, d.session()),
             d.from,
             to,
             damaged,
@@ -95,11 +94,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     #[inline(never)]
     fn route(&mut self, host: HostId, packet: PacketRef) {
         let p = &self.pool[packet].packet;
-        let direction = match &self.hosts[host.0 as usize].route {
-            Route::Default(d) => *d,
-            Route::Table(table) => table.get(p.dst.0 as usize).copied().unwrap_or(super::NONE),
-            Route::None => super::NONE,
-        };
+        let direction = self.hosts[host.0 as usize].ports.next_hop(p.dst);
         let Some(link) = self.directions.get(direction as usize) else {
             self.stats.no_route += 1;
             self.pool.release(packet);
@@ -125,12 +120,12 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
 
     #[inline(always)]
     fn transmit(&mut self, index: u32, packet: PacketRef) {
-        if let Some(interface) = self.directions[index as usize].tap_out {
+        if let Some(interface) = self.directions[index as usize].tap_out() {
             self.tap(index, interface, true, packet);
         }
         let direction = &mut self.directions[index as usize];
-        if direction.cell != Direction::OWN {
-            self.send_by_cell(index, packet);
+        if let Some(cell) = direction.cell() {
+            self.send_by_cell(cell, index, packet);
         } else if let Some(at) = direction.send(self.now, packet, &mut self.pool) {
             self.queue.push(at, Event::Arrive(index));
         }
@@ -198,7 +193,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
                 }
             }
             Body::Frame(payload) => {
-                if let Some(app) = self.hosts[host.0 as usize].frames_to {
+                if let Some(app) = self.hosts[host.0 as usize].frames_to() {
                     self.deliver(app, Delivery::Frame { port, payload });
                 }
             }
@@ -223,9 +218,9 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     }
 
     pub(super) fn send_datagram(&mut self, app: u32, socket: u32, to: HostId, port: u16, payload: Payload) {
-        let slot = &mut self.apps[app as usize];
+        let slot = &self.apps[app as usize];
         let own = Socket { at: slot.host, port: 0 };
-        let Socket { at: from, port: bound } = slot.sockets.get(socket as usize).copied().unwrap_or(own);
+        let Socket { at: from, port: bound } = slot.sockets().get(socket as usize).copied().unwrap_or(own);
         let src_port = if bound != 0 {
             bound
         } else {
@@ -253,7 +248,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
 
     pub(super) fn send_frame(&mut self, app: u32, port: u32, payload: Payload) {
         let host = self.apps[app as usize].host;
-        let Some(&direction) = self.hosts[host.0 as usize].ports.get(port as usize) else {
+        let Some(&direction) = self.hosts[host.0 as usize].ports.as_slice().get(port as usize) else {
             self.stats.stale_operation += 1;
             return;
         };
@@ -273,12 +268,12 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     /// What both directions of a link at a port of an application's host carry are packets of this session.
     pub(super) fn name_session(&mut self, app: u32, port: u32, number: u16) {
         let host = self.apps[app as usize].host;
-        let Some(&direction) = self.hosts[host.0 as usize].ports.get(port as usize) else {
+        let Some(&direction) = self.hosts[host.0 as usize].ports.as_slice().get(port as usize) else {
             self.stats.stale_operation += 1;
             return;
         };
         for direction in [direction, direction ^ 1] {
-            self.directions[direction as usize].session = number;
+            self.directions[direction as usize].aside().session = number;
         }
     }
 

@@ -52,7 +52,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             return;
         }
         self.down += 1;
-        if let Some(cpu) = &mut h.cpu {
+        if let Some(cpu) = h.cpu_mut() {
             cpu.fail();
         }
         self.fail_connections(host);

@@ -1,6 +1,6 @@
 //! A simulation taken apart before it is built, for another network to host the same applications.
 
-use super::{Builder, Route, Transports};
+use super::{Builder, Ports, Transports};
 use crate::addr::{Addresses, HostId};
 use crate::app::Application;
 use crate::link::{LinkConfig, LinkId};
@@ -115,17 +115,17 @@ impl<A: Application> Builder<A> {
         self.routes();
         let hosts = self.hosts.iter().enumerate().map(|(n, host)| {
             let port_of = |direction: u32| {
-                let port = host.ports.iter().position(|own| *own == direction)?;
+                let port = host.ports.as_slice().iter().position(|own| *own == direction)?;
                 Some(port as u32)
             };
             HostPart {
                 owner: self.interfaces.get(&HostId(n as u32)).copied(),
-                ports: host.ports.iter().map(|d| (LinkId(d / 2), d % 2 == 0)).collect(),
-                frames_to: host.frames_to,
-                processor: host.cpu.is_some(),
-                next_hops: match &host.route {
-                    Route::Table(table) => table.iter().map(|d| port_of(*d)).collect(),
-                    Route::None | Route::Default(_) => Vec::new(),
+                ports: host.ports.as_slice().iter().map(|d| (LinkId(d / 2), d % 2 == 0)).collect(),
+                frames_to: host.frames_to(),
+                processor: host.cpu().is_some(),
+                next_hops: match &host.ports {
+                    Ports::Many(many) => many.next_hops.iter().map(|d| port_of(*d)).collect(),
+                    Ports::None | Ports::One(_) => Vec::new(),
                 },
             }
         });
@@ -142,18 +142,18 @@ impl<A: Application> Builder<A> {
             own
         };
         let apps = self.apps.into_iter().enumerate().map(|(n, slot)| AppPart {
-            app: slot.app,
-            host: slot.host,
-            transports: slot.transports,
-            read_rate: slot.read_rate,
-            read_size: slot.read_size,
+            read_rate: slot.read_rate(),
+            read_size: slot.read_size(),
             sockets: (0..)
-                .zip(&slot.sockets)
+                .zip(slot.sockets())
                 .filter(|(_, bound)| bound.port != 0)
                 .map(|(socket, bound)| SocketPart { socket, at: bound.at, port: bound.port })
                 .collect(),
             listens: listens(&self.listeners, n),
             listens_sctp: listens(&self.sctp_listeners, n),
+            app: slot.app,
+            host: slot.host,
+            transports: slot.transports,
         });
         let apps = apps.collect();
         let links = self.directions.chunks_exact(2).map(|pair| {
@@ -164,7 +164,7 @@ impl<A: Application> Builder<A> {
                 mtu: up.mtu,
                 framing: up.framing,
             };
-            LinkPart { ends: [up.from, up.to], config, capture: [up.tap_out, down.tap_out] }
+            LinkPart { ends: [up.from, up.to], config, capture: [up.tap_out(), down.tap_out()] }
         });
         let links = links.collect();
         Parts {

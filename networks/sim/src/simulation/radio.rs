@@ -158,7 +158,7 @@ impl<A: Application> Builder<A> {
         let link = LinkConfig { mtu, framing: Framing::Ethernet, ..LinkConfig::default() };
         let links = stations.iter().map(|station| self.link(*station, base_station, &link)).collect();
         for direction in &mut self.directions[first..] {
-            direction.cell = number;
+            direction.aside().cell = Some(number);
         }
         for (i, station) in (0..).zip(stations) {
             self.air.stations.insert(*station, (number, i));
@@ -208,9 +208,8 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
 
     /// Gives a packet to the cell that is its direction's medium.
     #[inline(never)]
-    pub(super) fn send_by_cell(&mut self, index: u32, packet: PacketRef) {
+    pub(super) fn send_by_cell(&mut self, number: u32, index: u32, packet: PacketRef) {
         let direction = &mut self.directions[index as usize];
-        let number = direction.cell;
         let under_way = &mut self.pool[packet];
         under_way.damaged = false;
         let p = &under_way.packet;
@@ -288,7 +287,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     fn settle_cell(&mut self, number: u32) {
         let radio = &mut self.cells[number as usize];
         while let Some((way, handle, why)) = medium!(&mut radio.medium, m => m.poll_drop()) {
-            let stats = &mut self.directions[radio.direction(way) as usize].stats;
+            let stats = &mut self.directions[radio.direction(way) as usize].aside().stats;
             *match why {
                 DropReason::QueueFull => &mut stats.queue_full,
                 DropReason::Lost | DropReason::GaveUp | DropReason::OutOfReach => &mut stats.lost,

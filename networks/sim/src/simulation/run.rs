@@ -90,7 +90,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     #[inline(never)]
     fn deliver_to_processor(&mut self, app: u32, delivery: Delivery) {
         let host = self.apps[app as usize].host;
-        let Some(cpu) = &mut self.hosts[host.0 as usize].cpu else { return };
+        let Some(cpu) = self.hosts[host.0 as usize].cpu_mut() else { return };
         if cpu.has_free_core() {
             self.process(host, app, delivery, false);
         } else {
@@ -103,7 +103,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         let mut ops = self.spare_ops.pop().unwrap_or_default();
         let mut ctx = Context { now: self.now, epoch: self.epoch, ops: &mut ops, work: &mut self.work };
         self.apps[app as usize].app.handle(&mut ctx, delivery);
-        let Some(cpu) = &mut self.hosts[host.0 as usize].cpu else { return };
+        let Some(cpu) = self.hosts[host.0 as usize].cpu_mut() else { return };
         cpu.stats.handled += 1;
         let time = cpu.time(&self.work, waited);
         self.work.clear();
@@ -128,12 +128,12 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     fn cpu_done(&mut self, number: u32) {
         let (host, job) = self.cpu_jobs[number as usize];
         self.free_cpu_jobs.push(number);
-        let Some(cpu) = &mut self.hosts[host.0 as usize].cpu else { return };
+        let Some(cpu) = self.hosts[host.0 as usize].cpu_mut() else { return };
         if let Some((app, ops)) = cpu.finish(job) {
             self.execute_all(app, ops);
         }
         loop {
-            let Some(cpu) = &mut self.hosts[host.0 as usize].cpu else { return };
+            let Some(cpu) = self.hosts[host.0 as usize].cpu_mut() else { return };
             if !cpu.has_free_core() {
                 return;
             }

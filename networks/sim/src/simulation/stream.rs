@@ -1,6 +1,6 @@
 //! TCP: connections between applications, segments in and out, timers.
 
-use super::{AppSlot, Conn, Event, FourTuple, Simulation, TcpTotals};
+use super::{Conn, Event, FourTuple, Simulation, TcpTotals};
 use crate::addr::HostId;
 use crate::app::{Application, Delivery, LocalId, Observer, StreamDelivery};
 use crate::packet::{Body, Packet, PacketRef, Payload};
@@ -35,7 +35,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         };
         let config = self.apps[app as usize].transports.tcp.clone();
         let local_port = self.ephemeral_port(local, |sim, p| {
-            !sim.tuples.contains_key(&FourTuple { local, remote, local_port: p, remote_port })
+            sim.tuples.get(&sim.conns, &FourTuple { local, remote, local_port: p, remote_port }).is_none()
         });
         let iss = self.rng.next_u64() as u32;
         let tcp = Connection::connect(config, iss, self.now);
@@ -55,7 +55,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             attached: true,
             reading: 0,
         };
-        if self.apps[app as usize].read_rate.is_some() {
+        if self.apps[app as usize].read_rate().is_some() {
             conn.tcp.set_auto_read(false);
         }
         let index = match self.free_conns.pop() {
@@ -72,7 +72,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
                 (self.conns.len() - 1) as u32
             }
         };
-        self.tuples.insert(key, index);
+        self.tuples.insert(&self.conns, index);
         self.apps[app as usize].set_conn(id, index);
         self.settle(index);
     }
@@ -141,8 +141,8 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     pub(super) fn receive_segment(&mut self, key: FourTuple, guess: u32, from: u32, packet: PacketRef) {
         let index = match self.conns.get(guess as usize) {
             Some(c) if c.key == key && !c.tcp.is_closed() => guess,
-            _ => match self.tuples.get(&key) {
-                Some(&index) => index,
+            _ => match self.tuples.get(&self.conns, &key) {
+                Some(index) => index,
                 None => return self.receive_unmatched(key, packet),
             },
         };
@@ -165,7 +165,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             let iss = self.rng.next_u64() as u32;
             let Some(tcp) = Connection::accept(config, iss, &segment, self.now) else { return };
             let slot = &mut self.apps[app as usize];
-            let id = LocalId::accepted(slot.incoming.len);
+            let id = slot.next_accepted();
             self.open(tcp, app, id, key);
             return;
         }
@@ -219,11 +219,11 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         let conn = &mut self.conns[index as usize];
         if conn.tcp.bytes_unread() > 0
             && conn.reading == 0
-            && let AppSlot { read_rate: Some(rate), read_size, .. } = &self.apps[conn.app as usize]
+            && let Some(rate) = self.apps[conn.app as usize].read_rate()
         {
-            let piece = read_size.map_or(conn.tcp.mss(), NonZeroU32::get);
+            let piece = self.apps[conn.app as usize].read_size().map_or(conn.tcp.mss(), NonZeroU32::get);
             conn.reading = conn.tcp.bytes_unread().min(piece);
-            let time = Duration::from_nanos(u64::from(conn.reading) * 1_000_000_000 / *rate);
+            let time = Duration::from_nanos(u64::from(conn.reading) * 1_000_000_000 / rate);
             self.queue.push(self.now + time, Event::Read(index));
         }
         if self.conns[index as usize].tcp.is_closed() {
@@ -244,7 +244,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     ) {
         let ours = self.local_address(app, Some(local));
         let key = ours.map(|local| FourTuple { local, remote, local_port, remote_port });
-        let conn = key.and_then(|key| self.conns.get(*self.tuples.get(&key)? as usize));
+        let conn = key.and_then(|key| self.conns.get(self.tuples.get(&self.conns, &key)? as usize));
         let owner = conn.filter(|conn| conn.attached).map(|conn| conn.app);
         self.deliver(app, Delivery::Owner { token, app: owner });
     }
@@ -259,13 +259,11 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
 
     /// Frees a connection that is over; its application has been told.
     fn forget(&mut self, index: u32) {
-        let conn = &mut self.conns[index as usize];
         // The number may have been freed and taken again while the application was handling its events.
-        if !conn.tcp.is_closed() || self.tuples.get(&conn.key) != Some(&index) {
+        if !self.conns[index as usize].tcp.is_closed() || !self.tuples.remove(&self.conns, index) {
             return;
         }
-        self.closed_totals.add(&conn.tcp);
-        self.tuples.remove(&conn.key);
+        self.closed_totals.add(&self.conns[index as usize].tcp);
         self.weigh_connection(index);
         let conn = &mut self.conns[index as usize];
         conn.armed = Instant::FAR_FUTURE;

@@ -144,6 +144,23 @@ impl Rare {
     }
 }
 
+/// What happens to few connections.
+#[derive(Debug)]
+pub(super) struct Aside {
+    /// A reset or acknowledgement that answers a stray segment.
+    pub(super) answer: Option<Segment>,
+    /// When the last challenge acknowledgement was sent; `FAR_FUTURE` before the first.
+    pub(super) challenged_at: Instant,
+    /// But for what all of them count.
+    pub(super) stats: Stats,
+}
+
+impl Default for Aside {
+    fn default() -> Self {
+        Self { answer: None, challenged_at: Instant::FAR_FUTURE, stats: Stats::default() }
+    }
+}
+
 /// Events that wait to be polled, beside data.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pending {
@@ -196,8 +213,6 @@ pub struct Connection {
     pub(super) ack_at: Instant,
     pub(super) timed_at: Instant,
     pub(super) last_data_at: Instant,
-    /// When the last challenge acknowledgement was sent; `FAR_FUTURE` before the first.
-    pub(super) challenged_at: Instant,
     pub(super) rtt: Rtt,
     pub(super) congestion: Congestion,
 
@@ -241,17 +256,21 @@ pub struct Connection {
     pub(super) timestamps: Option<Box<Timestamps>>,
     /// What few connections have.
     pub(super) rare: Option<Box<Rare>>,
-    /// A reset or acknowledgement that answers a stray segment.
-    pub(super) reply: Option<Box<Segment>>,
-    pub(super) stats: Stats,
+    /// What few connections see.
+    pub(super) aside: Option<Box<Aside>>,
+    /// What all of them count.
+    pub(super) segments_sent: u32,
+    pub(super) segments_received: u32,
+    pub(super) pure_acks_sent: u32,
 }
 
 /// The most that may be written and not yet acknowledged: half of what sequence numbers can compare.
 const MAX_QUEUED: u32 = 1 << 30;
 
 impl Connection {
-    /// Octets that count for the state of a connection without data: what one takes in this simulator on a machine with
-    /// addresses of 64 bits. It is a number of its own so that results are the same everywhere.
+    /// Octets that count for the state of a connection without data: between what one takes in this simulator, on a machine
+    /// with addresses of 64 bits, and that with what few have beside it. It is a number of its own so that results are the
+    /// same everywhere, whatever becomes of that.
     pub const CONTROL_BLOCK: u32 = 328;
 
     fn new(config: Arc<Config>, state: State, iss: u32) -> Self {
@@ -288,7 +307,6 @@ impl Connection {
             ack_at: Instant::FAR_FUTURE,
             timed_at: Instant::FAR_FUTURE,
             last_data_at: Instant::ZERO,
-            challenged_at: Instant::FAR_FUTURE,
             rtt,
             congestion,
             iss,
@@ -319,8 +337,10 @@ impl Connection {
             scoreboard: None,
             timestamps: None,
             rare: paced.then(|| Box::new(Rare { acks: Some(AckPace::default()), ..Rare::default() })),
-            reply: None,
-            stats: Stats::default(),
+            aside: None,
+            segments_sent: 0,
+            segments_received: 0,
+            pure_acks_sent: 0,
             config,
         }
     }
@@ -346,7 +366,7 @@ impl Connection {
         }
         let mut c = Self::new(config, State::SynReceived, iss);
         c.last_data_at = now;
-        c.stats.segments_received = 1;
+        c.segments_received = 1;
         c.take_syn(now, syn);
         c.hold_text(syn);
         Some(c)
@@ -381,7 +401,7 @@ impl Connection {
     /// Keeps what a SYN that does not establish carries until we are ESTABLISHED (RFC 9293 §3.10.7.2 and §3.10.7.3).
     pub(super) fn hold_text(&mut self, syn: &Segment) {
         if syn.is_malformed() {
-            self.stats.malformed += 1;
+            self.count().malformed += 1;
             return;
         }
         let len = syn.len.min(self.rcv_edge.wrapping_sub(self.rcv_nxt));
@@ -441,7 +461,7 @@ impl Connection {
     pub fn abort(&mut self) {
         let open = !matches!(self.state, State::SynSent | State::TimeWait | State::Closed);
         let reset = open && !matches!(self.state, State::Closing | State::LastAck);
-        self.reply = reset.then(|| Box::new(self.reset()));
+        self.answer(reset.then(|| self.reset()));
         self.enter_closed();
         self.pending = Pending::default();
     }
@@ -456,6 +476,25 @@ impl Connection {
     /// window may have refused it, and then takes nothing beyond it.
     pub(super) fn snd_nxt(&self) -> u32 {
         if self.timer == Timer::Persist { self.nxt } else { self.max }
+    }
+
+    /// What few connections count.
+    #[cold]
+    pub(super) fn count(&mut self) -> &mut Stats {
+        &mut self.aside.get_or_insert_default().stats
+    }
+
+    /// Answers a stray segment, or not.
+    #[cold]
+    pub(super) fn answer(&mut self, answer: Option<Segment>) {
+        if answer.is_some() || self.aside.is_some() {
+            self.aside.get_or_insert_default().answer = answer;
+        }
+    }
+
+    #[inline]
+    pub(super) fn has_answer(&self) -> bool {
+        self.aside.as_ref().is_some_and(|aside| aside.answer.is_some())
     }
 
     /// Ends the connection and tells why.
@@ -589,8 +628,14 @@ impl Connection {
         self.state == State::Closed
     }
     /// What was counted.
-    pub fn stats(&self) -> &Stats {
-        &self.stats
+    pub fn stats(&self) -> Stats {
+        let rest = self.aside.as_ref().map(|aside| aside.stats).unwrap_or_default();
+        Stats {
+            segments_sent: self.segments_sent,
+            segments_received: self.segments_received,
+            pure_acks_sent: self.pure_acks_sent,
+            ..rest
+        }
     }
     /// Whether the host drains [`poll_event`](Self::poll_event) before the first
     /// [`poll_transmit`](Self::poll_transmit).

@@ -15,14 +15,14 @@ impl Connection {
     /// Takes a segment of this connection. Then drain [`poll_event`](Self::poll_event) and
     /// [`poll_transmit`](Self::poll_transmit), in this order.
     pub fn handle_segment(&mut self, now: Instant, segment: &Segment) {
-        self.stats.segments_received += 1;
+        self.segments_received += 1;
         if segment.is_malformed() {
-            self.stats.malformed += 1;
+            self.count().malformed += 1;
             return;
         }
         match self.state {
             State::Closed => {
-                self.reply = segment.reset_for().map(Box::new);
+                self.answer(segment.reset_for());
                 self.wake = true;
             }
             State::SynSent => self.in_syn_sent(now, segment),
@@ -34,8 +34,8 @@ impl Connection {
     fn in_syn_sent(&mut self, now: Instant, s: &Segment) {
         let acks = s.flags.contains(Flags::ACK);
         if acks && (seq::le(s.ack, self.iss) || seq::lt(self.max, s.ack)) {
-            self.stats.unacceptable += 1;
-            self.reply = s.reset_for().map(Box::new);
+            self.count().unacceptable += 1;
+            self.answer(s.reset_for());
             self.wake = true;
             return;
         }
@@ -46,7 +46,7 @@ impl Connection {
             return;
         }
         if !s.flags.contains(Flags::SYN) {
-            self.stats.unacceptable += 1;
+            self.count().unacceptable += 1;
             return;
         }
         self.take_syn(now, s);
@@ -131,13 +131,13 @@ impl Connection {
             return;
         }
         if !flags.contains(Flags::ACK) {
-            self.stats.malformed += 1;
+            self.count().malformed += 1;
             return;
         }
         if self.state == State::SynReceived {
             if seq::le(s.ack, self.una) || seq::lt(self.max, s.ack) {
-                self.stats.unacceptable += 1;
-                self.reply = s.reset_for().map(Box::new);
+                self.count().unacceptable += 1;
+                self.answer(s.reset_for());
                 self.wake = true;
                 return;
             }
@@ -194,22 +194,22 @@ impl Connection {
 
     fn unacceptable(&mut self, now: Instant, s: &Segment, start: u32, flags: Flags, space: u32) {
         if flags.contains(Flags::RST) {
-            self.stats.unacceptable += 1;
+            self.count().unacceptable += 1;
             return;
         }
         if flags.contains(Flags::SYN) {
-            self.stats.unacceptable += 1;
+            self.count().unacceptable += 1;
             self.challenge(now);
             return;
         }
         self.ack_now = true;
         self.wake = true;
         if space == 0 || !seq::lt(start, self.rcv_nxt) {
-            self.stats.unacceptable += 1;
+            self.count().unacceptable += 1;
             return;
         }
         // All of it came before: our acknowledgement was lost. Its own one still counts.
-        self.stats.duplicate_data += 1;
+        self.count().duplicate_data += 1;
         self.hurry_acks();
         self.note_duplicate(start, s.len);
         if self.state == State::TimeWait && flags.contains(Flags::FIN) {
@@ -226,12 +226,12 @@ impl Connection {
     fn timestamp_is_good(&mut self, now: Instant, start: u32, s: &Segment) -> bool {
         let Some(ts) = &mut self.timestamps else { return true };
         let Some((val, _)) = s.options.as_ref().and_then(|o| o.timestamps) else {
-            self.stats.malformed += 1;
+            self.count().malformed += 1;
             return false;
         };
         let old = seq::lt(val, ts.recent);
         if old && now - ts.recent_at < TIMESTAMP_LIFE {
-            self.stats.old_timestamps += 1;
+            self.count().old_timestamps += 1;
             self.ack_now = true;
             self.wake = true;
             return false;
@@ -248,22 +248,22 @@ impl Connection {
         let variants = self.config.variants;
         if !flags.contains(Flags::RST) && self.state == State::SynReceived && !self.active_open {
             // A listener listens again (RFC 9293 §3.10.7.4, fourth check).
-            self.stats.unacceptable += 1;
+            self.count().unacceptable += 1;
             self.enter_closed();
             return;
         }
         if !flags.contains(Flags::RST) && !variants.strict_syn {
-            self.reply = Some(Box::new(self.reset()));
+            self.answer(Some(self.reset()));
             self.fail(CloseReason::Reset);
             return;
         }
         if !flags.contains(Flags::RST) || (start != self.rcv_nxt && variants.strict_rst) {
-            self.stats.unacceptable += 1;
+            self.count().unacceptable += 1;
             self.challenge(now);
             return;
         }
         match self.state {
-            State::TimeWait if variants.time_wait_ignores_rst => self.stats.unacceptable += 1,
+            State::TimeWait if variants.time_wait_ignores_rst => self.count().unacceptable += 1,
             State::TimeWait => {
                 self.state = State::Closed;
                 self.stop_timer();
@@ -275,11 +275,12 @@ impl Connection {
 
     /// A challenge acknowledgement, unless one has just been sent (RFC 5961 §7).
     pub(super) fn challenge(&mut self, now: Instant) {
-        let recent = self.challenged_at != Instant::FAR_FUTURE
-            && now - self.challenged_at < self.config.challenge_ack_interval;
+        let aside = self.aside.get_or_insert_default();
+        let recent = aside.challenged_at != Instant::FAR_FUTURE
+            && now - aside.challenged_at < self.config.challenge_ack_interval;
         if !recent {
-            self.challenged_at = now;
-            self.stats.challenge_acks += 1;
+            aside.challenged_at = now;
+            aside.stats.challenge_acks += 1;
             self.ack_now = true;
             self.wake = true;
         }
@@ -307,14 +308,14 @@ impl Connection {
             if from == self.rcv_nxt {
                 self.take_in_order(now, to, len, data);
             } else {
-                self.stats.out_of_order += 1;
+                self.count().out_of_order += 1;
                 self.reassembly.get_or_insert_default().insert(from, to, data);
                 self.ack_now = true;
             }
         } else if s.len > 0 {
             // A duplicate, or a probe of a closed window.
             if !seq::lt(self.rcv_nxt, whole_end) {
-                self.stats.duplicate_data += 1;
+                self.count().duplicate_data += 1;
                 self.hurry_acks();
             }
             self.ack_now = true;
@@ -442,10 +443,10 @@ impl Connection {
             State::FinWait1 => {
                 self.state = State::Closing;
                 if self.config.variants.fin_again {
-                    self.stats.retransmitted += 1;
+                    self.count().retransmitted += 1;
                     let answer = self.outgoing(self.end, 0, Flags::ACK | Flags::FIN);
                     let answer = self.segment(now, answer);
-                    self.reply = Some(Box::new(answer));
+                    self.answer(Some(answer));
                     self.wake = true;
                 }
             }

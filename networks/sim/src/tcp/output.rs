@@ -48,7 +48,7 @@ impl Connection {
             return None;
         }
         let handshake = self.syn_now && matches!(self.state, State::SynSent | State::SynReceived);
-        if self.reply.is_some() || handshake {
+        if self.has_answer() || handshake {
             return Some(self.reply_or_handshake(now));
         }
         let Some(outgoing) = self.output(now) else {
@@ -62,7 +62,7 @@ impl Connection {
 
     #[inline(always)]
     fn has_left(&mut self) {
-        self.stats.segments_sent += 1;
+        self.segments_sent += 1;
         // Spares the common case, a dialogue, a second look.
         self.wake = self.nxt != self.end
             || self.fin_queued
@@ -70,13 +70,13 @@ impl Connection {
             || self.resend_now
             || self.tail_now
             || self.in_recovery
-            || self.reply.is_some();
+            || self.has_answer();
     }
 
     #[cold]
     fn reply_or_handshake(&mut self, now: Instant) -> Segment {
-        let segment = match self.reply.take() {
-            Some(reply) => *reply,
+        let segment = match self.aside.as_mut().and_then(|aside| aside.answer.take()) {
+            Some(answer) => answer,
             None => self.handshake(now),
         };
         self.has_left();
@@ -120,7 +120,7 @@ impl Connection {
             self.timed_seq = self.iss;
             self.timed_at = now;
         } else {
-            self.stats.retransmitted += 1;
+            self.count().retransmitted += 1;
             self.timed_at = Instant::FAR_FUTURE;
         }
         self.nxt = first.wrapping_add(len);
@@ -275,7 +275,7 @@ impl Connection {
             self.probe_now = false;
             if self.nxt == self.max && len > allowed.min(self.unlimited_share()) {
                 self.limited += len;
-                self.stats.limited_transmits += 1;
+                self.count().limited_transmits += 1;
             }
             if len < room && self.nxt == self.max {
                 self.small_end = self.nxt.wrapping_add(len);
@@ -316,7 +316,7 @@ impl Connection {
             // Silly-window avoidance has waited long enough (RFC 9293 §3.8.6.2.1, case 4).
             return Some(self.send(now, self.nxt, sendable, false));
         }
-        self.stats.window_probes += 1;
+        self.count().window_probes += 1;
         self.probes = self.probes.saturating_add(1);
         let probe = self.outgoing(self.nxt, 1, Flags::ACK);
         self.max = seq::max(self.max, self.nxt.wrapping_add(1));
@@ -455,7 +455,7 @@ impl Connection {
         let outgoing = self.outgoing(at, len, flags);
         let new = !seq::lt(at, self.max);
         if seq::lt(at, self.max) && self.timer != Timer::Persist {
-            self.stats.retransmitted += 1;
+            self.count().retransmitted += 1;
             // Karn: what is sent twice is not timed, unless by BSD what it carries beside is new.
             self.timed_at = Instant::FAR_FUTURE;
             let fills = self.config.nagle_variant == NagleVariant::Bsd && self.timestamps.is_none();
@@ -527,7 +527,7 @@ impl Connection {
             }
             return None;
         }
-        self.stats.pure_acks_sent += 1;
+        self.pure_acks_sent += 1;
         Some(self.outgoing(self.snd_nxt(), 0, Flags::ACK))
     }
 

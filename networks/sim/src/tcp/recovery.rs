@@ -22,7 +22,7 @@ impl Connection {
         let ack = s.ack;
         if seq::lt(self.max, ack) || seq::lt(ack, self.una.wrapping_sub(self.max_wnd)) {
             // RFC 5961 §5.2.
-            self.stats.unacceptable += 1;
+            self.count().unacceptable += 1;
             self.challenge(now);
             return false;
         }
@@ -297,7 +297,7 @@ impl Connection {
     }
 
     fn duplicate_ack(&mut self) {
-        self.stats.duplicate_acks += 1;
+        self.count().duplicate_acks += 1;
         self.dup_acks += 1;
         self.wake = true;
         if self.in_recovery {
@@ -325,7 +325,7 @@ impl Connection {
     }
 
     pub(super) fn enter_recovery(&mut self) {
-        self.stats.fast_retransmits += 1;
+        self.count().fast_retransmits += 1;
         // RFC 5681 §3.2 step 2: what limited transmit sent does not count as in flight.
         let flight = self.max.wrapping_sub(self.una).saturating_sub(self.limited);
         let before = self.congestion.cwnd;

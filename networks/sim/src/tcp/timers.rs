@@ -63,7 +63,7 @@ impl Connection {
 
     /// RFC 6298 §5.4 to §5.7, RFC 5681 §3.1.
     fn retransmission_timeout(&mut self, now: Instant) {
-        self.stats.timeouts += 1;
+        self.count().timeouts += 1;
         let handshake = matches!(self.state, State::SynSent | State::SynReceived);
         let limit =
             if handshake { self.config.max_syn_retransmissions } else { self.config.max_retransmissions };
