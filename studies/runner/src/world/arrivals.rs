@@ -3,18 +3,16 @@
 use std::cell::Cell;
 use std::rc::Rc;
 use usher_core::{Duration, Instant, Rng};
-use usher_scenario::model::{Arrivals, Load};
+use usher_scenario::model::{Arrivals, Load, TimeLaw};
 
-/// How many dialogues may still begin, counted over all clients of a run.
-pub(super) type Budget = Rc<Cell<u64>>;
-
-/// One client's arrivals.
+/// What the arrivals of a workload's clients have in common, once for all of them.
 #[derive(Debug)]
-pub(super) struct ArrivalProcess {
+pub(super) struct Pattern {
     law: Law,
-    rng: Rng,
-    next: Option<Instant>,
-    budget: Option<Budget>,
+    /// When the first falls due, but for what chance and a client's number add.
+    start: Instant,
+    /// How many dialogues may still begin, counted over all clients of a run.
+    budget: Option<Cell<u64>>,
     /// Nothing begins from this time on.
     end: Instant,
 }
@@ -26,111 +24,122 @@ enum Law {
     },
     Constant {
         interval: Duration,
-        left: Option<u64>,
+        /// How much later each client's first turn is than that of the one before.
+        stagger: Duration,
         /// How much later than its turn one may begin.
         jitter: Duration,
-        /// The turn of the next one.
-        turn: Instant,
+        count: Option<u64>,
     },
     Closed {
-        pause: usher_scenario::model::TimeLaw,
+        pause: TimeLaw,
     },
 }
 
-/// How much later than its turn one begins, up to `jitter`.
-fn late(jitter: Duration, rng: &mut Rng) -> Duration {
-    if jitter.is_zero() { Duration::ZERO } else { rng.between(Duration::ZERO, jitter) }
-}
-
-/// The budget that a study's limit sets, shared by the run's clients.
-pub(super) fn budget(arrivals: &Arrivals) -> Option<Budget> {
-    match arrivals {
-        Arrivals::Poisson { limit, .. } | Arrivals::Closed { limit, .. } => {
-            limit.map(|n| Rc::new(Cell::new(n)))
-        }
-        Arrivals::Constant { .. } => None,
-    }
-}
-
-impl ArrivalProcess {
-    /// The arrivals of client `index` of `clients`. A Poisson stream whose arrivals go to clients drawn
+impl Pattern {
+    /// The arrivals of so many clients. A Poisson stream whose arrivals go to clients drawn
     /// uniformly is, by its splitting property, an independent stream of each client at its share of the
     /// rate.
-    pub(super) fn new(
-        arrivals: &Arrivals,
-        index: u64,
-        clients: u64,
-        end: Instant,
-        budget: Option<Budget>,
-        mut rng: Rng,
-    ) -> Self {
-        let (law, next) = match arrivals {
-            Arrivals::Poisson { rate, per, start, .. } => {
+    pub(super) fn new(arrivals: &Arrivals, clients: u64, end: Instant) -> Rc<Self> {
+        let (law, start, limit) = match arrivals {
+            Arrivals::Poisson { rate, per, start, limit } => {
                 let mean = match per {
                     Load::All => rate.mean_interval().mul_f64(clients as f64),
                     Load::Client => rate.mean_interval(),
                 };
-                let first = Instant::ZERO + start.get() + rng.exponential(mean);
-                (Law::Poisson { mean }, first)
+                (Law::Poisson { mean }, start, *limit)
             }
             Arrivals::Constant { interval, start, stagger, jitter, count } => {
-                let (interval, turn) = (interval.get(), Instant::ZERO + start.get() + stagger.get() * index);
+                let (interval, stagger) = (interval.get(), stagger.get());
                 let jitter = interval.mul_f64(jitter.get());
-                let first = turn + late(jitter, &mut rng);
-                (Law::Constant { interval, left: *count, jitter, turn }, first)
+                (Law::Constant { interval, stagger, jitter, count: *count }, start, None)
             }
-            Arrivals::Closed { pause, start, .. } => {
-                let first = Instant::ZERO + start.get() + pause.draw(&mut rng);
-                (Law::Closed { pause: pause.clone() }, first)
-            }
+            Arrivals::Closed { pause, start, limit } => (Law::Closed { pause: pause.clone() }, start, *limit),
         };
-        let mut process = Self { law, rng, next: Some(next), budget, end };
-        if matches!(process.law, Law::Constant { left: Some(0), .. }) {
-            process.next = None;
+        Rc::new(Self { law, start: Instant::ZERO + start.get(), budget: limit.map(Cell::new), end })
+    }
+}
+
+/// One client's arrivals.
+#[derive(Debug)]
+pub(super) struct ArrivalProcess {
+    pattern: Rc<Pattern>,
+    /// Far future for none.
+    next: Instant,
+    /// Of a constant rate: the turn of the next one, and how many are left; `u64::MAX` for no end.
+    turn: Instant,
+    left: u64,
+    /// Where something is left to chance.
+    rng: Option<Box<Rng>>,
+}
+
+/// How much later than its turn one begins, up to `jitter`.
+fn late(jitter: Duration, rng: Option<&mut Rng>) -> Duration {
+    match rng {
+        Some(rng) if !jitter.is_zero() => rng.between(Duration::ZERO, jitter),
+        _ => Duration::ZERO,
+    }
+}
+
+impl ArrivalProcess {
+    /// The arrivals of client `index`.
+    pub(super) fn new(pattern: &Rc<Pattern>, index: u64, mut rng: Rng) -> Self {
+        let (mut turn, mut left, mut certain) = (pattern.start, u64::MAX, false);
+        let mut next = match &pattern.law {
+            Law::Poisson { mean } => turn + rng.exponential(*mean),
+            Law::Constant { stagger, jitter, count, .. } => {
+                turn += *stagger * index;
+                left = count.unwrap_or(u64::MAX);
+                certain = jitter.is_zero();
+                turn + late(*jitter, Some(&mut rng))
+            }
+            Law::Closed { pause } => turn + pause.draw(&mut rng),
+        };
+        if left == 0 {
+            next = Instant::FAR_FUTURE;
         }
-        process
+        Self { pattern: pattern.clone(), next, turn, left, rng: (!certain).then(|| Box::new(rng)) }
     }
 
     /// When the next dialogue begins; `None` when none will, or (closed loop) before the last has ended.
     pub(super) fn next(&self) -> Option<Instant> {
-        self.next.filter(|at| *at < self.end)
+        (self.next < self.pattern.end).then_some(self.next)
     }
 
     /// Takes the arrival that is due at `now`; false when there is none, or the budget is spent.
     pub(super) fn take(&mut self, now: Instant) -> bool {
         let Some(at) = self.next().filter(|at| *at <= now) else { return false };
-        if let Some(budget) = &self.budget {
+        if let Some(budget) = &self.pattern.budget {
             let left = budget.get();
             if left == 0 {
-                self.next = None;
+                self.next = Instant::FAR_FUTURE;
                 return false;
             }
             budget.set(left - 1);
         }
-        self.next = self.after(at);
+        self.next = self.after(at).unwrap_or(Instant::FAR_FUTURE);
         true
     }
 
     /// Drops what fell due before `now`, as on a host that was off; a closed loop goes on then.
     pub(super) fn skip(&mut self, now: Instant) {
         while let Some(at) = self.next().filter(|at| *at < now) {
-            if let Law::Closed { .. } = self.law {
+            if let Law::Closed { .. } = self.pattern.law {
                 return;
             }
-            self.next = self.after(at);
+            self.next = self.after(at).unwrap_or(Instant::FAR_FUTURE);
         }
     }
 
     /// When the next one falls due after that of `at`.
     fn after(&mut self, at: Instant) -> Option<Instant> {
-        match &mut self.law {
-            Law::Poisson { mean } => Some(at + self.rng.exponential(*mean)),
-            Law::Constant { interval, left, jitter, turn } => {
-                if let Some(left) = left {
-                    *left -= 1;
+        match &self.pattern.law {
+            Law::Poisson { mean } => Some(at + self.rng.as_mut()?.exponential(*mean)),
+            Law::Constant { interval, jitter, .. } => {
+                if self.left != u64::MAX {
+                    self.left -= 1;
                 }
-                *turn += *interval;
-                (*left != Some(0)).then(|| *turn + late(*jitter, &mut self.rng))
+                self.turn += *interval;
+                (self.left != 0).then(|| self.turn + late(*jitter, self.rng.as_deref_mut()))
             }
             Law::Closed { .. } => None,
         }
@@ -138,8 +147,8 @@ impl ArrivalProcess {
 
     /// Tells a closed loop that its dialogue has ended.
     pub(super) fn ended(&mut self, now: Instant) {
-        if let Law::Closed { pause } = &self.law {
-            self.next = Some(now + pause.draw(&mut self.rng));
+        if let (Law::Closed { pause }, Some(rng)) = (&self.pattern.law, &mut self.rng) {
+            self.next = now + pause.draw(rng);
         }
     }
 }
@@ -162,7 +171,8 @@ mod tests {
         let begin = |jitter| {
             let rng = Seed::new(1).stream("arrivals", 2);
             let end = Instant::ZERO + Duration::from_secs(10_000);
-            let mut process = ArrivalProcess::new(&constant(jitter), 2, 4, end, None, rng);
+            let pattern = Pattern::new(&constant(jitter), 4, end);
+            let mut process = ArrivalProcess::new(&pattern, 2, rng);
             let mut times = Vec::new();
             while let Some(at) = process.next() {
                 assert!(process.take(at));

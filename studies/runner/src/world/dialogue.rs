@@ -5,7 +5,7 @@
 //! sizes share a connection, the server learns them from the [`Script`] that its clients keep: the
 //! simulator's stand-in for the framing that a real protocol would have.
 
-use super::arrivals::{ArrivalProcess, budget};
+use super::arrivals::{ArrivalProcess, Pattern};
 use super::eap;
 use super::error::WorldError;
 use super::plan::Plan;
@@ -167,37 +167,38 @@ struct Own {
     port: Option<u16>,
 }
 
-/// The clients of a host.
+/// The clients of a host. What a regular dialogue touches comes first, and what it only asks for is there follows it.
+#[repr(C)]
 #[derive(Debug)]
 pub(super) struct Client {
     rules: Rc<Rules>,
     host: HostId,
     server: HostId,
     /// Of each of them.
-    arrivals: Vec<ArrivalProcess>,
-    rng: Rng,
-    /// By which times of repetition are varied, where requests are sent again.
-    chance: Option<Box<SecureRng>>,
+    arrivals: Short<ArrivalProcess>,
     /// Dialogues by number, from `first` on; `None` has ended.
-    dialogues: Short<Option<Dialogue>>,
     first: u64,
-    due: TimerQueue<u64>,
+    dialogues: Short<Option<Dialogue>>,
+    /// Dialogues whose answers are outstanding on the persistent connection, and their sizes, in order.
+    expected: Short<(u64, u32)>,
+    received: u32,
     /// The persistent connection, its number, and whether it is open or opening.
     connections: u32,
     connected: bool,
     reconnect_at: Option<Instant>,
-    /// Dialogues whose answers are outstanding on the persistent connection, and their sizes, in order.
-    expected: Short<(u64, u32)>,
-    received: u32,
-    own: BTreeMap<ConnId, Own>,
     writer: Writer,
+    due: TimerQueue<u64>,
+    own: BTreeMap<ConnId, Own>,
+    /// By which times of repetition are varied, where requests are sent again.
+    chance: Option<Box<SecureRng>>,
+    rng: Rng,
 }
 
 impl Client {
     pub(super) fn new(
         rules: Rc<Rules>,
         (host, server): (HostId, HostId),
-        arrivals: Vec<ArrivalProcess>,
+        arrivals: Short<ArrivalProcess>,
         (rng, chance): (Rng, Option<Box<SecureRng>>),
         writer: Writer,
     ) -> Self {
@@ -260,7 +261,7 @@ impl Client {
             }
         }
         while let Some(user) = self.arrived(now) {
-            if !self.arrivals[user].take(now) {
+            if !self.arrivals.get_mut(user).is_some_and(|of| of.take(now)) {
                 continue;
             }
             let id = self.first + self.dialogues.len() as u64;
@@ -710,14 +711,13 @@ pub(super) fn build(plan: &mut Plan<'_>, topology: &Topology, d: &model::Dialogu
         plan.builder.serve_at(app, d.transport, 0, (host, DIALOGUE))?;
     }
     let clients = topology.group(&d.clients)?;
-    let shared = budget(&d.arrivals);
     let per_host = u64::from(d.per_host.get());
-    let all = clients.len() as u64 * per_host;
+    let pattern = Pattern::new(&d.arrivals, clients.len() as u64 * per_host, plan.end);
     for (i, &host) in clients.iter().enumerate() {
         let index = i as u64;
         let arrivals = (index * per_host..(index + 1) * per_host).map(|client| {
             let rng = plan.seed.stream("arrivals", client);
-            ArrivalProcess::new(&d.arrivals, client, all, plan.end, shared.clone(), rng)
+            ArrivalProcess::new(&pattern, client, rng)
         });
         let arrivals = arrivals.collect();
         let rng = plan.seed.stream("dialogue.client", index);

@@ -1,6 +1,6 @@
 //! IDENT (RFC 1413): the service of a host, which knows the host's own connections, and the workload that asks it.
 
-use super::arrivals::{ArrivalProcess, budget};
+use super::arrivals::{ArrivalProcess, Pattern};
 use super::error::WorldError;
 use super::machine::{Endpoint, EventOrJob, HostAddress};
 use super::plan::{Plan, Users};
@@ -289,13 +289,13 @@ pub(super) fn build(
         let app = plan.role(host, role);
         plan.builder.listen(app, CHAT)?;
     }
-    let (shared, all) = (budget(&ident.arrivals), (clients.len() * ident.users.len()) as u64);
+    let pattern = Pattern::new(&ident.arrivals, (clients.len() * ident.users.len()) as u64, plan.end);
     let users = clients.iter().enumerate().flat_map(|(i, &host)| {
         (0..).zip(&ident.users).map(move |(n, name)| (host, servers[i % servers.len()], n, name))
     });
     for (index, (host, server, n, name)) in (0..).zip(users) {
         let rng = plan.seed.stream("arrivals", index);
-        let arrivals = ArrivalProcess::new(&ident.arrivals, index, all, plan.end, shared.clone(), rng);
+        let arrivals = ArrivalProcess::new(&pattern, index, rng);
         let user = User { name: Some(name.clone().into_bytes()), uid: Some(1000 + n) };
         let (truth, known) = (truth.clone(), user.clone());
         let role = UserRole {

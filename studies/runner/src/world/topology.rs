@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use usher_core::Seed;
 use usher_scenario::model::{self, Direction, Scenario};
 use usher_scenario::work;
+use usher_sim::radio::motion::Trajectory;
 use usher_sim::{
     Builder, CellId, CpuConfig, Framing, HostId, Intake, IpVersion, LinkConfig, LinkId, ServiceTime,
 };
@@ -88,8 +89,10 @@ impl Topology {
                     builder.address(id, address)?;
                 }
                 let way = host.trajectory(rng.unit());
-                builder.place(id, way);
-                ways.insert(id, way);
+                if way != Trajectory::default() {
+                    builder.place(id, way);
+                    ways.insert(id, way);
+                }
                 members.push(id);
             }
             self.hosts.insert(name.to_owned(), members);

@@ -9,8 +9,15 @@ use usher_sim::{Context, Payload};
 /// What waits to be written, in its order over all connections.
 #[derive(Debug)]
 pub(super) struct Writer {
-    /// Octets of a piece and the time that it takes; `None` writes all at once.
-    pace: Option<(u32, Duration)>,
+    /// `None` writes all at once.
+    paced: Option<Box<Paced>>,
+}
+
+#[derive(Debug)]
+struct Paced {
+    /// Octets of a piece and the time that it takes.
+    piece: u32,
+    time: Duration,
     queue: VecDeque<(ConnId, u32)>,
     /// When the next piece may be written.
     free_at: Instant,
@@ -18,46 +25,57 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn new(d: &model::Dialogue) -> Self {
-        let pace = d.write_rate.get().map(|rate| {
+        let paced = d.write_rate.get().map(|rate| {
             let piece = d.write_size.bytes().min(1 << 30);
             let time = Duration::from_nanos(piece * 8 * 1_000_000_000 / rate.bits_per_second());
-            (piece as u32, time.max(Duration::from_nanos(1)))
+            let time = time.max(Duration::from_nanos(1));
+            Box::new(Paced { piece: piece as u32, time, queue: VecDeque::new(), free_at: Instant::ZERO })
         });
-        Self { pace, queue: VecDeque::new(), free_at: Instant::ZERO }
+        Self { paced }
     }
 
     pub(super) fn write(&mut self, ctx: &mut Context<'_, Report>, conn: ConnId, octets: u32) {
-        if self.pace.is_none() {
-            ctx.write(conn, Payload::counted(octets));
-            return;
+        match &mut self.paced {
+            None => ctx.write(conn, Payload::counted(octets)),
+            Some(paced) => {
+                paced.queue.push_back((conn, octets));
+                paced.due(ctx);
+            }
         }
-        self.queue.push_back((conn, octets));
-        self.due(ctx);
     }
 
     /// Writes the pieces whose time has come.
     pub(super) fn due(&mut self, ctx: &mut Context<'_, Report>) {
-        let Some((piece, time)) = self.pace else { return };
-        while self.free_at <= ctx.now()
-            && let Some((conn, left)) = self.queue.front_mut()
-        {
-            let octets = piece.min(*left);
-            ctx.write(*conn, Payload::counted(octets));
-            *left -= octets;
-            if *left == 0 {
-                self.queue.pop_front();
-            }
-            self.free_at = self.free_at.max(ctx.now()) + time;
+        if let Some(paced) = &mut self.paced {
+            paced.due(ctx);
         }
     }
 
     /// When [`due`](Self::due) is to be called.
     pub(super) fn next(&self) -> Option<Instant> {
-        (!self.queue.is_empty()).then_some(self.free_at)
+        self.paced.as_ref().filter(|paced| !paced.queue.is_empty()).map(|paced| paced.free_at)
     }
 
     /// A connection is no more: what waited for it is dropped.
     pub(super) fn forget(&mut self, conn: ConnId) {
-        self.queue.retain(|(of, _)| *of != conn);
+        if let Some(paced) = &mut self.paced {
+            paced.queue.retain(|(of, _)| *of != conn);
+        }
+    }
+}
+
+impl Paced {
+    fn due(&mut self, ctx: &mut Context<'_, Report>) {
+        while self.free_at <= ctx.now()
+            && let Some((conn, left)) = self.queue.front_mut()
+        {
+            let octets = self.piece.min(*left);
+            ctx.write(*conn, Payload::counted(octets));
+            *left -= octets;
+            if *left == 0 {
+                self.queue.pop_front();
+            }
+            self.free_at = self.free_at.max(ctx.now()) + self.time;
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Stations, NASes and AAA servers of a scenario.
 
-use super::super::arrivals::{ArrivalProcess, budget};
+use super::super::arrivals::{ArrivalProcess, Pattern};
 use super::super::error::WorldError;
 use super::super::machine::Endpoint;
 use super::super::plan::Plan;
@@ -59,16 +59,9 @@ pub(in super::super) fn build(
     let names = users::names(plan.scenario, plan.name, eap, stations.len());
     let given_up = GivenUp::default();
     let local = eap.stations == eap.nas;
-    let shared = budget(&eap.arrivals);
+    let pattern = Pattern::new(&eap.arrivals, stations.len() as u64, plan.end);
     let supplicant = |plan: &Plan<'_>, index: u64, host: HostId| {
-        let arrivals = ArrivalProcess::new(
-            &eap.arrivals,
-            index,
-            stations.len() as u64,
-            plan.end,
-            shared.clone(),
-            plan.seed.stream("arrivals", index),
-        );
+        let arrivals = ArrivalProcess::new(&pattern, index, plan.seed.stream("arrivals", index));
         let chance = plan.seed.stream("credentials", index);
         let (mac, name) = (MacAddress(host.mac(0)), &names[index as usize]);
         let mut config = station::Config::new(mac);

@@ -1,7 +1,7 @@
 //! Initiators, gateways and AAA servers of a scenario.
 
 use super::super::aaa::{self, ServerRole, helpers_of};
-use super::super::arrivals::{ArrivalProcess, budget};
+use super::super::arrivals::{ArrivalProcess, Pattern};
 use super::super::eap;
 use super::super::error::WorldError;
 use super::super::ike_service::{GatewayRole, HELPERS};
@@ -126,7 +126,7 @@ pub(in super::super) fn build(
         });
         gateway(plan, ike, (host, servers[i % servers.len()]), protection)?;
     }
-    let shared = budget(&ike.arrivals);
+    let pattern = Pattern::new(&ike.arrivals, initiators.len() as u64, plan.end);
     for (i, &host) in initiators.iter().enumerate() {
         let index = i as u64;
         let (connection, credentials) = initiator(ike, tls.as_ref(), (index, &names[i]))?;
@@ -148,8 +148,7 @@ pub(in super::super) fn build(
             on_demand: ike.policy.as_ref().is_some_and(|policy| policy.on_demand),
         };
         let rng = plan.seed.stream("arrivals", index);
-        let arrivals =
-            ArrivalProcess::new(&ike.arrivals, index, initiators.len() as u64, plan.end, shared.clone(), rng);
+        let arrivals = ArrivalProcess::new(&pattern, index, rng);
         let seed = plan.seed.derive("ike.initiator", index);
         let helpers = helpers(plan, &ike.initiators, seed);
         let mut endpoint = Endpoint::new(plan.at(host));

@@ -6,7 +6,7 @@ mod settings;
 
 pub(super) use settings::{config, identifier};
 
-use super::arrivals::{ArrivalProcess, budget};
+use super::arrivals::{ArrivalProcess, Pattern};
 use super::error::WorldError;
 use super::machine::Endpoint;
 use super::plan::Plan;
@@ -46,20 +46,13 @@ pub(super) fn build(plan: &mut Plan<'_>, topology: &Topology, mih: &Mih) -> Resu
     let pos_ids = (0..points.len()).map(|i| settings::identifier("pos", i)).collect::<Result<Vec<_>, _>>()?;
     let mut at_points: Vec<NodeRole> =
         points.iter().zip(&pos_ids).map(|(host, id)| node(plan, *host, id)).collect();
-    let shared = budget(&mih.arrivals);
+    let pattern = Pattern::new(&mih.arrivals, stations.len() as u64, plan.end);
     for (i, (&host, mn)) in stations.iter().zip(&mn_ids).enumerate() {
         let at = i % points.len();
         let pos = &pos_ids[at];
         let place = plan.at(host);
         let link = LinkId::mac(LinkType::Ieee80211, host.mac(0));
-        let arrivals = ArrivalProcess::new(
-            &mih.arrivals,
-            i as u64,
-            stations.len() as u64,
-            plan.end,
-            shared.clone(),
-            plan.seed.stream("arrivals", i as u64),
-        );
+        let arrivals = ArrivalProcess::new(&pattern, i as u64, plan.seed.stream("arrivals", i as u64));
         let mut station = node(plan, host, mn);
         station.knows(settings::peer(pos.clone(), &place, points[at], function), Some(register(&link)));
         at_points[at].knows(settings::peer(mn.clone(), &place, host, function), None);

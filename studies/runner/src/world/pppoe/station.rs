@@ -1,6 +1,6 @@
 //! Hosts with sessions: the workload `pppoe`.
 
-use super::super::arrivals::{ArrivalProcess, budget};
+use super::super::arrivals::{ArrivalProcess, Pattern};
 use super::super::error::WorldError;
 use super::super::machine::{Endpoint, EventOrJob};
 use super::super::plan::Plan;
@@ -226,11 +226,10 @@ pub(in super::super) fn build(
         return Ok(());
     }
     let stations = topology.group(&pppoe.stations)?;
-    let shared = budget(&pppoe.arrivals);
+    let pattern = Pattern::new(&pppoe.arrivals, stations.len() as u64, plan.end);
     for (index, &host) in (0_u64..).zip(stations) {
         let rng = plan.seed.stream("arrivals", index);
-        let count = stations.len() as u64;
-        let arrivals = ArrivalProcess::new(&pppoe.arrivals, index, count, plan.end, shared.clone(), rng);
+        let arrivals = ArrivalProcess::new(&pattern, index, rng);
         let user = name(pppoe, index);
         let config = |password: &str| Arc::new(config(pppoe, host, user.as_bytes(), password.as_bytes()));
         let configs = [config(&pppoe.password), config(&format!("not {}", pppoe.password))];
