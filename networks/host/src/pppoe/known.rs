@@ -14,7 +14,7 @@ const OF_A_SESSION: u32 = 32;
 const SECOND: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-struct Place {
+struct CarriedSession {
     port: PortId,
     station: MacAddress,
     since: Instant,
@@ -23,14 +23,15 @@ struct Place {
 
 /// Where the hosts of sessions are that are carried, by SESSION_IDs.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Known(Arc<Mutex<BTreeMap<u16, Place>>>);
+pub(super) struct Known(Arc<Mutex<BTreeMap<u16, CarriedSession>>>);
 
 impl Known {
-    fn all(&self) -> MutexGuard<'_, BTreeMap<u16, Place>> {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<u16, CarriedSession>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
     pub(super) fn insert(&self, entry: &SessionEntry) {
-        let place = Place { port: entry.port, station: entry.peer, since: Instant::now(), frames: 0 };
+        let place =
+            CarriedSession { port: entry.port, station: entry.peer, since: Instant::now(), frames: 0 };
         self.all().insert(entry.number, place);
     }
     pub(super) fn remove(&self, number: u16) {
