@@ -535,7 +535,8 @@ fn a_stop_that_was_not_acknowledged_is_told_by_the_next_start_as_it_was() {
     // The next start is ten minutes later.
     let earlier = |at: &mut WallTime| *at = WallTime::from_unix_secs(at.unix_secs() - 600);
     let owed = &mut again.config.owed[0];
-    (earlier(&mut owed.begin.at), earlier(&mut owed.end.at));
+    earlier(&mut owed.begin.at);
+    earlier(&mut owed.end.at);
     earlier(&mut again.config.lost[0].begin.at);
     let mut next = Site::of(again, Vec::new(), |_| {});
     next.world.disk.borrow_mut().lines = site.world.disk.borrow().lines.clone();
