@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a machine may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Tells a machine, once it runs.
-pub(crate) struct Telling<C>(Arc<Mutex<Option<Teller<C>>>>);
+pub(crate) struct Telling<C>(Arc<(Mutex<Option<Teller<C>>>, Condvar)>);
 
 impl<C> Clone for Telling<C> {
     fn clone(&self) -> Self {
@@ -22,7 +22,7 @@ impl<C> Clone for Telling<C> {
 
 impl<C> Default for Telling<C> {
     fn default() -> Self {
-        Self(Arc::default())
+        Self(Arc::new((Mutex::new(None), Condvar::new())))
     }
 }
 
@@ -36,11 +36,21 @@ impl<C: 'static> Telling<C> {
     /// What is hosted with the machine, so that it hears.
     pub(crate) fn source(&self) -> Source<C> {
         let hears = self.0.clone();
-        Box::new(move |teller| *hears.lock().unwrap_or_else(PoisonError::into_inner) = Some(teller))
+        Box::new(move |teller| {
+            *hears.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(teller);
+            hears.1.notify_all();
+        })
     }
     /// Whether it has been told.
     pub(crate) fn tell(&self, command: C) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|teller| teller(command))
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|teller| teller(command))
+    }
+    /// Waits until the machine runs, at most so long.
+    fn wait(&self, limit: Duration) {
+        let (teller, begun) = &*self.0;
+        let teller = teller.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = begun.wait_timeout_while(teller, limit, |teller| teller.is_none());
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 }
 
@@ -72,13 +82,15 @@ impl<C: 'static, A> Questions<C, A> {
     }
 
     /// Asks by the command that `command` makes of a token, and waits for as many answers as there are machines that hear it.
-    /// `None`: not all of them have answered in time.
+    /// `None`: not all of them have answered in time, or they run no more.
     pub(crate) fn ask(&self, answers: u8, command: impl FnOnce(u64) -> C) -> Option<Vec<A>> {
         let token = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver): (_, Receiver<A>) = channel();
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(token, sender);
         let until = Instant::now() + PATIENCE;
         let left = || until.saturating_duration_since(Instant::now());
+        // Who asks as soon as there is a socket may be sooner than the machine.
+        self.telling.wait(left());
         let told = self.telling.tell(command(token));
         let all = told.then(|| (0..answers).map(|_| receiver.recv_timeout(left()).ok()).collect()).flatten();
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&token);
@@ -107,14 +119,23 @@ mod tests {
     fn all_that_hear_a_question_answer_it() {
         let telling = Telling::<u64>::default();
         let questions = Questions::<u64, u32>::new(&telling);
-        assert_eq!(questions.ask(1, |token| token), None, "nothing runs that could hear it");
+        assert!(!telling.tell(0), "nothing runs that could hear it");
         let answers = questions.clone();
+        // It is asked before it runs.
+        let early = std::thread::spawn({
+            let questions = questions.clone();
+            move || questions.ask(1, |token| token)
+        });
+        while questions.waiting.lock().unwrap().is_empty() {
+            std::thread::yield_now();
+        }
         (telling.source())(Box::new(move |token| {
             answers.answer(token, 7);
             answers.answer(token, 8);
             answers.answer(token + 1, 9);
             true
         }));
+        assert_eq!(early.join().unwrap(), Some(vec![7]));
         assert_eq!(questions.ask(2, |token| token), Some(vec![7, 8]));
     }
 
