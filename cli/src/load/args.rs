@@ -59,7 +59,8 @@ label. The server must know or accept them.")]
 
 Each login is IKE_SA_INIT and IKE_AUTH without a CHILD_SA (RFC 6023), which the gateway has to allow; then the IKE_SA is deleted, or
 stays with --keep. All come from one address: gateways that bound half-open IKE_SAs by address, or ask for cookies, show that.
-By psk initiators are named by --id; otherwise they are users, whose names are IKE's identities and EAP's.")]
+By psk initiators are named by --id; otherwise they are users, whose names are IKE's identities and EAP's. --wrong-share of the logins
+have a wrong key or password, or another user's certificate, and the gateway has to refuse them.")]
     Ike(Ike),
     /// Requests and indications of MIH functions (IEEE 802.21 over RFC 5677).
     #[command(after_help = "Examples:

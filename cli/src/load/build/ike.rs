@@ -74,8 +74,7 @@ fn users_certificates(i: &Ike, users: &Users) -> Result<IkeLogin, Failure> {
 
 pub(super) fn job(i: &Ike) -> Result<Job, Failure> {
     let load = &i.load;
-    let named_method = |name: &str| Method::named(name);
-    let one = || match named_method(&i.method) {
+    let one = || match Method::named(&i.method) {
         Some(method) => Ok((i.method.clone(), method)),
         None => Err(Failure::usage(format!(
             "--method: no method is named {:?}; there are {}",
@@ -83,7 +82,7 @@ pub(super) fn job(i: &Ike) -> Result<Job, Failure> {
             Method::KNOWN
         ))),
     };
-    let all = methods(load, one, Method::KNOWN, named_method)?;
+    let all = methods(load, one, Method::KNOWN, Method::named)?;
     let by_key = all.iter().any(|(_, _, method)| *method == Method::Psk);
     let numbered = all.iter().all(|(_, _, method)| *method == Method::Psk);
     let given = [("--user", load.user.is_some()), ("--users-file", load.users_file.is_some())];

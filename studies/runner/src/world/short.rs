@@ -9,7 +9,7 @@ pub(super) struct Short<T> {
     /// Empty while there is no first.
     #[expect(
         clippy::box_collection,
-        reason = "rarely there, and a third of the size in each of a million clients"
+        reason = "rarely there, and a quarter of the size in each of a million clients"
     )]
     more: Option<Box<VecDeque<T>>>,
 }
