@@ -15,7 +15,7 @@ use usher_pppoe::netfilter::{Config, Netfilter, NetfilterError, Rules, Translati
 
 /// Our table. One concentrator of a host has netfilter work for it.
 const TABLE: &str = "usher_pppoe";
-/// Addresses that rules are made for at the start, at most; the others get theirs with their sessions.
+/// Addresses with a rule each that are made at the start, at most; the others get theirs with their sessions.
 const MOST: u64 = 65_536;
 /// So long after a host has gone the kernel forgets its connections, with those of all who went meanwhile.
 const TOGETHER: Duration = Duration::from_millis(100);
@@ -104,6 +104,12 @@ impl Nat {
             match *range {
                 Range::Prefixes { network, length, .. } => {
                     changes.extend(all.change(network.into(), length));
+                }
+                Range::Addresses { first: IpAddr::V4(first), last: IpAddr::V4(last) }
+                    if nat != NatWord::Blocks =>
+                {
+                    let networks = networks(first, last);
+                    changes.extend(networks.filter_map(|(network, bits)| all.change(network.into(), bits)));
                 }
                 Range::Addresses { first: IpAddr::V4(first), last: IpAddr::V4(last) }
                     if range.size() <= left =>
@@ -210,6 +216,19 @@ impl Drop for Nat {
     }
 }
 
+/// The fewest networks that have all addresses from the first to the last and no other, each with its length.
+fn networks(first: Ipv4Addr, last: Ipv4Addr) -> impl Iterator<Item = (Ipv4Addr, u8)> {
+    let (mut next, last) = (u64::from(first.to_bits()), u64::from(last.to_bits()));
+    std::iter::from_fn(move || {
+        let left = (last + 1).checked_sub(next).filter(|left| *left > 0)?;
+        // The largest that begins here and does not end beyond the last.
+        let bits = left.ilog2().min(next.trailing_zeros()).min(32);
+        let network = Ipv4Addr::from_bits(next as u32);
+        next += 1 << bits;
+        Some((network, 32 - bits as u8))
+    })
+}
+
 /// The end inside of a connection whose end here is translated, as the kernel has it; `Err`: it does not say.
 pub(super) fn inner(Connection { local, remote }: &Connection) -> Result<Option<SocketAddr>, ()> {
     match conntrack::seen_from(*local, *remote, conntrack::TCP) {
@@ -217,6 +236,33 @@ pub(super) fn inner(Connection { local, remote }: &Connection) -> Result<Option<
         Err(error) => {
             tracing::error!(%error, "the kernel does not say what it translates");
             Err(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(first: &str, last: &str) -> Vec<String> {
+        let all = networks(first.parse().unwrap(), last.parse().unwrap());
+        all.map(|(network, bits)| format!("{network}/{bits}")).collect()
+    }
+
+    #[test]
+    fn a_range_is_the_fewest_networks_that_have_all_of_it() {
+        assert_eq!(of("10.0.0.0", "10.0.127.255"), ["10.0.0.0/17"]);
+        assert_eq!(of("10.0.0.7", "10.0.0.7"), ["10.0.0.7/32"]);
+        assert_eq!(of("0.0.0.0", "255.255.255.255"), ["0.0.0.0/0"]);
+        assert_eq!(of("255.255.255.254", "255.255.255.255"), ["255.255.255.254/31"]);
+        assert_eq!(of("10.0.0.2", "10.0.0.1"), [""; 0]);
+        for (first, last) in [(1, 1000), (5, 77), (0x0a00_00ff, 0x0a00_0101), (2, 9)] {
+            let all = networks(Ipv4Addr::from_bits(first), Ipv4Addr::from_bits(last));
+            let each = all.flat_map(|(network, bits)| {
+                assert_eq!(network.to_bits().checked_shl(bits.into()).unwrap_or(0), 0, "{network}/{bits}");
+                network.to_bits()..network.to_bits() + (1 << (32 - bits))
+            });
+            assert!(each.eq(first..=last));
         }
     }
 }

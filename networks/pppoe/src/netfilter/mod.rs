@@ -54,7 +54,7 @@ pub enum Translation {
 pub struct Rules {
     /// TCP to its port 113 is answered by our IDENT server.
     pub ident: bool,
-    /// Its IPv4 address is translated.
+    /// Its IPv4 address is translated; a network's are by masquerade alone.
     pub translation: Option<Translation>,
 }
 
@@ -71,7 +71,9 @@ pub enum NetfilterError {
     #[error("\"{0}\" is no name of a table or device: take letters, digits, \"-\", \"_\" and \".\"")]
     Name(String),
     /// A translation of what has none.
-    #[error("{0}/{1} cannot be translated: only a single address of IPv4 can")]
+    #[error(
+        "{0}/{1} cannot be translated: only networks of IPv4 can, and only a single address to a block of ports"
+    )]
     Untranslatable(IpAddr, u8),
     /// Ports that are none.
     #[error("{0} to {1} is no block of ports: take 1 to 65535, the lower first")]
@@ -137,7 +139,7 @@ delete table inet {table}
 table inet {table} {{
   set ident4 {{ type ipv4_addr; flags interval; }}
   set ident6 {{ type ipv6_addr; flags interval; }}
-  set masqueraded {{ type ipv4_addr; }}
+  set masqueraded {{ type ipv4_addr; flags interval; }}
   set confined {{ type ipv4_addr; }}
   map outside {{ type ipv4_addr : ipv4_addr; }}
   map blocks {{
@@ -176,25 +178,39 @@ table inet {table} {{
         Ok(Self { config: config.clone(), installed: Mutex::default() })
     }
 
-    fn elements(&self, verb: &str, (address, bits): Network, rules: &Rules, script: &mut String) {
-        let table = &self.config.table;
-        let mut add = |set: &str, element: &str| {
-            // Writing to a String does not fail.
-            let _ = writeln!(script, "{verb} element inet {table} {set} {{ {element} }}");
-        };
+    /// Adds to `elements`, by set, those that rules are.
+    fn elements((address, bits): Network, rules: &Rules, elements: &mut BTreeMap<&'static str, Vec<String>>) {
+        let mut add = |set, element: String| elements.entry(set).or_default().push(element);
         if rules.ident {
-            add(if address.is_ipv4() { "ident4" } else { "ident6" }, &format!("{address}/{bits}"));
+            add(if address.is_ipv4() { "ident4" } else { "ident6" }, format!("{address}/{bits}"));
         }
         match &rules.translation {
             None => {}
-            Some(Translation::Masquerade) => add("masqueraded", &address.to_string()),
+            Some(Translation::Masquerade) => add("masqueraded", format!("{address}/{bits}")),
             Some(Translation::Block { external, ports }) => {
                 let (first, last) = (ports.start(), ports.end());
-                add("confined", &address.to_string());
-                add("outside", &format!("{address} : {external}"));
-                add("blocks", &format!("{address} : {external} . {first}-{last}"));
+                add("confined", address.to_string());
+                add("outside", format!("{address} : {external}"));
+                add("blocks", format!("{address} : {external} . {first}-{last}"));
             }
         }
+    }
+
+    /// What makes of the rules before those after. A set has one command, since nft(8) goes through all that is there for each.
+    fn script(&self, before: &BTreeMap<Network, Rules>, after: &BTreeMap<Network, Rules>) -> String {
+        let mut script = String::new();
+        for (verb, of, other) in [("delete", before, after), ("add", after, before)] {
+            let mut elements = BTreeMap::new();
+            for (network, rules) in of.iter().filter(|(network, rules)| other.get(network) != Some(rules)) {
+                Self::elements(*network, rules, &mut elements);
+            }
+            for (set, elements) in elements {
+                let (table, elements) = (&self.config.table, elements.join(", "));
+                // Writing to a String does not fail.
+                let _ = writeln!(script, "{verb} element inet {table} {set} {{ {elements} }}");
+            }
+        }
+        script
     }
 
     /// Changes what is done for networks of hosts, all of it or nothing: `None` takes all rules of one away. One that had rules gets
@@ -204,23 +220,21 @@ table inet {table} {{
     /// [`NetfilterError`].
     pub fn apply(&self, changes: &[(IpAddr, u8, Option<Rules>)]) -> Result<(), NetfilterError> {
         let mut installed = self.installed.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut script, mut after) = (String::new(), installed.clone());
+        let mut after = installed.clone();
         for (address, bits, rules) in changes {
             let network = (*address, *bits);
-            let before = after.remove(&network);
-            if let Some(before) = &before {
-                self.elements("delete", network, before, &mut script);
-            }
             match rules {
                 Some(rules) => {
                     check(network, rules)?;
-                    self.elements("add", network, rules, &mut script);
                     after.insert(network, rules.clone());
                 }
-                None if before.is_none() => return Err(NetfilterError::Unknown(*address, *bits)),
+                None if after.remove(&network).is_none() => {
+                    return Err(NetfilterError::Unknown(*address, *bits));
+                }
                 None => {}
             }
         }
+        let script = self.script(&installed, &after);
         if !script.is_empty() {
             nft(&script)?;
         }
@@ -231,7 +245,8 @@ table inet {table} {{
 
 fn check((address, bits): Network, rules: &Rules) -> Result<(), NetfilterError> {
     let Some(translation) = &rules.translation else { return Ok(()) };
-    if !address.is_ipv4() || bits != 32 {
+    let single = matches!(translation, Translation::Block { .. });
+    if !address.is_ipv4() || single && bits != 32 {
         return Err(NetfilterError::Untranslatable(address, bits));
     }
     match translation {
@@ -269,8 +284,8 @@ mod tests {
             Some(Rules { ident: false, translation })
         };
         assert_eq!(
-            refuse("10.0.0.0", 24, masquerade()),
-            "10.0.0.0/24 cannot be translated: only a single address of IPv4 can"
+            refuse("10.0.0.0", 24, block(1..=9)),
+            "10.0.0.0/24 cannot be translated: only networks of IPv4 can, and only a single address to a block of ports"
         );
         assert!(refuse("2001:db8::", 128, masquerade()).starts_with("2001:db8::/128 cannot"));
         assert!(refuse("10.0.0.1", 32, block(0..=9)).starts_with("0 to 9 is no block"));

@@ -8,7 +8,7 @@ use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use usher_esp::ip::{checksum, sum, write_header};
 use usher_pppoe::netfilter::conntrack::{self, Direction};
 use usher_pppoe::netfilter::{Config, Netfilter, Rules, Translation};
@@ -47,7 +47,7 @@ fn a_masqueraded_connection_is_found_with_its_host() {
         let table = apply(
             &place,
             table(&place, ends.concentrator.device()),
-            vec![(address(HOST), 32, Some(masquerade))],
+            vec![(address(HOST), 32, Some(masquerade.clone()))],
         );
         let (begun, accepted) = place.connection(HOST_END, SERVER_END, SERVER);
         let (seen, theirs) = (accepted.peer_addr().unwrap(), accepted.local_addr().unwrap());
@@ -79,8 +79,32 @@ fn a_masqueraded_connection_is_found_with_its_host() {
         let table = apply(&place, table, vec![(address(HOST), 32, None)]);
         let (_begun, accepted) = place.connection(HOST_END, SERVER_END, SERVER);
         assert_eq!(accepted.peer_addr().unwrap().ip(), address(HOST), "{mode}");
+        // A network's hosts are each masqueraded.
+        let table = apply(&place, table, vec![(address("10.0.0.0"), 17, Some(masquerade))]);
+        let (_begun, accepted) = place.connection(HOST_END, SERVER_END, SERVER);
+        assert_eq!(accepted.peer_addr().unwrap().ip(), address(EXTERNAL), "{mode}");
         end(&place, table);
     }
+}
+
+/// As a pool of a campus has them: they are there before anybody waits for them.
+#[test]
+fn thousands_of_addresses_have_their_rules_soon() {
+    let place = Place::new(1500);
+    let begun = Instant::now();
+    let external = EXTERNAL.parse().expect("an address");
+    let each = (0..16_384_u32).map(|n| {
+        let first = 1024 + (n % 64) as u16 * 16;
+        let translation = Some(Translation::Block { external, ports: first..=first + 15 });
+        (Ipv4Addr::from_bits(0x0a40_0000 + n).into(), 32, Some(Rules { ident: true, translation }))
+    });
+    let translation = Some(Translation::Masquerade);
+    let network = (address("10.0.0.0"), 17, Some(Rules { ident: true, translation }));
+    let table = apply(&place, table(&place, "carry0"), each.chain([network]).collect());
+    // One of them goes.
+    let table = apply(&place, table, vec![(address("10.64.0.7"), 32, None)]);
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+    end(&place, table);
 }
 
 #[test]
