@@ -122,7 +122,8 @@ pub struct Record<'a> {
     pub port: NasPort<'a>,
     /// How long the session has lasted (Acct-Session-Time); a start has none.
     pub lasted: Duration,
-    /// How long ago it happened: a record that an earlier start of the access server still owed (Acct-Delay-Time, RFC 2866 §5.2).
+    /// How long ago it happened: a record that an earlier start of the access server still owed (Acct-Delay-Time, RFC 2866 §5.2,
+    /// RFC 7155 §4.6.8).
     pub ago: Duration,
     /// What went through it; `None`: it was not counted. A start has none.
     pub traffic: Option<Traffic>,

@@ -9,7 +9,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use usher_core::timer::{TimerQueue, earliest};
 use usher_core::{Duration, Instant};
-use usher_diameter::node;
+use usher_diameter::{codes, node};
 use usher_radius::attribute::Attributes;
 
 /// How long records of accounting are sent again, and how many wait.
@@ -204,10 +204,17 @@ impl Owed {
         one.state = State::UnderWay;
         self.under_way += 1;
         let mut told = one.told.clone();
-        if let Told::Radius(attributes) = &mut told {
+        let seconds = u32::try_from((one.ago + now.since(one.made)).as_secs()).unwrap_or(u32::MAX);
+        match &mut told {
             // How long it has waited (RFC 2866 §5.2). The client adds what it waits itself.
-            let seconds = u32::try_from((one.ago + now.since(one.made)).as_secs()).unwrap_or(u32::MAX);
-            attributes.replace(usher_radius::attribute::kind::ACCT_DELAY_TIME, &seconds.to_be_bytes());
+            Told::Radius(attributes) => {
+                attributes.replace(usher_radius::attribute::kind::ACCT_DELAY_TIME, &seconds.to_be_bytes());
+            }
+            // A record that is sent for the first time as it happens has none (RFC 7155 §4.6.8).
+            Told::Diameter(_, request) if seconds > 0 => {
+                request.avps.push_u32(codes::ACCT_DELAY_TIME, seconds);
+            }
+            Told::Diameter(..) => {}
         }
         Some((token, told))
     }
@@ -273,6 +280,8 @@ const fn is_final(failure: Failure) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use usher_diameter::avp::AvpBuf;
+    use usher_diameter::codes::{application, command};
     use usher_radius::attribute::kind;
 
     fn at(seconds: u64) -> Instant {
@@ -303,6 +312,30 @@ mod tests {
             other => panic!("{other:?}"),
         })
         .collect()
+    }
+
+    /// RFC 7155 §4.6.8: the server takes it off the time at which the record came.
+    #[test]
+    fn over_diameter_a_late_record_says_how_late_it_is() {
+        let mut owed = owed(200, 10);
+        let request = node::Request {
+            token: 1,
+            application: application::ACCOUNTING,
+            command: command::ACCOUNTING,
+            destination_realm: "usher.test".to_owned(),
+            destination_host: None,
+            session_id: "nas;1;a".to_owned(),
+            avps: AvpBuf::new(),
+        };
+        owed.add(at(0), 1, &Record::new(RecordKind::Stop, "a", 0), Told::Diameter(0, request));
+        let mut waited = |seconds| {
+            let (token, told) = owed.next(at(seconds)).unwrap();
+            owed.answered(at(seconds), token, Err(Failure::Unavailable));
+            let Told::Diameter(_, request) = told else { panic!("Diameter") };
+            request.avps.view().get(codes::ACCT_DELAY_TIME).map(|avp| avp.u32().unwrap())
+        };
+        assert_eq!(waited(0), None, "it has just happened");
+        assert_eq!((waited(50), waited(150)), (Some(50), Some(150)));
     }
 
     #[test]
