@@ -4,7 +4,7 @@
 use crate::addr::HostId;
 use crate::packet::{Body, PacketRef, Pool};
 use std::sync::Arc;
-use usher_core::impair::{Channel, ChannelConfig, Fate};
+use usher_core::impair::{Channel, ChannelConfig, Fate, Properties};
 use usher_core::{Instant, Rng};
 
 /// A link: index in the order of creation.
@@ -113,9 +113,8 @@ pub(crate) struct Direction {
     /// Packets that were offered, and their bytes.
     offered: u64,
     offered_bytes: u64,
-    /// The time of the one valid arrival event in the event queue; far future for none.
-    armed: Instant,
-    /// What arrives first and last of the packets under way: a list in the pool, by time of arrival.
+    /// What arrives first and last of the packets under way: a list in the pool, by time of arrival. The event queue has an
+    /// arrival event for the first; others, from before a packet passed that, are stale.
     first: PacketRef,
     last: PacketRef,
     aside: Option<Box<Aside>>,
@@ -141,7 +140,7 @@ impl Direction {
         from: HostId,
         to: HostId,
         to_port: u32,
-        config: Arc<ChannelConfig>,
+        channel: Arc<Properties>,
         mtu: u32,
         framing: Framing,
         rng: Rng,
@@ -152,11 +151,10 @@ impl Direction {
             to_port,
             mtu,
             framing,
-            channel: Channel::new(config, rng),
+            channel: Channel::new(channel, rng),
             offered: 0,
             offered_bytes: 0,
             aside: None,
-            armed: Instant::FAR_FUTURE,
             first: PacketRef::NONE,
             last: PacketRef::NONE,
         }
@@ -197,7 +195,8 @@ impl Direction {
         self.count(bytes, p.is_background());
         match self.channel.offer(now, bytes) {
             Fate::Delivered { arrives, corrupted, again, .. } => {
-                self.insert(arrives, corrupted, packet, pool);
+                // A copy never arrives before what it is a copy of.
+                let first = self.insert(arrives, corrupted, packet, pool);
                 if corrupted {
                     self.aside().stats.corrupted += 1;
                 }
@@ -207,7 +206,7 @@ impl Direction {
                     let copy = pool.put(copy);
                     self.insert(arrives, false, copy, pool);
                 }
-                self.arm(pool)
+                first.then_some(arrives)
             }
             Fate::QueueFull => {
                 let stats = &mut self.aside().stats;
@@ -238,24 +237,26 @@ impl Direction {
         }
     }
 
+    /// Puts a packet under way; true if it arrives before all others.
     #[inline]
-    fn insert(&mut self, arrives: Instant, damaged: bool, packet: PacketRef, pool: &mut Pool) {
+    fn insert(&mut self, arrives: Instant, damaged: bool, packet: PacketRef, pool: &mut Pool) -> bool {
         let new = &mut pool[packet];
         (new.arrives, new.damaged, new.next) = (arrives, damaged, PacketRef::NONE);
-        if self.first == PacketRef::NONE {
+        let alone = self.first == PacketRef::NONE;
+        if alone {
             self.first = packet;
         } else if pool[self.last].arrives <= arrives {
             pool[self.last].next = packet;
         } else {
-            self.insert_before(arrives, packet, pool);
-            return;
+            return self.insert_before(arrives, packet, pool);
         }
         self.last = packet;
+        alone
     }
 
-    /// Lets a packet pass those that arrive after it.
+    /// Lets a packet pass those that arrive after it; true if that is all of them.
     #[cold]
-    fn insert_before(&mut self, arrives: Instant, packet: PacketRef, pool: &mut Pool) {
+    fn insert_before(&mut self, arrives: Instant, packet: PacketRef, pool: &mut Pool) -> bool {
         let mut before = PacketRef::NONE;
         let mut after = self.first;
         while pool[after].arrives <= arrives {
@@ -263,36 +264,25 @@ impl Direction {
             after = pool[after].next;
         }
         pool[packet].next = after;
-        if before == PacketRef::NONE {
+        let passed_all = before == PacketRef::NONE;
+        if passed_all {
             self.first = packet;
         } else {
             pool[before].next = packet;
         }
-    }
-
-    #[inline]
-    fn arm(&mut self, pool: &Pool) -> Option<Instant> {
-        if self.first == PacketRef::NONE {
-            return None;
-        }
-        let first = pool[self.first].arrives;
-        if self.armed <= first {
-            return None;
-        }
-        self.armed = first;
-        Some(first)
+        passed_all
     }
 
     /// Takes the packet that arrives at `now`, and the time of the next arrival event to put in the queue.
     /// An event that a reordered packet has made stale gives nothing.
     #[inline]
     pub(crate) fn arrive(&mut self, now: Instant, pool: &Pool) -> Option<(PacketRef, Option<Instant>)> {
-        if self.armed != now || self.first == PacketRef::NONE {
+        let packet = self.first;
+        if packet == PacketRef::NONE || pool[packet].arrives != now {
             return None;
         }
-        let packet = self.first;
         self.first = pool[packet].next;
-        self.armed = Instant::FAR_FUTURE;
-        Some((packet, self.arm(pool)))
+        let next = self.first != PacketRef::NONE;
+        Some((packet, next.then(|| pool[self.first].arrives)))
     }
 }

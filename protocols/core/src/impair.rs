@@ -109,16 +109,45 @@ pub enum Fate {
     },
 }
 
-/// One direction of a channel. What every packet needs comes first and is small, since a large simulation
-/// has a hundred thousand of them; chance and queues are set aside until they are needed.
+/// One direction of a channel. It is small, since a large simulation has millions of them: what channels alike have in
+/// common stands once, chance and queues are set aside until they are needed.
 #[derive(Clone, Debug)]
 pub struct Channel {
     busy_until: Instant,
-    delay: Duration,
-    pace: Pace,
+    properties: Arc<Properties>,
     waiting: Option<Box<Waiting>>,
     chance: Option<Box<Chance>>,
-    config: Arc<ChannelConfig>,
+}
+
+/// What channels alike have in common.
+#[derive(Clone, Debug)]
+pub struct Properties {
+    config: ChannelConfig,
+    pace: Pace,
+}
+
+impl From<ChannelConfig> for Properties {
+    fn from(config: ChannelConfig) -> Self {
+        let pace = match config.rate {
+            None | Some(0) => Pace::Instant,
+            Some(rate) if 8_000_000_000 % rate == 0 => Pace::PerByte(8_000_000_000 / rate),
+            Some(rate) => Pace::BitsPerSecond(rate),
+        };
+        Self { config, pace }
+    }
+}
+
+impl From<ChannelConfig> for Arc<Properties> {
+    fn from(config: ChannelConfig) -> Self {
+        Self::new(config.into())
+    }
+}
+
+impl Properties {
+    /// The properties as they are told.
+    pub const fn config(&self) -> &ChannelConfig {
+        &self.config
+    }
 }
 
 /// How long a byte takes.
@@ -159,8 +188,9 @@ struct Chance {
 
 impl Channel {
     /// A channel with its own stream of chance. Channels alike can share their properties.
-    pub fn new(config: impl Into<Arc<ChannelConfig>>, rng: Rng) -> Self {
-        let config: Arc<ChannelConfig> = config.into();
+    pub fn new(properties: impl Into<Arc<Properties>>, rng: Rng) -> Self {
+        let properties: Arc<Properties> = properties.into();
+        let config = &properties.config;
         let clean = config.loss == Loss::None
             && config.duplicate == 0.0
             && config.reorder == 0.0
@@ -168,23 +198,17 @@ impl Channel {
             && config.jitter.is_zero();
         Self {
             busy_until: Instant::ZERO,
-            delay: config.delay,
-            pace: match config.rate {
-                None | Some(0) => Pace::Instant,
-                Some(rate) if 8_000_000_000 % rate == 0 => Pace::PerByte(8_000_000_000 / rate),
-                Some(rate) => Pace::BitsPerSecond(rate),
-            },
             waiting: None,
             chance: (!clean).then(|| {
                 Box::new(Chance { rng, last_arrival: Instant::ZERO, in_bad_state: false, offered: 0 })
             }),
-            config,
+            properties,
         }
     }
 
     /// The properties it was made with.
     pub fn config(&self) -> &ChannelConfig {
-        &self.config
+        &self.properties.config
     }
 
     /// Packets waiting for the medium at `now`, without the one that is on it. Always 0 for a queue without
@@ -199,7 +223,7 @@ impl Channel {
     /// How long `bytes` occupy the medium.
     #[inline]
     pub fn transmission_time(&self, bytes: u32) -> Duration {
-        match self.pace {
+        match self.properties.pace {
             Pace::Instant => Duration::ZERO,
             Pace::PerByte(ns) => Duration::from_nanos(u64::from(bytes) * ns),
             Pace::BitsPerSecond(rate) => {
@@ -211,7 +235,7 @@ impl Channel {
     /// Queues a packet behind those that wait; false when there is no room.
     #[inline(never)]
     fn wait(&mut self, now: Instant, bytes: u32) -> bool {
-        let limit = self.config.queue;
+        let limit = self.properties.config.queue;
         if limit == QueueLimit::Unlimited {
             return true;
         }
@@ -234,7 +258,7 @@ impl Channel {
     /// Times of successive calls must not go back.
     #[inline(always)]
     pub fn offer(&mut self, now: Instant, bytes: u32) -> Fate {
-        let departs = if matches!(self.pace, Pace::Instant) {
+        let departs = if matches!(self.properties.pace, Pace::Instant) {
             now
         } else {
             if self.busy_until > now && !self.wait(now, bytes) {
@@ -243,11 +267,11 @@ impl Channel {
             self.busy_until = self.busy_until.max(now) + self.transmission_time(bytes);
             self.busy_until
         };
-        let arrives = departs + self.delay;
+        let arrives = departs + self.properties.config.delay;
         match &mut self.chance {
             None => Fate::Delivered { departs, arrives, corrupted: false, again: None },
             Some(chance) => {
-                let fate = chance.decide(&self.config, now, departs, arrives);
+                let fate = chance.decide(&self.properties.config, now, departs, arrives);
                 match fate {
                     Fate::Delivered { departs, arrives, corrupted, again: Some(_) } => {
                         let again = Some(arrives + self.transmission_time(bytes));

@@ -21,7 +21,7 @@ use std::net::IpAddr;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use usher_core::collections::{HashMap, HashState};
-use usher_core::impair::ChannelConfig;
+use usher_core::impair::{ChannelConfig, Properties};
 use usher_core::{Instant, Seed, TransportProtocol, WallTime};
 
 /// Why a simulation cannot be built as asked.
@@ -84,7 +84,7 @@ pub struct Builder<A: Application> {
     follow_memory: bool,
     pub(super) epoch: WallTime,
     pub(super) multihomed: HashMap<HostId, Vec<u32>>,
-    channels: Vec<Arc<ChannelConfig>>,
+    channels: Vec<Arc<Properties>>,
 }
 
 impl<A: Application> Builder<A> {
@@ -193,12 +193,13 @@ impl<A: Application> Builder<A> {
     }
 
     /// One copy of the properties that many links have.
-    fn shared(&mut self, channel: &ChannelConfig) -> Arc<ChannelConfig> {
-        match self.channels.iter().rev().take(8).find(|c| ***c == *channel) {
+    fn shared(&mut self, channel: &ChannelConfig) -> Arc<Properties> {
+        match self.channels.iter().rev().take(8).find(|c| c.config() == channel) {
             Some(known) => known.clone(),
             None => {
-                self.channels.push(Arc::new(channel.clone()));
-                self.channels[self.channels.len() - 1].clone()
+                let new: Arc<Properties> = channel.clone().into();
+                self.channels.push(new.clone());
+                new
             }
         }
     }

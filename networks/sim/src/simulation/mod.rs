@@ -596,8 +596,8 @@ mod tests {
     fn what_each_packet_touches_stays_small() {
         assert_eq!(size_of::<AppSlot<Box<dyn std::any::Any>>>(), 64, "a cache line");
         assert!(size_of::<Host<()>>() <= 32, "{}", size_of::<Host<()>>());
-        assert!(size_of::<Direction>() <= 120, "{}", size_of::<Direction>());
-        assert!(size_of::<Conn>() <= 320, "{}", size_of::<Conn>());
-        assert!(size_of::<UnderWay>() <= 96, "{}", size_of::<UnderWay>());
+        assert!(size_of::<Direction>() <= 88, "{}", size_of::<Direction>());
+        assert!(size_of::<Conn>() <= 304, "{}", size_of::<Conn>());
+        assert!(size_of::<UnderWay>() <= 88, "{}", size_of::<UnderWay>());
     }
 }

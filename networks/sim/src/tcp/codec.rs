@@ -105,7 +105,7 @@ fn emit_options(o: &Options, w: &mut Writer<'_>) {
     if let Some(shift) = o.window_scale {
         w.u8(NOP).u8(WINDOW_SCALE).u8(3).u8(shift);
     }
-    if let Some(cookie) = o.fast_open {
+    if let Some(cookie) = &o.fast_open {
         let bytes = cookie.as_slice();
         w.u8(FAST_OPEN).u8(2 + bytes.len() as u8).bytes(bytes);
         if !(2 + bytes.len()).is_multiple_of(4) {
@@ -147,7 +147,11 @@ fn parse_options(mut r: Reader<'_>) -> Result<Options, ParseError> {
                 }
             }
             // RFC 7413 §4.1.1: one of another length is ignored.
-            (FAST_OPEN, _) => o.fast_open = FastOpenCookie::new(body.take_rest()).or(o.fast_open),
+            (FAST_OPEN, _) => {
+                if let Some(cookie) = FastOpenCookie::new(body.take_rest()) {
+                    o.fast_open = Some(Box::new(cookie));
+                }
+            }
             (MSS | WINDOW_SCALE | SACK_PERMITTED | TIMESTAMPS | SACK, _) => return Err(wrong),
             _ => {}
         }

@@ -131,6 +131,8 @@ pub(super) struct Rare {
     pub(super) acks: Option<AckPace>,
     /// Where losses are found by time.
     pub(super) rack: Option<Rack>,
+    /// What few of the others see.
+    pub(super) aside: Option<Box<Aside>>,
 }
 
 impl Rare {
@@ -256,8 +258,6 @@ pub struct Connection {
     pub(super) timestamps: Option<Box<Timestamps>>,
     /// What few connections have.
     pub(super) rare: Option<Box<Rare>>,
-    /// What few connections see.
-    pub(super) aside: Option<Box<Aside>>,
     /// What all of them count.
     pub(super) segments_sent: u32,
     pub(super) segments_received: u32,
@@ -337,7 +337,6 @@ impl Connection {
             scoreboard: None,
             timestamps: None,
             rare: paced.then(|| Box::new(Rare { acks: Some(AckPace::default()), ..Rare::default() })),
-            aside: None,
             segments_sent: 0,
             segments_received: 0,
             pure_acks_sent: 0,
@@ -478,23 +477,33 @@ impl Connection {
         if self.timer == Timer::Persist { self.nxt } else { self.max }
     }
 
+    /// What few connections see, of one that sees it.
+    #[cold]
+    pub(super) fn aside_mut(&mut self) -> &mut Aside {
+        self.rare.get_or_insert_default().aside.get_or_insert_default()
+    }
+    #[inline]
+    fn aside(&self) -> Option<&Aside> {
+        self.rare.as_ref()?.aside.as_deref()
+    }
+
     /// What few connections count.
     #[cold]
     pub(super) fn count(&mut self) -> &mut Stats {
-        &mut self.aside.get_or_insert_default().stats
+        &mut self.aside_mut().stats
     }
 
     /// Answers a stray segment, or not.
     #[cold]
     pub(super) fn answer(&mut self, answer: Option<Segment>) {
-        if answer.is_some() || self.aside.is_some() {
-            self.aside.get_or_insert_default().answer = answer;
+        if answer.is_some() || self.aside().is_some() {
+            self.aside_mut().answer = answer;
         }
     }
 
     #[inline]
     pub(super) fn has_answer(&self) -> bool {
-        self.aside.as_ref().is_some_and(|aside| aside.answer.is_some())
+        self.aside().is_some_and(|aside| aside.answer.is_some())
     }
 
     /// Ends the connection and tells why.
@@ -629,7 +638,7 @@ impl Connection {
     }
     /// What was counted.
     pub fn stats(&self) -> Stats {
-        let rest = self.aside.as_ref().map(|aside| aside.stats).unwrap_or_default();
+        let rest = self.aside().map(|aside| aside.stats).unwrap_or_default();
         Stats {
             segments_sent: self.segments_sent,
             segments_received: self.segments_received,

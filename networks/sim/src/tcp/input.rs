@@ -59,7 +59,11 @@ impl Connection {
         }
         self.establish(now, s.ack);
         let theirs = s.options.as_deref();
-        self.take_syn_ack(s.ack, theirs.and_then(|o| o.mss), theirs.and_then(|o| o.fast_open));
+        self.take_syn_ack(
+            s.ack,
+            theirs.and_then(|o| o.mss),
+            theirs.and_then(|o| o.fast_open.as_deref().copied()),
+        );
         self.ack_now = true;
         if s.len > 0 || s.flags.contains(Flags::FIN) {
             self.take_text(now, s.seq.wrapping_add(1), s, s.flags.contains(Flags::FIN));
@@ -275,9 +279,9 @@ impl Connection {
 
     /// A challenge acknowledgement, unless one has just been sent (RFC 5961 §7).
     pub(super) fn challenge(&mut self, now: Instant) {
-        let aside = self.aside.get_or_insert_default();
-        let recent = aside.challenged_at != Instant::FAR_FUTURE
-            && now - aside.challenged_at < self.config.challenge_ack_interval;
+        let interval = self.config.challenge_ack_interval;
+        let aside = self.aside_mut();
+        let recent = aside.challenged_at != Instant::FAR_FUTURE && now - aside.challenged_at < interval;
         if !recent {
             aside.challenged_at = now;
             aside.stats.challenge_acks += 1;

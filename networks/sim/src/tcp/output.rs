@@ -75,10 +75,8 @@ impl Connection {
 
     #[cold]
     fn reply_or_handshake(&mut self, now: Instant) -> Segment {
-        let segment = match self.aside.as_mut().and_then(|aside| aside.answer.take()) {
-            Some(answer) => answer,
-            None => self.handshake(now),
-        };
+        let segment = if self.has_answer() { self.aside_mut().answer.take() } else { None };
+        let segment = segment.unwrap_or_else(|| self.handshake(now));
         self.has_left();
         segment
     }
@@ -108,7 +106,7 @@ impl Connection {
             ..Default::default()
         };
         let with_data = self.data_on_syn(options.wire_len());
-        options.fast_open = with_data.map(|(cookie, _)| cookie);
+        options.fast_open = with_data.map(|(cookie, _)| Box::new(cookie));
         let len = with_data.map_or(0, |(_, len)| len);
         let first = self.iss.wrapping_add(1);
         let payload = match &self.send_buffer {

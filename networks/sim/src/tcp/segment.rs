@@ -62,11 +62,16 @@ impl fmt::Display for Flags {
     }
 }
 
-/// Up to four blocks of received data beyond the acknowledgement, each `[left, right)` (RFC 2018 §3).
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub struct SackBlocks {
+/// Up to four blocks of received data beyond the acknowledgement, each `[left, right)` (RFC 2018 §3). Few segments have any,
+/// so that they stand aside.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct SackBlocks(Option<Box<Blocks>>);
+
+#[derive(Clone, PartialEq, Eq, Default)]
+struct Blocks {
+    /// From 1 to 4.
     len: u8,
-    blocks: [(u32, u32); 4],
+    all: [(u32, u32); 4],
 }
 
 impl SackBlocks {
@@ -74,24 +79,29 @@ impl SackBlocks {
     ///
     /// Answers false, and leaves the list as it is, where there are four already.
     pub fn push(&mut self, left: u32, right: u32) -> bool {
-        let Some(slot) = self.blocks.get_mut(usize::from(self.len)) else { return false };
+        let blocks = self.0.get_or_insert_default();
+        let Some(slot) = blocks.all.get_mut(usize::from(blocks.len)) else { return false };
         *slot = (left, right);
-        self.len += 1;
+        blocks.len += 1;
         true
     }
     /// Keeps the first `n` blocks.
     pub(super) fn truncate(&mut self, n: usize) {
-        let n = n.min(usize::from(self.len));
-        self.blocks[n..].fill((0, 0));
-        self.len = n as u8;
+        if n == 0 {
+            self.0 = None;
+        } else if let Some(blocks) = &mut self.0 {
+            let n = n.min(usize::from(blocks.len));
+            blocks.all[n..].fill((0, 0));
+            blocks.len = n as u8;
+        }
     }
     /// The blocks, the most recent first.
     pub fn as_slice(&self) -> &[(u32, u32)] {
-        &self.blocks[..usize::from(self.len)]
+        self.0.as_ref().map_or(&[], |blocks| &blocks.all[..usize::from(blocks.len)])
     }
     /// True without any block.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_none()
     }
 }
 impl fmt::Debug for SackBlocks {
@@ -114,7 +124,7 @@ pub struct Options {
     /// SACK blocks.
     pub sack: SackBlocks,
     /// A cookie for Fast Open, or the wish for one (RFC 7413).
-    pub fast_open: Option<FastOpenCookie>,
+    pub fast_open: Option<Box<FastOpenCookie>>,
 }
 
 /// Room for options in a TCP header, in bytes.
@@ -137,7 +147,7 @@ impl Options {
             + 12 * u32::from(self.timestamps.is_some())
             // Timestamps leave two bytes of padding, which SACK-permitted fills.
             + 4 * u32::from(self.sack_permitted && self.timestamps.is_none())
-            + self.fast_open.map_or(0, fast_open_len)
+            + self.fast_open.as_ref().map_or(0, |cookie| fast_open_len(**cookie))
     }
     /// Bytes on the wire, padded to a multiple of four; at most 40.
     pub fn wire_len(&self) -> u32 {

@@ -85,14 +85,19 @@ impl Rules {
         self.sizes.is_none() || (!self.uniform && self.persistent)
     }
 
-    /// Bytes of a round's request and answer.
-    fn draw(&self, round: u32, rng: &mut Rng) -> Sizes {
-        match &self.sizes {
-            Some(sizes) => sizes[round as usize],
-            None => {
+    /// Clients draw something.
+    fn by_chance(&self) -> bool {
+        self.sizes.is_none() || !matches!(self.think, TimeLaw::Constant(_))
+    }
+
+    /// Bytes of a round's request and answer; without chance they are fixed.
+    fn draw(&self, round: u32, rng: Option<&mut Rng>) -> Sizes {
+        match (&self.sizes, rng) {
+            (None, Some(rng)) => {
                 let (request, answer) = &self.rounds[round as usize];
                 (request.draw(rng) as u32, answer.draw(rng) as u32)
             }
+            (sizes, _) => sizes.as_ref().map_or((0, 0), |sizes| sizes[round as usize]),
         }
     }
 
@@ -152,8 +157,8 @@ struct Dialogue {
     /// When the first of them was, and how long is waited for the answer to the last.
     first: Instant,
     wait: Duration,
-    /// When the present request is sent (again), if that is planned.
-    due: Option<Instant>,
+    /// When the present request is sent (again); far future if that is not planned.
+    due: Instant,
     conn: Option<ConnId>,
 }
 
@@ -185,13 +190,22 @@ pub(super) struct Client {
     /// The persistent connection, its number, and whether it is open or opening.
     connections: u32,
     connected: bool,
-    reconnect_at: Option<Instant>,
     writer: Writer,
+    aside: Option<Box<Aside>>,
+    /// Where something is drawn.
+    rng: Option<Box<Rng>>,
+}
+
+/// What few clients have.
+#[derive(Debug, Default)]
+struct Aside {
+    reconnect_at: Option<Instant>,
+    /// When requests are sent (again).
     due: TimerQueue<u64>,
+    /// Dialogues' own connections.
     own: BTreeMap<ConnId, Own>,
     /// By which times of repetition are varied, where requests are sent again.
-    chance: Option<Box<SecureRng>>,
-    rng: Rng,
+    chance: Option<SecureRng>,
 }
 
 impl Client {
@@ -199,7 +213,7 @@ impl Client {
         rules: Rc<Rules>,
         (host, server): (HostId, HostId),
         arrivals: Short<ArrivalProcess>,
-        (rng, chance): (Rng, Option<Box<SecureRng>>),
+        (rng, chance): (Option<Box<Rng>>, Option<SecureRng>),
         writer: Writer,
     ) -> Self {
         Self {
@@ -208,17 +222,30 @@ impl Client {
             server,
             arrivals,
             rng,
-            chance,
+            aside: chance.map(|chance| Box::new(Aside { chance: Some(chance), ..Aside::default() })),
             dialogues: Short::default(),
             first: 0,
-            due: TimerQueue::new(),
             connections: 0,
             connected: false,
-            reconnect_at: None,
             expected: Short::default(),
             received: 0,
-            own: BTreeMap::new(),
             writer,
+        }
+    }
+
+    fn aside(&mut self) -> &mut Aside {
+        self.aside.get_or_insert_default()
+    }
+
+    fn own(&mut self, conn: ConnId) -> Option<&mut Own> {
+        self.aside.as_mut()?.own.get_mut(&conn)
+    }
+
+    /// When the present request of a dialogue is to be sent (again).
+    fn plan(&mut self, id: u64, at: Instant) {
+        if let Some(d) = self.get(id) {
+            d.due = at;
+            self.aside().due.insert(at, id);
         }
     }
 
@@ -240,17 +267,21 @@ impl Client {
             (a, b) => a.or(b),
         };
         let arrival = self.arrivals.iter().filter_map(ArrivalProcess::next).min();
-        let planned = or(or(arrival, self.due.next()), or(give_up, self.reconnect_at));
-        or(planned, self.writer.next())
+        let planned = or(or(arrival, give_up), self.writer.next());
+        match &self.aside {
+            None => planned,
+            Some(aside) => or(planned, or(aside.due.next(), aside.reconnect_at)),
+        }
     }
 
     fn timer(&mut self, ctx: &mut Context<'_, Report>) {
         let now = ctx.now();
-        if self.reconnect_at.is_some_and(|at| at <= now) {
+        let reconnect_at = self.aside.as_ref().and_then(|aside| aside.reconnect_at);
+        if reconnect_at.is_some_and(|at| at <= now) {
             self.open(ctx);
         }
         self.writer.due(ctx);
-        while let Some((_, id)) = self.due.pop_due(now) {
+        while let Some((_, id)) = self.aside.as_mut().and_then(|aside| aside.due.pop_due(now)) {
             self.request(ctx, id);
         }
         if let Some(after) = self.rules.give_up {
@@ -269,11 +300,11 @@ impl Client {
                 began: now,
                 user: user as u32,
                 round: 0,
-                sizes: self.rules.draw(0, &mut self.rng),
+                sizes: self.rules.draw(0, self.rng.as_deref_mut()),
                 sent: 0,
                 first: now,
                 wait: Duration::ZERO,
-                due: None,
+                due: Instant::FAR_FUTURE,
                 conn: None,
             }));
             ctx.report(Report::Begun);
@@ -288,7 +319,9 @@ impl Client {
     }
 
     fn open(&mut self, ctx: &mut Context<'_, Report>) {
-        self.reconnect_at = None;
+        if let Some(aside) = &mut self.aside {
+            aside.reconnect_at = None;
+        }
         if self.rules.transport == TransportProtocol::Sctp {
             // What its streams are is known when it is up.
             ctx.associate(AssocId::opened(self.connections), self.server, DIALOGUE, self.rules.streams);
@@ -306,7 +339,7 @@ impl Client {
 
     /// Sends what had to wait for a connection.
     fn send_waiting(&mut self, ctx: &mut Context<'_, Report>) {
-        let unsent = |d: &Dialogue| d.sent == 0 && d.due.is_none();
+        let unsent = |d: &Dialogue| d.sent == 0 && d.due == Instant::FAR_FUTURE;
         let waiting: Vec<u64> = (self.first..)
             .zip(self.dialogues.iter())
             .filter_map(|(id, d)| d.as_ref().is_some_and(unsent).then_some(id))
@@ -320,13 +353,15 @@ impl Client {
     fn request(&mut self, ctx: &mut Context<'_, Report>, id: u64) {
         let rules = &*self.rules;
         let Some(Some(d)) = self.dialogues.get_mut(id.wrapping_sub(self.first) as usize) else { return };
-        d.due = None;
+        d.due = Instant::FAR_FUTURE;
         let ((bytes, answer), round) = (d.sizes, d.round);
         ctx.work(Work { label: work::DIALOGUE_REQUEST, units: 1 });
         match rules.transport {
             TransportProtocol::Udp => {
                 let now = ctx.now();
-                if let (Some(policy), Some(chance)) = (&rules.repeats, &mut self.chance) {
+                if let (Some(policy), Some(aside)) = (&rules.repeats, &mut self.aside)
+                    && let Some(chance) = &mut aside.chance
+                {
                     let last = d.first + policy.max_duration();
                     if d.sent >= policy.max_count() || (d.sent > 0 && now >= last) {
                         self.end(ctx, id, false);
@@ -337,8 +372,8 @@ impl Client {
                         _ => (d.first, policy.next(d.wait, chance)),
                     };
                     let at = (now + d.wait).min(d.first + policy.max_duration());
-                    d.due = Some(at);
-                    self.due.insert(at, id);
+                    d.due = at;
+                    aside.due.insert(at, id);
                 }
                 if d.sent > 0 {
                     ctx.report(Report::Retransmissions(1));
@@ -377,13 +412,14 @@ impl Client {
                         let conn = ConnId::opened(self.connections);
                         d.conn = Some(conn);
                         self.connections += 1;
-                        self.own.insert(conn, Own { dialogue: id, received: 0, port: None });
+                        let own = Own { dialogue: id, received: 0, port: None };
+                        self.aside.get_or_insert_default().own.insert(conn, own);
                         ctx.connect(conn, self.server, DIALOGUE);
                         conn
                     }
                 };
                 if rules.scripted()
-                    && let Some(port) = self.own.get(&conn).and_then(|own| own.port)
+                    && let Some(port) = self.aside.as_ref().and_then(|aside| aside.own.get(&conn)?.port)
                 {
                     rules.script.borrow_mut().insert((self.host, port), [(bytes, answer)].into());
                 }
@@ -395,9 +431,10 @@ impl Client {
     fn stream(&mut self, ctx: &mut Context<'_, Report>, conn: ConnId, event: StreamDelivery) {
         match event {
             StreamDelivery::Connected { local_port, .. } => {
-                let Some(own) = self.own.get_mut(&conn) else { return };
+                let Some(own) = self.own(conn) else { return };
                 own.port = Some(local_port);
-                let place = own.dialogue.wrapping_sub(self.first) as usize;
+                let id = own.dialogue;
+                let place = id.wrapping_sub(self.first) as usize;
                 if self.rules.scripted()
                     && let Some(Some(d)) = self.dialogues.get(place)
                 {
@@ -418,13 +455,15 @@ impl Client {
                 }
             }
             StreamDelivery::Data(payload) => {
-                let Some(own) = self.own.get_mut(&conn) else { return };
+                let Some(own) = self.own(conn) else { return };
                 own.received += payload.len;
                 let (id, got) = (own.dialogue, own.received);
                 let Some(Some(d)) = self.dialogues.get((id - self.first) as usize) else { return };
                 let size = d.sizes.1;
                 if got >= size {
-                    own.received -= size;
+                    if let Some(own) = self.own(conn) {
+                        own.received -= size;
+                    }
                     self.answered(ctx, id);
                 }
             }
@@ -432,14 +471,14 @@ impl Client {
                 self.writer.forget(conn);
                 self.connected = false;
                 self.connections += 1;
-                self.reconnect_at = Some(ctx.now() + self.rules.reconnect);
+                self.aside().reconnect_at = Some(ctx.now() + self.rules.reconnect);
                 for (id, _) in std::mem::take(&mut self.expected) {
                     self.end(ctx, id, false);
                 }
             }
             StreamDelivery::Closed(_) => {
                 self.writer.forget(conn);
-                if let Some(own) = self.own.remove(&conn) {
+                if let Some(own) = self.aside.as_mut().and_then(|aside| aside.own.remove(&conn)) {
                     self.end(ctx, own.dialogue, false);
                 }
             }
@@ -458,7 +497,7 @@ impl Client {
             MessageDelivery::Down(_) => {
                 self.connected = false;
                 self.connections += 1;
-                self.reconnect_at = Some(ctx.now() + self.rules.reconnect);
+                self.aside().reconnect_at = Some(ctx.now() + self.rules.reconnect);
                 let sent = |d: &Option<Dialogue>| d.as_ref().is_some_and(|d| d.sent > 0);
                 let lost: Vec<u64> = (self.first..)
                     .zip(self.dialogues.iter())
@@ -485,27 +524,29 @@ impl Client {
         let now = ctx.now();
         let rounds = self.rules.rounds.len() as u32;
         let Some(d) = self.get(id) else { return };
-        if let Some(at) = d.due.take() {
-            self.due.remove(at, id);
-        }
-        let Some(d) = self.get(id) else { return };
+        let due = std::mem::replace(&mut d.due, Instant::FAR_FUTURE);
         d.round += 1;
         d.sent = 0;
         let round = d.round;
+        if let Some(aside) = &mut self.aside {
+            aside.due.remove(due, id);
+        }
         if round == rounds {
             self.end(ctx, id, true);
             return;
         }
-        let sizes = self.rules.draw(round, &mut self.rng);
+        let sizes = self.rules.draw(round, self.rng.as_deref_mut());
         if let Some(d) = self.get(id) {
             d.sizes = sizes;
         }
-        let think = self.rules.think.draw(&mut self.rng);
+        let think = match &mut self.rng {
+            Some(rng) => self.rules.think.draw(rng),
+            None => self.rules.think.mean(),
+        };
         if think.is_zero() {
             self.request(ctx, id);
-        } else if let Some(d) = self.get(id) {
-            d.due = Some(now + think);
-            self.due.insert(now + think, id);
+        } else {
+            self.plan(id, now + think);
         }
     }
 
@@ -518,14 +559,14 @@ impl Client {
             self.dialogues.pop_front();
             self.first += 1;
         }
-        if let Some(at) = d.due {
-            self.due.remove(at, id);
-        }
-        if let Some(conn) = d.conn
-            && self.own.remove(&conn).is_some()
-        {
-            self.writer.forget(conn);
-            if success { ctx.shutdown(conn) } else { ctx.abort(conn) }
+        if let Some(aside) = &mut self.aside {
+            aside.due.remove(d.due, id);
+            if let Some(conn) = d.conn
+                && aside.own.remove(&conn).is_some()
+            {
+                self.writer.forget(conn);
+                if success { ctx.shutdown(conn) } else { ctx.abort(conn) }
+            }
         }
         let end = if success { End::Completed } else { End::Failed };
         ctx.report(Report::Ended { began: d.began, end });
@@ -720,12 +761,23 @@ pub(super) fn build(plan: &mut Plan<'_>, topology: &Topology, d: &model::Dialogu
             ArrivalProcess::new(&pattern, client, rng)
         });
         let arrivals = arrivals.collect();
-        let rng = plan.seed.stream("dialogue.client", index);
-        let chance = rules.repeats.map(|_| Box::new(plan.seed.secure("dialogue.retransmission", index)));
+        let rng = rules.by_chance().then(|| Box::new(plan.seed.stream("dialogue.client", index)));
+        let chance = rules.repeats.map(|_| plan.seed.secure("dialogue.retransmission", index));
         let server = servers[i % servers.len()];
         let writer = Writer::new(d);
         let client = Client::new(rules.clone(), (host, server), arrivals, (rng, chance), writer);
         plan.role(host, client);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_stays_small() {
+        // Each octet is one of each station of a large run, and glibc's allocator has steps of 16 from 216 on.
+        assert!(size_of::<Client>() <= 216, "{}", size_of::<Client>());
+    }
 }

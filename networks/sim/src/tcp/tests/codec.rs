@@ -10,7 +10,7 @@ pub(super) fn options() -> impl Strategy<Value = Option<Box<Options>>> {
     let cookie = proptest::option::of((0..=16_usize, any::<u8>()));
     proptest::option::of((fields, cookie).prop_map(|(fields, cookie)| {
         let (mss, window_scale, sack_permitted, timestamps, blocks) = fields;
-        let fast_open = cookie.and_then(|(len, byte)| FastOpenCookie::new(&vec![byte; len]));
+        let fast_open = cookie.and_then(|(len, byte)| FastOpenCookie::new(&vec![byte; len])).map(Box::new);
         let mut o =
             Options { mss, window_scale, sack_permitted, timestamps, fast_open, ..Default::default() };
         for (left, right) in blocks {

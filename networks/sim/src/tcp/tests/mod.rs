@@ -73,7 +73,7 @@ pub(super) fn segment(text: &str) -> Segment {
             "FO" => {
                 let byte = |at| u8::from_str_radix(&value[at..at + 2], 16).unwrap();
                 let bytes: Vec<u8> = (0..value.len()).step_by(2).map(byte).collect();
-                o.fast_open = Some(FastOpenCookie::new(&bytes).unwrap());
+                o.fast_open = Some(Box::new(FastOpenCookie::new(&bytes).unwrap()));
             }
             "sack" => assert!(o.sack.push(pair().0, pair().1)),
             _ => panic!("{name}"),

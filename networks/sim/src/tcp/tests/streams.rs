@@ -320,6 +320,8 @@ fn an_idle_connection_is_small() {
     let seldom = std::mem::size_of::<Aside>();
     assert!(size + seldom > Connection::CONTROL_BLOCK as usize, "{size} bytes are what counts for its state");
     assert!(std::mem::size_of::<Segment>() <= 40);
+    // A SYN's, of which every connection of a large run may have one under way at once.
+    assert!(std::mem::size_of::<Options>() <= 40);
     let mut s = Script::open(config());
     s.inject("P. 1:201(200) ack 1");
     s.write(200);
