@@ -34,7 +34,7 @@ use usher_sim::HostId;
 /// Kinds of work whose time passes while a processor does other things.
 const ASIDE: [&str; 1] = [usher_profile::LOOKUP];
 /// The most hosts that a scenario may have, over all groups.
-const MAX_HOSTS: u64 = 1_000_000;
+const MAX_HOSTS: u64 = 2_000_000;
 
 /// A fault: the path of what is wrong, and why.
 pub(crate) type Finding = (Vec<String>, String);

@@ -388,7 +388,7 @@ fn each_kind_of_fault_names_its_place_and_what_would_be_right() {
         (
             "count = 4",
             "count = 4294967295\naddress = \"192.0.2.1\"",
-            "t.toml:5:2: hosts: 4294967296 hosts, and at most 1000000 can be simulated",
+            "t.toml:5:2: hosts: 4294967296 hosts, and at most 2000000 can be simulated",
         ),
         (
             r#"y = "delay.mean""#,
