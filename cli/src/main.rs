@@ -102,15 +102,29 @@ fn dispatch(command: Command, output: &Output) -> Result<(), Failure> {
         Command::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut completed(), "usher", &mut script);
-            output.text(&String::from_utf8_lossy(&script))
+            output.text(&String::from_utf8_lossy(&script))?;
+            // clap's script for fish has no values of arguments without an option.
+            if shell == clap_complete::Shell::Fish { output.text(&studies_for_fish()) } else { Ok(()) }
         }
     }
 }
 
+/// The names of studies that come with the program.
+fn studies() -> Vec<&'static str> {
+    usher_scenario::founding::all().iter().map(|study| study.name).collect()
+}
+
+/// Completes the names of studies in fish, by what clap's script defines.
+fn studies_for_fish() -> String {
+    format!(
+        "complete -c usher -n \"__fish_usher_using_subcommand study; and __fish_seen_subcommand_from run check show\" -a \"{}\"\n",
+        studies().join(" ")
+    )
+}
+
 /// The command line with the names of studies where such are asked for, for a shell to complete.
 fn completed() -> clap::Command {
-    let all = usher_scenario::founding::all();
-    let names: Vec<&str> = all.iter().map(|study| study.name).collect();
+    let names = studies();
     let known = |command: clap::Command, argument: &'static str| {
         let parser = clap::builder::PossibleValuesParser::new(names.clone());
         command.mut_arg(argument, |argument| argument.value_parser(parser))
