@@ -1,6 +1,6 @@
 //! SCTP.
 
-use super::{Hosts, Source, settings};
+use super::{Hosts, Source, settings, whole};
 use crate::error::{Doing, LabError};
 use rustix::event::epoll::EventFlags;
 use std::collections::VecDeque;
@@ -164,15 +164,7 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
         }
         while let Some(first) = found.out.front() {
             let how = Outgoing { stream: first.stream, ppid: first.ppid, unordered: first.unordered };
-            let zeros;
-            let bytes = first.payload.as_slice();
-            let message = if bytes.len() == first.payload.len as usize {
-                bytes
-            } else {
-                zeros = vec![0; first.payload.len as usize];
-                &zeros
-            };
-            match found.socket.send(how, message) {
+            match found.socket.send(how, &whole(&first.payload)) {
                 Ok(()) => {}
                 Err(e) if e.kind() == ErrorKind::Interrupted => continue,
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return,

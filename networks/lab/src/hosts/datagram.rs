@@ -1,6 +1,6 @@
 //! UDP.
 
-use super::{Hosts, Source};
+use super::{Hosts, Source, whole};
 use crate::error::{Doing, LabError};
 use rustix::event::epoll::EventFlags;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -78,15 +78,7 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
         };
         let address = SocketAddr::new(self.addresses.of(to), port);
         let Some(Source::Bound(bound)) = self.sources.get(&source) else { return };
-        let sent = match &payload.bytes {
-            Some(bytes) if bytes.len() == payload.len as usize => bound.socket.send_to(bytes, address),
-            _ => {
-                // Bytes that nobody reads are zeros.
-                let mut whole = payload.as_slice().to_vec();
-                whole.resize(payload.len as usize, 0);
-                bound.socket.send_to(&whole, address)
-            }
-        };
+        let sent = bound.socket.send_to(&whole(payload), address);
         self.counters.not_sent += u64::from(sent.is_err());
     }
 }

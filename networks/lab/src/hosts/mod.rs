@@ -28,6 +28,7 @@ use association::{Assoc, AssocListener};
 use datagram::Bound;
 use frame::FramePort;
 use rustix::event::epoll;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::os::fd::{AsFd, OwnedFd};
@@ -37,8 +38,8 @@ use stream::{Listener, Stream};
 use usher_core::{ConnId, Instant, WallTime, Work};
 use usher_live::Clock;
 use usher_sim::{
-    Addresses, AppPart, Application, Delivery, HostId, HostPart, LinkId, LinkStats, Observer, Op, Parts, Tap,
-    Transports,
+    Addresses, AppPart, Application, Delivery, HostId, HostPart, LinkId, LinkStats, Observer, Op, Parts,
+    Payload, Tap, Transports,
 };
 
 /// What a lab of a study is called, and what it has beside the study.
@@ -460,4 +461,29 @@ fn topology<A: Application>(parts: &Parts<A>, setup: &Setup) -> (Topology, Vec<E
     });
     let links = links.collect();
     (Topology { name: setup.name.clone(), seed: parts.seed, hosts, links }, places)
+}
+
+/// All octets of a message: those that nobody reads are zeros.
+fn whole(payload: &Payload) -> Cow<'_, [u8]> {
+    let said = payload.as_slice();
+    if said.len() == payload.len as usize {
+        return said.into();
+    }
+    let mut whole = said.to_vec();
+    whole.resize(payload.len as usize, 0);
+    whole.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_message_says_is_sent_before_the_zeros_that_fill_it() {
+        // A dialogue's message: its number and round, and nothing else of its length.
+        let said = Payload { len: 6, bytes: Some([7, 8][..].into()) };
+        assert_eq!(&*whole(&said), [7, 8, 0, 0, 0, 0]);
+        assert_eq!(&*whole(&Payload::counted(2)), [0, 0]);
+        assert!(matches!(whole(&Payload::copied(&[1, 2])), Cow::Borrowed([1, 2])));
+    }
 }
