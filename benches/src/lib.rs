@@ -7,6 +7,37 @@ use usher_core::Seed;
 use usher_runner::world::World;
 use usher_scenario::{Mode, Overrides, Scenario, Study};
 
+/// The study whose network grows in [`network`].
+pub const STUDY: &str = "bench-tcp-100";
+/// Dialogues of a timed run, over all stations.
+const DIALOGUES: u64 = 2_000_000;
+/// Of each station at least so many, beside which the opening of its connection is little.
+const EACH: u64 = 10;
+
+/// Settings of [`STUDY`] for so many stations at the same utilisation: the shared link's rate and queue grow with them.
+pub fn network(stations: u64) -> Vec<String> {
+    vec![
+        format!("hosts.client.count={stations}"),
+        format!("links.shared.rate={} kb/s", stations * 100),
+        format!("links.shared.queue={} packets", stations * 10),
+        format!("workload.arrivals.stagger={} ns", 100_000_000 / stations),
+    ]
+}
+
+/// The dialogues that each of so many stations has in a timed run.
+pub fn dialogues_each(stations: u64) -> u64 {
+    (DIALOGUES / stations).max(EACH)
+}
+
+/// Settings of [`STUDY`] for a timed run of so many stations, in which each has so many dialogues: one every 100 ms, from
+/// 1 s on.
+pub fn busy(stations: u64, each: u64) -> Vec<String> {
+    let mut set = network(stations);
+    set.push(format!("workload.arrivals.count={each}"));
+    set.push(format!("run.duration={} ms", 2_000 + 100 * each));
+    set
+}
+
 /// What a bench was asked for on its command line.
 #[derive(Debug)]
 pub struct Arguments {

@@ -3,15 +3,10 @@
 
 use serde_json::{Value, json};
 use std::process::ExitCode;
-use usher_benches::{Run, main as bench, median};
+use usher_benches::{Run, STUDY, busy, dialogues_each, main as bench, median, network};
 use usher_report::{Axis, Figure, Point, Series};
 
-const STUDY: &str = "bench-tcp-100";
 const SIZES: [u64; 5] = [100, 1_000, 10_000, 100_000, 1_000_000];
-/// Dialogues of a timed run, over all stations.
-const DIALOGUES: u64 = 2_000_000;
-/// Of each station at least so many, beside which the opening of its connection is little.
-const EACH: u64 = 10;
 /// From 10² stations to this many, the time of a packet-hop may grow by this factor.
 const GROWTH: [(u64, f64); 3] = [(10_000, 1.5), (100_000, 2.5), (1_000_000, 3.0)];
 /// What a station may take, with all that [`Size::station`] counts, bytes.
@@ -33,25 +28,6 @@ struct Size {
     connection: f64,
 }
 
-/// The network for so many stations.
-fn network(stations: u64) -> Vec<String> {
-    vec![
-        format!("hosts.client.count={stations}"),
-        format!("links.shared.rate={} kb/s", stations * 100),
-        format!("links.shared.queue={} packets", stations * 10),
-        format!("workload.arrivals.stagger={} ns", 100_000_000 / stations),
-    ]
-}
-
-/// Settings for a timed run.
-fn busy(stations: u64) -> Vec<String> {
-    let each = (DIALOGUES / stations).max(EACH);
-    let mut set = network(stations);
-    set.push(format!("workload.arrivals.count={each}"));
-    set.push(format!("run.duration={} ms", 2_000 + 100 * each));
-    set
-}
-
 /// Settings for a run in which every client opens its connection and then waits: it ends when the first one
 /// begins.
 fn idle(stations: u64, transport: &str) -> Vec<String> {
@@ -63,7 +39,9 @@ fn idle(stations: u64, transport: &str) -> Vec<String> {
 }
 
 fn measure(stations: u64, runs: usize) -> Result<Size, String> {
-    let timed = (0..runs).map(|_| Run::of(STUDY, &busy(stations))).collect::<Result<Vec<_>, _>>()?;
+    let timed = (0..runs)
+        .map(|_| Run::of(STUDY, &busy(stations, dialogues_each(stations))))
+        .collect::<Result<Vec<_>, _>>()?;
     let memory = |stations, transport: &str| -> Result<f64, String> {
         Ok(Run::of(STUDY, &idle(stations, transport))?.peak_rss_bytes as f64)
     };

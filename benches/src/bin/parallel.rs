@@ -1,0 +1,103 @@
+//! What a parallel run of one simulation could gain on two cores: what two processors make of two halves at once, how many
+//! packet-hops lie within a lookahead, and what it costs that two threads meet at its end.
+
+use serde_json::json;
+use std::process::ExitCode;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+use usher_benches::{Run, STUDY, busy, dialogues_each, main as bench, median};
+
+const STATIONS: u64 = 100_000;
+/// The delays of the study's links, ms: what happens on one side of a link is not felt on the other any sooner.
+const LOOKAHEADS: [(&str, u64); 2] = [("access", 1), ("shared", 10)];
+/// Each station has a dialogue every so many ms.
+const INTERVAL: u64 = 100;
+/// Packet-hops of a dialogue: two links, both ways.
+const HOPS: u64 = 4;
+/// How often the threads meet.
+const MEETINGS: u32 = 200_000;
+
+/// Nanoseconds that a meeting of two threads takes, each of which does nothing else.
+fn meeting(meet: impl Fn(u64) + Sync) -> f64 {
+    let all = || (1..=u64::from(MEETINGS)).for_each(&meet);
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        scope.spawn(all);
+        all();
+    });
+    began.elapsed().as_nanos() as f64 / f64::from(MEETINGS)
+}
+
+/// Threads that meet by the standard library's barrier, which lets them sleep.
+fn sleeping() -> f64 {
+    let barrier = Barrier::new(2);
+    meeting(|_| {
+        barrier.wait();
+    })
+}
+
+/// Threads that look at a counter until both have come.
+fn spinning() -> f64 {
+    let arrived = AtomicU64::new(0);
+    meeting(|round| {
+        arrived.fetch_add(1, Ordering::AcqRel);
+        while arrived.load(Ordering::Acquire) < 2 * round {
+            std::hint::spin_loop();
+        }
+    })
+}
+
+/// Two runs at the same time, each in a process of its own; the seconds of the longer.
+fn at_once(set: &[String]) -> Result<f64, String> {
+    let of = || Run::of(STUDY, set).map(|run| run.wall_s);
+    let (a, b) = std::thread::scope(|scope| {
+        let other = scope.spawn(of);
+        let own = of();
+        (own, other.join().unwrap_or_else(|_| Err("a run's thread ended early".into())))
+    });
+    Ok(a?.max(b?))
+}
+
+fn main() -> ExitCode {
+    bench(3, |arguments| {
+        let each = dialogues_each(STATIONS);
+        let (whole, half) = (busy(STATIONS, each), busy(STATIONS / 2, each));
+        let (mut alone, mut halves, mut hop) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..arguments.runs {
+            let run = Run::of(STUDY, &whole)?;
+            alone.push(run.wall_s);
+            hop.push(1e9 / run.rate());
+            halves.push(at_once(&half)?);
+        }
+        let (alone, halves, hop) = (median(alone), median(halves), median(hop));
+        let of = |measure: fn() -> f64| median((0..arguments.runs).map(|_| measure()));
+        let (sleeping, spinning) = (of(sleeping), of(spinning));
+        let windows = LOOKAHEADS.map(|(link, delay)| (link, delay, STATIONS * HOPS * delay / INTERVAL));
+        if !arguments.json {
+            println!("{STATIONS} stations in one run: {alone:.2} s, {hop:.0} ns a packet-hop");
+            println!("two halves of them at once: {halves:.2} s, a gain of {:.2} times", alone / halves);
+            println!(
+                "a meeting of two threads: {spinning:.0} ns if they spin, {sleeping:.0} ns if they sleep"
+            );
+            for (link, delay, hops) in windows {
+                let share = 100.0 * sleeping / (hops as f64 * hop / 2.0);
+                println!(
+                    "a lookahead of {delay} ms ({link}): {hops} packet-hops, of which a meeting takes {share:.2} %"
+                );
+            }
+        }
+        let rows = windows
+            .map(|(link, delay, hops)| json!({ "link": link, "lookahead_ms": delay, "packet_hops": hops }));
+        let result = json!({
+            "stations": STATIONS,
+            "whole_s": alone,
+            "halves_s": halves,
+            "gain": alone / halves,
+            "ns_per_packet_hop": hop,
+            "meeting_ns": { "spinning": spinning, "sleeping": sleeping },
+            "windows": rows,
+        });
+        Ok((result, Vec::new()))
+    })
+}
