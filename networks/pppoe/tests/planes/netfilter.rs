@@ -158,7 +158,9 @@ fn a_hosts_ports_are_of_its_block() {
         while heard.last() != Some(&1) {
             let mut buf = [0; 2000];
             let length = (&raw).read(&mut buf).expect("the echo request arrives");
-            if length > 20 && buf[16..20] == SERVER.parse::<Ipv4Addr>().expect("an address").octets() {
+            let to_server = buf[16..20] == SERVER.parse::<Ipv4Addr>().expect("an address").octets();
+            // The connections of before end meanwhile, and are to other ports.
+            if length > 24 && to_server && (buf[9] == 1 || buf[22..24] == [8, 1]) {
                 heard.push(buf[9]);
             }
         }
