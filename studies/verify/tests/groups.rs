@@ -28,7 +28,7 @@ macro_rules! groups {
         }
     };
 }
-groups! { radius timing eap queues channels tcp presets sctp hol mih diameter }
+groups! { radius timing crypto eap queues channels tcp presets sctp hol mih diameter }
 
 #[test]
 fn names_are_unique_and_all_is_said() {

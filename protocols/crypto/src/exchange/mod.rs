@@ -86,6 +86,15 @@ impl ExchangeAlgorithm {
         }
     }
 
+    /// Begins an exchange with a private key that is known, as published vectors have them.
+    ///
+    /// # Errors
+    /// It is no private key of the method, the method is not built in or none of a curve, or the library refuses.
+    #[cfg(feature = "wycheproof")]
+    pub(crate) fn with_private_key(self, key: &[u8]) -> Result<Box<dyn KeyExchange>, ExchangeError> {
+        aws::with_private_key(self, key)
+    }
+
     /// Public-key operations of [`answer`](Self::answer): a pair of keys and a secret by Diffie-Hellman, as whoever begins has
     /// them in two steps; of a key encapsulation one.
     #[must_use]

@@ -306,6 +306,6 @@ mod tests {
         assert_eq!(*as_asked(&[SUCCESS, 0, 0, 4], &mut last), [SUCCESS, 255, 0, 4]);
         assert_eq!(*as_asked(&[FAILURE, 255, 0, 4], &mut last), [FAILURE, 255, 0, 4]);
         assert_eq!(*as_asked(&[SUCCESS, 1, 0, 4], &mut last), [SUCCESS, 1, 0, 4], "of no request");
-        assert_eq!(*as_asked(&[], &mut last), []);
+        assert!(as_asked(&[], &mut last).is_empty());
     }
 }

