@@ -34,7 +34,6 @@ pub const SIBLINGS: &[(&str, &str, &str)] = &[
     ("usher-daemon", "usher-pki", "whose certificates are looked after"),
     ("usher-daemon", "usher-control", "and it is asked by its control socket"),
     ("usher-host", "usher-ipsec", "ESP carries the packets of its CHILD_SAs"),
-    ("usher-host", "usher-pppoe", "a data plane carries the packets of PPPoE sessions"),
     ("usher-host", "usher-pppoe", "a data plane carries the packets of its PPPoE sessions"),
     ("usher-host", "usher-pki", "whose peers' certificates are looked after"),
     ("usher-lab", "usher-sim", "it builds what the simulator builds: the same links, counts and captures"),

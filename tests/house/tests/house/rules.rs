@@ -401,6 +401,24 @@ fn exemptions_are_still_needed() {
 }
 
 #[test]
+fn each_bench_says_how_it_is_used() {
+    let mut breaches = Vec::new();
+    let files = std::fs::read_dir(root().join("benches/peers")).expect("benches/peers is there");
+    for path in
+        files.map(|file| file.expect("it can be listed").path()).filter(|path| path.extension().is_none())
+    {
+        let said =
+            Command::new("python3").args(["-B".as_ref(), path.as_os_str(), "--help".as_ref()]).output();
+        let said = said.expect("python3 is there: scripts/setup test installs it");
+        if !said.status.success() || !said.stdout.starts_with(b"usage:") {
+            let why = String::from_utf8_lossy(&said.stderr);
+            breaches.push(format!("{}: --help does not say: {why}", path.display()));
+        }
+    }
+    none(breaches);
+}
+
+#[test]
 fn the_rules_find_what_they_look_for() {
     assert_eq!(foreign_path("see /home/someone/notes"), Some("/home/someone/notes"));
     assert!(has_example("/// ```text\n/// a\n/// ```\n/// ```\n/// let b = 1;\n/// ```\n"));
