@@ -777,7 +777,7 @@ mod tests {
 
     #[test]
     fn a_client_stays_small() {
-        // Each octet is one of each station of a large run, and glibc's allocator has steps of 16 from 216 on.
-        assert!(size_of::<Client>() <= 216, "{}", size_of::<Client>());
+        // Each octet is one of each station of a large run, and glibc's allocator has steps of 16: 216, 232.
+        assert!(size_of::<Client>() <= 232, "{}", size_of::<Client>());
     }
 }
