@@ -1,6 +1,6 @@
 //! The house's rules, held by tests. What a rule exempts stands here, each exemption with its reason.
 //!
-//! The tests read the repository's files; they need nothing built.
+//! The tests read the repository's files, and ask its benches how they are used; they need nothing built.
 
 use std::fs;
 use std::path::{Path, PathBuf};
