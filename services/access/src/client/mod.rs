@@ -325,10 +325,18 @@ impl AccessClient {
     /// What is said of an event of the protocol: of a record only what is final.
     fn heard(&mut self, event: Event) -> Option<Event> {
         let Some(owed) = &mut self.owed else { return Some(event) };
-        let Event::Accounted { token, kept } = event else { return Some(event) };
-        owed.answered(self.now, token, kept);
+        match event {
+            Event::Accounted { token, kept } => owed.answered(self.now, token, kept),
+            Event::Peer { up: true, .. } | Event::Server { health: Health::Alive, .. } => {
+                owed.hasten(self.now);
+            }
+            _ => return Some(event),
+        }
         self.send_owed(self.now);
-        None
+        match event {
+            Event::Accounted { .. } => None,
+            other => Some(other),
+        }
     }
     /// Whether AAA servers may ask something of sessions ([`Event::Dynamic`]).
     #[must_use]

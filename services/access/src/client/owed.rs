@@ -245,6 +245,18 @@ impl Owed {
         }
     }
 
+    /// A server is there again: what rests need not rest longer.
+    pub(super) fn hasten(&mut self, now: Instant) {
+        let resting = |(token, one): (&u64, &One)| match one.state {
+            State::Due(at) if at > now => Some((at, *token)),
+            _ => None,
+        };
+        for (at, token) in self.all.iter().filter_map(resting).collect::<Vec<_>>() {
+            self.due.remove(at, token);
+            self.put_off(token, now);
+        }
+    }
+
     /// Gives up what is too old; gives what of it is under way.
     pub(super) fn expire(&mut self, now: Instant) -> Vec<u64> {
         let mut dropped = Vec::new();
@@ -357,6 +369,30 @@ mod tests {
         assert_eq!((owed.poll_timeout(), owed.expire(at(200))), (Some(at(200)), vec![]));
         assert_eq!(said(&mut owed), [(1, Err(Failure::Timeout))]);
         assert_eq!((owed.poll_timeout(), owed.all.len(), owed.sessions.len()), (None, 0, 0));
+    }
+
+    #[test]
+    fn what_rests_is_due_when_a_server_is_there_again() {
+        let mut owed = owed(1000, 10);
+        add(&mut owed, 0, 1, RecordKind::On, "");
+        for now in [0, 1, 3, 7, 15, 31] {
+            assert_eq!(sent(&mut owed, now), [(1, u32::try_from(now).unwrap())]);
+            owed.answered(at(now), 1, Err(Failure::Unavailable));
+        }
+        add(&mut owed, 40, 2, RecordKind::Stop, "a");
+        add(&mut owed, 40, 3, RecordKind::Stop, "b");
+        add(&mut owed, 41, 4, RecordKind::Stop, "b");
+        assert_eq!((sent(&mut owed, 41), owed.poll_timeout()), (vec![], Some(at(63))));
+        owed.hasten(at(42));
+        assert_eq!((owed.poll_timeout(), sent(&mut owed, 42)), (Some(at(42)), vec![(1, 42)]));
+        owed.answered(at(42), 1, Ok(()));
+        assert_eq!(sent(&mut owed, 42), [(2, 2), (3, 2)]);
+        // What is under way stays so, and what is behind it.
+        owed.hasten(at(43));
+        assert_eq!((sent(&mut owed, 43), owed.under_way), (vec![], 2));
+        owed.answered(at(43), 2, Err(Failure::Timeout));
+        owed.hasten(at(43));
+        assert_eq!((sent(&mut owed, 43), owed.due.len()), (vec![(2, 3)], 0));
     }
 
     #[test]

@@ -171,6 +171,28 @@ fn a_record_and_a_question_may_have_one_token_and_a_cancelled_record_is_not_sent
 }
 
 #[test]
+fn what_is_owed_goes_as_soon_as_the_server_is_there_again() {
+    let config = AaaConfig::Diameter(Box::new(diameter_config(1)));
+    let mut w = World::owing(config, Carrier::Diameter, 1, KEEPS);
+    w.net.refuse(w.diameter[0], true);
+    w.net.cut(w.diameter[0]);
+    w.run(1);
+    let now = w.net.now();
+    w.net[w.nas].account(now, 1, &record(RecordKind::Stop, 1)).unwrap();
+    // It rests a minute at a time by then.
+    w.run(275);
+    assert_eq!(w.events(), []);
+    w.net.refuse(w.diameter[0], false);
+    w.run(31);
+    let said = w.net.take(w.nas);
+    let [(up, Event::Peer { up: true, .. }), (kept, Event::Accounted { token: 1, kept: Ok(()) })] = said[..]
+    else {
+        panic!("{said:?}")
+    };
+    assert!(kept.since(up) < Duration::from_millis(10), "{up:?} {kept:?}");
+}
+
+#[test]
 fn a_value_that_does_not_fit_is_refused_and_changes_nothing() {
     let mut w = World::new(Carrier::Udp, 1, KEEPS);
     let (now, long) = (w.net.now(), "x".repeat(254));

@@ -2,7 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU16;
-use usher_access::{AaaConfig, AccessClient, Connections, DiameterConfig, Event, NasIdentity, RadiusConfig};
+use usher_access::{
+    Aaa, AaaConfig, AccessClient, Connections, DiameterConfig, Event, NasIdentity, Patience, RadiusConfig,
+};
 use usher_core::bench::{At, Network};
 use usher_core::impair::ChannelConfig;
 use usher_core::{Duration, ListenerId, Seed, SocketId};
@@ -110,8 +112,18 @@ impl World {
         servers: usize,
         script: Script,
     ) -> Self {
+        let client = AccessClient::new(identity, aaa, Seed::new(5).secure("nas", 0)).unwrap();
+        Self::of_client(client, carrier, servers, script)
+    }
+    /// One whose client keeps records until a server acknowledges them.
+    pub(crate) fn owing(aaa: AaaConfig, carrier: Carrier, servers: usize, script: Script) -> Self {
+        let nas = NasIdentity { address: Some(NAS), ..NasIdentity::ethernet("nas.example.org") };
+        let patience = Patience::default();
+        let aaa = Aaa { nas, servers: aaa, accounting: true, interim: None, patience };
+        Self::of_client(aaa.client(Seed::new(5).secure("nas", 0)).unwrap(), carrier, servers, script)
+    }
+    fn of_client(client: AccessClient, carrier: Carrier, servers: usize, script: Script) -> Self {
         let (mut net, seed) = (network(), Seed::new(5));
-        let client = AccessClient::new(identity, aaa, seed.secure("nas", 0)).unwrap();
         let nas = net.add(client, &[NAS]);
         let (mut radius, mut diameter) = (Vec::new(), Vec::new());
         for (i, ip) in SERVERS.into_iter().enumerate().take(servers) {
