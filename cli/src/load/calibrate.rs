@@ -13,8 +13,10 @@ use usher_aaa_config::model::StoreKind;
 use usher_config::disk::LoadError;
 use usher_config::units::Count;
 use usher_core::WallTime;
+use usher_crypto::signature::KeyKind;
 use usher_crypto::tls::Credentials;
-use usher_load::calibrate::{CalibrateError, Calibration, Counted, calibrate, key_exchange, units};
+use usher_ike::machine::LocalAuth;
+use usher_load::calibrate::{CalibrateError, Calibration, Server, calibrate, key_exchange};
 use usher_load::{FrontConfig, IkeConfig, try_one};
 use usher_profile::{Configuration, File, StoreKind as ProfileStore};
 
@@ -63,8 +65,13 @@ fn calibration(load: &Load, job: &Job) -> Result<Calibration, Failure> {
             "--calibrate measures a server on this machine: its processor is this one's",
         ));
     }
+    let names = match job.methods.is_empty() {
+        true => vec![job.method.clone()],
+        false => job.methods.clone(),
+    };
+    let methods: Vec<String> = names.iter().map(|name| profile_name(job.command, name)).collect();
     if let FrontConfig::Ike(front) = &job.plan.load.front {
-        return of_gateway(load, front, (pid.get(), path));
+        return of_gateway(load, front, methods, (pid.get(), path));
     }
     let loaded = usher_daemon::config::load(path).map_err(Failure::usage)?;
     let text = usher_config::disk::text(path).map_err(|e: LoadError| Failure::usage(e))?;
@@ -75,14 +82,9 @@ fn calibration(load: &Load, job: &Job) -> Result<Calibration, Failure> {
             path.display()
         )));
     };
-    let names = match job.methods.is_empty() {
-        true => vec![job.method.clone()],
-        false => job.methods.clone(),
-    };
     if job.command == "mih" || names.iter().any(|name| name == "accounting") {
         return Err(Failure::usage("--calibrate measures logins, at an AAA server: this is none"));
     }
-    let methods: Vec<String> = names.iter().map(|name| profile_name(job.command, name)).collect();
     let rsa = loaded.tls.as_ref().and_then(|tls| {
         let credentials = Credentials::from_pem(&tls.certificate, tls.key.0.as_bytes()).ok()?;
         Some(credentials.is_rsa())
@@ -96,7 +98,8 @@ fn calibration(load: &Load, job: &Job) -> Result<Calibration, Failure> {
     Ok(Calibration {
         methods,
         pid: pid.get(),
-        counted: Counted::Metrics(metrics),
+        server: Server::Aaa,
+        metrics,
         configuration: Configuration {
             fingerprint: fingerprint(&text),
             shards: Count::of(loaded.file.shards.map_or_else(cores, u32::from).max(1)),
@@ -105,6 +108,7 @@ fn calibration(load: &Load, job: &Job) -> Result<Calibration, Failure> {
         },
         round_trips,
         rsa,
+        key_exchange: None,
         hold: load.calibrate_hold.0,
         libraries: !load.no_libraries,
         program: env!("CARGO_PKG_VERSION").to_owned(),
@@ -123,24 +127,46 @@ fn today() -> String {
     date.get(..10).unwrap_or(&date).to_owned()
 }
 
-/// What one IKE_SA costs a gateway. It has one core, and its users have keys of its file.
-fn of_gateway(load: &Load, front: &IkeConfig, (pid, path): (u32, &Path)) -> Result<Calibration, Failure> {
-    // Its faults are told before anything is measured.
-    usher_host::ike::load(Some(path)).map_err(Failure::usage)?;
+/// What one IKE_SA costs a gateway. Its AAA server is not measured, and has to be another process.
+fn of_gateway(
+    load: &Load,
+    front: &IkeConfig,
+    methods: Vec<String>,
+    (pid, path): (u32, &Path),
+) -> Result<Calibration, Failure> {
+    let loaded = usher_host::ike::load(Some(path)).map_err(Failure::usage)?;
     let text = usher_config::disk::text(path).map_err(|e: LoadError| Failure::usage(e))?;
-    let units = units(front).map_err(Failure::usage)?;
+    let Some(metrics) = loaded.file.listen.metrics else {
+        return Err(Failure::usage(format!(
+            "{}: the gateway has no metrics, of which its work is read; add metrics = \"127.0.0.1:9813\" to [listen], and start it anew",
+            path.display()
+        )));
+    };
+    if loaded.file.aaa.as_ref().is_some_and(|aaa| aaa.server.is_some()) {
+        return Err(Failure::usage(format!(
+            "{}: [aaa] server is within the gateway's process, whose CPU time would be both's; start usher aaa serve by itself, and \
+             name it by [[aaa.radius]]",
+            path.display()
+        )));
+    }
+    let key = loaded.config.peers.iter().find_map(|peer| match peer.connection.local_auth {
+        LocalAuth::Certificate { kind, .. } => Some(kind),
+        _ => None,
+    });
     Ok(Calibration {
-        methods: vec!["ike-psk".to_owned()],
+        methods,
         pid,
-        counted: Counted::Rehearsed(units, key_exchange(&front.proposals)),
+        server: Server::Gateway,
+        metrics,
         configuration: Configuration {
             fingerprint: fingerprint(&text),
-            shards: Count::ONE,
+            shards: Count::of(u32::from(loaded.file.listen.shards)),
             store: ProfileStore::Memory,
             cached: false,
         },
         round_trips: None,
-        rsa: None,
+        rsa: key.map(|kind| kind == KeyKind::Rsa),
+        key_exchange: key_exchange(&front.proposals),
         hold: load.calibrate_hold.0,
         libraries: !load.no_libraries,
         program: env!("CARGO_PKG_VERSION").to_owned(),
@@ -153,11 +179,14 @@ fn cores() -> u32 {
     std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(1))
 }
 
-/// What a profile calls a method of a command: as `--mix` of `usher load eap` does, and over Diameter with that in front.
+/// What a profile calls a method of a command: as `--mix` of `usher load eap` does, and over Diameter or IKEv2 with that in front.
 fn profile_name(command: &str, method: &str) -> String {
     match (command, method) {
         ("eap", "md5" | "gtc" | "mschapv2" | "tls") => format!("eap-{method}"),
         ("diameter", method) => format!("diameter-{method}"),
+        ("ike", method) => {
+            format!("ike-{}", profile_name("eap", method.strip_prefix("eap-").unwrap_or(method)))
+        }
         (_, method) => method.to_owned(),
     }
 }

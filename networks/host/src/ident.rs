@@ -95,6 +95,7 @@ pub fn serve(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), Iden
             let (own, server) = service.counters();
             server.iter().chain(own.iter()).collect()
         },
+        work: None,
         reload: Box::new(move || match load(path.as_deref()) {
             Ok(loaded) => {
                 log::change(loaded.file.log);

@@ -16,7 +16,9 @@ pub use say::meaning;
 
 use crate::setup::{self, outgoing, secure_rng};
 use crate::within::Running;
-use crate::{Hosted, ServeError, StartAaa, Telling, keep_memory_private, log, serve_shards as host};
+use crate::{
+    Hosted, ServeError, StartAaa, Telling, WorkDone, keep_memory_private, log, serve_shards as host,
+};
 use plane::Plane;
 use revocation::Revocation;
 use say::{Outcome, Say};
@@ -167,7 +169,8 @@ pub fn run(path: Option<PathBuf>, mode: &Mode, start: StartAaa) -> Result<(), Ik
     let revocation = Revocation::new(&loaded, &telling).map_err(IkeError::Revocation)?;
     revocation.follow().map_err(system("looking after revocation lists"))?;
     let helpers = HELPERS + if revocation.asks() { revocation::ASKED } else { 0 };
-    let asked = control::Asked::new(&telling, &plane, shards, leases.clone());
+    let work = WorkDone::default();
+    let asked = control::Asked::new(&telling, &plane, (shards, leases.clone()), work.clone());
     if serves {
         control::begin(&loaded.file.listen.control, &asked).map_err(system("control socket"))?;
         tracing::info!(path = %loaded.file.listen.control.display(), "control socket");
@@ -200,7 +203,7 @@ pub fn run(path: Option<PathBuf>, mode: &Mode, start: StartAaa) -> Result<(), Ik
         sockets,
         frames: None,
         clock: Clock::start(),
-        helper: Arc::new(helper(revocation.clone(), leases)),
+        helper: Arc::new(helper(revocation.clone(), leases, work.clone())),
         helpers,
         said: Box::new(move |event| teller.say(event)),
         over: Box::new(move |event| match event {
@@ -212,6 +215,7 @@ pub fn run(path: Option<PathBuf>, mode: &Mode, start: StartAaa) -> Result<(), Ik
             let (own, ike) = gateway.counters();
             ike.iter().chain(own.iter()).collect()
         },
+        work: Some(work),
         reload: Box::new(move || match load_by(path.as_deref(), &clock) {
             Ok(mut loaded) if serves => {
                 log::change(loaded.file.log);
@@ -333,9 +337,13 @@ fn apart(first: &Sockets, shards: u8, esp: bool) -> Result<(), IkeError> {
 fn helper(
     revocation: Revocation,
     leases: Option<say::Shared>,
+    work: WorkDone,
 ) -> impl Fn(Job<GatewayJob>) -> Command + Send + Sync {
     move |Job { token, what }| match what {
-        GatewayJob::Ike(what) => Command::Done(revocation.answer(&Job { token, what })),
+        GatewayJob::Ike(what) => {
+            work.add([(what.work(), 1)]);
+            Command::Done(revocation.answer(&Job { token, what }))
+        }
         GatewayJob::Judge(judgement) => Command::Judged(judgement.done()),
         GatewayJob::Lease(wish) => match &leases {
             Some(leases) => wish.answered(&mut leases.lock().unwrap_or_else(PoisonError::into_inner)),

@@ -25,6 +25,7 @@ mod setup;
 mod signals;
 mod telling;
 mod within;
+mod work;
 
 pub use serve::{
     FrameKind, FrameSender, FrameTeller, Frames, Helper, Hosted, ServeError, Share, Source, Teller, Until,
@@ -33,3 +34,4 @@ pub use serve::{
 pub use signals::{Signals, Told};
 pub(crate) use telling::{Questions, Telling};
 pub use within::{AaaServer, StartAaa, named as aaa_within};
+pub use work::WorkDone;

@@ -36,11 +36,32 @@ impl Exposition {
             self.0.register(name, help, counter);
         }
     }
+    /// Units of work by kinds.
+    pub(crate) fn work(&mut self, work: &BTreeMap<String, u64>) {
+        let family = Family::<Vec<(String, String)>, Counter>::default();
+        for (kind, units) in work {
+            family.get_or_create(&vec![("kind".to_owned(), kind.clone())]).inc_by(*units);
+        }
+        self.0.register("work", "Units of work, of each kind that studies can charge", family);
+    }
+    /// The program's version.
+    pub(crate) fn version(&mut self, version: &str) {
+        self.gauges("build_info", "1, of the program's version", "version", [(version, 1)].into_iter());
+    }
     /// A number of each pool.
     pub(crate) fn pools<'a>(&mut self, name: &str, help: &str, values: impl Iterator<Item = (&'a str, u64)>) {
+        self.gauges(name, help, "pool", values);
+    }
+    fn gauges<'a>(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &str,
+        values: impl Iterator<Item = (&'a str, u64)>,
+    ) {
         let family = Family::<Vec<(String, String)>, Gauge>::default();
-        for (pool, value) in values {
-            family.get_or_create(&vec![("pool".to_owned(), pool.to_owned())]).set(number(value));
+        for (of, value) in values {
+            family.get_or_create(&vec![(label.to_owned(), of.to_owned())]).set(number(value));
         }
         self.0.register(name, help, family);
     }

@@ -130,6 +130,7 @@ pub fn serve(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), MihE
             let (own, function) = service.counters();
             function.iter().chain(own.iter()).collect()
         },
+        work: None,
         reload: Box::new(move || match load(path.as_deref()) {
             Ok(mut loaded) => {
                 log::change(loaded.file.log);

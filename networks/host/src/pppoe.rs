@@ -215,6 +215,7 @@ pub fn serve(path: Option<PathBuf>, start: StartAaa) -> Result<(), PppoeError> {
             let (own, ppp) = concentrator.counters();
             ppp.iter().chain(own.iter()).collect()
         },
+        work: None,
         reload: Box::new(move || match load_by(path.as_deref(), &clock) {
             Ok(mut loaded) => {
                 log::change(loaded.file.log);

@@ -1,6 +1,6 @@
 //! One machine on a live driver, until somebody says that it is to end.
 
-use crate::{Signals, Told, notify};
+use crate::{Signals, Told, WorkDone, notify};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use usher_core::{Input, Instant, Job, ListenerId, Machine, NoJob, PortId};
+use usher_core::{Input, Instant, Job, ListenerId, Machine, NoJob, PortId, Work, WorkLabel};
 use usher_live::{Clock, Driver, Listener, Mailbox, Role, SocketOptions, Sockets};
 
 /// Why a service does not serve.
@@ -157,6 +157,8 @@ pub struct Hosted<M: Machine> {
     pub over: Until<M>,
     /// What it has counted, by name; told in the log each minute in which it has changed, and at the end.
     pub counted: fn(&M) -> Vec<(&'static str, u64)>,
+    /// Where its work is counted, where somebody asks for that.
+    pub work: Option<WorkDone>,
     /// Reads the configuration again, for SIGHUP. `None`: the machine stays as it is.
     pub reload: Box<dyn FnMut() -> Option<M::Command>>,
     /// What else tells it something.
@@ -198,6 +200,9 @@ struct Served<M: Machine> {
     hears: Arc<Mutex<Hears<M>>>,
     counted: fn(&M) -> Vec<(&'static str, u64)>,
     told: Vec<(&'static str, u64)>,
+    /// Where its work is counted, and what is not counted there yet.
+    done: Option<WorkDone>,
+    work: Vec<(WorkLabel, u64)>,
     /// Sends frames.
     sends: Option<FrameSender>,
     /// How many frames have come and are not taken up.
@@ -227,6 +232,10 @@ impl<M: Machine<Command: Send + 'static>> Role for Served<M> {
         &mut self.machine
     }
     fn event(&mut self, _: Instant, event: M::Event) {
+        // Whoever hears it may ask what was done until now.
+        if let Some(done) = &self.done {
+            done.add(self.work.drain(..));
+        }
         let mut hears = self.hears.lock().unwrap_or_else(PoisonError::into_inner);
         self.stopped |= (hears.over)(&event);
         (hears.said)(event);
@@ -234,6 +243,15 @@ impl<M: Machine<Command: Send + 'static>> Role for Served<M> {
     fn job(&mut self, _: Instant, job: Job<M::Job>) {
         // Without helpers the program ends; the machine is to bear that an answer does not come.
         let _ = self.jobs.send((self.number, job));
+    }
+    fn work(&mut self, work: Work) {
+        if self.done.is_none() {
+            return;
+        }
+        match self.work.iter_mut().find(|(label, _)| *label == work.label) {
+            Some((_, units)) => *units += u64::from(work.units),
+            None => self.work.push((work.label, work.units.into())),
+        }
     }
     fn message(&mut self, now: Instant, message: Self::Message) {
         match message {
@@ -344,6 +362,7 @@ where
         said,
         over,
         counted,
+        work,
         mut reload,
         sources,
         farewell,
@@ -364,10 +383,20 @@ where
         .map(|(number, (machine, sockets))| {
             let (jobs, hears) = (jobs.clone(), hears.clone());
             let (sends, waiting) = (sends.take(), waiting.clone());
-            let told = Vec::new();
-            let stopped = false;
-            let served =
-                Served { number, machine, jobs, hears, counted, told, sends, waiting, lingers, stopped };
+            let served = Served {
+                number,
+                machine,
+                jobs,
+                hears,
+                counted,
+                told: Vec::new(),
+                done: work.clone(),
+                work: Vec::new(),
+                sends,
+                waiting,
+                lingers,
+                stopped: false,
+            };
             Driver::new(served, sockets, clock)
         })
         .unzip();

@@ -1,4 +1,4 @@
-//! What one login costs a server of ours on this machine: `usher load --calibrate`.
+//! What one login costs an AAA server or an IKEv2 gateway of ours on this machine: `usher load --calibrate`.
 //!
 //! Each method is loaded by itself, with at most 30 % of what one core can do: steadily, in small bursts, and in bursts that keep the
 //! server busy for a while. At each load the server's CPU time, its wake-ups, what it took in at a time and the units of work that it
@@ -14,17 +14,14 @@ mod costs;
 mod counts;
 mod libraries;
 mod reference;
-mod rehearsal;
 
-pub use counts::Counts;
-pub use reference::{Operations, Refused};
-pub use rehearsal::{Disagreed, key_exchange, units};
+pub use counts::{Counts, Server};
+pub use reference::{Operations, Refused, key_exchange};
 
 use crate::cpu::CpuTime;
 use crate::live::{Outcome, Plan, RunError, Watch, run};
 use crate::pace::{Arrivals, Pace};
 use costs::{Measured, profile};
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Instant;
 use usher_config::units::Count;
@@ -58,14 +55,18 @@ pub struct Calibration {
     pub methods: Vec<String>,
     /// The server's process.
     pub pid: u32,
-    /// How what it does is counted.
-    pub counted: Counted,
+    /// What it is.
+    pub server: Server,
+    /// Where its metrics are, by which what it does is counted.
+    pub metrics: SocketAddr,
     /// What it was set to.
     pub configuration: Configuration,
     /// How often a look-up goes to its store and back.
     pub round_trips: Option<Count>,
-    /// Whether its certificate's key is of RSA; `None` without TLS.
+    /// Whether its certificate's key is of RSA; `None` without one.
     pub rsa: Option<bool>,
+    /// Seconds of one public-key operation of IKE's key exchange ([`key_exchange`]), where that is a server's to do.
+    pub key_exchange: Option<f64>,
     /// How long each load is measured.
     pub hold: Duration,
     /// Whether the CPU time is divided among libraries, where the system can.
@@ -74,15 +75,6 @@ pub struct Calibration {
     pub program: String,
     /// The day.
     pub date: String,
-}
-
-/// How the work of a server is counted.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Counted {
-    /// By its metrics, which are here.
-    Metrics(SocketAddr),
-    /// By a rehearsal: units of each login, by kind ([`units`]); and seconds of one public-key operation of IKE's key exchange.
-    Rehearsed(BTreeMap<String, f64>, Option<f64>),
 }
 
 /// Why nothing was calibrated.
@@ -152,11 +144,10 @@ pub fn calibrate(
     watch: &mut dyn Watch,
     progress: &mut dyn FnMut(&str),
 ) -> Result<File, CalibrateError> {
-    if let Counted::Metrics(metrics) = calibration.counted {
-        let server = Counts::ask(metrics).map_err(CalibrateError::Counts)?.version;
-        if server != calibration.program {
-            return Err(CalibrateError::Version { server, program: calibration.program.clone() });
-        }
+    let server =
+        Counts::ask(calibration.server, calibration.metrics).map_err(CalibrateError::Counts)?.version;
+    if server != calibration.program {
+        return Err(CalibrateError::Version { server, program: calibration.program.clone() });
     }
     progress("what this machine's processor does a second");
     let mut operations = Operations::time()?;
@@ -313,20 +304,13 @@ fn once(
     watch: &mut dyn Watch,
 ) -> Result<Measured, CalibrateError> {
     let mut plan = plan.clone();
-    // Where the server does not count them, all logins are the generator's to count.
-    let warmup = match calibration.counted {
-        Counted::Metrics(_) => Duration::from_millis(500),
-        Counted::Rehearsed(..) => Duration::ZERO,
-    };
+    let warmup = Duration::from_millis(500);
     (plan.load.warmup, plan.load.duration, plan.load.count) = (warmup, Some(hold), None);
     let read = || {
         let pid = calibration.pid;
         CpuTime::of(pid).map_err(|error| RunError::Process { pid, error })
     };
-    let ask = || match calibration.counted {
-        Counted::Metrics(metrics) => Counts::ask(metrics).map_err(CalibrateError::Counts),
-        Counted::Rehearsed(..) => Ok(Counts::default()),
-    };
+    let ask = || Counts::ask(calibration.server, calibration.metrics).map_err(CalibrateError::Counts);
     let counts = ask()?;
     // What the server does for having been asked is no login's.
     std::thread::sleep(REST);
@@ -334,12 +318,9 @@ fn once(
     let outcome = run(&plan, watch)?;
     std::thread::sleep(REST);
     let (cpu, seconds) = (read()?.since(&cpu), begun.elapsed().as_secs_f64());
-    let counts = match &calibration.counted {
-        Counted::Metrics(_) => ask()?.since(&counts),
-        Counted::Rehearsed(units, _) => Counts::of_logins(outcome.tally.succeeded as f64, units),
-    };
+    let counts = ask()?.since(&counts);
     sound(&outcome, method)?;
-    let logins = counts.of("logins/accept");
+    let logins = counts.of(calibration.server.logins());
     if logins < 1.0 {
         return Err(CalibrateError::Idle { method: method.to_owned(), pid: calibration.pid });
     }
@@ -347,12 +328,8 @@ fn once(
         Pace::Open { arrivals: Arrivals::Bursts(size), .. } => size,
         _ => 1,
     };
-    let (rate, done) = match calibration.counted {
-        Counted::Metrics(_) => (outcome.throughput(), outcome.tally.completed.max(1) as f64),
-        Counted::Rehearsed(..) => (logins / seconds, logins),
-    };
-    let own = outcome.own_cpu_s / done;
-    Ok(Measured { rate, burst, logins, cpu, own, seconds, counts })
+    let own = outcome.own_cpu_s / outcome.tally.completed.max(1) as f64;
+    Ok(Measured { rate: outcome.throughput(), burst, logins, cpu, own, seconds, counts })
 }
 
 /// Whether a load says what a login costs.

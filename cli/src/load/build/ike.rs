@@ -91,9 +91,6 @@ pub(super) fn job(i: &Ike) -> Result<Job, Failure> {
             "{option}: initiators are named by --id, and have one key; --method has users"
         )));
     }
-    if load.calibrate.is_some() && !numbered {
-        return Err(Failure::usage("--calibrate measures gateways by psk alone"));
-    }
     let address = resolve(&load.server, PORT)?;
     let proposals = proposals(&i.proposal)?;
     let secret = match &i.secret_file {

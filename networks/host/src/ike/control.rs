@@ -4,7 +4,7 @@ use super::plane::Plane;
 use super::say::Shared;
 use crate::metrics::Exposition;
 use crate::telling::named;
-use crate::{Questions, Telling, control};
+use crate::{Questions, Telling, WorkDone, control};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
@@ -74,6 +74,8 @@ pub struct Status {
     pub pools: Vec<Pool>,
     /// What was counted.
     pub counters: BTreeMap<String, u64>,
+    /// Units of work by its kinds, as studies charge them.
+    pub work: BTreeMap<String, u64>,
 }
 
 /// An IKE_SA that is established.
@@ -225,6 +227,7 @@ pub(super) fn status(status: &GatewayStatus) -> Status {
         half_open: status.half_open,
         pools: status.pools.iter().map(pool).collect(),
         counters: status.counters.iter().cloned().collect(),
+        work: BTreeMap::new(),
     }
 }
 
@@ -260,12 +263,18 @@ pub(super) struct Asked {
     /// How many shards there are.
     shards: u8,
     leases: Option<Shared>,
+    work: WorkDone,
 }
 
 impl Asked {
-    /// They go to the gateway that is told so, whose packets these are.
-    pub(super) fn new(telling: &Telling<Command>, plane: &Plane, shards: u8, leases: Option<Shared>) -> Self {
-        Self { questions: Questions::new(telling), plane: plane.clone(), shards, leases }
+    /// They go to the gateway that is told so, whose packets and work these are.
+    pub(super) fn new(
+        telling: &Telling<Command>,
+        plane: &Plane,
+        (shards, leases): (u8, Option<Shared>),
+        work: WorkDone,
+    ) -> Self {
+        Self { questions: Questions::new(telling), plane: plane.clone(), shards, leases, work }
     }
     /// The gateway has answered.
     pub(super) fn answer(&self, token: u64, answer: Answer) {
@@ -282,6 +291,7 @@ impl Asked {
     /// With what is not of one shard alone.
     fn whole(&self, mut status: Status) -> Status {
         status.counters.extend(self.plane.counters());
+        status.work = self.work.all();
         if let Some(leases) = &self.leases {
             let leases = leases.lock().unwrap_or_else(PoisonError::into_inner);
             let pool =
@@ -339,7 +349,9 @@ fn exposition(status: &Status) -> String {
     metrics.gauge("half_open", "IKE_SAs whose initiator has not proved who it is", status.half_open as u64);
     let children: usize = status.sas.iter().map(|sa| sa.children.len()).sum();
     metrics.gauge("children", "CHILD_SAs", children as u64);
+    metrics.version(&status.version);
     metrics.counters(&status.counters, "As usher ike status --json has it");
+    metrics.work(&status.work);
     let used = status.pools.iter().map(|pool| (&*pool.name, pool.used));
     metrics.pools("pool_used", "Addresses of a pool that are in use", used);
     let all = status.pools.iter().map(|pool| (&*pool.name, pool.addresses));
@@ -358,7 +370,8 @@ mod tests {
         let status = |half_open, counted: &[(&str, u64)]| {
             let counters = counted.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
             let (sas, pools) = (Vec::new(), Vec::new());
-            Answer::Status(Status { version: String::new(), sas, half_open, pools, counters })
+            let work = BTreeMap::new();
+            Answer::Status(Status { version: String::new(), sas, half_open, pools, counters, work })
         };
         let whole = together(status(1, &[("a", 1), ("b", 2)]), status(4, &[("b", 3), ("c", 4)]));
         assert_eq!(whole, status(5, &[("a", 1), ("b", 5), ("c", 4)]));
@@ -368,12 +381,20 @@ mod tests {
     fn metrics_have_what_was_counted() {
         let pool = Pool { name: "p".to_owned(), used: 2, addresses: 254 };
         let counters = BTreeMap::from([("sessions".to_owned(), 9)]);
-        let status =
-            Status { version: String::new(), sas: Vec::new(), half_open: 3, pools: vec![pool], counters };
+        let status = Status {
+            version: "1.2.3".to_owned(),
+            sas: Vec::new(),
+            half_open: 3,
+            pools: vec![pool],
+            counters,
+            work: BTreeMap::from([("ike.message".to_owned(), 40)]),
+        };
         let text = exposition(&status);
         for line in [
             "usher_ike_half_open 3",
             "usher_ike_sessions_total 9",
+            "usher_ike_work_total{kind=\"ike.message\"} 40",
+            "usher_ike_build_info{version=\"1.2.3\"} 1",
             "usher_ike_pool_used{pool=\"p\"} 2",
             "# EOF",
         ] {

@@ -86,6 +86,7 @@ pub fn node(path: Option<PathBuf>) -> Result<(), MihError> {
         said: Box::new(say(orders)),
         over: Box::new(|_| false),
         counted: |station| station.mihf().counters().iter().chain(station.counters().iter()).collect(),
+        work: None,
         reload: Box::new(|| {
             tracing::warn!("a mobile node reads its configuration when it is started");
             None
@@ -264,6 +265,7 @@ pub(super) fn point(loaded: &Loaded) -> Result<(), MihError> {
         }),
         over: Box::new(|_| false),
         counted: |point| point.mihf().counters().iter().chain(point.counters().iter()).collect(),
+        work: None,
         reload: Box::new(|| {
             tracing::warn!("a point of service reads its configuration when it is started");
             None
@@ -308,6 +310,7 @@ pub fn flow(local: IpAddr, config: correspondent::Config) -> Result<(), MihError
         }),
         over: Box::new(|_| false),
         counted: |correspondent| correspondent.counters().iter().collect(),
+        work: None,
         reload: Box::new(|| None),
         sources: Vec::new(),
         farewell: Box::new(|| None),

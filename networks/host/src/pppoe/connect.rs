@@ -305,6 +305,7 @@ pub fn connect(told: Connect) -> Result<(), ConnectError> {
         said: Box::new(move |event| hear.say(event)),
         over: Box::new(|event| matches!(event, ClientEvent::Ended { again: None, .. })),
         counted: |client| client.counters().iter().collect(),
+        work: None,
         reload: Box::new(|| None),
         sources: vec![Box::new(|teller| {
             teller(ClientCommand::Connect);

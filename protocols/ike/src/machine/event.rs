@@ -5,12 +5,13 @@ use crate::header::Spi;
 use crate::keys::{IkeKeys, PacketKeys};
 use crate::payload::{ConfigurationAttribute, Identification, TrafficSelector};
 use crate::suite::PacketAlgorithms;
+use crate::work;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use usher_core::{Path, WallTime};
+use usher_core::{Path, WallTime, WorkLabel};
 use usher_crypto::Key;
 use usher_crypto::signature::{KeyKind, SignatureScheme};
 use usher_esp::plane::{Outer, SaPair};
@@ -447,6 +448,14 @@ impl IkeJob {
     pub const fn key(&self) -> KeyKind {
         match self {
             Self::Sign { scheme, .. } | Self::Verify { scheme, .. } => scheme.key(),
+        }
+    }
+    /// The kind of work that it is, of which whoever does it does one unit.
+    #[must_use]
+    pub const fn work(&self) -> WorkLabel {
+        match self {
+            Self::Sign { .. } => work::SIGN,
+            Self::Verify { .. } => work::VERIFY,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! From what was measured to a profile.
 
-use super::{Calibration, Counted, Counts, Operations};
+use super::{Calibration, Counts, Operations};
 use crate::cpu::CpuTime;
 use usher_config::Ordered;
 use usher_config::units::{Count, Rate, Time};
@@ -9,8 +9,6 @@ use usher_profile::{
     Cost, Equation, File, LoadPoint, Machine, MethodProfile, Reference, Store, Traffic, solve,
 };
 
-/// Kinds of work whose cost is this machine's for the same operation.
-const OPERATIONS: [&str; 3] = ["tls.sign", "tls.verify", "tls.key_exchange"];
 /// What is counted twice: an answer comes of each request, and has its cost there.
 const COUNTED_ELSEWHERE: [&str; 2] = ["radius.response", "diameter.answer"];
 
@@ -71,19 +69,8 @@ pub(super) fn profile(
     libraries: Vec<Option<usher_profile::Library>>,
 ) -> File {
     let labels = labels(all);
-    let given: Vec<Option<f64>> = labels
-        .iter()
-        .map(|label| {
-            let (sign, verify) =
-                if calibration.rsa == Some(false) { operations.ecdsa_p256 } else { operations.rsa_2048 };
-            let of_ike = match &calibration.counted {
-                Counted::Rehearsed(_, operation) if label == "ike.key_exchange" => *operation,
-                _ => None,
-            };
-            let at = OPERATIONS.iter().position(|o| o == label);
-            of_ike.or_else(|| at.map(|at| [sign, verify, operations.x25519][at]))
-        })
-        .collect();
+    let given: Vec<Option<f64>> =
+        labels.iter().map(|label| operation(label, calibration, operations)).collect();
     // The kinds of work, then waking up, then taking in a batch.
     let equation = |m: &Measured, weight: f64| Equation {
         units: labels.iter().map(|label| m.units(label)).chain([m.wakeups(), m.batches()]).collect(),
@@ -125,9 +112,10 @@ pub(super) fn profile(
                 .map(|kind| last.counted(&format!("driver_events/{kind}_octets_{way}")))
                 .into_iter()
                 .sum();
-            // A gateway has as many messages in as out.
+            // A gateway has as many messages in as out, of IKE and of those by which it asks AAA servers.
             let of_ike = last.counted("work/ike.message") / 2.0;
-            let streams = if of_ike > 0.0 { of_ike } else { last.counted(&format!("work/{messages}")) };
+            let asked = if of_ike > 0.0 { last.counted("work/radius.request") } else { 0.0 };
+            let streams = of_ike + asked + last.counted(&format!("work/{messages}"));
             Traffic { messages: if datagrams > 0.0 { datagrams } else { streams }, octets }
         };
         let profile = MethodProfile {
@@ -170,6 +158,19 @@ pub(super) fn profile(
     }
 }
 
+/// Seconds of one unit of a kind of work that is one operation with public keys, as this machine does it.
+fn operation(label: &str, calibration: &Calibration, operations: &Operations) -> Option<f64> {
+    let (sign, verify) =
+        if calibration.rsa == Some(false) { operations.ecdsa_p256 } else { operations.rsa_2048 };
+    match label {
+        "tls.sign" | "ike.sign" => Some(sign),
+        "tls.verify" => Some(verify),
+        "tls.key_exchange" => Some(operations.x25519),
+        "ike.key_exchange" => calibration.key_exchange,
+        _ => None,
+    }
+}
+
 /// The share of the kernel in all that is not public-key operations, by the ticks of all loads together: those of one load are too few
 /// to be divided among kinds of work.
 fn system_share(all: &[Vec<Measured>], labels: &[String], given: &[Option<f64>], costs: &[f64]) -> f64 {
@@ -188,11 +189,12 @@ fn system_share(all: &[Vec<Measured>], labels: &[String], given: &[Option<f64>],
     if total > 0.0 { (system / total).clamp(0.0, 1.0) } else { 0.0 }
 }
 
-/// The kinds of work that any login did, requests first: of what nothing tells apart, they get all.
+/// The kinds of work that any login did, messages first: of what nothing tells apart, they get all. Those of IKE go before those that
+/// a gateway asks AAA servers by, since each login has them.
 fn labels(all: &[Vec<Measured>]) -> Vec<String> {
     let mut labels: Vec<String> = Vec::new();
     let looked_up = all.iter().flatten().any(|m| m.counts.of("cache/miss") > 0.0);
-    let first = ["radius.request", "diameter.request", "ike.message"].map(str::to_owned);
+    let first = ["ike.message", "radius.request", "diameter.request"].map(str::to_owned);
     let counted = all.iter().flatten().flat_map(|m| m.counts.kinds("work"));
     let counted = counted.filter(|(_, n)| *n > 0.0).map(|(label, _)| label.to_owned()).collect::<Vec<_>>();
     let lookup = looked_up.then(|| usher_profile::LOOKUP.to_owned());
@@ -237,6 +239,7 @@ fn time(seconds: f64) -> Time {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Server;
     use super::*;
     use usher_profile::{Configuration, StoreKind, Unsound};
 
@@ -254,7 +257,8 @@ mod tests {
         Calibration {
             methods: methods.iter().map(|name| (*name).to_owned()).collect(),
             pid: 1,
-            counted: Counted::Metrics(([127, 0, 0, 1], 1).into()),
+            server: Server::Aaa,
+            metrics: ([127, 0, 0, 1], 1).into(),
             configuration: Configuration {
                 fingerprint: "00".to_owned(),
                 shards: Count::ONE,
@@ -263,6 +267,7 @@ mod tests {
             },
             round_trips: None,
             rsa,
+            key_exchange: None,
             hold: Duration::from_secs(1),
             libraries: false,
             program: "0".to_owned(),
@@ -275,14 +280,22 @@ mod tests {
     fn load(work: &[(&str, f64, f64)], wakeups: f64, batches: f64, wrong: f64) -> Measured {
         const LOGINS: f64 = 1000.0;
         let worked: f64 = work.iter().map(|(_, units, cost)| units * cost).sum();
-        let mut text = format!(
-            "usher_aaa_logins_total{{result=\"accept\"}} {LOGINS}\nusher_aaa_driver_events_total{{kind=\"datagrams_in\"}} {}\n\
-             usher_aaa_driver_events_total{{kind=\"batches_in\"}} {}\n",
-            work[0].1 * LOGINS,
-            batches * LOGINS
-        );
+        let of_gateway = work[0].0 == "ike.message";
+        let (server, prefix) =
+            if of_gateway { (Server::Gateway, "usher_ike") } else { (Server::Aaa, "usher_aaa") };
+        // A gateway does not count what it takes in at a time.
+        let batches = if of_gateway { 0.0 } else { batches };
+        let mut text = match server {
+            Server::Gateway => format!("usher_ike_sessions_total {LOGINS}\n"),
+            Server::Aaa => format!(
+                "usher_aaa_logins_total{{result=\"accept\"}} {LOGINS}\nusher_aaa_driver_events_total{{kind=\"datagrams_in\"}} {}\n\
+                 usher_aaa_driver_events_total{{kind=\"batches_in\"}} {}\n",
+                work[0].1 * LOGINS,
+                batches * LOGINS
+            ),
+        };
         for (label, units, _) in work {
-            text += &format!("usher_aaa_work_total{{kind=\"{label}\"}} {}\n", units * LOGINS);
+            text += &format!("{prefix}_work_total{{kind=\"{label}\"}} {}\n", units * LOGINS);
         }
         let mut cpu = CpuTime::default();
         cpu.user = LOGINS * wrong * (worked + wakeups * WAKEUP + batches * BATCH);
@@ -294,7 +307,7 @@ mod tests {
             cpu,
             own: 1e-5,
             seconds: 1.0,
-            counts: Counts::parse(&text),
+            counts: Counts::parse(server, &text),
         }
     }
 
@@ -353,6 +366,50 @@ mod tests {
             let cost = |label: &str| file.work.get(label).unwrap().seconds();
             assert!((cost("tls.sign") - sign).abs() < 1e-8, "{}", cost("tls.sign"));
             assert!((cost("radius.request") - 20e-6).abs() < 1e-7, "{}", cost("radius.request"));
+        }
+    }
+
+    #[test]
+    fn what_a_gateway_asks_by_is_told_from_its_messages() {
+        const MESSAGE: f64 = 9e-6;
+        const OPERATION: f64 = 15e-6;
+        const ASKED: f64 = 35e-6;
+        let psk =
+            [("ike.message", 6.0, MESSAGE), ("ike.key_exchange", 2.0, OPERATION), ("ike.open", 2.0, 0.0)];
+        let md5 = [
+            ("ike.message", 10.0, MESSAGE),
+            ("ike.key_exchange", 2.0, OPERATION),
+            ("ike.open", 4.0, 0.0),
+            ("radius.request", 2.0, ASKED),
+            ("radius.response", 2.0, 0.0),
+        ];
+        let all = [loads(&psk, [1.0; 4]), loads(&md5, [1.0; 4])];
+        let calibration =
+            Calibration { key_exchange: Some(OPERATION), ..calibration(&["ike-psk", "ike-eap-md5"], None) };
+        let file = profile(&calibration, &operations(), &all, vec![None, None]);
+        file.sound().unwrap();
+        let cost = |label: &str| file.work.get(label).unwrap().seconds();
+        let near = |label: &str, right: f64| {
+            assert!((cost(label) / right - 1.0).abs() < 0.05, "{label}: {} {right}", cost(label));
+        };
+        near("ike.key_exchange", OPERATION);
+        near("ike.message", MESSAGE);
+        near("radius.request", ASKED);
+        assert!(file.work.get("radius.response").is_none() && cost("ike.open") < 1e-6);
+        let received = |method: &str| file.methods.get(method).unwrap().received.messages;
+        assert!((received("ike-eap-md5") - 7.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_gateways_signatures_cost_what_its_key_takes() {
+        for (rsa, (sign, _)) in [(true, operations().rsa_2048), (false, operations().ecdsa_p256)] {
+            let work = [("ike.message", 8.0, 20e-6), ("ike.sign", 1.0, sign), ("ike.verify", 1.0, 0.0)];
+            let all = [loads(&work, [1.0; 4])];
+            let file =
+                profile(&calibration(&["ike-certificate"], Some(rsa)), &operations(), &all, vec![None]);
+            let cost = |label: &str| file.work.get(label).unwrap().seconds();
+            assert!((cost("ike.sign") - sign).abs() < 1e-8, "{}", cost("ike.sign"));
+            assert!((cost("ike.message") - 20e-6).abs() < 1e-7, "{}", cost("ike.message"));
         }
     }
 

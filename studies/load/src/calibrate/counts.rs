@@ -1,4 +1,4 @@
-//! What a running AAA server counted, by its metrics.
+//! What a running server counted, by its metrics.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -8,6 +8,39 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The most octets of an answer.
 const MOST: u64 = 4 << 20;
+
+/// Who serves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Server {
+    /// An AAA server.
+    Aaa,
+    /// An IKEv2 gateway.
+    Gateway,
+}
+
+impl Server {
+    /// What its metrics begin with.
+    const fn prefix(self) -> &'static str {
+        match self {
+            Self::Aaa => "usher_aaa_",
+            Self::Gateway => "usher_ike_",
+        }
+    }
+    /// How it is started.
+    const fn command(self) -> &'static str {
+        match self {
+            Self::Aaa => "usher aaa serve",
+            Self::Gateway => "usher ike serve",
+        }
+    }
+    /// The counter of logins that it let in.
+    pub(super) const fn logins(self) -> &'static str {
+        match self {
+            Self::Aaa => "logins/accept",
+            Self::Gateway => "sessions",
+        }
+    }
+}
 
 /// Counters of the server by their names, with the value of their label `kind` behind a slash.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -22,26 +55,19 @@ impl Counts {
     ///
     /// # Errors
     /// A sentence: nobody answers there, or it is no server of ours.
-    pub fn ask(metrics: SocketAddr) -> Result<Self, String> {
+    pub fn ask(server: Server, metrics: SocketAddr) -> Result<Self, String> {
         let text =
             fetch(metrics).map_err(|e| format!("the server's metrics at {metrics} cannot be read: {e}"))?;
-        let counts = Self::parse(&text);
+        let counts = Self::parse(server, &text);
         if counts.version.is_empty() {
-            return Err(format!("what answers at {metrics} are not the metrics of usher aaa serve"));
+            return Err(format!("what answers at {metrics} are not the metrics of {}", server.command()));
         }
         Ok(counts)
     }
 
-    /// What so many logins come to, each with these units of work.
-    pub(super) fn of_logins(logins: f64, units: &BTreeMap<String, f64>) -> Self {
-        let work = units.iter().map(|(label, n)| (format!("work/{label}"), n * logins));
-        let all = work.chain([("logins/accept".to_owned(), logins)]).collect();
-        Self { version: String::new(), all }
-    }
-
-    pub(super) fn parse(text: &str) -> Self {
+    pub(super) fn parse(server: Server, text: &str) -> Self {
         let (mut all, mut version) = (BTreeMap::new(), String::new());
-        for line in text.lines().filter_map(|line| line.strip_prefix("usher_aaa_")) {
+        for line in text.lines().filter_map(|line| line.strip_prefix(server.prefix())) {
             let Some((name, value)) = line.rsplit_once(' ') else { continue };
             let Ok(value) = value.parse::<f64>() else { continue };
             let (name, labels) = name.split_once('{').unwrap_or((name, ""));
@@ -102,7 +128,7 @@ mod tests {
 
     #[test]
     fn counters_are_read_by_name_and_kind() {
-        let all = Counts::parse(TEXT);
+        let all = Counts::parse(Server::Aaa, TEXT);
         assert_eq!(all.version, "1");
         assert_eq!((all.of("logins/accept"), all.of("store_latency_seconds_sum")), (35.0, 0.25));
         assert_eq!(all.kinds("work").collect::<Vec<_>>(), [("eap.md5", 7.0), ("radius.request", 41.0)]);
@@ -110,8 +136,27 @@ mod tests {
     }
 
     #[test]
+    fn a_gateways_counters_are_its_own() {
+        let text = format!(
+            "{TEXT}usher_ike_sessions_total 4\nusher_ike_work_total{{kind=\"ike.message\"}} 24\n\
+             usher_ike_build_info{{version=\"2\"}} 1\n"
+        );
+        let of = |server| Counts::parse(server, &text);
+        assert_eq!((of(Server::Aaa).of("logins/accept"), of(Server::Aaa).of("sessions")), (35.0, 0.0));
+        let gateway = of(Server::Gateway);
+        assert_eq!((gateway.version.as_str(), gateway.of(Server::Gateway.logins())), ("2", 4.0));
+        assert_eq!(gateway.kinds("work").collect::<Vec<_>>(), [("ike.message", 24.0)]);
+        // Of another service there is nothing.
+        assert_eq!(Counts::parse(Server::Gateway, TEXT), Counts::default());
+    }
+
+    #[test]
     fn who_is_not_there_is_named() {
         let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        assert!(Counts::ask(gone).unwrap_err().contains(&format!("metrics at {gone} cannot be read")));
+        assert!(
+            Counts::ask(Server::Aaa, gone)
+                .unwrap_err()
+                .contains(&format!("metrics at {gone} cannot be read"))
+        );
     }
 }

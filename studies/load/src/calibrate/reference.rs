@@ -9,6 +9,10 @@ use aws_lc_rs::signature::{
 };
 use std::hint::black_box;
 use std::time::Duration;
+use usher_core::SecureRng;
+use usher_crypto::exchange::ExchangeAlgorithm;
+use usher_ike::code::{KeyExchangeMethod, TransformType};
+use usher_ike::payload::Proposal;
 use usher_live::thread_cpu_time;
 
 /// How long each operation is repeated.
@@ -83,6 +87,19 @@ impl Operations {
     }
 }
 
+/// Seconds of one public-key operation of the first proposal's key exchange, as the side has it that answers; `None`: it has none that
+/// is known.
+#[must_use]
+pub fn key_exchange(proposals: &[Proposal]) -> Option<f64> {
+    let method = proposals.iter().find_map(|proposal| proposal.of(TransformType::KE).next())?;
+    let algorithm = usher_ike::suite::exchange(KeyExchangeMethod(method.id))?;
+    let mut rng = SecureRng::from_seed([3; 32]);
+    let begun = algorithm.begin(&mut rng).ok()?;
+    let mut answer = || algorithm.answer(&mut rng, begun.public());
+    answer().ok()?;
+    Some(timed(answer) / f64::from(ExchangeAlgorithm::operations_to_answer(algorithm)))
+}
+
 /// The least CPU time of one, of three turns: what another program or an interrupt takes makes a turn longer, never shorter.
 fn timed<T>(mut once: impl FnMut() -> T) -> f64 {
     let mut turn = |time: Duration| {
@@ -115,5 +132,13 @@ mod tests {
         assert!(all.rsa_2048.0 > 4.0 * all.rsa_2048.1, "{all:?}");
         assert!(all.md5 < all.x25519 && all.md5 < all.ecdsa_p256.1 && all.md5 > 1e-9, "{all:?}");
         assert!(all.rsa_2048.0 < 1.0, "{all:?}");
+    }
+
+    #[test]
+    fn a_larger_group_takes_longer() {
+        let of = |words: &str| key_exchange(&[Proposal::ike(words).unwrap()]).unwrap();
+        let (curve, modp) = (of("aes128-sha256-x25519"), of("aes128-sha256-modp3072"));
+        assert!(modp > 3.0 * curve && curve > 1e-7, "{modp} {curve}");
+        assert_eq!(key_exchange(&[]), None);
     }
 }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use usher_core::timer::earliest;
-use usher_core::{Job, Machine, Seed, Work, WorkLabel};
+use usher_core::{Job, Machine, Seed, Work};
 use usher_crypto::signature::SignatureScheme;
 use usher_gateway::config::Loaded;
 use usher_gateway::{Command, Config, Event, Gateway, GatewayJob};
@@ -40,14 +40,6 @@ pub(super) struct GatewayRole {
     counted: bool,
     /// The security policies of its host, where packets are carried.
     protection: Option<Protection>,
-}
-
-/// The kind of work that a job is.
-pub(super) const fn work(job: &IkeJob) -> WorkLabel {
-    match job {
-        IkeJob::Sign { .. } => SIGN,
-        IkeJob::Verify { .. } => VERIFY,
-    }
 }
 
 /// The length of most signatures of ECDSA with P-256, DER.
@@ -140,7 +132,7 @@ impl Role for GatewayRole {
                     return;
                 }
             };
-            let label = work(&what);
+            let label = what.work();
             let job = Job { token, what };
             if let Some(job) = helpers.put(now, Some(label), job) {
                 // What no helper does keeps this host's processor.

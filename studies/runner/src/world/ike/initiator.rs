@@ -2,7 +2,7 @@
 
 use super::super::arrivals::ArrivalProcess;
 use super::super::helpers::Helpers;
-use super::super::ike_service::{answer, work};
+use super::super::ike_service::answer;
 use super::super::machine::{Endpoint, EventOrJob};
 use super::super::report::{End, Report};
 use super::super::role::{IkeTotals, Role};
@@ -215,7 +215,7 @@ impl InitiatorRole {
                     heard.push(event);
                 }
                 EventOrJob::Job(job) => {
-                    let (now, label) = (ctx.now(), work(&job.what));
+                    let (now, label) = (ctx.now(), job.what.work());
                     if let Some(job) = helpers.put(now, Some(label), job) {
                         // What no helper does keeps this host's processor.
                         ctx.work(Work { label, units: 1 });

@@ -1,0 +1,25 @@
+//! What machines have done, by kinds of work.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use usher_core::WorkLabel;
+
+/// Units of work of all shards and their helpers together, from the program's start.
+#[derive(Clone, Debug, Default)]
+pub struct WorkDone(Arc<Mutex<BTreeMap<&'static str, u64>>>);
+
+impl WorkDone {
+    /// So much more was done.
+    pub fn add(&self, work: impl IntoIterator<Item = (WorkLabel, u64)>) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (label, units) in work {
+            *all.entry(label.name()).or_default() += units;
+        }
+    }
+    /// All of it, by the names of its kinds.
+    #[must_use]
+    pub fn all(&self) -> BTreeMap<String, u64> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().map(|(name, units)| ((*name).to_owned(), *units)).collect()
+    }
+}
