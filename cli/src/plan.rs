@@ -3,23 +3,11 @@
 use crate::load::Part;
 use crate::output::{Failure, INTERRUPTED, Output, columns};
 use clap::Args;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use usher_config::disk::Disk;
 use usher_config::units::{Count, Rate, Share, Time};
-use usher_core::WallTime;
-use usher_crypto::tls::{Credentials, Roots};
-use usher_crypto::x509::Information;
-use usher_plan::{Demand, Deployment, File, Method, Parts, PlanError, Settings, Target, TlsFor, Watch};
-use usher_profile::Scale;
-
-/// Replications and logins in a step where nothing is said; with TLS, whose handshakes are computed, and without.
-const REPLICATIONS: u32 = 4;
-const LOGINS: u32 = 4_000;
-const TLS_LOGINS: u32 = 600;
-/// A first look has so many times fewer.
-const QUICK: u32 = 4;
+use usher_plan::{Demand, Effort, File, PlanError, Prepared, Target, Watch};
 
 #[derive(Args, Debug)]
 pub(crate) struct Plan {
@@ -126,7 +114,16 @@ impl Watch for Told {
 
 pub(crate) fn plan(output: &Output, options: &Plan) -> Result<(), Failure> {
     let file = merged(options)?;
-    let (settings, deployment, profile, assumptions) = prepared(options, &file)?;
+    let available = || std::thread::available_parallelism().map_or(1, usize::from);
+    let effort = Effort {
+        quick: options.quick,
+        replications: options.replications,
+        logins: options.logins,
+        seed: options.seed,
+        jobs: options.jobs.map_or_else(available, usize::from),
+    };
+    let prepared = file.prepare(&effort, env!("CARGO_PKG_VERSION")).map_err(Failure::usage)?;
+    let Prepared { settings, deployment, profile, about, assumptions } = prepared;
     let told = told(output)?;
     let answer = usher_plan::answer(&deployment, &profile, &settings, &told);
     told.bar.finish_and_clear();
@@ -137,17 +134,6 @@ pub(crate) fn plan(output: &Output, options: &Plan) -> Result<(), Failure> {
     })?;
     let json = usher_plan::json(&answer, &settings);
     if let Some(folder) = &options.out {
-        let about = format!(
-            "Logins by {} at a server of {}, on a processor that the profile of {} charges ({}, {}).",
-            deployment.methods.iter().map(|m| m.name.as_str()).collect::<Vec<_>>().join(", "),
-            match file.config.as_ref() {
-                Some(config) => config.display().to_string(),
-                None => "the plan's own configuration".to_owned(),
-            },
-            profile.date,
-            profile.machine.processor,
-            profile.machine.kernel
-        );
         let report = usher_plan::report(&answer, &settings, &about, assumptions);
         std::fs::create_dir_all(folder).map_err(|e| Failure::failed(format!("{}: {e}", folder.display())))?;
         let path = report.write(folder).map_err(Failure::failed)?;
@@ -186,18 +172,7 @@ fn told(output: &Output) -> Result<Told, Failure> {
 fn merged(options: &Plan) -> Result<File, Failure> {
     let mut file = match &options.file {
         None => File::default(),
-        Some(path) => {
-            let text = usher_config::disk::text(path).map_err(Failure::usage)?;
-            let mut file =
-                usher_plan::parse(&path.display().to_string(), &text, &Disk).map_err(Failure::usage)?;
-            let folder = path.parent().unwrap_or(Path::new(""));
-            for named in
-                [&mut file.profile, &mut file.config, &mut file.certificate, &mut file.key, &mut file.ca]
-            {
-                *named = named.take().map(|named| folder.join(named));
-            }
-            file
-        }
+        Some(path) => File::read(path).map_err(Failure::usage)?,
     };
     let take = |to: &mut Option<PathBuf>, from: &Option<PathBuf>| {
         if let Some(from) = from {
@@ -241,117 +216,4 @@ fn merged(options: &Plan) -> Result<File, Failure> {
     file.round_trip = options.round_trip.or(file.round_trip);
     file.loss = options.loss.or(file.loss);
     Ok(file)
-}
-
-fn prepared(
-    options: &Plan,
-    file: &File,
-) -> Result<(Settings, Deployment, usher_profile::File, Vec<String>), Failure> {
-    let demand = file.demand.rate().map_err(Failure::usage)?;
-    let Some(path) = &file.profile else {
-        return Err(Failure::usage(
-            "what does a login cost? Give --profile FILE, which usher load --calibrate writes",
-        ));
-    };
-    let text = usher_config::disk::text(path).map_err(Failure::usage)?;
-    let names: Vec<&str> = usher_scenario::work::all().map(usher_core::WorkLabel::name).collect();
-    let profile =
-        usher_profile::parse(&path.display().to_string(), &text, &Disk, &names).map_err(Failure::usage)?;
-    if file.mix.is_empty() {
-        return Err(Failure::usage(format!(
-            "by which methods do users log in? Give --mix METHOD=SHARE,...; the profile has {}",
-            profile.methods.names().collect::<Vec<_>>().join(", ")
-        )));
-    }
-    let methods: Vec<Method> =
-        file.mix.iter().map(|(name, weight)| Method { name: name.to_owned(), weight: *weight }).collect();
-    let config = match &file.config {
-        Some(path) => Some(usher_daemon::config::load(path).map_err(Failure::usage)?),
-        None => None,
-    };
-    let has_tls = methods.iter().any(Method::has_tls);
-    let tls = match (&file.certificate, &file.key, &file.ca) {
-        (None, None, None) if config.is_none() || !has_tls => None,
-        (certificate, key, Some(ca)) => Some(tls(certificate.as_deref().zip(key.as_deref()), ca)?),
-        (.., None) => {
-            return Err(Failure::usage(
-                "the methods have TLS: give --ca, the authorities of the server's certificate, and for EAP-TLS --certificate and \
-                 --key of one user",
-            ));
-        }
-    };
-    let scale = match (file.scale, &file.reference) {
-        (Some(_), Some(_)) => {
-            return Err(Failure::usage("scale and reference say the same in two ways: leave one out"));
-        }
-        (Some(scale), None) if scale.is_finite() && scale > 0.0 => Scale::all(scale),
-        (Some(_), None) => return Err(Failure::usage("the scale must be above 0")),
-        (None, Some(reference)) => Scale::to(&profile, reference),
-        (None, None) => Scale::all(1.0),
-    };
-    let cores = file.cores.unwrap_or(Count::ONE);
-    let unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let parts = Parts {
-        config,
-        profile: &profile,
-        program: env!("CARGO_PKG_VERSION"),
-        methods,
-        users: file.demand.users.map_or(usize::MAX, |n| n.get() as usize),
-        cores,
-        scale,
-        distance: file.store_distance.unwrap_or_default(),
-        round_trip: file.round_trip.unwrap_or_default(),
-        loss: file.loss.map_or(0.0, Share::get),
-        tls,
-        now: WallTime::from_unix_secs(unix.as_secs()),
-    };
-    let assumptions = assumptions(&parts);
-    let deployment =
-        Deployment::new(parts).map_err(|e| Failure::usage(format!("{}: {e}", path.display())))?;
-    let usual = if has_tls { TLS_LOGINS } else { LOGINS };
-    let logins = options.logins.unwrap_or(if options.quick { usual / QUICK } else { usual });
-    let available = || std::thread::available_parallelism().map_or(1, usize::from);
-    let target = file.target.unwrap_or_default();
-    let settings = Settings {
-        demand,
-        share: target.share.get(),
-        within: target.within.get().as_secs_f64(),
-        replications: options.replications.unwrap_or(if options.quick { 2 } else { REPLICATIONS }),
-        logins,
-        seed: options.seed,
-        jobs: options.jobs.map_or_else(available, usize::from),
-    };
-    Ok((settings, deployment, profile, assumptions))
-}
-
-/// What a plan takes for granted.
-fn assumptions(parts: &Parts<'_>) -> Vec<String> {
-    vec![
-        "Logins come independently of each other (exponential gaps) and are spread evenly over the servers; an EAP login stays with \
-         its server."
-            .to_owned(),
-        format!(
-            "The cores of a server share one queue ({} of them); the shards of a real one each have their own, so that with several \
-             the real delay is a little more.",
-            parts.cores.get()
-        ),
-        "A server has this processor for itself; accounting, logs beyond those of the calibration and other programs are not in it."
-            .to_owned(),
-        format!(
-            "The profile was measured on {} with {} on {}.",
-            parts.profile.machine.processor, parts.profile.machine.kernel, parts.profile.date
-        ),
-    ]
-}
-
-fn tls(own: Option<(&Path, &Path)>, ca: &Path) -> Result<TlsFor, Failure> {
-    let read =
-        |path: &Path| std::fs::read(path).map_err(|e| Failure::usage(format!("{}: {e}", path.display())));
-    let roots = Roots::from_pem(&read(ca)?).map_err(|e| Failure::usage(format!("{}: {e}", ca.display())))?;
-    let Some((certificate, key)) = own else { return Ok(TlsFor { credentials: None, roots, name: None }) };
-    let credentials = Credentials::from_pem(&read(certificate)?, &read(key)?)
-        .map_err(|e| Failure::usage(format!("{}: {e}", certificate.display())))?;
-    let names = Information::of_der(credentials.leaf()).map(|said| said.names).unwrap_or_default();
-    let name = names.iter().find(|name| name.contains('@')).or(names.first()).cloned();
-    Ok(TlsFor { credentials: Some(credentials), roots, name })
 }

@@ -43,7 +43,7 @@ fn drawn(runs: [(&Path, &Vec<Row>); 2], compared: &Comparisons, out: &Path) -> R
             Failure::failed(format!("{} did not keep its study: run it again to draw it", folder.display()))
         })?;
         let study = Study::open(&file.display().to_string()).map_err(Failure::failed)?;
-        let (mode, overrides) = super::run::overrides(&asked)?;
+        let (mode, overrides) = asked.overrides().map_err(Failure::usage)?;
         let plan = study.plan(mode, &overrides).map_err(Failure::failed)?;
         Ok((study, plan))
     };

@@ -1,10 +1,10 @@
 //! The folder of several studies that were run together: a folder each, a report of all, their claims.
 
 use crate::args::Run;
-use crate::claims;
 use crate::output::{Failure, Output};
 use std::path::{Path, PathBuf};
 use usher_claims::{DEFAULT_VARIANT, Judgement, Results};
+use usher_experiment::statements::{self, OUT};
 use usher_observe::Row;
 use usher_observe::manifest::Manifest;
 use usher_report::{Cell, Column, Ladder, Report, Section, Table};
@@ -34,9 +34,9 @@ impl Group {
             stem.unwrap_or_else(|| name.clone())
         };
         let names = run.names.iter().map(stem).collect::<Vec<_>>().join("+");
-        let path = run.out.clone().unwrap_or_else(|| Path::new(claims::OUT).join(format!("{names}-{mode}")));
+        let path = run.out.clone().unwrap_or_else(|| Path::new(OUT).join(format!("{names}-{mode}")));
         let holds = |name: &str| path.join(name).exists();
-        if holds("journal") || holds("report.html") && !holds(claims::FILE) {
+        if holds("journal") || holds("report.html") && !holds(statements::FILE) {
             return Err(Failure::usage(format!(
                 "{} holds something else than runs of several studies: choose another folder with --out",
                 path.display()
@@ -106,16 +106,16 @@ impl Group {
         }
         let mut results = Results::new(&self.rows);
         for manifest in &self.studies {
-            claims::about(&mut results, manifest);
+            statements::about(&mut results, manifest);
         }
         let judged = usher_claims::evaluate(&results, DEFAULT_VARIANT);
         let mut sections = self.sections;
-        let mut statements = claims::sections(&judged, &results);
-        for table in statements.iter_mut().flat_map(|s| &mut s.tables) {
+        let mut held = statements::sections(&judged, &results);
+        for table in held.iter_mut().flat_map(|s| &mut s.tables) {
             table.title = "Theirs, ours, the verdict and why".to_owned();
             table.folded = true;
         }
-        sections.extend(statements);
+        sections.extend(held);
         let rows = self.studies.iter().zip(&self.taken).map(|(manifest, [title, folder, judged])| {
             let link = Cell::Link { text: manifest.study.clone(), to: format!("{folder}/report.html") };
             vec![link, Cell::from(title.as_str()), Cell::from(judged.as_str())]
@@ -139,7 +139,7 @@ impl Group {
             notes: self.notes,
             ..Report::default()
         };
-        let written = claims::write(&self.path, &judged).and_then(|()| report.write(&self.path));
+        let written = statements::write(&self.path, &judged).and_then(|()| report.write(&self.path));
         let report = written.map_err(Failure::failed)?;
         if !output.json {
             output.text(&format!("report of all: {}\n", report.display()))?;

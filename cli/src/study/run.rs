@@ -3,25 +3,23 @@
 use super::group::Group;
 use super::{both, on};
 use crate::args::{On, Run};
-use crate::claims;
 use crate::output::{Failure, INTERRUPTED, Output, columns, duration, quoted};
 use crate::progress::Bar;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use usher_core::WallTime;
-use usher_observe::manifest::{Fact, Host, Manifest, rfc3339};
-use usher_observe::{Point, file, stats};
+use std::time::{Duration, Instant};
+use usher_experiment::statements::OUT;
+use usher_experiment::{Experiment, Whole, wide};
+use usher_observe::{Point, file};
 use usher_report::Ladder;
 use usher_runner::sweep::{
     self, Asked, Failing, Folder, FolderError, Options, Results, Runner, Samples, Sweep, Task, Untrusted, key,
 };
 use usher_runner::world::LabSettings;
 use usher_runner::{LabRunner, SimRunner};
-use usher_scenario::{Mode, Overrides, Plan, Study, founding};
+use usher_scenario::{Mode, Plan, Study, founding};
 
 /// How long a dry run tries points for.
 const TRIAL: Duration = Duration::from_secs(5);
@@ -129,7 +127,7 @@ fn jobs(run: &Run) -> Result<Vec<Job<'_>>, Failure> {
         let members = if alone { vec![name.as_str()] } else { group };
         for name in members {
             let (file, asked, again) = asked(run, name)?;
-            let (mode, overrides) = overrides(&asked)?;
+            let (mode, overrides) = asked.overrides().map_err(Failure::usage)?;
             let loaded = Study::open(&file).and_then(|study| Ok((study.plan(mode, &overrides)?, study)));
             match loaded {
                 Err(error) => faults.push(error.to_string()),
@@ -202,18 +200,6 @@ fn asked(run: &Run, name: &str) -> Result<(String, Asked, Option<PathBuf>), Fail
     asked.seed = run.seed.or(asked.seed);
     asked.replications = run.replications.map(u32::from).or(asked.replications);
     Ok((file, asked, again))
-}
-
-/// What a plan takes of that.
-pub(super) fn overrides(asked: &Asked) -> Result<(Mode, Overrides), Failure> {
-    let mode = Mode::ALL.into_iter().find(|mode| mode.name() == asked.mode);
-    let mode = mode.ok_or_else(|| Failure::usage(format!("there is no mode \"{}\"", asked.mode)))?;
-    let mut overrides =
-        Overrides { seed: asked.seed, replications: asked.replications, ..Overrides::default() };
-    for set in &asked.set {
-        overrides.set(set).map_err(Failure::usage)?;
-    }
-    Ok((mode, overrides))
 }
 
 fn unknown_link(run: &Run, plan: &Plan) -> Option<String> {
@@ -332,7 +318,7 @@ impl Job<'_> {
                     name.push("-again");
                     name.into()
                 }
-                None => Path::new(claims::OUT).join(own),
+                None => Path::new(OUT).join(own),
             },
         }
     }
@@ -423,7 +409,7 @@ impl Job<'_> {
             Folder::open(&path, &sweep.plan, &sweep::build(), self.run.force).map_err(refused)?;
         folder.keep(&self.study, &self.asked).map_err(Failure::failed)?;
         let begun = Instant::now();
-        let started = rfc3339(now());
+        let started = usher_experiment::now();
         let interrupt = interrupt().map_err(|e| Failure::failed(format!("cannot listen for Ctrl-C: {e}")))?;
         if !output.progress && !output.json {
             let (fewest, _) = sweep.replications();
@@ -439,29 +425,27 @@ impl Job<'_> {
         let results = sweep::execute(&sweep, &*self.runner(), folder.journal(), options);
         bar.end();
 
-        let manifest = self.manifest(&results, started, begun.elapsed().as_secs_f64());
+        let experiment = Experiment {
+            study: &self.study,
+            plan: &self.plan,
+            asked: &self.asked,
+            jobs: self.cores(),
+            on_lab: self.lab.is_some(),
+        };
+        let of_lab = self.lab.iter().flat_map(|lab| on::facts(&self.plan, &lab.kernel, &results));
+        let manifest = experiment.manifest(&results, started, begun.elapsed().as_secs_f64(), of_lab);
         let samples = match self.lab {
             None => sweep::samples(&self.plan, &interrupt).map_err(Failure::failed)?,
             Some(_) => Samples::default(),
         };
-        let mut report =
-            sweep::report(self.study.file(), &self.plan, &results, &samples, manifest.clone(), |point| {
-                self.rerun(point, 0)
-            });
+        let mut whole = experiment.conclude(results, &samples, manifest, |point| self.rerun(point, 0));
         if self.run.ladder {
-            report.ladders = self.ladders(output)?;
+            whole.report.ladders = self.ladders(output)?;
         }
-        let mut judged = usher_claims::Results::new(&results.rows);
-        claims::about(&mut judged, &manifest);
-        let list = claims::report(&mut report, &self.plan, &judged, claims::is_own(&manifest));
-        let first = self.plan.points.first();
-        let level = first.map_or(0.95, |p| p.scenario.run.replications.confidence.get());
-        let written = folder
-            .write(&results, level, &manifest, &sweep::units(self.study.file(), &self.plan, &results.rows))
-            .and_then(|()| claims::write(folder.path(), &list))
-            .and_then(|()| report.write(folder.path()));
+        let written = whole.write(&folder);
+        let Whole { results, manifest, report, judged, .. } = whole;
         if let Some(group) = group {
-            group.take(&path, manifest.clone(), &report, &results.rows, &list);
+            group.take(&path, manifest.clone(), &report, &results.rows, &judged);
         }
         let report = written.map_err(|e| match &results.broken {
             Some(broken) => Failure::failed(format!("{broken}\n{e}\n{}", self.go_on(&results, &path))),
@@ -565,70 +549,6 @@ impl Job<'_> {
             self.resume(path)
         )
     }
-
-    fn manifest(&self, results: &Results, started: String, elapsed_s: f64) -> Manifest {
-        let mut parameters: BTreeMap<String, String> = self
-            .plan
-            .axes
-            .iter()
-            .map(|a| {
-                let values: Vec<&str> = a.values.iter().map(|v| v.text.as_str()).collect();
-                (a.name.clone(), values.join("; "))
-            })
-            .collect();
-        for set in &self.asked.set {
-            if let Some((name, value)) = set.split_once('=') {
-                parameters.entry(name.trim().to_owned()).or_insert_with(|| value.trim().to_owned());
-            }
-        }
-        Manifest {
-            usher_version: env!("CARGO_PKG_VERSION").to_owned(),
-            study: self.plan.study.clone(),
-            seed: self.plan.points.first().map_or(self.study.file().run.seed, |p| p.scenario.run.seed),
-            mode: self.plan.mode.name().to_owned(),
-            parameters,
-            plan_hash: self.plan.hash.clone(),
-            host: Host::detect(),
-            started,
-            elapsed_s,
-            points: results.points.iter().filter(|p| p.replications > 0).count() as u64,
-            replications: results.points.iter().map(|p| u64::from(p.replications)).sum(),
-            complete: results.complete,
-            facts: self.facts(results),
-        }
-    }
-
-    fn facts(&self, results: &Results) -> BTreeMap<String, Fact> {
-        let facts = &results.facts;
-        let mut known = vec![
-            ("packet_hops", Fact::from(facts.packet_hops)),
-            ("wall_s", Fact::from(facts.wall_s)),
-            ("packet_hops_per_s", Fact::from(facts.packet_hops as f64 / facts.wall_s)),
-            ("peak_rss_bytes", Fact::from(facts.peak_rss_bytes)),
-            ("jobs", Fact::from(self.cores() as u64)),
-        ];
-        let wide: Vec<String> = wide(results).into_iter().map(key::of).collect();
-        if !wide.is_empty() {
-            known.push(("at_limit_of_replications", Fact::from(wide.join("\n"))));
-        }
-        // What a lab measured is no result of the study that claims are held against.
-        if self.lab.is_none() {
-            known.push((claims::STUDY_HASH, Fact::from(self.study.digest())));
-        }
-        if results.points.len() == 1 {
-            let delays = results.rows.iter().filter(|r| &*r.metric == "delay.mean").map(|r| r.value);
-            known.push(("mean_delay_s", Fact::from(stats::Moments::of(delays).mean())));
-        }
-        let setup = usher_claims::Setup::of(&self.plan);
-        let lab = self.lab.iter().flat_map(|lab| on::facts(&self.plan, &lab.kernel, results));
-        let known = known.into_iter().map(|(name, fact)| (name.to_owned(), fact)).chain(lab);
-        known.chain(setup.iter().flat_map(usher_claims::Setup::facts)).collect()
-    }
-}
-
-/// The points that came to their limit of replications before the precision asked for.
-fn wide(results: &Results) -> Vec<&Point> {
-    results.points.iter().filter(|p| p.complete && !p.converged).map(|p| &p.point).collect()
 }
 
 fn refused(error: FolderError) -> Failure {
@@ -636,11 +556,6 @@ fn refused(error: FolderError) -> Failure {
         FolderError::Observe(_) => Failure::failed(error),
         _ => Failure::usage(error),
     }
-}
-
-fn now() -> WallTime {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    WallTime::from_unix_secs(since.as_secs())
 }
 
 /// A flag that Ctrl-C (or a request to terminate) sets; a second one ends the program at once.

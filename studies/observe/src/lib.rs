@@ -20,6 +20,7 @@ pub mod pcapng;
 pub mod row;
 pub mod stats;
 pub mod summary;
+pub mod table;
 
 pub use columns::Units;
 pub use error::Error;

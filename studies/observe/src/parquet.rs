@@ -1,14 +1,12 @@
 //! Rows and summaries as Parquet: texts as dictionary-encoded strings, counts as unsigned 32-bit integers, numbers as
 //! doubles, what is not known as null.
 //!
-//! Beside each axis whose values are quantities stands a column of their numbers, called by the axis and the unit
-//! (`loss [%]`), so that a data frame can draw it at once; an axis of plain numbers is one itself. Uncompressed, one fixed
-//! `created_by`, no time: the same rows give the same bytes.
+//! Uncompressed, one fixed `created_by`, no time: the same rows give the same bytes.
 
-use crate::columns::{self, AxisColumn, Units};
+use crate::columns::Units;
 use crate::row::Row;
-use crate::summary::{self, Summary};
-use crate::{Error, file};
+use crate::table::{self, Column, Table, Values};
+use crate::{Error, file, summary};
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int32Type};
 use parquet::errors::ParquetError;
@@ -32,22 +30,12 @@ pub fn write(path: &Path, rows: &[Row], units: &Units) -> Result<(), Error> {
     file::write(path, |out| out.write_all(&bytes))
 }
 
-/// The rows as the bytes of a Parquet file, in the columns of [`columns::RESULTS`].
+/// The rows as the bytes of a Parquet file, in the columns of [`crate::columns::RESULTS`].
 ///
 /// # Errors
 /// [`Error::ReservedAxis`]; [`Error::Parquet`].
 pub fn encode(rows: &[Row], units: &Units) -> Result<Vec<u8>, Error> {
-    let mut columns: Vec<Column<'_, Row>> = vec![Column::text("study", |r: &Row| &r.study)];
-    columns.extend(
-        columns::of_axes(rows, units, &columns::RESULTS)?
-            .into_iter()
-            .map(|a| Column::axis(a, |r: &Row| &r.point)),
-    );
-    columns.push(Column::count("replication", |r: &Row| r.replication));
-    columns.push(Column::text("metric", |r: &Row| &r.metric));
-    columns.push(Column::unit(units, |r: &Row| &r.metric));
-    columns.push(Column::number("value", |r: &Row| r.value));
-    encoded(&columns, rows)
+    encoded(&table::results(rows, units)?)
 }
 
 /// Writes the summary of rows, whole or not at all: the table of [`summary::write()`].
@@ -56,115 +44,31 @@ pub fn encode(rows: &[Row], units: &Units) -> Result<Vec<u8>, Error> {
 /// As [`write()`].
 pub fn write_summary(path: &Path, rows: &[Row], level: f64, units: &Units) -> Result<(), Error> {
     let summaries = summary::summarise(rows, level);
-    let mut columns: Vec<Column<'_, Summary>> = vec![Column::text("study", |s: &Summary| &s.study)];
-    columns.extend(
-        columns::of_axes(rows, units, &columns::SUMMARY)?
-            .into_iter()
-            .map(|a| Column::axis(a, |s: &Summary| &s.point)),
-    );
-    columns.push(Column::text("metric", |s: &Summary| &s.metric));
-    columns.push(Column::unit(units, |s: &Summary| &s.metric));
-    columns.push(Column::count("n", |s: &Summary| s.estimate.n));
-    for (name, value) in summary::NUMBERS {
-        let of = move |s: &Summary| value(s, level).filter(|v| v.is_finite());
-        columns.push(match name {
-            "moved_by" => Column::maybe_count(name, move |s: &Summary| of(s).map(|v| v as u32)),
-            _ => Column::maybe_number(name, of),
-        });
-    }
-    let bytes = encoded(&columns, &summaries)?;
+    let bytes = encoded(&table::summary(&summaries, rows, level, units)?)?;
     file::write(path, |out| out.write_all(&bytes))
 }
 
-/// A column, and where it has its values from.
-struct Column<'a, R> {
-    name: String,
-    required: bool,
-    of: Of<'a, R>,
+fn schema(of: &Column<'_>) -> Result<Type, ParquetError> {
+    let (physical, logical) = match of.values {
+        Values::Text(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+        Values::Count(_) => (Physical::INT32, Some(LogicalType::integer(32, false))),
+        Values::Number(_) => (Physical::DOUBLE, None),
+    };
+    let repetition = if of.required { Repetition::REQUIRED } else { Repetition::OPTIONAL };
+    Type::primitive_type_builder(&of.name, physical)
+        .with_repetition(repetition)
+        .with_logical_type(logical)
+        .build()
 }
 
-type TextOf<'a, R> = Box<dyn Fn(&R, &mut Texts) -> Option<ByteArray> + 'a>;
-type ValueOf<'a, R, V> = Box<dyn Fn(&R) -> Option<V> + 'a>;
-
-enum Of<'a, R> {
-    Text(TextOf<'a, R>),
-    Count(ValueOf<'a, R, u32>),
-    Number(ValueOf<'a, R, f64>),
-}
-
-impl<'a, R> Column<'a, R> {
-    fn text(name: &str, of: impl for<'r> Fn(&'r R) -> &'r str + 'a) -> Self {
-        let text = move |r: &R, texts: &mut Texts| Some(texts.get(of(r)));
-        Self { name: name.to_owned(), required: true, of: Of::Text(Box::new(text)) }
-    }
-    fn unit(units: &'a Units, metric: impl for<'r> Fn(&'r R) -> &'r str + 'a) -> Self {
-        let text = move |r: &R, texts: &mut Texts| units.of_metric(metric(r)).map(|unit| texts.get(unit));
-        Self { name: columns::UNIT.name.to_owned(), required: false, of: Of::Text(Box::new(text)) }
-    }
-    fn count(name: &str, of: impl Fn(&R) -> u32 + 'a) -> Self {
-        Self { name: name.to_owned(), required: true, of: Of::Count(Box::new(move |r| Some(of(r)))) }
-    }
-    fn maybe_count(name: &str, of: impl Fn(&R) -> Option<u32> + 'a) -> Self {
-        Self { name: name.to_owned(), required: false, of: Of::Count(Box::new(of)) }
-    }
-    fn number(name: &str, of: impl Fn(&R) -> f64 + 'a) -> Self {
-        Self { name: name.to_owned(), required: true, of: Of::Number(Box::new(move |r| Some(of(r)))) }
-    }
-    fn maybe_number(name: &str, of: impl Fn(&R) -> Option<f64> + 'a) -> Self {
-        Self { name: name.to_owned(), required: false, of: Of::Number(Box::new(of)) }
-    }
-    fn axis(axis: AxisColumn<'a>, point: impl Fn(&R) -> &crate::Point + 'a) -> Self {
-        let name = axis.name.clone();
-        let of: Of<'a, R> = if axis.is_numeric() {
-            Of::Number(Box::new(move |r| axis.number(point(r))))
-        } else {
-            let axis = axis.axis;
-            Of::Text(Box::new(move |r, texts| point(r).get(axis).map(|text| texts.get(text))))
-        };
-        Self { name, required: false, of }
-    }
-
-    fn schema(&self) -> Result<Type, ParquetError> {
-        let (physical, logical) = match self.of {
-            Of::Text(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
-            Of::Count(_) => (Physical::INT32, Some(LogicalType::integer(32, false))),
-            Of::Number(_) => (Physical::DOUBLE, None),
-        };
-        let repetition = if self.required { Repetition::REQUIRED } else { Repetition::OPTIONAL };
-        Type::primitive_type_builder(&self.name, physical)
-            .with_repetition(repetition)
-            .with_logical_type(logical)
-            .build()
-    }
-
-    fn write<W: Write + Send>(
-        &self,
-        group: &mut SerializedRowGroupWriter<'_, W>,
-        rows: &[R],
-        texts: &mut Texts,
-    ) -> Result<(), ParquetError> {
-        match &self.of {
-            Of::Text(of) => {
-                let values = rows.iter().map(|r| of(r, texts));
-                column::<ByteArrayType, _>(group, values, self.required)
-            }
-            Of::Count(of) => {
-                let values = rows.iter().map(|r| of(r).map(u32::cast_signed));
-                column::<Int32Type, _>(group, values, self.required)
-            }
-            Of::Number(of) => column::<DoubleType, _>(group, rows.iter().map(of), self.required),
-        }
-    }
-}
-
-fn encoded<R>(columns: &[Column<'_, R>], rows: &[R]) -> Result<Vec<u8>, Error> {
+fn encoded(table: &Table<'_>) -> Result<Vec<u8>, Error> {
     let mut out = Vec::new();
-    encode_into(&mut out, columns, rows).map_err(|e| Error::Parquet(e.to_string()))?;
+    encode_into(&mut out, table).map_err(|e| Error::Parquet(e.to_string()))?;
     Ok(out)
 }
 
-fn encode_into<R>(out: &mut Vec<u8>, columns: &[Column<'_, R>], rows: &[R]) -> Result<(), ParquetError> {
-    let fields = columns.iter().map(|c| c.schema().map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
+fn encode_into(out: &mut Vec<u8>, table: &Table<'_>) -> Result<(), ParquetError> {
+    let fields = table.columns.iter().map(|c| schema(c).map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
     let schema = Type::group_type_builder("rows").with_fields(fields).build()?;
     let properties = WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_1_0)
@@ -173,11 +77,22 @@ fn encode_into<R>(out: &mut Vec<u8>, columns: &[Column<'_, R>], rows: &[R]) -> R
         .set_column_dictionary_enabled(ColumnPath::from("value"), false)
         .build();
     let mut writer = SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties))?;
-    for rows in rows.chunks(GROUP) {
+    for start in (0..table.rows).step_by(GROUP) {
+        let rows = || start..table.rows.min(start + GROUP);
         let mut group = writer.next_row_group()?;
         let mut texts = Texts::default();
-        for column in columns {
-            column.write(&mut group, rows, &mut texts)?;
+        for Column { values, required, .. } in &table.columns {
+            match values {
+                Values::Text(of) => {
+                    let values = rows().map(|i| of(i).map(|text| texts.get(text)));
+                    column::<ByteArrayType, _>(&mut group, values, *required)
+                }
+                Values::Count(of) => {
+                    let values = rows().map(|i| of(i).map(u32::cast_signed));
+                    column::<Int32Type, _>(&mut group, values, *required)
+                }
+                Values::Number(of) => column::<DoubleType, _>(&mut group, rows().map(of), *required),
+            }?;
         }
         group.close()?;
     }

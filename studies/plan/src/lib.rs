@@ -11,6 +11,7 @@ mod deployment;
 mod file;
 mod gateway;
 mod login;
+mod prepare;
 mod report;
 mod world;
 
@@ -18,5 +19,6 @@ pub use answer::{Answer, Level, PlanError, Settings, SimulatedPoint, Spread, Wat
 pub use deployment::{Deployment, DeploymentError, Parts, TlsFor, builtin};
 pub use file::{Demand, FORMAT, File, Target, json_schema, parse};
 pub use login::{Method, MethodError};
+pub use prepare::{Effort, PrepareError, Prepared};
 pub use report::{json, report, text};
 pub use world::{Length, Step, step};

@@ -143,6 +143,14 @@ impl Study {
         Self::parse_with(name, origin, text, Origin::Shipped)
     }
 
+    /// The same of a text that is no file of its own, as one that another process sent: files that it names are of the disk.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the text.
+    pub fn parse_beside(name: &str, origin: &str, text: &str) -> Result<Self, Faults> {
+        Self::parse_with(name, origin, text, Origin::Disk)
+    }
+
     fn parse_with(name: &str, origin: &str, text: &str, from: Origin) -> Result<Self, Faults> {
         let mut faults = Collector::new(origin, text);
         let study = Self::read(name, from, &mut faults);

@@ -127,7 +127,7 @@ fn resume(sweep: &Sweep, schedule: &mut Schedule<'_>, journal: &Journal, options
             }
             resumed += 1;
             options.watch.replication();
-            if schedule.finish(index, replication, recall(results)) {
+            if schedule.finish(index, replication, Outcome::of_record(results)) {
                 schedule.stop(index).into_iter().for_each(|stop| options.watch.point(&goal.point, stop));
             }
         }
@@ -203,7 +203,7 @@ fn settle(
     let point = &sweep.goals[index].point;
     match outcome {
         Ok(outcome) => {
-            if let Err(error) = state.journal.append(point, replication, record(&outcome)) {
+            if let Err(error) = state.journal.append(point, replication, outcome.record()) {
                 state.broken.get_or_insert(error);
             }
             watch.replication();
@@ -229,36 +229,40 @@ const PEAK: &str = "#peak_rss_bytes";
 const SUM: &str = "#sum.";
 const MOST: &str = "#most.";
 
-/// An outcome as the journal keeps it: the facts stand beside the metrics, with names that no metric has.
-fn record(outcome: &Outcome) -> journal::Results {
-    let Facts { packet_hops, wall_s, peak_rss_bytes, lab } = &outcome.facts;
-    let facts = [(HOPS, *packet_hops as f64), (WALL, *wall_s), (PEAK, *peak_rss_bytes as f64)];
-    let facts = facts.map(|(name, value)| (name.to_owned(), value)).into_iter();
-    let sums = lab.sums.iter().map(|(name, value)| (format!("{SUM}{name}"), *value));
-    let most = lab.most.iter().map(|(name, value)| (format!("{MOST}{name}"), *value));
-    outcome.metrics.iter().cloned().chain(facts).chain(sums).chain(most).collect()
-}
+impl Outcome {
+    /// The outcome as the journal keeps it, and as it comes from a process elsewhere: the facts stand behind the metrics, with
+    /// names that begin with `#`, as no metric's does.
+    pub fn record(&self) -> journal::Results {
+        let Facts { packet_hops, wall_s, peak_rss_bytes, lab } = &self.facts;
+        let facts = [(HOPS, *packet_hops as f64), (WALL, *wall_s), (PEAK, *peak_rss_bytes as f64)];
+        let facts = facts.map(|(name, value)| (name.to_owned(), value)).into_iter();
+        let sums = lab.sums.iter().map(|(name, value)| (format!("{SUM}{name}"), *value));
+        let most = lab.most.iter().map(|(name, value)| (format!("{MOST}{name}"), *value));
+        self.metrics.iter().cloned().chain(facts).chain(sums).chain(most).collect()
+    }
 
-fn recall(results: &journal::Results) -> Outcome {
-    let mut outcome = Outcome::default();
-    for (name, value) in results {
-        match name.as_str() {
-            HOPS => outcome.facts.packet_hops = *value as u64,
-            WALL => outcome.facts.wall_s = *value,
-            PEAK => outcome.facts.peak_rss_bytes = *value as u64,
-            _ => {
-                let lab = &mut outcome.facts.lab;
-                if let Some(name) = name.strip_prefix(SUM) {
-                    lab.sums.insert(name.to_owned(), *value);
-                } else if let Some(name) = name.strip_prefix(MOST) {
-                    lab.most.insert(name.to_owned(), *value);
-                } else {
-                    outcome.metrics.push((name.clone(), *value));
+    /// The outcome of such a record.
+    pub fn of_record(results: &journal::Results) -> Self {
+        let mut outcome = Self::default();
+        for (name, value) in results {
+            match name.as_str() {
+                HOPS => outcome.facts.packet_hops = *value as u64,
+                WALL => outcome.facts.wall_s = *value,
+                PEAK => outcome.facts.peak_rss_bytes = *value as u64,
+                _ => {
+                    let lab = &mut outcome.facts.lab;
+                    if let Some(name) = name.strip_prefix(SUM) {
+                        lab.sums.insert(name.to_owned(), *value);
+                    } else if let Some(name) = name.strip_prefix(MOST) {
+                        lab.most.insert(name.to_owned(), *value);
+                    } else {
+                        outcome.metrics.push((name.clone(), *value));
+                    }
                 }
             }
         }
+        outcome
     }
-    outcome
 }
 
 fn rows(sweep: &Sweep, schedule: &Schedule<'_>) -> Vec<Row> {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use usher_observe::journal::Journal;
 use usher_observe::manifest::Manifest;
 use usher_observe::{Error, Units, csv, file, parquet, summary};
-use usher_scenario::Study;
+use usher_scenario::{Mode, Overrides, Study};
 
 const JOURNAL: &str = "journal";
 /// The folder of captures within a run's folder.
@@ -202,6 +202,21 @@ impl Asked {
         format!("{text}\n")
     }
 
+    /// What a plan takes of it.
+    ///
+    /// # Errors
+    /// There is no such mode, or a setting is not written as one.
+    pub fn overrides(&self) -> Result<(Mode, Overrides), String> {
+        let mode = Mode::ALL.into_iter().find(|mode| mode.name() == self.mode);
+        let mode = mode.ok_or_else(|| format!("there is no mode \"{}\"", self.mode))?;
+        let mut overrides =
+            Overrides { seed: self.seed, replications: self.replications, ..Overrides::default() };
+        for set in &self.set {
+            overrides.set(set)?;
+        }
+        Ok((mode, overrides))
+    }
+
     /// The study of a run's folder, as a file, and how it was asked to run; nothing where it is no such folder.
     ///
     /// # Errors
@@ -240,13 +255,18 @@ fn clear(path: &Path) -> Result<(), Error> {
 /// What tells this program's build from others: the checksum of its file, or its version where that cannot
 /// be read.
 pub fn build() -> String {
-    checksum().map_or_else(|_| env!("CARGO_PKG_VERSION").to_owned(), |sum| format!("{sum:016x}"))
+    build_of(&std::env::current_exe().unwrap_or_default())
+}
+
+/// The same for what runs within another program, by the file that holds this code.
+pub fn build_of(file: &Path) -> String {
+    checksum(file).map_or_else(|_| env!("CARGO_PKG_VERSION").to_owned(), |sum| format!("{sum:016x}"))
 }
 
 /// FNV-1a over the words of the program's file, a piece at a time: the file is larger than all that a small
 /// run needs. Only accidents are to be told apart.
-fn checksum() -> std::io::Result<u64> {
-    let mut file = fs::File::open(std::env::current_exe()?)?;
+fn checksum(file: &Path) -> std::io::Result<u64> {
+    let mut file = fs::File::open(file)?;
     let mut piece = [0; 1 << 16];
     let mut sum = 0xcbf2_9ce4_8422_2325u64;
     loop {

@@ -27,7 +27,7 @@ mod tests;
 pub use estimate::{Estimated, estimate};
 pub use execute::{Failure, Options, PointResult, Results, Watch, attempt, execute};
 pub use failing::Failing;
-pub use folder::{Asked, CAPTURES, Folder, FolderError, LADDERS, build};
+pub use folder::{Asked, CAPTURES, Folder, FolderError, LADDERS, build, build_of};
 pub use moved::Untrusted;
 pub use overlay::{Drawn, overlay};
 pub use plan::units;
@@ -137,11 +137,36 @@ impl Sweep {
         (self.goals.iter().map(fewest).sum(), self.goals.iter().map(most).sum())
     }
 
+    /// How many replications it is expected to need, as its points stop.
+    pub fn expected(&self) -> Expected {
+        Expected { points: self.goals.len() as u64, fewest: self.replications().0 }
+    }
+
     /// The file of a point's capture below a run's folder.
     pub fn capture(&self, index: usize) -> PathBuf {
         let point = self.goals.get(index).map(|g| g.point.to_string()).unwrap_or_default();
         let plain = |c: char| if c.is_ascii_alphanumeric() || "=.-".contains(c) { c } else { '_' };
         let name: String = point.chars().map(plain).take(120).collect();
         Path::new(CAPTURES).join(format!("{index:04}-{name}.pcapng"))
+    }
+}
+
+/// How many replications a sweep is expected to need: what stopped points took, and as much again for each other one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Expected {
+    /// All points.
+    points: u64,
+    /// The fewest replications.
+    fewest: u64,
+}
+
+impl Expected {
+    /// The number when so many points have stopped, after so many replications.
+    pub fn replications(&self, stopped: u64, of_stopped: u64) -> u64 {
+        if stopped == 0 {
+            return self.fewest;
+        }
+        let rest = self.points.saturating_sub(stopped);
+        (of_stopped + of_stopped * rest / stopped).max(self.fewest)
     }
 }

@@ -267,3 +267,11 @@ proptest! {
         prop_assert_eq!(kept(&alone), kept(&crowd));
     }
 }
+
+#[test]
+fn what_is_expected_follows_what_stopped() {
+    let expected = Expected { points: 10, fewest: 50 };
+    assert_eq!(expected.replications(0, 0), 50);
+    assert_eq!(expected.replications(2, 20), 100);
+    assert_eq!(expected.replications(10, 70), 70);
+}

@@ -1,0 +1,161 @@
+//! A study run whole, whoever asks for it: the program `usher` and the Python package do.
+//!
+//! [`Experiment`] makes of a sweep's rows what a run's folder holds: the manifest, the figures and the report, the published
+//! statements with their verdicts. [`statements`] finds the runs that are on disk and judges by them.
+
+pub mod statements;
+
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+use usher_claims::Judgement;
+use usher_core::WallTime;
+use usher_observe::manifest::{Fact, Host, Manifest, rfc3339};
+use usher_observe::{Error, Point, Units, stats};
+use usher_report::Report;
+use usher_runner::sweep::{self, Asked, Folder, Results, Samples, key};
+use usher_scenario::{Plan, Study};
+
+/// One study that is run, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Experiment<'a> {
+    /// The study.
+    pub study: &'a Study,
+    /// Its plan.
+    pub plan: &'a Plan,
+    /// How it was asked to run.
+    pub asked: &'a Asked,
+    /// Replications that run at once.
+    pub jobs: usize,
+    /// True where it runs on a lab: what that measured is no result that statements are held against.
+    pub on_lab: bool,
+}
+
+/// What a run gave, and all that is made of it.
+#[derive(Debug)]
+pub struct Whole {
+    /// The rows and points.
+    pub results: Results,
+    /// What was run, where and how long.
+    pub manifest: Manifest,
+    /// The report.
+    pub report: Report,
+    /// The published statements that rest on this study, judged.
+    pub judged: Vec<Judgement>,
+    /// The units of the rows' axes and metrics.
+    pub units: Units,
+    /// The confidence level of intervals, such as 0.95.
+    pub level: f64,
+}
+
+impl Experiment<'_> {
+    /// The manifest of what was run. `started` is as [`now`] gives it, `more` are facts beside the usual ones.
+    pub fn manifest(
+        &self,
+        results: &Results,
+        started: String,
+        elapsed_s: f64,
+        more: impl IntoIterator<Item = (String, Fact)>,
+    ) -> Manifest {
+        let mut parameters: BTreeMap<String, String> = self
+            .plan
+            .axes
+            .iter()
+            .map(|a| {
+                let values: Vec<&str> = a.values.iter().map(|v| v.text.as_str()).collect();
+                (a.name.clone(), values.join("; "))
+            })
+            .collect();
+        for set in &self.asked.set {
+            if let Some((name, value)) = set.split_once('=') {
+                parameters.entry(name.trim().to_owned()).or_insert_with(|| value.trim().to_owned());
+            }
+        }
+        Manifest {
+            usher_version: env!("CARGO_PKG_VERSION").to_owned(),
+            study: self.plan.study.clone(),
+            seed: self.plan.points.first().map_or(self.study.file().run.seed, |p| p.scenario.run.seed),
+            mode: self.plan.mode.name().to_owned(),
+            parameters,
+            plan_hash: self.plan.hash.clone(),
+            host: Host::detect(),
+            started,
+            elapsed_s,
+            points: results.points.iter().filter(|p| p.replications > 0).count() as u64,
+            replications: results.points.iter().map(|p| u64::from(p.replications)).sum(),
+            complete: results.complete,
+            facts: self.facts(results, more),
+        }
+    }
+
+    fn facts(
+        &self,
+        results: &Results,
+        more: impl IntoIterator<Item = (String, Fact)>,
+    ) -> BTreeMap<String, Fact> {
+        let facts = &results.facts;
+        let mut known = vec![
+            ("packet_hops", Fact::from(facts.packet_hops)),
+            ("wall_s", Fact::from(facts.wall_s)),
+            ("packet_hops_per_s", Fact::from(facts.packet_hops as f64 / facts.wall_s)),
+            ("peak_rss_bytes", Fact::from(facts.peak_rss_bytes)),
+            ("jobs", Fact::from(self.jobs as u64)),
+        ];
+        let wide: Vec<String> = wide(results).into_iter().map(key::of).collect();
+        if !wide.is_empty() {
+            known.push(("at_limit_of_replications", Fact::from(wide.join("\n"))));
+        }
+        if !self.on_lab {
+            known.push((statements::STUDY_HASH, Fact::from(self.study.digest())));
+        }
+        if results.points.len() == 1 {
+            let delays = results.rows.iter().filter(|r| &*r.metric == "delay.mean").map(|r| r.value);
+            known.push(("mean_delay_s", Fact::from(stats::Moments::of(delays).mean())));
+        }
+        let setup = usher_claims::Setup::of(self.plan);
+        let known = known.into_iter().map(|(name, fact)| (name.to_owned(), fact)).chain(more);
+        known.chain(setup.iter().flat_map(usher_claims::Setup::facts)).collect()
+    }
+
+    /// Makes report, verdicts and units of what a sweep gave. `rerun` says how a point is run again alone.
+    pub fn conclude(
+        &self,
+        results: Results,
+        samples: &Samples,
+        manifest: Manifest,
+        rerun: impl Fn(&Point) -> String,
+    ) -> Whole {
+        let mut report =
+            sweep::report(self.study.file(), self.plan, &results, samples, manifest.clone(), rerun);
+        let mut held = usher_claims::Results::new(&results.rows);
+        statements::about(&mut held, &manifest);
+        let judged = statements::report(&mut report, self.plan, &held, statements::is_own(&manifest));
+        let level = self.plan.points.first().map_or(0.95, |p| p.scenario.run.replications.confidence.get());
+        let units = sweep::units(self.study.file(), self.plan, &results.rows);
+        Whole { results, manifest, report, judged, units, level }
+    }
+}
+
+impl Whole {
+    /// Writes everything into the run's folder: rows, summaries, manifest, verdicts, figures and `report.html`, each file whole or
+    /// not at all.
+    ///
+    /// # Errors
+    /// The first file that cannot be written.
+    pub fn write(&self, folder: &Folder) -> Result<std::path::PathBuf, Error> {
+        folder
+            .write(&self.results, self.level, &self.manifest, &self.units)
+            .and_then(|()| statements::write(folder.path(), &self.judged))
+            .and_then(|()| self.report.write(folder.path()))
+    }
+}
+
+/// The points that came to their limit of replications before the precision asked for.
+pub fn wide(results: &Results) -> Vec<&Point> {
+    results.points.iter().filter(|p| p.complete && !p.converged).map(|p| &p.point).collect()
+}
+
+/// The time of this machine, UTC, as manifests write it (RFC 3339).
+pub fn now() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    rfc3339(WallTime::from_unix_secs(since.as_secs()))
+}
