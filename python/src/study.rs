@@ -1,0 +1,196 @@
+//! Studies and their plans.
+
+use crate::faults;
+use pyo3::prelude::*;
+use std::path::PathBuf;
+use std::sync::Arc;
+use usher_runner::SimRunner;
+use usher_runner::sweep::{self, Asked, Sweep, Task, key};
+use usher_scenario::{self as scenario, Plan as Planned};
+
+/// The names of the founding studies.
+#[pyfunction]
+pub(crate) fn founding() -> Vec<&'static str> {
+    let all = scenario::founding::all();
+    all.iter().map(|study| study.name).collect()
+}
+
+/// What tells this build of the native module from others, by its file.
+#[pyfunction]
+pub(crate) fn build(file: PathBuf) -> String {
+    sweep::build_of(&file)
+}
+
+/// A study that was read and found right.
+#[pyclass(frozen, module = "usher._native")]
+#[derive(Debug)]
+pub(crate) struct Study {
+    study: Arc<scenario::Study>,
+}
+
+#[pymethods]
+impl Study {
+    /// Finds a study by a founding study's name, or else as a file.
+    #[staticmethod]
+    fn open(py: Python<'_>, name: &str) -> PyResult<Self> {
+        let opened = py.detach(|| scenario::Study::open(name));
+        opened.map(|study| Self { study: Arc::new(study) }).map_err(|e| faults::of_loading(py, &e))
+    }
+
+    /// Reads a study's text; files that it names are of the disk.
+    #[staticmethod]
+    fn of_text(py: Python<'_>, name: &str, origin: &str, text: &str) -> PyResult<Self> {
+        let read = py.detach(|| scenario::Study::parse_beside(name, origin, text));
+        read.map(|study| Self { study: Arc::new(study) }).map_err(|e| faults::of_study(py, &e.faults))
+    }
+
+    #[getter]
+    fn name(&self) -> &str {
+        self.study.name()
+    }
+    #[getter]
+    fn title(&self) -> &str {
+        &self.study.file().title
+    }
+    #[getter]
+    fn question(&self) -> &str {
+        &self.study.file().question
+    }
+    #[getter]
+    fn description(&self) -> &str {
+        &self.study.file().description
+    }
+    #[getter]
+    fn text(&self) -> &str {
+        self.study.text()
+    }
+    /// What is right and should be written otherwise.
+    fn warnings(&self) -> Vec<faults::Told> {
+        faults::told(self.study.warnings())
+    }
+
+    /// The plan of a mode with these settings, as `--set` has them.
+    fn plan(
+        &self,
+        py: Python<'_>,
+        mode: String,
+        set: Vec<String>,
+        seed: Option<u64>,
+        replications: Option<u32>,
+    ) -> PyResult<Plan> {
+        Plan::make(py, self.study.clone(), Asked { mode, set, seed, replications })
+    }
+}
+
+/// Every run of a study.
+#[pyclass(frozen, module = "usher._native")]
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) study: Arc<scenario::Study>,
+    pub(crate) plan: Arc<Planned>,
+    pub(crate) asked: Asked,
+    pub(crate) sweep: Arc<Sweep>,
+}
+
+/// A plan for another process: name and text of the study in one file, mode, settings, seed, replications, the plan's hash,
+/// and the hash of the plan of that text.
+type State = (String, String, String, Vec<String>, Option<u64>, Option<u32>, String, String);
+
+/// An axis's name, its value as text, and as a number where it is one.
+type Setting = (String, String, Option<f64>);
+
+impl Plan {
+    fn make(py: Python<'_>, study: Arc<scenario::Study>, asked: Asked) -> PyResult<Self> {
+        let (mode, overrides) = asked.overrides().map_err(|e| faults::of_argument(py, e))?;
+        let planned = py.detach(|| study.plan(mode, &overrides));
+        let plan = Arc::new(planned.map_err(|e| faults::of_study(py, &e.faults))?);
+        let sweep = Arc::new(Sweep::of(&plan));
+        Ok(Self { study, plan, asked, sweep })
+    }
+
+    fn whole(&self, py: Python<'_>) -> PyResult<(Self, String)> {
+        let (text, _) = self.study.resolved();
+        let name = self.study.name();
+        let study = py.detach(|| scenario::Study::parse_beside(name, &format!("{name}.toml"), &text));
+        let study = study.map_err(|e| faults::of_study(py, &e.faults))?;
+        Ok((Self::make(py, Arc::new(study), self.asked.clone())?, text))
+    }
+}
+
+#[pymethods]
+impl Plan {
+    #[getter]
+    fn study(&self) -> &str {
+        &self.plan.study
+    }
+    #[getter]
+    fn mode(&self) -> &str {
+        self.plan.mode.name()
+    }
+    #[getter]
+    fn hash(&self) -> &str {
+        &self.plan.hash
+    }
+    /// The fewest and the most replications.
+    #[getter]
+    fn replications(&self) -> (u64, u64) {
+        self.sweep.replications()
+    }
+    /// Each point's key and settings.
+    fn points(&self) -> Vec<(String, Vec<Setting>)> {
+        let setting = |s: &scenario::Setting| (s.axis.clone(), s.text.clone(), s.number);
+        let points = self.plan.points.iter().zip(&self.sweep.goals);
+        points.map(|(p, goal)| (key::of(&goal.point), p.settings.iter().map(setting).collect())).collect()
+    }
+    /// The place of the one point that a text names.
+    fn find(&self, py: Python<'_>, text: &str) -> PyResult<usize> {
+        key::find(self.sweep.goals.iter().map(|goal| &goal.point), text)
+            .map_err(|e| faults::of_argument(py, e))
+    }
+    /// The seed of a replication of the point in this place.
+    fn seed(&self, py: Python<'_>, point: usize, replication: u32) -> PyResult<u64> {
+        Ok(self.point(py, point)?.seed(replication).value())
+    }
+    /// Runs a replication of the point in this place: its metrics, and behind them what the run cost, as journals keep it.
+    fn replicate(&self, py: Python<'_>, point: usize, replication: u32) -> PyResult<Vec<(String, f64)>> {
+        self.point(py, point)?;
+        let task = Task { index: point, point: &self.sweep.goals[point].point, replication, capture: None };
+        let outcome = py.detach(|| sweep::attempt(&SimRunner::new(&self.plan, Vec::new()), task));
+        outcome.map(|outcome| outcome.record()).map_err(|e| faults::failed(py, e))
+    }
+    /// The plan for another process.
+    fn state(&self, py: Python<'_>) -> PyResult<State> {
+        let Asked { mode, set, seed, replications } = self.asked.clone();
+        let (whole, text) = self.whole(py)?;
+        let name = self.study.name().to_owned();
+        Ok((name, text, mode, set, seed, replications, self.plan.hash.clone(), whole.plan.hash.clone()))
+    }
+    /// The plan that another process had.
+    #[staticmethod]
+    fn of_state(py: Python<'_>, state: State) -> PyResult<Self> {
+        let (name, text, mode, set, seed, replications, hash, of_text) = state;
+        let study = Study::of_text(py, &name, &format!("{name}.toml"), &text)?;
+        let mut made = Self::make(py, study.study, Asked { mode, set, seed, replications })?;
+        if made.plan.hash != of_text {
+            return Err(faults::failed(
+                py,
+                format!(
+                    "the plan of {name} is another here than where it was made: install the same build of usher on both"
+                ),
+            ));
+        }
+        // Journals are of the plan as it was first made.
+        Arc::make_mut(&mut made.plan).hash.clone_from(&hash);
+        Arc::make_mut(&mut made.sweep).plan = hash;
+        Ok(made)
+    }
+}
+
+impl Plan {
+    fn point(&self, py: Python<'_>, index: usize) -> PyResult<&scenario::Point> {
+        let of = self.plan.points.len();
+        let missing =
+            || faults::of_argument(py, format!("there is no point {index}: the plan has {of}, from 0"));
+        self.plan.points.get(index).ok_or_else(missing)
+    }
+}

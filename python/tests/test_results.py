@@ -1,0 +1,162 @@
+"""Whole runs and what they give."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import duckdb
+import pandas
+import polars
+import pyarrow
+import pytest
+
+import usher
+from samples import SMALL
+
+
+def test_a_run_gives_rows_summary_figures_and_a_report(results: usher.Results, tmp_path: Path) -> None:
+    assert results.complete
+    assert results.folder is None
+    assert [ran.key for ran in results.points] == ["loss=0 %", "loss=5 %", "loss=10 %"]
+    summary = {(line["loss"], line["metric"]): line for line in results.summary()}
+    means = [summary[loss, "delay.mean"]["mean"] for loss in ("0 %", "5 %", "10 %")]
+    # A round of 10 ms each way at least, and more with each loss.
+    assert 0.02 <= means[0] < means[1] < means[2]
+    figure = results.figure("delay")
+    assert figure._repr_svg_().startswith("<svg")
+    assert figure.svg.endswith(figure._repr_svg_())
+    assert figure.csv.startswith("series,x,mean,low,high,n")
+    assert results.figures == ["delay"]
+    page = results.report(tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "usher.run_point(usher.read(text, " in page
+    with pytest.raises(usher.StudyError, match='no figure "dely"; figures here are delay'):
+        results.figure("dely")
+
+
+def test_data_frames_take_the_tables_as_they_are(results: usher.Results) -> None:
+    rows = list(results.rows)
+    assert len(results) == len(rows) > 0
+    table = pyarrow.table(results)
+    assert table.to_pylist() == rows
+    assert table.column_names == ["study", "loss", "loss [%]", "replication", "metric", "unit", "value"]
+    assert [str(kind) for kind in table.schema.types] == ["string", "string", "double", "uint32", "string", "string", "double"]
+    frame = polars.DataFrame(results)
+    assert frame.to_dicts() == rows
+    assert len(pandas.DataFrame.from_arrow(results)) == len(rows)
+    said = results.summary()
+    counted = duckdb.sql("select count(*), max(mean) from said where metric = 'delay.mean'").fetchall()
+    assert counted == [(3, max(line["mean"] for line in said if line["metric"] == "delay.mean"))]
+
+
+def test_a_folder_has_what_the_program_writes_and_goes_on(small: usher.Study, results: usher.Results, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    kept = small.run(jobs=1, out=folder, progress=False)
+    assert kept.folder == folder
+    names = {"journal", "results.csv", "results.parquet", "summary.csv", "summary.parquet", "manifest.json", "report.html"}
+    assert names <= {file.name for file in folder.iterdir()}
+    assert polars.read_parquet(folder / "results.parquet").to_dicts() == list(results.rows)
+    again = small.run(out=folder, progress=False)
+    assert again.resumed == sum(ran.replications for ran in again.points)
+    assert list(again.rows) == list(results.rows)
+    with pytest.raises(
+        usher.FolderError, match=r"another plan .* start it anew with force=True, or choose another folder with out="
+    ):
+        small.run(seed=2, out=folder, progress=False)
+    assert usher.claims(folder) == []
+
+
+def test_progress_is_told_to_a_function(small: usher.Study) -> None:
+    told: list[tuple[int, int, int]] = []
+    small.run(progress=lambda *come: told.append(come))
+    done, expected, points = told[-1]
+    assert (done, points) == (expected, 3)
+    assert told == sorted(told)
+
+
+def test_what_a_progress_function_raises_ends_the_run(small: usher.Study) -> None:
+    def wrong(done: int, expected: int, points: int) -> None:
+        raise RuntimeError(f"{done} of {expected}, {points}")
+
+    with pytest.raises(RuntimeError):
+        small.run(progress=wrong)
+
+
+def test_other_threads_go_on_meanwhile(small: usher.Study) -> None:
+    ticks = 0
+    ended = threading.Event()
+
+    def tick() -> None:
+        nonlocal ticks
+        while not ended.is_set():
+            ticks += 1
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    begun = time.monotonic()
+    small.run(jobs=1, replications=20, progress=False)
+    took = time.monotonic() - begun
+    ended.set()
+    thread.join()
+    assert ticks > 50 * took
+
+
+def test_ctrl_c_ends_a_run_with_what_it_finished(small: usher.Study, tmp_path: Path) -> None:
+    long = small.set(loss=list(range(1, 60)))
+    begun = threading.Event()
+
+    def interrupt() -> None:
+        begun.wait()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.warns(usher.PartialResults, match="interrupted; the same call with this folder goes on"):
+        part = long.run(replications=60, out=tmp_path / "part", progress=lambda done, *_: begun.set() if done > 5 else None)
+    assert not part.complete
+    assert len(polars.DataFrame(part)) > 0
+    assert "Partial results" in part.report(tmp_path / "part.html").read_text(encoding="utf-8")
+
+
+def test_results_that_cannot_be_pickled_say_why(results: usher.Results) -> None:
+    with pytest.raises(TypeError, match=r"results of small cannot be pickled: .* pickle the plan"):
+        pickle.dumps(results)
+
+
+def test_statements_are_judged(tmp_path: Path) -> None:
+    results = usher.study("mih-udp").run(quick=True, replications=2, out=tmp_path / "run", progress=False)
+    assert results.claims
+    assert usher.claims(results) == results.claims == usher.claims(tmp_path / "run")
+    assert sum(results.claims.counts().values()) == len(results.claims)
+    with pytest.raises(usher.UsherError, match="is no folder of a run"):
+        usher.claims(tmp_path / "nowhere")
+
+
+def test_formulas_and_vectors_hold() -> None:
+    checks = usher.verify("radius/")
+    assert checks
+    assert all(check.holds for check in checks)
+    with pytest.raises(usher.StudyError, match='nothing is named like "radios"'):
+        usher.verify("radios")
+
+
+def test_three_lines_in_a_fresh_environment(tmp_path: Path) -> None:
+    wheel = os.environ.get("USHER_WHEEL")
+    assert wheel, "USHER_WHEEL names the wheel to install; ./x test python sets it"
+    fresh = tmp_path / "fresh"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", fresh], check=True)
+    python = str(fresh / "bin" / "python")
+    pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check"]
+    subprocess.run([*pip, "install", "--quiet", "--no-index", wheel], check=True)
+    study = tmp_path / "small.toml"
+    study.write_text(SMALL, encoding="utf-8")
+    code = "import usher\nresults = usher.study('small.toml').run(quick=True)\nprint(results.figure('delay')._repr_svg_())"
+    drawn = subprocess.run([python, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert drawn.stdout.startswith("<svg")
+    assert drawn.stderr == ""

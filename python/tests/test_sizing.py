@@ -1,0 +1,50 @@
+"""How many servers a deployment needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import usher
+
+PROFILE = Path(__file__).parents[2] / "studies/founding/profiles/ike-gateway-2026-11.toml"
+
+
+def test_a_plan_says_how_many_servers_there_have_to_be(tmp_path: Path) -> None:
+    told: list[tuple[int, int, int]] = []
+    demand = {"users": 100_000, "within": "1 min"}
+    sized = usher.plan(
+        profile=PROFILE,
+        mix={"ike-psk": 1},
+        demand=demand,
+        target="99 % within 200 ms",
+        quick=True,
+        logins=50,
+        progress=lambda *come: told.append(come),
+    )
+    assert sized.answer["target"] == {"share": 0.99, "within_s": 0.2}
+    assert sized.answer["demand_per_s"] == pytest.approx(100_000 / 60)
+    assert sized.servers is not None
+    assert sized.capacity is not None
+    assert sized.servers * sized.capacity >= sized.answer["demand_per_s"]
+    assert told
+    assert "<html" in sized.report(tmp_path / "plan.html").read_text(encoding="utf-8")
+    # The same in a file, whose folder the profile is named from.
+    (tmp_path / "profile.toml").write_text(PROFILE.read_text(encoding="utf-8"), encoding="utf-8")
+    file = tmp_path / "plan.toml"
+    file.write_text(
+        'profile = "profile.toml"\nmix = { ike-psk = 1 }\ndemand = { users = 100000, within = "1 min" }\n'
+        'target = { share = "99 %", within = "200 ms" }\n',
+        encoding="utf-8",
+    )
+    assert usher.plan(file, quick=True, logins=50, progress=False).answer == sized.answer
+
+
+def test_what_a_plan_lacks_is_said() -> None:
+    with pytest.raises(usher.StudyError, match="give a plan's file, or its settings"):
+        usher.plan()
+    with pytest.raises(usher.StudyError, match=r'the plan:1:1: .*did you mean "profile"'):
+        usher.plan(profil="profile.toml")
+    with pytest.raises(usher.StudyError, match="by which methods do users log in"):
+        usher.plan(profile=PROFILE, demand={"rate": "10 /s"})

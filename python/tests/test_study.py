@@ -1,0 +1,106 @@
+"""Studies, plans, and single replications."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import usher
+from samples import SMALL
+from usher import _study
+
+
+def test_the_founding_studies_open_by_their_names() -> None:
+    names = usher.studies()
+    assert "aaa-hol" in names
+    study = usher.study("aaa-hol")
+    assert study.name == "aaa-hol"
+    assert study.question.endswith("?")
+
+
+def test_a_plan_says_its_points_replications_and_seeds(small: usher.Study) -> None:
+    plan = small.plan()
+    assert [point.key for point in plan.points] == ["loss=0 %", "loss=5 %", "loss=10 %"]
+    assert plan.points[1] == usher.Point(1, "loss=5 %", {"loss": "5 %"}, {"loss": 5.0})
+    assert (len(plan), plan.replications) == (3, (9, 18))
+    # Common random numbers: what differs between two points is due to what they vary.
+    assert plan.seed(0, 1) == plan.seed("loss=10 %", 1) != plan.seed(0, 2)
+    assert len(small.plan(quick=True)) == 2
+    assert small.plan(replications=4).replications == (12, 12)
+    assert small.plan(seed=7).seed(0) != plan.seed(0)
+
+
+def test_set_gives_another_study(small: usher.Study) -> None:
+    other = small.set(loss=["1 %", "2 %"]).set({"run.duration": "2 s"}, "run.warmup=1 s")
+    assert other.changes == ("loss=1 %,2 %", "run.duration=2 s", "run.warmup=1 s")
+    assert [point.settings["loss"] for point in other.plan().points] == ["1 %", "2 %"]
+    assert small.changes == ()
+    # A number without a unit takes the axis's.
+    assert small.set(loss=3).plan().points[0].key == "loss=3 %"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("los=1 %", 'there is no axis "los"; did you mean "loss"?'),
+        ("links.wire.loss=1 %", 'the axis "loss" varies it'),
+        ("run.duration", "write name=value"),
+    ],
+)
+def test_what_cannot_be_set_is_said(small: usher.Study, change: str, says: str) -> None:
+    with pytest.raises(usher.StudyError) as raised:
+        small.set(change).plan()
+    assert says in str(raised.value)
+
+
+def test_faults_have_file_line_and_remedy(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.toml"
+    file.write_text(SMALL.replace('delay = "10 ms"', 'delai = "10 ms"').replace('"100 B"', '"100 X"'), encoding="utf-8")
+    with pytest.raises(usher.StudyError) as raised:
+        usher.study(file)
+    faults = raised.value.faults
+    assert len(faults) > 1
+    assert raised.value.file == str(file)
+    assert SMALL.splitlines()[raised.value.line - 1] == 'delay = "10 ms"'
+    assert 'did you mean "delay"' in faults[0].message
+    assert str(faults[0]).startswith(f"{file}:{faults[0].line}:{faults[0].column}: ")
+    assert pickle.loads(pickle.dumps(raised.value)).faults == faults
+    with pytest.raises(usher.StudyError, match='neither a study\'s name nor a file; did you mean "aaa-hol"'):
+        usher.study("aaa-hul")
+
+
+def test_a_replication_is_the_same_wherever_it_runs(small: usher.Study, results: usher.Results) -> None:
+    plan = small.plan()
+    alone = usher.run_point(plan, "loss=5 %", 1)
+    rows = [row for row in results.rows if row["loss"] == "5 %" and row["replication"] == 1]
+    assert alone == {row["metric"]: row["value"] for row in rows}
+    again = pickle.loads(pickle.dumps(plan))
+    assert again.hash == plan.hash
+    assert usher.run_point(again, plan.points[1], 1) == alone
+
+
+def test_another_process_computes_what_this_one_does(small: usher.Study, tmp_path: Path) -> None:
+    plan = small.plan()
+    (tmp_path / "plan").write_bytes(pickle.dumps(plan))
+    code = "import pickle, usher; print(usher.run_point(pickle.load(open('plan', 'rb')), 2, 0))"
+    printed = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert printed.stdout.strip() == str(usher.run_point(plan, 2, 0))
+
+
+def test_a_plan_of_another_build_is_refused(small: usher.Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = pickle.dumps(small.plan())
+    monkeypatch.setattr(_study, "build", lambda: "0.0.1 0123456789abcdef")
+    with pytest.raises(usher.VersionError, match=r"usher 0\.2\.0 there, usher 0\.0\.1 here|there, 0\.0\.1 here"):
+        pickle.loads(kept)
+
+
+def test_a_point_that_is_not_there_is_said(small: usher.Study) -> None:
+    plan = small.plan()
+    with pytest.raises(usher.StudyError, match="no point has loss=7 %; values there are 0 %, 5 %, 10 %"):
+        usher.run_point(plan, "loss=7 %")
+    with pytest.raises(usher.StudyError, match="there is no point 3: the plan has 3, from 0"):
+        usher.run_point(plan, 3)

@@ -1,0 +1,92 @@
+"""`python3 -m usher sweep`: what `usher study run --backend` runs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import warnings
+
+from usher import FolderError, PartialResults, StudyError, UsherError, __version__, study
+from usher._study import build
+from usher._sweep import CLUSTERS, sweep
+
+USAGE = 2
+INTERRUPTED = 130
+
+
+def _arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python3 -m usher", description="Sweeps of studies by the package usher.")
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    one = commands.add_parser("sweep", help="run a study by a cluster", description="Runs a study by a cluster of Ray or Dask.")
+    one.add_argument("name", help="a study's name, or its file")
+    one.add_argument("--backend", required=True, choices=["local", *CLUSTERS], help="who computes replications")
+    one.add_argument("--address", help="where the cluster is [default: one that is started for this sweep]")
+    mode = one.add_mutually_exclusive_group()
+    mode.add_argument("--quick", action="store_true", help="for a first look")
+    mode.add_argument("--full", action="store_true", help="for publication")
+    mode.add_argument("--sensitivity", action="store_true", help="each choice of the study in turn")
+    one.add_argument("--set", action="append", default=[], metavar="AXIS=VALUES", help="other values; may be repeated")
+    one.add_argument("--seed", type=int, help="the seed, in place of the study's")
+    one.add_argument("--replications", type=int, metavar="N", help="exactly this many of every point")
+    one.add_argument("--jobs", type=int, metavar="N", help="replications that are asked for at once")
+    one.add_argument("--out", metavar="DIR", help="the folder for the results [default: out/NAME-MODE]")
+    one.add_argument("--force", action="store_true", help="begin anew in a folder that holds an earlier run")
+    one.add_argument("--plain", action="store_true", help="show no progress")
+    one.add_argument("--json", action="store_true", help="print JSON, for programs")
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs a command, and gives its exit code: 0 done, 1 failed, 2 wrong usage or a faulty study, 130 interrupted."""
+    asked = _arguments().parse_args(arguments)
+    try:
+        plan = (
+            study(asked.name)
+            .set(*asked.set)
+            .plan(
+                quick=asked.quick,
+                full=asked.full,
+                sensitivity=asked.sensitivity,
+                seed=asked.seed,
+                replications=asked.replications,
+            )
+        )
+        folder = asked.out or f"out/{plan.study}-{plan.mode}"
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", PartialResults)
+            results = sweep(
+                plan,
+                asked.backend,
+                address=asked.address,
+                jobs=asked.jobs,
+                out=folder,
+                force=asked.force,
+                progress=False if asked.plain or asked.json else None,
+            )
+    except (StudyError, FolderError) as wrong:
+        print(f"usher: {wrong}", file=sys.stderr)
+        return USAGE
+    except UsherError as failed:
+        print(f"usher: {failed}", file=sys.stderr)
+        return 1
+    for said in results.warnings + results.answers:
+        print(said, file=sys.stderr)
+    replications = sum(ran.replications for ran in results.points)
+    report = f"{folder}/report.html"
+    if asked.json:
+        told = {"study": plan.study, "folder": folder, "report": report, "points": len(results.points)}
+        told |= {"replications": replications, "complete": results.complete, "backend": asked.backend, "build": build()}
+        print(json.dumps([told]))
+    else:
+        print(f"{plan.study}: {len(results.points)} points, {replications} replications by {asked.backend}\nreport: {report}")
+    if results.complete:
+        return 0
+    for warning in caught:
+        print(f"usher: {warning.message}", file=sys.stderr)
+    return INTERRUPTED if any("interrupted" in str(warning.message) for warning in caught) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+"""Runs of a whole plan: where their journal is, what is shown meanwhile, how they end."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Protocol
+
+from usher import _native
+from usher._errors import PartialResults, UsherError
+from usher._results import Results
+from usher._study import Plan, build
+
+Progress = bool | Callable[[int, int, int], object] | None
+"""What hears how far a run has come."""
+
+Replicate = Callable[[int, int], list[tuple[str, float]]]
+"""Computes a replication: of the point in this place, the one with this number."""
+
+EVERY = 10.0
+"""Seconds between two lines of progress where no bar can be drawn."""
+
+
+class Bar(Protocol):
+    """Shows how far a run has come, until it is closed."""
+
+    def __call__(self, done: int, expected: int, points: int, /) -> object: ...
+    def close(self) -> None: ...
+
+
+class TqdmBar:
+    """A bar of tqdm's, which is drawn in terminals and notebooks."""
+
+    def __init__(self, name: str, unit: str, fewest: int, points: int) -> None:
+        from tqdm.auto import tqdm
+
+        self._of = points
+        self._bar = tqdm(desc=name, total=fewest, unit=unit)
+
+    def __call__(self, done: int, expected: int, points: int) -> None:
+        self._bar.total = expected
+        if self._of > 1:
+            self._bar.set_postfix_str(f"{points}/{self._of} points", refresh=False)
+        self._bar.update(done - self._bar.n)
+
+    def close(self) -> None:
+        self._bar.close()
+
+
+class Lines:
+    """A line now and then."""
+
+    def __init__(self, name: str, unit: str) -> None:
+        self._name = name
+        self._unit = unit
+        self._last = time.monotonic()
+
+    def __call__(self, done: int, expected: int, _: int) -> None:
+        if time.monotonic() - self._last >= EVERY:
+            self._last = time.monotonic()
+            print(f"{self._name}: {done} of about {expected} {self._unit}s", file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        pass
+
+
+class Told:
+    """Tells a caller's function."""
+
+    def __init__(self, tell: Callable[[int, int, int], object]) -> None:
+        self._tell = tell
+
+    def __call__(self, done: int, expected: int, points: int) -> None:
+        self._tell(done, expected, points)
+
+    def close(self) -> None:
+        pass
+
+
+def bar(name: str, unit: str, fewest: int, points: int, progress: Progress) -> Bar:
+    """What shows the progress that is asked for, of so many units at least.
+
+    Without tqdm there are lines, and only where they are asked for or a terminal reads them.
+    """
+    if callable(progress):
+        return Told(progress)
+    if progress is None:
+        progress = sys.stderr.isatty() or "ipykernel" in sys.modules
+    if not progress:
+        return Told(lambda *_: None)
+    try:
+        return TqdmBar(name, unit, fewest, points)
+    except ImportError:
+        return Lines(name, unit)
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def run(
+    plan: Plan,
+    *,
+    jobs: int | None,
+    out: str | os.PathLike[str] | None,
+    force: bool,
+    progress: Progress,
+    stop: _native.Stop | None = None,
+    replicate: Replicate | None = None,
+    quiet: Sequence[Exception] = (),
+) -> Results:
+    """Runs a plan here, or has its replications computed by `replicate` until `stop` is set. A partial result warns, unless `quiet`
+    has what ended it."""
+    if jobs is not None and jobs < 1:
+        raise UsherError(f"jobs={jobs}: one or more are needed")
+    stop = stop or _native.Stop()
+    with ExitStack() as stack:
+        folder = Path(out) if out is not None else Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="usher-")))
+        settings = SimpleNamespace(
+            folder=folder, keep=out is not None, force=force, build=build(), jobs=jobs or cores(), called=plan._called
+        )
+        shown = bar(plan.study, "replication", plan.replications[0], len(plan), progress)
+        stack.callback(shown.close)
+        native, interrupted = _native.run(plan._native, settings, stop, shown, replicate)
+    results = Results(native, plan.study, folder if out is not None else None)
+    # What ended it altogether is the caller's to tell.
+    if not results.complete and not quiet:
+        why = "interrupted" if interrupted else native.broken or f"{len(results.failures)} replications could not be run"
+        for failure in results.failures[:1]:
+            why += f", the first at {failure.point or 'its point'}, replication {failure.replication}: {failure.error}"
+        goes_on = "; the same call with this folder goes on" if out is not None else ""
+        warnings.warn(f"{results!r} are partial: {why}{goes_on}", PartialResults, stacklevel=4)
+    return results

@@ -1,0 +1,90 @@
+"""How many servers a deployment needs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from usher import _native
+from usher._errors import StudyError
+from usher._run import Progress, bar, cores
+
+
+class Sizing:
+    """How many servers a deployment needs, how long logins take with so many, and what breaks first."""
+
+    def __init__(self, answer: str, page: str) -> None:
+        self.answer: dict[str, Any] = json.loads(answer)
+        """Everything that `usher plan --json` says."""
+        self._page = page
+
+    @property
+    def servers(self) -> int | None:
+        """How many servers the demand takes; `None` where no load meets the target."""
+        servers: int | None = self.answer["servers"]
+        return servers
+
+    @property
+    def capacity(self) -> float | None:
+        """Logins a second that one server takes and meets the target; `None` where no load meets it."""
+        found = self.answer["capacity"]
+        return None if found is None else float(found["logins_per_s"])
+
+    def report(self, path: str | os.PathLike[str] = "plan.html") -> Path:
+        """Writes the report, one HTML file, and gives its path."""
+        file = Path(path)
+        file.write_text(self._page, encoding="utf-8")
+        return file
+
+    def __repr__(self) -> str:
+        return f"<usher.Sizing: {self.servers} servers for {self.answer['demand_per_s']:.4g} logins a second>"
+
+
+def plan(
+    file: str | os.PathLike[str] | None = None,
+    *,
+    quick: bool = False,
+    replications: int | None = None,
+    logins: int | None = None,
+    seed: int = 1,
+    jobs: int | None = None,
+    progress: Progress = None,
+    **settings: Any,
+) -> Sizing:
+    """How many servers a deployment needs: its logins, simulated on processors that a measured profile charges.
+
+    A plan is a file, or is said here in the file's words: `plan(profile="profile.toml", mix={"pap": 1}, demand={"users": 50000,
+    "within": "30 min"}, target="99 % within 200 ms")`. The others are those of `usher plan`. Raises `StudyError` where something is
+    missing or does not fit; Ctrl-C ends it without an answer.
+    """
+    if (file is None) == (not settings):
+        raise StudyError([("", 0, 0, "give a plan's file, or its settings, such as profile, mix and demand")])
+    text = "".join(f"{name} = {_toml(_target(value) if name == 'target' else value)}\n" for name, value in settings.items())
+    asked = SimpleNamespace(quick=quick, replications=replications, logins=logins, seed=seed, jobs=jobs or cores())
+    shown = bar("plan", "step", 1, 1, progress)
+    try:
+        return Sizing(*_native.size(None if file is None else os.fspath(file), text, asked, _native.Stop(), shown))
+    finally:
+        shown.close()
+
+
+def _target(value: object) -> object:
+    """A target as the command has it, as the file has it."""
+    if not isinstance(value, str):
+        return value
+    share, _, within = value.partition(" within ")
+    return {"share": share.strip(), "within": within.strip()}
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_toml(str(name))} = {_toml(of)}" for name, of in value.items()) + " }"
+    return json.dumps(os.fspath(value) if isinstance(value, os.PathLike) else value, ensure_ascii=False)

@@ -1,0 +1,308 @@
+"""Studies and their plans."""
+
+from __future__ import annotations
+
+import functools
+import os
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from usher import _native
+from usher._errors import Fault, StudyError, VersionError
+
+if TYPE_CHECKING:
+    from usher._results import Results
+    from usher._run import Progress
+
+Value = str | int | float | bool
+"""A setting's value: a quantity as text (`"5 %"`), a number in the setting's own unit, a switch."""
+
+
+def build() -> str:
+    """What tells this build of the package from others: its native module's checksum."""
+    return _build_of(str(_native.__file__))
+
+
+@functools.cache
+def _build_of(file: str) -> str:
+    return f"{_native.__version__} {_native.build(file)}"
+
+
+def studies() -> list[str]:
+    """The names of the studies that come with the package."""
+    return _native.founding()
+
+
+def study(name: str | os.PathLike[str]) -> Study:
+    """Opens a study: one that comes with the package by its name, or else a file.
+
+    Raises `StudyError`, whose `faults` have file, line and what to do.
+    """
+    opened = _native.Study.open(os.fspath(name))
+    for fault in opened.warnings():
+        warnings.warn(str(Fault(*fault)), stacklevel=2)
+    return Study(opened, f"usher.study({os.fspath(name)!r})")
+
+
+def _text(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class Study:
+    """A study: its question, its file, and what is changed of it.
+
+    A study does not change: `set` gives another one.
+    """
+
+    def __init__(self, native: _native.Study, called: str, changes: Sequence[str] = ()) -> None:
+        self._native = native
+        self._called = called
+        self._changes = tuple(changes)
+
+    @property
+    def name(self) -> str:
+        """Its name, as rows have it."""
+        return self._native.name
+
+    @property
+    def title(self) -> str:
+        """Its title."""
+        return self._native.title
+
+    @property
+    def question(self) -> str:
+        """What it asks."""
+        return self._native.question
+
+    @property
+    def description(self) -> str:
+        """What is set up and measured."""
+        return self._native.description
+
+    @property
+    def text(self) -> str:
+        """Its file's text."""
+        return self._native.text
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """What was changed of it by `set`, each as `name=value`."""
+        return self._changes
+
+    def set(self, *changes: str | Mapping[str, Value | Iterable[Value]], **axes: Value | Iterable[Value]) -> Study:
+        """The same study with other values: `set(loss=["1 %", "5 %"])` gives an axis these values, `set("run.duration=10 s")` or
+        `set({"run.duration": "10 s"})` gives a setting another one by its path. A number without a unit takes the axis's.
+
+        Whether they fit is said by `plan` and `run`.
+        """
+        added: list[str] = []
+        for change in changes:
+            if isinstance(change, str):
+                added.append(change)
+            else:
+                added += [f"{name}={_values(value)}" for name, value in change.items()]
+        added += [f"{name}={_values(value)}" for name, value in axes.items()]
+        for change in added:
+            if not all(part.strip() for part in change.partition("=")):
+                raise StudyError([("", 0, 0, f'{change}: write name=value, such as "loss=1 %,5 %"')])
+        return Study(self._native, self._called, (*self._changes, *added))
+
+    def plan(
+        self,
+        *,
+        quick: bool = False,
+        full: bool = False,
+        sensitivity: bool = False,
+        seed: int | None = None,
+        replications: int | None = None,
+    ) -> Plan:
+        """The plan: every combination of the axes' values, how often each runs, and from which seeds.
+
+        `quick` is for a first look, `full` for publication, `sensitivity` takes each choice of the study in turn; `seed` stands in
+        place of the study's, `replications` of its stopping rule. Raises `StudyError`.
+        """
+        modes = [name for name, on in (("quick", quick), ("full", full), ("sensitivity", sensitivity)) if on]
+        if len(modes) > 1:
+            raise StudyError([("", 0, 0, f"{' and '.join(modes)}: choose one of them")])
+        mode = modes[0] if modes else "default"
+        made = self._native.plan(mode, list(self._changes), seed, replications)
+        asked = [f"{mode}=True"] if modes else []
+        asked += [f"{name}={value}" for name, value in (("seed", seed), ("replications", replications)) if value is not None]
+        changed = f".set({', '.join(map(repr, self._changes))})" if self._changes else ""
+        return Plan(made, f"{self._called}{changed}.plan({', '.join(asked)})")
+
+    def run(
+        self,
+        *,
+        quick: bool = False,
+        full: bool = False,
+        sensitivity: bool = False,
+        seed: int | None = None,
+        replications: int | None = None,
+        jobs: int | None = None,
+        out: str | os.PathLike[str] | None = None,
+        force: bool = False,
+        progress: Progress = None,
+    ) -> Results:
+        """Runs the whole plan: `plan` with the same arguments, then `Plan.run`."""
+        plan = self.plan(quick=quick, full=full, sensitivity=sensitivity, seed=seed, replications=replications)
+        return plan.run(jobs=jobs, out=out, force=force, progress=progress)
+
+    def __repr__(self) -> str:
+        changed = f".set({', '.join(map(repr, self._changes))})" if self._changes else ""
+        return f"<usher.Study {self.name}: {self.title}{' ' + changed if changed else ''}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        plan = self._native.plan("default", [], None, None).state()
+        return _study_of, (plan[0], plan[1], self._called, self._changes)
+
+
+def _values(value: Value | Iterable[Value]) -> str:
+    if isinstance(value, (str, int, float)):
+        return _text(value)
+    return ",".join(map(_text, value))
+
+
+def _study_of(name: str, text: str, called: str, changes: tuple[str, ...]) -> Study:
+    return Study(_native.Study.of_text(name, f"{name}.toml", text), called, changes)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One combination of the axes' values."""
+
+    index: int
+    """Its place in the plan, from 0."""
+    key: str
+    """Its name, such as `loss=5 %; protocol=diameter`; empty in a study without axes."""
+    settings: dict[str, str]
+    """The value of each axis, as the study writes it."""
+    numbers: dict[str, float]
+    """The values that are numbers, in the unit of their axis."""
+
+
+class Plan:
+    """Every run of a study. It can be pickled: it carries the study's whole text, and says so where it comes to another build."""
+
+    def __init__(self, native: _native.Plan, called: str) -> None:
+        self._native = native
+        self._called = called
+
+    @property
+    def study(self) -> str:
+        """The study's name."""
+        return self._native.study
+
+    @property
+    def mode(self) -> str:
+        """`quick`, `default`, `full` or `sensitivity`."""
+        return self._native.mode
+
+    @property
+    def hash(self) -> str:
+        """A digest of all that decides the rows. Two plans with the same hash give the same rows."""
+        return self._native.hash
+
+    @functools.cached_property
+    def points(self) -> list[Point]:
+        """The points in the order of the grid, which is the order of the rows."""
+        return [
+            Point(index, key, {axis: text for axis, text, _ in settings}, {axis: n for axis, _, n in settings if n is not None})
+            for index, (key, settings) in enumerate(self._native.points())
+        ]
+
+    @property
+    def replications(self) -> tuple[int, int]:
+        """The fewest and the most replications of all points together."""
+        return self._native.replications
+
+    def seed(self, point: int | str | Point, replication: int = 0) -> int:
+        """The seed of one replication of a point. Points that differ only in what is compared have the same."""
+        return self._native.seed(self.place(point), replication)
+
+    def place(self, point: int | str | Point) -> int:
+        """The place of a point that is given by itself, by its place, or by as much of its key as tells it from others."""
+        if isinstance(point, Point):
+            return point.index
+        if isinstance(point, int):
+            return point
+        return self._native.find(point)
+
+    def run(
+        self,
+        *,
+        jobs: int | None = None,
+        out: str | os.PathLike[str] | None = None,
+        force: bool = False,
+        progress: Progress = None,
+    ) -> Results:
+        """Runs every point as often as its stopping rule asks, on all cores or `jobs` of them.
+
+        `out` is a folder that keeps what the program `usher` writes: rows, figures, report and a journal, from which the same call
+        goes on after an interruption; `force` begins anew there. `progress` is `True`, `False`, a function that is given
+        replications done, expected, and points done, or `None`: shown where it can be.
+
+        Ctrl-C ends it with the results of what was finished, and a warning (`PartialResults`). Raises `FolderError`, `UsherError`.
+        """
+        from usher._run import run
+
+        return run(self, jobs=jobs, out=out, force=force, progress=progress)
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def __repr__(self) -> str:
+        fewest, most = self.replications
+        times = str(fewest) if fewest == most else f"{fewest} to {most}"
+        return f"<usher.Plan {self.study} ({self.mode}): {len(self)} points, {times} replications>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return restored, (build(), self._called, _frozen(self._native.state()))
+
+
+State = tuple[str, str, str, tuple[str, ...], int | None, int | None, str, str]
+
+
+def _frozen(state: _native.State) -> State:
+    name, text, mode, changes, seed, replications, of_plan, of_text = state
+    return name, text, mode, tuple(changes), seed, replications, of_plan, of_text
+
+
+# A worker is sent the same plan with each replication, and reads it once.
+@functools.lru_cache(maxsize=4)
+def _read(state: State) -> _native.Plan:
+    name, text, mode, changes, seed, replications, of_plan, of_text = state
+    return _native.Plan.of_state((name, text, mode, list(changes), seed, replications, of_plan, of_text))
+
+
+def restored(made_by: str, called: str, state: State) -> Plan:
+    """The plan that was pickled by a process with this build. Raises `VersionError` where this one has another."""
+    same_build(made_by)
+    return Plan(_read(state), called)
+
+
+def same_build(other: str) -> None:
+    """Raises `VersionError` where another process has another build of the package."""
+    if other == build():
+        return
+    theirs, ours = other.split()[0], build().split()[0]
+    what = f"usher {theirs} there, {ours} here" if theirs != ours else f"two builds of usher {ours}"
+    raise VersionError(
+        f"{what}: their rows may differ; install the same wheel on the machine that runs the sweep and on every worker"
+    )
+
+
+def run_point(plan: Plan, point: int | str | Point, replication: int = 0) -> dict[str, float]:
+    """Runs one replication of one point: its metrics by name, in SI base units. The same arguments give the same numbers, on any
+    machine. Raises `StudyError` where there is no such point, `UsherError` where it cannot be run.
+    """
+    record = plan._native.replicate(plan.place(point), replication)
+    return {name: value for name, value in record if not name.startswith("#")}
+
+
+def read(text: str, name: str = "study", origin: str | Path | None = None) -> Study:
+    """A study from its text, for one that a notebook writes. `name` is what rows call it. Raises `StudyError`."""
+    return Study(_native.Study.of_text(name, str(origin or f"{name}.toml"), text), f"usher.read(text, {name!r})")

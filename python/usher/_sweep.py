@@ -1,0 +1,199 @@
+"""Sweeps whose replications are computed by a cluster: Ray's or Dask's.
+
+The driver is here: it keeps the stopping rule and the journal, as a run on this machine does, and asks the cluster for one
+replication at a time for each of its cores. What the cluster's engine does itself is left to it: placing tasks, and doing again
+those whose worker died.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import uuid
+from collections.abc import Callable
+from typing import Any, Literal, Protocol
+
+from usher import _native
+from usher._errors import BackendError, UsherError, VersionError
+from usher._results import Results
+from usher._run import Progress, run
+from usher._study import Plan, build
+from usher._work import work
+
+Backend = Literal["local", "ray", "dask"]
+"""Who computes replications."""
+
+LOOK = 0.5
+"""Seconds between two looks whether the sweep has ended meanwhile."""
+
+TRIES = 4
+"""How often a replication is begun whose workers die."""
+
+
+class Cluster(Protocol):
+    """Whoever computes replications elsewhere."""
+
+    def cores(self) -> int:
+        """How many it computes at once."""
+        ...
+
+    def compute(self, point: int, replication: int, stopped: Callable[[], bool]) -> _native.Record:
+        """A replication of the point in this place. Called by many threads; ends by an exception when `stopped` says so."""
+        ...
+
+    def close(self) -> None:
+        """Lets go of what this sweep had begun."""
+        ...
+
+
+def _engine(name: str, package: str) -> Any:
+    """The package of an engine, or what to do for it."""
+    try:
+        return __import__(package)
+    except ImportError as missing:
+        raise BackendError(f'backend="{name}" needs the package {package}: pip install "usher[{name}]"') from missing
+
+
+class Ray:
+    """A cluster of Ray's."""
+
+    def __init__(self, payload: bytes, address: str | None) -> None:
+        self._ray = _engine("ray", "ray")
+        self._own = not self._ray.is_initialized()
+        if self._own:
+            try:
+                self._ray.init(address=address, log_to_driver=False, configure_logging=False, include_dashboard=False)
+            except ConnectionError as refused:
+                raise BackendError(f"no cluster of Ray at {address or 'this machine'}: {refused}") from refused
+        # Of a task whose worker or node dies Ray begins another try.
+        self._task = self._ray.remote(max_retries=TRIES - 1)(work)
+        self._arguments = (build(), payload)
+
+    def cores(self) -> int:
+        return int(self._ray.cluster_resources().get("CPU", 1))
+
+    def compute(self, point: int, replication: int, stopped: Callable[[], bool]) -> _native.Record:
+        errors = self._ray.exceptions
+        task = self._task.remote(*self._arguments, point, replication)
+        while not self._ray.wait([task], timeout=LOOK)[0]:
+            if stopped():
+                self._ray.cancel(task, force=True)
+                raise UsherError("the sweep was ended")
+        try:
+            record: _native.Record = self._ray.get(task)
+        except (errors.WorkerCrashedError, errors.NodeDiedError, errors.OutOfMemoryError) as died:
+            raise UsherError(f"{TRIES} workers died computing it: {died}") from died
+        except errors.RayTaskError as failed:
+            if isinstance(failed.cause, (UsherError, ImportError)):
+                raise failed.cause from failed
+            raise
+        return record
+
+    def close(self) -> None:
+        if self._own:
+            self._ray.shutdown()
+
+
+class Dask:
+    """A cluster of Dask's."""
+
+    def __init__(self, payload: bytes, address: str | None) -> None:
+        self._distributed = _engine("dask", "distributed")
+        try:
+            if address is None:
+                # Replications let go of Python's lock, but a worker that dies takes all its threads' with it.
+                self._client = self._distributed.Client(threads_per_worker=1, dashboard_address=None)
+            else:
+                self._client = self._distributed.Client(address, set_as_default=False)
+        except OSError as refused:
+            raise BackendError(f"no scheduler of Dask at {address}: {refused}") from refused
+        self._own = address is None
+        self._arguments = (build(), payload)
+        self._name = f"usher-{uuid.uuid4().hex}"
+
+    def cores(self) -> int:
+        self._client.wait_for_workers(1)
+        return sum(self._client.nthreads().values())
+
+    def compute(self, point: int, replication: int, stopped: Callable[[], bool]) -> _native.Record:
+        name = f"{self._name}-{point}-{replication}"
+        task = self._client.submit(work, *self._arguments, point, replication, key=name, pure=False)
+        try:
+            while True:
+                try:
+                    record: _native.Record = task.result(timeout=LOOK)
+                    return record
+                except (TimeoutError, self._distributed.TimeoutError):
+                    if stopped():
+                        task.cancel()
+                        raise UsherError("the sweep was ended") from None
+        except self._distributed.scheduler.KilledWorker as died:
+            raise UsherError(f"{TRIES} workers died computing it: {died}") from died
+
+    def close(self) -> None:
+        cluster = self._client.cluster
+        self._client.close()
+        if self._own and cluster is not None:
+            cluster.close()
+
+
+CLUSTERS: dict[str, Callable[[bytes, str | None], Cluster]] = {"ray": Ray, "dask": Dask}
+
+
+def sweep(
+    plan: Plan,
+    backend: Backend = "local",
+    *,
+    address: str | None = None,
+    jobs: int | None = None,
+    out: str | os.PathLike[str] | None = None,
+    force: bool = False,
+    progress: Progress = None,
+) -> Results:
+    """Runs a plan by a cluster. The rows are the same bytes as of `Plan.run`, at any number of workers.
+
+    `backend` is `"ray"` or `"dask"`, at `address` (for Ray such as `"ray://head:10001"` or `"auto"`, for Dask such as
+    `"tcp://head:8786"`), or one that is started here for this sweep; `"local"` needs neither. `jobs` is how many replications are
+    asked for at once, by default one for each core of the cluster and one that waits. The others are those of `Plan.run`: with
+    `out`, a sweep whose driver died goes on from the folder's journal.
+
+    Workers need the same wheel of usher. A worker that dies costs its replications alone: they are computed again. Raises
+    `BackendError` where the engine or its cluster is missing, `VersionError` where a worker has another build.
+    """
+    if backend == "local":
+        return run(plan, jobs=jobs, out=out, force=force, progress=progress)
+    if backend not in CLUSTERS:
+        raise BackendError(f'there is no backend "{backend}"; there are local, {", ".join(CLUSTERS)}')
+    _, called, state = plan.__reduce__()[1]
+    cluster = CLUSTERS[backend](pickle.dumps((called, state)), address)
+    stop = _native.Stop()
+    fatal: list[Exception] = []
+
+    def replicate(point: int, replication: int) -> _native.Record:
+        try:
+            return cluster.compute(point, replication, stop.is_set)
+        except Exception as error:
+            # What another replication may survive is this one's failure alone.
+            if type(error) is not UsherError:
+                fatal.append(error)
+                stop.set()
+            raise
+
+    try:
+        at_once = jobs or cluster.cores() + 1
+        results = run(plan, jobs=at_once, out=out, force=force, progress=progress, stop=stop, replicate=replicate, quiet=fatal)
+    finally:
+        cluster.close()
+    for error in fatal[:1]:
+        raise _told(error, backend) from error
+    return results
+
+
+def _told(error: Exception, backend: str) -> Exception:
+    if isinstance(error, VersionError):
+        return error
+    if isinstance(error, ImportError):
+        return BackendError(
+            f"a worker of {backend} has no usher, or another version of it ({error}): install the same wheel there as here"
+        )
+    return BackendError(f"{backend} failed: {type(error).__name__}: {error}")

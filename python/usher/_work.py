@@ -1,0 +1,24 @@
+"""What a worker of a cluster does."""
+
+from __future__ import annotations
+
+import functools
+import pickle
+
+from usher import _native
+from usher._study import Plan, restored, same_build
+
+
+@functools.lru_cache(maxsize=4)
+def _plan(made_by: str, payload: bytes) -> Plan:
+    called, state = pickle.loads(payload)
+    return restored(made_by, called, state)
+
+
+def work(made_by: str, payload: bytes, point: int, replication: int) -> _native.Record:
+    """Computes a replication of a plan that a driver with this build has sent. Raises `VersionError` where this worker has another.
+
+    The payload is as the driver pickled it: its plan's study and settings, texts and numbers alone.
+    """
+    same_build(made_by)
+    return _plan(made_by, payload)._native.replicate(point, replication)
