@@ -211,6 +211,7 @@ pub(crate) enum StudyCommand {
   usher study run mine.toml --dry-run
   usher study run aaa-hol --quick --point 'loss=5 %; protocol=Diameter/TCP; method=eap-md5' --replication 2
   usher study run ike-auth --quick --ladder
+  usher study run aaa --backend dask --address tcp://head:8786
 
 The folder holds results.csv, results.parquet, summary.csv, summary.parquet, claims.json, manifest.json, figures/*.svg and
 report.html, and in study/ the study itself, so that the folder alone is enough to run it again:
@@ -241,6 +242,25 @@ pub(crate) enum On {
     Lab,
     /// Both, held against each other.
     Both,
+}
+
+/// Who computes replications elsewhere.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(crate) enum Engine {
+    /// A cluster of Ray's.
+    Ray,
+    /// A cluster of Dask's.
+    Dask,
+}
+
+impl Engine {
+    /// Its name.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Ray => "ray",
+            Self::Dask => "dask",
+        }
+    }
 }
 
 #[derive(Args, Debug)]
@@ -280,6 +300,12 @@ pub(crate) struct Run {
     /// How many replications run at once [default: one per core, on the lab one less].
     #[arg(long, value_name = "N")]
     pub(crate) jobs: Option<NonZeroUsize>,
+    /// Have a cluster compute the replications, by the Python package usher: the rows are the same.
+    #[arg(long, value_enum, value_name = "ENGINE", conflicts_with_all = ["on", "lab", "pcap", "ladder", "dry_run", "point"])]
+    pub(crate) backend: Option<Engine>,
+    /// Where the cluster is, such as tcp://head:8786 [default: one that is started on this machine].
+    #[arg(long, requires = "backend")]
+    pub(crate) address: Option<String>,
     /// Other values for an axis, or another value for a setting by its path; may be repeated.
     #[arg(long, value_name = "AXIS=VALUES")]
     pub(crate) set: Vec<String>,

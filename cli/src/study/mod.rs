@@ -1,6 +1,7 @@
 //! `usher study ...`
 
 mod both;
+mod cluster;
 mod compare;
 mod group;
 mod on;

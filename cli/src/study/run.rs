@@ -1,7 +1,7 @@
 //! `usher study run`
 
 use super::group::Group;
-use super::{both, on};
+use super::{both, cluster, on};
 use crate::args::{On, Run};
 use crate::output::{Failure, INTERRUPTED, Output, columns, duration, quoted};
 use crate::progress::Bar;
@@ -49,6 +49,9 @@ struct Job<'a> {
 
 /// Runs the studies, one after another.
 pub(crate) fn run(output: &Output, run: &Run) -> Result<(), Failure> {
+    if let Some(engine) = run.backend {
+        return cluster::run(output, run, engine);
+    }
     let jobs = jobs(run)?;
     if run.point.is_some() {
         let [job] = &jobs[..] else { return Err(Failure::usage("--point is of one study: name one")) };

@@ -355,3 +355,59 @@ fn two_runs_are_drawn_over_each_other() {
     let refused = place.usher(&["study", "compare", "a", "b", "--out", "both"]).with_code(1);
     assert!(refused.err.contains("b did not keep its study"), "{}", refused.err);
 }
+
+/// A program named python3 that answers as one with the package of this version, and writes down what it is asked.
+fn python(place: &Folder, version: &str) -> String {
+    use std::os::unix::fs::PermissionsExt;
+    let script = format!(
+        "#!/bin/sh\ncase \"$1\" in -c) echo {version} ;; *) echo \"$@\" >>asked; echo '[{{\"study\": \"s\"}}]'; exit $(cat ends) ;; esac\n"
+    );
+    std::fs::create_dir_all(place.path("bin")).unwrap();
+    place.write("bin/python3", &script);
+    let program = place.path("bin/python3");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    format!("{}:{}", place.path("bin").display(), std::env::var("PATH").unwrap())
+}
+
+#[test]
+fn a_cluster_is_asked_by_the_python_package() {
+    let place = Folder::new();
+    place.write("ends", "0");
+    let run = |path: &str, more: &[&str]| {
+        let mut command = place.command(&[&["study", "run"], more].concat());
+        ProgramOutput::of(command.env("PATH", path).output().unwrap())
+    };
+    let path = python(&place, env!("CARGO_PKG_VERSION"));
+    let words = [
+        "mine.toml",
+        "other.toml",
+        "--backend",
+        "dask",
+        "--address",
+        "tcp://head:8786",
+        "--quick",
+        "--set",
+        "loss=1 %",
+    ];
+    let more = [&words[..], &["--seed", "7", "--jobs", "3", "--out", "o", "--json"]].concat();
+    let told = run(&path, &more).with_code(0).json();
+    assert_eq!(told, serde_json::json!([{ "study": "s" }, { "study": "s" }]));
+    let asked = std::fs::read_to_string(place.path("asked")).unwrap();
+    let expected = "-m usher sweep mine.toml --backend dask --address tcp://head:8786 --set loss=1 % --seed 7 --jobs 3 \
+                    --out o/mine.toml --quick --json --plain";
+    assert_eq!(asked.lines().next(), Some(expected));
+    assert_eq!(asked.lines().count(), 2);
+    place.write("ends", "130");
+    let ended = run(&path, &["mine.toml", "--backend", "ray"]).with_code(130);
+    assert!(ended.err.contains("mine.toml: the sweep was not done"), "{}", ended.err);
+    let other = python(&place, "0.0.1");
+    let refused = run(&other, &["mine.toml", "--backend", "ray"]).with_code(1);
+    let remedy = "needs the Python package usher";
+    assert!(
+        refused.err.contains("python3 has usher 0.0.1. ") && refused.err.contains(remedy),
+        "{}",
+        refused.err
+    );
+    let none = run("/nowhere", &["mine.toml", "--backend", "ray"]).with_code(1);
+    assert!(none.err.contains(remedy) && none.err.contains("pip install '.[ray]'"), "{}", none.err);
+}
