@@ -374,12 +374,20 @@ mod tests {
         const MESSAGE: f64 = 9e-6;
         const OPERATION: f64 = 15e-6;
         const ASKED: f64 = 35e-6;
-        let psk =
-            [("ike.message", 6.0, MESSAGE), ("ike.key_exchange", 2.0, OPERATION), ("ike.open", 2.0, 0.0)];
+        // As gateways count them, deletion included.
+        let psk = [
+            ("ike.message", 6.0, MESSAGE),
+            ("ike.key_exchange", 2.0, OPERATION),
+            ("ike.open", 2.0, 0.0),
+            ("ike.protect", 2.0, 0.0),
+            ("ike.derive", 3.0, 2e-7),
+        ];
         let md5 = [
             ("ike.message", 10.0, MESSAGE),
             ("ike.key_exchange", 2.0, OPERATION),
             ("ike.open", 4.0, 0.0),
+            ("ike.protect", 4.0, 0.0),
+            ("ike.derive", 2.0, 2e-7),
             ("radius.request", 2.0, ASKED),
             ("radius.response", 2.0, 0.0),
         ];
