@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import threading
 import uuid
 from collections.abc import Callable
 from typing import Any, Literal, Protocol
@@ -118,15 +119,16 @@ class Dask:
     def compute(self, point: int, replication: int, stopped: Callable[[], bool]) -> _native.Record:
         name = f"{self._name}-{point}-{replication}"
         task = self._client.submit(work, *self._arguments, point, replication, key=name, pure=False)
+        # A result that is waited for with a timeout may be cut off while it is fetched, which distributed 2026.8 does not survive.
+        done = threading.Event()
+        task.add_done_callback(lambda _: done.set())
+        while not (done.wait(LOOK) or task.done()):
+            if stopped():
+                task.cancel()
+                raise UsherError("the sweep was ended")
         try:
-            while True:
-                try:
-                    record: _native.Record = task.result(timeout=LOOK)
-                    return record
-                except (TimeoutError, self._distributed.TimeoutError):
-                    if stopped():
-                        task.cancel()
-                        raise UsherError("the sweep was ended") from None
+            record: _native.Record = task.result()
+            return record
         except self._distributed.scheduler.KilledWorker as died:
             raise UsherError(f"{TRIES} workers died computing it: {died}") from died
 
