@@ -316,6 +316,9 @@ pub(crate) struct Run {
     /// text into the folder's ladders and into the report; with --point, print those of that replication.
     #[arg(long)]
     pub(crate) ladder: bool,
+    /// Put the simulator into the report, as a module for browsers: its reader moves the axes and runs points there.
+    #[arg(long, conflicts_with_all = ["on", "lab", "dry_run", "point"])]
+    pub(crate) live_report: bool,
     /// The folder for the results [default: out/NAME-MODE]; with several studies, a folder each in it and a report
     /// of all.
     #[arg(long, value_name = "DIR")]

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use usher_experiment::live;
 use usher_experiment::statements::OUT;
 use usher_experiment::{Experiment, Whole, wide};
 use usher_observe::{Point, file};
@@ -411,6 +412,9 @@ impl Job<'_> {
         let mut folder =
             Folder::open(&path, &sweep.plan, &sweep::build(), self.run.force).map_err(refused)?;
         folder.keep(&self.study, &self.asked).map_err(Failure::failed)?;
+        if self.run.live_report {
+            live::module().map_err(Failure::usage)?;
+        }
         let begun = Instant::now();
         let started = usher_experiment::now();
         let interrupt = interrupt().map_err(|e| Failure::failed(format!("cannot listen for Ctrl-C: {e}")))?;
@@ -444,6 +448,10 @@ impl Job<'_> {
         let mut whole = experiment.conclude(results, &samples, manifest, |point| self.rerun(point, 0));
         if self.run.ladder {
             whole.report.ladders = self.ladders(output)?;
+        }
+        if self.run.live_report {
+            let module = live::module().map_err(Failure::failed)?;
+            whole.report.live = Some(live::live(&experiment, &whole, module).map_err(Failure::failed)?);
         }
         let written = whole.write(&folder);
         let Whole { results, manifest, report, judged, .. } = whole;

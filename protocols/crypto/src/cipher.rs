@@ -1,7 +1,7 @@
 //! Ciphers of packets, by a name: CBC (RFC 2451, RFC 3602), AES-GCM (RFC 4106, RFC 5282) and ChaCha20-Poly1305
 //! (RFC 7634), each with the key, the salt and the initialization vector that ESP and IKEv2 give it.
 
-#[cfg(feature = "tls")]
+#[cfg(all(feature = "tls", not(target_arch = "wasm32")))]
 mod aws;
 
 use crate::Key;
@@ -106,10 +106,10 @@ impl CipherAlgorithm {
         }
     }
     /// The cipher under this key, with its salt where it has one; `None`: it has none of this length. Those that
-    /// authenticate are AWS-LC's where the feature `tls` is on, which are several times as fast.
+    /// authenticate are AWS-LC's where the feature `tls` is on, but for wasm32, which are several times as fast.
     #[must_use]
     pub fn with_key(self, key: &[u8]) -> Option<Box<dyn Cipher>> {
-        #[cfg(feature = "tls")]
+        #[cfg(all(feature = "tls", not(target_arch = "wasm32")))]
         if let Some(cipher) = aws::with_key(self, key) {
             return Some(cipher);
         }

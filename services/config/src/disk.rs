@@ -4,7 +4,6 @@ use crate::document::Outside;
 use crate::fault::Faults;
 use std::fs;
 use std::io::{self, Read};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Why there is no configuration.
@@ -31,6 +30,18 @@ pub fn text(path: &Path) -> Result<String, LoadError> {
     fs::read_to_string(path).map_err(|source| LoadError::Unreadable { path: path.to_owned(), source })
 }
 
+/// A file's mode.
+#[cfg(unix)]
+fn mode(path: &Path) -> io::Result<u32> {
+    use std::os::unix::fs::PermissionsExt;
+    Ok(fs::metadata(path)?.permissions().mode())
+}
+/// There are no files.
+#[cfg(not(unix))]
+fn mode(_: &Path) -> io::Result<u32> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 /// Bits of a file's mode that let others read or change it.
 const OTHERS: u32 = 0o007;
 
@@ -39,7 +50,7 @@ const OTHERS: u32 = 0o007;
 /// # Errors
 /// A sentence that says what to do.
 pub fn private(path: &Path) -> Result<(), String> {
-    let mode = fs::metadata(path).map_err(|e| format!("{}: {e}", path.display()))?.permissions().mode();
+    let mode = mode(path).map_err(|e| format!("{}: {e}", path.display()))?;
     if mode & OTHERS == 0 {
         return Ok(());
     }

@@ -3,6 +3,7 @@
 //! [`Experiment`] makes of a sweep's rows what a run's folder holds: the manifest, the figures and the report, the published
 //! statements with their verdicts. [`statements`] finds the runs that are on disk and judges by them.
 
+pub mod live;
 pub mod statements;
 
 use std::collections::BTreeMap;

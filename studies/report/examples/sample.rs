@@ -133,6 +133,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             })
             .into(),
         manifest: Some(manifest()),
+        live: None,
         ..Report::default()
     };
     println!("{}", report.write(folder.as_ref())?.display());

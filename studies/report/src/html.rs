@@ -4,15 +4,21 @@ mod part;
 
 use crate::format::{decimals, escape, significant};
 use crate::{Report, Rerun};
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use std::fmt::Write as _;
 use usher_observe::manifest::{Fact, Manifest};
 
 const STYLE: &str = include_str!("html/report.css");
 const SCRIPT: &str = include_str!("html/report.js");
+const LIVE: &str = include_str!("html/live.js");
+const WORKER: &str = include_str!("html/live-worker.js");
 
 /// What the browser may do: run what is in the file, and fetch nothing.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; \
                       base-uri 'none'; form-action 'none'";
+/// What it may do beside where the report runs its study: run the module that is in the file.
+const LIVE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'wasm-unsafe-eval' blob:; \
+                           worker-src blob:; img-src data:; base-uri 'none'; form-action 'none'";
 
 /// As many warnings stand open at the head.
 const FEW_WARNINGS: usize = 4;
@@ -22,9 +28,10 @@ const FEW_PARTS: usize = 3;
 /// The whole page.
 pub(crate) fn page(report: &Report) -> String {
     let title = escape(&report.title);
+    let policy = if report.live.is_some() { LIVE_POLICY } else { POLICY };
     let mut out = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n\
          <style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n"
@@ -37,6 +44,9 @@ pub(crate) fn page(report: &Report) -> String {
         out.push_str("</section>\n");
     }
     contents(&mut out, report);
+    if report.live.is_some() {
+        out.push_str(LIVE_PART);
+    }
     for (i, section) in report.sections.iter().enumerate() {
         let _ = writeln!(out, "<section id=\"part-{i}\">");
         if !section.title.is_empty() {
@@ -66,11 +76,36 @@ pub(crate) fn page(report: &Report) -> String {
     let _ = write!(
         out,
         "</main>\n<div id=\"tip\" role=\"status\" hidden></div>\n\
-         <script type=\"text/plain\" id=\"figure-style\">{}</script>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
+         <script type=\"text/plain\" id=\"figure-style\">{}</script>\n<script>\n{SCRIPT}</script>\n",
         crate::svg::STYLE
     );
+    if let Some(live) = &report.live {
+        // A tag within a text would end it.
+        let data = live.data.replace('<', "\\u003c");
+        let module = BASE64_STANDARD.encode(&live.module);
+        let _ = write!(
+            out,
+            "<script type=\"application/json\" id=\"live-data\">{data}</script>\n\
+             <script type=\"text/plain\" id=\"live-module\">{module}</script>\n\
+             <script type=\"text/plain\" id=\"live-worker\">{WORKER}</script>\n<script>\n{LIVE}</script>\n"
+        );
+    }
+    out.push_str("</body>\n</html>\n");
     out
 }
+
+/// Where the reader chooses a point, and sees what its replications give.
+const LIVE_PART: &str = "<section id=\"live\">\n<h2>Run it here</h2>\n\
+    <p>The same simulator, in this browser: a point's replications have the seeds and the rows of the program. Hollow marks are \
+    what the run gave, the full one is what this browser has computed, each with its confidence interval.</p>\n\
+    <div data-live=\"axes\"></div>\n\
+    <div class=\"controls\"><button class=\"run\" data-live=\"run\">Run</button>\
+    <label>at most <input type=\"number\" data-live=\"most\" value=\"20\" min=\"1\" max=\"10000\"> replications</label>\
+    <select data-live=\"metric\" aria-label=\"Metric\"></select></div>\n\
+    <p data-live=\"state\" role=\"status\"></p>\n<div data-live=\"plot\"></div>\n\
+    <dl><dt>Here</dt><dd data-live=\"here\"></dd><dt>Stored</dt><dd data-live=\"stored\"></dd>\
+    <dt>The last replication took</dt><dd data-live=\"time\"></dd></dl>\n\
+    <details><summary>Rows</summary><pre data-live=\"rows\"></pre></details>\n</section>\n";
 
 /// The parts that have a title, each to be gone to.
 fn contents(out: &mut String, report: &Report) {

@@ -47,6 +47,17 @@ pub struct Report {
     pub reruns: Vec<Rerun>,
     /// What was run, where and how long.
     pub manifest: Option<Manifest>,
+    /// What the report needs to run its own study; without it the file holds no module.
+    pub live: Option<Live>,
+}
+
+/// A study that runs in its reader's browser: `usher-browser` is what runs it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Live {
+    /// The study, its axes and what the run gave, JSON.
+    pub data: String,
+    /// The WebAssembly module, as gzip packs it (RFC 1952).
+    pub module: Vec<u8>,
 }
 
 /// A part of a report.

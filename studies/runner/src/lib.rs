@@ -6,4 +6,6 @@ mod on;
 pub mod sweep;
 pub mod world;
 
-pub use on::{LabRunner, SimRunner};
+#[cfg(not(target_arch = "wasm32"))]
+pub use on::LabRunner;
+pub use on::SimRunner;

@@ -2,7 +2,9 @@
 
 use crate::capture::{self, Packets};
 use crate::sweep::{Facts, Outcome, RunError, Runner, Task};
-use crate::world::{LabSettings, World, WorldError};
+#[cfg(not(target_arch = "wasm32"))]
+use crate::world::LabSettings;
+use crate::world::{World, WorldError};
 use usher_core::Seed;
 use usher_scenario::Plan;
 use usher_scenario::model::Scenario;
@@ -30,6 +32,7 @@ impl Runner for SimRunner<'_> {
 }
 
 /// Runs the points of a plan on a lab, each replication on one of its own. What it measures is not the same twice.
+#[cfg(not(target_arch = "wasm32"))]
 #[derive(Debug)]
 pub struct LabRunner<'a> {
     plan: &'a Plan,
@@ -37,6 +40,7 @@ pub struct LabRunner<'a> {
     settings: LabSettings,
 }
 
+#[cfg(not(target_arch = "wasm32"))]
 impl<'a> LabRunner<'a> {
     /// A runner for this plan's points; captures as for [`SimRunner::new`].
     pub fn new(plan: &'a Plan, links: Vec<String>, settings: LabSettings) -> Self {
@@ -44,6 +48,7 @@ impl<'a> LabRunner<'a> {
     }
 }
 
+#[cfg(not(target_arch = "wasm32"))]
 impl Runner for LabRunner<'_> {
     fn run(&self, task: Task<'_>) -> Result<Outcome, RunError> {
         let name = format!("{}, {}, replication {}", self.plan.study, task.point, task.replication);

@@ -54,6 +54,10 @@ pub const SIBLINGS: &[(&str, &str, &str)] = &[
     ("usher-experiment", "usher-report", "and in a report"),
     ("usher-experiment", "usher-runner", "of a sweep"),
     ("usher-experiment", "usher-scenario", "of a study's plan"),
+    ("usher-experiment", "usher-browser", "whose reader may run the study, too"),
+    ("usher-browser", "usher-observe", "it answers by rows"),
+    ("usher-browser", "usher-runner", "of replications"),
+    ("usher-browser", "usher-scenario", "of the study that it was given"),
     ("usher-claims", "usher-observe", "claims are held against rows"),
     ("usher-claims", "usher-report", "a verdict is shown in tables"),
     ("usher-claims", "usher-scenario", "a claim on the setting is held against the study"),
@@ -95,6 +99,10 @@ pub const UNSAFE: &[(&str, &str)] = &[
     (
         "networks/pppoe/src/sys.rs",
         "Ethernet frames in batches by packet sockets that leave checksums to us: no safe interface to them exists",
+    ),
+    (
+        "studies/browser/src/abi.rs",
+        "functions that a WebAssembly module exports: their names have to be kept, which safe code may not ask for",
     ),
     (
         "networks/sctp/src/system.rs",

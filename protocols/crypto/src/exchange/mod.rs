@@ -1,7 +1,7 @@
 //! Key exchange, by a name: Diffie-Hellman modulo primes and on curves, and key encapsulation. Both are begun by one side
 //! and answered by the other.
 
-#[cfg(feature = "tls")]
+#[cfg(all(feature = "tls", not(target_arch = "wasm32")))]
 mod aws;
 mod modp;
 
@@ -67,7 +67,8 @@ impl ExchangeAlgorithm {
     /// Whether it is built in.
     #[must_use]
     pub const fn is_available(self) -> bool {
-        cfg!(feature = "tls") || matches!(self, Self::Modp1024 | Self::Modp2048 | Self::Modp3072)
+        cfg!(all(feature = "tls", not(target_arch = "wasm32")))
+            || matches!(self, Self::Modp1024 | Self::Modp2048 | Self::Modp3072)
     }
 
     /// Begins an exchange.
@@ -79,9 +80,9 @@ impl ExchangeAlgorithm {
             Self::Modp1024 => modp::MODP_1024.begin(rng),
             Self::Modp2048 => modp::MODP_2048.begin(rng),
             Self::Modp3072 => modp::MODP_3072.begin(rng),
-            #[cfg(feature = "tls")]
+            #[cfg(all(feature = "tls", not(target_arch = "wasm32")))]
             _ => aws::begin(self, rng),
-            #[cfg(not(feature = "tls"))]
+            #[cfg(not(all(feature = "tls", not(target_arch = "wasm32"))))]
             _ => Err(ExchangeError::Absent),
         }
     }
@@ -107,7 +108,7 @@ impl ExchangeAlgorithm {
     /// # Errors
     /// Its value is not to be used, the method is not built in, or the library refuses.
     pub fn answer(self, rng: &mut SecureRng, peer: &[u8]) -> Result<(Vec<u8>, Key), ExchangeError> {
-        #[cfg(feature = "tls")]
+        #[cfg(all(feature = "tls", not(target_arch = "wasm32")))]
         if self == Self::MlKem768 {
             return aws::encapsulate(peer);
         }

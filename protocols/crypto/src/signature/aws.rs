@@ -7,11 +7,6 @@ use alloc::vec::Vec;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature as aws;
 use rustls::pki_types::PrivateKeyDer;
-use x509_parser::certificate::X509Certificate;
-use x509_parser::oid_registry::{
-    OID_EC_P256, OID_KEY_TYPE_EC_PUBLIC_KEY, OID_NIST_EC_P384, OID_PKCS1_RSAENCRYPTION, OID_SIG_ED25519,
-};
-use x509_parser::prelude::FromDer;
 
 impl SignatureScheme {
     fn verification(self) -> &'static dyn aws::VerificationAlgorithm {
@@ -31,18 +26,6 @@ impl SignatureScheme {
         }
     }
 
-    /// Whether the key of a certificate (DER) has signed the text so.
-    ///
-    /// # Errors
-    /// It has not, or it could not have.
-    pub fn verify(self, certificate: &[u8], text: &[u8], signature: &[u8]) -> Result<(), SignatureError> {
-        if key_kind(certificate)? != self.key() {
-            return Err(SignatureError::Kind);
-        }
-        let (_, certificate) = X509Certificate::from_der(certificate).map_err(|_| SignatureError::Key)?;
-        self.verify_by_key(&certificate.public_key().subject_public_key.data, text, signature)
-    }
-
     /// Whether this public key has signed the text so. It is as the bits of a SubjectPublicKeyInfo have it (RFC 5280, 4.1): of RSA
     /// the DER of modulus and exponent.
     ///
@@ -51,27 +34,6 @@ impl SignatureScheme {
     pub fn verify_by_key(self, key: &[u8], text: &[u8], signature: &[u8]) -> Result<(), SignatureError> {
         let key = aws::UnparsedPublicKey::new(self.verification(), key);
         key.verify(text, signature).map_err(|_| SignatureError::Signature)
-    }
-}
-
-/// The kind of key that a certificate (DER) has.
-///
-/// # Errors
-/// It is no certificate, or its key is of another kind.
-pub fn key_kind(certificate: &[u8]) -> Result<KeyKind, SignatureError> {
-    let (_, certificate) = X509Certificate::from_der(certificate).map_err(|_| SignatureError::Key)?;
-    let algorithm = &certificate.public_key().algorithm;
-    let curve = algorithm.parameters.as_ref().and_then(|p| p.as_oid().ok());
-    match (&algorithm.algorithm, curve) {
-        (oid, _) if *oid == OID_PKCS1_RSAENCRYPTION => Ok(KeyKind::Rsa),
-        (oid, _) if *oid == OID_SIG_ED25519 => Ok(KeyKind::Ed25519),
-        (oid, Some(curve)) if *oid == OID_KEY_TYPE_EC_PUBLIC_KEY && curve == OID_EC_P256 => {
-            Ok(KeyKind::EcdsaP256)
-        }
-        (oid, Some(curve)) if *oid == OID_KEY_TYPE_EC_PUBLIC_KEY && curve == OID_NIST_EC_P384 => {
-            Ok(KeyKind::EcdsaP384)
-        }
-        _ => Err(SignatureError::Key),
     }
 }
 
@@ -172,6 +134,7 @@ impl SigningKey {
 
 #[cfg(test)]
 mod tests {
+    use super::super::key_kind;
     use super::*;
     use rcgen::{CertificateParams, KeyPair};
 

@@ -1,10 +1,18 @@
 //! Signatures by the keys of certificates, outside TLS: their names, and with the feature `tls` how they are made and verified.
 
-#[cfg(feature = "tls")]
+#[cfg(all(feature = "tls", target_arch = "wasm32"))]
+mod absent;
+#[cfg(all(feature = "tls", not(target_arch = "wasm32")))]
 mod aws;
-
 #[cfg(feature = "tls")]
-pub use aws::{SigningKey, key_kind};
+mod certified;
+
+#[cfg(all(feature = "tls", target_arch = "wasm32"))]
+pub use absent::SigningKey;
+#[cfg(all(feature = "tls", not(target_arch = "wasm32")))]
+pub use aws::SigningKey;
+#[cfg(feature = "tls")]
+pub use certified::key_kind;
 
 usher_core::named! {
     "a kind of key";

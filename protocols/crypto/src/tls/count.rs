@@ -3,8 +3,8 @@
 //! Configurations are shared by all sessions, so an operation cannot know its session. It runs, however,
 //! within the call that feeds that session: a count for each thread, read before and after, tells.
 
+use super::library::{self, Offer};
 use super::{TlsWork, Version, VersionRange};
-use rustls::crypto::aws_lc_rs::{self, cipher_suite, kx_group};
 use rustls::crypto::{
     ActiveKeyExchange, CryptoProvider, KeyProvider, SharedSecret, SupportedKxGroup, WebPkiSupportedAlgorithms,
 };
@@ -13,7 +13,7 @@ use rustls::pki_types::{
     SubjectPublicKeyInfoDer,
 };
 use rustls::sign::{Signer, SigningKey};
-use rustls::{Error, NamedGroup, SignatureAlgorithm, SignatureScheme, SupportedCipherSuite};
+use rustls::{Error, NamedGroup, SignatureAlgorithm, SignatureScheme};
 use std::cell::Cell;
 use std::sync::{Arc, LazyLock};
 
@@ -38,10 +38,8 @@ pub(super) fn take() -> TlsWork {
 /// for a single version that is one suite and one group, so that all its handshakes have the same lengths, for several
 /// versions all that there are.
 pub(super) fn client_provider(versions: VersionRange) -> Arc<CryptoProvider> {
-    static TLS12: LazyLock<Arc<CryptoProvider>> =
-        LazyLock::new(|| with(&[cipher_suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256], &[&*X25519]));
-    static TLS13: LazyLock<Arc<CryptoProvider>> =
-        LazyLock::new(|| with(&[cipher_suite::TLS13_AES_128_GCM_SHA256], &[&*X25519]));
+    static TLS12: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| with(&library::TLS12));
+    static TLS13: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| with(&library::TLS13));
     match (versions.min, versions.max) {
         (_, Version::Tls12) => TLS12.clone(),
         (Version::Tls13, _) => TLS13.clone(),
@@ -51,20 +49,7 @@ pub(super) fn client_provider(versions: VersionRange) -> Arc<CryptoProvider> {
 
 /// The provider of all servers: each client finds what it offers.
 pub(super) fn server_provider() -> Arc<CryptoProvider> {
-    static ALL: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
-        let suites = [
-            cipher_suite::TLS13_AES_128_GCM_SHA256,
-            cipher_suite::TLS13_AES_256_GCM_SHA384,
-            cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
-            cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
-            cipher_suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
-            cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
-            cipher_suite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
-            cipher_suite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
-            cipher_suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
-        ];
-        with(&suites, &[&*X25519, &*SECP256R1, &*SECP384R1])
-    });
+    static ALL: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| with(&library::ALL));
     ALL.clone()
 }
 
@@ -78,18 +63,18 @@ pub(super) fn signing(provider: Arc<CryptoProvider>, even: bool) -> Arc<CryptoPr
 
 /// Whether a key is of RSA.
 pub(super) fn is_rsa(key: &PrivateKeyDer<'_>) -> bool {
-    aws_lc_rs::sign::any_supported_type(key).is_ok_and(|key| key.algorithm() == SignatureAlgorithm::RSA)
+    library::signing_key(key).is_ok_and(|key| key.algorithm() == SignatureAlgorithm::RSA)
 }
 
-fn with(suites: &[SupportedCipherSuite], groups: &[&'static dyn SupportedKxGroup]) -> Arc<CryptoProvider> {
+fn with(offer: &Offer) -> Arc<CryptoProvider> {
     static ALGORITHMS: LazyLock<WebPkiSupportedAlgorithms> =
-        LazyLock::new(|| counted_algorithms(aws_lc_rs::default_provider().signature_verification_algorithms));
+        LazyLock::new(|| counted_algorithms(library::provider().signature_verification_algorithms));
     Arc::new(CryptoProvider {
-        cipher_suites: suites.to_vec(),
-        kx_groups: groups.to_vec(),
+        cipher_suites: offer.suites.to_vec(),
+        kx_groups: offer.groups.iter().map(|group| counted_group(*group)).collect(),
         signature_verification_algorithms: *ALGORITHMS,
         key_provider: &Keys,
-        ..aws_lc_rs::default_provider()
+        ..library::provider()
     })
 }
 
@@ -125,9 +110,10 @@ impl SignatureVerificationAlgorithm for Verifier {
     }
 }
 
-static X25519: LazyLock<Group> = LazyLock::new(|| Group(kx_group::X25519));
-static SECP256R1: LazyLock<Group> = LazyLock::new(|| Group(kx_group::SECP256R1));
-static SECP384R1: LazyLock<Group> = LazyLock::new(|| Group(kx_group::SECP384R1));
+// The library wants groups for the program's whole life; there are three providers of three at most.
+fn counted_group(group: &'static dyn SupportedKxGroup) -> &'static dyn SupportedKxGroup {
+    Box::leak(Box::new(Group(group)))
+}
 
 #[derive(Debug)]
 struct Group(&'static dyn SupportedKxGroup);
@@ -161,7 +147,7 @@ struct Keys;
 
 impl KeyProvider for Keys {
     fn load_private_key(&self, key: PrivateKeyDer<'static>) -> Result<Arc<dyn SigningKey>, Error> {
-        Ok(Arc::new(Key(aws_lc_rs::sign::any_supported_type(&key)?)))
+        Ok(Arc::new(Key(library::signing_key(&key)?)))
     }
 }
 
@@ -170,7 +156,7 @@ struct EvenKeys;
 
 impl KeyProvider for EvenKeys {
     fn load_private_key(&self, key: PrivateKeyDer<'static>) -> Result<Arc<dyn SigningKey>, Error> {
-        Ok(Arc::new(Key(Arc::new(EvenKey(aws_lc_rs::sign::any_supported_type(&key)?)))))
+        Ok(Arc::new(Key(Arc::new(EvenKey(library::signing_key(&key)?)))))
     }
 }
 

@@ -13,6 +13,8 @@ mod count;
 mod faults;
 pub mod fixtures;
 mod keylog;
+#[cfg_attr(target_arch = "wasm32", path = "absent.rs")]
+mod library;
 mod recorded;
 mod remembered;
 mod session;

@@ -6,6 +6,7 @@ use super::{
 };
 use crate::fault::{Alert, TlsFault};
 use std::sync::Arc;
+use usher_core::codec::{Reader, Writer};
 
 /// Which end.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -89,6 +90,83 @@ impl Recording {
     pub fn succeeded(&self) -> bool {
         self.flights.iter().all(|flight| flight.after.is_ok())
     }
+}
+
+/// Most certificates of a chain that is read.
+const MAX_CHAIN: usize = 16;
+
+impl Recording {
+    /// What [`decode`](Self::decode) makes it of again, in a program that replays handshakes and can make none; `None`: one side gave
+    /// up, and why is not kept.
+    #[must_use]
+    pub fn encode(&self) -> Option<Vec<u8>> {
+        let mut all = Vec::new();
+        let mut w = Writer::new(&mut all);
+        w.u8(u8::from(self.version == Version::Tls13)).u8(u8::from(self.resumed));
+        w.u8(self.flights.len() as u8);
+        for flight in &self.flights {
+            let complete = *flight.after.as_ref().ok()?;
+            let work = flight.work;
+            w.u8(u8::from(flight.from == Side::Server)).u8(u8::from(complete));
+            w.u32(work.sign).u32(work.verify).u32(work.key_exchange);
+            let headers = headers(&flight.bytes);
+            w.u8(u8::try_from(headers.len()).ok()?);
+            for header in headers {
+                w.bytes(header);
+            }
+        }
+        for chain in [&self.client_chain, &self.server_chain] {
+            w.u8(u8::try_from(chain.len()).ok()?);
+            for certificate in chain {
+                w.u24(u32::try_from(certificate.len()).ok()?).bytes(certificate);
+            }
+        }
+        Some(all)
+    }
+
+    /// Reads what [`encode`](Self::encode) wrote. `None`: it is nothing of the kind.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut r = Reader::new(bytes);
+        let version = if r.u8().ok()? == 1 { Version::Tls13 } else { Version::Tls12 };
+        let resumed = r.u8().ok()? == 1;
+        let count = usize::from(r.u8().ok()?);
+        let mut flights = Vec::new();
+        for number in 0..count.min(MAX_FLIGHTS) {
+            let from = if r.u8().ok()? == 1 { Side::Server } else { Side::Client };
+            let after = Ok(r.u8().ok()? == 1);
+            let [sign, verify, key_exchange] = [r.u32().ok()?, r.u32().ok()?, r.u32().ok()?];
+            let mut bytes = Vec::new();
+            for _ in 0..r.u8().ok()? {
+                let header = r.array::<HEADER>().ok()?;
+                bytes.extend_from_slice(&header);
+                bytes.resize(bytes.len() + usize::from(u16::from_be_bytes([header[3], header[4]])), 0);
+            }
+            fill(&mut bytes, number);
+            flights.push(Flight { from, bytes, work: TlsWork { sign, verify, key_exchange }, after });
+        }
+        let mut chain = || {
+            let count = usize::from(r.u8().ok()?);
+            let mut one = || {
+                let length = r.u24().ok()? as usize;
+                Some(r.bytes(length).ok()?.to_vec())
+            };
+            (0..count.min(MAX_CHAIN)).map(|_| one()).collect::<Option<Vec<_>>>()
+        };
+        let (client_chain, server_chain) = (chain()?, chain()?);
+        r.is_empty().then_some(Self { version, resumed, flights, client_chain, server_chain })
+    }
+}
+
+/// The headers of a flight's records.
+fn headers(flight: &[u8]) -> Vec<&[u8]> {
+    let (mut rest, mut all) = (flight, Vec::new());
+    while let Some((header, after)) = rest.split_at_checked(HEADER) {
+        let length = usize::from(u16::from_be_bytes([header[3], header[4]]));
+        all.push(header);
+        rest = after.get(length..).unwrap_or_default();
+    }
+    all
 }
 
 /// Most flights of a handshake: TLS 1.2's four, tickets, alerts, and some more.

@@ -215,6 +215,23 @@ fn hundreds_of_real_handshakes_have_the_recorded_lengths_and_work() {
 }
 
 #[test]
+fn a_recording_is_replayed_elsewhere_as_it_was() {
+    for (version, chain) in each() {
+        let (client, server) = Setup::new(version, chain).configs();
+        let recording = record(&client, &server).expect("a recording");
+        let bytes = recording.encode().expect("both sides completed it");
+        assert_eq!(Recording::decode(&bytes).as_ref(), Some(&recording), "{version:?} chain {chain}");
+        for length in 0..bytes.len() {
+            assert_eq!(Recording::decode(&bytes[..length]), None, "cut to {length}");
+        }
+        assert_eq!(Recording::decode(&[&bytes[..], &[0]].concat()), None);
+    }
+    let refused = Setup { client: Some(fixtures::foreign_client()), ..Setup::new(Version::Tls13, 2) };
+    let (client, server) = refused.configs();
+    assert_eq!(record(&client, &server).expect("a recording").encode(), None);
+}
+
+#[test]
 fn chains_make_flights_of_the_size_that_radius_has_to_split() {
     let of = |version, chain| {
         let (client, server) = Setup::new(version, chain).configs();

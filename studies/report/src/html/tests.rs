@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Axis, Cell, Column, Figure, Kind, Point, Section, Series, Table};
+use crate::{Axis, Cell, Column, Figure, Kind, Live, Point, Section, Series, Table};
 use usher_observe::Estimate;
 use usher_observe::manifest::Host;
 
@@ -56,6 +56,7 @@ fn sample(text: &str) -> Report {
             complete: false,
             facts: [(text.to_owned(), Fact::from(text))].into(),
         }),
+        live: None,
     }
 }
 
@@ -69,6 +70,22 @@ fn hostile_texts_stay_texts() {
     assert_eq!(page.matches("</style").count(), 1);
     assert!(!page.contains("<img") && !page.contains("\" onclick"));
     assert!(!page.contains("onerror='"));
+    assert!(!page.contains("wasm"), "what runs no study has no right to");
+}
+
+#[test]
+fn what_a_live_report_carries_stays_data() {
+    let data = "{\"text\":\"</script><script>alert(1)</script>\"}".to_owned();
+    let live = Some(Live { data, module: vec![0xfb, 0xff, 0x1f, 0x8b] });
+    let page = Report { live, ..sample("a") }.html();
+    // The style of figures, the page's script, data, module, worker, and what runs them.
+    assert_eq!((page.matches("<script").count(), page.matches("</script").count()), (6, 6));
+    assert!(page.contains(r#"{"text":"\u003c/script>\u003cscript>alert(1)\u003c/script>"}"#));
+    assert!(page.contains("id=\"live-module\">+/8fiw==</script>"));
+    assert!(page.contains("'wasm-unsafe-eval'") && page.contains("worker-src blob:"));
+    for fetching in ["https://", "src=", "fetch(", "<link", "<iframe", "importScripts", "XMLHttpRequest"] {
+        assert!(!page.contains(fetching), "{fetching}");
+    }
 }
 
 #[test]

@@ -103,6 +103,7 @@ pub fn report(
             .map(|p| Rerun { point: super::key::of(&p.point), command: rerun(&p.point) })
             .collect(),
         manifest: Some(manifest),
+        live: None,
     }
 }
 

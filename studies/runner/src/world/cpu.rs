@@ -6,6 +6,8 @@ use super::topology::Topology;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use usher_core::WorkLabel;
+#[cfg(not(target_arch = "wasm32"))]
+use usher_lab::CRYPTOGRAPHY;
 use usher_scenario::metrics;
 use usher_scenario::model::{Scenario, Workload};
 use usher_sim::HostId;
@@ -22,6 +24,10 @@ pub(super) fn charged(network: &Network, topology: &Topology) -> Charged {
     };
     hosts.filter_map(of).collect()
 }
+
+/// Where there is no lab nothing samples processors.
+#[cfg(target_arch = "wasm32")]
+const CRYPTOGRAPHY: [&str; 0] = [];
 
 /// The metrics of all hosts with a processor: what they were charged since `charged_before`, of a lab what each host's roles took
 /// since `before`, with what the kernel did for them when they received and sent.
@@ -82,7 +88,7 @@ fn shares(members: &[HostId], sampled: Option<&Sampled>) -> Vec<f64> {
     if all <= 0.0 {
         return Vec::new();
     }
-    let crypto = of(&|library| usher_lab::CRYPTOGRAPHY.contains(&library));
+    let crypto = of(&|library| CRYPTOGRAPHY.contains(&library));
     let libc = of(&|library| ["libc", "mimalloc"].contains(&library));
     let kernel = of(&|library| library == "kernel");
     [crypto, libc, kernel].map(|n| n / all).to_vec()

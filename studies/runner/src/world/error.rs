@@ -30,6 +30,7 @@ pub enum WorldError {
     #[error("{0}")]
     Role(String),
     /// The lab cannot be had, or something happened to it.
+    #[cfg(not(target_arch = "wasm32"))]
     #[error(transparent)]
     Lab(#[from] usher_lab::LabError),
     /// A run on a lab was ended before its time.

@@ -9,6 +9,7 @@ mod dialogue;
 mod eap;
 mod error;
 mod handover;
+mod handshakes;
 mod helpers;
 mod ident;
 mod ike;
@@ -21,6 +22,7 @@ mod mih_service;
 #[cfg(test)]
 mod names;
 mod network;
+#[cfg(not(target_arch = "wasm32"))]
 mod on_lab;
 mod plan;
 mod pppoe;
@@ -36,9 +38,11 @@ mod writer;
 
 pub use aaa::{Bound, Made, ServerRole};
 pub use error::WorldError;
+pub use handshakes::{give_handshake, handshakes};
 pub use machine::{Endpoint, EventOrJob, HostAddress};
-pub use network::LabSettings;
-pub use on_lab::LabFacts;
+pub use network::LabFacts;
+#[cfg(not(target_arch = "wasm32"))]
+pub use on_lab::LabSettings;
 pub use run::{Captured, RunResult, World};
 pub use topology::{cpu_config, sctp_config, tcp_config};
 pub use watch::{Dialogue, Place, Watched};

@@ -3,11 +3,10 @@
 use super::error::WorldError;
 use super::measure::Measure;
 use super::role::Role;
+use super::topology::Topology;
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::fmt::Debug;
 use usher_core::{Instant, WorkLabel};
-use usher_lab::{Hosts, Kernel, Registry, Samples};
 use usher_sim::radio::wimax::Counters;
 use usher_sim::{
     CellId, CpuStats, Fault, Held, HostId, LinkId, LinkStats, Observer, SctpTotals, Simulation, Tap,
@@ -16,46 +15,83 @@ use usher_sim::{
 
 /// Processor time by host.
 pub(super) type Processor = BTreeMap<HostId, std::time::Duration>;
-/// By what processor time was sampled, and what was seen.
-pub(super) type Sampled = (&'static str, Samples);
+/// By what processor time was sampled, and how often each library was seen on each host.
+pub(super) type Sampled = (&'static str, BTreeMap<(HostId, &'static str), u64>);
 
-/// What runs on a lab have in common beside the study.
-#[derive(Clone, Debug)]
-pub struct LabSettings {
-    /// Where labs are listed.
-    pub registry: Registry,
-    /// Settings of the kernel beyond the study's.
-    pub kernel: Kernel,
-    /// Whether processor time is divided among libraries, where perf can.
-    pub perf: bool,
-    /// Ends runs before their time.
-    pub stop: Arc<AtomicBool>,
+/// What a run on a lab has to say of itself; empty for others. Of several runs the first kind adds up, of the second the
+/// largest stays.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct LabFacts {
+    /// Counts and seconds.
+    pub sums: BTreeMap<String, f64>,
+    /// Largest values.
+    pub most: BTreeMap<String, f64>,
+}
+
+impl LabFacts {
+    /// Takes another run's in.
+    pub fn add(&mut self, other: &Self) {
+        for (name, value) in &other.sums {
+            *self.sums.entry(name.clone()).or_default() += value;
+        }
+        for (name, value) in &other.most {
+            let most = self.most.entry(name.clone()).or_insert(*value);
+            *most = most.max(*value);
+        }
+    }
+}
+
+/// A network on which the kernel carries packets in real time. What it does not know is the simulator's alone.
+pub(super) trait Laboratory: Debug {
+    fn run_until(&mut self, until: Instant);
+    fn observer(&self) -> &Measure;
+    fn observer_mut(&mut self) -> &mut Measure;
+    /// The applications, in their order.
+    fn apps(&self) -> Box<dyn Iterator<Item = &dyn Role> + '_>;
+    fn now(&self) -> Instant;
+    fn link_stats(&self, link: LinkId) -> [LinkStats; 2];
+    /// The kernel's counters, which are read from files.
+    fn tcp_totals(&self) -> Result<TcpTotals, WorldError>;
+    /// What the kernel counts as the simulator does.
+    fn sctp_totals(&self) -> Result<SctpTotals, WorldError>;
+    /// Of all links, by their numbers.
+    fn all_link_stats(&self) -> Vec<[LinkStats; 2]>;
+    /// Processor time that the roles of each host have taken until now.
+    fn processor(&self) -> Processor;
+    /// Ends the sampling of processor time by library, where there was one.
+    fn sampled(&mut self) -> Option<Sampled>;
+    /// Why it is not to go on.
+    fn failure(&mut self) -> Option<WorldError>;
+    fn take_tap(&mut self) -> Result<Option<Box<dyn Tap>>, WorldError>;
+    /// How well it was the network that was asked for, and what roles cost.
+    fn facts(&self, topology: &Topology, sampled: Option<&Sampled>) -> LabFacts;
 }
 
 /// The network of a run.
 #[derive(Debug)]
 pub(super) enum Network {
     Sim(Box<Simulation<Box<dyn Role>, Measure>>),
-    Lab(Box<Hosts<Box<dyn Role>, Measure>>, Arc<AtomicBool>),
+    #[cfg_attr(target_arch = "wasm32", expect(dead_code, reason = "a browser has no lab"))]
+    Lab(Box<dyn Laboratory>),
 }
 
 impl Network {
     pub(super) fn run_until(&mut self, until: Instant) {
         match self {
             Self::Sim(sim) => sim.run_until(until),
-            Self::Lab(hosts, _) => hosts.run_until(until),
+            Self::Lab(hosts) => hosts.run_until(until),
         }
     }
     pub(super) fn observer(&self) -> &Measure {
         match self {
             Self::Sim(sim) => sim.observer(),
-            Self::Lab(hosts, _) => hosts.observer(),
+            Self::Lab(hosts) => hosts.observer(),
         }
     }
     pub(super) fn observer_mut(&mut self) -> &mut Measure {
         match self {
             Self::Sim(sim) => sim.observer_mut(),
-            Self::Lab(hosts, _) => hosts.observer_mut(),
+            Self::Lab(hosts) => hosts.observer_mut(),
         }
     }
     pub(super) fn is_done(&self) -> bool {
@@ -66,26 +102,26 @@ impl Network {
         let count = numbers.len();
         match self {
             Self::Sim(sim) => sim.apps().skip(numbers.start).take(count).map(AsRef::as_ref).collect(),
-            Self::Lab(hosts, _) => hosts.apps().skip(numbers.start).take(count).map(AsRef::as_ref).collect(),
+            Self::Lab(hosts) => hosts.apps().skip(numbers.start).take(count).collect(),
         }
     }
     pub(super) fn now(&self) -> Instant {
         match self {
             Self::Sim(sim) => sim.now(),
-            Self::Lab(hosts, _) => hosts.now(),
+            Self::Lab(hosts) => hosts.now(),
         }
     }
     pub(super) fn link_stats(&self, link: LinkId) -> [LinkStats; 2] {
         match self {
             Self::Sim(sim) => sim.link_stats(link),
-            Self::Lab(hosts, _) => hosts.link_stats(link),
+            Self::Lab(hosts) => hosts.link_stats(link),
         }
     }
     /// What TCP did on all hosts; the kernel's counters are read from files.
     pub(super) fn tcp_totals(&self) -> Result<TcpTotals, WorldError> {
         match self {
             Self::Sim(sim) => Ok(sim.tcp_totals()),
-            Self::Lab(hosts, _) => Ok(hosts.tcp_totals()?),
+            Self::Lab(hosts) => hosts.tcp_totals(),
         }
     }
     /// It is a lab.
@@ -96,15 +132,15 @@ impl Network {
     pub(super) fn sctp_totals(&self) -> Result<SctpTotals, WorldError> {
         match self {
             Self::Sim(sim) => Ok(sim.sctp_totals()),
-            Self::Lab(hosts, _) => Ok(hosts.sctp_totals()?),
+            Self::Lab(hosts) => hosts.sctp_totals(),
         }
     }
     /// Packets that links handed to hosts.
     pub(super) fn packet_hops(&self, links: impl Iterator<Item = LinkId>) -> u64 {
         match self {
             Self::Sim(sim) => sim.packet_hops(),
-            Self::Lab(hosts, _) => {
-                let stats = hosts.lab().link_stats();
+            Self::Lab(hosts) => {
+                let stats = hosts.all_link_stats();
                 let of = |link: LinkId| stats.get(link.0 as usize).copied().unwrap_or_default();
                 links
                     .flat_map(of)
@@ -115,17 +151,16 @@ impl Network {
     }
     /// Processor time that the roles of each host of a lab have taken until now; of the simulator nothing, which charges it.
     pub(super) fn processor(&self) -> Processor {
-        let mut all = Processor::new();
-        if let Self::Lab(hosts, _) = self {
-            hosts.processor().for_each(|(host, took)| *all.entry(host).or_default() += took);
+        match self {
+            Self::Sim(_) => Processor::new(),
+            Self::Lab(hosts) => hosts.processor(),
         }
-        all
     }
     /// Ends the sampling of processor time by library, where there was one.
     pub(super) fn sampled(&mut self) -> Option<Sampled> {
         match self {
             Self::Sim(_) => None,
-            Self::Lab(hosts, _) => hosts.sampled(),
+            Self::Lab(hosts) => hosts.sampled(),
         }
     }
     /// What the simulator alone has: charged processors, cells, followed memory.
@@ -163,17 +198,38 @@ impl Network {
     }
     /// Whether a run on a lab came to its end.
     pub(super) fn ended(&mut self) -> Result<(), WorldError> {
-        let Self::Lab(hosts, stop) = self else { return Ok(()) };
-        match hosts.failure() {
-            Some(failure) => Err(failure.into()),
-            None if stop.load(Ordering::Relaxed) => Err(WorldError::Stopped),
-            None => Ok(()),
+        match self {
+            Self::Sim(_) => Ok(()),
+            Self::Lab(hosts) => hosts.failure().map_or(Ok(()), Err),
+        }
+    }
+    /// What a lab has to say of itself.
+    pub(super) fn facts(&self, topology: &Topology, sampled: Option<&Sampled>) -> LabFacts {
+        match self {
+            Self::Sim(_) => LabFacts::default(),
+            Self::Lab(hosts) => hosts.facts(topology, sampled),
         }
     }
     pub(super) fn take_tap(&mut self) -> Result<Option<Box<dyn Tap>>, WorldError> {
         match self {
             Self::Sim(sim) => Ok(sim.take_tap()),
-            Self::Lab(hosts, _) => Ok(hosts.take_tap()?),
+            Self::Lab(hosts) => hosts.take_tap(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_of_several_runs_add_up_or_are_the_largest() {
+        let one = |late: f64| LabFacts {
+            sums: [("timers".to_owned(), 2.0)].into(),
+            most: [("timers_latest_s".to_owned(), late)].into(),
+        };
+        let mut all = LabFacts::default();
+        [0.3, 0.7, 0.5].map(one).iter().for_each(|facts| all.add(facts));
+        assert_eq!((all.sums["timers"], all.most["timers_latest_s"]), (6.0, 0.7));
     }
 }

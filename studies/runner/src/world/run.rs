@@ -5,8 +5,9 @@ use super::cpu;
 use super::eap;
 use super::error::WorldError;
 use super::measured::Measured;
-use super::network::{LabSettings, Network};
-use super::on_lab::{self, LabFacts};
+use super::network::{LabFacts, Network};
+#[cfg(not(target_arch = "wasm32"))]
+use super::on_lab::{self, LabSettings};
 use super::role::{IkeTotals, MihTotals, Role};
 use super::topology::Topology;
 use super::watch::{Watch, Watched};
@@ -93,6 +94,7 @@ impl World {
     ///
     /// # Errors
     /// As [`World::new`], and of the lab: it cannot be had, or the study has what a lab has not.
+    #[cfg(not(target_arch = "wasm32"))]
     pub fn on_lab(
         scenario: &Scenario,
         seed: Seed,
@@ -128,7 +130,7 @@ impl World {
         let from = Instant::ZERO + run.warmup.get();
         let end = from + run.duration.get();
         let drained = end + run.drain.get();
-        let started = std::time::Instant::now();
+        let stopwatch = stopwatch();
         self.network.run_until(just_before(from));
         self.network.forget_peaks();
         self.network.ended()?;
@@ -157,7 +159,7 @@ impl World {
         self.network.ended()?;
         let segments_after = self.network.tcp_totals()?;
         let transports = [transports_before, self.transport_totals(segments_after)?];
-        let wall_s = started.elapsed().as_secs_f64();
+        let wall_s = stopwatch();
         let peak_rss_bytes = peak_rss_bytes();
 
         let mut out = Measured::default();
@@ -189,7 +191,7 @@ impl World {
         let packet_hops = self.network.packet_hops(links);
         // What the relay came too late to take it tells at its end.
         let tap = self.network.take_tap()?;
-        let lab = on_lab::facts(&self.network, &self.topology, sampled.as_ref());
+        let lab = self.network.facts(&self.topology, sampled.as_ref());
         let mut tap = tap;
         let watched = self.watch.take().map(|watch| watch.end(&mut self.network, &self.scenario, tap.take()));
         Ok(RunResult {
@@ -448,6 +450,18 @@ fn segment_metrics(out: &mut Measured, before: TcpTotals, after: TcpTotals) {
 /// What happens at a time itself counts to what comes after it.
 fn just_before(time: Instant) -> Instant {
     Instant::from_nanos(time.as_nanos().saturating_sub(1))
+}
+
+/// Seconds of the wall's clock since now.
+#[cfg(not(target_arch = "wasm32"))]
+fn stopwatch() -> impl Fn() -> f64 {
+    let started = std::time::Instant::now();
+    move || started.elapsed().as_secs_f64()
+}
+/// None: a module by itself has no clock.
+#[cfg(target_arch = "wasm32")]
+fn stopwatch() -> impl Fn() -> f64 {
+    || 0.0
 }
 
 /// VmHWM of `/proc/self/status`.

@@ -2,6 +2,7 @@
 //! handshakes; with a service of a host the study's files.
 
 use super::super::error::WorldError;
+use super::super::handshakes;
 use super::users::{PASSWORD, WRONG_PASSWORD};
 use std::sync::Arc;
 use usher_aaa::Method;
@@ -50,26 +51,29 @@ impl Tls {
         let mutual = method == Method::EapTls;
         let with =
             |credentials| client(tls, (mutual.then_some(credentials), roots()), fixtures::WALL_TIME, key_log);
-        let client = with(fixtures::client(chain(tls.client_chain.get())))?;
-        let foreign = with(fixtures::foreign_client())?;
-        let server = ServerConfig::new(ServerOptions {
-            versions: tls.version.into(),
-            credentials: fixtures::server(chain(tls.server_chain.get())),
-            client_roots: mutual.then(roots),
-            resumption: tls.resumption.then(Resumption::default),
-            clock: WallClock::at(fixtures::WALL_TIME),
-            key_log: Some(key_log.clone()),
-        })?;
+        let client = || with(fixtures::client(chain(tls.client_chain.get())));
+        let server = || {
+            ServerConfig::new(ServerOptions {
+                versions: tls.version.into(),
+                credentials: fixtures::server(chain(tls.server_chain.get())),
+                client_roots: mutual.then(roots),
+                resumption: tls.resumption.then(Resumption::default),
+                clock: WallClock::at(fixtures::WALL_TIME),
+                key_log: Some(key_log.clone()),
+            })
+        };
         let fragment = tls.fragment.bytes() as usize;
         let alike = mutual && eap.wrong_credentials.get() == 0.0 && !tls.resumption;
         if tls.handshake == Handshake::Recorded && alike {
-            let recording = Arc::new(record(&client, &server)?);
+            let (version, chains) = (tls.version, (tls.client_chain.get(), tls.server_chain.get()));
+            let name = format!("eap {version:?} {} {}", chains.0, chains.1);
+            let recording = handshakes::recording(name, || record(&client()?, &server()?))?;
             let (right, wrong) = (Source::Recorded(recording.clone()), Source::Recorded(recording.clone()));
             let server = Some(ServerTls::Recorded(recording));
             return Ok(Self { method, right, wrong, server, fragment });
         }
-        let server = Some(ServerTls::Real(server));
-        let (right, wrong) = (Source::Real(client), Source::Real(foreign));
+        let server = Some(ServerTls::Real(server()?));
+        let (right, wrong) = (Source::Real(client()?), Source::Real(with(fixtures::foreign_client())?));
         Ok(Self { method, right, wrong, server, fragment })
     }
 

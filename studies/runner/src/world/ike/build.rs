@@ -4,6 +4,7 @@ use super::super::aaa::{self, ServerRole, helpers_of};
 use super::super::arrivals::{ArrivalProcess, Pattern};
 use super::super::eap;
 use super::super::error::WorldError;
+use super::super::handshakes;
 use super::super::ike_service::{GatewayRole, HELPERS};
 use super::super::machine::Endpoint;
 use super::super::plan::Plan;
@@ -63,34 +64,41 @@ impl Tls {
         let own = &ike.certificates;
         let clock = || WallClock::at(fixtures::WALL_TIME);
         let mutual = ike.method == IkeMethod::EapTls;
-        let client = ClientConfig::new(ClientOptions {
-            versions: own.version.into(),
-            credentials: mutual.then(|| credentials(own.kind, Side::Initiator, own.initiator_chain)),
-            roots: roots(own.kind),
-            server_name: None,
-            resumption: None,
-            clock: clock(),
-            key_log: Some(key_log.clone()),
-        })?;
-        let server = ServerConfig::new(ServerOptions {
-            versions: own.version.into(),
-            credentials: credentials(own.kind, Side::Server, own.server_chain),
-            client_roots: mutual.then(|| roots(own.kind)),
-            resumption: None,
-            clock: clock(),
-            key_log: Some(key_log.clone()),
-        })?;
+        let client = || {
+            ClientConfig::new(ClientOptions {
+                versions: own.version.into(),
+                credentials: mutual.then(|| credentials(own.kind, Side::Initiator, own.initiator_chain)),
+                roots: roots(own.kind),
+                server_name: None,
+                resumption: None,
+                clock: clock(),
+                key_log: Some(key_log.clone()),
+            })
+        };
+        let server = || {
+            ServerConfig::new(ServerOptions {
+                versions: own.version.into(),
+                credentials: credentials(own.kind, Side::Server, own.server_chain),
+                client_roots: mutual.then(|| roots(own.kind)),
+                resumption: None,
+                clock: clock(),
+                key_log: Some(key_log.clone()),
+            })
+        };
         let fragment = own.fragment.bytes() as usize;
         // What goes through the tunnels of other methods is not recorded.
         if own.handshake == Handshake::Recorded && mutual {
-            let recording = Arc::new(record(&client, &server)?);
+            let (kind, version) = (own.kind, own.version);
+            let chains = (own.initiator_chain.get(), own.server_chain.get());
+            let name = format!("ike {version:?} {kind:?} {} {}", chains.0, chains.1);
+            let recording = handshakes::recording(name, || record(&client()?, &server()?))?;
             return Ok(Self {
                 peer: PeerSide::Recorded(recording.clone()),
                 server: ServerTls::Recorded(recording),
                 fragment,
             });
         }
-        Ok(Self { peer: PeerSide::Real(client), server: ServerTls::Real(server), fragment })
+        Ok(Self { peer: PeerSide::Real(client()?), server: ServerTls::Real(server()?), fragment })
     }
 
     fn peer(&self, initiator: u64) -> PeerTls {

@@ -1,0 +1,49 @@
+//! No cryptography: where AWS-LC is not built in, handshakes are replayed ([`RecordedTls`](super::RecordedTls)), and none is made.
+
+use rustls::crypto::WebPkiSupportedAlgorithms;
+use rustls::crypto::{CryptoProvider, GetRandomFailed, KeyProvider, SecureRandom, SupportedKxGroup};
+use rustls::pki_types::PrivateKeyDer;
+use rustls::sign::SigningKey;
+use rustls::{Error, SupportedCipherSuite};
+use std::sync::Arc;
+
+/// Cipher suites and groups: none.
+pub(super) struct Offer {
+    pub(super) suites: &'static [SupportedCipherSuite],
+    pub(super) groups: &'static [&'static dyn SupportedKxGroup],
+}
+
+/// What nobody can offer.
+const NONE: Offer = Offer { suites: &[], groups: &[] };
+pub(super) static TLS12: Offer = NONE;
+pub(super) static TLS13: Offer = NONE;
+pub(super) static ALL: Offer = NONE;
+
+#[derive(Debug)]
+struct Absent;
+
+impl SecureRandom for Absent {
+    fn fill(&self, _: &mut [u8]) -> Result<(), GetRandomFailed> {
+        Err(GetRandomFailed)
+    }
+}
+
+impl KeyProvider for Absent {
+    fn load_private_key(&self, key: PrivateKeyDer<'static>) -> Result<Arc<dyn SigningKey>, Error> {
+        signing_key(&key)
+    }
+}
+
+pub(super) fn signing_key(_: &PrivateKeyDer<'_>) -> Result<Arc<dyn SigningKey>, Error> {
+    Err(Error::General("this build has no cryptography for TLS: it replays recorded handshakes".into()))
+}
+
+pub(super) fn provider() -> CryptoProvider {
+    CryptoProvider {
+        cipher_suites: Vec::new(),
+        kx_groups: Vec::new(),
+        signature_verification_algorithms: WebPkiSupportedAlgorithms { all: &[], mapping: &[] },
+        secure_random: &Absent,
+        key_provider: &Absent,
+    }
+}

@@ -1,0 +1,147 @@
+//! Reports that run their own study in a browser.
+
+use super::{Experiment, Whole};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use usher_browser::Carried;
+use usher_observe::summary::summarise;
+use usher_report::Live;
+use usher_runner::world::{World, handshakes};
+use usher_scenario::metrics;
+
+/// The module's file, beside the program or in `share/usher` beside the program's folder.
+pub const MODULE: &str = "usher-browser.wasm.gz";
+
+/// Why a report cannot run its own study.
+#[derive(Debug, thiserror::Error)]
+pub enum LiveError {
+    /// The module is nowhere.
+    #[error(
+        "--live-report puts the simulator into the report, as a module for browsers, and there is no {MODULE} in {}: make it by \
+         ./x module, or say where it is by USHER_BROWSER_MODULE", .looked.join(", ")
+    )]
+    Missing {
+        /// The folders that were looked in.
+        looked: Vec<String>,
+    },
+    /// It cannot be read.
+    #[error("{}: {error}", path.display())]
+    Unreadable {
+        /// Its file.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// The study needs what a browser has not.
+    #[error("--live-report: {study} names {}, which a browser cannot read", path.display())]
+    Files {
+        /// The study.
+        study: String,
+        /// A file that it names.
+        path: PathBuf,
+    },
+    /// A point cannot be set up.
+    #[error("--live-report: {0}")]
+    World(String),
+}
+
+/// Reads the module that reports carry.
+///
+/// # Errors
+/// It is nowhere, or cannot be read.
+pub fn module() -> Result<Vec<u8>, LiveError> {
+    let read = |path: PathBuf| std::fs::read(&path).map_err(|error| LiveError::Unreadable { path, error });
+    if let Some(path) = std::env::var_os("USHER_BROWSER_MODULE") {
+        return read(path.into());
+    }
+    let program = std::env::current_exe().unwrap_or_default();
+    let beside = program.parent().unwrap_or(Path::new("."));
+    let shared = beside.parent().unwrap_or(beside).join("share/usher");
+    let folders = [beside.to_owned(), shared];
+    match folders.iter().map(|folder| folder.join(MODULE)).find(|path| path.exists()) {
+        Some(path) => read(path),
+        None => {
+            let looked = folders.iter().map(|folder| folder.display().to_string()).collect();
+            Err(LiveError::Missing { looked })
+        }
+    }
+}
+
+/// Gives a report what it needs to run its study.
+///
+/// # Errors
+/// The study names files, or a point cannot be set up.
+pub fn live(experiment: &Experiment<'_>, whole: &Whole, module: Vec<u8>) -> Result<Live, LiveError> {
+    let Experiment { study, plan, asked, .. } = *experiment;
+    let (text, files) = study.resolved();
+    if let Some(path) = files.into_iter().next() {
+        return Err(LiveError::Files { study: plan.study.clone(), path });
+    }
+    // What a run went on with from its journal made no handshakes.
+    for point in &plan.points {
+        World::new(&point.scenario, point.seed(0), &[], None).map_err(|e| LiveError::World(e.to_string()))?;
+    }
+    let hexadecimal = |bytes: Vec<u8>| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let carried = Carried {
+        study: plan.study.clone(),
+        text,
+        mode: plan.mode.name().to_owned(),
+        seed: asked.seed,
+        set: asked.set.clone(),
+        handshakes: handshakes().into_iter().map(|(name, bytes)| (name, hexadecimal(bytes))).collect(),
+    };
+    let axes: Vec<Value> = plan
+        .axes
+        .iter()
+        .map(|axis| {
+            let values: Vec<&str> = axis.values.iter().map(|value| value.text.as_str()).collect();
+            let numbers = axis.values.iter().all(|value| value.number.is_some());
+            json!({ "name": axis.name, "title": axis.label, "values": values, "numbers": numbers })
+        })
+        .collect();
+    let summaries = summarise(&whole.results.rows, whole.level);
+    let mut names: Vec<&str> = plan.figures.iter().flat_map(|f| &f.y.0).map(String::as_str).collect();
+    names.extend(summaries.iter().map(|summary| &*summary.metric));
+    let mut metrics: Vec<Value> = Vec::new();
+    let mut seen = std::collections::BTreeSet::new();
+    for name in names {
+        if seen.insert(name) && summaries.iter().any(|summary| &*summary.metric == name) {
+            let known = metrics::find(name, study.file());
+            let (title, unit) = known.map_or((name, ""), |metric| (metric.about, metric.unit));
+            metrics.push(json!({ "name": name, "title": format!("{title} ({name})"), "unit": unit }));
+        }
+    }
+    let points: Vec<Value> = plan
+        .points
+        .iter()
+        .map(|point| {
+            let at: Vec<Option<usize>> = plan
+                .axes
+                .iter()
+                .zip(&point.settings)
+                .map(|(axis, setting)| axis.values.iter().position(|value| value.text == setting.text))
+                .collect();
+            let own = |summary: &&usher_observe::summary::Summary| {
+                point.settings.iter().all(|s| summary.point.get(&s.axis).unwrap_or_default() == s.text)
+            };
+            let estimates: serde_json::Map<String, Value> = summaries
+                .iter()
+                .filter(own)
+                .map(|summary| {
+                    let e = summary.estimate;
+                    (summary.metric.to_string(), json!([e.mean, e.half_width, e.n]))
+                })
+                .collect();
+            json!({ "at": at, "estimates": estimates })
+        })
+        .collect();
+    let data = json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "study": carried,
+        "axes": axes,
+        "metrics": metrics,
+        "points": points,
+        "level": whole.level,
+    });
+    Ok(Live { data: data.to_string(), module })
+}
