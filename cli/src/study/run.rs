@@ -412,9 +412,8 @@ impl Job<'_> {
         let mut folder =
             Folder::open(&path, &sweep.plan, &sweep::build(), self.run.force).map_err(refused)?;
         folder.keep(&self.study, &self.asked).map_err(Failure::failed)?;
-        if self.run.live_report {
-            live::module().map_err(Failure::usage)?;
-        }
+        let live = self.run.live_report.then(|| live::module(&self.study)).transpose();
+        let live = live.map_err(Failure::usage)?;
         let begun = Instant::now();
         let started = usher_experiment::now();
         let interrupt = interrupt().map_err(|e| Failure::failed(format!("cannot listen for Ctrl-C: {e}")))?;
@@ -449,8 +448,7 @@ impl Job<'_> {
         if self.run.ladder {
             whole.report.ladders = self.ladders(output)?;
         }
-        if self.run.live_report {
-            let module = live::module().map_err(Failure::failed)?;
+        if let Some(module) = live {
             whole.report.live = Some(live::live(&experiment, &whole, module).map_err(Failure::failed)?);
         }
         let written = whole.write(&folder);

@@ -7,7 +7,7 @@ use usher_browser::Carried;
 use usher_observe::summary::summarise;
 use usher_report::Live;
 use usher_runner::world::{World, handshakes};
-use usher_scenario::metrics;
+use usher_scenario::{Study, metrics};
 
 /// The module's file, beside the program or in `share/usher` beside the program's folder.
 pub const MODULE: &str = "usher-browser.wasm.gz";
@@ -45,11 +45,14 @@ pub enum LiveError {
     World(String),
 }
 
-/// Reads the module that reports carry.
+/// Reads the module that a report of this study is to carry.
 ///
 /// # Errors
-/// It is nowhere, or cannot be read.
-pub fn module() -> Result<Vec<u8>, LiveError> {
+/// The study names files, or the module is nowhere or cannot be read.
+pub fn module(study: &Study) -> Result<Vec<u8>, LiveError> {
+    if let Some(path) = study.resolved().1.into_iter().next() {
+        return Err(LiveError::Files { study: study.name().to_owned(), path });
+    }
     let read = |path: PathBuf| std::fs::read(&path).map_err(|error| LiveError::Unreadable { path, error });
     if let Some(path) = std::env::var_os("USHER_BROWSER_MODULE") {
         return read(path.into());
@@ -67,16 +70,13 @@ pub fn module() -> Result<Vec<u8>, LiveError> {
     }
 }
 
-/// Gives a report what it needs to run its study.
+/// Gives a report what it needs to run its study; the module is that of [`module`].
 ///
 /// # Errors
-/// The study names files, or a point cannot be set up.
+/// A point cannot be set up.
 pub fn live(experiment: &Experiment<'_>, whole: &Whole, module: Vec<u8>) -> Result<Live, LiveError> {
     let Experiment { study, plan, asked, .. } = *experiment;
-    let (text, files) = study.resolved();
-    if let Some(path) = files.into_iter().next() {
-        return Err(LiveError::Files { study: plan.study.clone(), path });
-    }
+    let (text, _) = study.resolved();
     // What a run went on with from its journal made no handshakes.
     for point in &plan.points {
         World::new(&point.scenario, point.seed(0), &[], None).map_err(|e| LiveError::World(e.to_string()))?;
