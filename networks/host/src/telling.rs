@@ -5,14 +5,25 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a machine may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Tells a machine, once it runs.
-pub(crate) struct Telling<C>(Arc<(Mutex<Option<Teller<C>>>, Condvar)>);
+/// What a machine may be told before it runs.
+const BEFORE: usize = 1024;
+
+/// Whoever hears what a machine is told.
+enum Hearer<C> {
+    /// The machine does not run yet: so much waits for it.
+    Before(Vec<C>),
+    Running(Teller<C>),
+}
+
+/// Tells a machine. What comes before it runs is kept for it: the system says only once that a packet needs an SA, and may do so as
+/// soon as there is a policy.
+pub(crate) struct Telling<C>(Arc<Mutex<Hearer<C>>>);
 
 impl<C> Clone for Telling<C> {
     fn clone(&self) -> Self {
@@ -22,7 +33,7 @@ impl<C> Clone for Telling<C> {
 
 impl<C> Default for Telling<C> {
     fn default() -> Self {
-        Self(Arc::new((Mutex::new(None), Condvar::new())))
+        Self(Arc::new(Mutex::new(Hearer::Before(Vec::new()))))
     }
 }
 
@@ -32,25 +43,30 @@ impl<C> fmt::Debug for Telling<C> {
     }
 }
 
-impl<C: 'static> Telling<C> {
+impl<C: Send + 'static> Telling<C> {
     /// What is hosted with the machine, so that it hears.
     pub(crate) fn source(&self) -> Source<C> {
         let hears = self.0.clone();
         Box::new(move |teller| {
-            *hears.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(teller);
-            hears.1.notify_all();
+            let mut hears = hears.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Hearer::Before(commands) = &mut *hears {
+                for command in std::mem::take(commands) {
+                    teller(command);
+                }
+            }
+            *hears = Hearer::Running(teller);
         })
     }
-    /// Whether it has been told.
+    /// Whether it has been told, or will be.
     pub(crate) fn tell(&self, command: C) -> bool {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|teller| teller(command))
-    }
-    /// Waits until the machine runs, at most so long.
-    fn wait(&self, limit: Duration) {
-        let (teller, begun) = &*self.0;
-        let teller = teller.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = begun.wait_timeout_while(teller, limit, |teller| teller.is_none());
-        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        match &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            Hearer::Running(teller) => teller(command),
+            Hearer::Before(commands) if commands.len() < BEFORE => {
+                commands.push(command);
+                true
+            }
+            Hearer::Before(_) => false,
+        }
     }
 }
 
@@ -67,7 +83,7 @@ impl<C, A> Clone for Questions<C, A> {
     }
 }
 
-impl<C: 'static, A> Questions<C, A> {
+impl<C: Send + 'static, A> Questions<C, A> {
     pub(crate) fn new(telling: &Telling<C>) -> Self {
         Self { waiting: Arc::default(), next: Arc::default(), telling: telling.clone() }
     }
@@ -89,8 +105,6 @@ impl<C: 'static, A> Questions<C, A> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(token, sender);
         let until = Instant::now() + PATIENCE;
         let left = || until.saturating_duration_since(Instant::now());
-        // Who asks as soon as there is a socket may be sooner than the machine.
-        self.telling.wait(left());
         let told = self.telling.tell(command(token));
         let all = told.then(|| (0..answers).map(|_| receiver.recv_timeout(left()).ok()).collect()).flatten();
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&token);
@@ -119,7 +133,6 @@ mod tests {
     fn all_that_hear_a_question_answer_it() {
         let telling = Telling::<u64>::default();
         let questions = Questions::<u64, u32>::new(&telling);
-        assert!(!telling.tell(0), "nothing runs that could hear it");
         let answers = questions.clone();
         // It is asked before it runs.
         let early = std::thread::spawn({
@@ -137,6 +150,19 @@ mod tests {
         }));
         assert_eq!(early.join().unwrap(), Some(vec![7]));
         assert_eq!(questions.ask(2, |token| token), Some(vec![7, 8]));
+    }
+
+    #[test]
+    fn what_comes_before_the_machine_runs_is_kept_in_order_up_to_a_limit() {
+        let telling = Telling::<usize>::default();
+        let told: Vec<bool> = (0..=BEFORE).map(|n| telling.tell(n)).collect();
+        assert_eq!(told.iter().position(|told| !told), Some(BEFORE));
+        let (sender, heard) = channel();
+        (telling.source())(Box::new(move |n| sender.send(n).is_ok()));
+        assert!(telling.tell(BEFORE));
+        assert_eq!(heard.try_iter().collect::<Vec<_>>(), (0..=BEFORE).collect::<Vec<_>>());
+        drop(heard);
+        assert!(!telling.tell(0), "nobody takes any more");
     }
 
     #[test]
