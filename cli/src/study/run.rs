@@ -407,13 +407,13 @@ impl Job<'_> {
 
     /// Runs the whole grid, and writes the folder.
     fn sweep(&self, output: &Output, group: Option<&mut Group>) -> Result<Value, Failure> {
+        let live = self.run.live_report.then(|| live::module(&self.study)).transpose();
+        let live = live.map_err(Failure::usage)?;
         let path = self.folder(group.as_deref());
         let sweep = self.whole();
         let mut folder =
             Folder::open(&path, &sweep.plan, &sweep::build(), self.run.force).map_err(refused)?;
         folder.keep(&self.study, &self.asked).map_err(Failure::failed)?;
-        let live = self.run.live_report.then(|| live::module(&self.study)).transpose();
-        let live = live.map_err(Failure::usage)?;
         let begun = Instant::now();
         let started = usher_experiment::now();
         let interrupt = interrupt().map_err(|e| Failure::failed(format!("cannot listen for Ctrl-C: {e}")))?;

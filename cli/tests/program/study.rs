@@ -66,6 +66,8 @@ fn every_fault_is_named_with_its_line_and_nothing_is_run() {
 fn wrong_usage_is_said_with_code_2() {
     let place = Folder::new();
     place.write("mine.toml", STUDY);
+    place.write("outside.toml", &STUDY.replace("A small study", "data.txt"));
+    place.write("data.txt", "what a browser cannot read");
     for (arguments, say) in [
         (&["study", "run"][..], "required"),
         (&["study", "run", "mine.toml", "--quick", "--full"], "cannot be used with"),
@@ -85,6 +87,8 @@ fn wrong_usage_is_said_with_code_2() {
             "no point has loss=9 %; values there are 0 %, 5 %",
         ),
         (&["study", "runn", "mine.toml"], "run"),
+        (&["study", "run", "mine.toml", "--live-report", "--backend", "ray"], "cannot be used with"),
+        (&["study", "run", "outside.toml", "--live-report"], "data.txt, which a browser cannot read"),
     ] {
         let said = place.usher(arguments).with_code(2);
         assert!(said.err.contains(say), "{arguments:?}: {}", said.err);
