@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import pickle
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -18,7 +16,6 @@ import pyarrow
 import pytest
 
 import usher
-from samples import SMALL
 
 
 def test_a_run_gives_rows_summary_figures_and_a_report(results: usher.Results, tmp_path: Path) -> None:
@@ -144,19 +141,3 @@ def test_formulas_and_vectors_hold() -> None:
     assert all(check.holds for check in checks)
     with pytest.raises(usher.StudyError, match='nothing is named like "radios"'):
         usher.verify("radios")
-
-
-def test_three_lines_in_a_fresh_environment(tmp_path: Path) -> None:
-    wheel = os.environ.get("USHER_WHEEL")
-    assert wheel, "USHER_WHEEL names the wheel to install; ./x test python sets it"
-    fresh = tmp_path / "fresh"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", fresh], check=True)
-    python = str(fresh / "bin" / "python")
-    pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check"]
-    subprocess.run([*pip, "install", "--quiet", "--no-index", wheel], check=True)
-    study = tmp_path / "small.toml"
-    study.write_text(SMALL, encoding="utf-8")
-    code = "import usher\nresults = usher.study('small.toml').run(quick=True)\nprint(results.figure('delay')._repr_svg_())"
-    drawn = subprocess.run([python, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert drawn.stdout.startswith("<svg")
-    assert drawn.stderr == ""
