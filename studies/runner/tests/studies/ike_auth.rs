@@ -160,6 +160,26 @@ fn what_contradicts_itself_is_said() {
     assert!(version.contains("1.3"), "{version}");
     let words = faults("method = \"psk\"\nchild = \"aes129\"");
     assert!(words.contains("aes129"), "{words}");
+    let policy = faults("method = \"psk\"\nchild = \"off\"\npolicy = { without_sa = \"hold\" }");
+    assert!(policy.contains("there are none"), "{policy}");
+}
+
+#[test]
+fn ike_sas_are_made_without_child_sas_where_there_are_to_be_none() {
+    for (method, expected) in [("psk", [2.0, 2.0, 0.0, 0.0]), ("eap-md5", [4.0, 4.0, 2.0, 2.0])] {
+        let of =
+            |child: &str| told(&format!("method = \"{method}\"\nlifetime = \"500 ms\"\nchild = \"{child}\""));
+        let (without, with) = (of("off"), of("aes128-sha256"));
+        assert_eq!(
+            (at(&without, "completed"), at(&without, "failures")),
+            (20.0, 0.0),
+            "{method}: {without:?}"
+        );
+        assert_eq!((messages(&without), messages(&with)), (expected, expected), "{method}");
+        // Proposals and selectors of a CHILD_SA are not there, and nobody derives its keys (RFC 6023).
+        assert!(at(&without, "ike.bytes") < at(&with, "ike.bytes") - 150.0, "{method}: {without:?} {with:?}");
+        assert!(at(&without, "cpu.gateway") < at(&with, "cpu.gateway"), "{method}: {without:?} {with:?}");
+    }
 }
 
 /// Messages from the initiator and to it in a login of strongSwan's, without the deletion at its end.

@@ -29,8 +29,8 @@ impl Check<'_> {
                 self.reach(&ike.gateway, &ike.server, at("server"));
             }
         }
-        for (key, read) in [("proposal", Proposal::ike(&ike.proposal)), ("child", Proposal::esp(&ike.child))]
-        {
+        let child = (!ike.is_childless()).then(|| ("child", Proposal::esp(&ike.child)));
+        for (key, read) in [("proposal", Proposal::ike(&ike.proposal))].into_iter().chain(child) {
             if let Err(why) = read {
                 self.fault(at(key), why.to_string());
             }
@@ -80,6 +80,11 @@ impl Check<'_> {
             );
         }
         if let Some(policy) = &ike.policy {
+            self.require(
+                !ike.is_childless(),
+                at("child"),
+                "packets are to go by CHILD_SAs (policy), and there are none: say how they are, or leave policy out",
+            );
             self.require(
                 !policy.on_demand || policy.without_sa == Unprotected::Hold,
                 keys!["workload", "policy", "on_demand"],

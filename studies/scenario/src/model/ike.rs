@@ -72,7 +72,7 @@ usher_core::named! {
 
 /// Initiators authenticate by IKEv2 (RFC 7296) to a gateway, which asks an AAA server by RADIUS where the method is of EAP. A
 /// dialogue is one authentication: from the first message, which of an initiator that has an IKE_SA may be its deletion, until
-/// the initiator has its IKE_SA with a CHILD_SA. Gateway and AAA server are the workload's own.
+/// the initiator has its IKE_SA, with a CHILD_SA unless `child` says otherwise. Gateway and AAA server are the workload's own.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Ike {
@@ -92,7 +92,8 @@ pub struct Ike {
     /// How messages of IKE are protected: `"aes128-sha256-modp2048"`, `"aes256gcm16-prfsha384-x25519-ke1_mlkem768"`.
     #[serde(default = "proposal")]
     pub proposal: String,
-    /// How packets of the CHILD_SA are: `"aes128-sha256"`. It is of transport mode, between the two hosts.
+    /// How packets of the CHILD_SA are: `"aes128-sha256"`. It is of transport mode, between the two hosts. `"off"`: IKE_SAs are made
+    /// without one (RFC 6023).
     #[serde(default = "child")]
     pub child: String,
     /// When authentications begin. One that falls due while its initiator is still busy waits for that.
@@ -170,6 +171,14 @@ pub struct IkePolicy {
     /// Such a packet makes its initiator authenticate.
     #[serde(default)]
     pub on_demand: bool,
+}
+
+impl Ike {
+    /// Whether IKE_SAs have no CHILD_SA.
+    #[must_use]
+    pub fn is_childless(&self) -> bool {
+        self.child == "off"
+    }
 }
 
 const fn hold() -> Unprotected {

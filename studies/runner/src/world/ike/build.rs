@@ -199,19 +199,24 @@ fn endpoint(ike: &Ike) -> machine::Config {
 /// A connection, but for how the two prove who they are.
 fn connection(ike: &Ike, (local, local_auth): (Identification, LocalAuth)) -> Result<Connection, WorldError> {
     let role = |why: &dyn std::fmt::Display| WorldError::Role(why.to_string());
-    let child = ChildConfig {
-        name: NAME.to_owned(),
-        proposals: vec![Proposal::esp(&ike.child).map_err(|why| role(&why))?],
-        local: None,
-        remote: None,
-        mode: Mode::Transport,
-        rekey_after: None,
+    let (children, childless) = if ike.is_childless() {
+        (Vec::new(), Childless::Force)
+    } else {
+        let child = ChildConfig {
+            name: NAME.to_owned(),
+            proposals: vec![Proposal::esp(&ike.child).map_err(|why| role(&why))?],
+            local: None,
+            remote: None,
+            mode: Mode::Transport,
+            rekey_after: None,
+        };
+        (vec![child], Childless::Never)
     };
     let proposals = vec![Proposal::ike(&ike.proposal).map_err(|why| role(&why))?];
     Ok(Connection {
         local_auth,
-        children: vec![child],
-        childless: Childless::Never,
+        children,
+        childless,
         fragmentation: true,
         ..Connection::shared_key(NAME, local, &Key::from(KEY), proposals)
     })
