@@ -206,7 +206,47 @@ fn told_as_json(file: &File, to: &Path) -> serde_json::Value {
             (name.to_owned(), value)
         })
         .collect();
-    json!({ "profile": to.display().to_string(), "program": file.program, "methods": methods })
+    let work: serde_json::Map<String, serde_json::Value> = file
+        .work
+        .iter()
+        .map(|(label, cost)| {
+            let within = file.within.get(label).map(|within| within.get().as_secs_f64() * 1e6);
+            (label.to_owned(), json!({ "us": cost.seconds() * 1e6, "within_us": within }))
+        })
+        .collect();
+    json!({
+        "profile": to.display().to_string(),
+        "program": file.program,
+        "methods": methods,
+        "work": work,
+        "not_told_apart": file.unpriced(),
+    })
+}
+
+/// What a unit of each kind of work costs, and how far that is known.
+fn told_costs(file: &File) -> String {
+    let us = |seconds: f64| format!("{:.2}", seconds * 1e6);
+    let mut rows = vec![["work", "us a unit", "within us (95 %)"].map(str::to_owned).to_vec()];
+    for (label, cost) in file.work.iter() {
+        let within = file.within.get(label).map_or_else(String::new, |w| us(w.get().as_secs_f64()));
+        rows.push(vec![label.to_owned(), us(cost.seconds()), within]);
+    }
+    let mut text = columns(&rows);
+    let unpriced: Vec<&str> = file.unpriced().into_iter().collect();
+    if !unpriced.is_empty() {
+        text += &format!(
+            "\nwithout a cost of their own, since no load told them from the others, which have theirs: {}",
+            unpriced.join(", ")
+        );
+    }
+    let doubtful: Vec<&str> = file.work.names().filter(|label| file.is_doubtful(label)).collect();
+    if !doubtful.is_empty() {
+        text += &format!(
+            "\nnot to be trusted: {}. What the methods measured cost together is right all the same; others may not be foretold",
+            doubtful.join(", ")
+        );
+    }
+    text
 }
 
 fn told_as_text(file: &File, to: &Path) -> String {
@@ -236,5 +276,5 @@ fn told_as_text(file: &File, to: &Path) -> String {
                 .to_owned(),
         },
     );
-    format!("{}\n{by}\nthe profile is {}\n", columns(&rows), to.display())
+    format!("{}\n{}\n{by}\nthe profile is {}\n", columns(&rows), told_costs(file), to.display())
 }

@@ -128,8 +128,15 @@ fn initiators<'a>(at: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 #[test]
 fn a_gateway_tells_the_work_of_its_ike_sas() {
     const LOGINS: u64 = 6;
-    const KINDS: [&str; 6] =
-        ["ike.message", "ike.key_exchange", "ike.open", "ike.protect", "radius.request", "radius.response"];
+    const KINDS: [&str; 7] = [
+        "ike.message",
+        "ike.sa",
+        "ike.key_exchange",
+        "ike.open",
+        "ike.protect",
+        "radius.request",
+        "radius.response",
+    ];
     let place = Folder::new();
     let (server, gateway) = apart(&place);
     let at = format!("127.0.0.1:{}", gateway.nat_port());
@@ -149,7 +156,7 @@ fn a_gateway_tells_the_work_of_its_ike_sas() {
         let value = place.usher(&words).with_code(0).json();
         assert_eq!((&value["succeeded"], &value["failed"]), (&LOGINS.into(), &0.into()), "{value:#}");
         let protected = exchanges - 1;
-        let expected = [2 * exchanges, 2, protected, protected, asked, asked].map(|units| LOGINS * units);
+        let expected = [2 * exchanges, 1, 2, protected, protected, asked, asked].map(|units| LOGINS * units);
         let mut last = [0; KINDS.len()];
         eventually(method, || {
             let now = done();
@@ -185,12 +192,18 @@ fn what_an_ike_sa_costs_is_measured_by_several_methods_or_refused() {
         return;
     }
     let told = said.json();
-    let messages = ["ike-psk", "ike-eap-md5"]
+    let messages = ["ike-psk", "ike-eap-md5", "ike-psk-probed"]
         .map(|method| told["methods"][method]["received_messages"].as_f64().unwrap().round());
-    // Of IKE three and five requests; by EAP two answers of the AAA server.
-    assert_eq!(messages, [3.0, 7.0], "{told}");
+    // Of IKE three and five requests; by EAP two answers of the AAA server. Who asks whether the gateway lives does so eight times.
+    assert_eq!(messages, [3.0, 7.0, 11.0], "{told}");
+    // What no login has without the other has no price of its own; the others say how well they are known.
+    let apart = |kind: &str| told["not_told_apart"].as_array().unwrap().contains(&kind.into());
+    assert_eq!(["ike.open", "ike.protect", "ike.derive"].map(apart), [true; 3], "{told}");
+    for kind in ["ike.message", "ike.sa", "radius.request"] {
+        assert!(told["work"][kind]["within_us"].as_f64().is_some_and(|us| us > 0.0), "{kind}: {told}");
+    }
     let profile = std::fs::read_to_string(place.path("profile.toml")).unwrap();
-    for label in ["ike.message", "radius.request", "ike.key_exchange"] {
+    for label in ["ike.message", "ike.sa", "radius.request", "ike.key_exchange"] {
         assert!(profile.contains(&format!("\"{label}\" = {{ user = ")), "{profile}");
     }
     assert!(!profile.contains("radius.response"), "{profile}");

@@ -1,6 +1,9 @@
 //! The labelled work of an endpoint.
 
 usher_core::work_labels! {
+    /// An IKE_SA begun, by a key exchange or a ticket, beside its messages: let in, its state and its timers kept until it has ended, and
+    /// what its host has of it, such as a session and lines of a log. One that takes another's place by rekeying is none.
+    SA = "ike.sa" per "IKE_SA";
     /// A message sent or received: its headers, the state that it finds and leaves.
     MESSAGE = "ike.message" per "message";
     /// A message enciphered and authenticated.

@@ -9,6 +9,10 @@
 //! processor's caches have what is needed. What a server can do at most is what a login costs it while it is busy, and that is
 //! measured in the long bursts: its load is small on average all the same. Wake-ups and batches have costs of their own, from the
 //! other loads, so that the profile holds at loads between.
+//!
+//! Of IKE's methods none tells what a message costs a gateway from what an IKE_SA costs it once, and by EAP each two messages go with one
+//! request to the AAA server. So the first method is measured once more, by initiators who ask whether the gateway lives, which is nothing
+//! but messages.
 
 mod costs;
 mod counts;
@@ -42,6 +46,10 @@ const MOST_AT_ONCE: f64 = 4096.0;
 /// How often everything is measured at most, where what was measured does not fit together: other programs can only add to what a
 /// login costs, so that of each load the cheapest counts.
 const PASSES: u32 = 3;
+/// How often those ask who have nothing else to say: so that messages are most of what an IKE_SA costs by a shared key.
+const PROBES: u32 = 8;
+/// What is added to the name of the method that they log in by.
+const PROBED: &str = "-probed";
 /// How long the server is left alone before and after a load, so that what its CPU time is read for has begun and ended.
 const REST: std::time::Duration = std::time::Duration::from_millis(50);
 /// How many bursts a load has on average at least, however long they lie apart: their gaps are exponential, and in a load without any
@@ -149,14 +157,18 @@ pub fn calibrate(
     if server != calibration.program {
         return Err(CalibrateError::Version { server, program: calibration.program.clone() });
     }
+    let ways = ways(calibration);
+    // As the profile has them.
+    let named =
+        Calibration { methods: ways.iter().map(|way| way.name.clone()).collect(), ..calibration.clone() };
     progress("what this machine's processor does a second");
     let mut operations = Operations::time()?;
     let mut all: Vec<Vec<Measured>> = Vec::new();
     let mut shares = Vec::new();
     let mut pass = 1;
     loop {
-        pass_through(plan, calibration, watch, progress, &mut all, &mut shares)?;
-        let profile = profile(calibration, &operations, &all, shares.clone());
+        pass_through(plan, (calibration, &ways), watch, progress, &mut all, &mut shares)?;
+        let profile = profile(&named, &operations, &all, shares.clone());
         // Nobody could read it again.
         match profile.sound() {
             Ok(()) => return Ok(profile),
@@ -170,18 +182,38 @@ pub fn calibrate(
     }
 }
 
+/// How logins are measured.
+struct Way {
+    /// What the profile calls it.
+    name: String,
+    /// By which method, a number in [`Calibration::methods`].
+    method: usize,
+    /// How often who is in asks whether the gateway lives.
+    probes: u32,
+}
+
+fn ways(calibration: &Calibration) -> Vec<Way> {
+    let plain = calibration.methods.iter().enumerate();
+    let mut ways: Vec<Way> =
+        plain.map(|(method, name)| Way { name: name.clone(), method, probes: 0 }).collect();
+    if let (Server::Gateway, Some(first)) = (calibration.server, calibration.methods.first()) {
+        ways.push(Way { name: format!("{first}{PROBED}"), method: 0, probes: PROBES });
+    }
+    ways
+}
+
 /// Measures all methods once. Of each load the cheaper measurement is kept, this one or an earlier one.
 fn pass_through(
     plan: &Plan,
-    calibration: &Calibration,
+    (calibration, ways): (&Calibration, &[Way]),
     watch: &mut dyn Watch,
     progress: &mut dyn FnMut(&str),
     all: &mut Vec<Vec<Measured>>,
     shares: &mut Vec<Option<usher_profile::Library>>,
 ) -> Result<(), CalibrateError> {
-    for (at, method) in calibration.methods.iter().enumerate() {
+    for (at, Way { name: method, method: number, probes }) in ways.iter().enumerate() {
         let mut one = plan.clone();
-        one.load.front = one.load.front.only(at);
+        one.load.front = one.load.front.only(*number).probing(*probes);
         one.load.mix.clear();
         one.load.wrong_share = 0.0;
         one.ramp = None;

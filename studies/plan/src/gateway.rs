@@ -77,6 +77,7 @@ pub(crate) fn initiators(gateway: IpAddr) -> Result<IkeConfig, String> {
         secret: Key::from(KEY),
         proposals: proposals()?,
         keep: false,
+        probes: 0,
         retransmission: Duration::from_secs(2),
         retransmissions: 3,
     })

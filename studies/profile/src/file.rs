@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use std::collections::BTreeSet;
 use std::fmt;
 use usher_config::tree::{Step, TreeNode};
 use usher_config::units::{Count, Rate, Share, Time};
@@ -25,6 +26,10 @@ pub struct File {
     pub configuration: Configuration,
     /// CPU time of one unit of each kind of work (docs/study-files.md lists them) on one core of that machine.
     pub work: Ordered<Cost>,
+    /// By how much the cost of a unit may be off, with 95 % confidence, as far as the loads show it. Public-key operations, which are
+    /// timed by themselves, have none here.
+    #[serde(default)]
+    pub within: Ordered<Time>,
     /// CPU time of waking up: of a core that found nothing to do, and then something came.
     #[serde(default)]
     pub wakeup: Cost,
@@ -215,7 +220,9 @@ pub fn read_tree(mut tree: TreeNode, known: &[&str], faults: &mut Collector) -> 
     let units = file.methods.iter().flat_map(|(method, m)| {
         m.units.names().map(move |label| (vec!["methods", method, "units", label], label))
     });
-    for (path, label) in file.work.names().map(|label| (vec!["work", label], label)).chain(units) {
+    let of = |table: &'static str| move |label| (vec![table, label], label);
+    let costs = file.work.names().map(of("work")).chain(file.within.names().map(of("within")));
+    for (path, label) in costs.chain(units) {
         if !known.contains(&label) {
             let near = hint(label, known.iter().copied());
             faults.add(place(&path), format!("there is no kind of work \"{label}\"{near}"));
@@ -409,6 +416,20 @@ impl File {
             }
         }
         Ok(())
+    }
+
+    /// The kinds of work that logins had and that have no cost of their own, since no load told them from others, which have theirs.
+    #[must_use]
+    pub fn unpriced(&self) -> BTreeSet<&str> {
+        let counted = self.methods.iter().flat_map(|(_, method)| method.units.names());
+        counted.filter(|label| self.work.get(label).is_none()).collect()
+    }
+
+    /// Whether the cost of a kind of work is no more than it may be off by.
+    #[must_use]
+    pub fn is_doubtful(&self, label: &str) -> bool {
+        let cost = self.work.get(label).map_or(0.0, |cost| cost.seconds());
+        self.within.get(label).is_some_and(|within| within.get().as_secs_f64() >= cost)
     }
 
     /// CPU time of a method's work alone, seconds.

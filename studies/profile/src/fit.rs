@@ -18,17 +18,33 @@ pub struct Solution {
     pub costs: Vec<f64>,
     /// What they give for each equation, as a share of its cost.
     pub accounted: Vec<f64>,
+    /// The sum of the squares of the relative errors, by their weights.
+    pub squares: f64,
+    /// Of each unknown the standard error of its cost, if each equation may be off by as much as all are on average; none of one whose cost
+    /// was given.
+    pub errors: Vec<Option<f64>>,
+    /// How many more equations there are than unknowns without a given cost: without any there is no telling errors.
+    pub freedom: usize,
 }
 
+/// How much of an unknown's units the others have to leave unexplained for the two to be told apart, as a share: with less, an error of
+/// measurement is fifty times as large an error of the cost.
+const APART: f64 = 0.02;
+/// How much larger the sum of the squares may be without an unknown for the equations to be met as well: units that go together but for a
+/// little can follow errors a little.
+const WORSE: f64 = 1.25;
+/// The same of equations that are met exactly: a relative error of a thousandth each.
+const NOTHING: f64 = 1e-6;
+
 /// Rounds of the descent. Each brings the costs nearer; this many are more than any profile was seen to need.
-const ROUNDS: usize = 20_000;
+const ROUNDS: usize = 200_000;
 
 /// The costs, none below zero, for which the sum of the squares of the equations' relative errors, by their weights, is least. Unknowns for which
 /// `given` has a cost keep that one, but for when all that an equation has together is more than it was measured to cost: then the
 /// given ones shrink, all by the same factor.
 ///
-/// Coordinate descent from zero, in a fixed order: the same equations give the same bits, and of unknowns that nothing tells apart
-/// the first gets all.
+/// Coordinate descent from zero, in a fixed order: the same equations give the same bits. How a cost is divided among unknowns that
+/// nothing tells apart is an accident ([`spare`]).
 #[must_use]
 pub fn solve(equations: &[Equation], given: &[Option<f64>]) -> Solution {
     // What is given may be more than there is: a machine's reference was taken at another moment than its logins.
@@ -36,33 +52,109 @@ pub fn solve(equations: &[Equation], given: &[Option<f64>]) -> Solution {
     let most = equations.iter().map(|e| fixed(e) / e.cost).fold(0.0, f64::max);
     let shrunk = if most > 1.0 { 1.0 / most } else { 1.0 };
     let mut costs: Vec<f64> = given.iter().map(|g| g.unwrap_or(0.0) * shrunk).collect();
-    // Relative errors: each row is divided by its cost.
-    let root = |e: &Equation| e.weight.sqrt();
-    let rows: Vec<Vec<f64>> =
-        equations.iter().map(|e| e.units.iter().map(|u| root(e) * u / e.cost).collect()).collect();
-    let mut left: Vec<f64> = rows.iter().zip(equations).map(|(row, e)| root(e) - dot(row, &costs)).collect();
+    let rows = rows(equations);
+    let goal: Vec<f64> = equations.iter().map(|e| e.weight.sqrt()).collect();
+    let columns: Vec<Vec<f64>> = (0..given.len()).map(|at| column(&rows, at)).collect();
+    let products: Vec<Vec<f64>> =
+        columns.iter().map(|a| columns.iter().map(|b| dot(a, b)).collect()).collect();
+    let wanted: Vec<f64> = columns.iter().map(|column| dot(column, &goal)).collect();
     for _ in 0..ROUNDS {
         let mut moved = 0.0_f64;
         for (at, given) in given.iter().enumerate() {
-            let square: f64 = rows.iter().map(|row| row[at] * row[at]).sum();
+            let square = products[at][at];
             if given.is_some() || square <= 0.0 {
                 continue;
             }
-            let slope: f64 = rows.iter().zip(&left).map(|(row, left)| row[at] * left).sum();
+            let slope = wanted[at] - dot(&products[at], &costs);
             let new = (costs[at] + slope / square).max(0.0);
             let step = new - costs[at];
             costs[at] = new;
-            for (row, left) in rows.iter().zip(&mut left) {
-                *left -= row[at] * step;
-            }
             moved = moved.max(step.abs() * square.sqrt());
         }
         if moved < 1e-12 {
             break;
         }
     }
-    let accounted = rows.iter().zip(equations).map(|(row, e)| dot(row, &costs) / root(e)).collect();
-    Solution { costs, accounted }
+    let left: Vec<f64> = rows.iter().zip(&goal).map(|(row, goal)| goal - dot(row, &costs)).collect();
+    let accounted: Vec<f64> = equations.iter().map(|e| dot(&e.units, &costs) / e.cost).collect();
+    let unknown: Vec<usize> = (0..given.len()).filter(|at| given[*at].is_none()).collect();
+    let freedom = equations.len().saturating_sub(unknown.len());
+    // A weight says how much an equation's error counts, not that it is smaller.
+    let off = |share: &f64| (1.0 - share) * (1.0 - share);
+    let variance = accounted.iter().map(off).sum::<f64>() / freedom as f64;
+    let error = |at: usize| {
+        let mut others = Vec::new();
+        unknown.iter().filter(|other| **other != at).for_each(|other| {
+            beyond(&mut others, column(&rows, *other));
+        });
+        let own = rest(&others, &column(&rows, at));
+        let passed_on: f64 = own.iter().zip(&goal).map(|(own, goal)| (own * goal) * (own * goal)).sum();
+        (variance * passed_on).sqrt() / square(&own)
+    };
+    let errors = given.iter().enumerate().map(|(at, given)| given.is_none().then(|| error(at))).collect();
+    Solution { costs, accounted, squares: square(&left), errors, freedom }
+}
+
+/// Which of the first `kinds` unknowns can do without a cost: the equations do not tell them from others of these, and are met as well
+/// without. The last ones go first, so that of those that nothing tells apart the first stay.
+#[must_use]
+pub fn spare(equations: &[Equation], given: &[Option<f64>], kinds: usize) -> Vec<bool> {
+    let rows = rows(equations);
+    let mut given = given.to_vec();
+    let mut spare = vec![false; given.len()];
+    let weights: f64 = equations.iter().map(|e| e.weight).sum();
+    let most = solve(equations, &given).squares * WORSE + weights * NOTHING;
+    for at in (0..kinds).rev().filter(|at| given[*at].is_none()).collect::<Vec<_>>() {
+        let mut others = Vec::new();
+        for (other, given) in given.iter().enumerate().take(kinds) {
+            if other != at && given.is_none() {
+                beyond(&mut others, column(&rows, other));
+            }
+        }
+        if beyond(&mut others, column(&rows, at)) {
+            continue;
+        }
+        given[at] = Some(0.0);
+        spare[at] = solve(equations, &given).squares <= most;
+        if !spare[at] {
+            given[at] = None;
+        }
+    }
+    spare
+}
+
+/// Units for each unit of cost: what an error of is a relative error, by its weight.
+fn rows(equations: &[Equation]) -> Vec<Vec<f64>> {
+    equations.iter().map(|e| e.units.iter().map(|u| e.weight.sqrt() * u / e.cost).collect()).collect()
+}
+
+fn column(rows: &[Vec<f64>], at: usize) -> Vec<f64> {
+    rows.iter().map(|row| row[at]).collect()
+}
+
+/// What of a column is at right angles to all of a basis, of columns of length 1 at right angles to each other.
+fn rest(basis: &[Vec<f64>], column: &[f64]) -> Vec<f64> {
+    let mut rest = column.to_vec();
+    for direction in basis {
+        let along = dot(direction, &rest);
+        rest.iter_mut().zip(direction).for_each(|(rest, d)| *rest -= along * d);
+    }
+    rest
+}
+
+/// Whether a column points beyond what a basis spans, which then has it too.
+fn beyond(basis: &mut Vec<Vec<f64>>, column: Vec<f64>) -> bool {
+    let rest = rest(basis, &column);
+    let (left, all) = (square(&rest).sqrt(), square(&column).sqrt());
+    let beyond = left > all * APART;
+    if beyond {
+        basis.push(rest.into_iter().map(|x| x / left).collect());
+    }
+    beyond
+}
+
+fn square(a: &[f64]) -> f64 {
+    dot(a, a)
 }
 
 impl Solution {
@@ -130,10 +222,17 @@ mod tests {
     fn what_was_left_out_has_what_is_left() {
         // The first explains 8 of each, the second the rest.
         let equations = [equation(&[1.0, 1.0], 10.0), equation(&[1.0, 0.0], 8.0)];
-        let mut solved = Solution { costs: vec![8.0, 5.0], accounted: Vec::new() };
+        let of = |costs: [f64; 2]| Solution {
+            costs: costs.to_vec(),
+            accounted: Vec::new(),
+            squares: 0.0,
+            errors: vec![None; 2],
+            freedom: 0,
+        };
+        let mut solved = of([8.0, 5.0]);
         solved.fit(&equations, 1);
         assert!(near(solved.costs[1], 2.0) && near(solved.accounted[0], 1.0), "{solved:?}");
-        let mut too_much = Solution { costs: vec![20.0, 0.0], accounted: Vec::new() };
+        let mut too_much = of([20.0, 0.0]);
         too_much.fit(&equations, 1);
         assert_eq!(too_much.costs, [20.0, 0.0]);
     }
@@ -147,6 +246,90 @@ mod tests {
             near(solved.costs[0], (100.0 / 10.0 + 1.0 / 20.0) / (100.0 / 100.0 + 1.0 / 400.0)),
             "{solved:?}"
         );
+    }
+
+    /// Messages, IKE_SAs, requests of RADIUS and derivations, as gateways have them.
+    const PSK: [f64; 4] = [6.0, 1.0, 0.0, 3.0];
+    const EAP_MD5: [f64; 4] = [10.0, 1.0, 2.0, 2.0];
+    const EAP_MSCHAPV2: [f64; 4] = [14.0, 1.0, 4.0, 3.0];
+    const PSK_PROBED: [f64; 4] = [22.0, 1.0, 0.0, 3.0];
+
+    /// Costs of messages, IKE_SAs, requests and derivations.
+    const COSTS: [f64; 4] = [7.0, 40.0, 25.0, 0.5];
+
+    fn spared(all: &[[f64; 4]]) -> Vec<bool> {
+        let equations: Vec<Equation> = all.iter().map(|units| equation(units, dot(units, &COSTS))).collect();
+        spare(&equations, &[None; 4], 4)
+    }
+
+    #[test]
+    fn logins_alone_do_not_tell_messages_from_requests_and_what_costs_once() {
+        assert_eq!(spared(&[PSK]), [false, true, true, true]);
+        // By EAP each two messages of IKE go with one request of the AAA server: however many methods, nothing tells them apart. The costs
+        // of an IKE_SA are in its messages then, and what the methods cost comes out right.
+        assert_eq!(spared(&[PSK, EAP_MD5]), [false, true, false, true]);
+        assert!(spared(&[PSK, EAP_MD5, EAP_MSCHAPV2])[1]);
+        // What is asked besides tells them.
+        assert_eq!(spared(&[PSK, PSK_PROBED]), [false, false, true, true]);
+        assert_eq!(spared(&[PSK, PSK_PROBED, EAP_MD5]), [false, false, false, true]);
+    }
+
+    #[test]
+    fn what_the_equations_are_not_met_without_stays() {
+        // A login by TLS costs far more than its requests do by MD5: packets of TLS have a cost, and the digest can do without.
+        let equations = [equation(&[2.0, 1.0, 0.0], 16.0), equation(&[7.0, 0.0, 6.0], 200.0)];
+        assert_eq!(spare(&equations, &[None; 3], 3), [false, true, false]);
+        // What is given stands in nobody's way, and stays.
+        assert_eq!(spare(&equations, &[Some(1.0), None, None], 3), [false; 3]);
+        // Beyond the kinds of work nothing is spared.
+        assert_eq!(spare(&[equation(&[1.0, 1.0], 2.0)], &[None; 2], 1), [false; 2]);
+        assert_eq!(spare(&[equation(&[1.0, 1.0], 2.0)], &[None; 2], 2), [false, true]);
+    }
+
+    #[test]
+    fn three_kinds_are_solved_from_logins_with_and_without_further_messages() {
+        let costs = [7.0, 40.0, 25.0, 0.0];
+        let of = |units: &[f64; 4]| equation(units, dot(units, &costs));
+        let equations = [of(&PSK), of(&PSK_PROBED), of(&EAP_MD5), of(&EAP_MSCHAPV2)];
+        let solved = solve(&equations, &[None, None, None, Some(0.0)]);
+        for (cost, right) in solved.costs.iter().zip(costs) {
+            assert!((cost - right).abs() < 1e-3, "{solved:?}");
+        }
+        assert!(solved.errors.iter().take(3).all(|error| error.is_some_and(|e| e < 1e-3)), "{solved:?}");
+    }
+
+    /// Of two kinds, as many of each as of the other by turns, the textbook's variance of a coefficient.
+    #[test]
+    fn errors_are_those_of_least_squares() {
+        let equations = [
+            equation(&[1.0, 0.0], 1.0),
+            equation(&[1.0, 0.0], 1.2),
+            equation(&[0.0, 1.0], 1.0),
+            equation(&[0.0, 1.0], 0.8),
+        ];
+        let solved = solve(&equations, &[None, None]);
+        assert_eq!(solved.freedom, 2);
+        let variance = |units: usize| -> f64 {
+            let share = |e: &Equation| e.units[units] / e.cost;
+            equations.iter().map(|e| share(e) * share(e)).sum()
+        };
+        let left: f64 = solved.accounted.iter().map(|share| (1.0 - share) * (1.0 - share)).sum();
+        for at in 0..2 {
+            let expected = (left / 2.0 / variance(at)).sqrt();
+            assert!(near(solved.errors[at].unwrap(), expected), "{solved:?} {expected}");
+        }
+        // Kinds that go together nearly always are known far less well.
+        let together = |a: f64, cost: f64| equation(&[1.0, a], cost);
+        let solved = solve(&[together(1.0, 2.0), together(1.1, 2.1), together(0.95, 1.9)], &[None, None]);
+        assert!(solved.errors.iter().all(|error| error.unwrap() > 0.1), "{solved:?}");
+        // An equation that counts a hundred times is as often wrong as others.
+        let weighs = |cost: f64, weight: f64| Equation { weight, ..equation(&[1.0], cost) };
+        let solved = solve(&[weighs(1.0, 100.0), weighs(1.1, 1.0), weighs(0.9, 1.0)], &[None]);
+        assert!((0.09..0.11).contains(&solved.errors[0].unwrap()), "{solved:?}");
+        // As many unknowns as equations, and nobody knows.
+        let none = solve(&[equation(&[1.0], 1.0)], &[None]);
+        assert!(none.freedom == 0 && !none.errors[0].unwrap().is_finite(), "{none:?}");
+        assert_eq!(solve(&equations, &[Some(1.0), None]).errors[0], None);
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub use file::{
     Configuration, Cost, FORMAT, FULL_BATCH, File, Library, LoadPoint, Machine, MethodProfile, Misfit,
     Reference, Store, StoreKind, Traffic, Unsound, Wanted, json_schema, parse, read_tree,
 };
-pub use fit::{Equation, Solution, solve};
+pub use fit::{Equation, Solution, solve, spare};
 pub use scale::Scale;
 pub use write::write;
 

@@ -57,6 +57,10 @@ server = { user = "28 us", system = "18 us" }
 generator = { user = "39 us", system = "28 us" }
 units = { "diameter.request" = 2.0, "eap.md5" = 1.0 }
 loads = []
+[within]
+"radius.request" = "1 us"
+"diameter.request" = "20 us"
+"eap.md5" = "300 ns"
 "#;
 
 /// What a store that is asked adds.

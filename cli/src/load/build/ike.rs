@@ -140,6 +140,7 @@ pub(super) fn job(i: &Ike) -> Result<Job, Failure> {
         anonymous: anonymous(&i.tls, tunnel)?,
         proposals,
         keep: i.keep,
+        probes: 0,
         retransmission: i.retransmission.0,
         retransmissions: i.retransmissions,
     });

@@ -607,6 +607,7 @@ impl Endpoint {
             Begins::Begun(mut sa) => {
                 (sa.origin, sa.era) = (Some(path.remote), self.tickets.era());
                 self.counters.begun += 1;
+                self.outputs.work(Work { label: work::SA, units: 1 });
                 self.half_open += 1;
                 self.pressure.opened(path.remote.ip());
                 let (own, key) = (sa.own_spi(), (path.remote, sa.spis.0));
@@ -704,6 +705,7 @@ impl Endpoint {
         };
         (sa.initial_contact, sa.client, sa.era) = (contact, true, self.tickets.era());
         sa.wished = wished;
+        self.outputs.work(Work { label: work::SA, units: 1 });
         let own = sa.own_spi();
         let token = self.insert(now, own, sa);
         self.outputs.event(Event::Initiated { token: of, sa: self.id(token) });

@@ -5,8 +5,9 @@ use crate::cpu::CpuTime;
 use usher_config::Ordered;
 use usher_config::units::{Count, Rate, Time};
 use usher_core::Duration;
+use usher_observe::stats::student;
 use usher_profile::{
-    Cost, Equation, File, LoadPoint, Machine, MethodProfile, Reference, Store, Traffic, solve,
+    Cost, Equation, File, LoadPoint, Machine, MethodProfile, Reference, Store, Traffic, solve, spare,
 };
 
 /// What is counted twice: an answer comes of each request, and has its cost there.
@@ -15,6 +16,9 @@ const COUNTED_ELSEWHERE: [&str; 2] = ["radius.response", "diameter.answer"];
 /// How much more the load counts at which a method kept the server busy, the last of it: what a login costs then is what the server
 /// can do at most.
 const BUSY_WEIGHT: f64 = 100.0;
+
+/// With how much confidence a profile says by how much a cost may be off.
+const CONFIDENCE: f64 = 0.95;
 
 /// What was measured of a method at one load.
 pub(super) struct Measured {
@@ -85,7 +89,11 @@ pub(super) fn profile(
     let equations: Vec<Equation> = all.iter().flat_map(|measured| of_method(measured)).collect();
     // A server that wakes up takes in a batch, and loads tell little of one from the other: what both explain is wake-ups, which
     // cost far more. Batches have what is left.
-    let more: Vec<Option<f64>> = given.iter().copied().chain([None, Some(0.0)]).collect();
+    let mut more: Vec<Option<f64>> = given.iter().copied().chain([None, Some(0.0)]).collect();
+    // A kind of work that no load tells from others has no cost: what went to it by accident others would lack, and methods that were not
+    // measured would be foretold by accident.
+    let spare = spare(&equations, &more, labels.len());
+    more.iter_mut().zip(&spare).filter(|(_, spare)| **spare).for_each(|(given, _)| *given = Some(0.0));
     let mut solved = solve(&equations, &more);
     solved.fit(&equations, labels.len() + 1);
     let system = system_share(all, &labels, &given, &solved.costs);
@@ -95,7 +103,19 @@ pub(super) fn profile(
         Cost { user: time(solved.costs[at] - system), system: time(system) }
     };
     let mut work = Ordered::default();
-    labels.iter().enumerate().for_each(|(at, label)| work.insert(label.clone(), cost(at)));
+    let priced = || labels.iter().enumerate().filter(|(at, _)| !spare[*at]);
+    priced().for_each(|(at, label)| work.insert(label.clone(), cost(at)));
+    let mut within = Ordered::default();
+    let errors = priced().filter_map(|(at, label)| Some((at, label, solved.errors[at]?)));
+    // With as many unknowns as loads nobody knows. A unit costs no more than all that a login of it does.
+    let most = |at: usize| {
+        let bounds = equations.iter().filter(|e| e.units[at] > 0.0).map(|e| e.cost / e.units[at]);
+        bounds.fold(f64::INFINITY, f64::min)
+    };
+    errors.filter(|_| solved.freedom > 0).for_each(|(at, label, error)| {
+        let half = student::quantile(CONFIDENCE, solved.freedom as f64) * error;
+        within.insert(label.clone(), time(half.min(most(at))));
+    });
     let mut methods = Ordered::default();
     let mut row = 0;
     for ((name, measured), libraries) in calibration.methods.iter().zip(all).zip(libraries) {
@@ -151,6 +171,7 @@ pub(super) fn profile(
         },
         configuration: calibration.configuration.clone(),
         work,
+        within,
         wakeup: cost(labels.len()),
         batch: cost(labels.len() + 1),
         methods,
@@ -189,12 +210,12 @@ fn system_share(all: &[Vec<Measured>], labels: &[String], given: &[Option<f64>],
     if total > 0.0 { (system / total).clamp(0.0, 1.0) } else { 0.0 }
 }
 
-/// The kinds of work that any login did, messages first: of what nothing tells apart, they get all. Those of IKE go before those that
-/// a gateway asks AAA servers by, since each login has them.
+/// The kinds of work that any login did, messages first: of what nothing tells apart, they get all. Those of IKE, and what an IKE_SA
+/// costs once, go before those that a gateway asks AAA servers by, since each login has them.
 fn labels(all: &[Vec<Measured>]) -> Vec<String> {
     let mut labels: Vec<String> = Vec::new();
     let looked_up = all.iter().flatten().any(|m| m.counts.of("cache/miss") > 0.0);
-    let first = ["ike.message", "radius.request", "diameter.request"].map(str::to_owned);
+    let first = ["ike.message", "ike.sa", "radius.request", "diameter.request"].map(str::to_owned);
     let counted = all.iter().flatten().flat_map(|m| m.counts.kinds("work"));
     let counted = counted.filter(|(_, n)| *n > 0.0).map(|(label, _)| label.to_owned()).collect::<Vec<_>>();
     let lookup = looked_up.then(|| usher_profile::LOOKUP.to_owned());
@@ -349,6 +370,14 @@ mod tests {
             let busy = file.busy_cost(file.methods.get(method).unwrap());
             assert!((busy / right - 1.0).abs() < 0.04, "{method}: {busy}");
         }
+        // And it is said by how much each cost may be off: a digest, which is what is left of a login by EAP-MD5, by all that it is.
+        for (label, right, doubtful) in [("radius.request", REQUEST, false), ("eap.md5", DIGEST, true)] {
+            let (cost, within) =
+                (file.work.get(label).unwrap().seconds(), file.within.get(label).unwrap().get());
+            let within = within.as_secs_f64();
+            assert!((cost - right).abs() < within, "{label}: {cost} within {within}");
+            assert_eq!(file.is_doubtful(label), doubtful, "{label}: {cost} within {within}");
+        }
     }
 
     #[test]
@@ -372,18 +401,23 @@ mod tests {
     #[test]
     fn what_a_gateway_asks_by_is_told_from_its_messages() {
         const MESSAGE: f64 = 9e-6;
+        const ONCE: f64 = 40e-6;
         const OPERATION: f64 = 15e-6;
         const ASKED: f64 = 35e-6;
-        // As gateways count them, deletion included.
-        let psk = [
-            ("ike.message", 6.0, MESSAGE),
-            ("ike.key_exchange", 2.0, OPERATION),
-            ("ike.open", 2.0, 0.0),
-            ("ike.protect", 2.0, 0.0),
-            ("ike.derive", 3.0, 2e-7),
-        ];
+        // As gateways count them, deletion included; and with eight exchanges in which nothing is said.
+        let psk_with = |exchanges: f64| {
+            [
+                ("ike.message", 6.0 + 2.0 * exchanges, MESSAGE),
+                ("ike.sa", 1.0, ONCE),
+                ("ike.key_exchange", 2.0, OPERATION),
+                ("ike.open", 2.0 + exchanges, 0.0),
+                ("ike.protect", 2.0 + exchanges, 0.0),
+                ("ike.derive", 3.0, 2e-7),
+            ]
+        };
         let md5 = [
             ("ike.message", 10.0, MESSAGE),
+            ("ike.sa", 1.0, ONCE),
             ("ike.key_exchange", 2.0, OPERATION),
             ("ike.open", 4.0, 0.0),
             ("ike.protect", 4.0, 0.0),
@@ -391,19 +425,35 @@ mod tests {
             ("radius.request", 2.0, ASKED),
             ("radius.response", 2.0, 0.0),
         ];
-        let all = [loads(&psk, [1.0; 4]), loads(&md5, [1.0; 4])];
-        let calibration =
-            Calibration { key_exchange: Some(OPERATION), ..calibration(&["ike-psk", "ike-eap-md5"], None) };
-        let file = profile(&calibration, &operations(), &all, vec![None, None]);
-        file.sound().unwrap();
+        let ways = ["ike-psk", "ike-eap-md5", "ike-psk-probed"];
+        let of = |ways: &[&str], all: &[Vec<Measured>]| {
+            let calibration = Calibration { key_exchange: Some(OPERATION), ..calibration(ways, None) };
+            let file = profile(&calibration, &operations(), all, vec![None; all.len()]);
+            file.sound().unwrap();
+            file
+        };
+        let all = [loads(&psk_with(0.0), [1.0; 4]), loads(&md5, [1.0; 4]), loads(&psk_with(8.0), [1.0; 4])];
+        let file = of(&ways, &all);
         let cost = |label: &str| file.work.get(label).unwrap().seconds();
         let near = |label: &str, right: f64| {
             assert!((cost(label) / right - 1.0).abs() < 0.05, "{label}: {} {right}", cost(label));
         };
         near("ike.key_exchange", OPERATION);
         near("ike.message", MESSAGE);
+        near("ike.sa", ONCE);
         near("radius.request", ASKED);
-        assert!(file.work.get("radius.response").is_none() && cost("ike.open") < 1e-6);
+        // What none of them has without the others has no cost of its own.
+        let unpriced = ["ike.derive", "ike.open", "ike.protect"];
+        assert_eq!(file.unpriced().into_iter().collect::<Vec<_>>(), unpriced);
+        // Without those who ask, nothing tells requests from messages and from what costs once, so that what they are found to cost is wrong; what
+        // a login costs in all is right all the same.
+        let less = of(&ways[..2], &all[..2]);
+        assert!(less.unpriced().contains("ike.sa"), "{:?}", less.work);
+        assert!(less.work.get("radius.request").unwrap().seconds() < 0.7 * ASKED, "{:?}", less.work);
+        for method in &ways[..2] {
+            let [few, all] = [&less, &file].map(|file| file.busy_cost(file.methods.get(method).unwrap()));
+            assert!((few / all - 1.0).abs() < 0.02, "{method}: {few} {all}");
+        }
         let received = |method: &str| file.methods.get(method).unwrap().received.messages;
         assert!((received("ike-eap-md5") - 7.0).abs() < 1e-9);
     }

@@ -80,7 +80,11 @@ impl Front {
     }
     /// Whether there is still something to be ended.
     pub(super) fn is_leaving(&self) -> bool {
-        matches!(self, Self::Pppoe(front) if front.is_leaving())
+        match self {
+            Self::Pppoe(front) => front.is_leaving(),
+            Self::Ike(front) => front.is_leaving(),
+            Self::Access(_) | Self::Mih(_) => false,
+        }
     }
     pub(super) fn counters(&self) -> Vec<(&'static str, u64)> {
         match self {

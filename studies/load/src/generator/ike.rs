@@ -82,6 +82,9 @@ pub struct IkeConfig {
     pub proposals: Vec<Proposal>,
     /// An IKE_SA stays when it is established; otherwise it is deleted.
     pub keep: bool,
+    /// How often an initiator asks whether the gateway lives (RFC 7296 §2.4) before it leaves its IKE_SA or deletes it: messages that have
+    /// nothing else in them.
+    pub probes: u32,
     /// How long a response is waited for before a request is sent again; each further wait is 1.8 times as long.
     pub retransmission: Duration,
     /// How often it is.
@@ -104,6 +107,8 @@ pub(super) struct IkeFront {
     /// With the IKE_SA, once it has begun.
     logins: Logins<Option<SaId>>,
     by_sa: HashMap<SaId, u64>,
+    /// How often the gateway is still to be asked whether it lives.
+    probing: HashMap<SaId, u32>,
 }
 
 /// What the `n`-th initiator is called, from 0.
@@ -171,6 +176,7 @@ impl IkeFront {
             next: 0,
             logins: Logins::default(),
             by_sa: HashMap::default(),
+            probing: HashMap::default(),
             users,
             config,
         };
@@ -311,6 +317,26 @@ impl IkeFront {
         outputs.recycle(buf);
     }
 
+    /// An IKE_SA is established: asks whether the gateway lives, as often as it is to, and then leaves it or deletes it.
+    fn go_on(&mut self, now: Instant, sa: SaId) {
+        let Some(left) = self.probing.get_mut(&sa) else { return };
+        // It is established; what it is told it does.
+        if *left > 0 {
+            *left -= 1;
+            let _ = self.endpoint.command(now, Command::Probe(sa));
+            return;
+        }
+        self.probing.remove(&sa);
+        if !self.config.keep {
+            let _ = self.endpoint.command(now, Command::Delete(sa));
+        }
+    }
+
+    /// Whether there is something still to be asked of the gateway.
+    pub(super) fn is_leaving(&self) -> bool {
+        !self.probing.is_empty()
+    }
+
     fn heard(&mut self, now: Instant, event: &Event, sink: &mut Sink) {
         match event {
             Event::Initiated { token, sa } => {
@@ -326,12 +352,12 @@ impl IkeFront {
                         if login.start.wrong { Err(Failure::WronglyAccepted) } else { Ok(Success::LetIn) };
                     sink.end(now, &login.start, end);
                 }
-                if !self.config.keep {
-                    // It was established just now.
-                    let _ = self.endpoint.command(now, Command::Delete(*sa));
-                }
+                self.probing.insert(*sa, self.config.probes);
+                self.go_on(now, *sa);
             }
+            Event::Alive { sa } => self.go_on(now, *sa),
             Event::Ended { sa, reason } => {
+                self.probing.remove(sa);
                 let Some(login) = self.by_sa.remove(sa).and_then(|token| self.logins.remove(token)) else {
                     return;
                 };
@@ -380,7 +406,7 @@ mod tests {
     /// A gateway that lets anybody in who has the key, and so many logins at it, four at a time.
     fn world(
         count: u64,
-        keep: bool,
+        (keep, probes): (bool, u32),
         offered: &str,
         wrong_share: f64,
     ) -> (Network, At<Generator>, At<Endpoint>) {
@@ -400,6 +426,7 @@ mod tests {
             anonymous: None,
             proposals: proposal(offered),
             keep,
+            probes,
             retransmission: Duration::from_secs(1),
             retransmissions: 2,
         };
@@ -435,7 +462,7 @@ mod tests {
     #[test]
     fn initiators_log_in_and_their_sas_end_or_stay() {
         for keep in [false, true] {
-            let (net, generator, gateway) = world(20, keep, "aes128-sha256-x25519", 0.0);
+            let (net, generator, gateway) = world(20, (keep, 0), "aes128-sha256-x25519", 0.0);
             let tally = net[generator].tally();
             assert_eq!((tally.succeeded, tally.failed_total(), net[generator].is_finished()), (20, 0, true));
             // Two exchanges of a millisecond each way.
@@ -446,13 +473,27 @@ mod tests {
     }
 
     #[test]
+    fn initiators_ask_whether_the_gateway_lives_before_they_leave() {
+        for keep in [false, true] {
+            let (net, generator, gateway) = world(20, (keep, 5), "aes128-sha256-x25519", 0.0);
+            let tally = net[generator].tally();
+            // Who has logged in has, however much it asks afterwards; what is under way at the end is waited for.
+            assert_eq!((tally.succeeded, tally.failed_total(), net[generator].is_finished()), (20, 0, true));
+            assert_eq!(crate::tally::quantile(&tally.latency, 0.5).map(|s| (s * 1000.0).round()), Some(4.0));
+            assert_eq!(net[gateway].sas(), if keep { 20 } else { 0 });
+            let exchanges = 2 + 5 + u64::from(!keep);
+            assert_eq!(net[gateway].counters().responses, 20 * exchanges);
+        }
+    }
+
+    #[test]
     fn a_wrong_key_is_to_be_refused_and_a_proposal_that_is_refused_is_a_failure() {
-        let (net, generator, gateway) = world(40, false, "aes128-sha256-x25519", 0.5);
+        let (net, generator, gateway) = world(40, (false, 3), "aes128-sha256-x25519", 0.5);
         let tally = net[generator].tally();
         assert_eq!((tally.succeeded, tally.failed_total()), (40, 0));
         assert!((5..35).contains(&tally.expected_rejects), "{}", tally.expected_rejects);
         assert_eq!(net[gateway].counters().authentication_failed, tally.expected_rejects);
-        let (net, generator, _) = world(4, false, "aes256-sha512-modp2048", 0.0);
+        let (net, generator, _) = world(4, (false, 0), "aes256-sha512-modp2048", 0.0);
         assert_eq!(net[generator].tally().failures().collect::<Vec<_>>(), [(Failure::Rejected, 4)]);
     }
 

@@ -128,6 +128,15 @@ impl FrontConfig {
         }
         only
     }
+    /// The same with initiators who ask so often whether the gateway lives, once they are in.
+    #[must_use]
+    pub fn probing(&self, probes: u32) -> Self {
+        let mut probing = self.clone();
+        if let Self::Ike(i) = &mut probing {
+            i.probes = probes;
+        }
+        probing
+    }
 }
 
 /// Why a generator cannot be made.

@@ -45,7 +45,7 @@ fn an_ike_sa_is_made_with_four_messages_on_port_500() {
     let work = world.net.take_work();
     let units = |name| work.get(name).copied().unwrap_or(0);
     assert_eq!((units("ike.key_exchange"), units("ike.protect"), units("ike.open")), (4, 2, 2));
-    assert_eq!((units("ike.message"), units("ike.derive")), (8, 8));
+    assert_eq!((units("ike.message"), units("ike.derive"), units("ike.sa")), (8, 8, 2));
     assert_eq!((world.sas(), world.net[world.responder].half_open()), ((1, 1), 0));
 }
 
