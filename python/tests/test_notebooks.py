@@ -21,7 +21,7 @@ def test_a_notebook_runs_and_shows_its_figures(notebook: Path, tmp_path: Path) -
     read = nbformat.read(notebook, as_version=4)
     code = [cell for cell in read.cells if cell.cell_type == "code"]
     assert not any(cell.outputs for cell in code), "notebooks are kept without outputs"
-    nbclient.NotebookClient(read, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    nbclient.NotebookClient(read, timeout=600, resources={"metadata": {"path": str(tmp_path)}}).execute()
     for cell in code:
         shown = [output.data for output in cell.outputs if output.output_type == "execute_result"]
         if ".figure(" in cell.source:
