@@ -8,8 +8,6 @@ mod cpu;
 mod dialogue;
 mod eap;
 mod error;
-#[cfg(not(target_arch = "wasm32"))]
-mod halves;
 mod handover;
 mod handshakes;
 mod helpers;
@@ -40,8 +38,6 @@ mod writer;
 
 pub use aaa::{Bound, Made, ServerRole};
 pub use error::WorldError;
-#[cfg(not(target_arch = "wasm32"))]
-pub use halves::Division;
 pub use handshakes::{give_handshake, handshakes};
 pub use machine::{Endpoint, EventOrJob, HostAddress};
 pub use network::LabFacts;
