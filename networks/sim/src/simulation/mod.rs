@@ -1,7 +1,6 @@
 //! The simulation: hosts, links, transports and applications, driven by one event queue.
 
 mod build;
-mod half;
 mod memory;
 mod message;
 mod net;
@@ -13,7 +12,6 @@ mod run;
 mod stream;
 
 pub use build::{Builder, SimError};
-pub use half::{Crossing, End, Extent, Half, Halves, Mark, Parted, Side, Whole};
 pub use memory::Held;
 pub use parts::{AppPart, HostPart, LinkPart, OutagePart, Parts, SocketPart};
 pub use radio::CellId;
@@ -32,7 +30,7 @@ use std::hash::BuildHasher;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use usher_core::collections::{HashMap, HashState, HashTable};
-use usher_core::{Instant, Seed, WallTime, Work, WorkLabel};
+use usher_core::{Instant, Rng, Seed, WallTime, Work, WorkLabel};
 
 /// The transport settings of an application's connections and associations.
 #[derive(Clone, Debug, Default)]
@@ -436,24 +434,22 @@ pub enum Fault {
     },
 }
 
-/// A simulation that can run, of a whole network or of a [`Half`] of one. Made by a [`Builder`].
+/// A simulation that can run. Made by a [`Builder`].
 #[derive(Debug)]
-pub struct Simulation<A: Application, O, E: Extent = Whole> {
+pub struct Simulation<A: Application, O> {
     version: IpVersion,
     addresses: Addresses,
     now: Instant,
     epoch: WallTime,
     started: bool,
-    queue: EventQueue<Event, E::Mark>,
-    extent: E,
+    queue: EventQueue<Event>,
     hosts: Vec<Host<A::Report>>,
     /// Whose interface a host is that is one.
     interfaces: BTreeMap<HostId, HostId>,
     directions: Vec<Direction>,
     cells: Vec<radio::Radio>,
     air: radio::Air,
-    /// By which initial sequence numbers of TCP differ between connections.
-    iss: HashState,
+    rng: Rng,
     /// Host and job of each processor job under way.
     cpu_jobs: Vec<(HostId, u32)>,
     free_cpu_jobs: Vec<u32>,
@@ -488,7 +484,7 @@ pub struct Simulation<A: Application, O, E: Extent = Whole> {
     observer: O,
 }
 
-impl<A: Application, O, E: Extent> Simulation<A, O, E> {
+impl<A: Application, O> Simulation<A, O> {
     /// The present.
     pub fn now(&self) -> Instant {
         self.now

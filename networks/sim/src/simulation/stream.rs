@@ -1,31 +1,14 @@
 //! TCP: connections between applications, segments in and out, timers.
 
-use super::{Conn, Event, Extent, FourTuple, Simulation, TcpTotals};
+use super::{Conn, Event, FourTuple, Simulation, TcpTotals};
 use crate::addr::HostId;
 use crate::app::{Application, Delivery, LocalId, Observer, StreamDelivery};
 use crate::packet::{Body, Packet, PacketRef, Payload};
 use crate::tcp::{self, Connection, Flags, Segment};
-use std::hash::BuildHasher;
 use std::num::NonZeroU32;
 use usher_core::{CloseReason, Duration, Instant};
 
 impl TcpTotals {
-    /// These and others.
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        Self {
-            segments: self.segments + other.segments,
-            retransmitted: self.retransmitted + other.retransmitted,
-            timeouts: self.timeouts + other.timeouts,
-            fast_retransmits: self.fast_retransmits + other.fast_retransmits,
-            pure_acks: self.pure_acks + other.pure_acks,
-            blocked: self.blocked + other.blocked,
-            data_segments: self.data_segments + other.data_segments,
-            data_octets: self.data_octets + other.data_octets,
-            data_packet_octets: self.data_packet_octets + other.data_packet_octets,
-        }
-    }
-
     pub(super) fn add(&mut self, c: &Connection) {
         let s = c.stats();
         self.segments += u64::from(s.segments_sent);
@@ -37,7 +20,7 @@ impl TcpTotals {
     }
 }
 
-impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
+impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     pub(super) fn tcp_connect(
         &mut self,
         app: u32,
@@ -54,15 +37,10 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
         let local_port = self.ephemeral_port(local, |sim, p| {
             sim.tuples.get(&sim.conns, &FourTuple { local, remote, local_port: p, remote_port }).is_none()
         });
+        let iss = self.rng.next_u64() as u32;
+        let tcp = Connection::connect(config, iss, self.now);
         let key = FourTuple { local, remote, local_port, remote_port };
-        let tcp = Connection::connect(config, self.initial_sequence_number(&key), self.now);
         self.open(tcp, app, id, key);
-    }
-
-    /// A timer of 4 µs and a function of the connection's ends (RFC 6528 §3), so that it does not depend on what other hosts do.
-    fn initial_sequence_number(&self, key: &FourTuple) -> u32 {
-        let timer = self.now.as_nanos() / 4000;
-        (timer as u32).wrapping_add(self.iss.hash_one(key) as u32)
     }
 
     /// Takes a connection in, tells its application's table, and lets it speak.
@@ -184,7 +162,7 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
         let listener = self.listeners.get(&(key.local, key.local_port)).copied();
         if let Some(app) = listener.filter(|_| segment.flags == Flags::SYN) {
             let config = self.apps[app as usize].transports.tcp.clone();
-            let iss = self.initial_sequence_number(&key);
+            let iss = self.rng.next_u64() as u32;
             let Some(tcp) = Connection::accept(config, iss, &segment, self.now) else { return };
             let slot = &mut self.apps[app as usize];
             let id = slot.next_accepted();
@@ -246,7 +224,7 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
             let piece = self.apps[conn.app as usize].read_size().map_or(conn.tcp.mss(), NonZeroU32::get);
             conn.reading = conn.tcp.bytes_unread().min(piece);
             let time = Duration::from_nanos(u64::from(conn.reading) * 1_000_000_000 / rate);
-            self.plan(self.now + time, Event::Read(index));
+            self.queue.push(self.now + time, Event::Read(index));
         }
         if self.conns[index as usize].tcp.is_closed() {
             self.forget(index);
@@ -347,41 +325,7 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
             && at < conn.armed
         {
             conn.armed = at;
-            self.plan(at, Event::Tcp(index));
+            self.queue.push(at, Event::Tcp(index));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::app::Context;
-    use crate::{Builder, IpVersion};
-    use usher_core::Seed;
-
-    struct Nobody;
-
-    impl Application for Nobody {
-        type Report = ();
-        fn handle(&mut self, _: &mut Context<'_, ()>, _: Delivery) {}
-    }
-
-    impl Observer<()> for Nobody {
-        fn report(&mut self, _: Instant, _: u32, (): ()) {}
-    }
-
-    #[test]
-    fn initial_sequence_numbers_are_of_a_clock_and_of_a_secret_function_of_the_ends() {
-        let number = |seed, micros, local_port| {
-            let mut sim = Builder::<Nobody>::new(IpVersion::V4, Seed::new(seed)).build(Nobody, None);
-            sim.now = Instant::ZERO + Duration::from_micros(micros);
-            let [local, remote] = [HostId(0), HostId(1)];
-            sim.initial_sequence_number(&FourTuple { local, remote, local_port, remote_port: 80 })
-        };
-        let first = number(1, 0, 49_152);
-        assert_eq!([3, 4, 4_000_000].map(|at| number(1, at, 49_152).wrapping_sub(first)), [0, 1, 1_000_000]);
-        // By chance one of 4 × 10⁹.
-        assert_ne!(number(1, 0, 49_153), first);
-        assert_ne!(number(2, 0, 49_152), first);
     }
 }

@@ -2,7 +2,6 @@
 
 mod associations;
 mod cell;
-mod halves;
 mod interfaces;
 mod mobility;
 mod network;
