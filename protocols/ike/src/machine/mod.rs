@@ -32,7 +32,7 @@ use crate::payload::{Identification, Notify, Payload};
 use crate::protect::Sealed;
 use crate::work;
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -188,8 +188,10 @@ pub struct Endpoint {
     fragments: [Holders; 2],
     cookies: Cookies,
     tickets: Tickets,
-    /// Those that have ended and answer their last request again, in the order of their end.
-    lingering: VecDeque<u64>,
+    /// Those that have ended and answer their last request again, by the number of their end.
+    lingering: BTreeMap<u64, u64>,
+    /// How many have ended so.
+    ended: u64,
     timers: TimerQueue<u64>,
     armed: HashMap<u64, Instant>,
     counters: Counters,
@@ -220,7 +222,8 @@ impl Endpoint {
             fragments,
             cookies: Cookies::default(),
             tickets: Tickets::default(),
-            lingering: VecDeque::new(),
+            lingering: BTreeMap::new(),
+            ended: 0,
             timers: TimerQueue::new(),
             armed: HashMap::with_hasher(hasher.clone()),
             counters: Counters::default(),
@@ -418,13 +421,12 @@ impl Endpoint {
     /// One has ended by its last response. So many of them are kept that a response that was lost is sent again, and no more:
     /// however many end, what is kept of them is bounded.
     fn linger(&mut self, token: u64) {
-        let fresh = self.sas.get_mut(token).is_some_and(|sa| !core::mem::replace(&mut sa.lingers, true));
-        if !fresh {
-            return;
-        }
-        self.lingering.push_back(token);
+        let Some(sa) = self.sas.get_mut(token).filter(|sa| sa.lingers.is_none()) else { return };
+        sa.lingers = Some(self.ended);
+        self.lingering.insert(self.ended, token);
+        self.ended += 1;
         if self.lingering.len() > self.config.lingering
-            && let Some(oldest) = self.lingering.pop_front()
+            && let Some((_, &oldest)) = self.lingering.first_key_value()
         {
             self.forget(oldest);
         }
@@ -432,13 +434,10 @@ impl Endpoint {
 
     fn forget(&mut self, token: u64) {
         let pair = self.pair(token);
-        // They are forgotten in the order of their end, so that it is among the first.
-        if self.sas.get(token).is_some_and(|sa| sa.lingers)
-            && let Some(at) = self.lingering.iter().position(|other| *other == token)
-        {
-            self.lingering.remove(at);
-        }
         let Some(sa) = self.sas.remove(token) else { return };
+        if let Some(ended) = sa.lingers {
+            self.lingering.remove(&ended);
+        }
         if sa.counted > 0 {
             self.fragments.iter_mut().for_each(|holders| holders.forget(token));
         }

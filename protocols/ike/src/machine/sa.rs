@@ -183,8 +183,8 @@ pub(super) struct IkeSa {
     pub(super) takes_place_of: Option<SaId>,
     /// It has ended, and until then answers its last request again.
     pub(super) lingers_until: Option<Instant>,
-    /// It is among those that linger.
-    pub(super) lingers: bool,
+    /// Its number among those that linger.
+    pub(super) lingers: Option<u64>,
     /// From where its first request came, of one that another began.
     pub(super) origin: Option<core::net::SocketAddr>,
     /// Whom EAP has authenticated.
@@ -252,7 +252,7 @@ impl IkeSa {
             silent: false,
             takes_place_of: None,
             lingers_until: None,
-            lingers: false,
+            lingers: None,
             origin: None,
             authenticated: None,
             repeated_at: None,
