@@ -2,9 +2,10 @@
 //! run's memory is not another's, and limits whose breach ends a bench with status 1.
 
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::process::{Command, ExitCode};
 use usher_core::Seed;
-use usher_runner::world::World;
+use usher_runner::world::{Division, World};
 use usher_scenario::{Mode, Overrides, Scenario, Study};
 
 /// The study whose network grows in [`network`].
@@ -45,8 +46,8 @@ pub struct Arguments {
     pub json: bool,
     /// How often each measurement is repeated; the median counts.
     pub runs: usize,
-    /// The one run that a child process is to do: study and settings.
-    child: Option<(String, Vec<String>)>,
+    /// The one run that a child process is to do: by so many threads, study and settings.
+    child: Option<(usize, String, Vec<String>)>,
 }
 
 impl Arguments {
@@ -65,8 +66,9 @@ impl Arguments {
                     arguments.runs = n.ok_or("--runs: write a number above 0")?;
                 }
                 "--child" => {
+                    let threads = rest.next().and_then(|n| n.parse().ok()).ok_or("--child: write threads")?;
                     let study = rest.next().ok_or("--child: write a study")?;
-                    arguments.child = Some((study, rest.by_ref().collect()));
+                    arguments.child = Some((threads, study, rest.by_ref().collect()));
                 }
                 // What `cargo bench` adds.
                 "--bench" => {}
@@ -81,8 +83,8 @@ impl Arguments {
 /// the limits that were missed.
 pub fn main(runs: usize, bench: impl FnOnce(&Arguments) -> Result<(Value, Vec<String>), String>) -> ExitCode {
     let done = Arguments::read(runs).and_then(|arguments| {
-        if let Some((study, set)) = &arguments.child {
-            println!("{}", Run::here(study, set)?.to_json());
+        if let Some((threads, study, set)) = &arguments.child {
+            println!("{}", Run::here(study, set, *threads)?.to_json());
             return Ok(Vec::new());
         }
         let (result, missed) = bench(&arguments)?;
@@ -117,20 +119,25 @@ pub struct Run {
     pub peak_rss_bytes: u64,
     /// Mean delay of the dialogues, seconds; not a number where none ended.
     pub delay_mean_s: f64,
+    /// All metrics, by their names.
+    pub metrics: BTreeMap<String, f64>,
+    /// Two threads ran a half each.
+    pub divided: bool,
 }
 
 impl Run {
     /// Runs the first point of a founding study in this process.
-    fn here(study: &str, set: &[String]) -> Result<Self, String> {
+    fn here(study: &str, set: &[String], threads: usize) -> Result<Self, String> {
         let (scenario, seed) = scenario(study, set)?;
-        let result =
-            World::new(&scenario, seed, &[], None).and_then(World::run).map_err(|e| e.to_string())?;
+        let (result, division) = World::run_by(&scenario, seed, threads).map_err(|e| e.to_string())?;
         let mean = result.metrics.iter().find(|(name, _)| name == "delay.mean");
         Ok(Self {
             packet_hops: result.packet_hops,
             wall_s: result.wall_s,
             peak_rss_bytes: result.peak_rss_bytes,
             delay_mean_s: mean.map_or(f64::NAN, |(_, value)| *value),
+            metrics: result.metrics.into_iter().filter(|(_, value)| !value.is_nan()).collect(),
+            divided: division == Division::Halves,
         })
     }
 
@@ -140,8 +147,16 @@ impl Run {
     /// # Errors
     /// The study's faults, or why there is no process.
     pub fn of(study: &str, set: &[String]) -> Result<Self, String> {
+        Self::by(1, study, set)
+    }
+
+    /// The same by up to so many threads.
+    ///
+    /// # Errors
+    /// As [`Self::of`].
+    pub fn by(threads: usize, study: &str, set: &[String]) -> Result<Self, String> {
         let program = std::env::current_exe().map_err(|e| e.to_string())?;
-        let output = Command::new(program).arg("--child").arg(study).args(set).output();
+        let output = Command::new(program).args(["--child", &threads.to_string(), study]).args(set).output();
         let output = output.map_err(|e| format!("cannot start a child process: {e}"))?;
         let said: Option<Value> = serde_json::from_slice(&output.stdout).ok();
         said.as_ref().and_then(Self::from_json).ok_or_else(|| {
@@ -155,6 +170,8 @@ impl Run {
             "wall_s": self.wall_s,
             "peak_rss_bytes": self.peak_rss_bytes,
             "delay_mean_s": self.delay_mean_s,
+            "metrics": self.metrics,
+            "divided": self.divided,
         })
     }
 
@@ -165,6 +182,8 @@ impl Run {
             peak_rss_bytes: value.get("peak_rss_bytes")?.as_u64()?,
             // JSON has no word for it.
             delay_mean_s: value.get("delay_mean_s")?.as_f64().unwrap_or(f64::NAN),
+            metrics: serde_json::from_value(value.get("metrics")?.clone()).ok()?,
+            divided: value.get("divided")?.as_bool()?,
         })
     }
 

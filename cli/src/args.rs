@@ -297,9 +297,13 @@ pub(crate) struct Run {
     /// Exactly this many replications of every point.
     #[arg(long, value_name = "N")]
     pub(crate) replications: Option<NonZeroU32>,
-    /// How many replications run at once [default: one per core, on the lab one less].
+    /// How many replications run at once [default: one per core, on the lab one less, with --threads one per two cores].
     #[arg(long, value_name = "N")]
     pub(crate) jobs: Option<NonZeroUsize>,
+    /// Let up to N threads share one replication that can be divided and is not captured; it changes no row. For a long run of
+    /// thousands of hosts: two are used, one for the hosts that ask and one for the others [default: 1].
+    #[arg(long, value_name = "N", conflicts_with_all = ["on", "lab", "backend"])]
+    pub(crate) threads: Option<NonZeroUsize>,
     /// Have a cluster compute the replications, by the Python package usher: the rows are the same.
     #[arg(long, value_enum, value_name = "ENGINE", conflicts_with_all = ["on", "lab", "pcap", "ladder", "live_report", "dry_run", "point"])]
     pub(crate) backend: Option<Engine>,

@@ -1,5 +1,5 @@
-//! What a parallel run of one simulation could gain on two cores: what two processors make of two halves at once, how many
-//! packet-hops lie within a lookahead, and what it costs that two threads meet at its end.
+//! What a parallel run of one simulation gains on two cores, with the same results; and what it could gain: what two processors
+//! make of two halves at once, how many packet-hops lie within a lookahead, and what it costs that two threads meet at its end.
 
 use serde_json::json;
 use std::process::ExitCode;
@@ -15,6 +15,10 @@ const LOOKAHEADS: [(&str, u64); 2] = [("access", 1), ("shared", 10)];
 const INTERVAL: u64 = 100;
 /// Packet-hops of a dialogue: two links, both ways.
 const HOPS: u64 = 4;
+/// How many threads share a run; more than two are not used.
+const THREADS: [usize; 2] = [2, 4];
+/// So many times as fast as one thread two must be.
+const GAIN: f64 = 1.3;
 /// How often the threads meet.
 const MEETINGS: u32 = 200_000;
 
@@ -64,18 +68,34 @@ fn main() -> ExitCode {
         let each = dialogues_each(STATIONS);
         let (whole, half) = (busy(STATIONS, each), busy(STATIONS / 2, each));
         let (mut alone, mut halves, mut hop) = (Vec::new(), Vec::new(), Vec::new());
+        let mut shared = THREADS.map(|threads| (threads, Vec::new()));
         for _ in 0..arguments.runs {
             let run = Run::of(STUDY, &whole)?;
             alone.push(run.wall_s);
             hop.push(1e9 / run.rate());
             halves.push(at_once(&half)?);
+            for (threads, times) in &mut shared {
+                let by = Run::by(*threads, STUDY, &whole)?;
+                if !by.divided || by.metrics != run.metrics || by.packet_hops != run.packet_hops {
+                    return Err(format!("{threads} threads do not give what one gives"));
+                }
+                times.push(by.wall_s);
+            }
         }
         let (alone, halves, hop) = (median(alone), median(halves), median(hop));
+        let gains = shared.map(|(threads, times)| (threads, alone / median(times)));
+        let missed = gains.iter().filter(|(threads, gain)| *threads == 2 && *gain < GAIN).map(|(threads, gain)| {
+            format!("{threads} threads run {STATIONS} stations {gain:.2} times as fast as one, of at least {GAIN}")
+        });
+        let missed = missed.collect();
         let of = |measure: fn() -> f64| median((0..arguments.runs).map(|_| measure()));
         let (sleeping, spinning) = (of(sleeping), of(spinning));
         let windows = LOOKAHEADS.map(|(link, delay)| (link, delay, STATIONS * HOPS * delay / INTERVAL));
         if !arguments.json {
             println!("{STATIONS} stations in one run: {alone:.2} s, {hop:.0} ns a packet-hop");
+            for (threads, gain) in gains {
+                println!("by {threads} threads, with the same results: {gain:.2} times as fast");
+            }
             println!("two halves of them at once: {halves:.2} s, a gain of {:.2} times", alone / halves);
             println!(
                 "a meeting of two threads: {spinning:.0} ns if they spin, {sleeping:.0} ns if they sleep"
@@ -94,10 +114,11 @@ fn main() -> ExitCode {
             "whole_s": alone,
             "halves_s": halves,
             "gain": alone / halves,
+            "threads": gains.map(|(threads, gain)| json!({ "threads": threads, "gain": gain })),
             "ns_per_packet_hop": hop,
             "meeting_ns": { "spinning": spinning, "sleeping": sleeping },
             "windows": rows,
         });
-        Ok((result, Vec::new()))
+        Ok((result, missed))
     })
 }

@@ -246,7 +246,7 @@ impl Job<'_> {
     fn runner(&self) -> Box<dyn Runner + '_> {
         let links = self.run.pcap.iter().filter(|l| !l.is_empty()).cloned().collect();
         match &self.lab {
-            None => Box::new(SimRunner::new(&self.plan, links)),
+            None => Box::new(SimRunner::new(&self.plan, links).threads(self.threads())),
             Some(lab) => Box::new(LabRunner::new(&self.plan, links, lab.clone())),
         }
     }
@@ -260,10 +260,17 @@ impl Job<'_> {
         sweep
     }
 
+    /// Threads that share one replication.
+    fn threads(&self) -> usize {
+        self.run.threads.map_or(1, usize::from)
+    }
+
+    /// How many replications run at once: threads that share one are not busy with others.
     fn cores(&self) -> usize {
         let available = || std::thread::available_parallelism().map_or(1, usize::from);
         let cores = || if self.lab.is_some() { on::jobs(available()) } else { available() };
-        self.run.jobs.map_or_else(cores, usize::from)
+        // Of those that share one two are busy.
+        self.run.jobs.map_or_else(|| (cores() / self.threads().min(2)).max(1), usize::from)
     }
 
     /// The command that runs this study with these settings, and these further arguments.
@@ -295,6 +302,7 @@ impl Job<'_> {
         let mut more: Vec<String> = Vec::new();
         more.extend(self.run.replications.iter().flat_map(|n| ["--replications".to_owned(), n.to_string()]));
         more.extend(self.run.jobs.iter().flat_map(|n| ["--jobs".to_owned(), n.to_string()]));
+        more.extend(self.run.threads.iter().flat_map(|n| ["--threads".to_owned(), n.to_string()]));
         more.extend(
             self.run.pcap.iter().map(|l| if l.is_empty() { "--pcap".into() } else { format!("--pcap={l}") }),
         );
@@ -469,6 +477,7 @@ impl Job<'_> {
                 if self.run.perf && self.lab.is_some() { on::libraries(&results) } else { Vec::new() };
             let warnings = warnings.chain(divided);
             let warnings = warnings.chain(untrusted.as_ref().map(ToString::to_string));
+            let warnings = warnings.chain(self.division(&results));
             let warnings = warnings.chain(sweep::answers(self.study.file(), &self.plan, &results));
             output.text(&self.summary(&results, warnings, begun.elapsed().as_secs_f64(), &report))?;
         }
@@ -492,6 +501,18 @@ impl Job<'_> {
                 "without": u.moved.without, "replication": u.moved.replication, "median": u.median.median,
             })),
         }))
+    }
+
+    /// How many replications were divided between threads, where that was asked for.
+    fn division(&self, results: &Results) -> Option<String> {
+        let (halved, undecided) = (results.facts.halved, results.facts.undecided);
+        let tried = match undecided {
+            0 => String::new(),
+            n => format!(
+                "; {n} more had to be run again by one, since two could not tell which of two events is first"
+            ),
+        };
+        (self.threads() > 1).then(|| format!("by two threads each: {halved} replications{tried}"))
     }
 
     fn summary(

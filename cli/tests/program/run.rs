@@ -27,6 +27,26 @@ fn the_same_bytes_with_one_job_and_with_two() {
 }
 
 #[test]
+fn the_same_bytes_where_threads_share_a_replication() {
+    let place = Folder::new();
+    place.write("mine.toml", STUDY);
+    place.usher(&["study", "run", "mine.toml", "--quick", "--out", "one"]).with_code(0);
+    for threads in ["2", "4"] {
+        let said =
+            place.usher(&["study", "run", "mine.toml", "--quick", "--threads", threads, "--out", threads]);
+        let said = said.with_code(0);
+        assert!(place.rows("one") == place.rows(threads), "{threads}");
+        let manifest = std::fs::read_to_string(place.path(threads).join("manifest.json")).unwrap();
+        let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
+        let all = &manifest["replications"];
+        assert_eq!((&manifest["halved"], &manifest["undecided"]), (all, &serde_json::Value::Null));
+        assert!(said.out.contains(&format!("\nby two threads each: {all} replications\n")), "{}", said.out);
+    }
+    let said = place.usher(&["study", "run", "mine.toml", "--on", "lab", "--threads", "2"]).with_code(2);
+    assert!(said.err.contains("--threads"), "{}", said.err);
+}
+
+#[test]
 fn a_study_whose_dialogues_fail_says_so_first() {
     let place = Folder::new();
     // An answer takes 14.6 ms, and longer where it has to wait for others on the line.

@@ -28,6 +28,7 @@ pub use link::{Framing, LinkConfig, LinkId, LinkStats};
 pub use packet::{DISCARD_PORT, Payload, Transit, UDP_HEADER};
 pub use queue::EventQueue;
 pub use simulation::{
-    AppPart, Builder, CellId, Fault, Held, HostPart, HostStats, LinkPart, OutagePart, Parts, SctpTotals,
-    SimError, Simulation, SocketPart, TcpTotals, Transports,
+    AppPart, Builder, CellId, Crossing, End, Extent, Fault, Half, Halves, Held, HostPart, HostStats,
+    LinkPart, Mark, OutagePart, Parted, Parts, SctpTotals, Side, SimError, Simulation, SocketPart, TcpTotals,
+    Transports, Whole,
 };

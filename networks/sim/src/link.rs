@@ -135,6 +135,14 @@ pub(crate) struct Aside {
     pub(crate) stats: LinkStats,
 }
 
+/// What becomes of a packet that is not lost.
+pub(crate) struct Carried {
+    pub(crate) arrives: Instant,
+    pub(crate) damaged: bool,
+    /// When it arrives a second time.
+    pub(crate) again: Option<Instant>,
+}
+
 impl Direction {
     pub(crate) fn new(
         from: HostId,
@@ -189,24 +197,33 @@ impl Direction {
     /// arrival event is to be put in the queue, if one is needed beyond those already there.
     #[inline(always)]
     pub(crate) fn send(&mut self, now: Instant, packet: PacketRef, pool: &mut Pool) -> Option<Instant> {
+        let Carried { arrives, damaged, again } = self.carry(now, packet, pool)?;
+        // A copy never arrives before what it is a copy of.
+        let first = self.insert(arrives, damaged, packet, pool);
+        if let Some(arrives) = again {
+            let copy = pool[packet].packet.clone();
+            let copy = pool.put(copy);
+            self.insert(arrives, false, copy, pool);
+        }
+        first.then_some(arrives)
+    }
+
+    /// Says what becomes of a packet, which is gone from the pool if it will not arrive.
+    #[inline(always)]
+    pub(crate) fn carry(&mut self, now: Instant, packet: PacketRef, pool: &mut Pool) -> Option<Carried> {
         let p = &pool[packet].packet;
         let frame = matches!(p.body, Body::Frame(_));
         let bytes = p.len + if frame { self.framing.trailer() } else { self.framing.overhead() };
         self.count(bytes, p.is_background());
         match self.channel.offer(now, bytes) {
-            Fate::Delivered { arrives, corrupted, again, .. } => {
-                // A copy never arrives before what it is a copy of.
-                let first = self.insert(arrives, corrupted, packet, pool);
-                if corrupted {
+            Fate::Delivered { arrives, corrupted: damaged, again, .. } => {
+                if damaged {
                     self.aside().stats.corrupted += 1;
                 }
-                if let Some(arrives) = again {
+                if again.is_some() {
                     self.aside().stats.duplicated += 1;
-                    let copy = pool[packet].packet.clone();
-                    let copy = pool.put(copy);
-                    self.insert(arrives, false, copy, pool);
                 }
-                first.then_some(arrives)
+                Some(Carried { arrives, damaged, again })
             }
             Fate::QueueFull => {
                 let stats = &mut self.aside().stats;
@@ -239,7 +256,13 @@ impl Direction {
 
     /// Puts a packet under way; true if it arrives before all others.
     #[inline]
-    fn insert(&mut self, arrives: Instant, damaged: bool, packet: PacketRef, pool: &mut Pool) -> bool {
+    pub(crate) fn insert(
+        &mut self,
+        arrives: Instant,
+        damaged: bool,
+        packet: PacketRef,
+        pool: &mut Pool,
+    ) -> bool {
         let new = &mut pool[packet];
         (new.arrives, new.damaged, new.next) = (arrives, damaged, PacketRef::NONE);
         let alone = self.first == PacketRef::NONE;

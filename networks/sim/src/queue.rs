@@ -6,7 +6,10 @@
 //! lower digits. So an entry moves as often as it has many neighbours, once or twice for the milliseconds
 //! that networks are made of, whatever the number of pending events. All entries of one time are always in
 //! one bucket, in order, so no sequence number is needed.
+//!
+//! Where events have a rank, those of one time come out by that first.
 
+use std::cmp::Ordering;
 use usher_core::Instant;
 
 const DIGIT_BITS: u32 = 6;
@@ -17,25 +20,25 @@ const SMALL: usize = 8;
 /// The largest emptied bucket (entries) whose memory is kept.
 const KEPT: usize = 256;
 
-/// A monotone priority queue of `T` by time.
+/// A monotone priority queue of `T` by time, and among equal times by a rank, where there is one.
 #[derive(Debug)]
-pub struct EventQueue<T> {
+pub struct EventQueue<T, R = ()> {
     /// The time of the last event taken out; nothing earlier may be put in.
     now: u64,
     /// What digits are compared with; not after `now`.
     base: u64,
     /// Events of exactly `base`, from `next` on.
-    current: Vec<T>,
+    current: Vec<(T, R)>,
     next: usize,
     /// Which levels hold something.
     levels: u16,
     /// Per level, which slots do.
     occupied: [u64; LEVELS],
-    slots: Vec<[Vec<(u64, T)>; SLOTS]>,
+    slots: Vec<[Vec<(u64, T, R)>; SLOTS]>,
     len: usize,
 }
 
-impl<T: Copy> Default for EventQueue<T> {
+impl<T: Copy, R: Copy + PartialOrd> Default for EventQueue<T, R> {
     fn default() -> Self {
         Self {
             now: 0,
@@ -51,6 +54,20 @@ impl<T: Copy> Default for EventQueue<T> {
 }
 
 impl<T: Copy> EventQueue<T> {
+    /// Puts an event in. A time before the last one taken out counts as that time.
+    #[inline]
+    pub fn push(&mut self, at: Instant, event: T) {
+        self.push_ranked(at, event, ());
+    }
+
+    /// Takes out the earliest event if it is not after `until`.
+    #[inline]
+    pub fn pop_until(&mut self, until: Instant) -> Option<(Instant, T)> {
+        self.pop_ranked_until(until).map(|(at, event, ())| (at, event))
+    }
+}
+
+impl<T: Copy, R: Copy + PartialOrd> EventQueue<T, R> {
     /// An empty queue at time zero.
     pub fn new() -> Self {
         Self::default()
@@ -66,34 +83,47 @@ impl<T: Copy> EventQueue<T> {
         self.len == 0
     }
 
-    /// Puts an event in. A time before the last one taken out counts as that time.
+    /// Puts an event in, before those of the same time that have a greater rank and behind all others of that time. A time
+    /// before the last one taken out counts as that time; what has the time of the last one has no smaller rank.
     #[inline]
-    pub fn push(&mut self, at: Instant, event: T) {
+    pub fn push_ranked(&mut self, at: Instant, event: T, rank: R) {
         self.len += 1;
-        self.place(at.as_nanos().max(self.now), event);
+        self.place(at.as_nanos().max(self.now), event, rank);
+    }
+
+    /// When the earliest event is.
+    pub fn next_time(&self) -> Option<Instant> {
+        if self.next < self.current.len() {
+            return Some(Instant::from_nanos(self.base));
+        }
+        let bucket = self.slots.get(self.levels.trailing_zeros() as usize).map(|level| {
+            let occupied = self.occupied[self.levels.trailing_zeros() as usize];
+            &level[occupied.trailing_zeros() as usize % SLOTS]
+        });
+        bucket.into_iter().flatten().map(|(at, ..)| Instant::from_nanos(*at)).min()
     }
 
     #[inline]
-    fn place(&mut self, at: u64, event: T) {
+    fn place(&mut self, at: u64, event: T, rank: R) {
         let differs = at ^ self.base;
         if differs == 0 {
-            self.current.push(event);
+            self.current.push((event, rank));
             return;
         }
         let level = (differs.ilog2() / DIGIT_BITS) as usize;
         let digit = (at >> (level as u32 * DIGIT_BITS)) as usize % SLOTS;
         self.levels |= 1 << level;
         self.occupied[level] |= 1 << digit;
-        self.slots[level][digit].push((at, event));
+        self.slots[level][digit].push((at, event, rank));
     }
 
-    /// Takes out the earliest event if it is not after `until`.
+    /// Takes out the earliest event, with its rank, if it is not after `until`.
     #[inline]
-    pub fn pop_until(&mut self, until: Instant) -> Option<(Instant, T)> {
+    pub fn pop_ranked_until(&mut self, until: Instant) -> Option<(Instant, T, R)> {
         let until = until.as_nanos();
         loop {
-            if let Some(&event) = self.current.get(self.next) {
-                return self.pop_current(until, event);
+            if let Some(&(event, rank)) = self.current.get(self.next) {
+                return self.pop_current(until, event, rank);
             }
             if self.levels == 0 {
                 return None;
@@ -103,11 +133,12 @@ impl<T: Copy> EventQueue<T> {
             let bucket = &mut self.slots[level][digit];
             let mut first = 0;
             for i in 1..bucket.len() {
-                if bucket[i].0 < bucket[first].0 {
+                let ((at, _, rank), (least, _, least_rank)) = (bucket[i], bucket[first]);
+                if at < least || (at == least && rank < least_rank) {
                     first = i;
                 }
             }
-            let (at, event) = bucket[first];
+            let (at, event, rank) = bucket[first];
             if at > until {
                 return None;
             }
@@ -125,11 +156,11 @@ impl<T: Copy> EventQueue<T> {
                 }
             }
             self.len -= 1;
-            return Some((Instant::from_nanos(at), event));
+            return Some((Instant::from_nanos(at), event, rank));
         }
     }
 
-    fn pop_current(&mut self, until: u64, event: T) -> Option<(Instant, T)> {
+    fn pop_current(&mut self, until: u64, event: T, rank: R) -> Option<(Instant, T, R)> {
         if self.base > until {
             return None;
         }
@@ -139,7 +170,7 @@ impl<T: Copy> EventQueue<T> {
             self.next = 0;
         }
         self.len -= 1;
-        Some((Instant::from_nanos(self.base), event))
+        Some((Instant::from_nanos(self.base), event, rank))
     }
 
     /// Notes that a bucket is empty.
@@ -158,8 +189,11 @@ impl<T: Copy> EventQueue<T> {
         self.base = self.now;
         self.vacate(level, digit);
         let mut bucket = std::mem::take(&mut self.slots[level][digit]);
-        for &(at, event) in &bucket {
-            self.place(at, event);
+        for &(at, event, rank) in &bucket {
+            self.place(at, event, rank);
+        }
+        if size_of::<R>() > 0 {
+            self.current.sort_by(|(_, a), (_, b)| a.partial_cmp(b).unwrap_or(Ordering::Equal));
         }
         if bucket.capacity() <= KEPT {
             bucket.clear();
@@ -201,30 +235,46 @@ mod tests {
         assert_eq!(q.pop_until(t(u64::MAX)), Some((t(1_000_000), 1)));
     }
 
+    #[test]
+    fn a_rank_is_before_the_order_of_putting_in() {
+        let mut q = EventQueue::new();
+        for (event, rank) in [(0, 5), (1, 3), (2, 5), (3, 3)] {
+            q.push_ranked(t(9), event, rank);
+        }
+        assert_eq!(q.next_time(), Some(t(9)));
+        let order: Vec<i32> =
+            std::iter::from_fn(|| q.pop_ranked_until(t(9))).map(|(_, event, _)| event).collect();
+        assert_eq!((order, q.next_time()), (vec![1, 3, 0, 2], None));
+    }
+
     proptest! {
         /// Against the obvious model, a stable sort; bursts make buckets large enough to be split.
         #[test]
         fn it_is_a_stable_priority_queue(
             steps in proptest::collection::vec((0u64..1 << 34, 0u32..64, 1usize..24, 0usize..30, 0u64..1 << 20), 1..100),
+            ranks in 1u64..4,
         ) {
             let mut q = EventQueue::new();
-            let mut model: Vec<(u64, u32)> = Vec::new();
+            let mut model: Vec<(u64, u64, u32)> = Vec::new();
             let mut now = 0;
             let mut id = 0;
             for (ahead, shift, burst, pops, limit) in steps {
                 for i in 0..burst as u64 {
                     let at = now + ((ahead.wrapping_mul(2 * i + 1) % (1 << 34)) >> (shift % 34));
-                    q.push(t(at), id);
-                    model.push((at, id));
+                    // Nothing comes before what happens now.
+                    let rank = if at == now { u64::MAX } else { ahead.wrapping_mul(i + 7) / 3 % ranks };
+                    q.push_ranked(t(at), id, rank);
+                    model.push((at, rank, id));
                     id += 1;
                 }
                 let limit = if limit % 4 == 0 { now + limit } else { u64::MAX };
                 for _ in 0..pops {
-                    let earliest = (0..model.len()).min_by_key(|&i| (model[i].0, i));
+                    let earliest = (0..model.len()).min_by_key(|&i| (model[i].0, model[i].1, i));
+                    prop_assert_eq!(q.next_time(), earliest.map(|i| t(model[i].0)));
                     let expected = earliest.filter(|&i| model[i].0 <= limit).map(|i| model.remove(i));
-                    let got = q.pop_until(t(limit));
-                    prop_assert_eq!(got, expected.map(|(at, e)| (t(at), e)));
-                    now = got.map_or(now, |(at, _)| at.as_nanos());
+                    let got = q.pop_ranked_until(t(limit));
+                    prop_assert_eq!(got, expected.map(|(at, rank, e)| (t(at), e, rank)));
+                    now = got.map_or(now, |(at, ..)| at.as_nanos());
                 }
                 prop_assert_eq!(q.len(), model.len());
             }

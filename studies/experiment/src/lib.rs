@@ -101,6 +101,8 @@ impl Experiment<'_> {
             ("peak_rss_bytes", Fact::from(facts.peak_rss_bytes)),
             ("jobs", Fact::from(self.jobs as u64)),
         ];
+        let divided = [("halved", facts.halved), ("undecided", facts.undecided)];
+        known.extend(divided.into_iter().filter(|(_, n)| *n > 0).map(|(name, n)| (name, Fact::from(n))));
         let wide: Vec<String> = wide(results).into_iter().map(key::of).collect();
         if !wide.is_empty() {
             known.push(("at_limit_of_replications", Fact::from(wide.join("\n"))));

@@ -3,8 +3,10 @@
 use crate::capture::{self, Packets};
 use crate::sweep::{Facts, Outcome, RunError, Runner, Task};
 #[cfg(not(target_arch = "wasm32"))]
+use crate::world::Division;
+#[cfg(not(target_arch = "wasm32"))]
 use crate::world::LabSettings;
-use crate::world::{World, WorldError};
+use crate::world::{RunResult, World, WorldError};
 use usher_core::Seed;
 use usher_scenario::Plan;
 use usher_scenario::model::Scenario;
@@ -15,18 +17,37 @@ use usher_sim::Tap;
 pub struct SimRunner<'a> {
     plan: &'a Plan,
     links: Vec<String>,
+    #[cfg_attr(target_arch = "wasm32", expect(dead_code, reason = "a browser has one thread"))]
+    threads: usize,
 }
 
 impl<'a> SimRunner<'a> {
     /// A runner for this plan's points. A capture holds the links of these names; of none, those that the
     /// study's `[capture]` names, or else all.
     pub fn new(plan: &'a Plan, links: Vec<String>) -> Self {
-        Self { plan, links }
+        Self { plan, links, threads: 1 }
+    }
+
+    /// Has a replication that is not captured run by up to so many threads. It changes no metric.
+    #[must_use]
+    pub fn threads(self, threads: usize) -> Self {
+        Self { threads, ..self }
     }
 }
 
 impl Runner for SimRunner<'_> {
     fn run(&self, task: Task<'_>) -> Result<Outcome, RunError> {
+        #[cfg(not(target_arch = "wasm32"))]
+        if self.threads > 1 && task.capture.is_none() {
+            let point = self.plan.points.get(task.index).ok_or_else(no_point)?;
+            let seed = point.seed(task.replication);
+            let (result, division) =
+                World::run_by(&point.scenario, seed, self.threads).map_err(RunError::new)?;
+            let mut outcome = outcome(result);
+            outcome.facts.halved = u64::from(division == Division::Halves);
+            outcome.facts.undecided = u64::from(matches!(division, Division::Undecided(_)));
+            return Ok(outcome);
+        }
         run(self.plan, &self.links, task, World::new)
     }
 }
@@ -64,7 +85,7 @@ fn run(
     task: Task<'_>,
     world: impl FnOnce(&Scenario, Seed, &[String], Option<Box<dyn Tap>>) -> Result<World, WorldError>,
 ) -> Result<Outcome, RunError> {
-    let point = plan.points.get(task.index).ok_or_else(|| RunError::new("no such point in the plan"))?;
+    let point = plan.points.get(task.index).ok_or_else(no_point)?;
     let scenario = &point.scenario;
     let links = match (asked, &scenario.capture.links[..]) {
         ([], []) => scenario.link_names().map(str::to_owned).collect(),
@@ -73,16 +94,25 @@ fn run(
     };
     let tap = task.capture.map(|_| Box::<Packets>::default() as Box<dyn Tap>);
     let world = world(scenario, point.seed(task.replication), &links, tap).map_err(RunError::new)?;
-    let result = world.run().map_err(RunError::new)?;
-    if let (Some(path), Some(captured)) = (task.capture, result.capture) {
+    let mut result = world.run().map_err(RunError::new)?;
+    if let (Some(path), Some(captured)) = (task.capture, result.capture.take()) {
         capture::write(captured, path)
             .map_err(|e| RunError(format!("cannot write the capture {}: {e}", path.display())))?;
     }
+    Ok(outcome(result))
+}
+
+fn no_point() -> RunError {
+    RunError::new("no such point in the plan")
+}
+
+fn outcome(result: RunResult) -> Outcome {
     let facts = Facts {
         packet_hops: result.packet_hops,
         wall_s: result.wall_s,
         peak_rss_bytes: result.peak_rss_bytes,
         lab: result.lab,
+        ..Facts::default()
     };
-    Ok(Outcome { metrics: result.metrics, facts })
+    Outcome { metrics: result.metrics, facts }
 }

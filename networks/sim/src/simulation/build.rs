@@ -4,8 +4,8 @@ use super::message::Associations;
 use super::outage::Outage;
 use super::radio::{Air, Radio};
 use super::{
-    AppSlot, DataSent, Host, HostStats, NONE, Ports, Simulation, Socket, TcpTotals, Transports, Tuples,
-    udp_key,
+    AppSlot, DataSent, Extent, Host, HostStats, NONE, Ports, Simulation, Socket, TcpTotals, Transports,
+    Tuples, Whole, udp_key,
 };
 use crate::addr::{Addresses, HostId, IpVersion, MAX_HOSTS};
 use crate::app::Application;
@@ -81,7 +81,7 @@ pub struct Builder<A: Application> {
     transports: Arc<Transports>,
     pub(super) sctp_listeners: HashMap<(HostId, u16), u32>,
     pub(super) outages: Vec<Outage>,
-    follow_memory: bool,
+    pub(super) follow_memory: bool,
     pub(super) epoch: WallTime,
     pub(super) multihomed: HashMap<HostId, Vec<u32>>,
     channels: Vec<Arc<Properties>>,
@@ -397,7 +397,16 @@ impl<A: Application> Builder<A> {
     }
 
     /// The finished simulation, at time zero.
-    pub fn build<O>(mut self, observer: O, tap: Option<Box<dyn Tap>>) -> Simulation<A, O> {
+    pub fn build<O>(self, observer: O, tap: Option<Box<dyn Tap>>) -> Simulation<A, O> {
+        self.build_of(observer, tap, Whole)
+    }
+
+    pub(super) fn build_of<O, E: Extent>(
+        mut self,
+        observer: O,
+        tap: Option<Box<dyn Tap>>,
+        extent: E,
+    ) -> Simulation<A, O, E> {
         self.routes();
         let sctp = Associations::new(self.seed, self.sctp_listeners, self.multihomed);
         Simulation {
@@ -407,6 +416,7 @@ impl<A: Application> Builder<A> {
             epoch: self.epoch,
             started: false,
             queue: EventQueue::new(),
+            extent,
             hosts: self.hosts,
             interfaces: self.interfaces,
             directions: self.directions,

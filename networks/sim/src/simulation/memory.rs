@@ -1,6 +1,6 @@
 //! What hosts hold for their connections and associations, followed while a run goes on.
 
-use super::Simulation;
+use super::{Extent, Simulation};
 use crate::addr::HostId;
 use std::collections::BTreeMap;
 
@@ -59,7 +59,7 @@ impl Memory {
     }
 }
 
-impl<A: crate::app::Application, O> Simulation<A, O> {
+impl<A: crate::app::Application, O, E: Extent> Simulation<A, O, E> {
     /// Forgets what hosts held at most: from now on it is counted anew.
     pub fn forget_peaks(&mut self) {
         for of in self.memory.iter_mut().flat_map(|m| m.hosts.values_mut()) {

@@ -1,7 +1,7 @@
 //! SCTP: associations between applications, packets in and out, timers.
 
 use super::memory::Kind;
-use super::{ASSOC, Assoc, Event, Fault, FourTuple, SctpTotals, Simulation};
+use super::{ASSOC, Assoc, Event, Extent, Fault, FourTuple, SctpTotals, Simulation};
 use crate::addr::HostId;
 use crate::app::{Application, Delivery, LocalId, MessageDelivery, Observer};
 use crate::packet::{Body, Packet};
@@ -76,7 +76,7 @@ impl SctpTotals {
     }
 }
 
-impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
+impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
     /// The paths between two hosts.
     fn paths(&self, key: FourTuple) -> u8 {
         let paths = |h: HostId| self.sctp.multihomed.get(&h).map_or(0, Vec::len);
@@ -327,7 +327,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             && at < assoc.armed
         {
             assoc.armed = at;
-            self.queue.push(at, Event::Sctp(index));
+            self.plan(at, Event::Sctp(index));
         }
     }
 }

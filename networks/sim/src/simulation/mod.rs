@@ -1,6 +1,7 @@
 //! The simulation: hosts, links, transports and applications, driven by one event queue.
 
 mod build;
+mod half;
 mod memory;
 mod message;
 mod net;
@@ -12,6 +13,7 @@ mod run;
 mod stream;
 
 pub use build::{Builder, SimError};
+pub use half::{Crossing, End, Extent, Half, Halves, Mark, Parted, Side, Whole};
 pub use memory::Held;
 pub use parts::{AppPart, HostPart, LinkPart, OutagePart, Parts, SocketPart};
 pub use radio::CellId;
@@ -434,15 +436,16 @@ pub enum Fault {
     },
 }
 
-/// A simulation that can run. Made by a [`Builder`].
+/// A simulation that can run, of a whole network or of a [`Half`] of one. Made by a [`Builder`].
 #[derive(Debug)]
-pub struct Simulation<A: Application, O> {
+pub struct Simulation<A: Application, O, E: Extent = Whole> {
     version: IpVersion,
     addresses: Addresses,
     now: Instant,
     epoch: WallTime,
     started: bool,
-    queue: EventQueue<Event>,
+    queue: EventQueue<Event, E::Mark>,
+    extent: E,
     hosts: Vec<Host<A::Report>>,
     /// Whose interface a host is that is one.
     interfaces: BTreeMap<HostId, HostId>,
@@ -484,7 +487,7 @@ pub struct Simulation<A: Application, O> {
     observer: O,
 }
 
-impl<A: Application, O> Simulation<A, O> {
+impl<A: Application, O, E: Extent> Simulation<A, O, E> {
     /// The present.
     pub fn now(&self) -> Instant {
         self.now

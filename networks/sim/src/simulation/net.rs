@@ -1,19 +1,21 @@
 //! IP: sending, forwarding, fragmenting, receiving; UDP; frames.
 
-use super::{Event, FourTuple, Simulation, Socket, udp_key};
+use super::{Crossing, Event, Extent, FourTuple, Simulation, Socket, udp_key};
 use crate::addr::{HostId, IpVersion};
 use crate::app::{Application, Delivery, Observer};
 use crate::ip;
 use crate::packet::{Body, Datagram, Fragment, Packet, PacketRef, Payload, Transit, UDP_HEADER, UnderWay};
 use std::sync::Arc;
 
-impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
+impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
     #[inline]
     pub(super) fn arrive(&mut self, index: u32) {
         let direction = &mut self.directions[index as usize];
         let Some((packet, next)) = direction.arrive(self.now, &self.pool) else { return };
-        if let Some(at) = next {
-            self.queue.push(at, Event::Arrive(index));
+        let from = direction.from;
+        // What comes from another half has an event each.
+        if let Some(at) = next.filter(|_| !self.extent.is_elsewhere(from)) {
+            self.plan(at, Event::Arrive(index));
         }
         self.arrived(index, packet);
     }
@@ -84,7 +86,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         let packet = self.pool.put(packet);
         if to_itself {
             self.loopback.push_back(packet);
-            self.queue.push(self.now, Event::Loopback);
+            self.plan(self.now, Event::Loopback);
         } else {
             self.route(host, packet);
         }
@@ -124,10 +126,17 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             self.tap(index, interface, true, packet);
         }
         let direction = &mut self.directions[index as usize];
+        if self.extent.is_elsewhere(direction.to) {
+            if let Some(carried) = direction.carry(self.now, packet, &mut self.pool) {
+                let packet = self.pool.take(packet);
+                self.extent.hand_over(Crossing::new(index, self.now, carried, packet));
+            }
+            return;
+        }
         if let Some(cell) = direction.cell() {
             self.send_by_cell(cell, index, packet);
         } else if let Some(at) = direction.send(self.now, packet, &mut self.pool) {
-            self.queue.push(at, Event::Arrive(index));
+            self.plan(at, Event::Arrive(index));
         }
     }
 

@@ -1,6 +1,6 @@
 //! Hosts that fail and come back.
 
-use super::{Event, Simulation};
+use super::{Event, Extent, Simulation};
 use crate::addr::HostId;
 use crate::app::{Application, Delivery, Observer};
 use usher_core::Instant;
@@ -13,10 +13,10 @@ pub(super) struct Outage {
     pub(super) until: Instant,
 }
 
-impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
+impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
     pub(super) fn plan_outages(&mut self) {
-        for (i, outage) in self.outages.iter().enumerate() {
-            self.queue.push(outage.from, Event::Outage(i as u32));
+        for i in 0..self.outages.len() {
+            self.plan(self.outages[i].from, Event::Outage(i as u32));
         }
     }
 
@@ -27,7 +27,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             for address in self.addresses(host) {
                 self.fail(address);
             }
-            self.queue.push(until, Event::Outage(index));
+            self.plan(until, Event::Outage(index));
         } else if self.hosts[host.0 as usize].down {
             for address in self.addresses(host) {
                 self.down -= u32::from(std::mem::take(&mut self.hosts[address.0 as usize].down));

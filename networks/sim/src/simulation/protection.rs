@@ -2,7 +2,7 @@
 //! live host. Of a packet that an SA carries the ports alone are sealed, and opened where it arrives: numbers, windows against
 //! replays, limits and selectors are those of the SAs, and no octets that nobody reads are enciphered.
 
-use super::Simulation;
+use super::{Extent, Simulation};
 use crate::addr::HostId;
 use crate::app::{Application, Delivery, Observer};
 use crate::packet::{Body, Esp, Packet};
@@ -58,7 +58,7 @@ fn upper(body: &Body) -> (u8, Option<(u16, u16)>) {
     }
 }
 
-impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
+impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
     /// An application begins to protect its host's packets, anew where one did before.
     pub(super) fn begin_protection(&mut self, app: u32, config: Config) {
         let host = self.apps[app as usize].host;

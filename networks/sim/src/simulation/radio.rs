@@ -3,7 +3,7 @@
 //! A cell's stations are linked with its base station as by links of their own, with ports, routes, captures and
 //! counters as usual; only what becomes of a packet is the cell's to say.
 
-use super::{Builder, Event, SimError, Simulation};
+use super::{Builder, Event, Extent, SimError, Simulation};
 use crate::addr::HostId;
 use crate::app::{Application, Delivery, Observer};
 use crate::link::{Framing, LinkConfig, LinkId};
@@ -181,7 +181,7 @@ impl<A: Application> Builder<A> {
     }
 }
 
-impl<A: Application, O> Simulation<A, O> {
+impl<A: Application, O, E: Extent> Simulation<A, O, E> {
     /// What happened in an 802.16 cell; nothing for another medium.
     pub fn cell_counters(&self, cell: CellId) -> Option<&wimax::Counters> {
         match &self.cells[cell.0 as usize].medium {
@@ -198,7 +198,7 @@ impl<A: Application, O> Simulation<A, O> {
     }
 }
 
-impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
+impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
     /// Arms the timers of cells in which something happens by itself.
     pub(super) fn start_cells(&mut self) {
         for number in 0..self.cells.len() as u32 {
@@ -303,7 +303,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         let next = medium!(&radio.medium, m => m.poll_timeout()).into_iter().chain(speaks).min();
         if let Some(at) = next.map(|at| at.max(self.now)).filter(|at| *at < radio.armed) {
             radio.armed = at;
-            self.queue.push(at, Event::Cell(number));
+            self.plan(at, Event::Cell(number));
         }
     }
 }

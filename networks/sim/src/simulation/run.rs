@@ -1,6 +1,6 @@
 //! The event loop, applications and processors.
 
-use super::{Event, Simulation};
+use super::{Event, Extent, Simulation};
 use crate::addr::HostId;
 use crate::app::{Application, Context, Delivery, Observer, Op};
 use usher_core::Instant;
@@ -9,41 +9,61 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     /// Runs until `until`, until nothing is left to happen, or until the observer is done. May be called
     /// again with a later time. A [`fault`](Self::fault) ends it for good.
     pub fn run_until(&mut self, until: Instant) {
-        if !self.started {
-            self.started = true;
-            self.plan_outages();
-            self.start_cells();
-            for app in 0..self.apps.len() as u32 {
-                self.deliver(app, Delivery::Start);
-            }
-        }
+        self.begin();
         while self.fault.is_none()
-            && let Some((now, event)) = self.queue.pop_until(until)
+            && let Some((now, event, ())) = self.queue.pop_ranked_until(until)
         {
-            self.now = now;
-            self.events += 1;
-            match event {
-                Event::Arrive(direction) => self.arrive(direction),
-                Event::App(app) => self.app_timer(app),
-                Event::Tcp(conn) => self.tcp_timer(conn),
-                Event::Sctp(assoc) => self.sctp_timer(assoc),
-                Event::Read(conn) => self.slow_read(conn),
-                Event::Cpu(job) => self.cpu_done(job),
-                Event::Cell(cell) => self.cell_timer(cell),
-                Event::Outage(outage) => self.outage(outage),
-                Event::Loopback => {
-                    if let Some(packet) = self.loopback.pop_front() {
-                        let host = self.pool[packet].packet.dst;
-                        self.receive(host, 0, packet);
-                    }
-                }
-            }
+            self.happen(now, event);
             if self.observer.is_done() {
                 return;
             }
         }
         if self.fault.is_none() {
             self.now = self.now.max(until);
+        }
+    }
+}
+
+impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
+    /// Starts what runs on hosts, once.
+    pub(super) fn begin(&mut self) {
+        if std::mem::replace(&mut self.started, true) {
+            return;
+        }
+        self.plan_outages();
+        self.start_cells();
+        for app in 0..self.apps.len() as u32 {
+            if !self.extent.is_elsewhere(self.apps[app as usize].host) {
+                self.deliver(app, Delivery::Start);
+            }
+        }
+    }
+
+    /// Puts an event in the queue.
+    #[inline(always)]
+    pub(super) fn plan(&mut self, at: Instant, event: Event) {
+        self.queue.push_ranked(at, event, E::mark(self.now));
+    }
+
+    #[inline(always)]
+    pub(super) fn happen(&mut self, now: Instant, event: Event) {
+        self.now = now;
+        self.events += 1;
+        match event {
+            Event::Arrive(direction) => self.arrive(direction),
+            Event::App(app) => self.app_timer(app),
+            Event::Tcp(conn) => self.tcp_timer(conn),
+            Event::Sctp(assoc) => self.sctp_timer(assoc),
+            Event::Read(conn) => self.slow_read(conn),
+            Event::Cpu(job) => self.cpu_done(job),
+            Event::Cell(cell) => self.cell_timer(cell),
+            Event::Outage(outage) => self.outage(outage),
+            Event::Loopback => {
+                if let Some(packet) = self.loopback.pop_front() {
+                    let host = self.pool[packet].packet.dst;
+                    self.receive(host, 0, packet);
+                }
+            }
         }
     }
 
@@ -61,7 +81,8 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         }
         slot.armed = slot.deadline;
         if slot.deadline != Instant::FAR_FUTURE {
-            self.queue.push(slot.deadline, Event::App(app));
+            let at = slot.deadline;
+            self.plan(at, Event::App(app));
         }
     }
 
@@ -121,7 +142,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
                     self.cpu_jobs.len() as u32 - 1
                 }
             };
-            self.queue.push(self.now + time, Event::Cpu(number));
+            self.plan(self.now + time, Event::Cpu(number));
         }
     }
 
@@ -183,7 +204,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         let at = slot.deadline.max(self.now);
         if at < slot.armed {
             slot.armed = at;
-            self.queue.push(at, Event::App(app));
+            self.plan(at, Event::App(app));
         }
     }
 }

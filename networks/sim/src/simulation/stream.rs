@@ -1,6 +1,6 @@
 //! TCP: connections between applications, segments in and out, timers.
 
-use super::{Conn, Event, FourTuple, Simulation, TcpTotals};
+use super::{Conn, Event, Extent, FourTuple, Simulation, TcpTotals};
 use crate::addr::HostId;
 use crate::app::{Application, Delivery, LocalId, Observer, StreamDelivery};
 use crate::packet::{Body, Packet, PacketRef, Payload};
@@ -9,6 +9,22 @@ use std::num::NonZeroU32;
 use usher_core::{CloseReason, Duration, Instant};
 
 impl TcpTotals {
+    /// These and others.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            segments: self.segments + other.segments,
+            retransmitted: self.retransmitted + other.retransmitted,
+            timeouts: self.timeouts + other.timeouts,
+            fast_retransmits: self.fast_retransmits + other.fast_retransmits,
+            pure_acks: self.pure_acks + other.pure_acks,
+            blocked: self.blocked + other.blocked,
+            data_segments: self.data_segments + other.data_segments,
+            data_octets: self.data_octets + other.data_octets,
+            data_packet_octets: self.data_packet_octets + other.data_packet_octets,
+        }
+    }
+
     pub(super) fn add(&mut self, c: &Connection) {
         let s = c.stats();
         self.segments += u64::from(s.segments_sent);
@@ -20,7 +36,7 @@ impl TcpTotals {
     }
 }
 
-impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
+impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
     pub(super) fn tcp_connect(
         &mut self,
         app: u32,
@@ -224,7 +240,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             let piece = self.apps[conn.app as usize].read_size().map_or(conn.tcp.mss(), NonZeroU32::get);
             conn.reading = conn.tcp.bytes_unread().min(piece);
             let time = Duration::from_nanos(u64::from(conn.reading) * 1_000_000_000 / rate);
-            self.queue.push(self.now + time, Event::Read(index));
+            self.plan(self.now + time, Event::Read(index));
         }
         if self.conns[index as usize].tcp.is_closed() {
             self.forget(index);
@@ -325,7 +341,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             && at < conn.armed
         {
             conn.armed = at;
-            self.queue.push(at, Event::Tcp(index));
+            self.plan(at, Event::Tcp(index));
         }
     }
 }

@@ -393,3 +393,11 @@ impl Default for Config {
         }
     }
 }
+
+impl Config {
+    /// Whether a connection's initial sequence number decides more than its numbers: when its ticks of [`Self::rtt_tick`] begin, or
+    /// by what phase BBR looks for bandwidth first.
+    pub fn depends_on_iss(&self) -> bool {
+        !self.rtt_tick.is_zero() || self.congestion == CongestionControl::Bbr
+    }
+}

@@ -2,6 +2,7 @@
 
 mod associations;
 mod cell;
+mod halves;
 mod interfaces;
 mod mobility;
 mod network;

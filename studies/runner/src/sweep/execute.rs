@@ -226,6 +226,8 @@ fn message(panic: &(dyn std::any::Any + Send)) -> String {
 const HOPS: &str = "#packet_hops";
 const WALL: &str = "#wall_s";
 const PEAK: &str = "#peak_rss_bytes";
+const HALVED: &str = "#halved";
+const UNDECIDED: &str = "#undecided";
 const SUM: &str = "#sum.";
 const MOST: &str = "#most.";
 
@@ -233,9 +235,11 @@ impl Outcome {
     /// The outcome as the journal keeps it, and as it comes from a process elsewhere: the facts stand behind the metrics, with
     /// names that begin with `#`, as no metric's does.
     pub fn record(&self) -> journal::Results {
-        let Facts { packet_hops, wall_s, peak_rss_bytes, lab } = &self.facts;
+        let Facts { packet_hops, wall_s, peak_rss_bytes, halved, undecided, lab } = &self.facts;
         let facts = [(HOPS, *packet_hops as f64), (WALL, *wall_s), (PEAK, *peak_rss_bytes as f64)];
-        let facts = facts.map(|(name, value)| (name.to_owned(), value)).into_iter();
+        let divided = [(HALVED, *halved), (UNDECIDED, *undecided)].into_iter().filter(|(_, n)| *n > 0);
+        let facts = facts.into_iter().chain(divided.map(|(name, n)| (name, n as f64)));
+        let facts = facts.map(|(name, value)| (name.to_owned(), value));
         let sums = lab.sums.iter().map(|(name, value)| (format!("{SUM}{name}"), *value));
         let most = lab.most.iter().map(|(name, value)| (format!("{MOST}{name}"), *value));
         self.metrics.iter().cloned().chain(facts).chain(sums).chain(most).collect()
@@ -249,6 +253,8 @@ impl Outcome {
                 HOPS => outcome.facts.packet_hops = *value as u64,
                 WALL => outcome.facts.wall_s = *value,
                 PEAK => outcome.facts.peak_rss_bytes = *value as u64,
+                HALVED => outcome.facts.halved = *value as u64,
+                UNDECIDED => outcome.facts.undecided = *value as u64,
                 _ => {
                     let lab = &mut outcome.facts.lab;
                     if let Some(name) = name.strip_prefix(SUM) {

@@ -81,6 +81,10 @@ pub struct Facts {
     pub wall_s: f64,
     /// The process's largest resident set up to the loop's end, in bytes; 0 where it is not known.
     pub peak_rss_bytes: u64,
+    /// Runs that two threads did a half each of.
+    pub halved: u64,
+    /// Runs that two threads have tried, and one has done ([`Division::Undecided`](crate::world::Division::Undecided)).
+    pub undecided: u64,
     /// What runs on a lab have to say of themselves.
     pub lab: LabFacts,
 }
@@ -91,6 +95,8 @@ impl Facts {
         self.packet_hops += other.packet_hops;
         self.wall_s += other.wall_s;
         self.peak_rss_bytes = self.peak_rss_bytes.max(other.peak_rss_bytes);
+        self.halved += other.halved;
+        self.undecided += other.undecided;
         self.lab.add(&other.lab);
     }
 }

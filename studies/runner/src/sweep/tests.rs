@@ -67,6 +67,8 @@ impl Runner for Fake {
                 packet_hops: 7,
                 wall_s: 0.5,
                 peak_rss_bytes: 100 + u64::from(runs),
+                halved: u64::from(task.replication % 2),
+                undecided: u64::from(task.replication % 3),
                 lab: Default::default(),
             },
         })

@@ -737,6 +737,12 @@ fn send(ctx: &mut Context<'_, Report>, answer: Answer) {
     }
 }
 
+/// Whether the server of a dialogue over TCP learns from its clients what comes, other than by messages.
+#[cfg(not(target_arch = "wasm32"))]
+pub(super) fn is_scripted(d: &model::Dialogue) -> bool {
+    Rules::new(d, Duration::ZERO).scripted()
+}
+
 /// Puts the workload's roles on the topology's hosts.
 pub(super) fn build(plan: &mut Plan<'_>, topology: &Topology, d: &model::Dialogue) -> Result<(), WorldError> {
     let transport = &plan.scenario.transport;

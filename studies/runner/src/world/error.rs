@@ -26,6 +26,9 @@ pub enum WorldError {
         /// Outbound streams of its association.
         streams: u16,
     },
+    /// Two threads that run a half of the network each cannot tell which of two events is first; one can.
+    #[error("{} after the beginning, which of two events is first is not known to two threads", .0.since(Instant::ZERO))]
+    Undecided(Instant),
     /// A role refused its settings.
     #[error("{0}")]
     Role(String),

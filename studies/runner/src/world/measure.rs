@@ -157,6 +157,12 @@ impl Measure {
         self.ends = ends;
     }
 
+    /// It may say that the run is done.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub(super) fn drains(&self) -> bool {
+        !self.ends.is_empty()
+    }
+
     /// What a workload did.
     pub(super) fn of(&self, workload: usize) -> &Dialogues {
         &self.workloads[workload]

@@ -8,6 +8,8 @@ mod cpu;
 mod dialogue;
 mod eap;
 mod error;
+#[cfg(not(target_arch = "wasm32"))]
+mod halves;
 mod handover;
 mod handshakes;
 mod helpers;
@@ -38,6 +40,8 @@ mod writer;
 
 pub use aaa::{Bound, Made, ServerRole};
 pub use error::WorldError;
+#[cfg(not(target_arch = "wasm32"))]
+pub use halves::Division;
 pub use handshakes::{give_handshake, handshakes};
 pub use machine::{Endpoint, EventOrJob, HostAddress};
 pub use network::LabFacts;

@@ -1,6 +1,8 @@
 //! What a run takes place on: the simulator, or hosts of a lab. Both host the same roles and tell the same observer.
 
 use super::error::WorldError;
+#[cfg(not(target_arch = "wasm32"))]
+use super::halves::Halves;
 use super::measure::Measure;
 use super::role::Role;
 use super::topology::Topology;
@@ -71,6 +73,8 @@ pub(super) trait Laboratory: Debug {
 #[derive(Debug)]
 pub(super) enum Network {
     Sim(Box<Simulation<Box<dyn Role>, Measure>>),
+    #[cfg(not(target_arch = "wasm32"))]
+    Halves(Halves),
     #[cfg_attr(target_arch = "wasm32", expect(dead_code, reason = "a browser has no lab"))]
     Lab(Box<dyn Laboratory>),
 }
@@ -79,18 +83,24 @@ impl Network {
     pub(super) fn run_until(&mut self, until: Instant) {
         match self {
             Self::Sim(sim) => sim.run_until(until),
+            #[cfg(not(target_arch = "wasm32"))]
+            Self::Halves(both) => both.run_until(until),
             Self::Lab(hosts) => hosts.run_until(until),
         }
     }
     pub(super) fn observer(&self) -> &Measure {
         match self {
             Self::Sim(sim) => sim.observer(),
+            #[cfg(not(target_arch = "wasm32"))]
+            Self::Halves(both) => both.first().observer(),
             Self::Lab(hosts) => hosts.observer(),
         }
     }
     pub(super) fn observer_mut(&mut self) -> &mut Measure {
         match self {
             Self::Sim(sim) => sim.observer_mut(),
+            #[cfg(not(target_arch = "wasm32"))]
+            Self::Halves(both) => both.first_mut().observer_mut(),
             Self::Lab(hosts) => hosts.observer_mut(),
         }
     }
@@ -102,18 +112,26 @@ impl Network {
         let count = numbers.len();
         match self {
             Self::Sim(sim) => sim.apps().skip(numbers.start).take(count).map(AsRef::as_ref).collect(),
+            #[cfg(not(target_arch = "wasm32"))]
+            Self::Halves(both) => {
+                both.first().apps().skip(numbers.start).take(count).map(AsRef::as_ref).collect()
+            }
             Self::Lab(hosts) => hosts.apps().skip(numbers.start).take(count).collect(),
         }
     }
     pub(super) fn now(&self) -> Instant {
         match self {
             Self::Sim(sim) => sim.now(),
+            #[cfg(not(target_arch = "wasm32"))]
+            Self::Halves(both) => both.first().now(),
             Self::Lab(hosts) => hosts.now(),
         }
     }
     pub(super) fn link_stats(&self, link: LinkId) -> [LinkStats; 2] {
         match self {
             Self::Sim(sim) => sim.link_stats(link),
+            #[cfg(not(target_arch = "wasm32"))]
+            Self::Halves(both) => both.link_stats(link),
             Self::Lab(hosts) => hosts.link_stats(link),
         }
     }
@@ -121,6 +139,8 @@ impl Network {
     pub(super) fn tcp_totals(&self) -> Result<TcpTotals, WorldError> {
         match self {
             Self::Sim(sim) => Ok(sim.tcp_totals()),
+            #[cfg(not(target_arch = "wasm32"))]
+            Self::Halves(both) => Ok(both.tcp_totals()),
             Self::Lab(hosts) => hosts.tcp_totals(),
         }
     }
@@ -132,6 +152,8 @@ impl Network {
     pub(super) fn sctp_totals(&self) -> Result<SctpTotals, WorldError> {
         match self {
             Self::Sim(sim) => Ok(sim.sctp_totals()),
+            #[cfg(not(target_arch = "wasm32"))]
+            Self::Halves(both) => Ok(both.first().sctp_totals()),
             Self::Lab(hosts) => hosts.sctp_totals(),
         }
     }
@@ -139,6 +161,8 @@ impl Network {
     pub(super) fn packet_hops(&self, links: impl Iterator<Item = LinkId>) -> u64 {
         match self {
             Self::Sim(sim) => sim.packet_hops(),
+            #[cfg(not(target_arch = "wasm32"))]
+            Self::Halves(both) => both.packet_hops(),
             Self::Lab(hosts) => {
                 let stats = hosts.all_link_stats();
                 let of = |link: LinkId| stats.get(link.0 as usize).copied().unwrap_or_default();
@@ -152,22 +176,22 @@ impl Network {
     /// Processor time that the roles of each host of a lab have taken until now; of the simulator nothing, which charges it.
     pub(super) fn processor(&self) -> Processor {
         match self {
-            Self::Sim(_) => Processor::new(),
             Self::Lab(hosts) => hosts.processor(),
+            _ => Processor::new(),
         }
     }
     /// Ends the sampling of processor time by library, where there was one.
     pub(super) fn sampled(&mut self) -> Option<Sampled> {
         match self {
-            Self::Sim(_) => None,
             Self::Lab(hosts) => hosts.sampled(),
+            _ => None,
         }
     }
-    /// What the simulator alone has: charged processors, cells, followed memory.
+    /// What the simulator alone has, in one thread: cells, followed memory.
     const fn simulated(&self) -> Option<&Simulation<Box<dyn Role>, Measure>> {
         match self {
             Self::Sim(sim) => Some(sim),
-            Self::Lab(..) => None,
+            _ => None,
         }
     }
     /// The host of the application of this number, in the simulator.
@@ -175,12 +199,22 @@ impl Network {
         self.simulated()?.host_of(app)
     }
     pub(super) fn cpu_stats(&self, host: HostId) -> Option<CpuStats> {
-        self.simulated()?.cpu_stats(host)
+        match self {
+            Self::Sim(sim) => sim.cpu_stats(host),
+            #[cfg(not(target_arch = "wasm32"))]
+            Self::Halves(both) => both.cpu_stats(host),
+            Self::Lab(..) => None,
+        }
     }
     /// Nanoseconds that a host was charged for work of these kinds.
     pub(super) fn cpu_spent(&self, host: HostId, of: impl Fn(WorkLabel) -> bool) -> u64 {
-        let spent = self.simulated().into_iter().flat_map(|sim| sim.cpu_spent(host));
-        spent.filter(|(label, _)| of(*label)).map(|(_, ns)| ns).sum()
+        let spent: Vec<_> = match self {
+            Self::Sim(sim) => sim.cpu_spent(host).collect(),
+            #[cfg(not(target_arch = "wasm32"))]
+            Self::Halves(both) => both.cpu_spent(host),
+            Self::Lab(..) => Vec::new(),
+        };
+        spent.into_iter().filter(|(label, _)| of(*label)).map(|(_, ns)| ns).sum()
     }
     pub(super) fn cell_counters(&self, cell: CellId) -> Option<&Counters> {
         self.simulated()?.cell_counters(cell)
@@ -196,23 +230,27 @@ impl Network {
     pub(super) fn fault(&self) -> Option<Fault> {
         self.simulated()?.fault()
     }
-    /// Whether a run on a lab came to its end.
+    /// Whether a run on a lab, or in halves, came to its end.
     pub(super) fn ended(&mut self) -> Result<(), WorldError> {
         match self {
             Self::Sim(_) => Ok(()),
+            #[cfg(not(target_arch = "wasm32"))]
+            Self::Halves(both) => both.undecided().map_or(Ok(()), |at| Err(WorldError::Undecided(at))),
             Self::Lab(hosts) => hosts.failure().map_or(Ok(()), Err),
         }
     }
     /// What a lab has to say of itself.
     pub(super) fn facts(&self, topology: &Topology, sampled: Option<&Sampled>) -> LabFacts {
         match self {
-            Self::Sim(_) => LabFacts::default(),
             Self::Lab(hosts) => hosts.facts(topology, sampled),
+            _ => LabFacts::default(),
         }
     }
     pub(super) fn take_tap(&mut self) -> Result<Option<Box<dyn Tap>>, WorldError> {
         match self {
             Self::Sim(sim) => Ok(sim.take_tap()),
+            #[cfg(not(target_arch = "wasm32"))]
+            Self::Halves(_) => Ok(None),
             Self::Lab(hosts) => hosts.take_tap(),
         }
     }

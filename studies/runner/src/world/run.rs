@@ -4,6 +4,8 @@ use super::built::Built;
 use super::cpu;
 use super::eap;
 use super::error::WorldError;
+#[cfg(not(target_arch = "wasm32"))]
+use super::halves::{Division, Halves};
 use super::measured::Measured;
 use super::network::{LabFacts, Network};
 #[cfg(not(target_arch = "wasm32"))]
@@ -76,6 +78,31 @@ impl World {
         let Built { builder, measure, topology, interfaces, key_log } = Built::of(scenario, seed, capture)?;
         let network = Network::Sim(Box::new(builder.build(measure, tap)));
         Ok(Self { network, topology, scenario: scenario.clone(), interfaces, key_log, watch: None })
+    }
+    /// Runs on the simulator, by as many of so many threads as the run is divided between: two or one. What it measures does
+    /// not depend on their number.
+    ///
+    /// # Errors
+    /// As [`World::new`] and [`World::run`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn run_by(
+        scenario: &Scenario,
+        seed: Seed,
+        threads: usize,
+    ) -> Result<(RunResult, Division), WorldError> {
+        let mut division = Division::Whole;
+        if threads > 1
+            && let Some((halves, topology)) = Halves::new(scenario, seed)?
+        {
+            let (interfaces, key_log) = (Vec::new(), KeyLog::new());
+            let (network, scenario) = (Network::Halves(halves), scenario.clone());
+            match (Self { network, topology, scenario, interfaces, key_log, watch: None }).run() {
+                Ok(result) => return Ok((result, Division::Halves)),
+                Err(WorldError::Undecided(at)) => division = Division::Undecided(at),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((Self::new(scenario, seed, &[], None)?.run()?, division))
     }
     /// Sets a run on the simulator up that is watched: when each dialogue ran, and with `tap` the packets at both ends of
     /// all links, of a group of links the first.

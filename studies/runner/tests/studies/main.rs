@@ -10,6 +10,7 @@ mod mih;
 mod mih_service;
 mod pppoe;
 mod services;
+mod threads;
 mod tls;
 mod workloads;
 mod world;

@@ -1,0 +1,388 @@
+//! One network in two halves, each of which is run by a thread of its own.
+//!
+//! Both threads build the whole network from the same description, and each runs the hosts of its half. Packets on links
+//! between the halves are handed over by value. Those links have a delay: what one half does is not felt by the other
+//! before the least of them, the lookahead, has passed. So both run that long by themselves, meet, hand over what has
+//! crossed, and go on (a conservative parallel simulation, whose windows begin at the earliest event of both).
+//!
+//! What happens is what happens in one thread, in the same order. In one thread events of the same time happen in the order
+//! in which they were put in the queue, so that each event here says when that was, and those that come from the other half
+//! when it would have been: as the packet was sent, or, where another is before it on its link, as that arrives. Events of
+//! the same time that were put in the queue at the same time are in order if they are of one half. If not their order is
+//! not known, and the run ends with [`Parted::Undecided`] rather than by a guess.
+
+use super::{Builder, Event, Simulation};
+use crate::addr::HostId;
+use crate::app::{Application, Observer};
+use crate::link::Carried;
+use crate::packet::Packet;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use usher_core::{Duration, Instant};
+
+/// How much of a network a simulation runs: a [`Whole`] or a [`Half`].
+pub trait Extent: Debug {
+    /// What the event queue notes of an event beside its time.
+    type Mark: Copy + PartialOrd + Debug;
+    /// Of an event that is put in the queue now.
+    fn mark(now: Instant) -> Self::Mark;
+    /// Whether a host is run by another simulation.
+    fn is_elsewhere(&self, host: HostId) -> bool;
+    /// Hands a packet over to the simulation that runs its receiver.
+    fn hand_over(&mut self, crossing: Crossing);
+}
+
+/// All of a network.
+#[derive(Clone, Copy, Debug)]
+pub struct Whole;
+
+impl Extent for Whole {
+    type Mark = ();
+    #[inline(always)]
+    fn mark(_: Instant) {}
+    #[inline(always)]
+    fn is_elsewhere(&self, _: HostId) -> bool {
+        false
+    }
+    #[inline(always)]
+    fn hand_over(&mut self, _: Crossing) {}
+}
+
+/// When an event was put in the queue, by which events of the same time are in order, and by what.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark(u64);
+
+impl Mark {
+    /// By this half.
+    const OWN: u64 = 0;
+    /// By the sending of a packet in the other half; such are in the order of their sending.
+    const SENT: u64 = 1;
+    /// By the arrival of a packet that was sent in the other half, on the link that the next one is on.
+    const FOLLOWS: u64 = 2;
+
+    /// Nanoseconds of more than a century leave two bits free.
+    fn new(queued: Instant, by: u64) -> Self {
+        Self(queued.as_nanos() << 2 | by)
+    }
+    fn queued(self) -> u64 {
+        self.0 >> 2
+    }
+    fn by(self) -> u64 {
+        self.0 & 3
+    }
+    /// Whether events of the same time and marks that are equal are in order.
+    fn is_decided(self, other: Self) -> bool {
+        self.by() == other.by() && self.by() != Self::FOLLOWS
+    }
+}
+
+impl PartialEq for Mark {
+    fn eq(&self, other: &Self) -> bool {
+        self.queued() == other.queued()
+    }
+}
+
+impl PartialOrd for Mark {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        self.queued().partial_cmp(&other.queued())
+    }
+}
+
+/// A packet on its way from one half to the other.
+#[derive(Debug)]
+pub struct Crossing {
+    direction: u32,
+    arrives: Instant,
+    mark: Mark,
+    damaged: bool,
+    packet: Packet,
+}
+
+impl Crossing {
+    #[inline]
+    pub(super) fn new(direction: u32, now: Instant, carried: Carried, packet: Packet) -> Self {
+        let Carried { arrives, damaged, .. } = carried;
+        Self { direction, arrives, mark: Mark::new(now, Mark::SENT), damaged, packet }
+    }
+}
+
+/// What the halves tell each other.
+#[derive(Debug)]
+enum Word {
+    /// What crosses, in the order of sending, and when the earliest event is that the sender knows of.
+    Meeting(Vec<Crossing>, Instant),
+    /// The first half has run the present window; with the time and mark of the event at which its observer was done, if it
+    /// was.
+    Ran(Option<(Instant, Mark)>),
+    /// The run has ended at this time, with [`Parted::Undecided`].
+    Undecided(Instant),
+}
+
+/// One of two ends by which the halves speak.
+#[derive(Debug)]
+pub struct End {
+    to: Sender<Word>,
+    from: Receiver<Word>,
+}
+
+impl End {
+    /// One for each half.
+    pub fn pair() -> [Self; 2] {
+        let ((to_second, of_first), (to_first, of_second)) = (channel(), channel());
+        [Self { to: to_second, from: of_second }, Self { to: to_first, from: of_first }]
+    }
+}
+
+/// Why a half did not come to its time. The run has no result.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Parted {
+    /// Which of two events of this time is first is not known.
+    #[error("at {}: which of two events of two halves happens first is not known", .0.since(Instant::ZERO))]
+    Undecided(Instant),
+    /// The other half has ended.
+    #[error("the other half of the network has ended early")]
+    Alone,
+}
+
+/// Which half.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// The first, whose observer says when the run is done.
+    First,
+    /// The second.
+    Second,
+}
+
+/// How a network is divided.
+#[derive(Clone, Debug)]
+pub struct Halves {
+    /// Whether each host is of the first half.
+    first: Arc<[bool]>,
+    lookahead: Duration,
+}
+
+impl Halves {
+    /// The half of a host.
+    pub fn of(&self, host: HostId) -> Side {
+        if self.first[host.0 as usize] { Side::First } else { Side::Second }
+    }
+    /// What one half does is not felt by the other any sooner.
+    pub const fn lookahead(&self) -> Duration {
+        self.lookahead
+    }
+}
+
+/// Half of a network, the other half of which another thread runs.
+#[derive(Debug)]
+pub struct Half {
+    halves: Halves,
+    side: Side,
+    end: End,
+    /// What crosses at the next meeting, and when the first of it arrives.
+    out: Vec<Crossing>,
+    earliest: Instant,
+    /// When the last packet handed over arrives, by direction; zero for none: nothing arrives then, since links between halves
+    /// have a delay.
+    last: Vec<Instant>,
+    /// The last event that happened.
+    before: (Instant, Mark),
+}
+
+impl Extent for Half {
+    type Mark = Mark;
+    #[inline(always)]
+    fn mark(now: Instant) -> Mark {
+        Mark::new(now, Mark::OWN)
+    }
+    #[inline]
+    fn is_elsewhere(&self, host: HostId) -> bool {
+        self.halves.of(host) != self.side
+    }
+    fn hand_over(&mut self, mut crossing: Crossing) {
+        let last = std::mem::replace(&mut self.last[crossing.direction as usize], crossing.arrives);
+        if last != Instant::ZERO && last.as_nanos() >= crossing.mark.queued() {
+            crossing.mark = Mark::new(last, Mark::FOLLOWS);
+        }
+        self.earliest = self.earliest.min(crossing.arrives);
+        self.out.push(crossing);
+    }
+}
+
+impl Half {
+    /// If the other has ended, [`Self::hear`] says why.
+    fn tell(&self, word: Word) {
+        let _ = self.end.to.send(word);
+    }
+    fn hear(&self) -> Result<Word, Parted> {
+        match self.end.from.recv() {
+            Ok(Word::Undecided(at)) => Err(Parted::Undecided(at)),
+            Ok(word) => Ok(word),
+            Err(_) => Err(Parted::Alone),
+        }
+    }
+    /// Notes what happens next; fails if it is not known that it does after what happened last.
+    fn follow(&mut self, at: Instant, mark: Mark) -> Result<(), Parted> {
+        let (before, last) = std::mem::replace(&mut self.before, (at, mark));
+        if at == before && mark == last && !mark.is_decided(last) {
+            return Err(Parted::Undecided(at));
+        }
+        Ok(())
+    }
+}
+
+impl<A: Application> Builder<A> {
+    /// The network in two halves: the first has these hosts, and those that links without a delay join to them. `None` if that
+    /// is all of them, or if the network has what cannot be divided: radio, interfaces, outages, multihomed hosts, memory that is
+    /// followed, TCP whose behaviour has to do with its initial sequence numbers, which all hosts draw from one stream. Links on which
+    /// packets pass others or arrive twice stay within a half.
+    pub fn halves(&self, hosts: impl IntoIterator<Item = HostId>) -> Option<Halves> {
+        let whole = !self.cells.is_empty()
+            || !self.interfaces.is_empty()
+            || !self.outages.is_empty()
+            || !self.multihomed.is_empty()
+            || self.follow_memory
+            || self.apps.iter().any(|app| app.transports.tcp.depends_on_iss());
+        if whole {
+            return None;
+        }
+        let divides = |direction: u32| {
+            let config = self.directions[direction as usize].channel.config();
+            !config.delay.is_zero() && config.reorder == 0.0 && config.duplicate == 0.0
+        };
+        let mut first = vec![false; self.hosts.len()];
+        let mut reached: Vec<HostId> = hosts.into_iter().collect();
+        while let Some(host) = reached.pop() {
+            if std::mem::replace(&mut first[host.0 as usize], true) {
+                continue;
+            }
+            let ports = self.hosts[host.0 as usize].ports.as_slice();
+            let joined = ports.iter().filter(|d| !divides(**d) || !divides(**d ^ 1));
+            reached.extend(joined.map(|d| self.directions[*d as usize].to));
+        }
+        let crossing = self.directions.iter().filter(|d| first[d.from.0 as usize] != first[d.to.0 as usize]);
+        let lookahead = crossing.map(|d| d.channel.config().delay).min()?;
+        Some(Halves { first: first.into(), lookahead })
+    }
+
+    /// One of two halves of the finished simulation, at time zero. The other is to be built of the same description.
+    pub fn build_half<O>(self, observer: O, halves: Halves, side: Side, end: End) -> Simulation<A, O, Half> {
+        let half = Half {
+            halves,
+            side,
+            end,
+            out: Vec::new(),
+            earliest: Instant::FAR_FUTURE,
+            last: vec![Instant::ZERO; self.directions.len()],
+            before: (Instant::FAR_FUTURE, Half::mark(Instant::ZERO)),
+        };
+        self.build_of(observer, None, half)
+    }
+}
+
+impl<A: Application, O: Observer<A::Report>> Simulation<A, O, Half> {
+    /// Runs until `until`, in step with the other half, of which the same is asked at the same time. With `to_its_end` the run
+    /// ends before that at the event at which the observer of the first half is done, and the halves take turns: the second
+    /// does nothing that comes after that event.
+    ///
+    /// # Errors
+    /// Both halves end, and what they have counted means nothing.
+    pub fn run_until(&mut self, until: Instant, to_its_end: bool) -> Result<(), Parted> {
+        self.begin();
+        let ran = self.run_windows(until, to_its_end);
+        if let Err(Parted::Undecided(at)) = ran {
+            self.extent.tell(Word::Undecided(at));
+        }
+        ran
+    }
+
+    fn run_windows(&mut self, until: Instant, to_its_end: bool) -> Result<(), Parted> {
+        loop {
+            let from = self.meet()?;
+            if from > until {
+                self.now = self.now.max(until);
+                return Ok(());
+            }
+            let end = from + self.extent.halves.lookahead;
+            let last = Instant::from_nanos(end.as_nanos() - 1).min(until);
+            match (to_its_end, self.extent.side) {
+                (true, Side::Second) => {
+                    if let Word::Ran(Some((at, mark))) = self.extent.hear()? {
+                        return self.run_before(at, mark);
+                    }
+                    self.run_window(last)?;
+                }
+                (false, _) => self.run_window(last)?,
+                (true, Side::First) => {
+                    self.run_window(last)?;
+                    let done = self.observer.is_done().then_some(self.extent.before);
+                    self.extent.tell(Word::Ran(done));
+                    if done.is_some() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Exchanges what crosses; answers when the earliest event of both halves is.
+    fn meet(&mut self) -> Result<Instant, Parted> {
+        let own = self.queue.next_time().unwrap_or(Instant::FAR_FUTURE);
+        let earliest = std::mem::replace(&mut self.extent.earliest, Instant::FAR_FUTURE).min(own);
+        let out = std::mem::take(&mut self.extent.out);
+        self.extent.tell(Word::Meeting(out, earliest));
+        let Word::Meeting(mut packets, others) = self.extent.hear()? else { return Err(Parted::Alone) };
+        for Crossing { direction, arrives, mark, damaged, packet } in packets.drain(..) {
+            let packet = self.pool.put(packet);
+            self.directions[direction as usize].insert(arrives, damaged, packet, &mut self.pool);
+            self.queue.push_ranked(arrives, Event::Arrive(direction), mark);
+        }
+        // Its memory is used again.
+        self.extent.out = packets;
+        Ok(earliest.min(others))
+    }
+
+    /// Lets all happen that happens until `last`, or until the observer is done.
+    fn run_window(&mut self, last: Instant) -> Result<(), Parted> {
+        while let Some((at, event, mark)) = self.queue.pop_ranked_until(last) {
+            self.extent.follow(at, mark)?;
+            self.happen(at, event);
+            if self.observer.is_done() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets all happen that happens before an event of the other half.
+    fn run_before(&mut self, end: Instant, last: Mark) -> Result<(), Parted> {
+        if let Some(before) = end.as_nanos().checked_sub(1) {
+            self.run_window(Instant::from_nanos(before))?;
+        }
+        while let Some((at, event, mark)) = self.queue.pop_ranked_until(end) {
+            if mark == last {
+                return Err(Parted::Undecided(at));
+            }
+            if mark > last {
+                break;
+            }
+            self.extent.follow(at, mark)?;
+            self.happen(at, event);
+        }
+        self.now = self.now.max(end);
+        Ok(())
+    }
+
+    /// How the network is divided.
+    pub const fn halves(&self) -> &Halves {
+        &self.extent.halves
+    }
+
+    /// What each link direction did whose packets leave hosts of this half, of those that did something: twice the number of the
+    /// link, and one more for the direction from its second host to the first.
+    pub fn directions(&self) -> impl Iterator<Item = (u32, crate::link::LinkStats)> {
+        let own = self.directions.iter().zip(0..).filter(|(d, _)| !self.extent.is_elsewhere(d.from));
+        own.map(|(d, number)| (number, d.stats())).filter(|(_, stats)| stats.offered > 0)
+    }
+}
