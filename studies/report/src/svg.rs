@@ -452,7 +452,13 @@ impl<'a> Plot<'a> {
 
     fn x_ticks(&self, figure: &Figure) -> Vec<(f64, String)> {
         if figure.x.categories.is_empty() {
-            return self.x.ticks().into_iter().map(|t| (t.value, t.label)).collect();
+            let ticks: Vec<(f64, String)> = self.x.ticks().into_iter().map(|t| (t.value, t.label)).collect();
+            // Of what comes in whole numbers, such as clients, there is nothing between them.
+            let whole = |value: f64| value.fract() == 0.0;
+            let fewer = ticks.iter().filter(|(value, _)| whole(*value));
+            let fewer: Vec<_> = fewer.map(|(value, _)| (*value, format!("{value:.0}"))).collect();
+            let counted = figure.series.iter().flat_map(|s| &s.points).all(|p| whole(p.x));
+            return if counted && (3..ticks.len()).contains(&fewer.len()) { fewer } else { ticks };
         }
         figure.x.categories.iter().enumerate().map(|(i, name)| (i as f64, name.clone())).collect()
     }

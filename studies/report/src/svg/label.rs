@@ -26,7 +26,7 @@ impl Label {
     }
 }
 
-/// Labels broken at spaces into lines of bearable length; a word that is longer is cut.
+/// Labels broken into lines of bearable length: at spaces, and in a word that is longer behind a mark. What is longer even so is cut.
 pub(super) fn wrapped(series: &[Series]) -> Vec<Label> {
     series.iter().map(|s| Label { lines: lines(&s.name, LONGEST), anchor: None, y: 0.0 }).collect()
 }
@@ -35,19 +35,24 @@ pub(super) fn wrapped(series: &[Series]) -> Vec<Label> {
 pub(super) fn lines(name: &str, longest: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in name.split_whitespace() {
-        let mut word = word.to_owned();
-        if text_width(&word, 12.5) > longest {
-            while text_width(&word, 12.5) > longest {
-                word.pop();
+        let is_longer = text_width(word, 12.5) > longest;
+        let pieces = word.split_inclusive(|c| is_longer && matches!(c, '.' | '-' | '_' | '/' | ','));
+        for (n, piece) in pieces.enumerate() {
+            let mut piece = piece.to_owned();
+            if text_width(&piece, 12.5) > longest {
+                while text_width(&piece, 12.5) > longest {
+                    piece.pop();
+                }
+                piece.push('…');
             }
-            word.push('…');
-        }
-        match lines.last_mut() {
-            Some(line) if text_width(&format!("{line} {word}"), 12.5) <= longest => {
-                line.push(' ');
-                line.push_str(&word);
+            let between = if n == 0 { " " } else { "" };
+            match lines.last_mut() {
+                Some(line) if text_width(&format!("{line}{between}{piece}"), 12.5) <= longest => {
+                    line.push_str(between);
+                    line.push_str(&piece);
+                }
+                _ => lines.push(piece),
             }
-            _ => lines.push(word),
         }
     }
     if lines.is_empty() {
@@ -116,6 +121,7 @@ mod tests {
             lines("RADIUS/UDP with fixed retransmission", LONGEST),
             ["RADIUS/UDP with fixed", "retransmission"]
         );
+        assert_eq!(lines("ike.radius-response.messages", LONGEST), ["ike.radius-response.", "messages"]);
         assert!(lines(&"x".repeat(500), LONGEST)[0].ends_with('…'));
         assert_eq!(lines("", LONGEST), ["(unnamed)"]);
     }

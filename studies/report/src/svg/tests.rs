@@ -149,6 +149,20 @@ fn categories_stand_side_by_side() {
 }
 
 #[test]
+fn there_is_nothing_between_whole_numbers() {
+    let ticks = |xs: &[f64]| {
+        let mut figure = small();
+        for series in &mut figure.series {
+            series.points = xs.iter().map(|x| Point::exact(*x, 1.0)).collect();
+        }
+        let svg = file(&figure);
+        ["2.5", "2.0", "2"].map(|label| svg.contains(&format!(">{label}</text>")))
+    };
+    assert_eq!(ticks(&[1.0, 2.0, 3.0, 4.0]), [false, false, true], "clients");
+    assert_eq!(ticks(&[1.0, 2.2, 3.0, 4.0]), [true, true, false], "seconds");
+}
+
+#[test]
 fn a_logarithm_is_offered_where_it_means_something() {
     let mut figure = small();
     assert!(suits_log_y(&figure) && !suits_log_x(&figure));
