@@ -31,6 +31,16 @@ TRIES = 4
 """How often a replication is begun whose workers die."""
 
 
+SELDOM = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "1s",
+    "distributed.admin.tick.cycle": "10s",
+    "distributed.admin.system-monitor.interval": "10s",
+}
+"""Settings of Dask for a cluster that is started here: its profiler sees nothing of replications and takes 6 % of a core in each
+process, and what it looks at fifty times a second nobody is shown."""
+
+
 class Cluster(Protocol):
     """Whoever computes replications elsewhere."""
 
@@ -102,9 +112,8 @@ class Dask:
         self._distributed = _engine("dask", "distributed")
         try:
             if address is None:
-                # Replications let go of Python's lock, but a worker that dies takes all its threads' with it. Dask's profiler
-                # sees nothing of them and takes 6 % of a core in each process.
-                with _engine("dask", "dask").config.set({"distributed.worker.profile.enabled": False}):
+                # Replications let go of Python's lock, but a worker that dies takes all its threads' with it.
+                with _engine("dask", "dask").config.set(SELDOM):
                     self._client = self._distributed.Client(threads_per_worker=1, dashboard_address=None)
             else:
                 self._client = self._distributed.Client(address, set_as_default=False)
