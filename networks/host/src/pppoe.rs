@@ -34,7 +34,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use track::TrackLog;
 use translations::TranslationCounters;
-use usher_concentrator::config::{self, DEFAULT_PATH, File, Loaded, ModeWord};
+use usher_concentrator::config::{self, DEFAULT_PATH, File, HookWord, Loaded, ModeWord};
 use usher_concentrator::{
     AccessConcentrator, Command, DYNAMIC_SOCKET, Event, IDENT_LISTENER, ServiceJob, Usage,
 };
@@ -43,7 +43,7 @@ use usher_core::{Job, ListenerId, PortId, WallTime};
 use usher_crypto::tls::WallClock;
 use usher_live::{Clock, Settings, SocketOptions, Sockets, bind_udp};
 use usher_ppp::pppoe::MacAddress;
-use usher_pppoe::{Mode, Plane, PortConfig};
+use usher_pppoe::{Hook, Mode, Plane, PortConfig};
 
 /// Lines of the log that wait for the disk at a time, and look-ups of translations. After a loss of power all hosts come at once.
 const HELPERS: usize = 32;
@@ -100,10 +100,15 @@ fn load_by(path: Option<&Path>, clock: &WallClock) -> Result<Loaded, LoadError> 
 /// Gives frames to the machine, once it runs.
 type Hearing = Arc<OnceLock<Mutex<crate::FrameTeller>>>;
 
-const fn mode(word: ModeWord) -> Mode {
+const fn mode(word: ModeWord, hook: HookWord) -> Mode {
+    let hook = match hook {
+        HookWord::Auto => Hook::Auto,
+        HookWord::Xdp => Hook::Xdp,
+        HookWord::Tc => Hook::Tc,
+    };
     match word {
         ModeWord::User => Mode::User,
-        ModeWord::Ebpf => Mode::Ebpf,
+        ModeWord::Ebpf => Mode::Ebpf(hook),
         ModeWord::Kernel => Mode::Kernel,
     }
 }
@@ -281,7 +286,7 @@ fn start_plane(
     let interface = |name: &String| PortConfig { interface: name.clone() };
     let config = usher_pppoe::Config {
         ports: file.listen.interfaces.iter().map(interface).collect(),
-        mode: mode(file.data.mode),
+        mode: mode(file.data.mode, file.data.hook),
         device: file.data.device.clone(),
         report: Some(Duration::from_nanos(file.data.report.get().as_nanos())),
         closed: true,
@@ -312,6 +317,11 @@ fn start_plane(
     };
     let plane = Plane::start(&config, Box::new(hears))?;
     tracing::info!(device = plane.device(), mode = %config.mode, "data plane");
+    for port in plane.ports() {
+        if let Some(hook) = port.hook {
+            tracing::info!(interface = port.interface, hook = %hook, "PPPoE is taken off here");
+        }
+    }
     Ok(plane)
 }
 

@@ -1,21 +1,28 @@
 //! A data plane with sessions that nobody negotiates, until the standard input ends; then it says what it has counted. It is what
 //! `benches/peers/pppoe` measures.
 //!
-//! `carry user|ebpf concentrator|host INTERFACE PEER NUMBER HOST GATEWAY [DEVICE]`: the other end's address of Ethernet, the session's
+//! `carry user|ebpf[-xdp|-tc] concentrator|host INTERFACE PEER NUMBER HOST GATEWAY [DEVICE]`: the other end's address of Ethernet, the session's
 //! number, and the addresses of both ends. `host` has everything but its own address at the other end. The
 //! device is `carry0` unless it is said.
 
 use std::io::{Read, Write};
 use std::net::Ipv4Addr;
-use usher_pppoe::{Config, Mode, Plane, PortConfig, Session};
+use usher_pppoe::{Config, Hook, Mode, Plane, PortConfig, Session};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let usage = "usage: carry user|ebpf concentrator|host INTERFACE PEER NUMBER HOST GATEWAY [DEVICE]";
+    let usage =
+        "usage: carry user|ebpf[-xdp|-tc] concentrator|host INTERFACE PEER NUMBER HOST GATEWAY [DEVICE]";
     let [mode, end, interface, peer, number, host, gateway, device @ ..] = &arguments[..] else {
         return Err(usage.into());
     };
-    let mode = Mode::ALL.into_iter().find(|one| one.name() == mode).ok_or(usage)?;
+    let mode = match &mode[..] {
+        "user" => Mode::User,
+        "ebpf" => Mode::Ebpf(Hook::Auto),
+        "ebpf-xdp" => Mode::Ebpf(Hook::Xdp),
+        "ebpf-tc" => Mode::Ebpf(Hook::Tc),
+        _ => return Err(usage.into()),
+    };
     let octets: Result<Vec<u8>, _> = peer.split(':').map(|octet| u8::from_str_radix(octet, 16)).collect();
     let peer = octets?.try_into().map_err(|_| "an address of Ethernet has six octets")?;
     let (host, gateway): (Ipv4Addr, Ipv4Addr) = (host.parse()?, gateway.parse()?);

@@ -23,6 +23,8 @@ pub(crate) struct Interface {
     pub(crate) address: [u8; 6],
     pub(crate) mtu: u32,
     pub(crate) up: bool,
+    /// It is an end of a veth pair.
+    pub(crate) veth: bool,
 }
 
 /// Requests in the network namespace in which it was opened, whatever thread asks.
@@ -167,6 +169,7 @@ impl Netlink {
             address: [0; 6],
             mtu: 0,
             up: link.header.flags.contains(LinkFlags::Up),
+            veth: false,
         };
         for attribute in &link.attributes {
             match attribute {
@@ -174,6 +177,9 @@ impl Netlink {
                     interface.address = octets[..].try_into().unwrap_or_default()
                 }
                 LinkAttribute::Mtu(mtu) => interface.mtu = *mtu,
+                LinkAttribute::LinkInfo(of) => {
+                    interface.veth = of.contains(&LinkInfo::Kind(InfoKind::Veth));
+                }
                 _ => {}
             }
         }

@@ -23,6 +23,6 @@ mod sys;
 mod user;
 
 pub use forward::fuzz;
-pub use plane::{Config, Event, Mode, Plane, PortConfig, PortState, StartError};
+pub use plane::{Config, Event, Hook, Mode, Plane, PortConfig, PortState, StartError};
 pub use session::{Counters, Session, SessionError, Usage};
 pub use stations::{Receiver, Stations};

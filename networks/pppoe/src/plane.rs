@@ -29,28 +29,62 @@ pub enum Mode {
     /// In this program, by packet sockets and a TUN device: on every kernel.
     #[default]
     User,
-    /// In the kernel, by programs at the interfaces (XDP and tc), with sessions in maps.
-    Ebpf,
+    /// In the kernel, by programs at the interfaces, with sessions in maps.
+    Ebpf(Hook),
     /// In the kernel, by its own PPP over Ethernet.
     Kernel,
 }
 
 impl Mode {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::User, Self::Ebpf, Self::Kernel];
+    pub const ALL: [Self; 3] = [Self::User, Self::Ebpf(Hook::Auto), Self::Kernel];
 
     /// Its name in configurations.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::User => "user",
-            Self::Ebpf => "ebpf",
+            Self::Ebpf(_) => "ebpf",
             Self::Kernel => "kernel",
         }
     }
 }
 
 impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Where in the kernel the programs of eBPF mode take PPPoE off.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Hook {
+    /// At each interface where it is quicker: by XDP where the interface's driver has that, but by tc at an end of a veth pair,
+    /// whose driver first copies each packet for XDP.
+    #[default]
+    Auto,
+    /// By XDP, in the driver, or behind it with a copy where the driver has none.
+    Xdp,
+    /// By tc, at its ingress.
+    Tc,
+}
+
+impl Hook {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Xdp, Self::Tc];
+
+    /// Its name in configurations.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Xdp => "xdp",
+            Self::Tc => "tc",
+        }
+    }
+}
+
+impl fmt::Display for Hook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -105,6 +139,8 @@ pub struct PortState {
     pub mac: [u8; 6],
     /// Octets of the longest payload of a frame; PPPoE and PPP take 8 of them.
     pub mtu: u16,
+    /// In eBPF mode, where PPPoE is taken off there: by XDP or by tc.
+    pub hook: Option<Hook>,
 }
 
 /// Why there is no plane.
@@ -203,6 +239,10 @@ pub(crate) trait Carrier: Send + Sync {
     /// Of sessions that have carried something since this was asked.
     fn changed(&self) -> io::Result<Vec<(u16, Usage)>>;
     fn counters(&self) -> io::Result<Counters>;
+    /// Where packets of a port are taken up in the kernel.
+    fn hook(&self, _port: usize) -> Option<Hook> {
+        None
+    }
     /// The interface that a session has for itself, where it has one.
     fn interface(&self, _number: u16) -> io::Result<Option<u32>> {
         Ok(None)
@@ -277,15 +317,21 @@ impl Drop for Changed {
 }
 
 #[cfg(feature = "ebpf")]
-fn ebpf(tun: Tun, ports: Arc<[Port]>, hears: Heard, seed: u64) -> Result<Arc<dyn Carrier>, StartError> {
-    Ok(Arc::new(crate::ebpf::EbpfMode::start(tun, ports, hears, seed)?))
+fn ebpf(
+    tun: Tun,
+    ports: Arc<[Port]>,
+    hook: Hook,
+    hears: Heard,
+    seed: u64,
+) -> Result<Arc<dyn Carrier>, StartError> {
+    Ok(Arc::new(crate::ebpf::EbpfMode::start(tun, ports, hook, hears, seed)?))
 }
 
 #[cfg(not(feature = "ebpf"))]
-fn ebpf(_: Tun, _: Arc<[Port]>, _: Heard, _: u64) -> Result<Arc<dyn Carrier>, StartError> {
+fn ebpf(_: Tun, _: Arc<[Port]>, hook: Hook, _: Heard, _: u64) -> Result<Arc<dyn Carrier>, StartError> {
     let why =
         "this program was built without it: build with the feature \"ebpf\", which needs clang".to_owned();
-    Err(StartError::Mode { mode: Mode::Ebpf, why })
+    Err(StartError::Mode { mode: Mode::Ebpf(hook), why })
 }
 
 impl fmt::Debug for Plane {
@@ -345,13 +391,13 @@ impl Plane {
             Ok(())
         };
         let carrier: Arc<dyn Carrier> = match (config.mode, made) {
-            (Mode::Ebpf, Some((made, _))) => {
+            (Mode::Ebpf(hook), Some((made, _))) => {
                 // Packets come in by the access interfaces, and routes to their sources lead elsewhere.
                 devices.extend(ports.iter().map(|port| port.interface.index));
                 for port in &*ports {
                     changed.loosen(&port.name);
                 }
-                let carrier = ebpf(made, Arc::clone(&ports), hears.clone(), seed)?;
+                let carrier = ebpf(made, Arc::clone(&ports), hook, hears.clone(), seed)?;
                 // The program lets nothing else pass by itself, and what it has unpacked is no PPPoE any more.
                 for port in &*ports {
                     let interface = |error| StartError::Interface { name: port.name.clone(), error };
@@ -373,10 +419,11 @@ impl Plane {
             Some(every) => Some(reporter(every, Arc::clone(&carrier), Arc::clone(&reports))?),
             None => None,
         };
-        let states = ports.iter().map(|port| PortState {
+        let states = ports.iter().enumerate().map(|(number, port)| PortState {
             interface: port.name.clone(),
             mac: port.interface.address,
             mtu: u16::try_from(port.interface.mtu).unwrap_or(u16::MAX),
+            hook: carrier.hook(number),
         });
         let states = states.collect();
         let installed = Mutex::default();

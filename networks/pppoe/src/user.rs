@@ -189,6 +189,9 @@ impl Common {
     }
 }
 
+/// How nice its threads are to others (setpriority(2)): whoever waits for packets on this machine is not to take the processor from
+/// the thread that brings them, for each of them.
+const NICENESS: i32 = -10;
 /// How often a thread looks in vain before it sleeps; it gives others its turn between.
 const PATIENCE: u32 = 16;
 
@@ -212,6 +215,8 @@ fn worker<W: Work>(
     let (messages, receiver) = channel();
     let mut work = work(Common { messages: receiver, wake: Arc::clone(&wake), begun: Clock::now() });
     let run = move || {
+        // Without CAP_SYS_NICE, or a limit (RLIMIT_NICE) that lets it, it is as nice as the others.
+        let _ = rustix::process::setpriority_process(None, NICENESS);
         let mut idle = PATIENCE;
         loop {
             let done = work.turn().and_then(|busy| {

@@ -7,8 +7,8 @@ mod model;
 mod tests;
 
 pub use model::{
-    Authentication, DataTable, EapMethod, File, IdentTable, IpfixTable, LimitsTable, Listen, ModeWord,
-    NatWord, PortsTable, RateTable, Service, Tracking, WhenAwayWord,
+    Authentication, DataTable, EapMethod, File, HookWord, IdentTable, IpfixTable, LimitsTable, Listen,
+    ModeWord, NatWord, PortsTable, RateTable, Service, Tracking, WhenAwayWord,
 };
 
 #[cfg(feature = "tls")]

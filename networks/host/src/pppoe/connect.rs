@@ -6,7 +6,7 @@ use crate::setup::secure_rng;
 use crate::{FrameKind, Frames, Hosted, ServeError, keep_memory_private, log, serve as host};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
-use usher_concentrator::config::ModeWord;
+use usher_concentrator::config::{HookWord, ModeWord};
 use usher_config::log::Log;
 use usher_core::PortId;
 use usher_crypto::Key;
@@ -263,7 +263,7 @@ pub fn connect(told: Connect) -> Result<(), ConnectError> {
     };
     let config = Config {
         ports: vec![PortConfig { interface: told.interface.clone() }],
-        mode: super::mode(told.mode),
+        mode: super::mode(told.mode, HookWord::Auto),
         device: told.device.clone(),
         report: None,
         closed: false,

@@ -1,4 +1,4 @@
-//! eBPF mode: packets stay in the kernel. At the access interface a program takes PPPoE off (XDP), so that the system routes,
+//! eBPF mode: packets stay in the kernel. At the access interface a program takes PPPoE off (XDP or tc), so that the system routes,
 //! translates and tracks plain IP; at the device to which packets for hosts are routed another puts it on (tc), and sends them by
 //! the access interface. Sessions stand in maps, and what they carry is counted by each processor for itself. `program.c` has more.
 //!
@@ -12,7 +12,7 @@ use crate::forward::Prefixes;
 use crate::interface::Netlink;
 use crate::plane::{Carrier, Heard, Port, locked};
 use crate::session::{Counters, Session, SessionError, Usage};
-use crate::{Mode, StartError};
+use crate::{Hook, Mode, StartError};
 use aya::maps::lpm_trie::Key;
 use aya::maps::{Array, HashMap, LpmTrie, MapData, MapError, PerCpuArray, PerCpuValues};
 use aya::programs::tc::qdisc_add_clsact;
@@ -56,6 +56,8 @@ struct State {
 pub(crate) struct EbpfMode {
     state: Mutex<State>,
     ports: Arc<[Port]>,
+    /// Of each port.
+    hooks: Vec<Hook>,
     netlink: Netlink,
     /// The near end of the pair that cuts.
     near: String,
@@ -66,7 +68,7 @@ pub(crate) struct EbpfMode {
 
 fn refused(why: impl std::fmt::Display) -> StartError {
     let why = format!("{why}; this needs root or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, and Linux 5.18");
-    StartError::Mode { mode: Mode::Ebpf, why }
+    StartError::Mode { mode: Mode::Ebpf(Hook::Auto), why }
 }
 
 /// What the kernel says of a map.
@@ -90,6 +92,31 @@ fn attach(programs: &mut Ebpf, name: &str, interface: &str, at: TcAttachType) ->
         let _ = qdisc_add_clsact(interface);
     }
     program.attach(interface, at).map(drop).map_err(|error| cannot(&error))
+}
+
+/// Puts the programs where a port's packets come in; which hook they have there.
+fn take_up(programs: &mut Ebpf, port: &Port, hook: Hook) -> Result<Hook, StartError> {
+    let name = &port.name;
+    let by_xdp = match hook {
+        Hook::Tc => false,
+        // Native where the driver can, generic elsewhere.
+        Hook::Xdp => attach_xdp(programs, name, XdpMode::Default).map(|()| true)?,
+        Hook::Auto => !port.interface.veth && attach_xdp(programs, name, XdpMode::Driver).is_ok(),
+    };
+    let (program, hook) = if by_xdp { ("lower", Hook::Xdp) } else { ("access_tc", Hook::Tc) };
+    attach(programs, program, name, TcAttachType::Ingress)?;
+    Ok(hook)
+}
+
+fn attach_xdp(programs: &mut Ebpf, interface: &str, by: XdpMode) -> Result<(), StartError> {
+    let cannot =
+        |error: &dyn std::fmt::Display| refused(format!("program \"access\" at {interface}: {error}"));
+    let program = programs.program_mut("access").ok_or_else(|| cannot(&"it is not there"))?;
+    let program: &mut Xdp = program.try_into().map_err(|error| cannot(&error))?;
+    if program.fd().is_err() {
+        program.load().map_err(|error| cannot(&error))?;
+    }
+    program.attach(interface, by).map(drop).map_err(|error| cannot(&error))
 }
 
 impl Maps {
@@ -209,7 +236,13 @@ impl State {
 }
 
 impl EbpfMode {
-    pub(crate) fn start(tun: Tun, ports: Arc<[Port]>, hears: Heard, seed: u64) -> Result<Self, StartError> {
+    pub(crate) fn start(
+        tun: Tun,
+        ports: Arc<[Port]>,
+        hook: Hook,
+        hears: Heard,
+        seed: u64,
+    ) -> Result<Self, StartError> {
         let system = |what| move |error| StartError::System { what, error };
         let mut programs = Ebpf::load(PROGRAM).map_err(refused)?;
         let mut by = programs.take_map("cutter").and_then(|map| Array::<_, u32>::try_from(map).ok());
@@ -230,6 +263,7 @@ impl EbpfMode {
         let mut mode = Self {
             state: Mutex::new(state),
             ports: Arc::clone(&ports),
+            hooks: Vec::new(),
             netlink,
             near,
             listener: None,
@@ -240,15 +274,7 @@ impl EbpfMode {
         attach(programs, "cut", &far, TcAttachType::Ingress)?;
         attach(programs, "host", &tun.name, TcAttachType::Egress)?;
         for port in &*ports {
-            attach(programs, "lower", &port.name, TcAttachType::Ingress)?;
-        }
-        let access = programs.program_mut("access").ok_or_else(|| refused("no program \"access\""))?;
-        let access: &mut Xdp = access.try_into().map_err(refused)?;
-        access.load().map_err(refused)?;
-        for port in &*ports {
-            // Native where the driver can, generic elsewhere.
-            let done = access.attach(&port.name, XdpMode::Default);
-            done.map_err(|error| refused(format!("program \"access\" at {}: {error}", port.name)))?;
+            mode.hooks.push(take_up(programs, port, hook)?);
         }
         // What comes up to here the programs let pass.
         mode.listener = Some(Listener::begin(ports, hears, |_, _| true)?);
@@ -294,6 +320,9 @@ impl Carrier for EbpfMode {
             }
         }
         Ok(changed)
+    }
+    fn hook(&self, port: usize) -> Option<Hook> {
+        self.hooks.get(port).copied()
     }
     fn counters(&self) -> io::Result<Counters> {
         let state = locked(&self.state);

@@ -1,9 +1,10 @@
 // The programs of eBPF mode. They decide as `forward` does in user mode, and count under the same names.
 //
-//   access (XDP, access interface)      PPPoE off a session's packets: the system routes them as plain IP
-//   lower  (tc ingress, there)          lowers what a SYN of a host announces
-//   host   (tc egress, TUN device)      PPPoE on, and away by the access interface
-//   cut    (tc ingress, far end of a veth pair): packets that the kernel has joined go through that pair, whose near end has
+//   access    (XDP, access interface)   PPPoE off a session's packets: the system routes them as plain IP
+//   lower     (tc ingress, there)       lowers what a SYN of a host announces
+//   access_tc (tc ingress, there)       both of these, where XDP is slower
+//   host      (tc egress, TUN device)   PPPoE on, and away by the access interface
+//   cut       (tc ingress, far end of a veth pair): packets that the kernel has joined go through that pair, whose near end has
 //                                       them cut, since the kernel cannot cut behind PPPoE's header
 //
 // The layout of what stands in maps is that of `layout.rs`.
@@ -25,6 +26,9 @@ static long (*skb_load)(const struct __sk_buff *, __u32, void *, __u32) = (void 
 static long (*skb_store)(struct __sk_buff *, __u32, const void *, __u32, __u64) = (void *)BPF_FUNC_skb_store_bytes;
 static long (*skb_change_head)(struct __sk_buff *, __u32, __u64) = (void *)BPF_FUNC_skb_change_head;
 static long (*skb_adjust_room)(struct __sk_buff *, __s32, __u32, __u64) = (void *)BPF_FUNC_skb_adjust_room;
+static long (*skb_pull)(struct __sk_buff *, __u32) = (void *)BPF_FUNC_skb_pull_data;
+static long (*vlan_push)(struct __sk_buff *, __u16, __u16) = (void *)BPF_FUNC_skb_vlan_push;
+static long (*vlan_pop)(struct __sk_buff *) = (void *)BPF_FUNC_skb_vlan_pop;
 static long (*l4_csum_replace)(struct __sk_buff *, __u32, __u64, __u64, __u64) = (void *)BPF_FUNC_l4_csum_replace;
 static long (*redirect)(__u32, __u64) = (void *)BPF_FUNC_redirect;
 
@@ -177,25 +181,31 @@ INLINE int is_own6(const struct session *session, const __u64 *source) {
     return 0;
 }
 
-INLINE int dropped(__u32 counter) {
+// What is to become of a frame; of the last two its caller takes PPPoE off. What is dropped has been counted.
+enum verdict { PASSES, DROPPED, IS_IPV4, IS_IPV6 };
+
+INLINE enum verdict dropped(__u32 counter) {
     count(counter, 1);
-    return XDP_DROP;
+    return DROPPED;
 }
 
 INLINE int is_link_local(const __u8 *address) {
     return address[0] == 0xfe && (address[1] & 0xc0) == 0x80;
 }
 
-SECTION("xdp.frags")
-int access(struct xdp_md *ctx) {
-    __u8 *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-    struct front *front = (void *)data;
+INLINE __u16 protocol_of(enum verdict verdict) {
+    return verdict == IS_IPV4 ? swap16(ETH_P_IP) : swap16(ETH_P_IPV6);
+}
+
+// A frame of `all` octets that came by the interface `index`; those from `data` to `end` can be read.
+INLINE enum verdict judge(const __u8 *data, const __u8 *end, __u64 all, __u32 index) {
+    const struct front *front = (const void *)data;
     if (data + ETH_HLEN > end)
         return dropped(MALFORMED);
     if (front->ethertype == swap16(ETH_PPP_DISCOVERY)) {
         count(FRAMES_IN, 1);
         count(CONTROL, 1);
-        return XDP_PASS;
+        return PASSES;
     }
     if (front->ethertype != swap16(ETH_PPP_SESSION))
         return dropped(OTHER_PROTOCOL);
@@ -203,21 +213,21 @@ int access(struct xdp_md *ctx) {
     if (data + FRONT > end)
         return dropped(MALFORMED);
     __u64 length = swap16(front->length);
-    if (front->version != 0x11 || front->code || length < 2 || length + FRONT - 2 > xdp_length(ctx))
+    if (front->version != 0x11 || front->code || length < 2 || length + FRONT - 2 > all)
         return dropped(MALFORMED);
     __u16 protocol = swap16(front->protocol);
     if (protocol != PPP_IPV4 && protocol != PPP_IPV6) {
         count(CONTROL, 1);
-        return XDP_PASS;
+        return PASSES;
     }
     __u32 number = swap16(front->session);
     struct session *session = session_of(&number);
     if (!session)
         return dropped(NO_SESSION);
-    if (session->port != ctx->ingress_ifindex || !same_station(front->from, session->peer) ||
+    if (session->port != index || !same_station(front->from, session->peer) ||
         !same_station(front->to, session->local))
         return dropped(WRONG_STATION);
-    __u8 *packet = data + FRONT;
+    const __u8 *packet = data + FRONT;
     __u64 octets;
     int own;
     if (protocol == PPP_IPV4) {
@@ -237,14 +247,14 @@ int access(struct xdp_md *ctx) {
         __u64 source[2] = {0};
         __builtin_memcpy(source, packet + 8, 16);
         own = is_own6(session, source);
-        __u8 *to = packet + 24;
+        const __u8 *to = packet + 24;
         int none = !source[0] && !source[1];
         int local = is_link_local(packet + 8);
         // What stays on the link is for whoever speaks to hosts there.
         if (none || local || is_link_local(to) || (to[0] == 0xff && (to[1] & 15) <= 2)) {
             if (own || none || (session->has_local && source[1] == session->link_local)) {
                 count(CONTROL, 1);
-                return XDP_PASS;
+                return PASSES;
             }
             own = 0;
         }
@@ -264,15 +274,27 @@ int access(struct xdp_md *ctx) {
     }
     usage->packets_in++;
     usage->octets_in += octets;
+    return protocol == PPP_IPV4 ? IS_IPV4 : IS_IPV6;
+}
+
+SECTION("xdp.frags")
+int access(struct xdp_md *ctx) {
+    __u8 *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+    enum verdict verdict = judge(data, end, xdp_length(ctx), ctx->ingress_ifindex);
+    if (verdict == PASSES)
+        return XDP_PASS;
+    if (verdict == DROPPED || data + ETH_HLEN > end)
+        return XDP_DROP;
     struct ethhdr head;
     __builtin_memcpy(&head, data, 12);
-    head.h_proto = protocol == PPP_IPV4 ? swap16(ETH_P_IP) : swap16(ETH_P_IPV6);
-    if (xdp_adjust_head(ctx, FRONT - ETH_HLEN))
-        return dropped(NOT_DELIVERED);
+    head.h_proto = protocol_of(verdict);
+    long done = xdp_adjust_head(ctx, FRONT - ETH_HLEN);
     data = (void *)(long)ctx->data;
     end = (void *)(long)ctx->data_end;
-    if (data + ETH_HLEN > end)
-        return dropped(NOT_DELIVERED);
+    if (done || data + ETH_HLEN > end) {
+        count(NOT_DELIVERED, 1);
+        return XDP_DROP;
+    }
     __builtin_memcpy(data, &head, ETH_HLEN);
     return XDP_PASS;
 }
@@ -382,8 +404,8 @@ INLINE struct session *session_at(struct __sk_buff *skb, __u32 at, __u8 version,
     return skb_load(skb, at + (source ? 8 : 24), address, 16) ? 0 : session_of6(address);
 }
 
-SECTION("classifier")
-int lower(struct __sk_buff *skb) {
+// For a packet of a host, from Ethernet's header on.
+INLINE int lower_syn(struct __sk_buff *skb) {
     struct seen seen;
     __u8 *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
     // Nearly all are no SYN, which is soon seen where the header has its usual length.
@@ -397,6 +419,56 @@ int lower(struct __sk_buff *skb) {
     if (session)
         lower_for(skb, ETH_HLEN, &seen, session);
     return TC_ACT_UNSPEC;
+}
+
+SECTION("classifier")
+int lower(struct __sk_buff *skb) {
+    return lower_syn(skb);
+}
+
+// tc cannot take off a header that it does not know. But PPPoE's and PPP's protocol are as long as two tags of VLANs, which it knows,
+// and it takes off tags of a packet whose protocol says that it has some, as it does when two more have been put on: the first
+// stands beside the packet, and the second pushes it in.
+INLINE int take_off(struct __sk_buff *skb, __u16 protocol) {
+    __u16 tag = swap16(ETH_P_8021Q);
+    struct {
+        __u16 number, type, number_too, protocol;
+    } rest = {0, tag, 0, protocol};
+    // A sum that the card has made of all behind Ethernet's header has these octets in it.
+    if (skb_store(skb, ETH_HLEN - 2, &tag, 2, 0) || skb_store(skb, ETH_HLEN, &rest, sizeof(rest), BPF_F_RECOMPUTE_CSUM))
+        return -1;
+    if (vlan_push(skb, tag, 0) || vlan_push(skb, tag, 0))
+        return -1;
+    for (int i = 0; i < 4; i++)
+        if (vlan_pop(skb))
+            return -1;
+    return 0;
+}
+
+SECTION("classifier")
+int access_tc(struct __sk_buff *skb) {
+    // One of a VLAN is another interface's; that of number 0 says a priority alone (IEEE 802.1Q section 6.9).
+    if (skb->vlan_present && ((skb->vlan_tci & 0x0fff) || vlan_pop(skb))) {
+        count(OTHER_PROTOCOL, 1);
+        return TC_ACT_SHOT;
+    }
+    __u8 *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+    // Headers may stand in pages of the card's.
+    if (data + FRONT + 40 > end) {
+        skb_pull(skb, skb->len < FRONT + 40 ? skb->len : FRONT + 40);
+        data = (void *)(long)skb->data;
+        end = (void *)(long)skb->data_end;
+    }
+    enum verdict verdict = judge(data, end, skb->len, skb->ifindex);
+    if (verdict == PASSES)
+        return TC_ACT_UNSPEC;
+    if (verdict == DROPPED)
+        return TC_ACT_SHOT;
+    if (take_off(skb, protocol_of(verdict))) {
+        count(NOT_DELIVERED, 1);
+        return TC_ACT_SHOT;
+    }
+    return lower_syn(skb);
 }
 
 INLINE int shot(__u32 counter, __u64 n) {

@@ -140,6 +140,8 @@ fn a_session_may_send_from_its_own_addresses_alone() {
         wrong_protocol[21] = 0x57;
         let mut too_short = ends.frame(NUMBER, &v4(HOST, b"too short"));
         too_short[19] -= 1;
+        let mut of_a_vlan = ends.frame(NUMBER, &v4(HOST, b"of a VLAN"));
+        of_a_vlan.splice(12..12, [0x81, 0, 0, 5]);
         let mut version = ends.frame(NUMBER, &v4(HOST, b"version"));
         version[14] = 0x21;
         let mut code = ends.frame(NUMBER, &v4(HOST, b"code"));
@@ -153,6 +155,7 @@ fn a_session_may_send_from_its_own_addresses_alone() {
             ("to all", to_all),
             ("wrong protocol", wrong_protocol),
             ("too short", too_short),
+            ("of a VLAN", of_a_vlan),
             ("version", version),
             ("code", code),
             ("plain", plain(&ends, &v4(HOST, b"plain"))),

@@ -7,6 +7,8 @@ use super::place::{
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
+#[cfg(feature = "ebpf")]
+use usher_pppoe::Hook;
 use usher_pppoe::{Event, Mode, Session};
 
 /// Sends so many octets, and says whether they came as they were.
@@ -273,12 +275,25 @@ fn what_cannot_be_is_said() {
     assert_eq!(start(Mode::User, &["acc0"]), "access interface acc0: it is down: ip link set acc0 up");
 }
 
+/// A veth pair's driver would copy each packet for XDP.
+#[cfg(feature = "ebpf")]
+#[test]
+fn pppoe_is_taken_off_by_tc_at_an_end_of_a_veth_pair_unless_told_otherwise() {
+    let place = Place::new(1500);
+    for (told, has) in [(Hook::Auto, Hook::Tc), (Hook::Xdp, Hook::Xdp), (Hook::Tc, Hook::Tc)] {
+        let (plane, _events) = place.plane(CONCENTRATOR, Mode::Ebpf(told), "acc0");
+        assert_eq!(plane.ports()[0].hook, Some(has));
+    }
+    let (plane, _events) = place.plane(CONCENTRATOR, Mode::User, "acc0");
+    assert_eq!(plane.ports()[0].hook, None);
+}
+
 /// What eBPF mode has no room for is refused in words, and nothing of it is there.
 #[cfg(feature = "ebpf")]
 #[test]
 fn a_session_with_more_networks_than_fit_is_refused_whole() {
     let place = Place::new(1500);
-    let ends = place.ends(Mode::Ebpf);
+    let ends = place.ends(Mode::Ebpf(Hook::Auto));
     let networks = |count: u8| (0..count).map(|n| ([10, 1, n, 0].into(), 24)).collect();
     // Its own address is one more.
     let many = Session { networks: networks(8), ..ends.session() };

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use usher_esp::ip::{checksum, protocol, pseudo_sum, sum, write_header};
-use usher_pppoe::{Config, Event, Mode, Plane, PortConfig, Session, StartError};
+use usher_pppoe::{Config, Event, Hook, Mode, Plane, PortConfig, Session, StartError};
 
 /// How long anything may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -24,7 +24,7 @@ pub(crate) fn modes() -> Vec<Mode> {
     if std::env::var_os("USHER_GUEST").is_some() {
         return vec![Mode::Kernel];
     }
-    let ebpf = cfg!(feature = "ebpf").then_some(Mode::Ebpf);
+    let ebpf = [Hook::Xdp, Hook::Tc].into_iter().filter(|_| cfg!(feature = "ebpf")).map(Mode::Ebpf);
     [Mode::User].into_iter().chain(ebpf).chain(has_pppox().then_some(Mode::Kernel)).collect()
 }
 

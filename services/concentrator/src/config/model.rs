@@ -362,6 +362,20 @@ usher_core::named! {
 }
 
 usher_core::named! {
+    "a hook of eBPF mode";
+    /// Where in the kernel eBPF mode takes PPPoE off.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum HookWord {
+        /// At each interface where it is quicker: XDP where its driver has that, tc elsewhere and at an end of a veth pair.
+        Auto = "auto",
+        /// XDP, in the driver or, more slowly, behind it.
+        Xdp = "xdp",
+        /// tc's ingress.
+        Tc = "tc",
+    }
+}
+
+usher_core::named! {
     "a translation of addresses";
     /// What hosts' IPv4 addresses become outside.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -383,6 +397,10 @@ pub struct DataTable {
     #[serde(deserialize_with = "named::read")]
     #[schemars(schema_with = "named::schema::<ModeWord>")]
     pub mode: ModeWord,
+    /// In mode ebpf, where PPPoE is taken off.
+    #[serde(deserialize_with = "named::read")]
+    #[schemars(schema_with = "named::schema::<HookWord>")]
+    pub hook: HookWord,
     /// The name of the device by which packets of hosts come out and go in.
     pub device: String,
     /// Whether the largest segment of TCP that hosts ask for is made to fit their sessions, for those who do not hear of packets
@@ -400,6 +418,7 @@ impl Default for DataTable {
     fn default() -> Self {
         Self {
             mode: ModeWord::User,
+            hook: HookWord::Auto,
             device: "pppoe0".to_owned(),
             clamp_mss: true,
             nat: NatWord::None,
