@@ -368,16 +368,17 @@ impl Known {
     }
     /// Takes away whatever belongs to the interface.
     fn purge(&mut self) -> io::Result<()> {
-        for told in self.states()? {
-            self.remove_it(&Message::about(xfrm::DELSA, told.to, told.spi))?;
-        }
         let number = self.config.number;
+        // Policies first: a packet for which one wants an SA that is no more would leave a request for another behind.
         for said in self.ask(&Message::all(xfrm::GETPOLICY))? {
             if let xfrm::Said::Policy(told) = said
                 && told.interface == number
             {
                 self.remove_it(&Message::no_such_policy(&told, number))?;
             }
+        }
+        for told in self.states()? {
+            self.remove_it(&Message::about(xfrm::DELSA, told.to, told.spi))?;
         }
         Ok(())
     }
