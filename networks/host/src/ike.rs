@@ -168,7 +168,8 @@ pub fn run(path: Option<PathBuf>, mode: &Mode, start: StartAaa) -> Result<(), Ik
     let (gateway, sockets) = gateways.remove(0);
     let revocation = Revocation::new(&loaded, &telling).map_err(IkeError::Revocation)?;
     revocation.follow().map_err(system("looking after revocation lists"))?;
-    let helpers = HELPERS + if revocation.asks() { revocation::ASKED } else { 0 };
+    // Another configuration may ask about certificates, and this one's helpers are those that there are.
+    let helpers = HELPERS + revocation::ASKED;
     let work = WorkDone::default();
     let asked = control::Asked::new(&telling, &plane, (shards, leases.clone()), work.clone());
     if serves {

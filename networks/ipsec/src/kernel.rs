@@ -112,6 +112,33 @@ struct Held {
     /// Packets that go may take it.
     active: bool,
     usage: Usage,
+    /// What it had carried when the SAs that are there now took the place of others.
+    before: Usage,
+}
+
+impl Held {
+    /// It has carried this much beside what it had before, as far as the kernel says.
+    fn note(&mut self, received: Option<Volume>, sent: Option<Volume>) {
+        let plus =
+            |a: Volume, b: Volume| Volume { packets: a.packets + b.packets, octets: a.octets + b.octets };
+        if let Some(received) = received {
+            self.usage.received = plus(self.before.received, received);
+        }
+        if let Some(sent) = sent {
+            self.usage.sent = plus(self.before.sent, sent);
+        }
+    }
+}
+
+/// What is left of a lifetime.
+fn rest(of: Lifetime, used: Volume) -> Lifetime {
+    let less = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used).max(1));
+    Lifetime {
+        soft_octets: less(of.soft_octets, used.octets),
+        hard_octets: less(of.hard_octets, used.octets),
+        soft_packets: less(of.soft_packets, used.packets),
+        hard_packets: less(of.hard_packets, used.packets),
+    }
 }
 
 /// What the kernel was told.
@@ -366,6 +393,19 @@ impl Known {
         };
         Ok(all.into_iter().filter_map(state).collect())
     }
+    /// Both SAs of a pair, of packets that come and of those that go, where they are.
+    fn both(&mut self, pair: &SaPair) -> io::Result<[Option<Told>; 2]> {
+        let Outer { local, remote, .. } = pair.outer;
+        let mut one = |to: IpAddr, spi: u32| match self.ask(&Message::about(xfrm::GETSA, to, spi)) {
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
+            Err(error) => Err(error),
+            Ok(all) => Ok(all.into_iter().find_map(|said| match said {
+                xfrm::Said::State(told) => Some(told),
+                _ => None,
+            })),
+        };
+        Ok([one(local.ip(), pair.inbound)?, one(remote.ip(), pair.outbound)?])
+    }
     /// Takes away whatever belongs to the interface.
     fn purge(&mut self) -> io::Result<()> {
         let number = self.config.number;
@@ -383,10 +423,11 @@ impl Known {
         Ok(())
     }
 
-    fn add(&mut self, held: &Held, numbers: Option<&[Numbers; 2]>) -> Result<(), KernelError> {
+    /// `numbers`: where the SA of packets that come, and that of those that go, go on.
+    fn add(&mut self, held: &Held, numbers: [Option<Numbers>; 2]) -> Result<(), KernelError> {
         let [goes, comes] = states(held, &self.config);
-        for (n, state) in [comes, goes].iter().enumerate() {
-            let message = Message::state(state, numbers.map(|numbers| &numbers[n]));
+        for (state, numbers) in [comes, goes].iter().zip(numbers) {
+            let message = Message::state(state, numbers.as_ref());
             self.ask(&message).map_err(|error| {
                 let transform = &held.pair.transform;
                 let algorithms = format!("{:?} and {:?}", transform.cipher, transform.integrity);
@@ -423,8 +464,9 @@ impl Known {
         };
         // The other side may not have it yet (RFC 7296 §2.8).
         let active = !pair.after_peer || before.is_none();
-        let held = Held { pair, reqid, selectors, active, usage: Usage::default() };
-        if let Err(error) = self.add(&held, None) {
+        let (usage, before) = (Usage::default(), Usage::default());
+        let held = Held { pair, reqid, selectors, active, usage, before };
+        if let Err(error) = self.add(&held, [None, None]) {
             // Of two the first may be there.
             let _ = self.delete(&held.pair);
             return Err(error);
@@ -443,9 +485,10 @@ impl Known {
     }
 
     fn remove(&mut self, inbound: u32) -> Result<(), KernelError> {
+        let mut held = self.pairs.remove(&inbound).ok_or(KernelError::UnknownSpi(inbound))?;
         // What it has carried last.
-        let _ = self.look();
-        let held = self.pairs.remove(&inbound).ok_or(KernelError::UnknownSpi(inbound))?;
+        let [comes, goes] = self.both(&held.pair).unwrap_or_default();
+        held.note(comes.map(|told| told.volume), goes.map(|told| told.volume));
         for selector in &held.selectors {
             if let Some(all) = self.by_selector.get_mut(selector) {
                 all.retain(|other| *other != inbound);
@@ -468,18 +511,20 @@ impl Known {
     /// Packets go another way: SAs are made anew there and go on with their numbers, since the kernel cannot move them.
     fn relocate(&mut self, inbound: u32, outer: Outer) -> Result<(), KernelError> {
         let mut held = self.pairs.remove(&inbound).ok_or(KernelError::UnknownSpi(inbound))?;
-        let told = self.states().map_err(KernelError::Xfrm)?;
-        let numbers = |spi: u32, to: IpAddr| {
-            let of = |told: &&Told| told.spi == spi && told.to == to;
-            told.iter().find(of).map(|told| told.numbers.clone())
+        let [comes, goes] = match self.both(&held.pair) {
+            Ok(both) => both,
+            Err(error) => {
+                self.pairs.insert(inbound, held);
+                return Err(KernelError::Xfrm(error));
+            }
         };
-        let before = held.pair.outer;
-        let comes = numbers(held.pair.inbound, before.local.ip());
-        let goes = numbers(held.pair.outbound, before.remote.ip()).map(|numbers| numbers.after(LEAP));
+        // The new ones count from nothing.
+        held.note(comes.as_ref().map(|told| told.volume), goes.as_ref().map(|told| told.volume));
+        held.before = held.usage;
         let _ = self.delete(&held.pair);
         held.pair.outer = outer;
-        let numbers = comes.zip(goes).map(|(comes, goes)| [comes, goes]);
-        let added = self.add(&held, numbers.as_ref());
+        let numbers = [comes.map(|told| told.numbers), goes.map(|told| told.numbers.after(LEAP))];
+        let added = self.add(&held, numbers);
         let selectors = held.selectors.clone();
         self.pairs.insert(inbound, held);
         added.and_then(|()| self.refresh(&selectors))
@@ -511,9 +556,11 @@ impl Known {
                 (Direction::Forward, comes.map(|deed| (deed, 2000 - bits))),
             ];
             if let Some((_, order, deed)) = self.policies.get(selector) {
-                let discards = *deed == Deed::Discard;
-                if discards || wanted[0].1.is_none() {
-                    wanted[0].1 = Some((*deed, if discards { *order } else { 4000 + order }));
+                // What is discarded is so both ways, whatever an SA may carry.
+                if *deed == Deed::Discard {
+                    wanted.iter_mut().for_each(|(_, wanted)| *wanted = Some((*deed, *order)));
+                } else if wanted[0].1.is_none() {
+                    wanted[0].1 = Some((*deed, 4000 + order));
                 }
             }
             for (direction, wanted) in wanted {
@@ -557,24 +604,19 @@ impl Known {
 
     /// Asks what SAs have carried, and has packets go by those by which some have come.
     fn look(&mut self) -> io::Result<Vec<(u32, Usage)>> {
-        let told = self.states()?;
+        let told: BTreeMap<(u32, IpAddr), Volume> =
+            self.states()?.into_iter().map(|told| ((told.spi, told.to), told.volume)).collect();
         let mut changed = Vec::new();
         let mut begun = Vec::new();
         for (inbound, held) in &mut self.pairs {
-            let of = |spi: u32, to: IpAddr| told.iter().find(|told| told.spi == spi && told.to == to);
+            let of = |spi: u32, to: IpAddr| told.get(&(spi, to)).copied();
             let outer = held.pair.outer;
-            let received = of(held.pair.inbound, outer.local.ip()).map(|told| told.volume);
-            let sent = of(held.pair.outbound, outer.remote.ip()).map(|told| told.volume);
-            let usage = Usage {
-                received: received.unwrap_or(held.usage.received),
-                sent: sent.unwrap_or(held.usage.sent),
-                last_received: None,
-            };
-            if usage != held.usage {
-                held.usage = usage;
-                changed.push((*inbound, usage));
+            let before = held.usage;
+            held.note(of(held.pair.inbound, outer.local.ip()), of(held.pair.outbound, outer.remote.ip()));
+            if held.usage != before {
+                changed.push((*inbound, held.usage));
             }
-            if !held.active && usage.received.packets > 0 {
+            if !held.active && held.usage.received.packets > 0 {
                 held.active = true;
                 begun.extend(held.selectors.iter().copied());
             }
@@ -620,13 +662,20 @@ fn states<'a>(held: &'a Held, config: &KernelConfig) -> [State<'a>; 2] {
         mode: pair.mode,
         transform: pair.transform,
         keys: &pair.outbound_keys,
-        lifetime: pair.lifetime,
+        lifetime: rest(pair.lifetime, held.before.sent),
         window: pair.window,
         mark: Some(config.mark),
         interface: config.number,
     };
-    let comes =
-        State { spi: pair.inbound, from: there, to: here, keys: &pair.inbound_keys, mark: None, ..goes };
+    let comes = State {
+        spi: pair.inbound,
+        from: there,
+        to: here,
+        keys: &pair.inbound_keys,
+        lifetime: rest(pair.lifetime, held.before.received),
+        mark: None,
+        ..goes
+    };
     [goes, comes]
 }
 

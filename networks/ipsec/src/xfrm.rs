@@ -300,7 +300,7 @@ impl Message {
 
     /// An SA that is to be there no more, or that is asked for.
     pub(crate) fn about(kind: u16, to: IpAddr, spi: u32) -> Vec<u8> {
-        let mut message = Self::new(kind, if kind == GETSA { 0 } else { ACK });
+        let mut message = Self::new(kind, ACK);
         message.address(to).bytes(&spi.to_be_bytes()).u16(family(to)).u8(ESP).u8(0);
         message.end()
     }

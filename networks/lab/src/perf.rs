@@ -3,13 +3,15 @@
 
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 
 /// Samples a second of processor time; no multiple of a timer's rate.
 const FREQUENCY: &str = "997";
 /// What can be sampled: a counter of the processor, or else the time of the kernel's clock.
 const EVENTS: [&str; 2] = ["cycles", "cpu-clock"];
-/// How long perf may take until it samples.
+/// How long perf may take until it has opened its counters, and from then until it samples.
+const LONGEST: std::time::Duration = std::time::Duration::from_secs(10);
 const PATIENCE: std::time::Duration = std::time::Duration::from_millis(200);
 
 /// What is sampled.
@@ -56,12 +58,18 @@ impl Sampler {
             .spawn()
             .ok()?;
         let mut stdout = recorder.stdout.take()?;
+        let (begins, begun) = channel();
         let data = std::thread::spawn(move || {
-            let mut data = Vec::new();
+            let mut data = vec![0; 8];
+            // Its first octets come when it has opened its counters, which takes long where others have the processors.
+            let first = stdout.read(&mut data).unwrap_or(0);
+            data.truncate(first);
+            let _ = begins.send(());
             // What came until it broke off is read all the same.
             let _ = stdout.read_to_end(&mut data);
             data
         });
+        let _ = begun.recv_timeout(LONGEST);
         std::thread::sleep(PATIENCE);
         Some(Self { recorder, data: Some(data), event })
     }
@@ -219,14 +227,20 @@ mod tests {
             assert_eq!(event(), None, "perf is there");
             return;
         };
-        let end = std::time::Instant::now() + std::time::Duration::from_millis(500);
+        // Nanoseconds that this thread has run, whatever others have meanwhile.
+        let ran = || {
+            let said = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+            said.split(' ').next().unwrap().parse::<u64>().unwrap()
+        };
+        let end = ran() + 300_000_000;
         let mut sum = 0_u64;
-        while std::time::Instant::now() < end {
-            sum = std::hint::black_box(sum.wrapping_mul(31).wrapping_add(7));
+        while ran() < end {
+            for _ in 0..1_000_000 {
+                sum = std::hint::black_box(sum.wrapping_mul(31).wrapping_add(7));
+            }
         }
         let event = sampler.event();
         let samples = sampler.stop();
-        // Half a second of it, of which others may have taken most.
         assert!(samples.len() > 20, "{} by {event}", samples.len());
         assert!(samples.windows(2).all(|two| two[0].at_ns <= two[1].at_ns));
     }

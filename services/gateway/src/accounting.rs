@@ -10,7 +10,7 @@ use usher_access::{
 };
 use usher_core::{Instant, Machine};
 use usher_ike::machine::{self as ike, SaId};
-use usher_radius::attribute::kind;
+use usher_radius::attribute::{Value, kind};
 
 impl Gateway {
     /// Tells the AAA server of a session that others began.
@@ -88,6 +88,14 @@ impl Gateway {
             .sessions
             .iter()
             .filter_map(|(sa, session)| {
+                let mut prefix = Vec::new();
+                let v6 = session.addresses.iter().find_map(|address| match address {
+                    IpAddr::V6(v6) => Some(*v6),
+                    IpAddr::V4(_) => None,
+                });
+                if let Some(v6) = v6 {
+                    Value::Ipv6Prefix(v6, 128).encode(&mut prefix);
+                }
                 let said = SessionIdentity {
                     token: session.granted.token,
                     names: [&session.granted.user, session.granted.user.as_slice()],
@@ -101,6 +109,7 @@ impl Gateway {
                         IpAddr::V4(v4) => Some(*v4),
                         IpAddr::V6(_) => None,
                     }),
+                    framed_ipv6_prefix: v6.map(|_| &prefix[..]),
                     ..SessionIdentity::default()
                 };
                 (!session.initiator && request.is_about(&said)).then_some(*sa)
@@ -147,10 +156,11 @@ impl Gateway {
             if let Some(before) = session.ends {
                 self.timers.remove(before, Timer::SessionEnd(sa));
             }
-            // It lasts so long in all (RFC 2865 §5.27).
-            let end = (session.since + lasts).max(now);
-            session.ends = Some(end);
-            self.timers.insert(end, Timer::SessionEnd(sa));
+            // It lasts so long in all (RFC 2865 §5.27); nothing means without end, as at login.
+            session.ends = (!lasts.is_zero()).then(|| (session.since + lasts).max(now));
+            if let Some(end) = session.ends {
+                self.timers.insert(end, Timer::SessionEnd(sa));
+            }
         }
         if let Some(every) = request.content.interim_interval().filter(|every| !every.is_zero()) {
             if let Some((_, before)) = session.interim {

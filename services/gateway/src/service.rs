@@ -829,6 +829,7 @@ impl Machine for Gateway {
             }
             Command::Configure(config) => {
                 self.config.peers = config.peers;
+                self.guesses.set_limit(config.users.failures);
                 self.config.users = config.users;
                 self.config.users.set_clock(now.wall(self.epoch));
                 let served = served(&self.config);

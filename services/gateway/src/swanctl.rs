@@ -42,13 +42,23 @@ impl Section {
     }
 }
 
+/// A line without its comment: a `#` that is quoted begins none.
+fn uncommented(line: &str) -> &str {
+    let mut quoted = false;
+    let end = line.char_indices().find(|(_, c)| {
+        quoted ^= *c == '"';
+        *c == '#' && !quoted
+    });
+    end.map_or(line, |(at, _)| &line[..at])
+}
+
 /// Reads strongSwan's settings: `name { key = value ... }`, `#` before what is not read.
 fn read(text: &str) -> Result<Section, SwanctlError> {
     let wrong = |line: usize, what: &str| SwanctlError { line, what: what.to_owned() };
     let mut open = alloc::vec![(String::new(), Section::default())];
     for (n, line) in text.lines().enumerate() {
         let n = n + 1;
-        let mut rest = line.split('#').next().unwrap_or_default().trim();
+        let mut rest = uncommented(line).trim();
         while !rest.is_empty() {
             if let Some(after) = rest.strip_prefix('}') {
                 let Some((name, section)) = open.pop().filter(|_| !open.is_empty()) else {
@@ -83,6 +93,9 @@ fn read(text: &str) -> Result<Section, SwanctlError> {
             }
             let (value, left) = match after.strip_prefix('"').and_then(|after| after.split_once('"')) {
                 Some((value, left)) => (value, left.trim()),
+                None if after.starts_with('"') => {
+                    return Err(wrong(n, "a quotation is not closed; it must end in its line"));
+                }
                 None => after.find('}').map_or((after, ""), |end| (after[..end].trim(), &after[end..])),
             };
             if let Some((_, section)) = open.last_mut() {
@@ -678,5 +691,20 @@ authorities { }
         assert!(refused("include conf.d/*.conf\n").starts_with("line 1: files are not included"));
         assert!(refused(&"a {\n".repeat(40)).contains("too deep"));
         assert!(import("").unwrap().text.is_empty());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_quoted_is_read_as_it_stands() {
+        let root =
+            read("secrets {\n  ike {\n    secret = \"abc#def # ghi\" # of the site\n  }\n}\n").unwrap();
+        let ike = root.section("secrets").and_then(|secrets| secrets.section("ike")).unwrap();
+        assert_eq!(ike.values, [("secret".to_owned(), "abc#def # ghi".to_owned(), 3)]);
+        let error = read("secrets {\n  ike {\n    secret = \"abc\n  }\n}\n").unwrap_err();
+        assert_eq!(error.to_string(), "line 3: a quotation is not closed; it must end in its line");
     }
 }

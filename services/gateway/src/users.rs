@@ -104,11 +104,22 @@ impl LocalUsers {
 /// Failed logins of the gateway's own users: by the name that was said, and by the host that it was said from (an IPv4 address, 64 bits
 /// of an IPv6 address).
 #[derive(Debug)]
-pub(crate) struct Guesses(Option<(Failures, HashState)>);
+pub(crate) struct Guesses {
+    hash: HashState,
+    limit: Option<FailureLimit>,
+    failures: Option<Failures>,
+}
 
 impl Guesses {
     pub(crate) fn new(limit: Option<FailureLimit>, hash: &HashState) -> Self {
-        Self(limit.map(|limit| (Failures::new(limit, hash), hash.clone())))
+        let failures = limit.map(|limit| Failures::new(limit, hash));
+        Self { hash: hash.clone(), limit, failures }
+    }
+    /// From now on this is the limit; where it is another one, it is counted anew.
+    pub(crate) fn set_limit(&mut self, limit: Option<FailureLimit>) {
+        if limit != self.limit {
+            *self = Self::new(limit, &self.hash);
+        }
     }
     fn keys(hash: &HashState, name: &[u8], from: IpAddr) -> [u64; 2] {
         let host = match from.to_canonical() {
@@ -119,13 +130,13 @@ impl Guesses {
     }
     /// Whether nothing of it is weighed.
     pub(crate) fn held(&self, now: Instant, name: &[u8], from: IpAddr) -> bool {
-        self.0.as_ref().is_some_and(|(failures, hash)| {
-            Self::keys(hash, name, from).into_iter().any(|key| failures.held(now, key))
-        })
+        let keys = Self::keys(&self.hash, name, from);
+        self.failures.as_ref().is_some_and(|failures| keys.into_iter().any(|key| failures.held(now, key)))
     }
     pub(crate) fn failed(&mut self, now: Instant, name: &[u8], from: IpAddr) {
-        if let Some((failures, hash)) = &mut self.0 {
-            for key in Self::keys(hash, name, from) {
+        let keys = Self::keys(&self.hash, name, from);
+        if let Some(failures) = &mut self.failures {
+            for key in keys {
                 failures.failed(now, key);
             }
         }
@@ -133,8 +144,8 @@ impl Guesses {
     /// The user is who it says: failures under its name are forgotten. Those of its host are not, or whoever has a password of his own
     /// would guess others' without end.
     pub(crate) fn succeeded(&mut self, name: &[u8], from: IpAddr) {
-        if let Some((failures, hash)) = &mut self.0 {
-            let [name, _] = Self::keys(hash, name, from);
+        let [name, _] = Self::keys(&self.hash, name, from);
+        if let Some(failures) = &mut self.failures {
             failures.forget(name);
         }
     }

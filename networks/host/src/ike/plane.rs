@@ -121,8 +121,28 @@ struct Child {
     sa: SaId,
     /// Networks to which the device is the way on account of it.
     routes: Vec<Way>,
-    /// Where the other side is.
+    /// Networks of the other side.
+    networks: Vec<Network>,
+    /// Where the other side is, where that lies beside the device on account of it.
+    past: Option<IpAddr>,
+}
+
+/// The longest prefix of networks that an address is of.
+fn longest(networks: impl IntoIterator<Item = Network>, address: IpAddr) -> Option<u8> {
+    let own = (address, width(address));
+    networks.into_iter().filter(|network| covers(*network, own)).map(|network| network.1).max()
+}
+
+/// Whether another side's address may lie beside the device: it is no user's, and no network of others has it by as narrow a prefix as
+/// this one's own.
+fn lies_beside(
     peer: IpAddr,
+    pools: &[Network],
+    others: impl Iterator<Item = Network>,
+    own: &[Network],
+) -> bool {
+    let of = |networks: &mut dyn Iterator<Item = Network>| longest(networks, peer);
+    of(&mut pools.iter().copied()).is_none() && of(&mut { others }) <= of(&mut own.iter().copied())
 }
 
 /// A network to which the device is the way, and the source of packets that have none.
@@ -525,13 +545,11 @@ impl Carrier {
         let peer = pair.outer.remote.ip();
         self.path.apply(Operation::Install(pair.into()))?;
         let mut routes = Vec::new();
+        let networks = networks_of(&child.remote);
+        let past = self.pass_one(sa, peer, &networks);
         if let Some(routing) = &mut self.routing {
-            // A route past the device to a user's inner address would take that user's packets out in the clear, whoever says to be there.
-            if !self.pools.iter().any(|pool| covers(*pool, (peer, width(peer)))) {
-                noted("a route", peer, routing.add_past(peer));
-            }
             let given = self.given.get(&sa);
-            for network in networks_of(&child.remote) {
+            for network in networks.iter().copied() {
                 let v4 = network.0.is_ipv4();
                 let inner = given.into_iter().flatten().copied().find(|inner| {
                     inner.is_ipv4() == v4 && child.local.iter().any(|of| (of.start..=of.end).contains(inner))
@@ -545,8 +563,22 @@ impl Carrier {
                 routes.push((network, source));
             }
         }
-        self.children.insert(child.inbound, Child { sa, routes, peer });
+        self.children.insert(child.inbound, Child { sa, routes, networks, past });
         Ok(())
+    }
+
+    /// Has another side lie beside the device, unless its address is of somebody else's network: that one's packets would go out in the
+    /// clear, whoever says to be there. Gives the address, if it lies there now.
+    fn pass_one(&mut self, sa: SaId, peer: IpAddr, own: &[Network]) -> Option<IpAddr> {
+        let routing = self.routing.as_mut()?;
+        let fixed = self.fixed.iter().map(|(network, _)| *network);
+        let others = self.children.values().filter(|child| child.sa != sa);
+        let others = others.flat_map(|child| child.routes.iter().map(|(network, _)| *network));
+        if !lies_beside(peer, &self.pools, fixed.chain(others), own) {
+            return None;
+        }
+        noted("a route", peer, routing.add_past(peer));
+        Some(peer)
     }
 
     /// True: the tunnel had it, and has told what it has carried.
@@ -557,7 +589,9 @@ impl Carrier {
             for (network, source) in child.routes {
                 noted("a route", network.0, routing.remove_route(network, source));
             }
-            noted("a route", child.peer, routing.remove_past(child.peer));
+            if let Some(peer) = child.past {
+                noted("a route", peer, routing.remove_past(peer));
+            }
         }
         removed
     }
@@ -576,13 +610,16 @@ impl Carrier {
             }
             Ike::Moved { sa, path, encapsulated } => {
                 let outer = Outer { local: path.local, remote: path.remote, encapsulated: *encapsulated };
-                for (inbound, child) in self.children.iter_mut().filter(|(_, child)| child.sa == *sa) {
-                    let peer = std::mem::replace(&mut child.peer, path.remote.ip());
-                    if let Some(routing) = &mut self.routing {
-                        noted("a route", child.peer, routing.add_past(child.peer));
-                        noted("a route", peer, routing.remove_past(peer));
+                let of_it = |(inbound, child): (&u32, &Child)| (child.sa == *sa).then_some(*inbound);
+                for inbound in self.children.iter().filter_map(of_it).collect::<Vec<_>>() {
+                    let Some(mut child) = self.children.remove(&inbound) else { continue };
+                    let before = child.past.take();
+                    child.past = self.pass_one(*sa, path.remote.ip(), &child.networks);
+                    self.children.insert(inbound, child);
+                    if let (Some(routing), Some(before)) = (&mut self.routing, before) {
+                        noted("a route", before, routing.remove_past(before));
                     }
-                    if let Err(error) = self.path.apply(Operation::Move { inbound: *inbound, outer }) {
+                    if let Err(error) = self.path.apply(Operation::Move { inbound, outer }) {
                         tracing::error!(%error, "a CHILD_SA cannot be moved");
                     }
                 }
@@ -638,5 +675,23 @@ mod tests {
             (1, 0),
             "what others may have is theirs to say"
         );
+    }
+
+    #[test]
+    fn nobody_takes_others_packets_past_the_device() {
+        let net = |text: &str| {
+            let (address, bits) = text.split_once('/').unwrap();
+            (address.parse().unwrap(), bits.parse().unwrap())
+        };
+        let pools = [net("10.9.0.0/24")];
+        let site = net("10.2.0.0/16");
+        let beside =
+            |peer: &str, own: &[Network]| lies_beside(peer.parse().unwrap(), &pools, [site].into_iter(), own);
+        assert!(beside("192.0.2.7", &[net("10.9.0.7/32")]));
+        assert!(!beside("10.9.0.8", &[net("10.9.0.7/32")]), "another user's");
+        assert!(!beside("10.9.0.7", &[net("10.9.0.7/32")]), "its own inner one");
+        assert!(!beside("10.2.0.5", &[net("10.9.0.7/32")]), "of a network that is protected");
+        assert!(!beside("10.2.0.5", &[net("0.0.0.0/0")]), "by whatever it may send besides");
+        assert!(beside("10.2.0.5", &[site]), "the gateway of that network itself");
     }
 }

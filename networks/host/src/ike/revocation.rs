@@ -194,10 +194,6 @@ impl Revocation {
             }
         }
     }
-    /// Whether issuers are asked.
-    pub(super) fn asks(&self) -> bool {
-        locked(&self.of).table.asks()
-    }
 
     /// Takes up the lists that there are; whether they are others than before.
     fn read(&self) -> Result<bool, String> {

@@ -81,6 +81,10 @@ impl Say {
                 self.note(true, None);
                 tracing::info!(sa = sa.0, connection, peer = %remote, from = %path.remote, spis = %spi_pair(*spis), "established");
             }
+            Ike::Unproved { sa, path, identity } => {
+                let identity = identity.as_ref().map(ToString::to_string);
+                tracing::warn!(sa = sa.0, from = %path.remote, identity, "it has not proved who it is");
+            }
             Ike::Ended { sa, reason } => {
                 self.note(false, Some(*reason));
                 match reason {

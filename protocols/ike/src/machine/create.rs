@@ -661,6 +661,7 @@ fn inherit(sa: &mut IkeSa, cx: &mut Context<'_>, heir: Option<Box<IkeSa>>) {
     heir.children = core::mem::take(&mut sa.children);
     heir.tasks = core::mem::take(&mut sa.tasks);
     heir.tasks.retain(|task| *task != Task::Rekey);
+    heir.patience = sa.patience;
     resumption::renew(&mut heir, cx);
     heir.takes_place_of = Some(sa.id);
     sa.rekey_at = None;

@@ -400,6 +400,15 @@ pub enum Event {
         /// The IKE_SA.
         sa: SaId,
     },
+    /// An initiator has not proved who it is; its IKE_SA ends.
+    Unproved {
+        /// The IKE_SA.
+        sa: SaId,
+        /// Where it is.
+        path: Path,
+        /// Who it says it is, if it has said so.
+        identity: Option<Identification>,
+    },
     /// An IKE_SA has ended. Its CHILD_SAs have been removed.
     Ended {
         /// The IKE_SA.

@@ -19,6 +19,7 @@ mod sa;
 #[cfg(test)]
 mod tests;
 mod tickets;
+mod timers;
 
 pub use config::{
     ChildConfig, Childless, Config, Connection, LocalAuth, Mode, RemoteAuth, Retransmission, Shard,
@@ -281,6 +282,11 @@ impl Endpoint {
         let open = self.sas.get(token).is_some_and(|sa| sa.is_half_open());
         if was_half_open && !open {
             self.no_longer_half_open(origin);
+            // Whoever goes on with that has to show cookies, and is not answered at last.
+            let unproved = self.sas.get(token).is_some_and(|sa| sa.unproved);
+            if let Some(origin) = origin.filter(|_| unproved) {
+                self.pressure.refused(now, origin.ip());
+            }
         }
         for sa in born {
             self.be_born(now, sa);

@@ -3,8 +3,8 @@
 pub(super) use super::context::Context;
 
 use super::child::Child;
-use super::collision::{ChildState, SaEvent, SaState};
-use super::config::{Config, Connection, LocalAuth};
+use super::collision::{SaEvent, SaState};
+use super::config::{Connection, LocalAuth};
 use super::event::{Command, EndReason, Event, IkeJob, SaId};
 use super::fragments::Reassembly;
 use super::pressure::Debt;
@@ -30,6 +30,8 @@ const REPEAT: Duration = Duration::from_millis(100);
 
 /// How often a request by a ticket is sent again before all is done anew: whoever does not know tickets does not answer.
 const RESUMES: u32 = 1;
+/// How long one that is to be deleted stays at most, whatever the other side answers: no longer has who has been put out.
+const LEAVE: Duration = Duration::from_secs(30);
 
 /// The keys of an IKE_SA as they are used.
 #[derive(Debug)]
@@ -99,7 +101,7 @@ pub(super) struct Outstanding {
     id: u32,
     datagrams: Vec<Vec<u8>>,
     retransmissions: u32,
-    due: Instant,
+    pub(super) due: Instant,
     pub(super) what: Exchange,
 }
 
@@ -121,7 +123,7 @@ pub(super) enum Exchange {
 
 /// The last request of the other side.
 #[derive(Debug)]
-enum Answered {
+pub(super) enum Answered {
     /// None came yet, or it is answered: what was sent.
     Response(Vec<Vec<u8>>),
     /// A helper is asked first.
@@ -157,7 +159,7 @@ pub(super) struct IkeSa {
     pub(super) outstanding: Option<Outstanding>,
     pub(super) next_request: u32,
     pub(super) expected: u32,
-    answered: Answered,
+    pub(super) answered: Answered,
     pub(super) reassembly: Reassembly,
     /// What its fragments take, as the endpoint has counted it.
     pub(super) counted: usize,
@@ -167,10 +169,12 @@ pub(super) struct IkeSa {
     pub(super) expected_keys: Option<Box<followup::Expected>>,
     /// When it is to be replaced.
     pub(super) rekey_at: Option<Instant>,
-    /// When its initiator must have proved who it is.
+    /// Its initiator has not proved who it is, which has cost a key exchange and more.
+    pub(super) unproved: bool,
+    /// When its initiator must have proved who it is; of one that this side has been told to delete, when it ends without an answer.
     pub(super) patience: Option<Instant>,
     pub(super) heard: Instant,
-    sent: Instant,
+    pub(super) sent: Instant,
     /// Nothing new is begun before: the other side has said that it cannot now.
     pub(super) rest_until: Option<Instant>,
     /// It has just been established by its sides' proofs.
@@ -240,6 +244,7 @@ impl IkeSa {
             answered: Answered::Response(Vec::new()),
             reassembly: Reassembly::default(),
             counted: 0,
+            unproved: false,
             held: None,
             expected_keys: None,
             rekey_at: None,
@@ -711,7 +716,13 @@ impl IkeSa {
     pub(super) fn plan(&mut self, task: Task) {
         if !self.tasks.contains(&task) {
             match task {
-                Task::Delete(_) | Task::Update | Task::Check => self.tasks.push_front(task),
+                Task::Delete(_) => self.tasks.push_front(task),
+                // However often the other side moves, it is deleted.
+                Task::Update | Task::Check => {
+                    let deletes =
+                        self.tasks.iter().take_while(|task| matches!(task, Task::Delete(_))).count();
+                    self.tasks.insert(deletes, task);
+                }
                 task => self.tasks.push_back(task),
             }
         }
@@ -750,7 +761,10 @@ impl IkeSa {
                 return Err(CommandError::Invalid("it has no CHILD_SA that receives at this SPI"));
             }
             Command::Rekey(_) => self.plan(Task::Rekey),
-            Command::Delete(_) => self.plan(Task::Delete(EndReason::Deleted)),
+            Command::Delete(_) => {
+                self.patience.get_or_insert(cx.now + LEAVE);
+                self.plan(Task::Delete(EndReason::Deleted));
+            }
             Command::Probe(_) => self.plan(Task::Probe),
             Command::Move { local, remote, .. } => {
                 if !self.mobike || !self.initiator {
@@ -768,85 +782,8 @@ impl IkeSa {
         Ok(())
     }
 
-    /// When it is to be woken.
-    pub(super) fn due(&self, config: &Config) -> Option<Instant> {
-        if matches!(self.phase, Phase::Ended) {
-            return self.lingers_until;
-        }
-        let established = self.is_established();
-        let keepalive = (self.nat.0 && established).then(|| self.sent + config.keepalive);
-        let liveness = self.connection.liveness.filter(|_| established && self.outstanding.is_none());
-        let eap = match &self.phase {
-            Phase::Authenticating(authenticating) => authenticating.eap_timeout(),
-            _ => None,
-        };
-        let rest = self.rest_until.filter(|_| !self.tasks.is_empty());
-        let children = self.children.iter().filter_map(|child| child.rekey_at);
-        let own = [
-            self.outstanding.as_ref().map(|o| o.due),
-            self.patience,
-            self.rekey_at,
-            keepalive,
-            self.expected_keys.as_ref().map(|expected| expected.until),
-            liveness.map(|after| self.heard + after),
-            eap,
-            rest,
-        ];
-        own.into_iter().flatten().chain(children).min()
-    }
-
-    pub(super) fn timeout(&mut self, cx: &mut Context<'_>) {
-        let now = cx.now;
-        let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
-        if matches!(self.phase, Phase::Ended) {
-            self.lingers_until = self.lingers_until.filter(|until| *until > now);
-            return;
-        }
-        if is_due(self.patience) {
-            cx.counters.half_open_expired += 1;
-            return self.end(cx, EndReason::HalfOpen);
-        }
-        if is_due(self.outstanding.as_ref().map(|o| o.due)) && !self.retransmit(cx) {
-            return;
-        }
-        if let Phase::Authenticating(authenticating) = &self.phase
-            && is_due(authenticating.eap_timeout())
-        {
-            return authenticate::initiator::eap_timed_out(self, cx);
-        }
-        if self.nat.0 && self.is_established() && is_due(Some(self.sent + cx.config.keepalive)) {
-            self.sent = now;
-            let mut bytes = cx.outputs.buffer();
-            bytes.push(0xff);
-            cx.counters.keepalives += 1;
-            cx.outputs.transmit(Transmit::Datagram { path: self.path }, bytes);
-        }
-        if is_due(self.expected_keys.as_ref().map(|expected| expected.until)) {
-            self.expected_keys = None;
-        }
-        if is_due(self.rekey_at) {
-            self.rekey_at = None;
-            // What the other side has replaced it should have deleted.
-            let left_over = self.state == SaState::Replaced;
-            self.plan(if left_over { Task::Delete(EndReason::Rekeyed) } else { Task::Rekey });
-        }
-        let mut due = Vec::new();
-        for child in self.children.iter_mut().filter(|child| is_due(child.rekey_at)) {
-            child.rekey_at = None;
-            let spi = child.sa.inbound;
-            let left_over = child.state == ChildState::Replaced;
-            due.push(if left_over { Task::DeleteChild(spi) } else { Task::RekeyChild(spi) });
-        }
-        due.into_iter().for_each(|task| self.plan(task));
-        let liveness = self.connection.liveness.map(|after| self.heard + after);
-        if self.outstanding.is_none() && is_due(liveness) {
-            self.plan(Task::Probe);
-        }
-        self.go_on(cx);
-    }
-
     /// Sends the outstanding request again; false: it has been sent often enough, and the IKE_SA ends.
-    fn retransmit(&mut self, cx: &mut Context<'_>) -> bool {
+    pub(super) fn retransmit(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(mut outstanding) = self.outstanding.take() else { return true };
         if matches!(self.phase, Phase::Resuming(_)) && outstanding.retransmissions >= RESUMES {
             resumption::fall_back(self, cx);

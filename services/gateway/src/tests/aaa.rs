@@ -231,6 +231,25 @@ fn the_server_ends_a_session_and_changes_another() {
     assert_eq!((counters.sessions_timed_out, counters.dynamic_refused), (1, 2));
 }
 
+/// A Session-Timeout of nothing is no limit, then as at login (RFC 6733 section 8.13).
+#[test]
+fn a_session_timeout_of_nothing_takes_the_limit_away() {
+    let mut site = Site::new(AAA_GATEWAY, |_| {});
+    let host = site.world.client(CLIENT, &client("md5", "ann", "a long password"));
+    site.world.connect(host, "home");
+    site.world.run(secs(2));
+    let timeout = |seconds| {
+        move |a: &mut Attributes| {
+            a.push_text(kind::USER_NAME, "ann").unwrap();
+            a.push_u32(kind::SESSION_TIMEOUT, seconds);
+        }
+    };
+    assert_eq!(site.ask(Code::COA_REQUEST, timeout(10)), DynamicResult::Ack);
+    assert_eq!(site.ask(Code::COA_REQUEST, timeout(0)), DynamicResult::Ack);
+    site.world.run(secs(300));
+    assert_eq!(site.world.status(host).len(), 1);
+}
+
 #[test]
 fn a_slow_aaa_server_delays_nobody_else() {
     let psk = PSK_GATEWAY.split("[[pool]]").next().unwrap();

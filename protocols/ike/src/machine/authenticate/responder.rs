@@ -26,12 +26,21 @@ const IKE_AUTH: ExchangeType = ExchangeType::IKE_AUTH;
 /// Answers that the initiator has not proved who it is, or that this side cannot, and ends the IKE_SA.
 pub(super) fn fail(sa: &mut IkeSa, cx: &mut Context<'_>, reason: EndReason) {
     cx.counters.authentication_failed += 1;
+    if reason != EndReason::Helper {
+        unproved(sa, cx);
+    }
     let kind = match reason {
         EndReason::Helper => NotifyType::TEMPORARY_FAILURE,
         _ => NotifyType::AUTHENTICATION_FAILED,
     };
     sa.respond_notify(cx, IKE_AUTH, Notify::new(kind));
     sa.end_lingering(cx, reason);
+}
+
+/// Its initiator has not proved who it is.
+fn unproved(sa: &mut IkeSa, cx: &mut Context<'_>) {
+    sa.unproved = true;
+    cx.outputs.event(Event::Unproved { sa: sa.id, path: sa.path, identity: sa.remote.clone() });
 }
 
 fn syntax(sa: &mut IkeSa, cx: &mut Context<'_>) {
@@ -296,6 +305,7 @@ fn converse(sa: &mut IkeSa, cx: &mut Context<'_>) {
             payloads.extend(packet.map(Payload::Eap));
             cx.counters.authentication_failed += 1;
             sa.respond(cx, IKE_AUTH, &payloads);
+            unproved(sa, cx);
             return sa.end_lingering(cx, EndReason::AuthenticationFailed);
         }
         _ => return fail(sa, cx, EndReason::Helper),

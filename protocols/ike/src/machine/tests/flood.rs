@@ -383,3 +383,23 @@ fn a_flood_from_all_of_48_bits_of_ipv6_takes_an_eighth_and_keeps_nobody_out() {
     assert_eq!(established, 11, "each honest one, the template's among them");
     assert!(world.counters(responder).full_network > 2000 && world.counters(responder).full == 0);
 }
+
+/// A key exchange and a proof that fails cost more than a request that is refused at once, and count as much.
+#[test]
+fn who_guesses_at_a_key_has_to_show_cookies_and_is_not_answered_at_last() {
+    let wrong = Connection { local_auth: LocalAuth::Psk(Key::from(&b"a guess"[..])), ..connection(true) };
+    let mut world = World::new(wrong, connection(false));
+    let responder = world.responder;
+    for _ in 0..3000 {
+        world.initiate();
+        world.net.run(millis(5));
+    }
+    let counters = world.counters(responder);
+    assert!(counters.cookies > 0 && counters.passed_over > 0, "{counters:?}");
+    assert!(counters.authentication_failed < 2700, "{counters:?}");
+    let whom = world.events(responder).into_iter().find_map(|event| match event {
+        Event::Unproved { path, identity, .. } => Some((path.remote.ip(), identity)),
+        _ => None,
+    });
+    assert_eq!(whom, Some((address(INITIATOR), Some(Identification::fqdn("ini.test")))));
+}

@@ -300,6 +300,26 @@ fn a_silent_side_is_asked_whether_it_lives_and_given_up() {
     assert_eq!(world.children(initiator).len(), 0, "what it carried is removed");
 }
 
+/// Whoever is put out has nothing more after half a minute, whether it answers or not, and whatever else it owes an answer to.
+#[test]
+fn who_does_not_answer_that_it_is_deleted_ends_soon() {
+    for owes in [false, true] {
+        let mut world = World::psk();
+        let (_, theirs) = world.connect();
+        let (initiator, responder) = (world.initiator, world.responder);
+        world.net.silence(initiator, true);
+        if owes {
+            world.net.command(responder, Command::Probe(theirs)).unwrap();
+            world.net.run(secs(20));
+        }
+        world.net.command(responder, Command::Delete(theirs)).unwrap();
+        world.net.run(secs(29));
+        assert_eq!(world.children(responder).len(), 1);
+        world.net.run(secs(2));
+        assert_eq!((world.children(responder).len(), world.ended(responder)), (0, vec![EndReason::Deleted]));
+    }
+}
+
 /// IPv6 Ready: EN.R.1.1.3.4, EN.R.1.3.1.1.
 #[test]
 fn a_probe_is_an_empty_exchange() {

@@ -197,3 +197,26 @@ fn nothing_new_is_made_for_a_place_that_is_not_proved() {
     assert_eq!(moved(&world, responder), [(there, here, false)], "the SAs that there were have moved");
     world.fit(1);
 }
+
+/// Whoever is put out goes, however often it moves meanwhile: each move asks for another proof of where it is.
+#[test]
+fn who_keeps_moving_is_deleted_all_the_same() {
+    let mut world = world();
+    let (ours, theirs) = world.connect();
+    let responder = world.responder;
+    for (n, address) in [ELSEWHERE, INITIATOR].into_iter().cycle().take(40).enumerate() {
+        if !world.ended(world.initiator).is_empty() {
+            break;
+        }
+        to(&mut world, ours, address);
+        // The request of the move is there, and the question for the proof is out.
+        world.net.run(millis(15));
+        if n == 2 {
+            world.net.command(responder, Command::Delete(theirs)).unwrap();
+        }
+    }
+    assert!(world.net.now() < instant(millis(1300)), "{:?}", world.net.now());
+    world.net.run(millis(100));
+    assert_eq!(world.ended(responder), [EndReason::Deleted]);
+    assert_eq!(world.children(responder).len(), 0);
+}

@@ -1,0 +1,93 @@
+//! What becomes due for an IKE_SA: requests that go again, proofs that were not made, keys that are old.
+
+use super::authenticate;
+use super::collision::{ChildState, SaState};
+use super::config::Config;
+use super::event::EndReason;
+use super::sa::{Answered, Context, IkeSa, Phase, Task};
+use alloc::vec::Vec;
+use usher_core::{Instant, Transmit};
+
+impl IkeSa {
+    /// When it is to be woken.
+    pub(super) fn due(&self, config: &Config) -> Option<Instant> {
+        if matches!(self.phase, Phase::Ended) {
+            return self.lingers_until;
+        }
+        let established = self.is_established();
+        let keepalive = (self.nat.0 && established).then(|| self.sent + config.keepalive);
+        let liveness = self.connection.liveness.filter(|_| established && self.outstanding.is_none());
+        let eap = match &self.phase {
+            Phase::Authenticating(authenticating) => authenticating.eap_timeout(),
+            _ => None,
+        };
+        let rest = self.rest_until.filter(|_| !self.tasks.is_empty());
+        let children = self.children.iter().filter_map(|child| child.rekey_at);
+        let own = [
+            self.outstanding.as_ref().map(|o| o.due),
+            self.patience,
+            self.rekey_at,
+            keepalive,
+            self.expected_keys.as_ref().map(|expected| expected.until),
+            liveness.map(|after| self.heard + after),
+            eap,
+            rest,
+        ];
+        own.into_iter().flatten().chain(children).min()
+    }
+
+    pub(super) fn timeout(&mut self, cx: &mut Context<'_>) {
+        let now = cx.now;
+        let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        if matches!(self.phase, Phase::Ended) {
+            self.lingers_until = self.lingers_until.filter(|until| *until > now);
+            return;
+        }
+        if is_due(self.patience) {
+            if self.is_established() {
+                return self.end(cx, EndReason::Deleted);
+            }
+            cx.counters.half_open_expired += 1;
+            // Its last request may be with a helper of this side.
+            self.unproved = !matches!(self.answered, Answered::Pending);
+            return self.end(cx, EndReason::HalfOpen);
+        }
+        if is_due(self.outstanding.as_ref().map(|o| o.due)) && !self.retransmit(cx) {
+            return;
+        }
+        if let Phase::Authenticating(authenticating) = &self.phase
+            && is_due(authenticating.eap_timeout())
+        {
+            return authenticate::initiator::eap_timed_out(self, cx);
+        }
+        if self.nat.0 && self.is_established() && is_due(Some(self.sent + cx.config.keepalive)) {
+            self.sent = now;
+            let mut bytes = cx.outputs.buffer();
+            bytes.push(0xff);
+            cx.counters.keepalives += 1;
+            cx.outputs.transmit(Transmit::Datagram { path: self.path }, bytes);
+        }
+        if is_due(self.expected_keys.as_ref().map(|expected| expected.until)) {
+            self.expected_keys = None;
+        }
+        if is_due(self.rekey_at) {
+            self.rekey_at = None;
+            // What the other side has replaced it should have deleted.
+            let left_over = self.state == SaState::Replaced;
+            self.plan(if left_over { Task::Delete(EndReason::Rekeyed) } else { Task::Rekey });
+        }
+        let mut due = Vec::new();
+        for child in self.children.iter_mut().filter(|child| is_due(child.rekey_at)) {
+            child.rekey_at = None;
+            let spi = child.sa.inbound;
+            let left_over = child.state == ChildState::Replaced;
+            due.push(if left_over { Task::DeleteChild(spi) } else { Task::RekeyChild(spi) });
+        }
+        due.into_iter().for_each(|task| self.plan(task));
+        let liveness = self.connection.liveness.map(|after| self.heard + after);
+        if self.outstanding.is_none() && is_due(liveness) {
+            self.plan(Task::Probe);
+        }
+        self.go_on(cx);
+    }
+}
