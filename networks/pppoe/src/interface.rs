@@ -24,6 +24,7 @@ pub(crate) struct Interface {
     pub(crate) mtu: u32,
     pub(crate) up: bool,
     /// It is an end of a veth pair.
+    #[cfg(feature = "ebpf")]
     pub(crate) veth: bool,
 }
 
@@ -169,6 +170,7 @@ impl Netlink {
             address: [0; 6],
             mtu: 0,
             up: link.header.flags.contains(LinkFlags::Up),
+            #[cfg(feature = "ebpf")]
             veth: false,
         };
         for attribute in &link.attributes {
@@ -177,6 +179,7 @@ impl Netlink {
                     interface.address = octets[..].try_into().unwrap_or_default()
                 }
                 LinkAttribute::Mtu(mtu) => interface.mtu = *mtu,
+                #[cfg(feature = "ebpf")]
                 LinkAttribute::LinkInfo(of) => {
                     interface.veth = of.contains(&LinkInfo::Kind(InfoKind::Veth));
                 }
