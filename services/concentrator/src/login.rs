@@ -26,7 +26,7 @@ pub(crate) struct Granted {
     pub(crate) user: Vec<u8>,
     /// The name that the host gave: by EAP outside of any tunnel.
     pub(crate) login: Vec<u8>,
-    /// Who it is has been said within a tunnel, to the AAA server alone: [`user`](Self::user) is no user's name.
+    /// Who it is has been said within a tunnel, or by a certificate, to the AAA server alone: [`user`](Self::user) is no user's name.
     pub(crate) nameless: bool,
     pub(crate) classes: Vec<Vec<u8>>,
     pub(crate) address: Option<core::net::Ipv4Addr>,
@@ -74,8 +74,8 @@ pub(crate) struct Login {
     asking: bool,
     next: Continuation,
     local: Option<Conversation>,
-    /// Its EAP method has another within it.
-    tunnelled: bool,
+    /// By its EAP method the AAA server alone knows who it is, whatever it has called itself.
+    hidden: bool,
 }
 
 /// Where a host is, as AAA servers are told.
@@ -163,12 +163,13 @@ impl AccessConcentrator {
             };
             let token = self.token();
             let (name, next) = (user, Continuation::new());
-            let login =
-                Login { name, kind, digest, token, asking: false, next, local: None, tunnelled: false };
+            let login = Login { name, kind, digest, token, asking: false, next, local: None, hidden: false };
             self.logins.insert(session, login);
         }
         if let (Some(login), Proof::Eap(packet)) = (self.logins.get_mut(&session), proof) {
-            login.tunnelled |= usher_access::is_tunnelled(packet);
+            let by_certificate =
+                !self.config.trust_certificate_names && usher_access::is_by_certificate(packet);
+            login.hidden |= by_certificate || usher_access::is_tunnelled(packet);
         }
         let name = self.logins.get(&session).map_or(&[][..], |login| &login.name[..]);
         let (nameless, no_text) = (name.is_empty(), core::str::from_utf8(name).is_err());
@@ -416,7 +417,7 @@ impl AccessConcentrator {
         let granted = Granted {
             user: user.to_vec(),
             login: login.name.clone(),
-            nameless: login.tunnelled && user == login.name,
+            nameless: login.hidden && user == login.name,
             classes: reply.classes().map(<[u8]>::to_vec).collect(),
             address: match reply.framed_ip_address() {
                 Some(FramedAddress::Address(address)) => Some(address),

@@ -62,6 +62,8 @@ pub struct Config {
     pub aaa: Option<Aaa>,
     /// Users that the concentrator knows itself.
     pub users: LocalUsers,
+    /// The AAA server lets nobody in by EAP-TLS whose certificate does not bear the name that the host gave.
+    pub trust_certificate_names: bool,
     /// What becomes of hosts while no AAA server answers.
     pub when_away: WhenAway,
     /// What hosts get.
@@ -785,11 +787,13 @@ impl AccessConcentrator {
             ident.command(now, ident::Command::Configure(config))?;
         }
         self.release_local();
-        let Config { ppp, ports, users, when_away, addressing, rates, limits, translation, .. } = config;
+        let Config { ppp, ports, users, trust_certificate_names, when_away, addressing, .. } = config;
+        let Config { rates, limits, translation, .. } = config;
         self.config = Config {
             ppp,
             ports,
             users,
+            trust_certificate_names,
             when_away,
             addressing,
             rates,

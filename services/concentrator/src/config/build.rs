@@ -115,6 +115,7 @@ fn config(
         pools,
         rates,
         limits: Limits {
+        trust_certificate_names: file.authentication.trust_certificate_names,
             sessions_per_user: usize::try_from(limits.sessions_per_user).unwrap_or(usize::MAX),
             excess: limits.excess,
             session_timeout: set(limits.session_timeout),
