@@ -316,6 +316,16 @@ impl Drop for Changed {
     }
 }
 
+/// Whether this kernel asks programs of eBPF mode before filters of a queueing discipline.
+#[cfg(feature = "ebpf")]
+fn programs_before_filters() -> bool {
+    crate::ebpf::has_tcx()
+}
+#[cfg(not(feature = "ebpf"))]
+const fn programs_before_filters() -> bool {
+    false
+}
+
 #[cfg(feature = "ebpf")]
 fn ebpf(
     tun: Tun,
@@ -397,9 +407,14 @@ impl Plane {
                 for port in &*ports {
                     changed.loosen(&port.name);
                 }
+                // Where programs are asked before the filter, that never sees what they have unpacked, and may be there for when they are not.
+                let before_filter = programs_before_filters();
+                if before_filter {
+                    guard(&mut changed, Guard::Pppoe)?;
+                }
                 let carrier = ebpf(made, Arc::clone(&ports), hook, hears.clone(), seed)?;
-                // The program lets nothing else pass by itself, and what it has unpacked is no PPPoE any more.
-                for port in &*ports {
+                // Elsewhere what they have unpacked is no PPPoE any more to the filter, and they let nothing else pass by themselves.
+                for port in ports.iter().filter(|_| !before_filter) {
                     let interface = |error| StartError::Interface { name: port.name.clone(), error };
                     netlink.remove_guard(port.interface.index).map_err(interface)?;
                 }
