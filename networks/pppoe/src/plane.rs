@@ -526,7 +526,8 @@ impl Plane {
             }
         }
         for network in session.all_networks() {
-            self.netlink.add_route(self.index, network, session.mtu)?;
+            let own = leads(before.as_ref(), network);
+            self.netlink.add_route(self.index, network, session.mtu, own)?;
         }
         let Some(before) = before else { return Ok(()) };
         let kept: Vec<(IpAddr, u8)> = session.all_networks().collect();
@@ -542,7 +543,7 @@ impl Plane {
             self.netlink.add_address(own, gateway)?;
         }
         for network in session.all_networks() {
-            self.netlink.add_route(own, network, session.mtu)?;
+            self.netlink.add_route(own, network, session.mtu, leads(before, network))?;
         }
         let kept: Vec<(IpAddr, u8)> = session.all_networks().collect();
         let before = before.into_iter();
@@ -616,6 +617,11 @@ impl Plane {
     pub fn counters(&self) -> io::Result<Counters> {
         self.carrier.counters()
     }
+}
+
+/// Whether packets to a network are led to a session already.
+fn leads(session: Option<&Session>, network: (IpAddr, u8)) -> bool {
+    session.is_some_and(|session| session.all_networks().any(|one| one == network))
 }
 
 /// The device of a plane that moves packets itself, with its index.

@@ -130,6 +130,44 @@ fn address(place: &Place, end: usize, interface: &str) -> [u8; 6] {
     octets.try_into().unwrap()
 }
 
+/// A session that an AAA server gives a network to which the system has a route takes no packets of others, and that route stays.
+#[test]
+fn somebody_elses_route_stays_and_the_session_is_refused() {
+    for mode in modes() {
+        let place = Place::new(1500);
+        let ends = place.ends(mode);
+        let name = &place.names[CONCENTRATOR];
+        let routes = || {
+            let of = |family: &str| {
+                let said = Command::new("ip").args(["-n", name, family, "route", "show"]).output();
+                String::from_utf8(said.unwrap().stdout).unwrap()
+            };
+            of("-4") + &of("-6")
+        };
+        for (family, network, via) in
+            [("-4", "10.0.0.1", "203.0.113.2"), ("-6", "2001:db8:1::/64", "2001:db8:ffff::2")]
+        {
+            let theirs = format!("ip -n {name} {family} route add {network} via {via}");
+            run(&theirs);
+            let before = routes();
+            let error = ends.concentrator.install(ends.session()).unwrap_err().to_string();
+            assert!(error.contains("somebody else's route"), "{mode}: {error}");
+            assert_eq!(routes(), before, "{mode}");
+            assert_eq!(ends.concentrator.usage(NUMBER).unwrap(), None, "{mode}: nothing of it is carried");
+            run(&format!("ip -n {name} {family} route del {network} via {via}"));
+            // One that a plane of before has left goes.
+            run(&format!("{theirs} proto 113"));
+            ends.install();
+            assert!(!routes().contains(&format!("{network} via")), "{mode}: {}", routes());
+            // It is changed with its routes there.
+            ends.concentrator.install(Session { mtu: 1400, ..ends.session() }).unwrap();
+            assert!(routes().contains("mtu 1400"), "{mode}: {}", routes());
+            ends.concentrator.remove(NUMBER).unwrap();
+            assert!(!routes().contains(&format!("{network} ")), "{mode}: {}", routes());
+        }
+    }
+}
+
 /// Without PPPoE, to the concentrator's interface.
 fn plain(ends: &Ends, packet: &[u8]) -> Vec<u8> {
     let ethertype: [u8; 2] = if packet[0] >> 4 == 4 { [8, 0] } else { [0x86, 0xdd] };

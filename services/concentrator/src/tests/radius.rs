@@ -445,6 +445,22 @@ fn who_shows_a_certificate_has_a_name_where_the_server_compares_it() {
 }
 
 #[test]
+fn a_prefix_that_would_lead_others_packets_to_a_host_is_no_answer() {
+    for (prefix, bits) in [("::", 0), ("2001:d00::", 24), ("2001:db8::", 31)] {
+        let mut value = Vec::new();
+        Value::Ipv6Prefix(prefix.parse().unwrap(), bits).encode(&mut value);
+        for attribute in [kind::FRAMED_IPV6_PREFIX, kind::DELEGATED_IPV6_PREFIX] {
+            let mut site = Site::new(vec![client(1, P::Pap, "ann", "a long password")], |reply| {
+                reply.push_bytes(attribute, &value).unwrap();
+            });
+            site.world.up(0);
+            assert_eq!(site.world.failures(), [LoginFailure::BadAnswer], "{prefix}/{bits}");
+            assert!(site.world.installed().is_empty() && site.world.status().is_empty());
+        }
+    }
+}
+
+#[test]
 fn whom_the_server_has_turned_away_or_disconnected_meanwhile_has_no_grace() {
     for disconnected in [false, true] {
         let clients =
