@@ -461,6 +461,32 @@ fn a_prefix_that_would_lead_others_packets_to_a_host_is_no_answer() {
 }
 
 #[test]
+fn a_session_that_is_prolonged_while_its_time_is_over_does_not_end_with_the_next_login() {
+    let clients =
+        vec![client(1, P::Pap, "ann", "a long password"), client(2, P::Pap, "bob", "another password")];
+    let mut site = Site::new(clients, |reply| {
+        reply.push_u32(kind::SESSION_TIMEOUT, 100);
+    });
+    site.world.up(0);
+    site.world.net.silence(site.server, true);
+    // Somebody finds out that no server answers; and then ann's time is over.
+    site.world.connect(1);
+    site.world.net.run(secs(110));
+    assert_eq!(site.world.counted("sessions_in_grace"), 1);
+    site.world.net.silence(site.server, false);
+    let result = site.ask(Code::COA_REQUEST, |a| {
+        a.push_text(kind::USER_NAME, "ann").unwrap().push_u32(kind::SESSION_TIMEOUT, 1000);
+    });
+    assert!(format!("{result:?}").contains("Ack"), "{result:?}");
+    site.world.net.run(secs(60));
+    site.world.up(1);
+    let users: Vec<_> = site.world.status().into_iter().map(|one| one.user).collect();
+    assert_eq!(users, ["ann", "bob"], "{:?}", site.world.ended());
+    site.world.net.run(secs(1000));
+    assert_eq!(site.world.ended(), ["session-timeout"]);
+}
+
+#[test]
 fn whom_the_server_has_turned_away_or_disconnected_meanwhile_has_no_grace() {
     for disconnected in [false, true] {
         let clients =
