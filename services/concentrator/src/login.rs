@@ -132,6 +132,11 @@ impl Place {
     }
 }
 
+/// Whether a name is UTF-8 (RFC 2865 §5.1) without control characters, by which it would be shown as something else than it is.
+fn is_text(name: &[u8]) -> bool {
+    core::str::from_utf8(name).is_ok_and(|name| !name.contains(char::is_control))
+}
+
 /// Whether an EAP packet begins a conversation.
 fn begins(packet: &[u8]) -> bool {
     Packet::parse(packet).is_ok_and(|packet| packet.kind() == Some(Type::IDENTITY))
@@ -172,7 +177,7 @@ impl AccessConcentrator {
             login.hidden |= by_certificate || usher_access::is_tunnelled(packet);
         }
         let name = self.logins.get(&session).map_or(&[][..], |login| &login.name[..]);
-        let (nameless, no_text) = (name.is_empty(), core::str::from_utf8(name).is_err());
+        let (nameless, no_text) = (name.is_empty(), !is_text(name));
         match self.config.judge {
             _ if nameless => self.reject(now, session, LoginFailure::NoName, Vec::new()),
             _ if no_text => self.reject(now, session, LoginFailure::BadName, Vec::new()),
@@ -411,7 +416,7 @@ impl AccessConcentrator {
             },
         }
         let user = reply.user_name().filter(|name| !name.is_empty()).unwrap_or(&login.name);
-        if core::str::from_utf8(user).is_err() {
+        if !is_text(user) {
             return self.unanswered(now, session, LoginFailure::BadAnswer);
         }
         let granted = Granted {

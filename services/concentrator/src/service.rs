@@ -175,7 +175,7 @@ pub enum LoginFailure {
     NoAaa,
     /// The host names no user, or none that fits a request to an AAA server.
     NoName,
-    /// The user's name is no UTF-8 (RFC 2865 §5.1): nobody could say later who it was.
+    /// The user's name is no UTF-8 (RFC 2865 §5.1), or has control characters: nobody could say later who it was.
     BadName,
     /// No pool has an address left.
     NoAddress,

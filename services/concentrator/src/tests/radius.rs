@@ -487,6 +487,15 @@ fn a_session_that_is_prolonged_while_its_time_is_over_does_not_end_with_the_next
 }
 
 #[test]
+fn a_name_of_the_servers_that_would_forge_lines_is_no_answer() {
+    let mut site = Site::new(vec![client(1, P::Pap, "ann", "a long password")], |reply| {
+        reply.push_bytes(kind::USER_NAME, b"ann\nbob  from").unwrap();
+    });
+    site.world.up(0);
+    assert_eq!(site.world.failures(), [LoginFailure::BadAnswer]);
+}
+
+#[test]
 fn whom_the_server_has_turned_away_or_disconnected_meanwhile_has_no_grace() {
     for disconnected in [false, true] {
         let clients =
