@@ -787,7 +787,13 @@ impl AccessConcentrator {
             ident.command(now, ident::Command::Configure(config))?;
         }
         self.release_local();
-        let Config { ppp, ports, users, trust_certificate_names, when_away, addressing, .. } = config;
+        // Who judges is of the start. Where the file has others judge from now on it names no users that this one could let in.
+        let users = if config.judge == self.config.judge {
+            config.users
+        } else {
+            core::mem::take(&mut self.config.users)
+        };
+        let Config { ppp, ports, trust_certificate_names, when_away, addressing, .. } = config;
         let Config { rates, limits, translation, .. } = config;
         self.config = Config {
             ppp,

@@ -496,6 +496,22 @@ fn a_name_of_the_servers_that_would_forge_lines_is_no_answer() {
 }
 
 #[test]
+fn a_file_with_users_instead_of_a_server_waits_for_the_next_start_as_a_whole() {
+    let clients = || vec![client(1, P::Chap, "ann", "a long password")];
+    let mut site = Site::new(clients(), |_| {});
+    // With pools that there are.
+    let again = loaded(&LOCAL.replace("delegated_pool = \"sites\"\n", ""));
+    site.world.net.command(site.world.ac, Command::Configure(Box::new(again.config))).unwrap();
+    site.world.up(0);
+    assert_eq!(site.world.status().len(), 1, "the server still judges: {:?}", site.world.failures());
+    // Nor do the concentrator's own users go with a file that has none.
+    let mut world = World::new(LOCAL, clients());
+    world.net.command(world.ac, Command::Configure(Box::new(loaded(AAA).config))).unwrap();
+    world.up(0);
+    assert_eq!(world.status().len(), 1, "{:?}", world.failures());
+}
+
+#[test]
 fn whom_the_server_has_turned_away_or_disconnected_meanwhile_has_no_grace() {
     for disconnected in [false, true] {
         let clients =
