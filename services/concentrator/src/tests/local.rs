@@ -146,6 +146,10 @@ fn nobody_is_let_in_while_the_log_cannot_be_written() {
     assert!(world.installed().is_empty() && world.networks(0).is_empty());
     assert_eq!((world.failures()[0], world.counted("not_logged") > 0), (LoginFailure::NotLogged, true));
     assert_eq!(world.status().len(), 0, "its addresses are free again");
+    // The disk may have kept the begin, and said otherwise: behind it is the end, and no Stop is owed for whom nobody was told of.
+    let log = world.log();
+    let Some(Record::End(end)) = log.last() else { panic!("{log:?}") };
+    assert_eq!((end.reason.as_str(), end.stop), ("not-logged", None));
     world.disk.borrow_mut().full = false;
     world.net.run(secs(30));
     world.up(0);
