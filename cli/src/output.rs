@@ -93,13 +93,17 @@ fn harmless(text: &str) -> Cow<'_, str> {
     text.chars().map(escaped).collect::<String>().into()
 }
 
-/// Lines of columns, each as wide as its widest cell; the last one is left as it is.
+/// Lines of columns, each as wide as its widest cell; the last one is left as it is. No cell is more than its part of one line, though it
+/// holds others' words.
 pub(crate) fn columns(rows: &[Vec<String>]) -> String {
+    let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    let cell = |cell: &String| cell.chars().map(escaped).collect::<String>();
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(cell).collect()).collect();
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |i: usize| rows.iter().filter_map(|r| r.get(i)).map(|c| c.chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..count).map(width).collect();
     let mut text = String::new();
-    for row in rows {
+    for row in &rows {
         let mut line = String::new();
         for (cell, width) in row.iter().zip(&widths) {
             line.push_str(&format!("{cell:width$}  "));
@@ -174,6 +178,8 @@ mod tests {
     fn columns_line_up() {
         let row = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
         assert_eq!(columns(&[row(["a", "x"]), row(["äbc", ""])]), "a    x\näbc\n");
+        // A name that has a line in it, to be taken for somebody else's.
+        assert_eq!(columns(&[row(["a\nbob", "x"]), row(["b", "y\tz"])]), "a\\nbob  x\nb       y\\tz\n");
     }
 
     #[test]

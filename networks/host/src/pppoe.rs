@@ -389,6 +389,8 @@ fn notices(first: &File, again: &Loaded) -> Vec<String> {
     let later = [
         ("listen", a.listen != b.listen),
         ("pool", text(&a.pool) != text(&b.pool)),
+        // Users of before are those of this start's judge, too.
+        ("user", a.aaa.is_some() != b.aaa.is_some()),
         ("aaa", text(&a.aaa) != text(&b.aaa)),
         ("tracking", a.tracking != b.tracking),
         ("ident.listen", a.ident.as_ref().map(|one| &one.listen) != b.ident.as_ref().map(|one| &one.listen)),
@@ -415,5 +417,10 @@ mod tests {
         let told = notices(&first, &read(&format!("{}[tracking]\n", SITE.replace("eth1", "eth2"))));
         let keys: Vec<_> = told.iter().map(|notice| notice.split(' ').next().unwrap()).collect();
         assert_eq!(keys, ["listen", "tracking"]);
+        // Who judges is of the start.
+        let aaa = "[aaa]\nnas_identifier = \"a\"\n[[aaa.radius]]\naddress = \"192.0.2.9:1812\"\nsecret = \"sixteen octets!!\"\n";
+        let told = notices(&first, &read(&format!("{SITE}{aaa}")));
+        let keys: Vec<_> = told.iter().map(|notice| notice.split(' ').next().unwrap()).collect();
+        assert_eq!(keys, ["user", "aaa"]);
     }
 }

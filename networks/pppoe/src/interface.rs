@@ -3,8 +3,8 @@
 use netlink_packet_core::{DefaultNla, NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage, AddressScope};
 #[cfg(feature = "ebpf")]
-use netlink_packet_route::link::{InfoData, InfoKind, InfoVeth, LinkInfo};
-use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use netlink_packet_route::link::{InfoData, InfoVeth};
+use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteMetric, RouteProtocol, RouteScope,
     RouteType,
@@ -72,6 +72,10 @@ const TCA_BPF_FLAG_ACT_DIRECT: u32 = 1;
 /// What a program answers: the next has the frame, or nobody.
 pub(crate) const TC_ACT_UNSPEC: u32 = u32::MAX;
 pub(crate) const TC_ACT_SHOT: u32 = 2;
+
+/// Who has made a route (linux/rtnetlink.h): a number that nobody else is known to use, so that routes of a plane that was killed are told from
+/// other people's.
+const PROTOCOL: RouteProtocol = RouteProtocol::Other(113);
 
 pub(crate) fn attribute(kind: u16, value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&(4 + value.len() as u16).to_ne_bytes());
@@ -189,33 +193,68 @@ impl Netlink {
         Ok(interface)
     }
 
-    fn route(index: u32, (network, bits): (IpAddr, u8)) -> RouteMessage {
+    /// `index`: of the device that it leads to; `None`: whichever that is.
+    fn route(index: Option<u32>, (network, bits): (IpAddr, u8)) -> RouteMessage {
         let mut message = RouteMessage::default();
         message.header.address_family = family(network);
         message.header.table = RouteHeader::RT_TABLE_MAIN;
-        message.header.protocol = RouteProtocol::Static;
-        message.header.scope = if network.is_ipv4() { RouteScope::Link } else { RouteScope::Universe };
+        message.header.protocol = PROTOCOL;
+        message.header.scope = match network {
+            // One of any scope is meant, where it is to go.
+            _ if index.is_none() => RouteScope::NoWhere,
+            IpAddr::V4(_) => RouteScope::Link,
+            IpAddr::V6(_) => RouteScope::Universe,
+        };
         message.header.kind = RouteType::Unicast;
         message.header.destination_prefix_length = bits;
         let address = match network {
             IpAddr::V4(ip) => RouteAddress::Inet(ip),
             IpAddr::V6(ip) => RouteAddress::Inet6(ip),
         };
-        message.attributes = vec![RouteAttribute::Oif(index)];
+        message.attributes = index.map(RouteAttribute::Oif).into_iter().collect();
         if bits > 0 {
             message.attributes.push(RouteAttribute::Destination(address));
         }
         message
     }
-    /// Leads packets to a network to a device, packets of so many octets at most.
-    pub(crate) fn add_route(&self, index: u32, network: (IpAddr, u8), mtu: u16) -> io::Result<()> {
-        let mut message = Self::route(index, network);
+    /// Leads packets to a network to a device, packets of so many octets at most. `own`: they are led there already, and it may be by another
+    /// number of octets. Otherwise a route that a killed plane has left goes, and somebody else's stays.
+    ///
+    /// # Errors
+    /// What the kernel says, or there is somebody else's route to that network.
+    pub(crate) fn add_route(&self, index: u32, network: (IpAddr, u8), mtu: u16, own: bool) -> io::Result<()> {
+        let mut message = Self::route(Some(index), network);
         message.attributes.push(RouteAttribute::Metrics(vec![RouteMetric::Mtu(mtu.into())]));
-        let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
-        self.ask(flags, RouteNetlinkMessage::NewRoute(message)).map(drop)
+        let add = |flags: u16| {
+            let message = RouteNetlinkMessage::NewRoute(message.clone());
+            self.ask(NLM_F_ACK | NLM_F_CREATE | flags, message).map(drop)
+        };
+        let there = |done: &io::Result<()>| {
+            done.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EEXIST))
+        };
+        if own {
+            return add(NLM_F_REPLACE);
+        }
+        let mut done = add(NLM_F_EXCL);
+        if there(&done) {
+            self.remove(None, network)?;
+            done = add(NLM_F_EXCL);
+        }
+        if there(&done) {
+            let (network, bits) = network;
+            return Err(io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                format!("somebody else's route to {network}/{bits} is there"),
+            ));
+        }
+        done
     }
     /// Leads them there no more.
     pub(crate) fn remove_route(&self, index: u32, network: (IpAddr, u8)) -> io::Result<()> {
+        self.remove(Some(index), network)
+    }
+    /// The kernel looks for one of this protocol, so that somebody else's stays.
+    fn remove(&self, index: Option<u32>, network: (IpAddr, u8)) -> io::Result<()> {
         let message = RouteNetlinkMessage::DelRoute(Self::route(index, network));
         unless(libc::ESRCH, self.ask(NLM_F_ACK, message))
     }

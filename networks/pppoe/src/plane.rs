@@ -316,6 +316,16 @@ impl Drop for Changed {
     }
 }
 
+/// Whether this kernel asks programs of eBPF mode before filters of a queueing discipline.
+#[cfg(feature = "ebpf")]
+fn programs_before_filters() -> bool {
+    crate::ebpf::has_tcx()
+}
+#[cfg(not(feature = "ebpf"))]
+const fn programs_before_filters() -> bool {
+    false
+}
+
 #[cfg(feature = "ebpf")]
 fn ebpf(
     tun: Tun,
@@ -397,9 +407,14 @@ impl Plane {
                 for port in &*ports {
                     changed.loosen(&port.name);
                 }
+                // Where programs are asked before the filter, that never sees what they have unpacked, and may be there for when they are not.
+                let before_filter = programs_before_filters();
+                if before_filter {
+                    guard(&mut changed, Guard::Pppoe)?;
+                }
                 let carrier = ebpf(made, Arc::clone(&ports), hook, hears.clone(), seed)?;
-                // The program lets nothing else pass by itself, and what it has unpacked is no PPPoE any more.
-                for port in &*ports {
+                // Elsewhere what they have unpacked is no PPPoE any more to the filter, and they let nothing else pass by themselves.
+                for port in ports.iter().filter(|_| !before_filter) {
                     let interface = |error| StartError::Interface { name: port.name.clone(), error };
                     netlink.remove_guard(port.interface.index).map_err(interface)?;
                 }
@@ -511,7 +526,8 @@ impl Plane {
             }
         }
         for network in session.all_networks() {
-            self.netlink.add_route(self.index, network, session.mtu)?;
+            let own = leads(before.as_ref(), network);
+            self.netlink.add_route(self.index, network, session.mtu, own)?;
         }
         let Some(before) = before else { return Ok(()) };
         let kept: Vec<(IpAddr, u8)> = session.all_networks().collect();
@@ -527,7 +543,7 @@ impl Plane {
             self.netlink.add_address(own, gateway)?;
         }
         for network in session.all_networks() {
-            self.netlink.add_route(own, network, session.mtu)?;
+            self.netlink.add_route(own, network, session.mtu, leads(before, network))?;
         }
         let kept: Vec<(IpAddr, u8)> = session.all_networks().collect();
         let before = before.into_iter();
@@ -601,6 +617,11 @@ impl Plane {
     pub fn counters(&self) -> io::Result<Counters> {
         self.carrier.counters()
     }
+}
+
+/// Whether packets to a network are led to a session already.
+fn leads(session: Option<&Session>, network: (IpAddr, u8)) -> bool {
+    session.is_some_and(|session| session.all_networks().any(|one| one == network))
 }
 
 /// The device of a plane that moves packets itself, with its index.

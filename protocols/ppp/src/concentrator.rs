@@ -12,7 +12,7 @@ use crate::auth::authenticator::Verdict;
 use crate::link::{Dropped, EndReason, Link, Said};
 use crate::packet::Protocol;
 use crate::pppoe::cookie::Cookies;
-use crate::pppoe::limit::{Bucket, Buckets};
+use crate::pppoe::limit::Buckets;
 use crate::pppoe::{Code, Discovery, Frame, MacAddress, Stage};
 use crate::work;
 use alloc::collections::BTreeMap;
@@ -144,7 +144,7 @@ pub struct Concentrator {
     timers: TimerQueue<u16>,
     next: u64,
     initiations: Buckets<Line>,
-    terminations: Bucket,
+    terminations: Buckets<PortId>,
     /// PADT that name no session of their station.
     guesses_of: Buckets<Station>,
     initiations_of: Buckets<Station>,
@@ -172,7 +172,7 @@ impl Concentrator {
             timers: TimerQueue::new(),
             next: 0,
             initiations: Buckets::new(LINES),
-            terminations: Bucket::default(),
+            terminations: Buckets::new(LINES),
             guesses_of: Buckets::new(STATIONS),
             initiations_of: Buckets::new(STATIONS),
             requests_of: Buckets::new(STATIONS),
@@ -203,7 +203,8 @@ impl Concentrator {
     /// Stations and lines whose rates are remembered: a bounded number.
     #[must_use]
     pub fn followed(&self) -> usize {
-        self.initiations_of.len() + self.requests_of.len() + self.guesses_of.len() + self.initiations.len()
+        let stations = self.initiations_of.len() + self.requests_of.len() + self.guesses_of.len();
+        stations + self.initiations.len() + self.terminations.len()
     }
 
     fn work(&mut self, label: usher_core::WorkLabel) {
@@ -266,7 +267,7 @@ impl Concentrator {
         let Some(id) = self.owned(own.port, &frame) else {
             // A host whose session was forgotten, by a restart of this side, learns of it at once.
             let unknown = frame.session != 0 && !self.sessions.contains_key(&frame.session);
-            if unknown && self.terminations.take(now, self.config.terminations) {
+            if unknown && self.terminations.take(now, own.port, self.config.terminations) {
                 self.terminate(own, frame.source, frame.session, &Discovery::default());
             }
             return;

@@ -33,4 +33,4 @@ pub use proof::{ChapResponse, Expected, MsChapResponse, MsChapV2Response, Proof,
 pub use record::{Record, RecordKind, TerminateCause, Traffic};
 pub use reply::{FramedAddress, Reply};
 pub use request::{Continuation, Request};
-pub use tunnel::{is_tunnelled, within};
+pub use tunnel::{is_by_certificate, is_tunnelled, within};

@@ -1,7 +1,8 @@
 //! Names that are worth nothing: those outside of a tunnel.
 //!
 //! By PEAP, EAP-TTLS and their like a user proves within a tunnel who it is, to the AAA server alone, and may have called itself
-//! anybody outside of it. Only that server's User-Name says then whom it has let in.
+//! anybody outside of it. Only that server's User-Name says then whom it has let in. By EAP-TLS it proves that it has a certificate, and
+//! may have called itself somebody else whom that does not name, unless the AAA server compares the two, which not each does.
 
 use alloc::vec::Vec;
 
@@ -9,17 +10,28 @@ use alloc::vec::Vec;
 const RESPONSE: u8 = 2;
 /// EAP-TTLS (RFC 5281), PEAP, EAP-FAST (RFC 4851), TEAP (RFC 7170).
 const TUNNELLED: [u8; 4] = [21, 25, 43, 55];
+/// EAP-TLS (RFC 5216).
+const TLS: u8 = 13;
+
+/// The method of an EAP packet, where that is a response.
+fn method(packet: &[u8]) -> Option<u8> {
+    match *packet {
+        // The same types, written as expanded ones of vendor 0 (RFC 3748 §5.7).
+        [RESPONSE, _, _, _, 254, 0, 0, 0, 0, 0, 0, kind, ..] | [RESPONSE, _, _, _, kind, ..] => Some(kind),
+        _ => None,
+    }
+}
 
 /// Whether an EAP packet is a response of a method that has another within it, with a name of its own.
 #[must_use]
 pub fn is_tunnelled(packet: &[u8]) -> bool {
-    match *packet {
-        // The same types, written as expanded ones of vendor 0 (RFC 3748 §5.7).
-        [RESPONSE, _, _, _, 254, 0, 0, 0, 0, 0, 0, kind, ..] | [RESPONSE, _, _, _, kind, ..] => {
-            TUNNELLED.contains(&kind)
-        }
-        _ => false,
-    }
+    method(packet).is_some_and(|kind| TUNNELLED.contains(&kind))
+}
+
+/// Whether an EAP packet is a response of EAP-TLS, whose name is the certificate's.
+#[must_use]
+pub fn is_by_certificate(packet: &[u8]) -> bool {
+    method(packet) == Some(TLS)
 }
 
 /// How somebody is called of whom nobody has said who it is: by the name that it gave outside of a tunnel, and by what is its alone,
@@ -45,6 +57,8 @@ mod tests {
                 "expanded {kind}"
             );
             assert!(!is_tunnelled(&[1, 7, 0, 6, kind, 0]), "a request of type {kind} is no response");
+            assert_eq!(is_by_certificate(&[2, 7, 0, 6, kind, 0]), kind == 13, "{kind}");
+            assert!(!is_by_certificate(&[1, 7, 0, 6, kind, 0]), "a request of type {kind} is no response");
         }
         assert!(!is_tunnelled(&[2, 7]));
     }

@@ -256,6 +256,8 @@ impl AccessConcentrator {
             if let Some(end) = session.ends {
                 self.timers.insert(end, Timer::SessionEnd(id));
             }
+            // One whose time was over while no server answered has time again.
+            session.cause = None;
         }
         if let Some(idle) = content.idle_timeout().filter(|_| self.config.metered) {
             if let Some(before) = session.idle {

@@ -88,6 +88,9 @@ pub(crate) fn prefixes(assignment: &Assignment) -> impl Iterator<Item = Prefix> 
     ipv6.into_iter().flat_map(|ipv6| ipv6.prefix.into_iter().chain(ipv6.delegated))
 }
 
+/// Bits of the shortest prefix that an AAA server may give: as a network has of its registry (RFC 7020). What is shorter is a slip, and would
+/// lead others' packets to a host.
+const SHORTEST: u8 = 32;
 /// How many addresses or prefixes of pools are tried that overlap what others have, for one login.
 const TRIES: usize = 256;
 
@@ -202,6 +205,9 @@ impl AccessConcentrator {
                 (granted.delegated, granted.delegated_pool.as_ref().or(addressing.delegated_pool.as_ref())),
             ];
             for ((given, pool), place) in wants.into_iter().zip(&mut both) {
+                if given.is_some_and(|(_, bits)| bits < SHORTEST) {
+                    return Err(LoginFailure::BadAnswer);
+                }
                 let given = given.map(|(prefix, bits): (Ipv6Addr, u8)| Lease::Prefix(prefix, bits));
                 let lease = match (given, pool) {
                     (Some(given), _) => given,

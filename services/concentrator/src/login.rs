@@ -26,7 +26,7 @@ pub(crate) struct Granted {
     pub(crate) user: Vec<u8>,
     /// The name that the host gave: by EAP outside of any tunnel.
     pub(crate) login: Vec<u8>,
-    /// Who it is has been said within a tunnel, to the AAA server alone: [`user`](Self::user) is no user's name.
+    /// Who it is has been said within a tunnel, or by a certificate, to the AAA server alone: [`user`](Self::user) is no user's name.
     pub(crate) nameless: bool,
     pub(crate) classes: Vec<Vec<u8>>,
     pub(crate) address: Option<core::net::Ipv4Addr>,
@@ -74,8 +74,8 @@ pub(crate) struct Login {
     asking: bool,
     next: Continuation,
     local: Option<Conversation>,
-    /// Its EAP method has another within it.
-    tunnelled: bool,
+    /// By its EAP method the AAA server alone knows who it is, whatever it has called itself.
+    hidden: bool,
 }
 
 /// Where a host is, as AAA servers are told.
@@ -132,6 +132,11 @@ impl Place {
     }
 }
 
+/// Whether a name is UTF-8 (RFC 2865 §5.1) without control characters, by which it would be shown as something else than it is.
+fn is_text(name: &[u8]) -> bool {
+    core::str::from_utf8(name).is_ok_and(|name| !name.contains(char::is_control))
+}
+
 /// Whether an EAP packet begins a conversation.
 fn begins(packet: &[u8]) -> bool {
     Packet::parse(packet).is_ok_and(|packet| packet.kind() == Some(Type::IDENTITY))
@@ -163,15 +168,16 @@ impl AccessConcentrator {
             };
             let token = self.token();
             let (name, next) = (user, Continuation::new());
-            let login =
-                Login { name, kind, digest, token, asking: false, next, local: None, tunnelled: false };
+            let login = Login { name, kind, digest, token, asking: false, next, local: None, hidden: false };
             self.logins.insert(session, login);
         }
         if let (Some(login), Proof::Eap(packet)) = (self.logins.get_mut(&session), proof) {
-            login.tunnelled |= usher_access::is_tunnelled(packet);
+            let by_certificate =
+                !self.config.trust_certificate_names && usher_access::is_by_certificate(packet);
+            login.hidden |= by_certificate || usher_access::is_tunnelled(packet);
         }
         let name = self.logins.get(&session).map_or(&[][..], |login| &login.name[..]);
-        let (nameless, no_text) = (name.is_empty(), core::str::from_utf8(name).is_err());
+        let (nameless, no_text) = (name.is_empty(), !is_text(name));
         match self.config.judge {
             _ if nameless => self.reject(now, session, LoginFailure::NoName, Vec::new()),
             _ if no_text => self.reject(now, session, LoginFailure::BadName, Vec::new()),
@@ -410,13 +416,13 @@ impl AccessConcentrator {
             },
         }
         let user = reply.user_name().filter(|name| !name.is_empty()).unwrap_or(&login.name);
-        if core::str::from_utf8(user).is_err() {
+        if !is_text(user) {
             return self.unanswered(now, session, LoginFailure::BadAnswer);
         }
         let granted = Granted {
             user: user.to_vec(),
             login: login.name.clone(),
-            nameless: login.tunnelled && user == login.name,
+            nameless: login.hidden && user == login.name,
             classes: reply.classes().map(<[u8]>::to_vec).collect(),
             address: match reply.framed_ip_address() {
                 Some(FramedAddress::Address(address)) => Some(address),

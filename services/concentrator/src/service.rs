@@ -62,6 +62,8 @@ pub struct Config {
     pub aaa: Option<Aaa>,
     /// Users that the concentrator knows itself.
     pub users: LocalUsers,
+    /// The AAA server lets nobody in by EAP-TLS whose certificate does not bear the name that the host gave.
+    pub trust_certificate_names: bool,
     /// What becomes of hosts while no AAA server answers.
     pub when_away: WhenAway,
     /// What hosts get.
@@ -173,7 +175,7 @@ pub enum LoginFailure {
     NoAaa,
     /// The host names no user, or none that fits a request to an AAA server.
     NoName,
-    /// The user's name is no UTF-8 (RFC 2865 §5.1): nobody could say later who it was.
+    /// The user's name is no UTF-8 (RFC 2865 §5.1), or has control characters: nobody could say later who it was.
     BadName,
     /// No pool has an address left.
     NoAddress,
@@ -785,11 +787,19 @@ impl AccessConcentrator {
             ident.command(now, ident::Command::Configure(config))?;
         }
         self.release_local();
-        let Config { ppp, ports, users, when_away, addressing, rates, limits, translation, .. } = config;
+        // Who judges is of the start. Where the file has others judge from now on it names no users that this one could let in.
+        let users = if config.judge == self.config.judge {
+            config.users
+        } else {
+            core::mem::take(&mut self.config.users)
+        };
+        let Config { ppp, ports, trust_certificate_names, when_away, addressing, .. } = config;
+        let Config { rates, limits, translation, .. } = config;
         self.config = Config {
             ppp,
             ports,
             users,
+            trust_certificate_names,
             when_away,
             addressing,
             rates,

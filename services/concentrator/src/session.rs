@@ -112,10 +112,8 @@ pub struct SessionEntry {
 enum Logged {
     /// It is being told; then the host is let in with this.
     Writing(Option<Answer>),
-    /// It is told, or there is no log.
+    /// It has been told, and may have failed, or there is no log.
     Done,
-    /// It has failed.
-    Failed,
 }
 
 /// A session of a user.
@@ -387,13 +385,12 @@ impl AccessConcentrator {
     /// The log has kept a session, or not.
     pub(crate) fn logged(&mut self, now: Instant, token: u64, kept: bool) {
         let Some(id) = self.writing.remove(&token) else { return };
-        let done = if kept { Logged::Done } else { Logged::Failed };
         if let Some(session) = self.closing.get_mut(&id) {
-            session.logged = done;
+            session.logged = Logged::Done;
             return self.close(now, id);
         }
         let Some(session) = self.sessions.get_mut(&id) else { return };
-        let Logged::Writing(answer) = core::mem::replace(&mut session.logged, done) else { return };
+        let Logged::Writing(answer) = core::mem::replace(&mut session.logged, Logged::Done) else { return };
         match answer.filter(|_| kept) {
             Some(answer) => self.let_in(now, id, answer),
             None => {
@@ -627,8 +624,8 @@ impl AccessConcentrator {
         let Some(mut session) = self.closing.remove(&id) else { return };
         let (at, reason) = session.over.clone().unwrap_or((now, String::new()));
         let cause = session.cause.unwrap_or_default();
-        // The log says that a Stop is owed before it is sent.
-        if self.config.logged && session.logged == Logged::Done {
+        // The log says that a Stop is owed before it is sent. One whose begin was not kept may be in it all the same: the disk did not say.
+        if self.config.logged {
             let Usage { octets_in, octets_out, packets_in, packets_out, .. } = session.usage;
             let packets = self.config.metered.then_some((packets_in, packets_out));
             let stop = Stop { cause: cause.number(), record: session.records, packets };

@@ -217,10 +217,11 @@ fn each_method_is_judged_by_freeradius_and_each_session_accounted_for() {
         let (answers, said) = cable.read();
         assert!(answers && said.contains("serving"), "{name}: {said}\n{}", client.log());
         let session = cable.session();
-        // What a tunnel shows is known by a name of the server's own alone, and this one says none.
+        // What a tunnel or a certificate shows is known by a name of the server's own alone, and this one says none.
         let shown = session["user"].as_str().unwrap();
+        let unnamed = format!("{user} within EAP, session ");
         assert!(
-            shown.starts_with(if eap == "peap" { "ann within EAP, session " } else { user }),
+            shown.starts_with(if matches!(eap, "peap" | "tls") { unnamed.as_str() } else { user }),
             "{name}: {shown}"
         );
         let id = session["session"].as_str().unwrap().to_owned();

@@ -51,6 +51,23 @@ impl Gone {
     }
 }
 
+/// Why a session's addresses get no rules.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NatError {
+    /// It would go out untranslated.
+    #[error("{0} is not within \"inside\" of [tracking.ports], and has no block of ports")]
+    NoBlock(Ipv4Addr),
+    /// The system.
+    #[error(transparent)]
+    Netfilter(#[from] NetfilterError),
+}
+
+/// The address of a session that ought to have a block of ports and has none: an AAA server may give any.
+fn without_block(nat: NatWord, blocks: Option<&PortBlocks>, address: Option<Ipv4Addr>) -> Option<Ipv4Addr> {
+    let has = |address: &Ipv4Addr| blocks.is_some_and(|blocks| blocks.outer(*address).is_some());
+    address.filter(|address| nat == NatWord::Blocks && !has(address))
+}
+
 /// The rules of hosts.
 #[derive(Debug)]
 pub(super) struct Nat {
@@ -179,7 +196,10 @@ impl Nat {
     }
 
     /// A session's addresses are to have their rules, before its packets pass.
-    pub(super) fn install(&mut self, entry: &SessionEntry) -> Result<(), NetfilterError> {
+    pub(super) fn install(&mut self, entry: &SessionEntry) -> Result<(), NatError> {
+        if let Some(address) = without_block(self.nat, self.blocks.as_ref(), entry.ipv4) {
+            return Err(NatError::NoBlock(address));
+        }
         self.translated(entry.id, entry.ipv4)?;
         let ipv4 = entry.ipv4.map(|address| (IpAddr::V4(address), 32));
         let ipv6 = entry.ipv6.iter().map(|(prefix, bits)| (IpAddr::V6(*prefix), *bits));
@@ -247,6 +267,17 @@ mod tests {
     fn of(first: &str, last: &str) -> Vec<String> {
         let all = networks(first.parse().unwrap(), last.parse().unwrap());
         all.map(|(network, bits)| format!("{network}/{bits}")).collect()
+    }
+
+    #[test]
+    fn with_blocks_nobody_goes_out_untranslated() {
+        let address = |last: u8| Ipv4Addr::new(10, 0, 0, last);
+        let blocks = PortBlocks::new((address(0), address(7)), &[Ipv4Addr::new(192, 0, 2, 1)], 1024).unwrap();
+        let refused = |nat, last| without_block(nat, Some(&blocks), Some(address(last)));
+        assert_eq!((refused(NatWord::Blocks, 7), refused(NatWord::Blocks, 8)), (None, Some(address(8))));
+        assert_eq!((refused(NatWord::Masquerade, 8), refused(NatWord::None, 8)), (None, None));
+        assert_eq!(without_block(NatWord::Blocks, Some(&blocks), None), None, "one of IPv6 alone");
+        assert_eq!(without_block(NatWord::Blocks, None, Some(address(1))), Some(address(1)));
     }
 
     #[test]

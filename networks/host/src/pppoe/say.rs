@@ -144,7 +144,7 @@ const fn refusal(why: LoginFailure) -> &'static str {
         LoginFailure::BadAnswer => "the AAA server's answer makes no sense",
         LoginFailure::NoAaa => "there is nobody who judges",
         LoginFailure::NoName => "it names no user",
-        LoginFailure::BadName => "its user's name is no UTF-8",
+        LoginFailure::BadName => "its user's name is no UTF-8, or has control characters",
         LoginFailure::NoAddress => "no pool has an address left",
         LoginFailure::AddressInUse => "somebody has the address that the AAA server gives",
         LoginFailure::TooManySessions => "the user has as many sessions as it may",

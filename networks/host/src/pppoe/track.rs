@@ -46,6 +46,8 @@ struct Writer {
     torn: bool,
     /// Records written.
     written: u64,
+    /// The concentrator has begun.
+    started: bool,
 }
 
 /// What an earlier concentrator has left in a log.
@@ -115,6 +117,7 @@ impl TrackLog {
             ipfix: None,
             torn,
             written: 0,
+            started: false,
         };
         let log = Self { writer: Arc::new(Mutex::new(writer)), synced: Arc::default() };
         log.writer().forget(days.last());
@@ -173,8 +176,15 @@ impl TrackLog {
 
 impl Writer {
     fn write(&mut self, record: &Record) -> io::Result<()> {
+        self.started |= matches!(record, Record::Started(_));
         let done = self.settle().and_then(|()| self.put(record));
-        if done.is_err() && matches!(record, Record::End(_) | Record::StopAcknowledged { .. }) {
+        let owed = match record {
+            // Those before the start are of sessions that others have begun. Behind it one without a begin is of nobody who was let in, of
+            // whom there may be many while nothing can be written.
+            Record::End(end) => !self.started || self.open.contains_key(&end.session),
+            record => matches!(record, Record::StopAcknowledged { .. }),
+        };
+        if done.is_err() && owed {
             self.owed.push_back(record.clone());
         }
         done
@@ -702,6 +712,24 @@ mod tests {
         use std::os::unix::fs::MetadataExt;
         assert_ne!(fs::metadata(&path).unwrap().ino(), before.ino());
         assert!(in_it("padt") && in_it("eve") && in_it("joe") && !log.writer().unsure);
+        // A line that is written, though the disk does not say that it keeps it, nor takes it anew: its host is refused, and is no
+        // holder of its address once there is a log again.
+        let (null, nowhere) = (File::options().write(true).open("/dev/null"), Path::new("/nonexistent"));
+        let files = std::mem::replace(&mut log.writer().files, Daily::new(nowhere, KIND));
+        log.writer().file = Arc::new(null.unwrap());
+        log.write(&Record::started(now)).unwrap();
+        log.write_durably(&soon(begin(0, "5", "zoe", 6))).unwrap_err();
+        log.write(&soon(end(0, "5"))).unwrap_err();
+        log.write_durably(&soon(begin(0, "6", "max", 7))).unwrap_err();
+        log.write(&soon(end(0, "6"))).unwrap_err();
+        assert_eq!(log.writer().owed.len(), 1, "nothing is owed for whom nothing was written");
+        log.writer().files = files;
+        log.write_durably(&soon(begin(0, "7", "kim", 6))).unwrap();
+        let (mut index, writer) = (Index::default(), log.writer());
+        read(&writer.files, &writer.day, &mut index).unwrap();
+        drop(writer);
+        let open: Vec<String> = index.open().map(|lost| lost.begin.user).collect();
+        assert_eq!((open, in_it("zoe")), (["eve", "joe", "kim"].map(str::to_owned).to_vec(), true));
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -30,6 +30,11 @@ static PROGRAM: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/progra
 /// Since this version of Linux programs of tc are held by links of the kernel's, and need no queueing discipline.
 const TCX: (u8, u8, u16) = (6, 6, 0);
 
+/// Whether that is so here. A kernel that does not say which it is is a new one.
+pub(crate) fn has_tcx() -> bool {
+    !KernelVersion::current().is_ok_and(|version| version < KernelVersion::new(TCX.0, TCX.1, TCX.2))
+}
+
 /// What stands in the kernel.
 struct Maps {
     sessions: Array<MapData, [u8; layout::SESSION]>,
@@ -87,7 +92,7 @@ fn attach(programs: &mut Ebpf, name: &str, interface: &str, at: TcAttachType) ->
     if program.fd().is_err() {
         program.load().map_err(|error| cannot(&error))?;
     }
-    if KernelVersion::current().is_ok_and(|version| version < KernelVersion::new(TCX.0, TCX.1, TCX.2)) {
+    if !has_tcx() {
         // It may be there already; if it is not, attaching says why.
         let _ = qdisc_add_clsact(interface);
     }
@@ -103,7 +108,12 @@ fn take_up(programs: &mut Ebpf, port: &Port, hook: Hook) -> Result<Hook, StartEr
         Hook::Xdp => attach_xdp(programs, name, XdpMode::Default).map(|()| true)?,
         Hook::Auto => !port.interface.veth && attach_xdp(programs, name, XdpMode::Driver).is_ok(),
     };
-    let (program, hook) = if by_xdp { ("lower", Hook::Xdp) } else { ("access_tc", Hook::Tc) };
+    let (program, hook) = match (by_xdp, has_tcx()) {
+        (true, true) => ("lower", Hook::Xdp),
+        (true, false) => ("lower_only", Hook::Xdp),
+        (false, true) => ("access_tc", Hook::Tc),
+        (false, false) => ("access_tc_only", Hook::Tc),
+    };
     attach(programs, program, name, TcAttachType::Ingress)?;
     Ok(hook)
 }
@@ -284,6 +294,10 @@ impl EbpfMode {
 
 impl Drop for EbpfMode {
     fn drop(&mut self) {
+        // It lets packets of IP pass the filter, and may not do so for a moment without XDP, which judges them.
+        if let Some(Ok(lower)) = self._held.0.program_mut("lower").map(<&mut SchedClassifier>::try_from) {
+            let _ = lower.unload();
+        }
         let _ = self.netlink.remove_link(&self.near);
     }
 }

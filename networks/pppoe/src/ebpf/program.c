@@ -3,6 +3,7 @@
 //   access    (XDP, access interface)   PPPoE off a session's packets: the system routes them as plain IP
 //   lower     (tc ingress, there)       lowers what a SYN of a host announces
 //   access_tc (tc ingress, there)       both of these, where XDP is slower
+//   lower_only, access_tc_only          the same for kernels whose filters at a queueing discipline have their turn by priority
 //   host      (tc egress, TUN device)   PPPoE on, and away by the access interface
 //   cut       (tc ingress, far end of a veth pair): packets that the kernel has joined go through that pair, whose near end has
 //                                       them cut, since the kernel cannot cut behind PPPoE's header
@@ -405,25 +406,34 @@ INLINE struct session *session_at(struct __sk_buff *skb, __u32 at, __u8 version,
 }
 
 // For a packet of a host, from Ethernet's header on.
-INLINE int lower_syn(struct __sk_buff *skb) {
+INLINE void lower_syn(struct __sk_buff *skb) {
     struct seen seen;
     __u8 *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
     // Nearly all are no SYN, which is soon seen where the header has its usual length.
     if (data + ETH_HLEN + 34 <= end && data[ETH_HLEN] == 0x45 && (data[ETH_HLEN + 9] != IPPROTO_TCP || !(data[ETH_HLEN + 33] & 2)))
-        return TC_ACT_UNSPEC;
+        return;
     if (skb->protocol != swap16(ETH_P_IP) && skb->protocol != swap16(ETH_P_IPV6))
-        return TC_ACT_UNSPEC;
+        return;
     if (look(skb, ETH_HLEN, &seen) || !seen.tcp || !seen.syn)
-        return TC_ACT_UNSPEC;
+        return;
     struct session *session = session_at(skb, ETH_HLEN, seen.version, 1);
     if (session)
         lower_for(skb, ETH_HLEN, &seen, session);
-    return TC_ACT_UNSPEC;
+}
+
+// Behind these programs stands the filter that drops all but PPPoE, for when they are gone: what they have unpacked has to pass it, and
+// since Linux 6.6 does where a program says that it is good. PPPoE that is handed up goes on to it.
+SECTION("classifier")
+int lower(struct __sk_buff *skb) {
+    lower_syn(skb);
+    int unpacked = skb->protocol == swap16(ETH_P_IP) || skb->protocol == swap16(ETH_P_IPV6);
+    return unpacked ? TC_ACT_OK : TC_ACT_UNSPEC;
 }
 
 SECTION("classifier")
-int lower(struct __sk_buff *skb) {
-    return lower_syn(skb);
+int lower_only(struct __sk_buff *skb) {
+    lower_syn(skb);
+    return TC_ACT_UNSPEC;
 }
 
 // tc cannot take off a header that it does not know. But PPPoE's and PPP's protocol are as long as two tags of VLANs, which it knows,
@@ -445,8 +455,8 @@ INLINE int take_off(struct __sk_buff *skb, __u16 protocol) {
     return 0;
 }
 
-SECTION("classifier")
-int access_tc(struct __sk_buff *skb) {
+// `unpacked`: what it says of packets that it has unpacked.
+INLINE int take_up(struct __sk_buff *skb, int unpacked) {
     // One of a VLAN is another interface's; that of number 0 says a priority alone (IEEE 802.1Q section 6.9).
     if (skb->vlan_present && ((skb->vlan_tci & 0x0fff) || vlan_pop(skb))) {
         count(OTHER_PROTOCOL, 1);
@@ -468,7 +478,18 @@ int access_tc(struct __sk_buff *skb) {
         count(NOT_DELIVERED, 1);
         return TC_ACT_SHOT;
     }
-    return lower_syn(skb);
+    lower_syn(skb);
+    return unpacked;
+}
+
+SECTION("classifier")
+int access_tc(struct __sk_buff *skb) {
+    return take_up(skb, TC_ACT_OK);
+}
+
+SECTION("classifier")
+int access_tc_only(struct __sk_buff *skb) {
+    return take_up(skb, TC_ACT_UNSPEC);
 }
 
 INLINE int shot(__u32 counter, __u64 n) {

@@ -4,9 +4,11 @@ use super::place::{
     CONCENTRATOR, Ends, HOST, HOST_END, HOST_IPV6, NUMBER, PATIENCE, Place, SERVER, SERVER_END, SERVER_IPV6,
     datagram, modes, run, wait,
 };
+use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use usher_pppoe::{Config, Event, Mode, PortConfig, Session};
+use usher_pppoe::{Config, Event, Mode, Plane, PortConfig, Session};
 
 const PORT: u16 = 7000;
 
@@ -66,6 +68,103 @@ fn what_a_plane_leaves_behind_stays_closed() {
         let config = Config { ports: ports(), mode, ..Config::default() };
         drop(place.try_plane(CONCENTRATOR, config).unwrap());
         arrives(b"open", b"last");
+    }
+}
+
+/// Says to the program that it starts itself as that it is the one to hold a plane, by which number of the modes.
+const TO_BE_KILLED: &str = "USHER_PLANE_TO_BE_KILLED";
+
+/// Nor is being killed one: nobody takes anything back then but the kernel, which knows of no filter.
+#[test]
+fn what_a_killed_plane_leaves_behind_stays_closed() {
+    let ports = || vec![PortConfig { interface: "acc0".to_owned() }];
+    if let Some(number) = std::env::var_os(TO_BE_KILLED) {
+        let number: usize = number.to_str().unwrap().parse().unwrap();
+        let config = Config { ports: ports(), mode: modes()[number], closed: true, ..Config::default() };
+        let _plane = Plane::start(&config, Box::new(drop)).unwrap();
+        println!("carries");
+        loop {
+            std::thread::park();
+        }
+    }
+    for (number, mode) in modes().into_iter().enumerate() {
+        let place = Place::new(1500);
+        let mut child = Command::new("ip")
+            .args(["netns", "exec", &place.names[CONCENTRATOR]])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", "attack::what_a_killed_plane_leaves_behind_stays_closed", "--nocapture"])
+            .env(TO_BE_KILLED, number.to_string())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = BufReader::new(child.stdout.take().unwrap()).lines();
+        let carries = said.map_while(Result::ok).any(|line| line.ends_with("carries"));
+        assert!(carries, "{mode}: it could not begin");
+        let (host, _events) = place.plane(HOST_END, Mode::User, "eth0");
+        let to = address(&place, CONCENTRATOR, "acc0");
+        let socket = place.udp(SERVER_END, &format!("0.0.0.0:{PORT}"));
+        let send = |data: &[u8]| {
+            let packet = datagram("203.0.113.77", SERVER, PORT, data);
+            host.send(0, &[&to[..], &host.ports()[0].mac, &[8, 0], &packet].concat());
+        };
+        send(b"while it carries");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        send(b"when it is killed");
+        run(&format!("tc -n {} qdisc del dev acc0 clsact", place.names[CONCENTRATOR]));
+        send(b"last");
+        let mut buf = [0; 2000];
+        let length = socket.recv(&mut buf).expect("without the filter the system routes");
+        assert_eq!(String::from_utf8_lossy(&buf[..length]), "last", "{mode}");
+    }
+}
+
+/// The address of Ethernet of an interface.
+#[track_caller]
+fn address(place: &Place, end: usize, interface: &str) -> [u8; 6] {
+    let said = Command::new("ip").args(["-n", &place.names[end], "link", "show", interface]).output();
+    let said = String::from_utf8(said.unwrap().stdout).unwrap();
+    let text = said.split("link/ether ").nth(1).and_then(|rest| rest.split(' ').next());
+    let octets: Vec<u8> =
+        text.unwrap().split(':').map(|octet| u8::from_str_radix(octet, 16).unwrap()).collect();
+    octets.try_into().unwrap()
+}
+
+/// A session that an AAA server gives a network to which the system has a route takes no packets of others, and that route stays.
+#[test]
+fn somebody_elses_route_stays_and_the_session_is_refused() {
+    for mode in modes() {
+        let place = Place::new(1500);
+        let ends = place.ends(mode);
+        let name = &place.names[CONCENTRATOR];
+        let routes = || {
+            let of = |family: &str| {
+                let said = Command::new("ip").args(["-n", name, family, "route", "show"]).output();
+                String::from_utf8(said.unwrap().stdout).unwrap()
+            };
+            of("-4") + &of("-6")
+        };
+        for (family, network, via) in
+            [("-4", "10.0.0.1", "203.0.113.2"), ("-6", "2001:db8:1::/64", "2001:db8:ffff::2")]
+        {
+            let theirs = format!("ip -n {name} {family} route add {network} via {via}");
+            run(&theirs);
+            let before = routes();
+            let error = ends.concentrator.install(ends.session()).unwrap_err().to_string();
+            assert!(error.contains("somebody else's route"), "{mode}: {error}");
+            assert_eq!(routes(), before, "{mode}");
+            assert_eq!(ends.concentrator.usage(NUMBER).unwrap(), None, "{mode}: nothing of it is carried");
+            run(&format!("ip -n {name} {family} route del {network} via {via}"));
+            // One that a plane of before has left goes.
+            run(&format!("{theirs} proto 113"));
+            ends.install();
+            assert!(!routes().contains(&format!("{network} via")), "{mode}: {}", routes());
+            // It is changed with its routes there.
+            ends.concentrator.install(Session { mtu: 1400, ..ends.session() }).unwrap();
+            assert!(routes().contains("mtu 1400"), "{mode}: {}", routes());
+            ends.concentrator.remove(NUMBER).unwrap();
+            assert!(!routes().contains(&format!("{network} ")), "{mode}: {}", routes());
+        }
     }
 }
 

@@ -78,7 +78,7 @@ pub struct ConcentratorConfig {
     pub initiations_per_circuit: Rate,
     /// PADR of one station, with a cookie that holds.
     pub requests_per_station: Rate,
-    /// PADT that answer to packets of sessions that there are not.
+    /// PADT that answer to packets of sessions that there are not, of a port.
     pub terminations: Rate,
 }
 

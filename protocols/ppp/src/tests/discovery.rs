@@ -282,3 +282,20 @@ fn a_configuration_that_would_serve_nobody_or_everybody_is_refused() {
     assert_eq!(with(|c| c.ports[0].address = MacAddress::BROADCAST), Err(ConfigError::Address(group)));
     assert!(matches!(with(|c| c.name = "x".repeat(65)), Err(ConfigError::Name(_))));
 }
+
+#[test]
+fn hosts_of_a_port_learn_that_their_sessions_are_forgotten_whatever_another_ports_do() {
+    let ports = [0, 1].map(|n| Port { port: PortId(n), address: AC, mtu: 1500 }).to_vec();
+    let terminations = Rate { per_second: 1, burst: 5 };
+    let mut world = World::new(ConcentratorConfig { ports, terminations, ..config() }, vec![]);
+    let echo = [0xc0, 0x21, 9, 1, 0, 8, 0, 0, 0, 0];
+    let mut told = |port: u32, n: u8| {
+        let since = world.net.sent().len();
+        let frame = session_frame(host(n), 77, &echo);
+        world.net.give(world.ac, Input::Frame { port: PortId(port), data: &frame });
+        world.sent_to(host(n), since).iter().any(|bytes| Frame::parse(bytes).unwrap().code == Code::PADT)
+    };
+    let flood = (0..20).filter(|_| told(0, 1)).count();
+    assert_eq!(flood, 5, "a port's are bounded");
+    assert!(told(1, 2), "and leave another's theirs");
+}

@@ -99,6 +99,11 @@ fn config(
     let blocks = blocks.and_then(|table| self::blocks(builder, table));
     let ident = file.ident.as_ref().map(|table| self::ident(found, table, base, outside));
     data(builder, file);
+    if file.data.nat == NatWord::Blocks
+        && let Some(blocks) = &blocks
+    {
+        translated(builder, &file.service.pools, &pools, blocks);
+    }
     let translation = file.ident.as_ref().map(|table| Translation { addresses: table.masquerade.clone() });
     let limits = &file.limits;
     Some(Config {
@@ -110,6 +115,7 @@ fn config(
             None => None,
         },
         users,
+        trust_certificate_names: file.authentication.trust_certificate_names,
         when_away,
         addressing,
         pools,
@@ -319,6 +325,25 @@ fn ident(
     let whole = wrong.is_empty();
     found.extend(wrong.into_iter().map(below));
     config.filter(|_| whole)
+}
+
+/// Hosts of pools without a block would go out untranslated.
+fn translated(builder: &mut Builder<'_>, named: &[String], pools: &[PoolConfig], blocks: &PortBlocks) {
+    for (i, name) in named.iter().enumerate() {
+        let pool = pools.iter().find(|pool| pool.name == *name);
+        let outside = pool.into_iter().flat_map(|pool| &pool.ranges).find(|range| match range {
+            Range::Addresses { first: IpAddr::V4(first), last: IpAddr::V4(last) } => {
+                blocks.outer(*first).is_none() || blocks.outer(*last).is_none()
+            }
+            _ => false,
+        });
+        if let Some(range) = outside {
+            let message = format!(
+                "{range} of the [[pool]] \"{name}\" is not within \"inside\" of [tracking.ports], whose hosts alone are translated"
+            );
+            builder.fault(&["service", "pools", &i.to_string()], message);
+        }
+    }
 }
 
 fn data(builder: &mut Builder<'_>, file: &File) {

@@ -143,6 +143,9 @@ pub struct Authentication {
     #[serde(deserialize_with = "named::read_list")]
     #[schemars(schema_with = "named::list_schema::<EapMethod>")]
     pub eap_methods: Vec<EapMethod>,
+    /// Whether the AAA server lets nobody in by EAP-TLS whose certificate does not bear the user's name. Ours does so; FreeRADIUS and others
+    /// want `check_cert_cn` or the like for it. Without it such a user has a name only where the server says one.
+    pub trust_certificate_names: bool,
     /// What becomes of hosts while no AAA server answers.
     #[serde(deserialize_with = "named::read")]
     #[schemars(schema_with = "named::schema::<WhenAwayWord>")]
@@ -157,6 +160,7 @@ impl Default for Authentication {
         Self {
             protocols: [Eap, MsChapV2, Chap].into(),
             eap_methods: [EapMethod::MsChapV2, EapMethod::Md5].into(),
+            trust_certificate_names: false,
             when_away: WhenAwayWord::Refuse,
             grace_time: Time::secs(3600),
         }

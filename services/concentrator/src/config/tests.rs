@@ -56,6 +56,11 @@ fn every_fault_has_its_place() {
         ),
         ("[tracking]", "[data]\nmode = \"fast\"", "\"fast\" is not known here"),
         ("[tracking]", "[data]\nnat = \"blocks\"", "needs [tracking.ports]"),
+        (
+            "[tracking]",
+            "[tracking.ports]\ninside = \"10.0.0.0/29\"\noutside = [\"192.0.2.1\"]\n[data]\nnat = \"blocks\"",
+            "of the [[pool]] \"students\" is not within \"inside\"",
+        ),
         ("[tracking]", "[ident]\nothers = \"token\"", "there is no key for tokens"),
         (
             "[tracking]",
@@ -67,6 +72,9 @@ fn every_fault_has_its_place() {
         let fault = replaced(what, by);
         assert!(fault.contains(says), "{by}: {fault}");
     }
+    let ports =
+        "[tracking.ports]\ninside = \"10.0.0.0/28\"\noutside = [\"192.0.2.1\"]\n[data]\nnat = \"blocks\"";
+    assert!(read(&LOCAL.replace("[tracking]", ports)).is_ok());
 }
 
 #[test]

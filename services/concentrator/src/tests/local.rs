@@ -90,15 +90,18 @@ fn what_a_session_has_carried_is_counted_once_though_another_has_its_number() {
 
 #[test]
 fn a_name_that_is_no_text_is_nobodys() {
-    let credentials = Credentials {
-        name: b"ann\xff".to_vec(),
-        password: b"a long password"[..].into(),
-        protocols: vec![P::Chap],
-        eap_methods: Arc::new([]),
-    };
-    let mut world = World::new(LOCAL, vec![ClientConfig::new(PORT, host(1), credentials)]);
-    world.up(0);
-    assert_eq!((world.failures(), world.status().len()), (vec![LoginFailure::BadName], 0));
+    // What has a line feed could be shown as a line of somebody else's.
+    for name in [&b"ann\xff"[..], b"ann\nbob", b"ann\t", b"\x1b[2Jann"] {
+        let credentials = Credentials {
+            name: name.to_vec(),
+            password: b"a long password"[..].into(),
+            protocols: vec![P::Chap],
+            eap_methods: Arc::new([]),
+        };
+        let mut world = World::new(LOCAL, vec![ClientConfig::new(PORT, host(1), credentials)]);
+        world.up(0);
+        assert_eq!((world.failures(), world.status().len()), (vec![LoginFailure::BadName], 0));
+    }
 }
 
 #[test]
@@ -143,6 +146,10 @@ fn nobody_is_let_in_while_the_log_cannot_be_written() {
     assert!(world.installed().is_empty() && world.networks(0).is_empty());
     assert_eq!((world.failures()[0], world.counted("not_logged") > 0), (LoginFailure::NotLogged, true));
     assert_eq!(world.status().len(), 0, "its addresses are free again");
+    // The disk may have kept the begin, and said otherwise: behind it is the end, and no Stop is owed for whom nobody was told of.
+    let log = world.log();
+    let Some(Record::End(end)) = log.last() else { panic!("{log:?}") };
+    assert_eq!((end.reason.as_str(), end.stop), ("not-logged", None));
     world.disk.borrow_mut().full = false;
     world.net.run(secs(30));
     world.up(0);

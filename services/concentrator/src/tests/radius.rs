@@ -9,7 +9,7 @@ use usher_aaa::{
 };
 use usher_core::Seed;
 use usher_crypto::tls;
-use usher_eap::method::tls::{PeerTls, ServerTls};
+use usher_eap::method::tls::{PeerMethodTls, PeerTls, ServerMethodTls, ServerTls};
 use usher_eap::method::ttls::{PeerMethodTtls, Proof, ServerMethodTtls};
 use usher_eap::method::{Inner, PeerOffer};
 use usher_radius::attribute::{Attributes, Value, kind, vendor};
@@ -382,6 +382,133 @@ fn who_calls_itself_somebody_else_outside_a_tunnel_is_not_taken_for_it() {
     site.world.up(1);
     let users: Vec<_> = site.world.status().into_iter().map(|one| one.user).collect();
     assert_eq!(users, ["bob", "ann"]);
+}
+
+/// A user by EAP-TLS, whose certificate bears this name.
+fn station(n: u16) -> ClientConfig {
+    let tls = tls::ClientConfig::new(tls::ClientOptions {
+        versions: tls::Version::Tls13.into(),
+        credentials: Some(tls::fixtures::client(1)),
+        roots: tls::Roots::from_der([tls::fixtures::root()]),
+        server_name: Some(tls::fixtures::SERVER_NAME.into()),
+        resumption: None,
+        clock: WallClock::at(tls::fixtures::WALL_TIME),
+        key_log: None,
+    });
+    let offer: Box<dyn PeerOffer> =
+        Box::new(PeerMethodTls { tls: PeerTls::Real(tls.unwrap(), 0), fragment: 1024 });
+    let credentials = Credentials {
+        name: b"station@usher.test".to_vec(),
+        password: b""[..].into(),
+        protocols: vec![P::Eap],
+        eap_methods: Arc::new([offer]),
+    };
+    ClientConfig::new(PORT, host(n), credentials)
+}
+
+/// An AAA server that lets in by certificates.
+fn certificates(config: &mut usher_aaa::Config) {
+    let tls = tls::ServerConfig::new(tls::ServerOptions {
+        versions: tls::Version::Tls13.into(),
+        credentials: tls::fixtures::server(3),
+        client_roots: Some(tls::Roots::from_der([tls::fixtures::root()])),
+        resumption: None,
+        clock: WallClock::at(tls::fixtures::WALL_TIME),
+        key_log: None,
+    });
+    let mut users = Users::new(&mut Seed::new(21).secure("users", 0));
+    users.insert(b"station@usher.test", User::with_password(b"of no use"));
+    config.users = UserSource::Memory(Arc::new(users));
+    config.methods = vec![Method::EapTls];
+    config.tls = Some(Arc::new(ServerMethodTls { tls: ServerTls::Real(tls.unwrap()), fragment: 1024 }));
+}
+
+#[test]
+fn who_shows_a_certificate_has_a_name_where_the_server_compares_it() {
+    for trusted in [false, true] {
+        let text = AAA.replace("when_away", &format!("trust_certificate_names = {trusted}\nwhen_away"));
+        let mut site = Site::with(loaded(&text), vec![station(1)], |_| {}, certificates);
+        site.world.up(0);
+        let status = site.world.status();
+        assert_eq!(status.len(), 1, "{:?} {:?}", site.world.failures(), site.world.client_ended(0));
+        let named = site.world.net[site.world.ac].user_at(status[0].ipv4.unwrap().into()).unwrap().name;
+        // Another server would have let it in under any name.
+        let unnamed = format!("station@usher.test within EAP, session {}", status[0].session);
+        let expected = if trusted { "station@usher.test".to_owned() } else { unnamed };
+        assert_eq!((&status[0].user, named.is_some()), (&expected, trusted));
+        let told = format!("{:?}", site.told.borrow().last());
+        assert!(
+            told.contains("\"station@usher.test\""),
+            "accounting has the name that was asked with: {told}"
+        );
+    }
+}
+
+#[test]
+fn a_prefix_that_would_lead_others_packets_to_a_host_is_no_answer() {
+    for (prefix, bits) in [("::", 0), ("2001:d00::", 24), ("2001:db8::", 31)] {
+        let mut value = Vec::new();
+        Value::Ipv6Prefix(prefix.parse().unwrap(), bits).encode(&mut value);
+        for attribute in [kind::FRAMED_IPV6_PREFIX, kind::DELEGATED_IPV6_PREFIX] {
+            let mut site = Site::new(vec![client(1, P::Pap, "ann", "a long password")], |reply| {
+                reply.push_bytes(attribute, &value).unwrap();
+            });
+            site.world.up(0);
+            assert_eq!(site.world.failures(), [LoginFailure::BadAnswer], "{prefix}/{bits}");
+            assert!(site.world.installed().is_empty() && site.world.status().is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_session_that_is_prolonged_while_its_time_is_over_does_not_end_with_the_next_login() {
+    let clients =
+        vec![client(1, P::Pap, "ann", "a long password"), client(2, P::Pap, "bob", "another password")];
+    let mut site = Site::new(clients, |reply| {
+        reply.push_u32(kind::SESSION_TIMEOUT, 100);
+    });
+    site.world.up(0);
+    site.world.net.silence(site.server, true);
+    // Somebody finds out that no server answers; and then ann's time is over.
+    site.world.connect(1);
+    site.world.net.run(secs(110));
+    assert_eq!(site.world.counted("sessions_in_grace"), 1);
+    site.world.net.silence(site.server, false);
+    let result = site.ask(Code::COA_REQUEST, |a| {
+        a.push_text(kind::USER_NAME, "ann").unwrap().push_u32(kind::SESSION_TIMEOUT, 1000);
+    });
+    assert!(format!("{result:?}").contains("Ack"), "{result:?}");
+    site.world.net.run(secs(60));
+    site.world.up(1);
+    let users: Vec<_> = site.world.status().into_iter().map(|one| one.user).collect();
+    assert_eq!(users, ["ann", "bob"], "{:?}", site.world.ended());
+    site.world.net.run(secs(1000));
+    assert_eq!(site.world.ended(), ["session-timeout"]);
+}
+
+#[test]
+fn a_name_of_the_servers_that_would_forge_lines_is_no_answer() {
+    let mut site = Site::new(vec![client(1, P::Pap, "ann", "a long password")], |reply| {
+        reply.push_bytes(kind::USER_NAME, b"ann\nbob  from").unwrap();
+    });
+    site.world.up(0);
+    assert_eq!(site.world.failures(), [LoginFailure::BadAnswer]);
+}
+
+#[test]
+fn a_file_with_users_instead_of_a_server_waits_for_the_next_start_as_a_whole() {
+    let clients = || vec![client(1, P::Chap, "ann", "a long password")];
+    let mut site = Site::new(clients(), |_| {});
+    // With pools that there are.
+    let again = loaded(&LOCAL.replace("delegated_pool = \"sites\"\n", ""));
+    site.world.net.command(site.world.ac, Command::Configure(Box::new(again.config))).unwrap();
+    site.world.up(0);
+    assert_eq!(site.world.status().len(), 1, "the server still judges: {:?}", site.world.failures());
+    // Nor do the concentrator's own users go with a file that has none.
+    let mut world = World::new(LOCAL, clients());
+    world.net.command(world.ac, Command::Configure(Box::new(loaded(AAA).config))).unwrap();
+    world.up(0);
+    assert_eq!(world.status().len(), 1, "{:?}", world.failures());
 }
 
 #[test]
