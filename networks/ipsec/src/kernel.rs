@@ -22,7 +22,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use usher_device::netlink::ask;
 use usher_esp::plane::{Event, Outer, Usage};
-use usher_esp::sa::Expiry;
+use usher_esp::sa::{Expiry, Volume};
 use usher_esp::{Action, Lifetime, Operation, Policy, PolicyId, SaPair, TrafficSelector};
 
 /// How often it is looked at what SAs have carried.

@@ -689,6 +689,7 @@ impl Gateway {
             ike::Event::Keys { .. }
             | ike::Event::Alive { .. }
             | ike::Event::MoveRefused { .. }
+            | ike::Event::Unproved { .. }
             | ike::Event::Replaces { .. } => {}
         }
         self.outputs.event(Event::Ike(event));

@@ -692,11 +692,6 @@ authorities { }
         assert!(refused(&"a {\n".repeat(40)).contains("too deep"));
         assert!(import("").unwrap().text.is_empty());
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
 
     #[test]
     fn what_is_quoted_is_read_as_it_stands() {
