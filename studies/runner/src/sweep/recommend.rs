@@ -1,7 +1,7 @@
 //! Recommendations: for each combination of the other axes' values, which value of one axis does best.
 
 use super::Results;
-use super::report::held;
+use super::report::{held, sure};
 use std::collections::{BTreeMap, HashMap};
 use usher_observe::stats::paired;
 use usher_observe::{Estimate, Point};
@@ -129,14 +129,9 @@ pub(super) fn findings(said: &Recommendation, plan: &Plan, results: &Results) ->
     advice.into_iter().filter_map(sentence).collect()
 }
 
-/// A mean with its interval and unit, to the second digit of the interval: `1.67 ± 0.09 s`.
+/// A mean with its interval and unit: `1.67 ± 0.09 s`.
 fn told(estimate: &Estimate, unit: &str) -> String {
-    let half = estimate.half_width;
-    let digits = if half.is_finite() && half > 0.0 { 1.0 - libm::floor(libm::log10(half)) } else { 4.0 };
-    let places = digits.clamp(0.0, 9.0) as usize;
-    let interval = if half.is_finite() { format!(" ± {half:.places$}") } else { String::new() };
-    let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
-    format!("{:.places$}{interval}{unit}", estimate.mean)
+    format!("{} {unit}", sure(estimate.mean, estimate.half_width)).trim_end().to_owned()
 }
 
 /// What a study's recommendations say, a line each, below their titles; those with many lines are the report's affair.
@@ -324,6 +319,15 @@ mod tests {
             (held.best.unwrap().0.as_str(), held.as_good.as_slice()),
             (radius[0], &[radius[1].to_owned()][..])
         );
+    }
+
+    #[test]
+    fn a_value_without_an_interval_has_digits_of_its_own() {
+        let told = |mean, half_width| told(&Estimate { mean, half_width, n: 5 }, "s");
+        assert_eq!(told(0.000_003, 0.0), "0.00000300 s");
+        assert_eq!(told(784_320.0, 0.0), "784320 s");
+        assert_eq!(told(1.234, f64::INFINITY), "1.23 s");
+        assert_eq!(told(1.674, 0.09), "1.674 ± 0.090 s");
     }
 
     #[test]
