@@ -100,7 +100,7 @@ pub fn advise(said: &Recommendation, plan: &Plan, results: &Results) -> Vec<Advi
         .collect()
 }
 
-/// What a short recommendation says, a sentence a line.
+/// What a short recommendation says, a line for each place.
 pub(super) fn findings(said: &Recommendation, plan: &Plan, results: &Results) -> Vec<String> {
     /// More lines than this are a table's affair.
     const FEW: usize = 12;
@@ -112,19 +112,20 @@ pub(super) fn findings(said: &Recommendation, plan: &Plan, results: &Results) ->
     let unit = unit.map_or("", |metric| metric.unit);
     let sentence = |a: Advice| {
         let at: Vec<String> = a.at.axes().map(|(axis, value)| format!("{axis} {value}")).collect();
-        let at = if at.is_empty() { String::new() } else { format!("At {}: ", at.join(", ")) };
+        let at = if at.is_empty() { String::new() } else { format!("At {}: ", at.join("; ")) };
         let Some((name, estimate)) = a.best else {
             let none =
-                |out: &[String]| format!("{at}nothing is within the limit: not {}.", out.join(", not "));
+                |out: &[String]| format!("{at}nothing is within the limit: not {}.", out.join("; not "));
             return (!a.excluded.is_empty()).then(|| none(&a.excluded));
         };
+        // Names may have commas within.
         let listed = |what: &str, names: &[String]| match names {
             [] => String::new(),
-            names => format!("; {what}: {}", names.join(", ")),
+            names => format!(" {what}: {}.", names.join("; ")),
         };
-        let as_good = listed("as good", &a.as_good);
-        let excluded = listed("not within the limit", &a.excluded);
-        Some(format!("{at}use {name} ({} {}{as_good}{excluded}).", said.metric, told(&estimate, unit)))
+        let as_good = listed("As good", &a.as_good);
+        let excluded = listed("Not within the limit", &a.excluded);
+        Some(format!("{at}use {name} ({} {}).{as_good}{excluded}", said.metric, told(&estimate, unit)))
     };
     advice.into_iter().filter_map(sentence).collect()
 }
@@ -328,6 +329,27 @@ mod tests {
         assert_eq!(told(784_320.0, 0.0), "784320 s");
         assert_eq!(told(1.234, f64::INFINITY), "1.23 s");
         assert_eq!(told(1.674, 0.09), "1.674 ± 0.090 s");
+    }
+
+    #[test]
+    fn names_with_commas_are_told_apart() {
+        let study = Study::open("aaa-advice").unwrap();
+        let plan = study.plan(Mode::Quick, &Overrides::default()).unwrap();
+        let mut said = study.file().recommendations[0].clone();
+        let whole: Vec<Point> = plan.points.iter().map(crate::sweep::plan::point).collect();
+        let place = split(&said, &whole[0]).unwrap().0;
+        said.filter = place.axes().map(|(a, v)| (a.to_owned(), Value::Text(v.to_owned()))).collect();
+        let here = whole.iter().filter(|p| split(&said, p).unwrap().0 == place);
+        let names: Vec<String> = here.clone().map(|p| split(&said, p).unwrap().1).collect();
+        assert!(names.len() > 2 && names.iter().any(|name| name.contains(", ")), "{names:?}");
+        let all: Vec<Row> = here.flat_map(|p| rows(p, &said.metric, [(0, 2.0), (1, 2.0)])).collect();
+        let found = findings(&said, &plan, &results(all.clone()));
+        let others = format!(" 2.00 s). As good: {}.", names[1..].join("; "));
+        assert!(found.len() == 1 && found[0].ends_with(&others), "{found:?}");
+        let fail = |row: &Row| Row { metric: "failures".into(), value: 0.5, ..row.clone() };
+        let failed: Vec<Row> = all.iter().map(fail).chain(all.clone()).collect();
+        let found = findings(&said, &plan, &results(failed));
+        assert!(found[0].ends_with(&format!("not {}.", names.join("; not "))), "{found:?}");
     }
 
     #[test]
