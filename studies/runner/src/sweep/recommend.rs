@@ -21,7 +21,7 @@ pub struct Advice {
     pub best: Option<(String, Estimate)>,
     /// Those that may be as good: the paired difference's interval holds zero or stays within 5 %.
     pub as_good: Vec<String>,
-    /// The worst that stays within the limit, and how many times the best's value it has.
+    /// The worst that stays within the limit, and how many times the best's value it has; not finite where that is zero.
     pub worst: Option<(String, f64)>,
     /// Those beyond the limit.
     pub excluded: Vec<String>,
@@ -182,7 +182,11 @@ pub(super) fn section(said: &Recommendation, file: &StudyFile, plan: &Plan, resu
         };
         let (worst, times) = match advice.worst {
             // To two places: more would pretend.
-            Some((name, times)) => (Cell::from(name), Cell::from(libm::round(times * 100.0) / 100.0)),
+            Some((name, times)) if times.is_finite() => {
+                (Cell::from(name), Cell::from(libm::round(times * 100.0) / 100.0))
+            }
+            // Nothing is so many times zero.
+            Some((name, _)) => (Cell::from(name), Cell::Empty),
             None => (Cell::Empty, Cell::Empty),
         };
         let mut row: Vec<Cell> = settings.collect();
@@ -350,6 +354,26 @@ mod tests {
         let failed: Vec<Row> = all.iter().map(fail).chain(all.clone()).collect();
         let found = findings(&said, &plan, &results(failed));
         assert!(found[0].ends_with(&format!("not {}.", names.join("; not "))), "{found:?}");
+    }
+
+    #[test]
+    fn nothing_is_so_many_times_a_best_of_zero() {
+        let study = Study::open("aaa-advice").unwrap();
+        let plan = study.plan(Mode::Quick, &Overrides::default()).unwrap();
+        let said = &study.file().recommendations[0];
+        let whole: Vec<Point> = plan.points.iter().map(crate::sweep::plan::point).collect();
+        for others in [0.0, 1.0] {
+            let of = |(i, p): (usize, &Point)| {
+                let value = if i == 0 { 0.0 } else { others };
+                rows(p, &said.metric, [(0, value), (1, value)])
+            };
+            let all: Vec<Row> = whole.iter().enumerate().flat_map(of).collect();
+            let section = section(said, study.file(), &plan, &results(all));
+            let table = &section.tables[0];
+            let times = table.columns.iter().position(|c| c.title == "times the best").unwrap();
+            assert_eq!(table.rows[0][times], Cell::Empty);
+            assert_ne!(table.rows[0][times - 1], Cell::Empty, "the worst has a name all the same");
+        }
     }
 
     #[test]
