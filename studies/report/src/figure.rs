@@ -1,5 +1,6 @@
 //! What a figure shows.
 
+use crate::format::significant;
 use crate::svg;
 use usher_observe::Estimate;
 use usher_observe::row::number;
@@ -262,6 +263,13 @@ impl Figure {
             Some(name) => name.clone(),
             None => number(x),
         }
+    }
+
+    /// The same for people: what was measured has more digits than anybody can use, what a study sets has few.
+    pub(crate) fn x_told(&self, x: f64) -> String {
+        let exact = self.x_text(x);
+        let measured = self.x.categories.is_empty() && x.fract() != 0.0 && exact.len() > 8;
+        if measured { significant(x, 5) } else { exact }
     }
 
     /// What a point of a series is called, if it has a name.

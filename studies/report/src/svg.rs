@@ -243,7 +243,7 @@ fn description(figure: &Figure) -> String {
 /// What the pointer is told at a point.
 fn tip(figure: &Figure, series: &Series, p: &Point) -> String {
     let unit = |unit: &str| if unit.is_empty() { String::new() } else { format!(" {unit}") };
-    let x = format!("{}: {}{}", figure.x.title, figure.x_text(p.x), unit(&figure.x.unit));
+    let x = format!("{}: {}{}", figure.x.title, figure.x_told(p.x), unit(&figure.x.unit));
     let half_width = p.interval().map_or(0.0, |(low, high)| (high - low) / 2.0);
     let mean = format!("{}{}", with_half_width(p.mean, half_width), unit(&figure.y.unit));
     let name = match Figure::name_of(series, p) {

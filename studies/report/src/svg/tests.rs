@@ -149,6 +149,18 @@ fn categories_stand_side_by_side() {
 }
 
 #[test]
+fn a_place_that_was_measured_is_told_with_the_digits_that_can_be_used() {
+    let mut figure = small();
+    figure.series[0].points = vec![point(0.123_456_789_012_345_67, 0.1, 0.01), point(0.015, 0.2, 0.01)];
+    figure.series[1].points = vec![Point::exact(123_456_789.0, 1.0), Point::exact(f64::INFINITY, 1.0)];
+    let svg = file(&figure);
+    for told in ["Loss: 0.12346 %&#10;", "Loss: 0.015 %&#10;", "Loss: 123456789 %&#10;"] {
+        assert!(svg.contains(told), "{told}: {svg}");
+    }
+    assert!(figure.csv().contains("0.12345678901234"), "programs have them all");
+}
+
+#[test]
 fn there_is_nothing_between_whole_numbers() {
     let ticks = |xs: &[f64]| {
         let mut figure = small();
