@@ -230,6 +230,49 @@ fn on_a_telephone_names_stand_below_and_panels_below_each_other() {
 }
 
 #[test]
+fn no_name_of_an_axis_is_cut() {
+    let long = "messages of RADIUS from the gateway that were sent again, per completed dialogue of a station that has \
+                roamed from one network to another and has come back to the first one, with its own address";
+    let number = |line: &str, name: &str| -> f64 {
+        let (_, rest) = line.split_once(&format!(" {name}=\"")).unwrap();
+        rest.split_once('"').unwrap().0.parse().unwrap()
+    };
+    for mut figure in [small(), in_panels()] {
+        (figure.x.title, figure.y.title) = (long.into(), long.into());
+        for (size, width) in [(Size::Alone, WIDTH), (Size::Wide, WIDTH), (Size::Narrow, NARROW)] {
+            let svg = drawing(&figure, Variant::of(&figure), size);
+            nests(&svg);
+            let mut said = [String::new(), String::new()];
+            let mut below = 0.0f64;
+            for line in svg.lines().filter(|line| line.contains("class=\"name\"")) {
+                let text = line.split_once('>').unwrap().1.trim_end_matches("</text>");
+                let centred = line.contains("text-anchor=\"middle\"");
+                let (x, wide) = (number(line, "x"), text_width(text, 12.5));
+                let (from, to) = if centred { (x - wide / 2.0, x + wide / 2.0) } else { (x, x + wide) };
+                // A panel stands where its group does.
+                let room = if !figure.panels.is_empty() && centred { width.min(400.0) } else { width };
+                assert!(from >= 0.0 && to <= room, "{text}: {from} to {to} of {room}");
+                said[usize::from(centred)].push_str(&format!("{text} "));
+                below = below.max(number(line, "y"));
+            }
+            let whole = |unit: &str| format!("{long} ({unit})");
+            assert_eq!(said[0].trim_end(), whole("s"));
+            assert!(said[1].starts_with(&whole("%")) && !svg.contains('…'));
+            let (_, rest) = svg.split_once("viewBox=\"0 0 ").unwrap();
+            let height: f64 = rest.split(['"', ' ']).nth(1).unwrap().parse().unwrap();
+            assert!(below < height, "{below} of {height}");
+        }
+    }
+    let place = |name: &str| {
+        let figure = Figure { y: Axis::new(name, ""), ..small() };
+        let svg = drawing(&figure, Variant::of(&figure), Size::Narrow);
+        svg.lines().find(|line| line.contains("class=\"name\" x=\"16\"")).map(|line| number(line, "y"))
+    };
+    assert_eq!((place("Delay"), place(long)), (Some(20.0), Some(20.0)), "the plot moves down, not the name up");
+    assert_eq!(place(""), None);
+}
+
+#[test]
 fn names_that_do_not_fit_side_by_side_are_turned() {
     let mut figure = small();
     let long = |n: usize| format!("Diameter over TCP, number {n}");
