@@ -1,7 +1,8 @@
 //! Recommendations: for each combination of the other axes' values, which value of one axis does best.
 
 use super::Results;
-use super::report::{held, sure};
+use super::finding::sure;
+use super::report::held;
 use std::collections::{BTreeMap, HashMap};
 use usher_observe::stats::paired;
 use usher_observe::{Estimate, Point};
