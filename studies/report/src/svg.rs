@@ -264,8 +264,11 @@ fn description(figure: &Figure) -> String {
 fn tip(figure: &Figure, series: &Series, p: &Point) -> String {
     let unit = |unit: &str| if unit.is_empty() { String::new() } else { format!(" {unit}") };
     let x = format!("{}: {}{}", figure.x.title, figure.x_told(p.x), unit(&figure.x.unit));
-    let half_width = p.interval().map_or(0.0, |(low, high)| (high - low) / 2.0);
-    let mean = format!("{}{}", with_half_width(p.mean, half_width), unit(&figure.y.unit));
+    let mean = match (p.interval(), p.half_width()) {
+        (Some(ends), None) => with_ends(p.mean, Some(ends)),
+        (_, half_width) => with_half_width(p.mean, half_width.unwrap_or_default()),
+    };
+    let mean = format!("{mean}{}", unit(&figure.y.unit));
     let name = match Figure::name_of(series, p) {
         Some(point) => format!("{}\n{point}", series.name),
         None => series.name.clone(),
@@ -613,10 +616,11 @@ fn x_range(figure: &Figure) -> (f64, f64) {
 }
 
 /// What the vertical axis spans: every interval, and closed forms as far as they stay near the
-/// measurements; from zero, unless all lies far above it.
+/// measurements; from zero, unless all lies far above it. Of shares nothing beyond 0 and 1.
 fn y_range(figure: &Figure, log: bool) -> (f64, f64) {
     let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
     let mut take = |v: f64| {
+        let v = if figure.y.shares { v.clamp(0.0, 1.0) } else { v };
         if v.is_finite() && (!log || v > 0.0) {
             low = low.min(v);
             high = high.max(v);
@@ -636,6 +640,8 @@ fn y_range(figure: &Figure, log: bool) -> (f64, f64) {
     }
     match (low, high) {
         (low, high) if low > high => (0.0, 1.0),
+        // Widened it would reach beyond 1.
+        (low, high) if figure.y.shares && low >= high => (low / 2.0, 1.0),
         (low, high) if !log && low >= 0.0 && low < 0.7 * high => (0.0, high),
         range => range,
     }

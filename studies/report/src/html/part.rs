@@ -122,7 +122,9 @@ fn data(out: &mut String, figure: &Figure) {
                 }
                 Kind::Median | Kind::Reference | Kind::Box | Kind::Other => Cell::Number(p.mean),
                 Kind::Measured => {
-                    let half_width = p.interval().map_or(f64::INFINITY, |(low, high)| (high - low) / 2.0);
+                    // Where one end is at what the metric cannot pass, the other tells.
+                    let half_width =
+                        p.interval().map_or(f64::INFINITY, |(low, high)| (high - p.mean).max(p.mean - low));
                     let estimate = Estimate { mean: p.mean, half_width, n: p.n };
                     match p.median.filter(|_| p.moved.is_some()) {
                         Some(median) => Cell::Moved(estimate, median),

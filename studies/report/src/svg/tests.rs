@@ -268,8 +268,41 @@ fn no_name_of_an_axis_is_cut() {
         let svg = drawing(&figure, Variant::of(&figure), Size::Narrow);
         svg.lines().find(|line| line.contains("class=\"name\" x=\"16\"")).map(|line| number(line, "y"))
     };
-    assert_eq!((place("Delay"), place(long)), (Some(20.0), Some(20.0)), "the plot moves down, not the name up");
+    assert_eq!(
+        (place("Delay"), place(long)),
+        (Some(20.0), Some(20.0)),
+        "the plot moves down, not the name up"
+    );
     assert_eq!(place(""), None);
+}
+
+#[test]
+fn there_is_nothing_beyond_a_share_of_one() {
+    let mut figure = small();
+    figure.series.truncate(1);
+    figure.y = Axis::new("Share", "").of_shares(true);
+    for points in [[(0.91, 0.78), (0.05, 0.3)], [(0.99, 0.08), (0.98, 0.002)], [(1.0, 0.0), (1.0, 0.0)]] {
+        figure.series[0].points =
+            (0..).map(f64::from).zip(points).map(|(x, (mean, half))| point(x, mean, half)).collect();
+        for log in [false, true] {
+            let (low, high) = y_range(&figure, log);
+            assert!(low >= 0.0 && high <= 1.0, "{low} to {high}");
+            let ticks = Scale::new(low, high, log, 300.0, 0.0).nice().ticks();
+            assert!(ticks.iter().all(|t| t.value >= 0.0 && t.value <= 1.0 + 1e-9), "{points:?}: {ticks:?}");
+        }
+    }
+    let reached = point(0.0, 0.91, 0.78).within_reach(true);
+    assert_eq!((reached.high, reached.half_width()), (1.0, None));
+    assert!((reached.low - 0.13).abs() < 1e-9);
+    figure.series[0].points = vec![reached];
+    let svg = file(&figure);
+    assert!(svg.contains("0.91 (0.13 to 1.00)&#10;n = 10"), "{svg}");
+    assert_eq!(
+        point(0.0, 0.91, 0.78).within_reach(false).high,
+        0.91 + 0.78,
+        "two for each may be more than one"
+    );
+    assert_eq!(point(0.0, 0.5, f64::INFINITY).within_reach(true).interval(), None, "an unknown one stays so");
 }
 
 #[test]

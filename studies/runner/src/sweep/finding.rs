@@ -74,22 +74,23 @@ pub(super) fn finding(figure: &Figure, missing: &Missing) -> Option<String> {
     };
     let medians = figure.series.iter().any(|s| s.kind == Kind::Median);
     let value = |p: &usher_report::Point| {
-        let half_width = (p.high - p.low) / 2.0;
         let unit = &figure.y.unit;
-        match (medians, p.moved, p.median) {
-            (true, ..) if half_width.is_finite() && half_width > 0.0 => {
-                let [value, low, high] = [p.mean, p.low, p.high].map(|v| to_digits_of(v, half_width));
+        let told = match (p.interval(), p.half_width()) {
+            // A median's, or one that ends at what its metric cannot pass.
+            (Some((low, high)), half_width) if medians || half_width.is_none() => {
+                let half = (high - low) / 2.0;
+                let [value, low, high] = [p.mean, low, high].map(|v| to_digits_of(v, half));
                 format!("{value} ({low} to {high}) {unit}")
             }
+            (_, half_width) => format!("{} {unit}", sure(p.mean, half_width.unwrap_or(f64::NAN))),
+        };
+        match (medians, p.moved, p.median) {
             (false, Some(_), Some(median)) => {
-                let half = if half_width.is_finite() { half_width } else { p.mean };
+                let half = p.interval().map_or(p.mean, |(low, high)| (high - low) / 2.0);
                 let median = to_digits_of(median.median, half);
-                format!(
-                    "{} {unit}, which one replication moves (median {median} {unit})",
-                    sure(p.mean, half_width)
-                )
+                format!("{}, which one replication moves (median {median} {unit})", told.trim_end())
             }
-            _ => format!("{} {unit}", sure(p.mean, half_width)),
+            _ => told,
         }
     };
     let title = &figure.y.title;
@@ -212,6 +213,29 @@ mod tests {
         assert_eq!(finding(&figure, &missing).as_deref(), Some(said));
         figure.series.clear();
         assert_eq!(finding(&figure, &none), None);
+    }
+
+    #[test]
+    fn a_share_ends_at_one() {
+        let study = usher_scenario::Study::parse("t", "t.toml", usher_scenario::template()).unwrap();
+        let plan = study.plan(usher_scenario::Mode::Quick, &usher_scenario::Overrides::default()).unwrap();
+        let mut said = plan.figures[0].clone();
+        let mut drawn = |metric: &str, mean: f64, half_width: f64| {
+            said.y.0 = vec![metric.to_owned()];
+            let of =
+                |p| ((crate::sweep::plan::point(p), metric.to_owned()), Estimate { mean, half_width, n: 5 });
+            let estimates: Estimates = plan.points.iter().map(of).collect();
+            figure(&said, study.file(), &plan, &estimates, &Tails::new())
+        };
+        let share = drawn("success", 0.91, 0.78);
+        assert!(share.y.shares && share.series.iter().flat_map(|s| &s.points).all(|p| p.high == 1.0));
+        let text = finding(&share, &Missing::new()).unwrap();
+        assert!(text.contains(" 0.91 (0.13 to 1.00) ("), "{text}");
+        let time = drawn("delay.mean", 0.91, 0.78);
+        assert!(!time.y.shares && finding(&time, &Missing::new()).unwrap().contains("0.91 ± 0.78 s"));
+        // Half of what is left of an interval is not its half-width.
+        let text = finding(&drawn("delay.mean", 0.5, 0.9), &Missing::new()).unwrap();
+        assert!(text.contains(" 0.50 (0.00 to 1.40) s"), "{text}");
     }
 
     #[test]

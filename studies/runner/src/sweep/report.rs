@@ -254,7 +254,8 @@ pub(super) fn figure(
     let medians = said.statistic == Statistic::Median;
     let title = said.y_title.clone().unwrap_or(about);
     let title = if medians { format!("{title}, median of the replications") } else { title };
-    let y = Axis::new(title, y.map_or("", |m| m.unit));
+    let shares = said.y.0.iter().all(|y| metrics::find(y, file).is_some_and(|m| m.share));
+    let y = Axis::new(title, y.map_or("", |m| m.unit)).of_shares(shares);
     let log = |axis: Axis, on: bool| if on { axis.logarithmic() } else { axis };
 
     let mut series: Vec<Series> = Vec::new();
@@ -284,8 +285,7 @@ pub(super) fn figure(
             },
             None => usher_report::Point::measured(x, estimate),
         };
-        // No metric is negative: an interval is drawn only as far as its metric can go.
-        drawn.low = drawn.low.max(0.0);
+        drawn = drawn.within_reach(metrics::find(metric, file).is_some_and(|m| m.share));
         let called = said.along.as_deref().map(|axis| text(axis).to_owned());
         match series.iter_mut().find(|s| s.name == name) {
             Some(known) => {
