@@ -1,12 +1,13 @@
-//! What a report found: a sentence for each figure, of its right end.
+//! What a report found: a sentence for each metric of a figure, of its right end.
 
 use super::failing::percent;
-use super::report::{Estimates, place};
+use super::report::{Estimates, place, places};
 use std::collections::HashMap;
+use std::fmt;
 use usher_observe::row::number;
 use usher_report::{Axis, Figure, Kind, Series};
 use usher_scenario::model::{self, StudyFile};
-use usher_scenario::{Plan, metrics};
+use usher_scenario::{Plan, PlannedAxis, metrics};
 
 /// Shares of dialogues that failed, by series and x (its bits), where they are too large for a value of the others to
 /// stand for all.
@@ -16,7 +17,7 @@ pub(super) type Missing = HashMap<(String, u64), f64>;
 const TOLD: f64 = 0.01;
 
 /// What of a figure's dialogues failed; nothing for a figure of how many end well.
-pub(super) fn failing(said: &model::Figure, plan: &Plan, estimates: &Estimates) -> Missing {
+fn failing(said: &model::Figure, plan: &Plan, estimates: &Estimates) -> Missing {
     let of_ends =
         [metrics::FAILURES, metrics::SUCCESS, metrics::STARTED, metrics::COMPLETED, metrics::REJECTED];
     let counts = |y: &String, workload: &str| of_ends.iter().any(|metric| metric.of_workload(workload) == *y);
@@ -41,7 +42,7 @@ pub(super) fn failing(said: &model::Figure, plan: &Plan, estimates: &Estimates) 
 }
 
 /// A figure of several metrics as one of each, which is called what its metric is: a median is no quantile.
-pub(super) fn of_each_metric(said: &model::Figure, file: &StudyFile, figure: &Figure) -> Vec<Figure> {
+fn of_each_metric(said: &model::Figure, file: &StudyFile, figure: &Figure) -> Vec<Figure> {
     if said.y.0.len() < 2 {
         return vec![figure.clone()];
     }
@@ -56,8 +57,77 @@ pub(super) fn of_each_metric(said: &model::Figure, file: &StudyFile, figure: &Fi
     said.y.0.iter().map(of).collect()
 }
 
-/// What a figure says at its right end, in one sentence.
-pub(super) fn finding(figure: &Figure, missing: &Missing) -> Option<String> {
+/// What a figure says at its right end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Found {
+    /// Where on the horizontal axis.
+    at: String,
+    /// What is to be seen there.
+    what: String,
+}
+
+impl fmt::Display for Found {
+    /// One whole sentence.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "At {}: {}.", self.at, self.what)
+    }
+}
+
+/// What these figures say, each with what it holds fixed: else two of them would contradict each other. What several say is
+/// told once.
+pub(super) fn findings(
+    drawn: &[(&model::Figure, Figure)],
+    file: &StudyFile,
+    plan: &Plan,
+    estimates: &Estimates,
+) -> Vec<String> {
+    let mut all: Vec<(Found, Vec<String>)> = Vec::new();
+    for (said, figure) in drawn.iter().filter(|(said, _)| said.along.is_none()) {
+        let missing = failing(said, plan, estimates);
+        let fixed = fixed(said, plan);
+        for found in of_each_metric(said, file, figure).iter().filter_map(|f| finding(f, &missing)) {
+            match all.iter_mut().find(|(known, _)| *known == found) {
+                Some((_, settings)) if settings.contains(&fixed) => {}
+                Some((_, settings)) => settings.push(fixed.clone()),
+                None => all.push((found, vec![fixed.clone()])),
+            }
+        }
+    }
+    let told = |(Found { at, what }, settings): (Found, Vec<String>)| {
+        let at = match settings.first().filter(|first| !first.is_empty()) {
+            Some(first) => format!("{at} ({first})"),
+            None => at,
+        };
+        let what = match settings.len() {
+            0 | 1 => what,
+            2 => format!("{what}, and the same with another setting"),
+            n => format!("{what}, and the same with {} other settings", n - 1),
+        };
+        Found { at, what }.to_string()
+    };
+    all.into_iter().map(told).collect()
+}
+
+/// Of an axis that a figure holds at more values than these, their number is told.
+const NAMED: usize = 3;
+
+/// The axes of which a figure leaves values out, beside its horizontal one, and what it holds them at.
+fn fixed(said: &model::Figure, plan: &Plan) -> String {
+    let told = |axis: &PlannedAxis| {
+        let (held, all) = (places(said, Some(axis)), axis.values.len());
+        let values = match held.len() {
+            n if n == all => return None,
+            n if n > NAMED => format!("{n} of {all}"),
+            _ => held.iter().map(|v| v.text.as_str()).collect::<Vec<_>>().join(" or "),
+        };
+        Some(format!("{}: {values}", axis.label))
+    };
+    let axes = plan.axes.iter().filter(|axis| axis.name != said.x);
+    axes.filter_map(told).collect::<Vec<_>>().join("; ")
+}
+
+/// What a figure says at its right end; nothing where its curves all end at one value.
+pub(super) fn finding(figure: &Figure, missing: &Missing) -> Option<Found> {
     let last = |s: &Series| s.points.last().map(|p| p.x);
     let x = figure.series.iter().filter(|s| s.kind.measured()).filter_map(last).max_by(f64::total_cmp)?;
     let mut there: Vec<(&str, &usher_report::Point)> = figure
@@ -99,20 +169,27 @@ pub(super) fn finding(figure: &Figure, missing: &Missing) -> Option<String> {
         Some(share) => format!("{name}; {share} failed"),
         None => name.to_owned(),
     };
-    match there[..] {
-        [] => None,
+    let what = match there[..] {
+        [] => return None,
         [(name, only)] => {
             let failed = failed(name).map_or(String::new(), |share| format!(" ({share} failed)"));
-            Some(format!("At {at}: {title} {}{failed}.", value(only).trim_end()))
+            format!("{title} {}{failed}", value(only).trim_end())
         }
-        [(low, least), .., (high, most)] => Some(format!(
-            "At {at}: {title} from {} ({}) to {} ({}).",
-            value(least).trim_end(),
-            called(low),
-            value(most).trim_end(),
-            called(high)
-        )),
-    }
+        [(low, least), .., (high, most)] => {
+            let (least, most) = (value(least), value(most));
+            if least == most {
+                return None;
+            }
+            format!(
+                "{title} from {} ({}) to {} ({})",
+                least.trim_end(),
+                called(low),
+                most.trim_end(),
+                called(high)
+            )
+        }
+    };
+    Some(Found { at, what })
 }
 
 /// A value with the two digits of this half-width.
@@ -156,7 +233,7 @@ mod tests {
         let missing = failing(said, &plan, &estimates);
         assert_eq!(missing.values().copied().collect::<Vec<_>>(), [0.5]);
         let drawn = figure(said, study.file(), &plan, &estimates, &Tails::new());
-        let text = finding(&drawn, &missing).unwrap();
+        let text = finding(&drawn, &missing).unwrap().to_string();
         assert!(text.ends_with(" (50.0 % failed)."), "{text}");
         // A figure of the failures themselves says them already.
         let mut of_failures = said.clone();
@@ -200,17 +277,19 @@ mod tests {
         };
         let said = "At Loss 20 %: mean delay from 0.500 ± 0.010 s (udp) to 2.000 ± 0.010 s (tcp).";
         let none = Missing::new();
-        assert_eq!(finding(&figure, &none).as_deref(), Some(said));
+        let told =
+            |figure: &Figure, missing: &Missing| finding(figure, missing).map(|found| found.to_string());
+        assert_eq!(told(&figure, &none).as_deref(), Some(said));
         // What failed is no merit of what is left: it is said in the same breath.
         let missing = Missing::from([(("udp".to_owned(), 20_f64.to_bits()), 0.9)]);
         let said =
             "At Loss 20 %: mean delay from 0.500 ± 0.010 s (udp; 90.0 % failed) to 2.000 ± 0.010 s (tcp).";
-        assert_eq!(finding(&figure, &missing).as_deref(), Some(said));
+        assert_eq!(told(&figure, &missing).as_deref(), Some(said));
         figure.series.truncate(1);
-        assert_eq!(finding(&figure, &none).as_deref(), Some("At Loss 20 %: mean delay 2.000 ± 0.010 s."));
+        assert_eq!(told(&figure, &none).as_deref(), Some("At Loss 20 %: mean delay 2.000 ± 0.010 s."));
         let missing = Missing::from([(("tcp".to_owned(), 20_f64.to_bits()), 0.05)]);
         let said = "At Loss 20 %: mean delay 2.000 ± 0.010 s (5.00 % failed).";
-        assert_eq!(finding(&figure, &missing).as_deref(), Some(said));
+        assert_eq!(told(&figure, &missing).as_deref(), Some(said));
         figure.series.clear();
         assert_eq!(finding(&figure, &none), None);
     }
@@ -225,17 +304,66 @@ mod tests {
             let of =
                 |p| ((crate::sweep::plan::point(p), metric.to_owned()), Estimate { mean, half_width, n: 5 });
             let estimates: Estimates = plan.points.iter().map(of).collect();
-            figure(&said, study.file(), &plan, &estimates, &Tails::new())
+            let mut drawn = figure(&said, study.file(), &plan, &estimates, &Tails::new());
+            drawn.series.truncate(1);
+            drawn
         };
         let share = drawn("success", 0.91, 0.78);
         assert!(share.y.shares && share.series.iter().flat_map(|s| &s.points).all(|p| p.high == 1.0));
-        let text = finding(&share, &Missing::new()).unwrap();
-        assert!(text.contains(" 0.91 (0.13 to 1.00) ("), "{text}");
+        let text = finding(&share, &Missing::new()).unwrap().to_string();
+        assert!(text.contains(" 0.91 (0.13 to 1.00)."), "{text}");
         let time = drawn("delay.mean", 0.91, 0.78);
-        assert!(!time.y.shares && finding(&time, &Missing::new()).unwrap().contains("0.91 ± 0.78 s"));
+        let text = finding(&time, &Missing::new()).unwrap().to_string();
+        assert!(!time.y.shares && text.contains("0.91 ± 0.78 s"), "{text}");
         // Half of what is left of an interval is not its half-width.
-        let text = finding(&drawn("delay.mean", 0.5, 0.9), &Missing::new()).unwrap();
+        let text = finding(&drawn("delay.mean", 0.5, 0.9), &Missing::new()).unwrap().to_string();
         assert!(text.contains(" 0.50 (0.00 to 1.40) s"), "{text}");
+    }
+
+    #[test]
+    fn a_finding_says_what_its_figure_holds_fixed() {
+        let study = usher_scenario::Study::parse("t", "t.toml", usher_scenario::template()).unwrap();
+        let plan = study.plan(usher_scenario::Mode::Quick, &usher_scenario::Overrides::default()).unwrap();
+        let transports = &plan.axes.iter().find(|a| a.name == "transport").unwrap().values;
+        assert_eq!(transports.len(), 2);
+        let of = |held: &[usize]| {
+            let texts = held.iter().map(|i| model::Value::Text(transports[*i].text.clone())).collect();
+            let mut said = plan.figures[0].clone();
+            said.series.clear();
+            said.filter = [("transport".to_owned(), model::Value::Array(texts))].into_iter().collect();
+            said
+        };
+        let told = |all: &[model::Figure], second: f64| {
+            let mean = |p: &usher_scenario::Point| {
+                if p.setting("transport").unwrap().text == transports[1].text { second } else { 1.0 }
+            };
+            let estimate = |p| Estimate { mean: mean(p), half_width: 0.0, n: 5 };
+            let metric = "delay.mean".to_owned();
+            let all_of = plan.points.iter();
+            let estimates: Estimates =
+                all_of.map(|p| ((crate::sweep::plan::point(p), metric.clone()), estimate(p))).collect();
+            let figure = |said| figure(said, study.file(), &plan, &estimates, &Tails::new());
+            let drawn: Vec<_> = all.iter().map(|said| (said, figure(said))).collect();
+            findings(&drawn, study.file(), &plan, &estimates)
+        };
+        let sentence = |i: usize, value: &str| {
+            format!(
+                "At Loss on the core link 5 % (Transport: {}): mean delay of the completed dialogues {value} s.",
+                transports[i].text
+            )
+        };
+        let both = [sentence(0, "1.00"), sentence(1, "2.00")];
+        assert_eq!(told(&[of(&[0]), of(&[1])], 2.0), both);
+        assert_eq!(told(&[of(&[0]), of(&[1]), of(&[1])], 2.0), both, "the same figure twice");
+        let same = sentence(0, "1.00").replace(" s.", " s, and the same with another setting.");
+        assert_eq!(told(&[of(&[0]), of(&[1])], 1.0), [same]);
+        // All of an axis is nothing held fixed, and what all share has neither least nor most.
+        let of_all = model::Figure { series: vec!["transport".to_owned()], ..of(&[0, 1]) };
+        assert!(
+            told(std::slice::from_ref(&of_all), 2.0)[0]
+                .starts_with("At Loss on the core link 5 %: mean delay")
+        );
+        assert_eq!(told(&[of_all], 1.0), Vec::<String>::new());
     }
 
     #[test]
@@ -261,10 +389,11 @@ mod tests {
         let plan = study.plan(usher_scenario::Mode::Quick, &usher_scenario::Overrides::default()).unwrap();
         let said = plan.figures.iter().find(|f| f.y.0.len() == 2).unwrap();
         let mut estimates = Estimates::new();
-        for point in &plan.points {
+        for (i, point) in plan.points.iter().enumerate() {
+            let more = if i + 1 == plan.points.len() { 0.5 } else { 0.0 };
             let point = super::super::plan::point(point);
             for (metric, mean) in [("delay.p50", 1.0), ("delay.p95", 2.0)] {
-                let estimate = Estimate { mean, half_width: 0.0, n: 5 };
+                let estimate = Estimate { mean: mean + more, half_width: 0.0, n: 5 };
                 estimates.insert((point.clone(), metric.to_owned()), estimate);
             }
         }
@@ -273,6 +402,7 @@ mod tests {
         let found: Vec<String> = of_each_metric(said, study.file(), &drawn)
             .iter()
             .filter_map(|figure| finding(figure, &Missing::new()))
+            .map(|found| found.to_string())
             .collect();
         assert_eq!(found.len(), 2);
         assert!(
@@ -285,7 +415,7 @@ mod tests {
         for series in &drawn.series {
             let mean = if series.name.ends_with("delay.p50") { 1.0 } else { 2.0 };
             assert!(series.name.ends_with("delay.p95") || mean == 1.0, "{}", series.name);
-            assert!(series.points.iter().all(|p| p.mean == mean));
+            assert!(series.points.iter().all(|p| p.mean == mean || p.mean == mean + 0.5));
         }
     }
 }

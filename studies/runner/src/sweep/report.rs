@@ -1,9 +1,8 @@
 //! From a sweep's rows to its report: the study's figures, a table of all points, and what to know.
 
-use super::finding::{failing, finding, of_each_metric};
 use super::moved::{Tails, tails, with_ends};
 use super::samples::{self, Samples};
-use super::{Failing, Results, Untrusted, line, recommend};
+use super::{Failing, Results, Untrusted, finding, line, recommend};
 use std::collections::HashMap;
 use usher_observe::manifest::Manifest;
 use usher_observe::row::number;
@@ -51,17 +50,10 @@ pub fn report(
         })
         .filter(|(_, figure)| !figure.series.is_empty())
         .collect();
-    let mut findings: Vec<String> = drawn
-        .iter()
-        .filter(|(said, _)| said.along.is_none())
-        .flat_map(|(said, figure)| {
-            let missing = failing(said, plan, &estimates);
-            of_each_metric(said, file, figure)
-                .into_iter()
-                .filter_map(move |figure| finding(&figure, &missing))
-        })
-        .collect();
-    findings.extend(file.recommendations.iter().flat_map(|r| recommend::findings(r, plan, results)));
+    // Advice first: it is what a long list must not hide.
+    let mut findings: Vec<String> =
+        file.recommendations.iter().flat_map(|r| recommend::findings(r, plan, results)).collect();
+    findings.extend(finding::findings(&drawn, file, plan, &estimates));
     let mut sections: Vec<Section> = drawn
         .into_iter()
         .map(|(said, figure)| Section {
@@ -399,7 +391,7 @@ fn referred(
 }
 
 /// The values that an axis has in a figure: those that it is held at, or all.
-fn places<'a>(
+pub(super) fn places<'a>(
     said: &model::Figure,
     axis: Option<&'a usher_scenario::PlannedAxis>,
 ) -> Vec<&'a usher_scenario::Setting> {
@@ -471,7 +463,7 @@ fn table(file: &StudyFile, plan: &Plan, estimates: &Estimates, tails: &Tails) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sweep::finding::Missing;
+    use crate::sweep::finding::{Missing, finding};
 
     #[test]
     fn figures_hold_axes_by_value_not_by_spelling() {
@@ -561,7 +553,7 @@ mod tests {
         let text = beneath(said, &drawn);
         let expected = format!("One replication moves the mean at 1 of {} points", points.len());
         assert!(text.contains(&expected) && text.contains("median 1.5 s (1 to 29 s)"), "{text}");
-        let found = finding(&drawn, &Missing::new()).unwrap();
+        let found = finding(&drawn, &Missing::new()).unwrap().to_string();
         assert!(found.contains("which one replication moves (median"), "{found}");
         let table = table(study.file(), &plan, &estimates, &tails);
         let moved = table.rows.iter().flatten().filter(|c| matches!(c, Cell::Moved(..))).count();
@@ -579,7 +571,7 @@ mod tests {
         }
         assert!(drawn.series.iter().all(|s| s.kind == Kind::Median));
         assert!(!beneath(&plan.figures[0], &drawn).contains("One replication"));
-        let found = finding(&drawn, &Missing::new()).unwrap();
+        let found = finding(&drawn, &Missing::new()).unwrap().to_string();
         assert!(found.contains(" to 29"), "{found}");
     }
 
@@ -598,7 +590,7 @@ mod tests {
         assert_eq!((p.x, p.mean, p.low, p.high, p.n), (0.0, 0.02, 0.01, 0.03, 7));
         assert!(beneath(said, &drawn).ends_with("ns-2: Measured."));
         // A finding is of one's own results.
-        assert!(!finding(&drawn, &Missing::new()).unwrap().contains("ns-2"));
+        assert!(!finding(&drawn, &Missing::new()).unwrap().to_string().contains("ns-2"));
     }
 
     #[test]
