@@ -106,7 +106,7 @@ fn data(out: &mut String, figure: &Figure) {
     }
     out.push_str("</tr></thead>\n<tbody>\n");
     for x in xs {
-        let mut key = if figure.x.categories.is_empty() { number(x) } else { figure.x_text(x) };
+        let mut key = figure.x_told(x);
         let named = figure.series.iter().flat_map(|s| s.points.iter().map(move |p| (s, p)));
         for name in named.filter(|(_, p)| p.x == x).filter_map(|(s, p)| Figure::name_of(s, p)) {
             key.push_str(&format!(" ({name})"));

@@ -194,7 +194,11 @@ fn beneath(said: &model::Figure, figure: &Figure) -> String {
         let named = moved.iter().take(SHOWN).map(|(s, p)| {
             let at = match figure.x.categories.get(p.x as usize) {
                 Some(name) => name.clone(),
-                None => format!("{} {}", number(p.x), figure.x.unit).trim_end().to_owned(),
+                None => {
+                    // Along an axis x is a mean.
+                    let x = if said.along.is_some() { finding::sure(p.x, f64::NAN) } else { number(p.x) };
+                    format!("{x} {}", figure.x.unit).trim_end().to_owned()
+                }
             };
             let median = p.median.as_ref().map_or_else(String::new, |m| format!(": median {}", with_ends(m)));
             format!("{} at {at}{median}", s.name)
@@ -553,6 +557,12 @@ mod tests {
         let text = beneath(said, &drawn);
         let expected = format!("One replication moves the mean at 1 of {} points", points.len());
         assert!(text.contains(&expected) && text.contains("median 1.5 s (1 to 29 s)"), "{text}");
+        let along = model::Figure { along: Some("loss".to_owned()), ..said.clone() };
+        let mut measured = drawn.clone();
+        for point in measured.series.iter_mut().flat_map(|s| &mut s.points) {
+            point.x = 0.123_456_789;
+        }
+        assert!(beneath(&along, &measured).contains(" at 0.123 %: median"));
         let found = finding(&drawn, &Missing::new()).unwrap().to_string();
         assert!(found.contains("which one replication moves (median"), "{found}");
         let table = table(study.file(), &plan, &estimates, &tails);
