@@ -37,6 +37,11 @@ impl Bar {
         Self { bar, points, expected: sweep.expected(), stopped: Mutex::default() }
     }
 
+    /// Does this, such as printing a line, while the bar is off the screen.
+    pub(crate) fn aside(&self, what: impl FnOnce()) {
+        self.bar.suspend(what);
+    }
+
     /// Takes the bar off the screen.
     pub(crate) fn end(&self) {
         self.bar.finish_and_clear();

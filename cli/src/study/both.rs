@@ -11,7 +11,7 @@ use usher_observe::row::number;
 use usher_observe::{Estimate, Row, csv, file};
 use usher_report::{Axis, Cell, Column, Figure, Kind, Point, Report, Section, Series, Table};
 use usher_runner::sweep::key;
-use usher_scenario::{Plan, Study};
+use usher_scenario::{Plan, Study, metrics};
 
 /// Folders of the two, and the file of their differences.
 pub(super) const SIM: &str = "sim";
@@ -183,6 +183,7 @@ fn table(title: &str, compared: &[&Comparison]) -> Table {
 
 /// A metric over the plan's first axis of numbers, a series of each network for each combination of the others.
 fn figure(plan: &Plan, compared: &[&Comparison], metric: &str) -> Figure {
+    let share = plan.points.first().and_then(|p| metrics::find(metric, &p.scenario)).is_some_and(|m| m.share);
     let axis = plan.axes.iter().find(|a| a.values.len() > 1 && a.values.iter().all(|v| v.number.is_some()));
     let mut series: BTreeMap<(String, &str), Series> = BTreeMap::new();
     let points = compared.iter().filter_map(|c| {
@@ -203,7 +204,7 @@ fn figure(plan: &Plan, compared: &[&Comparison], metric: &str) -> Figure {
                 kind: Kind::Measured,
                 ..Series::default()
             });
-            entry.points.push(Point::measured(x, of));
+            entry.points.push(Point::measured(x, of).within_reach(share));
         }
     }
     let x = match axis {
@@ -215,7 +216,7 @@ fn figure(plan: &Plan, compared: &[&Comparison], metric: &str) -> Figure {
         name: "agreement".to_owned(),
         title: format!("{metric}, simulator and kernel"),
         x,
-        y: Axis::new(metric, unit),
+        y: Axis::new(metric, unit).of_shares(share),
         series: series.into_values().collect(),
         panels: Vec::new(),
     }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use usher_experiment::live;
 use usher_experiment::statements::OUT;
@@ -436,7 +437,13 @@ impl Job<'_> {
         let bar = Bar::new(&sweep, output.progress);
         let captures = (!self.run.pcap.is_empty()).then_some(path.as_path());
         let options = Options { jobs: self.cores(), interrupt: &interrupt, watch: &bar, captures };
-        let results = sweep::execute(&sweep, &*self.runner(), folder.journal(), options);
+        let tell = || {
+            if !output.json {
+                bar.aside(|| output.note("finishing the replications under way; Ctrl-C again ends now"));
+            }
+        };
+        let results =
+            heard(&interrupt, tell, || sweep::execute(&sweep, &*self.runner(), folder.journal(), options));
         bar.end();
 
         let experiment = Experiment {
@@ -604,4 +611,44 @@ fn interrupt() -> std::io::Result<Arc<AtomicBool>> {
         flag::register(signal, set.clone())?;
     }
     Ok(set)
+}
+
+/// How often is looked whether there was an interrupt.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Runs this, and tells at once that an interrupt was heard: the replications under way may take minutes.
+fn heard<T>(interrupt: &AtomicBool, tell: impl Fn() + Sync, run: impl FnOnce() -> T) -> T {
+    let (running, ended) = mpsc::channel::<()>();
+    let tell = &tell;
+    std::thread::scope(|threads| {
+        threads.spawn(move || {
+            while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+                if interrupt.load(Ordering::Relaxed) {
+                    return tell();
+                }
+            }
+        });
+        let done = run();
+        drop(running);
+        done
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interrupt_is_told_while_what_is_under_way_goes_on() {
+        let interrupt = AtomicBool::new(false);
+        let (said, told) = mpsc::channel();
+        let tell = || said.send(()).unwrap();
+        let done = heard(&interrupt, tell, || {
+            interrupt.store(true, Ordering::Relaxed);
+            told.recv_timeout(Duration::from_secs(60)).is_ok()
+        });
+        assert!(done);
+        heard(&AtomicBool::new(false), tell, || ());
+        assert!(told.try_recv().is_err(), "once, and not where there was none");
+    }
 }

@@ -1,5 +1,6 @@
 //! What a figure shows.
 
+use crate::format::significant;
 use crate::svg;
 use usher_observe::Estimate;
 use usher_observe::row::number;
@@ -42,6 +43,8 @@ pub struct Axis {
     pub unit: String,
     /// True for a logarithmic scale (linear all the same where a value is not positive).
     pub log: bool,
+    /// True where it measures shares of a whole, so that there is nothing below 0 or above 1. For `y` only.
+    pub shares: bool,
     /// Names of the values 0, 1, 2 ... where they are not quantities; empty otherwise. For `x` only.
     pub categories: Vec<String>,
 }
@@ -62,6 +65,13 @@ impl Axis {
     #[must_use]
     pub fn logarithmic(mut self) -> Self {
         self.log = true;
+        self
+    }
+
+    /// The same axis as one of shares of a whole, where this is true.
+    #[must_use]
+    pub fn of_shares(mut self, shares: bool) -> Self {
+        self.shares = shares;
         self
     }
 
@@ -197,10 +207,29 @@ impl Point {
         Self { x, mean: value, low: value, high: value, n: 0, median: None, moved: None, quartiles: None }
     }
 
+    /// The same point with its interval only as far as its metric can go: none is negative, and no share of a whole
+    /// is larger than 1.
+    #[must_use]
+    pub fn within_reach(mut self, share: bool) -> Self {
+        self.low = self.low.max(0.0);
+        if share && self.high.is_finite() {
+            self.high = self.high.min(1.0).max(self.mean);
+        }
+        self
+    }
+
     /// The ends of the interval, where it is known and has a width.
-    pub(crate) fn interval(&self) -> Option<(f64, f64)> {
+    pub fn interval(&self) -> Option<(f64, f64)> {
         (self.low.is_finite() && self.high.is_finite() && self.low < self.high)
             .then_some((self.low, self.high))
+    }
+
+    /// Half the interval's width, where the value stands in its middle, as it does not where the interval ends at what
+    /// its metric cannot pass.
+    pub fn half_width(&self) -> Option<f64> {
+        let (low, high) = self.interval()?;
+        let off = ((high - self.mean) - (self.mean - low)).abs();
+        (off <= 1e-6 * (high - low) + 1e-12 * self.mean.abs()).then_some((high - low) / 2.0)
     }
 }
 
@@ -262,6 +291,13 @@ impl Figure {
             Some(name) => name.clone(),
             None => number(x),
         }
+    }
+
+    /// The same for people: what was measured has more digits than anybody can use, what a study sets has few.
+    pub(crate) fn x_told(&self, x: f64) -> String {
+        let exact = self.x_text(x);
+        let measured = self.x.categories.is_empty() && x.fract() != 0.0 && exact.len() > 8;
+        if measured { significant(x, 5) } else { exact }
     }
 
     /// What a point of a series is called, if it has a name.

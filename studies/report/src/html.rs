@@ -22,6 +22,8 @@ const LIVE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script
 
 /// As many warnings stand open at the head.
 const FEW_WARNINGS: usize = 4;
+/// As many findings, likewise; the others are folded.
+const FEW_FINDINGS: usize = 12;
 /// So many parts are found without a list of them.
 const FEW_PARTS: usize = 3;
 
@@ -154,11 +156,13 @@ fn header(out: &mut String, report: &Report) {
         out.push_str("</details>\n");
     }
     if !report.findings.is_empty() {
-        out.push_str("<ul class=\"findings\">\n");
-        for finding in &report.findings {
-            let _ = writeln!(out, "<li>{}</li>", escape(finding));
+        let (first, further) = report.findings.split_at(report.findings.len().min(FEW_FINDINGS));
+        findings(out, first);
+        if !further.is_empty() {
+            let _ = writeln!(out, "<details>\n<summary>{} more</summary>", further.len());
+            findings(out, further);
+            out.push_str("</details>\n");
         }
-        out.push_str("</ul>\n");
     }
     paragraphs(out, &report.description);
     if let Some(m) = &report.manifest {
@@ -173,6 +177,14 @@ fn header(out: &mut String, report: &Report) {
         let _ = writeln!(out, "<p class=\"meta\">{}</p>", facts.join(" · "));
     }
     out.push_str("</header>\n");
+}
+
+fn findings(out: &mut String, sentences: &[String]) {
+    out.push_str("<ul class=\"findings\">\n");
+    for sentence in sentences {
+        let _ = writeln!(out, "<li>{}</li>", escape(sentence));
+    }
+    out.push_str("</ul>\n");
 }
 
 fn seconds(s: f64) -> String {

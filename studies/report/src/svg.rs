@@ -3,7 +3,7 @@
 mod label;
 mod mark;
 
-use crate::figure::{Figure, Kind, Point, Series};
+use crate::figure::{Axis, Figure, Kind, Point, Series};
 use crate::format::{escape, significant, with_ends, with_half_width};
 use crate::scale::Scale;
 use label::Label;
@@ -105,11 +105,12 @@ pub(crate) fn drawing(figure: &Figure, variant: Variant, size: Size) -> String {
 /// A figure without panels: what is drawn, its width and its height.
 fn whole(figure: &Figure, variant: Variant, size: Size, top: f64, id: &str) -> (String, f64, f64) {
     let narrow = size == Size::Narrow;
+    let width = if narrow { NARROW } else { WIDTH };
     let looks: Vec<Look> =
         (0..figure.series.len()).map(|i| Look { place: i, colour: like(figure, i) }).collect();
     let frame = Frame {
-        width: if narrow { NARROW } else { WIDTH },
-        top: top + 38.0,
+        width,
+        top: top + 38.0 + more(&lines_of(&figure.y, width - 32.0)),
         plot_height: if narrow { 250.0 } else { PLOT_HEIGHT },
         beside: !narrow,
         names: [true, true],
@@ -136,9 +137,9 @@ fn panels(figure: &Figure, variant: Variant, size: Size, top: f64, id: &str) -> 
     let each = if across == 1 { NARROW } else { WIDTH / 2.0 };
     let mut names: Vec<(Look, Kind, &str)> = Vec::new();
     let mut out = String::new();
-    let y = px(top + 14.0);
-    let _ = writeln!(out, "<text class=\"name\" x=\"16\" y=\"{y}\">{}</text>", escape(&figure.y.label()));
-    let mut y = top + 18.0;
+    let name = lines_of(&figure.y, each * across as f64 - 32.0);
+    axis_name(&mut out, &name, 16.0, top + 14.0, "");
+    let mut y = top + 18.0 + more(&name);
     let ranges = [x_range(figure), y_range(figure, variant.log_y)];
     let rows = figure.panels.len().div_ceil(across);
     for (row, panels) in figure.panels.chunks(across).enumerate() {
@@ -186,6 +187,25 @@ fn panels(figure: &Figure, variant: Variant, size: Size, top: f64, id: &str) -> 
     let width = each * across as f64;
     let height = legend(&mut out, &names, y + 6.0, width);
     (out, width, height)
+}
+
+/// The name of an axis in lines that are no longer than this; none where it has no name.
+fn lines_of(axis: &Axis, longest: f64) -> Vec<String> {
+    let name = axis.label();
+    if name.trim().is_empty() { Vec::new() } else { label::lines(&name, longest) }
+}
+
+/// How much higher these lines are than one.
+fn more(lines: &[String]) -> f64 {
+    label::LINE * lines.len().saturating_sub(1) as f64
+}
+
+/// The name of an axis, its first line at this height.
+fn axis_name(out: &mut String, lines: &[String], x: f64, y: f64, anchor: &str) {
+    for (n, line) in lines.iter().enumerate() {
+        let (x, y) = (px(x), px(y + label::LINE * n as f64));
+        let _ = writeln!(out, "<text class=\"name\" x=\"{x}\" y=\"{y}\"{anchor}>{}</text>", escape(line));
+    }
 }
 
 /// The names of series below a plot, from this height on. Gives the lower edge.
@@ -243,9 +263,12 @@ fn description(figure: &Figure) -> String {
 /// What the pointer is told at a point.
 fn tip(figure: &Figure, series: &Series, p: &Point) -> String {
     let unit = |unit: &str| if unit.is_empty() { String::new() } else { format!(" {unit}") };
-    let x = format!("{}: {}{}", figure.x.title, figure.x_text(p.x), unit(&figure.x.unit));
-    let half_width = p.interval().map_or(0.0, |(low, high)| (high - low) / 2.0);
-    let mean = format!("{}{}", with_half_width(p.mean, half_width), unit(&figure.y.unit));
+    let x = format!("{}: {}{}", figure.x.title, figure.x_told(p.x), unit(&figure.x.unit));
+    let mean = match (p.interval(), p.half_width()) {
+        (Some(ends), None) => with_ends(p.mean, Some(ends)),
+        (_, half_width) => with_half_width(p.mean, half_width.unwrap_or_default()),
+    };
+    let mean = format!("{mean}{}", unit(&figure.y.unit));
     let name = match Figure::name_of(series, p) {
         Some(point) => format!("{}\n{point}", series.name),
         None => series.name.clone(),
@@ -322,6 +345,8 @@ struct Plot<'a> {
     x: Scale,
     y: Scale,
     labels: Vec<Label>,
+    /// The name of the horizontal axis.
+    name: Vec<String>,
     /// Whether the names of categories are turned, since they do not fit side by side.
     turned: bool,
     frame: &'a Frame<'a>,
@@ -356,9 +381,12 @@ impl<'a> Plot<'a> {
             label.anchor = last.map(|p| (x.at(p.x) + dodge(figure, i, right - left), y.at(p.mean)));
         }
         let lowest = label::spread(&mut labels, top, bottom);
-        let height = bottom + below + if frame.names[0] { 56.0 } else { 32.0 };
+        // In the middle of the plot, which is not that of the drawing.
+        let middle = f64::midpoint(left, right);
+        let name = lines_of(&figure.x, 2.0 * middle.min(frame.width - middle) - 8.0);
+        let height = bottom + below + if frame.names[0] { 56.0 + more(&name) } else { 32.0 };
         let height = if frame.beside { height.max(lowest + 12.0) } else { height };
-        Self { left, right, top, bottom, height, x, y, labels, turned, frame }
+        Self { left, right, top, bottom, height, x, y, labels, name, turned, frame }
     }
 
     fn look(&self, series: usize) -> Look {
@@ -435,17 +463,12 @@ impl<'a> Plot<'a> {
         }
         let _ = writeln!(out, "<path class=\"axis\" d=\"M{l} {b}H{r}\"/>");
         if self.frame.names[0] {
-            let (x, y) = (px(f64::midpoint(self.left, self.right)), px(self.bottom + below + 45.0));
-            let label = escape(&figure.x.label());
-            let _ = writeln!(
-                out,
-                "<text class=\"name\" x=\"{x}\" y=\"{y}\" text-anchor=\"middle\">{label}</text>"
-            );
+            let middle = f64::midpoint(self.left, self.right);
+            axis_name(out, &self.name, middle, self.bottom + below + 45.0, " text-anchor=\"middle\"");
         }
-        let y = px(self.top - 18.0);
-        let name = escape(&figure.y.label());
         if self.frame.names[1] {
-            let _ = writeln!(out, "<text class=\"name\" x=\"16\" y=\"{y}\">{name}</text>");
+            let name = lines_of(&figure.y, self.frame.width - 32.0);
+            axis_name(out, &name, 16.0, self.top - 18.0 - more(&name), "");
         }
         let _ = writeln!(out, "</g>\n<path class=\"frame\" d=\"M{l} {t}V{b}\"/>");
     }
@@ -593,10 +616,11 @@ fn x_range(figure: &Figure) -> (f64, f64) {
 }
 
 /// What the vertical axis spans: every interval, and closed forms as far as they stay near the
-/// measurements; from zero, unless all lies far above it.
+/// measurements; from zero, unless all lies far above it. Of shares nothing beyond 0 and 1.
 fn y_range(figure: &Figure, log: bool) -> (f64, f64) {
     let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
     let mut take = |v: f64| {
+        let v = if figure.y.shares { v.clamp(0.0, 1.0) } else { v };
         if v.is_finite() && (!log || v > 0.0) {
             low = low.min(v);
             high = high.max(v);
@@ -616,6 +640,8 @@ fn y_range(figure: &Figure, log: bool) -> (f64, f64) {
     }
     match (low, high) {
         (low, high) if low > high => (0.0, 1.0),
+        // Widened it would reach beyond 1.
+        (low, high) if figure.y.shares && low >= high => (low / 2.0, 1.0),
         (low, high) if !log && low >= 0.0 && low < 0.7 * high => (0.0, high),
         range => range,
     }

@@ -15,6 +15,8 @@ pub struct Metric {
     pub name: &'static str,
     /// Its unit; empty for a plain number or a share.
     pub unit: &'static str,
+    /// True of a share of a whole, which is never below 0 or above 1.
+    pub share: bool,
     /// What it is, as an axis is titled.
     pub about: &'static str,
     /// What it is in full, as its documentation says.
@@ -100,14 +102,19 @@ impl Metric {
     }
 }
 
-/// Declares the metrics: in full, of what, by which name, in which unit, and as an axis is titled.
+/// Declares the metrics: in full, of what, by which name, in which unit or as a share, and as an axis is titled.
 macro_rules! metrics {
-    ($($(#[doc = $meaning:literal])+ $metric:ident = $of:ident $name:literal in $unit:literal: $about:literal;)+) => {
+    (@unit share) => { "" };
+    (@unit $unit:literal) => { $unit };
+    (@share share) => { true };
+    (@share $unit:literal) => { false };
+    ($($(#[doc = $meaning:literal])+ $metric:ident = $of:ident $name:literal in $unit:tt: $about:literal;)+) => {
         $(
             $(#[doc = $meaning])+
             pub const $metric: Metric = Metric {
                 name: $name,
-                unit: $unit,
+                unit: metrics!(@unit $unit),
+                share: metrics!(@share $unit),
                 about: $about,
                 meaning: concat!($($meaning),+).trim_ascii(),
                 of: Of::$of,
@@ -139,12 +146,12 @@ metrics! {
     REJECTED = Workload "rejected" in "": "authentications that ended in a reject";
     /// Share of `started` that failed: given up by the station, the NAS or the client, or still open; of handovers,
     /// those that the exchange of messages did not lead.
-    FAILURES = Workload "failures" in "": "share of the dialogues begun that failed";
+    FAILURES = Workload "failures" in share: "share of the dialogues begun that failed";
     /// Share of `started` that ended well within this time of their beginning, `within(5 s)`; what failed, was refused or has
     /// not ended is not within any. Measured for the times that the study names.
-    WITHIN = Workload "within" in "": "share of the dialogues begun that ended well within the time";
+    WITHIN = Workload "within" in share: "share of the dialogues begun that ended well within the time";
     /// Share of `started` that ended well.
-    SUCCESS = Workload "success" in "": "share of the dialogues begun that ended well";
+    SUCCESS = Workload "success" in share: "share of the dialogues begun that ended well";
     /// Requests that the application protocol sent again (RADIUS, dialogues over UDP), per completed dialogue.
     RETRANSMISSIONS = Workload "retransmissions" in "":
         "requests that the application sent again, per completed dialogue";
@@ -153,7 +160,7 @@ metrics! {
     KEYS_DELAY = Workload "keys.delay" in "s":
         "from EAP's success until the station has its traffic keys, mean of the completed dialogues";
     /// Share of the counted dialogues let in by EAP that ended without traffic keys, or were still without.
-    KEYS_FAILURES = Workload "keys.failures" in "": "share of the stations let in by EAP that got no traffic keys";
+    KEYS_FAILURES = Workload "keys.failures" in share: "share of the stations let in by EAP that got no traffic keys";
     /// Messages of the exchange of traffic keys, those sent again included, per completed dialogue.
     KEYS_MESSAGES = Workload "keys.messages" in "":
         "messages of the exchange of traffic keys, per completed dialogue";
@@ -168,14 +175,14 @@ metrics! {
     ACCOUNTING_DELAY = Workload "accounting.delay" in "s":
         "from when a record of accounting falls due until the NAS has its acknowledgement, mean of those that have one";
     /// Share of these records acknowledged later than `workload.accounting.late`.
-    ACCOUNTING_LATE = Workload "accounting.late" in "":
+    ACCOUNTING_LATE = Workload "accounting.late" in share:
         "share of the records of accounting acknowledged later than they should be";
     /// Share of them that were given up by the NAS, refused, or without acknowledgement when the drain was over.
-    ACCOUNTING_LOST = Workload "accounting.lost" in "":
+    ACCOUNTING_LOST = Workload "accounting.lost" in share:
         "share of the records of accounting that were never acknowledged";
     /// Of the workload `ident`: share of the completed dialogues whose answer is the name or the number of the user who had
     /// the connection; others are hidden, sealed, unknown or wrong.
-    IDENT_NAMED = Workload "ident.named" in "": "share of the answers that name the connection's user";
+    IDENT_NAMED = Workload "ident.named" in share: "share of the answers that name the connection's user";
     /// Of the workload `ike`: messages of an authentication, those of IKE between initiator and gateway and those of RADIUS
     /// between gateway and AAA server, sent again or not, per completed dialogue. Messages in fragments (RFC 7383) count by
     /// fragment; what an initiator deletes by itself is not part of an authentication.
@@ -207,7 +214,7 @@ metrics! {
         "octets of RADIUS to the gateway in frames, per completed dialogue";
     /// Share of the Access-Accepts that carry a key of the EAP method (MS-MPPE-Recv-Key), which both sides' AUTH is of; without it
     /// that is of SK_pi and SK_pr (RFC 7296 2.16).
-    IKE_KEYS = Workload "ike.keys" in "": "share of the Access-Accepts with a key of the EAP method";
+    IKE_KEYS = Workload "ike.keys" in share: "share of the Access-Accepts with a key of the EAP method";
     /// Of completed dialogues of initiators that had an IKE_SA: from when its packets stopped until those of the new one could
     /// go; zero where the new one is there before the old one goes.
     IKE_INTERRUPTION = Workload "ike.interruption" in "s":
@@ -226,7 +233,7 @@ metrics! {
         "TCP segments that came behind a gap, so that their data waited for another's, per completed dialogue";
     /// Share of data in the octets of packets that carry TCP data, headers of IP and TCP included; of all hosts,
     /// retransmissions included.
-    TCP_DATA_SHARE = Run "tcp.data-share" in "":
+    TCP_DATA_SHARE = Run "tcp.data-share" in share:
         "share of data in the octets of packets that carry TCP data, headers of IP and TCP included";
     /// Mean data of the segments that carry some.
     TCP_SEGMENT_SIZE = Run "tcp.segment-size" in "B": "mean data of TCP segments that carry some";
@@ -292,10 +299,10 @@ metrics! {
     STEP_RESERVATION = Workload "step.reservation" in "s":
         "the network's reservation of resources, mean of the successful handovers";
     /// Share of the flow's packets sent during handovers that did not arrive.
-    APP_LOSS = Workload "app.loss" in "": "share of the flow's packets sent during handovers that did not arrive";
+    APP_LOSS = Workload "app.loss" in share: "share of the flow's packets sent during handovers that did not arrive";
     /// Share of the flow's packets that did not arrive, of those sent from a node's leaving the cell until its flow
     /// is redirected, in handovers that failed; the cell is left when Link_Going_Down said that it would be.
-    APP_LOSS_AFTER_LEAVING = Workload "app.loss-after-leaving" in "":
+    APP_LOSS_AFTER_LEAVING = Workload "app.loss-after-leaving" in share:
         "share of the flow's packets that did not arrive, of those sent from a node's leaving the cell until its \
          flow is redirected, in handovers that failed";
     /// The same packets, per handover: those sent during it that did not arrive.
@@ -319,15 +326,15 @@ metrics! {
     /// Of them, those that it delivered.
     RECEIVED = Link "received" in "b/s": "bits that the link delivered in a second, both ways";
     /// Share of the packets offered to the link that its queue dropped or that it lost.
-    DROPS = Link "drops" in "": "share of the packets offered to the link that its queue dropped or it lost";
+    DROPS = Link "drops" in share: "share of the packets offered to the link that its queue dropped or it lost";
     /// Bandwidth requests in the contended opportunities of the named 802.16 cell, per completed dialogue.
     REQUESTS = Cell "requests" in "":
         "bandwidth requests in contended opportunities of the cell, per completed dialogue";
     /// Share of the rangings and requests in the cell's contended opportunities that met another and were not heard.
-    COLLISIONS = Cell "collisions" in "":
+    COLLISIONS = Cell "collisions" in share:
         "share of the rangings and requests in the cell's contended opportunities that met another";
     /// Share of the host's cores at work, over the whole run.
-    BUSY = Host "busy" in "": "share of the host's cores at work";
+    BUSY = Host "busy" in share: "share of the host's cores at work";
     /// Processor time of the host that was charged, per completed dialogue; on a lab what its roles took, with what the kernel
     /// did for them when they received and sent.
     CPU = Host "cpu" in "s": "processor time of the host, per completed dialogue";

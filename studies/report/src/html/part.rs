@@ -106,7 +106,7 @@ fn data(out: &mut String, figure: &Figure) {
     }
     out.push_str("</tr></thead>\n<tbody>\n");
     for x in xs {
-        let mut key = if figure.x.categories.is_empty() { number(x) } else { figure.x_text(x) };
+        let mut key = figure.x_told(x);
         let named = figure.series.iter().flat_map(|s| s.points.iter().map(move |p| (s, p)));
         for name in named.filter(|(_, p)| p.x == x).filter_map(|(s, p)| Figure::name_of(s, p)) {
             key.push_str(&format!(" ({name})"));
@@ -122,7 +122,9 @@ fn data(out: &mut String, figure: &Figure) {
                 }
                 Kind::Median | Kind::Reference | Kind::Box | Kind::Other => Cell::Number(p.mean),
                 Kind::Measured => {
-                    let half_width = p.interval().map_or(f64::INFINITY, |(low, high)| (high - low) / 2.0);
+                    // Where one end is at what the metric cannot pass, the other tells.
+                    let half_width =
+                        p.interval().map_or(f64::INFINITY, |(low, high)| (high - p.mean).max(p.mean - low));
                     let estimate = Estimate { mean: p.mean, half_width, n: p.n };
                     match p.median.filter(|_| p.moved.is_some()) {
                         Some(median) => Cell::Moved(estimate, median),

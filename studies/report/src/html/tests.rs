@@ -122,6 +122,23 @@ fn the_question_and_the_answer_come_first() {
 }
 
 #[test]
+fn many_findings_are_folded() {
+    let mut report = sample("plain");
+    let page = |report: &Report| {
+        let page = report.html();
+        let (head, _) = page.split_once("</header>").unwrap();
+        head.to_owned()
+    };
+    report.findings = (1..=12).map(|n| format!("Finding {n}.")).collect();
+    assert!(!page(&report).contains("<details"));
+    report.findings.extend(["Finding 13.".to_owned(), "Finding 14.".to_owned()]);
+    let head = page(&report);
+    let (open, folded) = head.split_once("<summary>2 more</summary>").unwrap();
+    assert!(open.contains("Finding 12.") && !open.contains("Finding 13."));
+    assert!(folded.contains("Finding 13.") && folded.contains("Finding 14."));
+}
+
+#[test]
 fn two_figures_of_one_name_share_no_identifier() {
     let page = sample("plain").html();
     let ids: Vec<&str> = page.split(" id=\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();

@@ -149,6 +149,18 @@ fn categories_stand_side_by_side() {
 }
 
 #[test]
+fn a_place_that_was_measured_is_told_with_the_digits_that_can_be_used() {
+    let mut figure = small();
+    figure.series[0].points = vec![point(0.123_456_789_012_345_67, 0.1, 0.01), point(0.015, 0.2, 0.01)];
+    figure.series[1].points = vec![Point::exact(123_456_789.0, 1.0), Point::exact(f64::INFINITY, 1.0)];
+    let svg = file(&figure);
+    for told in ["Loss: 0.12346 %&#10;", "Loss: 0.015 %&#10;", "Loss: 123456789 %&#10;"] {
+        assert!(svg.contains(told), "{told}: {svg}");
+    }
+    assert!(figure.csv().contains("0.12345678901234"), "programs have them all");
+}
+
+#[test]
 fn there_is_nothing_between_whole_numbers() {
     let ticks = |xs: &[f64]| {
         let mut figure = small();
@@ -215,6 +227,82 @@ fn on_a_telephone_names_stand_below_and_panels_below_each_other() {
         let ids = |svg: &str| svg.matches(" id=\"").count();
         assert_eq!(ids(&wide), ids(&narrow));
     }
+}
+
+#[test]
+fn no_name_of_an_axis_is_cut() {
+    let long = "messages of RADIUS from the gateway that were sent again, per completed dialogue of a station that has \
+                roamed from one network to another and has come back to the first one, with its own address";
+    let number = |line: &str, name: &str| -> f64 {
+        let (_, rest) = line.split_once(&format!(" {name}=\"")).unwrap();
+        rest.split_once('"').unwrap().0.parse().unwrap()
+    };
+    for mut figure in [small(), in_panels()] {
+        (figure.x.title, figure.y.title) = (long.into(), long.into());
+        for (size, width) in [(Size::Alone, WIDTH), (Size::Wide, WIDTH), (Size::Narrow, NARROW)] {
+            let svg = drawing(&figure, Variant::of(&figure), size);
+            nests(&svg);
+            let mut said = [String::new(), String::new()];
+            let mut below = 0.0f64;
+            for line in svg.lines().filter(|line| line.contains("class=\"name\"")) {
+                let text = line.split_once('>').unwrap().1.trim_end_matches("</text>");
+                let centred = line.contains("text-anchor=\"middle\"");
+                let (x, wide) = (number(line, "x"), text_width(text, 12.5));
+                let (from, to) = if centred { (x - wide / 2.0, x + wide / 2.0) } else { (x, x + wide) };
+                // A panel stands where its group does.
+                let room = if !figure.panels.is_empty() && centred { width.min(400.0) } else { width };
+                assert!(from >= 0.0 && to <= room, "{text}: {from} to {to} of {room}");
+                said[usize::from(centred)].push_str(&format!("{text} "));
+                below = below.max(number(line, "y"));
+            }
+            let whole = |unit: &str| format!("{long} ({unit})");
+            assert_eq!(said[0].trim_end(), whole("s"));
+            assert!(said[1].starts_with(&whole("%")) && !svg.contains('…'));
+            let (_, rest) = svg.split_once("viewBox=\"0 0 ").unwrap();
+            let height: f64 = rest.split(['"', ' ']).nth(1).unwrap().parse().unwrap();
+            assert!(below < height, "{below} of {height}");
+        }
+    }
+    let place = |name: &str| {
+        let figure = Figure { y: Axis::new(name, ""), ..small() };
+        let svg = drawing(&figure, Variant::of(&figure), Size::Narrow);
+        svg.lines().find(|line| line.contains("class=\"name\" x=\"16\"")).map(|line| number(line, "y"))
+    };
+    assert_eq!(
+        (place("Delay"), place(long)),
+        (Some(20.0), Some(20.0)),
+        "the plot moves down, not the name up"
+    );
+    assert_eq!(place(""), None);
+}
+
+#[test]
+fn there_is_nothing_beyond_a_share_of_one() {
+    let mut figure = small();
+    figure.series.truncate(1);
+    figure.y = Axis::new("Share", "").of_shares(true);
+    for points in [[(0.91, 0.78), (0.05, 0.3)], [(0.99, 0.08), (0.98, 0.002)], [(1.0, 0.0), (1.0, 0.0)]] {
+        figure.series[0].points =
+            (0..).map(f64::from).zip(points).map(|(x, (mean, half))| point(x, mean, half)).collect();
+        for log in [false, true] {
+            let (low, high) = y_range(&figure, log);
+            assert!(low >= 0.0 && high <= 1.0, "{low} to {high}");
+            let ticks = Scale::new(low, high, log, 300.0, 0.0).nice().ticks();
+            assert!(ticks.iter().all(|t| t.value >= 0.0 && t.value <= 1.0 + 1e-9), "{points:?}: {ticks:?}");
+        }
+    }
+    let reached = point(0.0, 0.91, 0.78).within_reach(true);
+    assert_eq!((reached.high, reached.half_width()), (1.0, None));
+    assert!((reached.low - 0.13).abs() < 1e-9);
+    figure.series[0].points = vec![reached];
+    let svg = file(&figure);
+    assert!(svg.contains("0.91 (0.13 to 1.00)&#10;n = 10"), "{svg}");
+    assert_eq!(
+        point(0.0, 0.91, 0.78).within_reach(false).high,
+        0.91 + 0.78,
+        "two for each may be more than one"
+    );
+    assert_eq!(point(0.0, 0.5, f64::INFINITY).within_reach(true).interval(), None, "an unknown one stays so");
 }
 
 #[test]

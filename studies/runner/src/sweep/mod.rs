@@ -11,6 +11,7 @@
 mod estimate;
 mod execute;
 mod failing;
+mod finding;
 mod folder;
 pub mod key;
 mod line;

@@ -1,6 +1,7 @@
 //! Recommendations: for each combination of the other axes' values, which value of one axis does best.
 
 use super::Results;
+use super::finding::sure;
 use super::report::held;
 use std::collections::{BTreeMap, HashMap};
 use usher_observe::stats::paired;
@@ -21,7 +22,7 @@ pub struct Advice {
     pub best: Option<(String, Estimate)>,
     /// Those that may be as good: the paired difference's interval holds zero or stays within 5 %.
     pub as_good: Vec<String>,
-    /// The worst that stays within the limit, and how many times the best's value it has.
+    /// The worst that stays within the limit, and how many times the best's value it has; not finite where that is zero.
     pub worst: Option<(String, f64)>,
     /// Those beyond the limit.
     pub excluded: Vec<String>,
@@ -100,7 +101,7 @@ pub fn advise(said: &Recommendation, plan: &Plan, results: &Results) -> Vec<Advi
         .collect()
 }
 
-/// What a short recommendation says, a sentence a line.
+/// What a short recommendation says, a line for each place.
 pub(super) fn findings(said: &Recommendation, plan: &Plan, results: &Results) -> Vec<String> {
     /// More lines than this are a table's affair.
     const FEW: usize = 12;
@@ -112,31 +113,27 @@ pub(super) fn findings(said: &Recommendation, plan: &Plan, results: &Results) ->
     let unit = unit.map_or("", |metric| metric.unit);
     let sentence = |a: Advice| {
         let at: Vec<String> = a.at.axes().map(|(axis, value)| format!("{axis} {value}")).collect();
-        let at = if at.is_empty() { String::new() } else { format!("At {}: ", at.join(", ")) };
+        let at = if at.is_empty() { String::new() } else { format!("At {}: ", at.join("; ")) };
         let Some((name, estimate)) = a.best else {
             let none =
-                |out: &[String]| format!("{at}nothing is within the limit: not {}.", out.join(", not "));
+                |out: &[String]| format!("{at}nothing is within the limit: not {}.", out.join("; not "));
             return (!a.excluded.is_empty()).then(|| none(&a.excluded));
         };
+        // Names may have commas within.
         let listed = |what: &str, names: &[String]| match names {
             [] => String::new(),
-            names => format!("; {what}: {}", names.join(", ")),
+            names => format!(" {what}: {}.", names.join("; ")),
         };
-        let as_good = listed("as good", &a.as_good);
-        let excluded = listed("not within the limit", &a.excluded);
-        Some(format!("{at}use {name} ({} {}{as_good}{excluded}).", said.metric, told(&estimate, unit)))
+        let as_good = listed("As good", &a.as_good);
+        let excluded = listed("Not within the limit", &a.excluded);
+        Some(format!("{at}use {name} ({} {}).{as_good}{excluded}", said.metric, told(&estimate, unit)))
     };
     advice.into_iter().filter_map(sentence).collect()
 }
 
-/// A mean with its interval and unit, to the second digit of the interval: `1.67 ± 0.09 s`.
+/// A mean with its interval and unit: `1.67 ± 0.09 s`.
 fn told(estimate: &Estimate, unit: &str) -> String {
-    let half = estimate.half_width;
-    let digits = if half.is_finite() && half > 0.0 { 1.0 - libm::floor(libm::log10(half)) } else { 4.0 };
-    let places = digits.clamp(0.0, 9.0) as usize;
-    let interval = if half.is_finite() { format!(" ± {half:.places$}") } else { String::new() };
-    let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
-    format!("{:.places$}{interval}{unit}", estimate.mean)
+    format!("{} {unit}", sure(estimate.mean, estimate.half_width)).trim_end().to_owned()
 }
 
 /// What a study's recommendations say, a line each, below their titles; those with many lines are the report's affair.
@@ -186,7 +183,11 @@ pub(super) fn section(said: &Recommendation, file: &StudyFile, plan: &Plan, resu
         };
         let (worst, times) = match advice.worst {
             // To two places: more would pretend.
-            Some((name, times)) => (Cell::from(name), Cell::from(libm::round(times * 100.0) / 100.0)),
+            Some((name, times)) if times.is_finite() => {
+                (Cell::from(name), Cell::from(libm::round(times * 100.0) / 100.0))
+            }
+            // Nothing is so many times zero.
+            Some((name, _)) => (Cell::from(name), Cell::Empty),
             None => (Cell::Empty, Cell::Empty),
         };
         let mut row: Vec<Cell> = settings.collect();
@@ -324,6 +325,56 @@ mod tests {
             (held.best.unwrap().0.as_str(), held.as_good.as_slice()),
             (radius[0], &[radius[1].to_owned()][..])
         );
+    }
+
+    #[test]
+    fn a_value_without_an_interval_has_digits_of_its_own() {
+        let told = |mean, half_width| told(&Estimate { mean, half_width, n: 5 }, "s");
+        assert_eq!(told(0.000_003, 0.0), "0.00000300 s");
+        assert_eq!(told(784_320.0, 0.0), "784320 s");
+        assert_eq!(told(1.234, f64::INFINITY), "1.23 s");
+        assert_eq!(told(1.674, 0.09), "1.674 ± 0.090 s");
+    }
+
+    #[test]
+    fn names_with_commas_are_told_apart() {
+        let study = Study::open("aaa-advice").unwrap();
+        let plan = study.plan(Mode::Quick, &Overrides::default()).unwrap();
+        let mut said = study.file().recommendations[0].clone();
+        let whole: Vec<Point> = plan.points.iter().map(crate::sweep::plan::point).collect();
+        let place = split(&said, &whole[0]).unwrap().0;
+        said.filter = place.axes().map(|(a, v)| (a.to_owned(), Value::Text(v.to_owned()))).collect();
+        let here = whole.iter().filter(|p| split(&said, p).unwrap().0 == place);
+        let names: Vec<String> = here.clone().map(|p| split(&said, p).unwrap().1).collect();
+        assert!(names.len() > 2 && names.iter().any(|name| name.contains(", ")), "{names:?}");
+        let all: Vec<Row> = here.flat_map(|p| rows(p, &said.metric, [(0, 2.0), (1, 2.0)])).collect();
+        let found = findings(&said, &plan, &results(all.clone()));
+        let others = format!(" 2.00 s). As good: {}.", names[1..].join("; "));
+        assert!(found.len() == 1 && found[0].ends_with(&others), "{found:?}");
+        let fail = |row: &Row| Row { metric: "failures".into(), value: 0.5, ..row.clone() };
+        let failed: Vec<Row> = all.iter().map(fail).chain(all.clone()).collect();
+        let found = findings(&said, &plan, &results(failed));
+        assert!(found[0].ends_with(&format!("not {}.", names.join("; not "))), "{found:?}");
+    }
+
+    #[test]
+    fn nothing_is_so_many_times_a_best_of_zero() {
+        let study = Study::open("aaa-advice").unwrap();
+        let plan = study.plan(Mode::Quick, &Overrides::default()).unwrap();
+        let said = &study.file().recommendations[0];
+        let whole: Vec<Point> = plan.points.iter().map(crate::sweep::plan::point).collect();
+        for others in [0.0, 1.0] {
+            let of = |(i, p): (usize, &Point)| {
+                let value = if i == 0 { 0.0 } else { others };
+                rows(p, &said.metric, [(0, value), (1, value)])
+            };
+            let all: Vec<Row> = whole.iter().enumerate().flat_map(of).collect();
+            let section = section(said, study.file(), &plan, &results(all));
+            let table = &section.tables[0];
+            let times = table.columns.iter().position(|c| c.title == "times the best").unwrap();
+            assert_eq!(table.rows[0][times], Cell::Empty);
+            assert_ne!(table.rows[0][times - 1], Cell::Empty, "the worst has a name all the same");
+        }
     }
 
     #[test]

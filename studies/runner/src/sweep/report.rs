@@ -1,9 +1,8 @@
 //! From a sweep's rows to its report: the study's figures, a table of all points, and what to know.
 
-use super::failing::percent;
 use super::moved::{Tails, tails, with_ends};
 use super::samples::{self, Samples};
-use super::{Failing, Results, Untrusted, line, recommend};
+use super::{Failing, Results, Untrusted, finding, line, recommend};
 use std::collections::HashMap;
 use usher_observe::manifest::Manifest;
 use usher_observe::row::number;
@@ -51,17 +50,10 @@ pub fn report(
         })
         .filter(|(_, figure)| !figure.series.is_empty())
         .collect();
-    let mut findings: Vec<String> = drawn
-        .iter()
-        .filter(|(said, _)| said.along.is_none())
-        .flat_map(|(said, figure)| {
-            let missing = failing(said, plan, &estimates);
-            of_each_metric(said, file, figure)
-                .into_iter()
-                .filter_map(move |figure| finding(&figure, &missing))
-        })
-        .collect();
-    findings.extend(file.recommendations.iter().flat_map(|r| recommend::findings(r, plan, results)));
+    // Advice first: it is what a long list must not hide.
+    let mut findings: Vec<String> =
+        file.recommendations.iter().flat_map(|r| recommend::findings(r, plan, results)).collect();
+    findings.extend(finding::findings(&drawn, file, plan, &estimates));
     let mut sections: Vec<Section> = drawn
         .into_iter()
         .map(|(said, figure)| Section {
@@ -202,7 +194,11 @@ fn beneath(said: &model::Figure, figure: &Figure) -> String {
         let named = moved.iter().take(SHOWN).map(|(s, p)| {
             let at = match figure.x.categories.get(p.x as usize) {
                 Some(name) => name.clone(),
-                None => format!("{} {}", number(p.x), figure.x.unit).trim_end().to_owned(),
+                None => {
+                    // Along an axis x is a mean.
+                    let x = if said.along.is_some() { finding::sure(p.x, f64::NAN) } else { number(p.x) };
+                    format!("{x} {}", figure.x.unit).trim_end().to_owned()
+                }
             };
             let median = p.median.as_ref().map_or_else(String::new, |m| format!(": median {}", with_ends(m)));
             format!("{} at {at}{median}", s.name)
@@ -254,7 +250,8 @@ pub(super) fn figure(
     let medians = said.statistic == Statistic::Median;
     let title = said.y_title.clone().unwrap_or(about);
     let title = if medians { format!("{title}, median of the replications") } else { title };
-    let y = Axis::new(title, y.map_or("", |m| m.unit));
+    let shares = said.y.0.iter().all(|y| metrics::find(y, file).is_some_and(|m| m.share));
+    let y = Axis::new(title, y.map_or("", |m| m.unit)).of_shares(shares);
     let log = |axis: Axis, on: bool| if on { axis.logarithmic() } else { axis };
 
     let mut series: Vec<Series> = Vec::new();
@@ -284,8 +281,7 @@ pub(super) fn figure(
             },
             None => usher_report::Point::measured(x, estimate),
         };
-        // No metric is negative: an interval is drawn only as far as its metric can go.
-        drawn.low = drawn.low.max(0.0);
+        drawn = drawn.within_reach(metrics::find(metric, file).is_some_and(|m| m.share));
         let called = said.along.as_deref().map(|axis| text(axis).to_owned());
         match series.iter_mut().find(|s| s.name == name) {
             Some(known) => {
@@ -399,7 +395,7 @@ fn referred(
 }
 
 /// The values that an axis has in a figure: those that it is held at, or all.
-fn places<'a>(
+pub(super) fn places<'a>(
     said: &model::Figure,
     axis: Option<&'a usher_scenario::PlannedAxis>,
 ) -> Vec<&'a usher_scenario::Setting> {
@@ -409,7 +405,7 @@ fn places<'a>(
 }
 
 /// Where a point's value is drawn: in the series of this name, at this x. `None` where the figure is not of it.
-fn place(
+pub(super) fn place(
     said: &model::Figure,
     plan: &Plan,
     estimates: &Estimates,
@@ -433,128 +429,6 @@ fn place(
         names.push(metric);
     }
     Some((names.join(", "), x))
-}
-
-/// Shares of dialogues that failed, by series and x (its bits), where they are too large for a value of the others to
-/// stand for all.
-type Missing = HashMap<(String, u64), f64>;
-
-/// From this share on a finding says it beside its value.
-const TOLD: f64 = 0.01;
-
-/// What of a figure's dialogues failed; nothing for a figure of how many end well.
-fn failing(said: &model::Figure, plan: &Plan, estimates: &Estimates) -> Missing {
-    let of_ends =
-        [metrics::FAILURES, metrics::SUCCESS, metrics::STARTED, metrics::COMPLETED, metrics::REJECTED];
-    let counts = |y: &String, workload: &str| of_ends.iter().any(|metric| metric.of_workload(workload) == *y);
-    let mut missing = Missing::new();
-    for (metric, point) in said.y.0.iter().flat_map(|y| plan.points.iter().map(move |p| (y, p))) {
-        // Of several workloads that of the metric.
-        let found = metrics::find(metric, &point.scenario);
-        let own = |name: &str| {
-            found.is_some_and(|m| m.of == metrics::Of::Workload && m.of_workload(name) == *metric)
-        };
-        let mut names = point.scenario.all_workloads().map(|(name, _)| name);
-        let of = names.find(|name| name.is_empty() || own(name));
-        let Some(workload) = of else { continue };
-        let failures = estimates.get(&(super::plan::point(point), metrics::FAILURES.of_workload(workload)));
-        if let Some(failures) = failures.filter(|f| f.mean >= TOLD && !counts(metric, workload))
-            && let Some((name, x)) = place(said, plan, estimates, point, metric)
-        {
-            missing.insert((name, x.to_bits()), failures.mean);
-        }
-    }
-    missing
-}
-
-/// A figure of several metrics as one of each, which is called what its metric is: a median is no quantile.
-fn of_each_metric(said: &model::Figure, file: &StudyFile, figure: &Figure) -> Vec<Figure> {
-    if said.y.0.len() < 2 {
-        return vec![figure.clone()];
-    }
-    let of = |metric: &String| {
-        let about = metrics::find(metric, file).map_or_else(|| metric.clone(), |found| found.title(metric));
-        let own = |name: &str| {
-            name == metric || name.strip_suffix(metric.as_str()).is_some_and(|rest| rest.ends_with(", "))
-        };
-        let series = figure.series.iter().filter(|s| own(&s.name)).cloned().collect();
-        Figure { y: Axis { title: about, ..figure.y.clone() }, series, ..figure.clone() }
-    };
-    said.y.0.iter().map(of).collect()
-}
-
-/// What a figure says at its right end, in one sentence.
-fn finding(figure: &Figure, missing: &Missing) -> Option<String> {
-    let last = |s: &Series| s.points.last().map(|p| p.x);
-    let x = figure.series.iter().filter(|s| s.kind.measured()).filter_map(last).max_by(f64::total_cmp)?;
-    let mut there: Vec<(&str, &usher_report::Point)> = figure
-        .series
-        .iter()
-        .filter(|s| s.kind.measured())
-        .filter_map(|s| Some((s.name.as_str(), s.points.iter().find(|p| p.x == x)?)))
-        .filter(|(_, p)| p.mean.is_finite())
-        .collect();
-    there.sort_by(|a, b| a.1.mean.total_cmp(&b.1.mean));
-    let at = match figure.x.categories.get(x as usize) {
-        Some(name) => format!("{} {name}", figure.x.title),
-        None => format!("{} {} {}", figure.x.title, number(x), figure.x.unit).trim_end().to_owned(),
-    };
-    let medians = figure.series.iter().any(|s| s.kind == Kind::Median);
-    let value = |p: &usher_report::Point| {
-        let half_width = (p.high - p.low) / 2.0;
-        let unit = &figure.y.unit;
-        match (medians, p.moved, p.median) {
-            (true, ..) if half_width.is_finite() && half_width > 0.0 => {
-                let [value, low, high] = [p.mean, p.low, p.high].map(|v| to_digits_of(v, half_width));
-                format!("{value} ({low} to {high}) {unit}")
-            }
-            (false, Some(_), Some(median)) => {
-                let half = if half_width.is_finite() { half_width } else { p.mean };
-                let median = to_digits_of(median.median, half);
-                format!(
-                    "{} {unit}, which one replication moves (median {median} {unit})",
-                    sure(p.mean, half_width)
-                )
-            }
-            _ => format!("{} {unit}", sure(p.mean, half_width)),
-        }
-    };
-    let title = &figure.y.title;
-    let failed = |name: &str| missing.get(&(name.to_owned(), x.to_bits())).map(|share| percent(*share));
-    let called = |name: &str| match failed(name) {
-        Some(share) => format!("{name}; {share} failed"),
-        None => name.to_owned(),
-    };
-    match there[..] {
-        [] => None,
-        [(name, only)] => {
-            let failed = failed(name).map_or(String::new(), |share| format!(" ({share} failed)"));
-            Some(format!("At {at}: {title} {}{failed}.", value(only).trim_end()))
-        }
-        [(low, least), .., (high, most)] => Some(format!(
-            "At {at}: {title} from {} ({}) to {} ({}).",
-            value(least).trim_end(),
-            called(low),
-            value(most).trim_end(),
-            called(high)
-        )),
-    }
-}
-
-/// A value with the two digits of this half-width.
-fn to_digits_of(value: f64, half_width: f64) -> String {
-    let magnitude = if half_width > 0.0 { libm::floor(libm::log10(half_width) + 1e-9) } else { 0.0 };
-    format!("{value:.*}", (1.0 - magnitude).clamp(0.0, 12.0) as usize)
-}
-
-/// A value with as many digits as it is sure of: two of the interval's half-width, or three of its own.
-pub(super) fn sure(value: f64, half_width: f64) -> String {
-    let known = half_width.is_finite() && half_width > 0.0;
-    let (scale, digits) = if known { (half_width, 1.0) } else { (value.abs(), 2.0) };
-    // A half-width of 0.01 that rounding left just below it has the digits of 0.01.
-    let magnitude = if scale > 0.0 { libm::floor(libm::log10(scale) + 1e-9) } else { 0.0 };
-    let places = (digits - magnitude).clamp(0.0, 12.0) as usize;
-    if known { format!("{value:.places$} ± {half_width:.places$}") } else { format!("{value:.places$}") }
 }
 
 fn table(file: &StudyFile, plan: &Plan, estimates: &Estimates, tails: &Tails) -> Table {
@@ -593,6 +467,7 @@ fn table(file: &StudyFile, plan: &Plan, estimates: &Estimates, tails: &Tails) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sweep::finding::{Missing, finding};
 
     #[test]
     fn figures_hold_axes_by_value_not_by_spelling() {
@@ -642,52 +517,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_report_tells_what_failed_before_what_it_found() {
-        let study = usher_scenario::Study::parse("t", "t.toml", usher_scenario::template()).unwrap();
-        let plan = study.plan(usher_scenario::Mode::Quick, &usher_scenario::Overrides::default()).unwrap();
-        let said = &plan.figures[0];
-        let mut estimates = Estimates::new();
-        let point = plan.points.last().unwrap();
-        let mut put = |metric: &str, mean| {
-            estimates.insert(
-                (super::super::plan::point(point), metric.to_owned()),
-                Estimate { mean, half_width: 0.0, n: 5 },
-            );
-        };
-        put("delay.mean", 1.0);
-        put("failures", 0.5);
-        let missing = failing(said, &plan, &estimates);
-        assert_eq!(missing.values().copied().collect::<Vec<_>>(), [0.5]);
-        let drawn = figure(said, study.file(), &plan, &estimates, &Tails::new());
-        let text = finding(&drawn, &missing).unwrap();
-        assert!(text.ends_with(" (50.0 % failed)."), "{text}");
-        // A figure of the failures themselves says them already.
-        let mut of_failures = said.clone();
-        of_failures.y.0 = vec!["failures".to_owned()];
-        assert!(failing(&of_failures, &plan, &estimates).is_empty());
-    }
-
-    #[test]
-    fn a_links_metric_is_no_workloads_of_the_same_name() {
-        let text = usher_scenario::template()
-            .replace("[workload", "[workloads.core")
-            .replace("\"workload.", "\"workloads.core.")
-            .replace("delay.mean", "delay.mean.core");
-        let text = text.replace("[run.replications]", "[run.replications]\nmetric = \"delay.mean.core\"");
-        let study = usher_scenario::Study::parse("t", "t.toml", &text).unwrap();
-        let plan = study.plan(usher_scenario::Mode::Quick, &usher_scenario::Overrides::default()).unwrap();
-        let point = super::super::plan::point(plan.points.last().unwrap());
-        let estimate = |mean| Estimate { mean, half_width: 0.0, n: 5 };
-        let values = ["failures.core", "delay.mean.core", "drops.core"]
-            .map(|metric| ((point.clone(), metric.to_owned()), estimate(0.5)));
-        let estimates = Estimates::from(values);
-        let mut said = plan.figures[0].clone();
-        assert_eq!(failing(&said, &plan, &estimates).len(), 1);
-        said.y.0 = vec!["drops.core".to_owned()];
-        assert!(failing(&said, &plan, &estimates).is_empty());
-    }
-
     /// The template's quick plan with this in its first figure, and one point's tail.
     fn with(line: &str) -> (usher_scenario::Study, Plan) {
         let text =
@@ -728,7 +557,13 @@ mod tests {
         let text = beneath(said, &drawn);
         let expected = format!("One replication moves the mean at 1 of {} points", points.len());
         assert!(text.contains(&expected) && text.contains("median 1.5 s (1 to 29 s)"), "{text}");
-        let found = finding(&drawn, &Missing::new()).unwrap();
+        let along = model::Figure { along: Some("loss".to_owned()), ..said.clone() };
+        let mut measured = drawn.clone();
+        for point in measured.series.iter_mut().flat_map(|s| &mut s.points) {
+            point.x = 0.123_456_789;
+        }
+        assert!(beneath(&along, &measured).contains(" at 0.123 %: median"));
+        let found = finding(&drawn, &Missing::new()).unwrap().to_string();
         assert!(found.contains("which one replication moves (median"), "{found}");
         let table = table(study.file(), &plan, &estimates, &tails);
         let moved = table.rows.iter().flatten().filter(|c| matches!(c, Cell::Moved(..))).count();
@@ -746,7 +581,7 @@ mod tests {
         }
         assert!(drawn.series.iter().all(|s| s.kind == Kind::Median));
         assert!(!beneath(&plan.figures[0], &drawn).contains("One replication"));
-        let found = finding(&drawn, &Missing::new()).unwrap();
+        let found = finding(&drawn, &Missing::new()).unwrap().to_string();
         assert!(found.contains(" to 29"), "{found}");
     }
 
@@ -765,43 +600,7 @@ mod tests {
         assert_eq!((p.x, p.mean, p.low, p.high, p.n), (0.0, 0.02, 0.01, 0.03, 7));
         assert!(beneath(said, &drawn).ends_with("ns-2: Measured."));
         // A finding is of one's own results.
-        assert!(!finding(&drawn, &Missing::new()).unwrap().contains("ns-2"));
-    }
-
-    #[test]
-    fn a_figure_may_show_several_metrics() {
-        let text =
-            usher_scenario::template().replace("y = \"delay.mean\"", "y = [\"delay.p50\", \"delay.p95\"]");
-        let study = usher_scenario::Study::parse("t", "t.toml", &text).unwrap();
-        let plan = study.plan(usher_scenario::Mode::Quick, &usher_scenario::Overrides::default()).unwrap();
-        let said = plan.figures.iter().find(|f| f.y.0.len() == 2).unwrap();
-        let mut estimates = Estimates::new();
-        for point in &plan.points {
-            let point = super::super::plan::point(point);
-            for (metric, mean) in [("delay.p50", 1.0), ("delay.p95", 2.0)] {
-                let estimate = Estimate { mean, half_width: 0.0, n: 5 };
-                estimates.insert((point.clone(), metric.to_owned()), estimate);
-            }
-        }
-        let drawn = figure(said, study.file(), &plan, &estimates, &Tails::new());
-        assert_eq!(drawn.y.title, "delay.p50, delay.p95", "the first is not what the second is");
-        let found: Vec<String> = of_each_metric(said, study.file(), &drawn)
-            .iter()
-            .filter_map(|figure| finding(figure, &Missing::new()))
-            .collect();
-        assert_eq!(found.len(), 2);
-        assert!(
-            found[0].contains(": median delay of the completed dialogues ") && found[0].contains("1.00 s"),
-            "{found:?}"
-        );
-        assert!(found[1].contains(": delay that 95 % of the completed dialogues stay below "), "{found:?}");
-        assert!(found[1].contains("2.00 s") && !found[1].contains("median"), "{found:?}");
-        assert!(drawn.series.len().is_multiple_of(2) && !drawn.series.is_empty());
-        for series in &drawn.series {
-            let mean = if series.name.ends_with("delay.p50") { 1.0 } else { 2.0 };
-            assert!(series.name.ends_with("delay.p95") || mean == 1.0, "{}", series.name);
-            assert!(series.points.iter().all(|p| p.mean == mean));
-        }
+        assert!(!finding(&drawn, &Missing::new()).unwrap().to_string().contains("ns-2"));
     }
 
     #[test]
@@ -823,51 +622,5 @@ mod tests {
         assert!(panels(&series[..6], &parts[..6]).is_empty(), "so few stand together");
         let one: Vec<Vec<String>> = parts.iter().map(|p| vec![p[..2].join(", "), String::new()]).collect();
         assert!(panels(&series, &one).is_empty(), "one axis has nothing to divide by");
-    }
-
-    #[test]
-    fn a_finding_names_the_extremes_at_the_right_end() {
-        let point = |x, mean| usher_report::Point::measured(x, &Estimate { mean, half_width: 0.01, n: 5 });
-        let series = |name: &str, means: [f64; 2]| Series {
-            name: name.to_owned(),
-            points: vec![point(0.0, means[0]), point(20.0, means[1])],
-            ..Series::default()
-        };
-        let mut figure = Figure {
-            x: Axis::new("Loss", "%"),
-            y: Axis::new("mean delay", "s"),
-            series: vec![series("tcp", [0.1, 2.0]), series("sctp", [0.1, 1.0]), series("udp", [0.1, 0.5])],
-            ..Figure::default()
-        };
-        let said = "At Loss 20 %: mean delay from 0.500 ± 0.010 s (udp) to 2.000 ± 0.010 s (tcp).";
-        let none = Missing::new();
-        assert_eq!(finding(&figure, &none).as_deref(), Some(said));
-        // What failed is no merit of what is left: it is said in the same breath.
-        let missing = Missing::from([(("udp".to_owned(), 20_f64.to_bits()), 0.9)]);
-        let said =
-            "At Loss 20 %: mean delay from 0.500 ± 0.010 s (udp; 90.0 % failed) to 2.000 ± 0.010 s (tcp).";
-        assert_eq!(finding(&figure, &missing).as_deref(), Some(said));
-        figure.series.truncate(1);
-        assert_eq!(finding(&figure, &none).as_deref(), Some("At Loss 20 %: mean delay 2.000 ± 0.010 s."));
-        let missing = Missing::from([(("tcp".to_owned(), 20_f64.to_bits()), 0.05)]);
-        let said = "At Loss 20 %: mean delay 2.000 ± 0.010 s (5.00 % failed).";
-        assert_eq!(finding(&figure, &missing).as_deref(), Some(said));
-        figure.series.clear();
-        assert_eq!(finding(&figure, &none), None);
-    }
-
-    #[test]
-    fn a_value_has_the_digits_that_it_is_sure_of() {
-        for (value, half_width, text) in [
-            (0.014_632, 0.000_048, "0.014632 ± 0.000048"),
-            (2.541_7, 0.826, "2.54 ± 0.83"),
-            (12_345.6, 678.9, "12346 ± 679"),
-            (0.012_345, 0.0, "0.0123"),
-            (123.4, f64::INFINITY, "123"),
-            (0.0, 0.0, "0.00"),
-            (-5.0, f64::NAN, "-5.00"),
-        ] {
-            assert_eq!(sure(value, half_width), text);
-        }
     }
 }

@@ -220,6 +220,16 @@ fn table(page: &str, title: &str) -> Vec<String> {
 }
 
 #[test]
+fn what_is_called_a_share_is_one() {
+    for metric in METRICS {
+        // What is offered to a link may be more than it can carry.
+        let called = metric.about.starts_with("share of") && metric.name != "load";
+        assert_eq!(metric.share, called, "{}", metric.name);
+        assert!(!metric.share || metric.unit.is_empty(), "{}", metric.name);
+    }
+}
+
+#[test]
 fn pages_list_metrics_and_kinds_of_work_as_they_are_declared() {
     let metrics: Vec<String> = METRICS.iter().map(|metric| metric.row()).collect();
     assert!(

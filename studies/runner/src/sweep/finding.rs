@@ -1,0 +1,421 @@
+//! What a report found: a sentence for each metric of a figure, of its right end.
+
+use super::failing::percent;
+use super::report::{Estimates, place, places};
+use std::collections::HashMap;
+use std::fmt;
+use usher_observe::row::number;
+use usher_report::{Axis, Figure, Kind, Series};
+use usher_scenario::model::{self, StudyFile};
+use usher_scenario::{Plan, PlannedAxis, metrics};
+
+/// Shares of dialogues that failed, by series and x (its bits), where they are too large for a value of the others to
+/// stand for all.
+pub(super) type Missing = HashMap<(String, u64), f64>;
+
+/// From this share on a finding says it beside its value.
+const TOLD: f64 = 0.01;
+
+/// What of a figure's dialogues failed; nothing for a figure of how many end well.
+fn failing(said: &model::Figure, plan: &Plan, estimates: &Estimates) -> Missing {
+    let of_ends =
+        [metrics::FAILURES, metrics::SUCCESS, metrics::STARTED, metrics::COMPLETED, metrics::REJECTED];
+    let counts = |y: &String, workload: &str| of_ends.iter().any(|metric| metric.of_workload(workload) == *y);
+    let mut missing = Missing::new();
+    for (metric, point) in said.y.0.iter().flat_map(|y| plan.points.iter().map(move |p| (y, p))) {
+        // Of several workloads that of the metric.
+        let found = metrics::find(metric, &point.scenario);
+        let own = |name: &str| {
+            found.is_some_and(|m| m.of == metrics::Of::Workload && m.of_workload(name) == *metric)
+        };
+        let mut names = point.scenario.all_workloads().map(|(name, _)| name);
+        let of = names.find(|name| name.is_empty() || own(name));
+        let Some(workload) = of else { continue };
+        let failures = estimates.get(&(super::plan::point(point), metrics::FAILURES.of_workload(workload)));
+        if let Some(failures) = failures.filter(|f| f.mean >= TOLD && !counts(metric, workload))
+            && let Some((name, x)) = place(said, plan, estimates, point, metric)
+        {
+            missing.insert((name, x.to_bits()), failures.mean);
+        }
+    }
+    missing
+}
+
+/// A figure of several metrics as one of each, which is called what its metric is: a median is no quantile.
+fn of_each_metric(said: &model::Figure, file: &StudyFile, figure: &Figure) -> Vec<Figure> {
+    if said.y.0.len() < 2 {
+        return vec![figure.clone()];
+    }
+    let of = |metric: &String| {
+        let about = metrics::find(metric, file).map_or_else(|| metric.clone(), |found| found.title(metric));
+        let own = |name: &str| {
+            name == metric || name.strip_suffix(metric.as_str()).is_some_and(|rest| rest.ends_with(", "))
+        };
+        let series = figure.series.iter().filter(|s| own(&s.name)).cloned().collect();
+        Figure { y: Axis { title: about, ..figure.y.clone() }, series, ..figure.clone() }
+    };
+    said.y.0.iter().map(of).collect()
+}
+
+/// What a figure says at its right end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Found {
+    /// Where on the horizontal axis.
+    at: String,
+    /// What is to be seen there.
+    what: String,
+}
+
+impl fmt::Display for Found {
+    /// One whole sentence.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "At {}: {}.", self.at, self.what)
+    }
+}
+
+/// What these figures say, each with what it holds fixed: else two of them would contradict each other. What several say is
+/// told once.
+pub(super) fn findings(
+    drawn: &[(&model::Figure, Figure)],
+    file: &StudyFile,
+    plan: &Plan,
+    estimates: &Estimates,
+) -> Vec<String> {
+    let mut all: Vec<(Found, Vec<String>)> = Vec::new();
+    for (said, figure) in drawn.iter().filter(|(said, _)| said.along.is_none()) {
+        let missing = failing(said, plan, estimates);
+        let fixed = fixed(said, plan);
+        for found in of_each_metric(said, file, figure).iter().filter_map(|f| finding(f, &missing)) {
+            match all.iter_mut().find(|(known, _)| *known == found) {
+                Some((_, settings)) if settings.contains(&fixed) => {}
+                Some((_, settings)) => settings.push(fixed.clone()),
+                None => all.push((found, vec![fixed.clone()])),
+            }
+        }
+    }
+    let told = |(Found { at, what }, settings): (Found, Vec<String>)| {
+        let at = match settings.first().filter(|first| !first.is_empty()) {
+            Some(first) => format!("{at} ({first})"),
+            None => at,
+        };
+        let what = match settings.len() {
+            0 | 1 => what,
+            2 => format!("{what}, and the same with another setting"),
+            n => format!("{what}, and the same with {} other settings", n - 1),
+        };
+        Found { at, what }.to_string()
+    };
+    all.into_iter().map(told).collect()
+}
+
+/// Of an axis that a figure holds at more values than these, their number is told.
+const NAMED: usize = 3;
+
+/// The axes of which a figure leaves values out, beside its horizontal one, and what it holds them at.
+fn fixed(said: &model::Figure, plan: &Plan) -> String {
+    let told = |axis: &PlannedAxis| {
+        let (held, all) = (places(said, Some(axis)), axis.values.len());
+        let values = match held.len() {
+            n if n == all => return None,
+            n if n > NAMED => format!("{n} of {all}"),
+            _ => held.iter().map(|v| v.text.as_str()).collect::<Vec<_>>().join(" or "),
+        };
+        Some(format!("{}: {values}", axis.label))
+    };
+    let axes = plan.axes.iter().filter(|axis| axis.name != said.x);
+    axes.filter_map(told).collect::<Vec<_>>().join("; ")
+}
+
+/// What a figure says at its right end; nothing where its curves all end at one value.
+pub(super) fn finding(figure: &Figure, missing: &Missing) -> Option<Found> {
+    let last = |s: &Series| s.points.last().map(|p| p.x);
+    let x = figure.series.iter().filter(|s| s.kind.measured()).filter_map(last).max_by(f64::total_cmp)?;
+    let mut there: Vec<(&str, &usher_report::Point)> = figure
+        .series
+        .iter()
+        .filter(|s| s.kind.measured())
+        .filter_map(|s| Some((s.name.as_str(), s.points.iter().find(|p| p.x == x)?)))
+        .filter(|(_, p)| p.mean.is_finite())
+        .collect();
+    there.sort_by(|a, b| a.1.mean.total_cmp(&b.1.mean));
+    let at = match figure.x.categories.get(x as usize) {
+        Some(name) => format!("{} {name}", figure.x.title),
+        None => format!("{} {} {}", figure.x.title, number(x), figure.x.unit).trim_end().to_owned(),
+    };
+    let medians = figure.series.iter().any(|s| s.kind == Kind::Median);
+    let value = |p: &usher_report::Point| {
+        let unit = &figure.y.unit;
+        let told = match (p.interval(), p.half_width()) {
+            // A median's, or one that ends at what its metric cannot pass.
+            (Some((low, high)), half_width) if medians || half_width.is_none() => {
+                let half = (high - low) / 2.0;
+                let [value, low, high] = [p.mean, low, high].map(|v| to_digits_of(v, half));
+                format!("{value} ({low} to {high}) {unit}")
+            }
+            (_, half_width) => format!("{} {unit}", sure(p.mean, half_width.unwrap_or(f64::NAN))),
+        };
+        match (medians, p.moved, p.median) {
+            (false, Some(_), Some(median)) => {
+                let half = p.interval().map_or(p.mean, |(low, high)| (high - low) / 2.0);
+                let median = to_digits_of(median.median, half);
+                format!("{}, which one replication moves (median {median} {unit})", told.trim_end())
+            }
+            _ => told,
+        }
+    };
+    let title = &figure.y.title;
+    let failed = |name: &str| missing.get(&(name.to_owned(), x.to_bits())).map(|share| percent(*share));
+    let called = |name: &str| match failed(name) {
+        Some(share) => format!("{name}; {share} failed"),
+        None => name.to_owned(),
+    };
+    let what = match there[..] {
+        [] => return None,
+        [(name, only)] => {
+            let failed = failed(name).map_or(String::new(), |share| format!(" ({share} failed)"));
+            format!("{title} {}{failed}", value(only).trim_end())
+        }
+        [(low, least), .., (high, most)] => {
+            let (least, most) = (value(least), value(most));
+            if least == most {
+                return None;
+            }
+            format!(
+                "{title} from {} ({}) to {} ({})",
+                least.trim_end(),
+                called(low),
+                most.trim_end(),
+                called(high)
+            )
+        }
+    };
+    Some(Found { at, what })
+}
+
+/// A value with the two digits of this half-width.
+fn to_digits_of(value: f64, half_width: f64) -> String {
+    let magnitude = if half_width > 0.0 { libm::floor(libm::log10(half_width) + 1e-9) } else { 0.0 };
+    format!("{value:.*}", (1.0 - magnitude).clamp(0.0, 12.0) as usize)
+}
+
+/// A value with as many digits as it is sure of: two of the interval's half-width, or three of its own.
+pub(super) fn sure(value: f64, half_width: f64) -> String {
+    let known = half_width.is_finite() && half_width > 0.0;
+    let (scale, digits) = if known { (half_width, 1.0) } else { (value.abs(), 2.0) };
+    // A half-width of 0.01 that rounding left just below it has the digits of 0.01.
+    let magnitude = if scale > 0.0 { libm::floor(libm::log10(scale) + 1e-9) } else { 0.0 };
+    let places = (digits - magnitude).clamp(0.0, 12.0) as usize;
+    if known { format!("{value:.places$} ± {half_width:.places$}") } else { format!("{value:.places$}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sweep::moved::Tails;
+    use crate::sweep::report::figure;
+    use usher_observe::Estimate;
+
+    #[test]
+    fn a_report_tells_what_failed_before_what_it_found() {
+        let study = usher_scenario::Study::parse("t", "t.toml", usher_scenario::template()).unwrap();
+        let plan = study.plan(usher_scenario::Mode::Quick, &usher_scenario::Overrides::default()).unwrap();
+        let said = &plan.figures[0];
+        let mut estimates = Estimates::new();
+        let point = plan.points.last().unwrap();
+        let mut put = |metric: &str, mean| {
+            estimates.insert(
+                (super::super::plan::point(point), metric.to_owned()),
+                Estimate { mean, half_width: 0.0, n: 5 },
+            );
+        };
+        put("delay.mean", 1.0);
+        put("failures", 0.5);
+        let missing = failing(said, &plan, &estimates);
+        assert_eq!(missing.values().copied().collect::<Vec<_>>(), [0.5]);
+        let drawn = figure(said, study.file(), &plan, &estimates, &Tails::new());
+        let text = finding(&drawn, &missing).unwrap().to_string();
+        assert!(text.ends_with(" (50.0 % failed)."), "{text}");
+        // A figure of the failures themselves says them already.
+        let mut of_failures = said.clone();
+        of_failures.y.0 = vec!["failures".to_owned()];
+        assert!(failing(&of_failures, &plan, &estimates).is_empty());
+    }
+
+    #[test]
+    fn a_links_metric_is_no_workloads_of_the_same_name() {
+        let text = usher_scenario::template()
+            .replace("[workload", "[workloads.core")
+            .replace("\"workload.", "\"workloads.core.")
+            .replace("delay.mean", "delay.mean.core");
+        let text = text.replace("[run.replications]", "[run.replications]\nmetric = \"delay.mean.core\"");
+        let study = usher_scenario::Study::parse("t", "t.toml", &text).unwrap();
+        let plan = study.plan(usher_scenario::Mode::Quick, &usher_scenario::Overrides::default()).unwrap();
+        let point = super::super::plan::point(plan.points.last().unwrap());
+        let estimate = |mean| Estimate { mean, half_width: 0.0, n: 5 };
+        let values = ["failures.core", "delay.mean.core", "drops.core"]
+            .map(|metric| ((point.clone(), metric.to_owned()), estimate(0.5)));
+        let estimates = Estimates::from(values);
+        let mut said = plan.figures[0].clone();
+        assert_eq!(failing(&said, &plan, &estimates).len(), 1);
+        said.y.0 = vec!["drops.core".to_owned()];
+        assert!(failing(&said, &plan, &estimates).is_empty());
+    }
+
+    #[test]
+    fn a_finding_names_the_extremes_at_the_right_end() {
+        let point = |x, mean| usher_report::Point::measured(x, &Estimate { mean, half_width: 0.01, n: 5 });
+        let series = |name: &str, means: [f64; 2]| Series {
+            name: name.to_owned(),
+            points: vec![point(0.0, means[0]), point(20.0, means[1])],
+            ..Series::default()
+        };
+        let mut figure = Figure {
+            x: Axis::new("Loss", "%"),
+            y: Axis::new("mean delay", "s"),
+            series: vec![series("tcp", [0.1, 2.0]), series("sctp", [0.1, 1.0]), series("udp", [0.1, 0.5])],
+            ..Figure::default()
+        };
+        let said = "At Loss 20 %: mean delay from 0.500 ± 0.010 s (udp) to 2.000 ± 0.010 s (tcp).";
+        let none = Missing::new();
+        let told =
+            |figure: &Figure, missing: &Missing| finding(figure, missing).map(|found| found.to_string());
+        assert_eq!(told(&figure, &none).as_deref(), Some(said));
+        // What failed is no merit of what is left: it is said in the same breath.
+        let missing = Missing::from([(("udp".to_owned(), 20_f64.to_bits()), 0.9)]);
+        let said =
+            "At Loss 20 %: mean delay from 0.500 ± 0.010 s (udp; 90.0 % failed) to 2.000 ± 0.010 s (tcp).";
+        assert_eq!(told(&figure, &missing).as_deref(), Some(said));
+        figure.series.truncate(1);
+        assert_eq!(told(&figure, &none).as_deref(), Some("At Loss 20 %: mean delay 2.000 ± 0.010 s."));
+        let missing = Missing::from([(("tcp".to_owned(), 20_f64.to_bits()), 0.05)]);
+        let said = "At Loss 20 %: mean delay 2.000 ± 0.010 s (5.00 % failed).";
+        assert_eq!(told(&figure, &missing).as_deref(), Some(said));
+        figure.series.clear();
+        assert_eq!(finding(&figure, &none), None);
+    }
+
+    #[test]
+    fn a_share_ends_at_one() {
+        let study = usher_scenario::Study::parse("t", "t.toml", usher_scenario::template()).unwrap();
+        let plan = study.plan(usher_scenario::Mode::Quick, &usher_scenario::Overrides::default()).unwrap();
+        let mut said = plan.figures[0].clone();
+        let mut drawn = |metric: &str, mean: f64, half_width: f64| {
+            said.y.0 = vec![metric.to_owned()];
+            let of =
+                |p| ((crate::sweep::plan::point(p), metric.to_owned()), Estimate { mean, half_width, n: 5 });
+            let estimates: Estimates = plan.points.iter().map(of).collect();
+            let mut drawn = figure(&said, study.file(), &plan, &estimates, &Tails::new());
+            drawn.series.truncate(1);
+            drawn
+        };
+        let share = drawn("success", 0.91, 0.78);
+        assert!(share.y.shares && share.series.iter().flat_map(|s| &s.points).all(|p| p.high == 1.0));
+        let text = finding(&share, &Missing::new()).unwrap().to_string();
+        assert!(text.contains(" 0.91 (0.13 to 1.00)."), "{text}");
+        let time = drawn("delay.mean", 0.91, 0.78);
+        let text = finding(&time, &Missing::new()).unwrap().to_string();
+        assert!(!time.y.shares && text.contains("0.91 ± 0.78 s"), "{text}");
+        // Half of what is left of an interval is not its half-width.
+        let text = finding(&drawn("delay.mean", 0.5, 0.9), &Missing::new()).unwrap().to_string();
+        assert!(text.contains(" 0.50 (0.00 to 1.40) s"), "{text}");
+    }
+
+    #[test]
+    fn a_finding_says_what_its_figure_holds_fixed() {
+        let study = usher_scenario::Study::parse("t", "t.toml", usher_scenario::template()).unwrap();
+        let plan = study.plan(usher_scenario::Mode::Quick, &usher_scenario::Overrides::default()).unwrap();
+        let transports = &plan.axes.iter().find(|a| a.name == "transport").unwrap().values;
+        assert_eq!(transports.len(), 2);
+        let of = |held: &[usize]| {
+            let texts = held.iter().map(|i| model::Value::Text(transports[*i].text.clone())).collect();
+            let mut said = plan.figures[0].clone();
+            said.series.clear();
+            said.filter = [("transport".to_owned(), model::Value::Array(texts))].into_iter().collect();
+            said
+        };
+        let told = |all: &[model::Figure], second: f64| {
+            let mean = |p: &usher_scenario::Point| {
+                if p.setting("transport").unwrap().text == transports[1].text { second } else { 1.0 }
+            };
+            let estimate = |p| Estimate { mean: mean(p), half_width: 0.0, n: 5 };
+            let metric = "delay.mean".to_owned();
+            let all_of = plan.points.iter();
+            let estimates: Estimates =
+                all_of.map(|p| ((crate::sweep::plan::point(p), metric.clone()), estimate(p))).collect();
+            let figure = |said| figure(said, study.file(), &plan, &estimates, &Tails::new());
+            let drawn: Vec<_> = all.iter().map(|said| (said, figure(said))).collect();
+            findings(&drawn, study.file(), &plan, &estimates)
+        };
+        let sentence = |i: usize, value: &str| {
+            format!(
+                "At Loss on the core link 5 % (Transport: {}): mean delay of the completed dialogues {value} s.",
+                transports[i].text
+            )
+        };
+        let both = [sentence(0, "1.00"), sentence(1, "2.00")];
+        assert_eq!(told(&[of(&[0]), of(&[1])], 2.0), both);
+        assert_eq!(told(&[of(&[0]), of(&[1]), of(&[1])], 2.0), both, "the same figure twice");
+        let same = sentence(0, "1.00").replace(" s.", " s, and the same with another setting.");
+        assert_eq!(told(&[of(&[0]), of(&[1])], 1.0), [same]);
+        // All of an axis is nothing held fixed, and what all share has neither least nor most.
+        let of_all = model::Figure { series: vec!["transport".to_owned()], ..of(&[0, 1]) };
+        assert!(
+            told(std::slice::from_ref(&of_all), 2.0)[0]
+                .starts_with("At Loss on the core link 5 %: mean delay")
+        );
+        assert_eq!(told(&[of_all], 1.0), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_value_has_the_digits_that_it_is_sure_of() {
+        for (value, half_width, text) in [
+            (0.014_632, 0.000_048, "0.014632 ± 0.000048"),
+            (2.541_7, 0.826, "2.54 ± 0.83"),
+            (12_345.6, 678.9, "12346 ± 679"),
+            (0.012_345, 0.0, "0.0123"),
+            (123.4, f64::INFINITY, "123"),
+            (0.0, 0.0, "0.00"),
+            (-5.0, f64::NAN, "-5.00"),
+        ] {
+            assert_eq!(sure(value, half_width), text);
+        }
+    }
+
+    #[test]
+    fn a_figure_may_show_several_metrics() {
+        let text =
+            usher_scenario::template().replace("y = \"delay.mean\"", "y = [\"delay.p50\", \"delay.p95\"]");
+        let study = usher_scenario::Study::parse("t", "t.toml", &text).unwrap();
+        let plan = study.plan(usher_scenario::Mode::Quick, &usher_scenario::Overrides::default()).unwrap();
+        let said = plan.figures.iter().find(|f| f.y.0.len() == 2).unwrap();
+        let mut estimates = Estimates::new();
+        for (i, point) in plan.points.iter().enumerate() {
+            let more = if i + 1 == plan.points.len() { 0.5 } else { 0.0 };
+            let point = super::super::plan::point(point);
+            for (metric, mean) in [("delay.p50", 1.0), ("delay.p95", 2.0)] {
+                let estimate = Estimate { mean: mean + more, half_width: 0.0, n: 5 };
+                estimates.insert((point.clone(), metric.to_owned()), estimate);
+            }
+        }
+        let drawn = figure(said, study.file(), &plan, &estimates, &Tails::new());
+        assert_eq!(drawn.y.title, "delay.p50, delay.p95", "the first is not what the second is");
+        let found: Vec<String> = of_each_metric(said, study.file(), &drawn)
+            .iter()
+            .filter_map(|figure| finding(figure, &Missing::new()))
+            .map(|found| found.to_string())
+            .collect();
+        assert_eq!(found.len(), 2);
+        assert!(
+            found[0].contains(": median delay of the completed dialogues ") && found[0].contains("1.00 s"),
+            "{found:?}"
+        );
+        assert!(found[1].contains(": delay that 95 % of the completed dialogues stay below "), "{found:?}");
+        assert!(found[1].contains("2.00 s") && !found[1].contains("median"), "{found:?}");
+        assert!(drawn.series.len().is_multiple_of(2) && !drawn.series.is_empty());
+        for series in &drawn.series {
+            let mean = if series.name.ends_with("delay.p50") { 1.0 } else { 2.0 };
+            assert!(series.name.ends_with("delay.p95") || mean == 1.0, "{}", series.name);
+            assert!(series.points.iter().all(|p| p.mean == mean || p.mean == mean + 0.5));
+        }
+    }
+}
