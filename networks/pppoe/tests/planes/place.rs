@@ -120,7 +120,18 @@ impl Place {
         let ports = vec![PortConfig { interface: interface.to_owned() }];
         let report = Some(Duration::from_millis(50));
         let config = Config { ports, mode, device: "pppoe0".to_owned(), report, closed: false };
-        self.try_plane(end, config).expect("a plane can be made")
+        let begun = Instant::now();
+        loop {
+            match self.try_plane(end, config.clone()) {
+                // Where there was one before, a child that another test is just starting may still hold a copy of its device.
+                Err(StartError::Device { error, .. })
+                    if error.kind() == std::io::ErrorKind::ResourceBusy && begun.elapsed() < PATIENCE =>
+                {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                made => return made.expect("a plane can be made"),
+            }
+        }
     }
 
     /// The concentrator's plane in a mode, and the host's end, for which everything may be at the other end.
