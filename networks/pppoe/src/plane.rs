@@ -70,9 +70,6 @@ pub enum Hook {
 }
 
 impl Hook {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Auto, Self::Xdp, Self::Tc];
-
     /// Its name in configurations.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -141,8 +141,8 @@ fn lies_beside(
     others: impl Iterator<Item = Network>,
     own: &[Network],
 ) -> bool {
-    let of = |networks: &mut dyn Iterator<Item = Network>| longest(networks, peer);
-    of(&mut pools.iter().copied()).is_none() && of(&mut { others }) <= of(&mut own.iter().copied())
+    let of = |networks: &[Network]| longest(networks.iter().copied(), peer);
+    of(pools).is_none() && longest(others, peer) <= of(own)
 }
 
 /// A network to which the device is the way, and the source of packets that have none.
