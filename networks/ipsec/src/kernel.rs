@@ -1,14 +1,9 @@
 //! ESP by the kernel: SAs and policies of its XFRM, behind an interface of its own (xfrm(4) by `ip-xfrm(8)`), so that what the system
 //! routes there is protected and nothing else is. It is told of the same [`Operation`]s as a [`Tunnel`](crate::Tunnel), and says the same.
 
-use crate::sys;
 use crate::tunnel::{Said, StartError, datagrams};
 use crate::xfrm::{self, Deed, Direction, Message, Numbers, Selector, State, Told};
-use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL};
-use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{
-    InfoData, InfoKind, InfoXfrm, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
-};
+use crate::{interface, sys};
 use netlink_sys::protocols::NETLINK_XFRM;
 use netlink_sys::{Socket, SocketAddr as NetlinkAddress};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -20,7 +15,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use usher_device::netlink::ask;
 use usher_esp::plane::{Event, Outer, Usage};
 use usher_esp::sa::{Expiry, Volume};
 use usher_esp::{Action, Lifetime, Operation, Policy, PolicyId, SaPair, TrafficSelector};
@@ -69,6 +63,14 @@ pub enum KernelError {
     Interface {
         /// Its name.
         name: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// The interface stays.
+    #[error("the XFRM interface of number {number} cannot be taken away: {error}")]
+    Left {
+        /// Its number.
+        number: u32,
         /// Why.
         error: io::Error,
     },
@@ -179,63 +181,6 @@ fn socket() -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// The interface with this number that there is, if any.
-fn interface(number: u32) -> io::Result<Option<u32>> {
-    let all = ask(NLM_F_DUMP, RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
-    let of = |link: &LinkMessage| {
-        link.attributes.iter().any(|attribute| {
-            match attribute {
-            LinkAttribute::LinkInfo(infos) => infos.iter().any(|info| {
-                matches!(info, LinkInfo::Data(InfoData::Xfrm(data)) if data.contains(&InfoXfrm::IfId(number)))
-            }),
-            _ => false,
-        }
-        })
-    };
-    Ok(all.into_iter().find_map(|message| match message {
-        RouteNetlinkMessage::NewLink(link) if of(&link) => Some(link.header.index),
-        _ => None,
-    }))
-}
-
-fn remove_interface(number: u32) -> io::Result<()> {
-    let Some(index) = interface(number)? else { return Ok(()) };
-    let mut message = LinkMessage::default();
-    message.header.index = index;
-    ask(NLM_F_ACK, RouteNetlinkMessage::DelLink(message)).map(drop)
-}
-
-/// Makes the interface; gives its name.
-fn make_interface(config: &KernelConfig) -> Result<String, KernelError> {
-    let named = |name: &str| {
-        let mut message = LinkMessage::default();
-        message.header.flags = LinkFlags::Up;
-        message.header.change_mask = LinkFlags::Up;
-        message.attributes = vec![
-            LinkAttribute::IfName(name.to_owned()),
-            LinkAttribute::Mtu(config.mtu),
-            LinkAttribute::LinkInfo(vec![
-                LinkInfo::Kind(InfoKind::Xfrm),
-                LinkInfo::Data(InfoData::Xfrm(vec![InfoXfrm::IfId(config.number)])),
-            ]),
-        ];
-        ask(NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewLink(message)).map(drop)
-    };
-    let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
-    for n in 0..256 {
-        let name = config.device.replace("%d", &n.to_string());
-        match named(&name) {
-            Ok(()) => return Ok(name),
-            Err(error) => last = error,
-        }
-        let taken = last.kind() == io::ErrorKind::AlreadyExists;
-        if !taken || name == config.device {
-            break;
-        }
-    }
-    Err(KernelError::Interface { name: config.device.clone(), error: last })
-}
-
 impl Kernel {
     /// Makes the interface and begins, in the calling thread's network namespace. What a program left there that was killed is taken
     /// away.
@@ -272,9 +217,14 @@ impl Kernel {
         };
         known.purge().map_err(KernelError::Xfrm)?;
         let number = known.config.number;
-        let failed = |error| KernelError::Interface { name: known.config.device.clone(), error };
-        remove_interface(number).map_err(failed)?;
-        let device = make_interface(&known.config)?;
+        match interface::remove(number) {
+            // What is not seen any more is in nobody's way.
+            Err(error) if error.kind() != io::ErrorKind::TimedOut => {
+                return Err(KernelError::Left { number, error });
+            }
+            _ => {}
+        }
+        let device = interface::make(&known.config)?;
         let system = |what| move |error| StartError::System { what, error };
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
         let wake = Arc::new(wake.map_err(|e| StartError::System { what: "an eventfd", error: e.into() })?);
@@ -341,6 +291,24 @@ impl Kernel {
         };
         text.lines().filter_map(one).collect()
     }
+    /// Takes away all that it has made of the kernel, as its drop does, and tells what could not be.
+    ///
+    /// # Errors
+    /// [`KernelError`]: something is left, which the next [`Kernel::start`] takes away where that is possible.
+    pub fn end(mut self) -> Result<(), KernelError> {
+        self.cease()
+    }
+    fn cease(&mut self) -> Result<(), KernelError> {
+        let Some(thread) = self.thread.take() else { return Ok(()) };
+        self.ends.store(true, Ordering::Relaxed);
+        self.wake();
+        let _ = thread.join();
+        let mut known = locked(&self.known);
+        let purged = known.purge();
+        let removed = interface::remove(known.config.number);
+        removed.map_err(|error| KernelError::Left { number: known.config.number, error })?;
+        purged.map_err(KernelError::Xfrm)
+    }
     fn wake(&self) {
         let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
     }
@@ -348,15 +316,8 @@ impl Kernel {
 
 impl Drop for Kernel {
     fn drop(&mut self) {
-        self.ends.store(true, Ordering::Relaxed);
-        self.wake();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-        let mut known = locked(&self.known);
         // What is left after that the next program that begins takes away.
-        let _ = known.purge();
-        let _ = remove_interface(known.config.number);
+        let _ = self.cease();
     }
 }
 

@@ -14,6 +14,7 @@
 //!
 //! Where the kernel has ESP a [`Kernel`] does the same by the kernel's XFRM: the same operations, the same that it says.
 
+mod interface;
 mod kernel;
 mod sys;
 mod tunnel;

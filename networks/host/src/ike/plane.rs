@@ -468,8 +468,13 @@ impl Plane {
     }
     /// The device goes, with whatever was changed of the system's routing.
     pub(super) fn end(&self) {
-        let carrier = locked(&self.carrier).take();
-        drop(carrier);
+        let Some(Carrier { routing, path, .. }) = locked(&self.carrier).take() else { return };
+        drop(routing);
+        if let DataPath::Kernel(kernel) = path
+            && let Err(error) = kernel.end()
+        {
+            tracing::error!(%error, "something of the kernel's ESP is left");
+        }
     }
 }
 

@@ -1,0 +1,127 @@
+//! The XFRM interface (xfrm_interface of Linux), by the number that its SAs and policies have (`if_id`).
+
+use crate::kernel::{KernelConfig, KernelError};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoXfrm, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+};
+use std::io;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+use usher_device::netlink::ask;
+
+/// How long the kernel may take to let go of an interface: it waits for packets that are under way.
+const LETS_GO: Duration = Duration::from_secs(10);
+
+/// The name of the interface with this number, if there is one.
+fn interface(number: u32) -> io::Result<Option<String>> {
+    let all = ask(NLM_F_DUMP, RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
+    let of = |link: &LinkMessage| {
+        link.attributes.iter().any(|attribute| {
+            match attribute {
+            LinkAttribute::LinkInfo(infos) => infos.iter().any(|info| {
+                matches!(info, LinkInfo::Data(InfoData::Xfrm(data)) if data.contains(&InfoXfrm::IfId(number)))
+            }),
+            _ => false,
+        }
+        })
+    };
+    let name = |link: LinkMessage| {
+        link.attributes.into_iter().find_map(|attribute| match attribute {
+            LinkAttribute::IfName(name) => Some(name),
+            _ => None,
+        })
+    };
+    Ok(all.into_iter().find_map(|message| match message {
+        RouteNetlinkMessage::NewLink(link) if of(&link) => name(link),
+        _ => None,
+    }))
+}
+
+/// Runs a command to its end, for which it has so long. What does not end goes on by itself: `None`.
+fn ended(command: &mut Command, within: Duration) -> io::Result<Option<ExitStatus>> {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if begun.elapsed() >= within {
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Takes the interface of this number away, if there is one. By ip(8), a process of its own: whoever asks this of a kernel that has
+/// miscounted the interface's users (as Linux 6.1.192 does) waits for ever, and cannot be killed.
+///
+/// # Errors
+/// ip(8) is not there, or has failed; `TimedOut`: the kernel does not let go of it. Nobody sees the interface then, its name and number
+/// may be used again, and ip(8) stays until the system starts anew.
+pub(crate) fn remove(number: u32) -> io::Result<()> {
+    let Some(name) = interface(number)? else { return Ok(()) };
+    let mut command = Command::new("ip");
+    // Servers' programs are not on everybody's path.
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.args(["link", "delete", "dev", &name]).env("PATH", format!("{path}:/usr/sbin:/sbin"));
+    let done = ended(&mut command, LETS_GO)
+        .map_err(|error| io::Error::new(error.kind(), format!("ip(8), of iproute2: {error}")))?;
+    match done {
+        Some(status) if status.success() => Ok(()),
+        // It went by itself meanwhile.
+        Some(_) if interface(number)?.is_none() => Ok(()),
+        Some(status) => Err(io::Error::other(format!("ip link delete dev {name}: {status}"))),
+        None => Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!("the kernel does not let go of {name}: it has miscounted who uses it"),
+        )),
+    }
+}
+
+/// Makes the interface; gives its name.
+pub(crate) fn make(config: &KernelConfig) -> Result<String, KernelError> {
+    let named = |name: &str| {
+        let mut message = LinkMessage::default();
+        message.header.flags = LinkFlags::Up;
+        message.header.change_mask = LinkFlags::Up;
+        message.attributes = vec![
+            LinkAttribute::IfName(name.to_owned()),
+            LinkAttribute::Mtu(config.mtu),
+            LinkAttribute::LinkInfo(vec![
+                LinkInfo::Kind(InfoKind::Xfrm),
+                LinkInfo::Data(InfoData::Xfrm(vec![InfoXfrm::IfId(config.number)])),
+            ]),
+        ];
+        ask(NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewLink(message)).map(drop)
+    };
+    let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
+    for n in 0..256 {
+        let name = config.device.replace("%d", &n.to_string());
+        match named(&name) {
+            Ok(()) => return Ok(name),
+            Err(error) => last = error,
+        }
+        let taken = last.kind() == io::ErrorKind::AlreadyExists;
+        if !taken || name == config.device {
+            break;
+        }
+    }
+    Err(KernelError::Interface { name: config.device.clone(), error: last })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_does_not_end_is_not_waited_for() {
+        let mut stays = Command::new("sleep");
+        assert_eq!(ended(stays.arg("5"), Duration::from_millis(20)).unwrap(), None);
+        let ends = ended(&mut Command::new("true"), LETS_GO).unwrap();
+        assert!(ends.is_some_and(|status| status.success()));
+        let missing = ended(&mut Command::new("no-such-program-here"), LETS_GO).unwrap_err();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+    }
+}
