@@ -6,10 +6,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// How long a program may take to come up, or a login to end, in a processor that is emulated.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long a test may take: none takes half of it. One that hangs ends all, with what tells why, or the guest's end would come first
+/// and leave nothing.
+const LIMIT: Duration = Duration::from_secs(240);
 
 /// The program under test, as the one who starts the guest names it.
 #[must_use]
@@ -68,10 +73,41 @@ impl Host {
     }
 }
 
+/// What is looked at when a test hangs: programs and where in the kernel they wait, logs, and the hosts' connections and SAs.
+const HANGING: &str = "
+ps axo pid,ppid,stat,wchan:30,etimes,args | grep -v ']$'
+for task in /proc/[0-9]*/task/*; do
+    grep -qE 'ppp|usher|guest' $task/comm && { echo \"--- $task $(cat $task/comm)\"; cat $task/stack; }
+done
+for log in *.log; do echo \"--- $log\"; tail -n 100 $log; done
+for host in nas aaa; do
+    echo \"--- $host\"
+    for look in 'ss -tunap' 'ip address' 'ip xfrm state' 'ip xfrm policy' 'cat /proc/net/xfrm_stat'; do
+        ip netns exec $host $look
+    done
+done
+dmesg | tail -n 30
+";
+
 /// Two hosts, joined by two links, and a folder of files.
 #[derive(Debug)]
 pub struct World {
     folder: PathBuf,
+    /// Its end tells the thread that watches that the test has not hung.
+    _watched: Sender<()>,
+}
+
+/// Ends everything when nobody has ended the test in time.
+fn watch(folder: PathBuf) -> Sender<()> {
+    let (watched, ended) = channel();
+    std::thread::spawn(move || {
+        if ended.recv_timeout(LIMIT) == Err(RecvTimeoutError::Timeout) {
+            eprintln!("the test is not done after {} s:", LIMIT.as_secs());
+            let _ = Command::new("sh").args(["-c", HANGING]).current_dir(folder).status();
+            std::process::exit(101);
+        }
+    });
+    watched
 }
 
 impl World {
@@ -83,7 +119,7 @@ impl World {
         let folder = std::env::temp_dir().join(format!("world-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
         fs::create_dir_all(&folder).unwrap();
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
-        let world = Self { folder };
+        let world = Self { _watched: watch(folder.clone()), folder };
         for host in Host::ALL {
             world.ip(&format!("netns add {}", host.name()));
             world.ip(&format!("-n {} link set lo up", host.name()));

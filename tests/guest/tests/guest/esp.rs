@@ -23,8 +23,10 @@ pub(crate) fn within<T: Send>(host: Host, what: impl FnOnce() -> T + Send) -> T 
 fn echo(from: &str, to: &str, octets: usize) {
     let listener = within(Host::Aaa, || TcpListener::bind((to, 0)).unwrap());
     let port = listener.local_addr().unwrap().port();
+    let patience = Some(Duration::from_secs(20));
     let answers = std::thread::spawn(move || {
         let (mut stream, peer) = listener.accept().unwrap();
+        stream.set_read_timeout(patience).and_then(|()| stream.set_write_timeout(patience)).unwrap();
         let mut all = vec![0; octets];
         stream.read_exact(&mut all).unwrap();
         stream.write_all(&all).unwrap();
@@ -35,7 +37,7 @@ fn echo(from: &str, to: &str, octets: usize) {
     within(Host::Nas, || {
         let address = SocketAddr::new(to.parse().unwrap(), port);
         let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(20)).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_read_timeout(patience).and_then(|()| stream.set_write_timeout(patience)).unwrap();
         stream.write_all(&said).unwrap();
         stream.read_exact(&mut heard).unwrap();
     });
