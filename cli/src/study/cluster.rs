@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
 use usher_runner::sweep::Asked;
 use usher_scenario::Mode;
@@ -120,11 +120,8 @@ fn attended(output: &Output, mut command: Command, interrupt: &AtomicBool) -> io
         }
     };
     drop(tell);
-    loop {
-        match told.recv_timeout(LAST_WORDS) {
-            Ok(line) => ended.take(output, line),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
-        }
+    while let Ok(line) = told.recv_timeout(LAST_WORDS) {
+        ended.take(output, line);
     }
     ended.code = match status.code().and_then(|code| u8::try_from(code).ok()) {
         _ if interrupts > 0 => INTERRUPTED,

@@ -76,7 +76,7 @@ pub(super) trait Laboratory: Debug {
 pub(super) enum Network {
     Sim(Box<Simulation<Box<dyn Role>, Measure>>),
     #[cfg(not(target_arch = "wasm32"))]
-    Halves(Halves),
+    Halves(Box<Halves>),
     #[cfg_attr(target_arch = "wasm32", expect(dead_code, reason = "a browser has no lab"))]
     Lab(Box<dyn Laboratory>),
 }

@@ -105,7 +105,7 @@ impl World {
             && let Some((halves, topology)) = Halves::new(scenario, seed, stop)?
         {
             let (interfaces, key_log) = (Vec::new(), KeyLog::new());
-            let (network, scenario) = (Network::Halves(halves), scenario.clone());
+            let (network, scenario) = (Network::Halves(Box::new(halves)), scenario.clone());
             match (Self { network, topology, scenario, interfaces, key_log, watch: None }).run() {
                 Ok(result) => return Ok((result, Division::Halves)),
                 Err(WorldError::Undecided(at)) => division = Division::Undecided(at),
