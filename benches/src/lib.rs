@@ -129,7 +129,7 @@ impl Run {
     /// Runs the first point of a founding study in this process.
     fn here(study: &str, set: &[String], threads: usize) -> Result<Self, String> {
         let (scenario, seed) = scenario(study, set)?;
-        let (result, division) = World::run_by(&scenario, seed, threads).map_err(|e| e.to_string())?;
+        let (result, division) = World::run_by(&scenario, seed, threads, None).map_err(|e| e.to_string())?;
         let mean = result.metrics.iter().find(|(name, _)| name == "delay.mean");
         Ok(Self {
             packet_hops: result.packet_hops,

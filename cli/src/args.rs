@@ -305,7 +305,9 @@ pub(crate) struct Run {
     #[arg(long, value_name = "N", conflicts_with_all = ["on", "lab", "backend"])]
     pub(crate) threads: Option<NonZeroUsize>,
     /// Have a cluster compute the replications, by the Python package usher: the rows are the same.
-    #[arg(long, value_enum, value_name = "ENGINE", conflicts_with_all = ["on", "lab", "pcap", "ladder", "live_report", "dry_run", "point"])]
+    #[arg(long, value_enum, value_name = "ENGINE", conflicts_with_all = [
+        "on", "lab", "kernel", "perf", "pcap", "ladder", "live_report", "dry_run", "point", "replication",
+    ])]
     pub(crate) backend: Option<Engine>,
     /// Where the cluster is, such as tcp://head:8786 [default: one that is started on this machine].
     #[arg(long, requires = "backend")]

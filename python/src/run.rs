@@ -5,6 +5,7 @@ use crate::results::Results;
 use crate::study::Plan;
 use pyo3::prelude::*;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -19,11 +20,11 @@ use usher_runner::sweep::{
 /// How often Python's signals are looked for and its progress is told.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Ends a run: nothing more is begun once it is set.
+/// Ends a run: nothing more is begun once it is set, and replications that are under way here are given up.
 #[pyclass(frozen, module = "usher._native")]
 #[derive(Debug, Default)]
 pub(crate) struct Stop {
-    flag: AtomicBool,
+    pub(crate) flag: Arc<AtomicBool>,
 }
 
 #[pymethods]
@@ -171,7 +172,7 @@ pub(crate) fn run(
 fn whole(
     plan: &Plan,
     settings: &Settings,
-    interrupt: &AtomicBool,
+    interrupt: &Arc<AtomicBool>,
     watch: &Count,
     replicate: Option<&Py<PyAny>>,
 ) -> Result<Whole, Ended> {
@@ -186,7 +187,7 @@ fn whole(
     let elsewhere;
     let runner: &dyn Runner = match replicate {
         None => {
-            here = SimRunner::new(&plan.plan, Vec::new());
+            here = SimRunner::new(&plan.plan, Vec::new()).until(interrupt.clone());
             &here
         }
         Some(call) => {

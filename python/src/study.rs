@@ -1,6 +1,7 @@
 //! Studies and their plans.
 
 use crate::faults;
+use crate::run::{Stop, attended};
 use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -155,8 +156,12 @@ impl Plan {
     fn replicate(&self, py: Python<'_>, point: usize, replication: u32) -> PyResult<Vec<(String, f64)>> {
         self.point(py, point)?;
         let task = Task { index: point, point: &self.sweep.goals[point].point, replication, capture: None };
-        let outcome = py.detach(|| sweep::attempt(&SimRunner::new(&self.plan, Vec::new()), task));
-        outcome.map(|outcome| outcome.record()).map_err(|e| faults::failed(py, e))
+        let stop = Stop::default();
+        let runner = SimRunner::new(&self.plan, Vec::new()).until(stop.flag.clone());
+        match attended(py, &stop, &|_| Ok(()), || sweep::attempt(&runner, task)) {
+            (_, Some(raised)) => Err(raised),
+            (outcome, None) => outcome.map(|outcome| outcome.record()).map_err(|e| faults::failed(py, e)),
+        }
     }
     /// The plan for another process.
     fn state(&self, py: Python<'_>) -> PyResult<State> {

@@ -5,8 +5,13 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
+import numpy
 import pytest
 
 import usher
@@ -104,3 +109,76 @@ def test_a_point_that_is_not_there_is_said(small: usher.Study) -> None:
         usher.run_point(plan, "loss=7 %")
     with pytest.raises(usher.StudyError, match="there is no point 3: the plan has 3, from 0"):
         usher.run_point(plan, 3)
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (numpy.int64(3), "3"),
+        (numpy.uint8(3), "3"),
+        (numpy.float64(0.5), "0.5"),
+        (numpy.float32(0.5), "0.5"),
+        (numpy.bool_(True), "true"),
+        (numpy.str_("3 %"), "3 %"),
+        (numpy.array(3), "3"),
+        (numpy.arange(1, 4), "1,2,3"),
+        ([numpy.int64(1), "2 %", 2.5], "1,2 %,2.5"),
+        (Decimal("2.5"), "2.5"),
+        (Fraction(1, 4), "0.25"),
+        (False, "false"),
+    ],
+)
+def test_numbers_of_other_packages_are_numbers(small: usher.Study, value: Any, written: str) -> None:
+    assert small.set(loss=value).changes == (f"loss={written}",)
+    assert small.set({"loss": value}).changes == (f"loss={written}",)
+
+
+def test_numbers_of_other_packages_plan_and_run(small: usher.Study) -> None:
+    plan = small.set(loss=numpy.linspace(0, 10, 3)).plan(seed=numpy.int64(7), replications=numpy.int32(1))
+    assert [point.settings["loss"] for point in plan.points] == ["0 %", "5 %", "10 %"]
+    assert plan.replications == (3, 3)
+    one = usher.run_point(plan, numpy.int64(1), numpy.uint8(0))
+    assert one == usher.run_point(plan, 1)
+    assert plan.seed(numpy.int64(1), numpy.int64(2)) == plan.seed(1, 2)
+    assert plan.run(jobs=numpy.int64(1), progress=False).complete
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        (lambda s: s.set(loss=None), "loss=None: give a number, a text"),
+        (lambda s: s.set(loss=b"1 %"), "loss=b'1 %': give a number, a text"),
+        (lambda s: s.set(loss=[[1, 2], [3]]), r"loss=\[1, 2\]: give a number"),
+        (lambda s: s.set(loss=numpy.zeros((2, 2))), r"loss=array\(.*: give a number"),
+        (lambda s: s.set(5), '5: write "name=value", or give a mapping'),
+        (lambda s: s.set(loss=[]), "write name=value"),
+        (lambda s: s.plan(seed=-1), "seed=-1: give 0 or more"),
+        (lambda s: s.plan(seed=1 << 64), "seed=18446744073709551616: give 18446744073709551615 or less"),
+        (lambda s: s.plan(seed=1.0), "seed=1.0: give a whole number, 0 or more"),
+        (lambda s: s.plan(seed="1"), "seed='1': give a whole number"),
+        (lambda s: s.plan(seed=True), "seed=True: give a whole number"),
+        (lambda s: s.plan(replications=0), "replications=0: give 1 or more"),
+        (lambda s: s.plan(replications=-3), "replications=-3: give 1 or more"),
+        (lambda s: s.plan(replications=1 << 32), "replications=4294967296: give 4294967295 or less"),
+        (lambda s: s.run(jobs=0), "jobs=0: give 1 or more"),
+        (lambda s: s.run(jobs=1 << 20), "jobs=1048576: give 65535 or less"),
+        (lambda s: usher.sweep(s.plan(), jobs=-1), "jobs=-1: give 1 or more"),
+        (lambda s: usher.sweep(s.plan(), "ray", jobs=0), "jobs=0: give 1 or more"),
+        (lambda s: usher.sweep(s.plan(), "dask", jobs=-2), "jobs=-2: give 1 or more"),
+        (lambda s: usher.run_point(s.plan(), -1), "point=-1: give 0 or more"),
+        (lambda s: usher.run_point(s.plan(), numpy.int64(3)), "there is no point 3: the plan has 3, from 0"),
+        (lambda s: usher.run_point(s.plan(), 1 << 70), "point=1180591620717411303424: give"),
+        (lambda s: usher.run_point(s.plan(), 1.5), "point=1.5: give a whole number"),  # type: ignore[arg-type]
+        (lambda s: usher.run_point(s.plan(), 0, -1), "replication=-1: give 0 or more"),
+        (lambda s: usher.run_point(s.plan(), 0, 1 << 32), "replication=4294967296: give 4294967295 or less"),
+        (lambda s: s.plan().seed(0, -1), "replication=-1: give 0 or more"),
+        (lambda s: usher.run_point(s.plan(), usher.Point(9, "", {}, {})), "there is no point 9"),
+        (lambda _: usher.plan("no.toml", jobs=0), "jobs=0: give 1 or more"),
+        (lambda _: usher.plan("no.toml", seed=-1), "seed=-1: give 0 or more"),
+        (lambda _: usher.plan("no.toml", replications=0), "replications=0: give 1 or more"),
+        (lambda _: usher.plan("no.toml", logins=-1), "logins=-1: give 1 or more"),
+    ],
+)
+def test_a_number_that_cannot_be_is_said(small: usher.Study, asked: Callable[[Any], object], says: str) -> None:
+    with pytest.raises(usher.StudyError, match=says):
+        asked(small)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -103,6 +104,42 @@ def test_a_driver_that_dies_goes_on_from_its_journal(cluster: Started, tmp_path:
     again = usher.study(study).set(loss=range(30)).run(replications=4, out=tmp_path / "here", progress=False)
     assert again.complete
     same(folder, tmp_path / "here")
+
+
+@pytest.mark.parametrize("backend", ["ray", "dask"])
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_a_driver_that_is_told_to_end_ends_its_cluster(backend: str, sent: signal.Signals, tmp_path: Path) -> None:
+    study = tmp_path / "small.toml"
+    study.write_text(SMALL.replace('duration = "5 s"', 'duration = "60 s"'), encoding="utf-8")
+    folder = tmp_path / "swept"
+    command = [sys.executable, "-m", "usher", "sweep", str(study), "--backend", backend, "--replications", "400"]
+    command += ["--out", str(folder), "--jobs", "2", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as driver:
+        while driver.poll() is None and finished(folder) < 3:
+            time.sleep(0.05)
+        begun = psutil.Process(driver.pid).children(recursive=True)
+        driver.send_signal(sent)
+        # A second one is what a terminal's Ctrl-C gives beside the program's own.
+        driver.send_signal(signal.SIGTERM)
+        _, said = driver.communicate()
+    assert driver.returncode == 130, said
+    error = json.loads(said.splitlines()[-1])["error"]
+    assert error["exit_code"] == 130
+    assert "are partial: interrupted" in error["message"]
+    assert begun
+    _, left = psutil.wait_procs(begun, timeout=30)
+    assert not left
+    assert 3 <= finished(folder) < 1200
+
+
+def test_why_a_sweep_failed_is_told_to_programs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert main(["sweep", "aaa-hol", "--backend", "ray", "--json"]) == 1
+    error = json.loads(capsys.readouterr().err)["error"]
+    assert error["exit_code"] == 1
+    assert "needs the package ray" in error["message"]
+    assert main(["sweep", "aaa-hol", "--backend", "local", "--seed", "-1", "--json"]) == 2
+    assert json.loads(capsys.readouterr().err)["error"] == {"exit_code": 2, "message": "seed=-1: give 0 or more"}
 
 
 def finished(folder: Path) -> int:

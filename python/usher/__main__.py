@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import warnings
+from types import FrameType
 
 from usher import FolderError, PartialResults, StudyError, UsherError, __version__, study
 from usher._study import build
@@ -38,39 +40,57 @@ def _arguments() -> argparse.ArgumentParser:
     return parser
 
 
+def _interrupt(_: int, __: FrameType | None) -> None:
+    """Ends the sweep by the first signal. Others change nothing: the cluster that was begun is to be ended, too."""
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def _failed(code: int, why: str, for_programs: bool) -> int:
+    """Says why a sweep was not done: in words, or as the program `usher` says it to programs."""
+    said = json.dumps({"error": {"exit_code": code, "message": why}}) if for_programs else f"usher: {why}"
+    print(said, file=sys.stderr, flush=True)
+    return code
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Runs a command, and gives its exit code: 0 done, 1 failed, 2 wrong usage or a faulty study, 130 interrupted."""
     asked = _arguments().parse_args(arguments)
     try:
-        plan = (
-            study(asked.name)
-            .set(*asked.set)
-            .plan(
-                quick=asked.quick,
-                full=asked.full,
-                sensitivity=asked.sensitivity,
-                seed=asked.seed,
-                replications=asked.replications,
-            )
-        )
-        folder = asked.out or f"out/{plan.study}-{plan.mode}"
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", PartialResults)
-            results = sweep(
-                plan,
-                asked.backend,
-                address=asked.address,
-                jobs=asked.jobs,
-                out=folder,
-                force=asked.force,
-                progress=False if asked.plain or asked.json else None,
-            )
+        return _sweep(asked)
     except (StudyError, FolderError) as wrong:
-        print(f"usher: {wrong}", file=sys.stderr)
-        return USAGE
+        return _failed(USAGE, str(wrong), asked.json)
     except UsherError as failed:
-        print(f"usher: {failed}", file=sys.stderr)
-        return 1
+        return _failed(1, str(failed), asked.json)
+    except KeyboardInterrupt:
+        return _failed(INTERRUPTED, f"{asked.name}: interrupted", asked.json)
+
+
+def _sweep(asked: argparse.Namespace) -> int:
+    plan = (
+        study(asked.name)
+        .set(*asked.set)
+        .plan(
+            quick=asked.quick,
+            full=asked.full,
+            sensitivity=asked.sensitivity,
+            seed=asked.seed,
+            replications=asked.replications,
+        )
+    )
+    folder = asked.out or f"out/{plan.study}-{plan.mode}"
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", PartialResults)
+        results = sweep(
+            plan,
+            asked.backend,
+            address=asked.address,
+            jobs=asked.jobs,
+            out=folder,
+            force=asked.force,
+            progress=False if asked.plain or asked.json else None,
+        )
     for said in results.warnings + results.answers:
         print(said, file=sys.stderr)
     replications = sum(ran.replications for ran in results.points)
@@ -83,10 +103,11 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{plan.study}: {len(results.points)} points, {replications} replications by {asked.backend}\nreport: {report}")
     if results.complete:
         return 0
-    for warning in caught:
-        print(f"usher: {warning.message}", file=sys.stderr)
-    return INTERRUPTED if any("interrupted" in str(warning.message) for warning in caught) else 1
+    why = "\n".join(str(warning.message) for warning in caught)
+    return _failed(INTERRUPTED if "are partial: interrupted" in why else 1, why, asked.json)
 
 
 if __name__ == "__main__":
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, _interrupt)
     sys.exit(main())

@@ -14,7 +14,8 @@ from types import SimpleNamespace
 from typing import Protocol
 
 from usher import _native
-from usher._errors import PartialResults, UsherError
+from usher._arguments import Number, some
+from usher._errors import PartialResults
 from usher._results import Results
 from usher._study import Plan, build
 
@@ -23,6 +24,9 @@ Progress = bool | Callable[[int, int, int], object] | None
 
 Replicate = Callable[[int, int], list[tuple[str, float]]]
 """Computes a replication: of the point in this place, the one with this number."""
+
+JOBS = 16
+"""Bits of the most replications at once: each has a thread."""
 
 EVERY = 10.0
 """Seconds between two lines of progress where no bar can be drawn."""
@@ -109,7 +113,7 @@ def cores() -> int:
 def run(
     plan: Plan,
     *,
-    jobs: int | None,
+    jobs: Number | None,
     out: str | os.PathLike[str] | None,
     force: bool,
     progress: Progress,
@@ -119,8 +123,7 @@ def run(
 ) -> Results:
     """Runs a plan here, or has its replications computed by `replicate` until `stop` is set. A partial result warns, unless `quiet`
     has what ended it."""
-    if jobs is not None and jobs < 1:
-        raise UsherError(f"jobs={jobs}: one or more are needed")
+    jobs = some("jobs", jobs, 1, JOBS)
     stop = stop or _native.Stop()
     with ExitStack() as stack:
         folder = Path(out) if out is not None else Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="usher-")))

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from usher import _native
-from usher._errors import StudyError
-from usher._run import Progress, bar, cores
+from usher._arguments import Number, scalar, some, whole, wrong
+from usher._run import JOBS, Progress, bar, cores
 
 
 class Sizing:
@@ -48,10 +48,10 @@ def plan(
     file: str | os.PathLike[str] | None = None,
     *,
     quick: bool = False,
-    replications: int | None = None,
-    logins: int | None = None,
-    seed: int = 1,
-    jobs: int | None = None,
+    replications: Number | None = None,
+    logins: Number | None = None,
+    seed: Number = 1,
+    jobs: Number | None = None,
     progress: Progress = None,
     **settings: Any,
 ) -> Sizing:
@@ -62,9 +62,15 @@ def plan(
     missing or does not fit; Ctrl-C ends it without an answer.
     """
     if (file is None) == (not settings):
-        raise StudyError([("", 0, 0, "give a plan's file, or its settings, such as profile, mix and demand")])
+        raise wrong("give a plan's file, or its settings, such as profile, mix and demand")
     text = "".join(f"{name} = {_toml(_target(value) if name == 'target' else value)}\n" for name, value in settings.items())
-    asked = SimpleNamespace(quick=quick, replications=replications, logins=logins, seed=seed, jobs=jobs or cores())
+    asked = SimpleNamespace(
+        quick=quick,
+        replications=some("replications", replications, 1, 32),
+        logins=some("logins", logins, 1, 32),
+        seed=whole("seed", seed, 0),
+        jobs=some("jobs", jobs, 1, JOBS) or cores(),
+    )
     shown = bar("plan", "step", 1, 1, progress)
     try:
         return Sizing(*_native.size(None if file is None else os.fspath(file), text, asked, _native.Stop(), shown))
@@ -81,10 +87,17 @@ def _target(value: object) -> object:
 
 
 def _toml(value: object) -> str:
+    value = scalar(value)
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (int, float)):
         return repr(value)
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{_toml(str(name))} = {_toml(of)}" for name, of in value.items()) + " }"
-    return json.dumps(os.fspath(value) if isinstance(value, os.PathLike) else value, ensure_ascii=False)
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if not isinstance(value, str):
+        raise wrong(f"{value!r}: a plan is said in texts, numbers, switches, and lists and mappings of these")
+    return json.dumps(value, ensure_ascii=False)

@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from usher import _native
-from usher._errors import Fault, StudyError, VersionError
+from usher._arguments import Number, Value, some, values, whole, wrong
+from usher._errors import Fault, VersionError
 
 if TYPE_CHECKING:
     from usher._results import Results
     from usher._run import Progress
-
-Value = str | int | float | bool
-"""A setting's value: a quantity as text (`"5 %"`), a number in the setting's own unit, a switch."""
 
 
 def build() -> str:
@@ -45,10 +43,6 @@ def study(name: str | os.PathLike[str]) -> Study:
     for fault in opened.warnings():
         warnings.warn(str(Fault(*fault)), stacklevel=2)
     return Study(opened, f"usher.study({os.fspath(name)!r})")
-
-
-def _text(value: Value) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class Study:
@@ -102,12 +96,14 @@ class Study:
         for change in changes:
             if isinstance(change, str):
                 added.append(change)
+            elif isinstance(change, Mapping):
+                added += [f"{name}={values(str(name), value)}" for name, value in change.items()]
             else:
-                added += [f"{name}={_values(value)}" for name, value in change.items()]
-        added += [f"{name}={_values(value)}" for name, value in axes.items()]
+                raise wrong(f'{change!r}: write "name=value", or give a mapping of names and values')
+        added += [f"{name}={values(name, value)}" for name, value in axes.items()]
         for change in added:
             if not all(part.strip() for part in change.partition("=")):
-                raise StudyError([("", 0, 0, f'{change}: write name=value, such as "loss=1 %,5 %"')])
+                raise wrong(f'{change}: write name=value, such as "loss=1 %,5 %"')
         return Study(self._native, self._called, (*self._changes, *added))
 
     def plan(
@@ -116,8 +112,8 @@ class Study:
         quick: bool = False,
         full: bool = False,
         sensitivity: bool = False,
-        seed: int | None = None,
-        replications: int | None = None,
+        seed: Number | None = None,
+        replications: Number | None = None,
     ) -> Plan:
         """The plan: every combination of the axes' values, how often each runs, and from which seeds.
 
@@ -126,8 +122,9 @@ class Study:
         """
         modes = [name for name, on in (("quick", quick), ("full", full), ("sensitivity", sensitivity)) if on]
         if len(modes) > 1:
-            raise StudyError([("", 0, 0, f"{' and '.join(modes)}: choose one of them")])
+            raise wrong(f"{' and '.join(modes)}: choose one of them")
         mode = modes[0] if modes else "default"
+        seed, replications = some("seed", seed, 0), some("replications", replications, 1, 32)
         made = self._native.plan(mode, list(self._changes), seed, replications)
         asked = [f"{mode}=True"] if modes else []
         asked += [f"{name}={value}" for name, value in (("seed", seed), ("replications", replications)) if value is not None]
@@ -140,9 +137,9 @@ class Study:
         quick: bool = False,
         full: bool = False,
         sensitivity: bool = False,
-        seed: int | None = None,
-        replications: int | None = None,
-        jobs: int | None = None,
+        seed: Number | None = None,
+        replications: Number | None = None,
+        jobs: Number | None = None,
         out: str | os.PathLike[str] | None = None,
         force: bool = False,
         progress: Progress = None,
@@ -158,12 +155,6 @@ class Study:
     def __reduce__(self) -> tuple[Any, ...]:
         plan = self._native.plan("default", [], None, None).state()
         return _study_of, (plan[0], plan[1], self._called, self._changes)
-
-
-def _values(value: Value | Iterable[Value]) -> str:
-    if isinstance(value, (str, int, float)):
-        return _text(value)
-    return ",".join(map(_text, value))
 
 
 def _study_of(name: str, text: str, called: str, changes: tuple[str, ...]) -> Study:
@@ -219,22 +210,20 @@ class Plan:
         """The fewest and the most replications of all points together."""
         return self._native.replications
 
-    def seed(self, point: int | str | Point, replication: int = 0) -> int:
+    def seed(self, point: Number | str | Point, replication: Number = 0) -> int:
         """The seed of one replication of a point. Points that differ only in what is compared have the same."""
-        return self._native.seed(self.place(point), replication)
+        return self._native.seed(self.place(point), whole("replication", replication, 0, 32))
 
-    def place(self, point: int | str | Point) -> int:
+    def place(self, point: Number | str | Point) -> int:
         """The place of a point that is given by itself, by its place, or by as much of its key as tells it from others."""
-        if isinstance(point, Point):
-            return point.index
-        if isinstance(point, int):
-            return point
-        return self._native.find(point)
+        if isinstance(point, str):
+            return self._native.find(point)
+        return whole("point", point.index if isinstance(point, Point) else point, 0)
 
     def run(
         self,
         *,
-        jobs: int | None = None,
+        jobs: Number | None = None,
         out: str | os.PathLike[str] | None = None,
         force: bool = False,
         progress: Progress = None,
@@ -295,11 +284,11 @@ def same_build(other: str) -> None:
     )
 
 
-def run_point(plan: Plan, point: int | str | Point, replication: int = 0) -> dict[str, float]:
+def run_point(plan: Plan, point: Number | str | Point, replication: Number = 0) -> dict[str, float]:
     """Runs one replication of one point: its metrics by name, in SI base units. The same arguments give the same numbers, on any
     machine. Raises `StudyError` where there is no such point, `UsherError` where it cannot be run.
     """
-    record = plan._native.replicate(plan.place(point), replication)
+    record = plan._native.replicate(plan.place(point), whole("replication", replication, 0, 32))
     return {name: value for name, value in record if not name.startswith("#")}
 
 

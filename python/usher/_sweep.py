@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Literal, Protocol
 
 from usher import _native
+from usher._arguments import Number, some
 from usher._errors import BackendError, UsherError, VersionError
 from usher._results import Results
-from usher._run import Progress, run
+from usher._run import JOBS, Progress, run
 from usher._study import Plan, build
 from usher._work import work
 
@@ -65,17 +68,34 @@ def _engine(name: str, package: str) -> Any:
         raise BackendError(f'backend="{name}" needs the package {package}: pip install "usher[{name}]"') from missing
 
 
+@contextmanager
+def _own_termination() -> Iterator[None]:
+    """What SIGTERM does stays what it was: Ray takes it for itself, in every program that imports it."""
+    # Only the main thread may say.
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        # None: it was set by other than Python.
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
+
+
 class Ray:
     """A cluster of Ray's."""
 
     def __init__(self, payload: bytes, address: str | None) -> None:
-        self._ray = _engine("ray", "ray")
-        self._own = not self._ray.is_initialized()
-        if self._own:
-            try:
-                self._ray.init(address=address, log_to_driver=False, configure_logging=False, include_dashboard=False)
-            except ConnectionError as refused:
-                raise BackendError(f"no cluster of Ray at {address or 'this machine'}: {refused}") from refused
+        with _own_termination():
+            self._ray = _engine("ray", "ray")
+            self._own = not self._ray.is_initialized()
+            if self._own:
+                try:
+                    self._ray.init(address=address, log_to_driver=False, configure_logging=False, include_dashboard=False)
+                except ConnectionError as refused:
+                    raise BackendError(f"no cluster of Ray at {address or 'this machine'}: {refused}") from refused
         # Of a task whose worker or node dies Ray begins another try.
         self._task = self._ray.remote(max_retries=TRIES - 1)(work)
         self._arguments = (build(), payload)
@@ -158,7 +178,7 @@ def sweep(
     backend: Backend = "local",
     *,
     address: str | None = None,
-    jobs: int | None = None,
+    jobs: Number | None = None,
     out: str | os.PathLike[str] | None = None,
     force: bool = False,
     progress: Progress = None,
@@ -177,6 +197,7 @@ def sweep(
         return run(plan, jobs=jobs, out=out, force=force, progress=progress)
     if backend not in CLUSTERS:
         raise BackendError(f'there is no backend "{backend}"; there are local, {", ".join(CLUSTERS)}')
+    jobs = some("jobs", jobs, 1, JOBS)
     _, called, state = plan.__reduce__()[1]
     cluster = CLUSTERS[backend](pickle.dumps((called, state)), address)
     stop = _native.Stop()

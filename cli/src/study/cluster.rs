@@ -1,46 +1,179 @@
 //! `usher study run NAME --backend`: replications by a cluster of Ray's or Dask's, which the Python package `usher` asks.
 
 use crate::args::{Engine, Run};
-use crate::output::{Failure, Output};
+use crate::output::{Failure, INTERRUPTED, Output};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use std::process::{Command, Stdio};
-use usher_scenario::founding;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Sender};
+use std::time::Duration;
+use usher_runner::sweep::Asked;
+use usher_scenario::Mode;
 
 /// The program that has the package.
 const PYTHON: &str = "python3";
 /// The version that has to be there: replications are computed by the package, and it is to be this program's own.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// How often is looked whether there was an interrupt.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long a line may take that the package has written before it ended. What it has started may hold its output open.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// A study for the package.
+pub(super) struct Sweep {
+    /// What the user called it.
+    pub(super) name: String,
+    /// Its name, or its file.
+    pub(super) study: String,
+    /// How it is asked to run.
+    pub(super) asked: Asked,
+    /// The folder for its results.
+    pub(super) folder: PathBuf,
+}
 
 /// Has each study run by the package, one after another.
-pub(super) fn run(output: &Output, run: &Run, engine: Engine) -> Result<(), Failure> {
-    find(engine)?;
-    let groups = run.names.iter().map(|name| (name, founding::group(name)));
-    let names: Vec<&str> =
-        groups.flat_map(|(name, group)| if group.is_empty() { vec![name.as_str()] } else { group }).collect();
-    let mut done = Vec::new();
-    for name in &names {
-        let arguments = arguments(output, run, engine, name, names.len() > 1);
-        let mut command = Command::new(PYTHON);
-        command.args(arguments).stderr(Stdio::inherit());
-        if !output.json {
-            command.stdout(Stdio::inherit());
+pub(super) fn run(output: &Output, run: &Run, engine: Engine, sweeps: &[Sweep]) -> Result<(), Failure> {
+    for Sweep { name, asked, .. } in sweeps {
+        if asked.mode == Mode::Lab.name() {
+            return Err(Failure::usage(format!(
+                "{name}: is a run of the points of [lab], which --backend does not run: add --quick, --full or --sensitivity, or \
+                 leave --backend out"
+            )));
         }
-        let ended = command.output().map_err(|e| Failure::failed(format!("{PYTHON}: {e}")))?;
-        match ended.status.code() {
-            Some(0) => {}
-            // The package has said why.
-            code => {
-                let code = code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
-                return Err(Failure { code, message: format!("{name}: the sweep was not done") });
-            }
+    }
+    find(engine)?;
+    let interrupt = interrupt().map_err(|e| Failure::failed(format!("cannot listen for Ctrl-C: {e}")))?;
+    let mut done = Vec::new();
+    for sweep in sweeps {
+        let name = &sweep.name;
+        let mut command = Command::new(PYTHON);
+        command.args(arguments(output, run, engine, sweep)).stdin(Stdio::null());
+        if output.json {
+            command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        }
+        let ended =
+            attended(output, command, &interrupt).map_err(|e| Failure::failed(format!("{PYTHON}: {e}")))?;
+        if ended.code != 0 {
+            // Where nothing is said here, the package has said it.
+            let why = ended.why.map_or_else(String::new, |why| format!(": {why}"));
+            return Err(Failure {
+                code: ended.code,
+                message: format!("{name}: the sweep was not done{why}"),
+            });
         }
         if output.json {
-            let told: Value = serde_json::from_slice(&ended.stdout)
+            let told: Value = serde_json::from_str(&ended.said)
                 .map_err(|e| Failure::failed(format!("{PYTHON} -m usher gave no JSON: {e}")))?;
             done.extend(told.as_array().cloned().unwrap_or_default());
         }
     }
     if output.json { output.value(&Value::Array(done)) } else { Ok(()) }
+}
+
+/// A flag that Ctrl-C, or a request to terminate, sets.
+fn interrupt() -> io::Result<Arc<AtomicBool>> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    let flag = Arc::<AtomicBool>::default();
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, flag.clone())?;
+    }
+    Ok(flag)
+}
+
+/// How the package ended.
+struct Ended {
+    code: u8,
+    /// Its standard output, where that is ours to read.
+    said: String,
+    /// Why it failed, where it has told that to a program.
+    why: Option<String>,
+}
+
+/// A line of the package's, without its end.
+enum Line {
+    Out(String),
+    Error(String),
+}
+
+/// Runs the package. An interrupt has it end its sweep and the cluster that it has begun, another one ends it at once.
+fn attended(output: &Output, mut command: Command, interrupt: &AtomicBool) -> io::Result<Ended> {
+    let mut child = command.spawn()?;
+    let (tell, told) = mpsc::channel();
+    lines(child.stdout.take(), &tell, Line::Out);
+    lines(child.stderr.take(), &tell, Line::Error);
+    let mut ended = Ended { code: 0, said: String::new(), why: None };
+    let mut interrupts = 0;
+    let status = loop {
+        if interrupt.swap(false, Ordering::Relaxed) {
+            interrupts += 1;
+            end(output, &mut child, interrupts)?;
+        }
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if let Ok(line) = told.recv_timeout(LOOK) {
+            ended.take(output, line);
+        }
+    };
+    drop(tell);
+    while let Ok(line) = told.recv_timeout(LAST_WORDS) {
+        ended.take(output, line);
+    }
+    ended.code = match status.code().and_then(|code| u8::try_from(code).ok()) {
+        _ if interrupts > 0 => INTERRUPTED,
+        Some(code) => code,
+        None => 1,
+    };
+    Ok(ended)
+}
+
+/// Has the package end.
+fn end(output: &Output, child: &mut Child, interrupts: u32) -> io::Result<()> {
+    if interrupts > 1 {
+        return child.kill();
+    }
+    if !output.json {
+        output.note("ending the sweep and the cluster that was begun for it; Ctrl-C again ends now");
+    }
+    // It has not been waited for, so that its number is nobody else's.
+    Ok(kill_process(Pid::from_child(child), Signal::TERM)?)
+}
+
+/// Reads what the package writes, on a thread of its own.
+fn lines(from: Option<impl Read + Send + 'static>, tell: &Sender<Line>, of: fn(String) -> Line) {
+    let Some(from) = from else { return };
+    let tell = tell.clone();
+    std::thread::spawn(move || {
+        for line in BufReader::new(from).split(b'\n') {
+            let Ok(line) = line else { return };
+            if tell.send(of(String::from_utf8_lossy(&line).into_owned())).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+impl Ended {
+    fn take(&mut self, output: &Output, line: Line) {
+        match line {
+            Line::Out(line) => {
+                self.said.push_str(&line);
+                self.said.push('\n');
+            }
+            Line::Error(line) => {
+                let read: Option<Value> = serde_json::from_str(&line).ok();
+                let why = read.as_ref().and_then(|read| read["error"]["message"].as_str());
+                match why {
+                    Some(why) => self.why = Some(why.to_owned()),
+                    None => output.note(&line),
+                }
+            }
+        }
+    }
 }
 
 /// Looks for the package.
@@ -61,27 +194,21 @@ fn find(engine: Engine) -> Result<(), Failure> {
 }
 
 /// What the package is asked.
-fn arguments(output: &Output, run: &Run, engine: Engine, name: &str, several: bool) -> Vec<String> {
-    let mut words = vec!["-m".to_owned(), "usher".to_owned(), "sweep".to_owned(), name.to_owned()];
+fn arguments(output: &Output, run: &Run, engine: Engine, sweep: &Sweep) -> Vec<String> {
+    let Sweep { study, asked, folder, .. } = sweep;
+    let mut words = vec!["-m".to_owned(), "usher".to_owned(), "sweep".to_owned(), study.clone()];
     let mut option = |name: &str, value: String| words.extend([format!("--{name}"), value]);
     option("backend", engine.name().to_owned());
     run.address.iter().for_each(|address| option("address", address.clone()));
-    run.set.iter().for_each(|set| option("set", set.clone()));
-    run.seed.iter().for_each(|seed| option("seed", seed.to_string()));
-    run.replications.iter().for_each(|n| option("replications", n.to_string()));
+    asked.set.iter().for_each(|set| option("set", set.clone()));
+    asked.seed.iter().for_each(|seed| option("seed", seed.to_string()));
+    asked.replications.iter().for_each(|n| option("replications", n.to_string()));
     run.jobs.iter().for_each(|n| option("jobs", n.to_string()));
-    if let Some(folder) = &run.out {
-        let own = if several { folder.join(name) } else { folder.clone() };
-        option("out", own.display().to_string());
+    option("out", folder.display().to_string());
+    if asked.mode != Mode::Default.name() {
+        words.push(format!("--{}", asked.mode));
     }
-    let flags = [
-        ("quick", run.quick),
-        ("full", run.full),
-        ("sensitivity", run.sensitivity),
-        ("force", run.force),
-        ("json", output.json),
-        ("plain", !output.progress),
-    ];
+    let flags = [("force", run.force), ("json", output.json), ("plain", !output.progress)];
     words.extend(flags.iter().filter(|(_, set)| *set).map(|(name, _)| format!("--{name}")));
     words
 }

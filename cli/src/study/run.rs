@@ -36,6 +36,8 @@ const SHOWN_WIDE: usize = 5;
 struct Job<'a> {
     /// What the user called it, for lines that run it again.
     name: String,
+    /// Its name, or its file.
+    file: String,
     study: Study,
     plan: Plan,
     /// How it is asked to run.
@@ -51,10 +53,11 @@ struct Job<'a> {
 
 /// Runs the studies, one after another.
 pub(crate) fn run(output: &Output, run: &Run) -> Result<(), Failure> {
-    if let Some(engine) = run.backend {
-        return cluster::run(output, run, engine);
-    }
     let jobs = jobs(run)?;
+    if let Some(engine) = run.backend {
+        let sweeps: Vec<_> = jobs.iter().map(|job| job.elsewhere(jobs.len() > 1)).collect();
+        return cluster::run(output, run, engine, &sweeps);
+    }
     if run.point.is_some() {
         let [job] = &jobs[..] else { return Err(Failure::usage("--point is of one study: name one")) };
         return job.one(output);
@@ -155,6 +158,7 @@ fn jobs(run: &Run) -> Result<Vec<Job<'_>>, Failure> {
                     }
                     jobs.push(Job {
                         name: name.to_owned(),
+                        file,
                         study,
                         plan,
                         asked,
@@ -221,7 +225,7 @@ fn dry_run(output: &Output, jobs: &[Job<'_>]) -> Result<(), Failure> {
         let (fewest, most) = sweep.replications();
         let estimated = match &job.lab {
             Some(_) => on::estimate(&job.plan, job.cores()),
-            None => sweep::estimate(&sweep, &*job.runner(), job.cores(), TRIAL)
+            None => sweep::estimate(&sweep, &*job.runner(None), job.cores(), TRIAL)
                 .map_err(|e| Failure::failed(e.to_string()))?,
         };
         let replications = if fewest == most { fewest.to_string() } else { format!("{fewest} to {most}") };
@@ -244,10 +248,17 @@ fn dry_run(output: &Output, jobs: &[Job<'_>]) -> Result<(), Failure> {
 }
 
 impl Job<'_> {
-    fn runner(&self) -> Box<dyn Runner + '_> {
+    /// What runs its replications, and gives up those under way when `stop` is set. A lab has its own.
+    fn runner(&self, stop: Option<Arc<AtomicBool>>) -> Box<dyn Runner + '_> {
         let links = self.run.pcap.iter().filter(|l| !l.is_empty()).cloned().collect();
         match &self.lab {
-            None => Box::new(SimRunner::new(&self.plan, links).threads(self.threads())),
+            None => {
+                let runner = SimRunner::new(&self.plan, links).threads(self.threads());
+                Box::new(match stop {
+                    Some(stop) => runner.until(stop),
+                    None => runner,
+                })
+            }
             Some(lab) => Box::new(LabRunner::new(&self.plan, links, lab.clone())),
         }
     }
@@ -336,6 +347,20 @@ impl Job<'_> {
         }
     }
 
+    /// What a cluster is asked, where it is one of several studies or the only one.
+    fn elsewhere(&self, several: bool) -> cluster::Sweep {
+        let mut folder = self.folder(None);
+        if several && self.run.out.is_some() {
+            folder.push(format!("{}-{}", self.plan.study, self.plan.mode.name()));
+        }
+        cluster::Sweep {
+            name: self.name.clone(),
+            study: self.file.clone(),
+            asked: self.asked.clone(),
+            folder,
+        }
+    }
+
     /// Runs one replication of one point and prints its metrics.
     fn one(&self, output: &Output) -> Result<(), Failure> {
         let sweep = self.whole();
@@ -349,7 +374,7 @@ impl Job<'_> {
             folder.join(format!("{}-{index:04}-{replication}.pcapng", self.plan.study))
         });
         let task = Task { index, point, replication, capture: capture.as_deref() };
-        let outcome = sweep::attempt(&*self.runner(), task).map_err(Failure::failed)?;
+        let outcome = sweep::attempt(&*self.runner(None), task).map_err(Failure::failed)?;
         let ladder = if self.run.ladder { self.ladder(index, replication)? } else { None };
         let drawn = ladder.as_ref().map(|_| {
             let folder = self.run.out.clone().unwrap_or_default();
@@ -434,16 +459,16 @@ impl Job<'_> {
         if self.lab.is_some() {
             on::tell(output, &self.plan);
         }
+        let runner = self.runner(Some(interrupt.clone()));
         let bar = Bar::new(&sweep, output.progress);
         let captures = (!self.run.pcap.is_empty()).then_some(path.as_path());
         let options = Options { jobs: self.cores(), interrupt: &interrupt, watch: &bar, captures };
         let tell = || {
             if !output.json {
-                bar.aside(|| output.note("finishing the replications under way; Ctrl-C again ends now"));
+                bar.aside(|| output.note("giving up the replications under way; Ctrl-C again ends now"));
             }
         };
-        let results =
-            heard(&interrupt, tell, || sweep::execute(&sweep, &*self.runner(), folder.journal(), options));
+        let results = heard(&interrupt, tell, || sweep::execute(&sweep, &*runner, folder.journal(), options));
         bar.end();
 
         let experiment = Experiment {
@@ -616,7 +641,7 @@ fn interrupt() -> std::io::Result<Arc<AtomicBool>> {
 /// How often is looked whether there was an interrupt.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Runs this, and tells at once that an interrupt was heard: the replications under way may take minutes.
+/// Runs this, and tells at once that an interrupt was heard: what is under way may take its time to end.
 fn heard<T>(interrupt: &AtomicBool, tell: impl Fn() + Sync, run: impl FnOnce() -> T) -> T {
     let (running, ended) = mpsc::channel::<()>();
     let tell = &tell;

@@ -376,12 +376,10 @@ fn two_runs_are_drawn_over_each_other() {
     assert!(refused.err.contains("b did not keep its study"), "{}", refused.err);
 }
 
-/// A program named python3 that answers as one with the package of this version, and writes down what it is asked.
-fn python(place: &Folder, version: &str) -> String {
+/// A program named python3 that answers as one with the package of this version, and otherwise does what is said, in words of sh.
+fn python(place: &Folder, version: &str, does: &str) -> String {
     use std::os::unix::fs::PermissionsExt;
-    let script = format!(
-        "#!/bin/sh\ncase \"$1\" in -c) echo {version} ;; *) echo \"$@\" >>asked; echo '[{{\"study\": \"s\"}}]'; exit $(cat ends) ;; esac\n"
-    );
+    let script = format!("#!/bin/sh\ncase \"$1\" in -c) echo {version} ;; *) {does} ;; esac\n");
     std::fs::create_dir_all(place.path("bin")).unwrap();
     place.write("bin/python3", &script);
     let program = place.path("bin/python3");
@@ -389,45 +387,133 @@ fn python(place: &Folder, version: &str) -> String {
     format!("{}:{}", place.path("bin").display(), std::env::var("PATH").unwrap())
 }
 
+const OURS: &str = env!("CARGO_PKG_VERSION");
+/// Writes down what it is asked, and ends as the file says.
+const NOTES: &str = "echo \"$@\" >>asked; echo '[{\"study\": \"s\"}]'; exit $(cat ends)";
+
+/// Runs a study by such a program.
+fn by_cluster(place: &Folder, path: &str, more: &[&str]) -> ProgramOutput {
+    let mut command = place.command(&[&["study", "run"], more].concat());
+    ProgramOutput::of(command.env("PATH", path).output().unwrap())
+}
+
 #[test]
 fn a_cluster_is_asked_by_the_python_package() {
     let place = Folder::new();
     place.write("ends", "0");
-    let run = |path: &str, more: &[&str]| {
-        let mut command = place.command(&[&["study", "run"], more].concat());
-        ProgramOutput::of(command.env("PATH", path).output().unwrap())
-    };
-    let path = python(&place, env!("CARGO_PKG_VERSION"));
-    let words = [
-        "mine.toml",
-        "other.toml",
-        "--backend",
-        "dask",
-        "--address",
-        "tcp://head:8786",
-        "--quick",
-        "--set",
-        "loss=1 %",
-    ];
-    let more = [&words[..], &["--seed", "7", "--jobs", "3", "--out", "o", "--json"]].concat();
-    let told = run(&path, &more).with_code(0).json();
+    place.write("mine.toml", STUDY);
+    place.write("other.toml", STUDY);
+    let path = python(&place, OURS, NOTES);
+    let words = ["mine.toml", "other.toml", "--backend", "dask", "--address", "tcp://head:8786", "--quick"];
+    let more =
+        [&words[..], &["--set", "loss=1 %", "--seed", "7", "--jobs", "3", "--out", "o", "--json"]].concat();
+    let told = by_cluster(&place, &path, &more).with_code(0).json();
     assert_eq!(told, serde_json::json!([{ "study": "s" }, { "study": "s" }]));
-    let asked = std::fs::read_to_string(place.path("asked")).unwrap();
+    let asked = || {
+        let asked = std::fs::read_to_string(place.path("asked")).unwrap();
+        std::fs::remove_file(place.path("asked")).unwrap();
+        asked
+    };
+    let both = asked();
     let expected = "-m usher sweep mine.toml --backend dask --address tcp://head:8786 --set loss=1 % --seed 7 --jobs 3 \
-                    --out o/mine.toml --quick --json --plain";
-    assert_eq!(asked.lines().next(), Some(expected));
-    assert_eq!(asked.lines().count(), 2);
+                    --out o/mine-quick --quick --json --plain";
+    assert_eq!(both.lines().next(), Some(expected));
+    assert_eq!(both.lines().count(), 2);
+    // The folder of a run is run again as it was asked to.
+    place.usher(&["study", "run", "mine.toml", "--quick", "--seed", "3", "--out", "ran"]).with_code(0);
+    by_cluster(&place, &path, &["ran", "--backend", "ray"]).with_code(0);
+    let again = "-m usher sweep ran/study/mine.toml --backend ray --seed 3 --out ran-again --quick --plain\n";
+    assert_eq!(asked(), again);
     place.write("ends", "130");
-    let ended = run(&path, &["mine.toml", "--backend", "ray"]).with_code(130);
+    let ended = by_cluster(&place, &path, &["mine.toml", "--backend", "ray"]).with_code(130);
     assert!(ended.err.contains("mine.toml: the sweep was not done"), "{}", ended.err);
-    let other = python(&place, "0.0.1");
-    let refused = run(&other, &["mine.toml", "--backend", "ray"]).with_code(1);
+    let other = python(&place, "0.0.1", NOTES);
+    let refused = by_cluster(&place, &other, &["mine.toml", "--backend", "ray"]).with_code(1);
     let remedy = "needs the Python package usher";
     assert!(
         refused.err.contains("python3 has usher 0.0.1. ") && refused.err.contains(remedy),
         "{}",
         refused.err
     );
-    let none = run("/nowhere", &["mine.toml", "--backend", "ray"]).with_code(1);
+    let none = by_cluster(&place, "/nowhere", &["mine.toml", "--backend", "ray"]).with_code(1);
     assert!(none.err.contains(remedy) && none.err.contains("pip install '.[ray]'"), "{}", none.err);
+}
+
+#[test]
+fn what_a_cluster_cannot_do_is_refused_before_anything_is_asked() {
+    let place = Folder::new();
+    place.write("ends", "0");
+    place.write("mine.toml", STUDY);
+    std::fs::create_dir(place.path("folder")).unwrap();
+    let path = python(&place, OURS, NOTES);
+    for (more, says) in [
+        (&["mine.toml", "--perf"][..], "cannot be used with"),
+        (&["mine.toml", "--kernel", "net.ipv4.tcp_recovery=0"], "cannot be used with"),
+        (&["mine.toml", "--replication", "3"], "cannot be used with"),
+        (&["folder"], "folder is a folder, and none of a run that kept its study"),
+        (&["mine.toml", "--set", "los=1 %"], "there is no axis \"los\""),
+    ] {
+        let said = by_cluster(&place, &path, &[more, &["--backend", "ray"]].concat()).with_code(2);
+        assert!(said.err.contains(says), "{more:?}: {}", said.err);
+    }
+    place.usher(&["study", "run", "mine.toml", "--lab", "--out", "lab"]).with_code(0);
+    let lab = by_cluster(&place, &path, &["lab", "--backend", "ray"]).with_code(2);
+    assert!(
+        lab.err.contains("lab: is a run of the points of [lab], which --backend does not run"),
+        "{}",
+        lab.err
+    );
+    assert!(!place.path("asked").exists());
+}
+
+#[test]
+fn why_a_cluster_failed_is_told_to_programs_too() {
+    let place = Folder::new();
+    place.write("mine.toml", STUDY);
+    let fails = "echo 'a word of Ray' >&2; echo '{\"error\": {\"exit_code\": 1, \"message\": \"no scheduler there\"}}' >&2; exit 1";
+    let path = python(&place, OURS, fails);
+    let said = by_cluster(&place, &path, &["mine.toml", "--backend", "dask", "--json"]).with_code(1);
+    let (word, error) = said.err.split_once('\n').unwrap();
+    assert_eq!(word, "a word of Ray");
+    let error: serde_json::Value = serde_json::from_str(error).unwrap();
+    let expected = serde_json::json!({
+        "exit_code": 1, "message": "mine.toml: the sweep was not done: no scheduler there",
+    });
+    assert_eq!(error["error"], expected);
+    assert!(said.out.is_empty(), "{}", said.out);
+}
+
+#[test]
+fn an_interrupt_ends_what_asks_the_cluster() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let place = Folder::new();
+    place.write("mine.toml", STUDY);
+    let until = |told: &str| {
+        let begun = std::time::Instant::now();
+        while !place.path(told).exists() {
+            assert!(begun.elapsed().as_secs() < 60, "no {told}");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    };
+    let begin = |does: &str| {
+        let path = python(&place, OURS, does);
+        let mut command = place.command(&["study", "run", "mine.toml", "--backend", "ray"]);
+        command.env("PATH", path).stderr(std::process::Stdio::piped()).spawn().unwrap()
+    };
+    let signal = |usher: &std::process::Child, signal| kill_process(Pid::from_child(usher), signal).unwrap();
+    // As the package does: it lets go of its cluster, and says that it was interrupted.
+    let usher = begin("trap 'echo $$ >cleaned; exit 130' TERM; echo >begun; while :; do sleep 0.01; done");
+    until("begun");
+    signal(&usher, Signal::TERM);
+    let ended = ProgramOutput::of(usher.wait_with_output().unwrap()).with_code(130);
+    assert!(place.path("cleaned").exists() && ended.err.contains("Ctrl-C again ends now"), "{}", ended.err);
+    // One that hangs is ended by the second.
+    let usher = begin("trap 'echo >heard' TERM; echo $$ >hung; while :; do sleep 0.01; done");
+    until("hung");
+    signal(&usher, Signal::INT);
+    until("heard");
+    signal(&usher, Signal::INT);
+    ProgramOutput::of(usher.wait_with_output().unwrap()).with_code(130);
+    let hung = std::fs::read_to_string(place.path("hung")).unwrap();
+    assert!(!std::path::Path::new("/proc").join(hung.trim()).exists());
 }

@@ -42,6 +42,16 @@ pub enum Error {
         /// The hash in the journal's header.
         found: String,
     },
+    /// The folder holds the beginning of a run by an earlier version, which named plans otherwise.
+    #[error(
+        "{} is of an earlier version of usher, whose runs this one does not go on with: \
+         choose another output folder, or delete the file to start afresh",
+        path.display()
+    )]
+    OtherVersion {
+        /// The journal.
+        path: PathBuf,
+    },
     /// Another process is running in the same folder.
     #[error("{} is in use by another run: wait for it, or choose another output folder", path.display())]
     InUse {

@@ -2,13 +2,15 @@
 //! where it stopped.
 //!
 //! ```text
-//! usher-journal 1 <plan hash>
+//! usher-journal 2 <plan hash>
 //! <crc32>→<replication>→loss=0.05→transport=tcp→→delay_mean=0.125→failures=0
 //! ```
 //!
 //! Fields are separated by tabs (here →), an empty one divides axes from results, and `%`, `=`, control
 //! characters and all that is not ASCII are percent-encoded. A line is written by one system call. One
 //! that was torn by a crash or a full disk, or that does not match its checksum, counts as not run.
+//!
+//! The first version's plan hash was of what does not change rows, too, such as titles, so that it names no plan of today's.
 
 use crate::Error;
 use crate::row::{Point, number};
@@ -18,7 +20,9 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-const MAGIC: &str = "usher-journal 1 ";
+const MAGIC: &str = "usher-journal 2 ";
+/// Of the first version.
+const FIRST: &str = "usher-journal 1 ";
 
 /// What one replication gave: (metric, value) in the study's order.
 pub type Results = Vec<(String, f64)>;
@@ -37,7 +41,8 @@ impl Journal {
     /// created; a torn last line is cut off.
     ///
     /// # Errors
-    /// [`Error::OtherPlan`] where it belongs to another plan; [`Error::InUse`] where another process
+    /// [`Error::OtherPlan`] where it belongs to another plan; [`Error::OtherVersion`] where an earlier usher has written it;
+    /// [`Error::InUse`] where another process
     /// writes to it; [`Error::Malformed`] where it is no journal at all; [`Error::Io`].
     pub fn open(path: &Path, plan: &str) -> Result<Self, Error> {
         if let Some(folder) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
@@ -66,6 +71,9 @@ impl Journal {
             None => {
                 journal.cut(0)?;
                 journal.put(&format!("{MAGIC}{}\n", escaped(plan)))?;
+            }
+            Some(header) if header.starts_with(FIRST) => {
+                return Err(Error::OtherVersion { path: path.to_owned() });
             }
             Some(header) => {
                 let found = header.strip_prefix(MAGIC).and_then(unescaped);
@@ -293,6 +301,8 @@ mod tests {
         drop(held);
         let text = Journal::open(&path, "def").unwrap_err().to_string();
         assert!(text.contains("another plan (abc, this one is def)"), "{text}");
+        fs::write(&path, "usher-journal 1 abc\n").unwrap();
+        assert!(matches!(Journal::open(&path, "abc"), Err(Error::OtherVersion { .. })));
         fs::write(&path, "study,loss\n").unwrap();
         assert!(matches!(Journal::open(&path, "abc"), Err(Error::Malformed { line: 1, .. })));
         fs::write(&path, "someone's notes").unwrap();

@@ -7,6 +7,8 @@ use crate::world::Division;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::world::LabSettings;
 use crate::world::{RunResult, World, WorldError};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use usher_core::Seed;
 use usher_scenario::Plan;
 use usher_scenario::model::Scenario;
@@ -19,19 +21,27 @@ pub struct SimRunner<'a> {
     links: Vec<String>,
     #[cfg_attr(target_arch = "wasm32", expect(dead_code, reason = "a browser has one thread"))]
     threads: usize,
+    stop: Option<Arc<AtomicBool>>,
 }
 
 impl<'a> SimRunner<'a> {
     /// A runner for this plan's points. A capture holds the links of these names; of none, those that the
     /// study's `[capture]` names, or else all.
     pub fn new(plan: &'a Plan, links: Vec<String>) -> Self {
-        Self { plan, links, threads: 1 }
+        Self { plan, links, threads: 1, stop: None }
     }
 
     /// Has a replication that is not captured run by up to so many threads. It changes no metric.
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
         Self { threads, ..self }
+    }
+
+    /// Has the replications under way given up when this is set, as a sweep's [`interrupt`](crate::sweep::Options::interrupt) may
+    /// be: they are errors then.
+    #[must_use]
+    pub fn until(self, stop: Arc<AtomicBool>) -> Self {
+        Self { stop: Some(stop), ..self }
     }
 }
 
@@ -41,14 +51,16 @@ impl Runner for SimRunner<'_> {
         if self.threads > 1 && task.capture.is_none() {
             let point = self.plan.points.get(task.index).ok_or_else(no_point)?;
             let seed = point.seed(task.replication);
-            let (result, division) =
-                World::run_by(&point.scenario, seed, self.threads).map_err(RunError::new)?;
+            let ran = World::run_by(&point.scenario, seed, self.threads, self.stop.as_ref());
+            let (result, division) = ran.map_err(RunError::new)?;
             let mut outcome = outcome(result);
             outcome.facts.halved = u64::from(division == Division::Halves);
             outcome.facts.undecided = u64::from(matches!(division, Division::Undecided(_)));
             return Ok(outcome);
         }
-        run(self.plan, &self.links, task, World::new)
+        run(self.plan, &self.links, task, |scenario, seed, links, tap| {
+            Ok(World::new(scenario, seed, links, tap)?.until(self.stop.as_ref()))
+        })
     }
 }
 

@@ -84,8 +84,9 @@ pub struct Plan {
     /// What is drawn.
     pub figures: Vec<Figure>,
     /// A digest of what the file says, the mode and the overrides, in hexadecimal. Two plans with the same hash
-    /// have the same points and give the same rows: results of one can be continued by the other. Comments, titles, figures and
-    /// recommendations are not part of it, but for the metrics that they ask for.
+    /// have the same points and give the same rows: results of one can be continued by the other. Comments, titles, figures,
+    /// recommendations, captures and what other modes do are not part of it, but for the metrics that figures and
+    /// recommendations ask for.
     pub hash: String,
 }
 

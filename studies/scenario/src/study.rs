@@ -352,6 +352,7 @@ impl Study {
             );
             return None;
         };
+        let hash = self.hash((mode, overrides), &base, &choices, &variants);
         let mut points = Vec::with_capacity(count);
         for index in 0..count {
             // Each fault of a value shows at its first point already; a hopeless plan stops early.
@@ -386,14 +387,7 @@ impl Study {
                 figure.filter.insert(VARIANT.to_owned(), Value::Text(DEFAULT.to_owned()));
             }
         }
-        Some(Plan {
-            study: self.name.clone(),
-            mode,
-            axes: planned,
-            points,
-            figures,
-            hash: self.hash(mode, overrides),
-        })
+        Some(Plan { study: self.name.clone(), mode, axes: planned, points, figures, hash })
     }
 
     fn point(
@@ -587,24 +581,48 @@ impl Study {
         entries.iter().map(|e| put(e.key.clone(), &e.node, Some(&e.key_span))).collect()
     }
 
-    /// Of everything that decides rows: comments, and what is shown of the rows, may change.
-    fn hash(&self, mode: Mode, overrides: &Overrides) -> String {
-        const SHOWN: [&str; 6] = ["title", "question", "description", "groups", "figures", "recommendations"];
+    /// Of everything that decides this plan's rows, and of nothing else: comments, what is shown of the rows, what is captured, what
+    /// other modes do, and where in the file the same is said may change.
+    fn hash(
+        &self,
+        (mode, overrides): (Mode, &Overrides),
+        base: &TreeNode,
+        choices: &[Vec<Choice>],
+        variants: &[Choice],
+    ) -> String {
+        const SHOWN: [&str; 7] =
+            ["title", "question", "description", "groups", "figures", "recommendations", "capture"];
+        // These are in what they come to: the base, the choices of each axis, the variants.
+        const APPLIED: [&str; 6] = ["quick", "full", "sensitivity", "lab", "axes", "choices"];
         let mut hasher = Sha256::new();
         let mut part = |bytes: &[u8]| {
             hasher.update((bytes.len() as u64).to_be_bytes());
             hasher.update(bytes);
         };
         part(self.name.as_bytes());
-        for entry in self.tree.entries().iter().filter(|entry| !SHOWN.contains(&entry.key.as_str())) {
+        let decides = |key: &str| !SHOWN.contains(&key) && !APPLIED.contains(&key);
+        for entry in base.entries().iter().filter(|entry| decides(&entry.key)) {
             part(entry.key.as_bytes());
             part(format!("{:?}", entry.node.value()).as_bytes());
         }
         part(format!("{:?}", self.file.asked()).as_bytes());
         part(mode.name().as_bytes());
-        for (name, value) in &overrides.set {
-            part(name.as_bytes());
-            part(value.as_bytes());
+        let of_axes = self.file.axes.iter().zip(choices).map(|(axis, choices)| {
+            // A value without a unit, for one that has to be compared, is of the axis's.
+            let relax = axis.relax.as_ref().map(|relax| {
+                let numbers: Vec<_> = choices.iter().map(|choice| choice.setting.number).collect();
+                (relax, axis::number(&relax.from, axis::unit(axis).as_deref()), numbers)
+            });
+            (format!("{} {} {relax:?}", axis.name, axis.common_random_numbers), &choices[..])
+        });
+        for (axis, choices) in of_axes.chain([(VARIANT.to_owned(), variants)]) {
+            part(axis.as_bytes());
+            part(&(choices.len() as u64).to_be_bytes());
+            for Choice { setting, puts } in choices {
+                part(setting.text.as_bytes());
+                let puts: Vec<_> = puts.iter().map(|put| (&put.path, put.node.value())).collect();
+                part(format!("{puts:?}").as_bytes());
+            }
         }
         part(format!("{:?} {:?}", overrides.seed, overrides.replications).as_bytes());
         hex(&hasher.finalize())

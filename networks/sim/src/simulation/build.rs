@@ -444,6 +444,7 @@ impl<A: Application> Builder<A> {
             down: 0,
             stats: HostStats::default(),
             fault: None,
+            stop: None,
             packet_hops: 0,
             events: 0,
             spare_ops: Vec::new(),

@@ -8,8 +8,8 @@
 //! What happens is what happens in one thread, in the same order. In one thread events of the same time happen in the order
 //! in which they were put in the queue, so that each event here says when that was, and those that come from the other half
 //! when it would have been: as the packet was sent, or, where another is before it on its link, as that arrives. Events of
-//! the same time that were put in the queue at the same time are in order if they are of one half. If not their order is
-//! not known, and the run ends with [`Parted::Undecided`] rather than by a guess.
+//! the same time that were put in the queue at the same time are in order if they are of one half, or of one link. If not their
+//! order is not known, and the run ends with [`Parted::Undecided`] rather than by a guess.
 
 use super::{Builder, Event, Simulation};
 use crate::addr::HostId;
@@ -71,9 +71,10 @@ impl Mark {
     fn by(self) -> u64 {
         self.0 & 3
     }
-    /// Whether events of the same time and marks that are equal are in order.
-    fn is_decided(self, other: Self) -> bool {
-        self.by() == other.by() && self.by() != Self::FOLLOWS
+    /// Whether events of the same time and marks that are equal are in order. Those that follow others on their links are if the
+    /// link is the same, whose packets arrive in the order of their sending.
+    fn is_decided(self, event: Event, other: (Self, Event)) -> bool {
+        self.by() == other.0.by() && (self.by() != Self::FOLLOWS || event == other.1)
     }
 }
 
@@ -116,8 +117,8 @@ enum Word {
     /// The first half has run the present window; with the time and mark of the event at which its observer was done, if it
     /// was.
     Ran(Option<(Instant, Mark)>),
-    /// The run has ended at this time, with [`Parted::Undecided`].
-    Undecided(Instant),
+    /// The run has ended for this reason.
+    Ended(Parted),
 }
 
 /// One of two ends by which the halves speak.
@@ -144,6 +145,9 @@ pub enum Parted {
     /// The other half has ended.
     #[error("the other half of the network has ended early")]
     Alone,
+    /// It was [given up](Simulation::end_when).
+    #[error("it was given up")]
+    Stopped,
 }
 
 /// Which half.
@@ -187,7 +191,7 @@ pub struct Half {
     /// have a delay.
     last: Vec<Instant>,
     /// The last event that happened.
-    before: (Instant, Mark),
+    before: (Instant, Mark, Event),
 }
 
 impl Extent for Half {
@@ -217,15 +221,15 @@ impl Half {
     }
     fn hear(&self) -> Result<Word, Parted> {
         match self.end.from.recv() {
-            Ok(Word::Undecided(at)) => Err(Parted::Undecided(at)),
+            Ok(Word::Ended(why)) => Err(why),
             Ok(word) => Ok(word),
             Err(_) => Err(Parted::Alone),
         }
     }
     /// Notes what happens next; fails if it is not known that it does after what happened last.
-    fn follow(&mut self, at: Instant, mark: Mark) -> Result<(), Parted> {
-        let (before, last) = std::mem::replace(&mut self.before, (at, mark));
-        if at == before && mark == last && !mark.is_decided(last) {
+    fn follow(&mut self, at: Instant, mark: Mark, event: Event) -> Result<(), Parted> {
+        let (before, last, what) = std::mem::replace(&mut self.before, (at, mark, event));
+        if at == before && mark == last && !mark.is_decided(event, (last, what)) {
             return Err(Parted::Undecided(at));
         }
         Ok(())
@@ -275,7 +279,7 @@ impl<A: Application> Builder<A> {
             out: Vec::new(),
             earliest: Instant::FAR_FUTURE,
             last: vec![Instant::ZERO; self.directions.len()],
-            before: (Instant::FAR_FUTURE, Half::mark(Instant::ZERO)),
+            before: (Instant::FAR_FUTURE, Half::mark(Instant::ZERO), Event::Loopback),
         };
         self.build_of(observer, None, half)
     }
@@ -291,8 +295,10 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O, Half> {
     pub fn run_until(&mut self, until: Instant, to_its_end: bool) -> Result<(), Parted> {
         self.begin();
         let ran = self.run_windows(until, to_its_end);
-        if let Err(Parted::Undecided(at)) = ran {
-            self.extent.tell(Word::Undecided(at));
+        if let Err(why) = ran
+            && why != Parted::Alone
+        {
+            self.extent.tell(Word::Ended(why));
         }
         ran
     }
@@ -316,7 +322,8 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O, Half> {
                 (false, _) => self.run_window(last)?,
                 (true, Side::First) => {
                     self.run_window(last)?;
-                    let done = self.observer.is_done().then_some(self.extent.before);
+                    let (at, mark, _) = self.extent.before;
+                    let done = self.observer.is_done().then_some((at, mark));
                     self.extent.tell(Word::Ran(done));
                     if done.is_some() {
                         return Ok(());
@@ -346,10 +353,13 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O, Half> {
     /// Lets all happen that happens until `last`, or until the observer is done.
     fn run_window(&mut self, last: Instant) -> Result<(), Parted> {
         while let Some((at, event, mark)) = self.queue.pop_ranked_until(last) {
-            self.extent.follow(at, mark)?;
+            self.extent.follow(at, mark, event)?;
             self.happen(at, event);
             if self.observer.is_done() {
                 break;
+            }
+            if self.is_given_up() {
+                return Err(Parted::Stopped);
             }
         }
         Ok(())
@@ -367,7 +377,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O, Half> {
             if mark > last {
                 break;
             }
-            self.extent.follow(at, mark)?;
+            self.extent.follow(at, mark, event)?;
             self.happen(at, event);
         }
         self.now = self.now.max(end);

@@ -31,6 +31,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::hash::BuildHasher;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use usher_core::collections::{HashMap, HashState, HashTable};
 use usher_core::{Instant, Rng, Seed, WallTime, Work, WorkLabel};
 
@@ -44,7 +45,7 @@ pub struct Transports {
 }
 
 /// What the event queue holds.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Event {
     /// The first packet under way on a link direction arrives.
     Arrive(u32),
@@ -418,7 +419,7 @@ pub struct SctpTotals {
     pub control: u64,
 }
 
-/// Why a simulation ended before its time: an application did what cannot be done, and what would follow means nothing.
+/// Why a simulation ended before its time, so that what it has counted means nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Fault {
     /// A message for a stream that the association does not have.
@@ -434,7 +435,14 @@ pub enum Fault {
         /// Outbound streams of the association, which are numbered from 0.
         streams: u16,
     },
+    /// It was [given up](Simulation::end_when).
+    #[error("it was given up")]
+    Stopped,
 }
+
+/// Events between two looks whether a run is to be given up: half a millisecond of packets, and a look at a flag for each of them
+/// would cost more than it is worth.
+const LOOK: u64 = 1024;
 
 /// A simulation that can run, of a whole network or of a [`Half`] of one. Made by a [`Builder`].
 #[derive(Debug)]
@@ -478,6 +486,8 @@ pub struct Simulation<A: Application, O, E: Extent = Whole> {
     down: u32,
     stats: HostStats,
     fault: Option<Fault>,
+    /// Set to have the run given up.
+    stop: Option<Arc<AtomicBool>>,
     packet_hops: u64,
     events: u64,
     spare_ops: Vec<Vec<Op<A::Report>>>,
@@ -499,6 +509,16 @@ impl<A: Application, O, E: Extent> Simulation<A, O, E> {
     /// Events that were handled.
     pub fn events(&self) -> u64 {
         self.events
+    }
+    /// Has the run end soon after this is set, by whichever thread: with [`Fault::Stopped`], or [`Parted::Stopped`] where it is of
+    /// a half. Until then it changes nothing.
+    pub fn end_when(&mut self, stop: Arc<AtomicBool>) {
+        self.stop = Some(stop);
+    }
+    #[inline(always)]
+    fn is_given_up(&self) -> bool {
+        self.events.is_multiple_of(LOOK)
+            && self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
     /// What ended the run before its time, if something did.
     pub fn fault(&self) -> Option<Fault> {

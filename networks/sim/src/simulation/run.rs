@@ -1,6 +1,6 @@
 //! The event loop, applications and processors.
 
-use super::{Event, Extent, Simulation};
+use super::{Event, Extent, Fault, Simulation};
 use crate::addr::HostId;
 use crate::app::{Application, Context, Delivery, Observer, Op};
 use usher_core::Instant;
@@ -16,6 +16,9 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             self.happen(now, event);
             if self.observer.is_done() {
                 return;
+            }
+            if self.is_given_up() {
+                self.fault.get_or_insert(Fault::Stopped);
             }
         }
         if self.fault.is_none() {

@@ -1,11 +1,13 @@
 //! A network in two halves, each run by a thread: what happens is what happens in one thread.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use usher_core::impair::{ChannelConfig, Loss, QueueLimit};
 use usher_core::{ConnId, Duration, Instant, Rng, Seed, Work};
 use usher_sim::{
-    Application, Builder, Context, CpuConfig, CpuStats, Delivery, End, Halves, HostId, Intake, IpVersion,
-    LinkConfig, LinkId, LinkStats, Observer, Parted, Payload, ServiceTime, Side, StreamDelivery, TcpTotals,
-    Transports, tcp,
+    Application, Builder, Context, CpuConfig, CpuStats, Delivery, End, Fault, Halves, HostId, Intake,
+    IpVersion, LinkConfig, LinkId, LinkStats, Observer, Parted, Payload, ServiceTime, Side, StreamDelivery,
+    TcpTotals, Transports, tcp,
 };
 
 usher_core::work_labels! {
@@ -184,6 +186,7 @@ fn channel(rng: &mut Rng, tidy: bool) -> ChannelConfig {
 fn by_chance(case: u64) -> Made {
     let mut rng = Seed::new(case).stream("case", 0);
     let tidy = rng.chance(0.3);
+    let bursts = Seed::new(case).stream("bursts", 0).chance(0.5);
     let mut b = Builder::new(IpVersion::V4, Seed::new(case));
     let service =
         if tidy { ServiceTime::Constant(micros(250)) } else { ServiceTime::Exponential(micros(200)) };
@@ -209,6 +212,10 @@ fn by_chance(case: u64) -> Made {
         let mut times: Vec<Instant> = (0..20).map(|_| time(&mut rng)).collect();
         times.sort_by(|a, b| b.cmp(a));
         times.dedup();
+        if bursts {
+            // At once, so that on links without a rate they arrive at once.
+            times = times.into_iter().flat_map(|time| [time; 4]).collect();
+        }
         b.app(host, App::Asker { server, times, by_tcp: rng.chance(0.5) }, None);
         first.push(host);
     }
@@ -230,7 +237,7 @@ fn two_threads_show_what_one_does_or_say_that_they_cannot() {
                 same += 1;
             }
             Err(Parted::Undecided(_)) => undecided += 1,
-            Err(Parted::Alone) => panic!("case {case}: a half ended early"),
+            Err(why) => panic!("case {case}: {why}"),
         }
     }
     assert!(same > 200 && undecided > 5, "{same} the same, {undecided} undecided");
@@ -249,7 +256,7 @@ fn a_run_that_is_done_ends_at_the_same_event() {
                 same += 1;
             }
             Err(Parted::Undecided(_)) => undecided += 1,
-            Err(Parted::Alone) => panic!("case {case}: a half ended early"),
+            Err(why) => panic!("case {case}: {why}"),
         }
     }
     assert!(same > 200 && undecided > 5, "{same} the same, {undecided} undecided");
@@ -302,6 +309,28 @@ fn at_once() -> Made {
     let app = b.app(r, App::Server { come: 0 }, None);
     b.bind_udp(app, 0, 7).unwrap();
     (b, vec![a], r, 2)
+}
+
+#[test]
+fn packets_of_one_link_that_arrive_at_once_are_in_the_order_of_their_sending() {
+    for by_tcp in [false, true] {
+        let make = || {
+            let mut b = Builder::new(IpVersion::V4, Seed::new(1));
+            let [a, s] = [(); 2].map(|()| b.host(None).unwrap());
+            let channel = ChannelConfig { delay: micros(1000), ..Default::default() };
+            b.link(a, s, &LinkConfig { up: channel.clone(), down: channel, ..Default::default() });
+            let times = [3000, 50].iter().flat_map(|us| [at(*us); 5]).collect();
+            b.app(a, App::Asker { server: s, times, by_tcp }, None);
+            let app = b.app(s, App::Server { come: 0 }, None);
+            b.bind_udp(app, 0, 7).unwrap();
+            b.listen(app, 80).unwrap();
+            (b, vec![a], s, 1)
+        };
+        let shown = in_halves(make, &[at(100_000)], usize::MAX).unwrap();
+        assert_eq!(shown, whole(make, &[at(100_000)], usize::MAX));
+        let answers: usize = shown.heard.iter().map(|(.., said)| said.len() / 8).sum();
+        assert!(answers >= 10, "{shown:?}");
+    }
 }
 
 #[test]
@@ -383,5 +412,69 @@ fn what_cannot_be_divided_is_not() {
         let (mut b, [a, ..]) = network();
         spoil(&mut b, a);
         assert!(b.halves([a]).is_none());
+    }
+}
+
+/// Hears so much, and then has the run given up.
+#[derive(Debug)]
+struct GivesUp {
+    left: u32,
+    stop: Arc<AtomicBool>,
+}
+
+impl Observer<Vec<u8>> for GivesUp {
+    fn report(&mut self, _: Instant, _: u32, _: Vec<u8>) {
+        self.left = self.left.wrapping_sub(1);
+        if self.left == 0 {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A request every 50 µs, which is answered, and never at the time of another: some 20,000 events of each half.
+fn long() -> (Builder<App>, HostId) {
+    let mut b = Builder::new(IpVersion::V4, Seed::new(1));
+    let [a, s] = [(); 2].map(|()| b.host(None).unwrap());
+    let channel = ChannelConfig { delay: micros(1013), ..Default::default() };
+    b.link(a, s, &LinkConfig { up: channel.clone(), down: channel, ..Default::default() });
+    let times = (1..=10_000).rev().map(|n| at(50 * n)).collect();
+    b.app(a, App::Asker { server: s, times, by_tcp: false }, None);
+    let app = b.app(s, App::Server { come: 0 }, None);
+    b.bind_udp(app, 0, 7).unwrap();
+    (b, a)
+}
+
+#[test]
+fn a_run_that_is_given_up_ends_soon_and_for_good() {
+    let stop = Arc::<AtomicBool>::default();
+    let mut sim = long().0.build(GivesUp { left: 100, stop: stop.clone() }, None);
+    sim.end_when(stop);
+    sim.run_until(at(1_000_000));
+    assert_eq!(sim.fault(), Some(Fault::Stopped));
+    let (events, now) = (sim.events(), sim.now());
+    assert!((300..=1500).contains(&events), "{events} events, of which 300 are of the first hundred answers");
+    sim.run_until(at(2_000_000));
+    assert_eq!((sim.events(), sim.now()), (events, now));
+}
+
+#[test]
+fn both_halves_of_a_run_that_is_given_up_end() {
+    for to_its_end in [false, true] {
+        let [first, second] = End::pair();
+        let stop = Arc::<AtomicBool>::default();
+        let run = |side, end| {
+            let (builder, a) = long();
+            let halves = builder.halves([a]).expect("it can be divided");
+            let observer = GivesUp { left: 100, stop: stop.clone() };
+            let mut sim = builder.build_half(observer, halves, side, end);
+            sim.end_when(stop.clone());
+            (sim.run_until(at(1_000_000), to_its_end), sim.events())
+        };
+        let (first, second) = std::thread::scope(|scope| {
+            let second = scope.spawn(|| run(Side::Second, second));
+            (run(Side::First, first), second.join().unwrap())
+        });
+        assert_eq!((first.0, second.0), (Err(Parted::Stopped), Err(Parted::Stopped)));
+        assert!(first.1 <= 3000 && second.1 <= 3000, "{} and {} events", first.1, second.1);
     }
 }

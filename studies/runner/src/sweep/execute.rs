@@ -15,7 +15,7 @@ use usher_observe::{Error, Point, Row};
 pub struct Options<'a> {
     /// Replications that run at once.
     pub jobs: usize,
-    /// Set to end the sweep: what runs is finished, unless its runner ends it; nothing more is begun.
+    /// Set to end the sweep: what runs is finished, unless its runner gives it up; nothing more is begun.
     pub interrupt: &'a AtomicBool,
     /// Hears how far it has come.
     pub watch: &'a dyn Watch,
@@ -174,7 +174,7 @@ fn work(
         let outcome = attempt(runner, task);
         state = shared.lock().unwrap_or_else(PoisonError::into_inner);
         state.running -= 1;
-        // A runner that takes long ends with the sweep; what it did not finish is no failure.
+        // What a runner gives up when the sweep is to end is no failure.
         if outcome.is_ok() || !options.interrupt.load(Ordering::Relaxed) {
             settle(&mut state, sweep, index, replication, outcome, options.watch);
         }

@@ -54,6 +54,16 @@ pub enum FolderError {
         /// The folder.
         path: PathBuf,
     },
+    /// It holds a run by an earlier version of the program, which named plans otherwise.
+    #[error(
+        "{} holds a run by an earlier version of usher, whose rows may differ: \
+         start it anew with --force, or choose another folder with --out",
+        path.display()
+    )]
+    OtherVersion {
+        /// The folder.
+        path: PathBuf,
+    },
     /// It holds a run of the same plan by another build of the program, whose rows may differ.
     #[error(
         "{} holds a run of the same plan by another build of usher, whose rows may differ: \
@@ -106,6 +116,10 @@ impl Folder {
                 } else {
                     FolderError::OtherPlan { path }
                 });
+            }
+            Err(Error::OtherVersion { .. }) if anew => None,
+            Err(Error::OtherVersion { .. }) => {
+                return Err(FolderError::OtherVersion { path: path.to_owned() });
             }
             Err(error) => return Err(error.into()),
             Ok(journal) => Some(journal).filter(|j| !anew || j.is_empty()),

@@ -2,8 +2,9 @@
 
 use super::report::parted;
 use super::{RunError, report};
-use crate::world::World;
+use crate::world::{World, WorldError};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use usher_report::{Kind, Point, Series};
 use usher_scenario::model::{self, FigureKind};
@@ -28,11 +29,12 @@ struct Sample {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Samples(BTreeMap<usize, Vec<Sample>>);
 
-/// Runs the first replication of each point that a figure of single dialogues is of. None is begun after `interrupt` is set.
+/// Runs the first replication of each point that a figure of single dialogues is of. None is begun after `interrupt` is set, and
+/// that under way is given up.
 ///
 /// # Errors
 /// A point cannot be run.
-pub fn samples(plan: &Plan, interrupt: &AtomicBool) -> Result<Samples, RunError> {
+pub fn samples(plan: &Plan, interrupt: &Arc<AtomicBool>) -> Result<Samples, RunError> {
     let of_dialogues: Vec<&model::Figure> = plan.figures.iter().filter(|f| f.kind.of_dialogues()).collect();
     let mut samples = Samples::default();
     for point in &plan.points {
@@ -41,7 +43,12 @@ pub fn samples(plan: &Plan, interrupt: &AtomicBool) -> Result<Samples, RunError>
             continue;
         }
         let world = World::watched(&point.scenario, point.seed(0), None).map_err(RunError::new)?;
-        let Some(watched) = world.run().map_err(RunError::new)?.watched else { continue };
+        let watched = match world.until(Some(interrupt)).run() {
+            Ok(result) => result.watched,
+            Err(WorldError::Stopped) => None,
+            Err(error) => return Err(RunError::new(error)),
+        };
+        let Some(watched) = watched else { continue };
         let sample = |d: crate::world::Dialogue| Sample {
             began: d.began.since(watched.from).as_secs_f64(),
             delay: d.completed.then(|| d.ended.since(d.began).as_secs_f64()),

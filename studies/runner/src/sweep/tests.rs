@@ -204,6 +204,13 @@ fn folders_of_something_else_are_refused() {
     let busy = Folder::open(&mine, "abd", "build", true).unwrap_err();
     assert!(matches!(busy, FolderError::Observe(Error::InUse { .. })), "{busy}");
     drop(held);
+    let earlier = temporary.run("earlier");
+    fs::create_dir_all(&earlier).unwrap();
+    fs::write(earlier.join("journal"), "usher-journal 1 abc build\n").unwrap();
+    let refused = Folder::open(&earlier, "abc", "build", false).unwrap_err();
+    assert!(matches!(refused, FolderError::OtherVersion { .. }) && refused.to_string().contains("--force"));
+    assert!(Folder::open(&earlier, "abc", "build", true).unwrap().journal().is_empty());
+    assert!(Folder::open(&earlier, "abc", "build", false).is_ok());
     assert!(Folder::open(&mine, "abd", "build", true).unwrap().journal().is_empty());
     assert!(!mine.join("results.csv").exists() && mine.join("notes.txt").exists());
 }

@@ -36,7 +36,7 @@ pub enum WorldError {
     #[cfg(not(target_arch = "wasm32"))]
     #[error(transparent)]
     Lab(#[from] usher_lab::LabError),
-    /// A run on a lab was ended before its time.
+    /// The run was given up before its time.
     #[error("ended before its time")]
     Stopped,
 }

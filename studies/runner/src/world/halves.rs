@@ -11,6 +11,8 @@ use super::measure::Measure;
 use super::role::Role;
 use super::topology::Topology;
 use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use usher_core::{Instant, Seed, WorkLabel};
@@ -99,7 +101,7 @@ pub(super) struct Halves {
     steps: Option<Sender<Step>>,
     counts: Receiver<Result<Counted, Parted>>,
     second: Counted,
-    undecided: Option<Instant>,
+    ended: Option<WorldError>,
     /// The last field, for the thread ends when the first half is gone, for which it may wait.
     thread: Thread,
 }
@@ -116,24 +118,30 @@ impl Drop for Thread {
 }
 
 impl Halves {
-    /// A run in halves; nothing where it cannot be divided. What the study is built to is answered beside it.
-    pub(super) fn new(scenario: &Scenario, seed: Seed) -> Result<Option<(Self, Topology)>, WorldError> {
+    /// A run in halves, which is given up when `stop` is set; nothing where it cannot be divided. What the study is built to is
+    /// answered beside it.
+    pub(super) fn new(
+        scenario: &Scenario,
+        seed: Seed,
+        stop: Option<&Arc<AtomicBool>>,
+    ) -> Result<Option<(Self, Topology)>, WorldError> {
         let Some(names) = askers(scenario) else { return Ok(None) };
         let [first_end, second_end] = End::pair();
         let ((steps, to_do), (done, counts)) = (channel(), channel());
         let thread = {
-            let scenario = scenario.clone();
-            std::thread::spawn(move || run_second(&scenario, seed, second_end, &to_do, &done))
+            let (scenario, stop) = (scenario.clone(), stop.cloned());
+            std::thread::spawn(move || run_second(&scenario, seed, stop, second_end, &to_do, &done))
         };
         let built = Built::of(scenario, seed, &[])?;
         let Some(halves) = halves(&built, &names) else { return Ok(None) };
-        let first = built.builder.build_half(built.measure, halves, Side::First, first_end);
+        let mut first = built.builder.build_half(built.measure, halves, Side::First, first_end);
+        stop.cloned().into_iter().for_each(|stop| first.end_when(stop));
         let mut both = Self {
             first: Box::new(first),
             steps: Some(steps),
             counts,
             second: Counted::default(),
-            undecided: None,
+            ended: None,
             thread: Thread(Some(thread)),
         };
         both.hear();
@@ -151,20 +159,21 @@ impl Halves {
 
     /// The run is given up.
     fn end(&mut self, why: Parted) {
-        self.undecided = Some(match why {
-            Parted::Undecided(at) => at,
+        self.ended = Some(match why {
+            Parted::Undecided(at) => WorldError::Undecided(at),
+            Parted::Stopped => WorldError::Stopped,
             Parted::Alone => {
                 self.steps = None;
                 if let Some(Err(panic)) = self.thread.0.take().map(JoinHandle::join) {
                     resume_unwind(panic);
                 }
-                self.first.now()
+                WorldError::Undecided(self.first.now())
             }
         });
     }
 
     pub(super) fn run_until(&mut self, until: Instant) {
-        if self.undecided.is_some() {
+        if self.ended.is_some() {
             return;
         }
         let to_its_end = self.first.observer().drains();
@@ -176,9 +185,9 @@ impl Halves {
         }
     }
 
-    /// When the run ended since it was not known what comes next.
-    pub(super) const fn undecided(&self) -> Option<Instant> {
-        self.undecided
+    /// Why the run ended early: it was given up, or it was not known what comes next.
+    pub(super) fn failure(&mut self) -> Option<WorldError> {
+        self.ended.take()
     }
 
     pub(super) const fn first(&self) -> &HalfSimulation {
@@ -231,6 +240,7 @@ impl Halves {
 fn run_second(
     scenario: &Scenario,
     seed: Seed,
+    stop: Option<Arc<AtomicBool>>,
     end: End,
     to_do: &Receiver<Step>,
     done: &Sender<Result<Counted, Parted>>,
@@ -242,6 +252,7 @@ fn run_second(
     let mut processors: Vec<HostId> = built.topology.hosts.values().flatten().copied().collect();
     processors.sort_unstable();
     let mut half = built.builder.build_half(built.measure, halves, Side::Second, end);
+    stop.into_iter().for_each(|stop| half.end_when(stop));
     // If the first half is gone there is nothing more to do.
     let mut told = done.send(Ok(Counted::default()));
     while let (Ok(()), Ok((until, to_its_end))) = (told, to_do.recv()) {

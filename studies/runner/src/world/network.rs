@@ -8,6 +8,8 @@ use super::role::Role;
 use super::topology::Topology;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use usher_core::{Instant, WorkLabel};
 use usher_sim::radio::wimax::Counters;
 use usher_sim::{
@@ -74,7 +76,7 @@ pub(super) trait Laboratory: Debug {
 pub(super) enum Network {
     Sim(Box<Simulation<Box<dyn Role>, Measure>>),
     #[cfg(not(target_arch = "wasm32"))]
-    Halves(Halves),
+    Halves(Box<Halves>),
     #[cfg_attr(target_arch = "wasm32", expect(dead_code, reason = "a browser has no lab"))]
     Lab(Box<dyn Laboratory>),
 }
@@ -227,6 +229,12 @@ impl Network {
             sim.forget_peaks();
         }
     }
+    /// Has a run on the simulator by one thread given up when this is set.
+    pub(super) fn end_when(&mut self, stop: &Arc<AtomicBool>) {
+        if let Self::Sim(sim) = self {
+            sim.end_when(stop.clone());
+        }
+    }
     pub(super) fn fault(&self) -> Option<Fault> {
         self.simulated()?.fault()
     }
@@ -235,7 +243,7 @@ impl Network {
         match self {
             Self::Sim(_) => Ok(()),
             #[cfg(not(target_arch = "wasm32"))]
-            Self::Halves(both) => both.undecided().map_or(Ok(()), |at| Err(WorldError::Undecided(at))),
+            Self::Halves(both) => both.failure().map_or(Ok(()), Err),
             Self::Lab(hosts) => hosts.failure().map_or(Ok(()), Err),
         }
     }

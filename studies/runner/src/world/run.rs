@@ -13,6 +13,8 @@ use super::on_lab::{self, LabSettings};
 use super::role::{IkeTotals, MihTotals, Role};
 use super::topology::Topology;
 use super::watch::{Watch, Watched};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use usher_core::{Instant, Seed};
 use usher_crypto::tls::KeyLog;
 use usher_scenario::metrics::{self, Metric};
@@ -79,8 +81,15 @@ impl World {
         let network = Network::Sim(Box::new(builder.build(measure, tap)));
         Ok(Self { network, topology, scenario: scenario.clone(), interfaces, key_log, watch: None })
     }
+    /// Has a run on the simulator end when this is set, with [`WorldError::Stopped`].
+    #[must_use]
+    pub fn until(mut self, stop: Option<&Arc<AtomicBool>>) -> Self {
+        stop.into_iter().for_each(|stop| self.network.end_when(stop));
+        self
+    }
+
     /// Runs on the simulator, by as many of so many threads as the run is divided between: two or one. What it measures does
-    /// not depend on their number.
+    /// not depend on their number. When `stop` is set, it ends with [`WorldError::Stopped`].
     ///
     /// # Errors
     /// As [`World::new`] and [`World::run`].
@@ -89,20 +98,21 @@ impl World {
         scenario: &Scenario,
         seed: Seed,
         threads: usize,
+        stop: Option<&Arc<AtomicBool>>,
     ) -> Result<(RunResult, Division), WorldError> {
         let mut division = Division::Whole;
         if threads > 1
-            && let Some((halves, topology)) = Halves::new(scenario, seed)?
+            && let Some((halves, topology)) = Halves::new(scenario, seed, stop)?
         {
             let (interfaces, key_log) = (Vec::new(), KeyLog::new());
-            let (network, scenario) = (Network::Halves(halves), scenario.clone());
+            let (network, scenario) = (Network::Halves(Box::new(halves)), scenario.clone());
             match (Self { network, topology, scenario, interfaces, key_log, watch: None }).run() {
                 Ok(result) => return Ok((result, Division::Halves)),
                 Err(WorldError::Undecided(at)) => division = Division::Undecided(at),
                 Err(error) => return Err(error),
             }
         }
-        Ok((Self::new(scenario, seed, &[], None)?.run()?, division))
+        Ok((Self::new(scenario, seed, &[], None)?.until(stop).run()?, division))
     }
     /// Sets a run on the simulator up that is watched: when each dialogue ran, and with `tap` the packets at both ends of
     /// all links, of a group of links the first.
@@ -151,7 +161,7 @@ impl World {
     /// Runs it to its end.
     ///
     /// # Errors
-    /// [`WorldError::NoStream`]: the run means nothing from there on.
+    /// [`WorldError::NoStream`]: the run means nothing from there on. [`WorldError::Stopped`].
     pub fn run(mut self) -> Result<RunResult, WorldError> {
         let run = &self.scenario.run;
         let from = Instant::ZERO + run.warmup.get();
@@ -239,7 +249,7 @@ impl World {
 
     /// A fault of the simulation in the study's terms.
     fn told(&self, fault: Fault) -> WorldError {
-        let Fault::NoStream { at, host, streams } = fault;
+        let Fault::NoStream { at, host, streams } = fault else { return WorldError::Stopped };
         let name = self.topology.hosts.iter().find(|(_, members)| members.contains(&host));
         WorldError::NoStream { host: name.map(|(name, _)| name.clone()).unwrap_or_default(), at, streams }
     }

@@ -86,7 +86,7 @@ fn division(text: &str) -> Division {
     let plan = study.plan(Mode::Default, &Overrides::default()).unwrap_or_else(|faults| panic!("{faults}"));
     let [point] = &plan.points[..] else { panic!("{} points", plan.points.len()) };
     let by = |threads| {
-        let (result, division) = World::run_by(&point.scenario, point.seed(0), threads).unwrap();
+        let (result, division) = World::run_by(&point.scenario, point.seed(0), threads, None).unwrap();
         let metrics: Vec<(String, u64)> =
             result.metrics.into_iter().map(|(name, value)| (name, value.to_bits())).collect();
         assert!(result.packet_hops > 100 && metrics.len() > 10, "{metrics:?}");

@@ -144,6 +144,22 @@ fn what_only_shows_the_rows_leaves_the_hash_as_it_is() {
     let (before, text) = (hash(template()), template());
     assert_eq!(hash(&format!("# Mine.\n{text}\n# The end.\n")), before);
     assert_eq!(hash(&text.replace("My study", "Another")), before);
+    let axis = "name = \"loss\"\n";
+    assert_eq!(hash(&text.replace("Loss on the core link", "Lost packets")), before);
+    assert_eq!(hash(&text.replace(axis, &format!("{axis}full = [\"1 %\", \"2 %\"]\n"))), before);
+    assert_eq!(hash(&text.replace("[capture]\nlinks = [\"core\"]\n", "")), before);
+    assert_eq!(hash(&text.replace("[capture]", "[full]\nduration = \"999 s\"\n[capture]")), before);
+    // The same values given otherwise.
+    let given = |sets: &[&str]| plan(sets).hash;
+    assert_eq!(given(&["loss=0 %,5 %,10 %"]), given(&["loss=0 %, 5 %, 10 %"]));
+    for said in ["common_random_numbers = false\n", "relax = { from = \"5 %\", precision = \"50 %\" }\n"] {
+        assert_ne!(hash(&text.replace(axis, &format!("{axis}{said}"))), before, "{said}");
+    }
+    assert_ne!(
+        hash(&text.replace("\"workload.transport\" = \"tcp\"", "\"workload.transport\" = \"sctp\"")),
+        before
+    );
+    assert_ne!(given(&["workload.give_up=9 s"]), plan(&[]).hash);
     let figure = |y: &str| {
         format!(
             "{text}\n[[figures]]\nname = \"f\"\ntitle = \"F\"\nx = \"loss\"\ny = \"{y}\"\nseries = [\"transport\"]\n"

@@ -1,6 +1,7 @@
 //! Sweeps on the simulator give the same bytes however they are run.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use usher_observe::journal::Journal;
 use usher_observe::{Units, csv, parquet};
@@ -139,6 +140,24 @@ fn one_job_two_jobs_and_a_resumed_sweep_give_the_same_bytes() {
     let runner = SimRunner::new(&plan, Vec::new());
     let second = execute_in(folder.path(), &plan, &runner, 2, &AtomicBool::new(false));
     assert!((2..=3).contains(&second.resumed), "{}", second.resumed);
+    assert_eq!(files(folder.path(), &second), once);
+}
+
+#[test]
+fn a_replication_that_is_given_up_is_run_again_by_the_resumed_sweep() {
+    let plan = study("duration = \"100 s\"", "eap-md5", PROTOCOLS);
+    let once = run(&plan, 1);
+    let folder = Temporary::new();
+    let interrupt = Arc::<AtomicBool>::default();
+    // While the third begins.
+    let runner = SimRunner::new(&plan, Vec::new()).until(interrupt.clone());
+    let until = Until { runner, left: AtomicU32::new(3), interrupt: &interrupt };
+    let first = execute_in(folder.path(), &plan, &until, 1, &interrupt);
+    let kept: u32 = first.points.iter().map(|point| point.replications).sum();
+    assert!(!first.complete && first.failures.is_empty() && kept <= 2, "{:?}", first.failures);
+    let runner = SimRunner::new(&plan, Vec::new());
+    let second = execute_in(folder.path(), &plan, &runner, 2, &AtomicBool::new(false));
+    assert_eq!(second.resumed, 2);
     assert_eq!(files(folder.path(), &second), once);
 }
 

@@ -1,0 +1,81 @@
+"""What callers hand over: numbers and values, numpy's too, as the native module takes them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import SupportsFloat, SupportsIndex
+
+from usher._errors import StudyError
+
+Number = SupportsIndex
+"""A whole number: Python's, or another package's, such as `numpy.int64(3)`."""
+
+Value = str | int | float | bool | SupportsIndex | SupportsFloat
+"""A setting's value: a quantity as text (`"5 %"`), a number in the setting's own unit, a switch."""
+
+
+def wrong(message: str) -> StudyError:
+    """Of how something is asked for."""
+    return StudyError([("", 0, 0, message)])
+
+
+def whole(name: str, value: Number, least: int, bits: int = 64) -> int:
+    """A whole number of so many bits. Raises `StudyError`, which names the argument, where it is none, or is out of bounds."""
+    # A switch in a number's place is a mistake that Python would take for 0 or 1.
+    if isinstance(value, bool):
+        raise wrong(f"{name}={value}: give a whole number, {least} or more")
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise wrong(f"{name}={value!r}: give a whole number, {least} or more") from None
+    if number < least:
+        raise wrong(f"{name}={number}: give {least} or more")
+    if number >= 1 << bits:
+        raise wrong(f"{name}={number}: give {(1 << bits) - 1} or less")
+    return number
+
+
+def some(name: str, value: Number | None, least: int, bits: int = 64) -> int | None:
+    """The same of a number that need not be given."""
+    return None if value is None else whole(name, value, least, bits)
+
+
+def values(name: str, value: Value | Iterable[Value]) -> str:
+    """The value of a setting, or those of an axis, as `name=value,value` has them behind its sign. Raises `StudyError`."""
+    if isinstance(value, (str, bytes)):
+        return _value(name, value)
+    try:
+        each = iter(value)  # type: ignore[arg-type]
+    except TypeError:
+        return _value(name, value)
+    return ",".join(_value(name, one) for one in each)
+
+
+def _value(name: str, value: object) -> str:
+    own = scalar(value)
+    if isinstance(own, bool):
+        return str(own).lower()
+    if isinstance(own, (str, int, float)):
+        return str(own)
+    raise wrong(f'{name}={value!r}: give a number, a text such as "5 %", True or False, or a list of these')
+
+
+def scalar(value: object) -> object:
+    """Another package's text, number or switch as Python's own; anything else as it is."""
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, (bool, int, float)):
+        return value
+    # Scalars of numpy, and of what is built on it, know which of Python's they are.
+    item = getattr(value, "item", None)
+    try:
+        if callable(item):
+            return item()
+        if isinstance(value, SupportsIndex):
+            return operator.index(value)
+        if isinstance(value, SupportsFloat):
+            return float(value)
+    except (TypeError, ValueError):
+        pass
+    return value
