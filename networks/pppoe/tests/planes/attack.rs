@@ -285,6 +285,66 @@ fn a_session_may_send_from_its_own_addresses_alone() {
     }
 }
 
+/// What the access interface is set to.
+#[track_caller]
+fn reverse_path(place: &Place, of: &'static str, set: Option<&'static str>) -> String {
+    place.within(CONCENTRATOR, move || {
+        let file = format!("/proc/sys/net/ipv4/conf/{of}/rp_filter");
+        if let Some(value) = set {
+            std::fs::write(&file, value).unwrap();
+        }
+        std::fs::read_to_string(&file).unwrap().trim().to_owned()
+    })
+}
+
+/// eBPF mode makes the check of reverse paths loose meanwhile. A killed plane cannot put back what was there; the next one does, whatever its mode.
+#[test]
+fn the_check_of_reverse_paths_is_put_back_after_a_kill() {
+    for (number, mode) in modes().into_iter().enumerate() {
+        if !matches!(mode, Mode::Ebpf(_)) {
+            continue;
+        }
+        for (all, own) in [("0", "1"), ("1", "0")] {
+            let place = Place::new(1500);
+            reverse_path(&place, "all", Some(all));
+            reverse_path(&place, "acc0", Some(own));
+            let kill = || {
+                let mut child = to_be_killed(&place, number);
+                assert_eq!(reverse_path(&place, "acc0", None), "2", "{mode}");
+                child.kill().unwrap();
+                child.wait().unwrap();
+                assert_eq!(reverse_path(&place, "acc0", None), "2", "{mode}");
+            };
+            let notes = || {
+                let c = &place.names[CONCENTRATOR];
+                let all = ["-n", c, "filter", "show", "dev", "acc0", "ingress"];
+                let said = String::from_utf8(Command::new("tc").args(all).output().unwrap().stdout).unwrap();
+                said.matches("chain 113 handle").count()
+            };
+            // The second takes over what the first has left, and is killed, too.
+            kill();
+            kill();
+            assert_eq!(notes(), 1, "{mode}");
+            let (plane, _events) = place.plane(CONCENTRATOR, mode, "acc0");
+            assert_eq!(reverse_path(&place, "acc0", None), "2", "{mode}");
+            place.within(CONCENTRATOR, move || drop(plane));
+            assert_eq!((&*reverse_path(&place, "acc0", None), notes()), (own, 0), "{mode}");
+            // User mode has no use for it, and puts it back when it begins.
+            kill();
+            let (plane, _events) = place.plane(CONCENTRATOR, Mode::User, "acc0");
+            assert_eq!((&*reverse_path(&place, "acc0", None), notes()), (own, 0), "{mode}");
+            drop(plane);
+            // What the administrator has set meanwhile stays.
+            kill();
+            reverse_path(&place, "acc0", Some("0"));
+            reverse_path(&place, "all", Some("0"));
+            let (plane, _events) = place.plane(CONCENTRATOR, mode, "acc0");
+            place.within(CONCENTRATOR, move || drop(plane));
+            assert_eq!((&*reverse_path(&place, "acc0", None), notes()), ("0", 0), "{mode}");
+        }
+    }
+}
+
 /// A frame with a priority and no VLAN is one of the interface's own, wherever the kernel has its tag.
 #[test]
 fn a_priority_takes_nothing_from_a_frame() {
