@@ -289,6 +289,9 @@ fn show(output: &Output, status: &Status) -> Result<(), Failure> {
     for pool in &status.pools {
         text.push_str(&format!("; pool {}: {} of {}", pool.name, pool.used, pool.all));
     }
+    if status.connections_held {
+        text.push_str("; connections that hosts begin are dropped: the log of translations cannot take them, the concentrator's log says why");
+    }
     text.push('\n');
     let row = |one: &Session| {
         let ipv4 = one.ipv4.map(|address| address.to_string());

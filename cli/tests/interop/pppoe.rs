@@ -5,6 +5,7 @@ mod askers;
 mod capture;
 mod crowd;
 mod freeradius;
+mod full;
 mod radsec;
 mod within;
 

@@ -30,10 +30,10 @@ use say::Say;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use track::TrackLog;
-use translations::TranslationCounters;
+use translations::{Gate, TranslationCounters};
 use usher_concentrator::config::{self, DEFAULT_PATH, File, HookWord, Loaded, ModeWord};
 use usher_concentrator::{
     AccessConcentrator, Command, DYNAMIC_SOCKET, Event, IDENT_LISTENER, ServiceJob, Usage,
@@ -43,6 +43,7 @@ use usher_core::{Job, ListenerId, PortId, WallTime};
 use usher_crypto::tls::WallClock;
 use usher_live::{Clock, Settings, SocketOptions, Sockets, bind_udp};
 use usher_ppp::pppoe::MacAddress;
+use usher_pppoe::netfilter::{Dropped, Netfilter};
 use usher_pppoe::{Hook, Mode, Plane, PortConfig};
 
 /// Lines of the log that wait for the disk at a time, and look-ups of translations. After a loss of power all hosts come at once.
@@ -166,7 +167,10 @@ pub fn serve(path: Option<PathBuf>, start: StartAaa) -> Result<(), PppoeError> {
     let logs = loaded.file.tracking.as_ref().is_some_and(|table| table.translations);
     let translations = match track.as_ref().filter(|_| logs) {
         Some(track) => {
-            let followed = translations::follow(track, &loaded.config.pools, ipfix.clone());
+            let table = nat.as_ref().map(nat::Nat::table).unwrap_or_default();
+            let least = loaded.file.tracking.as_ref().map_or(0, |table| table.keep_free.bytes());
+            let gate = Gate { table, folder: track.folder(), least };
+            let followed = translations::follow(track, gate, &loaded.config.pools, ipfix.clone());
             Some(followed.map_err(|error| PppoeError::Track(format!("translations: {error}")))?)
         }
         None => None,
@@ -177,12 +181,14 @@ pub fn serve(path: Option<PathBuf>, start: StartAaa) -> Result<(), PppoeError> {
     let machine = AccessConcentrator::new(loaded.config, secure_rng()?);
     let machine = machine.map_err(|error| PppoeError::New(error.to_string()))?;
     let tracked = loaded.file.tracking.clone().map(|table| (base.clone(), table));
+    let held = translations.as_ref().map(TranslationCounters::held).unwrap_or_default();
+    let table = nat.as_ref().map(nat::Nat::table).unwrap_or_default();
     let beside = move || {
         let told = ipfix.as_ref().map(Ipfix::counters).unwrap_or_default();
         let told = told.into_iter().chain(translations.iter().flat_map(TranslationCounters::read));
-        told.chain(dropped.read()).collect()
+        told.chain(dropped.read()).chain(connections_dropped(&table)).collect()
     };
-    let asked = control::Asked::new(&telling, tracked, audit.clone(), Arc::new(beside));
+    let asked = control::Asked::new(&telling, tracked, audit.clone(), (Arc::new(beside), held));
     let socket = &loaded.file.listen.control;
     control::begin(socket, &asked).map_err(system("control socket"))?;
     tracing::info!(path = %socket.display(), "control socket");
@@ -268,6 +274,21 @@ impl FramesLost {
         Self::NAMES
             .iter()
             .map(move |(kind, name)| ((*name).to_owned(), self.0[*kind as usize].load(Ordering::Relaxed)))
+    }
+}
+
+/// Packets by which hosts would have begun connections, and which netfilter has dropped.
+fn connections_dropped(table: &Weak<Netfilter>) -> Vec<(String, u64)> {
+    let Some(table) = table.upgrade() else { return Vec::new() };
+    match table.dropped() {
+        Ok(Dropped { limited, held }) => {
+            let counted = [("connections_limited", limited), ("connections_held_back", held)];
+            counted.map(|(name, n)| (name.to_owned(), n)).to_vec()
+        }
+        Err(error) => {
+            tracing::error!("{error}");
+            Vec::new()
+        }
     }
 }
 
@@ -394,6 +415,8 @@ fn notices(first: &File, again: &Loaded) -> Vec<String> {
         ("aaa", text(&a.aaa) != text(&b.aaa)),
         ("tracking", a.tracking != b.tracking),
         ("ident.listen", a.ident.as_ref().map(|one| &one.listen) != b.ident.as_ref().map(|one| &one.listen)),
+        ("limits.connections", a.limits.connections != b.limits.connections),
+        ("limits.connections_per_second", a.limits.connections_per_second != b.limits.connections_per_second),
         ("data", a.data != b.data),
     ];
     crate::setup::notices(&again.warnings, "concentrator", &later)

@@ -62,6 +62,8 @@ pub(crate) const INGRESS: u32 = 0xffff_fff2;
 /// Before which other filters ours comes, and of which protocol it is: all.
 const PRIORITY: u32 = 1;
 const ETH_P_ALL: u16 = 3;
+/// The chain of filters in which notes stand. No packet comes there, since nothing leads to it.
+const NOTES: u32 = 113;
 /// Attributes of a filter, and of one by a program (linux/rtnetlink.h, linux/pkt_cls.h).
 const TCA_OPTIONS: u16 = 2;
 const TCA_BPF_OPS_LEN: u16 = 4;
@@ -100,27 +102,32 @@ const PADT: u32 = 0xa7;
 
 /// A filter that lets PPPoE pass, and nothing else.
 fn filter(guard: Guard) -> Vec<u8> {
-    let step = |code: u32, jt: u8, jf: u8, k: u32| {
-        let mut octets = (code as u16).to_ne_bytes().to_vec();
-        octets.extend([jt, jf]);
-        octets.extend(k.to_ne_bytes());
-        octets
-    };
     let protocol = (libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL) as u32;
     let equal = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
     let give = libc::BPF_RET | libc::BPF_K;
     let steps = [
-        step(libc::BPF_LD | libc::BPF_H | libc::BPF_ABS, 0, 0, protocol),
-        step(equal, 3, 0, 0x8864),
-        step(equal, 0, 3, 0x8863),
-        step(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0, 0, CODE),
-        step(equal, u8::from(guard == Guard::WithoutPadt), 0, PADT),
-        step(give, 0, 0, TC_ACT_UNSPEC),
-        step(give, 0, 0, TC_ACT_SHOT),
+        (libc::BPF_LD | libc::BPF_H | libc::BPF_ABS, 0, 0, protocol),
+        (equal, 3, 0, 0x8864),
+        (equal, 0, 3, 0x8863),
+        (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0, 0, CODE),
+        (equal, u8::from(guard == Guard::WithoutPadt), 0, PADT),
+        (give, 0, 0, TC_ACT_UNSPEC),
+        (give, 0, 0, TC_ACT_SHOT),
     ];
+    program(&steps)
+}
+
+/// A filter's program: of each step the code, where it goes on if so and if not, and the operand (linux/filter.h).
+fn program(steps: &[(u32, u8, u8, u32)]) -> Vec<u8> {
+    let mut octets = Vec::new();
+    for (code, jt, jf, k) in steps {
+        octets.extend((*code as u16).to_ne_bytes());
+        octets.extend([*jt, *jf]);
+        octets.extend(k.to_ne_bytes());
+    }
     let mut options = Vec::new();
     attribute(TCA_BPF_OPS_LEN, &(steps.len() as u16).to_ne_bytes(), &mut options);
-    attribute(TCA_BPF_OPS, &steps.concat(), &mut options);
+    attribute(TCA_BPF_OPS, &octets, &mut options);
     attribute(TCA_BPF_NAME, b"usher-pppoe\0", &mut options);
     attribute(TCA_BPF_FLAGS, &TCA_BPF_FLAG_ACT_DIRECT.to_ne_bytes(), &mut options);
     options
@@ -344,15 +351,43 @@ impl Netlink {
     /// Drops what comes to an interface and is not PPPoE, before the system sees it: a host that has no session would otherwise
     /// be routed like anybody. Where a program has left that, it is taken over.
     pub(crate) fn add_guard(&self, index: u32, what: Guard) -> io::Result<()> {
-        let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
-        unless(
-            libc::EEXIST,
-            self.ask(flags, RouteNetlinkMessage::NewQueueDiscipline(Self::discipline(index))),
-        )?;
+        self.add_discipline(index)?;
         let mut message = Self::guard(index);
         message.attributes.push(TcAttribute::Other(DefaultNla::new(TCA_OPTIONS, filter(what))));
         let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
         self.ask(flags, RouteNetlinkMessage::NewTrafficFilter(message)).map(drop)
+    }
+    /// A note of what `rp_filter` of an interface was, 0 or 1: by its number, since it goes with the interface and outlives this program.
+    fn note(index: u32, was: u8) -> TcMessage {
+        let mut message = Self::filter(index, INGRESS, PRIORITY);
+        message.header.handle = TcHandle::from(u32::from(was) + 1);
+        message.attributes.push(TcAttribute::Chain(NOTES));
+        message
+    }
+    /// Has the interface bear such a note.
+    pub(crate) fn add_note(&self, index: u32, was: u8) -> io::Result<()> {
+        self.add_discipline(index)?;
+        let mut message = Self::note(index, was);
+        let pass = program(&[(libc::BPF_RET | libc::BPF_K, 0, 0, TC_ACT_UNSPEC)]);
+        message.attributes.push(TcAttribute::Other(DefaultNla::new(TCA_OPTIONS, pass)));
+        let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
+        self.ask(flags, RouteNetlinkMessage::NewTrafficFilter(message)).map(drop)
+    }
+    /// What the note says that a plane has left which could not put that back.
+    pub(crate) fn noted(&self, index: u32) -> Option<u8> {
+        let there = |was: &u8| {
+            self.ask(NLM_F_ACK, RouteNetlinkMessage::GetTrafficFilter(Self::note(index, *was))).is_ok()
+        };
+        [0, 1].into_iter().find(there)
+    }
+    /// Takes it away.
+    pub(crate) fn remove_note(&self, index: u32, was: u8) -> io::Result<()> {
+        self.ask(NLM_F_ACK, RouteNetlinkMessage::DelTrafficFilter(Self::note(index, was))).map(drop)
+    }
+    fn add_discipline(&self, index: u32) -> io::Result<()> {
+        let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
+        let discipline = RouteNetlinkMessage::NewQueueDiscipline(Self::discipline(index));
+        unless(libc::EEXIST, self.ask(flags, discipline))
     }
     /// Takes that away, where it is.
     pub(crate) fn remove_guard(&self, index: u32) -> io::Result<()> {

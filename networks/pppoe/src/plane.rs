@@ -279,9 +279,22 @@ struct Changed {
     netlink: Netlink,
     /// Those with a filter that is to go.
     guarded: Vec<u32>,
-    /// Settings with what they were.
-    settings: Vec<(String, String)>,
+    /// Interfaces whose `rp_filter` was changed, with their names and what it was.
+    loose: Vec<(u32, String, u8)>,
 }
+
+/// Where the kernel has how an interface's packets are checked for the way back to their sources.
+fn reverse_path(name: &str) -> String {
+    format!("/proc/sys/net/ipv4/conf/{name}/rp_filter")
+}
+
+/// `None`: the system has no such setting.
+fn read_reverse_path(name: &str) -> Option<u8> {
+    std::fs::read_to_string(reverse_path(name)).ok()?.trim().parse().ok()
+}
+
+const LOOSE: u8 = 2;
+const STRICT: u8 = 1;
 
 impl Changed {
     fn guard(&mut self, index: u32, what: Guard) -> io::Result<()> {
@@ -290,14 +303,32 @@ impl Changed {
         Ok(())
     }
     /// Lets packets come in by an interface by which their sources are not reached (`rp_filter`, RFC 3704 §2.4): it is the plane that
-    /// looks at sources.
-    fn loosen(&mut self, name: &str) {
-        let file = |of: &str| format!("/proc/sys/net/ipv4/conf/{of}/rp_filter");
-        let read = |of: &str| std::fs::read_to_string(file(of)).unwrap_or_default().trim().to_owned();
-        let (all, own) = (read("all"), read(name));
-        let strict = |value: &str| value == "1";
-        if own != "2" && (strict(&all) || strict(&own)) && std::fs::write(file(name), "2").is_ok() {
-            self.settings.push((file(name), own));
+    /// looks at sources. What was set stands in a note at the interface first, since this program may be killed.
+    fn loosen(&mut self, index: u32, name: &str) -> io::Result<()> {
+        let (all, own) = (read_reverse_path("all"), read_reverse_path(name));
+        let Some(own) = own.filter(|own| *own != LOOSE) else { return Ok(()) };
+        if own != STRICT && all != Some(STRICT) {
+            return Ok(());
+        }
+        self.netlink.add_note(index, own)?;
+        self.loose.push((index, name.to_owned(), own));
+        // Where the system lets nobody write it, it is the administrator's to do.
+        let _ = std::fs::write(reverse_path(name), LOOSE.to_string());
+        Ok(())
+    }
+    /// Puts back what a plane has changed that was killed. What has been set since stays.
+    fn mend(&self, index: u32, name: &str) {
+        if let Some(was) = self.netlink.noted(index) {
+            self.put_back(index, name, was);
+        }
+    }
+    fn put_back(&self, index: u32, name: &str, was: u8) {
+        let done = match read_reverse_path(name) {
+            Some(LOOSE) => std::fs::write(reverse_path(name), was.to_string()),
+            _ => Ok(()),
+        };
+        if done.is_ok() {
+            let _ = self.netlink.remove_note(index, was);
         }
     }
 }
@@ -307,8 +338,8 @@ impl Drop for Changed {
         for index in &self.guarded {
             let _ = self.netlink.remove_guard(*index);
         }
-        for (file, value) in &self.settings {
-            let _ = std::fs::write(file, value);
+        for (index, name, was) in &self.loose {
+            self.put_back(*index, name, *was);
         }
     }
 }
@@ -375,8 +406,11 @@ impl Plane {
         let mut changed = Changed {
             netlink: Netlink::open().map_err(system("a socket of rtnetlink"))?,
             guarded: Vec::new(),
-            settings: Vec::new(),
+            loose: Vec::new(),
         };
+        for port in &*ports {
+            changed.mend(port.interface.index, &port.name);
+        }
         let mut seed = [0; 8];
         // Where the kernel gives no chance, addresses that hosts cannot choose are no worse spread.
         let _ = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
@@ -402,7 +436,8 @@ impl Plane {
                 // Packets come in by the access interfaces, and routes to their sources lead elsewhere.
                 devices.extend(ports.iter().map(|port| port.interface.index));
                 for port in &*ports {
-                    changed.loosen(&port.name);
+                    let interface = |error| StartError::Interface { name: port.name.clone(), error };
+                    changed.loosen(port.interface.index, &port.name).map_err(interface)?;
                 }
                 // Where programs are asked before the filter, that never sees what they have unpacked, and may be there for when they are not.
                 let before_filter = programs_before_filters();

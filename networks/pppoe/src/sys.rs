@@ -58,8 +58,10 @@ pub(crate) fn frames_first(index: u32, ethertype: u16) -> io::Result<Socket> {
     // Where one does not hold, the last step keeps nothing.
     let conditions = [
         step(LOAD_HALF, 0, 0, (libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL) as u32),
-        step(EQUAL, 0, 5, ethertype.into()),
-        step(LOAD, 0, 0, (libc::SKF_AD_OFF + libc::SKF_AD_VLAN_TAG_PRESENT) as u32),
+        step(EQUAL, 0, 6, ethertype.into()),
+        // A tag of VLAN 0 says a priority alone (IEEE 802.1Q §6.9); without one there is 0, too.
+        step(LOAD_HALF, 0, 0, (libc::SKF_AD_OFF + libc::SKF_AD_VLAN_TAG) as u32),
+        step(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0, 0, 0x0fff),
         step(EQUAL, 0, 3, 0),
     ];
     let rest = at_most(libc::SKF_AD_PKTTYPE, u32::from(libc::PACKET_BROADCAST));

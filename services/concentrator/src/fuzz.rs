@@ -1,7 +1,7 @@
 //! Entry points for fuzzers. Each answers false where it has found a defect.
 
 use crate::import;
-use crate::track::{Index, Query, Record};
+use crate::track::{Index, Record, Search};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Reads octets as lines of the log of sessions: each line that is a record is written again, which is read as the same but for parts of a
@@ -30,13 +30,16 @@ pub fn session_log(octets: &[u8]) -> bool {
         asked.extend(begin.ipv4.map(IpAddr::from));
         asked.extend(begin.ipv6.iter().map(|(prefix, _)| IpAddr::from(*prefix)));
     }
-    // Nobody is found who began later, and nobody more often than there are sessions.
+    // Nobody is found more often than there are sessions.
     asked.into_iter().all(|address| {
-        let query = Query { address, port: Some(40_000), at: record.at() };
-        index.who(&query).len() as u64 <= records
+        let mut search = Search::new(record.at(), [(address, Some(40_000))]);
+        search.read(text);
+        search.unreadable() == index.unreadable()
+            && search.found().len() <= search.kept()
+            && search.kept() as u64 <= records
+            && search.volume().per_subscriber_and_day().is_finite()
     }) && index.open().count() as u64 <= records
         && index.owed().count() as u64 <= records
-        && index.volume().per_subscriber_and_day().is_finite()
 }
 
 /// Reads octets as another concentrator's file: what comes of it says of each line that is not taken which it is.

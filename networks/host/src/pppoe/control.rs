@@ -11,6 +11,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use usher_concentrator::{Command, ConcentratorStatus, PoolStatus, Which};
 
 /// What a concentrator is asked.
@@ -59,6 +60,9 @@ pub struct Status {
     pub half_open: usize,
     /// Address pools.
     pub pools: Vec<Pool>,
+    /// Connections that hosts begin are dropped, since the log of translations cannot take them.
+    #[serde(default)]
+    pub connections_held: bool,
     /// What was counted.
     pub counters: BTreeMap<String, u64>,
 }
@@ -167,6 +171,7 @@ pub(super) fn status(status: &ConcentratorStatus) -> Status {
         sessions: status.sessions.iter().map(session).collect(),
         half_open: status.outside,
         pools: status.pools.iter().map(pool).collect(),
+        connections_held: false,
         counters: status.counters.iter().cloned().collect(),
     }
 }
@@ -180,8 +185,8 @@ pub(super) struct Asked {
     beside: Beside,
 }
 
-/// What was counted beside the machine.
-pub(super) type Beside = Arc<dyn Fn() -> Vec<(String, u64)> + Send + Sync>;
+/// What was counted beside the machine, and whether connections are held back.
+pub(super) type Beside = (Arc<dyn Fn() -> Vec<(String, u64)> + Send + Sync>, Arc<AtomicBool>);
 
 impl Asked {
     pub(super) fn new(
@@ -205,7 +210,8 @@ impl Asked {
         match request {
             Request::Status => match self.ask(|token| Command::Status { token }) {
                 Answer::Status(mut status) => {
-                    status.counters.extend((self.beside)());
+                    status.counters.extend((self.beside.0)());
+                    status.connections_held = self.beside.1.load(Ordering::Relaxed);
                     Answer::Status(status)
                 }
                 other => other,
@@ -255,6 +261,9 @@ fn exposition(status: &Status) -> String {
     let mut metrics = Exposition::new("usher_pppoe");
     metrics.gauge("open_sessions", "Sessions of users", status.sessions.len() as u64);
     metrics.gauge("half_open", "Sessions whose hosts are not let in yet", status.half_open as u64);
+    let held =
+        "1 while connections that hosts begin are dropped, since the log of translations cannot take them";
+    metrics.gauge("connections_held", held, status.connections_held.into());
     metrics.counters(&status.counters, "As usher pppoe sessions --json has it");
     let used = status.pools.iter().map(|pool| (&*pool.name, pool.used));
     metrics.pools("pool_used", "Addresses or prefixes of a pool that are in use", used);
@@ -271,10 +280,18 @@ mod tests {
     fn metrics_have_what_was_counted() {
         let pools = vec![Pool { name: "p".to_owned(), used: 2, all: 254 }];
         let counters = BTreeMap::from([("logins_accepted".to_owned(), 9)]);
-        let status = Status { version: String::new(), sessions: Vec::new(), half_open: 3, pools, counters };
+        let status = Status {
+            version: String::new(),
+            sessions: Vec::new(),
+            half_open: 3,
+            pools,
+            connections_held: true,
+            counters,
+        };
         let text = exposition(&status);
         for line in [
             "usher_pppoe_half_open 3",
+            "usher_pppoe_connections_held 1",
             "usher_pppoe_logins_accepted_total 9",
             "usher_pppoe_pool_used{pool=\"p\"} 2",
             "# EOF",

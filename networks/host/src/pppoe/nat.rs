@@ -2,16 +2,16 @@
 
 use super::translations::of_pools;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use usher_access::pool::{PoolConfig, Range};
 use usher_concentrator::SessionEntry;
-use usher_concentrator::config::{File, NatWord};
+use usher_concentrator::config::{File, LimitsTable, NatWord};
 use usher_concentrator::track::{Lost, PortBlocks};
 use usher_ident::Connection;
-use usher_pppoe::netfilter::{Config, Netfilter, NetfilterError, Rules, Translation, conntrack};
+use usher_pppoe::netfilter::{Bounds, Config, Netfilter, NetfilterError, Rules, Translation, conntrack};
 
 /// Our table. One concentrator of a host has netfilter work for it.
 const TABLE: &str = "usher_pppoe";
@@ -23,20 +23,24 @@ const TOGETHER: Duration = Duration::from_millis(100);
 /// Hosts that have gone, whose connections the kernel has not forgotten yet. Whoever has such an address next would otherwise get packets
 /// of them, and be named for them.
 #[derive(Clone, Debug, Default)]
-struct Gone(Arc<Mutex<BTreeSet<Ipv4Addr>>>);
+struct Gone(Arc<Mutex<BTreeSet<Network>>>);
+
+/// An address with 32 bits, or a prefix of IPv6 with its own.
+type Network = (IpAddr, u8);
 
 impl Gone {
-    fn add(&self, address: Ipv4Addr) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(address);
+    fn add(&self, network: Network) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(network);
     }
-    /// Has all of them forgotten if there is `one` of them, or any.
-    fn forget(&self, one: Option<Ipv4Addr>) -> Result<(), NetfilterError> {
+    /// Has all of them forgotten if there is one of `some` of them, or any.
+    fn forget(&self, some: Option<&[Network]>) -> Result<(), NetfilterError> {
         // Held meanwhile: nobody gets such an address before this is done.
         let mut gone = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if gone.is_empty() || one.is_some_and(|one| !gone.contains(&one)) {
+        if gone.is_empty() || some.is_some_and(|some| some.iter().all(|one| !gone.contains(one))) {
             return Ok(());
         }
-        conntrack::forget(|address| gone.contains(&address)).map_err(NetfilterError::Forget)?;
+        let is_gone = of_networks(&gone);
+        conntrack::forget(is_gone).map_err(NetfilterError::Forget)?;
         gone.clear();
         Ok(())
     }
@@ -49,6 +53,22 @@ impl Gone {
             }
         }
     }
+}
+
+/// Whether an address is of one of these.
+fn of_networks(all: &BTreeSet<Network>) -> impl Fn(IpAddr) -> bool {
+    let lengths: BTreeSet<u8> = all.iter().filter(|(one, _)| one.is_ipv6()).map(|(_, bits)| *bits).collect();
+    move |address| match address {
+        IpAddr::V4(_) => all.contains(&(address, 32)),
+        IpAddr::V6(_) => lengths.iter().any(|bits| all.contains(&begin((address, *bits)))),
+    }
+}
+
+/// A prefix of IPv6 by its first address.
+fn begin((address, bits): Network) -> Network {
+    let IpAddr::V6(v6) = address else { return (address, bits) };
+    let mask = u128::MAX.checked_shl(128_u32.saturating_sub(bits.into())).unwrap_or(0);
+    (Ipv6Addr::from_bits(v6.to_bits() & mask).into(), bits)
 }
 
 /// Why a session's addresses get no rules.
@@ -68,19 +88,33 @@ fn without_block(nat: NatWord, blocks: Option<&PortBlocks>, address: Option<Ipv4
     address.filter(|address| nat == NatWord::Blocks && !has(address))
 }
 
+/// What bounds the connections of a host, where there are rules for hosts anyhow or not.
+fn bounds(limits: &LimitsTable, rules: bool) -> Bounds {
+    let usual = |n: u32| if rules { n } else { 0 };
+    let (at_once, per_second) = LimitsTable::CONNECTIONS;
+    Bounds {
+        at_once: limits.connections.unwrap_or_else(|| usual(at_once)),
+        per_second: limits.connections_per_second.unwrap_or_else(|| usual(per_second)),
+    }
+}
+
 /// The rules of hosts.
 #[derive(Debug)]
 pub(super) struct Nat {
-    table: Netfilter,
+    /// Gone with this.
+    table: Arc<Netfilter>,
     ident: bool,
+    /// Connections of hosts are bounded, or may be held back.
+    hosts: bool,
     nat: NatWord,
     blocks: Option<PortBlocks>,
     /// Pools whose addresses have rules since the start.
     pools: Vec<Range>,
     /// Networks of sessions that are of no such pool.
     sessions: BTreeMap<u64, Vec<(IpAddr, u8)>>,
-    /// Translated addresses of sessions.
-    translated: BTreeMap<u64, Ipv4Addr>,
+    /// What sessions have of which the kernel is to forget connections when they have it no more: addresses that are translated, and all
+    /// where connections are bounded, since the next who has them would be held to those of before.
+    begun: BTreeMap<u64, Vec<Network>>,
     gone: Gone,
     /// Wakes the thread that has the kernel forget.
     wake: Sender<()>,
@@ -98,42 +132,48 @@ impl Nat {
     ) -> Result<Option<Self>, NetfilterError> {
         let port = file.ident.as_ref().and_then(|ident| ident.listen.first()).map(SocketAddr::port);
         let nat = file.data.nat;
-        if port.is_none() && nat == NatWord::None {
+        let translations = file.tracking.as_ref().is_some_and(|table| table.translations);
+        let rules = port.is_some() || nat != NatWord::None || translations;
+        let bounds = bounds(&file.limits, rules);
+        let bounded = bounds != Bounds::default();
+        if !rules && !bounded {
             return Ok(None);
         }
         let ident_port = port.unwrap_or(usher_ident::PORT);
-        let table =
-            Netfilter::start(&Config { table: TABLE.to_owned(), device: device.to_owned(), ident_port })?;
+        let config = Config { table: TABLE.to_owned(), device: device.to_owned(), ident_port, bounds };
+        let table = Arc::new(Netfilter::start(&config)?);
         let (wake, woken) = channel();
         let mut all = Self {
             table,
             ident: port.is_some(),
+            hosts: bounded || translations,
             nat,
             blocks,
             pools: Vec::new(),
             sessions: BTreeMap::new(),
-            translated: BTreeMap::new(),
+            begun: BTreeMap::new(),
             gone: Gone::default(),
             wake,
         };
         let (mut changes, mut left) = (Vec::new(), MOST);
         for range in pools.iter().flat_map(|pool| &pool.ranges) {
             match *range {
-                Range::Prefixes { network, length, .. } => {
-                    changes.extend(all.change(network.into(), length));
+                Range::Prefixes { network, length, each } => {
+                    changes.extend(all.change(network.into(), length, each));
                 }
                 Range::Addresses { first: IpAddr::V4(first), last: IpAddr::V4(last) }
                     if nat != NatWord::Blocks =>
                 {
                     let networks = networks(first, last);
-                    changes.extend(networks.filter_map(|(network, bits)| all.change(network.into(), bits)));
+                    changes
+                        .extend(networks.filter_map(|(network, bits)| all.change(network.into(), bits, 32)));
                 }
                 Range::Addresses { first: IpAddr::V4(first), last: IpAddr::V4(last) }
                     if range.size() <= left =>
                 {
                     left -= range.size();
                     let addresses = (first.to_bits()..=last.to_bits()).map(Ipv4Addr::from_bits);
-                    changes.extend(addresses.filter_map(|address| all.change(address.into(), 32)));
+                    changes.extend(addresses.filter_map(|address| all.change(address.into(), 32, 32)));
                 }
                 Range::Addresses { .. } => continue,
             }
@@ -143,8 +183,13 @@ impl Nat {
         if nat != NatWord::None {
             let lost: BTreeSet<Ipv4Addr> = lost.iter().filter_map(|lost| lost.begin.ipv4).collect();
             let ranges: Vec<Range> = pools.iter().flat_map(|pool| pool.ranges.clone()).collect();
-            conntrack::forget(|address| of_pools(&ranges, address) || lost.contains(&address))
-                .map_err(NetfilterError::Forget)?;
+            conntrack::forget(|address| match address {
+                IpAddr::V4(v4) => of_pools(&ranges, v4) || lost.contains(&v4),
+                IpAddr::V6(_) => false,
+            })
+            .map_err(NetfilterError::Forget)?;
+        }
+        if nat != NatWord::None || all.hosts {
             let gone = all.gone.clone();
             let thread = std::thread::Builder::new().name("usher-forget".to_owned());
             thread.spawn(move || gone.run(&woken)).map_err(NetfilterError::Forget)?;
@@ -152,23 +197,35 @@ impl Nat {
         Ok(Some(all))
     }
 
-    /// A session has this translated address from now on, or none.
-    fn translated(&mut self, id: u64, address: Option<Ipv4Addr>) -> Result<(), NetfilterError> {
-        let address = address.filter(|_| self.nat != NatWord::None);
-        let before = match address {
-            Some(address) => self.translated.insert(id, address),
-            None => self.translated.remove(&id),
+    /// A session has these from now on.
+    fn has(&mut self, id: u64, networks: Vec<Network>) -> Result<(), NetfilterError> {
+        let translated = |one: &Network| one.0.is_ipv4() && self.nat != NatWord::None;
+        let networks = networks.into_iter().filter(|one| self.hosts || translated(one));
+        let networks: Vec<Network> = networks.map(begin).collect();
+        let before = match networks.is_empty() {
+            true => self.begun.remove(&id),
+            false => self.begun.insert(id, networks.clone()),
         };
-        if let Some(before) = before.filter(|before| Some(*before) != address) {
+        for before in before.into_iter().flatten().filter(|before| !networks.contains(before)) {
             self.gone.add(before);
             // Its end is that of this program.
             let _ = self.wake.send(());
         }
-        address.map_or(Ok(()), |address| self.gone.forget(Some(address)))
+        match self.gone.forget(Some(&networks)) {
+            // Nobody gets packets of another's connection, or is named for it.
+            Err(error) if self.nat == NatWord::None => tracing::warn!(id, "{error}"),
+            done => done?,
+        }
+        Ok(())
     }
 
-    /// What is done for an address or prefix, where something is.
-    fn change(&self, address: IpAddr, bits: u8) -> Option<(IpAddr, u8, Option<Rules>)> {
+    /// The table, as long as this is there.
+    pub(super) fn table(&self) -> Weak<Netfilter> {
+        Arc::downgrade(&self.table)
+    }
+
+    /// What is done for an address or prefix, where something is; each host has `each` bits of it.
+    fn change(&self, address: IpAddr, bits: u8, each: u8) -> Option<(IpAddr, u8, Option<Rules>)> {
         let translation = match (self.nat, address) {
             (NatWord::Masquerade, IpAddr::V4(_)) => Some(Translation::Masquerade),
             (NatWord::Blocks, IpAddr::V4(inner)) => {
@@ -180,7 +237,7 @@ impl Nat {
             }
             _ => None,
         };
-        let rules = Rules { ident: self.ident, translation };
+        let rules = Rules { ident: self.ident, translation, hosts: self.hosts.then_some(each) };
         (rules != Rules::default()).then_some((address, bits, Some(rules)))
     }
 
@@ -200,11 +257,12 @@ impl Nat {
         if let Some(address) = without_block(self.nat, self.blocks.as_ref(), entry.ipv4) {
             return Err(NatError::NoBlock(address));
         }
-        self.translated(entry.id, entry.ipv4)?;
         let ipv4 = entry.ipv4.map(|address| (IpAddr::V4(address), 32));
         let ipv6 = entry.ipv6.iter().map(|(prefix, bits)| (IpAddr::V6(*prefix), *bits));
-        let all = ipv4.into_iter().chain(ipv6).filter(|(one, _)| !self.covered(*one));
-        let wanted: Vec<_> = all.filter_map(|(address, bits)| self.change(address, bits)).collect();
+        let all: Vec<Network> = ipv4.into_iter().chain(ipv6).collect();
+        self.has(entry.id, all.clone())?;
+        let all = all.into_iter().filter(|(one, _)| !self.covered(*one));
+        let wanted: Vec<_> = all.filter_map(|(address, bits)| self.change(address, bits, bits)).collect();
         let before = self.sessions.get(&entry.id).cloned().unwrap_or_default();
         let kept = |one: &(IpAddr, u8)| wanted.iter().any(|(address, bits, _)| (*address, *bits) == *one);
         let gone = before.iter().filter(|one| !kept(one)).map(|(address, bits)| (*address, *bits, None));
@@ -222,7 +280,7 @@ impl Nat {
 
     /// A session has no addresses any more.
     pub(super) fn remove(&mut self, id: u64) -> Result<(), NetfilterError> {
-        self.translated(id, None)?;
+        self.has(id, Vec::new())?;
         let Some(gone) = self.sessions.remove(&id) else { return Ok(()) };
         let changes: Vec<_> = gone.into_iter().map(|(address, bits)| (address, bits, None)).collect();
         self.table.apply(&changes)
@@ -278,6 +336,30 @@ mod tests {
         assert_eq!((refused(NatWord::Masquerade, 8), refused(NatWord::None, 8)), (None, None));
         assert_eq!(without_block(NatWord::Blocks, Some(&blocks), None), None, "one of IPv6 alone");
         assert_eq!(without_block(NatWord::Blocks, None, Some(address(1))), Some(address(1)));
+    }
+
+    #[test]
+    fn an_address_is_of_the_networks_that_have_it() {
+        let of = |text: &str| text.parse::<IpAddr>().unwrap();
+        let all = [(of("10.0.0.7"), 32), (of("2001:db8:1::"), 64), (of("2001:db8:ff00::"), 56)].into();
+        let has = of_networks(&all);
+        for address in ["10.0.0.7", "2001:db8:1::9", "2001:db8:ff00:ff::"] {
+            assert!(has(of(address)), "{address}");
+        }
+        for address in ["10.0.0.8", "2001:db8:1:1::", "2001:db8:ff00:100::", "::10.0.0.7"] {
+            assert!(!has(of(address)), "{address}");
+        }
+    }
+
+    #[test]
+    fn connections_are_bounded_where_there_are_rules_unless_told_otherwise() {
+        let bounds = |connections, connections_per_second, rules| {
+            let limits = LimitsTable { connections, connections_per_second, ..LimitsTable::default() };
+            let Bounds { at_once, per_second } = super::bounds(&limits, rules);
+            (at_once, per_second)
+        };
+        assert_eq!((bounds(None, None, false), bounds(None, None, true)), ((0, 0), (4096, 100)));
+        assert_eq!((bounds(Some(7), None, false), bounds(Some(0), Some(9), true)), ((7, 0), (0, 9)));
     }
 
     #[test]

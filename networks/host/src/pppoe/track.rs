@@ -14,7 +14,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use usher_concentrator::config::Tracking;
-use usher_concentrator::track::{Begin, Index, Lost, Owed, Query, Record, Volume, parse_time};
+use usher_concentrator::track::{Begin, Index, Lost, Owed, Place, Record, Search, Volume, parse_time};
 use usher_core::WallTime;
 
 /// Where the log is, and what is set for it.
@@ -392,6 +392,17 @@ pub enum WhoError {
     Audit(io::Error),
 }
 
+/// Looks for who had these in a second, in the files of some days. A day may have more lines than there is memory.
+fn searched(files: &Daily, days: &[String], at: WallTime, places: Vec<Place>) -> io::Result<Search> {
+    let mut search = Search::new(at, places);
+    for day in days {
+        for line in lines(&files.path(day))? {
+            search.read(&format!("{}\n", line?));
+        }
+    }
+    Ok(search)
+}
+
 /// Asks the files of a log. For the audit the user of the system says who asks, by number, beside what the one who asks says.
 pub(super) fn lookup(
     (base, table): &Tracked,
@@ -415,23 +426,22 @@ pub(super) fn lookup(
         let first = all.into_iter().next().unwrap_or_else(|| "this day".to_owned());
         return Err(WhoError::Forgotten { first });
     };
-    let mut index = Index::default();
-    for day in &all[first..] {
-        read(&files, day, &mut index).map_err(log)?;
-    }
-    let query = Query { address: asking.address, port: asking.port, at };
-    let mut whose = index.who(&query);
-    let mut unreadable = index.unreadable();
+    let mut search = searched(&files, &all[first..], at, vec![(asking.address, asking.port)]).map_err(log)?;
+    let mut unreadable = search.unreadable();
     if let (true, IpAddr::V4(address), Some(port)) =
-        (whose.is_empty(), asking.address.to_canonical(), asking.port)
+        (search.found().is_empty(), asking.address.to_canonical(), asking.port)
     {
         let outside = SocketAddrV4::new(address, port);
         let (inside, more) = translations::behind(&folder, outside, at).map_err(log)?;
-        let hosts = inside.into_iter().map(|host| Query { address: host.into(), port: None, at });
-        whose = hosts.flat_map(|query| index.who(&query)).collect();
         unreadable += more;
+        if !inside.is_empty() {
+            // Who that was the files say when they are read once more.
+            let hosts = inside.into_iter().map(|host| (host.into(), None)).collect();
+            search = searched(&files, &all[first..], at, hosts).map_err(log)?;
+        }
     }
-    let found: Vec<Found> = whose
+    let found: Vec<Found> = search
+        .found()
         .into_iter()
         .map(|whose| Found {
             user: whose.begin.user.clone(),
@@ -449,7 +459,7 @@ pub(super) fn lookup(
     let question = format!("who {}{port} at {at}", asking.address);
     let by = user.map_or_else(|| asking.by.clone(), |user| format!("{} (uid {user})", asking.by));
     audit.write(&by, question, &users.join(" ")).map_err(WhoError::Audit)?;
-    let volume: Volume = index.volume();
+    let volume: Volume = search.volume();
     Ok(Who {
         at: at.to_string(),
         found,
@@ -610,6 +620,53 @@ mod tests {
         assert_eq!((owed(&left), left.lost.len()), (vec!["4".to_owned()], 0));
         assert_eq!(left.owed[0].begin.user, "ann");
         assert!(TrackLog::open(Path::new(""), &table, None).unwrap().1.owed.is_empty(), "nobody is told");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn who_was_behind_a_port_is_found_in_a_log_of_days() {
+        let folder = folder("behind");
+        fs::create_dir_all(&folder).unwrap();
+        let files = Daily::new(&folder, KIND);
+        let first = day(WallTime::from_unix_secs(DAY));
+        // Ann is there since the day before; each of the others for a minute, and five have had her address before.
+        let mut log: String = (0..5)
+            .map(|n| begin(n, &format!("a{n}"), "eve", 2).to_line() + &end(n, &format!("a{n}")).to_line())
+            .collect();
+        log += &begin(60, "ann's", "ann", 2).to_line();
+        fs::write(files.path(&first), log).unwrap();
+        let mut log = begin(60, "ann's", "ann", 2).to_line();
+        for n in 0..5000 {
+            let (at, session, user) = (SECONDS_OF_A_DAY + n * 10, format!("b{n}"), format!("user{n}"));
+            log += &begin(at, &session, &user, 3 + (n % 100) as u8).to_line();
+            log += &end(at + 60, &session).to_line();
+        }
+        fs::write(files.path(&day(WallTime::from_unix_secs(DAY + SECONDS_OF_A_DAY))), log).unwrap();
+        let connection = |secs, last, begins: bool| {
+            let (begin, of) = (if begins { "begin" } else { "end" }, WallTime::from_unix_secs(DAY + secs));
+            format!(
+                "{{\"event\":\"{begin}\",\"at\":\"{of}\",\"protocol\":6,\"inside\":\"10.0.0.{last}:9\",\"outside\":\"192.0.2.1:40022\"}}\n"
+            )
+        };
+        let at = SECONDS_OF_A_DAY + 20_005;
+        let all = [
+            connection(100, 2, true),
+            connection(at - 9, 4, true),
+            connection(at - 5, 4, false),
+            connection(at - 1, 3, true),
+        ];
+        fs::write(folder.join(format!("translations-{first}.jsonl")), all.concat()).unwrap();
+        let tracked = (PathBuf::new(), Tracking { folder: folder.clone(), ..Tracking::default() });
+        let ask = |address: [u8; 4], port| {
+            let at = Some(WallTime::from_unix_secs(DAY + at).to_string());
+            who(&tracked, &Asking { address: address.into(), port, at, by: "test".to_owned() }).unwrap()
+        };
+        let users = |who: &Who| who.found.iter().map(|one| one.user.clone()).collect::<Vec<_>>();
+        let answer = ask([192, 0, 2, 1], Some(40_022));
+        assert_eq!(users(&answer), ["ann", "user2000"]);
+        assert_eq!((answer.unreadable, users(&ask([10, 0, 0, 2], None))), (0, vec!["ann".to_owned()]));
+        // What the log takes is that of the sessions' files, once.
+        assert_eq!(answer.log_octets, ask([10, 0, 0, 2], None).log_octets);
         fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -42,6 +42,7 @@ static long (*redirect)(__u32, __u64) = (void *)BPF_FUNC_redirect;
 #define PPP_IPV4 0x0021
 #define PPP_IPV6 0x0057
 #define FRONT 22
+#define TAG 4
 #define NETWORKS 8
 
 struct network4 {
@@ -278,9 +279,27 @@ INLINE enum verdict judge(const __u8 *data, const __u8 *end, __u64 all, __u32 in
     return protocol == PPP_IPV4 ? IS_IPV4 : IS_IPV6;
 }
 
+// A tag of VLAN 0 says a priority alone (IEEE 802.1Q section 6.9). tc's ingress is behind the kernel's taking it off.
+INLINE int says_priority(const __u8 *data) {
+    __u16 type = *(__u16 *)(data + ETH_HLEN - 2), tag = *(__u16 *)(data + ETH_HLEN);
+    return (type == swap16(ETH_P_8021Q) || type == swap16(ETH_P_8021AD)) && !(tag & swap16(0x0fff));
+}
+
 SECTION("xdp.frags")
 int access(struct xdp_md *ctx) {
     __u8 *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+    if (data + ETH_HLEN + TAG <= end && says_priority(data)) {
+        __u8 addresses[12];
+        __builtin_memcpy(addresses, data, sizeof(addresses));
+        long done = xdp_adjust_head(ctx, TAG);
+        data = (void *)(long)ctx->data;
+        end = (void *)(long)ctx->data_end;
+        if (done || data + ETH_HLEN > end) {
+            count(NOT_DELIVERED, 1);
+            return XDP_DROP;
+        }
+        __builtin_memcpy(data, addresses, sizeof(addresses));
+    }
     enum verdict verdict = judge(data, end, xdp_length(ctx), ctx->ingress_ifindex);
     if (verdict == PASSES)
         return XDP_PASS;
@@ -457,8 +476,8 @@ INLINE int take_off(struct __sk_buff *skb, __u16 protocol) {
 
 // `unpacked`: what it says of packets that it has unpacked.
 INLINE int take_up(struct __sk_buff *skb, int unpacked) {
-    // One of a VLAN is another interface's; that of number 0 says a priority alone (IEEE 802.1Q section 6.9).
-    if (skb->vlan_present && ((skb->vlan_tci & 0x0fff) || vlan_pop(skb))) {
+    // One of a VLAN is another interface's; that of number 0 says a priority alone. A second tag comes to light when the first is gone.
+    if (skb->vlan_present && ((skb->vlan_tci & 0x0fff) || vlan_pop(skb) || skb->vlan_present)) {
         count(OTHER_PROTOCOL, 1);
         return TC_ACT_SHOT;
     }

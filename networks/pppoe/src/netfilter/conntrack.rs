@@ -4,7 +4,7 @@
 use netlink_sys::protocols::NETLINK_NETFILTER;
 use netlink_sys::{Socket, SocketAddr as Netlink};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 /// The subsystem, and what it is asked (linux/netfilter/nfnetlink.h).
 pub(super) const CTNETLINK_GET: u16 = 1 << 8 | 1;
@@ -126,19 +126,18 @@ fn opened() -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Has the kernel forget connections that IPv4 hosts have begun, of any protocol, whose sources are `gone`; gives how many they were.
+/// Has the kernel forget connections that hosts have begun, of any protocol, whose sources are `gone`; gives how many they were.
 /// One look at the whole table, however many hosts are gone.
 ///
 /// # Errors
 /// What the kernel says: it needs CAP_NET_ADMIN, and nf_conntrack_netlink.
-pub fn forget(gone: impl Fn(Ipv4Addr) -> bool) -> io::Result<u64> {
+pub fn forget(gone: impl Fn(IpAddr) -> bool) -> io::Result<u64> {
     let socket = opened()?;
-    let family = libc::AF_INET as u8;
-    socket.send(&message(CTNETLINK_GET, NLM_F_DUMP, family, &[]), 0)?;
+    socket.send(&message(CTNETLINK_GET, NLM_F_DUMP, libc::AF_UNSPEC as u8, &[]), 0)?;
     let mut doomed = Vec::new();
     while !listed(&socket.recv_from_full()?.0, &gone, &mut doomed)? {}
     let mut forgotten = 0;
-    for one in doomed {
+    for (family, one) in doomed {
         socket.send(&message(CTNETLINK_DELETE, NLM_F_ACK, family, &one), 0)?;
         match answer(&socket.recv_from_full()?.0)? {
             Answer::Done => forgotten += 1,
@@ -149,8 +148,12 @@ pub fn forget(gone: impl Fn(Ipv4Addr) -> bool) -> io::Result<u64> {
     Ok(forgotten)
 }
 
-/// Reads a part of the table, and takes of each connection whose source is gone what names it. Whether that was the last part.
-fn listed(mut octets: &[u8], gone: &impl Fn(Ipv4Addr) -> bool, out: &mut Vec<Vec<u8>>) -> io::Result<bool> {
+/// Reads a part of the table, and takes of each connection whose source is gone its family and what names it. Whether that was the last part.
+fn listed(
+    mut octets: &[u8],
+    gone: &impl Fn(IpAddr) -> bool,
+    out: &mut Vec<(u8, Vec<u8>)>,
+) -> io::Result<bool> {
     while let Some((kind, body)) = next_message(&mut octets) {
         match kind {
             NLMSG_DONE => return Ok(true),
@@ -159,10 +162,8 @@ fn listed(mut octets: &[u8], gone: &impl Fn(Ipv4Addr) -> bool, out: &mut Vec<Vec
             }
             CTNETLINK_NEW => {
                 let all = body.get(GENERAL..).unwrap_or_default();
-                if let Some((connection, _)) = tuples(all)
-                    && let IpAddr::V4(source) = connection.original.source.ip()
-                    && gone(source)
-                {
+                let source = tuples(all).map(|(connection, _)| connection.original.source.ip());
+                if let Some(source) = source.filter(|source| gone(*source)) {
                     let mut named = Vec::new();
                     for (kind, value) in attributes(all) {
                         match kind {
@@ -171,7 +172,8 @@ fn listed(mut octets: &[u8], gone: &impl Fn(Ipv4Addr) -> bool, out: &mut Vec<Vec
                             _ => {}
                         }
                     }
-                    out.push(named);
+                    let family = if source.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+                    out.push((family as u8, named));
                 }
             }
             _ => {}
@@ -332,12 +334,12 @@ mod tests {
             (message(CTNETLINK_NEW, 0, libc::AF_INET as u8, &all), there[HEADER + GENERAL..].to_vec())
         };
         let ((a, named), (b, _)) = (one("10.0.0.7:40000", 1), one("10.0.0.8:40000", 2));
-        let gone = |address: Ipv4Addr| address == Ipv4Addr::new(10, 0, 0, 7);
+        let gone = |address: IpAddr| address == IpAddr::from([10, 0, 0, 7]);
         let mut out = Vec::new();
         assert!(!listed(&[b, a].concat(), &gone, &mut out).unwrap(), "more follows");
         let mut expected = named;
         attribute(ID, &1_u32.to_be_bytes(), &mut expected);
-        assert_eq!(out, [expected]);
+        assert_eq!(out, [(libc::AF_INET as u8, expected)]);
         assert!(listed(&message(NLMSG_DONE, 0, 0, &[]), &gone, &mut out).unwrap());
         let mut refused = message(NLMSG_ERROR, 0, 0, &[]);
         refused[HEADER..].copy_from_slice(&(-libc::EPERM).to_ne_bytes());

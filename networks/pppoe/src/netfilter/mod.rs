@@ -6,6 +6,8 @@
 //! 10.0.0.1:40000 ──▶ masquerade ──▶ 203.0.113.1:61234 ──▶ elsewhere            [masquerade method: conntrack knows whose it is]
 //! 10.0.0.1:40000 ──▶ 203.0.113.1:1024-2047 ──▶ elsewhere                       [port blocks: the port says whose it is]
 //! ```
+//! How many connections a host begins is bounded there, too, so that none takes the kernel's table of them, or the log's disk, from all others.
+//!
 //! Rules are written by nft(8), which makes all of a change or nothing of it. The table is gone with [`Netfilter`]; one that a
 //! killed program has left is replaced by the next.
 
@@ -14,10 +16,10 @@ mod follow;
 
 pub use follow::{Change, Follower};
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -32,7 +34,33 @@ pub struct Config {
     pub device: String,
     /// On which port of this system our IDENT server answers for hosts.
     pub ident_port: u16,
+    /// What bounds the connections that each host begins.
+    pub bounds: Bounds,
 }
+
+/// What bounds the connections that a host begins, to wherever. What is beyond is dropped before the kernel has it in its table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Bounds {
+    /// So many at a time, of TCP without those that are closed; 0: any number.
+    pub at_once: u32,
+    /// So many in a second, and ten times as many at once after ten seconds without any; 0: any number.
+    pub per_second: u32,
+}
+
+/// Connections that hosts would have begun.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Dropped {
+    /// Packets that were beyond [`Bounds`].
+    pub limited: u64,
+    /// Packets that came while connections were held back ([`Netfilter::hold`]).
+    pub held: u64,
+}
+
+/// Counters of the table, as [`Dropped`] has them.
+const LIMITED: &str = "connections_limited";
+const HELD: &str = "connections_held_back";
+/// Hosts whose connections are counted, at most: twice as many as there may be sessions.
+const MOST: u32 = 131_072;
 
 /// What a host's packets have as source elsewhere. What the kernel cannot translate, since it is part of no connection, does not leave.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -56,6 +84,10 @@ pub struct Rules {
     pub ident: bool,
     /// Its IPv4 address is translated; a network's are by masquerade alone.
     pub translation: Option<Translation>,
+    /// It is of hosts, each of which has so many bits of an address to itself: their connections are bounded ([`Bounds`]), and held back
+    /// where that is asked for ([`Netfilter::hold`]). An IPv4 host has one address, whatever stands here. `None`: of nobody; addresses that are
+    /// translated are of hosts nevertheless.
+    pub hosts: Option<u8>,
 }
 
 /// Why a rule is not there.
@@ -86,6 +118,9 @@ pub enum NetfilterError {
     /// Rules that are not there.
     #[error("{0}/{1} has no rules")]
     Unknown(IpAddr, u8),
+    /// What the table has counted.
+    #[error("netfilter does not say what it has counted: {0}")]
+    Uncounted(String),
 }
 
 type Network = (IpAddr, u8);
@@ -94,7 +129,14 @@ type Network = (IpAddr, u8);
 #[derive(Debug)]
 pub struct Netfilter {
     config: Config,
-    installed: Mutex<BTreeMap<Network, Rules>>,
+    installed: Mutex<Installed>,
+}
+
+#[derive(Debug, Default)]
+struct Installed {
+    rules: BTreeMap<Network, Rules>,
+    /// Bits of the prefixes that hosts have of IPv6, for which there are sets.
+    lengths: BTreeSet<u8>,
 }
 
 fn named(name: &str) -> Result<(), NetfilterError> {
@@ -103,12 +145,17 @@ fn named(name: &str) -> Result<(), NetfilterError> {
     if good { Ok(()) } else { Err(NetfilterError::Name(name.to_owned())) }
 }
 
-/// Has nft(8) carry out a script, all of it or nothing.
-pub(crate) fn nft(script: &str) -> Result<(), NetfilterError> {
+fn program(arguments: &[&str]) -> Command {
     let mut command = Command::new("nft");
     // Servers' programs are not on everybody's path.
     let path = std::env::var("PATH").unwrap_or_default();
-    command.args(["-f", "-"]).env("PATH", format!("{path}:/usr/sbin:/sbin"));
+    command.args(arguments).env("PATH", format!("{path}:/usr/sbin:/sbin"));
+    command
+}
+
+/// Has nft(8) carry out a script, all of it or nothing.
+pub(crate) fn nft(script: &str) -> Result<(), NetfilterError> {
+    let mut command = program(&["-f", "-"]);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(NetfilterError::Program)?;
     if let Some(mut input) = child.stdin.take() {
@@ -129,9 +176,24 @@ impl Netfilter {
     /// # Errors
     /// [`NetfilterError`]: it needs nft(8) and CAP_NET_ADMIN.
     pub fn start(config: &Config) -> Result<Self, NetfilterError> {
-        let Config { table, device, ident_port } = config;
+        let Config { table, device, ident_port, bounds } = config;
         named(table)?;
         named(device.strip_suffix('*').unwrap_or(device))?;
+        let bounded = match *bounds == Bounds::default() {
+            true => String::new(),
+            // A connection's first packet alone is of one that the kernel does not have in its table yet.
+            false => format!(
+                r#"{}  chain bound {{
+    type filter hook prerouting priority filter; policy accept;
+    ct status & confirmed == confirmed return
+    ip saddr @masqueraded goto bound4
+    ip saddr @confined goto bound4
+    ip saddr @hosts4 goto bound4
+  }}
+"#,
+                bounds.of("4", "ipv4_addr", "ip saddr")
+            ),
+        };
         // Declared and deleted first, so that it is the same whether there was one or none.
         nft(&format!(
             r#"table inet {table}
@@ -141,6 +203,9 @@ table inet {table} {{
   set ident6 {{ type ipv6_addr; flags interval; }}
   set masqueraded {{ type ipv4_addr; flags interval; }}
   set confined {{ type ipv4_addr; }}
+  set hosts4 {{ type ipv4_addr; flags interval; }}
+  counter {LIMITED} {{ }}
+  counter {HELD} {{ }}
   map outside {{ type ipv4_addr : ipv4_addr; }}
   map blocks {{
     type ipv4_addr : interval ipv4_addr . inet_service
@@ -158,12 +223,15 @@ table inet {table} {{
     type nat hook output priority -100; policy accept;
     jump asked
   }}
+{bounded}  chain held {{
+  }}
   chain confine {{
     type filter hook postrouting priority srcnat - 10; policy accept;
     oifname "{device}" return
     ip saddr @confined meta l4proto != {{ tcp, udp, icmp }} drop
     ip saddr @confined ct state {{ invalid, untracked }} drop
     ip saddr @masqueraded ct state {{ invalid, untracked }} drop
+    jump held
   }}
   chain postrouting {{
     type nat hook postrouting priority srcnat; policy accept;
@@ -178,9 +246,54 @@ table inet {table} {{
         Ok(Self { config: config.clone(), installed: Mutex::default() })
     }
 
+    /// Holds connections back that hosts begin to elsewhere from IPv4 addresses, or no longer: they are dropped, and those that are there go on.
+    ///
+    /// # Errors
+    /// [`NetfilterError`]: nothing has changed.
+    pub fn hold(&self, hold: bool) -> Result<(), NetfilterError> {
+        let table = &self.config.table;
+        let mut script = format!("flush chain inet {table} held\n");
+        for set in ["masqueraded", "confined", "hosts4"].iter().filter(|_| hold) {
+            let _ = writeln!(
+                script,
+                "add rule inet {table} held ct status & confirmed == 0 ip saddr @{set} counter name {HELD} drop"
+            );
+        }
+        nft(&script)
+    }
+
+    /// What was dropped since the start.
+    ///
+    /// # Errors
+    /// [`NetfilterError`].
+    pub fn dropped(&self) -> Result<Dropped, NetfilterError> {
+        let mut command = program(&["list", "counters", "table", "inet", &self.config.table]);
+        let done = command.stdin(Stdio::null()).output().map_err(NetfilterError::Program)?;
+        let said = String::from_utf8_lossy(&done.stdout);
+        let of = |name| counted(&said, name);
+        let all = of(LIMITED).zip(of(HELD)).map(|(limited, held)| Dropped { limited, held });
+        all.ok_or_else(|| {
+            NetfilterError::Uncounted(String::from_utf8_lossy(&done.stderr).trim().replace('\n', " "))
+        })
+    }
+
     /// Adds to `elements`, by set, those that rules are.
-    fn elements((address, bits): Network, rules: &Rules, elements: &mut BTreeMap<&'static str, Vec<String>>) {
-        let mut add = |set, element: String| elements.entry(set).or_default().push(element);
+    fn elements(
+        &self,
+        (address, bits): Network,
+        rules: &Rules,
+        elements: &mut BTreeMap<String, Vec<String>>,
+    ) {
+        let mut add = |set: &str, element: String| elements.entry(set.to_owned()).or_default().push(element);
+        match rules.hosts {
+            Some(_) if address.is_ipv4() && rules.translation.is_none() => {
+                add("hosts4", format!("{address}/{bits}"));
+            }
+            Some(each) if address.is_ipv6() && self.config.bounds != Bounds::default() => {
+                add(&format!("hosts6_{each}"), format!("{address}/{bits}"));
+            }
+            _ => {}
+        }
         if rules.ident {
             add(if address.is_ipv4() { "ident4" } else { "ident6" }, format!("{address}/{bits}"));
         }
@@ -196,13 +309,37 @@ table inet {table} {{
         }
     }
 
+    /// Sets and rules for hosts that have each a prefix of one of these lengths.
+    fn lengths<'a>(&self, lengths: impl Iterator<Item = &'a u8>) -> String {
+        let mut script = String::new();
+        for bits in lengths {
+            let mask = u128::MAX.checked_shl(128_u32.saturating_sub((*bits).into())).unwrap_or(0);
+            let key = format!("ip6 saddr & {}", Ipv6Addr::from_bits(mask));
+            let key = if *bits == 128 { "ip6 saddr" } else { &key };
+            let bound = self.config.bounds.of(&format!("6_{bits}"), "ipv6_addr", key);
+            // Writing to a String does not fail.
+            let _ = write!(
+                script,
+                r#"table inet {} {{
+  set hosts6_{bits} {{ type ipv6_addr; flags interval; }}
+{bound}  chain bound {{
+    ip6 saddr @hosts6_{bits} goto bound6_{bits}
+  }}
+}}
+"#,
+                self.config.table
+            );
+        }
+        script
+    }
+
     /// What makes of the rules before those after. A set has one command, since nft(8) goes through all that is there for each.
     fn script(&self, before: &BTreeMap<Network, Rules>, after: &BTreeMap<Network, Rules>) -> String {
         let mut script = String::new();
         for (verb, of, other) in [("delete", before, after), ("add", after, before)] {
             let mut elements = BTreeMap::new();
             for (network, rules) in of.iter().filter(|(network, rules)| other.get(network) != Some(rules)) {
-                Self::elements(*network, rules, &mut elements);
+                self.elements(*network, rules, &mut elements);
             }
             for (set, elements) in elements {
                 let (table, elements) = (&self.config.table, elements.join(", "));
@@ -220,7 +357,7 @@ table inet {table} {{
     /// [`NetfilterError`].
     pub fn apply(&self, changes: &[(IpAddr, u8, Option<Rules>)]) -> Result<(), NetfilterError> {
         let mut installed = self.installed.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut after = installed.clone();
+        let mut after = installed.rules.clone();
         for (address, bits, rules) in changes {
             let network = (*address, *bits);
             match rules {
@@ -234,13 +371,52 @@ table inet {table} {{
                 None => {}
             }
         }
-        let script = self.script(&installed, &after);
+        let mut lengths = BTreeSet::new();
+        if self.config.bounds != Bounds::default() {
+            let of6 = after.iter().filter(|((address, _), _)| address.is_ipv6());
+            lengths = of6.filter_map(|(_, rules)| rules.hosts).collect();
+        }
+        let new = self.lengths(lengths.difference(&installed.lengths));
+        let script = new + &self.script(&installed.rules, &after);
         if !script.is_empty() {
             nft(&script)?;
         }
-        *installed = after;
+        installed.rules = after;
+        installed.lengths.append(&mut lengths);
         Ok(())
     }
+}
+
+impl Bounds {
+    /// Sets and a chain that drops what is beyond them, for hosts that a key of this type tells apart.
+    fn of(self, suffix: &str, kind: &str, key: &str) -> String {
+        let drop = format!("counter name {LIMITED} drop");
+        let (mut sets, mut rules) = (String::new(), String::new());
+        // Writing to a String does not fail.
+        if self.per_second > 0 {
+            let (rate, burst) = (self.per_second, self.per_second.saturating_mul(10));
+            let _ = writeln!(
+                sets,
+                "  set rated{suffix} {{ type {kind}; size {MOST}; flags dynamic, timeout; timeout 1m; }}"
+            );
+            let _ = writeln!(
+                rules,
+                "    update @rated{suffix} {{ {key} limit rate over {rate}/second burst {burst} packets }} {drop}"
+            );
+        }
+        if self.at_once > 0 {
+            let most = self.at_once;
+            let _ = writeln!(sets, "  set begun{suffix} {{ type {kind}; size {MOST}; flags dynamic; }}");
+            let _ = writeln!(rules, "    add @begun{suffix} {{ {key} ct count over {most} }} {drop}");
+        }
+        format!("{sets}  chain bound{suffix} {{\n{rules}  }}\n")
+    }
+}
+
+/// The packets of a counter in what nft(8) lists.
+fn counted(said: &str, name: &str) -> Option<u64> {
+    let of = said.split(&format!("counter {name} {{")).nth(1)?;
+    of.split_whitespace().skip_while(|word| *word != "packets").nth(1)?.parse().ok()
 }
 
 fn check((address, bits): Network, rules: &Rules) -> Result<(), NetfilterError> {
@@ -270,7 +446,8 @@ mod tests {
 
     /// One that the system has not.
     fn absent() -> std::mem::ManuallyDrop<Netfilter> {
-        let config = Config { table: "t".to_owned(), device: "d".to_owned(), ident_port: 1 };
+        let bounds = Bounds { at_once: 7, per_second: 0 };
+        let config = Config { table: "t".to_owned(), device: "d".to_owned(), ident_port: 1, bounds };
         std::mem::ManuallyDrop::new(Netfilter { config, installed: Mutex::default() })
     }
 
@@ -280,7 +457,7 @@ mod tests {
         let rules = |n: u8| {
             let external = [203, 0, 113, 1].into();
             let translation = Some(Translation::Block { external, ports: 1024..=1039 });
-            (([10, 0, 0, n].into(), 32), Rules { ident: true, translation })
+            (([10, 0, 0, n].into(), 32), Rules { ident: true, translation, hosts: Some(32) })
         };
         let all: BTreeMap<Network, Rules> = (0..=255).map(rules).collect();
         let none = BTreeMap::new();
@@ -298,16 +475,33 @@ mod tests {
     }
 
     #[test]
+    fn a_length_of_prefixes_has_its_sets_and_counters_are_read() {
+        let table = absent();
+        let said = table.lengths([56, 128].iter());
+        for expected in [
+            "set hosts6_56 { type ipv6_addr; flags interval; }",
+            "add @begun6_56 { ip6 saddr & ffff:ffff:ffff:ff00:: ct count over 7 } counter name connections_limited drop",
+            "ip6 saddr @hosts6_56 goto bound6_56",
+            "add @begun6_128 { ip6 saddr ct count over 7 }",
+        ] {
+            assert!(said.contains(expected), "{expected} is not in:\n{said}");
+        }
+        assert!(!said.contains("rated"), "{said}");
+        let listed = "table inet t {\n\tcounter connections_limited {\n\t\tpackets 7 bytes 420\n\t}\n}\n";
+        assert_eq!((counted(listed, LIMITED), counted(listed, HELD)), (Some(7), None));
+    }
+
+    #[test]
     fn what_cannot_be_is_said_before_anything_is_asked() {
         let table = absent();
         let refuse = |address: &str, bits, rules: Option<Rules>| {
             let error = table.apply(&[(address.parse().unwrap(), bits, rules)]).unwrap_err();
             error.to_string()
         };
-        let masquerade = || Some(Rules { ident: false, translation: Some(Translation::Masquerade) });
+        let masquerade = || Some(Rules { translation: Some(Translation::Masquerade), ..Rules::default() });
         let block = |ports| {
             let translation = Some(Translation::Block { external: [203, 0, 113, 1].into(), ports });
-            Some(Rules { ident: false, translation })
+            Some(Rules { translation, ..Rules::default() })
         };
         assert_eq!(
             refuse("10.0.0.0", 24, block(1..=9)),

@@ -6,7 +6,7 @@ use super::place::{
 };
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use usher_pppoe::{Config, Event, Mode, Plane, PortConfig, Session};
 
@@ -74,6 +74,23 @@ fn what_a_plane_leaves_behind_stays_closed() {
 /// Says to the program that it starts itself as that it is the one to hold a plane, by which number of the modes.
 const TO_BE_KILLED: &str = "USHER_PLANE_TO_BE_KILLED";
 
+/// A program that holds a plane of the mode with this number, at the concentrator.
+#[track_caller]
+fn to_be_killed(place: &Place, number: usize) -> Child {
+    let mut child = Command::new("ip")
+        .args(["netns", "exec", &place.names[CONCENTRATOR]])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "attack::what_a_killed_plane_leaves_behind_stays_closed", "--nocapture"])
+        .env(TO_BE_KILLED, number.to_string())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let said = BufReader::new(child.stdout.take().unwrap()).lines();
+    let carries = said.map_while(Result::ok).any(|line| line.ends_with("carries"));
+    assert!(carries, "{}: it could not begin", modes()[number]);
+    child
+}
+
 /// Nor is being killed one: nobody takes anything back then but the kernel, which knows of no filter.
 #[test]
 fn what_a_killed_plane_leaves_behind_stays_closed() {
@@ -89,17 +106,7 @@ fn what_a_killed_plane_leaves_behind_stays_closed() {
     }
     for (number, mode) in modes().into_iter().enumerate() {
         let place = Place::new(1500);
-        let mut child = Command::new("ip")
-            .args(["netns", "exec", &place.names[CONCENTRATOR]])
-            .arg(std::env::current_exe().unwrap())
-            .args(["--exact", "attack::what_a_killed_plane_leaves_behind_stays_closed", "--nocapture"])
-            .env(TO_BE_KILLED, number.to_string())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let said = BufReader::new(child.stdout.take().unwrap()).lines();
-        let carries = said.map_while(Result::ok).any(|line| line.ends_with("carries"));
-        assert!(carries, "{mode}: it could not begin");
+        let mut child = to_be_killed(&place, number);
         let (host, _events) = place.plane(HOST_END, Mode::User, "eth0");
         let to = address(&place, CONCENTRATOR, "acc0");
         let socket = place.udp(SERVER_END, &format!("0.0.0.0:{PORT}"));
@@ -241,6 +248,10 @@ fn a_session_may_send_from_its_own_addresses_alone() {
         too_short[19] -= 1;
         let mut of_a_vlan = ends.frame(NUMBER, &v4(HOST, b"of a VLAN"));
         of_a_vlan.splice(12..12, [0x81, 0, 0, 5]);
+        let mut of_another_vlan = ends.frame(NUMBER, &v4(HOST, b"of another VLAN"));
+        of_another_vlan.splice(12..12, [0x88, 0xa8, 0xe0, 1]);
+        let mut of_two = ends.frame(NUMBER, &v4(HOST, b"of a VLAN behind a priority"));
+        of_two.splice(12..12, [0x81, 0, 0xe0, 0, 0x81, 0, 0, 5]);
         let mut version = ends.frame(NUMBER, &v4(HOST, b"version"));
         version[14] = 0x21;
         let mut code = ends.frame(NUMBER, &v4(HOST, b"code"));
@@ -255,6 +266,8 @@ fn a_session_may_send_from_its_own_addresses_alone() {
             ("wrong protocol", wrong_protocol),
             ("too short", too_short),
             ("of a VLAN", of_a_vlan),
+            ("of another VLAN", of_another_vlan),
+            ("of a VLAN behind a priority", of_two),
             ("version", version),
             ("code", code),
             ("plain", plain(&ends, &v4(HOST, b"plain"))),
@@ -269,6 +282,102 @@ fn a_session_may_send_from_its_own_addresses_alone() {
         assert_eq!(counters.malformed, 4, "{mode}: {counters:?}");
         assert_eq!(ends.concentrator.usage(NUMBER).unwrap().unwrap().spoofed, 3, "{mode}");
         wait("both are counted", || ends.concentrator.usage(NUMBER).unwrap().unwrap().packets_in == 2);
+    }
+}
+
+/// What the access interface is set to.
+#[track_caller]
+fn reverse_path(place: &Place, of: &'static str, set: Option<&'static str>) -> String {
+    place.within(CONCENTRATOR, move || {
+        let file = format!("/proc/sys/net/ipv4/conf/{of}/rp_filter");
+        if let Some(value) = set {
+            std::fs::write(&file, value).unwrap();
+        }
+        std::fs::read_to_string(&file).unwrap().trim().to_owned()
+    })
+}
+
+/// eBPF mode makes the check of reverse paths loose meanwhile. A killed plane cannot put back what was there; the next one does, whatever its mode.
+#[test]
+fn the_check_of_reverse_paths_is_put_back_after_a_kill() {
+    for (number, mode) in modes().into_iter().enumerate() {
+        if !matches!(mode, Mode::Ebpf(_)) {
+            continue;
+        }
+        for (all, own) in [("0", "1"), ("1", "0")] {
+            let place = Place::new(1500);
+            reverse_path(&place, "all", Some(all));
+            reverse_path(&place, "acc0", Some(own));
+            let kill = || {
+                let mut child = to_be_killed(&place, number);
+                assert_eq!(reverse_path(&place, "acc0", None), "2", "{mode}");
+                child.kill().unwrap();
+                child.wait().unwrap();
+                assert_eq!(reverse_path(&place, "acc0", None), "2", "{mode}");
+            };
+            let notes = || {
+                let c = &place.names[CONCENTRATOR];
+                let all = ["-n", c, "filter", "show", "dev", "acc0", "ingress"];
+                let said = String::from_utf8(Command::new("tc").args(all).output().unwrap().stdout).unwrap();
+                said.matches("chain 113 handle").count()
+            };
+            // The second takes over what the first has left, and is killed, too.
+            kill();
+            kill();
+            assert_eq!(notes(), 1, "{mode}");
+            let (plane, _events) = place.plane(CONCENTRATOR, mode, "acc0");
+            assert_eq!(reverse_path(&place, "acc0", None), "2", "{mode}");
+            place.within(CONCENTRATOR, move || drop(plane));
+            assert_eq!((&*reverse_path(&place, "acc0", None), notes()), (own, 0), "{mode}");
+            // User mode has no use for it, and puts it back when it begins.
+            kill();
+            let (plane, _events) = place.plane(CONCENTRATOR, Mode::User, "acc0");
+            assert_eq!((&*reverse_path(&place, "acc0", None), notes()), (own, 0), "{mode}");
+            drop(plane);
+            // What the administrator has set meanwhile stays.
+            kill();
+            reverse_path(&place, "acc0", Some("0"));
+            reverse_path(&place, "all", Some("0"));
+            let (plane, _events) = place.plane(CONCENTRATOR, mode, "acc0");
+            place.within(CONCENTRATOR, move || drop(plane));
+            assert_eq!((&*reverse_path(&place, "acc0", None), notes()), ("0", 0), "{mode}");
+        }
+    }
+}
+
+/// A frame with a priority and no VLAN is one of the interface's own, wherever the kernel has its tag.
+#[test]
+fn a_priority_takes_nothing_from_a_frame() {
+    for mode in modes() {
+        let place = Place::new(1500);
+        let ends = place.ends(mode);
+        ends.install();
+        let socket = place.udp(SERVER_END, &format!("[::]:{PORT}"));
+        for tag in [[0x81, 0, 0xe0, 0], [0x88, 0xa8, 0x20, 0]] {
+            for (source, server) in [(HOST, SERVER), (HOST_IPV6, SERVER_IPV6)] {
+                let mut frame = ends.frame(NUMBER, &datagram(source, server, PORT, b"last"));
+                frame.splice(12..12, tag);
+                only_the_last_arrives(&ends, &socket, &[], &frame);
+                let mut spoofed = ends.frame(NUMBER, &datagram("10.0.0.9", SERVER, PORT, b"spoofed"));
+                spoofed.splice(12..12, tag);
+                only_the_last_arrives(&ends, &socket, &[("spoofed", spoofed)], &frame);
+            }
+            // Discovery is heard, and what is shorter than any frame of PPPoE is nobody's.
+            let [to, from] = [[0xff; 6], ends.host.ports()[0].mac];
+            let padi = [&to[..], &from, &tag, &[0x88, 0x63, 0x11, 9, 0, 0, 0, 0], &[0; 40]].concat();
+            ends.host.send(0, &[&to[..], &from, &tag].concat());
+            ends.host.send(0, &padi);
+            let heard = || match ends.events.recv_timeout(PATIENCE).expect("it is heard") {
+                Event::Frame { data, .. } => Some(data),
+                _ => None,
+            };
+            // The system at either end may have sent something of the link by itself.
+            let mut discovery = std::iter::repeat_with(heard).flatten();
+            let frame = discovery.find(|frame| frame[12..14] == [0x88, 0x63]).unwrap();
+            assert_eq!(frame[6..20], [&from[..], &[0x88, 0x63, 0x11, 9, 0, 0, 0, 0]].concat(), "{mode}");
+        }
+        let counters = ends.concentrator.counters().unwrap();
+        assert_eq!(counters.spoofed, 4, "{mode}: {counters:?}");
     }
 }
 

@@ -1,23 +1,30 @@
 //! What elsewhere sees of hosts: addresses that are translated, and who answers at port 113.
 
 use super::place::{
-    CONCENTRATOR, HOST, HOST_END, HOST_IPV6, NUMBER, Place, SERVER, SERVER_END, SERVER_IPV6, modes,
+    CONCENTRATOR, HOST, HOST_END, HOST_IPV6, NUMBER, PATIENCE, Place, SERVER, SERVER_END, SERVER_IPV6, modes,
+    run, wait,
 };
 use socket2::{Domain, Protocol, Type};
 use std::io::Read;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 use usher_esp::ip::{checksum, sum, write_header};
 use usher_pppoe::netfilter::conntrack::{self, Direction};
-use usher_pppoe::netfilter::{Config, Netfilter, Rules, Translation};
+use usher_pppoe::netfilter::{Bounds, Config, Dropped, Netfilter, Rules, Translation};
 
 const IDENT: u16 = 11_300;
 const EXTERNAL: &str = "203.0.113.1";
 
 fn table(place: &Place, device: &str) -> Netfilter {
-    let config = Config { table: "usher-test".to_owned(), device: device.to_owned(), ident_port: IDENT };
+    bounded(place, device, Bounds::default())
+}
+
+fn bounded(place: &Place, device: &str, bounds: Bounds) -> Netfilter {
+    let config =
+        Config { table: "usher-test".to_owned(), device: device.to_owned(), ident_port: IDENT, bounds };
     place.within(CONCENTRATOR, move || Netfilter::start(&config).expect("root may make a table"))
 }
 
@@ -43,7 +50,7 @@ fn a_masqueraded_connection_is_found_with_its_host() {
         let place = Place::new(1500);
         let ends = place.ends(mode);
         ends.install();
-        let masquerade = Rules { ident: false, translation: Some(Translation::Masquerade) };
+        let masquerade = Rules { translation: Some(Translation::Masquerade), ..Rules::default() };
         let table = apply(
             &place,
             table(&place, ends.concentrator.device()),
@@ -65,7 +72,7 @@ fn a_masqueraded_connection_is_found_with_its_host() {
         assert_eq!(none.unwrap(), None, "{mode}");
         // The kernel forgets what a host has begun that is gone, and nothing of others.
         let forget = |who: &'static str| {
-            place.within(CONCENTRATOR, move || conntrack::forget(|source| address(who) == IpAddr::V4(source)))
+            place.within(CONCENTRATOR, move || conntrack::forget(|source| address(who) == source))
         };
         let known = || {
             let found =
@@ -95,10 +102,14 @@ fn thousands_of_addresses_have_their_rules() {
     let each = (0..16_384_u32).map(|n| {
         let first = 1024 + (n % 64) as u16 * 16;
         let translation = Some(Translation::Block { external, ports: first..=first + 15 });
-        (Ipv4Addr::from_bits(0x0a40_0000 + n).into(), 32, Some(Rules { ident: true, translation }))
+        (
+            Ipv4Addr::from_bits(0x0a40_0000 + n).into(),
+            32,
+            Some(Rules { ident: true, translation, hosts: Some(32) }),
+        )
     });
     let translation = Some(Translation::Masquerade);
-    let network = (address("10.0.0.0"), 17, Some(Rules { ident: true, translation }));
+    let network = (address("10.0.0.0"), 17, Some(Rules { ident: true, translation, hosts: Some(32) }));
     let table = apply(&place, table(&place, "carry0"), each.chain([network]).collect());
     // One of them goes.
     let table = apply(&place, table, vec![(address("10.64.0.7"), 32, None)]);
@@ -114,7 +125,7 @@ fn a_hosts_ports_are_of_its_block() {
         let block = |first: u16| {
             let external = EXTERNAL.parse().expect("an address");
             let translation = Some(Translation::Block { external, ports: first..=first + 15 });
-            (address(HOST), 32, Some(Rules { ident: false, translation }))
+            (address(HOST), 32, Some(Rules { translation, ..Rules::default() }))
         };
         let mut table = apply(&place, table(&place, ends.concentrator.device()), vec![block(2048)]);
         for first in [2048, 4096] {
@@ -167,13 +178,125 @@ fn a_hosts_ports_are_of_its_block() {
     }
 }
 
+/// What the table has dropped.
+fn dropped(place: &Place, table: &Arc<Netfilter>) -> Dropped {
+    let table = table.clone();
+    place.within(CONCENTRATOR, move || table.dropped().expect("it is counted"))
+}
+
+/// The host begins so many connections from an address; those that come are answered by nobody, and are there nevertheless.
+fn begun(place: &Place, from: &str, to: &str, many: usize) -> Vec<UdpSocket> {
+    let begin = |_| {
+        let socket = place.udp(HOST_END, &SocketAddr::new(address(from), 0).to_string());
+        socket.send_to(b"begun", (to, 7000)).expect("the host may");
+        socket
+    };
+    (0..many).map(begin).collect()
+}
+
+#[track_caller]
+fn arrive(server: &UdpSocket, many: usize, text: &[u8]) {
+    for n in 0..many {
+        let mut buf = [0; 100];
+        let length = server.recv(&mut buf).unwrap_or_else(|error| panic!("{n} of {many}: {error}"));
+        assert_eq!(&buf[..length], text);
+    }
+}
+
+#[test]
+fn a_host_has_as_many_connections_as_it_may_and_no_more_while_they_are_held_back() {
+    for mode in modes() {
+        let place = Place::new(1500);
+        let ends = place.ends(mode);
+        ends.install();
+        let other = "2001:db8:1::2";
+        run(&format!("ip -n {} addr add {other}/128 dev pppoe0 nodad", place.names[HOST_END]));
+        let server = place.udp(SERVER_END, "[::]:7000");
+        let rules = |translation, bits| Some(Rules { translation, hosts: Some(bits), ..Rules::default() });
+        // Translated or not it is one host, and one that has a prefix is one by all addresses of it.
+        for translation in [Some(Translation::Masquerade), None] {
+            let bounds = Bounds { at_once: 3, per_second: 0 };
+            let table = bounded(&place, ends.concentrator.device(), bounds);
+            let all = vec![
+                (address(HOST), 32, rules(translation.clone(), 32)),
+                (address("2001:db8:1::"), 64, rules(None, 64)),
+            ];
+            let table = Arc::new(apply(&place, table, all));
+            let v4 = begun(&place, HOST, SERVER, 5);
+            arrive(&server, 3, b"begun");
+            wait("two are dropped", || dropped(&place, &table).limited == 2);
+            let own = begun(&place, HOST_IPV6, SERVER_IPV6, 2);
+            let others = begun(&place, other, SERVER_IPV6, 3);
+            arrive(&server, 3, b"begun");
+            wait("two more are dropped", || dropped(&place, &table).limited == 4);
+            // Those that are there go on, whether they were answered or not.
+            for socket in &v4 {
+                socket.send_to(b"again", (SERVER, 7000)).expect("the host may");
+            }
+            for socket in own.iter().chain(&others) {
+                socket.send_to(b"again", (SERVER_IPV6, 7000)).expect("the host may");
+            }
+            arrive(&server, 6, b"again");
+            wait("four are dropped again", || dropped(&place, &table).limited == 8);
+            // Whoever has its addresses next begins anew.
+            forget_all(&place);
+            let _v4 = begun(&place, HOST, SERVER, 3);
+            let _v6 = begun(&place, other, SERVER_IPV6, 3);
+            arrive(&server, 6, b"begun");
+            assert_eq!(dropped(&place, &table).limited, 8, "{mode}");
+            end(&place, Arc::into_inner(table).expect("nobody else has it"));
+            forget_all(&place);
+            // So many in a second.
+            let table = bounded(&place, ends.concentrator.device(), Bounds { at_once: 0, per_second: 1 });
+            let all = vec![(address(HOST), 32, rules(Some(Translation::Masquerade), 32))];
+            let table = Arc::new(apply(&place, table, all));
+            let _many = begun(&place, HOST, SERVER, 200);
+            arrive(&server, 10, b"begun");
+            wait("most are dropped", || dropped(&place, &table).limited >= 100);
+            server.set_read_timeout(Some(Duration::from_millis(100))).expect("a socket can wait");
+            while server.recv(&mut [0; 100]).is_ok() {}
+            server.set_read_timeout(Some(PATIENCE)).expect("a socket can wait");
+            end(&place, Arc::into_inner(table).expect("nobody else has it"));
+            forget_all(&place);
+        }
+        let table = table(&place, ends.concentrator.device());
+        let all = vec![(address(HOST), 32, rules(Some(Translation::Masquerade), 32))];
+        let table = Arc::new(apply(&place, table, all));
+        let hold = |hold| {
+            let table = table.clone();
+            place.within(CONCENTRATOR, move || table.hold(hold).expect("root may"));
+        };
+        let before = begun(&place, HOST, SERVER, 1);
+        arrive(&server, 1, b"begun");
+        for _ in 0..2 {
+            hold(true);
+            let held = dropped(&place, &table).held;
+            let _held = begun(&place, HOST, SERVER, 2);
+            wait("two are held back", || dropped(&place, &table).held == held + 2);
+            before[0].send_to(b"goes on", (SERVER, 7000)).expect("the host may");
+            arrive(&server, 1, b"goes on");
+            // IPv6 is not translated, and so nobody has to log it.
+            let _v6 = begun(&place, HOST_IPV6, SERVER_IPV6, 1);
+            arrive(&server, 1, b"begun");
+            hold(false);
+            let _passes = begun(&place, HOST, SERVER, 1);
+            arrive(&server, 1, b"begun");
+        }
+        end(&place, Arc::into_inner(table).expect("nobody else has it"));
+    }
+}
+
+fn forget_all(place: &Place) {
+    place.within(CONCENTRATOR, || conntrack::forget(|_| true).expect("root may"));
+}
+
 #[test]
 fn port_113_of_hosts_is_answered_by_us() {
     for mode in modes() {
         let place = Place::new(1500);
         let ends = place.ends(mode);
         ends.install();
-        let ident = || Some(Rules { ident: true, translation: None });
+        let ident = || Some(Rules { ident: true, ..Rules::default() });
         let both = vec![(address(HOST), 32, ident()), (address("2001:db8:1::"), 64, ident())];
         let table = apply(&place, table(&place, ends.concentrator.device()), both);
         let listener =
@@ -210,7 +333,8 @@ fn the_table_goes_with_its_program_or_is_replaced() {
         let all = Command::new("ip").args(["netns", "exec", c, "nft", "list", "ruleset"]).output().unwrap();
         String::from_utf8(all.stdout).unwrap()
     };
-    let masquerade = Rules { ident: true, translation: Some(Translation::Masquerade) };
+    let translation = Some(Translation::Masquerade);
+    let masquerade = Rules { ident: true, translation, ..Rules::default() };
     let left = apply(&place, table(&place, "pppoe0"), vec![(address(HOST), 32, Some(masquerade.clone()))]);
     assert!(shown().contains(HOST));
     // A killed program takes nothing away.

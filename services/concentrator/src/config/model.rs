@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use usher_access_config::{AaaTable, PoolTable, UserTable};
 use usher_config::log::Log;
 use usher_config::named;
-use usher_config::units::{BitRate, Count, Time};
+use usher_config::units::{BitRate, Count, Size, Time};
 use usher_ident_service::Disclosure;
 use usher_ident_service::config::{Asker, TokenTable};
 use usher_ppp::auth::AuthenticationProtocol;
@@ -210,6 +210,18 @@ pub struct LimitsTable {
     pub discovery_per_station: Count,
     /// Discovery packets of all stations of an interface a second.
     pub discovery: Count,
+    /// Connections that a host may have begun at a time, by each of its IPv4 address and its prefixes, of TCP without those that are closed;
+    /// `0`: as many as it likes. What is beyond is dropped, by nftables [default: 4096 where nftables has rules for hosts, as `nat`, `[ident]`
+    /// and `translations` ask for; otherwise none, so that the system need not track connections].
+    pub connections: Option<u32>,
+    /// Connections that a host may begin a second, likewise, ten times as many at once after ten seconds without any; `0`: as many as it
+    /// likes [default: 100 where `connections` has one].
+    pub connections_per_second: Option<u32>,
+}
+
+impl LimitsTable {
+    /// Connections of a host at a time, and a second, where the file does not say.
+    pub const CONNECTIONS: (u32, u32) = (4096, 100);
 }
 
 impl Default for LimitsTable {
@@ -229,6 +241,8 @@ impl Default for LimitsTable {
             keepalive_failures: Count::of(ppp.link.echo_failures),
             discovery_per_station: Count::of(ppp.initiations_per_station.per_second),
             discovery: Count::of(ppp.initiations.per_second),
+            connections: None,
+            connections_per_second: None,
         }
     }
 }
@@ -249,6 +263,10 @@ pub struct Tracking {
     /// Whether each connection that the kernel translates is logged, with its end inside and what stands for it outside, but not where
     /// it goes (RFC 6888, REQ-12). Needed to answer for a past port of an address that hosts share without blocks of ports.
     pub translations: bool,
+    /// With `translations`, how much is to be free on the disk that has the log. Where less is, and where the log cannot be written,
+    /// connections that hosts begin from IPv4 addresses are dropped until that is over; those that are there go on, and what is free
+    /// is for the log of sessions.
+    pub keep_free: Size,
     /// Collectors of IPFIX that are told, too, which addresses and ports stand for whom (RFC 8158).
     pub ipfix: Option<IpfixTable>,
 }
@@ -287,6 +305,7 @@ impl Default for Tracking {
             audit: "audit.jsonl".into(),
             ports: None,
             translations: false,
+            keep_free: Size::mib(256),
             ipfix: None,
         }
     }

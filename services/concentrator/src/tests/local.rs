@@ -3,7 +3,7 @@
 use super::hostile::frame;
 use super::*;
 use crate::Usage;
-use crate::track::{Index, Query};
+use crate::track::{Index, Search};
 use AuthenticationProtocol as P;
 use usher_ppp::pppoe::Stage;
 
@@ -182,8 +182,9 @@ fn the_log_says_who_had_an_address_when() {
     world.disk.borrow().lines.iter().for_each(|line| index.read(line));
     let epoch = usher_core::bench::EPOCH;
     let who = |address: IpAddr, secs: u64| {
-        let query = Query { address, port: None, at: epoch + Duration::from_secs(secs) };
-        index.who(&query).iter().map(|whose| whose.begin.user.clone()).collect::<Vec<_>>()
+        let mut search = Search::new(epoch + Duration::from_secs(secs), [(address, None)]);
+        world.disk.borrow().lines.iter().for_each(|line| search.read(line));
+        search.found().iter().map(|whose| whose.begin.user.clone()).collect::<Vec<_>>()
     };
     assert_eq!(
         (who(address, 2), who(IpAddr::V6(prefix), 2)),

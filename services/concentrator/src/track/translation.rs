@@ -5,7 +5,6 @@ use super::parse_time;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
-use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use serde::{Deserialize, Serialize};
@@ -93,7 +92,8 @@ pub struct Behind {
     outside: SocketAddrV4,
     from: WallTime,
     to: WallTime,
-    /// Records of the files that were read, the oldest first; of each protocol they begin with a file's.
+    /// Records of the files that were read, the oldest first, but for those of connections that had ended before: how many there were at
+    /// a time bounds how many these are.
     records: Vec<TranslationRecord>,
     /// Lines that are no records.
     unreadable: u64,
@@ -114,7 +114,7 @@ impl Behind {
     pub fn read<L: AsRef<str>, E>(&mut self, lines: impl Iterator<Item = Result<L, E>>) -> Result<(), E> {
         // Only these lines are looked at: a day may have millions of others.
         let named = format!("\"outside\":\"{}\"", self.outside);
-        let mut records = Vec::new();
+        let mut records = Kept::default();
         for line in lines {
             let line = line?;
             let line = line.as_ref();
@@ -122,13 +122,12 @@ impl Behind {
                 continue;
             }
             match TranslationRecord::parse(line) {
-                // What was before does not matter any more.
-                Ok(record @ TranslationRecord::Started(at)) if at < self.from => records = vec![record],
-                Ok(record) if record.at() < self.to => records.push(record),
+                Ok(record) if record.at() < self.to => records.take(record, self.from),
                 Ok(_) => {}
                 Err(_) => self.unreadable += 1,
             }
         }
+        let mut records: Vec<TranslationRecord> = records.all.into_values().collect();
         records.append(&mut self.records);
         self.records = records;
         Ok(())
@@ -137,7 +136,8 @@ impl Behind {
     /// Whether files of before can say nothing more.
     #[must_use]
     pub fn decided(&self) -> bool {
-        self.records.iter().any(|record| matches!(record, TranslationRecord::Started(_)))
+        // At one in that very second connections of before end, which files of before name.
+        self.records.iter().any(|record| matches!(record, TranslationRecord::Started(at) if *at < self.from))
     }
 
     /// Lines that were no records.
@@ -184,6 +184,47 @@ impl Behind {
         }
         held.into_keys().for_each(|(_, end)| keep(end));
         found
+    }
+}
+
+/// Records of a file that may matter, in their order.
+#[derive(Default)]
+struct Kept {
+    all: BTreeMap<u64, TranslationRecord>,
+    next: u64,
+    /// Since the last start, of a host's end the begins behind its last end that is kept.
+    begun: BTreeMap<(u8, SocketAddrV4), Vec<u64>>,
+}
+
+impl Kept {
+    /// `from`: when the second that is asked for begins.
+    fn take(&mut self, record: TranslationRecord, from: WallTime) {
+        match record {
+            TranslationRecord::Started(at) => {
+                if at < from {
+                    // What was before does not matter any more.
+                    self.all.clear();
+                }
+                self.begun.clear();
+            }
+            TranslationRecord::Begin(_, one) => {
+                self.begun.entry((one.protocol, one.inside)).or_default().push(self.next);
+            }
+            TranslationRecord::End(at, one) => {
+                let key = (one.protocol, one.inside);
+                // One that was there before that second alone says nothing.
+                let mut begun = self.begun.remove(&key).filter(|_| at < from).unwrap_or_default();
+                if let Some(begin) = begun.pop() {
+                    self.all.remove(&begin);
+                    if !begun.is_empty() {
+                        self.begun.insert(key, begun);
+                    }
+                    return;
+                }
+            }
+        }
+        self.all.insert(self.next, record);
+        self.next += 1;
     }
 }
 
@@ -266,7 +307,60 @@ mod tests {
         assert!(hosts(&[&text(&[Started(at(0)), Begin(at(1), other)])], 5).is_empty());
     }
 
+    #[test]
+    fn of_connections_that_had_ended_before_nothing_is_kept() {
+        use TranslationRecord::{Begin, End, Started};
+        let mut log = text(&[Started(at(0)), Begin(at(1), one(6, 200))]);
+        for n in 0..20_000 {
+            let of = one(6, (n % 200) as u8);
+            log += &text(&[Begin(at(2 + n), of), End(at(2 + n), of)]);
+        }
+        let mut behind = Behind::new("192.0.2.1:40022".parse().unwrap(), at(19_000));
+        let Ok(()) = behind.read(log.lines().map(Ok::<_, core::convert::Infallible>));
+        let hosts: Vec<u8> = behind.inside().iter().map(|address| address.octets()[3]).collect();
+        assert_eq!((hosts, behind.records.len()), (vec![198, 200], 4));
+    }
+
     proptest! {
+        #[test]
+        fn the_answer_is_that_of_the_whole_log(
+            steps in proptest::collection::vec((0_u8..9, 0_u8..3, any::<bool>(), 0_i8..4), 0..80), second in 0_u64..60,
+        ) {
+            use TranslationRecord::{Begin, End, Started};
+            // A clock may be set back.
+            let mut now = 20_i64;
+            let records = steps.into_iter().map(|(what, host, tcp, passes)| {
+                now = (now + i64::from(passes) - i64::from(what == 7) * 5).max(0);
+                let (now, of) = (at(now as u64), one(if tcp { 6 } else { 17 }, host));
+                match what {
+                    0..4 => Begin(now, of),
+                    4..8 => End(now, of),
+                    _ => Started(now),
+                }
+            });
+            let records: Vec<TranslationRecord> = records.collect();
+            for files in [1, 3] {
+                let mut behind = Behind::new("192.0.2.1:40022".parse().unwrap(), at(second));
+                for file in records.chunks((records.len() / files).max(1)).rev() {
+                    if !behind.decided() {
+                        let log = text(file);
+                        let Ok(()) = behind.read(log.lines().map(Ok::<_, core::convert::Infallible>));
+                    }
+                }
+                let sorted = |of: &Behind| {
+                    let mut all = of.inside();
+                    all.sort_unstable();
+                    all
+                };
+                let found = sorted(&behind);
+                // With all records kept up to the last start before.
+                let to = behind.to;
+                let first = records.iter().rposition(|one| matches!(one, Started(at) if *at < behind.from));
+                let whole = records[first.unwrap_or(0)..].iter().copied().filter(|one| one.at() < to);
+                behind.records = whole.collect();
+                prop_assert_eq!(found, sorted(&behind));
+            }
+        }
         #[test]
         fn a_record_that_is_written_is_read(secs in 0_u64..1 << 31, protocol: u8, host: u8) {
             use TranslationRecord::{Begin, End, Started};

@@ -1,0 +1,103 @@
+//! A disk that has no room for the log of translations: no connection goes out that nobody could name later.
+
+use super::{Cable, SITE};
+use crate::namespace::Namespace;
+use crate::place::{PATIENCE, USHER, program};
+use serde_json::Value;
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// A disk of 4 MiB, until it is dropped.
+struct Disk(PathBuf);
+
+impl Disk {
+    fn at(path: PathBuf) -> Self {
+        fs::create_dir_all(&path).unwrap();
+        let mounted =
+            program("mount").args(["-t", "tmpfs", "-o", "size=4m,mode=700", "none"]).arg(&path).status();
+        assert!(mounted.unwrap().success(), "root may mount");
+        Self(path)
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // What still has a file there keeps it until it ends.
+        let _ = program("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
+/// Whether the host comes through to a server elsewhere by a connection of its own.
+fn comes_through(cable: &Cable) -> bool {
+    let open = "exec 3<>/dev/tcp/198.51.100.2/7000";
+    cable.host.run(&cable.place, "timeout", &["2", "bash", "-c", open], "").0
+}
+
+#[test]
+fn connections_are_dropped_while_the_disk_has_no_room_for_their_log_and_sessions_begin() {
+    let data = "translations = true\nkeep_free = \"2 MiB\"\n[data]\nnat = \"masquerade\"\n";
+    let cable = Cable::with(&format!("{SITE}{data}"));
+    let disk = Disk::at(cable.place.path("log"));
+    let world: Namespace = cable.world();
+    let concentrator = cable.serve("ac");
+    let _client = cable.connect("client", "chap", "password", "connected");
+    cable.session();
+    let (_server, _user, port) = cable.connection(&world);
+    let fill = disk.0.join("fill");
+    let status = || cable.ask(&["pppoe", "sessions"]);
+    for n in 1..=2 {
+        fs::write(&fill, vec![0; 3 << 20]).unwrap();
+        let begun = Instant::now();
+        while status()["connections_held"] != true {
+            assert!(begun.elapsed() < PATIENCE, "{}", concentrator.log());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        assert!(!comes_through(&cable), "{}", concentrator.log());
+        let counters = &status()["counters"];
+        assert!(counters["connections_held_back"].as_u64() > Some(0), "{counters}");
+        assert_eq!(counters["translations_holds"], n, "{counters}");
+        let (_, metrics) = cable.ac.run(
+            &cable.place,
+            "bash",
+            &[
+                "-c",
+                "exec 3<>/dev/tcp/127.0.0.1/9100 && printf 'GET /metrics HTTP/1.0\r\n\r\n' >&3 && cat <&3",
+            ],
+            "",
+        );
+        assert!(metrics.contains("usher_pppoe_connections_held 1"), "{metrics}");
+        let said = program(USHER)
+            .args(["pppoe", "sessions", "--config", "pppoe.toml"])
+            .current_dir(cable.place.path(""))
+            .output();
+        let said = String::from_utf8(said.unwrap().stdout).unwrap();
+        assert!(said.contains("connections that hosts begin are dropped"), "{said}");
+        // What is free is for the log of sessions.
+        let first = cable.session();
+        assert_eq!(cable.ask(&["pppoe", "disconnect", "ann"])["sessions"], 1);
+        let begun = Instant::now();
+        while status()["sessions"]
+            .as_array()
+            .is_none_or(|all| all.first().is_none_or(|one| one["id"] == first["id"] || one["mtu"] == 0))
+        {
+            assert!(begun.elapsed() < PATIENCE, "{}", concentrator.log());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        fs::remove_file(&fill).unwrap();
+        let begun = Instant::now();
+        while !comes_through(&cable) {
+            assert!(begun.elapsed() < PATIENCE, "{}", concentrator.log());
+        }
+        assert_eq!(status()["connections_held"], false);
+    }
+    // Nothing was missed meanwhile.
+    let counters = &status()["counters"];
+    assert_eq!(
+        (&counters["translations_missed"], &counters["connections_limited"]),
+        (&Value::from(0), &Value::from(0)),
+        "{counters}"
+    );
+    let outside = format!("198.51.100.1:{port}");
+    assert!(cable.log("translations-").contains(&outside), "{}", concentrator.log());
+}
