@@ -690,6 +690,7 @@ impl Gateway {
             | ike::Event::Alive { .. }
             | ike::Event::MoveRefused { .. }
             | ike::Event::Unproved { .. }
+            | ike::Event::Guessed { .. }
             | ike::Event::Replaces { .. } => {}
         }
         self.outputs.event(Event::Ike(event));

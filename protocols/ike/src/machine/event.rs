@@ -409,6 +409,12 @@ pub enum Event {
         /// Who it says it is, if it has said so.
         identity: Option<Identification>,
     },
+    /// More proofs by the shared key of a connection fail than may
+    /// ([`Config::failed_proofs_per_minute`](super::Config::failed_proofs_per_minute)): somebody guesses at it. Said once in ten minutes.
+    Guessed {
+        /// Its name.
+        connection: String,
+    },
     /// An IKE_SA has ended. Its CHILD_SAs have been removed.
     Ended {
         /// The IKE_SA.

@@ -8,7 +8,7 @@ use super::config::{Connection, LocalAuth};
 use super::event::{Command, EndReason, Event, IkeJob, SaId};
 use super::fragments::Reassembly;
 use super::pressure::Debt;
-use super::tickets::TicketId;
+use super::spent::TicketId;
 use super::{authenticate, create, followup, informational, initial, intermediate, is_nat, resumption};
 use crate::code::{ExchangeType, NotifyType, PayloadType};
 use crate::header::{Header, Spi};
@@ -169,6 +169,8 @@ pub(super) struct IkeSa {
     pub(super) expected_keys: Option<Box<followup::Expected>>,
     /// When it is to be replaced.
     pub(super) rekey_at: Option<Instant>,
+    /// Its number among those that are half open.
+    pub(super) half_open: u64,
     /// Its initiator has not proved who it is, which has cost a key exchange and more.
     pub(super) unproved: bool,
     /// When its initiator must have proved who it is; of one that this side has been told to delete, when it ends without an answer.
@@ -211,6 +213,9 @@ pub(super) struct IkeSa {
     pub(super) ticket_expires: u64,
     /// What tickets that were asked for have cost.
     pub(super) ticket_debt: Debt,
+    /// What the other side's requests have cost, and those of them for other SAs.
+    pub(super) request_debt: Debt,
+    pub(super) create_debt: Debt,
     /// In which era of tickets its sides began to prove who they are, and until when what they have proved it by holds.
     pub(super) era: u64,
     pub(super) proof_until: Option<WallTime>,
@@ -244,6 +249,7 @@ impl IkeSa {
             answered: Answered::Response(Vec::new()),
             reassembly: Reassembly::default(),
             counted: 0,
+            half_open: 0,
             unproved: false,
             held: None,
             expected_keys: None,
@@ -269,6 +275,8 @@ impl IkeSa {
             ticket: None,
             ticket_expires: 0,
             ticket_debt: Debt::default(),
+            request_debt: Debt::default(),
+            create_debt: Debt::default(),
             era: 0,
             proof_until: None,
             resumes: None,
@@ -494,6 +502,13 @@ impl IkeSa {
             cx.counters.elsewhere += 1;
             return;
         }
+        // It comes again as long as it is not answered, and is taken when there is time for it (RFC 8019 §5).
+        let asks = awaited && !response && self.is_established();
+        let most = cx.config.requests_per_minute;
+        if asks && self.request_debt.is_of_a_minute(cx.now, most) {
+            cx.counters.requests_held_back += 1;
+            return;
+        }
         let Some(session) = &self.session else {
             cx.counters.not_expected += 1;
             return;
@@ -515,6 +530,9 @@ impl IkeSa {
             return self.repeat_response(cx, path);
         }
         self.heard = cx.now;
+        if asks {
+            self.request_debt.add_of_a_minute(cx.now, most);
+        }
         let (first, content) = match sealed.fragment {
             None => (sealed.first, content),
             Some(_) if !self.fragmentation => {
