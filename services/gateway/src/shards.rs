@@ -85,6 +85,7 @@ impl Command {
             }),
             Self::Addresses(own) => all(&|_| Self::Addresses(own.clone())),
             Self::VoidTickets => all(&|_| Self::VoidTickets),
+            Self::Revoked(names) => all(&|_| Self::Revoked(names.clone())),
             Self::Leave => all(&|_| Self::Leave),
         }
     }

@@ -189,5 +189,6 @@ pub const fn meaning(reason: EndReason) -> &'static str {
         EndReason::Protocol => "the other side breaks the protocol",
         EndReason::Helper => "no signature could be made, or no AAA server answers",
         EndReason::Unsupported => "the other side insists on what this side does not do",
+        EndReason::Revoked => "a certificate of the other side has been revoked since",
     }
 }

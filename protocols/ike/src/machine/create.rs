@@ -604,6 +604,7 @@ pub(super) fn successor(
     born.client = sa.client;
     born.proved = sa.proved;
     (born.era, born.proof_until, born.ticket_debt) = (sa.era, sa.proof_until, sa.ticket_debt);
+    born.certificates.clone_from(&sa.certificates);
     (born.request_debt, born.create_debt) = (sa.request_debt, sa.create_debt);
     born.suite = cx.config.tickets.map(|_| Box::new(Proposal { spi: Vec::new(), ..chosen.clone() }));
     born.establish(cx);

@@ -27,7 +27,7 @@ mod timers;
 pub use config::{
     ChildConfig, Childless, Config, Connection, LocalAuth, Mode, RemoteAuth, Retransmission, Shard,
 };
-pub use event::{ChildSa, Command, EapAnswer, EndReason, Event, IkeJob, SaId};
+pub use event::{CertificateName, ChildSa, Command, EapAnswer, EndReason, Event, IkeJob, SaId};
 
 use crate::code::{ExchangeType, NotifyType, PayloadType};
 use crate::header::{Header, Spi};
@@ -36,7 +36,7 @@ use crate::payload::{Identification, Notify, Payload};
 use crate::protect::Sealed;
 use crate::work;
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -166,6 +166,8 @@ usher_core::counters! {
         collisions,
         /// IKE_SAs that moved to other addresses.
         moved,
+        /// IKE_SAs put out since a certificate by which the other side had proved who it is was revoked.
+        revoked,
     }
 }
 
@@ -224,6 +226,8 @@ pub struct Endpoint {
     fragments: [Holders; 2],
     cookies: Cookies,
     tickets: Tickets,
+    /// Certificates that are revoked, as far as that was told.
+    revoked: Arc<BTreeSet<CertificateName>>,
     /// Those that have ended and answer their last request again, by the number of their end.
     lingering: BTreeMap<u64, u64>,
     /// How many have ended so.
@@ -259,6 +263,7 @@ impl Endpoint {
             fragments,
             cookies: Cookies::default(),
             tickets: Tickets::default(),
+            revoked: Arc::default(),
             lingering: BTreeMap::new(),
             ended: 0,
             timers: TimerQueue::new(),
@@ -391,6 +396,32 @@ impl Endpoint {
                     sa.go_on(cx);
                 }
             });
+        }
+    }
+
+    /// These certificates are revoked: whoever has proved who it is by one of them is put out.
+    fn revoke(&mut self, now: Instant, names: Arc<BTreeSet<CertificateName>>) {
+        self.revoked = names;
+        let is_out = |sa: &IkeSa| sa.certificates.iter().any(|name| self.revoked.contains(name));
+        let tokens = self.by_spi.values().copied();
+        let mut out: Vec<u64> =
+            tokens.filter(|token| self.sas.get(*token).is_some_and(|sa| is_out(sa))).collect();
+        // Nothing depends on the order of a hash map.
+        out.sort_unstable();
+        for token in out {
+            let put_out = self.step(now, token, |sa, cx| {
+                if sa.is_established() && sa.is_its_own() {
+                    sa.put_out(cx, EndReason::Revoked);
+                    sa.go_on(cx);
+                    return true;
+                }
+                let begins = matches!(sa.phase, Phase::Authenticating(_));
+                if begins {
+                    sa.end(cx, EndReason::Revoked);
+                }
+                begins
+            });
+            self.counters.revoked += u64::from(put_out == Some(true));
         }
     }
 
@@ -759,6 +790,7 @@ impl Machine for Endpoint {
             Command::Serve(_)
             | Command::Initiate { .. }
             | Command::Replaced { .. }
+            | Command::Revoked(_)
             | Command::VoidTickets => 0,
             Command::Signed { token, .. } | Command::Verified { token, .. } => *token,
             Command::Eap { sa, .. }
@@ -790,6 +822,18 @@ impl Machine for Endpoint {
             Command::VoidTickets => {
                 self.tickets.void();
                 Ok(())
+            }
+            Command::Revoked(names) => {
+                self.revoke(now, names);
+                Ok(())
+            }
+            // Whoever was asked may not have known it yet.
+            Command::Verified { token: of, ref certificates, .. }
+                if certificates.iter().any(|name| self.revoked.contains(name)) =>
+            {
+                let refused = Command::Verified { token: of, until: None, certificates: Vec::new() };
+                let done = self.step(now, token, |sa, cx| sa.command(cx, refused));
+                done.unwrap_or(Err(CommandError::UnknownToken))
             }
             Command::Initiate { token, connection, local, remote } => {
                 self.initiate(now, token, connection, (local, remote))

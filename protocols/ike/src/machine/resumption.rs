@@ -178,12 +178,12 @@ pub(super) fn request(cx: &mut Context<'_>, path: Path, message: &Message, octet
         Begins::Refused(Notify::new(NotifyType::TICKET_NACK))
     };
     let Some((connection, state, expires)) = found else { return refuse(cx) };
-    let State { id, suite, sk_d, identities, spi, proof_until, .. } = state;
+    let State { id, suite, sk_d, identities, spi, proof_until, certificates, .. } = state;
     let mut sa = Box::new(IkeSa::new(connection, false, path, cx.now));
     sa.spis = (message.header.initiator_spi, cx.spi());
     sa.patience = Some(cx.now + cx.config.patience);
     (sa.suite, sa.ticket, sa.resumes) = (Some(Box::new(suite)), Some(id), Some(spi));
-    (sa.ticket_expires, sa.proof_until) = (expires, proof_until);
+    (sa.ticket_expires, sa.proof_until, sa.certificates) = (expires, proof_until, certificates);
     let nonce: [u8; NONCE] = cx.random();
     let mut payloads = Vec::from([Payload::Nonce(nonce.to_vec())]);
     payloads.extend(nat_detection(cx, sa.spis, path));
@@ -231,6 +231,7 @@ fn ticket(sa: &mut IkeSa, cx: &mut Context<'_>, lifetime: Duration) -> Option<No
         identities: (identity, sa.connection.local.clone()),
         spi: sa.own_spi(),
         proof_until: sa.proof_until,
+        certificates: sa.certificates.clone(),
     };
     let times = (cx.now, cx.now.wall(cx.epoch));
     let (sealed, seconds) = cx.tickets.seal(times, lifetime, cx.rng, &state)?;

@@ -5,7 +5,7 @@ pub(super) use super::context::Context;
 use super::child::Child;
 use super::collision::{SaEvent, SaState};
 use super::config::{Connection, LocalAuth};
-use super::event::{Command, EndReason, Event, IkeJob, SaId};
+use super::event::{CertificateName, Command, EndReason, Event, IkeJob, SaId};
 use super::fragments::Reassembly;
 use super::pressure::Debt;
 use super::spent::TicketId;
@@ -219,6 +219,8 @@ pub(super) struct IkeSa {
     /// In which era of tickets its sides began to prove who they are, and until when what they have proved it by holds.
     pub(super) era: u64,
     pub(super) proof_until: Option<WallTime>,
+    /// The certificates that the other side has proved itself by, whichever IKE_SAs of this line there were since.
+    pub(super) certificates: Arc<[CertificateName]>,
     /// This side's SPI of the IKE_SA that it takes up.
     pub(super) resumes: Option<Spi>,
 }
@@ -279,6 +281,7 @@ impl IkeSa {
             create_debt: Debt::default(),
             era: 0,
             proof_until: None,
+            certificates: Arc::new([]),
             resumes: None,
         }
     }
@@ -297,6 +300,10 @@ impl IkeSa {
     }
     pub(super) fn is_established(&self) -> bool {
         matches!(self.phase, Phase::Established)
+    }
+    /// No other has taken its place, and it is not being deleted.
+    pub(super) const fn is_its_own(&self) -> bool {
+        matches!(self.state, SaState::Established | SaState::Rekeying | SaState::Collided)
     }
 
     /// A message of this side before it is encrypted.
@@ -752,7 +759,9 @@ impl IkeSa {
             Command::Eap { answer, .. } => authenticate::responder::eap(self, cx, answer)?,
             Command::Address { attributes, .. } => authenticate::responder::address(self, cx, attributes)?,
             Command::Signed { signature, ocsp, .. } => authenticate::signed(self, cx, signature, ocsp)?,
-            Command::Verified { until, .. } => authenticate::verified(self, cx, until)?,
+            Command::Verified { until, certificates, .. } => {
+                authenticate::verified(self, cx, until, certificates)?;
+            }
             Command::Delete(_) if !self.is_established() => self.end(cx, EndReason::Deleted),
             _ if !self.is_established() => return Err(CommandError::WrongState("it is not established")),
             Command::Traffic { received, sent, .. } => {
@@ -763,7 +772,7 @@ impl IkeSa {
                     self.sent = cx.now;
                 }
             }
-            _ if !matches!(self.state, SaState::Established | SaState::Rekeying | SaState::Collided) => {
+            _ if !self.is_its_own() => {
                 return Err(CommandError::WrongState("another has taken its place, or it is being deleted"));
             }
             Command::CreateChild { name, .. } => {
@@ -779,10 +788,7 @@ impl IkeSa {
                 return Err(CommandError::Invalid("it has no CHILD_SA that receives at this SPI"));
             }
             Command::Rekey(_) => self.plan(Task::Rekey),
-            Command::Delete(_) => {
-                self.patience.get_or_insert(cx.now + LEAVE);
-                self.plan(Task::Delete(EndReason::Deleted));
-            }
+            Command::Delete(_) => self.put_out(cx, EndReason::Deleted),
             Command::Probe(_) => self.plan(Task::Probe),
             Command::Move { local, remote, .. } => {
                 if !self.mobike || !self.initiator {
@@ -794,10 +800,29 @@ impl IkeSa {
             Command::Serve(_)
             | Command::Initiate { .. }
             | Command::Replaced { .. }
+            | Command::Revoked(_)
             | Command::VoidTickets => {}
         }
         self.go_on(cx);
         Ok(())
+    }
+
+    /// It is deleted, and ends without an answer where none comes.
+    pub(super) fn put_out(&mut self, cx: &mut Context<'_>, reason: EndReason) {
+        self.patience.get_or_insert(cx.now + LEAVE);
+        self.plan(Task::Delete(reason));
+    }
+    /// Why it is being deleted, or is to be.
+    pub(super) fn leaves_for(&self) -> EndReason {
+        let under_way = match self.outstanding.as_ref().map(|outstanding| &outstanding.what) {
+            Some(Exchange::Delete(reason)) => Some(*reason),
+            _ => None,
+        };
+        let planned = self.tasks.iter().find_map(|task| match task {
+            Task::Delete(reason) => Some(*reason),
+            _ => None,
+        });
+        under_way.or(planned).unwrap_or(EndReason::Deleted)
     }
 
     /// Sends the outstanding request again; false: it has been sent often enough, and the IKE_SA ends.

@@ -2,6 +2,7 @@
 //! initiator keeps beside them.
 
 use super::Config;
+use super::event::CertificateName;
 use super::spent::{Owner, Spent, TicketId};
 use crate::code::{IdType, PayloadType};
 use crate::header::Spi;
@@ -9,6 +10,7 @@ use crate::payload::{Identification, Payload, Proposal, emit_chain, parse_chain}
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use usher_core::{Duration, Instant, Reader, SecureRng, WallTime, Writer};
 use usher_crypto::Key;
@@ -48,6 +50,8 @@ pub(super) struct State {
     /// Until when the certificates hold that the sides have proved themselves by, whichever IKE_SAs of this line there were since;
     /// `None`: there are none.
     pub(super) proof_until: Option<WallTime>,
+    /// The certificates that its client has proved itself by.
+    pub(super) certificates: Arc<[CertificateName]>,
 }
 
 /// A ticket as an initiator keeps it.
@@ -113,6 +117,7 @@ impl State {
         put(&mut writer, &self.sk_d);
         put_identity(&mut writer, &self.identities.0);
         put_identity(&mut writer, &self.identities.1);
+        put(&mut writer, self.certificates.as_flattened());
         emit_chain(&[Payload::SecurityAssociation([self.suite.clone()].into())], &mut writer);
         octets
     }
@@ -128,10 +133,11 @@ impl State {
         let connection = core::str::from_utf8(take(&mut reader)?).ok()?.into();
         let sk_d = Key::from(take(&mut reader)?);
         let identities = (take_identity(&mut reader)?, take_identity(&mut reader)?);
+        let certificates: Arc<[CertificateName]> = take(&mut reader)?.as_chunks::<16>().0.into();
         let mut payloads = parse_chain(PayloadType::SA, reader.take_rest()).ok()?.into_iter();
         let Some(Payload::SecurityAssociation(suites)) = payloads.next() else { return None };
         let suite = suites.into_iter().next()?;
-        Some((Self { id, connection, suite, sk_d, identities, spi, proof_until }, expires))
+        Some((Self { id, connection, suite, sk_d, identities, spi, proof_until, certificates }, expires))
     }
 }
 
@@ -290,6 +296,7 @@ mod tests {
             identities: (Identification::fqdn("ini.test"), Identification::fqdn("gw.test")),
             spi: Spi([3; 8]),
             proof_until: None,
+            certificates: Arc::new([[8; 16], [9; 16]]),
         }
     }
     fn at(secs: u64) -> (Instant, WallTime) {

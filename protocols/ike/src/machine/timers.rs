@@ -52,7 +52,7 @@ impl IkeSa {
         }
         if is_due(self.patience) {
             if self.is_established() {
-                return self.end(cx, EndReason::Deleted);
+                return self.end(cx, self.leaves_for());
             }
             cx.counters.half_open_expired += 1;
             return self.not_proved(cx);
