@@ -68,6 +68,22 @@ fn a_list_that_is_made_anew_refuses_whom_it_names_without_a_restart() {
     assert!(!lets_in(&gateway, &place, &pki), "{}", gateway.daemon.log());
 }
 
+/// Who is there while a list is made anew that names her is put out.
+#[test]
+fn who_is_put_on_a_list_while_she_is_there_is_put_out() {
+    let (pki, place) = (certificates(), Folder::new());
+    let list = pki.path("pki/ca.crl");
+    let gateway = gateway(&place, &pki, &format!("crl = [\"{}\"]\ncrl_interval = \"1 s\"\n", list.display()));
+    gateway.client(&place, "ann.toml", &side(&pki, "ann@hotel.example"));
+    let file = std::fs::read_to_string(place.path("ann.toml")).unwrap();
+    place.write("ann.toml", &file.replace("remote_id = \"gw.test\"", "remote_id = \"home.hotel.example\""));
+    let client = Daemon::run(&mut place.command(&["ike", "connect", "home", "--config", "ann.toml"]));
+    client.wait("established");
+    revoke(&pki);
+    gateway.daemon.wait("a certificate of the other side has been revoked since");
+    client.wait("the other side ended it");
+}
+
 #[test]
 fn a_list_is_fetched_kept_and_believed_of_the_authority_alone() {
     let (pki, place) = (certificates(), Folder::new());

@@ -1,7 +1,7 @@
 //! Who answers an endpoint's jobs: keys that sign, and authorities that are trusted.
 
 use crate::code::IdType;
-use crate::machine::{Command, IkeJob};
+use crate::machine::{CertificateName, Command, IkeJob};
 use crate::payload::Identification;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -11,7 +11,7 @@ use core::fmt;
 use usher_core::{Job, WallTime};
 use usher_crypto::signature::{KeyKind, SigningKey};
 use usher_crypto::tls::{ChainVerifier, Roots, TlsError, WallClock};
-use usher_crypto::x509::{Information, SubjectName, bears, may_prove_identity};
+use usher_crypto::x509::{Information, SubjectName, bears, certificate_name, may_prove_identity};
 
 /// The keys of connections, and whom they trust. A host asks it wherever it does jobs, as on a thread.
 #[derive(Debug, Default)]
@@ -107,7 +107,8 @@ impl Credentials {
             }
             verify @ IkeJob::Verify { .. } => {
                 let path = self.verified(verify).ok();
-                Command::Verified { token, until: path.map(|path| valid_until(&path)) }
+                let certificates = path.as_deref().map(names).unwrap_or_default();
+                Command::Verified { token, until: path.map(|path| valid_until(&path)), certificates }
             }
         }
     }
@@ -138,6 +139,13 @@ impl Credentials {
     pub fn trusts(&self, connection: &str, chain: &[&[u8]]) -> bool {
         self.trusted.get(connection).is_some_and(|trusted| trusted.verifier.path(chain).is_ok())
     }
+}
+
+/// The certificates of a path as [`Command::Revoked`] names them, but for its root, which nobody revokes.
+#[must_use]
+pub fn names(path: &[Vec<u8>]) -> Vec<CertificateName> {
+    let below = path.len().saturating_sub(1).max(1);
+    path.iter().take(below).filter_map(|der| certificate_name(der).ok()).collect()
 }
 
 /// Until when a path of certificates holds, DER, from somebody's own to a root: until the first of them ends. Of a root that is not

@@ -33,6 +33,7 @@ pub mod machine;
 pub mod message;
 pub mod payload;
 pub mod protect;
+pub mod recent;
 pub mod suite;
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,9 @@
 //! Dynamic authorisation: what an AAA server wants of a session that it let in (RFC 5176; RFC 6733 §8.3, §8.5).
 
+use crate::prefix::{ipv6_prefix, of_value};
 use crate::reply::{Content, Reply};
 use crate::{NasIdentity, NasPort};
-use core::net::{IpAddr, Ipv4Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use usher_diameter::ResultCode;
 use usher_radius::attribute::{RawAttribute, kind};
 use usher_radius::packet::Code;
@@ -49,8 +50,8 @@ pub struct SessionIdentity<'a> {
     pub framed_ip: Option<Ipv4Addr>,
     /// Framed-Interface-Id.
     pub framed_interface_id: Option<[u8; 8]>,
-    /// Framed-IPv6-Prefix, as RFC 3162 §2.3 writes it.
-    pub framed_ipv6_prefix: Option<&'a [u8]>,
+    /// The user's IPv6 prefix and its bits.
+    pub framed_ipv6_prefix: Option<(Ipv6Addr, u8)>,
 }
 
 /// Why a request for dynamic authorisation is refused: Error-Cause (RFC 5176 §3.5).
@@ -138,7 +139,10 @@ impl DynamicRequest {
             kind::ACCT_MULTI_SESSION_ID => text(session.multi_session, value),
             kind::NAS_PORT_ID => text(session.port.id, value),
             kind::FRAMED_INTERFACE_ID => session.framed_interface_id.is_some_and(|id| id == value),
-            kind::FRAMED_IPV6_PREFIX => session.framed_ipv6_prefix == Some(value),
+            kind::FRAMED_IPV6_PREFIX => session.framed_ipv6_prefix.is_some_and(|(prefix, bits)| {
+                // A server may write more octets than it needs.
+                of_value(value).is_some_and(|(p, b)| ipv6_prefix(p, b) == ipv6_prefix(prefix, bits))
+            }),
             _ => false,
         };
         (self.session.is_none() || self.session == session.token)

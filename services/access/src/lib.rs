@@ -13,6 +13,7 @@ mod dynamic;
 mod failures;
 mod identity;
 pub mod pool;
+mod prefix;
 mod proof;
 mod record;
 mod reply;
@@ -29,6 +30,7 @@ pub use identity::{
     NasIdentity, NasPort, PORT_TYPE_ETHERNET, PORT_TYPE_VIRTUAL, PORT_TYPE_WIRELESS_80211,
     PORT_TYPE_WIRELESS_80216,
 };
+pub use prefix::ipv6_prefix;
 pub use proof::{ChapResponse, Expected, MsChapResponse, MsChapV2Response, Proof, ProofError};
 pub use record::{Record, RecordKind, TerminateCause, Traffic};
 pub use reply::{FramedAddress, Reply};

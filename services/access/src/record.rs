@@ -1,10 +1,12 @@
 //! Accounting: what an AAA server is told of a session (RFC 2866, RFC 6733 §9).
 
 use crate::NasPort;
+use crate::prefix::ipv6_prefix;
+use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use usher_core::Duration;
 use usher_diameter::accounting::RecordType;
-use usher_radius::attribute::{Attributes, Value, ValueTooLong, kind};
+use usher_radius::attribute::{Attributes, ValueTooLong, kind};
 
 /// What a record of accounting says has happened (RFC 2866 §5.1, RFC 6733 §9.8.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -217,19 +219,13 @@ impl<'a> Record<'a> {
         if let Some(address) = self.framed_ip {
             a.push_ipv4(kind::FRAMED_IP_ADDRESS, address);
         }
-        if let Some((value, length)) = self.prefix() {
-            a.push_bytes(kind::FRAMED_IPV6_PREFIX, value.get(..length).unwrap_or_default())?;
+        if let Some(prefix) = self.prefix() {
+            a.push_bytes(kind::FRAMED_IPV6_PREFIX, &prefix)?;
         }
         Ok(())
     }
-    /// Framed-IPv6-Prefix (RFC 3162 §2.3), and how many octets of it count.
-    pub(crate) fn prefix(&self) -> Option<([u8; 18], usize)> {
-        let (prefix, length) = self.framed_ipv6_prefix?;
-        let mut encoded = alloc::vec::Vec::new();
-        Value::Ipv6Prefix(prefix, length.min(128)).encode(&mut encoded);
-        let mut value = [0; 18];
-        let octets = encoded.len().min(value.len());
-        value.get_mut(..octets)?.copy_from_slice(encoded.get(..octets)?);
-        Some((value, octets))
+    /// Framed-IPv6-Prefix.
+    pub(crate) fn prefix(&self) -> Option<Vec<u8>> {
+        self.framed_ipv6_prefix.map(|(prefix, bits)| ipv6_prefix(prefix, bits))
     }
 }

@@ -4,6 +4,7 @@
 //! RADIUS hides and for tunnels.
 
 use crate::Continuation;
+use crate::prefix::of_value;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -307,7 +308,7 @@ impl Reply {
     }
     /// Framed-IPv6-Prefix: the prefixes of the user's link, with their lengths (RFC 3162 §2.3).
     pub fn framed_ipv6_prefixes(&self) -> impl Iterator<Item = (Ipv6Addr, u8)> {
-        self.values(kind::FRAMED_IPV6_PREFIX).filter_map(prefix)
+        self.values(kind::FRAMED_IPV6_PREFIX).filter_map(of_value)
     }
     /// Framed-Interface-Id (RFC 3162 §2.2).
     #[must_use]
@@ -321,7 +322,7 @@ impl Reply {
     }
     /// Delegated-IPv6-Prefix: the prefixes that the user may give to others, with their lengths (RFC 4818).
     pub fn delegated_ipv6_prefixes(&self) -> impl Iterator<Item = (Ipv6Addr, u8)> {
-        self.values(kind::DELEGATED_IPV6_PREFIX).filter_map(prefix)
+        self.values(kind::DELEGATED_IPV6_PREFIX).filter_map(of_value)
     }
     /// Delegated-IPv6-Prefix-Pool: the pool of the NAS that such a prefix is to be of (RFC 6911 §3.4).
     #[must_use]
@@ -399,11 +400,4 @@ impl Reply {
 
 fn ipv6(value: &[u8]) -> Option<Ipv6Addr> {
     <[u8; 16]>::try_from(value).ok().map(Ipv6Addr::from)
-}
-
-fn prefix(value: &[u8]) -> Option<(Ipv6Addr, u8)> {
-    match Value::decode(DataType::Ipv6Prefix, value) {
-        Ok(Value::Ipv6Prefix(prefix, length)) => Some((prefix, length)),
-        _ => None,
-    }
 }

@@ -9,10 +9,10 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use usher_access::{
     DynamicKind, DynamicRequest, ErrorCause, NasPort, Record, RecordKind, SessionIdentity, TerminateCause,
-    Traffic,
+    Traffic, ipv6_prefix,
 };
 use usher_core::{Duration, Instant, Machine, WallTime};
-use usher_radius::attribute::{Attributes, Value, kind};
+use usher_radius::attribute::{Attributes, kind};
 
 /// What an AAA server may change of a session. The rates of vendors are among number 26.
 const CHANGES: [u8; 5] = [
@@ -44,10 +44,8 @@ impl AccessConcentrator {
         if let Some((prefix, bits)) =
             session.assignment.ipv6.as_ref().and_then(|ipv6| ipv6.delegated).map(|p| (p.address(), p.bits()))
         {
-            let mut value = Vec::new();
-            Value::Ipv6Prefix(prefix, bits).encode(&mut value);
             // It fits an attribute.
-            let _ = place.attributes.push_bytes(kind::DELEGATED_IPV6_PREFIX, &value);
+            let _ = place.attributes.push_bytes(kind::DELEGATED_IPV6_PREFIX, &ipv6_prefix(prefix, bits));
         }
         let classes: Vec<&[u8]> = session.granted.classes.iter().map(|class| &class[..]).collect();
         let link = session.assignment.ipv6.as_ref().and_then(|ipv6| ipv6.prefix);
@@ -176,10 +174,6 @@ impl AccessConcentrator {
         let is_meant = |(id, session): (&u64, &Session)| {
             let place = self.place(&session.subscriber);
             let link = session.assignment.ipv6.as_ref().and_then(|ipv6| ipv6.prefix);
-            let mut prefix = Vec::new();
-            if let Some(link) = link {
-                Value::Ipv6Prefix(link.address(), link.bits()).encode(&mut prefix);
-            }
             let said = SessionIdentity {
                 token: session.granted.token,
                 names: [&session.granted.login, &session.granted.user],
@@ -188,7 +182,7 @@ impl AccessConcentrator {
                 multi_session: None,
                 framed_ip: session.ipv4(),
                 framed_interface_id: None,
-                framed_ipv6_prefix: link.map(|_| &prefix[..]),
+                framed_ipv6_prefix: link.map(|link| (link.address(), link.bits())),
             };
             request.is_about(&said).then_some(*id)
         };

@@ -10,7 +10,7 @@ use usher_access::{
 };
 use usher_core::{Instant, Machine};
 use usher_ike::machine::{self as ike, SaId};
-use usher_radius::attribute::{Value, kind};
+use usher_radius::attribute::kind;
 
 impl Gateway {
     /// Tells the AAA server of a session that others began.
@@ -88,14 +88,10 @@ impl Gateway {
             .sessions
             .iter()
             .filter_map(|(sa, session)| {
-                let mut prefix = Vec::new();
                 let v6 = session.addresses.iter().find_map(|address| match address {
                     IpAddr::V6(v6) => Some(*v6),
                     IpAddr::V4(_) => None,
                 });
-                if let Some(v6) = v6 {
-                    Value::Ipv6Prefix(v6, 128).encode(&mut prefix);
-                }
                 let said = SessionIdentity {
                     token: session.granted.token,
                     names: [&session.granted.user, session.granted.user.as_slice()],
@@ -109,7 +105,7 @@ impl Gateway {
                         IpAddr::V4(v4) => Some(*v4),
                         IpAddr::V6(_) => None,
                     }),
-                    framed_ipv6_prefix: v6.map(|_| &prefix[..]),
+                    framed_ipv6_prefix: v6.map(|v6| (v6, 128)),
                     ..SessionIdentity::default()
                 };
                 (!session.initiator && request.is_about(&said)).then_some(*sa)

@@ -215,7 +215,7 @@ impl Gateway {
                 self.counters.logins_accepted += 1;
                 login.granted.user.clone_from(&login_name);
                 login.local = None;
-                self.guesses.succeeded(&login_name, from);
+                self.guesses.succeeded(now, &login_name, from);
                 EapAnswer::Accept { packet, msk, identity: identity(&login_name) }
             }
         };

@@ -180,6 +180,9 @@ pub enum Command {
     /// Whoever was let in might not be any more, as when an authority has revoked certificates: tickets hold no more
     /// ([`ike::Command::VoidTickets`]).
     VoidTickets,
+    /// These certificates are revoked: sessions end whose other side has proved who it is by one of them
+    /// ([`ike::Command::Revoked`]).
+    Revoked(Arc<BTreeSet<ike::CertificateName>>),
     /// Another shard has a new IKE_SA of these two, as it says by [`ike::Event::Replaces`].
     Replaced {
         /// That one.
@@ -690,6 +693,7 @@ impl Gateway {
             | ike::Event::Alive { .. }
             | ike::Event::MoveRefused { .. }
             | ike::Event::Unproved { .. }
+            | ike::Event::Guessed { .. }
             | ike::Event::Replaces { .. } => {}
         }
         self.outputs.event(Event::Ike(event));
@@ -804,6 +808,7 @@ impl Machine for Gateway {
             Command::Done(command) => self.ike.command(now, command)?,
             Command::Judged(judgement) => self.judged(now, *judgement),
             Command::VoidTickets => self.ike.command(now, ike::Command::VoidTickets)?,
+            Command::Revoked(names) => self.ike.command(now, ike::Command::Revoked(names))?,
             Command::Leased { sa, leases } => self.leased(now, sa, leases),
             Command::Replaced { sa, connection, local, remote, forgotten } => {
                 self.ike.command(now, ike::Command::Replaced { sa, connection, local, remote, forgotten })?;

@@ -88,6 +88,7 @@ const fn cause(reason: EndReason) -> Option<TerminateCause> {
         EndReason::DeletedByPeer | EndReason::Replaced => Some(TerminateCause::UserRequest),
         EndReason::Unreachable | EndReason::HalfOpen => Some(TerminateCause::LostCarrier),
         EndReason::Protocol => Some(TerminateCause::UserError),
+        EndReason::Revoked => Some(TerminateCause::AdminReset),
         EndReason::Deleted
         | EndReason::Rekeyed
         | EndReason::NoProposal

@@ -29,6 +29,7 @@ impl Config {
         ] {
             *limit = part(*limit);
         }
+        endpoint.failed_proofs_per_minute = endpoint.failed_proofs_per_minute.div_ceil(shard.of.into());
         if let Some(failures) = &mut config.users.failures {
             failures.count = failures.count.div_ceil(shard.of.into());
         }
@@ -84,6 +85,7 @@ impl Command {
             }),
             Self::Addresses(own) => all(&|_| Self::Addresses(own.clone())),
             Self::VoidTickets => all(&|_| Self::VoidTickets),
+            Self::Revoked(names) => all(&|_| Self::Revoked(names.clone())),
             Self::Leave => all(&|_| Self::Leave),
         }
     }

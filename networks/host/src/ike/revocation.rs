@@ -4,7 +4,7 @@
 use super::learned::{self, Learned};
 use crate::Telling;
 use crate::setup::wall;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use usher_core::{Job, WallTime};
 use usher_crypto::x509::{Information, RevocationList};
 use usher_gateway::Command as Told;
 use usher_gateway::config::{Loaded, OcspPolicy, RevocationTable};
-use usher_ike::credentials::{Credentials, valid_until};
+use usher_ike::credentials::{Credentials, names, valid_until};
 use usher_ike::machine::{Command, IkeJob, LocalAuth};
 use usher_pki::ocsp::{Asked, Asking, NONCE_LEN, Status};
 use usher_pki::{Publisher, is_namesake, kept_list, renew_list};
@@ -186,6 +186,9 @@ impl Revocation {
         let of = Arc::new(Of::new(loaded));
         *locked(&self.of) = of.clone();
         let taken = of.lists().and_then(|lists| self.take(&of, lists));
+        if taken.is_ok() {
+            self.tell_revoked();
+        }
         if let Err(error) = taken {
             tracing::error!(error, "the revocation lists are not taken up; those of before are used");
             let before = locked(&self.used).clone();
@@ -193,6 +196,13 @@ impl Revocation {
                 tracing::error!(error, "nor these");
             }
         }
+    }
+
+    /// Has those put out who are on the lists in use. Those that others' certificates have named are not among them: they are believed
+    /// of whoever shows such a certificate alone.
+    fn tell_revoked(&self) {
+        let revoked: BTreeSet<_> = locked(&self.used).iter().flat_map(RevocationList::certificates).collect();
+        self.telling.tell(Told::Revoked(Arc::new(revoked)));
     }
 
     /// Takes up the lists that there are; whether they are others than before.
@@ -257,6 +267,7 @@ impl Revocation {
         match self.read() {
             Ok(true) => {
                 self.telling.tell(Told::VoidTickets);
+                self.tell_revoked();
                 for list in locked(&self.used).iter() {
                     let (issuer, revoked) = (&list.issuer, list.revoked);
                     tracing::info!(issuer, revoked, number = list.number(), "revocation list");
@@ -306,12 +317,13 @@ impl Revocation {
         let taken = listed.and_then(|(credentials, path)| {
             let said = self.holds(&credentials, connection, &path, shown)?;
             let ends = said.into_iter().chain(self.lists_end(&path));
-            Ok(ends.fold(valid_until(&path), WallTime::min))
+            Ok((ends.fold(valid_until(&path), WallTime::min), names(&path)))
         });
         if let Err(cause) = &taken {
             tracing::warn!(connection, %identity, cause, "a certificate is not taken");
         }
-        Command::Verified { token, until: taken.ok() }
+        let (until, certificates) = taken.ok().unzip();
+        Command::Verified { token, until, certificates: certificates.unwrap_or_default() }
     }
 
     /// When the lists of a path's issuers are out of date, as far as they say.

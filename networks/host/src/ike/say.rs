@@ -85,6 +85,13 @@ impl Say {
                 let identity = identity.as_ref().map(ToString::to_string);
                 tracing::warn!(sa = sa.0, from = %path.remote, identity, "it has not proved who it is");
             }
+            Ike::Guessed { connection } => {
+                tracing::warn!(
+                    connection,
+                    "somebody guesses at the shared key: more proofs by it fail than [limits] failed_proofs_per_minute, and those of \
+                     networks from which some have failed are not looked at"
+                );
+            }
             Ike::Ended { sa, reason } => {
                 self.note(false, Some(*reason));
                 match reason {
@@ -182,5 +189,6 @@ pub const fn meaning(reason: EndReason) -> &'static str {
         EndReason::Protocol => "the other side breaks the protocol",
         EndReason::Helper => "no signature could be made, or no AAA server answers",
         EndReason::Unsupported => "the other side insists on what this side does not do",
+        EndReason::Revoked => "a certificate of the other side has been revoked since",
     }
 }

@@ -1,6 +1,7 @@
 //! Revocation lists (RFC 5280 §5): what one says of itself, and whether it may take another's place.
 
 use super::{X509Error, format, holds};
+use crate::hmac::sha256;
 use alloc::collections::BTreeSet;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -78,6 +79,14 @@ impl RevocationList {
         &self.der
     }
 
+    /// The certificates that are on it, as [`certificate_name`] names them.
+    pub fn certificates(&self) -> impl Iterator<Item = CertificateName> {
+        let list = parse(&self.der);
+        let serials = list.iter().flat_map(CertificateRevocationList::iter_revoked_certificates);
+        let names: Vec<_> = serials.map(|revoked| name(&self.issuer_der, revoked.raw_serial())).collect();
+        names.into_iter()
+    }
+
     /// cRLNumber (RFC 5280 §5.2.3) in hexadecimal, empty where it has none.
     #[must_use]
     pub fn number(&self) -> String {
@@ -137,6 +146,25 @@ impl RevocationList {
             && self.this_update >= other.this_update
             && order(self).is_none_or(|mine| order(other).is_none_or(|theirs| mine >= theirs))
     }
+}
+
+/// A certificate by its issuer's name and its serial number, which nobody else's of that issuer has (RFC 5280 §4.1.2.2): sixteen octets
+/// of a digest of both, for who has to remember many.
+pub type CertificateName = [u8; 16];
+
+/// The name of a certificate, DER.
+///
+/// # Errors
+/// It is none.
+pub fn certificate_name(der: &[u8]) -> Result<CertificateName, X509Error> {
+    let (_, certificate) = X509Certificate::from_der(der).map_err(|e| format("certificate", e))?;
+    Ok(name(certificate.issuer().as_raw(), certificate.raw_serial()))
+}
+
+fn name(issuer: &[u8], serial: &[u8]) -> CertificateName {
+    // The issuer's encoding says itself where it ends.
+    let whole = sha256(b"issuer and serial number", &[issuer, serial]);
+    core::array::from_fn(|n| whole[n])
 }
 
 fn parse(der: &[u8]) -> Result<CertificateRevocationList<'_>, X509Error> {

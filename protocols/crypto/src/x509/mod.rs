@@ -6,7 +6,7 @@ mod name;
 mod signature;
 
 pub use information::Information;
-pub use list::RevocationList;
+pub use list::{CertificateName, RevocationList, certificate_name};
 pub use name::{SubjectName, bears, may_prove_identity, public_key_hash, subject};
 pub use signature::holds;
 

@@ -4,7 +4,7 @@ pub(super) mod initiator;
 pub(super) mod responder;
 
 use super::config::{Config, Connection, LocalAuth, RemoteAuth};
-use super::event::{EndReason, IkeJob};
+use super::event::{CertificateName, EndReason, IkeJob};
 use super::sa::{Context, IkeSa, Phase};
 use crate::code::{AuthMethod, CertificateEncoding, HashAlgorithm, KeyExchangeMethod, NotifyType};
 use crate::keys::{self, shared_key_code, signed_octets};
@@ -524,13 +524,14 @@ pub(super) fn verified(
     sa: &mut IkeSa,
     cx: &mut Context<'_>,
     until: Option<WallTime>,
+    certificates: Vec<CertificateName>,
 ) -> Result<(), CommandError> {
     let waiting = state(sa).filter(|state| state.waits == Waits::Verification);
     let state = waiting.ok_or(CommandError::WrongState("it waits for no verification"))?;
     let holds = until.is_some();
     state.waits = Waits::Nobody;
     state.verified = holds;
-    sa.proof_until = until;
+    (sa.proof_until, sa.certificates) = (until, certificates.into());
     match (sa.initiator, holds) {
         (true, _) => initiator::verified(sa, cx, holds),
         (false, true) => responder::go_on(sa, cx),

@@ -74,7 +74,8 @@ impl Shard {
 pub struct Config {
     /// When requests are sent again.
     pub retransmission: Retransmission,
-    /// IKE_SAs at a time whose initiator has not proved who it is; with more of them none is begun.
+    /// IKE_SAs at a time whose initiator has not proved who it is. One more is begun in the place of the oldest of the network that
+    /// has most of them, where its own network has fewer, and that one has had two seconds at least; otherwise it is not begun.
     pub half_open: usize,
     /// From so many of them on every initiator has to send back a cookie first (RFC 7296 §2.6).
     pub cookies_from: usize,
@@ -85,6 +86,15 @@ pub struct Config {
     pub half_open_per_network: usize,
     /// How long a responder waits for an initiator to prove who it is.
     pub patience: Duration,
+    /// Proofs by the shared key of a connection that may fail a minute. Of more, none is looked at that comes from a network from which
+    /// one has failed within ten minutes, unless from that very host the last one was right. 0: any number.
+    pub failed_proofs_per_minute: u32,
+    /// Requests of the other side of an established IKE_SA a minute, or at once. Those beyond are taken when they come again later.
+    /// 0: any number.
+    pub requests_per_minute: u32,
+    /// Those of them that make or replace SAs: those beyond are answered with TEMPORARY_FAILURE (RFC 7296 §2.25, RFC 8019 §5). 0: any
+    /// number.
+    pub creates_per_minute: u32,
     /// How long a cookie holds at least.
     pub cookie_lifetime: Duration,
     /// IKE_SAs in all.
@@ -115,7 +125,7 @@ pub struct Config {
 
 impl Default for Config {
     /// 10 000 half-open IKE_SAs, cookies from 64 of a network on, from 1000 on for all and then 16 of a host, 30 s to prove
-    /// oneself, cookies for 60 s, 100 000 IKE_SAs and 8192 that have ended, packets of 1280 octets, messages of 32 KiB, 8 MiB of
+    /// oneself, 60 failed proofs a minute by a shared key, 6000 requests a minute of an IKE_SA and 240 of them for SAs, cookies for 60 s, 100 000 IKE_SAs and 8192 that have ended, packets of 1280 octets, messages of 32 KiB, 8 MiB of
     /// fragments, keepalives after 20 s, no tickets.
     fn default() -> Self {
         Self {
@@ -125,6 +135,9 @@ impl Default for Config {
             cookies_from_network: 64,
             half_open_per_network: 16,
             patience: Duration::from_secs(30),
+            failed_proofs_per_minute: 60,
+            requests_per_minute: 6000,
+            creates_per_minute: 240,
             cookie_lifetime: Duration::from_secs(60),
             sas: 100_000,
             lingering: 8192,

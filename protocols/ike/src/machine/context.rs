@@ -3,6 +3,7 @@
 use super::Counters;
 use super::config::{Config, Connection};
 use super::event::{Event, IkeJob, SaId};
+use super::guesses::Guesses;
 use super::sa::IkeSa;
 use super::tickets::Tickets;
 use crate::header::Spi;
@@ -22,6 +23,7 @@ pub(super) struct Context<'a> {
     pub(super) connections: &'a [Arc<Connection>],
     pub(super) rng: &'a mut SecureRng,
     pub(super) tickets: &'a mut Tickets,
+    pub(super) guesses: &'a mut Guesses,
     pub(super) outputs: &'a mut Outputs<Event, IkeJob>,
     pub(super) counters: &'a mut Counters,
     /// At which SPIs CHILD_SAs receive, of all IKE_SAs.

@@ -373,6 +373,14 @@ pub(super) fn request(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: &[Payload]
     let (Some(proposed), Some(theirs)) = (proposals(payloads), nonce(payloads)) else {
         return sa.refuse(cx, CREATE_CHILD_SA, Notify::new(NotifyType::INVALID_SYNTAX));
     };
+    // Each may cost a key exchange.
+    let most = cx.config.creates_per_minute;
+    if sa.create_debt.is_of_a_minute(cx.now, most) {
+        cx.counters.creates_held_back += 1;
+        cx.counters.temporary_failures += 1;
+        return sa.respond_notify(cx, CREATE_CHILD_SA, Notify::new(NotifyType::TEMPORARY_FAILURE));
+    }
+    sa.create_debt.add_of_a_minute(cx.now, most);
     if proposed.first().is_some_and(|proposal| proposal.protocol == ProtocolId::IKE) {
         return rekey(sa, cx, payloads, proposed, theirs);
     }
@@ -596,6 +604,8 @@ pub(super) fn successor(
     born.client = sa.client;
     born.proved = sa.proved;
     (born.era, born.proof_until, born.ticket_debt) = (sa.era, sa.proof_until, sa.ticket_debt);
+    born.certificates.clone_from(&sa.certificates);
+    (born.request_debt, born.create_debt) = (sa.request_debt, sa.create_debt);
     born.suite = cx.config.tickets.map(|_| Box::new(Proposal { spi: Vec::new(), ..chosen.clone() }));
     born.establish(cx);
     Some(born)

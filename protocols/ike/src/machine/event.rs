@@ -7,6 +7,7 @@ use crate::payload::{ConfigurationAttribute, Identification, TrafficSelector};
 use crate::suite::PacketAlgorithms;
 use crate::work;
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -125,6 +126,8 @@ pub enum Command {
         /// Until when the certificate is trusted, is of that identity, and its key has signed, as far as that was looked at;
         /// `None`: it is not so.
         until: Option<WallTime>,
+        /// That certificate and those between it and an authority.
+        certificates: Vec<CertificateName>,
     },
     /// Make a CHILD_SA of this name of its connection.
     CreateChild {
@@ -147,6 +150,9 @@ pub enum Command {
         /// The SPI at which it receives.
         spi: u32,
     },
+    /// These certificates are revoked, in place of those that were named before: IKE_SAs end whose other side has proved who it is by one
+    /// of them, or by one below it.
+    Revoked(Arc<BTreeSet<CertificateName>>),
     /// Replace an IKE_SA by a new one.
     Rekey(SaId),
     /// End an IKE_SA.
@@ -266,7 +272,13 @@ pub enum EndReason {
     Helper,
     /// The other side insists on what this side does not do.
     Unsupported,
+    /// A certificate by which the other side has proved who it is has been revoked since.
+    Revoked,
 }
+
+/// A certificate by its issuer's name and its serial number: sixteen octets of a digest of both, as
+/// `usher_crypto::x509::certificate_name` makes them.
+pub type CertificateName = [u8; 16];
 
 /// What an endpoint says.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -408,6 +420,12 @@ pub enum Event {
         path: Path,
         /// Who it says it is, if it has said so.
         identity: Option<Identification>,
+    },
+    /// More proofs by the shared key of a connection fail than may
+    /// ([`Config::failed_proofs_per_minute`](super::Config::failed_proofs_per_minute)): somebody guesses at it. Said once in ten minutes.
+    Guessed {
+        /// Its name.
+        connection: String,
     },
     /// An IKE_SA has ended. Its CHILD_SAs have been removed.
     Ended {

@@ -10,12 +10,15 @@ mod create;
 mod event;
 mod followup;
 mod fragments;
+mod guesses;
+mod half_open;
 mod informational;
 mod initial;
 mod intermediate;
 mod pressure;
 mod resumption;
 mod sa;
+mod spent;
 #[cfg(test)]
 mod tests;
 mod tickets;
@@ -24,7 +27,7 @@ mod timers;
 pub use config::{
     ChildConfig, Childless, Config, Connection, LocalAuth, Mode, RemoteAuth, Retransmission, Shard,
 };
-pub use event::{ChildSa, Command, EapAnswer, EndReason, Event, IkeJob, SaId};
+pub use event::{CertificateName, ChildSa, Command, EapAnswer, EndReason, Event, IkeJob, SaId};
 
 use crate::code::{ExchangeType, NotifyType, PayloadType};
 use crate::header::{Header, Spi};
@@ -33,15 +36,17 @@ use crate::payload::{Identification, Notify, Payload};
 use crate::protect::Sealed;
 use crate::work;
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cookie::Cookies;
 use core::net::SocketAddr;
 use fragments::Holders;
+use guesses::Guesses;
+use half_open::{HalfOpen, Shares};
 use initial::Begins;
-use pressure::{Pressure, Shares};
+use pressure::Pressure;
 use sa::{Context, IkeSa, Phase};
 use tickets::Tickets;
 use usher_core::automaton::Diagram;
@@ -122,8 +127,11 @@ usher_core::counters! {
         cookies,
         /// First requests with a cookie that does not hold.
         cookies_wrong,
-        /// First requests dropped, since there are as many IKE_SAs as may be.
+        /// First requests dropped, since there are as many IKE_SAs as may be, and none gave way.
         full,
+        /// Half-open IKE_SAs that ended before their time, since there was no room for the first request of another network, which had
+        /// fewer.
+        gave_way,
         /// First requests dropped under pressure, since their host, site or network has as many half-open IKE_SAs as it may.
         full_network,
         /// First requests dropped unread: their network floods.
@@ -132,6 +140,8 @@ usher_core::counters! {
         begun,
         /// IKE_SAs whose sides did not prove who they are.
         authentication_failed,
+        /// Proofs by a shared key that were not looked at, since too many by it have failed.
+        guesses_held_back,
         /// IKE_SAs established, without those that took the place of another.
         established,
         /// IKE_SAs of these that were taken up again by a ticket.
@@ -148,10 +158,16 @@ usher_core::counters! {
         children_refused,
         /// Requests answered with TEMPORARY_FAILURE.
         temporary_failures,
+        /// Those of them that were answered so since their IKE_SA had asked for too many SAs.
+        creates_held_back,
+        /// Requests of established IKE_SAs that were not taken yet, since there had been too many.
+        requests_held_back,
         /// SAs replaced by both sides at the same time.
         collisions,
         /// IKE_SAs that moved to other addresses.
         moved,
+        /// IKE_SAs put out since a certificate by which the other side had proved who it is was revoked.
+        revoked,
     }
 }
 
@@ -164,6 +180,25 @@ type Pair = (String, Identification, Identification);
 
 fn ends(sa: &IkeSa) -> Pair {
     (sa.connection.name.clone(), sa.connection.local.clone(), sa.peer())
+}
+
+/// What a step works with: what an endpoint has beside its IKE_SAs, of which one is in other hands.
+macro_rules! context {
+    ($endpoint:expr, $now:expr) => {
+        Context {
+            now: $now,
+            epoch: $endpoint.epoch,
+            config: &$endpoint.config,
+            connections: &$endpoint.connections,
+            rng: &mut $endpoint.rng,
+            tickets: &mut $endpoint.tickets,
+            guesses: &mut $endpoint.guesses,
+            outputs: &mut $endpoint.outputs,
+            counters: &mut $endpoint.counters,
+            inbound: &mut $endpoint.inbound,
+            born: Vec::new(),
+        }
+    };
 }
 
 /// An IKEv2 endpoint: a [`Machine`] over the datagrams of [`SOCKET`] and [`NAT_SOCKET`], and of the same of IPv6.
@@ -182,13 +217,17 @@ pub struct Endpoint {
     inbound: HashSet<u32>,
     /// Those that are established, by who both sides are.
     by_pair: HashMap<Pair, Vec<u64>>,
-    half_open: usize,
-    /// Whose these are, and what first requests have cost.
+    half_open: HalfOpen,
+    /// What first requests have cost.
     pressure: Pressure,
+    /// Failed proofs by shared keys.
+    guesses: Guesses,
     /// What fragments take in half-open IKE_SAs, and in all others.
     fragments: [Holders; 2],
     cookies: Cookies,
     tickets: Tickets,
+    /// Certificates that are revoked, as far as that was told.
+    revoked: Arc<BTreeSet<CertificateName>>,
     /// Those that have ended and answer their last request again, by the number of their end.
     lingering: BTreeMap<u64, u64>,
     /// How many have ended so.
@@ -218,11 +257,13 @@ impl Endpoint {
             by_origin: HashMap::with_hasher(hasher.clone()),
             by_pair: HashMap::with_hasher(hasher.clone()),
             inbound: HashSet::with_hasher(hasher.clone()),
-            half_open: 0,
+            half_open: HalfOpen::new(&hasher),
             pressure: Pressure::new(&hasher),
+            guesses: Guesses::new(&hasher),
             fragments,
             cookies: Cookies::default(),
             tickets: Tickets::default(),
+            revoked: Arc::default(),
             lingering: BTreeMap::new(),
             ended: 0,
             timers: TimerQueue::new(),
@@ -251,8 +292,8 @@ impl Endpoint {
     }
     /// IKE_SAs whose initiator has not proved who it is.
     #[must_use]
-    pub const fn half_open(&self) -> usize {
-        self.half_open
+    pub fn half_open(&self) -> usize {
+        self.half_open.count()
     }
 
     /// Does one step of an IKE_SA, and what follows of it for the endpoint.
@@ -263,25 +304,16 @@ impl Endpoint {
         what: impl FnOnce(&mut IkeSa, &mut Context<'_>) -> T,
     ) -> Option<T> {
         let sa = self.sas.get_mut(token)?;
-        let (was_half_open, origin) = (sa.is_half_open(), sa.origin);
-        let mut cx = Context {
-            now,
-            epoch: self.epoch,
-            config: &self.config,
-            connections: &self.connections,
-            rng: &mut self.rng,
-            tickets: &mut self.tickets,
-            outputs: &mut self.outputs,
-            counters: &mut self.counters,
-            inbound: &mut self.inbound,
-            born: Vec::new(),
-        };
+        let (was_half_open, origin, number) = (sa.is_half_open(), sa.origin, sa.half_open);
+        let mut cx = context!(self, now);
         let result = what(sa, &mut cx);
         let born = cx.born;
         let announce = core::mem::take(&mut sa.announce).then(|| self.pair(token)).flatten();
         let open = self.sas.get(token).is_some_and(|sa| sa.is_half_open());
         if was_half_open && !open {
-            self.no_longer_half_open(origin);
+            if let Some(origin) = origin {
+                self.half_open.closed(origin.ip(), number);
+            }
             // Whoever goes on with that has to show cookies, and is not answered at last.
             let unproved = self.sas.get(token).is_some_and(|sa| sa.unproved);
             if let Some(origin) = origin.filter(|_| unproved) {
@@ -320,13 +352,6 @@ impl Endpoint {
             if oldest == token {
                 return;
             }
-        }
-    }
-
-    fn no_longer_half_open(&mut self, origin: Option<SocketAddr>) {
-        self.half_open -= 1;
-        if let Some(origin) = origin {
-            self.pressure.closed(origin.ip());
         }
     }
 
@@ -371,6 +396,32 @@ impl Endpoint {
                     sa.go_on(cx);
                 }
             });
+        }
+    }
+
+    /// These certificates are revoked: whoever has proved who it is by one of them is put out.
+    fn revoke(&mut self, now: Instant, names: Arc<BTreeSet<CertificateName>>) {
+        self.revoked = names;
+        let is_out = |sa: &IkeSa| sa.certificates.iter().any(|name| self.revoked.contains(name));
+        let tokens = self.by_spi.values().copied();
+        let mut out: Vec<u64> =
+            tokens.filter(|token| self.sas.get(*token).is_some_and(|sa| is_out(sa))).collect();
+        // Nothing depends on the order of a hash map.
+        out.sort_unstable();
+        for token in out {
+            let put_out = self.step(now, token, |sa, cx| {
+                if sa.is_established() && sa.is_its_own() {
+                    sa.put_out(cx, EndReason::Revoked);
+                    sa.go_on(cx);
+                    return true;
+                }
+                let begins = matches!(sa.phase, Phase::Authenticating(_));
+                if begins {
+                    sa.end(cx, EndReason::Revoked);
+                }
+                begins
+            });
+            self.counters.revoked += u64::from(put_out == Some(true));
         }
     }
 
@@ -536,9 +587,16 @@ impl Endpoint {
             return;
         }
         let from = path.remote.ip();
-        let all_pressed = self.half_open >= self.config.cookies_from;
+        let full = self.half_open() >= self.config.half_open || self.living() >= self.config.sas;
+        let gives_way = if full { self.half_open.gives_way(now, from) } else { None };
+        if full && gives_way.is_none() {
+            self.counters.full += 1;
+            return;
+        }
+        // Nobody gives way to who might not be where it says.
+        let all_pressed = full || self.half_open() >= self.config.cookies_from;
         let pressed = all_pressed
-            || self.pressure.of_network(from) >= self.config.cookies_from_network
+            || self.half_open.of_network(from) >= self.config.cookies_from_network
             || self.pressure.is_pressed(now, from);
         // A flood is passed over before it costs more than this.
         let shows = first == PayloadType::N;
@@ -579,45 +637,36 @@ impl Endpoint {
             self.counters.passed_over += 1;
             return;
         }
-        if self.half_open >= self.config.half_open || self.living() >= self.config.sas {
-            self.counters.full += 1;
-            return;
-        }
         let shares = Shares { all: self.config.half_open, host: self.config.half_open_per_network };
-        if all_pressed && self.pressure.has_its_share(from, shares) {
+        if all_pressed && self.half_open.has_its_share(from, shares) {
             self.counters.full_network += 1;
             return;
         }
-        let mut cx = Context {
-            now,
-            epoch: self.epoch,
-            config: &self.config,
-            connections: &self.connections,
-            rng: &mut self.rng,
-            tickets: &mut self.tickets,
-            outputs: &mut self.outputs,
-            counters: &mut self.counters,
-            inbound: &mut self.inbound,
-            born: Vec::new(),
-        };
+        let mut cx = context!(self, now);
         let begins = match resumes {
             true => resumption::request(&mut cx, path, &message, octets),
             false => initial::request(&mut cx, path, &message, octets),
         };
         match begins {
             Begins::Refused(notify) => {
-                self.pressure.refused(now, path.remote.ip());
+                self.pressure.refused(now, from);
                 self.refuse(path, marker, &header, notify);
             }
             Begins::Begun(mut sa) => {
                 (sa.origin, sa.era) = (Some(path.remote), self.tickets.era());
                 self.counters.begun += 1;
                 self.outputs.work(Work { label: work::SA, units: 1 });
-                self.half_open += 1;
-                self.pressure.opened(path.remote.ip());
+                if let Some(other) = gives_way {
+                    self.counters.gave_way += 1;
+                    self.step(now, other, |sa, cx| sa.not_proved(cx));
+                }
                 let (own, key) = (sa.own_spi(), (path.remote, sa.spis.0));
                 let token = self.insert(now, own, sa);
                 self.by_origin.insert(key, token);
+                let number = self.half_open.opened(now, from, token);
+                if let Some(sa) = self.sas.get_mut(token) {
+                    sa.half_open = number;
+                }
                 self.settle(token);
             }
         }
@@ -687,18 +736,7 @@ impl Endpoint {
         let before = before.flat_map(|(_, tokens)| tokens).max().and_then(|token| self.sas.get(*token));
         let wished = before.filter(|sa| sa.client).map(|sa| sa.given.clone()).unwrap_or_default();
         let contact = connection.unique && connection.remote.as_ref().is_some_and(|remote| !known(remote));
-        let mut cx = Context {
-            now,
-            epoch: self.epoch,
-            config: &self.config,
-            connections: &self.connections,
-            rng: &mut self.rng,
-            tickets: &mut self.tickets,
-            outputs: &mut self.outputs,
-            counters: &mut self.counters,
-            inbound: &mut self.inbound,
-            born: Vec::new(),
-        };
+        let mut cx = context!(self, now);
         let held = cx.config.tickets.and_then(|_| cx.tickets.take(&connection.name, now));
         let held = held.filter(|held| connection.remote.as_ref().is_none_or(|id| *id == held.identities.1));
         let begun = match held {
@@ -752,6 +790,7 @@ impl Machine for Endpoint {
             Command::Serve(_)
             | Command::Initiate { .. }
             | Command::Replaced { .. }
+            | Command::Revoked(_)
             | Command::VoidTickets => 0,
             Command::Signed { token, .. } | Command::Verified { token, .. } => *token,
             Command::Eap { sa, .. }
@@ -775,6 +814,7 @@ impl Machine for Endpoint {
             }
             Command::Serve(connections) => {
                 self.connections = connections;
+                self.guesses.keep(&self.connections);
                 // A key, an authority or a way of proving may be another now than those that a ticket stands for.
                 self.tickets.void();
                 Ok(())
@@ -782,6 +822,18 @@ impl Machine for Endpoint {
             Command::VoidTickets => {
                 self.tickets.void();
                 Ok(())
+            }
+            Command::Revoked(names) => {
+                self.revoke(now, names);
+                Ok(())
+            }
+            // Whoever was asked may not have known it yet.
+            Command::Verified { token: of, ref certificates, .. }
+                if certificates.iter().any(|name| self.revoked.contains(name)) =>
+            {
+                let refused = Command::Verified { token: of, until: None, certificates: Vec::new() };
+                let done = self.step(now, token, |sa, cx| sa.command(cx, refused));
+                done.unwrap_or(Err(CommandError::UnknownToken))
             }
             Command::Initiate { token, connection, local, remote } => {
                 self.initiate(now, token, connection, (local, remote))

@@ -5,7 +5,7 @@
 
 use core::hash::BuildHasher;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use usher_core::collections::{HashMap, HashState};
+use usher_core::collections::HashState;
 use usher_core::{Duration, Instant};
 
 /// Networks are told apart by so many places of a table: those that share one share what it bounds.
@@ -18,6 +18,8 @@ const DEBT: Duration = Duration::from_secs(1);
 /// What asking for a cookie costs, and the debt from which on nobody is asked: 20 000 a second of a network, 5000 at once.
 const QUESTION: Duration = Duration::from_micros(50);
 const QUESTIONS: Duration = Duration::from_millis(250);
+
+const MINUTE: Duration = Duration::from_secs(60);
 
 fn first_bits(address: Ipv6Addr, bits: u32) -> IpAddr {
     Ipv6Addr::from(u128::from(address) & u128::MAX << (128 - bits)).into()
@@ -33,7 +35,7 @@ pub(super) fn network(address: IpAddr) -> IpAddr {
 }
 
 /// What counts as one site: 56 bits of an IPv6 address, which is what a household has. IPv4 has nothing between a network and a host.
-fn site(address: IpAddr) -> Option<IpAddr> {
+pub(super) fn site(address: IpAddr) -> Option<IpAddr> {
     match address.to_canonical() {
         IpAddr::V4(_) => None,
         IpAddr::V6(v6) => Some(first_bits(v6, 56)),
@@ -48,19 +50,6 @@ pub(super) fn host(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Half-open IKE_SAs that somebody may have while there are many.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Shares {
-    /// In all.
-    pub(super) all: usize,
-    /// Of a host.
-    pub(super) host: usize,
-}
-
-/// A site may have those of so many hosts, and a network an eighth of all.
-const HOSTS_OF_SITE: usize = 8;
-const NETWORKS: usize = 8;
-
 /// A debt that is paid off by time passing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Debt(Option<Instant>);
@@ -72,6 +61,16 @@ impl Debt {
     pub(super) fn add(&mut self, now: Instant, cost: Duration) {
         self.0 = Some(self.0.map_or(now, |paid| paid.max(now)) + cost);
     }
+    /// Whether there were as many of late as may be a minute, all of them at once or one after another; of 0, any number may.
+    pub(super) fn is_of_a_minute(self, now: Instant, most: u32) -> bool {
+        most > 0 && self.is(now) + MINUTE / u64::from(most) > MINUTE
+    }
+    /// Adds one of those.
+    pub(super) fn add_of_a_minute(&mut self, now: Instant, most: u32) {
+        if most > 0 {
+            self.add(now, MINUTE / u64::from(most));
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -80,50 +79,18 @@ struct Place {
     questions: Debt,
 }
 
-/// How many half-open IKE_SAs somebody has.
-#[derive(Debug)]
-struct Counted(HashMap<IpAddr, usize>);
-
-impl Counted {
-    fn of(&self, whose: IpAddr) -> usize {
-        self.0.get(&whose).copied().unwrap_or(0)
-    }
-    fn add(&mut self, whose: IpAddr) {
-        *self.0.entry(whose).or_default() += 1;
-    }
-    fn take(&mut self, whose: IpAddr) {
-        if let Some(count) = self.0.get_mut(&whose) {
-            *count -= 1;
-            if *count == 0 {
-                self.0.remove(&whose);
-            }
-        }
-    }
-}
-
-/// What first requests have cost of late, and whose half-open IKE_SAs there are.
+/// What first requests have cost of late.
 #[derive(Debug)]
 pub(super) struct Pressure {
     hash: HashState,
     all: Debt,
     /// Empty until something is noted.
     places: alloc::vec::Vec<Place>,
-    networks: Counted,
-    sites: Counted,
-    hosts: Counted,
 }
 
 impl Pressure {
     pub(super) fn new(hash: &HashState) -> Self {
-        let counted = || Counted(HashMap::with_hasher(hash.clone()));
-        Self {
-            hash: hash.clone(),
-            all: Debt::default(),
-            places: alloc::vec::Vec::new(),
-            networks: counted(),
-            sites: counted(),
-            hosts: counted(),
-        }
+        Self { hash: hash.clone(), all: Debt::default(), places: alloc::vec::Vec::new() }
     }
 
     fn index(&self, from: IpAddr) -> usize {
@@ -139,33 +106,6 @@ impl Pressure {
             self.places.resize(PLACES, Place::default());
         }
         &mut self.places[index]
-    }
-
-    /// An IKE_SA has been begun from there.
-    pub(super) fn opened(&mut self, from: IpAddr) {
-        self.networks.add(network(from));
-        self.hosts.add(host(from));
-        if let Some(site) = site(from) {
-            self.sites.add(site);
-        }
-    }
-    /// One of these is half open no more.
-    pub(super) fn closed(&mut self, from: IpAddr) {
-        self.networks.take(network(from));
-        self.hosts.take(host(from));
-        if let Some(site) = site(from) {
-            self.sites.take(site);
-        }
-    }
-    /// How many half-open IKE_SAs the network has.
-    pub(super) fn of_network(&self, from: IpAddr) -> usize {
-        self.networks.of(network(from))
-    }
-    /// Whether a host, its site or its network has as many half-open IKE_SAs as its share is.
-    pub(super) fn has_its_share(&self, from: IpAddr, shares: Shares) -> bool {
-        self.hosts.of(host(from)) >= shares.host
-            || site(from).is_some_and(|site| self.sites.of(site) >= shares.host.saturating_mul(HOSTS_OF_SITE))
-            || self.networks.of(network(from)) >= shares.all.div_ceil(NETWORKS)
     }
 
     /// A first request from there has come to nothing, and may have cost a key exchange.
@@ -193,11 +133,6 @@ impl Pressure {
             place.questions.add(now, QUESTION);
         }
         asks
-    }
-    /// How many networks, sites and hosts are counted.
-    #[cfg(test)]
-    pub(super) fn counted(&self) -> (usize, usize, usize) {
-        (self.networks.0.len(), self.sites.0.len(), self.hosts.0.len())
     }
 }
 
@@ -228,30 +163,6 @@ mod tests {
         assert_eq!((site("203.0.113.200"), site("::ffff:203.0.113.200")), (None, None));
     }
 
-    /// Each of the three levels by itself: addresses differ in the bits below it.
-    #[test]
-    fn a_host_a_site_and_a_network_have_their_shares() {
-        let shares = Shares { all: 1000, host: 4 };
-        for (shift, most) in [(0, 4), (64, 32), (72, 125)] {
-            let mut pressure = pressure();
-            let address = |n: u128| IpAddr::from(Ipv6Addr::from(0x2001_0db8_0001_u128 << 80 | n << shift));
-            let begun = (0..200).take_while(|n| {
-                let has = pressure.has_its_share(address(*n), shares);
-                pressure.opened(address(*n));
-                !has
-            });
-            assert_eq!(begun.count(), most, "addresses that differ from bit {shift} on");
-            assert!(!pressure.has_its_share("2001:db8:2::1".parse().unwrap(), shares), "its neighbour");
-        }
-        let mut pressure = pressure();
-        let address = |n: u32| IpAddr::from(Ipv4Addr::from(0xcb00_7100 + n));
-        for n in 0..125 {
-            assert!(!pressure.has_its_share(address(n), shares), "{n}");
-            pressure.opened(address(n));
-        }
-        assert!(pressure.has_its_share(address(126), shares), "an eighth of all are its network's");
-    }
-
     #[test]
     fn what_came_to_nothing_is_forgiven_by_time() {
         let mut pressure = pressure();
@@ -268,6 +179,21 @@ mod tests {
         assert!(pressure.is_shunned(at(0), here) && !pressure.is_shunned(at(1), here));
         assert!(!pressure.is_pressed(at(0), there), "one network alone is no flood of all");
         assert!(!pressure.is_shunned(at(0), there));
+    }
+
+    #[test]
+    fn so_many_a_minute_are_so_many_at_once_or_one_after_another() {
+        let mut debt = Debt::default();
+        let mut takes = |millis: u64, most: u32| {
+            let takes = !debt.is_of_a_minute(at(millis), most);
+            if takes {
+                debt.add_of_a_minute(at(millis), most);
+            }
+            takes
+        };
+        assert_eq!((0..300).filter(|_| takes(0, 240)).count(), 240);
+        assert!(takes(250, 240) && !takes(499, 240) && takes(500, 240), "four a second");
+        assert!((0..1000).all(|_| takes(500, 0)), "no limit");
     }
 
     #[test]
@@ -291,23 +217,5 @@ mod tests {
         assert!(pressure.asks(at(0), there));
         let asked = (0..20_000).filter(|_| pressure.asks(at(100), here)).count();
         assert_eq!(asked, 2000, "20 for each millisecond");
-    }
-
-    #[test]
-    fn who_has_none_is_not_counted() {
-        let mut pressure = pressure();
-        let [one, other]: [IpAddr; 2] = ["203.0.113.7", "203.0.113.8"].map(|text| text.parse().unwrap());
-        pressure.opened(one);
-        pressure.opened(other);
-        let six: IpAddr = "2001:db8::1".parse().unwrap();
-        pressure.opened(six);
-        assert_eq!(
-            (pressure.of_network(one), pressure.of_network(six), pressure.counted()),
-            (2, 1, (2, 1, 3))
-        );
-        pressure.closed(six);
-        pressure.closed(one);
-        pressure.closed(other);
-        assert_eq!((pressure.of_network(one), pressure.counted()), (0, (0, 0, 0)));
     }
 }

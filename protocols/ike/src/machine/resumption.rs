@@ -8,7 +8,7 @@ use super::initial::{
     ATTEMPTS, Begins, NONCE, features, heed, move_to_nat_port, nat_detection, nat_found, path, restart,
 };
 use super::sa::{Context, IkeSa, Phase, Session, Task};
-use super::tickets::{Held, State};
+use super::tickets::{Held, State, owner};
 use crate::code::{ExchangeType, NotifyType};
 use crate::header::Spi;
 use crate::keys::{IkeKeys, Seeds};
@@ -178,12 +178,12 @@ pub(super) fn request(cx: &mut Context<'_>, path: Path, message: &Message, octet
         Begins::Refused(Notify::new(NotifyType::TICKET_NACK))
     };
     let Some((connection, state, expires)) = found else { return refuse(cx) };
-    let State { id, suite, sk_d, identities, spi, proof_until, .. } = state;
+    let State { id, suite, sk_d, identities, spi, proof_until, certificates, .. } = state;
     let mut sa = Box::new(IkeSa::new(connection, false, path, cx.now));
     sa.spis = (message.header.initiator_spi, cx.spi());
     sa.patience = Some(cx.now + cx.config.patience);
     (sa.suite, sa.ticket, sa.resumes) = (Some(Box::new(suite)), Some(id), Some(spi));
-    (sa.ticket_expires, sa.proof_until) = (expires, proof_until);
+    (sa.ticket_expires, sa.proof_until, sa.certificates) = (expires, proof_until, certificates);
     let nonce: [u8; NONCE] = cx.random();
     let mut payloads = Vec::from([Payload::Nonce(nonce.to_vec())]);
     payloads.extend(nat_detection(cx, sa.spis, path));
@@ -220,20 +220,24 @@ fn ticket(sa: &mut IkeSa, cx: &mut Context<'_>, lifetime: Duration) -> Option<No
         return None;
     }
     sa.ticket_debt.add(cx.now, TICKET);
+    let identity = sa.remote.clone()?;
+    // Who has but a key that is for anybody may call himself what he likes.
+    let alone = matches!(sa.connection.remote_auth, RemoteAuth::Psk(_)) && sa.connection.remote.is_none();
     let state = State {
-        id: cx.random(),
+        id: cx.tickets.name(owner(&sa.connection.name, Some(&identity).filter(|_| !alone))),
         connection: sa.connection.name.clone(),
         suite: sa.suite.as_deref()?.clone(),
         sk_d: sa.session.as_ref()?.keys.sk_d.clone(),
-        identities: (sa.remote.clone()?, sa.connection.local.clone()),
+        identities: (identity, sa.connection.local.clone()),
         spi: sa.own_spi(),
         proof_until: sa.proof_until,
+        certificates: sa.certificates.clone(),
     };
     let times = (cx.now, cx.now.wall(cx.epoch));
     let (sealed, seconds) = cx.tickets.seal(times, lifetime, cx.rng, &state)?;
     cx.counters.tickets += 1;
     if let Some(before) = sa.ticket.replace(state.id) {
-        cx.tickets.spend(times, cx.config, cx.rng, before);
+        cx.tickets.spend(times.1, cx.config, before);
     }
     let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
     Some(Notify::with(NotifyType::TICKET_LT_OPAQUE, [&seconds.to_be_bytes()[..], &sealed].concat()))
@@ -243,8 +247,8 @@ fn ticket(sa: &mut IkeSa, cx: &mut Context<'_>, lifetime: Duration) -> Option<No
 /// by another, or what it stands for has changed.
 pub(super) fn redeem(sa: &mut IkeSa, cx: &mut Context<'_>) -> bool {
     let Some(id) = sa.ticket.take() else { return false };
-    let times = (cx.now, cx.now.wall(cx.epoch));
-    let redeemed = cx.tickets.redeem(times, cx.config, cx.rng, (sa.era, id, sa.ticket_expires));
+    let wall = cx.now.wall(cx.epoch);
+    let redeemed = cx.tickets.redeem(wall, cx.config, (sa.era, id, sa.ticket_expires));
     cx.counters.tickets_refused += u64::from(!redeemed);
     redeemed
 }
@@ -252,7 +256,7 @@ pub(super) fn redeem(sa: &mut IkeSa, cx: &mut Context<'_>) -> bool {
 /// The ticket of an IKE_SA goes with it (§6.2).
 fn spend(sa: &mut IkeSa, cx: &mut Context<'_>) {
     if let Some(id) = sa.ticket.take() {
-        cx.tickets.spend((cx.now, cx.now.wall(cx.epoch)), cx.config, cx.rng, id);
+        cx.tickets.spend(cx.now.wall(cx.epoch), cx.config, id);
     }
 }
 

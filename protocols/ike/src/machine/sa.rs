@@ -5,10 +5,10 @@ pub(super) use super::context::Context;
 use super::child::Child;
 use super::collision::{SaEvent, SaState};
 use super::config::{Connection, LocalAuth};
-use super::event::{Command, EndReason, Event, IkeJob, SaId};
+use super::event::{CertificateName, Command, EndReason, Event, IkeJob, SaId};
 use super::fragments::Reassembly;
 use super::pressure::Debt;
-use super::tickets::TicketId;
+use super::spent::TicketId;
 use super::{authenticate, create, followup, informational, initial, intermediate, is_nat, resumption};
 use crate::code::{ExchangeType, NotifyType, PayloadType};
 use crate::header::{Header, Spi};
@@ -169,6 +169,8 @@ pub(super) struct IkeSa {
     pub(super) expected_keys: Option<Box<followup::Expected>>,
     /// When it is to be replaced.
     pub(super) rekey_at: Option<Instant>,
+    /// Its number among those that are half open.
+    pub(super) half_open: u64,
     /// Its initiator has not proved who it is, which has cost a key exchange and more.
     pub(super) unproved: bool,
     /// When its initiator must have proved who it is; of one that this side has been told to delete, when it ends without an answer.
@@ -211,9 +213,14 @@ pub(super) struct IkeSa {
     pub(super) ticket_expires: u64,
     /// What tickets that were asked for have cost.
     pub(super) ticket_debt: Debt,
+    /// What the other side's requests have cost, and those of them for other SAs.
+    pub(super) request_debt: Debt,
+    pub(super) create_debt: Debt,
     /// In which era of tickets its sides began to prove who they are, and until when what they have proved it by holds.
     pub(super) era: u64,
     pub(super) proof_until: Option<WallTime>,
+    /// The certificates that the other side has proved itself by, whichever IKE_SAs of this line there were since.
+    pub(super) certificates: Arc<[CertificateName]>,
     /// This side's SPI of the IKE_SA that it takes up.
     pub(super) resumes: Option<Spi>,
 }
@@ -244,6 +251,7 @@ impl IkeSa {
             answered: Answered::Response(Vec::new()),
             reassembly: Reassembly::default(),
             counted: 0,
+            half_open: 0,
             unproved: false,
             held: None,
             expected_keys: None,
@@ -269,8 +277,11 @@ impl IkeSa {
             ticket: None,
             ticket_expires: 0,
             ticket_debt: Debt::default(),
+            request_debt: Debt::default(),
+            create_debt: Debt::default(),
             era: 0,
             proof_until: None,
+            certificates: Arc::new([]),
             resumes: None,
         }
     }
@@ -289,6 +300,10 @@ impl IkeSa {
     }
     pub(super) fn is_established(&self) -> bool {
         matches!(self.phase, Phase::Established)
+    }
+    /// No other has taken its place, and it is not being deleted.
+    pub(super) const fn is_its_own(&self) -> bool {
+        matches!(self.state, SaState::Established | SaState::Rekeying | SaState::Collided)
     }
 
     /// A message of this side before it is encrypted.
@@ -494,6 +509,13 @@ impl IkeSa {
             cx.counters.elsewhere += 1;
             return;
         }
+        // It comes again as long as it is not answered, and is taken when there is time for it (RFC 8019 §5).
+        let asks = awaited && !response && self.is_established();
+        let most = cx.config.requests_per_minute;
+        if asks && self.request_debt.is_of_a_minute(cx.now, most) {
+            cx.counters.requests_held_back += 1;
+            return;
+        }
         let Some(session) = &self.session else {
             cx.counters.not_expected += 1;
             return;
@@ -515,6 +537,9 @@ impl IkeSa {
             return self.repeat_response(cx, path);
         }
         self.heard = cx.now;
+        if asks {
+            self.request_debt.add_of_a_minute(cx.now, most);
+        }
         let (first, content) = match sealed.fragment {
             None => (sealed.first, content),
             Some(_) if !self.fragmentation => {
@@ -734,7 +759,9 @@ impl IkeSa {
             Command::Eap { answer, .. } => authenticate::responder::eap(self, cx, answer)?,
             Command::Address { attributes, .. } => authenticate::responder::address(self, cx, attributes)?,
             Command::Signed { signature, ocsp, .. } => authenticate::signed(self, cx, signature, ocsp)?,
-            Command::Verified { until, .. } => authenticate::verified(self, cx, until)?,
+            Command::Verified { until, certificates, .. } => {
+                authenticate::verified(self, cx, until, certificates)?;
+            }
             Command::Delete(_) if !self.is_established() => self.end(cx, EndReason::Deleted),
             _ if !self.is_established() => return Err(CommandError::WrongState("it is not established")),
             Command::Traffic { received, sent, .. } => {
@@ -745,7 +772,7 @@ impl IkeSa {
                     self.sent = cx.now;
                 }
             }
-            _ if !matches!(self.state, SaState::Established | SaState::Rekeying | SaState::Collided) => {
+            _ if !self.is_its_own() => {
                 return Err(CommandError::WrongState("another has taken its place, or it is being deleted"));
             }
             Command::CreateChild { name, .. } => {
@@ -761,10 +788,7 @@ impl IkeSa {
                 return Err(CommandError::Invalid("it has no CHILD_SA that receives at this SPI"));
             }
             Command::Rekey(_) => self.plan(Task::Rekey),
-            Command::Delete(_) => {
-                self.patience.get_or_insert(cx.now + LEAVE);
-                self.plan(Task::Delete(EndReason::Deleted));
-            }
+            Command::Delete(_) => self.put_out(cx, EndReason::Deleted),
             Command::Probe(_) => self.plan(Task::Probe),
             Command::Move { local, remote, .. } => {
                 if !self.mobike || !self.initiator {
@@ -776,10 +800,29 @@ impl IkeSa {
             Command::Serve(_)
             | Command::Initiate { .. }
             | Command::Replaced { .. }
+            | Command::Revoked(_)
             | Command::VoidTickets => {}
         }
         self.go_on(cx);
         Ok(())
+    }
+
+    /// It is deleted, and ends without an answer where none comes.
+    pub(super) fn put_out(&mut self, cx: &mut Context<'_>, reason: EndReason) {
+        self.patience.get_or_insert(cx.now + LEAVE);
+        self.plan(Task::Delete(reason));
+    }
+    /// Why it is being deleted, or is to be.
+    pub(super) fn leaves_for(&self) -> EndReason {
+        let under_way = match self.outstanding.as_ref().map(|outstanding| &outstanding.what) {
+            Some(Exchange::Delete(reason)) => Some(*reason),
+            _ => None,
+        };
+        let planned = self.tasks.iter().find_map(|task| match task {
+            Task::Delete(reason) => Some(*reason),
+            _ => None,
+        });
+        under_way.or(planned).unwrap_or(EndReason::Deleted)
     }
 
     /// Sends the outstanding request again; false: it has been sent often enough, and the IKE_SA ends.

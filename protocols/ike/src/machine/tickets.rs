@@ -2,21 +2,23 @@
 //! initiator keeps beside them.
 
 use super::Config;
+use super::event::CertificateName;
+use super::spent::{Owner, Spent, TicketId};
 use crate::code::{IdType, PayloadType};
 use crate::header::Spi;
 use crate::payload::{Identification, Payload, Proposal, emit_chain, parse_chain};
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use usher_core::{Duration, Instant, Reader, SecureRng, WallTime, Writer};
 use usher_crypto::Key;
 use usher_crypto::cipher::{Cipher, CipherAlgorithm};
+use usher_crypto::hmac::sha256;
 
 /// A key is used for so many lifetimes of a ticket, and holds for as many more: for longer than any ticket (§6.2).
 const KEY_LIFETIMES: u64 = 4;
-/// Tickets that must not come again, at most; with more of them all tickets are given up, by new keys.
-const SPENT: usize = 1 << 16;
 /// Octets of a key of AES-256-GCM, with its salt.
 const KEY: usize = 36;
 /// Octets before the ciphertext: the number of the key, and the initialization vector.
@@ -25,8 +27,13 @@ const TAG: usize = 16;
 /// Connections of an initiator that have a ticket, at most.
 const OWN: usize = 1 << 14;
 
-/// The name of a ticket.
-pub(super) type TicketId = [u8; 16];
+/// Whose tickets those of a connection and an identity are; `None`: those of whoever has the connection's key, who may say of himself
+/// that he is anybody.
+pub(super) fn owner(connection: &str, identity: Option<&Identification>) -> Owner {
+    let (kind, data) = identity.map_or((0, &[][..]), |id| (id.kind.0, &id.data[..]));
+    let whole = sha256(connection.as_bytes(), &[&[u8::from(identity.is_some()), kind], data]);
+    core::array::from_fn(|n| whole[n])
+}
 
 /// What an IKE_SA is taken up again with (§5).
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,6 +50,8 @@ pub(super) struct State {
     /// Until when the certificates hold that the sides have proved themselves by, whichever IKE_SAs of this line there were since;
     /// `None`: there are none.
     pub(super) proof_until: Option<WallTime>,
+    /// The certificates that its client has proved itself by.
+    pub(super) certificates: Arc<[CertificateName]>,
 }
 
 /// A ticket as an initiator keeps it.
@@ -68,8 +77,9 @@ pub(super) struct Tickets {
     keys: Vec<Sealing>,
     renew_at: Option<Instant>,
     /// Those that were used, or whose IKE_SA has been ended, until they expire.
-    spent: BTreeSet<TicketId>,
-    spent_until: BTreeSet<(u64, TicketId)>,
+    spent: Spent,
+    /// How many were given.
+    given: u64,
     /// How often all that were given have become void.
     era: u64,
     own: BTreeMap<String, Held>,
@@ -102,11 +112,12 @@ impl State {
         let mut octets = Key::new(Vec::with_capacity(512));
         let mut writer = Writer::new(&mut octets);
         let proof_until = self.proof_until.map_or(u64::MAX, WallTime::unix_secs);
-        writer.bytes(&self.id).u64(expires).u64(proof_until).bytes(&self.spi.0);
+        writer.bytes(&self.id.owner).u64(self.id.number).u64(expires).u64(proof_until).bytes(&self.spi.0);
         put(&mut writer, self.connection.as_bytes());
         put(&mut writer, &self.sk_d);
         put_identity(&mut writer, &self.identities.0);
         put_identity(&mut writer, &self.identities.1);
+        put(&mut writer, self.certificates.as_flattened());
         emit_chain(&[Payload::SecurityAssociation([self.suite.clone()].into())], &mut writer);
         octets
     }
@@ -114,17 +125,19 @@ impl State {
     /// With the second since 1970 in which it expires.
     fn parse(octets: &[u8]) -> Option<(Self, u64)> {
         let mut reader = Reader::new(octets);
-        let (id, expires) = (reader.array().ok()?, reader.u64().ok()?);
+        let id = TicketId { owner: reader.array().ok()?, number: reader.u64().ok()? };
+        let expires = reader.u64().ok()?;
         let proof_until = Some(reader.u64().ok()?).filter(|secs| *secs != u64::MAX);
         let proof_until = proof_until.map(WallTime::from_unix_secs);
         let spi = Spi(reader.array().ok()?);
         let connection = core::str::from_utf8(take(&mut reader)?).ok()?.into();
         let sk_d = Key::from(take(&mut reader)?);
         let identities = (take_identity(&mut reader)?, take_identity(&mut reader)?);
+        let certificates: Arc<[CertificateName]> = take(&mut reader)?.as_chunks::<16>().0.into();
         let mut payloads = parse_chain(PayloadType::SA, reader.take_rest()).ok()?.into_iter();
         let Some(Payload::SecurityAssociation(suites)) = payloads.next() else { return None };
         let suite = suites.into_iter().next()?;
-        Some((Self { id, connection, suite, sk_d, identities, spi, proof_until }, expires))
+        Some((Self { id, connection, suite, sk_d, identities, spi, proof_until, certificates }, expires))
     }
 }
 
@@ -154,6 +167,12 @@ impl Tickets {
         self.keys.insert(0, Sealing { number, cipher, sealed: 0 });
         self.keys.truncate(2);
         self.renew_at = Some(now + lifetime * KEY_LIFETIMES);
+    }
+
+    /// The name of a new one.
+    pub(super) const fn name(&mut self, owner: Owner) -> TicketId {
+        self.given += 1;
+        TicketId { owner, number: self.given }
     }
 
     /// A ticket that holds for so long, or until what it stands for ends; and for how many seconds. `None`: that has ended.
@@ -193,19 +212,18 @@ impl Tickets {
     }
     /// Whether one that was opened may still be used: of its era.
     fn holds(&self, wall: WallTime, (id, expires): (TicketId, u64)) -> bool {
-        wall.unix_secs() < expires && !self.spent.contains(&id)
+        wall.unix_secs() < expires && !self.spent.has(id)
     }
     /// Uses one that was opened in this era: false where it does not hold any more, or another has used it meanwhile.
     pub(super) fn redeem(
         &mut self,
-        times: (Instant, WallTime),
+        wall: WallTime,
         config: &Config,
-        rng: &mut SecureRng,
         (era, id, expires): (u64, TicketId, u64),
     ) -> bool {
-        let holds = era == self.era && self.holds(times.1, (id, expires));
+        let holds = era == self.era && self.holds(wall, (id, expires));
         if holds {
-            self.spend(times, config, rng, id);
+            self.spend(wall, config, id);
         }
         holds
     }
@@ -217,37 +235,16 @@ impl Tickets {
     /// No ticket holds any more that was given, or that others have given: what they stand for may not be so any more.
     pub(super) fn void(&mut self) {
         self.own.clear();
-        self.give_up();
-    }
-    fn give_up(&mut self) {
         self.era += 1;
         self.keys.clear();
-        self.spent.clear();
-        self.spent_until.clear();
+        self.spent = Spent::default();
         self.renew_at = None;
     }
 
     /// A ticket must not come again: it was used, or its IKE_SA was ended.
-    pub(super) fn spend(
-        &mut self,
-        (now, wall): (Instant, WallTime),
-        config: &Config,
-        rng: &mut SecureRng,
-        id: TicketId,
-    ) {
+    pub(super) fn spend(&mut self, wall: WallTime, config: &Config, id: TicketId) {
         let Some(lifetime) = config.tickets else { return };
-        let second = wall.unix_secs();
-        while let Some(first) = self.spent_until.first().copied().filter(|(until, _)| *until < second) {
-            self.spent_until.remove(&first);
-            self.spent.remove(&first.1);
-        }
-        if self.spent.len() >= SPENT {
-            // Nothing is forgotten that could be used once more.
-            self.give_up();
-            self.change(now, lifetime, rng);
-        }
-        self.spent.insert(id);
-        self.spent_until.insert(((wall + lifetime).unix_secs() + 1, id));
+        self.spent.add(wall.unix_secs(), id, (wall + lifetime).unix_secs() + 1);
     }
 
     /// Keeps what a responder gave for a connection.
@@ -284,17 +281,22 @@ impl Held {
 
 #[cfg(test)]
 mod tests {
+    use super::super::spent;
     use super::*;
 
+    fn name(number: u8) -> TicketId {
+        TicketId { owner: [1; 16], number: number.into() }
+    }
     fn state(id: u8) -> State {
         State {
-            id: [id; 16],
+            id: name(id),
             connection: "users".into(),
             suite: Proposal::ike("aes128-sha256-x25519").unwrap(),
             sk_d: Key::from(&[7; 32][..]),
             identities: (Identification::fqdn("ini.test"), Identification::fqdn("gw.test")),
             spi: Spi([3; 8]),
             proof_until: None,
+            certificates: Arc::new([[8; 16], [9; 16]]),
         }
     }
     fn at(secs: u64) -> (Instant, WallTime) {
@@ -337,11 +339,11 @@ mod tests {
 
     #[test]
     fn a_ticket_is_redeemed_once_and_in_its_era() {
-        let (mut tickets, mut rng) = (Tickets::default(), SecureRng::from_seed([1; 32]));
+        let mut tickets = Tickets::default();
         let config = Config { tickets: Some(HOUR), ..Config::default() };
         let expires = at(3600).1.unix_secs();
-        let mut redeem = |tickets: &mut Tickets, time, era, id| {
-            tickets.redeem(at(time), &config, &mut rng, (era, [id; 16], expires))
+        let redeem = |tickets: &mut Tickets, time, era, id| {
+            tickets.redeem(at(time).1, &config, (era, name(id), expires))
         };
         assert!(redeem(&mut tickets, 1, 0, 1) && !redeem(&mut tickets, 2, 0, 1));
         assert!(!redeem(&mut tickets, 3600, 0, 2), "it has expired since it was opened");
@@ -369,17 +371,47 @@ mod tests {
         let (mut tickets, mut rng) = (Tickets::default(), SecureRng::from_seed([1; 32]));
         let config = Config { tickets: Some(HOUR), ..Config::default() };
         let sealed = tickets.seal(at(0), HOUR, &mut rng, &state(1)).unwrap().0;
-        tickets.spend(at(5), &config, &mut rng, [1; 16]);
+        tickets.spend(at(5).1, &config, name(1));
         assert_eq!(tickets.open(at(6).1, &sealed), None);
-        tickets.spend(at(3700), &config, &mut rng, [2; 16]);
-        assert_eq!((tickets.spent.len(), tickets.spent_until.len()), (1, 1));
-        let sealed = tickets.seal(at(3700), HOUR, &mut rng, &state(3)).unwrap().0;
-        for n in 0..=SPENT as u32 {
-            let mut id = [9; 16];
-            id[..4].copy_from_slice(&n.to_be_bytes());
-            tickets.spend(at(3701), &config, &mut rng, id);
+        tickets.spend(at(3700).1, &config, name(2));
+        assert_eq!(tickets.spent.len(), 1);
+    }
+
+    /// More in a lifetime than are remembered.
+    #[test]
+    fn who_uses_up_tickets_without_end_leaves_others_theirs() {
+        let (mut tickets, mut rng) = (Tickets::default(), SecureRng::from_seed([1; 32]));
+        let config = Config { tickets: Some(HOUR), ..Config::default() };
+        let [ann, bob] = ["ann.test", "bob.test"].map(|id| owner("site", Some(&Identification::fqdn(id))));
+        let mut seal = |tickets: &mut Tickets, owner| {
+            let state = State { id: tickets.name(owner), ..state(1) };
+            (tickets.seal(at(0), HOUR, &mut rng, &state).unwrap().0, state.id)
+        };
+        let (of_ann, _) = seal(&mut tickets, ann);
+        let (of_bob, _) = seal(&mut tickets, bob);
+        for _ in 0..2 * spent::ROOM {
+            let id = tickets.name(bob);
+            tickets.spend(at(1).1, &config, id);
         }
-        assert!(tickets.spent.len() <= SPENT, "it is bounded");
-        assert_eq!(tickets.open(at(3702).1, &sealed), None, "by giving up all tickets");
+        assert!(tickets.spent.len() <= spent::ROOM, "it is bounded");
+        assert_eq!(
+            (tickets.era(), tickets.open(at(2).1, &of_bob)),
+            (0, None),
+            "his own that he has not used"
+        );
+        assert!(tickets.open(at(2).1, &of_ann).is_some());
+        let (next, _) = seal(&mut tickets, bob);
+        assert!(tickets.open(at(2).1, &next).is_some());
+    }
+
+    #[test]
+    fn tickets_are_of_whoever_has_proved_who_it_is() {
+        let id = Identification::fqdn("ini.test");
+        let owners = [owner("a", Some(&id)), owner("b", Some(&id)), owner("a", None)];
+        assert!(
+            owners.iter().enumerate().all(|(n, one)| owners.iter().skip(n + 1).all(|other| one != other))
+        );
+        let other = Identification { kind: IdType::ID_RFC822_ADDR, ..id.clone() };
+        assert_ne!(owner("a", Some(&other)), owner("a", Some(&id)));
     }
 }

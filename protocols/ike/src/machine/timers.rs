@@ -36,6 +36,13 @@ impl IkeSa {
         own.into_iter().flatten().chain(children).min()
     }
 
+    /// Its initiator has not proved who it is as long as it is waited for.
+    pub(super) fn not_proved(&mut self, cx: &mut Context<'_>) {
+        // Its last request may be with a helper of this side.
+        self.unproved = !matches!(self.answered, Answered::Pending);
+        self.end(cx, EndReason::HalfOpen);
+    }
+
     pub(super) fn timeout(&mut self, cx: &mut Context<'_>) {
         let now = cx.now;
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
@@ -45,12 +52,10 @@ impl IkeSa {
         }
         if is_due(self.patience) {
             if self.is_established() {
-                return self.end(cx, EndReason::Deleted);
+                return self.end(cx, self.leaves_for());
             }
             cx.counters.half_open_expired += 1;
-            // Its last request may be with a helper of this side.
-            self.unproved = !matches!(self.answered, Answered::Pending);
-            return self.end(cx, EndReason::HalfOpen);
+            return self.not_proved(cx);
         }
         if is_due(self.outstanding.as_ref().map(|o| o.due)) && !self.retransmit(cx) {
             return;

@@ -405,7 +405,7 @@ impl DiameterAccess {
             input_packets: traffic.map(|t| t.input_packets),
             output_packets: traffic.map(|t| t.output_packets),
             framed_ip: record.framed_ip,
-            framed_ipv6_prefix: prefix.as_ref().and_then(|(value, length)| value.get(..*length)),
+            framed_ipv6_prefix: prefix.as_deref(),
             nas: nas.info(&record.port),
             ..Acr::new(record_type, record.number)
         };

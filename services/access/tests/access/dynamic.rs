@@ -35,7 +35,7 @@ fn session() -> SessionIdentity<'static> {
         multi_session: Some("multi"),
         framed_ip: Some([192, 0, 2, 9].into()),
         framed_interface_id: Some([1; 8]),
-        framed_ipv6_prefix: Some(&[0, 8, 0x20]),
+        framed_ipv6_prefix: Some((Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 8)),
     }
 }
 
@@ -126,6 +126,23 @@ fn a_session_is_found_by_whatever_describes_it() {
             assert_eq!(says(value, "another"), Some((no, Some(cause))), "{kind}");
         }
     }
+}
+
+/// RFC 3162 section 2.3: a server may write more octets of a prefix than it needs.
+#[test]
+fn a_session_is_found_by_its_prefix_in_however_many_octets() {
+    let mut world = radius();
+    let mut says = |value: &[u8]| {
+        let answer = ask(&mut world, Code::DISCONNECT_REQUEST, |a| {
+            a.push_bytes(kind::FRAMED_IPV6_PREFIX, value).unwrap();
+        });
+        answer.map(|(code, ..)| code)
+    };
+    for octets in 1..=16 {
+        let value = [&[0, 8, 0x20][..], &[0; 15][..octets - 1]].concat();
+        assert_eq!(says(&value), Some(Code::DISCONNECT_ACK), "{octets}");
+    }
+    assert_eq!(says(&[0, 9, 0x20, 0]), Some(Code::DISCONNECT_NAK), "another length");
 }
 
 #[test]

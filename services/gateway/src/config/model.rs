@@ -423,7 +423,7 @@ pub struct EapTable {
     #[schemars(schema_with = "named::schema::<ExtendedMasterSecret>")]
     pub extended_master_secret: ExtendedMasterSecret,
     /// Failed logins under one name or from one host (an IPv4 address, 64 bits of an IPv6 address), after which nothing more of it is
-    /// weighed; 0: no limit.
+    /// weighed, but for a user at a host where its last login was right, within a week; 0: no limit.
     #[serde(default = "EapTable::failures")]
     pub failures: u32,
     /// Within this time.
@@ -449,7 +449,8 @@ impl EapTable {
 pub struct Limits {
     /// IKE_SAs in all.
     pub sas: Count,
-    /// IKE_SAs at a time whose initiator has not proved who it is.
+    /// IKE_SAs at a time whose initiator has not proved who it is. One more is begun in the place of the oldest of the network that
+    /// has most of them, where its own network has fewer, and that one has had two seconds at least; otherwise it is not begun.
     pub half_open: Count,
     /// From so many of them on every initiator has to send back a cookie first.
     pub cookies_from: u32,
@@ -458,6 +459,15 @@ pub struct Limits {
     /// From `cookies_from` on, so many of them from one host: an IPv4 address, or 64 bits of an IPv6 address. Of one site, 56 bits
     /// of an IPv6 address, eight times as many; of one network an eighth of `half_open`.
     pub half_open_per_network: Count,
+    /// Proofs by the shared key of a connection that may fail a minute. Of more, none is looked at that comes from a network from which
+    /// one has failed within ten minutes, unless from that very host the last one was right. 0: any number.
+    pub failed_proofs_per_minute: u32,
+    /// Requests of the other side of an IKE_SA that is established a minute, or at once. Those beyond are taken when they come again
+    /// later. 0: any number.
+    pub requests_per_minute: u32,
+    /// Those of them that make or replace SAs, each of which may cost a key exchange: those beyond are answered with TEMPORARY_FAILURE.
+    /// 0: any number.
+    pub creates_per_minute: u32,
     /// How long an initiator may take to prove who it is.
     pub login: Time,
     /// The first wait before a request is sent again; each further one is 1.8 times as long.
@@ -488,6 +498,9 @@ impl Default for Limits {
             cookies_from: u32::try_from(ike.cookies_from).unwrap_or(u32::MAX),
             cookies_from_network: u32::try_from(ike.cookies_from_network).unwrap_or(u32::MAX),
             half_open_per_network: count(ike.half_open_per_network),
+            failed_proofs_per_minute: ike.failed_proofs_per_minute,
+            requests_per_minute: ike.requests_per_minute,
+            creates_per_minute: ike.creates_per_minute,
             login: Time(ike.patience),
             retransmission: Time(ike.retransmission.first),
             retransmissions: Count::of(ike.retransmission.count),

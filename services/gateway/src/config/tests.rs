@@ -36,12 +36,16 @@ fn a_whole_file_is_read() {
          rekey_bytes = \"20 kB\"\nrekey_packets = 5\n\
          [[pool]]\nname = \"p\"\nranges = [\"10.9.0.0/24\", \"10.9.1.0/24\"]\n\
          [aaa]\nnas_identifier = \"gw\"\naccounting = true\ninterim = \"5 min\"\n[[aaa.radius]]\naddress = \"192.0.2.2:1812\"\nsecret = \"s\"\n\
-         [aaa.dynamic]\nlisten = \"127.0.0.1:3799\"\n[limits]\nsas = 9\nhalf_open = 8\ncookies_from = 0\nlogin = \"7 s\"\n"
+         [aaa.dynamic]\nlisten = \"127.0.0.1:3799\"\n[limits]\nsas = 9\nhalf_open = 8\ncookies_from = 0\nlogin = \"7 s\"\n\
+         failed_proofs_per_minute = 7\nrequests_per_minute = 8\ncreates_per_minute = 0\n"
     );
     let Loaded { file, config, .. } = read(&text).unwrap();
     assert_eq!(file.key_log, Some(PathBuf::from("keys")));
     let endpoint = config.endpoint;
     assert_eq!((endpoint.sas, endpoint.half_open, endpoint.cookies_from), (9, 8, 0));
+    let rates =
+        (endpoint.failed_proofs_per_minute, endpoint.requests_per_minute, endpoint.creates_per_minute);
+    assert_eq!(rates, (7, 8, 0));
     assert!(endpoint.export_keys && endpoint.patience == Duration::from_secs(7));
     let peer = &config.peers[0];
     assert_eq!(peer.remote.map(|remote| remote.to_string()).as_deref(), Some("192.0.2.9:501"));

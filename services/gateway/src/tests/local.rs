@@ -363,6 +363,16 @@ fn whoever_guesses_is_held_back_by_name_and_by_host() {
     let ann = tries(&mut world, "198.51.100.22", "ann", "a long password");
     world.run(secs(2));
     assert_eq!(world.status(ann).len(), 1);
+    // Where she has been let in she is, whatever others guess; elsewhere she waits.
+    for n in 1..=3 {
+        tries(&mut world, &format!("203.0.114.{n}"), "ann", "a guess");
+    }
+    world.run(secs(2));
+    world.net.silence(ann, true);
+    let elsewhere = tries(&mut world, "198.51.100.23", "ann", "a long password");
+    let there = tries(&mut world, "198.51.100.22", "ann", "a long password");
+    world.run(secs(2));
+    assert_eq!((world.status(elsewhere).len(), world.status(there).len()), (0, 1));
 }
 
 /// The certificate of whoever judges EAP has to bear the name of the other side, or the one that is written for it.

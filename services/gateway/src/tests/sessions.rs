@@ -216,6 +216,48 @@ fn the_server_is_told_why_a_session_has_ended() {
     }
 }
 
+/// Whose certificate is revoked while it is there is put out, and the server is told so.
+#[test]
+fn whose_certificate_is_revoked_has_no_session_any_more() {
+    let by_certificate = "remote_auth = \"certificate\"\nca = \"ca.pem\"";
+    let gateway = AAA_GATEWAY.replace("remote_auth = \"eap\"", by_certificate);
+    let client = r#"
+[[connection]]
+name = "home"
+local_id = "station@usher.test"
+remote_id = "aaa.usher.test"
+local_auth = "certificate"
+remote_auth = "certificate"
+certificate = "user.pem"
+key = "user.key"
+ca = "ca.pem"
+remote_address = "192.0.2.1"
+address = true
+start = true
+[[connection.child]]
+name = "net"
+remote = ["10.2.0.0/16"]
+"#;
+    let mut site = Site::new(&gateway, |_| {});
+    let host = site.world.client(CLIENT, client);
+    site.world.run(secs(2));
+    let own = &loaded(client).config.peers[0].connection.local_auth;
+    let usher_ike::machine::LocalAuth::Certificate { chain, .. } = own else { unreachable!() };
+    let name = usher_crypto::x509::certificate_name(&chain[0]).unwrap();
+    let gateway = site.world.gateway;
+    for (names, kinds) in [(vec![[1; 16]], &["Start"][..]), (vec![[1; 16], name], &["Start", "Stop"][..])] {
+        let names = std::sync::Arc::new(names.into_iter().collect());
+        site.world.net.command(gateway, Command::Revoked(names)).unwrap();
+        site.world.run(secs(1));
+        assert_eq!(site.kinds(), kinds);
+    }
+    // Admin Reset.
+    assert_eq!(site.told.borrow()[1].terminate_cause, Some(6));
+    let ended = [gateway, host].map(|host| site.world.ended(host));
+    assert_eq!(ended, [[EndReason::Revoked], [EndReason::DeletedByPeer]]);
+    assert_eq!((site.world.status(host).len(), pools(&site)), (0, vec![0, 0]));
+}
+
 /// Whoever goes away amid its login leaves nothing behind: no question, no address.
 #[test]
 fn who_goes_away_amid_a_login_is_forgotten() {

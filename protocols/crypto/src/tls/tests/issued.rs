@@ -1,7 +1,7 @@
 //! Certificates made for the test: revocation lists, and keys on elliptic curves.
 
 use super::*;
-use crate::x509::RevocationList;
+use crate::x509::{RevocationList, certificate_name};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, RevokedCertParams, SerialNumber,
@@ -218,6 +218,21 @@ fn a_list_is_of_its_issuer_and_of_its_time() {
     {
         assert_eq!(list.is_of_now(WallTime::from_unix_secs(secs)), of_now, "{secs}");
     }
+}
+
+#[test]
+fn what_is_on_a_list_is_named_as_certificates_are() {
+    let pki = pki();
+    let names: Vec<_> =
+        RevocationList::of_der(&pki.below.list(&[8, 1 << 63], 2027)).unwrap().certificates().collect();
+    let leaf = |of: &Authority, serial| {
+        let (der, _) = of.leaf("client", serial, ExtendedKeyUsagePurpose::ClientAuth);
+        certificate_name(&der).unwrap()
+    };
+    // Numbers with their highest bit set have an octet before that.
+    assert_eq!(names, [leaf(&pki.below, 8), leaf(&pki.below, 1 << 63)]);
+    assert!(!names.contains(&leaf(&pki.below, 9)) && !names.contains(&leaf(&pki.root, 8)));
+    assert!(certificate_name(&[1, 2, 3]).is_err());
 }
 
 #[test]

@@ -140,7 +140,22 @@ fn begin(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: &[Payload]) {
         state.eap = Eap::Authenticator(Box::new(authenticator));
         return go_on(sa, cx);
     };
-    match verify(sa, cx, payloads, &proof) {
+    // A key that others have, too, is one that can be guessed at.
+    let guess = matches!(connection.remote_auth, RemoteAuth::Psk(_)) && !is_resumed(sa);
+    let (name, from) = (connection.name.as_str(), sa.path.remote.ip());
+    if guess && !cx.guesses.weighs(cx.now, cx.config, name, from) {
+        cx.counters.guesses_held_back += 1;
+        return fail(sa, cx, EndReason::AuthenticationFailed);
+    }
+    let verified = verify(sa, cx, payloads, &proof);
+    match verified.filter(|_| guess) {
+        Some(true) => cx.guesses.proved(cx.now, name, from),
+        Some(false) if cx.guesses.failed(cx.now, cx.config, name, from) => {
+            cx.outputs.event(Event::Guessed { connection: name.into() });
+        }
+        _ => {}
+    }
+    match verified {
         Some(true) => {
             if is_resumed(sa) && !resumption::redeem(sa, cx) {
                 return fail(sa, cx, EndReason::AuthenticationFailed);

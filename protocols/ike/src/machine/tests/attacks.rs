@@ -278,8 +278,8 @@ fn nothing_is_left_of_what_has_ended() {
             endpoint.inbound.len(),
             endpoint.lingering.len(),
             endpoint.armed.len(),
-            endpoint.half_open,
-            endpoint.pressure.counted().0,
+            endpoint.half_open(),
+            endpoint.half_open.counted().0,
         ];
         assert_eq!(tables, [0; 9], "{:?}", endpoint.counters());
     }

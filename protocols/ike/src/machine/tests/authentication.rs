@@ -251,7 +251,11 @@ fn commands_that_fit_nothing_are_refused() {
         CommandError::WrongState(_)
     ));
     assert!(matches!(
-        refused(Command::Verified { token: ours.0, until: Some(usher_core::bench::EPOCH) }),
+        refused(Command::Verified {
+            token: ours.0,
+            until: Some(usher_core::bench::EPOCH),
+            certificates: Vec::new()
+        }),
         CommandError::WrongState(_)
     ));
     assert!(matches!(

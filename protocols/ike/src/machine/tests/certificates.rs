@@ -148,7 +148,11 @@ fn without_a_signature_there_is_no_login() {
             IkeJob::Sign { .. } => Some((millis(1), own.answer(&job))),
             IkeJob::Verify { .. } => Some((
                 millis(1),
-                Command::Verified { token: job.token, until: Some(usher_core::bench::EPOCH + secs(1000)) },
+                Command::Verified {
+                    token: job.token,
+                    until: Some(usher_core::bench::EPOCH + secs(1000)),
+                    certificates: Vec::new(),
+                },
             )),
         });
         world.initiate();
@@ -249,6 +253,72 @@ fn who_is_on_a_revocation_list_is_refused_as_soon_as_that_is_there() {
     *newest.borrow_mut() = Rc::new(gateway.with_revocation_lists(&[]).unwrap());
     world.connect();
     assert!(gateway.with_revocation_lists(&[leaf]).is_err());
+}
+
+/// The names of what is on a list.
+fn on_list(list: &[u8]) -> Command {
+    let list = usher_crypto::x509::RevocationList::of_der(list).unwrap();
+    Command::Revoked(Arc::new(list.certificates().collect()))
+}
+
+/// Whoever has proved who it is by a certificate that is revoked later is put out, and nobody else: itself, of an IKE_SA that took the
+/// place of the first, and of one that was taken up again by a ticket; and where it does not answer.
+#[test]
+fn whose_certificate_is_revoked_later_is_put_out() {
+    let authority = Authority::new();
+    let other = authority.certify("other.test", P256).0.remove(0);
+    for how in ["at once", "rekeyed", "resumed", "silent", "gateway's"] {
+        let mut world = world(&authority, [P256, P256], "ini.test", &authority);
+        let (initiator, responder) = (world.initiator, world.responder);
+        for host in [initiator, responder] {
+            world.net[host].config.tickets = Some(secs(3600));
+        }
+        let (ours, _) = world.connect();
+        match how {
+            "rekeyed" => world.net.command(initiator, Command::Rekey(ours)).unwrap(),
+            "resumed" => {
+                // The initiator starts again, with the ticket that it has kept.
+                let now = world.net.now();
+                world.net[initiator].step(now, ours.token(), |sa, cx| sa.end(cx, EndReason::Unreachable));
+                world.initiate();
+            }
+            _ => {}
+        }
+        world.net.run(secs(1));
+        assert_eq!(world.counters(responder).resumed, u64::from(how == "resumed"));
+        let gateways = how == "gateway's";
+        let (by, there) = if gateways { (initiator, responder) } else { (responder, initiator) };
+        let before = world.ended(by).len();
+        let served = world.net[responder].connections[0].clone();
+        let whose = if gateways { &served } else { &world.connection };
+        let LocalAuth::Certificate { chain, .. } = &whose.local_auth else { unreachable!() };
+        let leaf = chain[0].clone();
+        world.net.command(by, on_list(&authority.list(1, &[&other], 3600))).unwrap();
+        world.net.run(secs(1));
+        assert_eq!((world.ended(by).len(), world.counters(by).revoked), (before, 0), "{how}");
+        world.net.silence(initiator, how == "silent");
+        world.net.command(by, on_list(&authority.list(2, &[&other, &leaf], 3600))).unwrap();
+        world.net.run(if how == "silent" { secs(31) } else { secs(1) });
+        assert_eq!(world.ended(by).last(), Some(&EndReason::Revoked), "{how}");
+        assert_eq!((world.counters(by).revoked, world.net[by].living()), (1, 0), "{how}");
+        assert_eq!(world.children(by).len(), 0);
+        if how != "silent" {
+            assert_eq!(world.ended(there).last(), Some(&EndReason::DeletedByPeer), "{how}");
+        }
+    }
+}
+
+/// A helper that began to look before the list was there may say that a certificate holds when it does not any more.
+#[test]
+fn a_certificate_that_is_revoked_while_it_is_looked_at_does_not_hold() {
+    let authority = Authority::new();
+    let mut world = world(&authority, [P256, P256], "ini.test", &authority);
+    let LocalAuth::Certificate { chain, .. } = world.connection.local_auth.clone() else { unreachable!() };
+    world.net.command(world.responder, on_list(&authority.list(1, &[&chain[0]], 3600))).unwrap();
+    world.initiate();
+    world.net.run(secs(1));
+    assert_eq!(world.ended(world.responder), [EndReason::AuthenticationFailed]);
+    assert_eq!(world.ended(world.initiator), [EndReason::Refused]);
 }
 
 /// RFC 4806: whoever asks for a response of OCSP gets one beside the certificate; nobody does who has not asked, and none is made up.

@@ -95,7 +95,7 @@ fn one_network_has_so_many_half_open_ike_sas_under_pressure_and_no_more() {
     world.net.run(secs(6));
     assert_eq!(world.children(world.initiator).len(), 1);
     world.net.run(secs(40));
-    assert_eq!((world.net[responder].half_open(), world.net[responder].pressure.counted()), (0, (0, 0, 0)));
+    assert_eq!((world.net[responder].half_open(), world.net[responder].half_open.counted()), (0, (0, 0, 0)));
 }
 
 /// RFC 7296 §2.6: the first payload, if it is a COOKIE notification.
@@ -206,7 +206,7 @@ fn memory_stays_flat_over_many_set_ups_and_ends() {
 }
 
 /// The first request of the initiator as a template: it has been sent, and is lost.
-fn template(world: &mut World) -> Message {
+pub(super) fn template(world: &mut World) -> Message {
     let (initiator, responder) = (world.initiator, world.responder);
     world.net.sever(initiator, responder, true);
     world.initiate();
@@ -215,7 +215,7 @@ fn template(world: &mut World) -> Message {
     Message::parse(&world.net.sent()[0].bytes).unwrap()
 }
 
-fn octets(message: &Message) -> Vec<u8> {
+pub(super) fn octets(message: &Message) -> Vec<u8> {
     let mut octets = Vec::new();
     message.emit(&mut octets);
     octets

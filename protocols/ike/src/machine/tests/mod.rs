@@ -5,16 +5,19 @@ mod attacks;
 mod authentication;
 #[cfg(feature = "tls")]
 mod certificates;
+mod crowd;
 mod faults;
 mod first;
 mod flood;
 #[cfg(feature = "tls")]
 mod followup;
 mod fragments;
+mod guesses;
 #[cfg(feature = "tls")]
 mod intermediate;
 mod life;
 mod moving;
+mod rates;
 mod rekeying;
 mod resumption;
 mod storm;

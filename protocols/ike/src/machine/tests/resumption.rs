@@ -288,11 +288,11 @@ fn a_ticket_is_looked_at_again_when_its_client_proves_that_it_is_its_own() {
             }
             "expired" => world.net.set_epoch(responder, usher_core::bench::EPOCH + secs(7200)),
             _ => {
-                let times = (now, now.wall(usher_core::bench::EPOCH));
+                let wall = now.wall(usher_core::bench::EPOCH);
                 let endpoint = &mut world.net[responder];
                 let token = *endpoint.by_origin.values().next().unwrap();
                 let id = endpoint.sas.get(token).and_then(|sa| sa.ticket).unwrap();
-                endpoint.tickets.spend(times, &endpoint.config, &mut endpoint.rng, id);
+                endpoint.tickets.spend(wall, &endpoint.config, id);
             }
         }
         world.net.run(secs(1));

@@ -1,0 +1,147 @@
+//! Guesses at shared keys. Whoever is at many addresses guesses at each as often as its network may, so that what fails is counted
+//! by the key that it fails by, too: of a connection.
+//!
+//! Nobody is locked out by that who has the key: a network from which none has failed of late has its proof looked at whatever
+//! others do, and so has a host from which the last one was right.
+
+use super::config::{Config, Connection};
+use super::pressure::{Debt, host, network};
+use crate::recent::Recent;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::sync::Arc;
+use core::hash::BuildHasher;
+use core::net::IpAddr;
+use usher_core::collections::HashState;
+use usher_core::{Duration, Instant};
+
+/// For so long a network is known by a proof that has failed, and nobody is told again that too many have.
+const FAILED: Duration = Duration::from_secs(600);
+/// For so long a host is known by one that was right.
+const PROVED: Duration = Duration::from_secs(7 * 86_400);
+/// So many networks, and hosts, are remembered.
+const ROOM: usize = 1 << 16;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Failed {
+    debt: Debt,
+    told: Option<Instant>,
+}
+
+/// Proofs by shared keys that have failed, and from where.
+#[derive(Debug)]
+pub(super) struct Guesses {
+    hash: HashState,
+    /// By connections of the configuration.
+    failed: BTreeMap<String, Failed>,
+    networks: Recent,
+    hosts: Recent,
+}
+
+impl Guesses {
+    pub(super) fn new(hash: &HashState) -> Self {
+        let recent = || Recent::new(ROOM, hash);
+        Self { hash: hash.clone(), failed: BTreeMap::new(), networks: recent(), hosts: recent() }
+    }
+    /// The network and the host that an address is of, to a connection.
+    fn keys(&self, connection: &str, from: IpAddr) -> [u64; 2] {
+        [network(from), host(from)].map(|of| self.hash.hash_one((connection, of)))
+    }
+
+    /// Whether a proof from there is looked at.
+    pub(super) fn weighs(&self, now: Instant, config: &Config, connection: &str, from: IpAddr) -> bool {
+        let debt = self.failed.get(connection).map_or(Debt::default(), |failed| failed.debt);
+        if !debt.is_of_a_minute(now, config.failed_proofs_per_minute) {
+            return true;
+        }
+        let [network, host] = self.keys(connection, from);
+        self.hosts.has(now, host, PROVED) || !self.networks.has(now, network, FAILED)
+    }
+    /// One was wrong. True: from now on there are too many, which was not told of late.
+    pub(super) fn failed(&mut self, now: Instant, config: &Config, connection: &str, from: IpAddr) -> bool {
+        let [network, host] = self.keys(connection, from);
+        self.networks.see(now, network);
+        self.hosts.forget(host);
+        let most = config.failed_proofs_per_minute;
+        let failed = self.failed.entry(connection.into()).or_default();
+        // Those that are looked at all the same put off nobody's any further.
+        if !failed.debt.is_of_a_minute(now, most) {
+            failed.debt.add_of_a_minute(now, most);
+        }
+        let tells =
+            failed.debt.is_of_a_minute(now, most) && failed.told.is_none_or(|told| now.since(told) >= FAILED);
+        if tells {
+            failed.told = Some(now);
+        }
+        tells
+    }
+    /// One was right.
+    pub(super) fn proved(&mut self, now: Instant, connection: &str, from: IpAddr) {
+        let [_, host] = self.keys(connection, from);
+        self.hosts.see(now, host);
+    }
+    /// These are the connections that there are from now on.
+    pub(super) fn keep(&mut self, connections: &[Arc<Connection>]) {
+        self.failed.retain(|name, _| connections.iter().any(|connection| connection.name == *name));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::Ipv4Addr;
+    use usher_core::SecureRng;
+    use usher_core::collections::hash_state;
+
+    fn at(secs: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(secs)
+    }
+    fn address(network: u32, host: u32) -> IpAddr {
+        Ipv4Addr::from(0x0a00_0000 + (network << 8) + host).into()
+    }
+
+    #[test]
+    fn who_guesses_is_held_back_and_nobody_else() {
+        let mut guesses = Guesses::new(&hash_state(&mut SecureRng::from_seed([3; 32])));
+        let config = Config { failed_proofs_per_minute: 6, ..Config::default() };
+        let weighs = |guesses: &Guesses, secs, network, host| {
+            guesses.weighs(at(secs), &config, "site", address(network, host))
+        };
+        guesses.proved(at(0), "site", address(9, 1));
+        guesses.proved(at(0), "site", address(8, 1));
+        assert!(!guesses.failed(at(0), &config, "site", address(9, 2)), "a neighbour of who is known");
+        for n in 1..5 {
+            assert!(weighs(&guesses, 0, n, 1) && weighs(&guesses, 0, 9, 2));
+            assert!(!guesses.failed(at(0), &config, "site", address(n, 1)));
+        }
+        assert!(guesses.failed(at(0), &config, "site", address(5, 1)), "the sixth is told");
+        assert!(!weighs(&guesses, 1, 1, 1) && !weighs(&guesses, 1, 1, 7) && !weighs(&guesses, 1, 9, 2));
+        assert!(weighs(&guesses, 1, 6, 1), "from elsewhere");
+        assert!(weighs(&guesses, 1, 9, 1) && weighs(&guesses, 1, 8, 1), "who is known");
+        assert!(guesses.weighs(at(1), &config, "other", address(1, 1)), "of another key");
+        // One in ten seconds, of all, is looked at from wherever it comes.
+        assert!(weighs(&guesses, 10, 1, 1));
+        assert!(!guesses.failed(at(10), &config, "site", address(1, 1)), "it is not told again");
+        assert!(!weighs(&guesses, 11, 1, 1));
+        // Who is known and fails is known no more.
+        assert!(!guesses.failed(at(11), &config, "site", address(8, 1)));
+        assert!(!weighs(&guesses, 12, 8, 1));
+        // A network is told apart for ten minutes.
+        for n in 0..7 {
+            guesses.failed(at(610), &config, "site", address(n, 1));
+        }
+        assert!(weighs(&guesses, 611, 8, 1) && !weighs(&guesses, 611, 1, 1));
+        guesses.keep(&[]);
+        assert!(weighs(&guesses, 611, 1, 1));
+    }
+
+    #[test]
+    fn without_a_limit_nobody_is_held_back() {
+        let mut guesses = Guesses::new(&hash_state(&mut SecureRng::from_seed([3; 32])));
+        let config = Config { failed_proofs_per_minute: 0, ..Config::default() };
+        for _ in 0..1000 {
+            assert!(!guesses.failed(at(0), &config, "site", address(1, 1)));
+        }
+        assert!(guesses.weighs(at(0), &config, "site", address(1, 1)));
+    }
+}

@@ -1,0 +1,69 @@
+//! Who was seen of late: a memory that is bounded, for whoever tells those who are known from those who are not.
+
+use usher_core::collections::{HashMap, HashState};
+use usher_core::table::SessionTable;
+use usher_core::{Duration, Instant};
+
+/// Keys with the time when each was last seen; of more than it has room for, those that were not seen for longest are forgotten. Keys
+/// are hashes that nobody outside can foretell.
+#[derive(Debug)]
+pub struct Recent {
+    room: usize,
+    by_key: HashMap<u64, u64>,
+    table: SessionTable<(u64, Instant)>,
+}
+
+impl Recent {
+    /// Nobody was seen; there is room for so many keys.
+    #[must_use]
+    pub fn new(room: usize, hash: &HashState) -> Self {
+        Self { room, by_key: HashMap::with_hasher(hash.clone()), table: SessionTable::new() }
+    }
+    /// This one is seen now.
+    pub fn see(&mut self, now: Instant, key: u64) {
+        self.forget(key);
+        while self.table.len() >= self.room.max(1) {
+            let Some((oldest, _)) = self.table.oldest() else { break };
+            if let Some((key, _)) = self.table.remove(oldest) {
+                self.by_key.remove(&key);
+            }
+        }
+        let token = self.table.insert(now, (key, now));
+        self.by_key.insert(key, token);
+    }
+    /// Whether it was seen within so long.
+    #[must_use]
+    pub fn has(&self, now: Instant, key: u64, within: Duration) -> bool {
+        let seen = self.by_key.get(&key).and_then(|token| self.table.get(*token));
+        seen.is_some_and(|(_, at)| now.since(*at) < within)
+    }
+    /// It is as if it had not been seen.
+    pub fn forget(&mut self, key: u64) {
+        if let Some(token) = self.by_key.remove(&key) {
+            self.table.remove(token);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use usher_core::SecureRng;
+    use usher_core::collections::hash_state;
+
+    #[test]
+    fn who_was_seen_last_is_remembered_and_for_so_long() {
+        let mut recent = Recent::new(3, &hash_state(&mut SecureRng::from_seed([1; 32])));
+        let at = |secs| Instant::ZERO + Duration::from_secs(secs);
+        let minute = Duration::from_secs(60);
+        for (secs, key) in [(0, 1), (1, 2), (2, 1), (3, 3), (4, 4)] {
+            recent.see(at(secs), key);
+        }
+        let known = |recent: &Recent, secs| [1, 2, 3, 4].map(|key| recent.has(at(secs), key, minute));
+        assert_eq!(known(&recent, 4), [true, false, true, true], "2 was not seen for longest");
+        assert_eq!(known(&recent, 62), [false, false, true, true]);
+        recent.forget(3);
+        assert_eq!(known(&recent, 4), [true, false, false, true]);
+        assert_eq!((recent.by_key.len(), recent.table.len()), (2, 2));
+    }
+}
