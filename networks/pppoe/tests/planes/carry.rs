@@ -124,12 +124,16 @@ fn limits_hold_both_ways() {
         ends.concentrator.install(limited).unwrap();
         for (from, to, address) in [(HOST_END, SERVER_END, SERVER), (SERVER_END, HOST_END, HOST)] {
             let octets = 4 << 20;
-            let begun = Instant::now();
-            assert!(arrives(place.connection(from, to, address), octets), "{mode}");
-            let rate = octets as f64 * 8.0 / begun.elapsed().as_secs_f64();
-            // 100 ms of it pass at once.
-            assert!(rate < RATE as f64 * 1.15, "{mode}: {rate}");
-            assert!(rate > RATE as f64 * 0.4, "{mode}: {rate}");
+            let once = || {
+                let begun = Instant::now();
+                assert!(arrives(place.connection(from, to, address), octets), "{mode}");
+                let rate = octets as f64 * 8.0 / begun.elapsed().as_secs_f64();
+                // 100 ms of it pass at once.
+                assert!(rate < RATE as f64 * 1.15, "{mode}: {rate}");
+                rate > RATE as f64 * 0.4
+            };
+            // What TCP makes of losses on a busy machine may be less.
+            assert!((0..4).any(|_| once()), "{mode}");
         }
         let usage = ends.concentrator.usage(NUMBER).unwrap().unwrap();
         assert!(usage.limited > 0, "{mode}");
