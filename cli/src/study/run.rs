@@ -20,7 +20,7 @@ use usher_runner::sweep::{
     self, Asked, Failing, Folder, FolderError, Options, Results, Runner, Samples, Sweep, Task, Untrusted, key,
 };
 use usher_runner::world::LabSettings;
-use usher_runner::{LabRunner, SimRunner};
+use usher_runner::{LabRunner, SimRunner, captured};
 use usher_scenario::{Mode, Plan, Study, founding};
 
 /// How long a dry run tries points for.
@@ -250,7 +250,7 @@ fn dry_run(output: &Output, jobs: &[Job<'_>]) -> Result<(), Failure> {
 impl Job<'_> {
     /// What runs its replications, and gives up those under way when `stop` is set. A lab has its own.
     fn runner(&self, stop: Option<Arc<AtomicBool>>) -> Box<dyn Runner + '_> {
-        let links = self.run.pcap.iter().filter(|l| !l.is_empty()).cloned().collect();
+        let links = self.links();
         match &self.lab {
             None => {
                 let runner = SimRunner::new(&self.plan, links).threads(self.threads());
@@ -261,6 +261,11 @@ impl Job<'_> {
             }
             Some(lab) => Box::new(LabRunner::new(&self.plan, links, lab.clone())),
         }
+    }
+
+    /// The links that captures are asked of, if certain ones are.
+    fn links(&self) -> Vec<String> {
+        self.run.pcap.iter().filter(|l| !l.is_empty()).cloned().collect()
     }
 
     /// What is to be run; rows of a lab are not taken for the simulator's, nor for another kernel's.
@@ -462,6 +467,11 @@ impl Job<'_> {
         let runner = self.runner(Some(interrupt.clone()));
         let bar = Bar::new(&sweep, output.progress);
         let captures = (!self.run.pcap.is_empty()).then_some(path.as_path());
+        if captures.is_some() {
+            let links = self.links();
+            let of_points = self.plan.points.iter().map(|point| captured(&links, &point.scenario));
+            folder.capture(&sweep, of_points).map_err(Failure::failed)?;
+        }
         let options = Options { jobs: self.cores(), interrupt: &interrupt, watch: &bar, captures };
         let tell = || {
             if !output.json {

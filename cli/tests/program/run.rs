@@ -237,6 +237,7 @@ fn captures_are_written_where_they_are_asked_for() {
     place.write("mine.toml", STUDY);
     place.usher(&["study", "run", "mine.toml", "--quick", "--pcap=line"]).with_code(0);
     let captures = std::fs::read_dir(place.path("out/mine-quick/captures")).unwrap().flatten();
+    let captures = captures.filter(|c| c.file_name() != "links.txt");
     let sizes: Vec<u64> = captures.map(|c| c.metadata().unwrap().len()).collect();
     assert_eq!(sizes.len(), 2);
     assert!(sizes.iter().all(|s| *s > 10_000), "{sizes:?}");
@@ -245,6 +246,31 @@ fn captures_are_written_where_they_are_asked_for() {
         .with_code(0);
     assert!(alone.out.ends_with("capture: mine-0003-0.pcapng\n"), "{}", alone.out);
     assert!(place.path("mine-0003-0.pcapng").exists());
+}
+
+#[test]
+fn captures_of_other_links_take_the_place_of_those_before() {
+    let place = Folder::new();
+    let second = "[hosts.router]\n[links.line]\nbetween = [\"client\", \"router\"]\n";
+    let two = STUDY.replace("[links.line]\nbetween = [\"client\", \"server\"]\n", second);
+    let far = "[links.far]\nbetween = [\"router\", \"server\"]\nrate = \"2 Mb/s\"\n[workload]\n";
+    let two = two.replace("[workload]\n", far);
+    let study = |links: &str| place.write("mine.toml", &format!("{two}\n[capture]\nlinks = [{links}]\n"));
+    let captured = |pcap: &str| {
+        place.usher(&["study", "run", "mine.toml", "--quick", "--out", "r", pcap]).with_code(0);
+        let text = std::fs::read_to_string(place.path("r/captures/links.txt")).unwrap();
+        let file = text.lines().next().unwrap().split('\t').next().unwrap();
+        std::fs::read(place.path("r/captures").join(file)).unwrap()
+    };
+    study("\"line\"");
+    let line = captured("--pcap");
+    let rows = place.rows("r");
+    study("\"far\"");
+    let far = captured("--pcap");
+    assert!(far != line && far.len() > 10_000);
+    assert!(captured("--pcap=line") == line);
+    assert!(captured("--pcap=far") == far);
+    assert!(place.rows("r") == rows);
 }
 
 #[test]
