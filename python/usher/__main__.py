@@ -101,7 +101,7 @@ def _sweep(asked: argparse.Namespace) -> int:
         print(json.dumps([told]))
     else:
         print(f"{plan.study}: {len(results.points)} points, {replications} replications by {asked.backend}\nreport: {report}")
-    if results.complete:
+    if results.complete and not caught:
         return 0
     why = "\n".join(str(warning.message) for warning in caught)
     return _failed(INTERRUPTED if "are partial: interrupted" in why else 1, why, asked.json)

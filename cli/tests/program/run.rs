@@ -149,6 +149,50 @@ fn an_interrupted_run_leaves_a_partial_report_and_goes_on() {
     assert!(place.rows("parts") == place.rows("whole"));
 }
 
+/// One replication, and what takes long then: its dialogues once more, for a figure of them or as ladders.
+fn long(more: &str) -> String {
+    let long =
+        STUDY.replace("duration = \"20 s\"", "duration = \"20000 s\"").replace("\nmax = 12", "\nmax = 1");
+    let long = long.replace("\nmin = 3", "\nmin = 1");
+    format!("{long}\n{more}")
+}
+
+/// Begins a run and ends it by Ctrl-C when its rows are complete, in what comes then.
+fn interrupted_after(place: &Folder, arguments: &[&str], journal: &str, rows: usize) -> ProgramOutput {
+    let mut command = place.command(arguments);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let begun = Instant::now();
+    let lines = || std::fs::read_to_string(place.path(journal)).map_or(0, |text| text.lines().count());
+    while lines() < 1 + rows {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the run does not come on");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    ProgramOutput::of(child.wait_with_output().unwrap())
+}
+
+#[test]
+fn an_interrupt_while_single_dialogues_are_drawn_is_said_and_ends_a_group() {
+    let place = Folder::new();
+    let figure = "[[figures]]\nname = \"each\"\ntitle = \"E\"\nkind = \"cdf\"\ny = \"delay.mean\"\nseries = [\"loss\", \"protocol\"]\n";
+    place.write("mine.toml", &long(figure));
+    place.write("other.toml", STUDY);
+    let run = ["study", "run", "mine.toml", "other.toml", "--quick", "--set", "protocol=UDP", "--out", "r"];
+    let part = interrupted_after(&place, &run, "r/mine-quick/journal", 1).with_code(130);
+    assert!(
+        part.err.contains("single dialogues is not complete\nmine: 1 of 1 points are complete"),
+        "{part:?}"
+    );
+    let report = std::fs::read_to_string(place.path("r/mine-quick/report.html")).unwrap();
+    assert!(report.contains("These results are partial: the rows are complete"));
+    assert!(!place.path("r/other-quick").exists());
+    place.write("mine.toml", &long(""));
+    let run = ["study", "run", "mine.toml", "--quick", "--set", "protocol=UDP", "--ladder", "--out", "l"];
+    let part = interrupted_after(&place, &run, "l/journal", 1).with_code(130);
+    assert!(part.err.contains("single dialogues is not complete\n"), "{part:?}");
+}
+
 #[test]
 fn a_run_goes_on_after_a_comment_was_added_to_its_study() {
     let place = Folder::new();
