@@ -554,6 +554,18 @@ fn why_a_cluster_failed_is_told_to_programs_too() {
 }
 
 #[test]
+fn what_the_package_has_started_is_not_waited_for() {
+    let place = Folder::new();
+    place.write("mine.toml", STUDY);
+    // It holds the package's output open for a minute, and writes on.
+    let does = "(n=0; while [ $n -lt 600 ]; do echo still here >&2; sleep 0.1; n=$((n + 1)); done; echo >gone) & echo '[1]'; exit 0";
+    let path = python(&place, OURS, does);
+    let told = by_cluster(&place, &path, &["mine.toml", "--backend", "ray", "--json"]).with_code(0).json();
+    assert_eq!(told, serde_json::json!([1]));
+    assert!(!place.path("gone").exists());
+}
+
+#[test]
 fn an_interrupt_ends_what_asks_the_cluster() {
     use rustix::process::{Pid, Signal, kill_process};
     let place = Folder::new();
@@ -577,6 +589,21 @@ fn an_interrupt_ends_what_asks_the_cluster() {
     signal(&usher, Signal::TERM);
     let ended = ProgramOutput::of(usher.wait_with_output().unwrap()).with_code(130);
     assert!(place.path("cleaned").exists() && ended.err.contains("Ctrl-C again ends now"), "{}", ended.err);
+    // One that has done its sweep by then has done it; the next one is not begun.
+    place.write("other.toml", STUDY);
+    let path =
+        python(&place, OURS, "trap 'exit 0' TERM; echo >\"at-${4%.toml}\"; while :; do sleep 0.01; done");
+    let mut command = place.command(&["study", "run", "mine.toml", "other.toml", "--backend", "ray"]);
+    let usher = command.env("PATH", path).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    until("at-mine");
+    signal(&usher, Signal::TERM);
+    let ended = ProgramOutput::of(usher.wait_with_output().unwrap()).with_code(130);
+    assert!(ended.err.contains("other.toml: not begun") && !ended.err.contains("mine.toml"), "{}", ended.err);
+    assert!(!place.path("at-other").exists());
+    let usher = begin("trap 'exit 0' TERM; echo >alone; while :; do sleep 0.01; done");
+    until("alone");
+    signal(&usher, Signal::TERM);
+    ProgramOutput::of(usher.wait_with_output().unwrap()).with_code(0);
     // One that hangs is ended by the second.
     let usher = begin("trap 'echo >heard' TERM; echo $$ >hung; while :; do sleep 0.01; done");
     until("hung");
