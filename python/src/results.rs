@@ -78,6 +78,11 @@ impl Results {
     fn complete(&self) -> bool {
         self.whole.results.complete
     }
+    /// Whether an interrupt has left points out of figures of single dialogues.
+    #[getter]
+    fn cut_short(&self) -> bool {
+        self.whole.cut_short
+    }
     /// Replications that were found in the journal.
     #[getter]
     fn resumed(&self) -> usize {

@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pandas
@@ -16,6 +17,7 @@ import pyarrow
 import pytest
 
 import usher
+from samples import SMALL
 
 
 def test_a_run_gives_rows_summary_figures_and_a_report(results: usher.Results, tmp_path: Path) -> None:
@@ -119,6 +121,38 @@ def test_ctrl_c_ends_a_run_with_what_it_finished(small: usher.Study, tmp_path: P
     assert not part.complete
     assert len(polars.DataFrame(part)) > 0
     assert "Partial results" in part.report(tmp_path / "part.html").read_text(encoding="utf-8")
+
+
+EACH = """
+[[figures]]
+name = "each"
+title = "Each dialogue"
+kind = "cdf"
+y = "delay.mean"
+series = ["loss"]
+"""
+
+
+def test_ctrl_c_while_single_dialogues_are_drawn_is_said(tmp_path: Path) -> None:
+    text = SMALL.replace('duration = "5 s"', 'duration = "5000 s"')
+    raised: list[int] = []
+
+    def interrupt(done: int, expected: int, _: int) -> None:
+        # All is in the journal by then; what takes time is the dialogues' own run.
+        if done == expected and not raised:
+            raised.append(done)
+            raise KeyboardInterrupt
+
+    def run(text: str, **more: Any) -> usher.Results:
+        return usher.read(text, "small").set(loss=0).run(replications=1, out=tmp_path / "run", **more)
+
+    assert run(text, progress=False).complete
+    with pytest.warns(
+        usher.PartialResults, match="are partial: interrupted before its figures of single dialogues were complete; the"
+    ):
+        part = run(text + EACH, progress=interrupt)
+    assert part.complete
+    assert "These results are partial: the rows are complete" in part.report(tmp_path / "part.html").read_text(encoding="utf-8")
 
 
 def test_results_that_cannot_be_pickled_say_why(results: usher.Results) -> None:

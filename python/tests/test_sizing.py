@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 
+import numpy
 import pytest
 
 import usher
+from usher._sizing import _toml
 
 PROFILE = Path(__file__).parents[2] / "studies/founding/profiles/ike-gateway-2026-11.toml"
 
 
 def test_a_plan_says_how_many_servers_there_have_to_be(tmp_path: Path) -> None:
     told: list[tuple[int, int, int]] = []
-    demand = {"users": 100_000, "within": "1 min"}
+    demand = {"users": numpy.int64(100_000), "within": "1 min"}
     sized = usher.plan(
         profile=PROFILE,
-        mix={"ike-psk": 1},
+        mix={"ike-psk": numpy.float64(1)},
         demand=demand,
         target="99 % within 200 ms",
         quick=True,
@@ -39,6 +42,13 @@ def test_a_plan_says_how_many_servers_there_have_to_be(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     assert usher.plan(file, quick=True, logins=50, progress=False).answer == sized.answer
+
+
+def test_numbers_of_other_packages_are_those_of_a_plan() -> None:
+    given = {"a": numpy.float64(1), "b": [numpy.float32(0.5), Decimal("0.10"), True], "c": numpy.int8(3), "d": "1 %"}
+    assert _toml(given) == '{ "a" = 1.0, "b" = [0.5, 0.10, true], "c" = 3, "d" = "1 %" }'
+    with pytest.raises(usher.StudyError, match="a number of 16610 bits: a plan is said in"):
+        usher.plan(profile=PROFILE, mix={"ike-psk": 10**5000})
 
 
 def test_what_a_plan_lacks_is_said() -> None:

@@ -124,6 +124,9 @@ def test_a_point_that_is_not_there_is_said(small: usher.Study) -> None:
         (numpy.arange(1, 4), "1,2,3"),
         ([numpy.int64(1), "2 %", 2.5], "1,2 %,2.5"),
         (Decimal("2.5"), "2.5"),
+        (Decimal("0.1234567890123456789012345"), "0.1234567890123456789012345"),
+        (Decimal("1E+3"), "1E+3"),
+        (10**30, "1" + "0" * 30),
         (Fraction(1, 4), "0.25"),
         (False, "false"),
     ],
@@ -136,6 +139,7 @@ def test_numbers_of_other_packages_are_numbers(small: usher.Study, value: Any, w
 def test_numbers_of_other_packages_plan_and_run(small: usher.Study) -> None:
     plan = small.set(loss=numpy.linspace(0, 10, 3)).plan(seed=numpy.int64(7), replications=numpy.int32(1))
     assert [point.settings["loss"] for point in plan.points] == ["0 %", "5 %", "10 %"]
+    assert [point.settings["loss"] for point in small.set(loss=Decimal("1E+1")).plan().points] == ["10 %"]
     assert plan.replications == (3, 3)
     one = usher.run_point(plan, numpy.int64(1), numpy.uint8(0))
     assert one == usher.run_point(plan, 1)
@@ -152,6 +156,13 @@ def test_numbers_of_other_packages_plan_and_run(small: usher.Study) -> None:
         (lambda s: s.set(loss=numpy.zeros((2, 2))), r"loss=array\(.*: give a number"),
         (lambda s: s.set(5), '5: write "name=value", or give a mapping'),
         (lambda s: s.set(loss=[]), "write name=value"),
+        (lambda s: s.set(loss=10**5000), "loss=a number of 16610 bits: give a number"),
+        (lambda s: s.set(loss=[Fraction(10**400)]), r"loss=Fraction\(10+, 1\): give a number"),
+        (lambda s: s.set(loss=Fraction(10**5000)), "loss=a Fraction: give a number"),
+        (lambda s: s.set(loss=Decimal("sNaN")), r"loss=Decimal\('sNaN'\): give a number"),
+        (lambda s: s.plan(seed=1 << 20000), "seed=a number of 20001 bits: give 18446744073709551615 or less"),
+        (lambda s: s.plan(seed=-(1 << 20000)), "seed=a number of 20001 bits: give 0 or more"),
+        (lambda s: s.plan(seed=Fraction(10**5000)), "seed=a Fraction: give a whole number"),
         (lambda s: s.plan(seed=-1), "seed=-1: give 0 or more"),
         (lambda s: s.plan(seed=1 << 64), "seed=18446744073709551616: give 18446744073709551615 or less"),
         (lambda s: s.plan(seed=1.0), "seed=1.0: give a whole number, 0 or more"),

@@ -18,7 +18,7 @@ import pytest
 import usher
 from samples import SMALL
 from usher import _sweep
-from usher.__main__ import main
+from usher.__main__ import Interrupt, main
 
 FILES = ["results.csv", "results.parquet", "summary.csv", "summary.parquet", "claims.json"]
 
@@ -130,6 +130,74 @@ def test_a_driver_that_is_told_to_end_ends_its_cluster(backend: str, sent: signa
     _, left = psutil.wait_procs(begun, timeout=30)
     assert not left
     assert 3 <= finished(folder) < 1200
+
+
+class Late:
+    """Computes here. As it is let go of, it hears this signal."""
+
+    def __init__(self, plan: usher.Plan, signals: list[signal.Signals]) -> None:
+        self._plan = plan
+        self._signals = signals
+        self.closed = False
+
+    def cores(self) -> int:
+        return 1
+
+    def compute(self, point: int, replication: int, _: Callable[[], bool]) -> Any:
+        return self._plan._native.replicate(point, replication)
+
+    def close(self) -> None:
+        for each in self._signals:
+            signal.raise_signal(each)
+        self.closed = True
+
+
+@pytest.fixture
+def handlers() -> Iterator[None]:
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for each, handler in before.items():
+        signal.signal(each, handler)
+
+
+@pytest.mark.usefixtures("handlers")
+def test_a_cluster_is_let_go_of_whatever_signals_come(
+    small: usher.Study, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    late = Late(small.plan(replications=1), [signal.SIGINT])
+    monkeypatch.setitem(_sweep.CLUSTERS, "ray", lambda *_: late)
+    with pytest.raises(KeyboardInterrupt):
+        usher.sweep(small.plan(replications=1), "ray", progress=False)
+    assert late.closed
+    # The program's sweep is done by then.
+    study = tmp_path / "small.toml"
+    study.write_text(SMALL, encoding="utf-8")
+    late._signals = [signal.SIGTERM, signal.SIGINT]
+    late.closed = False
+    for each in late._signals:
+        signal.signal(each, Interrupt())
+    assert main(["sweep", str(study), "--backend", "ray", "--replications", "1", "--out", str(tmp_path / "o"), "--plain"]) == 0
+    assert late.closed
+    assert "3 points, 3 replications by ray" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("handlers")
+def test_a_second_signal_changes_nothing_whoever_sets_handlers() -> None:
+    interrupt = Interrupt()
+    signal.signal(signal.SIGTERM, interrupt)
+    with pytest.raises(KeyboardInterrupt), _sweep._own_termination():
+        signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is interrupt
+    signal.raise_signal(signal.SIGTERM)
+
+
+def test_what_ray_ends_the_program_by_is_an_interrupt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def begins(*_: object) -> None:
+        sys.exit(signal.SIGTERM)
+
+    monkeypatch.setitem(_sweep.CLUSTERS, "ray", begins)
+    assert main(["sweep", "aaa-hol", "--backend", "ray", "--json"]) == 130
+    assert json.loads(capsys.readouterr().err)["error"] == {"exit_code": 130, "message": "aaa-hol: interrupted"}
 
 
 def test_why_a_sweep_failed_is_told_to_programs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from types import FrameType
 
 from usher import FolderError, PartialResults, StudyError, UsherError, __version__, study
 from usher._study import build
-from usher._sweep import CLUSTERS, sweep
+from usher._sweep import CLUSTERS, swept
 
 USAGE = 2
 INTERRUPTED = 130
@@ -40,11 +40,17 @@ def _arguments() -> argparse.ArgumentParser:
     return parser
 
 
-def _interrupt(_: int, __: FrameType | None) -> None:
+class Interrupt:
     """Ends the sweep by the first signal. Others change nothing: the cluster that was begun is to be ended, too."""
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, signal.SIG_IGN)
-    raise KeyboardInterrupt
+
+    def __init__(self) -> None:
+        self._heard = False
+
+    def __call__(self, _: int, __: FrameType | None) -> None:
+        # It may be set again while what it has raised is on its way: engines set handlers of their own, which are undone then.
+        if not self._heard:
+            self._heard = True
+            raise KeyboardInterrupt
 
 
 def _failed(code: int, why: str, for_programs: bool) -> int:
@@ -63,7 +69,8 @@ def main(arguments: list[str] | None = None) -> int:
         return _failed(USAGE, str(wrong), asked.json)
     except UsherError as failed:
         return _failed(1, str(failed), asked.json)
-    except KeyboardInterrupt:
+    # Ray's own handler of SIGTERM, while Ray begins, raises SystemExit.
+    except (KeyboardInterrupt, SystemExit):
         return _failed(INTERRUPTED, f"{asked.name}: interrupted", asked.json)
 
 
@@ -82,7 +89,8 @@ def _sweep(asked: argparse.Namespace) -> int:
     folder = asked.out or f"out/{plan.study}-{plan.mode}"
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", PartialResults)
-        results = sweep(
+        # A signal that comes when the sweep is done, while its cluster is let go of, has nothing left to end.
+        results, _ = swept(
             plan,
             asked.backend,
             address=asked.address,
@@ -101,13 +109,14 @@ def _sweep(asked: argparse.Namespace) -> int:
         print(json.dumps([told]))
     else:
         print(f"{plan.study}: {len(results.points)} points, {replications} replications by {asked.backend}\nreport: {report}")
-    if results.complete:
+    if results.complete and not caught:
         return 0
     why = "\n".join(str(warning.message) for warning in caught)
     return _failed(INTERRUPTED if "are partial: interrupted" in why else 1, why, asked.json)
 
 
 if __name__ == "__main__":
+    interrupt = Interrupt()
     for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, _interrupt)
+        signal.signal(each, interrupt)
     sys.exit(main())

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
+from decimal import Decimal
 from typing import SupportsFloat, SupportsIndex
 
 from usher._errors import StudyError
+
+LONG = 2048
+"""Bits of the longest whole number that is written out: more than any setting takes. Python refuses some 14,000."""
 
 Number = SupportsIndex
 """A whole number: Python's, or another package's, such as `numpy.int64(3)`."""
@@ -28,11 +32,11 @@ def whole(name: str, value: Number, least: int, bits: int = 64) -> int:
     try:
         number = operator.index(value)
     except TypeError:
-        raise wrong(f"{name}={value!r}: give a whole number, {least} or more") from None
+        raise wrong(f"{name}={said(value)}: give a whole number, {least} or more") from None
     if number < least:
-        raise wrong(f"{name}={number}: give {least} or more")
+        raise wrong(f"{name}={said(number)}: give {least} or more")
     if number >= 1 << bits:
-        raise wrong(f"{name}={number}: give {(1 << bits) - 1} or less")
+        raise wrong(f"{name}={said(number)}: give {(1 << bits) - 1} or less")
     return number
 
 
@@ -54,18 +58,49 @@ def values(name: str, value: Value | Iterable[Value]) -> str:
 
 def _value(name: str, value: object) -> str:
     own = scalar(value)
-    if isinstance(own, bool):
-        return str(own).lower()
-    if isinstance(own, (str, int, float)):
-        return str(own)
-    raise wrong(f'{name}={value!r}: give a number, a text such as "5 %", True or False, or a list of these')
+    if isinstance(own, str):
+        return own
+    text = literal(own)
+    if text is None:
+        raise wrong(f'{name}={said(value)}: give a number, a text such as "5 %", True or False, or a list of these')
+    return text
+
+
+def literal(value: object) -> str | None:
+    """A number or a switch of Python's as studies and TOML have it; `None` of anything else, and of what is too long to be one."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return str(value) if value.bit_length() <= LONG else None
+    if isinstance(value, float) or (isinstance(value, Decimal) and value.is_finite()):
+        return str(value)
+    return None
+
+
+def said(value: object) -> str:
+    """A value as messages have it."""
+    if isinstance(value, int) and value.bit_length() > LONG:
+        return f"a number of {value.bit_length()} bits"
+    try:
+        return repr(value)
+    # Of a whole number within it, which is too long.
+    except ValueError:
+        return f"a {type(value).__name__}"
 
 
 def scalar(value: object) -> object:
     """Another package's text, number or switch as Python's own; anything else as it is."""
     if isinstance(value, str):
         return str(value)
-    if isinstance(value, (bool, int, float)):
+    if isinstance(value, bool):
+        return value
+    # Those of other packages may be of Python's kinds, and be written otherwise: `np.float64(1.0)`.
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, Decimal) and value.is_finite():
+        # A float has fewer digits.
         return value
     # Scalars of numpy, and of what is built on it, know which of Python's they are.
     item = getattr(value, "item", None)
@@ -76,6 +111,6 @@ def scalar(value: object) -> object:
             return operator.index(value)
         if isinstance(value, SupportsFloat):
             return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         pass
     return value

@@ -122,7 +122,7 @@ def run(
     quiet: Sequence[Exception] = (),
 ) -> Results:
     """Runs a plan here, or has its replications computed by `replicate` until `stop` is set. A partial result warns, unless `quiet`
-    has what ended it."""
+    has what ended it; so does one whose rows are complete and whose figures are not."""
     jobs = some("jobs", jobs, 1, JOBS)
     stop = stop or _native.Stop()
     with ExitStack() as stack:
@@ -135,8 +135,10 @@ def run(
         native, interrupted = _native.run(plan._native, settings, stop, shown, replicate)
     results = Results(native, plan.study, folder if out is not None else None)
     # What ended it altogether is the caller's to tell.
-    if not results.complete and not quiet:
+    if (not results.complete or native.cut_short) and not quiet:
         why = "interrupted" if interrupted else native.broken or f"{len(results.failures)} replications could not be run"
+        if results.complete:
+            why = "interrupted before its figures of single dialogues were complete"
         for failure in results.failures[:1]:
             why += f", the first at {failure.point or 'its point'}, replication {failure.replication}: {failure.error}"
         goes_on = "; the same call with this folder goes on" if out is not None else ""

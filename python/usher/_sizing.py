@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from usher import _native
-from usher._arguments import Number, scalar, some, whole, wrong
+from usher._arguments import Number, literal, said, scalar, some, whole, wrong
 from usher._run import JOBS, Progress, bar, cores
 
 
@@ -88,10 +88,9 @@ def _target(value: object) -> object:
 
 def _toml(value: object) -> str:
     value = scalar(value)
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (int, float)):
-        return repr(value)
+    number = literal(value)
+    if number is not None:
+        return number
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{_toml(str(name))} = {_toml(of)}" for name, of in value.items()) + " }"
     if isinstance(value, (list, tuple)):
@@ -99,5 +98,5 @@ def _toml(value: object) -> str:
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
     if not isinstance(value, str):
-        raise wrong(f"{value!r}: a plan is said in texts, numbers, switches, and lists and mappings of these")
+        raise wrong(f"{said(value)}: a plan is said in texts, numbers, switches, and lists and mappings of these")
     return json.dumps(value, ensure_ascii=False)

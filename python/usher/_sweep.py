@@ -84,6 +84,24 @@ def _own_termination() -> Iterator[None]:
             signal.signal(signal.SIGTERM, before)
 
 
+@contextmanager
+def _held(late: list[int]) -> Iterator[None]:
+    """Notes signals that would raise something, in place of that: a cluster that was begun would be left half ended."""
+    # Only the main thread hears any.
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    held = {each: handler for each, handler in before.items() if callable(handler)}
+    for each in held:
+        signal.signal(each, lambda number, _: late.append(number))
+    try:
+        yield
+    finally:
+        for each, handler in held.items():
+            signal.signal(each, handler)
+
+
 class Ray:
     """A cluster of Ray's."""
 
@@ -193,8 +211,26 @@ def sweep(
     Workers need the same wheel of usher. A worker that dies costs its replications alone: they are computed again. Raises
     `BackendError` where the engine or its cluster is missing, `VersionError` where a worker has another build.
     """
+    results, late = swept(plan, backend, address=address, jobs=jobs, out=out, force=force, progress=progress)
+    for each in late:
+        signal.raise_signal(each)
+    return results
+
+
+def swept(
+    plan: Plan,
+    backend: Backend,
+    *,
+    address: str | None,
+    jobs: Number | None,
+    out: str | os.PathLike[str] | None,
+    force: bool,
+    progress: Progress,
+) -> tuple[Results, list[int]]:
+    """The same, and the signals that came when the sweep was done, while its cluster was let go of."""
+    late: list[int] = []
     if backend == "local":
-        return run(plan, jobs=jobs, out=out, force=force, progress=progress)
+        return run(plan, jobs=jobs, out=out, force=force, progress=progress), late
     if backend not in CLUSTERS:
         raise BackendError(f'there is no backend "{backend}"; there are local, {", ".join(CLUSTERS)}')
     jobs = some("jobs", jobs, 1, JOBS)
@@ -217,10 +253,11 @@ def sweep(
         at_once = jobs or cluster.cores() + 1
         results = run(plan, jobs=at_once, out=out, force=force, progress=progress, stop=stop, replicate=replicate, quiet=fatal)
     finally:
-        cluster.close()
+        with _held(late):
+            cluster.close()
     for error in fatal[:1]:
         raise _told(error, backend) from error
-    return results
+    return results, late
 
 
 def _told(error: Exception, backend: str) -> Exception:

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use usher_runner::sweep::Asked;
 use usher_scenario::Mode;
 
@@ -20,7 +20,7 @@ const PYTHON: &str = "python3";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// How often is looked whether there was an interrupt.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long a line may take that the package has written before it ended. What it has started may hold its output open.
+/// How long lines may take that the package has written before it ended. What it has started may hold its output open, and write on.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// A study for the package.
@@ -48,8 +48,12 @@ pub(super) fn run(output: &Output, run: &Run, engine: Engine, sweeps: &[Sweep]) 
     find(engine)?;
     let interrupt = interrupt().map_err(|e| Failure::failed(format!("cannot listen for Ctrl-C: {e}")))?;
     let mut done = Vec::new();
-    for sweep in sweeps {
+    let mut interrupted = false;
+    let ended = sweeps.iter().try_for_each(|sweep| {
         let name = &sweep.name;
+        if interrupted {
+            return Err(Failure::interrupted(format!("{name}: not begun")));
+        }
         let mut command = Command::new(PYTHON);
         command.args(arguments(output, run, engine, sweep)).stdin(Stdio::null());
         if output.json {
@@ -57,6 +61,7 @@ pub(super) fn run(output: &Output, run: &Run, engine: Engine, sweeps: &[Sweep]) 
         }
         let ended =
             attended(output, command, &interrupt).map_err(|e| Failure::failed(format!("{PYTHON}: {e}")))?;
+        interrupted = ended.interrupted || interrupt.load(Ordering::Relaxed);
         if ended.code != 0 {
             // Where nothing is said here, the package has said it.
             let why = ended.why.map_or_else(String::new, |why| format!(": {why}"));
@@ -70,8 +75,12 @@ pub(super) fn run(output: &Output, run: &Run, engine: Engine, sweeps: &[Sweep]) 
                 .map_err(|e| Failure::failed(format!("{PYTHON} -m usher gave no JSON: {e}")))?;
             done.extend(told.as_array().cloned().unwrap_or_default());
         }
+        Ok(())
+    });
+    if output.json && (ended.is_ok() || !done.is_empty()) {
+        output.value(&Value::Array(done))?;
     }
-    if output.json { output.value(&Value::Array(done)) } else { Ok(()) }
+    ended
 }
 
 /// A flag that Ctrl-C, or a request to terminate, sets.
@@ -87,6 +96,8 @@ fn interrupt() -> io::Result<Arc<AtomicBool>> {
 /// How the package ended.
 struct Ended {
     code: u8,
+    /// Whether it was asked to end. It may have been done by then.
+    interrupted: bool,
     /// Its standard output, where that is ours to read.
     said: String,
     /// Why it failed, where it has told that to a program.
@@ -105,7 +116,7 @@ fn attended(output: &Output, mut command: Command, interrupt: &AtomicBool) -> io
     let (tell, told) = mpsc::channel();
     lines(child.stdout.take(), &tell, Line::Out);
     lines(child.stderr.take(), &tell, Line::Error);
-    let mut ended = Ended { code: 0, said: String::new(), why: None };
+    let mut ended = Ended { code: 0, interrupted: false, said: String::new(), why: None };
     let mut interrupts = 0;
     let status = loop {
         if interrupt.swap(false, Ordering::Relaxed) {
@@ -120,11 +131,17 @@ fn attended(output: &Output, mut command: Command, interrupt: &AtomicBool) -> io
         }
     };
     drop(tell);
-    while let Ok(line) = told.recv_timeout(LAST_WORDS) {
+    let until = Instant::now() + LAST_WORDS;
+    while let left = until.saturating_duration_since(Instant::now())
+        && !left.is_zero()
+        && let Ok(line) = told.recv_timeout(left)
+    {
         ended.take(output, line);
     }
+    ended.interrupted = interrupts > 0;
     ended.code = match status.code().and_then(|code| u8::try_from(code).ok()) {
-        _ if interrupts > 0 => INTERRUPTED,
+        Some(0) => 0,
+        _ if ended.interrupted => INTERRUPTED,
         Some(code) => code,
         None => 1,
     };

@@ -17,10 +17,11 @@ use usher_experiment::{Experiment, Whole, wide};
 use usher_observe::{Point, file};
 use usher_report::Ladder;
 use usher_runner::sweep::{
-    self, Asked, Failing, Folder, FolderError, Options, Results, Runner, Samples, Sweep, Task, Untrusted, key,
+    self, Asked, Failing, Folder, FolderError, Options, Results, RunError, Runner, Samples, Sweep, Task,
+    Untrusted, key,
 };
 use usher_runner::world::LabSettings;
-use usher_runner::{LabRunner, SimRunner};
+use usher_runner::{LabRunner, SimRunner, captured};
 use usher_scenario::{Mode, Plan, Study, founding};
 
 /// How long a dry run tries points for.
@@ -250,7 +251,7 @@ fn dry_run(output: &Output, jobs: &[Job<'_>]) -> Result<(), Failure> {
 impl Job<'_> {
     /// What runs its replications, and gives up those under way when `stop` is set. A lab has its own.
     fn runner(&self, stop: Option<Arc<AtomicBool>>) -> Box<dyn Runner + '_> {
-        let links = self.run.pcap.iter().filter(|l| !l.is_empty()).cloned().collect();
+        let links = self.links();
         match &self.lab {
             None => {
                 let runner = SimRunner::new(&self.plan, links).threads(self.threads());
@@ -261,6 +262,11 @@ impl Job<'_> {
             }
             Some(lab) => Box::new(LabRunner::new(&self.plan, links, lab.clone())),
         }
+    }
+
+    /// The links that captures are asked of, if certain ones are.
+    fn links(&self) -> Vec<String> {
+        self.run.pcap.iter().filter(|l| !l.is_empty()).cloned().collect()
     }
 
     /// What is to be run; rows of a lab are not taken for the simulator's, nor for another kernel's.
@@ -375,7 +381,11 @@ impl Job<'_> {
         });
         let task = Task { index, point, replication, capture: capture.as_deref() };
         let outcome = sweep::attempt(&*self.runner(None), task).map_err(Failure::failed)?;
-        let ladder = if self.run.ladder { self.ladder(index, replication)? } else { None };
+        let ladder = if self.run.ladder {
+            self.ladder(index, replication, None).map_err(Failure::failed)?
+        } else {
+            None
+        };
         let drawn = ladder.as_ref().map(|_| {
             let folder = self.run.out.clone().unwrap_or_default();
             folder.join(format!("{}-{index:04}-{replication}.svg", self.plan.study))
@@ -407,10 +417,15 @@ impl Job<'_> {
         output.text(&text)
     }
 
-    /// The messages of one dialogue of a replication.
-    fn ladder(&self, index: usize, replication: u32) -> Result<Option<Ladder>, Failure> {
+    /// The messages of one dialogue of a replication, which is given up when `stop` is set.
+    fn ladder(
+        &self,
+        index: usize,
+        replication: u32,
+        stop: Option<&Arc<AtomicBool>>,
+    ) -> Result<Option<Ladder>, RunError> {
         let point = &self.plan.points[index];
-        let drawn = usher_runner::ladder::ladder(point, replication).map_err(Failure::failed)?;
+        let drawn = usher_runner::ladder::ladder(point, replication, stop)?;
         let at = key::of(&self.whole().goals[index].point);
         Ok(drawn.map(|ladder| Ladder {
             name: format!("{index:04}-{at}").trim_end_matches('-').to_owned(),
@@ -419,8 +434,9 @@ impl Job<'_> {
         }))
     }
 
-    /// The ladders that a run draws: of each combination of named cases, where axes of numbers have their first values.
-    fn ladders(&self, output: &Output) -> Result<Vec<Ladder>, Failure> {
+    /// The ladders that a run draws: of each combination of named cases, where axes of numbers have their first values. False where
+    /// an interrupt left some out.
+    fn ladders(&self, output: &Output, interrupt: &Arc<AtomicBool>) -> Result<(Vec<Ladder>, bool), Failure> {
         let first = |setting: &usher_scenario::Setting| {
             let axis = self.plan.axes.iter().find(|axis| axis.name == setting.axis);
             axis.is_none_or(|axis| {
@@ -431,26 +447,38 @@ impl Job<'_> {
         let points = self.plan.points.iter().filter(|point| point.settings.iter().all(first));
         let mut ladders = Vec::new();
         for point in points.take(MOST_LADDERS) {
-            match self.ladder(point.index, 0)? {
-                Some(ladder) => ladders.push(ladder),
-                None => output.note(&format!("no dialogue ended at {}: no ladder of it", point.key)),
+            if interrupt.load(Ordering::Relaxed) {
+                return Ok((ladders, false));
+            }
+            match self.ladder(point.index, 0, Some(interrupt)) {
+                Ok(Some(ladder)) => ladders.push(ladder),
+                Ok(None) => output.note(&format!("no dialogue ended at {}: no ladder of it", point.key)),
+                Err(_) if interrupt.load(Ordering::Relaxed) => return Ok((ladders, false)),
+                Err(error) => return Err(Failure::failed(error)),
             }
         }
-        Ok(ladders)
+        Ok((ladders, true))
     }
 
-    /// Runs the whole grid, and writes the folder.
+    /// Runs the whole grid, and writes the folder. After an interrupt nothing is begun.
     fn sweep(&self, output: &Output, group: Option<&mut Group>) -> Result<Value, Failure> {
         let live = self.run.live_report.then(|| live::module(&self.study)).transpose();
         let live = live.map_err(Failure::usage)?;
         let path = self.folder(group.as_deref());
+        let interrupt = interrupt().map_err(|e| Failure::failed(format!("cannot listen for Ctrl-C: {e}")))?;
+        if interrupt.load(Ordering::Relaxed) {
+            let study = &self.plan.study;
+            return Err(Failure::interrupted(format!(
+                "{study}: not begun; run it with: {}",
+                self.resume(&path)
+            )));
+        }
         let sweep = self.whole();
         let mut folder =
             Folder::open(&path, &sweep.plan, &sweep::build(), self.run.force).map_err(refused)?;
         folder.keep(&self.study, &self.asked).map_err(Failure::failed)?;
         let begun = Instant::now();
         let started = usher_experiment::now();
-        let interrupt = interrupt().map_err(|e| Failure::failed(format!("cannot listen for Ctrl-C: {e}")))?;
         if !output.progress && !output.json {
             let (fewest, _) = sweep.replications();
             let points = sweep.goals.len();
@@ -462,6 +490,11 @@ impl Job<'_> {
         let runner = self.runner(Some(interrupt.clone()));
         let bar = Bar::new(&sweep, output.progress);
         let captures = (!self.run.pcap.is_empty()).then_some(path.as_path());
+        if captures.is_some() {
+            let links = self.links();
+            let of_points = self.plan.points.iter().map(|point| captured(&links, &point.scenario));
+            folder.capture(&sweep, of_points).map_err(Failure::failed)?;
+        }
         let options = Options { jobs: self.cores(), interrupt: &interrupt, watch: &bar, captures };
         let tell = || {
             if !output.json {
@@ -486,13 +519,18 @@ impl Job<'_> {
         };
         let mut whole = experiment.conclude(results, &samples, manifest, |point| self.rerun(point, 0));
         if self.run.ladder {
-            whole.report.ladders = self.ladders(output)?;
+            let (ladders, all) = self.ladders(output, &interrupt)?;
+            whole.report.ladders = ladders;
+            if !all {
+                whole.cut_short = true;
+                whole.report.partial.get_or_insert_with(|| sweep::CUT_SHORT.to_owned());
+            }
         }
         if let Some(module) = live {
             whole.report.live = Some(live::live(&experiment, &whole, module).map_err(Failure::failed)?);
         }
         let written = whole.write(&folder);
-        let Whole { results, manifest, report, judged, .. } = whole;
+        let Whole { results, cut_short, manifest, report, judged, .. } = whole;
         if let Some(group) = group {
             group.take(&path, manifest.clone(), &report, &results.rows, &judged);
         }
@@ -518,6 +556,11 @@ impl Job<'_> {
             let stopped =
                 interrupt.load(Ordering::Relaxed) && results.failures.is_empty() && results.broken.is_none();
             return Err(if stopped { Failure::interrupted(why) } else { Failure::failed(why) });
+        }
+        if cut_short {
+            let why =
+                format!("what is drawn of single dialogues is not complete\n{}", self.go_on(&results, &path));
+            return Err(Failure::interrupted(why));
         }
         Ok(json!({
             "study": self.plan.study, "folder": path.display().to_string(), "report": report.display().to_string(),
@@ -620,13 +663,12 @@ fn refused(error: FolderError) -> Failure {
     }
 }
 
-/// A flag that Ctrl-C (or a request to terminate) sets; a second one ends the program at once.
+/// A flag that Ctrl-C (or a request to terminate) sets, for all studies of a run; a second one ends the program at once.
 fn interrupt() -> std::io::Result<Arc<AtomicBool>> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     use signal_hook::flag;
     static FLAG: std::sync::OnceLock<Arc<AtomicBool>> = std::sync::OnceLock::new();
     if let Some(known) = FLAG.get() {
-        known.store(false, Ordering::Relaxed);
         return Ok(known.clone());
     }
     let set = FLAG.get_or_init(Arc::default).clone();

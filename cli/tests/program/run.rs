@@ -149,6 +149,50 @@ fn an_interrupted_run_leaves_a_partial_report_and_goes_on() {
     assert!(place.rows("parts") == place.rows("whole"));
 }
 
+/// One replication, and what takes long then: its dialogues once more, for a figure of them or as ladders.
+fn long(more: &str) -> String {
+    let long =
+        STUDY.replace("duration = \"20 s\"", "duration = \"20000 s\"").replace("\nmax = 12", "\nmax = 1");
+    let long = long.replace("\nmin = 3", "\nmin = 1");
+    format!("{long}\n{more}")
+}
+
+/// Begins a run and ends it by Ctrl-C when its rows are complete, in what comes then.
+fn interrupted_after(place: &Folder, arguments: &[&str], journal: &str, rows: usize) -> ProgramOutput {
+    let mut command = place.command(arguments);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let begun = Instant::now();
+    let lines = || std::fs::read_to_string(place.path(journal)).map_or(0, |text| text.lines().count());
+    while lines() < 1 + rows {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the run does not come on");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    ProgramOutput::of(child.wait_with_output().unwrap())
+}
+
+#[test]
+fn an_interrupt_while_single_dialogues_are_drawn_is_said_and_ends_a_group() {
+    let place = Folder::new();
+    let figure = "[[figures]]\nname = \"each\"\ntitle = \"E\"\nkind = \"cdf\"\ny = \"delay.mean\"\nseries = [\"loss\", \"protocol\"]\n";
+    place.write("mine.toml", &long(figure));
+    place.write("other.toml", STUDY);
+    let run = ["study", "run", "mine.toml", "other.toml", "--quick", "--set", "protocol=UDP", "--out", "r"];
+    let part = interrupted_after(&place, &run, "r/mine-quick/journal", 1).with_code(130);
+    assert!(
+        part.err.contains("single dialogues is not complete\nmine: 1 of 1 points are complete"),
+        "{part:?}"
+    );
+    let report = std::fs::read_to_string(place.path("r/mine-quick/report.html")).unwrap();
+    assert!(report.contains("These results are partial: the rows are complete"));
+    assert!(!place.path("r/other-quick").exists());
+    place.write("mine.toml", &long(""));
+    let run = ["study", "run", "mine.toml", "--quick", "--set", "protocol=UDP", "--ladder", "--out", "l"];
+    let part = interrupted_after(&place, &run, "l/journal", 1).with_code(130);
+    assert!(part.err.contains("single dialogues is not complete\n"), "{part:?}");
+}
+
 #[test]
 fn a_run_goes_on_after_a_comment_was_added_to_its_study() {
     let place = Folder::new();
@@ -237,6 +281,7 @@ fn captures_are_written_where_they_are_asked_for() {
     place.write("mine.toml", STUDY);
     place.usher(&["study", "run", "mine.toml", "--quick", "--pcap=line"]).with_code(0);
     let captures = std::fs::read_dir(place.path("out/mine-quick/captures")).unwrap().flatten();
+    let captures = captures.filter(|c| c.file_name() != "links.txt");
     let sizes: Vec<u64> = captures.map(|c| c.metadata().unwrap().len()).collect();
     assert_eq!(sizes.len(), 2);
     assert!(sizes.iter().all(|s| *s > 10_000), "{sizes:?}");
@@ -245,6 +290,31 @@ fn captures_are_written_where_they_are_asked_for() {
         .with_code(0);
     assert!(alone.out.ends_with("capture: mine-0003-0.pcapng\n"), "{}", alone.out);
     assert!(place.path("mine-0003-0.pcapng").exists());
+}
+
+#[test]
+fn captures_of_other_links_take_the_place_of_those_before() {
+    let place = Folder::new();
+    let second = "[hosts.router]\n[links.line]\nbetween = [\"client\", \"router\"]\n";
+    let two = STUDY.replace("[links.line]\nbetween = [\"client\", \"server\"]\n", second);
+    let far = "[links.far]\nbetween = [\"router\", \"server\"]\nrate = \"2 Mb/s\"\n[workload]\n";
+    let two = two.replace("[workload]\n", far);
+    let study = |links: &str| place.write("mine.toml", &format!("{two}\n[capture]\nlinks = [{links}]\n"));
+    let captured = |pcap: &str| {
+        place.usher(&["study", "run", "mine.toml", "--quick", "--out", "r", pcap]).with_code(0);
+        let text = std::fs::read_to_string(place.path("r/captures/links.txt")).unwrap();
+        let file = text.lines().next().unwrap().split('\t').next().unwrap();
+        std::fs::read(place.path("r/captures").join(file)).unwrap()
+    };
+    study("\"line\"");
+    let line = captured("--pcap");
+    let rows = place.rows("r");
+    study("\"far\"");
+    let far = captured("--pcap");
+    assert!(far != line && far.len() > 10_000);
+    assert!(captured("--pcap=line") == line);
+    assert!(captured("--pcap=far") == far);
+    assert!(place.rows("r") == rows);
 }
 
 #[test]
@@ -484,6 +554,18 @@ fn why_a_cluster_failed_is_told_to_programs_too() {
 }
 
 #[test]
+fn what_the_package_has_started_is_not_waited_for() {
+    let place = Folder::new();
+    place.write("mine.toml", STUDY);
+    // It holds the package's output open for a minute, and writes on.
+    let does = "(n=0; while [ $n -lt 600 ]; do echo still here >&2; sleep 0.1; n=$((n + 1)); done; echo >gone) & echo '[1]'; exit 0";
+    let path = python(&place, OURS, does);
+    let told = by_cluster(&place, &path, &["mine.toml", "--backend", "ray", "--json"]).with_code(0).json();
+    assert_eq!(told, serde_json::json!([1]));
+    assert!(!place.path("gone").exists());
+}
+
+#[test]
 fn an_interrupt_ends_what_asks_the_cluster() {
     use rustix::process::{Pid, Signal, kill_process};
     let place = Folder::new();
@@ -507,6 +589,21 @@ fn an_interrupt_ends_what_asks_the_cluster() {
     signal(&usher, Signal::TERM);
     let ended = ProgramOutput::of(usher.wait_with_output().unwrap()).with_code(130);
     assert!(place.path("cleaned").exists() && ended.err.contains("Ctrl-C again ends now"), "{}", ended.err);
+    // One that has done its sweep by then has done it; the next one is not begun.
+    place.write("other.toml", STUDY);
+    let path =
+        python(&place, OURS, "trap 'exit 0' TERM; echo >\"at-${4%.toml}\"; while :; do sleep 0.01; done");
+    let mut command = place.command(&["study", "run", "mine.toml", "other.toml", "--backend", "ray"]);
+    let usher = command.env("PATH", path).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    until("at-mine");
+    signal(&usher, Signal::TERM);
+    let ended = ProgramOutput::of(usher.wait_with_output().unwrap()).with_code(130);
+    assert!(ended.err.contains("other.toml: not begun") && !ended.err.contains("mine.toml"), "{}", ended.err);
+    assert!(!place.path("at-other").exists());
+    let usher = begin("trap 'exit 0' TERM; echo >alone; while :; do sleep 0.01; done");
+    until("alone");
+    signal(&usher, Signal::TERM);
+    ProgramOutput::of(usher.wait_with_output().unwrap()).with_code(0);
     // One that hangs is ended by the second.
     let usher = begin("trap 'echo >heard' TERM; echo $$ >hung; while :; do sleep 0.01; done");
     until("hung");

@@ -137,9 +137,12 @@ pub(crate) struct Aside {
     pub(crate) tap_in: Option<u16>,
     /// But for what was offered.
     pub(crate) stats: LinkStats,
-    /// What passes others, while there is something.
+    /// What passes others, of a link on which something did.
     passing: Option<Box<Passing>>,
 }
+
+/// The largest emptied heap (packets) whose memory is kept: where packets pass others, more will.
+const KEPT: usize = 64;
 
 /// Packets under way that pass others: a list would be walked along for each of them, past all that are before it.
 #[derive(Debug, Default)]
@@ -371,8 +374,11 @@ impl Direction {
         // What is passed arrives after all that pass it, so that the list has not come to its end.
         let next = passing.next().min(pool[self.first].arrives);
         if passing.packets.is_empty() {
+            let keeps = passing.packets.capacity() <= KEPT;
             self.mixed = false;
-            self.aside().passing = None;
+            if !keeps {
+                self.aside().passing = None;
+            }
         }
         Some((packet, Some(next)))
     }
@@ -447,8 +453,29 @@ mod tests {
                 let came = link.arrive(first, &pool).map(|(arrived, next)| (pool.take(arrived).ident, next));
                 assert_eq!(came, list.arrive(first));
             }
-            assert!(!link.mixed && link.aside.is_none_or(|aside| aside.passing.is_none()));
+            assert!(!link.mixed && link.aside().passing.as_ref().is_none_or(|p| p.packets.is_empty()));
         }
+    }
+
+    #[test]
+    fn memory_for_packets_that_pass_others_is_kept_while_it_is_little() {
+        let (mut link, mut pool) = (direction(), Pool::default());
+        let mut passed_by = |packets: u64| {
+            for arrives in [9].into_iter().chain((0..packets).map(|_| 8)) {
+                let sent = packet(&mut pool, 0);
+                link.insert(at(arrives), false, sent, &mut pool);
+            }
+            for due in (0..packets).map(|_| 8).chain([9]) {
+                let (arrived, _) = link.arrive(at(due), &pool).expect("it is due");
+                pool.release(arrived);
+            }
+            link.aside.as_ref().and_then(|aside| aside.passing.as_ref()).map(|p| p.packets.capacity())
+        };
+        assert_eq!(passed_by(0), None);
+        let few = passed_by(3);
+        assert!(few.is_some_and(|room| room >= 3));
+        assert_eq!(passed_by(3), few);
+        assert_eq!(passed_by(1000), None);
     }
 
     #[test]

@@ -103,6 +103,17 @@ impl<T: Copy, R: Copy + PartialOrd> EventQueue<T, R> {
         bucket.into_iter().flatten().map(|(at, ..)| Instant::from_nanos(*at)).min()
     }
 
+    /// What is pending of the time of the event that was taken out last, with its rank, in no certain order.
+    pub fn present(&self) -> impl Iterator<Item = (T, R)> {
+        let current = if self.base == self.now { &self.current[self.next..] } else { &[] };
+        let level = self.levels.trailing_zeros() as usize;
+        let occupied = self.occupied.get(level).map_or(0, |slots| slots.trailing_zeros() as usize % SLOTS);
+        let bucket = self.slots.get(level).map(|level| &level[occupied][..]).unwrap_or_default();
+        let of_bucket =
+            bucket.iter().filter(|(at, ..)| *at == self.now).map(|&(_, event, rank)| (event, rank));
+        current.iter().copied().chain(of_bucket)
+    }
+
     #[inline]
     fn place(&mut self, at: u64, event: T, rank: R) {
         let differs = at ^ self.base;
@@ -275,6 +286,13 @@ mod tests {
                     let got = q.pop_ranked_until(t(limit));
                     prop_assert_eq!(got, expected.map(|(at, rank, e)| (t(at), e, rank)));
                     now = got.map_or(now, |(at, ..)| at.as_nanos());
+                    if got.is_some() {
+                        let mut present: Vec<_> = q.present().collect();
+                        let mut pending: Vec<_> = model.iter().filter(|m| m.0 == now).map(|m| (m.2, m.1)).collect();
+                        present.sort_unstable();
+                        pending.sort_unstable();
+                        prop_assert_eq!(present, pending);
+                    }
                 }
                 prop_assert_eq!(q.len(), model.len());
             }

@@ -36,6 +36,8 @@ pub struct Experiment<'a> {
 pub struct Whole {
     /// The rows and points.
     pub results: Results,
+    /// True where an interrupt has left points out of figures of single dialogues.
+    pub cut_short: bool,
     /// What was run, where and how long.
     pub manifest: Manifest,
     /// The report.
@@ -134,7 +136,7 @@ impl Experiment<'_> {
         let judged = statements::report(&mut report, self.plan, &held, statements::is_own(&manifest));
         let level = self.plan.points.first().map_or(0.95, |p| p.scenario.run.replications.confidence.get());
         let units = sweep::units(self.study.file(), self.plan, &results.rows);
-        Whole { results, manifest, report, judged, units, level }
+        Whole { results, cut_short: samples.is_cut_short(), manifest, report, judged, units, level }
     }
 }
 

@@ -62,10 +62,10 @@ impl Journal {
         let text = String::from_utf8_lossy(&bytes[..whole]);
         let mut lines = text.lines();
         let mut journal = Self { path: path.to_owned(), file, finished: HashMap::new(), damaged: 0 };
+        // Torn as it was begun, by this version or the first.
+        let torn = |magic: &str| magic.as_bytes().starts_with(&bytes[..bytes.len().min(magic.len())]);
         match lines.next() {
-            None if !bytes.is_empty()
-                && !MAGIC.as_bytes().starts_with(&bytes[..bytes.len().min(MAGIC.len())]) =>
-            {
+            None if !torn(MAGIC) && !torn(FIRST) => {
                 return Err(Error::malformed(path, 1, "this is not an usher journal"));
             }
             None => {
@@ -274,6 +274,19 @@ mod tests {
             journal.append(&point("0.1"), 1, results(2.0)).unwrap();
             drop(journal);
             assert_eq!(fs::read(&path).unwrap(), whole, "torn at {end}");
+        }
+    }
+
+    #[test]
+    fn a_journal_that_tore_as_it_was_begun_is_begun_again() {
+        let folder = Folder::new();
+        let path = folder.file("journal");
+        for header in ["usher-journal 1 abc", "usher-journal 2 abc"] {
+            for end in 0..=header.len() {
+                fs::write(&path, &header[..end]).unwrap();
+                assert!(Journal::open(&path, "new").unwrap().is_empty(), "{header} torn at {end}");
+                assert_eq!(fs::read_to_string(&path).unwrap(), "usher-journal 2 new\n");
+            }
         }
     }
 

@@ -25,8 +25,7 @@ pub struct SimRunner<'a> {
 }
 
 impl<'a> SimRunner<'a> {
-    /// A runner for this plan's points. A capture holds the links of these names; of none, those that the
-    /// study's `[capture]` names, or else all.
+    /// A runner for this plan's points. A capture holds [these links](captured).
     pub fn new(plan: &'a Plan, links: Vec<String>) -> Self {
         Self { plan, links, threads: 1, stop: None }
     }
@@ -42,6 +41,15 @@ impl<'a> SimRunner<'a> {
     #[must_use]
     pub fn until(self, stop: Arc<AtomicBool>) -> Self {
         Self { stop: Some(stop), ..self }
+    }
+}
+
+/// What a capture of this scenario holds: the links that are asked for; of none, those that its `[capture]` names, or else all.
+pub fn captured(asked: &[String], scenario: &Scenario) -> Vec<String> {
+    match (asked, &scenario.capture.links[..]) {
+        ([], []) => scenario.link_names().map(str::to_owned).collect(),
+        ([], named) => named.to_vec(),
+        (asked, _) => asked.to_vec(),
     }
 }
 
@@ -99,11 +107,7 @@ fn run(
 ) -> Result<Outcome, RunError> {
     let point = plan.points.get(task.index).ok_or_else(no_point)?;
     let scenario = &point.scenario;
-    let links = match (asked, &scenario.capture.links[..]) {
-        ([], []) => scenario.link_names().map(str::to_owned).collect(),
-        ([], named) => named.to_vec(),
-        (asked, _) => asked.to_vec(),
-    };
+    let links = captured(asked, scenario);
     let tap = task.capture.map(|_| Box::<Packets>::default() as Box<dyn Tap>);
     let world = world(scenario, point.seed(task.replication), &links, tap).map_err(RunError::new)?;
     let mut result = world.run().map_err(RunError::new)?;

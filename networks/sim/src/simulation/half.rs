@@ -356,6 +356,12 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O, Half> {
             self.extent.follow(at, mark, event)?;
             self.happen(at, event);
             if self.observer.is_done() {
+                // What is to come at this time may have come before.
+                let is_undecided =
+                    |(other, of): (Event, Mark)| mark == of && !mark.is_decided(event, (of, other));
+                if self.queue.present().any(is_undecided) {
+                    return Err(Parted::Undecided(at));
+                }
                 break;
             }
             if self.is_given_up() {

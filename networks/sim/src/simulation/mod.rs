@@ -440,8 +440,8 @@ pub enum Fault {
     Stopped,
 }
 
-/// Events between two looks whether a run is to be given up: half a millisecond of packets, and a look at a flag for each of them
-/// would cost more than it is worth.
+/// Events between two looks whether a run is to be given up: half a millisecond where they are packets alone, longer where real
+/// cryptography is computed. A look at a flag for each of them would cost more than it is worth.
 const LOOK: u64 = 1024;
 
 /// A simulation that can run, of a whole network or of a [`Half`] of one. Made by a [`Builder`].

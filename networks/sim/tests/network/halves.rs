@@ -23,6 +23,8 @@ enum App {
     Server { come: u64 },
     /// Tells that this time has come.
     Clock(Instant),
+    /// Tells what comes, and that it has set its timer for the time of the first that came.
+    Prompt { at: Instant, come: u8 },
 }
 
 impl Application for App {
@@ -59,7 +61,14 @@ impl Application for App {
                 ctx.report(payload.as_slice().to_vec());
             }
             (Self::Clock(at), Delivery::Start) => ctx.set_timer(Some(*at)),
-            (Self::Clock(_), Delivery::Timer) => ctx.report(b"clock".to_vec()),
+            (Self::Clock(_) | Self::Prompt { .. }, Delivery::Timer) => ctx.report(b"clock".to_vec()),
+            (Self::Prompt { at, come }, Delivery::Datagram { .. }) => {
+                *come += 1;
+                ctx.report(vec![*come]);
+                if *come == 1 {
+                    ctx.set_timer(Some(*at));
+                }
+            }
             _ => {}
         }
     }
@@ -341,6 +350,27 @@ fn an_order_that_is_not_known_is_not_guessed() {
         ran.unwrap_err().to_string(),
         "at 1.05 ms: which of two events of two halves happens first is not known"
     );
+}
+
+#[test]
+fn what_is_still_to_come_at_the_last_time_may_have_been_before_the_last_event() {
+    // Three requests are sent to the first half at once, and arrive at once. Its timer is set as the first arrives, for the same time.
+    let make = || {
+        let mut b = Builder::new(IpVersion::V4, Seed::new(1));
+        let [a, s] = [(); 2].map(|()| b.host(None).unwrap());
+        let channel = ChannelConfig { delay: micros(1000), ..Default::default() };
+        b.link(a, s, &LinkConfig { up: channel.clone(), down: channel, ..Default::default() });
+        b.app(s, App::Asker { server: a, times: vec![at(50); 3], by_tcp: false }, None);
+        let app = b.app(a, App::Prompt { at: at(1050), come: 0 }, None);
+        b.bind_udp(app, 0, 7).unwrap();
+        (b, vec![a], s, 1)
+    };
+    let shown = whole(make, &[at(5000)], 3);
+    let said: Vec<&[u8]> = shown.heard.iter().map(|(.., said)| &said[..]).collect();
+    assert_eq!(said, [&[1][..], &[2], b"clock"]);
+    assert_eq!(in_halves(make, &[at(5000)], 3), Err(Parted::Undecided(at(1050))));
+    // The first was sent long before the timer was set, and the others after it.
+    assert_eq!(in_halves(make, &[at(5000)], 1), Ok(whole(make, &[at(5000)], 1)));
 }
 
 #[test]

@@ -20,6 +20,8 @@ use packet::{Parsed, Transport};
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use stream::Streams;
 use usher_core::{Duration, Instant};
 use usher_report::{Ladder, Message};
@@ -34,11 +36,15 @@ const MOST_MESSAGES: usize = 120;
 /// The messages of a dialogue of one replication of a point; nothing where no dialogue of a first host ended.
 ///
 /// # Errors
-/// The point cannot be run.
-pub fn ladder(point: &Point, replication: u32) -> Result<Option<Ladder>, RunError> {
+/// The point cannot be run, or the run was given up, as it is when `stop` is set.
+pub fn ladder(
+    point: &Point,
+    replication: u32,
+    stop: Option<&Arc<AtomicBool>>,
+) -> Result<Option<Ladder>, RunError> {
     let tap = Box::<Sightings>::default() as Box<dyn Tap>;
     let world = World::watched(&point.scenario, point.seed(replication), Some(tap)).map_err(RunError::new)?;
-    let watched = world.run().map_err(RunError::new)?.watched;
+    let watched = world.until(stop).run().map_err(RunError::new)?.watched;
     let Some(mut watched) = watched else { return Ok(None) };
     let tap = watched.tap.take().and_then(|tap| tap.into_any().downcast::<Sightings>().ok());
     Ok(tap.and_then(|seen| draw(&watched, &seen)))

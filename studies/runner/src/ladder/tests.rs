@@ -9,7 +9,7 @@ fn names(study: &str, words: &[&str]) -> Vec<String> {
     let plan = study.plan(Mode::Quick, &Overrides::default()).unwrap();
     let has = |point: &&Point| words.iter().all(|word| point.key.contains(word));
     let point = plan.points.iter().find(has).unwrap_or_else(|| panic!("no point has {words:?}"));
-    let ladder = ladder(point, 0).unwrap().expect("a dialogue ended");
+    let ladder = ladder(point, 0, None).unwrap().expect("a dialogue ended");
     assert!(ladder.messages.windows(2).all(|m| m[0].sent <= m[1].sent), "in the order of sending");
     assert!(ladder.messages.iter().all(|m| m.from != m.to && m.arrived.is_none_or(|a| a >= m.sent)));
     ladder
@@ -143,7 +143,7 @@ fn a_message_of_802_21_and_a_handover() {
 fn a_point_gives_the_same_ladder_again() {
     let study = Study::open("mih-udp").unwrap();
     let plan = study.plan(Mode::Quick, &Overrides::default()).unwrap();
-    assert_eq!(ladder(&plan.points[0], 0).unwrap(), ladder(&plan.points[0], 0).unwrap());
+    assert_eq!(ladder(&plan.points[0], 0, None).unwrap(), ladder(&plan.points[0], 0, None).unwrap());
 }
 
 #[test]

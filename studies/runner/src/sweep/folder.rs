@@ -1,7 +1,8 @@
 //! The folder of a run: whose it is, what it holds, how a run begun there goes on.
 
-use super::Results;
+use super::{Results, Sweep};
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,8 @@ use usher_scenario::{Mode, Overrides, Study};
 const JOURNAL: &str = "journal";
 /// The folder of captures within a run's folder.
 pub const CAPTURES: &str = "captures";
+/// Of which links each capture is, in that folder.
+const LINKS: &str = "links.txt";
 /// The folder of message-flow figures within a run's folder.
 pub const LADDERS: &str = "ladders";
 /// What a run writes beside its journal.
@@ -173,6 +176,30 @@ impl Folder {
         Ok(())
     }
 
+    /// Has the captures be of these links, for each point of the sweep: one that is of others, or that does not say, is removed, so that
+    /// [`super::execute`] makes it again.
+    ///
+    /// # Errors
+    /// A file cannot be removed or written.
+    pub fn capture(&self, sweep: &Sweep, links: impl IntoIterator<Item = Vec<String>>) -> Result<(), Error> {
+        let list = self.path.join(CAPTURES).join(LINKS);
+        let before = if list.exists() { file::read(&list)? } else { String::new() };
+        let before: HashSet<&str> = before.lines().collect();
+        let mut text = String::new();
+        for (index, links) in (0..sweep.goals.len()).zip(links) {
+            let capture = sweep.capture(index);
+            let name = capture.file_name().unwrap_or_default().to_string_lossy();
+            let line = format!("{name}\t{}", links.join("\t"));
+            if !before.contains(line.as_str()) {
+                let file = self.path.join(&capture);
+                gone(fs::remove_file(&file), &file)?;
+            }
+            text.push_str(&line);
+            text.push('\n');
+        }
+        file::write(&list, |out| out.write_all(text.as_bytes()))
+    }
+
     /// Writes `results.csv`, `results.parquet`, `summary.csv` and `summary.parquet` with intervals at this level (0.95),
     /// and `manifest.json`, each whole or not at all.
     ///
@@ -249,12 +276,6 @@ impl Asked {
 
 /// Removes what a run writes, and nothing else.
 fn clear(path: &Path) -> Result<(), Error> {
-    let gone = |result: std::io::Result<()>, path: &Path| match result {
-        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-            Err(Error::Io { action: "remove", path: path.to_owned(), source })
-        }
-        _ => Ok(()),
-    };
     for name in FILES.iter().chain([&JOURNAL]) {
         let file = path.join(name);
         gone(fs::remove_file(&file), &file)?;
@@ -264,6 +285,16 @@ fn clear(path: &Path) -> Result<(), Error> {
         gone(fs::remove_dir_all(&folder), &folder)?;
     }
     Ok(())
+}
+
+/// What came of removing what may not have been there.
+fn gone(removed: std::io::Result<()>, path: &Path) -> Result<(), Error> {
+    match removed {
+        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::Io { action: "remove", path: path.to_owned(), source })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What tells this program's build from others: the checksum of its file, or its version where that cannot

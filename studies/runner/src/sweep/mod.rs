@@ -33,7 +33,7 @@ pub use moved::Untrusted;
 pub use overlay::{Drawn, overlay};
 pub use plan::units;
 pub use recommend::{Advice, advise, answers};
-pub use report::report;
+pub use report::{CUT_SHORT, report};
 pub use samples::{Samples, samples};
 
 use crate::world::LabFacts;

@@ -19,6 +19,10 @@ pub(super) type Estimates = HashMap<(Point, String), Estimate>;
 /// Values of replications by point and metric.
 type Values = HashMap<(Point, String), Vec<f64>>;
 
+/// What a report says first whose rows are complete, and what was run for the rest was cut short.
+pub const CUT_SHORT: &str =
+    "These results are partial: the rows are complete, what is drawn of single dialogues is not.";
+
 /// The report of a run, with what its figures of single dialogues are drawn from. `rerun` gives the command line that runs a point again alone.
 pub fn report(
     file: &StudyFile,
@@ -79,7 +83,7 @@ pub fn report(
         question: file.question.clone(),
         findings,
         description: file.description.clone(),
-        partial: partial(results),
+        partial: partial(results, samples),
         summary: None,
         warnings: Failing::of(plan, results)
             .iter()
@@ -99,11 +103,12 @@ pub fn report(
     }
 }
 
-fn partial(results: &Results) -> Option<String> {
+fn partial(results: &Results, samples: &Samples) -> Option<String> {
     let complete = results.points.iter().filter(|p| p.complete).count();
-    (!results.complete).then(|| {
+    let points = (!results.complete).then(|| {
         format!("These results are partial: {complete} of {} points are complete.", results.points.len())
-    })
+    });
+    points.or_else(|| samples.is_cut_short().then(|| CUT_SHORT.to_owned()))
 }
 
 fn notes(results: &Results) -> Vec<String> {

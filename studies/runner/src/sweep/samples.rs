@@ -27,10 +27,20 @@ struct Sample {
 
 /// The dialogues of points by their place in the plan.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Samples(BTreeMap<usize, Vec<Sample>>);
+pub struct Samples {
+    of_points: BTreeMap<usize, Vec<Sample>>,
+    cut_short: bool,
+}
+
+impl Samples {
+    /// True where an interrupt left points out.
+    pub fn is_cut_short(&self) -> bool {
+        self.cut_short
+    }
+}
 
 /// Runs the first replication of each point that a figure of single dialogues is of. None is begun after `interrupt` is set, and
-/// that under way is given up.
+/// that under way is given up: what is missing then is [said](Samples::is_cut_short).
 ///
 /// # Errors
 /// A point cannot be run.
@@ -39,13 +49,20 @@ pub fn samples(plan: &Plan, interrupt: &Arc<AtomicBool>) -> Result<Samples, RunE
     let mut samples = Samples::default();
     for point in &plan.points {
         let wanted = of_dialogues.iter().any(|said| report::is_at(said, point));
-        if !wanted || interrupt.load(Ordering::Relaxed) {
+        if !wanted {
             continue;
+        }
+        if interrupt.load(Ordering::Relaxed) {
+            samples.cut_short = true;
+            break;
         }
         let world = World::watched(&point.scenario, point.seed(0), None).map_err(RunError::new)?;
         let watched = match world.until(Some(interrupt)).run() {
             Ok(result) => result.watched,
-            Err(WorldError::Stopped) => None,
+            Err(WorldError::Stopped) => {
+                samples.cut_short = true;
+                break;
+            }
             Err(error) => return Err(RunError::new(error)),
         };
         let Some(watched) = watched else { continue };
@@ -55,7 +72,7 @@ pub fn samples(plan: &Plan, interrupt: &Arc<AtomicBool>) -> Result<Samples, RunE
             workload: d.workload,
         };
         samples
-            .0
+            .of_points
             .insert(point.index, watched.dialogues.into_iter().filter(|d| d.counts).map(sample).collect());
     }
     Ok(samples)
@@ -65,7 +82,7 @@ pub fn samples(plan: &Plan, interrupt: &Arc<AtomicBool>) -> Result<Samples, RunE
 pub(super) fn curves(said: &model::Figure, plan: &Plan, samples: &Samples) -> Vec<(Series, Vec<String>)> {
     let metric = said.y.0.first().map_or("", String::as_str);
     let curve = |point: &usher_scenario::Point| {
-        let all = samples.0.get(&point.index).filter(|_| report::is_at(said, point))?;
+        let all = samples.of_points.get(&point.index).filter(|_| report::is_at(said, point))?;
         let own = |workload: &str| metric.strip_suffix(workload).is_some_and(|rest| rest.ends_with('.'));
         let of: Vec<&Sample> = all.iter().filter(|s| s.workload.is_empty() || own(&s.workload)).collect();
         let points = match said.kind {

@@ -232,6 +232,32 @@ fn captures_are_of_each_first_replication_and_made_up_for() {
 }
 
 #[test]
+fn captures_of_other_links_are_made_again() {
+    let temporary = Temporary::new();
+    let (sweep, path) = (sweep(), temporary.run("x"));
+    let never = AtomicBool::new(false);
+    // How many replications are run for captures of these links.
+    let runs = |links: &dyn Fn(usize) -> Vec<String>| {
+        let mut folder = Folder::open(&path, &sweep.plan, "build", false).unwrap();
+        folder.capture(&sweep, (0..8).map(links)).unwrap();
+        let fake = Fake::default();
+        let options = Options { jobs: 1, interrupt: &never, watch: &(), captures: Some(&path) };
+        assert!(execute(&sweep, &fake, folder.journal(), options).complete);
+        fake.runs.load(Ordering::Relaxed)
+    };
+    let core = |_| vec!["core".to_owned()];
+    assert!(runs(&core) > 24);
+    assert_eq!(runs(&core), 0);
+    fs::write(path.join("captures/mine.pcapng"), "mine").unwrap();
+    assert_eq!(runs(&|_| vec!["access".to_owned()]), 8);
+    assert_eq!(runs(&|index| vec![if index == 3 { "core" } else { "access" }.to_owned()]), 1);
+    assert!(path.join("captures/mine.pcapng").exists());
+    // Of those of an earlier version it is not known.
+    fs::remove_file(path.join("captures/links.txt")).unwrap();
+    assert_eq!(runs(&core), 8);
+}
+
+#[test]
 fn a_dry_run_tries_a_few_and_counts_all() {
     let fake = Fake::default();
     let estimated = estimate(&sweep(), &fake, 2, Duration::ZERO).unwrap();
