@@ -179,4 +179,13 @@ fn eap_is_of_whom_the_first_request_came_from() {
         _ => None,
     });
     assert_eq!(asked, Some(at(INITIATOR, 500)));
+    // Nor are its fragments of another network than those of others there.
+    let (now, endpoint) = (world.net.now(), &mut world.net[responder]);
+    let token = *endpoint.by_spi.values().next().unwrap();
+    endpoint.step(now, token, |sa, _| {
+        let added = sa.reassembly.add((false, 2), (1, 2), crate::code::PayloadType::SA, vec![0; 100], 1000);
+        assert!(matches!(added, Ok(None)));
+    });
+    assert_eq!(endpoint.fragments[0].note(u64::MAX, pressure::network(address(INITIATOR)), 10), None);
+    assert_eq!(endpoint.fragments[0].held().2, 1);
 }
