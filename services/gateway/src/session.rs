@@ -166,6 +166,8 @@ impl Gateway {
     ) {
         let initiator = self.is_begun(sa);
         let login = self.logins.remove(&sa);
+        // As the AAA server was asked.
+        let from = login.as_ref().map_or(path.remote, |login| login.remote);
         let (mut granted, leases, addresses) = match login {
             Some(login) => (login.granted, login.leases, login.addresses),
             None => Default::default(),
@@ -196,7 +198,7 @@ impl Gateway {
             id,
             records: 0,
             granted,
-            station: station(path.remote),
+            station: station(from),
             ends,
             interim,
             cause: TerminateCause::UserRequest,

@@ -135,12 +135,18 @@ pub(super) struct Revocation {
     used: Arc<Mutex<Vec<RevocationList>>>,
     /// Those that certificates of others have named.
     learned: Arc<Mutex<Learned>>,
+    turn: Arc<Mutex<Turn>>,
     /// Held by who asks about this side's own certificate.
     showing: Arc<Mutex<()>>,
     asking: Asking,
     asked: Arc<AtomicUsize>,
     telling: Telling<Told>,
 }
+
+/// Had by who takes up lists, alone, until it has told what follows: otherwise what was read before another began could take the place of
+/// what that has read since.
+#[derive(Debug, Default)]
+struct Turn;
 
 /// What is remembered between two looks.
 #[derive(Default)]
@@ -173,26 +179,28 @@ impl Revocation {
             of: Arc::new(Mutex::new(of)),
             used: Arc::default(),
             learned: Arc::default(),
+            turn: Arc::default(),
             showing: Arc::default(),
             asking: Asking::default(),
             asked: Arc::default(),
             telling: telling.clone(),
         };
-        this.read()?;
+        this.read(&locked(&this.turn))?;
         Ok(this)
     }
     /// As another configuration says, from now on.
     pub(super) fn configure(&self, loaded: &Loaded) {
         let of = Arc::new(Of::new(loaded));
+        let turn = locked(&self.turn);
         *locked(&self.of) = of.clone();
-        let taken = of.lists().and_then(|lists| self.take(&of, lists));
+        let taken = of.lists().and_then(|lists| self.take(&turn, &of, lists));
         if taken.is_ok() {
-            self.tell_revoked();
+            self.tell_revoked(&turn);
         }
         if let Err(error) = taken {
             tracing::error!(error, "the revocation lists are not taken up; those of before are used");
             let before = locked(&self.used).clone();
-            if let Err(error) = self.take(&of, before) {
+            if let Err(error) = self.take(&turn, &of, before) {
                 tracing::error!(error, "nor these");
             }
         }
@@ -200,22 +208,22 @@ impl Revocation {
 
     /// Has those put out who are on the lists in use. Those that others' certificates have named are not among them: they are believed
     /// of whoever shows such a certificate alone.
-    fn tell_revoked(&self) {
+    fn tell_revoked(&self, _: &Turn) {
         let revoked: BTreeSet<_> = locked(&self.used).iter().flat_map(RevocationList::certificates).collect();
         self.telling.tell(Told::Revoked(Arc::new(revoked)));
     }
 
     /// Takes up the lists that there are; whether they are others than before.
-    fn read(&self) -> Result<bool, String> {
+    fn read(&self, turn: &Turn) -> Result<bool, String> {
         let of = locked(&self.of).clone();
         let lists = of.lists()?;
         if lists == *locked(&self.used) {
             return Ok(false);
         }
-        self.take(&of, lists).map(|()| true)
+        self.take(turn, &of, lists).map(|()| true)
     }
 
-    fn take(&self, of: &Of, lists: Vec<RevocationList>) -> Result<(), String> {
+    fn take(&self, _: &Turn, of: &Of, lists: Vec<RevocationList>) -> Result<(), String> {
         let learned = locked(&self.learned).lists(wall());
         let octets: Vec<Vec<u8>> = lists.iter().chain(&learned).map(|list| list.der().to_vec()).collect();
         let credentials = of.credentials.with_revocation_lists(&octets).map_err(|error| error.to_string())?;
@@ -264,10 +272,11 @@ impl Revocation {
             }
         }
         watch.due.insert(files.clone(), now + every);
-        match self.read() {
+        let turn = locked(&self.turn);
+        match self.read(&turn) {
             Ok(true) => {
                 self.telling.tell(Told::VoidTickets);
-                self.tell_revoked();
+                self.tell_revoked(&turn);
                 for list in locked(&self.used).iter() {
                     let (issuer, revoked) = (&list.issuer, list.revoked);
                     tracing::info!(issuer, revoked, number = list.number(), "revocation list");
@@ -277,6 +286,7 @@ impl Revocation {
             Ok(false) => drop(watch.said.remove(&files)),
             Err(error) => watch.complain(&files, error),
         }
+        drop(turn);
         let over = |list: &&RevocationList| !list.is_of_now(wall());
         let over: Vec<String> =
             locked(&self.used).iter().filter(over).map(|list| list.issuer.clone()).collect();
@@ -423,11 +433,12 @@ impl Revocation {
 
     /// Takes up the lists that are there now.
     fn renew(&self) {
+        let turn = locked(&self.turn);
         let (of, lists) = (locked(&self.of).clone(), locked(&self.used).clone());
-        self.telling.tell(Told::VoidTickets);
-        if let Err(error) = self.take(&of, lists) {
+        if let Err(error) = self.take(&turn, &of, lists) {
             tracing::error!(error, "the revocation lists are not taken up");
         }
+        self.telling.tell(Told::VoidTickets);
     }
 
     /// Fetches the lists that the certificates of a path name, where they are wanted and not there; whether there are others than before.

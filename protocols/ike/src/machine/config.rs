@@ -75,7 +75,8 @@ pub struct Config {
     /// When requests are sent again.
     pub retransmission: Retransmission,
     /// IKE_SAs at a time whose initiator has not proved who it is. One more is begun in the place of the oldest of the network that
-    /// has most of them, where its own network has fewer, and that one has had two seconds at least; otherwise it is not begun.
+    /// has most of them, where its own network has fewer: of one whose initiator has not gone on for two seconds, or else of one that
+    /// is ten seconds old and does not wait for this side; otherwise it is not begun.
     pub half_open: usize,
     /// From so many of them on every initiator has to send back a cookie first (RFC 7296 §2.6).
     pub cookies_from: usize,
@@ -87,7 +88,7 @@ pub struct Config {
     /// How long a responder waits for an initiator to prove who it is.
     pub patience: Duration,
     /// Proofs by the shared key of a connection that may fail a minute. Of more, none is looked at that comes from a network from which
-    /// one has failed within ten minutes, unless from that very host the last one was right. 0: any number.
+    /// one has failed within ten minutes, unless the last one of that identity from that very host was right. 0: any number.
     pub failed_proofs_per_minute: u32,
     /// Requests of the other side of an established IKE_SA a minute, or at once. Those beyond are taken when they come again later.
     /// 0: any number.

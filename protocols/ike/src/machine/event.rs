@@ -298,7 +298,7 @@ pub enum Event {
         identity: Identification,
         /// Of which connection it is.
         connection: String,
-        /// From where it comes.
+        /// Where it has been shown to receive: failures are counted by that.
         remote: SocketAddr,
         /// Its packet; the first of a conversation is an Identity response.
         packet: Vec<u8>,
@@ -416,7 +416,7 @@ pub enum Event {
     Unproved {
         /// The IKE_SA.
         sa: SaId,
-        /// Where it is.
+        /// Where it has been shown to receive, and at which address of this side.
         path: Path,
         /// Who it says it is, if it has said so.
         identity: Option<Identification>,

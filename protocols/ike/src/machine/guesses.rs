@@ -2,10 +2,11 @@
 //! by the key that it fails by, too: of a connection.
 //!
 //! Nobody is locked out by that who has the key: a network from which none has failed of late has its proof looked at whatever
-//! others do, and so has a host from which the last one was right.
+//! others do, and so has who has been right at that host before, unless his own last one was wrong.
 
 use super::config::{Config, Connection};
 use super::pressure::{Debt, host, network};
+use crate::payload::Identification;
 use crate::recent::Recent;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -17,15 +18,25 @@ use usher_core::{Duration, Instant};
 
 /// For so long a network is known by a proof that has failed, and nobody is told again that too many have.
 const FAILED: Duration = Duration::from_secs(600);
-/// For so long a host is known by one that was right.
+/// For so long somebody at a host is known by one that was right.
 const PROVED: Duration = Duration::from_secs(7 * 86_400);
-/// So many networks, and hosts, are remembered.
+/// So many networks are remembered, and as many who are known.
 const ROOM: usize = 1 << 16;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Failed {
     debt: Debt,
     told: Option<Instant>,
+}
+
+/// Who makes a proof, and of which connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Claim<'a> {
+    pub(super) connection: &'a str,
+    /// Who it says it is.
+    pub(super) identity: &'a Identification,
+    /// Where it has been shown to receive.
+    pub(super) from: IpAddr,
 }
 
 /// Proofs by shared keys that have failed, and from where.
@@ -35,35 +46,37 @@ pub(super) struct Guesses {
     /// By connections of the configuration.
     failed: BTreeMap<String, Failed>,
     networks: Recent,
-    hosts: Recent,
+    /// Identities at hosts: others there, as behind a NAT, are none of their affair.
+    known: Recent,
 }
 
 impl Guesses {
     pub(super) fn new(hash: &HashState) -> Self {
         let recent = || Recent::new(ROOM, hash);
-        Self { hash: hash.clone(), failed: BTreeMap::new(), networks: recent(), hosts: recent() }
+        Self { hash: hash.clone(), failed: BTreeMap::new(), networks: recent(), known: recent() }
     }
-    /// The network and the host that an address is of, to a connection.
-    fn keys(&self, connection: &str, from: IpAddr) -> [u64; 2] {
-        [network(from), host(from)].map(|of| self.hash.hash_one((connection, of)))
+    /// The network that a claim comes from, and who makes it at which host, to a connection.
+    fn keys(&self, Claim { connection, identity, from }: Claim<'_>) -> [u64; 2] {
+        let network = self.hash.hash_one((connection, network(from)));
+        [network, self.hash.hash_one((connection, host(from), identity))]
     }
 
-    /// Whether a proof from there is looked at.
-    pub(super) fn weighs(&self, now: Instant, config: &Config, connection: &str, from: IpAddr) -> bool {
-        let debt = self.failed.get(connection).map_or(Debt::default(), |failed| failed.debt);
+    /// Whether a proof is looked at.
+    pub(super) fn weighs(&self, now: Instant, config: &Config, claim: Claim<'_>) -> bool {
+        let debt = self.failed.get(claim.connection).map_or(Debt::default(), |failed| failed.debt);
         if !debt.is_of_a_minute(now, config.failed_proofs_per_minute) {
             return true;
         }
-        let [network, host] = self.keys(connection, from);
-        self.hosts.has(now, host, PROVED) || !self.networks.has(now, network, FAILED)
+        let [network, who] = self.keys(claim);
+        self.known.has(now, who, PROVED) || !self.networks.has(now, network, FAILED)
     }
     /// One was wrong. True: from now on there are too many, which was not told of late.
-    pub(super) fn failed(&mut self, now: Instant, config: &Config, connection: &str, from: IpAddr) -> bool {
-        let [network, host] = self.keys(connection, from);
+    pub(super) fn failed(&mut self, now: Instant, config: &Config, claim: Claim<'_>) -> bool {
+        let [network, who] = self.keys(claim);
         self.networks.see(now, network);
-        self.hosts.forget(host);
+        self.known.forget(who);
         let most = config.failed_proofs_per_minute;
-        let failed = self.failed.entry(connection.into()).or_default();
+        let failed = self.failed.entry(claim.connection.into()).or_default();
         // Those that are looked at all the same put off nobody's any further.
         if !failed.debt.is_of_a_minute(now, most) {
             failed.debt.add_of_a_minute(now, most);
@@ -76,9 +89,9 @@ impl Guesses {
         tells
     }
     /// One was right.
-    pub(super) fn proved(&mut self, now: Instant, connection: &str, from: IpAddr) {
-        let [_, host] = self.keys(connection, from);
-        self.hosts.see(now, host);
+    pub(super) fn proved(&mut self, now: Instant, claim: Claim<'_>) {
+        let [_, who] = self.keys(claim);
+        self.known.see(now, who);
     }
     /// These are the connections that there are from now on.
     pub(super) fn keep(&mut self, connections: &[Arc<Connection>]) {
@@ -96,43 +109,63 @@ mod tests {
     fn at(secs: u64) -> Instant {
         Instant::ZERO + Duration::from_secs(secs)
     }
-    fn address(network: u32, host: u32) -> IpAddr {
-        Ipv4Addr::from(0x0a00_0000 + (network << 8) + host).into()
+    /// Somebody at a host of a network, to a connection.
+    fn at_host(connection: &'static str, network: u32, host: u32, identity: &str) -> Claim<'static> {
+        static NAMES: std::sync::LazyLock<[Identification; 2]> =
+            std::sync::LazyLock::new(|| ["ann.test", "bob.test"].map(Identification::fqdn));
+        let identity = NAMES.iter().find(|name| name.as_text() == Some(identity)).unwrap();
+        Claim { connection, identity, from: Ipv4Addr::from(0x0a00_0000 + (network << 8) + host).into() }
+    }
+    fn claim(network: u32, host: u32) -> Claim<'static> {
+        at_host("site", network, host, "ann.test")
     }
 
     #[test]
     fn who_guesses_is_held_back_and_nobody_else() {
         let mut guesses = Guesses::new(&hash_state(&mut SecureRng::from_seed([3; 32])));
         let config = Config { failed_proofs_per_minute: 6, ..Config::default() };
-        let weighs = |guesses: &Guesses, secs, network, host| {
-            guesses.weighs(at(secs), &config, "site", address(network, host))
-        };
-        guesses.proved(at(0), "site", address(9, 1));
-        guesses.proved(at(0), "site", address(8, 1));
-        assert!(!guesses.failed(at(0), &config, "site", address(9, 2)), "a neighbour of who is known");
+        let weighs =
+            |guesses: &Guesses, secs, network, host| guesses.weighs(at(secs), &config, claim(network, host));
+        guesses.proved(at(0), claim(9, 1));
+        guesses.proved(at(0), claim(8, 1));
+        assert!(!guesses.failed(at(0), &config, claim(9, 2)), "a neighbour of who is known");
         for n in 1..5 {
             assert!(weighs(&guesses, 0, n, 1) && weighs(&guesses, 0, 9, 2));
-            assert!(!guesses.failed(at(0), &config, "site", address(n, 1)));
+            assert!(!guesses.failed(at(0), &config, claim(n, 1)));
         }
-        assert!(guesses.failed(at(0), &config, "site", address(5, 1)), "the sixth is told");
+        assert!(guesses.failed(at(0), &config, claim(5, 1)), "the sixth is told");
         assert!(!weighs(&guesses, 1, 1, 1) && !weighs(&guesses, 1, 1, 7) && !weighs(&guesses, 1, 9, 2));
         assert!(weighs(&guesses, 1, 6, 1), "from elsewhere");
         assert!(weighs(&guesses, 1, 9, 1) && weighs(&guesses, 1, 8, 1), "who is known");
-        assert!(guesses.weighs(at(1), &config, "other", address(1, 1)), "of another key");
+        assert!(guesses.weighs(at(1), &config, at_host("other", 1, 1, "ann.test")), "of another key");
         // One in ten seconds, of all, is looked at from wherever it comes.
         assert!(weighs(&guesses, 10, 1, 1));
-        assert!(!guesses.failed(at(10), &config, "site", address(1, 1)), "it is not told again");
+        assert!(!guesses.failed(at(10), &config, claim(1, 1)), "it is not told again");
         assert!(!weighs(&guesses, 11, 1, 1));
         // Who is known and fails is known no more.
-        assert!(!guesses.failed(at(11), &config, "site", address(8, 1)));
+        assert!(!guesses.failed(at(11), &config, claim(8, 1)));
         assert!(!weighs(&guesses, 12, 8, 1));
         // A network is told apart for ten minutes.
         for n in 0..7 {
-            guesses.failed(at(610), &config, "site", address(n, 1));
+            guesses.failed(at(610), &config, claim(n, 1));
         }
         assert!(weighs(&guesses, 611, 8, 1) && !weighs(&guesses, 611, 1, 1));
         guesses.keep(&[]);
         assert!(weighs(&guesses, 611, 1, 1));
+    }
+
+    /// Behind a NAT many are one host: who guesses there, or has the key of before, is none of the others.
+    #[test]
+    fn who_is_known_at_a_host_is_not_held_back_by_who_fails_there() {
+        let mut guesses = Guesses::new(&hash_state(&mut SecureRng::from_seed([3; 32])));
+        let config = Config { failed_proofs_per_minute: 1, ..Config::default() };
+        let [ann, bob] = ["ann.test", "bob.test"].map(|name| at_host("site", 1, 1, name));
+        guesses.proved(at(0), ann);
+        guesses.proved(at(0), bob);
+        assert!(guesses.failed(at(1), &config, bob));
+        assert!(guesses.weighs(at(2), &config, ann) && !guesses.weighs(at(2), &config, bob));
+        let elsewhere = at_host("site", 1, 2, "ann.test");
+        assert!(!guesses.weighs(at(2), &config, elsewhere), "nor is she known elsewhere by that");
     }
 
     #[test]
@@ -140,8 +173,8 @@ mod tests {
         let mut guesses = Guesses::new(&hash_state(&mut SecureRng::from_seed([3; 32])));
         let config = Config { failed_proofs_per_minute: 0, ..Config::default() };
         for _ in 0..1000 {
-            assert!(!guesses.failed(at(0), &config, "site", address(1, 1)));
+            assert!(!guesses.failed(at(0), &config, claim(1, 1)));
         }
-        assert!(guesses.weighs(at(0), &config, "site", address(1, 1)));
+        assert!(guesses.weighs(at(0), &config, claim(1, 1)));
     }
 }

@@ -10,9 +10,22 @@ use core::net::{IpAddr, Ipv6Addr};
 use usher_core::collections::{HashMap, HashState};
 use usher_core::{Duration, Instant};
 
-/// An initiator has so long at least to prove who it is, whoever else comes. So no more key exchanges are answered than the table
-/// has places for in that time, from however many networks requests come.
+/// An initiator has so long at least until it goes on from its first request, whoever else comes. So no more key exchanges are answered
+/// than the table has places for in that time, from however many networks requests come.
 const UNDISTURBED: Duration = Duration::from_secs(2);
+/// One that goes on has so long at least: there may be people who have something to type.
+const UNDISTURBED_ON: Duration = Duration::from_secs(10);
+
+/// How far a half-open IKE_SA has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stage {
+    /// Nothing has come since its first request, which may be all that there ever is.
+    Begun,
+    /// Its initiator has gone on, and is to go on further.
+    GoesOn,
+    /// Its initiator waits for this side: for a helper, an AAA server, an address.
+    Waits,
+}
 
 /// Half-open IKE_SAs that somebody may have while there are many.
 #[derive(Clone, Copy, Debug)]
@@ -39,14 +52,17 @@ struct Has {
 struct Counted(HashMap<IpAddr, Has>);
 
 impl Counted {
-    fn of(&self, whose: IpAddr) -> Has {
-        self.0.get(&whose).copied().unwrap_or_default()
+    fn new(hash: &HashState) -> Self {
+        Self(HashMap::with_hasher(hash.clone()))
+    }
+    fn of(&self, whose: IpAddr) -> usize {
+        self.0.get(&whose).map_or(0, |has| has.count)
     }
     /// Counts one more, of this number, or one fewer. Gives what there was, and is.
     fn change(&mut self, whose: IpAddr, more: Option<u64>) -> (Has, Has) {
-        let before = self.of(whose);
+        let before = self.0.get(&whose).copied().unwrap_or_default();
         let after = match more {
-            Some(number) => Has { count: before.count + 1, last: Reverse(number) },
+            Some(number) => Has { count: before.count + 1, last: Reverse(number.max(before.last.0)) },
             None => Has { count: before.count.saturating_sub(1), ..before },
         };
         if after.count == 0 {
@@ -58,32 +74,113 @@ impl Counted {
     }
 }
 
+/// Those of one stage, by whose they are.
+#[derive(Debug)]
+struct Ranked {
+    networks: Counted,
+    hosts: Counted,
+    /// Networks by how many they have: the last has most, and of those with as many has begun none for longest.
+    by_count: BTreeSet<(Has, IpAddr)>,
+    /// The same of the hosts of each network.
+    hosts_by_count: BTreeSet<(IpAddr, Has, IpAddr)>,
+    /// The numbers of those of each network, and of each host: the order in which they were begun.
+    of_network: BTreeSet<(IpAddr, u64)>,
+    of_host: BTreeSet<(IpAddr, u64)>,
+}
+
+impl Ranked {
+    fn new(hash: &HashState) -> Self {
+        Self {
+            networks: Counted::new(hash),
+            hosts: Counted::new(hash),
+            by_count: BTreeSet::new(),
+            hosts_by_count: BTreeSet::new(),
+            of_network: BTreeSet::new(),
+            of_host: BTreeSet::new(),
+        }
+    }
+
+    fn change(&mut self, from: IpAddr, more: Option<u64>) {
+        let (network, host) = (network(from), host(from));
+        let (before, after) = self.networks.change(network, more);
+        self.by_count.remove(&(before, network));
+        let (host_before, host_after) = self.hosts.change(host, more);
+        self.hosts_by_count.remove(&(network, host_before, host));
+        if after.count > 0 {
+            self.by_count.insert((after, network));
+        }
+        if host_after.count > 0 {
+            self.hosts_by_count.insert((network, host_after, host));
+        }
+    }
+    fn insert(&mut self, from: IpAddr, number: u64) {
+        self.of_network.insert((network(from), number));
+        self.of_host.insert((host(from), number));
+        self.change(from, Some(number));
+    }
+    fn remove(&mut self, from: IpAddr, number: u64) {
+        if self.of_host.remove(&(host(from), number)) {
+            self.of_network.remove(&(network(from), number));
+            self.change(from, None);
+        }
+    }
+
+    /// The oldest of the host that has most, and the oldest of all, of the network that has most: where that has so many at least.
+    fn oldest(&self, least: usize) -> Option<[u64; 2]> {
+        let &(most, of) = self.by_count.last()?;
+        if most.count < least {
+            return None;
+        }
+        let highest = Has { count: usize::MAX, last: Reverse(0) };
+        let up_to = (of, highest, IpAddr::V6(Ipv6Addr::from(u128::MAX)));
+        let &(_, _, host) = self.hosts_by_count.range(..=up_to).next_back()?;
+        let first =
+            |all: &BTreeSet<(IpAddr, u64)>, of| all.range((of, 0)..).next().map(|(_, number)| *number);
+        Some([first(&self.of_host, host)?, first(&self.of_network, of)?])
+    }
+
+    /// How many networks and hosts are counted, and how many IKE_SAs; and whether each index has what it should.
+    #[cfg(test)]
+    fn counted(&self) -> (usize, usize, usize) {
+        assert_eq!(self.by_count.len(), self.networks.0.len());
+        assert_eq!(self.hosts_by_count.len(), self.hosts.0.len());
+        assert_eq!(self.of_network.len(), self.networks.0.values().map(|has| has.count).sum::<usize>());
+        assert_eq!(self.of_network.len(), self.of_host.len());
+        (self.networks.0.len(), self.hosts.0.len(), self.of_host.len())
+    }
+}
+
+/// One that is half open.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    token: u64,
+    since: Instant,
+    stage: Stage,
+}
+
 /// The half-open IKE_SAs, by whose they are.
 #[derive(Debug)]
 pub(super) struct HalfOpen {
     networks: Counted,
     sites: Counted,
     hosts: Counted,
-    /// Networks by how many they have: the last has most, and of those with as many has begun none for longest.
-    ranked: BTreeSet<(Has, IpAddr)>,
-    /// The same of the hosts of each network.
-    ranked_hosts: BTreeSet<(IpAddr, Has, IpAddr)>,
-    /// By host and number, which is the order in which they were begun: which it is, and since when.
-    each: BTreeMap<(IpAddr, u64), (u64, Instant)>,
-    begun: u64,
+    begun: Ranked,
+    go_on: Ranked,
+    /// By their numbers.
+    each: BTreeMap<u64, Entry>,
+    last: u64,
 }
 
 impl HalfOpen {
     pub(super) fn new(hash: &HashState) -> Self {
-        let counted = || Counted(HashMap::with_hasher(hash.clone()));
         Self {
-            networks: counted(),
-            sites: counted(),
-            hosts: counted(),
-            ranked: BTreeSet::new(),
-            ranked_hosts: BTreeSet::new(),
+            networks: Counted::new(hash),
+            sites: Counted::new(hash),
+            hosts: Counted::new(hash),
+            begun: Ranked::new(hash),
+            go_on: Ranked::new(hash),
             each: BTreeMap::new(),
-            begun: 0,
+            last: 0,
         }
     }
 
@@ -93,70 +190,85 @@ impl HalfOpen {
     }
 
     fn change(&mut self, from: IpAddr, more: Option<u64>) {
-        let (network, host) = (network(from), host(from));
-        let (before, after) = self.networks.change(network, more);
-        self.ranked.remove(&(before, network));
-        let (host_before, host_after) = self.hosts.change(host, more);
-        self.ranked_hosts.remove(&(network, host_before, host));
-        if after.count > 0 {
-            self.ranked.insert((after, network));
-        }
-        if host_after.count > 0 {
-            self.ranked_hosts.insert((network, host_after, host));
-        }
+        self.networks.change(network(from), more);
+        self.hosts.change(host(from), more);
         if let Some(site) = site(from) {
             self.sites.change(site, more);
         }
     }
+    fn ranked(&mut self, stage: Stage) -> Option<&mut Ranked> {
+        match stage {
+            Stage::Begun => Some(&mut self.begun),
+            Stage::GoesOn => Some(&mut self.go_on),
+            Stage::Waits => None,
+        }
+    }
     /// One has been begun from there. Gives its number.
     pub(super) fn opened(&mut self, now: Instant, from: IpAddr, token: u64) -> u64 {
-        self.begun += 1;
-        self.change(from, Some(self.begun));
-        self.each.insert((host(from), self.begun), (token, now));
-        self.begun
+        self.last += 1;
+        self.change(from, Some(self.last));
+        self.begun.insert(from, self.last);
+        self.each.insert(self.last, Entry { token, since: now, stage: Stage::Begun });
+        self.last
+    }
+    /// The one of this number has come so far.
+    pub(super) fn is_at(&mut self, from: IpAddr, number: u64, stage: Stage) {
+        let Some(entry) = self.each.get_mut(&number) else { return };
+        let before = core::mem::replace(&mut entry.stage, stage);
+        if before == stage {
+            return;
+        }
+        if let Some(ranked) = self.ranked(before) {
+            ranked.remove(from, number);
+        }
+        if let Some(ranked) = self.ranked(stage) {
+            ranked.insert(from, number);
+        }
     }
     /// The one of this number is half open no more.
     pub(super) fn closed(&mut self, from: IpAddr, number: u64) {
-        if self.each.remove(&(host(from), number)).is_some() {
-            self.change(from, None);
+        let Some(entry) = self.each.remove(&number) else { return };
+        if let Some(ranked) = self.ranked(entry.stage) {
+            ranked.remove(from, number);
         }
+        self.change(from, None);
     }
 
     /// How many the network has.
     pub(super) fn of_network(&self, from: IpAddr) -> usize {
-        self.networks.of(network(from)).count
+        self.networks.of(network(from))
     }
     /// Whether a host, its site or its network has as many as its share is.
     pub(super) fn has_its_share(&self, from: IpAddr, shares: Shares) -> bool {
-        let of_site = site(from).map_or(0, |site| self.sites.of(site).count);
-        self.hosts.of(host(from)).count >= shares.host
+        let of_site = site(from).map_or(0, |site| self.sites.of(site));
+        self.hosts.of(host(from)) >= shares.host
             || of_site >= shares.host.saturating_mul(HOSTS_OF_SITE)
             || self.of_network(from) >= shares.all.div_ceil(NETWORKS)
     }
 
-    /// Which one goes for another from there: of the network that has most, and there of the host that has most, the oldest. `None`:
-    /// nobody's does.
+    /// Which one goes for another from there: of the network that has most whose initiators have not gone on, and there of the host that
+    /// has most, the oldest; or, where that is too young, the oldest of that network, so that nobody keeps its others by one that is young.
+    /// Where there is none, the same of those that have gone on, and never one that waits for this side. `None`: nobody's does.
     ///
     /// Whoever has none gets a place. Whoever has some takes one only where the others have more even after that, so that those
     /// who have as many do not put out each other's without end.
     pub(super) fn gives_way(&self, now: Instant, from: IpAddr) -> Option<u64> {
-        let &(most, of) = self.ranked.last()?;
         let own = self.of_network(from);
-        if own > 0 && most.count < own + 2 {
-            return None;
-        }
-        let highest = Has { count: usize::MAX, last: Reverse(0) };
-        let up_to = (of, highest, IpAddr::V6(Ipv6Addr::from(u128::MAX)));
-        let &(_, _, host) = self.ranked_hosts.range(..=up_to).next_back()?;
-        let (_, &(token, since)) = self.each.range((host, 0)..).next()?;
-        (now.since(since) >= UNDISTURBED).then_some(token)
+        let least = if own > 0 { own + 2 } else { 1 };
+        let stages = [(&self.begun, UNDISTURBED), (&self.go_on, UNDISTURBED_ON)];
+        stages.into_iter().find_map(|(ranked, undisturbed)| {
+            let oldest = ranked.oldest(least)?.into_iter().filter_map(|number| self.each.get(&number));
+            oldest.into_iter().find(|entry| now.since(entry.since) >= undisturbed).map(|entry| entry.token)
+        })
     }
 
     /// How many networks, sites and hosts are counted; and whether each index has what it should.
     #[cfg(test)]
     pub(super) fn counted(&self) -> (usize, usize, usize) {
-        assert_eq!(self.ranked.len(), self.networks.0.len());
-        assert_eq!(self.ranked_hosts.len(), self.hosts.0.len());
+        for (ranked, stage) in [(&self.begun, Stage::Begun), (&self.go_on, Stage::GoesOn)] {
+            let of_stage = self.each.values().filter(|entry| entry.stage == stage).count();
+            assert_eq!(ranked.counted().2, of_stage, "{stage:?}");
+        }
         assert_eq!(self.each.len(), self.networks.0.values().map(|has| has.count).sum::<usize>());
         (self.networks.0.len(), self.sites.0.len(), self.hosts.0.len())
     }
@@ -260,5 +372,57 @@ mod tests {
             half_open.opened(at(n.into()), address(n, 1), n.into());
         }
         assert_eq!(half_open.gives_way(at(100), address(200, 1)), Some(0), "each network has one");
+    }
+
+    /// Who waits for this side is not put out, and who has gone on only where nobody has not, and after ten seconds.
+    #[test]
+    fn who_has_gone_on_stays_longer_and_who_waits_stays() {
+        let mut half_open = half_open();
+        let numbers: Vec<u64> =
+            (0..4).map(|n| half_open.opened(at(0), address(1, n), u64::from(n))).collect();
+        let other = half_open.opened(at(1), address(2, 1), 4);
+        for (n, stage) in [(0, Stage::Waits), (1, Stage::GoesOn), (2, Stage::GoesOn), (3, Stage::Waits)] {
+            half_open.is_at(address(1, n as u32), numbers[n], stage);
+        }
+        let stranger = address(3, 1);
+        assert_eq!(half_open.gives_way(at(20), stranger), Some(4), "the only one that has not gone on");
+        assert_eq!(
+            half_open.gives_way(at(20), address(2, 2)),
+            None,
+            "its network has one, and the other two"
+        );
+        half_open.closed(address(2, 1), other);
+        assert_eq!(half_open.gives_way(at(9), stranger), None);
+        assert_eq!(half_open.gives_way(at(10), stranger), Some(1));
+        half_open.is_at(address(1, 1), numbers[1], Stage::Waits);
+        assert_eq!(half_open.gives_way(at(10), stranger), Some(2));
+        half_open.is_at(address(1, 2), numbers[2], Stage::Waits);
+        assert_eq!(half_open.gives_way(at(100), stranger), None, "all wait for this side");
+        assert_eq!((half_open.counted(), half_open.of_network(address(1, 1))), ((1, 0, 4), 4));
+        // What has been answered is its initiator's affair again.
+        half_open.is_at(address(1, 3), numbers[3], Stage::GoesOn);
+        assert_eq!(half_open.gives_way(at(10), stranger), Some(3));
+        for (n, number) in (0..).zip(numbers) {
+            half_open.closed(address(1, n), number);
+        }
+        assert_eq!((half_open.counted(), half_open.count()), ((0, 0, 0), 0));
+    }
+
+    /// A host that has most, all of them young, keeps no other of its network by that.
+    #[test]
+    fn who_keeps_his_young_keeps_nobody_elses() {
+        let mut half_open = half_open();
+        let other = half_open.opened(at(0), address(1, 1), 0);
+        let mut own: Vec<u64> = (1..4).map(|token| half_open.opened(at(0), address(1, 2), token)).collect();
+        for secs in 1..10 {
+            for number in own.drain(..) {
+                half_open.closed(address(1, 2), number);
+            }
+            own.extend((1..4).map(|token| half_open.opened(at(secs), address(1, 2), token)));
+        }
+        assert_eq!(half_open.gives_way(at(10), address(3, 1)), Some(0));
+        half_open.closed(address(1, 1), other);
+        assert_eq!(half_open.gives_way(at(10), address(3, 1)), None, "all are young");
+        assert_eq!(half_open.gives_way(at(11), address(3, 1)), Some(1));
     }
 }

@@ -147,7 +147,7 @@ fn delete_sa(sa: &mut IkeSa, cx: &mut Context<'_>) {
     let replaced = matches!(sa.state, SaState::Replaced | SaState::Outdated | SaState::Collided);
     let reason = match (replaced, &sa.outstanding) {
         (true, _) => EndReason::Rekeyed,
-        (false, Some(_)) if sa.state == SaState::Deleting => EndReason::Deleted,
+        (false, Some(_)) if sa.state == SaState::Deleting => sa.leaves_for(),
         _ => EndReason::DeletedByPeer,
     };
     create::sa_event(sa, cx, SaEvent::PeerDeletes, None);

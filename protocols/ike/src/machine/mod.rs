@@ -130,7 +130,7 @@ usher_core::counters! {
         /// First requests dropped, since there are as many IKE_SAs as may be, and none gave way.
         full,
         /// Half-open IKE_SAs that ended before their time, since there was no room for the first request of another network, which had
-        /// fewer.
+        /// fewer; none whose initiator waited for this side.
         gave_way,
         /// First requests dropped under pressure, since their host, site or network has as many half-open IKE_SAs as it may.
         full_network,
@@ -304,20 +304,22 @@ impl Endpoint {
         what: impl FnOnce(&mut IkeSa, &mut Context<'_>) -> T,
     ) -> Option<T> {
         let sa = self.sas.get_mut(token)?;
-        let (was_half_open, origin, number) = (sa.is_half_open(), sa.origin, sa.half_open);
+        let (before, origin, number) = (sa.stage(), sa.origin, sa.half_open);
         let mut cx = context!(self, now);
         let result = what(sa, &mut cx);
         let born = cx.born;
         let announce = core::mem::take(&mut sa.announce).then(|| self.pair(token)).flatten();
-        let open = self.sas.get(token).is_some_and(|sa| sa.is_half_open());
-        if was_half_open && !open {
-            if let Some(origin) = origin {
-                self.half_open.closed(origin.ip(), number);
-            }
-            // Whoever goes on with that has to show cookies, and is not answered at last.
-            let unproved = self.sas.get(token).is_some_and(|sa| sa.unproved);
-            if let Some(origin) = origin.filter(|_| unproved) {
-                self.pressure.refused(now, origin.ip());
+        let after = self.sas.get(token).and_then(|sa| sa.stage());
+        if let (Some(_), Some(origin), true) = (before, origin, before != after) {
+            match after {
+                Some(stage) => self.half_open.is_at(origin.ip(), number, stage),
+                None => {
+                    self.half_open.closed(origin.ip(), number);
+                    // Whoever goes on with that has to show cookies, and is not answered at last.
+                    if self.sas.get(token).is_some_and(|sa| sa.unproved) {
+                        self.pressure.refused(now, origin.ip());
+                    }
+                }
             }
         }
         for sa in born {
@@ -338,7 +340,7 @@ impl Endpoint {
         if core::mem::replace(&mut sa.counted, takes) == takes {
             return;
         }
-        let (network, half_open) = (pressure::network(sa.path.remote.ip()), sa.is_half_open());
+        let (network, half_open) = (pressure::network(sa.proved), sa.is_half_open());
         let [unproved, others] = &mut self.fragments;
         let (is, is_not) = if half_open { (unproved, others) } else { (others, unproved) };
         is_not.forget(token);
@@ -411,11 +413,13 @@ impl Endpoint {
         for token in out {
             let put_out = self.step(now, token, |sa, cx| {
                 if sa.is_established() && sa.is_its_own() {
+                    // Its Delete may still wait for another exchange.
+                    let is_new = !sa.tasks.contains(&sa::Task::Delete(EndReason::Revoked));
                     sa.put_out(cx, EndReason::Revoked);
                     sa.go_on(cx);
-                    return true;
+                    return is_new;
                 }
-                let begins = matches!(sa.phase, Phase::Authenticating(_));
+                let begins = matches!(sa.phase, Phase::Authenticating(_) | Phase::Resuming(_));
                 if begins {
                     sa.end(cx, EndReason::Revoked);
                 }
@@ -658,7 +662,8 @@ impl Endpoint {
                 self.outputs.work(Work { label: work::SA, units: 1 });
                 if let Some(other) = gives_way {
                     self.counters.gave_way += 1;
-                    self.step(now, other, |sa, cx| sa.not_proved(cx));
+                    // It may be an honest one: nothing is held against its network.
+                    self.step(now, other, |sa, cx| sa.end(cx, EndReason::HalfOpen));
                 }
                 let (own, key) = (sa.own_spi(), (path.remote, sa.spis.0));
                 let token = self.insert(now, own, sa);

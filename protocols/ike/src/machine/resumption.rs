@@ -48,6 +48,8 @@ pub(super) fn begin(
 ) -> Box<IkeSa> {
     let mut sa = Box::new(IkeSa::new(connection, true, path(local, remote), cx.now));
     sa.spis.0 = cx.spi();
+    sa.proof_until = held.proof_until;
+    sa.certificates.clone_from(&held.certificates);
     let nonce = cx.random();
     let mut resuming = Box::new(Resuming { held, nonce, cookie: None, attempts: 0, octets: Vec::new() });
     send(&mut sa, cx, &mut resuming);
@@ -133,6 +135,7 @@ pub(super) fn response(sa: &mut IkeSa, cx: &mut Context<'_>, message: &Message, 
 pub(super) fn fall_back(sa: &mut IkeSa, cx: &mut Context<'_>) {
     cx.counters.tickets_refused += 1;
     sa.outstanding = None;
+    (sa.proof_until, sa.certificates) = (None, Arc::new([]));
     if !restart(sa, cx) {
         sa.end(cx, EndReason::Unsupported);
     }
@@ -272,7 +275,8 @@ pub(super) fn keep(sa: &IkeSa, cx: &mut Context<'_>, payloads: &[Payload]) {
         return;
     }
     let identities = (sa.connection.local.clone(), remote.clone());
-    let held = Held::new(ticket.to_vec(), suite.clone(), session.keys.sk_d.clone(), identities);
+    let proof = (sa.proof_until, sa.certificates.clone());
+    let held = Held::new(ticket.to_vec(), suite.clone(), session.keys.sk_d.clone(), identities, proof);
     let lifetime = Duration::from_secs(u32::from_be_bytes(*seconds).into());
     // Nor is the responder believed for longer than its own certificate holds.
     let now = cx.now.wall(cx.epoch).unix_secs();

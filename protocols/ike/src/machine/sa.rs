@@ -7,6 +7,7 @@ use super::collision::{SaEvent, SaState};
 use super::config::{Connection, LocalAuth};
 use super::event::{CertificateName, Command, EndReason, Event, IkeJob, SaId};
 use super::fragments::Reassembly;
+use super::half_open::Stage;
 use super::pressure::Debt;
 use super::spent::TicketId;
 use super::{authenticate, create, followup, informational, initial, intermediate, is_nat, resumption};
@@ -171,7 +172,7 @@ pub(super) struct IkeSa {
     pub(super) rekey_at: Option<Instant>,
     /// Its number among those that are half open.
     pub(super) half_open: u64,
-    /// Its initiator has not proved who it is, which has cost a key exchange and more.
+    /// Its initiator has not proved who it is, and this side is not to blame: that has cost a key exchange and more.
     pub(super) unproved: bool,
     /// When its initiator must have proved who it is; of one that this side has been told to delete, when it ends without an answer.
     pub(super) patience: Option<Instant>,
@@ -297,6 +298,20 @@ impl IkeSa {
     /// True until the initiator has proved who it is, of an IKE_SA that the other side began.
     pub(super) fn is_half_open(&self) -> bool {
         !self.initiator && matches!(self.phase, Phase::Authenticating(_))
+    }
+    /// How far it has come, of one that is half open.
+    pub(super) fn stage(&self) -> Option<Stage> {
+        let stage = match (&self.answered, self.expected) {
+            (Answered::Pending, _) => Stage::Waits,
+            (Answered::Response(_), ..=1) => Stage::Begun,
+            (Answered::Response(_), _) => Stage::GoesOn,
+        };
+        self.is_half_open().then_some(stage)
+    }
+    /// Where the other side has been shown to receive; the port is that of its newest request, where that comes from there.
+    pub(super) fn origin(&self) -> core::net::SocketAddr {
+        let remote = self.path.remote;
+        if remote.ip() == self.proved { remote } else { self.origin.unwrap_or(remote) }
     }
     pub(super) fn is_established(&self) -> bool {
         matches!(self.phase, Phase::Established)
@@ -644,6 +659,7 @@ impl IkeSa {
                 if self.is_half_open() && notifies(&payloads).any(|notify| notify.kind.is_error()) =>
             {
                 cx.counters.authentication_failed += 1;
+                self.unproved = true;
                 self.respond(cx, exchange, &[]);
                 self.end_lingering(cx, EndReason::Refused);
             }
@@ -655,6 +671,7 @@ impl IkeSa {
     /// Answers what breaks the protocol, after which nothing is believed of the other side (RFC 7296 §2.21).
     pub(super) fn refuse(&mut self, cx: &mut Context<'_>, exchange: ExchangeType, notify: Notify) {
         cx.counters.syntax += 1;
+        self.unproved |= self.is_half_open();
         self.respond_notify(cx, exchange, notify);
         self.end_lingering(cx, EndReason::Protocol);
     }

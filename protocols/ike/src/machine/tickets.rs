@@ -61,6 +61,9 @@ pub(super) struct Held {
     pub(super) suite: Proposal,
     pub(super) sk_d: Key,
     pub(super) identities: (Identification, Identification),
+    /// Until when what the responder has proved itself by holds, and the certificates, if by some.
+    pub(super) proof_until: Option<WallTime>,
+    pub(super) certificates: Arc<[CertificateName]>,
     until: Instant,
 }
 
@@ -274,8 +277,9 @@ impl Held {
         suite: Proposal,
         sk_d: Key,
         identities: (Identification, Identification),
+        (proof_until, certificates): (Option<WallTime>, Arc<[CertificateName]>),
     ) -> Self {
-        Self { octets, suite, sk_d, identities, until: Instant::ZERO }
+        Self { octets, suite, sk_d, identities, proof_until, certificates, until: Instant::ZERO }
     }
 }
 

@@ -37,7 +37,7 @@ impl IkeSa {
     }
 
     /// Its initiator has not proved who it is as long as it is waited for.
-    pub(super) fn not_proved(&mut self, cx: &mut Context<'_>) {
+    fn not_proved(&mut self, cx: &mut Context<'_>) {
         // Its last request may be with a helper of this side.
         self.unproved = !matches!(self.answered, Answered::Pending);
         self.end(cx, EndReason::HalfOpen);

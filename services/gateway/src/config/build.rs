@@ -120,6 +120,12 @@ impl<'a> Builder<'a> {
                 ),
             );
         }
+        if (1..60).contains(&limits.requests_per_minute) {
+            self.fault(
+                &["limits", "requests_per_minute"],
+                "with fewer than one request a second what a peer does by itself is put off; 0 is no limit",
+            );
+        }
         if limits.retransmission.get().is_zero() {
             self.fault(
                 &["limits", "retransmission"],

@@ -450,7 +450,8 @@ pub struct Limits {
     /// IKE_SAs in all.
     pub sas: Count,
     /// IKE_SAs at a time whose initiator has not proved who it is. One more is begun in the place of the oldest of the network that
-    /// has most of them, where its own network has fewer, and that one has had two seconds at least; otherwise it is not begun.
+    /// has most of them, where its own network has fewer: of one whose initiator has not gone on for two seconds, or else of one that
+    /// is ten seconds old and does not wait for this side; otherwise it is not begun.
     pub half_open: Count,
     /// From so many of them on every initiator has to send back a cookie first.
     pub cookies_from: u32,
@@ -460,10 +461,10 @@ pub struct Limits {
     /// of an IPv6 address, eight times as many; of one network an eighth of `half_open`.
     pub half_open_per_network: Count,
     /// Proofs by the shared key of a connection that may fail a minute. Of more, none is looked at that comes from a network from which
-    /// one has failed within ten minutes, unless from that very host the last one was right. 0: any number.
+    /// one has failed within ten minutes, unless the last one of that identity from that very host was right. 0: any number.
     pub failed_proofs_per_minute: u32,
     /// Requests of the other side of an IKE_SA that is established a minute, or at once. Those beyond are taken when they come again
-    /// later. 0: any number.
+    /// later. At least 60; 0: any number.
     pub requests_per_minute: u32,
     /// Those of them that make or replace SAs, each of which may cost a key exchange: those beyond are answered with TEMPORARY_FAILURE.
     /// 0: any number.

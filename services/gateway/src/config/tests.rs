@@ -37,7 +37,7 @@ fn a_whole_file_is_read() {
          [[pool]]\nname = \"p\"\nranges = [\"10.9.0.0/24\", \"10.9.1.0/24\"]\n\
          [aaa]\nnas_identifier = \"gw\"\naccounting = true\ninterim = \"5 min\"\n[[aaa.radius]]\naddress = \"192.0.2.2:1812\"\nsecret = \"s\"\n\
          [aaa.dynamic]\nlisten = \"127.0.0.1:3799\"\n[limits]\nsas = 9\nhalf_open = 8\ncookies_from = 0\nlogin = \"7 s\"\n\
-         failed_proofs_per_minute = 7\nrequests_per_minute = 8\ncreates_per_minute = 0\n"
+         failed_proofs_per_minute = 7\nrequests_per_minute = 80\ncreates_per_minute = 0\n"
     );
     let Loaded { file, config, .. } = read(&text).unwrap();
     assert_eq!(file.key_log, Some(PathBuf::from("keys")));
@@ -45,7 +45,7 @@ fn a_whole_file_is_read() {
     assert_eq!((endpoint.sas, endpoint.half_open, endpoint.cookies_from), (9, 8, 0));
     let rates =
         (endpoint.failed_proofs_per_minute, endpoint.requests_per_minute, endpoint.creates_per_minute);
-    assert_eq!(rates, (7, 8, 0));
+    assert_eq!(rates, (7, 80, 0));
     assert!(endpoint.export_keys && endpoint.patience == Duration::from_secs(7));
     let peer = &config.peers[0];
     assert_eq!(peer.remote.map(|remote| remote.to_string()).as_deref(), Some("192.0.2.9:501"));
@@ -127,6 +127,12 @@ fn every_fault_has_its_place_and_says_what_to_do() {
             .contains("[aaa.tls] is missing")
     );
     assert!(faults("[limits]\npacket = 100\n")[0].starts_with("2:10: packets of fewer than 576 octets"));
+    for few in [1, 59] {
+        let text = format!("[limits]\nrequests_per_minute = {few}\n");
+        assert!(faults(&text)[0].starts_with("2:23: with fewer than one request a second"), "{few}");
+    }
+    assert!(read("[limits]\nrequests_per_minute = 60\n").is_ok());
+    assert!(read("[limits]\nrequests_per_minute = 0\n").is_ok());
     let small = faults("[limits]\nfragments = 524287\n");
     assert!(
         small[0].starts_with("2:13: a message of 32768 octets needs room for more: at least 524288"),

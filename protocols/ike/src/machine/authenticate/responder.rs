@@ -4,6 +4,7 @@ use super::super::child;
 use super::super::config::{Childless, Connection, LocalAuth, RemoteAuth};
 use super::super::create::Secrets;
 use super::super::event::{EapAnswer, EndReason, Event};
+use super::super::guesses::Claim;
 use super::super::resumption;
 use super::super::sa::{Context, IkeSa, Task};
 use super::{
@@ -18,7 +19,7 @@ use crate::suite::choose;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use usher_core::{CommandError, Duration};
+use usher_core::{CommandError, Duration, Path};
 use usher_eap::authenticator::{Answer, Authenticator, End};
 
 const IKE_AUTH: ExchangeType = ExchangeType::IKE_AUTH;
@@ -40,7 +41,8 @@ pub(super) fn fail(sa: &mut IkeSa, cx: &mut Context<'_>, reason: EndReason) {
 /// Its initiator has not proved who it is.
 fn unproved(sa: &mut IkeSa, cx: &mut Context<'_>) {
     sa.unproved = true;
-    cx.outputs.event(Event::Unproved { sa: sa.id, path: sa.path, identity: sa.remote.clone() });
+    let path = Path { remote: sa.origin(), ..sa.path };
+    cx.outputs.event(Event::Unproved { sa: sa.id, path, identity: sa.remote.clone() });
 }
 
 fn syntax(sa: &mut IkeSa, cx: &mut Context<'_>) {
@@ -142,16 +144,17 @@ fn begin(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: &[Payload]) {
     };
     // A key that others have, too, is one that can be guessed at.
     let guess = matches!(connection.remote_auth, RemoteAuth::Psk(_)) && !is_resumed(sa);
-    let (name, from) = (connection.name.as_str(), sa.path.remote.ip());
-    if guess && !cx.guesses.weighs(cx.now, cx.config, name, from) {
+    // Not where this request says it comes from: behind a NAT, which anybody may pretend, that may be somebody else's address.
+    let claim = Claim { connection: &connection.name, identity: &id, from: sa.proved };
+    if guess && !cx.guesses.weighs(cx.now, cx.config, claim) {
         cx.counters.guesses_held_back += 1;
         return fail(sa, cx, EndReason::AuthenticationFailed);
     }
     let verified = verify(sa, cx, payloads, &proof);
     match verified.filter(|_| guess) {
-        Some(true) => cx.guesses.proved(cx.now, name, from),
-        Some(false) if cx.guesses.failed(cx.now, cx.config, name, from) => {
-            cx.outputs.event(Event::Guessed { connection: name.into() });
+        Some(true) => cx.guesses.proved(cx.now, claim),
+        Some(false) if cx.guesses.failed(cx.now, cx.config, claim) => {
+            cx.outputs.event(Event::Guessed { connection: connection.name.clone() });
         }
         _ => {}
     }
@@ -260,7 +263,7 @@ pub(super) fn go_on(sa: &mut IkeSa, cx: &mut Context<'_>) {
             let packet = packet.to_vec();
             state.waits = Waits::Eap;
             let identity = sa.remote.clone().unwrap_or_else(|| sa.connection.local.clone());
-            let (connection, remote) = (sa.connection.name.clone(), sa.path.remote);
+            let (connection, remote) = (sa.connection.name.clone(), sa.origin());
             cx.outputs.event(Event::Eap { sa: sa.id, identity, connection, remote, packet });
             return sa.pend();
         }

@@ -267,7 +267,7 @@ fn on_list(list: &[u8]) -> Command {
 fn whose_certificate_is_revoked_later_is_put_out() {
     let authority = Authority::new();
     let other = authority.certify("other.test", P256).0.remove(0);
-    for how in ["at once", "rekeyed", "resumed", "silent", "gateway's"] {
+    for how in ["at once", "rekeyed", "resumed", "silent", "gateway's", "gateway's, resumed"] {
         let mut world = world(&authority, [P256, P256], "ini.test", &authority);
         let (initiator, responder) = (world.initiator, world.responder);
         for host in [initiator, responder] {
@@ -276,7 +276,7 @@ fn whose_certificate_is_revoked_later_is_put_out() {
         let (ours, _) = world.connect();
         match how {
             "rekeyed" => world.net.command(initiator, Command::Rekey(ours)).unwrap(),
-            "resumed" => {
+            "resumed" | "gateway's, resumed" => {
                 // The initiator starts again, with the ticket that it has kept.
                 let now = world.net.now();
                 world.net[initiator].step(now, ours.token(), |sa, cx| sa.end(cx, EndReason::Unreachable));
@@ -285,8 +285,8 @@ fn whose_certificate_is_revoked_later_is_put_out() {
             _ => {}
         }
         world.net.run(secs(1));
-        assert_eq!(world.counters(responder).resumed, u64::from(how == "resumed"));
-        let gateways = how == "gateway's";
+        assert_eq!(world.counters(responder).resumed, u64::from(how.contains("resumed")));
+        let gateways = how.starts_with("gateway's");
         let (by, there) = if gateways { (initiator, responder) } else { (responder, initiator) };
         let before = world.ended(by).len();
         let served = world.net[responder].connections[0].clone();
@@ -306,6 +306,65 @@ fn whose_certificate_is_revoked_later_is_put_out() {
             assert_eq!(world.ended(there).last(), Some(&EndReason::DeletedByPeer), "{how}");
         }
     }
+}
+
+/// A client that takes up an IKE_SA by a ticket believes what the gateway has proved before: no longer than that holds, and not where
+/// all is done from the beginning.
+#[test]
+fn a_certificate_that_is_revoked_while_a_ticket_is_shown_does_not_hold() {
+    let authority = Authority::new();
+    for falls_back in [false, true] {
+        let mut world = world(&authority, [P256, P256], "ini.test", &authority);
+        let (initiator, responder) = (world.initiator, world.responder);
+        for host in [initiator, responder] {
+            world.net[host].config.tickets = Some(secs(3600));
+        }
+        let (ours, _) = world.connect();
+        let LocalAuth::Certificate { chain, .. } = world.net[responder].connections[0].local_auth.clone()
+        else {
+            unreachable!()
+        };
+        let now = world.net.now();
+        world.net[initiator].step(now, ours.token(), |sa, cx| sa.end(cx, EndReason::Unreachable));
+        world.net.silence(responder, true);
+        world.initiate();
+        world.net.run(millis(5));
+        let of = |world: &World| {
+            let token = *world.net[initiator].by_spi.values().next().unwrap();
+            let sa = world.net[initiator].sas.get(token).unwrap();
+            (sa.proof_until.is_some(), sa.certificates.len())
+        };
+        assert_eq!(of(&world), (true, 2));
+        if falls_back {
+            world.net.run(secs(15));
+            assert_eq!(of(&world), (false, 0));
+            continue;
+        }
+        world.net.command(initiator, on_list(&authority.list(1, &[&chain[0]], 3600))).unwrap();
+        assert_eq!(world.ended(initiator), [EndReason::Unreachable, EndReason::Revoked]);
+    }
+}
+
+/// Both sides delete at the same time: this one for its own reason all the same. And who is to go already is not counted again.
+#[test]
+fn who_is_put_out_and_deletes_at_the_same_time_is_put_out() {
+    let authority = Authority::new();
+    let mut world = world(&authority, [P256, P256], "ini.test", &authority);
+    let (initiator, responder) = (world.initiator, world.responder);
+    let (ours, theirs) = world.connect();
+    let LocalAuth::Certificate { chain, .. } = world.connection.local_auth.clone() else { unreachable!() };
+    // A Delete waits for what is asked before.
+    world.net.command(responder, Command::Probe(theirs)).unwrap();
+    for number in 1..4 {
+        world.net.command(responder, on_list(&authority.list(number, &[&chain[0]], 3600))).unwrap();
+    }
+    assert_eq!(world.counters(responder).revoked, 1);
+    // The answer to that comes after 20 ms, upon which the Delete goes.
+    world.net.run(millis(15));
+    world.net.command(initiator, Command::Delete(ours)).unwrap();
+    world.net.run(secs(1));
+    assert_eq!(world.ended(responder), [EndReason::Revoked]);
+    assert_eq!(world.ended(initiator), [EndReason::Deleted]);
 }
 
 /// A helper that began to look before the list was there may say that a certificate holds when it does not any more.

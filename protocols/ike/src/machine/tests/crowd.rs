@@ -59,7 +59,16 @@ fn networks_that_have_filled_the_table_keep_nobody_elsewhere_out() {
         world.net.run(millis(2100));
         let before = world.net.sent().len();
         world.initiate();
-        world.net.run(millis(100));
+        world.net.run(millis(30));
+        let (now, endpoint) = (world.net.now(), &mut world.net[responder]);
+        assert_eq!(endpoint.counters.gave_way, 1);
+        // Nothing is held against whoever was put out: of a hundred that come to nothing one is still missing.
+        let of = |n: u32| IpAddr::from((0x0a00_0001 + (n << 8)).to_be_bytes());
+        for n in 0..8 {
+            (0..99).for_each(|_| endpoint.pressure.refused(now, of(n)));
+            assert!(!endpoint.pressure.is_pressed(now, of(n)), "{networks} networks");
+        }
+        world.net.run(millis(70));
         assert_eq!(established(&world), 1, "{networks} networks");
         // A cookie, IKE_SA_INIT and IKE_AUTH, each asked once and answered.
         assert_eq!(world.net.sent().len() - before, 6);
@@ -133,4 +142,32 @@ fn a_gateway_with_as_many_ike_sas_as_may_be_lets_somebody_in_in_the_place_of_who
     world.initiate();
     world.net.run(millis(200));
     assert_eq!((established(&world), world.net[responder].living()), (1, 20));
+}
+
+/// An AAA server that takes 5 s for each of three packets, while others begin at more networks than there are places, without end: who
+/// waits is not put out for them, whatever they have less.
+#[test]
+fn a_login_that_waits_for_an_aaa_server_is_not_put_out() {
+    let config = Config { half_open: 100, cookies_from: 10, ..config() };
+    let ours = Connection { local_auth: peer_auth(Method::MsChapV2, PASSWORD), ..connection(true) };
+    let theirs = Connection { remote_auth: RemoteAuth::Eap { ask_identity: false }, ..connection(false) };
+    let theirs = Connection { remote: None, ..theirs };
+    let mut world = World::with(config, ours, theirs, Method::MsChapV2);
+    let (responder, eap) = (world.responder, RefCell::new(EapHost::default()));
+    world.net.on_event(responder, move |event| match event {
+        Event::Eap { sa, packet, .. } => {
+            let answer = eap.borrow_mut().answer(*sa, packet, Method::MsChapV2);
+            Some((secs(5), Command::Eap { sa: *sa, answer }))
+        }
+        _ => None,
+    });
+    let mut crowd = Crowd::new(&mut world, 60_000);
+    // The template's initiator is the honest one: its request comes again after 4 s.
+    for _ in 0..50 {
+        crowd.begin(&mut world, 10);
+        world.net.run(millis(500));
+    }
+    assert!(world.counters(responder).gave_way > 300, "{}", world.counters(responder).gave_way);
+    assert_eq!(established(&world), 1);
+    assert!(!world.ended(world.initiator).contains(&EndReason::Refused));
 }

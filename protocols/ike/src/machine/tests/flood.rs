@@ -403,3 +403,40 @@ fn who_guesses_at_a_key_has_to_show_cookies_and_is_not_answered_at_last() {
     });
     assert_eq!(whom, Some((address(INITIATOR), Some(Identification::fqdn("ini.test")))));
 }
+
+/// Whoever breaks the protocol once it has keys has cost a key exchange, and counts as who does not prove who it is.
+#[test]
+fn a_key_exchange_after_which_the_protocol_is_broken_came_to_nothing() {
+    use crate::code::{ExchangeType as E, NotifyType};
+    let failed = || vec![Payload::Notify(Notify::new(NotifyType::AUTHENTICATION_FAILED))];
+    for (exchange, payloads) in [
+        (E::IKE_AUTH, vec![]),
+        (E::IKE_INTERMEDIATE, vec![]),
+        (E::CREATE_CHILD_SA, vec![]),
+        (E::INFORMATIONAL, vec![]),
+        (E::INFORMATIONAL, failed()),
+    ] {
+        let mut world = World::psk();
+        let (initiator, responder) = (world.initiator, world.responder);
+        world.initiate();
+        world.net.run(millis(15));
+        // Its own proof is lost.
+        world.net.sever(initiator, responder, true);
+        world.net.run(millis(10));
+        let now = world.net.now();
+        let token = *world.net[initiator].by_spi.values().next().unwrap();
+        world.net[initiator].step(now, token, |sa, cx| {
+            (sa.outstanding, sa.next_request) = (None, 1);
+            sa.request(cx, exchange, &payloads, super::super::sa::Exchange::Probe);
+        });
+        world.net.run(millis(1));
+        let bytes = world.net.sent().last().unwrap().bytes.clone();
+        assert_eq!(world.net[responder].half_open(), 1);
+        world.forge(responder, at(INITIATOR, 500), at(RESPONDER, 500), &bytes);
+        let (now, endpoint) = (world.net.now(), &mut world.net[responder]);
+        assert_eq!(endpoint.half_open(), 0, "{exchange}");
+        // The hundredth.
+        (0..99).for_each(|_| endpoint.pressure.refused(now, address(INITIATOR)));
+        assert!(endpoint.pressure.is_pressed(now, address(INITIATOR)), "{exchange} {payloads:?}");
+    }
+}

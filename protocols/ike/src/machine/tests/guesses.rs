@@ -22,6 +22,9 @@ impl Site {
     }
     /// Somebody at this host begins; whether it is let in.
     fn tries(&mut self, network: u32, host: u32, key: &[u8]) -> bool {
+        self.tries_as(network, host, key, "ini.test")
+    }
+    fn tries_as(&mut self, network: u32, host: u32, key: &[u8], name: &str) -> bool {
         let from = IpAddr::from((0x0a00_0000 + (network << 8) + host).to_be_bytes());
         let mut seed = [7; 32];
         seed[..8].copy_from_slice(&self.net.now().as_nanos().to_be_bytes());
@@ -41,6 +44,7 @@ impl Site {
         };
         let secret = Key::from(key);
         let own = Connection {
+            local: Identification::fqdn(name),
             local_auth: LocalAuth::Psk(secret),
             childless: Childless::Force,
             ..connection(true)
@@ -100,4 +104,88 @@ fn a_guess_that_is_held_back_is_answered_as_one_that_is_wrong() {
     }
     assert_eq!(site.counted(), (3, 2));
     assert!(answers[0] == answers[1] && answers[1] == answers[2], "{answers:?}");
+}
+
+/// Behind a NAT many are one host: none of them keeps out another who has been right there, by guesses or by a key of before.
+#[test]
+fn who_fails_behind_a_nat_keeps_out_nobody_who_has_been_right_there() {
+    let mut site = Site::new(Config { failed_proofs_per_minute: 6, ..config() });
+    assert!(site.tries_as(1, 1, b"secret", "ann.test") && site.tries_as(1, 1, b"secret", "bob.test"));
+    for n in 0..20 {
+        let name = if n % 2 == 0 { "eve.test" } else { "bob.test" };
+        assert!(!site.tries_as(1, 1, b"a guess", name));
+    }
+    assert!(site.counted().1 > 0);
+    assert!(site.tries_as(1, 1, b"secret", "ann.test"));
+    assert!(!site.tries_as(1, 1, b"secret", "bob.test") && !site.tries_as(1, 1, b"secret", "eve.test"));
+}
+
+/// Behind a NAT, or where an initiator says that it is, a proof may come from another address than its first request did, which may
+/// be anybody's: that one has not failed, and whoever has is not known there.
+#[test]
+fn a_proof_is_of_whom_the_first_request_came_from() {
+    use crate::machine::guesses::Claim;
+    const OTHER: &str = "203.0.113.66";
+    for (key, right) in [(&b"secret"[..], true), (b"a guess", false)] {
+        let ours = Connection { local_auth: LocalAuth::Psk(Key::from(key)), ..connection(true) };
+        let limit = Config { failed_proofs_per_minute: 1, ..config() };
+        let mut world = World::with(limit, ours, connection(false), Method::MsChapV2);
+        let responder = world.responder;
+        let connection = world.connection.clone();
+        // It does not know its own address: there is a NAT.
+        let (local, remote) = (at("0.0.0.0", 500), at(RESPONDER, 500));
+        world
+            .net
+            .command(world.initiator, Command::Initiate { token: 7, connection, local, remote })
+            .unwrap();
+        world.net.run(millis(25));
+        let proof = world.net.sent()[2].bytes.clone();
+        world.forge(responder, at(OTHER, 4500), at(RESPONDER, 4500), &proof);
+        let (now, name) = (world.net.now(), Identification::fqdn("ini.test"));
+        assert_eq!(world.counters(responder).authentication_failed, u64::from(!right));
+        let guesses = &mut world.net[responder].guesses;
+        let claim = |from: &str| Claim { connection: "site", identity: &name, from: address(from) };
+        if right {
+            // Too many fail, at both networks, by another name.
+            let eve = Identification::fqdn("eve.test");
+            for from in [OTHER, INITIATOR] {
+                guesses.failed(now, &limit, Claim { identity: &eve, ..claim(from) });
+            }
+        }
+        let weighed = [INITIATOR, OTHER].map(|from| guesses.weighs(now, &limit, claim(from)));
+        assert_eq!(weighed, [right, !right], "{right}");
+        let told = world.events(responder).into_iter().find_map(|event| match event {
+            Event::Unproved { path, .. } => Some(path.remote),
+            _ => None,
+        });
+        assert_eq!(told, (!right).then(|| at(INITIATOR, 500)));
+    }
+}
+
+/// Whoever judges EAP counts what fails, and tells an AAA server where it comes from, by the same.
+#[test]
+fn eap_is_of_whom_the_first_request_came_from() {
+    let ours = Connection { local_auth: peer_auth(Method::MsChapV2, PASSWORD), ..connection(true) };
+    let eap = RemoteAuth::Eap { ask_identity: false };
+    let mut world = World::new(ours, Connection { remote_auth: eap, remote: None, ..connection(false) });
+    let (responder, connection) = (world.responder, world.connection.clone());
+    let (local, remote) = (at("0.0.0.0", 500), at(RESPONDER, 500));
+    world.net.command(world.initiator, Command::Initiate { token: 7, connection, local, remote }).unwrap();
+    world.net.run(millis(25));
+    let request = world.net.sent()[2].bytes.clone();
+    world.forge(responder, at("203.0.113.66", 4500), at(RESPONDER, 4500), &request);
+    let asked = world.events(responder).into_iter().find_map(|event| match event {
+        Event::Eap { remote, .. } => Some(remote),
+        _ => None,
+    });
+    assert_eq!(asked, Some(at(INITIATOR, 500)));
+    // Nor are its fragments of another network than those of others there.
+    let (now, endpoint) = (world.net.now(), &mut world.net[responder]);
+    let token = *endpoint.by_spi.values().next().unwrap();
+    endpoint.step(now, token, |sa, _| {
+        let added = sa.reassembly.add((false, 2), (1, 2), crate::code::PayloadType::SA, vec![0; 100], 1000);
+        assert!(matches!(added, Ok(None)));
+    });
+    assert_eq!(endpoint.fragments[0].note(u64::MAX, pressure::network(address(INITIATOR)), 10), None);
+    assert_eq!(endpoint.fragments[0].held().2, 1);
 }

@@ -241,8 +241,8 @@ fn who_has_a_ticket_and_not_its_keys_is_not_believed() {
     lose(&mut world);
     let (initiator, now) = (world.initiator, world.net.now());
     let held = world.net[initiator].tickets.take("site", now).unwrap();
-    let stolen =
-        crate::machine::tickets::Held::new(held.octets, held.suite, Key::from(&[0; 32][..]), held.identities);
+    let (none, proof) = (Key::from(&[0; 32][..]), (held.proof_until, held.certificates));
+    let stolen = crate::machine::tickets::Held::new(held.octets, held.suite, none, held.identities, proof);
     world.net[initiator].tickets.keep("site", now, HOUR, stolen);
     world.initiate();
     world.net.run(secs(40));
