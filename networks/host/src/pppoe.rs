@@ -338,6 +338,7 @@ fn start_plane(
     };
     let plane = Plane::start(&config, Box::new(hears))?;
     tracing::info!(device = plane.device(), mode = %config.mode, "data plane");
+    plane.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
     for port in plane.ports() {
         if let Some(hook) = port.hook {
             tracing::info!(interface = port.interface, hook = %hook, "PPPoE is taken off here");
