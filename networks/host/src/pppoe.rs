@@ -163,7 +163,7 @@ pub fn serve(path: Option<PathBuf>, start: StartAaa) -> Result<(), PppoeError> {
     let plane = Arc::new(start_plane(&loaded.file, &telling, &hearing, (&known, &dropped), &failed)?);
     let blocks = loaded.config.blocks.clone();
     let (pools, lost) = (&loaded.config.pools, &loaded.config.lost);
-    let nat = nat::Nat::start(&loaded.file, pools, blocks, plane.device(), lost)?;
+    let nat = nat::Nat::start(&loaded.file, pools, blocks, &plane, lost)?;
     let logs = loaded.file.tracking.as_ref().is_some_and(|table| table.translations);
     let translations = match track.as_ref().filter(|_| logs) {
         Some(track) => {
