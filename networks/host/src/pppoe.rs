@@ -4,6 +4,7 @@ mod audit;
 mod connect;
 mod control;
 mod daily;
+mod gate;
 mod ipfix;
 mod known;
 mod nat;
@@ -24,6 +25,7 @@ use crate::{
     FrameKind, Frames, Hosted, ServeError, StartAaa, Telling, keep_memory_private, listen, log, serve as host,
 };
 use audit::Audit;
+use gate::{Gate, TranslationCounters};
 use ipfix::Ipfix;
 use known::Known;
 use say::Say;
@@ -33,7 +35,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use track::TrackLog;
-use translations::{Gate, TranslationCounters};
 use usher_concentrator::config::{self, DEFAULT_PATH, File, HookWord, Loaded, ModeWord};
 use usher_concentrator::{
     AccessConcentrator, Command, DYNAMIC_SOCKET, Event, IDENT_LISTENER, ServiceJob, Usage,

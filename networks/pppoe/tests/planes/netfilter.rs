@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use usher_esp::ip::{checksum, sum, write_header};
 use usher_pppoe::netfilter::conntrack::{self, Direction};
-use usher_pppoe::netfilter::{Bounds, Config, Dropped, Netfilter, Rules, Translation};
+use usher_pppoe::netfilter::{Bounds, Change, Config, Dropped, Follower, Netfilter, Rules, Translation};
 
 const IDENT: u16 = 11_300;
 const EXTERNAL: &str = "203.0.113.1";
@@ -331,6 +331,32 @@ fn packets_of_no_connection_and_of_others_are_not_a_hosts() {
         assert_eq!(dropped(&place, &table).limited, 0, "{mode}");
         end(&place, Arc::into_inner(table).expect("nobody else has it"));
     }
+}
+
+/// While whoever follows is busy with something else.
+#[test]
+fn a_burst_of_connections_waits_until_it_is_read() {
+    const MANY: u16 = 12_000;
+    let place = Place::new(1500);
+    // The kernel tracks connections for those who ask for them.
+    let table = table(&place, "pppoe0");
+    let (mut follower, mut begun) = place.within(CONCENTRATOR, || {
+        let follower = Follower::new().expect("root may follow");
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("the address is there");
+        for port in 0..MANY {
+            socket.send_to(b"begun", ("127.0.0.1", 20_000 + port)).expect("anybody may");
+        }
+        (follower, 0)
+    });
+    while begun < MANY {
+        match follower.wait(PATIENCE).expect("the kernel tells") {
+            Some(Change::Begun(..)) => begun += 1,
+            Some(Change::Ended(..)) => {}
+            other => panic!("{other:?} after {begun}"),
+        }
+    }
+    assert_eq!(follower.wait(Duration::ZERO).expect("the kernel tells"), None, "nothing more");
+    end(&place, table);
 }
 
 fn forget_all(place: &Place) {
