@@ -4,6 +4,7 @@ mod audit;
 mod connect;
 mod control;
 mod daily;
+mod gate;
 mod ipfix;
 mod known;
 mod nat;
@@ -24,6 +25,7 @@ use crate::{
     FrameKind, Frames, Hosted, ServeError, StartAaa, Telling, keep_memory_private, listen, log, serve as host,
 };
 use audit::Audit;
+use gate::{Gate, TranslationCounters};
 use ipfix::Ipfix;
 use known::Known;
 use say::Say;
@@ -33,7 +35,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use track::TrackLog;
-use translations::{Gate, TranslationCounters};
 use usher_concentrator::config::{self, DEFAULT_PATH, File, HookWord, Loaded, ModeWord};
 use usher_concentrator::{
     AccessConcentrator, Command, DYNAMIC_SOCKET, Event, IDENT_LISTENER, ServiceJob, Usage,
@@ -163,7 +164,7 @@ pub fn serve(path: Option<PathBuf>, start: StartAaa) -> Result<(), PppoeError> {
     let plane = Arc::new(start_plane(&loaded.file, &telling, &hearing, (&known, &dropped), &failed)?);
     let blocks = loaded.config.blocks.clone();
     let (pools, lost) = (&loaded.config.pools, &loaded.config.lost);
-    let nat = nat::Nat::start(&loaded.file, pools, blocks, plane.device(), lost)?;
+    let nat = nat::Nat::start(&loaded.file, pools, blocks, &plane, lost)?;
     let logs = loaded.file.tracking.as_ref().is_some_and(|table| table.translations);
     let translations = match track.as_ref().filter(|_| logs) {
         Some(track) => {
@@ -338,6 +339,7 @@ fn start_plane(
     };
     let plane = Plane::start(&config, Box::new(hears))?;
     tracing::info!(device = plane.device(), mode = %config.mode, "data plane");
+    plane.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
     for port in plane.ports() {
         if let Some(hook) = port.hook {
             tracing::info!(interface = port.interface, hook = %hook, "PPPoE is taken off here");

@@ -160,6 +160,16 @@ impl Netlink {
     pub(crate) fn index(&self, name: &str) -> io::Result<u32> {
         self.link(name).map(|link| link.index)
     }
+    /// How an interface is called now.
+    pub(crate) fn name(&self, index: u32) -> io::Result<String> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        let name = self.get(message)?.attributes.into_iter().find_map(|attribute| match attribute {
+            LinkAttribute::IfName(name) => Some(name),
+            _ => None,
+        });
+        name.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
+    }
     /// What the kernel says of the interface that a message names.
     pub(crate) fn get(&self, message: LinkMessage) -> io::Result<LinkMessage> {
         let answers = self.ask(NLM_F_ACK, RouteNetlinkMessage::GetLink(message))?;

@@ -10,6 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -261,6 +263,7 @@ pub struct Plane {
     device: String,
     index: u32,
     states: Vec<PortState>,
+    incoming: Vec<String>,
     ports: Arc<[Port]>,
     netlink: Netlink,
     /// The device, and what else has our addresses.
@@ -279,8 +282,19 @@ struct Changed {
     netlink: Netlink,
     /// Those with a filter that is to go.
     guarded: Vec<u32>,
-    /// Interfaces whose `rp_filter` was changed, with their names and what it was.
-    loose: Vec<(u32, String, u8)>,
+    /// Interfaces whose `rp_filter` was changed, and what it was.
+    loose: Vec<(u32, u8)>,
+    /// By which others find that notes at interfaces are of a plane that is there.
+    held: Vec<UnixDatagram>,
+    /// What the administrator has to do.
+    warnings: Vec<String>,
+}
+
+/// Says that a plane which may leave a note at an interface is there, until it is dropped: a name that one alone has in a network namespace, and
+/// that goes with its program. Whoever else takes it keeps notes from being heeded, and no more.
+fn hold(index: u32) -> io::Result<UnixDatagram> {
+    let name = SocketAddr::from_abstract_name(format!("usher-pppoe-{index}"))?;
+    UnixDatagram::bind_addr(&name)
 }
 
 /// Where the kernel has how an interface's packets are checked for the way back to their sources.
@@ -311,25 +325,40 @@ impl Changed {
             return Ok(());
         }
         self.netlink.add_note(index, own)?;
-        self.loose.push((index, name.to_owned(), own));
-        // Where the system lets nobody write it, it is the administrator's to do.
-        let _ = std::fs::write(reverse_path(name), LOOSE.to_string());
+        self.loose.push((index, own));
+        if let Err(error) = std::fs::write(reverse_path(name), LOOSE.to_string()) {
+            self.warnings.push(format!(
+                "the kernel drops packets that come in by {name} from addresses of hosts, and its rp_filter cannot be changed ({error}): \
+                 sysctl net.ipv4.conf.{name}.rp_filter=2"
+            ));
+        }
         Ok(())
     }
-    /// Puts back what a plane has changed that was killed. What has been set since stays.
-    fn mend(&self, index: u32, name: &str) {
-        if let Some(was) = self.netlink.noted(index) {
-            self.put_back(index, name, was);
+    /// Puts back what a plane has changed that was killed. What has been set since stays. `keep`: this plane may leave a note, too.
+    fn mend(&mut self, index: u32, name: &str, keep: bool) {
+        // The note of one that is there is for itself to heed.
+        let Ok(held) = hold(index) else { return };
+        if keep {
+            self.held.push(held);
+        }
+        if let Some(was) = self.netlink.noted(index)
+            && let Err(error) = self.put_back(index, was)
+        {
+            self.warnings.push(format!(
+                "rp_filter of {name} is still as a plane had it that was killed ({error}): sysctl net.ipv4.conf.{name}.rp_filter={was}"
+            ));
         }
     }
-    fn put_back(&self, index: u32, name: &str, was: u8) {
-        let done = match read_reverse_path(name) {
-            Some(LOOSE) => std::fs::write(reverse_path(name), was.to_string()),
-            _ => Ok(()),
-        };
-        if done.is_ok() {
-            let _ = self.netlink.remove_note(index, was);
+    /// The note stays where that cannot be.
+    fn put_back(&self, index: u32, was: u8) -> io::Result<()> {
+        // It may have another name by now.
+        let name = self.netlink.name(index)?;
+        match read_reverse_path(&name) {
+            Some(LOOSE) => std::fs::write(reverse_path(&name), was.to_string())?,
+            Some(_) => {}
+            None => return Err(io::Error::other("it cannot be read")),
         }
+        self.netlink.remove_note(index, was)
     }
 }
 
@@ -338,8 +367,9 @@ impl Drop for Changed {
         for index in &self.guarded {
             let _ = self.netlink.remove_guard(*index);
         }
-        for (index, name, was) in &self.loose {
-            self.put_back(*index, name, *was);
+        for (index, was) in &self.loose {
+            // Where that cannot be, the note says it to the next plane.
+            let _ = self.put_back(*index, *was);
         }
     }
 }
@@ -407,10 +437,9 @@ impl Plane {
             netlink: Netlink::open().map_err(system("a socket of rtnetlink"))?,
             guarded: Vec::new(),
             loose: Vec::new(),
+            held: Vec::new(),
+            warnings: Vec::new(),
         };
-        for port in &*ports {
-            changed.mend(port.interface.index, &port.name);
-        }
         let mut seed = [0; 8];
         // Where the kernel gives no chance, addresses that hosts cannot choose are no worse spread.
         let _ = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
@@ -419,6 +448,10 @@ impl Plane {
             Mode::Kernel => None,
             _ => Some(device(&netlink, &config.device, mtu)?),
         };
+        // Nothing of a plane that has the device is touched.
+        for port in &*ports {
+            changed.mend(port.interface.index, &port.name, matches!(config.mode, Mode::Ebpf(_)));
+        }
         let mut devices: Vec<u32> = made.iter().map(|(_, index)| *index).collect();
         let (name, index) = match &made {
             Some((tun, index)) => (tun.name.clone(), *index),
@@ -472,13 +505,18 @@ impl Plane {
             mtu: u16::try_from(port.interface.mtu).unwrap_or(u16::MAX),
             hook: carrier.hook(number),
         });
-        let states = states.collect();
+        let states: Vec<PortState> = states.collect();
+        let incoming = match config.mode {
+            Mode::Ebpf(_) => states.iter().map(|port| port.interface.clone()).collect(),
+            Mode::User | Mode::Kernel => vec![name.clone()],
+        };
         let installed = Mutex::default();
         Ok(Self {
             device: name,
             index,
             devices,
             states,
+            incoming,
             ports,
             netlink,
             installed,
@@ -499,6 +537,16 @@ impl Plane {
     #[must_use]
     pub fn ports(&self) -> &[PortState] {
         &self.states
+    }
+    /// By which interfaces hosts' packets come in for the packet filter: the device, or in eBPF mode the access interfaces.
+    #[must_use]
+    pub fn incoming(&self) -> &[String] {
+        &self.incoming
+    }
+    /// What could not be changed of the system at the start, and what the administrator has to do about it.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.changed.warnings
     }
     /// Sends a frame by a port, from the destination address on. One that the kernel does not take is lost, as on any network;
     /// so is one for a port that there is not.

@@ -27,7 +27,12 @@ fn set<T: Copy>(socket: &Socket, name: libc::c_int, value: T) -> io::Result<()> 
     set_at(socket, libc::SOL_PACKET, name, value)
 }
 
-fn set_at<T: Copy>(socket: &Socket, level: libc::c_int, name: libc::c_int, value: T) -> io::Result<()> {
+/// Lets more octets wait at a socket than anybody may have wait there; this needs CAP_NET_ADMIN.
+pub(crate) fn force_receive_buffer(socket: &impl AsRawFd, octets: libc::c_int) -> io::Result<()> {
+    set_at(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, octets)
+}
+
+fn set_at<T: Copy>(socket: &impl AsRawFd, level: libc::c_int, name: libc::c_int, value: T) -> io::Result<()> {
     let length = size_of::<T>() as libc::socklen_t;
     // SAFETY: the pointer is to a value of the length given, which the call reads.
     let done =

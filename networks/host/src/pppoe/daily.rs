@@ -25,6 +25,12 @@ pub(super) fn days_before(day: &str, days: u32) -> Option<String> {
     Some(self::day(WallTime::from_unix_secs(kept)))
 }
 
+/// The day so many days after another.
+pub(super) fn days_after(day: &str, days: u32) -> Option<String> {
+    let after = begin(day)?.unix_secs().saturating_add(u64::from(days) * SECONDS_OF_A_DAY);
+    Some(self::day(WallTime::from_unix_secs(after)))
+}
+
 /// Opens a file to write behind what is there.
 fn append(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(path)

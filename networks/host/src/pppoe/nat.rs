@@ -11,6 +11,7 @@ use usher_concentrator::SessionEntry;
 use usher_concentrator::config::{File, LimitsTable, NatWord};
 use usher_concentrator::track::{Lost, PortBlocks};
 use usher_ident::Connection;
+use usher_pppoe::Plane;
 use usher_pppoe::netfilter::{Bounds, Config, Netfilter, NetfilterError, Rules, Translation, conntrack};
 
 /// Our table. One concentrator of a host has netfilter work for it.
@@ -127,7 +128,7 @@ impl Nat {
         file: &File,
         pools: &[PoolConfig],
         blocks: Option<PortBlocks>,
-        device: &str,
+        plane: &Plane,
         lost: &[Lost],
     ) -> Result<Option<Self>, NetfilterError> {
         let port = file.ident.as_ref().and_then(|ident| ident.listen.first()).map(SocketAddr::port);
@@ -140,7 +141,8 @@ impl Nat {
             return Ok(None);
         }
         let ident_port = port.unwrap_or(usher_ident::PORT);
-        let config = Config { table: TABLE.to_owned(), device: device.to_owned(), ident_port, bounds };
+        let (device, incoming) = (plane.device().to_owned(), plane.incoming().to_vec());
+        let config = Config { table: TABLE.to_owned(), device, incoming, ident_port, bounds };
         let table = Arc::new(Netfilter::start(&config)?);
         let (wake, woken) = channel();
         let mut all = Self {

@@ -23,6 +23,9 @@ pub type Tracked = (PathBuf, Tracking);
 /// What files of sessions are called, before the day.
 const KIND: &str = "sessions";
 
+/// Addresses that hosts have had since the start; locked while nobody waits for the disk.
+type Hosts = Arc<Mutex<BTreeSet<Ipv4Addr>>>;
+
 #[derive(Debug)]
 struct Writer {
     folder: PathBuf,
@@ -38,8 +41,7 @@ struct Writer {
     owed: VecDeque<Record>,
     /// Sessions that are open: the next day's file begins with them.
     open: BTreeMap<String, Begin>,
-    /// Addresses that hosts have had since the start.
-    hosts: BTreeSet<Ipv4Addr>,
+    hosts: Hosts,
     /// Who else is told.
     ipfix: Option<Ipfix>,
     /// The last line is not whole.
@@ -65,6 +67,7 @@ pub(super) struct TrackLog {
     writer: Arc<Mutex<Writer>>,
     /// So many records are on the disk for certain.
     synced: Arc<Mutex<u64>>,
+    hosts: Hosts,
 }
 
 impl TrackLog {
@@ -103,6 +106,7 @@ impl TrackLog {
         let torn = fs::read(files.path(&today)).map_err(wrong)?.last().is_some_and(|last| *last != b'\n');
         files.sync().map_err(wrong)?;
         let beside = [Some(Daily::new(&folder, translations::KIND)), Audit::of(base, table).files().cloned()];
+        let hosts = Hosts::default();
         let writer = Writer {
             folder,
             files,
@@ -113,13 +117,13 @@ impl TrackLog {
             unsure: false,
             owed: VecDeque::new(),
             open: BTreeMap::new(),
-            hosts: BTreeSet::new(),
+            hosts: hosts.clone(),
             ipfix: None,
             torn,
             written: 0,
             started: false,
         };
-        let log = Self { writer: Arc::new(Mutex::new(writer)), synced: Arc::default() };
+        let log = Self { writer: Arc::new(Mutex::new(writer)), synced: Arc::default(), hosts };
         log.writer().forget(days.last());
         Ok((log, left))
     }
@@ -136,7 +140,7 @@ impl TrackLog {
     }
     /// Whether a host has had this address since the start.
     pub(super) fn has_had(&self, address: Ipv4Addr) -> bool {
-        self.writer().hosts.contains(&address)
+        self.hosts.lock().unwrap_or_else(PoisonError::into_inner).contains(&address)
     }
     fn writer(&self) -> MutexGuard<'_, Writer> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
@@ -214,7 +218,7 @@ impl Writer {
         self.line(&record.to_line())?;
         match record {
             Record::Begin(begin) => {
-                self.hosts.extend(begin.ipv4);
+                self.hosts.lock().unwrap_or_else(PoisonError::into_inner).extend(begin.ipv4);
                 if let Some(ipfix) = &self.ipfix {
                     ipfix.session(begin.at, true, begin);
                 }

@@ -4,17 +4,20 @@ use super::conntrack::{
     CTNETLINK_DELETE, CTNETLINK_GET, Connection, GENERAL, NLM_F_DUMP, NLMSG_ERROR, TCP, UDP, code, message,
     next_message, tuples,
 };
+use crate::sys;
 use netlink_sys::protocols::NETLINK_NETFILTER;
 use netlink_sys::{Socket, SocketAddr as Netlink};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
+use std::time::Duration;
 
 /// Groups of those who are told (linux/netfilter/nfnetlink_compat.h).
 const NEW_CONNECTIONS: u32 = 1;
 const DESTROYED_CONNECTIONS: u32 = 3;
 /// What is told.
 const CTNETLINK_NEW: u16 = 1 << 8;
-/// Octets that wait to be read, at most: some ten thousand connections that begin or end at once.
-const WAITING: usize = 8 << 20;
+/// Octets that wait to be read, as the kernel counts them, which are several times those of the messages. It gives twice as many.
+const WAITING: libc::c_int = 8 << 20;
 
 /// What became of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,8 +50,10 @@ impl Follower {
     pub fn new() -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_NETFILTER)?;
         socket.bind_auto()?;
-        // The kernel gives what it may give.
-        socket.set_rx_buf_sz(WAITING as i32)?;
+        // Without CAP_NET_ADMIN here the kernel gives what anybody may have (net.core.rmem_max).
+        if sys::force_receive_buffer(&socket, WAITING).is_err() {
+            socket.set_rx_buf_sz(WAITING)?;
+        }
         socket.add_membership(NEW_CONNECTIONS)?;
         socket.add_membership(DESTROYED_CONNECTIONS)?;
         let dump = message(CTNETLINK_GET, NLM_F_DUMP, libc::AF_UNSPEC as u8, &[]);
@@ -56,18 +61,26 @@ impl Follower {
         Ok(Self { socket, ready: std::collections::VecDeque::new() })
     }
 
-    /// The next change; waits for it.
+    /// The next change, for which it waits so long at most; `None`: there was none.
     ///
     /// # Errors
-    /// The kernel tells nothing any more.
-    pub fn wait(&mut self) -> io::Result<Change> {
+    /// What the kernel says. Changes may be missed from then on: another has to follow.
+    pub fn wait(&mut self, patience: Duration) -> io::Result<Option<Change>> {
+        let patience = Timespec::try_from(patience).map_err(io::Error::other)?;
         loop {
             if let Some(change) = self.ready.pop_front() {
-                return Ok(change);
+                return Ok(Some(change));
+            }
+            let mut one = [PollFd::new(&self.socket, PollFlags::IN)];
+            match poll(&mut one, Some(&patience)) {
+                Ok(0) => return Ok(None),
+                Ok(_) => {}
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
             }
             match self.socket.recv_from_full() {
                 Ok((octets, _)) => changes(&octets, &mut self.ready)?,
-                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => return Ok(Change::Missed),
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => return Ok(Some(Change::Missed)),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }

@@ -32,6 +32,8 @@ pub struct Config {
     /// The plane's device: what goes there goes to another host, and keeps its source. With `*` at its end it is each device whose
     /// name begins so.
     pub device: String,
+    /// By which interfaces hosts' packets come in, with `*` as above: nobody else's count among those of a host ([`Bounds`]).
+    pub incoming: Vec<String>,
     /// On which port of this system our IDENT server answers for hosts.
     pub ident_port: u16,
     /// What bounds the connections that each host begins.
@@ -100,7 +102,7 @@ pub enum NetfilterError {
     #[error("netfilter refuses: {0}")]
     Refused(String),
     /// A name that is none.
-    #[error("\"{0}\" is no name of a table or device: take letters, digits, \"-\", \"_\" and \".\"")]
+    #[error("\"{0}\" is no name of a table or interface: take letters, digits, \"-\", \"_\" and \".\"")]
     Name(String),
     /// A translation of what has none.
     #[error(
@@ -145,6 +147,13 @@ fn named(name: &str) -> Result<(), NetfilterError> {
     if good { Ok(()) } else { Err(NetfilterError::Name(name.to_owned())) }
 }
 
+/// An interface's name may be nearly anything; within quotes nft(8) takes it as it is.
+fn quotable(name: &str) -> Result<(), NetfilterError> {
+    let of = name.strip_suffix('*').unwrap_or(name);
+    let good = !of.is_empty() && of.chars().all(|c| c.is_ascii_graphic() && !"\"\\*".contains(c));
+    if good { Ok(()) } else { Err(NetfilterError::Name(name.to_owned())) }
+}
+
 fn program(arguments: &[&str]) -> Command {
     let mut command = Command::new("nft");
     // Servers' programs are not on everybody's path.
@@ -176,20 +185,26 @@ impl Netfilter {
     /// # Errors
     /// [`NetfilterError`]: it needs nft(8) and CAP_NET_ADMIN.
     pub fn start(config: &Config) -> Result<Self, NetfilterError> {
-        let Config { table, device, ident_port, bounds } = config;
+        let Config { table, device, incoming, ident_port, bounds } = config;
         named(table)?;
         named(device.strip_suffix('*').unwrap_or(device))?;
+        incoming.iter().try_for_each(|name| quotable(name))?;
+        let from = incoming.iter().map(|name| format!("    iifname \"{name}\" goto bounded\n"));
+        let from: String = from.collect();
         let bounded = match *bounds == Bounds::default() {
             true => String::new(),
-            // A connection's first packet alone is of one that the kernel does not have in its table yet.
+            // A connection's first packet alone is of one that the kernel does not have in its table yet, but for what is part of none.
             false => format!(
-                r#"{}  chain bound {{
-    type filter hook prerouting priority filter; policy accept;
-    ct status & confirmed == confirmed return
+                r#"{}  chain bounded {{
     ip saddr @masqueraded goto bound4
     ip saddr @confined goto bound4
     ip saddr @hosts4 goto bound4
   }}
+  chain bound {{
+    type filter hook prerouting priority filter; policy accept;
+    ct state {{ invalid, untracked }} return
+    ct status & confirmed == confirmed return
+{from}  }}
 "#,
                 bounds.of("4", "ipv4_addr", "ip saddr")
             ),
@@ -322,7 +337,7 @@ table inet {table} {{
                 script,
                 r#"table inet {} {{
   set hosts6_{bits} {{ type ipv6_addr; flags interval; }}
-{bound}  chain bound {{
+{bound}  chain bounded {{
     ip6 saddr @hosts6_{bits} goto bound6_{bits}
   }}
 }}
@@ -447,7 +462,8 @@ mod tests {
     /// One that the system has not.
     fn absent() -> std::mem::ManuallyDrop<Netfilter> {
         let bounds = Bounds { at_once: 7, per_second: 0 };
-        let config = Config { table: "t".to_owned(), device: "d".to_owned(), ident_port: 1, bounds };
+        let (table, device) = ("t".to_owned(), "d".to_owned());
+        let config = Config { table, incoming: vec![device.clone()], device, ident_port: 1, bounds };
         std::mem::ManuallyDrop::new(Netfilter { config, installed: Mutex::default() })
     }
 
@@ -513,6 +529,11 @@ mod tests {
         let reversed = 9..=8;
         assert!(refuse("10.0.0.1", 32, block(reversed)).starts_with("9 to 8 is no block"));
         assert_eq!(refuse("10.0.0.1", 32, None), "10.0.0.1/32 has no rules");
+        for name in ["", "a b", "a\"", "a*b", "*"] {
+            let config = Config { incoming: vec![name.to_owned()], ..table.config.clone() };
+            assert!(matches!(Netfilter::start(&config), Err(NetfilterError::Name(_))), "{name}");
+        }
+        assert!(quotable("1lan.7@x:y").is_ok() && quotable("pppoe-*").is_ok());
         for name in ["", "a b", "x;", "1a", "a{"] {
             let config = Config { table: name.to_owned(), ..table.config.clone() };
             assert!(matches!(Netfilter::start(&config), Err(NetfilterError::Name(_))), "{name}");

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use usher_pppoe::{Config, Event, Mode, Plane, PortConfig, Session};
+use usher_pppoe::{Config, Event, Mode, Plane, PortConfig, Session, StartError};
 
 const PORT: u16 = 7000;
 
@@ -300,6 +300,111 @@ fn reverse_path(place: &Place, of: &'static str, set: Option<&'static str>) -> S
     })
 }
 
+/// Notes of what it was, at an interface.
+#[track_caller]
+fn notes(place: &Place, at: &str) -> usize {
+    let all = ["-n", &place.names[CONCENTRATOR], "filter", "show", "dev", at, "ingress"];
+    let said = String::from_utf8(Command::new("tc").args(all).output().unwrap().stdout).unwrap();
+    said.matches("chain 113 handle").count()
+}
+
+/// Somebody starts a concentrator again that runs, or another one at its interface.
+#[test]
+fn a_start_by_accident_takes_nothing_from_the_plane_that_is_there() {
+    for mode in modes() {
+        if !matches!(mode, Mode::Ebpf(_)) {
+            continue;
+        }
+        let place = Place::new(1500);
+        reverse_path(&place, "all", Some("0"));
+        reverse_path(&place, "acc0", Some("1"));
+        let (plane, _events) = place.plane(CONCENTRATOR, mode, "acc0");
+        let ports = || vec![PortConfig { interface: "acc0".to_owned() }];
+        let config = |mode, device: &str| Config {
+            ports: ports(),
+            mode,
+            device: device.to_owned(),
+            ..Config::default()
+        };
+        let refused = place.try_plane(CONCENTRATOR, config(mode, plane.device()));
+        assert!(matches!(refused, Err(StartError::Device { .. })), "{mode}: {refused:?}");
+        assert_eq!((&*reverse_path(&place, "acc0", None), notes(&place, "acc0")), ("2", 1), "{mode}");
+        for other in modes() {
+            let other = place.try_plane(CONCENTRATOR, config(other, "other%d"));
+            place.within(CONCENTRATOR, move || drop(other));
+            assert_eq!((&*reverse_path(&place, "acc0", None), notes(&place, "acc0")), ("2", 1), "{mode}");
+        }
+        // What it has changed it puts back, whatever the interface is called by then.
+        for change in ["acc0 down", "acc0 name acc1", "acc1 up"] {
+            run(&format!("ip -n {} link set {change}", place.names[CONCENTRATOR]));
+        }
+        place.within(CONCENTRATOR, move || drop(plane));
+        assert_eq!((&*reverse_path(&place, "acc1", None), notes(&place, "acc1")), ("1", 0), "{mode}");
+    }
+}
+
+/// Says to the program that it starts itself as which mode's plane it is to begin, by its number, and to tell its warnings.
+const PROTECTED: &str = "USHER_PLANE_PROTECTED";
+
+/// Where settings of the kernel are read-only, as for a service of systemd with ProtectKernelTunables.
+#[test]
+fn a_check_of_reverse_paths_that_cannot_be_changed_is_told() {
+    if let Some(number) = std::env::var_os(PROTECTED) {
+        let number: usize = number.to_str().unwrap().parse().unwrap();
+        let ports = vec![PortConfig { interface: "acc0".to_owned() }];
+        let config = Config { ports, mode: modes()[number], ..Config::default() };
+        let plane = Plane::start(&config, Box::new(drop)).unwrap();
+        println!("\nwarns: {}", plane.warnings().join("; "));
+        return;
+    }
+    for (number, mode) in modes().into_iter().enumerate() {
+        if !matches!(mode, Mode::Ebpf(_)) {
+            continue;
+        }
+        let place = Place::new(1500);
+        reverse_path(&place, "all", Some("0"));
+        reverse_path(&place, "acc0", Some("1"));
+        let told = |number: usize, hide: &str| {
+            let protect = "mount --bind /proc/sys /proc/sys && mount -o remount,ro,bind /proc/sys";
+            let done = Command::new("ip")
+                .args(["netns", "exec", &place.names[CONCENTRATOR], "sh", "-c"])
+                .arg(format!("{hide}{protect} && exec \"$0\" \"$@\""))
+                .arg(std::env::current_exe().unwrap())
+                .args([
+                    "--exact",
+                    "attack::a_check_of_reverse_paths_that_cannot_be_changed_is_told",
+                    "--nocapture",
+                ])
+                .env(PROTECTED, number.to_string())
+                .output()
+                .unwrap();
+            let said = String::from_utf8(done.stdout).unwrap();
+            let warns = said.lines().find_map(|line| line.strip_prefix("warns: ")).map(str::to_owned);
+            warns.unwrap_or_else(|| panic!("{said}{}", String::from_utf8_lossy(&done.stderr)))
+        };
+        let now = || (reverse_path(&place, "acc0", None), notes(&place, "acc0"));
+        let said = told(number, "");
+        assert!(said.contains("net.ipv4.conf.acc0.rp_filter=2"), "{mode}: {said}");
+        assert_eq!(now(), ("1".to_owned(), 0), "{mode}");
+        // The note of a killed one stays until that can be put back, whether it can be read or not.
+        let mut child = to_be_killed(&place, number);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let user = modes().iter().position(|mode| *mode == Mode::User).unwrap();
+        for hide in ["", "mount -t tmpfs none /proc/sys/net/ipv4 && "] {
+            let said = told(user, hide);
+            assert!(said.contains("net.ipv4.conf.acc0.rp_filter=1"), "{mode}: {said}");
+            assert_eq!(now(), ("2".to_owned(), 1), "{mode}");
+        }
+        let (plane, _events) = place.plane(CONCENTRATOR, Mode::User, "acc0");
+        assert!(
+            plane.warnings().is_empty() && now() == ("1".to_owned(), 0),
+            "{mode}: {:?}",
+            plane.warnings()
+        );
+    }
+}
+
 /// eBPF mode makes the check of reverse paths loose meanwhile. A killed plane cannot put back what was there; the next one does, whatever its mode.
 #[test]
 fn the_check_of_reverse_paths_is_put_back_after_a_kill() {
@@ -318,12 +423,7 @@ fn the_check_of_reverse_paths_is_put_back_after_a_kill() {
                 child.wait().unwrap();
                 assert_eq!(reverse_path(&place, "acc0", None), "2", "{mode}");
             };
-            let notes = || {
-                let c = &place.names[CONCENTRATOR];
-                let all = ["-n", c, "filter", "show", "dev", "acc0", "ingress"];
-                let said = String::from_utf8(Command::new("tc").args(all).output().unwrap().stdout).unwrap();
-                said.matches("chain 113 handle").count()
-            };
+            let notes = || notes(&place, "acc0");
             // The second takes over what the first has left, and is killed, too.
             kill();
             kill();

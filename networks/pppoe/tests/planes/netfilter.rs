@@ -1,8 +1,8 @@
 //! What elsewhere sees of hosts: addresses that are translated, and who answers at port 113.
 
 use super::place::{
-    CONCENTRATOR, HOST, HOST_END, HOST_IPV6, NUMBER, PATIENCE, Place, SERVER, SERVER_END, SERVER_IPV6, modes,
-    run, wait,
+    CONCENTRATOR, Ends, HOST, HOST_END, HOST_IPV6, NUMBER, PATIENCE, Place, SERVER, SERVER_END, SERVER_IPV6,
+    modes, run, wait,
 };
 use socket2::{Domain, Protocol, Type};
 use std::io::Read;
@@ -13,19 +13,24 @@ use std::sync::Arc;
 use std::time::Duration;
 use usher_esp::ip::{checksum, sum, write_header};
 use usher_pppoe::netfilter::conntrack::{self, Direction};
-use usher_pppoe::netfilter::{Bounds, Config, Dropped, Netfilter, Rules, Translation};
+use usher_pppoe::netfilter::{Bounds, Change, Config, Dropped, Follower, Netfilter, Rules, Translation};
 
 const IDENT: u16 = 11_300;
 const EXTERNAL: &str = "203.0.113.1";
 
 fn table(place: &Place, device: &str) -> Netfilter {
-    bounded(place, device, Bounds::default())
+    bounded(place, (device, &[]), Bounds::default())
 }
 
-fn bounded(place: &Place, device: &str, bounds: Bounds) -> Netfilter {
-    let config =
-        Config { table: "usher-test".to_owned(), device: device.to_owned(), ident_port: IDENT, bounds };
+fn bounded(place: &Place, (device, incoming): (&str, &[String]), bounds: Bounds) -> Netfilter {
+    let (table, device, incoming) = ("usher-test".to_owned(), device.to_owned(), incoming.to_vec());
+    let config = Config { table, device, incoming, ident_port: IDENT, bounds };
     place.within(CONCENTRATOR, move || Netfilter::start(&config).expect("root may make a table"))
+}
+
+/// The device, and by which interfaces hosts' packets come in.
+fn of(ends: &Ends) -> (&str, &[String]) {
+    (ends.concentrator.device(), ends.concentrator.incoming())
 }
 
 /// Rules are written in the namespace of who asks.
@@ -216,7 +221,7 @@ fn a_host_has_as_many_connections_as_it_may_and_no_more_while_they_are_held_back
         // Translated or not it is one host, and one that has a prefix is one by all addresses of it.
         for translation in [Some(Translation::Masquerade), None] {
             let bounds = Bounds { at_once: 3, per_second: 0 };
-            let table = bounded(&place, ends.concentrator.device(), bounds);
+            let table = bounded(&place, of(&ends), bounds);
             let all = vec![
                 (address(HOST), 32, rules(translation.clone(), 32)),
                 (address("2001:db8:1::"), 64, rules(None, 64)),
@@ -247,7 +252,7 @@ fn a_host_has_as_many_connections_as_it_may_and_no_more_while_they_are_held_back
             end(&place, Arc::into_inner(table).expect("nobody else has it"));
             forget_all(&place);
             // So many in a second.
-            let table = bounded(&place, ends.concentrator.device(), Bounds { at_once: 0, per_second: 1 });
+            let table = bounded(&place, of(&ends), Bounds { at_once: 0, per_second: 1 });
             let all = vec![(address(HOST), 32, rules(Some(Translation::Masquerade), 32))];
             let table = Arc::new(apply(&place, table, all));
             let _many = begun(&place, HOST, SERVER, 200);
@@ -284,6 +289,74 @@ fn a_host_has_as_many_connections_as_it_may_and_no_more_while_they_are_held_back
         }
         end(&place, Arc::into_inner(table).expect("nobody else has it"));
     }
+}
+
+/// What the kernel does not track, and what comes from elsewhere in a host's name.
+#[test]
+fn packets_of_no_connection_and_of_others_are_not_a_hosts() {
+    for mode in modes() {
+        let place = Place::new(1500);
+        let ends = place.ends(mode);
+        ends.install();
+        let [_, c, s] = &place.names;
+        place.within(CONCENTRATOR, || {
+            for interface in ["all", "up0"] {
+                std::fs::write(format!("/proc/sys/net/ipv4/conf/{interface}/rp_filter"), "0")
+                    .expect("root may");
+            }
+        });
+        let table = bounded(&place, of(&ends), Bounds { at_once: 3, per_second: 1 });
+        let all = vec![(address(HOST), 32, Some(Rules { hosts: Some(32), ..Rules::default() }))];
+        let table = Arc::new(apply(&place, table, all));
+        run(&format!("ip -n {s} addr add {HOST}/32 dev lo"));
+        let here = place.udp(CONCENTRATOR, "203.0.113.1:7000");
+        let forged = place.udp(SERVER_END, &format!("{HOST}:0"));
+        for _ in 0..100 {
+            forged.send_to(b"forged", "203.0.113.1:7000").expect("whoever is elsewhere may");
+        }
+        arrive(&here, 100, b"forged");
+        assert_eq!(dropped(&place, &table).limited, 0, "{mode}");
+        run(&format!("ip -n {s} addr del {HOST}/32 dev lo"));
+        let rules =
+            ["add table inet raw", "add chain inet raw first { type filter hook prerouting priority raw; }"];
+        for rule in rules.into_iter().chain(["add rule inet raw first udp dport 7000 notrack"]) {
+            run(&format!("ip netns exec {c} nft {rule}"));
+        }
+        let server = place.udp(SERVER_END, &format!("{SERVER}:7000"));
+        let host = place.udp(HOST_END, &format!("{HOST}:0"));
+        for _ in 0..100 {
+            host.send_to(b"untracked", (SERVER, 7000)).expect("the host may");
+        }
+        arrive(&server, 100, b"untracked");
+        assert_eq!(dropped(&place, &table).limited, 0, "{mode}");
+        end(&place, Arc::into_inner(table).expect("nobody else has it"));
+    }
+}
+
+/// While whoever follows is busy with something else.
+#[test]
+fn a_burst_of_connections_waits_until_it_is_read() {
+    const MANY: u16 = 12_000;
+    let place = Place::new(1500);
+    // The kernel tracks connections for those who ask for them.
+    let table = table(&place, "pppoe0");
+    let (mut follower, mut begun) = place.within(CONCENTRATOR, || {
+        let follower = Follower::new().expect("root may follow");
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("the address is there");
+        for port in 0..MANY {
+            socket.send_to(b"begun", ("127.0.0.1", 20_000 + port)).expect("anybody may");
+        }
+        (follower, 0)
+    });
+    while begun < MANY {
+        match follower.wait(PATIENCE).expect("the kernel tells") {
+            Some(Change::Begun(..)) => begun += 1,
+            Some(Change::Ended(..)) => {}
+            other => panic!("{other:?} after {begun}"),
+        }
+    }
+    assert_eq!(follower.wait(Duration::ZERO).expect("the kernel tells"), None, "nothing more");
+    end(&place, table);
 }
 
 fn forget_all(place: &Place) {

@@ -265,7 +265,7 @@ pub struct Tracking {
     pub translations: bool,
     /// With `translations`, how much is to be free on the disk that has the log. Where less is, and where the log cannot be written,
     /// connections that hosts begin from IPv4 addresses are dropped until that is over; those that are there go on, and what is free
-    /// is for the log of sessions.
+    /// is for the log of sessions. At twice as much there is a warning.
     pub keep_free: Size,
     /// Collectors of IPFIX that are told, too, which addresses and ports stand for whom (RFC 8158).
     pub ipfix: Option<IpfixTable>,

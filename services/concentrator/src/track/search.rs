@@ -7,7 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::hash::BuildHasher;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use usher_core::collections::HashState;
+use foldhash::quality::FixedState;
 use usher_core::{Duration, WallTime};
 
 /// An address, and a port of it (`None`: any).
@@ -83,7 +83,7 @@ impl Subscribers {
     const MOST: usize = 1 << 14;
 
     fn take(&mut self, user: &str) {
-        let hash = HashState::with_seed(0).hash_one(user);
+        let hash = FixedState::with_seed(0).hash_one(user);
         if self.0.len() < Self::MOST || self.0.last().is_some_and(|last| hash < *last) {
             self.0.insert(hash);
             if self.0.len() > Self::MOST {
@@ -384,6 +384,26 @@ mod tests {
         let users = search.volume().subscribers;
         assert!((48_500..51_500).contains(&users), "{users} of 50001, by four standard errors");
         assert!(search.subscribers.0.len() == Subscribers::MOST);
+    }
+
+    #[test]
+    fn users_are_estimated_whatever_they_are_called() {
+        let names: [fn(u64) -> String; 6] = [
+            |n| format!("{n}"),
+            |n| format!("{n:08}"),
+            |n| format!("{n:016}"),
+            |n| format!("{}", n << 20),
+            |n| format!("s{n:06}@students.example"),
+            |n| format!("host/{:032x}", n << 64_u32.saturating_sub(40)),
+        ];
+        for (which, name) in names.into_iter().enumerate() {
+            for many in [20_000, 100_000] {
+                let mut users = Subscribers::default();
+                (0..many).for_each(|n| users.take(&name(n)));
+                let off = (users.count() as f64 - many as f64).abs() / many as f64;
+                assert!(off < 0.032, "{which}: {} of {many}, four standard errors off", users.count());
+            }
+        }
     }
 
     /// The answer by all that a log has, kept.
