@@ -2,6 +2,7 @@
 //! `cli/tests/interop/pppoe.rs`, which needs namespaces.
 
 use crate::place::Folder;
+use std::os::unix::net::UnixListener;
 
 const SITE: &str = "[listen]\ninterfaces = [\"no-such-port\"]\ncontrol = \"pppoe.sock\"\n[service]\naddress = \"10.0.0.1\"\n\
                     pools = [\"p\"]\n[[pool]]\nname = \"p\"\nranges = [\"10.0.0.0/24\"]\n[tracking]\nfolder = \"log\"\n";
@@ -47,6 +48,12 @@ fn what_is_not_there_is_said() {
     assert!(none.err.contains("start it with: usher pppoe serve"), "{}", none.err);
     let serve = place.usher(&["pppoe", "serve", "--config", "pppoe.toml"]).with_code(1);
     assert!(serve.err.contains("no-such-port"), "{}", serve.err);
+    // One that runs is not touched by another start, which has not read its log by then.
+    std::fs::remove_dir_all(place.path("log")).unwrap();
+    let _runs = UnixListener::bind(place.path("pppoe.sock")).unwrap();
+    let another = place.usher(&["pppoe", "serve", "--config", "pppoe.toml"]).with_code(1);
+    assert!(another.err.contains("another server listens on pppoe.sock"), "{}", another.err);
+    assert!(!place.path("log").exists());
     let address = place.usher(&["who", "10.0.0.999"]).with_code(2);
     assert!(address.err.contains("is no address"), "{}", address.err);
 }

@@ -135,6 +135,10 @@ pub fn run(path: Option<PathBuf>, mode: &Mode, start: StartAaa) -> Result<(), Ik
     if let Mode::Connect { connection, .. } = mode {
         only(&mut loaded, connection)?;
     }
+    if serves {
+        // Before anything of another one is touched: its ports are shared, and what the kernel carries for it is taken away at a start.
+        crate::control::free(&loaded.file.listen.control).map_err(system("control socket"))?;
+    }
     let carries = loaded.file.data.carry != Carry::None;
     let mark = carries.then(|| loaded.file.data.mark.get());
     way::own_addresses(&mut loaded, mark);

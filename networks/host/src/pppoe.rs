@@ -136,6 +136,8 @@ pub fn serve(path: Option<PathBuf>, start: StartAaa) -> Result<(), PppoeError> {
     let mut loaded = load_by(path.as_deref(), &clock)?;
     let _log = log::begin(loaded.file.log);
     loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    // Before anything of another one is touched: its log, what it tells of its sessions, what it has set of the system.
+    crate::control::free(&loaded.file.listen.control).map_err(system("control socket"))?;
     let base =
         path.as_deref().unwrap_or(Path::new(DEFAULT_PATH)).parent().unwrap_or(Path::new("")).to_owned();
     let ipfix = Ipfix::start(&loaded.file).map_err(system("IPFIX"))?;
