@@ -135,7 +135,7 @@ pub(super) struct Revocation {
     used: Arc<Mutex<Vec<RevocationList>>>,
     /// Those that certificates of others have named.
     learned: Arc<Mutex<Learned>>,
-    turn: Arc<Mutex<Turn>>,
+    update: Arc<Mutex<UpdateLock>>,
     /// Held by who asks about this side's own certificate.
     showing: Arc<Mutex<()>>,
     asking: Asking,
@@ -146,7 +146,7 @@ pub(super) struct Revocation {
 /// Had by who takes up lists, alone, until it has told what follows: otherwise what was read before another began could take the place of
 /// what that has read since.
 #[derive(Debug, Default)]
-struct Turn;
+struct UpdateLock;
 
 /// What is remembered between two looks.
 #[derive(Default)]
@@ -179,28 +179,28 @@ impl Revocation {
             of: Arc::new(Mutex::new(of)),
             used: Arc::default(),
             learned: Arc::default(),
-            turn: Arc::default(),
+            update: Arc::default(),
             showing: Arc::default(),
             asking: Asking::default(),
             asked: Arc::default(),
             telling: telling.clone(),
         };
-        this.read(&locked(&this.turn))?;
+        this.read(&locked(&this.update))?;
         Ok(this)
     }
     /// As another configuration says, from now on.
     pub(super) fn configure(&self, loaded: &Loaded) {
         let of = Arc::new(Of::new(loaded));
-        let turn = locked(&self.turn);
+        let update = locked(&self.update);
         *locked(&self.of) = of.clone();
-        let taken = of.lists().and_then(|lists| self.take(&turn, &of, lists));
+        let taken = of.lists().and_then(|lists| self.take(&update, &of, lists));
         if taken.is_ok() {
-            self.tell_revoked(&turn);
+            self.tell_revoked(&update);
         }
         if let Err(error) = taken {
             tracing::error!(error, "the revocation lists are not taken up; those of before are used");
             let before = locked(&self.used).clone();
-            if let Err(error) = self.take(&turn, &of, before) {
+            if let Err(error) = self.take(&update, &of, before) {
                 tracing::error!(error, "nor these");
             }
         }
@@ -208,22 +208,22 @@ impl Revocation {
 
     /// Has those put out who are on the lists in use. Those that others' certificates have named are not among them: they are believed
     /// of whoever shows such a certificate alone.
-    fn tell_revoked(&self, _: &Turn) {
+    fn tell_revoked(&self, _: &UpdateLock) {
         let revoked: BTreeSet<_> = locked(&self.used).iter().flat_map(RevocationList::certificates).collect();
         self.telling.tell(Told::Revoked(Arc::new(revoked)));
     }
 
     /// Takes up the lists that there are; whether they are others than before.
-    fn read(&self, turn: &Turn) -> Result<bool, String> {
+    fn read(&self, update: &UpdateLock) -> Result<bool, String> {
         let of = locked(&self.of).clone();
         let lists = of.lists()?;
         if lists == *locked(&self.used) {
             return Ok(false);
         }
-        self.take(turn, &of, lists).map(|()| true)
+        self.take(update, &of, lists).map(|()| true)
     }
 
-    fn take(&self, _: &Turn, of: &Of, lists: Vec<RevocationList>) -> Result<(), String> {
+    fn take(&self, _: &UpdateLock, of: &Of, lists: Vec<RevocationList>) -> Result<(), String> {
         let learned = locked(&self.learned).lists(wall());
         let octets: Vec<Vec<u8>> = lists.iter().chain(&learned).map(|list| list.der().to_vec()).collect();
         let credentials = of.credentials.with_revocation_lists(&octets).map_err(|error| error.to_string())?;
@@ -272,11 +272,11 @@ impl Revocation {
             }
         }
         watch.due.insert(files.clone(), now + every);
-        let turn = locked(&self.turn);
-        match self.read(&turn) {
+        let update = locked(&self.update);
+        match self.read(&update) {
             Ok(true) => {
                 self.telling.tell(Told::VoidTickets);
-                self.tell_revoked(&turn);
+                self.tell_revoked(&update);
                 for list in locked(&self.used).iter() {
                     let (issuer, revoked) = (&list.issuer, list.revoked);
                     tracing::info!(issuer, revoked, number = list.number(), "revocation list");
@@ -286,7 +286,7 @@ impl Revocation {
             Ok(false) => drop(watch.said.remove(&files)),
             Err(error) => watch.complain(&files, error),
         }
-        drop(turn);
+        drop(update);
         let over = |list: &&RevocationList| !list.is_of_now(wall());
         let over: Vec<String> =
             locked(&self.used).iter().filter(over).map(|list| list.issuer.clone()).collect();
@@ -433,9 +433,9 @@ impl Revocation {
 
     /// Takes up the lists that are there now.
     fn renew(&self) {
-        let turn = locked(&self.turn);
+        let update = locked(&self.update);
         let (of, lists) = (locked(&self.of).clone(), locked(&self.used).clone());
-        if let Err(error) = self.take(&turn, &of, lists) {
+        if let Err(error) = self.take(&update, &of, lists) {
             tracing::error!(error, "the revocation lists are not taken up");
         }
         self.telling.tell(Told::VoidTickets);

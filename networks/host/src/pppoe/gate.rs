@@ -95,9 +95,9 @@ impl Health {
 }
 
 /// Says, when the thread that has it ends, that nobody does its work.
-pub(super) struct Alone(pub(super) Arc<Health>);
+pub(super) struct EndNotice(pub(super) Arc<Health>);
 
-impl Drop for Alone {
+impl Drop for EndNotice {
     fn drop(&mut self) {
         self.0.state().ended = true;
         self.0.changed.notify_all();
@@ -174,9 +174,9 @@ pub(super) fn reason(
 
 /// How many connections hosts have begun, for who wants to know where the room went.
 #[derive(Debug, Default)]
-pub(super) struct Begun(BTreeMap<Ipv4Addr, u64>);
+pub(super) struct ConnectionCounts(BTreeMap<Ipv4Addr, u64>);
 
-impl Begun {
+impl ConnectionCounts {
     pub(super) fn count(&mut self, host: Ipv4Addr) {
         *self.0.entry(host).or_default() += 1;
     }
@@ -190,9 +190,9 @@ impl Begun {
 
 /// Whether room is low for the first time: there is less than twice what is to be kept.
 #[derive(Debug, Default)]
-pub(super) struct Low(bool);
+pub(super) struct LowSpace(bool);
 
-impl Low {
+impl LowSpace {
     pub(super) fn told(&mut self, free: u64, least: u64) -> bool {
         let before = self.0;
         let edge = least.saturating_mul(2);
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(why(STALL), None);
         let health = Arc::new(health);
         let panics = std::thread::spawn({
-            let alone = Alone(health.clone());
+            let alone = EndNotice(health.clone());
             move || drop(alone)
         });
         panics.join().unwrap();
@@ -245,10 +245,10 @@ mod tests {
 
     #[test]
     fn low_room_is_told_once_with_who_took_it() {
-        let mut low = Low::default();
+        let mut low = LowSpace::default();
         let told = [2000, 1999, 1000, 2001, 2249, 2250, 1999].map(|free| low.told(free, 1000));
         assert_eq!(told, [false, true, false, false, false, false, true]);
-        let mut begun = Begun::default();
+        let mut begun = ConnectionCounts::default();
         for host in [7, 8, 8, 9, 9, 9, 10] {
             begun.count([10, 0, 0, host].into());
         }

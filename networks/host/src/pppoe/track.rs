@@ -14,7 +14,9 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use usher_concentrator::config::Tracking;
-use usher_concentrator::track::{Begin, Index, Lost, Owed, Place, Record, Search, Volume, parse_time};
+use usher_concentrator::track::{
+    Begin, Index, Lost, Owed, Record, Search, TransportAddress, Volume, parse_time,
+};
 use usher_core::WallTime;
 
 /// Where the log is, and what is set for it.
@@ -397,8 +399,13 @@ pub enum WhoError {
 }
 
 /// Looks for who had these in a second, in the files of some days. A day may have more lines than there is memory.
-fn searched(files: &Daily, days: &[String], at: WallTime, places: Vec<Place>) -> io::Result<Search> {
-    let mut search = Search::new(at, places);
+fn searched(
+    files: &Daily,
+    days: &[String],
+    at: WallTime,
+    addresses: Vec<TransportAddress>,
+) -> io::Result<Search> {
+    let mut search = Search::new(at, addresses);
     for day in days {
         for line in lines(&files.path(day))? {
             search.read(&format!("{}\n", line?));

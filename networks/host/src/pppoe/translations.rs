@@ -2,7 +2,7 @@
 //! tells of them.
 
 use super::daily::{Daily, day, days_after, days_before, lines};
-use super::gate::{Alone, Begun, Gate, Health, LOOKS, Low, TranslationCounters, reason};
+use super::gate::{ConnectionCounts, EndNotice, Gate, Health, LOOKS, LowSpace, TranslationCounters, reason};
 use super::ipfix::Ipfix;
 use super::track::TrackLog;
 use crate::setup::wall;
@@ -88,7 +88,7 @@ struct Log {
     new: bool,
     /// The file does not say all: the disk has not kept it, or the clock was days ahead.
     lost: bool,
-    begun: Begun,
+    begun: ConnectionCounts,
     /// Connections that began, or ended, and are in the log.
     logged: Arc<AtomicU64>,
 }
@@ -96,7 +96,7 @@ struct Log {
 impl Log {
     fn open(files: Daily, today: String, logged: Arc<AtomicU64>) -> io::Result<Self> {
         let file = files.append(&today)?;
-        let (begun, torn, unsynced, lost) = (Begun::default(), false, false, false);
+        let (begun, torn, unsynced, lost) = (ConnectionCounts::default(), false, false, false);
         Ok(Self { files, day: today, file, torn, unsynced, new: true, lost, begun, logged })
     }
     fn line(&mut self, record: &TranslationRecord) -> io::Result<()> {
@@ -106,7 +106,7 @@ impl Log {
         if today > self.day || ahead {
             self.sync()?;
             (self.file, self.day, self.torn, self.new) = (self.files.append(&today)?, today, false, true);
-            self.begun = Begun::default();
+            self.begun = ConnectionCounts::default();
             // What had begun stands in the file of a day to come.
             self.lost |= ahead;
         }
@@ -149,7 +149,7 @@ struct Disk {
     least: u64,
     /// When it was looked last how things are.
     looked: Option<Instant>,
-    low: Low,
+    low: LowSpace,
 }
 
 impl Disk {
@@ -199,7 +199,7 @@ impl Disk {
         let of = rustix::fs::statvfs(&self.folder)?;
         Ok(of.f_bavail.saturating_mul(of.f_frsize))
     }
-    fn run(mut self, alone: Alone) {
+    fn run(mut self, alone: EndNotice) {
         // Says when this ends, however it does.
         let _alone = alone;
         loop {
@@ -245,20 +245,26 @@ pub(super) fn follow(
         (TranslationCounters::default(), Arc::<Health>::default(), Arc::<Queue>::default());
     let log = Log::open(Daily::new(&track.folder(), KIND), day(wall()), counts.logged.clone())?;
     queue.push(TranslationRecord::Started(wall()));
-    let (folder, least, looked) = (gate.folder.clone(), gate.least, None);
-    let (of_disk, low) = ((queue.clone(), health.clone(), counts.clone()), Low::default());
-    let mut disk =
-        Disk { log, queue: of_disk.0, health: of_disk.1, counts: of_disk.2, folder, least, looked, low };
+    let mut disk = Disk {
+        log,
+        queue: queue.clone(),
+        health: health.clone(),
+        counts: counts.clone(),
+        folder: gate.folder.clone(),
+        least: gate.least,
+        looked: None,
+        low: LowSpace::default(),
+    };
     // Before there is a connection. Where the log cannot be written yet, the gate finds it so.
     let _ = disk.turn();
     gate.set(health.why(Instant::now()).as_deref(), &counts);
     let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
-    let alone = Alone(health.clone());
+    let alone = EndNotice(health.clone());
     thread("usher-log").spawn(move || disk.run(alone))?;
     gate.guard(health.clone(), counts.clone())?;
     let ranges: Vec<Range> = pools.iter().flat_map(|pool| pool.ranges.clone()).collect();
     let (track, all) = (track.clone(), counts.clone());
-    let alone = Alone(health.clone());
+    let alone = EndNotice(health.clone());
     let run = move || {
         // Says when this ends, however it does.
         let _alone = alone;
@@ -421,7 +427,7 @@ mod tests {
         let (folder, mut log) = log(name);
         let counts = TranslationCounters::default();
         log.logged = counts.logged.clone();
-        let (queue, health, low) = (Arc::default(), Arc::default(), Low::default());
+        let (queue, health, low) = (Arc::default(), Arc::default(), LowSpace::default());
         Disk { log, queue, health, counts, folder, least, looked: None, low }
     }
 

@@ -15,7 +15,7 @@ mod translation;
 pub use blocks::{BlocksError, PortBlock, PortBlocks};
 pub use index::Index;
 pub use record::{Begin, End, Record, Stop, parse_time};
-pub use search::{Place, Search, Volume, Whose};
+pub use search::{Search, TransportAddress, Volume, Whose};
 pub use translation::{Behind, Translated, TranslationRecord};
 
 /// A session that the log has as open although its concentrator has started anew.

@@ -11,16 +11,16 @@ use foldhash::quality::FixedState;
 use usher_core::{Duration, WallTime};
 
 /// An address, and a port of it (`None`: any).
-pub type Place = (IpAddr, Option<u16>);
+pub type TransportAddress = (IpAddr, Option<u16>);
 
 /// Looks for who had addresses in a second, in lines of the log from the begin of a day's file on.
 #[derive(Debug)]
 pub struct Search {
     /// With their addresses as IPv4 has them, where they are of IPv4.
-    places: Vec<Place>,
+    addresses: Vec<TransportAddress>,
     from: WallTime,
     to: WallTime,
-    /// Sessions that began before the second was over, and had one of the places.
+    /// Sessions that began before the second was over, and had one of the addresses.
     sessions: Vec<Known>,
     /// Those by Acct-Session-Id.
     all: BTreeMap<String, usize>,
@@ -105,7 +105,7 @@ fn masked(address: Ipv6Addr, bits: u8) -> u128 {
 }
 
 /// Whether a session has an address, or the port of it.
-fn had(begin: &Begin, (address, port): Place) -> bool {
+fn had(begin: &Begin, (address, port): TransportAddress) -> bool {
     match address {
         IpAddr::V4(v4) => {
             let of_block = |block: super::PortBlock| match port {
@@ -121,10 +121,10 @@ fn had(begin: &Begin, (address, port): Place) -> bool {
 impl Search {
     /// Who had one of these in the second that begins then?
     #[must_use]
-    pub fn new(at: WallTime, places: impl IntoIterator<Item = Place>) -> Self {
-        let places = places.into_iter().map(|(address, port)| (address.to_canonical(), port));
+    pub fn new(at: WallTime, addresses: impl IntoIterator<Item = TransportAddress>) -> Self {
+        let addresses = addresses.into_iter().map(|(address, port)| (address.to_canonical(), port));
         Self {
-            places: places.collect(),
+            addresses: addresses.collect(),
             from: at,
             to: at + Duration::from_secs(1),
             sessions: Vec::new(),
@@ -196,7 +196,7 @@ impl Search {
         if self.all.contains_key(&begin.session) {
             return;
         }
-        let keeps = begin.at < self.to && self.places.iter().any(|place| had(&begin, *place));
+        let keeps = begin.at < self.to && self.addresses.iter().any(|wanted| had(&begin, *wanted));
         if let Some(address) = begin.ipv4
             && let Some(before) = self.holders.get(&address).and_then(|n| self.sessions.get_mut(*n))
             && (keeps || begin.at > before.begin.at)
@@ -218,13 +218,13 @@ impl Search {
         self.sessions.push(Known { begin, until: None, end: None });
     }
 
-    /// Who had them: of each place nobody, or one, or in a second in which it changed hands each of them, in the order of time.
+    /// Who had them: of each nobody, or one, or in a second in which it changed hands each of them, in the order of time.
     #[must_use]
     pub fn found(&self) -> Vec<Whose<'_>> {
         let mut all = Vec::new();
-        for place in &self.places {
+        for wanted in &self.addresses {
             let held = |known: &&Known| {
-                had(&known.begin, *place) && known.until.is_none_or(|until| until >= self.from)
+                had(&known.begin, *wanted) && known.until.is_none_or(|until| until >= self.from)
             };
             let of = self.sessions.iter().filter(held).map(|known| Whose {
                 begin: &known.begin,
@@ -407,7 +407,7 @@ mod tests {
     }
 
     /// The answer by all that a log has, kept.
-    fn by_all(records: &[Record], at: WallTime, place: Place) -> Vec<(String, Option<WallTime>)> {
+    fn by_all(records: &[Record], at: WallTime, wanted: TransportAddress) -> Vec<(String, Option<WallTime>)> {
         let mut all: Vec<(Begin, Option<WallTime>, bool)> = Vec::new();
         for record in records {
             match record {
@@ -432,7 +432,7 @@ mod tests {
             }
         }
         let until = at + Duration::from_secs(1);
-        all.retain(|one| had(&one.0, place) && one.0.at < until && one.1.is_none_or(|until| until >= at));
+        all.retain(|one| had(&one.0, wanted) && one.0.at < until && one.1.is_none_or(|until| until >= at));
         all.sort_by_key(|one| one.0.at);
         all.into_iter().map(|one| (one.0.session, one.1)).collect()
     }
@@ -474,18 +474,18 @@ mod tests {
                     }
                 }
             }
-            let place: Place = match asked {
+            let wanted: TransportAddress = match asked {
                 0 => (IpAddr::from([10, 0, 0, 1]), None),
                 1 => ("::1:0:0:0:7".parse().unwrap(), None),
                 2 => (IpAddr::from([192, 0, 2, 1]), Some(1500)),
                 3 => (IpAddr::from([192, 0, 2, 1]), None),
                 _ => (IpAddr::from([10, 0, 0, 9]), None),
             };
-            let mut search = Search::new(at(second), [place]);
+            let mut search = Search::new(at(second), [wanted]);
             records.iter().for_each(|record| search.read(&record.to_line()));
             let found: Vec<_> =
                 search.found().iter().map(|whose| (whose.begin.session.clone(), whose.until)).collect();
-            prop_assert_eq!(found, by_all(&records, at(second), place));
+            prop_assert_eq!(found, by_all(&records, at(second), wanted));
         }
     }
 }
