@@ -74,6 +74,10 @@ pub const SIBLINGS: &[(&str, &str, &str)] = &[
 
 /// Files of the lower floors that may reach for their environment, and why.
 pub const ENVIRONMENT: &[(&str, &str)] = &[
+    (
+        "protocols/crypto/build.rs",
+        "it runs while compiling, and writes the vectors that the crate is held against for Cargo to find",
+    ),
     ("protocols/crypto/src/tls", "the TLS engine adapter: rustls and aws-lc-rs need std"),
     (
         "services/config/src/disk.rs",
