@@ -1,30 +1,42 @@
-//! Compiles the programs of eBPF mode, where they are wanted.
+//! Compiles the programs of eBPF mode, where they are wanted and clang is there. Where they were compiled, the crate has `cfg(ebpf)`.
 
 use std::path::PathBuf;
 use std::process::Command;
 use std::{env, fs};
 
 fn main() {
+    println!("cargo::rustc-check-cfg=cfg(ebpf)");
     println!("cargo::rerun-if-changed=src/ebpf/program.c");
     println!("cargo::rerun-if-env-changed=CLANG");
     if env::var_os("CARGO_FEATURE_EBPF").is_none() {
         return;
     }
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("Cargo says where results go")).join("program.o");
-    let clang = env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
+    let named = env::var("CLANG").ok();
+    let clang = named.clone().unwrap_or_else(|| "clang".to_owned());
+    if named.is_none() && Command::new(&clang).arg("--version").output().is_err() {
+        println!(
+            "cargo::warning=clang is not installed: this build has no eBPF mode of PPPoE. To have it, install Debian's clang, run \
+             `cargo clean -p usher-pppoe` with the profile of this build, and build again"
+        );
+        return;
+    }
     // The kernel's headers include some of the machine's, which Debian keeps by its triplet, and clang looks for by its target.
     let machine = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
     let headers = format!("-I/usr/include/{machine}-linux-gnu");
     let arguments = ["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-target", "bpf", "-mcpu=v3", &headers];
     let done =
         Command::new(&clang).args(arguments).args(["-c", "src/ebpf/program.c", "-o"]).arg(&out).status();
-    let told = match done {
-        Ok(status) if status.success() && fs::metadata(&out).is_ok() => return,
+    let error = match done {
+        Ok(status) if status.success() && fs::metadata(&out).is_ok() => {
+            println!("cargo::rustc-cfg=ebpf");
+            return;
+        }
         Ok(status) => format!("{clang} could not compile src/ebpf/program.c ({status})"),
         Err(error) => format!("{clang}: {error}"),
     };
     panic!(
-        "{told}: the programs of PPPoE's eBPF mode need clang. Install Debian's clang, as scripts/setup test does, name another in \
-         CLANG, or build without the feature \"ebpf\" (cargo build -p usher --no-default-features --features live)"
+        "{error}: name another clang in CLANG, or build without the feature \"ebpf\" (cargo build -p usher --no-default-features \
+         --features live)"
     );
 }

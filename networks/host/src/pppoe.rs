@@ -40,6 +40,7 @@ use usher_concentrator::{
     AccessConcentrator, Command, DYNAMIC_SOCKET, Event, IDENT_LISTENER, ServiceJob, Usage,
 };
 use usher_config::disk::{Disk, LoadError, text};
+use usher_config::{Fault, Faults};
 use usher_core::{Job, ListenerId, PortId, WallTime};
 use usher_crypto::tls::WallClock;
 use usher_live::{Clock, Settings, SocketOptions, Sockets, bind_udp};
@@ -96,7 +97,20 @@ pub fn load(path: Option<&Path>) -> Result<Loaded, LoadError> {
 
 fn load_by(path: Option<&Path>, clock: &WallClock) -> Result<Loaded, LoadError> {
     let path = path.unwrap_or(Path::new(DEFAULT_PATH));
-    Ok(config::parse(&path.display().to_string(), &text(path)?, &Disk, clock)?)
+    let loaded = config::parse(&path.display().to_string(), &text(path)?, &Disk, clock)?;
+    check_mode(path, loaded.file.data.mode, usher_pppoe::HAS_EBPF_MODE)?;
+    Ok(loaded)
+}
+
+/// Refuses a mode that this build lacks.
+fn check_mode(path: &Path, mode: ModeWord, has_ebpf: bool) -> Result<(), Faults> {
+    if has_ebpf || mode != ModeWord::Ebpf {
+        return Ok(());
+    }
+    let message = "[data] mode = \"ebpf\": this program was built without eBPF mode: build it where clang is installed, or set mode = \"user\"";
+    let file = path.display().to_string();
+    let fault = Fault { file: file.clone(), line: 0, column: 0, message: message.to_owned() };
+    Err(Faults { file, faults: vec![fault] })
 }
 
 /// Gives frames to the machine, once it runs.
@@ -433,6 +447,15 @@ mod tests {
 
     const SITE: &str = "[listen]\ninterfaces = [\"eth1\"]\n[service]\naddress = \"10.0.0.1\"\npools = [\"p\"]\n[[pool]]\nname = \"p\"\n\
                         ranges = [\"10.0.0.0/24\"]\n";
+
+    #[test]
+    fn a_mode_that_this_build_lacks_is_a_fault() {
+        let check = |mode, has_ebpf| check_mode(Path::new("pppoe.toml"), mode, has_ebpf);
+        assert_eq!(check(ModeWord::Ebpf, true), Ok(()));
+        assert_eq!(check(ModeWord::User, false), Ok(()));
+        let faults = check(ModeWord::Ebpf, false).unwrap_err();
+        assert!(faults.to_string().contains("built without eBPF mode"), "{faults}");
+    }
 
     #[test]
     fn a_reload_tells_what_waits_for_a_start() {

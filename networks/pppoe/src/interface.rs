@@ -2,7 +2,7 @@
 
 use netlink_packet_core::{DefaultNla, NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage, AddressScope};
-#[cfg(feature = "ebpf")]
+#[cfg(ebpf)]
 use netlink_packet_route::link::{InfoData, InfoKind, InfoVeth, LinkInfo};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use netlink_packet_route::route::{
@@ -24,7 +24,7 @@ pub(crate) struct Interface {
     pub(crate) mtu: u32,
     pub(crate) up: bool,
     /// It is an end of a veth pair.
-    #[cfg(feature = "ebpf")]
+    #[cfg(ebpf)]
     pub(crate) veth: bool,
 }
 
@@ -52,7 +52,7 @@ fn unless(number: i32, done: io::Result<Vec<RouteNetlinkMessage>>) -> io::Result
 }
 
 /// Octets of the longest packet that a veth pair takes.
-#[cfg(feature = "ebpf")]
+#[cfg(ebpf)]
 const LONGEST_MTU: u32 = 65_535;
 
 /// The queueing discipline that has filters of what comes and what goes, and where it stands (linux/pkt_sched.h).
@@ -191,7 +191,7 @@ impl Netlink {
             address: [0; 6],
             mtu: 0,
             up: link.header.flags.contains(LinkFlags::Up),
-            #[cfg(feature = "ebpf")]
+            #[cfg(ebpf)]
             veth: false,
         };
         for attribute in &link.attributes {
@@ -200,7 +200,7 @@ impl Netlink {
                     interface.address = octets[..].try_into().unwrap_or_default()
                 }
                 LinkAttribute::Mtu(mtu) => interface.mtu = *mtu,
-                #[cfg(feature = "ebpf")]
+                #[cfg(ebpf)]
                 LinkAttribute::LinkInfo(of) => {
                     interface.veth = of.contains(&LinkInfo::Kind(InfoKind::Veth));
                 }
@@ -319,7 +319,7 @@ impl Netlink {
     }
     /// Makes a pair of interfaces that cuts what goes in at the near end; what a killed program has left of that name is taken away.
     /// The near end's index.
-    #[cfg(feature = "ebpf")]
+    #[cfg(ebpf)]
     pub(crate) fn add_cutter(&self, near: &str, far: &str) -> io::Result<u32> {
         unless(libc::ENODEV, self.remove_link(near).map(|()| Vec::new()))?;
         let end = |name: &str| {
@@ -351,7 +351,7 @@ impl Netlink {
         Ok(index)
     }
     /// Takes an interface away.
-    #[cfg(feature = "ebpf")]
+    #[cfg(ebpf)]
     pub(crate) fn remove_link(&self, name: &str) -> io::Result<()> {
         let mut message = LinkMessage::default();
         message.attributes = vec![LinkAttribute::IfName(name.to_owned())];

@@ -10,7 +10,7 @@
 //! goes nowhere, and at an access interface nothing passes that is not PPPoE.
 
 mod control;
-#[cfg(feature = "ebpf")]
+#[cfg(ebpf)]
 mod ebpf;
 mod forward;
 mod interface;
@@ -26,3 +26,6 @@ pub use forward::fuzz;
 pub use plane::{Config, Event, Hook, Mode, Plane, PortConfig, PortState, StartError};
 pub use session::{Counters, Session, SessionError, Usage};
 pub use stations::{Receiver, Stations};
+
+/// Whether this build has [`Mode::Ebpf`], whose programs clang compiles.
+pub const HAS_EBPF_MODE: bool = cfg!(ebpf);

@@ -375,16 +375,16 @@ impl Drop for Changed {
 }
 
 /// Whether this kernel asks programs of eBPF mode before filters of a queueing discipline.
-#[cfg(feature = "ebpf")]
+#[cfg(ebpf)]
 fn programs_before_filters() -> bool {
     crate::ebpf::has_tcx()
 }
-#[cfg(not(feature = "ebpf"))]
+#[cfg(not(ebpf))]
 const fn programs_before_filters() -> bool {
     false
 }
 
-#[cfg(feature = "ebpf")]
+#[cfg(ebpf)]
 fn ebpf(
     tun: Tun,
     ports: Arc<[Port]>,
@@ -395,10 +395,11 @@ fn ebpf(
     Ok(Arc::new(crate::ebpf::EbpfMode::start(tun, ports, hook, hears, seed)?))
 }
 
-#[cfg(not(feature = "ebpf"))]
+#[cfg(not(ebpf))]
 fn ebpf(_: Tun, _: Arc<[Port]>, hook: Hook, _: Heard, _: u64) -> Result<Arc<dyn Carrier>, StartError> {
     let why =
-        "this program was built without it: build with the feature \"ebpf\", which needs clang".to_owned();
+        "this program was built without it: build it where clang is installed, with the feature \"ebpf\""
+            .to_owned();
     Err(StartError::Mode { mode: Mode::Ebpf(hook), why })
 }
 

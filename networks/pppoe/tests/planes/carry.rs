@@ -6,8 +6,8 @@ use super::place::{
 };
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
-#[cfg(feature = "ebpf")]
+use std::time::Instant;
+#[cfg(ebpf)]
 use usher_pppoe::Hook;
 use usher_pppoe::{Event, Mode, Session};
 
@@ -29,31 +29,31 @@ fn streams_pass_both_ways_and_their_octets_are_counted() {
         let ends = place.ends(mode);
         ends.install();
         for (server, host) in [(SERVER, HOST), (SERVER_IPV6, HOST_IPV6)] {
-            let before = ends.concentrator.usage(NUMBER).unwrap().unwrap();
-            assert!(
-                arrives(place.connection(HOST_END, SERVER_END, server), OCTETS as usize),
-                "{mode}: to {server}"
-            );
-            let up = ends.concentrator.usage(NUMBER).unwrap().unwrap();
-            assert!(
-                arrives(place.connection(SERVER_END, HOST_END, host), OCTETS as usize),
-                "{mode}: to {host}"
-            );
-            let down = ends.concentrator.usage(NUMBER).unwrap().unwrap();
-            // With its headers, and what TCP sends again where a queue was full.
-            let carried = |octets: u64, packets: u64| {
-                let (few, many) = (OCTETS / 1460, OCTETS / 1460 * 2);
-                (OCTETS..OCTETS * 5 / 4).contains(&octets) && (few..many).contains(&packets)
-            };
-            assert!(
-                carried(up.octets_in - before.octets_in, up.packets_in - before.packets_in),
-                "{mode}: {before:?} {up:?}"
-            );
-            assert!(
-                carried(down.octets_out - up.octets_out, down.packets_out - up.packets_out),
-                "{mode}: {up:?} {down:?}"
-            );
-            assert_eq!((down.spoofed, down.limited), (0, 0), "{mode}");
+            for (from, to, address) in [(HOST_END, SERVER_END, server), (SERVER_END, HOST_END, host)] {
+                let counted = || {
+                    let sent = place.tcp_sent(from);
+                    let usage = ends.concentrator.usage(NUMBER).unwrap().unwrap();
+                    let of = [(usage.octets_in, usage.packets_in), (usage.octets_out, usage.packets_out)];
+                    (sent, of[usize::from(from == SERVER_END)], usage)
+                };
+                let (sent_before, before, _) = counted();
+                assert!(
+                    arrives(place.connection(from, to, address), OCTETS as usize),
+                    "{mode}: to {address}"
+                );
+                let (sent, after, usage) = counted();
+                // No less than the octets of the stream, and no more than what the sender's TCP says that it has sent, again
+                // included. The kernel may say a few things of its own by IPv6.
+                let own = 20;
+                let segments = sent.segments - sent_before.segments + own;
+                let most = OCTETS + (sent.again - sent_before.again) * 1460 + segments * 80;
+                let (octets, packets) = (after.0 - before.0, after.1 - before.1);
+                assert!(
+                    (OCTETS..=most).contains(&octets) && (OCTETS / 1460..=segments).contains(&packets),
+                    "{mode}: to {address}: {octets} octets in {packets} packets, {sent_before:?}, {sent:?}"
+                );
+                assert_eq!((usage.spoofed, usage.limited), (0, 0), "{mode}");
+            }
         }
         // What reports say last is what was carried.
         let mut last = None;
@@ -132,8 +132,11 @@ fn limits_hold_both_ways() {
                 assert!(rate < RATE as f64 * 1.15, "{mode}: {rate}");
                 rate > RATE as f64 * 0.4
             };
-            // What TCP makes of losses on a busy machine may be less.
-            assert!((0..4).any(|_| once()), "{mode}");
+            // What TCP makes of losses on a busy machine may be less, but not each time.
+            let begun = Instant::now();
+            while !once() {
+                assert!(begun.elapsed() < PATIENCE, "{mode}: the limit is less than it was set to");
+            }
         }
         let usage = ends.concentrator.usage(NUMBER).unwrap().unwrap();
         assert!(usage.limited > 0, "{mode}");
@@ -150,8 +153,10 @@ fn control_frames_go_up_and_are_sent() {
         let place = Place::new(1500);
         let ends = place.ends(mode);
         let (ours, theirs) = (ends.concentrator.ports()[0].mac, ends.host.ports()[0].mac);
-        let padi =
-            [&[0xff; 6][..], &theirs, &[0x88, 0x63, 0x11, 9, 0, 0, 0, 4, 1, 1, 0, 0], &[0; 28]].concat();
+        let padi = |service: u8| {
+            let rest = [0x88, 0x63, 0x11, 9, 0, 0, 0, 5, 1, 1, 0, 1, service];
+            [&[0xff; 6][..], &theirs, &rest, &[0; 27]].concat()
+        };
         let lcp = [&ours[..], &theirs, &[0x88, 0x64, 0x11, 0, 9, 9, 0, 6, 0xc0, 0x21, 9, 1, 0, 4], &[0; 26]]
             .concat();
         let pado = [&theirs[..], &ours, &[0x88, 0x63, 0x11, 7, 0, 0, 0, 0], &[0; 40]].concat();
@@ -162,7 +167,7 @@ fn control_frames_go_up_and_are_sent() {
                 Event::Failed(why) => panic!("{why}"),
             }
         };
-        for frame in [padi, lcp] {
+        for frame in [padi(b'a'), lcp] {
             ends.host.send(0, &frame);
             assert_eq!(next(&ends.events), (0, frame), "{mode}");
         }
@@ -171,9 +176,13 @@ fn control_frames_go_up_and_are_sent() {
             [&[2, 9, 9, 9, 9, 9][..], &theirs, &[0x88, 0x63, 0x11, 0xa7, 0, 1, 0, 0], &[0; 40]].concat();
         ends.host.send(0, &other);
         ends.concentrator.send(0, &pado);
-        assert_eq!(next(&ends.host_events), (0, pado), "{mode}");
+        assert_eq!(next(&ends.host_events), (0, pado.clone()), "{mode}");
+        // There is no such port. What comes next is what was sent next.
         ends.concentrator.send(7, &[0; 60]);
-        assert!(ends.events.recv_timeout(Duration::from_millis(100)).is_err(), "{mode}");
+        ends.concentrator.send(0, &pado);
+        assert_eq!(next(&ends.host_events), (0, pado), "{mode}");
+        ends.host.send(0, &padi(b'b'));
+        assert_eq!(next(&ends.events), (0, padi(b'b')), "{mode}");
     }
 }
 
@@ -231,7 +240,8 @@ fn what_was_changed_of_the_system_goes_with_the_plane() {
         assert_eq!(shown(&place), none, "{mode}");
         plane.install(own(1, [10, 0, 0, 254])).unwrap();
         drop(plane);
-        assert_eq!(shown(&place), before, "{mode}");
+        // The device goes with its last descriptor, which a program that is just starting may hold for a moment.
+        wait("all is as before", || shown(&place) == before);
     }
 }
 
@@ -280,7 +290,7 @@ fn what_cannot_be_is_said() {
 }
 
 /// A veth pair's driver would copy each packet for XDP.
-#[cfg(feature = "ebpf")]
+#[cfg(ebpf)]
 #[test]
 fn pppoe_is_taken_off_by_tc_at_an_end_of_a_veth_pair_unless_told_otherwise() {
     let place = Place::new(1500);
@@ -293,7 +303,7 @@ fn pppoe_is_taken_off_by_tc_at_an_end_of_a_veth_pair_unless_told_otherwise() {
 }
 
 /// What eBPF mode has no room for is refused in words, and nothing of it is there.
-#[cfg(feature = "ebpf")]
+#[cfg(ebpf)]
 #[test]
 fn a_session_with_more_networks_than_fit_is_refused_whole() {
     let place = Place::new(1500);

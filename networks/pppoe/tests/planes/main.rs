@@ -4,3 +4,13 @@ mod attack;
 mod carry;
 mod netfilter;
 mod place;
+
+/// Or eBPF mode would go untested where clang is missing.
+#[test]
+#[cfg(feature = "ebpf")]
+fn ebpf_mode_was_compiled() {
+    assert!(
+        usher_pppoe::HAS_EBPF_MODE,
+        "install clang (scripts/setup test does), then cargo clean -p usher-pppoe"
+    );
+}

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use usher_esp::ip::{checksum, protocol, pseudo_sum, sum, write_header};
 use usher_pppoe::{Config, Event, Hook, Mode, Plane, PortConfig, Session, StartError};
 
-/// How long anything may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// Longer than anything here takes on a busy machine. Only a failing test waits so long.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Whether this kernel has PPPoE of its own.
 pub(crate) fn has_pppox() -> bool {
@@ -24,7 +24,7 @@ pub(crate) fn modes() -> Vec<Mode> {
     if std::env::var_os("USHER_GUEST").is_some() {
         return vec![Mode::Kernel];
     }
-    let ebpf = [Hook::Xdp, Hook::Tc].into_iter().filter(|_| cfg!(feature = "ebpf")).map(Mode::Ebpf);
+    let ebpf = [Hook::Xdp, Hook::Tc].into_iter().filter(|_| cfg!(ebpf)).map(Mode::Ebpf);
     [Mode::User].into_iter().chain(ebpf).chain(has_pppox().then_some(Mode::Kernel)).collect()
 }
 
@@ -53,6 +53,56 @@ pub(crate) fn run(command: &str) {
     assert!(done.success(), "{command}: this needs root");
 }
 
+/// What `ip` says of an interface.
+fn shown(name: &str, device: &str) -> String {
+    let said = Command::new("ip").args(["-n", name, "link", "show", device]).output();
+    String::from_utf8(said.expect("ip is there").stdout).expect("text")
+}
+
+/// Gives an interface an IPv6 address, which the kernel has in use some time later: what is sent to it before is lost.
+#[track_caller]
+pub(crate) fn give(name: &str, device: &str, address: &str) {
+    run(&format!("ip -n {name} addr add {address} dev {device} nodad"));
+    let address = address.split('/').next().unwrap_or(address);
+    wait("the address is in use", || {
+        let said = Command::new("ip").args(["-n", name, "route", "get", address]).output();
+        said.expect("ip is there").stdout.starts_with(b"local ")
+    });
+}
+
+/// What TCP has sent in a namespace.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TcpSent {
+    /// Segments, those included that went again.
+    pub(crate) segments: u64,
+    /// Segments that went again.
+    pub(crate) again: u64,
+}
+
+impl TcpSent {
+    /// Of the calling thread's namespace.
+    fn read() -> Self {
+        let text = std::fs::read_to_string("/proc/thread-self/net/snmp").expect("TCP counts");
+        let mut lines = text.lines().filter_map(|line| line.strip_prefix("Tcp: "));
+        let (names, values) = (lines.next().expect("names"), lines.next().expect("values"));
+        let of = |name: &str| {
+            let mut both = names.split(' ').zip(values.split(' '));
+            let value = both.find(|(other, _)| *other == name).expect("the kernel counts it").1;
+            value.parse::<u64>().expect("a number")
+        };
+        Self { segments: of("OutSegs") + of("RetransSegs"), again: of("RetransSegs") }
+    }
+}
+
+/// Whether the calling thread's namespace has no connection that has anything to send.
+fn connections_are_over() -> bool {
+    ["tcp", "tcp6"].iter().all(|file| {
+        let table = std::fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default();
+        // The state is the fourth word of each line but the first; 06 is TIME-WAIT.
+        table.lines().skip(1).all(|line| line.split_whitespace().nth(3) == Some("06"))
+    })
+}
+
 impl Place {
     /// `access_mtu`: of the cable between host and concentrator.
     #[track_caller]
@@ -71,12 +121,17 @@ impl Place {
             "ip -n {h} link add eth0 mtu {access_mtu} type veth peer name acc0 mtu {access_mtu} netns {c}"
         ));
         run(&format!("ip -n {s} link add eth0 type veth peer name up0 netns {c}"));
-        for (name, device) in [(h, "eth0"), (c, "acc0"), (c, "up0"), (s, "eth0")] {
+        let devices = [(h, "eth0"), (c, "acc0"), (c, "up0"), (s, "eth0")];
+        for (name, device) in devices {
             run(&format!("ip -n {name} link set {device} up"));
+        }
+        // Until the kernel has made of a carrier that an interface works, it drops what is sent by it.
+        for (name, device) in devices {
+            wait("the cables are plugged in", || shown(name, device).contains("state UP"));
         }
         for (name, device, n) in [(c, "up0", 1), (s, "eth0", 2)] {
             run(&format!("ip -n {name} addr add 203.0.113.{n}/24 dev {device}"));
-            run(&format!("ip -n {name} addr add 2001:db8:ffff::{n}/64 dev {device} nodad"));
+            give(name, device, &format!("2001:db8:ffff::{n}/64"));
         }
         run(&format!("ip -n {s} route add default via 203.0.113.1"));
         run(&format!("ip -n {s} route add default via 2001:db8:ffff::1"));
@@ -103,6 +158,15 @@ impl Place {
             work()
         };
         std::thread::spawn(entered).join().expect("it is done")
+    }
+
+    /// What TCP has sent at an end, once no end has anything more to send.
+    #[track_caller]
+    pub(crate) fn tcp_sent(&self, end: usize) -> TcpSent {
+        for end in [HOST_END, SERVER_END] {
+            wait("connections are over", || self.within(end, connections_are_over));
+        }
+        self.within(end, TcpSent::read)
     }
 
     pub(crate) fn try_plane(
@@ -149,7 +213,7 @@ impl Place {
             ..ends.session()
         };
         ends.host.install(other).expect("it can be");
-        run(&format!("ip -n {} addr add {HOST_IPV6}/128 dev pppoe0 nodad", self.names[HOST_END]));
+        give(&self.names[HOST_END], "pppoe0", &format!("{HOST_IPV6}/128"));
         ends
     }
 
