@@ -152,7 +152,7 @@ pub fn precision(registry: &Registry, rate: u32, count: u32) -> Result<Measured,
         bound.doing(|| format!("bind a socket on host {host}"))
     };
     let (from, to) = (bind(0)?, bind(1)?);
-    to.set_read_timeout(Some(Elapsed::from_secs(2))).doing(|| "set a socket's timeout".to_owned())?;
+    to.set_read_timeout(Some(Elapsed::from_secs(10))).doing(|| "set a socket's timeout".to_owned())?;
     let receiver = std::thread::Builder::new().name("lab-check".to_owned());
     let receiver =
         receiver.spawn(move || receive(&to, clock, count)).doing(|| "start a thread".to_owned())?;

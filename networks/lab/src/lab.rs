@@ -210,9 +210,13 @@ fn build(topology: &Topology) -> Result<(Vec<Namespace>, Namespace, Netlink), La
             netlink.set_up(here.index, true)?;
         }
     }
+    let mut furnished = Vec::with_capacity(hosts.len());
     for (host, namespace) in hosts.iter().enumerate() {
         namespace.enter().doing(|| format!("enter the namespace of {}", topology.hosts[host].name))?;
-        furnish(topology, host)?;
+        furnished.push(furnish(topology, host)?);
+    }
+    for (host, netlink) in topology.hosts.iter().zip(&mut furnished) {
+        host.addresses.iter().try_for_each(|address| netlink.until_in_use(*address))?;
     }
     Ok((hosts, middle, netlink))
 }
@@ -243,8 +247,9 @@ fn quiet() -> Result<(), LabError> {
     Ok(())
 }
 
-/// Gives a host, whose namespace the calling thread is in, its addresses, routes and settings, and switches its interfaces on.
-fn furnish(topology: &Topology, host: usize) -> Result<(), LabError> {
+/// Gives a host, whose namespace the calling thread is in, its addresses, routes and settings, and switches its interfaces on;
+/// the rtnetlink that it was done by.
+fn furnish(topology: &Topology, host: usize) -> Result<Netlink, LabError> {
     let spec = &topology.hosts[host];
     let mut netlink = Netlink::open(&format!("the namespace of {}", spec.name))?;
     netlink.set_up(LOOPBACK, true)?;
@@ -274,7 +279,8 @@ fn furnish(topology: &Topology, host: usize) -> Result<(), LabError> {
             netlink.rule(*address, table)?;
         }
     }
-    spec.settings.iter().try_for_each(|(path, value)| namespace::set(path, value))
+    spec.settings.iter().try_for_each(|(path, value)| namespace::set(path, value))?;
+    Ok(netlink)
 }
 
 /// Lets what comes by these interfaces go on.

@@ -18,12 +18,16 @@ use netlink_sys::{Socket, SocketAddr};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
 
 /// The index of the loopback interface, the first of each namespace.
 pub(crate) const LOOPBACK: u32 = 1;
 
 /// The routing table that is asked where no rule says otherwise (RT_TABLE_MAIN).
 pub(crate) const MAIN: u8 = 254;
+
+/// How long the kernel has for what it does later.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A socket of one namespace's rtnetlink.
 pub(crate) struct Netlink {
@@ -69,20 +73,59 @@ impl Netlink {
         let mut header = NetlinkHeader::default();
         header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
         header.sequence_number = self.sequence;
+        let answer = self.request(header, message).and_then(|answer| match answer.payload {
+            NetlinkPayload::Error(answer) if answer.code.is_none() => Ok(()),
+            NetlinkPayload::Error(answer) => Err(answer.to_io()),
+            _ => Err(io::Error::other("the kernel's answer is none to what was asked")),
+        });
+        answer.doing(|| format!("{} in {}", what(), self.name))
+    }
+
+    fn request(
+        &self,
+        header: NetlinkHeader,
+        message: RouteNetlinkMessage,
+    ) -> io::Result<NetlinkMessage<RouteNetlinkMessage>> {
         let mut message = NetlinkMessage::new(header, NetlinkPayload::from(message));
         message.finalize();
         let mut octets = vec![0; message.buffer_len()];
         message.serialize(&mut octets);
-        self.exchange(&octets).doing(|| format!("{} in {}", what(), self.name))
+        self.socket.send(&octets, 0)?;
+        let (answer, _) = self.socket.recv_from_full()?;
+        NetlinkMessage::deserialize(&answer).map_err(io::Error::other)
     }
 
-    fn exchange(&self, octets: &[u8]) -> io::Result<()> {
-        self.socket.send(octets, 0)?;
-        let (answer, _) = self.socket.recv_from_full()?;
-        let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer).map_err(io::Error::other)?;
-        match answer.payload {
-            NetlinkPayload::Error(answer) if answer.code.is_none() => Ok(()),
-            NetlinkPayload::Error(answer) => Err(answer.to_io()),
+    /// Waits until an address that the namespace was given is in use: the kernel does that later for IPv6, and a packet to it
+    /// is lost until then.
+    pub(crate) fn until_in_use(&mut self, address: IpAddr) -> Result<(), LabError> {
+        let begun = Instant::now();
+        while !self.in_use(address).doing(|| format!("ask for the route to {address} in {}", self.name))? {
+            if begun.elapsed() >= PATIENCE {
+                return Err(io::Error::from(io::ErrorKind::TimedOut))
+                    .doing(|| format!("have {address} in use in {}", self.name));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// Whether what is sent to an address stays in the namespace.
+    fn in_use(&mut self, address: IpAddr) -> io::Result<bool> {
+        self.sequence += 1;
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST;
+        header.sequence_number = self.sequence;
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(address);
+        message.header.destination_prefix_length = bits(address);
+        message.attributes = vec![RouteAttribute::Destination(address.into())];
+        let message = RouteNetlinkMessage::GetRoute(message);
+        match self.request(header, message)?.payload {
+            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewRoute(route)) => {
+                Ok(route.header.kind == RouteType::Local)
+            }
+            // There is no route to it.
+            NetlinkPayload::Error(_) => Ok(false),
             _ => Err(io::Error::other("the kernel's answer is none to what was asked")),
         }
     }

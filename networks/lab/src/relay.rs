@@ -4,6 +4,9 @@
 //! The kernel stamps a frame when it leaves its host, so a packet's time begins there, however late the relay wakes up. It
 //! sleeps by the kernel's high-resolution timers until shortly before the next arrival, as shortly as the timers have shown
 //! to be late, and watches the clock from there.
+//!
+//! A relay that was held up finds frames in the ring that left their hosts long ago. It sends nothing on whose time is later
+//! than that of the frames it has taken, so that packets arrive in the order of their times, however late it is.
 
 use crate::error::{Doing, LabError};
 use crate::link::{Arrival, Links, on_link};
@@ -276,8 +279,8 @@ impl Relaying {
                 counted = now;
                 state.report.overflowed += self.ring.overflowed()?;
             }
-            self.take(&mut state);
-            self.pass_on(&mut state, &mut sent);
+            let complete = self.take(&mut state);
+            self.pass_on(&mut state, complete, &mut sent);
             let next = state.links.next();
             state.report.watched = self.watch.spent.as_secs_f64();
             state.report.processor = usher_live::thread_cpu_time().as_secs_f64();
@@ -288,14 +291,16 @@ impl Relaying {
         Ok(())
     }
 
-    /// Offers what hosts sent to their links.
-    fn take(&mut self, state: &mut State) {
+    /// Offers what hosts sent to their links, up to [`AT_ONCE`] frames; until when all that they sent has been offered.
+    fn take(&mut self, state: &mut State) -> Instant {
+        let before = self.clock.now();
         if !self.ring.ready() {
-            return;
+            return before;
         }
         let (now, ahead) = clocks(&self.clock);
         let State { links, tap, report, .. } = state;
-        self.ring.take(AT_ONCE, |frame| {
+        let mut last = before;
+        let taken = self.ring.take(AT_ONCE, |frame| {
             report.frames += 1;
             if frame.truncated {
                 report.truncated += 1;
@@ -303,19 +308,21 @@ impl Relaying {
             }
             report.unsummed += u64::from(frame.unsummed);
             let at = stamped(frame.stamp, now, ahead);
+            last = at;
             links.offer(frame.interface, at, frame.octets, |point, at, octets| {
                 if let Some(tap) = tap {
                     tap.packet(at, point, true, octets);
                 }
             });
         });
+        // The ring may hold more than was taken.
+        if taken < AT_ONCE { before } else { before.min(last) }
     }
 
-    /// Sends on what has arrived, up to [`AT_ONCE`] packets.
-    fn pass_on(&self, state: &mut State, arrived: &mut Vec<Arrival>) {
-        let now = self.clock.now();
+    /// Sends on what has arrived until then, up to [`AT_ONCE`] packets.
+    fn pass_on(&self, state: &mut State, until: Instant, arrived: &mut Vec<Arrival>) {
         while arrived.len() < AT_ONCE
-            && let Some(arrival) = state.links.arrive(now)
+            && let Some(arrival) = state.links.arrive(until)
         {
             arrived.push(arrival);
         }

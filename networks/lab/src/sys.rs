@@ -210,7 +210,11 @@ impl Sender {
     /// For the calling thread's namespace.
     pub(crate) fn open() -> io::Result<Self> {
         // Of no protocol: it hears nothing.
-        Ok(Self { socket: socket2::Socket::new(socket2::Domain::PACKET, socket2::Type::RAW, None)? })
+        let socket = socket2::Socket::new(socket2::Domain::PACKET, socket2::Type::RAW, None)?;
+        // The kernel puts an interface's queue in place some time after its carrier came. Until then the queue drops everything.
+        let one: libc::c_int = 1;
+        option(&socket, libc::PACKET_QDISC_BYPASS, one)?;
+        Ok(Self { socket })
     }
 
     /// Sends frames, each by its interface, in their order; how many the kernel did not take.

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration as Elapsed;
+use std::time::{Duration as Elapsed, Instant as Moment};
 use usher_core::impair::{Channel, ChannelConfig, Fate};
 use usher_core::{Instant, Seed};
 use usher_lab::{End, HostSpec, Lab, LinkSpec, Outcome, Registry, Topology};
@@ -11,6 +11,9 @@ use usher_live::Clock;
 use usher_sim::{Framing, LinkConfig, Tap};
 
 pub(crate) const SEED: Seed = Seed::new(7);
+
+/// Longer than anything here takes on a busy machine. Only a failing test waits so long.
+pub(crate) const PATIENCE: Elapsed = Elapsed::from_secs(120);
 
 /// Octets of an Ethernet header, which a captured frame has, and of what Ethernet costs.
 const ETHERNET: usize = 14;
@@ -79,8 +82,8 @@ impl Running {
     pub(crate) fn udp_at(&self, host: usize, address: usize, port: u16) -> UdpSocket {
         let address = self.lab.topology().hosts[host].addresses[address];
         let socket = self.lab.namespace(host).run(|| UdpSocket::bind((address, port)).unwrap()).unwrap();
-        socket.set_read_timeout(Some(Elapsed::from_secs(5))).unwrap();
-        // On a busy machine a reader is late, and what a socket holds by itself is 256 small datagrams.
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        // Tests read after they have sent, and what a socket holds by itself is 256 small datagrams.
         rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, 8 << 20).unwrap();
         socket
     }
@@ -89,23 +92,23 @@ impl Running {
         self.udp_at(host, 0, port)
     }
 
-    /// Ends it, and says what was captured.
-    pub(crate) fn stop(mut self) -> (Outcome, Vec<Crossed>) {
+    /// Ends relaying, and gives what was captured. The hosts stay until this is dropped.
+    pub(crate) fn stop(&mut self) -> (Outcome, Vec<Crossed>) {
         let mut outcome = self.lab.stop().unwrap().unwrap();
         let seen: Box<Seen> = outcome.tap.take().unwrap().into_any().downcast().unwrap();
         (outcome, seen.0)
     }
 
-    /// Waits until all that was sent has arrived or was lost.
-    pub(crate) fn settle(&self) {
-        let mut last = self.lab.report();
+    /// Waits until the relay has taken so many frames, and each has arrived or was lost.
+    pub(crate) fn settle(&self, frames: usize) {
+        let begun = Moment::now();
         loop {
-            std::thread::sleep(Elapsed::from_millis(50));
             let now = self.lab.report();
-            if now.under_way == 0 && now.frames == last.frames {
+            if now.under_way == 0 && now.frames >= frames as u64 {
                 return;
             }
-            last = now;
+            assert!(begun.elapsed() < PATIENCE, "{frames} frames are not relayed: {now:?}");
+            std::thread::sleep(Elapsed::from_millis(5));
         }
     }
 }
