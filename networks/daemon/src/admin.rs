@@ -66,6 +66,13 @@ mod tests {
     #[test]
     fn a_device_is_found_under_the_spelling_that_somebody_else_wrote() {
         let path = std::env::temp_dir().join(format!("usher-daemon-spellings-{}.db", std::process::id()));
+        let remove = || {
+            for more in ["", "-wal", "-shm"] {
+                // What SQLite has taken away itself is gone.
+                let _ = std::fs::remove_file(format!("{}{more}", path.display()));
+            }
+        };
+        remove();
         let mut store = usher_store::Sqlite::open(&path).unwrap();
         for name in ["00-11-22-AA-BB-CC", "0011.22aa.bbcd", "ann"] {
             let check =
@@ -76,9 +83,6 @@ mod tests {
         assert!(known("001122aabbcc") && known("00:11:22:aa:bb:cc") && known("001122AABBCD") && known("ann"));
         assert!(!known("001122aabbce") && !known("Ann"));
         drop(store);
-        for more in ["", "-wal", "-shm"] {
-            // What SQLite has taken away itself is gone.
-            let _ = std::fs::remove_file(format!("{}{more}", path.display()));
-        }
+        remove();
     }
 }

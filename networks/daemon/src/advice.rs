@@ -133,6 +133,7 @@ mod tests {
     #[test]
     fn what_the_services_user_cannot_read_is_told_with_what_to_do() {
         let folder = std::env::temp_dir().join(format!("usher-advice-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(folder.join("pki")).unwrap();
         let file = folder.join("pki/key");
         fs::write(&file, "x").unwrap();

@@ -67,6 +67,7 @@ mod tests {
     #[test]
     fn secrets_that_others_can_read_are_refused() {
         let folder = std::env::temp_dir().join(format!("usher-daemon-secrets-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("aaa.toml");
         let secret = folder.join("s");

@@ -248,6 +248,7 @@ mod tests {
     #[test]
     fn a_server_is_found_without_the_secrets_of_its_configuration() {
         let folder = std::env::temp_dir().join(format!("usher-daemon-found-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join("aaa.toml");
         let text = "state_dir = \"/s\"\n[[client]]\nname = \"a\"\nprefix = \"192.0.2.0/24\"\n\
@@ -265,6 +266,7 @@ mod tests {
     #[test]
     fn a_secret_is_written_beside_what_a_link_leads_to() {
         let state_dir = std::env::temp_dir().join(format!("usher-daemon-place-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&state_dir);
         fs::create_dir_all(&state_dir).unwrap();
         let loaded = parse("none", "", None, &Alone).unwrap();
         let place = Installation { loaded, state_dir: state_dir.clone(), first: true };

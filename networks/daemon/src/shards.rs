@@ -165,6 +165,7 @@ mod tests {
     fn listeners_never_cease_to_ask_for_certificates() {
         use usher_pki::{Authority, InitOptions, KeyKind, Kind, Request};
         let folder = std::env::temp_dir().join(format!("usher-shards-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
         let (key, now) = (KeyKind::EcdsaP256, crate::clock::wall());
         let mut authority =
             Authority::init(&folder, &InitOptions { name: "Test".into(), key, days: 9, now }).unwrap();

@@ -197,6 +197,17 @@ fn work(jobs: &Jobs<Job>, shared: &Shared, mut store: Option<Box<dyn Store>>) {
 }
 
 fn find(name: &[u8], shared: &Shared, store: Option<&mut Box<dyn Store>>, outage: &mut Outage) -> Found {
+    find_at(|| shared.known.clock.now(), name, shared, store, outage)
+}
+
+/// The same by another clock than that of the known users.
+fn find_at(
+    now: impl FnOnce() -> usher_core::Instant,
+    name: &[u8],
+    shared: &Shared,
+    store: Option<&mut Box<dyn Store>>,
+    outage: &mut Outage,
+) -> Found {
     let inline = shared.inline.read().unwrap_or_else(PoisonError::into_inner).clone();
     if let Some(user) = inline.get(&*canonical_name(name)) {
         return Found::User(user.clone());
@@ -210,7 +221,7 @@ fn find(name: &[u8], shared: &Shared, store: Option<&mut Box<dyn Store>>, outage
     shared.latency.add(begun.elapsed());
     outage.note(said.as_ref().err());
     let said = said.map(|rows| rows.map(|rows| Arc::new(read(name, &rows, shared))));
-    found(&mut shared.known.lock(), shared.known.clock.now(), generation, name.as_bytes(), said)
+    found(&mut shared.known.lock(), now(), generation, name.as_bytes(), said)
 }
 
 /// The user that rows of the store are; the log says what of them cannot be understood.
@@ -269,7 +280,17 @@ mod tests {
 
     /// What comes of asking for ann: `f`ound, `r`emembered, `n`obody, `u`navailable.
     fn ask(shared: &Shared, store: &mut Box<dyn Store>) -> char {
-        match find(b"ann", shared, Some(store), &mut Outage::default()) {
+        letter(&find(b"ann", shared, Some(store), &mut Outage::default()))
+    }
+
+    /// The same at so many milliseconds of virtual time.
+    fn ask_at(millis: u64, shared: &Shared, store: &mut Box<dyn Store>) -> char {
+        let now = usher_core::Instant::ZERO + usher_core::Duration::from_millis(millis);
+        letter(&find_at(|| now, b"ann", shared, Some(store), &mut Outage::default()))
+    }
+
+    fn letter(found: &Found) -> char {
+        match found {
             Found::User(_) => 'f',
             Found::Remembered(_) => 'r',
             Found::Nobody => 'n',
@@ -299,9 +320,8 @@ mod tests {
     fn who_was_found_is_remembered_for_the_time_that_is_set() {
         let (there, away) = (&mut store(Some(Some("x"))), &mut store(None));
         let shared = shared("cache_ttl = \"1 s\"\n");
-        assert_eq!([ask(&shared, there), ask(&shared, away)], ['f', 'r']);
-        thread::sleep(std::time::Duration::from_millis(1050));
-        assert_eq!(ask(&shared, away), 'u');
+        assert_eq!([ask_at(0, &shared, there), ask_at(999, &shared, away)], ['f', 'r']);
+        assert_eq!(ask_at(1001, &shared, away), 'u');
         let shared = self::shared("cache_entries = 0\n");
         assert_eq!([ask(&shared, there), ask(&shared, away)], ['f', 'u']);
     }

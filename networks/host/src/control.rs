@@ -197,26 +197,28 @@ mod tests {
     #[test]
     fn nobody_else_reaches_the_socket_from_its_first_moment() {
         let folder = std::env::temp_dir().join(format!("usher-control-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join("control.sock");
-        let done = AtomicBool::new(false);
+        let (done, seen) = (AtomicBool::new(false), AtomicUsize::new(0));
         thread::scope(|scope| {
             let watch = scope.spawn(|| {
-                let mut seen = 0;
                 while !done.load(Ordering::Relaxed) {
                     // Between two of them there may be none.
                     if let Ok(said) = fs::metadata(&path) {
                         assert_eq!(said.permissions().mode() & 0o777, 0o600);
-                        seen += 1;
+                        seen.fetch_add(1, Ordering::Relaxed);
                     }
                 }
-                seen
             });
-            for _ in 0..2000 {
+            let mut times = 0;
+            // Until the other thread has had its turns, too.
+            while !watch.is_finished() && (times < 2000 || seen.load(Ordering::Relaxed) < 100) {
                 let listener = listen(&path).unwrap();
                 assert!(UnixStream::connect(&path).is_ok());
                 drop(listener);
                 fs::remove_file(&path).unwrap();
+                times += 1;
             }
             // What a server that died left behind is in nobody's way.
             drop(listen(&path).unwrap());
@@ -225,7 +227,7 @@ mod tests {
             drop(UnixListener::bind(left.join("new")).unwrap());
             drop(listen(&path).unwrap());
             done.store(true, Ordering::Relaxed);
-            assert!(watch.join().unwrap() > 0);
+            watch.join().unwrap();
         });
         fs::remove_dir_all(&folder).unwrap();
     }
@@ -233,6 +235,7 @@ mod tests {
     #[test]
     fn servers_with_sockets_beside_each_other_begin_at_one_time() {
         let folder = std::env::temp_dir().join(format!("usher-control-beside-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
         thread::scope(|scope| {
             for name in ["one.sock", "two.sock"] {
@@ -257,6 +260,7 @@ mod tests {
         assert!(error.contains(path.parent().unwrap().to_str().unwrap()), "{error}");
         // Longer than a socket's address may be (unix(7)).
         let folder = std::env::temp_dir().join(format!("usher-control-long-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join("s".repeat(100));
         let error = listen(&path).unwrap_err().to_string();
@@ -267,17 +271,16 @@ mod tests {
 
     #[test]
     fn a_request_comes_within_its_time_or_not_at_all() {
-        let patience = Duration::from_millis(300);
         let (near, mut far) = UnixStream::pair().unwrap();
         far.write_all(b"\"Status\"\n").unwrap();
-        assert_eq!(line(&near, patience).unwrap(), b"\"Status\"\n");
+        assert_eq!(line(&near, Duration::from_secs(60)).unwrap(), b"\"Status\"\n");
         // One octet at a time, each long before the patience for a single read ends.
         let slow = thread::spawn(move || {
             while far.write_all(b" ").is_ok() {
                 thread::sleep(Duration::from_millis(20));
             }
         });
-        let begun = Instant::now();
+        let (begun, patience) = (Instant::now(), Duration::from_millis(300));
         assert!(line(&near, patience).is_err());
         assert!(begun.elapsed() >= patience);
         drop(near);

@@ -245,6 +245,7 @@ mod tests {
     #[test]
     fn what_is_learnt_is_kept_while_its_host_and_root_are() {
         let folder = std::env::temp_dir().join(format!("usher-learnt-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
         let root = b"root".to_vec();
         let mut learnt = Learnt::default();
         for n in 0..3 {

@@ -149,6 +149,7 @@ mod tests {
     #[test]
     fn nobody_else_can_read_a_key_log_even_one_that_others_could() {
         let folder = std::env::temp_dir().join(format!("usher-key-log-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap();
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         let (fresh, readable) = (folder.join("fresh"), folder.join("readable"));
