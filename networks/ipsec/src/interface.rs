@@ -117,11 +117,12 @@ mod tests {
 
     #[test]
     fn who_does_not_end_is_not_waited_for() {
+        let patience = Duration::from_secs(60);
         let mut stays = Command::new("sleep");
-        assert_eq!(ended(stays.arg("5"), Duration::from_millis(20)).unwrap(), None);
-        let ends = ended(&mut Command::new("true"), LETS_GO).unwrap();
+        assert_eq!(ended(stays.arg("60"), Duration::from_millis(20)).unwrap(), None);
+        let ends = ended(&mut Command::new("true"), patience).unwrap();
         assert!(ends.is_some_and(|status| status.success()));
-        let missing = ended(&mut Command::new("no-such-program-here"), LETS_GO).unwrap_err();
+        let missing = ended(&mut Command::new("no-such-program-here"), patience).unwrap_err();
         assert_eq!(missing.kind(), io::ErrorKind::NotFound);
     }
 }

@@ -193,7 +193,7 @@ mod tests {
         let mut port = Port::new(socket, 0, &Ready::default(), true).unwrap();
         runtime.block_on(port.socket.writable()).unwrap();
         let listener = Plain::bind("127.0.0.1:0").unwrap();
-        listener.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+        listener.set_read_timeout(Some(std::time::Duration::from_secs(120))).unwrap();
         let local = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         let letter = |remote| Letter { socket: 0, local, remote, data: vec![7; 100] };
         // Without SO_BROADCAST the system refuses this destination.

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 use std::time::Duration;
@@ -199,16 +198,15 @@ impl Drop for Responder {
 fn openssl_s_responder_says_what_holds() {
     let folder = Folder::new("ocsp");
     let mut authority = Authority::init(&folder.0, &options("Root", KeyKind::Rsa2048)).unwrap();
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let url = format!("http://127.0.0.1:{port}");
+    let named = "http://ocsp.example.org".to_owned();
     let mut ann = request("ann", Kind::Client, KeyKind::EcdsaP256);
-    ann.ocsp = Some(url.clone());
+    ann.ocsp = Some(named.clone());
     let ann = authority.issue(&ann, now()).unwrap();
     let bob = authority.issue(&request("bob", Kind::Client, KeyKind::EcdsaP256), now()).unwrap();
     let eve = authority.issue(&request("eve", Kind::Client, KeyKind::EcdsaP256), now()).unwrap();
     assert_eq!(
         Information::of_pem(&fs::read(&ann.certificate).unwrap()).unwrap().ocsp,
-        std::slice::from_ref(&url)
+        std::slice::from_ref(&named)
     );
 
     let line = |kind: &str, revoked: &str, n: usize, name: &str| {
@@ -218,9 +216,10 @@ fn openssl_s_responder_says_what_holds() {
     let index = folder.0.join("index.txt");
     fs::write(&index, line("V", "", 0, "ann") + &line("R", "260101000000Z", 1, "bob")).unwrap();
     let file = |name: &str| folder.0.join(name).to_str().unwrap().to_owned();
-    let begin = |port: u16, more: &[&str]| {
+    // It takes a port that is free, and says which: `ACCEPT [::]:PORT PID=...`.
+    let begin = |more: &[&str]| {
         let responder = Command::new("openssl")
-            .args(["ocsp", "-index", index.to_str().unwrap(), "-port", &port.to_string()])
+            .args(["ocsp", "-index", index.to_str().unwrap(), "-port", "0"])
             .args(["-CA", &file("ca.crt"), "-rsigner", &file("ca.crt"), "-rkey", &file("ca.key")])
             .args(["-ndays", "1"])
             .args(more)
@@ -230,15 +229,17 @@ fn openssl_s_responder_says_what_holds() {
             .expect("package openssl is installed");
         let mut responder = Responder(responder);
         // A connection that asks nothing would block it for ever, so that it is not probed.
-        let said = BufReader::new(responder.0.stdout.take().unwrap()).lines().next();
-        assert!(said.unwrap().unwrap().starts_with("ACCEPT"));
-        responder
+        let said = BufReader::new(responder.0.stdout.take().unwrap()).lines().next().unwrap().unwrap();
+        let address = said.strip_prefix("ACCEPT ").and_then(|rest| rest.split(' ').next());
+        let port = address.and_then(|address| address.rsplit_once(':')?.1.parse::<u16>().ok());
+        let port = port.unwrap_or_else(|| panic!("it says no port: {said}"));
+        (responder, format!("http://127.0.0.1:{port}"))
     };
-    let _responder = begin(port, &[]);
+    let (_responder, url) = begin(&[]);
 
     let der = |path: &Path| openssl(&["x509", "-in", path.to_str().unwrap(), "-outform", "DER"]).stdout;
     let root = der(&folder.0.join("ca.crt"));
-    let wait = Duration::from_secs(10);
+    let wait = Duration::from_secs(120);
     let ask_of = |certificate: &[u8], issuer: &[u8], url: &str, now: WallTime| {
         let nonce = Some([0x5a; ocsp::NONCE_LEN]);
         let answer = ocsp::Question { certificate, issuer, now, nonce, appointed: &|_| true }.ask(url, wait);
@@ -268,9 +269,8 @@ fn openssl_s_responder_says_what_holds() {
     let forged = ask_of(&der(&ann.certificate), &other, &url, now()).unwrap_err();
     assert!(forged.contains("signed") || forged.contains("other certificates"), "{forged}");
     // A signature on a SHA-1 digest can be one that was made of something else.
-    let weak = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let _weak = begin(weak, &["-rmd", "sha1"]);
-    let said = ask_of(&der(&ann.certificate), &root, &format!("http://127.0.0.1:{weak}"), now()).unwrap_err();
+    let (_weak, weak) = begin(&["-rmd", "sha1"]);
+    let said = ask_of(&der(&ann.certificate), &root, &weak, now()).unwrap_err();
     assert!(said.contains("signed"), "{said}");
     // Nobody there: an error that says so, not a verdict.
     let dead = ask_of(&der(&ann.certificate), &root, "http://127.0.0.1:1", now()).unwrap_err();

@@ -7,6 +7,8 @@
 mod cluster;
 #[path = "stores/folder.rs"]
 mod folder;
+#[path = "../../lab/tests/ends/harness.rs"]
+mod harness;
 #[path = "stores/session.rs"]
 mod session;
 
@@ -15,7 +17,7 @@ use folder::Folder;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use usher_aaa::store::{Change, Store, StoreError};
 use usher_core::WallTime;
 use usher_store::{Postgres, Sqlite};
@@ -23,7 +25,8 @@ use usher_store::{Postgres, Sqlite};
 const RECORDS: u32 = 50_000;
 const AT_ONCE: u32 = 64;
 
-type Scenario = fn();
+/// Longer than anything here takes on a busy machine. Only a failing test waits so long.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
@@ -32,23 +35,27 @@ fn main() {
     {
         return write(open(store, place).as_mut(), first.parse().expect("a number"));
     }
-    let scenarios: [(&str, Scenario); 2] = [
+    harness::run_named_tests(&[
         ("a_killed_writer_loses_nothing", killed_writer),
         ("a_stopped_database_loses_nothing", stopped_database),
-    ];
-    let mut passed = 0;
-    for (name, scenario) in scenarios {
-        scenario();
-        passed += 1;
-        println!("test {name} ... ok");
-    }
-    println!("test result: ok. {passed} passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
+    ]);
 }
 
 fn open(store: &str, place: &str) -> Box<dyn Store> {
     match store {
         "sqlite" => Box::new(Sqlite::open(place).expect("the file can be opened")),
-        _ => Box::new(Postgres::connect(place).expect("the server can be reached")),
+        _ => Box::new(connect(place)),
+    }
+}
+
+/// Connects, again where a busy server does not answer in time.
+fn connect(url: &str) -> Postgres {
+    let begun = Instant::now();
+    loop {
+        match Postgres::connect(url) {
+            Err(StoreError::Unavailable(why)) => assert!(begun.elapsed() < PATIENCE, "{why}"),
+            other => return other.expect("the server can be reached"),
+        }
     }
 }
 
@@ -222,7 +229,7 @@ fn stopped_database() {
     }
     writer.until(RECORDS / 2 + chance(RECORDS / 4));
     let acknowledged = writer.kill();
-    let mut store = Postgres::connect(&url).expect("the server can be reached");
+    let mut store = connect(&url);
     each_once(&sessions(&mut store), acknowledged);
     // A writer that begins anew writes what was not acknowledged again: it is put in its own place.
     let told = Writer::start("postgres", &url, acknowledged).end();

@@ -13,8 +13,8 @@ use usher_esp::plane::{Mode, Outer};
 use usher_esp::{Keys, Lifetime, SaPair, TrafficSelector, Transform};
 use usher_ipsec::{Config, Said, Tunnel};
 
-/// How long anything may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// Longer than anything here takes on a busy machine. Only a failing test waits so long.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The two of them, 192.0.2.1 and 192.0.2.2, gone with whoever holds them.
 pub(crate) struct Place {
@@ -44,6 +44,15 @@ impl Place {
             ip(&format!("-n {name} addr add 192.0.2.{n}/24 dev eth0"));
             ip(&format!("-n {name} addr add 2001:db8::{n}/64 dev eth0 nodad"));
             ip(&format!("-n {name} link set eth0 up"));
+        }
+        // Until the kernel has made of a carrier that an interface works, it drops what is sent by it.
+        let shown = |name: &str| {
+            let said = Command::new("ip").args(["-n", name, "link", "show", "eth0"]).output();
+            String::from_utf8(said.expect("ip is there").stdout).expect("text")
+        };
+        for (n, name) in (1..).zip(&names) {
+            wait("the cable is plugged in", || shown(name).contains("state UP"));
+            until_in_use(name, &format!("2001:db8::{n}"));
         }
         Self { names }
     }
@@ -75,6 +84,7 @@ impl Place {
         let (name, device, own, other) = (&self.names[end], tunnel.device(), end + 1, 2 - end);
         ip(&format!("-n {name} addr add 10.{own}.0.1/32 dev {device}"));
         ip(&format!("-n {name} addr add 2001:db8:{own}::1/128 dev {device} nodad"));
+        until_in_use(name, &format!("2001:db8:{own}::1"));
         ip(&format!("-n {name} route add 10.{other}.0.0/16 dev {device} src 10.{own}.0.1"));
         ip(&format!("-n {name} route add 2001:db8:{other}::/48 dev {device} src 2001:db8:{own}::1"));
         (tunnel, said)
@@ -124,6 +134,15 @@ pub(crate) fn pair(end: usize, transform: Transform, cipher_key: usize, encapsul
         after_peer: false,
         follow: false,
     }
+}
+
+/// The kernel has an IPv6 address in use some time after it was given: what is sent to it before is lost.
+#[track_caller]
+fn until_in_use(name: &str, address: &str) {
+    wait("the address is in use", || {
+        let said = Command::new("ip").args(["-n", name, "route", "get", address]).output();
+        said.expect("ip is there").stdout.starts_with(b"local ")
+    });
 }
 
 /// Waits for something.

@@ -1,6 +1,6 @@
 //! A machine that echoes, a node around it that tells the test what it hears, and drivers on loopback.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -8,10 +8,28 @@ use usher_core::{
     CloseReason, CommandError, ConnId, Input, Instant, Job, ListenerId, Machine, NoJob, OutputOf, Outputs,
     Path, SocketId, StreamEvent, StreamOp, Transmit,
 };
-use usher_live::{Clock, Driver, DriverCounters, Mailbox, Role, Shard, Sockets, spawn};
+use usher_live::{
+    Clock, Driver, DriverCounters, DriverCounts, Mailbox, Role, Settings, Shard, Sockets, spawn,
+};
 
-/// Longer than anything here takes; only a test that fails waits so long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// Longer than anything here takes on a busy machine. Only a failing test waits so long.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Settings whose time limits a busy machine does not reach.
+pub(crate) fn patient_settings() -> Settings {
+    Settings {
+        connect_timeout: PATIENCE,
+        handshake_timeout: PATIENCE,
+        linger: PATIENCE,
+        ..Settings::default()
+    }
+}
+
+/// A loopback address of this process alone. Sockets with `SO_REUSEPORT` may get a port that another test has at 127.0.0.1.
+pub(crate) fn own_loopback() -> Ipv4Addr {
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    Ipv4Addr::new(127, 64 | (high & 63), middle, low)
+}
 
 /// What the machine is asked, and the node told.
 #[derive(Debug)]
@@ -202,6 +220,16 @@ impl Live {
 
     pub(crate) fn hear(&self) -> Heard {
         self.heard.recv_timeout(PATIENCE).expect("the driver tells something")
+    }
+
+    /// Waits until the driver's counters are as the test wants them.
+    #[track_caller]
+    pub(crate) fn wait_for_counters(&self, wanted: impl Fn(&DriverCounts) -> bool) {
+        let end = std::time::Instant::now() + PATIENCE;
+        while !wanted(&self.counters.read()) {
+            assert!(std::time::Instant::now() < end, "not counted: {:?}", self.counters.read());
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// The next of what is heard that `wanted` takes; other things are passed over.

@@ -57,7 +57,7 @@ impl Role for Door {
 /// success.
 fn radclient(address: &str, what: &str, request: &str, count: u32) -> (bool, String) {
     let mut child = Command::new("radclient")
-        .args(["-x", "-c", &count.to_string(), "-r", "5", "-t", "2", address, what, "shared secret"])
+        .args(["-x", "-c", &count.to_string(), "-r", "5", "-t", "30", address, what, "shared secret"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -79,7 +79,8 @@ fn radclient_is_let_in_or_not_at_every_address() {
     let server =
         Server::new(Config::new(clients), SecureRng::from_seed([7; 32])).expect("the clients are two");
     let any: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
-    let udp = any.map(|ip| bind_udp((ip, 0).into(), &SocketOptions::default()).expect("a port can be had"));
+    let options = SocketOptions { shared: false, ..SocketOptions::default() };
+    let udp = any.map(|ip| bind_udp((ip, 0).into(), &options).expect("a port can be had"));
     let [port4, port6] = udp.each_ref().map(|socket| socket.local_addr().expect("it is bound").port());
     let node = Door { server, stopped: false };
     let (driver, mailbox) =

@@ -1,6 +1,6 @@
 //! Connections without TLS.
 
-use crate::common::{Ask, Heard, Live, PATIENCE};
+use crate::common::{Ask, Heard, Live, PATIENCE, own_loopback, patient_settings};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
@@ -11,7 +11,7 @@ const OURS: ConnId = ConnId::opened(5);
 const FIRST: ConnId = ConnId::accepted(0);
 
 fn served(settings: Settings) -> (Live, SocketAddr) {
-    let address = "127.0.0.1:0".parse().expect("an address");
+    let address = (own_loopback(), 0).into();
     let socket = listen(address, &SocketOptions::default()).expect("a port can be had");
     let address = socket.local_addr().expect("it is bound");
     let listeners = vec![Listener { id: ListenerId::own(0), socket, tls: None }];
@@ -36,7 +36,7 @@ fn closed(live: &Live, conn: ConnId) -> CloseReason {
 fn calling() -> (Live, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port can be had");
     let remote = listener.local_addr().expect("it is bound");
-    let live = Live::new(Sockets::default());
+    let live = Live::new(Sockets { settings: patient_settings(), ..Sockets::default() });
     live.ask(Ask::Connect { conn: OURS, local: None, remote });
     let (stream, _) = listener.accept().expect("the driver calls");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
@@ -46,7 +46,7 @@ fn calling() -> (Live, TcpStream) {
 
 #[test]
 fn an_accepted_connection_is_told_of_and_echoes_to_its_end() {
-    let (live, address) = served(Settings::default());
+    let (live, address) = served(patient_settings());
     let mut stream = dial(address);
     let remote = stream.local_addr().expect("it is bound");
     assert_eq!(live.hear(), Heard::Accepted(FIRST, ListenerId::own(0)));
@@ -66,7 +66,7 @@ fn an_accepted_connection_is_told_of_and_echoes_to_its_end() {
 
 #[test]
 fn megabytes_pass_both_ways_at_once() {
-    let (live, address) = served(Settings { stream_queue: 64 << 20, ..Settings::default() });
+    let (live, address) = served(Settings { stream_queue: 64 << 20, ..patient_settings() });
     let stream = dial(address);
     let sent: Vec<u8> = (0..8_000_000_u32).map(|i| (i / 7) as u8).collect();
     let writer = {
@@ -85,7 +85,7 @@ fn megabytes_pass_both_ways_at_once() {
 
 #[test]
 fn a_peer_that_does_not_read_is_reset_and_counted() {
-    let (live, address) = served(Settings { stream_queue: 100_000, ..Settings::default() });
+    let (live, address) = served(Settings { stream_queue: 100_000, ..patient_settings() });
     let mut stream = dial(address);
     // It writes until nobody listens to it any more, and reads nothing.
     let chunk = [1; 10_000];
@@ -124,6 +124,8 @@ fn a_slow_reader_grants_credit() {
     assert_eq!(live.hear(), Heard::Data(OURS, b"de".to_vec()));
     live.ask(Ask::Credit(OURS, 100));
     assert_eq!(live.hear(), Heard::Data(OURS, b"f".to_vec()));
+    // The driver's end waits for the other side's.
+    drop(stream);
     live.stop();
 }
 
@@ -150,7 +152,7 @@ fn closing_sends_what_is_queued_and_aborting_does_not_wait() {
 
 #[test]
 fn a_peer_that_never_ends_its_side_is_not_waited_for_long() {
-    let (live, address) = served(Settings { linger: Duration::from_millis(50), ..Settings::default() });
+    let (live, address) = served(Settings { linger: Duration::from_millis(50), ..patient_settings() });
     let stream = dial(address);
     live.until(|heard| matches!(heard, Heard::Connected(..)).then_some(()));
     live.ask(Ask::Shutdown(FIRST));
@@ -173,10 +175,12 @@ fn the_drivers_end_closes_connections_in_good_order() {
 
 #[test]
 fn a_port_without_listener_refuses() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port can be had");
-    let remote = listener.local_addr().expect("it is bound");
-    drop(listener);
-    let live = Live::new(Sockets::default());
+    // It is bound and does not listen, so that no other program gets the port.
+    let bound = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+    let bound = bound.expect("a socket can be had");
+    bound.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a port can be had");
+    let remote = bound.local_addr().expect("it is bound").as_socket().expect("an address");
+    let live = Live::new(Sockets { settings: patient_settings(), ..Sockets::default() });
     live.ask(Ask::Connect { conn: OURS, local: None, remote });
     assert_eq!(live.hear(), Heard::Closed(OURS, CloseReason::Refused));
     let counters = live.counters.read();
@@ -188,7 +192,7 @@ fn a_port_without_listener_refuses() {
 fn a_connection_leaves_from_the_address_asked_for() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port can be had");
     let remote = listener.local_addr().expect("it is bound");
-    let live = Live::new(Sockets::default());
+    let live = Live::new(Sockets { settings: patient_settings(), ..Sockets::default() });
     let local = "127.0.0.9".parse().ok();
     live.ask(Ask::Connect { conn: OURS, local, remote });
     let (_, from) = listener.accept().expect("the driver calls");
@@ -208,12 +212,12 @@ fn a_peer_that_resets_is_told_so() {
 
 #[test]
 fn connections_beyond_the_bounds_are_refused_and_room_comes_back() {
-    let settings = Settings { connections: 3, connections_per_address: 2, ..Settings::default() };
+    let settings = Settings { connections: 3, connections_per_address: 2, ..patient_settings() };
     let (live, address) = served(settings);
     let up = || live.until(|heard| matches!(heard, Heard::Connected(..)).then_some(()));
     let first = dial(address);
     up();
-    let _second = dial(address);
+    let second = dial(address);
     up();
     let mut third = dial(address);
     assert!(third.read(&mut [0]).is_err(), "one address has two");
@@ -226,7 +230,7 @@ fn connections_beyond_the_bounds_are_refused_and_room_comes_back() {
         socket.connect(&address.into()).expect("it listens");
         TcpStream::from(socket)
     };
-    let _other = from([127, 0, 0, 2]);
+    let other = from([127, 0, 0, 2]);
     up();
     let mut full = from([127, 0, 0, 3]);
     assert!(full.read(&mut [0]).is_err(), "the listener has three");
@@ -234,7 +238,8 @@ fn connections_beyond_the_bounds_are_refused_and_room_comes_back() {
 
     drop(first);
     assert_eq!(closed(&live, FIRST), CloseReason::Closed);
-    let _again = dial(address);
+    let again = dial(address);
     up();
+    drop((second, other, again));
     live.stop();
 }

@@ -1,6 +1,6 @@
 //! Connections with TLS.
 
-use crate::common::{Ask, Heard, Live, PATIENCE};
+use crate::common::{Ask, Heard, Live, PATIENCE, own_loopback, patient_settings};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -11,8 +11,7 @@ use usher_crypto::tls::{
     ClientConfig, ClientOptions, Credentials, Roots, ServerConfig, ServerOptions, Version, WallClock,
 };
 use usher_live::{
-    Carriage, DriverCounts, Listener, Outgoing, Settings, SocketOptions, Sockets, TlsClient, TlsServer,
-    listen,
+    Carriage, Listener, Outgoing, Settings, SocketOptions, Sockets, TlsClient, TlsServer, listen,
 };
 
 const OURS: ConnId = ConnId::opened(0);
@@ -44,7 +43,7 @@ fn client_config(version: Version, credentials: Option<Credentials>, roots: &[u8
 }
 
 fn served(tls: &TlsServer, settings: Settings) -> (Live, SocketAddr) {
-    let address = "127.0.0.1:0".parse().expect("an address");
+    let address = (own_loopback(), 0).into();
     let socket = listen(address, &SocketOptions::default()).expect("a port can be had");
     let address = socket.local_addr().expect("it is bound");
     let listeners = vec![Listener { id: ListenerId::own(0), socket, tls: Some(tls.clone()) }];
@@ -58,19 +57,11 @@ fn calling(config: ClientConfig, remote: SocketAddr) -> Live {
 
 fn calling_by(remote: SocketAddr, by: impl Fn(SocketAddr) -> Carriage + Send + Sync + 'static) -> Live {
     let outgoing: Outgoing = Arc::new(by);
-    let live = Live::new(Sockets { outgoing: Some(outgoing), ..Sockets::default() });
+    let settings = patient_settings();
+    let live = Live::new(Sockets { outgoing: Some(outgoing), settings, ..Sockets::default() });
     live.ask(Ask::Echo(false));
     live.ask(Ask::Connect { conn: OURS, local: None, remote });
     live
-}
-
-/// Waits until the server has counted what the test says.
-fn counted(live: &Live, what: impl Fn(&DriverCounts) -> bool) {
-    let end = std::time::Instant::now() + PATIENCE;
-    while !what(&live.counters.read()) {
-        assert!(std::time::Instant::now() < end, "not counted: {:?}", live.counters.read());
-        std::thread::yield_now();
-    }
 }
 
 /// Connections from these addresses that say nothing, or only how a handshake begins.
@@ -98,7 +89,7 @@ fn unfinished_handshakes_leave_room_for_who_means_it() {
         connections: 300,
         handshakes: ROOM,
         handshake_timeout: 10 * PATIENCE,
-        ..Settings::default()
+        ..patient_settings()
     };
     let from_one: fn(u8) -> [u8; 4] = |_| [127, 0, 0, 1];
     let from_many: fn(u8) -> [u8; 4] = |n| [127, 0, 1, n];
@@ -106,7 +97,7 @@ fn unfinished_handshakes_leave_room_for_who_means_it() {
         let tls = TlsServer::new(server_config(Version::Tls13, 2));
         let (server, address) = served(&tls, settings);
         let waiting = unfinished(address, (0..200).chain(0..200).map(from));
-        counted(&server, |counts| {
+        server.wait_for_counters(|counts| {
             counts.tls_displaced == 400 - ROOM as u64 && counts.connections_open == ROOM as u64
         });
         assert_eq!(server.counters.read().refused_listener, 0);
@@ -117,11 +108,11 @@ fn unfinished_handshakes_leave_room_for_who_means_it() {
         server.until(|heard| matches!(heard, Heard::Connected(..)).then_some(()));
         // And who is in stays, however many come.
         let more = unfinished(address, (0..200).map(from));
-        counted(&server, |counts| counts.tls_displaced >= 600 - ROOM as u64);
+        server.wait_for_counters(|counts| counts.tls_displaced >= 600 - ROOM as u64);
         client.ask(Ask::Write(OURS, b"still here".to_vec()));
         assert_eq!(client.octets(OURS, 10), b"still here");
         drop((waiting, more));
-        counted(&server, |counts| counts.connections_open == 1);
+        server.wait_for_counters(|counts| counts.connections_open == 1);
         client.stop();
         server.stop();
     }
@@ -141,13 +132,13 @@ fn a_connection_that_may_not_be_opened_is_refused_and_never_plain() {
 #[test]
 fn both_sides_hear_each_others_certificates_and_echo() {
     for version in [Version::Tls12, Version::Tls13] {
-        let (server, address) = served(&TlsServer::new(server_config(version, 2)), Settings::default());
+        let (server, address) = served(&TlsServer::new(server_config(version, 2)), patient_settings());
         let credentials = fixtures::client(1);
         let client = calling(client_config(version, Some(credentials), fixtures::root()), address);
         let leaf = |credentials: Credentials| Some(credentials.leaf().to_vec());
         assert_eq!(
             client.hear(),
-            Heard::Connected(OURS, Some(address.ip()), address, leaf(fixtures::server(2)))
+            Heard::Connected(OURS, Some([127, 0, 0, 1].into()), address, leaf(fixtures::server(2)))
         );
         assert_eq!(server.hear(), Heard::Accepted(THEIRS, ListenerId::own(0)));
         let Heard::Connected(THEIRS, _, _, certificate) = server.hear() else { panic!("it is up") };
@@ -174,7 +165,7 @@ fn both_sides_hear_each_others_certificates_and_echo() {
 
 #[test]
 fn what_is_written_before_the_handshake_follows_it() {
-    let (server, address) = served(&TlsServer::new(server_config(Version::Tls13, 1)), Settings::default());
+    let (server, address) = served(&TlsServer::new(server_config(Version::Tls13, 1)), patient_settings());
     let config = client_config(Version::Tls13, Some(fixtures::client(1)), fixtures::root());
     let client = calling(config, address);
     client.ask(Ask::Write(OURS, b"at once".to_vec()));
@@ -186,7 +177,7 @@ fn what_is_written_before_the_handshake_follows_it() {
 #[test]
 fn a_client_of_another_authority_is_refused() {
     for version in [Version::Tls12, Version::Tls13] {
-        let (server, address) = served(&TlsServer::new(server_config(version, 1)), Settings::default());
+        let (server, address) = served(&TlsServer::new(server_config(version, 1)), patient_settings());
         let foreign = Some(fixtures::foreign_client());
         let client = calling(client_config(version, foreign, fixtures::root()), address);
         // In TLS 1.3 the client is up before the server has looked at its certificate.
@@ -196,7 +187,7 @@ fn a_client_of_another_authority_is_refused() {
         });
         let expected = if version == Version::Tls12 { CloseReason::Refused } else { CloseReason::Reset };
         assert_eq!(reason, expected);
-        counted(&server, |c| c.tls_certificate == 1 && c.connections_open == 0);
+        server.wait_for_counters(|c| c.tls_certificate == 1 && c.connections_open == 0);
         assert_eq!(client.counters.read().tls_alert, 1);
         client.stop();
         server.stop();
@@ -205,30 +196,30 @@ fn a_client_of_another_authority_is_refused() {
 
 #[test]
 fn a_client_without_certificate_is_refused() {
-    let (server, address) = served(&TlsServer::new(server_config(Version::Tls12, 1)), Settings::default());
+    let (server, address) = served(&TlsServer::new(server_config(Version::Tls12, 1)), patient_settings());
     let client = calling(client_config(Version::Tls12, None, fixtures::root()), address);
     assert_eq!(client.hear(), Heard::Closed(OURS, CloseReason::Refused));
-    counted(&server, |c| c.tls_certificate == 1);
+    server.wait_for_counters(|c| c.tls_certificate == 1);
     client.stop();
     server.stop();
 }
 
 #[test]
 fn a_server_of_another_authority_is_refused() {
-    let (server, address) = served(&TlsServer::new(server_config(Version::Tls13, 1)), Settings::default());
+    let (server, address) = served(&TlsServer::new(server_config(Version::Tls13, 1)), patient_settings());
     // A certificate that signed nothing is no authority for the server's.
     let foreign = fixtures::foreign_client();
     let client = calling(client_config(Version::Tls13, None, foreign.leaf()), address);
     assert_eq!(client.hear(), Heard::Closed(OURS, CloseReason::Refused));
     assert_eq!(client.counters.read().tls_certificate, 1);
-    counted(&server, |c| c.tls_alert == 1 && c.connections_open == 0);
+    server.wait_for_counters(|c| c.tls_alert == 1 && c.connections_open == 0);
     client.stop();
     server.stop();
 }
 
 #[test]
 fn plain_text_to_a_tls_port_is_counted_and_answered_by_an_alert() {
-    let (server, address) = served(&TlsServer::new(server_config(Version::Tls13, 1)), Settings::default());
+    let (server, address) = served(&TlsServer::new(server_config(Version::Tls13, 1)), patient_settings());
     let mut stream = TcpStream::connect(address).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
     stream.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("it takes a few octets");
@@ -237,29 +228,29 @@ fn plain_text_to_a_tls_port_is_counted_and_answered_by_an_alert() {
     // RFC 8446 section 5.1: content type 21 is an alert.
     assert_eq!(answer.first(), Some(&21));
     drop(stream);
-    counted(&server, |c| c.tls_not_tls == 1 && c.connections_open == 0);
+    server.wait_for_counters(|c| c.tls_not_tls == 1 && c.connections_open == 0);
     server.stop();
 }
 
 #[test]
 fn who_says_nothing_is_not_waited_for_and_who_leaves_is_counted() {
-    let settings = Settings { handshake_timeout: Duration::from_millis(30), ..Settings::default() };
+    let settings = Settings { handshake_timeout: Duration::from_millis(30), ..patient_settings() };
     let (server, address) = served(&TlsServer::new(server_config(Version::Tls13, 1)), settings);
     let silent = TcpStream::connect(address).expect("it listens");
-    counted(&server, |c| c.tls_timeout == 1 && c.connections_open == 0);
+    server.wait_for_counters(|c| c.tls_timeout == 1 && c.connections_open == 0);
     drop(silent);
     server.stop();
 
-    let (server, address) = served(&TlsServer::new(server_config(Version::Tls13, 1)), Settings::default());
+    let (server, address) = served(&TlsServer::new(server_config(Version::Tls13, 1)), patient_settings());
     drop(TcpStream::connect(address).expect("it listens"));
-    counted(&server, |c| c.tls_closed == 1 && c.connections_open == 0);
+    server.wait_for_counters(|c| c.tls_closed == 1 && c.connections_open == 0);
     server.stop();
 }
 
 #[test]
 fn a_replaced_certificate_is_shown_to_new_connections_while_old_ones_go_on() {
     let tls = TlsServer::new(server_config(Version::Tls13, 1));
-    let (server, address) = served(&tls, Settings::default());
+    let (server, address) = served(&tls, patient_settings());
     let config = client_config(Version::Tls13, Some(fixtures::client(1)), fixtures::root());
     let shown = |live: &Live| match live.hear() {
         Heard::Connected(OURS, _, _, certificate) => certificate,
@@ -304,7 +295,7 @@ fn connections_whose_peers_are_not_trusted_any_more_are_reset() {
 
     // Accepted ones.
     let server_tls = TlsServer::new(accepting(fixtures::root()));
-    let (server, address) = served(&server_tls, Settings::default());
+    let (server, address) = served(&server_tls, patient_settings());
     let client = calling(config(fixtures::root()), address);
     up(&client);
     up(&server);
@@ -313,12 +304,12 @@ fn connections_whose_peers_are_not_trusted_any_more_are_reset() {
     assert_eq!(client.octets(OURS, 10), b"still here");
     server_tls.replace(accepting(foreign.leaf()));
     assert_eq!((end(&server), end(&client)), (CloseReason::Reset, CloseReason::Reset));
-    counted(&server, |c| c.tls_distrusted == 1 && c.connections_open == 0);
+    server.wait_for_counters(|c| c.tls_distrusted == 1 && c.connections_open == 0);
     client.stop();
     server.stop();
 
     // Those that were opened here.
-    let (server, address) = served(&TlsServer::new(server_config(Version::Tls13, 1)), Settings::default());
+    let (server, address) = served(&TlsServer::new(server_config(Version::Tls13, 1)), patient_settings());
     let client_tls = TlsClient::new(config(fixtures::root()));
     let tls = client_tls.clone();
     let client = calling_by(address, move |_| Carriage::Tls(tls.clone()));
@@ -328,7 +319,7 @@ fn connections_whose_peers_are_not_trusted_any_more_are_reset() {
     assert_eq!(client.octets(OURS, 10), b"still here");
     client_tls.replace(config(foreign.leaf()));
     assert_eq!(end(&client), CloseReason::Reset);
-    counted(&client, |c| c.tls_distrusted == 1 && c.connections_open == 0);
+    client.wait_for_counters(|c| c.tls_distrusted == 1 && c.connections_open == 0);
     client.stop();
     server.stop();
 }

@@ -1,14 +1,20 @@
 //! Datagrams through real sockets.
 
-use crate::common::{Ask, Heard, Live, PATIENCE};
+use crate::common::{Ask, Heard, Live, PATIENCE, own_loopback, patient_settings};
 use std::net::{SocketAddr, UdpSocket};
 use usher_live::{SocketOptions, Sockets, bind_udp, numbered};
 
+/// A socket of a port that no other test gets, whatever that test allows.
 fn bound(address: &str) -> (UdpSocket, u16) {
     let address = address.parse().expect("an address");
-    let socket = bind_udp(address, &SocketOptions::default()).expect("a port can be had");
+    let options = SocketOptions { shared: false, ..SocketOptions::default() };
+    let socket = bind_udp(address, &options).expect("a port can be had");
     let port = socket.local_addr().expect("it is bound").port();
     (socket, port)
+}
+
+fn own_sockets(sockets: impl IntoIterator<Item = UdpSocket>) -> Sockets {
+    Sockets { udp: numbered(sockets), settings: patient_settings(), ..Sockets::default() }
 }
 
 fn client(address: &str) -> UdpSocket {
@@ -28,7 +34,7 @@ fn receive(socket: &UdpSocket) -> (Vec<u8>, SocketAddr) {
 fn a_reply_leaves_from_the_address_that_was_asked() {
     let (v4, port4) = bound("0.0.0.0:0");
     let (v6, port6) = bound("[::]:0");
-    let live = Live::new(Sockets { udp: numbered([v4, v6]), ..Sockets::default() });
+    let live = Live::new(own_sockets([v4, v6]));
     let (here4, here6) = (client("127.0.0.1:0"), client("[::1]:0"));
     let asked = [
         (&here4, SocketAddr::from(([127, 0, 0, 1], port4)), 0),
@@ -54,7 +60,7 @@ fn more_than_a_batch_comes_back_whole_and_in_order() {
     for i in 0..200_u16 {
         here.send_to(&i.to_be_bytes(), ("127.0.0.1", port)).expect("loopback takes it");
     }
-    let live = Live::new(Sockets { udp: numbered([socket]), ..Sockets::default() });
+    let live = Live::new(own_sockets([socket]));
     for i in 0..200_u16 {
         assert_eq!(receive(&here).0, i.to_be_bytes());
     }
@@ -66,7 +72,7 @@ fn more_than_a_batch_comes_back_whole_and_in_order() {
 #[test]
 fn a_datagram_beyond_the_buffer_is_dropped_and_an_empty_one_is_not() {
     let (socket, port) = bound("127.0.0.1:0");
-    let live = Live::new(Sockets { udp: numbered([socket]), ..Sockets::default() });
+    let live = Live::new(own_sockets([socket]));
     let here = client("127.0.0.1:0");
     for length in [60_000, 4096, 0] {
         here.send_to(&vec![7; length], ("127.0.0.1", port)).expect("loopback takes it");
@@ -111,8 +117,11 @@ fn an_ephemeral_socket_is_of_the_family_of_its_peer() {
 #[test]
 fn what_nobody_listens_for_ends_nothing() {
     let (socket, port) = bound("127.0.0.1:0");
-    let live = Live::new(Sockets { udp: numbered([socket]), ..Sockets::default() });
-    let gone = client("127.0.0.1:0").local_addr().expect("it was bound");
+    let live = Live::new(own_sockets([socket]));
+    // A socket with a peer hears nobody else, and its port is no other program's.
+    let deaf = client("127.0.0.1:0");
+    deaf.connect("127.0.0.9:9").expect("a peer can be named");
+    let gone = deaf.local_addr().expect("it is bound");
     for _ in 0..3 {
         live.ask(Ask::Send { socket: 0, remote: gone, data: vec![1] });
     }
@@ -128,7 +137,7 @@ fn what_nobody_listens_for_ends_nothing() {
 #[test]
 fn a_diverted_datagram_is_not_the_machines() {
     let (socket, port) = bound("127.0.0.1:0");
-    let live = Live::new(Sockets { udp: numbered([socket]), ..Sockets::default() });
+    let live = Live::new(own_sockets([socket]));
     let here = client("127.0.0.1:0");
     here.send_to(b"other shard's", ("127.0.0.1", port)).expect("loopback takes it");
     here.send_to(b"ours", ("127.0.0.1", port)).expect("loopback takes it");
@@ -159,7 +168,7 @@ fn the_mailbox_wakes_a_driver_that_sleeps_and_so_does_its_timer() {
 
 #[test]
 fn what_is_sent_last_leaves_before_the_end() {
-    let live = Live::new(Sockets::default());
+    let live = Live::new(own_sockets([]));
     let server = client("127.0.0.1:0");
     let remote = server.local_addr().expect("it is bound");
     for i in 0..100 {
@@ -173,13 +182,14 @@ fn what_is_sent_last_leaves_before_the_end() {
 
 #[test]
 fn shards_share_one_address() {
-    let (first, port) = bound("127.0.0.1:0");
-    let (second, _) = bound(&format!("127.0.0.1:{port}"));
-    let lives =
-        [first, second].map(|socket| Live::new(Sockets { udp: numbered([socket]), ..Sockets::default() }));
+    let shared = |port| bind_udp((own_loopback(), port).into(), &SocketOptions::default());
+    let first = shared(0).expect("a port can be had");
+    let port = first.local_addr().expect("it is bound").port();
+    let second = shared(port).expect("it may be shared");
+    let lives = [first, second].map(|socket| Live::new(own_sockets([socket])));
     for _ in 0..32 {
         let here = client("127.0.0.1:0");
-        here.send_to(b"whichever", ("127.0.0.1", port)).expect("loopback takes it");
+        here.send_to(b"whichever", (own_loopback(), port)).expect("loopback takes it");
         assert_eq!(receive(&here).0, b"whichever");
     }
     let counts = lives.each_ref().map(|live| live.counters.read().datagrams_in);

@@ -1,7 +1,9 @@
 //! A PostgreSQL server of the tests' own, in a folder of its own, at a Unix socket and, where it is asked to, by TCP.
 
 use crate::folder::Folder;
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -15,7 +17,7 @@ pub(crate) struct Cluster {
     /// The TCP port, which the Unix socket's name has, too.
     pub(crate) port: u16,
     /// Where it listens by TCP.
-    listens: &'static str,
+    listens: Option<Ipv4Addr>,
     /// Options that it is started with.
     pub(crate) settings: Mutex<String>,
 }
@@ -30,11 +32,11 @@ fn programs() -> PathBuf {
 
 impl Cluster {
     pub(crate) fn new() -> Self {
-        Self::with(5432, "")
+        Self::with(5432, None)
     }
 
-    /// One with a TCP port, that listens by TCP there, too.
-    pub(crate) fn with(port: u16, listens: &'static str) -> Self {
+    /// One with a TCP port, that may listen by TCP there, too.
+    pub(crate) fn with(port: u16, listens: Option<Ipv4Addr>) -> Self {
         let cluster = Self {
             folder: Folder::new(),
             programs: programs(),
@@ -47,15 +49,31 @@ impl Cluster {
             // The server refuses to run as root; Debian's package brings a user for it.
             done(Command::new("chown").arg("postgres").arg(cluster.folder.path()));
         }
-        let data = cluster.data();
-        done(
-            cluster
-                .program("initdb")
-                .args(["-U", "usher", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "-D"])
-                .arg(&data),
-        );
+        cluster.fill();
         cluster.start();
         cluster
+    }
+
+    /// Gives it the data of an empty server. One test has them made, which takes a second, and the others copy them.
+    fn fill(&self) {
+        let version = self.programs.parent().and_then(Path::file_name).unwrap_or_default().display();
+        let user = if is_root() { "root" } else { "user" };
+        let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("postgresql-{version}-{user}"));
+        fs::create_dir_all(env!("CARGO_TARGET_TMPDIR")).expect("a folder can be made");
+        let lock = File::create(kept.with_extension("lock")).expect("a file can be made");
+        lock.lock().expect("a file can be locked");
+        let copy = |from: &Path, to: &Path| done(Command::new("cp").arg("-a").args([from, to]));
+        if kept.exists() {
+            drop(lock);
+            return copy(&kept, &self.data());
+        }
+        let words = ["-U", "usher", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync", "-D"];
+        done(self.program("initdb").args(words).arg(self.data()));
+        // Whole or not at all, whenever this process is killed.
+        let whole = kept.with_extension("new");
+        let _ = fs::remove_dir_all(&whole);
+        copy(&self.data(), &whole);
+        fs::rename(&whole, &kept).expect("a folder can be renamed");
     }
 
     pub(crate) fn data(&self) -> PathBuf {
@@ -69,15 +87,19 @@ impl Cluster {
         if is_root() {
             command.args(["-u", "postgres", "--"]).arg(path);
         }
-        command.current_dir(self.folder.path());
+        // On a busy machine the server takes its time to begin and to end: seconds.
+        command.current_dir(self.folder.path()).env("PGCTLTIMEOUT", "300");
         command
     }
 
     pub(crate) fn start(&self) {
-        let (port, listens) = (self.port, self.listens);
+        let (port, listens) =
+            (self.port, self.listens.map(|address| address.to_string()).unwrap_or_default());
         let settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        // What the server has written is there as long as the machine does not crash, which no test has it do.
         let options = format!(
-            "-c listen_addresses='{listens}' -c port={port} -c unix_socket_directories='{}' {settings}",
+            "-c fsync=off -c shared_buffers=16MB -c listen_addresses='{listens}' -c port={port} \
+             -c unix_socket_directories='{}' {settings}",
             self.folder.path().display()
         );
         let log = self.folder.path().join("log");
@@ -108,27 +130,17 @@ impl Cluster {
         name
     }
 
+    /// A superuser's session.
+    pub(crate) fn psql(&self, database: &str) -> Command {
+        let mut command = self.program("psql");
+        command.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", "usher", "-d", database]);
+        command.args(["-p", &self.port.to_string(), "-h"]).arg(self.folder.path());
+        command
+    }
+
     /// Runs statements as the superuser; what they answer, unaligned.
     pub(crate) fn sql(&self, database: &str, text: &str) -> String {
-        let mut command = self.program("psql");
-        command.args([
-            "-X",
-            "-q",
-            "-A",
-            "-t",
-            "-v",
-            "ON_ERROR_STOP=1",
-            "-U",
-            "usher",
-            "-d",
-            database,
-            "-c",
-            text,
-            "-p",
-            &self.port.to_string(),
-            "-h",
-        ]);
-        let answer = command.arg(self.folder.path()).output().expect("psql runs");
+        let answer = self.psql(database).args(["-c", text]).output().expect("psql runs");
         assert!(answer.status.success(), "{text}: {}", String::from_utf8_lossy(&answer.stderr));
         String::from_utf8_lossy(&answer.stdout).trim().to_owned()
     }

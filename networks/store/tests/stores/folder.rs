@@ -12,6 +12,8 @@ impl Folder {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("usher-store-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
+        // A process that had this number and was killed may have left one.
+        let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         Self(path)
     }

@@ -185,17 +185,36 @@ fn readers_do_not_wait_and_a_writer_says_when_it_cannot() {
     one.put_user("kaya", &suite::password("x")).unwrap();
     let raw = Connection::open(&path).unwrap();
     raw.execute_batch("BEGIN IMMEDIATE; DELETE FROM radcheck").unwrap();
+    // The fastest of three, as a busy machine may hold up any of them.
+    let read = (0..3).map(|_| {
+        let begun = Instant::now();
+        let found = two.user("kaya").unwrap();
+        assert_eq!(found, Some(suite::password("x")), "as it was before the change under way");
+        begun.elapsed()
+    });
+    let read = read.min().unwrap();
     let begun = Instant::now();
-    assert_eq!(
-        two.user("kaya").unwrap(),
-        Some(suite::password("x")),
-        "as it was before the change under way"
-    );
-    assert!(begun.elapsed() < Duration::from_secs(2));
     assert!(matches!(one.put_user("lim", &suite::password("x")), Err(StoreError::Unavailable(_))));
+    let waited = begun.elapsed();
+    assert!(read < waited / 2, "a reader takes {read:?} where a writer waits for {waited:?}");
     raw.execute_batch("ROLLBACK").unwrap();
     one.put_user("lim", &suite::password("x")).unwrap();
     assert!(two.user("lim").unwrap().is_some());
+}
+
+/// Does something until no other program has the file. Each attempt has to wait for the others for some seconds.
+fn patiently<T>(mut attempt: impl FnMut() -> Result<T, StoreError>) -> T {
+    let first = Instant::now();
+    loop {
+        let begun = Instant::now();
+        match attempt() {
+            Err(StoreError::Unavailable(why)) => {
+                assert!(begun.elapsed() > Duration::from_secs(4), "the others are not waited for: {why}");
+                assert!(first.elapsed() < Duration::from_secs(120), "{why}");
+            }
+            done => return done.unwrap(),
+        }
+    }
 }
 
 #[test]
@@ -205,8 +224,8 @@ fn many_open_a_new_file_at_once() {
         for n in 0..8 {
             let path = &path;
             scope.spawn(move || {
-                let mut store = Sqlite::open(path).unwrap();
-                store.put_user(&format!("u{n}"), &suite::password("x")).unwrap();
+                let mut store = patiently(|| Sqlite::open(path));
+                patiently(|| store.put_user(&format!("u{n}"), &suite::password("x")));
             });
         }
     });
