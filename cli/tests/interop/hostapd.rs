@@ -168,7 +168,7 @@ fn a_session_is_ended_from_here() {
     assert!(!right && said.contains("Error-Cause 401"), "{said}");
     let (right, said) = port.ask(&["session", "disconnect", &id]);
     assert!(right && said.contains("ended"), "{said}");
-    assert!(port.hostapd.log().contains("Found a matching session"), "{}", port.hostapd.log());
+    port.hostapd.wait_for("Found a matching session");
     port.usher.wait_for("accounting status=Stop user=\"ann\"");
     assert!(port.sessions().iter().all(|session| session["id"] != id.as_str()));
 }

@@ -13,7 +13,7 @@ my $listener = IO::Socket::INET->new(LocalAddr => "10.99.0.1:7000", Listen => 5,
 print "listening\n";
 my @open;
 while (my $stream = $listener->accept) {
-    my ($user, $system, $error) = Net::Ident::lookup($stream, 20);
+    my ($user, $system, $error) = Net::Ident::lookup($stream, 100);
     printf "port %d: %s\n", $stream->peerport, defined $user ? "$user ($system)" : $error;
     push @open, $stream;
 }

@@ -138,12 +138,16 @@ fn scanned(place: &Folder, proposals: &str) -> [String; 3] {
     let mut command = program(USHER);
     command.args(["ike", "serve", "--config", "scanned.toml"]);
     let _gateway = place.start("scanned", &mut command, "started");
-    [&["--ikev2"][..], &["--ikev2", "--dhgroup=14"], &["--retry=1", "--timeout=300"]].map(|how| {
-        let mut scan = program("ike-scan");
-        let to = [format!("--dport={port}"), "--sport=0".into(), "127.0.0.1".into()];
-        let said = scan.args(how).args(to).output().expect("ike-scan is there");
-        String::from_utf8_lossy(&said.stdout).into_owned()
-    })
+    // A busy gateway is waited for where it is to answer.
+    let patient = "--timeout=60000";
+    [&["--ikev2", patient][..], &["--ikev2", "--dhgroup=14", patient], &["--retry=1", "--timeout=300"]].map(
+        |how| {
+            let mut scan = program("ike-scan");
+            let to = [format!("--dport={port}"), "--sport=0".into(), "127.0.0.1".into()];
+            let said = scan.args(how).args(to).output().expect("ike-scan is there");
+            String::from_utf8_lossy(&said.stdout).into_owned()
+        },
+    )
 }
 
 #[test]
@@ -165,7 +169,7 @@ fn charon_logs_in_to_our_gateway_by_a_shared_key_and_gets_an_address() {
     let place = Folder::new();
     let charon = Place::new(&begins("auth = psk\n id = ini.test"));
     let mut ours = gateway(&charon, &place, &format!("{PSK_GATEWAY}{POOL}"));
-    let said = charon.swanctl(&["--initiate", "--child", "net", "--ike", "out", "--timeout", "20"]);
+    let said = charon.swanctl(&["--initiate", "--child", "net", "--ike", "out", "--timeout", "120"]);
     assert!(said.contains("initiate completed successfully"), "{said}\n{}", ours.log());
     ours.wait_for("established");
     let listed = charon.swanctl(&["--list-sas"]);
@@ -215,7 +219,7 @@ fn our_client_logs_in_to_charon_by_a_shared_key_and_by_eap() {
         // charon replaces the IKE_SA, and ends it.
         charon.swanctl(&["--rekey", "--ike", "in"]);
         ours.wait_for("replaced");
-        let ended = charon.start_swanctl(&["--terminate", "--ike", "in", "--timeout", "20"]);
+        let ended = charon.start_swanctl(&["--terminate", "--ike", "in", "--timeout", "120"]);
         ours.wait_for("the other side ended it");
         ended.end();
         drop(ours);
@@ -277,7 +281,7 @@ fn charon_logs_in_by_eap_at_our_aaa_server_behind_our_gateway() {
         command.args(["aaa", "serve", "--config", "aaa.toml"]);
         let server = place.start("aaa", &mut command, "started");
         let mut ours = gateway(&charon, &place, &asking(1812, 1813));
-        let said = charon.swanctl(&["--initiate", "--child", "net", "--ike", "out", "--timeout", "20"]);
+        let said = charon.swanctl(&["--initiate", "--child", "net", "--ike", "out", "--timeout", "120"]);
         assert!(
             said.contains("initiate completed successfully"),
             "{method}: {said}\n{}\n{}\n{}",
@@ -301,7 +305,7 @@ fn charon_logs_in_by_eap_at_freeradius_behind_our_gateway() {
     // It keeps no records: nobody listens there.
     let text = asking(radius.port, radius.port + 1).replace("accounting = true\n", "");
     let mut ours = gateway(&charon, &place, &text);
-    let said = charon.swanctl(&["--initiate", "--child", "net", "--ike", "out", "--timeout", "20"]);
+    let said = charon.swanctl(&["--initiate", "--child", "net", "--ike", "out", "--timeout", "120"]);
     assert!(said.contains("initiate completed successfully"), "{said}\n{}\n{}", ours.log(), charon.log());
     ours.wait_for("peer=user@example.org");
     drop(ours);

@@ -34,7 +34,7 @@ fn eapol(place: &Folder, server: &Server, name: &str, network: &str, more: &[&st
     let file = format!("{name}.conf");
     place.write(&file, &format!("network={{\nkey_mgmt=WPA-EAP\n{network}\n}}\n"));
     let port = server.port.to_string();
-    let arguments = ["-c", &file, "-a", "127.0.0.1", "-p", &port, "-s", SECRET, "-t", "30"];
+    let arguments = ["-c", &file, "-a", "127.0.0.1", "-p", &port, "-s", SECRET, "-t", "120"];
     let arguments: Vec<&str> = arguments.iter().copied().chain(more.iter().copied()).collect();
     run(&place.path(""), "eapol_test", &arguments, "")
 }

@@ -2,7 +2,8 @@
 //! and tshark reads along.
 
 use crate::namespace::Namespace;
-use crate::place::{Folder, USHER, run};
+use crate::place::{Folder, PATIENCE, USHER, run};
+use std::time::{Duration, Instant};
 
 const SERVER: &str = "10.98.0.1";
 const ASKER: &str = "10.98.0.2";
@@ -29,8 +30,7 @@ impl World {
             "id = \"host.example.org\"\n[listen]\nudp = [\"0.0.0.0:4551\"]\ntcp = [\"0.0.0.0:4551\"]\n\
              [[allow]]\nprefix = \"{ASKER}\"\nmay = [\"events\", \"parameters\", \"actions\", \"handover\"]\n\
              [[interface]]\nname = \"v0\"\n[[interface]]\nname = \"w0\"\nlink_type = \"802.11\"\nmay_act = true\n\
-             watch = {{ file = \"signal\", below = -75, interval = \"20 ms\" }}\n\
-             [timers]\nretransmission = \"0.5 s\"\n"
+             watch = {{ file = \"signal\", below = -75, interval = \"20 ms\" }}\n"
         );
         place.write("mih.toml", &text);
         place.write("signal", "-60\n");
@@ -60,7 +60,7 @@ fn what_becomes_of_a_link_reaches_who_subscribed_and_tshark_reads_along() {
     let (right, said) = world.asker.run(&world.place, USHER, &["mih", "send", SERVER, "discover"], "");
     assert!(right && said.contains("host.example.org") && said.contains(&format!("{MAC} 802.11")), "{said}");
     let mut dumpcap = world.asker.command("dumpcap");
-    dumpcap.args(["-q", "-i", "v1", "-w", "mih.pcapng"]);
+    dumpcap.args(["-q", "-B", "32", "-i", "v1", "-w", "mih.pcapng"]);
     let mut dumpcap = world.place.start("dumpcap", &mut dumpcap, "File: ");
     for transport in [&["--tcp"][..], &[]] {
         let (right, said) =
@@ -110,6 +110,22 @@ fn what_becomes_of_a_link_reaches_who_subscribed_and_tshark_reads_along() {
         server.wait_until("the end of the subscription", |log| log.contains("MIH_Event_Unsubscribe request"));
     }
     assert_eq!(server.terminate(), Some(0));
+    // The kernel hands captured packets over in blocks, each a while after its first.
+    let begun = Instant::now();
+    let captured = |carrier: &str| {
+        let filter = format!("mih && {carrier}");
+        let words = ["-n", "-r", "mih.pcapng", "-Y", &filter, "-T", "fields", "-e", "frame.protocols"];
+        // The file may end in the middle of a frame, which tshark says, too.
+        run(&world.place.path(""), "tshark", &words, "")
+            .1
+            .lines()
+            .filter(|line| line.contains(":mih"))
+            .count()
+    };
+    while captured("udp") <= 40 || captured("tcp") <= 20 {
+        assert!(begun.elapsed() < PATIENCE, "{} and {} are captured", captured("udp"), captured("tcp"));
+        std::thread::sleep(Duration::from_millis(200));
+    }
     dumpcap.terminate();
     let tshark = |filter: &str, fields: &[&str]| {
         let mut words = vec!["-n", "-r", "mih.pcapng", "-Y", filter, "-T", "fields"];

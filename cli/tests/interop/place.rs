@@ -1,7 +1,10 @@
-//! What these tests share: a folder each, programs that end with the test, the server itself.
+//! What these tests share: a folder and a network each, programs that end with the test, the server itself.
 
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::cell::Cell;
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,13 +16,36 @@ pub(crate) const USHER: &str = env!("CARGO_BIN_EXE_usher");
 /// The secret between all RADIUS programs here.
 pub(crate) const SECRET: &str = "testing123";
 /// How long a program may take to come up, or a login to end, on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A folder of a test's own, removed at its end.
+/// Moves this thread, with all that it starts, into a network of its own, whose ports no other test uses. The network goes with
+/// the last program in it. A user who may not make one stays in the machine's.
+fn enter_own_network() {
+    thread_local!(static IS_THERE: Cell<bool> = const { Cell::new(false) });
+    if IS_THERE.replace(true) {
+        return;
+    }
+    let ip = |arguments: &[&str]| {
+        let done = program("ip").args(arguments).stderr(Stdio::null()).status();
+        done.is_ok_and(|status| status.success())
+    };
+    let thread = std::thread::current().id();
+    let name = format!("usher-interop-{}-{thread:?}", std::process::id()).replace(['(', ')'], "");
+    if !ip(&["netns", "add", &name]) {
+        return;
+    }
+    let namespace = fs::File::open(format!("/run/netns/{name}")).unwrap();
+    move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+    // It has no name from here on, so that nothing of it is left.
+    assert!(ip(&["netns", "del", &name]) && ip(&["link", "set", "lo", "up"]));
+}
+
+/// A folder of a test's own, removed at its end. The test has a network of its own from then on.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
     pub(crate) fn new() -> Self {
+        enter_own_network();
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("usher-interop-{}-{n}", std::process::id()));
@@ -142,7 +168,7 @@ impl Drop for Running {
     }
 }
 
-/// A UDP port that is free on loopback, and its neighbour above too.
+/// A UDP port that is free on this test's loopback, and its neighbour above too.
 pub(crate) fn udp_ports() -> u16 {
     loop {
         let first = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -153,7 +179,7 @@ pub(crate) fn udp_ports() -> u16 {
     }
 }
 
-/// A TCP port that is free on loopback.
+/// A TCP port that is free on this test's loopback.
 pub(crate) fn tcp_port() -> u16 {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
 }

@@ -2,11 +2,11 @@
 
 use crate::place::{Folder, SECRET, Server, run};
 
-/// Sends one request and answers what came back.
+/// Sends one request, again each five seconds until a busy server answers, and gives what came back.
 #[track_caller]
 pub(crate) fn radclient(place: &Folder, port: u16, kind: &str, attributes: &str) -> (bool, String) {
     let to = format!("127.0.0.1:{port}");
-    run(&place.path(""), "radclient", &["-x", "-r", "1", "-t", "10", &to, kind, SECRET], attributes)
+    run(&place.path(""), "radclient", &["-x", "-r", "12", "-t", "5", &to, kind, SECRET], attributes)
 }
 
 #[test]

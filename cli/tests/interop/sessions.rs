@@ -76,7 +76,7 @@ fn twice(place: &Folder, server: &Server, network: &str, between: impl FnOnce())
     let gate = Gate::before(server.port);
     let mut child = Command::new("eapol_test")
         .args(["-c", "twice.conf", "-a", "127.0.0.1", "-p", &gate.port.to_string(), "-s", SECRET])
-        .args(["-r", "1", "-t", "30"])
+        .args(["-r", "1", "-t", "120"])
         .current_dir(place.path(""))
         .stdout(Stdio::null())
         .spawn()
@@ -97,7 +97,11 @@ fn user(place: &Folder, words: &[&str], password: &str) {
 
 /// How many lines of the log say that a session was taken up again.
 fn resumed(server: &Server) -> usize {
-    server.running.log().lines().filter(|l| l.contains(" accept ") && l.contains("resumed=true")).count()
+    taken_up_again(&server.running.log())
+}
+
+fn taken_up_again(log: &str) -> usize {
+    log.lines().filter(|l| l.contains(" accept ") && l.contains("resumed=true")).count()
 }
 
 #[test]
@@ -205,7 +209,7 @@ fn without(place: &Folder, server: &Server, network: &str) -> (bool, String) {
     let cnf = format!("OPENSSL_CONF={}", place.text("openssl-without.cnf"));
     let port = server.port.to_string();
     let words =
-        [&cnf, "eapol_test", "-c", "without.conf", "-a", "127.0.0.1", "-p", &port, "-s", SECRET, "-t", "30"];
+        [&cnf, "eapol_test", "-c", "without.conf", "-a", "127.0.0.1", "-p", &port, "-s", SECRET, "-t", "120"];
     run(&place.path(""), "env", &words, "")
 }
 
@@ -219,7 +223,7 @@ fn cryptobinding_is_done_with_who_can() {
         chain(&place, "server", 2);
         let methods = format!("[methods]\npeap_cryptobinding = \"{server_wants}\"\n");
         let user = "[[user]]\nname = \"ann\"\npassword = \"password\"\n";
-        let server = Server::start(&place, &format!("reject_delay = \"0 s\"\n{TLS}{methods}{user}"));
+        let mut server = Server::start(&place, &format!("reject_delay = \"0 s\"\n{TLS}{methods}{user}"));
         for (version, phase1) in VERSIONS {
             for (inner, method) in [("auth=MSCHAPV2", "mschapv2"), ("auth=GTC", "gtc"), ("auth=MD5", "md5")] {
                 for (binding, takes) in takes.into_iter().enumerate() {
@@ -228,7 +232,7 @@ fn cryptobinding_is_done_with_who_can() {
                     let name = format!("{server_wants}-{binding}-{method}-{version}");
                     if takes {
                         // The same keys on both sides, also where the session is taken up again.
-                        let (right, said) = eapol(&place, &server, &network, &["-t", "30", "-r", "1"]);
+                        let (right, said) = eapol(&place, &server, &network, &["-t", "120", "-r", "1"]);
                         assert!(right && said.contains("MPPE keys OK: 2  mismatch: 0"), "{name}: {said}");
                         let bound = server_wants != "off" && binding > 0;
                         assert_eq!(
@@ -246,6 +250,8 @@ fn cryptobinding_is_done_with_who_can() {
             }
         }
         let logins = takes.iter().filter(|taken| **taken).count() * VERSIONS.len() * 3;
+        // A line comes after its answer.
+        server.running.wait_until("each session is taken up again", |log| taken_up_again(log) >= logins);
         assert_eq!(resumed(&server), logins, "{}", server.running.log());
     }
 }

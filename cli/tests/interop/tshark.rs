@@ -35,7 +35,8 @@ impl<'a> Capture<'a> {
         // Datagrams that went to the system as one are seen as one unless it has to cut them before the device.
         space.ip(&["link", "set", "lo", "gso_max_segs", "1"]);
         let mut command = space.command("dumpcap");
-        command.args(["-q", "-i", "lo", "-w", "capture.pcapng"]);
+        // With room for what comes while it does not run.
+        command.args(["-q", "-B", "32", "-i", "lo", "-w", "capture.pcapng"]);
         Self { dumpcap: place.start("dumpcap", &mut command, "File: "), place }
     }
 
@@ -145,7 +146,7 @@ fn radius_with_hostapd_and_radclient() {
     let mut port = Port::new();
     let mut capture = Capture::begin(&port.place, &port.nas);
     let radclient = |to: &str, kind: &str, attributes: &str| {
-        let words = ["-x", "-r", "1", "-t", "10", to, kind, SECRET];
+        let words = ["-x", "-r", "1", "-t", "60", to, kind, SECRET];
         port.nas.run(&port.place, "radclient", &words, attributes).1
     };
     for attribute in ["User-Password", "CHAP-Password", "MS-CHAP-Password"] {
@@ -211,14 +212,14 @@ fn radius_with_hostapd_and_radclient() {
 #[test]
 fn diameter_with_freediameter_and_the_load_generator() {
     let world = World::new(false);
-    let mut usher = world.serve(6);
+    let mut usher = world.serve(10);
     let mut capture = Capture::begin(&world.place, &world.space);
     let client = Role::Client { password: "password" };
     let mut peer = world.freediameter(&client, 600);
     peer.wait_for("usher_peer: RESULT 2001");
     peer.wait_for("'Device-Watchdog-Request'");
     assert_eq!(peer.terminate(), Some(0));
-    let mut peer = world.freediameter(&Role::Client { password: "wrong" }, 6);
+    let mut peer = world.freediameter(&Role::Client { password: "wrong" }, 10);
     peer.wait_for("usher_peer: RESULT 4001");
     for more in [
         &["--method", "eap-md5", "--accounting", "--interims", "1"][..],

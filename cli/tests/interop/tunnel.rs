@@ -66,6 +66,9 @@ impl Cable {
             ip(&format!("-n {name} addr add 2001:db8::{n}/64 dev eth0 nodad"));
             ip(&format!("-n {name} link set eth0 up"));
         }
+        for (n, name) in (1..).zip([a, b]) {
+            until_in_use(name, &format!("2001:db8::{n}"));
+        }
     }
     /// A program in one of them.
     fn command(&self, space: &str, name: &str) -> Command {
@@ -109,6 +112,15 @@ fn ask(place: &Folder, name: &str, words: &[&str]) -> String {
 #[track_caller]
 fn status(place: &Folder, name: &str) -> serde_json::Value {
     serde_json::from_str(&ask(place, name, &["status", "--json"])).unwrap()
+}
+
+/// The kernel has an IPv6 address in use some time after it was given: what is sent to it before is lost.
+#[track_caller]
+fn until_in_use(name: &str, address: &str) {
+    eventually("the address is in use", || {
+        let said = program("ip").args(["-n", name, "route", "get", address]).output();
+        said.expect("ip is there").stdout.starts_with(b"local ")
+    });
 }
 
 #[track_caller]

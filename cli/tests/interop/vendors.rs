@@ -122,7 +122,7 @@ fn freeradius_reads_every_attribute_that_we_ship() {
     let server = Server::start(&place, &config);
     let to = format!("127.0.0.1:{}", server.port);
     let (right, said) =
-        run(&place.path(""), "radclient", &["-x", "-r", "1", "-t", "10", &to, "auth", SECRET], &requests);
+        run(&place.path(""), "radclient", &["-x", "-r", "12", "-t", "5", &to, "auth", SECRET], &requests);
     assert!(right, "{said}");
     assert_eq!(said.matches("Received Access-Accept").count(), users.len(), "{said}");
     let mut wrong = Vec::new();

@@ -1,11 +1,11 @@
-//! A FreeRADIUS of the test's own: its configuration is written here, its ports are free ones of loopback.
+//! A FreeRADIUS of the test's own: its configuration is written here, its ports are those of the test's own address.
 
+use crate::own::{bound, own_socket, wait_or_say};
 use std::fs;
-use std::net::UdpSocket;
+use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
 
 pub(crate) const SECRET: &str = "testing123";
 
@@ -13,7 +13,8 @@ pub(crate) const SECRET: &str = "testing123";
 pub(crate) struct FreeRadius {
     process: Child,
     pub(crate) folder: PathBuf,
-    pub(crate) port: u16,
+    auth: SocketAddrV4,
+    acct: SocketAddrV4,
 }
 
 fn certificates() -> PathBuf {
@@ -58,22 +59,10 @@ pub(crate) fn folder() -> PathBuf {
     folder
 }
 
-/// Two ports in a row that are free now.
-fn ports() -> u16 {
-    for _ in 0..1000 {
-        let first = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let port = first.local_addr().unwrap().port();
-        if port < u16::MAX && UdpSocket::bind(("127.0.0.1", port + 1)).is_ok() {
-            return port;
-        }
-    }
-    panic!("no two free ports in a row on loopback");
-}
-
 impl FreeRadius {
     /// Users `user0` to `user99` with the passwords `pw0` to `pw99`; the chain sent has so many certificates.
     pub(crate) fn start(eap: &str, chain: usize) -> Self {
-        let (folder, port) = (folder(), ports());
+        let (folder, auth, acct) = (folder(), own_socket(), own_socket());
         let authorities = ["ca1.der", "ca2.der", "ca3.der"];
         let leaf = format!("server{chain}.der");
         let mut sent = vec![leaf.as_str()];
@@ -85,8 +74,9 @@ impl FreeRadius {
         fs::write(folder.join("users"), users).unwrap();
         let text = CONFIGURATION
             .replace("FOLDER", folder.to_str().unwrap())
-            .replace("AUTH_PORT", &port.to_string())
-            .replace("ACCT_PORT", &(port + 1).to_string())
+            .replace("ADDRESS", &auth.ip().to_string())
+            .replace("AUTH_PORT", &auth.port().to_string())
+            .replace("ACCT_PORT", &acct.port().to_string())
             .replace("SECRET", SECRET)
             .replace("EAP_TYPE", eap);
         fs::write(folder.join("radiusd.conf"), text).unwrap();
@@ -96,29 +86,42 @@ impl FreeRadius {
         let program = program.into_iter().find(|p| Path::new(p).exists());
         let program = program
             .expect("there is no freeradius: install Debian's package freeradius (scripts/setup test)");
-        let process = Command::new(program)
+        let process = bound(program)
             .args(["-f", "-l", "stdout", "-n", "radiusd", "-d"])
             .arg(&folder)
             .stdout(Stdio::from(log.try_clone().unwrap()))
             .stderr(Stdio::from(log))
             .spawn()
             .expect("freeradius cannot be started");
-        let mut server = Self { process, folder, port };
+        let mut server = Self { process, folder, auth, acct };
         server.wait();
         server
     }
 
     fn wait(&mut self) {
-        let end = Instant::now() + Duration::from_secs(30);
-        loop {
-            let said = fs::read_to_string(self.folder.join("output")).unwrap_or_default();
-            if said.contains("Ready to process requests") {
-                return;
-            }
-            let ended = self.process.try_wait().unwrap();
-            assert!(ended.is_none() && Instant::now() < end, "freeradius does not start:\n{said}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let Self { process, folder, .. } = self;
+        let said = || fs::read_to_string(folder.join("output")).unwrap_or_default();
+        let is_ready = || {
+            let ended = process.try_wait().unwrap();
+            assert!(ended.is_none(), "freeradius does not start:\n{}", said());
+            said().contains("Ready to process requests")
+        };
+        wait_or_say(|| format!("freeradius does not start:\n{}", said()), is_ready);
+    }
+
+    /// Where it is asked.
+    pub(crate) fn at(&self) -> String {
+        self.auth.to_string()
+    }
+
+    /// Where accounting goes.
+    pub(crate) fn acct(&self) -> String {
+        self.acct.to_string()
+    }
+
+    /// How many logins it has accepted.
+    pub(crate) fn accepted(&self) -> usize {
+        fs::read_to_string(self.folder.join("output")).unwrap_or_default().matches("Login OK").count()
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -161,7 +164,7 @@ max_requests = 65536
 hostname_lookups = no
 log {
     destination = stdout
-    auth = no
+    auth = yes
 }
 security {
     max_attributes = 200
@@ -233,12 +236,12 @@ modules {
 server outer {
     listen {
         type = auth
-        ipaddr = 127.0.0.1
+        ipaddr = ADDRESS
         port = AUTH_PORT
     }
     listen {
         type = acct
-        ipaddr = 127.0.0.1
+        ipaddr = ADDRESS
         port = ACCT_PORT
     }
     authorize {

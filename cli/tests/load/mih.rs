@@ -1,12 +1,12 @@
 //! `usher load mih` against our own function.
 
 use crate::freeradius::folder;
+use crate::own::{bound, own_socket, wait_until};
 use crate::{all_succeed, load, usher};
 use std::fs;
-use std::net::{TcpListener, UdpSocket};
+use std::net::UdpSocket;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Child, Stdio};
 
 /// A function that ends with the value.
 struct Function {
@@ -17,31 +17,23 @@ struct Function {
 
 impl Function {
     fn start() -> Self {
-        let folder = folder();
-        let port = loop {
-            let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-            if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-                break port;
-            }
-        };
+        let (folder, at) = (folder(), own_socket());
         let config = format!(
-            "id = \"pos.example.org\"\n[listen]\nudp = [\"127.0.0.1:{port}\"]\ntcp = [\"127.0.0.1:{port}\"]\n\
+            "id = \"pos.example.org\"\n[listen]\nudp = [\"{at}\"]\ntcp = [\"{at}\"]\n\
              [[allow]]\nprefix = \"127.0.0.0/8\"\nmay = [\"parameters\"]\n[limits]\nrequests_per_peer = 256\n\
              connections_per_network = 64\n[log]\nlevel = \"warn\"\n"
         );
         fs::write(folder.join("mih.toml"), config).unwrap();
-        let process = Command::new(env!("CARGO_BIN_EXE_usher"))
+        let process = bound(env!("CARGO_BIN_EXE_usher"))
             .args(["mih", "serve", "--config", "mih.toml"])
             .current_dir(&folder)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let function = Self { process, folder, at: format!("127.0.0.1:{port}") };
-        let end = Instant::now() + Duration::from_secs(30);
-        while !usher(&["mih", "send", &function.at, "discover"]).status.success() {
-            assert!(Instant::now() < end, "the function does not start");
-        }
+        let function = Self { process, folder, at: at.to_string() };
+        let answers = || usher(&["mih", "send", &function.at, "discover"]).status.success();
+        wait_until("the function starts", answers);
         function
     }
 }
@@ -63,48 +55,53 @@ fn requests_and_indications_are_loaded_by_udp_and_tcp() {
                 ["load", "mih", &function.at, "--request", request, "--functions", "4", "--count", "400"];
             let instant = request == "indication" && !transport.is_empty();
             let pace: &[&str] = if instant { &["--rate", "2000"] } else { &[] };
-            let value = load(&[&words[..], &["--json"], transport, pace].concat());
+            // What is slow is not lost.
+            let patience = ["--json", "--timeout", "60s"];
+            let value = load(&[&words[..], &patience, transport, pace].concat());
             all_succeed(&value, 400);
             assert!(value["latency"]["p99_s"].as_f64().unwrap() > 0.0);
         }
     }
     let open = ["load", "mih", &function.at, "--rate", "200", "--duration", "1s", "--expect", "failed < 1 %"];
-    let said = usher(&open);
+    let said = usher(&[&open[..], &["--timeout", "60s"]].concat());
     let text = String::from_utf8_lossy(&said.stdout);
     assert!(said.status.success() && text.contains("transactions ended as they had to"), "{text}");
     assert!(!text.contains("login"), "{text}");
 }
 
+/// An address at which one peer is answered as at `server`, so many datagrams to it being passed on; then no more are.
+fn relay(server: &str, count: usize) -> String {
+    let (relay, behind) = (UdpSocket::bind(own_socket()).unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+    let at = relay.local_addr().unwrap().to_string();
+    behind.connect(server).unwrap();
+    let (back, answers) = (relay.try_clone().unwrap(), behind.try_clone().unwrap());
+    let (peers, peer) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut octets = [0; 4096];
+        while let Ok((length, from)) = relay.recv_from(&mut octets) {
+            if peers.send(from).is_err() || behind.send(&octets[..length]).is_err() {
+                return;
+            }
+        }
+    });
+    std::thread::spawn(move || {
+        let (mut octets, peer) = ([0; 4096], peer.recv().unwrap());
+        for _ in 0..count {
+            let Ok(length) = answers.recv(&mut octets) else { return };
+            let _ = back.send_to(&octets[..length], peer);
+        }
+    });
+    at
+}
+
 #[test]
 fn what_a_function_drops_or_refuses_is_counted() {
     let function = Function::start();
-    let stop = |signal: &str| {
-        let pid = function.process.id().to_string();
-        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
-    };
     // It is there at first, and then does not answer.
-    let mut words = vec![
-        "load",
-        "mih",
-        &function.at,
-        "--concurrency",
-        "8",
-        "--duration",
-        "4s",
-        "--warmup",
-        "0s",
-        "--json",
-    ];
+    let relay = relay(&function.at, 50);
+    let mut words = vec!["load", "mih", &relay, "--concurrency", "8", "--count", "100", "--json"];
     words.extend(["--retransmission", "100ms", "--timeout", "500ms", "--patience", "2s"]);
-    let running = std::thread::scope(|scope| {
-        let run = scope.spawn(|| usher(&words));
-        std::thread::sleep(Duration::from_secs(2));
-        stop("-STOP");
-        let output = run.join().unwrap();
-        stop("-CONT");
-        output
-    });
-    let value: serde_json::Value = serde_json::from_slice(&running.stdout).unwrap();
+    let value: serde_json::Value = serde_json::from_slice(&usher(&words).stdout).unwrap();
     assert!(
         value["failures"]["timeout"].as_u64().unwrap() > 0 && value["succeeded"].as_u64().unwrap() > 0,
         "{value:#}"

@@ -1,13 +1,17 @@
 //! `usher load` against our own server: access servers, certificates, expectations, and what it says of itself.
 
 use crate::freeradius::folder;
+use crate::own::{PATIENCE, bound, own_socket, wait_or_say, wait_until};
 use crate::{load, usher};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const SECRET: &str = "a secret of the tests";
@@ -21,9 +25,7 @@ pub(crate) struct Ours {
 
 impl Ours {
     pub(crate) fn start(pki: Option<&Path>) -> Self {
-        let folder = folder();
-        let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let metrics = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let (folder, auth, metrics) = (folder(), own_socket(), own_socket());
         let tls = pki.map_or(String::new(), |pki| {
             let pki = pki.display();
             format!(
@@ -33,7 +35,7 @@ impl Ours {
         });
         let users = (0..10).map(|n| format!("[[user]]\nname = \"user{n}\"\npassword = \"pw{n}\"\n"));
         let config = format!(
-            "shards = 1\nstate_dir = \"state\"\nreject_delay = \"0 s\"\n[listen]\nauth = [\"127.0.0.1:{port}\"]\nacct = []\n\
+            "shards = 1\nstate_dir = \"state\"\nreject_delay = \"0 s\"\n[listen]\nauth = [\"{auth}\"]\nacct = []\n\
              [metrics]\nlisten = \"{metrics}\"\n[[client]]\nname = \"tests\"\nprefix = \"127.0.0.0/8\"\nsecret = \"{SECRET}\"\n\
              [users]\nstore = \"memory\"\n{tls}{}",
             users.collect::<String>()
@@ -42,19 +44,16 @@ impl Ours {
         fs::write(&file, config).unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
         let log = fs::File::create(folder.join("log")).unwrap();
-        let process = Command::new(env!("CARGO_BIN_EXE_usher"))
+        let process = bound(env!("CARGO_BIN_EXE_usher"))
             .args(["aaa", "serve", "--config", "aaa.toml"])
             .current_dir(&folder)
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()
             .unwrap();
-        let ours = Self { process, folder, at: format!("127.0.0.1:{port}") };
-        let end = Instant::now() + Duration::from_secs(30);
-        while !ours.log().contains("started") {
-            assert!(Instant::now() < end, "the server does not start: {}", ours.log());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let ours = Self { process, folder, at: auth.to_string() };
+        let starts = || ours.log().contains("started");
+        wait_or_say(|| format!("the server does not start: {}", ours.log()), starts);
         ours
     }
 
@@ -92,9 +91,9 @@ impl Ours {
         self.logins("radius", more)
     }
 
-    fn signal(&self, name: &str) {
-        let pid = self.process.id().to_string();
-        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    /// How many logins it has accepted, as its log says.
+    fn accepted(&self) -> usize {
+        self.log().matches(" accept user=").count()
     }
 }
 
@@ -118,7 +117,7 @@ pub(crate) fn ends(words: &[&str], code: i32) -> (Value, String) {
 #[test]
 fn expectations_decide_the_exit_code() {
     let ours = Ours::start(None);
-    let met = ["--count", "500", "--expect", "p99 < 10 s", "--expect", "failed < 0.1 %"];
+    let met = ["--count", "500", "--expect", "p99 < 1000 s", "--expect", "failed < 0.1 %"];
     let (value, _) = ends(&ours.pap(&met), 0);
     assert_eq!(value["expectations"][1]["met"], true);
     let unmet =
@@ -248,14 +247,21 @@ fn methods_are_mixed_and_told_apart() {
 
 #[test]
 fn what_an_interrupt_cuts_off_is_counted() {
-    let ours = Ours::start(None);
-    ours.signal("-STOP");
-    let words = ours.pap(&["--no-check", "--warmup", "0s", "--duration", "1h", "--concurrency", "12"]);
+    // It hears everybody, and answers nobody.
+    let silent = UdpSocket::bind(own_socket()).unwrap();
+    silent.set_read_timeout(Some(PATIENCE)).unwrap();
+    let at = silent.local_addr().unwrap().to_string();
+    let mut words = vec!["load", "radius", &at, "--secret", SECRET, "--json", "--user", "user"];
+    words.extend(["--password", "pw", "--no-check", "--warmup", "0s", "--duration", "1h"]);
+    words.extend(["--concurrency", "12", "--irt", "1000s", "--mrt", "0", "--mrd", "0"]);
     let child =
         Command::new(env!("CARGO_BIN_EXE_usher")).args(&words).stdout(Stdio::piped()).spawn().unwrap();
-    std::thread::sleep(Duration::from_secs(2));
-    let pid = child.id().to_string();
-    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let (mut octets, mut asked) = ([0; 4096], BTreeSet::new());
+    while asked.len() < 12 {
+        let length = silent.recv(&mut octets).expect("twelve ask");
+        asked.insert(octets[..length].to_vec());
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
     let value: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -266,36 +272,65 @@ fn what_an_interrupt_cuts_off_is_counted() {
 #[test]
 fn a_generator_that_cannot_keep_its_pace_says_so() {
     let ours = Ours::start(None);
-    // However fast the machine is: for a second of its six, the generator is not let run.
-    let pace = ["--rate", "200", "--duration", "6s", "--warmup", "0s", "--expect", "p99 < 1 us"];
-    let child = Command::new(env!("CARGO_BIN_EXE_usher"))
-        .args(ours.pap(&pace))
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let signal = |name: &str| Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
-    std::thread::sleep(Duration::from_secs(2));
-    assert!(signal("-STOP").success());
-    std::thread::sleep(Duration::from_secs(1));
-    assert!(signal("-CONT").success());
-    let output = child.wait_with_output().unwrap();
+    // However fast the machine is: for a second of its time, the generator is not let run.
+    let stopped_for_a_second = |duration: &&str| {
+        let before = ours.accepted();
+        let pace = ["--rate", "200", "--duration", duration, "--warmup", "0s", "--expect", "p99 < 1 us"];
+        let mut child = Command::new(env!("CARGO_BIN_EXE_usher"))
+            .args(ours.pap(&pace))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // More than the one that is tried before.
+        wait_until("it logs users in", || ours.accepted() > before + 20);
+        kill_process(Pid::from_child(&child), Signal::STOP).unwrap();
+        std::thread::sleep(Duration::from_secs(1));
+        // Where this process had no turn before that one's end, it is tried once more.
+        let runs = child.try_wait().unwrap().is_none();
+        let _ = kill_process(Pid::from_child(&child), Signal::CONT);
+        let output = child.wait_with_output().unwrap();
+        runs.then_some(output)
+    };
+    let output = ["4s", "8s", "16s", "32s"].iter().find_map(stopped_for_a_second).expect("it is stopped");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(3), "{said}");
     let value: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(value["bound_only"], true, "{value:#}");
     assert_eq!(value["generator"]["limit"]["by"], "late", "{value:#}");
     assert!(said.contains("The generator was the limit"), "{said}");
-    let easy = load(&ours.pap(&["--rate", "20", "--duration", "2s", "--warmup", "200ms"]));
+    // A processor that is kept between logins is not busy. That it is waited for counts, and so is measured by a thread that would
+    // like to have one all the time.
+    let over = AtomicBool::new(false);
+    let (easy, waited) = std::thread::scope(|scope| {
+        let waits = scope.spawn(|| share_of_waiting(&over));
+        let easy = load(&ours.pap(&["--rate", "20", "--duration", "2s", "--warmup", "200ms"]));
+        over.store(true, Ordering::Relaxed);
+        (easy, waits.join().unwrap())
+    });
     let busy = easy["generator"]["busy_share"].as_f64().unwrap();
-    assert!(busy < 0.9, "a processor that is kept between logins is not busy: {busy}");
+    assert!(busy < 1.0 - 0.1 * (1.0 - waited), "busy for {busy} where one waits for {waited} of the time");
+}
+
+/// The share of the time that this thread waits for a processor, having something to do until then.
+fn share_of_waiting(over: &AtomicBool) -> f64 {
+    // Nanoseconds on a processor, and those of waiting for one (Linux, Documentation/scheduler/sched-stats).
+    let waited = || {
+        let said = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+        said.split_ascii_whitespace().nth(1).unwrap().parse::<f64>().unwrap() / 1e9
+    };
+    let (begun, before) = (Instant::now(), waited());
+    while !over.load(Ordering::Relaxed) {
+        std::hint::spin_loop();
+    }
+    (waited() - before) / begun.elapsed().as_secs_f64()
 }
 
 #[test]
 fn latency_over_time_is_a_figure_and_a_series() {
     let ours = Ours::start(None);
     let out = ours.folder.join("out");
-    let value = load(&ours.pap(&["--rate", "200", "--duration", "3s", "--out", out.to_str().unwrap()]));
+    let value = load(&ours.pap(&["--rate", "200", "--duration", "6s", "--out", out.to_str().unwrap()]));
     let course = value["course"].as_array().unwrap();
     let counted: Vec<&Value> = course.iter().filter(|i| i["counted"] == true).collect();
     assert!(counted.len() >= 5, "{value:#}");
@@ -323,7 +358,7 @@ fn a_ramps_headline_is_its_knee_with_the_failures_of_its_steps() {
     let taken = value["ramp"]["steps"].as_array().unwrap();
     assert!(taken.iter().all(|s| s["kept_up"] == false) && value["begun"].as_u64().unwrap() > 0, "{value:#}");
     let mut most = ours
-        .pap(&[&steps[..], &["--ramp-most", "30", "--ramp-p99", "2s", "--expect", "knee >= 30"]].concat());
+        .pap(&[&steps[..], &["--ramp-most", "30", "--ramp-p99", "60s", "--expect", "knee >= 30"]].concat());
     let value = load(&most);
     assert_eq!(
         (&value["ramp"]["knee_per_s"], &value["ramp"]["knee_beyond_limit"]),

@@ -1,23 +1,9 @@
 //! `usher ike`: a gateway and clients on loopback, each a program of its own.
 
 use crate::aaa::daemon::{Daemon, private};
-use crate::place::Folder;
+use crate::place::{Folder, own_address, own_port, own_socket, wait_until};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::time::{Duration, Instant};
-
-/// Ports of UDP and TCP that are free on loopback; the system does not hand them out again at once.
-pub(crate) fn ports<const N: usize>() -> [u16; N] {
-    let sockets: Vec<(UdpSocket, u16)> = std::iter::from_fn(|| {
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let port = socket.local_addr().unwrap().port();
-        Some((socket, port))
-    })
-    .filter(|(_, port)| TcpListener::bind(("127.0.0.1", *port)).is_ok())
-    .take(N)
-    .collect();
-    std::array::from_fn(|i| sockets[i].1)
-}
+use std::net::{SocketAddrV4, TcpStream};
 
 /// A gateway on loopback. Others reach it at the second of its ports.
 pub(crate) struct Gateway {
@@ -27,9 +13,9 @@ pub(crate) struct Gateway {
 
 impl Gateway {
     pub(crate) fn new(place: &Folder, more: &str) -> Self {
-        let [port, nat_port] = ports();
+        let (host, port, nat_port) = (own_address(), own_port(), own_port());
         let text = format!(
-            "key_log = \"keys\"\n[listen]\naddresses = [\"127.0.0.1\"]\nport = {port}\nnat_port = {nat_port}\n\
+            "key_log = \"keys\"\n[listen]\naddresses = [\"{host}\"]\nport = {port}\nnat_port = {nat_port}\n\
              control = \"ike.sock\"\n{more}\n[data]\ncarry = \"none\"\n"
         );
         private(place, "gateway.toml", &text);
@@ -39,17 +25,17 @@ impl Gateway {
     }
 
     /// Where others reach it.
-    pub(crate) const fn nat_port(&self) -> u16 {
-        self.nat_port
+    pub(crate) fn socket(&self) -> SocketAddrV4 {
+        SocketAddrV4::new(own_address(), self.nat_port)
     }
 
     /// A client's file.
     pub(crate) fn client(&self, place: &Folder, name: &str, more: &str) {
-        let [port, nat_port] = ports();
+        let (host, port, nat_port) = (own_address(), own_port(), own_port());
         let text = format!(
-            "[listen]\naddresses = [\"127.0.0.1\"]\nport = {port}\nnat_port = {nat_port}\ncontrol = \"{name}.sock\"\n\
+            "[listen]\naddresses = [\"{host}\"]\nport = {port}\nnat_port = {nat_port}\ncontrol = \"{name}.sock\"\n\
              [data]\ncarry = \"none\"\n[limits]\nretransmission = \"300 ms\"\n\
-             [[connection]]\nname = \"home\"\nremote_id = \"gw.test\"\nremote_address = \"127.0.0.1\"\nremote_port = {}\n{more}",
+             [[connection]]\nname = \"home\"\nremote_id = \"gw.test\"\nremote_address = \"{host}\"\nremote_port = {}\n{more}",
             self.nat_port
         );
         private(place, name, &text);
@@ -63,21 +49,12 @@ const PSK_GATEWAY: &str = "[[connection]]\nname = \"site\"\nlocal_id = \"gw.test
 const PSK: &str = "local_id = \"ini.test\"\nlocal_auth = \"psk\"\nremote_auth = \"psk\"\nsecret = \"a shared secret\"\naddress = true\n";
 const CHILD: &str = "[[connection.child]]\nname = \"net\"\nremote = [\"10.2.0.0/16\"]\n";
 
-#[track_caller]
-pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 #[test]
 fn a_client_connects_and_the_gateway_shows_replaces_and_ends_its_sas() {
     let place = Folder::new();
-    let [metrics] = ports();
+    let metrics = own_socket();
     let more = PSK_GATEWAY.replace("[[connection]]\n", "");
-    let gateway = Gateway::new(&place, &format!("metrics = \"127.0.0.1:{metrics}\"\n[[connection]]\n{more}"));
+    let gateway = Gateway::new(&place, &format!("metrics = \"{metrics}\"\n[[connection]]\n{more}"));
     gateway.client(&place, "home.toml", &format!("{PSK}{CHILD}"));
     let client = Daemon::run(&mut place.command(&["ike", "connect", "home", "--config", "home.toml"]));
     client.wait("established");
@@ -101,7 +78,7 @@ fn a_client_connects_and_the_gateway_shows_replaces_and_ends_its_sas() {
     assert!(people.starts_with("1 IKE_SAs, 0 half open; pool inner: 1 of 254\n#"), "{people}");
     assert!(people.contains("10.2.0.0/16"), "{people}");
     // What Prometheus sees.
-    let mut stream = TcpStream::connect(("127.0.0.1", metrics)).unwrap();
+    let mut stream = TcpStream::connect(metrics).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n").unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
@@ -111,9 +88,9 @@ fn a_client_connects_and_the_gateway_shows_replaces_and_ends_its_sas() {
     );
     // Both kinds of SAs are replaced.
     assert_eq!(ask(&["rekey", "ini.test"]).with_code(0).out, "1 to be replaced\n");
-    eventually("it is replaced", || status()["sas"][0]["spis"] != sa["spis"]);
+    wait_until("it is replaced", || status()["sas"][0]["spis"] != sa["spis"]);
     assert_eq!(ask(&["rekey", "--children", "--json"]).with_code(0).json()["sas"], 1);
-    eventually("its child too", || {
+    wait_until("its child too", || {
         let now = status();
         now["sas"][0]["children"][0]["inbound"] != sa["children"][0]["inbound"]
             && now["sas"].as_array().unwrap().len() == 1
@@ -151,19 +128,28 @@ fn a_client_that_is_refused_says_why_and_ends() {
 fn a_running_gateway_begins_connections_and_ends_them_with_itself() {
     let place = Folder::new();
     let gateway = Gateway::new(&place, PSK_GATEWAY);
-    gateway.client(&place, "home.toml", &format!("{PSK}start = true\nretry = \"1 s\"\n{CHILD}"));
+    let (host, port) = (own_address(), gateway.nat_port);
+    let start = "start = true\nretry = \"1 s\"\n";
+    // The gateway takes no such proposal, so that this one is begun again each second.
+    let vain = format!(
+        "[[connection]]\nname = \"vain\"\nremote_id = \"gw.test\"\nremote_address = \"{host}\"\nremote_port = {port}\n\
+         {PSK}{start}proposals = [\"3des-sha1-modp1024\"]\n"
+    );
+    gateway.client(&place, "home.toml", &format!("{PSK}{start}{CHILD}{vain}"));
     let client = Daemon::run(&mut place.command(&["ike", "serve", "--config", "home.toml"]));
     client.wait("established");
     let ask = |words: &[&str]| place.usher(&[&["ike"], words, &["--config", "home.toml"]].concat());
     let sas = || ask(&["status", "--json"]).with_code(0).json()["sas"].as_array().unwrap().len();
     ask(&["down", "home"]).with_code(0);
-    eventually("it has ended", || sas() == 0);
-    // What was told to end is not begun again by itself.
-    std::thread::sleep(Duration::from_millis(1500));
+    wait_until("it has ended", || sas() == 0);
+    // What was told to end is not begun again by itself: the other one is meanwhile, after the same time each.
+    let attempts = || client.log().matches("no proposal is acceptable to both sides").count();
+    let before = attempts();
+    wait_until("the other is begun again", || attempts() >= before + 3);
     assert_eq!(sas(), 0);
     let begun = ask(&["connect", "home", "--json"]).with_code(0).json();
     assert!(begun["sa"].is_u64(), "{begun}");
-    eventually("it is there again", || sas() == 1);
+    wait_until("it is there again", || sas() == 1);
     assert_eq!(client.end(), Some(0));
     gateway.daemon.wait("the other side ended it");
     let gone = ask(&["status"]);
@@ -183,10 +169,10 @@ fn users_log_in_at_an_aaa_server_in_the_gateways_own_program() {
 /// By EAP, at an AAA server that is a program of its own, or `within` the gateway's.
 fn users_log_in(within: bool) {
     let place = Folder::new();
-    let [auth, acct] = ports();
+    let (auth, acct) = (own_socket(), own_socket());
     let secret = "a secret of RADIUS";
     let aaa = format!(
-        "state_dir = \"state\"\nreject_delay = \"0 s\"\n[methods]\norder = [\"eap-md5\", \"eap-mschapv2\"]\n[listen]\nauth = [\"127.0.0.1:{auth}\"]\nacct = [\"127.0.0.1:{acct}\"]\n\
+        "state_dir = \"state\"\nreject_delay = \"0 s\"\n[methods]\norder = [\"eap-md5\", \"eap-mschapv2\"]\n[listen]\nauth = [\"{auth}\"]\nacct = [\"{acct}\"]\n\
          [[client]]\nname = \"gateway\"\nprefix = \"127.0.0.0/8\"\nsecret = \"{secret}\"\n\
          [users]\nstore = \"memory\"\n[[user]]\nname = \"ann\"\npassword = \"right\"\n"
     );
@@ -199,7 +185,7 @@ fn users_log_in(within: bool) {
     let asked = match within {
         true => "server = \"aaa.toml\"\n".to_owned(),
         false => format!(
-            "[[aaa.radius]]\naddress = \"127.0.0.1:{auth}\"\nacct_address = \"127.0.0.1:{acct}\"\nsecret = \"{secret}\"\n"
+            "[[aaa.radius]]\naddress = \"{auth}\"\nacct_address = \"{acct}\"\nsecret = \"{secret}\"\n"
         ),
     };
     let more = format!(
@@ -222,11 +208,11 @@ fn users_log_in(within: bool) {
             place.usher(&["ike", "status", "--json", "--config", "gateway.toml"]).with_code(0).json();
         assert_eq!(status["sas"][0]["user"], "ann", "{method}: {status}");
         let session = status["sas"][0]["session"].as_str().unwrap().to_owned();
-        eventually("the AAA server knows the session", || {
+        wait_until("the AAA server knows the session", || {
             place.usher(&["aaa", "session", "list", "--json", "--config", "aaa.toml"]).out.contains(&session)
         });
         assert_eq!(client.end(), Some(0));
-        eventually("and its end", || {
+        wait_until("and its end", || {
             !place.usher(&["aaa", "session", "list", "--json", "--config", "aaa.toml"]).out.contains(&session)
         });
         gateway.client(&place, "wrong.toml", &user("wrong"));
@@ -280,14 +266,14 @@ fn a_gateway_on_several_threads_is_one_to_whoever_asks() {
         client.wait("given");
         // It dies without a word.
         drop(client);
-        eventually("the one before is gone", || {
+        wait_until("the one before is gone", || {
             let status = ask(&["status", "--json"]).with_code(0).json();
             let own = status["sas"].as_array().unwrap().iter().filter(|sa| sa["identity"] == "ini0.test");
             own.count() == 1
         });
     }
     ask(&["down", "site"]).with_code(0);
-    eventually("all have ended", || {
+    wait_until("all have ended", || {
         let status = ask(&["status", "--json"]).with_code(0).json();
         status["sas"].as_array().unwrap().is_empty() && status["pools"][0]["used"].as_u64() == Some(0)
     });

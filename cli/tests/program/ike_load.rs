@@ -1,8 +1,8 @@
 //! `usher load ike` at our gateway, by each way of showing who one is.
 
 use crate::aaa::daemon::{Daemon, private};
-use crate::ike::{Gateway, eventually, ports};
-use crate::place::Folder;
+use crate::ike::Gateway;
+use crate::place::{Folder, own_socket, wait_until};
 use serde_json::Value;
 
 const SECRET: &str = "a secret of RADIUS";
@@ -16,7 +16,7 @@ fn gateway(place: &Folder) -> Gateway {
     };
     cert(&["init", "--server", "gw.test"]);
     (0..USERS).for_each(|n| cert(&["issue", &format!("user{n}@usher.test")]));
-    let [auth, acct] = ports();
+    let (auth, acct) = (own_socket(), own_socket());
     let files =
         "certificate = \"pki/issued/gw.test.crt\"\nkey = \"pki/issued/gw.test.key\"\nca = \"pki/ca.crt\"\n";
     let users =
@@ -25,7 +25,7 @@ fn gateway(place: &Folder) -> Gateway {
         place,
         "aaa.toml",
         &format!(
-            "state_dir = \"state\"\nreject_delay = \"0 s\"\n[methods]\norder = [\"eap-tls\", \"peap\", \"ttls\", \"eap-mschapv2\", \"eap-md5\"]\n[listen]\nauth = [\"127.0.0.1:{auth}\"]\nacct = [\"127.0.0.1:{acct}\"]\n\
+            "state_dir = \"state\"\nreject_delay = \"0 s\"\n[methods]\norder = [\"eap-tls\", \"peap\", \"ttls\", \"eap-mschapv2\", \"eap-md5\"]\n[listen]\nauth = [\"{auth}\"]\nacct = [\"{acct}\"]\n\
              [[client]]\nname = \"gateway\"\nprefix = \"127.0.0.0/8\"\nsecret = \"{SECRET}\"\n\
              [users]\nstore = \"memory\"\n[tls]\n{files}{}",
             users.collect::<String>()
@@ -44,7 +44,7 @@ fn gateway(place: &Folder) -> Gateway {
 }
 
 fn load(place: &Folder, gateway: &Gateway, more: &[&str]) -> Value {
-    let at = format!("127.0.0.1:{}", gateway.nat_port());
+    let at = gateway.socket().to_string();
     let words = [
         &["load", "ike", &at, "--gateway-id", "gw.test", "--gateway-ca", "pki/ca.crt", "--json"][..],
         &["--user", "user{}@usher.test", "--password", "pw{}", "--users", "4", "--ca", "pki/ca.crt"],
@@ -76,7 +76,7 @@ fn initiators_prove_who_they_are_by_each_method() {
 
 /// A gateway with a key for everybody, whose users an AAA server in a program of its own judges.
 fn apart(place: &Folder) -> (Daemon, Gateway) {
-    let [auth, metrics] = ports();
+    let (auth, metrics) = (own_socket(), own_socket());
     let users: String = (0..USERS)
         .map(|n| format!("[[user]]\nname = \"user{n}@usher.test\"\npassword = \"pw{n}\"\n"))
         .collect();
@@ -85,7 +85,7 @@ fn apart(place: &Folder) -> (Daemon, Gateway) {
         "aaa.toml",
         &format!(
             "state_dir = \"state\"\nreject_delay = \"0 s\"\n[methods]\norder = [\"eap-md5\", \"eap-mschapv2\"]\n\
-             [listen]\nauth = [\"127.0.0.1:{auth}\"]\nacct = []\n\
+             [listen]\nauth = [\"{auth}\"]\nacct = []\n\
              [[client]]\nname = \"gateway\"\nprefix = \"127.0.0.0/8\"\nsecret = \"{SECRET}\"\n\
              [users]\nstore = \"memory\"\n{users}"
         ),
@@ -102,8 +102,8 @@ fn apart(place: &Folder) -> (Daemon, Gateway) {
     let gateway = Gateway::new(
         place,
         &format!(
-            "metrics = \"127.0.0.1:{metrics}\"\n{}{}[limits]\ncookies_from_network = 100000\ncookies_from = 100000\n\
-             [aaa]\nnas_identifier = \"gw.test\"\n[[aaa.radius]]\naddress = \"127.0.0.1:{auth}\"\nsecret = \"{SECRET}\"\n",
+            "metrics = \"{metrics}\"\n{}{}[limits]\ncookies_from_network = 100000\ncookies_from = 100000\n\
+             [aaa]\nnas_identifier = \"gw.test\"\n[[aaa.radius]]\naddress = \"{auth}\"\nsecret = \"{SECRET}\"\n",
             connection("users", "eap"),
             connection("sites", "psk"),
         ),
@@ -139,7 +139,7 @@ fn a_gateway_tells_the_work_of_its_ike_sas() {
     ];
     let place = Folder::new();
     let (server, gateway) = apart(&place);
-    let at = format!("127.0.0.1:{}", gateway.nat_port());
+    let at = gateway.socket().to_string();
     let done = || {
         let status =
             place.usher(&["ike", "status", "--json", "--config", "gateway.toml"]).with_code(0).json();
@@ -158,7 +158,7 @@ fn a_gateway_tells_the_work_of_its_ike_sas() {
         let protected = exchanges - 1;
         let expected = [2 * exchanges, 1, 2, protected, protected, asked, asked].map(|units| LOGINS * units);
         let mut last = [0; KINDS.len()];
-        eventually(method, || {
+        wait_until(method, || {
             let now = done();
             last = std::array::from_fn(|i| now[i] - before[i]);
             last[0] >= expected[0]
@@ -172,7 +172,7 @@ fn a_gateway_tells_the_work_of_its_ike_sas() {
 fn what_an_ike_sa_costs_is_measured_by_several_methods_or_refused() {
     let place = Folder::new();
     let (_server, gateway) = apart(&place);
-    let at = format!("127.0.0.1:{}", gateway.nat_port());
+    let at = gateway.socket().to_string();
     let pid = gateway.daemon.id().to_string();
     let calibrate = ["--calibrate", "profile.toml", "--server-pid", &pid, "--server-config", "gateway.toml"];
     let words = initiators(

@@ -13,6 +13,7 @@ mod ike_load;
 mod ike_revocation;
 mod lab;
 mod mih;
+mod own;
 mod packaging;
 mod place;
 mod pppoe;

@@ -1,23 +1,12 @@
 //! `usher mih`: a function on loopback, asked by the program itself.
 
 use crate::aaa::daemon::Daemon;
-use crate::place::Folder;
-use std::net::{TcpListener, UdpSocket};
+use crate::place::{Folder, own_socket};
+use std::net::TcpListener;
 
-/// A port that is free on loopback for UDP and TCP.
-fn port() -> u16 {
-    loop {
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let port = socket.local_addr().unwrap().port();
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
-}
-
-fn config(port: u16, may: &str) -> String {
+fn config(at: impl std::fmt::Display, may: &str) -> String {
     format!(
-        "id = \"pos1.example.org\"\n[listen]\nudp = [\"127.0.0.1:{port}\"]\ntcp = [\"127.0.0.1:{port}\"]\n\
+        "id = \"pos1.example.org\"\n[listen]\nudp = [\"{at}\"]\ntcp = [\"{at}\"]\n\
          [[allow]]\nprefix = \"127.0.0.0/8\"\nmay = [{may}]\n[[interface]]\nname = \"none0\"\n\
          address = \"02:00:00:00:00:01\"\npoa = \"02:00:00:00:00:fe\"\n"
     )
@@ -26,11 +15,11 @@ fn config(port: u16, may: &str) -> String {
 #[test]
 fn a_function_is_discovered_registered_with_and_asked_by_udp_and_tcp() {
     let place = Folder::new();
-    let port = port();
-    place.write("mih.toml", &config(port, "\"events\", \"parameters\", \"handover\""));
+    let at = own_socket();
+    place.write("mih.toml", &config(at, "\"events\", \"parameters\", \"handover\""));
     let server = Daemon::run(&mut place.command(&["mih", "serve", "--config", "mih.toml"]));
     server.wait("started");
-    let host = format!("127.0.0.1:{port}");
+    let host = at.to_string();
     for transport in [&[][..], &["--tcp"]] {
         let ask = |question: &[&str]| {
             let send =
@@ -60,7 +49,7 @@ fn a_function_is_discovered_registered_with_and_asked_by_udp_and_tcp() {
     server.wait("registered peer=mn1@example.org");
     server.wait("MIH_Event_Subscribe request");
     // Other rights hold at once; a file that is wrong changes nothing.
-    place.write("mih.toml", &config(port, ""));
+    place.write("mih.toml", &config(at, ""));
     server.signal("HUP");
     server.wait("the configuration was read again");
     let refused = place.usher(&["mih", "send", &host, "subscribe"]);
@@ -79,7 +68,7 @@ fn a_function_is_discovered_registered_with_and_asked_by_udp_and_tcp() {
 #[test]
 fn faults_are_told_with_their_place_and_what_to_do() {
     let place = Folder::new();
-    place.write("right.toml", &config(4551, ""));
+    place.write("right.toml", &config("127.0.0.1:4551", ""));
     assert_eq!(place.usher(&["mih", "check", "right.toml"]).with_code(0).out, "right.toml: right\n");
     place.write("wrong.toml", "evnts = []\n");
     let said = place.usher(&["mih", "check", "wrong.toml"]).with_code(2).err;
@@ -102,7 +91,7 @@ fn faults_are_told_with_their_place_and_what_to_do() {
         let said = place.usher(wrong);
         assert!(said.code == Some(2) && !said.err.is_empty(), "{wrong:?}: {said:?}");
     }
-    let host = format!("127.0.0.1:{}", port());
+    let host = own_socket().to_string();
     for transport in [&[][..], &["--tcp"]] {
         let send = [
             &["mih", "send", &host, "--retransmission", "50 ms", "--timeout", "0.2 s"],

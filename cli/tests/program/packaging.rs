@@ -112,7 +112,7 @@ fn an_installed_package_starts_without_configuration_and_with_one_that_root_wrot
          serve() {\n\
            setpriv --reuid usher --regid usher --clear-groups env -i PATH=$PATH STATE_DIRECTORY=/var/lib/usher \\\n\
              usher aaa serve 2>log & server=$!\n\
-           for i in $(seq 300); do grep -q started log && return; sleep 0.05; done; cat log; return 1\n\
+           for i in $(seq 2400); do grep -q started log && return; sleep 0.05; done; cat log; return 1\n\
          }\n\
          end() { kill $server; wait $server; }\n\
          echo right | usher aaa user add ann --password-file -\n\
@@ -191,7 +191,7 @@ fn a_purge_ends_a_server_that_runs_outside_of_systemd() {
         "set -e; cd /; dpkg -i usher.deb >/dev/null\n\
          setpriv --reuid usher --regid usher --clear-groups env -i PATH=$PATH STATE_DIRECTORY=/var/lib/usher \\\n\
            usher aaa serve 2>log & server=$!\n\
-         for i in $(seq 300); do grep -q started log && break; sleep 0.05; done\n\
+         for i in $(seq 2400); do grep -q started log && break; sleep 0.05; done\n\
          dpkg -r usher >/dev/null; kill -0 $server; echo 'removed: it runs on'\n\
          dpkg -P usher 2>&1 | grep 'ending what still runs'\n\
          wait $server && echo 'it ended in good order'\n\

@@ -1,9 +1,9 @@
 //! `usher study run`
 
-use crate::place::{Folder, ProgramOutput, STUDY};
+use crate::place::{Folder, ProgramOutput, STUDY, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 #[test]
 fn the_same_bytes_with_one_job_and_with_two() {
@@ -115,27 +115,46 @@ fn the_rehearsal_gives_the_numbers_of_the_readme() {
     }
 }
 
-/// Begins a long run and ends it by Ctrl-C when some replications are done.
-fn interrupted(place: &Folder, arguments: &[&str], journal: &str) -> ProgramOutput {
-    let mut command = place.command(arguments);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let begun = Instant::now();
-    let lines = || std::fs::read_to_string(place.path(journal)).map_or(0, |text| text.lines().count());
-    while lines() < 5 {
-        assert!(begun.elapsed() < Duration::from_secs(60), "the run does not come on");
-        std::thread::sleep(Duration::from_millis(1));
+/// Begins a run and ends it by Ctrl-C when its journal has so many lines. Where it has come to its end by then, since this process had
+/// no turn, it is begun again with twice as much to do. What it said, and how much it had to do.
+#[track_caller]
+fn interrupted(
+    place: &Folder,
+    (folder, journal, lines): (&str, &str, usize),
+    arguments: impl Fn(u32) -> Vec<String>,
+) -> (ProgramOutput, u32) {
+    for much in [1, 2, 4, 8, 16] {
+        let arguments = arguments(much);
+        let mut command = place.command(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let written = || std::fs::read_to_string(place.path(journal)).map_or(0, |text| text.lines().count());
+        wait_until("the run comes on", || written() >= lines || child.try_wait().unwrap().is_some());
+        if child.try_wait().unwrap().is_none() {
+            kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        }
+        let said = ProgramOutput::of(child.wait_with_output().unwrap());
+        if said.code != Some(0) {
+            return (said, much);
+        }
+        std::fs::remove_dir_all(place.path(folder)).unwrap();
     }
-    place.shell(&format!("kill -INT {}", child.id())).with_code(0);
-    ProgramOutput::of(child.wait_with_output().unwrap())
+    panic!("a run is not interrupted, however long it is");
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
 }
 
 #[test]
 fn an_interrupted_run_leaves_a_partial_report_and_goes_on() {
     let place = Folder::new();
     place.write("mine.toml", STUDY);
-    let many = ["--replications", "80"];
-    let run = [&["study", "run", "mine.toml", "--jobs", "2", "--out", "parts"][..], &many].concat();
-    let part = interrupted(&place, &run, "parts/journal").with_code(130);
+    let run = |jobs: &str, out: &str, much: u32| {
+        let replications = (80 * much).to_string();
+        words(&["study", "run", "mine.toml", "--jobs", jobs, "--out", out, "--replications", &replications])
+    };
+    let (part, much) = interrupted(&place, ("parts", "parts/journal", 5), |much| run("2", "parts", much));
+    let part = part.with_code(130);
     assert!(part.out.contains("report: parts/report.html"), "{part:?}");
     let report = std::fs::read_to_string(place.path("parts/report.html")).unwrap();
     assert!(report.contains("These results are partial"));
@@ -144,42 +163,30 @@ fn an_interrupted_run_leaves_a_partial_report_and_goes_on() {
     let resume = part.err.lines().last().unwrap().split_once("go on with: ").unwrap().1;
     let rest = place.shell(resume).with_code(0);
     assert!(rest.out.contains("from before"), "{}", rest.out);
-    let whole = [&["study", "run", "mine.toml", "--jobs", "1", "--out", "whole"][..], &many].concat();
-    place.usher(&whole).with_code(0);
+    let whole = run("1", "whole", much);
+    place.usher(&whole.iter().map(String::as_str).collect::<Vec<_>>()).with_code(0);
     assert!(place.rows("parts") == place.rows("whole"));
 }
 
-/// One replication, and what takes long then: its dialogues once more, for a figure of them or as ladders.
-fn long(more: &str) -> String {
-    let long =
-        STUDY.replace("duration = \"20 s\"", "duration = \"20000 s\"").replace("\nmax = 12", "\nmax = 1");
+/// One replication, and what takes as long then: its dialogues once more, for a figure of them or as ladders.
+fn long(much: u32, more: &str) -> String {
+    let duration = format!("duration = \"{} s\"", 20_000 * much);
+    let long = STUDY.replace("duration = \"20 s\"", &duration).replace("\nmax = 12", "\nmax = 1");
     let long = long.replace("\nmin = 3", "\nmin = 1");
     format!("{long}\n{more}")
-}
-
-/// Begins a run and ends it by Ctrl-C when its rows are complete, in what comes then.
-fn interrupted_after(place: &Folder, arguments: &[&str], journal: &str, rows: usize) -> ProgramOutput {
-    let mut command = place.command(arguments);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let begun = Instant::now();
-    let lines = || std::fs::read_to_string(place.path(journal)).map_or(0, |text| text.lines().count());
-    while lines() < 1 + rows {
-        assert!(begun.elapsed() < Duration::from_secs(60), "the run does not come on");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    ProgramOutput::of(child.wait_with_output().unwrap())
 }
 
 #[test]
 fn an_interrupt_while_single_dialogues_are_drawn_is_said_and_ends_a_group() {
     let place = Folder::new();
     let figure = "[[figures]]\nname = \"each\"\ntitle = \"E\"\nkind = \"cdf\"\ny = \"delay.mean\"\nseries = [\"loss\", \"protocol\"]\n";
-    place.write("mine.toml", &long(figure));
     place.write("other.toml", STUDY);
     let run = ["study", "run", "mine.toml", "other.toml", "--quick", "--set", "protocol=UDP", "--out", "r"];
-    let part = interrupted_after(&place, &run, "r/mine-quick/journal", 1).with_code(130);
+    let (part, _) = interrupted(&place, ("r", "r/mine-quick/journal", 2), |much| {
+        place.write("mine.toml", &long(much, figure));
+        words(&run)
+    });
+    let part = part.with_code(130);
     assert!(
         part.err.contains("single dialogues is not complete\nmine: 1 of 1 points are complete"),
         "{part:?}"
@@ -187,9 +194,12 @@ fn an_interrupt_while_single_dialogues_are_drawn_is_said_and_ends_a_group() {
     let report = std::fs::read_to_string(place.path("r/mine-quick/report.html")).unwrap();
     assert!(report.contains("These results are partial: the rows are complete"));
     assert!(!place.path("r/other-quick").exists());
-    place.write("mine.toml", &long(""));
     let run = ["study", "run", "mine.toml", "--quick", "--set", "protocol=UDP", "--ladder", "--out", "l"];
-    let part = interrupted_after(&place, &run, "l/journal", 1).with_code(130);
+    let (part, _) = interrupted(&place, ("l", "l/journal", 2), |much| {
+        place.write("mine.toml", &long(much, ""));
+        words(&run)
+    });
+    let part = part.with_code(130);
     assert!(part.err.contains("single dialogues is not complete\n"), "{part:?}");
 }
 
@@ -557,8 +567,8 @@ fn why_a_cluster_failed_is_told_to_programs_too() {
 fn what_the_package_has_started_is_not_waited_for() {
     let place = Folder::new();
     place.write("mine.toml", STUDY);
-    // It holds the package's output open for a minute, and writes on.
-    let does = "(n=0; while [ $n -lt 600 ]; do echo still here >&2; sleep 0.1; n=$((n + 1)); done; echo >gone) & echo '[1]'; exit 0";
+    // It holds the package's output open for minutes, and writes on: until nobody reads that.
+    let does = "(n=0; while [ $n -lt 3000 ]; do echo still here >&2; sleep 0.1; n=$((n + 1)); done; echo >gone) & echo '[1]'; exit 0";
     let path = python(&place, OURS, does);
     let told = by_cluster(&place, &path, &["mine.toml", "--backend", "ray", "--json"]).with_code(0).json();
     assert_eq!(told, serde_json::json!([1]));
@@ -567,16 +577,9 @@ fn what_the_package_has_started_is_not_waited_for() {
 
 #[test]
 fn an_interrupt_ends_what_asks_the_cluster() {
-    use rustix::process::{Pid, Signal, kill_process};
     let place = Folder::new();
     place.write("mine.toml", STUDY);
-    let until = |told: &str| {
-        let begun = std::time::Instant::now();
-        while !place.path(told).exists() {
-            assert!(begun.elapsed().as_secs() < 60, "no {told}");
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
-    };
+    let until = |told: &str| wait_until(told, || place.path(told).exists());
     let begin = |does: &str| {
         let path = python(&place, OURS, does);
         let mut command = place.command(&["study", "run", "mine.toml", "--backend", "ray"]);

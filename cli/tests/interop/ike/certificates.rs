@@ -136,7 +136,7 @@ fn eap_tls_alone_proves_charon_and_us_in_both_roles() {
                         proposals = [\"aes128gcm16-x25519\"]\n[eap]\nmethods = [\"tls\"]\nextended_master_secret = \"optional\"\n\
                         tls = { certificate = \"pki/issued/ini.test.crt\", key = \"pki/issued/ini.test.key\", ca = \"pki/ca.crt\" }\n";
     let mut ours = gateway(&charon, &place, gateway_text);
-    let said = charon.swanctl(&["--initiate", "--child", "net", "--ike", "out", "--timeout", "20"]);
+    let said = charon.swanctl(&["--initiate", "--child", "net", "--ike", "out", "--timeout", "120"]);
     assert!(said.contains("initiate completed successfully"), "{said}\n{}\n{}", ours.log(), charon.log());
     ours.wait_for("peer=gw.test");
     assert_eq!(ours.terminate(), Some(0));

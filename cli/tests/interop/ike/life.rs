@@ -32,7 +32,7 @@ fn signal(charon: &Place, name: &str) {
 
 #[track_caller]
 fn initiate(charon: &Place) {
-    let said = charon.swanctl(&["--initiate", "--child", "net", "--ike", "out", "--timeout", "20"]);
+    let said = charon.swanctl(&["--initiate", "--child", "net", "--ike", "out", "--timeout", "120"]);
     assert!(said.contains("initiate completed successfully"), "{said}\n{}", charon.log());
 }
 
@@ -153,7 +153,7 @@ fn each_side_asks_whether_the_other_lives_and_gives_up_who_does_not_answer() {
     let charon = Place::set(
         &asked(begins("auth = psk\n id = ini.test")),
         &[],
-        "retransmit_timeout = 0.4\n retransmit_tries = 1",
+        "retransmit_timeout = 2\n retransmit_tries = 1",
     );
     let ours = gateway(&charon, &place, &format!("{PSK_GATEWAY}{POOL}"));
     initiate(&charon);
@@ -171,7 +171,7 @@ fn each_side_asks_whether_the_other_lives_and_gives_up_who_does_not_answer() {
     let charon = Place::new(
         &waits("auth = psk\n id = ini.test").replace("version = 2\n", "version = 2\n dpd_delay = 0\n"),
     );
-    let limits = "[limits]\nretransmission = \"200 ms\"\nretransmissions = 2\n";
+    let limits = "[limits]\nretransmission = \"1 s\"\nretransmissions = 2\n";
     let mut ours = serving(&charon, &place, limits, "liveness = \"1 s\"\nstart = true\n");
     ours.wait_for("name=\"net\"");
     eventually("we have asked twice", &charon, || {

@@ -14,7 +14,7 @@ const SERVER: &str = "198.51.100.2";
 #[track_caller]
 fn talk(host: &Namespace, place: &Folder, port: u16, says: &str, until: &str) -> String {
     let script = format!("exec 3<>/dev/tcp/{SERVER}/{port}; printf '{says}' >&3; grep -m1 '{until}' <&3");
-    host.run(place, "timeout", &["20", "bash", "-c", &script], "").1
+    host.run(place, "timeout", &["100", "bash", "-c", &script], "").1
 }
 
 /// Starts an identd of a host's own, which says of every connection that it is a liar's.
@@ -119,7 +119,7 @@ impl Campus {
         let text = format!(
             "primary_hostname = mail.test\nlocal_interfaces = {SERVER}\ndaemon_smtp_ports = 2525\nspool_directory = {folder}\n\
              log_file_path = {folder}/%slog\npid_file_path = {folder}/pid\nhost_lookup =\nkeep_environment =\n\
-             tls_advertise_hosts =\nrfc1413_hosts = *\nrfc1413_query_timeout = 10s\nacl_smtp_connect = who\n\
+             tls_advertise_hosts =\nrfc1413_hosts = *\nrfc1413_query_timeout = 60s\nacl_smtp_connect = who\n\
              begin acl\nwho:\n  deny message = you are $sender_ident\n"
         );
         place.write("exim.conf", &text);
@@ -138,8 +138,8 @@ impl Campus {
         }
     }
 
-    /// Whether a host gets a file by active FTP, with what curl says.
-    fn ftp(&self, folder: &str) -> (bool, String) {
+    /// Whether a host gets a file by active FTP within so many seconds, with what curl says.
+    fn ftp(&self, folder: &str, seconds: &str) -> (bool, String) {
         let place = &self.cable.place;
         std::fs::create_dir_all(folder).unwrap();
         std::fs::write(format!("{folder}/file"), "what is wanted\n").unwrap();
@@ -152,13 +152,13 @@ impl Campus {
         command.arg(place.path("vsftpd.conf"));
         let mut server = place.start("vsftpd", &mut command, "");
         let begun = Instant::now();
-        let passive = ["-sS", "-m", "8", "ftp://198.51.100.2/file"];
+        let passive = ["-sS", "-m", "60", "ftp://198.51.100.2/file"];
         let mut said = self.cable.host.run(place, "curl", &passive, "");
         while !said.0 && begun.elapsed() < PATIENCE {
             said = self.cable.host.run(place, "curl", &passive, "");
         }
         assert!(said.1.contains("what is wanted"), "passive FTP: {}\n{}", said.1, server.log());
-        let active = ["-sS", "-m", "8", "--disable-eprt", "-P", &self.address, "ftp://198.51.100.2/file"];
+        let active = ["-sS", "-m", seconds, "--disable-eprt", "-P", &self.address, "ftp://198.51.100.2/file"];
         let said = self.cable.host.run(place, "curl", &active, "");
         server.terminate();
         said
@@ -171,7 +171,7 @@ fn an_irc_server_a_proxy_and_a_mail_server_hear_the_sessions_user_by_nat_and_act
     assert_eq!((campus.irc().as_str(), campus.exim().as_str()), ("ann", "ann"), "{}", campus.log());
     let (said, log) = campus.squid("ann");
     assert!(said.contains("200") && log.contains(&campus.address) && log.contains(" ann "), "{said} {log}");
-    let ftp = campus.ftp(&campus.cable.place.text("ftp"));
+    let ftp = campus.ftp(&campus.cable.place.text("ftp"), "60");
     assert!(ftp.0 && ftp.1.contains("what is wanted"), "{}", ftp.1);
 }
 
@@ -182,14 +182,14 @@ fn they_hear_it_by_masquerade_too_where_active_ftp_needs_the_kernels_helper() {
     let (said, log) = campus.squid("bob");
     assert!(said.contains("403") && log.contains("198.51.100.1") && log.contains(" ann "), "{said} {log}");
     let folder = campus.cable.place.text("ftp");
-    let alone = campus.ftp(&folder);
+    let alone = campus.ftp(&folder, "8");
     assert!(!alone.0, "the host's own address is nothing to a server elsewhere: {}", alone.1);
     let helper = "table ip ftp {\n  ct helper ftp { type \"ftp\" protocol tcp; l3proto ip; }\n  chain hosts { type filter hook prerouting \
                   priority 0; iifname \"pppoe*\" tcp dport 21 ct helper set \"ftp\"; }\n}\n";
     let (made, said) = campus.cable.ac.run(&campus.cable.place, "nft", &["-f", "-"], helper);
     // A kernel may have none.
     if made {
-        let helped = campus.ftp(&folder);
+        let helped = campus.ftp(&folder, "60");
         assert!(helped.0 && helped.1.contains("what is wanted"), "{}", helped.1);
     } else {
         assert!(said.contains("No such file or directory"), "{said}");
@@ -208,7 +208,7 @@ fn oidentd_beside_ours_passes_on_the_hosts_lie() {
     let (_server, _user, port) = campus.cable.connection(&campus.world);
     let query = format!("{port},7000");
     let ask = format!("exec 3<>/dev/tcp/198.51.100.1/1131; printf '{query}\\r\\n' >&3; head -1 <&3");
-    let said = campus.world.run(place, "timeout", &["20", "bash", "-c", &ask], "").1;
+    let said = campus.world.run(place, "timeout", &["100", "bash", "-c", &ask], "").1;
     assert!(said.trim().ends_with(":liar"), "{said}\n{}", theirs.log());
     assert_eq!(ident(&campus.world, place, "198.51.100.1", &query), "ann (UNIX)", "{}", campus.log());
 }

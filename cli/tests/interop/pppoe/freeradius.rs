@@ -252,7 +252,7 @@ fn radclient_changes_a_session_and_ends_it() {
     let session = cable.session();
     let id = session["session"].as_str().unwrap();
     let ask = |what: &str, attributes: &str| {
-        let words = ["-x", "-r", "1", "-t", "10", "127.0.0.1:3799", what, SECRET];
+        let words = ["-x", "-r", "12", "-t", "5", "127.0.0.1:3799", what, SECRET];
         cable.ac.run(&cable.place, "radclient", &words, attributes)
     };
     let (_, said) = ask("coa", "User-Name = bob\nWISPr-Bandwidth-Max-Down = 1000000\n");

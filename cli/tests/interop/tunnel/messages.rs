@@ -56,7 +56,7 @@ fn tshark_opens_further_key_exchanges_and_what_is_taken_up_again() {
     let (a, b) = (cable.a.as_str(), cable.b.as_str());
     let proposals = "proposals = [\"aes128-sha256-x25519-ke1_mlkem768\"]\n";
     let child = "proposals = [\"aes128gcm16-x25519-ke1_mlkem768\"]\n";
-    let limits = "[limits]\ntickets = \"1 h\"\nretransmission = \"200 ms\"\nretransmissions = 2\n";
+    let limits = "[limits]\ntickets = \"1 h\"\nretransmission = \"1 s\"\nretransmissions = 2\n";
     let text = format!(
         "{}pools = [\"inner\"]\n{proposals}[[connection.child]]\nname = \"net\"\nlocal = [\"10.2.0.0/16\"]\n{child}\
          [[pool]]\nname = \"inner\"\nranges = [\"10.9.0.0/24\"]\n{limits}",
@@ -81,9 +81,14 @@ fn tshark_opens_further_key_exchanges_and_what_is_taken_up_again() {
     client.wait_for("the other side does not answer");
     gateway.signal("CONT");
     eventually("it is taken up again", || counted("ike_resumed") == 1);
-    std::thread::sleep(Duration::from_millis(300));
+    // What belongs to the second IKE_SA is the last that has to be in the file.
+    eventually("it is captured", || {
+        let filter = format!("isakmp.exchangetype == {IKE_AUTH}");
+        let words = ["-n", "-r", "capture.pcapng", "-Y", &filter, "-T", "fields", "-e", "frame.number"];
+        let said = program("tshark").args(words).current_dir(place.path("")).output().unwrap();
+        String::from_utf8_lossy(&said.stdout).lines().count() >= 4
+    });
     assert_eq!(client.terminate(), Some(0));
-    std::thread::sleep(Duration::from_millis(300));
     dumpcap.terminate();
     let log = std::fs::read_to_string(place.path("client.ikev2")).unwrap();
     let lines: Vec<String> = log.lines().map(str::to_owned).collect();

@@ -46,11 +46,11 @@ fn ipv6_is_between_our_side_and_charon_in_both_roles() {
         let sa = &now["sas"][0];
         assert_eq!((&sa["role"], &sa["remote"]), (&role.into(), &"[2001:db8::2]:4500".into()), "{now}");
     };
-    swanctl(&charon, &["--initiate", "--child", "net", "--ike", "site", "--timeout", "20"]);
+    swanctl(&charon, &["--initiate", "--child", "net", "--ike", "site", "--timeout", "120"]);
     begun_by("responder");
     lead(&charon, "10.1.0.0/16", "10.2.0.1");
     both_ways(&cable);
-    swanctl(&charon, &["--terminate", "--ike", "site", "--timeout", "20"]);
+    swanctl(&charon, &["--terminate", "--ike", "site", "--timeout", "120"]);
     eventually("it has ended", || status(&place, "side")["sas"].as_array().unwrap().is_empty());
     ask(&place, "side", &["connect", "site"]);
     eventually("there is a CHILD_SA", || {
@@ -143,7 +143,7 @@ fn charons_client_behind_a_nat_carries_traffic_with_our_gateway_which_follows_it
     let cable = Cable { own: vec![a.clone(), nat.0.clone()], a, b: charon.name().to_owned() };
     ip(&format!("-n {} addr add 10.1.0.1/32 dev lo", cable.a));
     let mut gateway = cable.usher(&place, &cable.a, "gateway", &["serve"], &ours(""));
-    swanctl(&charon, &["--initiate", "--child", "net", "--ike", "site", "--timeout", "20"]);
+    swanctl(&charon, &["--initiate", "--child", "net", "--ike", "site", "--timeout", "120"]);
     lead(&charon, "10.1.0.0/16", "10.2.0.1");
     both_ways(&cable);
     let first = status(&place, "gateway");

@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -64,11 +64,69 @@ pub(super) struct Tally {
     pub(super) lost: Vec<u32>,
 }
 
+/// Most datagrams that are under way at a time: fewer than any queue holds while its reader does not run.
+const UNDER_WAY: usize = 32;
+
 /// Datagrams that go from one address to another every few milliseconds, with numbers, and are answered.
 pub(super) struct Flow {
-    ends: Arc<AtomicBool>,
+    is_over: Arc<AtomicBool>,
+    is_answered: Arc<AtomicBool>,
+    answered: Arc<AtomicUsize>,
     sender: JoinHandle<Tally>,
     echo: JoinHandle<()>,
+}
+
+/// The sending end of a flow.
+struct FlowSender {
+    socket: UdpSocket,
+    target: SocketAddr,
+    sent: u32,
+    /// Those that nobody has answered yet.
+    unanswered: BTreeSet<u32>,
+    answered: Arc<AtomicUsize>,
+}
+
+impl FlowSender {
+    fn send(&mut self) {
+        let mut datagram = [7; 600];
+        datagram[..4].copy_from_slice(&self.sent.to_be_bytes());
+        // Without a route for a moment it is lost, and counted.
+        let _ = self.socket.send_to(&datagram, self.target);
+        self.unanswered.insert(self.sent);
+        self.sent += 1;
+    }
+    /// Takes answers for so long.
+    fn receive(&mut self, time: Duration) {
+        let (mut buf, until) = ([0; 2000], Instant::now() + time);
+        while Instant::now() < until {
+            if let Ok(length) = self.socket.recv(&mut buf) {
+                assert_eq!(length, 600, "whole");
+                let number = u32::from_be_bytes(*buf.first_chunk().unwrap());
+                assert!(self.unanswered.remove(&number), "not twice");
+                self.answered.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+    /// Sends until the flow is over, and then until a datagram is answered. What nobody has answered by then is lost: datagrams
+    /// go one way, one behind the other.
+    fn run(mut self, is_over: &AtomicBool) -> Tally {
+        while !is_over.load(Ordering::Relaxed) {
+            self.send();
+            self.receive(Duration::from_millis(4));
+            // Answers that do not come for long are lost, and are not waited for.
+            let begun = Instant::now();
+            while self.unanswered.len() >= UNDER_WAY && begun.elapsed() < Duration::from_millis(50) {
+                self.receive(Duration::from_millis(4));
+            }
+        }
+        let (last, begun) = (self.sent, Instant::now());
+        while self.unanswered.range(last..).count() == (self.sent - last) as usize {
+            assert!(begun.elapsed() < PATIENCE, "nothing is answered any more");
+            self.send();
+            self.receive(Duration::from_millis(100));
+        }
+        Tally { sent: last as usize, lost: self.unanswered.range(..last).copied().collect() }
+    }
 }
 
 impl Flow {
@@ -77,52 +135,53 @@ impl Flow {
         let target = theirs.local_addr().unwrap();
         theirs.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
         ours.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
-        let ends = Arc::new(AtomicBool::new(false));
-        let ended = ends.clone();
+        let [is_over, is_answered] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+        let answered = Arc::new(AtomicUsize::new(0));
+        let ended = is_answered.clone();
         let echo = std::thread::spawn(move || {
             let mut buf = [0; 2000];
-            // Until the other one has had time for what is under way.
-            let mut last = Instant::now();
-            while !ended.load(Ordering::Relaxed) || last.elapsed() < Duration::from_secs(1) {
+            while !ended.load(Ordering::Relaxed) {
                 if let Ok((length, from)) = theirs.recv_from(&mut buf) {
-                    last = Instant::now();
                     let _ = theirs.send_to(&buf[..length], from);
                 }
             }
         });
-        let ended = ends.clone();
+        let (ended, counted) = (is_over.clone(), answered.clone());
         let sender = std::thread::spawn(move || {
-            let (mut buf, mut waits, mut sent) = ([0; 2000], BTreeSet::new(), 0u32);
-            let mut take = |waits: &mut BTreeSet<u32>| {
-                if let Ok(length) = ours.recv(&mut buf) {
-                    assert_eq!(length, 600, "whole");
-                    assert!(waits.remove(&u32::from_be_bytes(*buf.first_chunk().unwrap())), "not twice");
-                }
-            };
-            while !ended.load(Ordering::Relaxed) {
-                let mut datagram = [7; 600];
-                datagram[..4].copy_from_slice(&sent.to_be_bytes());
-                // Without a route for a moment it is lost, and counted.
-                let _ = ours.send_to(&datagram, target);
-                waits.insert(sent);
-                sent += 1;
-                let next = Instant::now() + Duration::from_millis(4);
-                while Instant::now() < next {
-                    take(&mut waits);
-                }
-            }
-            let until = Instant::now() + Duration::from_secs(1);
-            while !waits.is_empty() && Instant::now() < until {
-                take(&mut waits);
-            }
-            Tally { sent: sent as usize, lost: waits.into_iter().collect() }
+            let unanswered = BTreeSet::new();
+            FlowSender { socket: ours, target, sent: 0, unanswered, answered: counted }.run(&ended)
         });
-        Self { ends, sender, echo }
+        Self { is_over, is_answered, answered, sender, echo }
+    }
+    /// Waits until so many more datagrams are answered.
+    #[track_caller]
+    pub(super) fn goes_on(&self, count: usize) {
+        let wanted = self.answered.load(Ordering::Relaxed) + count;
+        let begun = Instant::now();
+        while self.answered.load(Ordering::Relaxed) < wanted {
+            assert!(begun.elapsed() < PATIENCE, "the flow does not go on");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
     pub(super) fn end(self) -> Tally {
-        self.ends.store(true, Ordering::Relaxed);
+        self.is_over.store(true, Ordering::Relaxed);
         let tally = self.sender.join().unwrap();
+        self.is_answered.store(true, Ordering::Relaxed);
         self.echo.join().unwrap();
         tally
     }
+}
+
+/// Waits until no connection within these namespaces has anything more to send.
+#[track_caller]
+pub(super) fn wait_for_silence(spaces: [&str; 2]) {
+    let is_silent = || {
+        ["tcp", "tcp6"].iter().all(|file| {
+            let table = std::fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default();
+            // The state is the fourth word of each line but the first: 06 is TIME-WAIT, 0A is LISTEN.
+            let states = table.lines().skip(1).map(|line| line.split_whitespace().nth(3).map(str::to_owned));
+            states.flatten().all(|state| ["06", "0A"].contains(&&*state))
+        })
+    };
+    super::eventually("connections are over", || spaces.iter().all(|space| within(space, is_silent)));
 }

@@ -1,21 +1,19 @@
 //! A server that a test starts, and clients for it.
 
-use crate::place::{Folder, ProgramOutput, USHER};
+use crate::place::{Folder, PATIENCE, ProgramOutput, USHER, bound, own_address, own_port, wait_or_say};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// The secret shared with loopback clients.
 pub(super) const SECRET: &str = "a secret of the tests";
-const LONG: Duration = Duration::from_secs(30);
 
-/// Ports that nobody uses just now.
+/// Ports of the test's own address.
 #[derive(Clone, Copy)]
 pub(super) struct Ports {
     pub(super) auth: u16,
@@ -24,29 +22,18 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    /// Below those that the system hands out, and no test's twice.
     pub(super) fn free() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let port = || loop {
-            let n = NEXT.fetch_add(1, Ordering::Relaxed);
-            let port = 10_000 + (std::process::id().wrapping_mul(67).wrapping_add(n) % 20_000) as u16;
-            let free = UdpSocket::bind(("127.0.0.1", port)).is_ok()
-                && TcpListener::bind(("127.0.0.1", port)).is_ok();
-            if free {
-                return port;
-            }
-        };
-        Self { auth: port(), acct: port(), metrics: port() }
+        Self { auth: own_port(), acct: own_port(), metrics: own_port() }
     }
 
     /// A configuration with users in memory; `more` is appended.
     pub(super) fn config(&self, shards: u16, more: &str) -> String {
-        let Self { auth, acct, metrics } = self;
+        let (Self { auth, acct, metrics }, host) = (self, own_address());
         format!(
             "shards = {shards}\nstate_dir = \"state\"\nreject_delay = \"0 s\"\n\
-             [listen]\nauth = [\"127.0.0.1:{auth}\"]\nacct = [\"127.0.0.1:{acct}\"]\n\
+             [listen]\nauth = [\"{host}:{auth}\"]\nacct = [\"{host}:{acct}\"]\n\
              [[client]]\nname = \"tests\"\nprefix = \"127.0.0.0/8\"\nsecret = \"{SECRET}\"\n\
-             [metrics]\nlisten = \"127.0.0.1:{metrics}\"\n{more}"
+             [metrics]\nlisten = \"{host}:{metrics}\"\n{more}"
         )
     }
 }
@@ -76,7 +63,13 @@ impl Daemon {
     }
 
     /// Starts a server by a command, and keeps what it says.
-    pub(crate) fn run(command: &mut Command) -> Self {
+    pub(crate) fn run(asked: &mut Command) -> Self {
+        let mut command = bound(asked.get_program());
+        command.args(asked.get_args());
+        command.envs(asked.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        if let Some(folder) = asked.get_current_dir() {
+            command.current_dir(folder);
+        }
         let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let log = Arc::new(Mutex::new(String::new()));
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -101,11 +94,10 @@ impl Daemon {
     /// Waits until the log holds a text.
     #[track_caller]
     pub(crate) fn wait(&self, text: &str) {
-        let until = Instant::now() + LONG;
-        while !self.log().contains(text) {
-            assert!(Instant::now() < until, "the server never said {text:?}: {}", self.log());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_or_say(
+            || format!("the server never said {text:?}: {}", self.log()),
+            || self.log().contains(text),
+        );
     }
 
     pub(crate) fn signal(&self, name: &str) {
@@ -127,7 +119,7 @@ impl Daemon {
     /// Ends it by a signal; how it ended.
     pub(super) fn end_by(mut self, signal: &str) -> ExitStatus {
         self.signal(signal);
-        let until = Instant::now() + LONG;
+        let until = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status;
@@ -146,10 +138,31 @@ impl Drop for Daemon {
     }
 }
 
-/// A request by FreeRADIUS's client; code 0: accepted.
+/// A request by FreeRADIUS's client; code 0: accepted. Without an answer it fails.
+#[track_caller]
 pub(super) fn radclient(port: u16, kind: &str, attributes: &str) -> ProgramOutput {
+    let said = radclient_within(PATIENCE, port, kind, attributes);
+    assert!(!is_unanswered(&said), "no answer: {said:?}");
+    said
+}
+
+/// The same where no answer is to come. The longer it is waited for, the surer it is that there is none; that it takes no longer to
+/// come on a busy machine, nobody relies on.
+#[track_caller]
+pub(super) fn radclient_unanswered(port: u16, kind: &str, attributes: &str) {
+    let said = radclient_within(Duration::from_secs(5), port, kind, attributes);
+    assert!(is_unanswered(&said), "an answer: {said:?}");
+}
+
+fn is_unanswered(said: &ProgramOutput) -> bool {
+    said.code == Some(1) && (said.err.contains("No reply") || said.out.contains("No reply"))
+}
+
+/// Sends a request once and waits so long for its answer.
+pub(super) fn radclient_within(patience: Duration, port: u16, kind: &str, attributes: &str) -> ProgramOutput {
+    let (patience, server) = (patience.as_secs().to_string(), format!("{}:{port}", own_address()));
     let mut child = Command::new("radclient")
-        .args(["-x", "-r", "1", "-t", "5", &format!("127.0.0.1:{port}"), kind, SECRET])
+        .args(["-x", "-r", "1", "-t", &patience, &server, kind, SECRET])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -159,16 +172,28 @@ pub(super) fn radclient(port: u16, kind: &str, attributes: &str) -> ProgramOutpu
     ProgramOutput::of(child.wait_with_output().unwrap())
 }
 
-/// A login by PAP.
+/// A login by PAP, which is answered.
+#[track_caller]
 pub(super) fn pap(port: u16, name: &str, password: &str) -> ProgramOutput {
-    radclient(port, "auth", &format!("User-Name={name},User-Password={password},Message-Authenticator=0x00"))
+    radclient(port, "auth", &login(name, password))
+}
+
+/// A login by PAP to which no answer comes.
+#[track_caller]
+pub(super) fn pap_unanswered(port: u16, name: &str, password: &str) {
+    radclient_unanswered(port, "auth", &login(name, password));
+}
+
+fn login(name: &str, password: &str) -> String {
+    format!("User-Name={name},User-Password={password},Message-Authenticator=0x00")
 }
 
 /// A login by wpa_supplicant's client; true: accepted.
 pub(super) fn eapol_test(place: &Folder, port: u16, network: &str, more: &[&str]) -> bool {
     place.write("eapol.conf", &format!("network={{\nkey_mgmt=IEEE8021X\n{network}\n}}\n"));
     let done = Command::new("eapol_test")
-        .args(["-c", "eapol.conf", "-a", "127.0.0.1", "-p", &port.to_string(), "-s", SECRET, "-t", "10"])
+        .args(["-c", "eapol.conf", "-a", &own_address().to_string(), "-p", &port.to_string(), "-s", SECRET])
+        .args(["-t", &PATIENCE.as_secs().to_string()])
         .args(more)
         .current_dir(place.path("."))
         .output()
@@ -176,12 +201,24 @@ pub(super) fn eapol_test(place: &Folder, port: u16, network: &str, more: &[&str]
     String::from_utf8_lossy(&done.stdout).trim_end().ends_with("SUCCESS")
 }
 
-/// A page of the metrics' address.
+/// How long the server waits for what a thread of it has counted, before it gives the page without that.
+const COLLECTING: Duration = Duration::from_secs(1);
+
+/// A page of the metrics' address, with what all threads of the server have counted.
+#[track_caller]
 pub(super) fn get(port: u16, path: &str) -> String {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
     let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
+    wait_or_say(
+        || "a thread of the server has no turn".to_owned(),
+        || {
+            let begun = Instant::now();
+            let mut stream = TcpStream::connect((own_address(), port)).unwrap();
+            stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
+            text.clear();
+            stream.read_to_string(&mut text).unwrap();
+            begun.elapsed() < COLLECTING
+        },
+    );
     assert!(text.starts_with("HTTP/1.0 200"), "{text}");
     if path == "/metrics" {
         documented(&text);
@@ -237,8 +274,29 @@ fn documented(exposition: &str) {
 /// The value of one metric, by its whole name with labels.
 #[track_caller]
 pub(super) fn metric(page: &str, name: &str) -> f64 {
-    let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.unwrap_or_else(|| panic!("no {name} in {page}")).parse().unwrap()
+    find_metric(page, name).unwrap_or_else(|| panic!("no {name} in {page}"))
+}
+
+/// The same where it may be none.
+pub(super) fn find_metric(page: &str, name: &str) -> Option<f64> {
+    let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+    Some(line.parse().unwrap())
+}
+
+/// Waits until a metric has a value.
+#[track_caller]
+pub(super) fn wait_for_metric(port: u16, name: &str, value: f64) {
+    wait_until_metric(port, name, |found| found == value);
+}
+
+/// Waits until a metric is so.
+#[track_caller]
+pub(super) fn wait_until_metric(port: u16, name: &str, is_so: impl Fn(f64) -> bool) {
+    let read = || get(port, "/metrics");
+    wait_or_say(
+        || format!("{name} never was so: {}", read()),
+        || find_metric(&read(), name).is_some_and(&is_so),
+    );
 }
 
 /// The program, so that it is found in a shell.

@@ -1,6 +1,6 @@
 //! Guessed passwords, and rows that let nobody in.
 
-use super::daemon::{Daemon, Ports, get, metric, pap};
+use super::daemon::{Daemon, Ports, pap, wait_for_metric};
 use crate::place::Folder;
 
 /// Found by attack: whether somebody who was held back had guessed right showed, and every guess cost a hash.
@@ -24,16 +24,12 @@ fn who_is_held_back_is_so_on_every_shard_whatever_the_guess() {
         assert!(said.out.contains("Received Access-Reject"), "{}", said.out);
     }
     pap(ports.auth, "other", "right").with_code(0);
-    let page = get(ports.metrics, "/metrics");
     for (result, reason, number) in
         [("accept", "", 2.0), ("reject", "wrong-password", 3.0), ("reject", "failures", 12.0)]
     {
         let name = "usher_aaa_logins_total{method=\"pap\",inner=\"\"";
-        assert_eq!(
-            metric(&page, &format!("{name},result=\"{result}\",reason=\"{reason}\"}}")),
-            number,
-            "{page}"
-        );
+        let name = format!("{name},result=\"{result}\",reason=\"{reason}\"}}");
+        wait_for_metric(ports.metrics, &name, number);
     }
     assert_eq!(server.end(), Some(0));
 }
@@ -63,7 +59,6 @@ fn a_password_that_proves_nothing_or_costs_too_much_is_refused_with_its_reason()
     server.wait("the Argon2 hash asks for t=4000000 passes over m=262144 KiB");
     server.wait("the password is empty, so that everybody has it");
     server.wait("reject user=\"greedy\" method=\"pap\"");
-    let page = get(ports.metrics, "/metrics");
-    assert_eq!(metric(&page, "usher_aaa_aaa_events_total{kind=\"rejected_bad_rows\"}"), 2.0, "{page}");
+    wait_for_metric(ports.metrics, "usher_aaa_aaa_events_total{kind=\"rejected_bad_rows\"}", 2.0);
     assert_eq!(server.end(), Some(0));
 }

@@ -2,9 +2,8 @@
 
 use super::daemon::{ANN, Daemon, Ports, SECRET, get, metric};
 use super::records::request;
-use crate::place::Folder;
+use crate::place::{Folder, PATIENCE, own_address};
 use std::net::UdpSocket;
-use std::time::Duration;
 use usher_crypto::digest::{HmacMd5Key, md5};
 use usher_radius::Secret;
 use usher_radius::attribute::{Attributes, kind};
@@ -29,8 +28,8 @@ pub(super) struct Line {
 impl Line {
     pub(super) fn new(from: &str, port: u16) -> Self {
         let socket = UdpSocket::bind((from, 0)).unwrap();
-        socket.connect(("127.0.0.1", port)).unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        socket.connect((own_address(), port)).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
         Self { socket, secret: Secret::new(SECRET.as_bytes()) }
     }
 

@@ -1,10 +1,9 @@
 //! Bad Diameter: for each kind that RFC 6733 names, its answer or the connection's end, and the counter that says so.
 
 use super::daemon::{ANN, Daemon, Ports, get, metric};
-use crate::place::Folder;
+use crate::place::{Folder, PATIENCE, own_socket};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::time::Duration;
+use std::net::{SocketAddrV4, TcpStream};
 
 const EAP: u32 = 5;
 const NASREQ: u32 = 1;
@@ -70,7 +69,7 @@ fn identity() -> Vec<u8> {
 }
 
 struct Setting {
-    port: u16,
+    at: SocketAddrV4,
     metrics: u16,
     server: Daemon,
     _place: Folder,
@@ -78,17 +77,13 @@ struct Setting {
 
 impl Setting {
     fn new() -> Self {
-        let (place, ports) = (Folder::new(), Ports::free());
-        // Nobody else's while it is held.
-        let held = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = held.local_addr().unwrap().port();
-        drop(held);
+        let (place, ports, at) = (Folder::new(), Ports::free(), own_socket());
         let config = ports.config(1, &format!("[methods]\norder = [\"eap-md5\"]\n{ANN}"));
-        let config = config.replace("[[client]]", &format!("diameter = [\"127.0.0.1:{port}\"]\n[[client]]"));
+        let config = config.replace("[[client]]", &format!("diameter = [\"{at}\"]\n[[client]]"));
         let diameter = "[diameter]\nidentity = \"aaa.example.net\"\nrealm = \"example.net\"\n\
                         peers = [\"nas.example.net\"]\n";
         let server = Daemon::start(&place, &format!("{config}{diameter}"));
-        Self { port, metrics: ports.metrics, server, _place: place }
+        Self { at, metrics: ports.metrics, server, _place: place }
     }
 
     fn counter(&self, kind: &str) -> f64 {
@@ -97,8 +92,8 @@ impl Setting {
     }
 
     fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let stream = TcpStream::connect(self.at).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream
     }
 

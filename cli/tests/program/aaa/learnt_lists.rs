@@ -1,6 +1,6 @@
 //! Revocation lists from where users' certificates say that they are.
 
-use super::daemon::{Daemon, Ports, get, metric};
+use super::daemon::{Daemon, Ports, get, wait_for_metric};
 use super::lists::{authority, config, logs_in, publisher, until};
 use crate::place::Folder;
 use std::sync::{Arc, Mutex};
@@ -50,31 +50,44 @@ fn the_list_that_users_certificates_name_is_fetched_believed_of_their_issuer_and
     let url = publisher(&given, "users.crl");
     below(&pki, "users", "Users", &[("ann", "0x1001"), ("bob", "0x1002")], &url);
     // Called as the root is, whose certificates nobody could verify by its list.
-    below(&pki, "namesake", "Usher AAA", &[("eve", "0x1003")], &url);
+    let of_namesake = url.replace("users.crl", "namesake.crl");
+    below(&pki, "namesake", "Usher AAA", &[("eve", "0x1003")], &of_namesake);
+    // Of a host that is always asked: what is learnt of it was learnt after what came before.
+    let beside = publisher(&Arc::default(), "beside.crl");
+    below(&pki, "beside", "Beside", &[("dan", "0x1004")], &beside);
     // Of an authority that is trusted, and yet not of the one whose certificates name it.
     *given.lock().unwrap() = Some(std::fs::read(pki.path("pki/ca.crl")).unwrap());
-    let host = url.strip_prefix("http://").unwrap().strip_suffix("/users.crl").unwrap();
+    let host = |url: &str| {
+        let (host, _) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+        format!("\"{host}\"")
+    };
     let (place, ports) = (Folder::new(), Ports::free());
     let text = |hosts: &str| {
-        let eve = "[[user]]\nname = \"eve\"\npassword = \"right\"\n";
-        config(&ports, &pki, &format!("crl_from_users = [{hosts}]\ncrl_interval = \"1 s\"")) + eve
+        let user = |name: &str| format!("[[user]]\nname = \"{name}\"\npassword = \"right\"\n");
+        let lists = format!("crl_from_users = [{hosts}]\ncrl_interval = \"1 s\"");
+        config(&ports, &pki, &lists) + &user("eve") + &user("dan")
     };
-    let learnt = "a user's certificate says where its issuer's revocation list is";
+    let learnt = |daemon: &Daemon, url: &str| {
+        let said = "a user's certificate says where its issuer's revocation list is";
+        daemon.log().lines().any(|line| line.contains(said) && line.contains(url))
+    };
 
     // A certificate has nothing asked of hosts that the configuration does not name.
-    let daemon = Daemon::start(&place, &text("\"crl.example.org\", \"127.0.0.1\""));
-    assert!(logs_in(&place, &pki, &ports, "bob"), "{}", daemon.log());
-    std::thread::sleep(std::time::Duration::from_secs(2));
-    assert!(!daemon.log().contains(learnt), "{}", daemon.log());
+    let daemon =
+        Daemon::start(&place, &text(&format!("\"crl.example.org\", \"127.0.0.1\", {}", host(&beside))));
+    for name in ["bob", "dan"] {
+        assert!(logs_in(&place, &pki, &ports, name), "{}", daemon.log());
+    }
+    until(&daemon, || learnt(&daemon, &beside));
+    assert!(!learnt(&daemon, &url), "{}", daemon.log());
     assert_eq!(daemon.end(), Some(0));
 
-    let text = text(&format!("\"{host}\""));
+    let text = text(&host(&url));
     let daemon = Daemon::start(&place, &text);
     assert!(logs_in(&place, &pki, &ports, "eve"), "{}", daemon.log());
-    std::thread::sleep(std::time::Duration::from_secs(2));
-    assert!(!daemon.log().contains(learnt), "{}", daemon.log());
     assert!(logs_in(&place, &pki, &ports, "bob"), "nobody knows of a list yet: {}", daemon.log());
-    daemon.wait(learnt);
+    until(&daemon, || learnt(&daemon, &url));
+    assert!(!learnt(&daemon, &of_namesake), "{}", daemon.log());
     daemon.wait("the issuer of the certificates that name it has not signed this list");
     assert!(logs_in(&place, &pki, &ports, "bob"), "{}", daemon.log());
     *given.lock().unwrap() = Some(list(&pki));
@@ -82,8 +95,11 @@ fn the_list_that_users_certificates_name_is_fetched_believed_of_their_issuer_and
     daemon.wait("certificate-revoked");
     assert!(logs_in(&place, &pki, &ports, "ann"), "{}", daemon.log());
     let page = get(ports.metrics, "/metrics");
-    let new = format!("usher_aaa_crl_updates_total{{from=\"{url}\",result=\"new\"}}");
-    assert_eq!(metric(&page, &new), 1.0, "{page}");
+    wait_for_metric(
+        ports.metrics,
+        &format!("usher_aaa_crl_updates_total{{from=\"{url}\",result=\"new\"}}"),
+        1.0,
+    );
     assert!(page.contains(&format!("usher_aaa_crl_next_update_seconds{{list=\"{url}\"")), "{page}");
     let status = place.usher(&["aaa", "status", "--config", "aaa.toml"]).with_code(0).out;
     assert!(status.contains(&url), "{status}");

@@ -1,12 +1,12 @@
 //! Revocation lists over their lives, at a server that runs on.
 
-use super::daemon::{Daemon, Ports, eapol_test, get, metric, private};
+use super::daemon::{Daemon, Ports, eapol_test, get, private, wait_for_metric};
 use super::others::tls;
-use crate::place::Folder;
+use crate::place::{Folder, wait_or_say};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 use usher_core::WallTime;
 use usher_pki::{Authority, Reason};
 
@@ -53,25 +53,30 @@ pub(super) fn logs_in(place: &Folder, pki: &Folder, ports: &Ports, name: &str) -
 
 /// Waits until something is so.
 #[track_caller]
-pub(super) fn until(daemon: &Daemon, what: impl Fn() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
-    while !what() {
-        assert!(Instant::now() < end, "it did not come to that: {}", daemon.log());
-        std::thread::sleep(Duration::from_millis(50));
-    }
+pub(super) fn until(daemon: &Daemon, what: impl FnMut() -> bool) {
+    wait_or_say(|| format!("it did not come to that: {}", daemon.log()), what);
 }
 
 #[test]
 fn a_list_that_ends_is_told_of_refuses_with_its_reason_and_is_read_anew() {
     let pki = authority();
-    publish(&pki, 12);
     let (place, ports) = (Folder::new(), Ports::free());
     let list = pki.path("pki/ca.crl").display().to_string();
     let text = config(&ports, &pki, &format!("crl = [\"{list}\"]"));
     private(&place, "aaa.toml", &text);
-    assert!(place.usher(&["aaa", "check", "aaa.toml"]).with_code(0).err.is_empty());
-    let daemon = Daemon::start(&place, &text);
-    assert!(logs_in(&place, &pki, &ports, "ann"), "{}", daemon.log());
+    // In the last third of its time a list is told of. One of a longer time is made where the server did not serve before that.
+    let served_in_time = |seconds: u64| {
+        let published = now().unix_secs();
+        publish(&pki, seconds);
+        let checked = place.usher(&["aaa", "check", "aaa.toml"]).with_code(0);
+        let daemon = Daemon::start(&place, &text);
+        let is_in = logs_in(&place, &pki, &ports, "ann");
+        (now().unix_secs() < published + seconds * 2 / 3).then(|| {
+            assert!(checked.err.is_empty() && is_in, "{checked:?} {}", daemon.log());
+            daemon
+        })
+    };
+    let daemon = [12, 24, 48, 96].into_iter().find_map(served_in_time).expect("a server starts in a minute");
     daemon.wait("is out of date in");
     let said = daemon.log();
     let line = said.lines().find(|line| line.contains("is out of date in")).unwrap();
@@ -101,32 +106,40 @@ fn a_list_that_ends_is_told_of_refuses_with_its_reason_and_is_read_anew() {
 fn the_list_of_an_authority_at_hand_is_made_anew_before_it_ends() {
     let pki = authority();
     publish(&pki, 9);
+    let first_ends = now().unix_secs() + 9;
     let (place, ports) = (Folder::new(), Ports::free());
     let folder = pki.path("pki").display().to_string();
     let daemon = Daemon::start(
         &place,
         &config(&ports, &pki, &format!("crl_authority = \"{folder}\"\ncrl_interval = \"1 s\"")),
     );
-    assert!(logs_in(&place, &pki, &ports, "ann"), "{}", daemon.log());
     until(&daemon, || {
         let page = get(ports.metrics, "/metrics");
         let end = page.lines().find_map(|l| l.strip_prefix("usher_aaa_crl_next_update_seconds{")).unwrap();
         let end: u64 = end.rsplit_once(' ').unwrap().1.parse().unwrap();
         end > now().unix_secs() + 29 * 86_400
     });
-    // Long after the first one ended.
-    std::thread::sleep(Duration::from_secs(4));
+    until(&daemon, || now().unix_secs() > first_ends);
     assert!(logs_in(&place, &pki, &ports, "ann"), "{}", daemon.log());
     let made = format!("usher_aaa_crl_updates_total{{from=\"{folder}\",result=\"new\"}}");
-    assert_eq!(metric(&get(ports.metrics, "/metrics"), &made), 1.0);
+    wait_for_metric(ports.metrics, &made, 1.0);
     assert_eq!(daemon.end(), Some(0));
 }
 
 /// A web server that gives whatever is given to it, or says that it is away; the URL.
 pub(crate) fn publisher(given: &Arc<Mutex<Option<Vec<u8>>>>, page: &str) -> String {
+    counting_publisher(given, page).0
+}
+
+/// The same with how often it has answered.
+pub(crate) fn counting_publisher(
+    given: &Arc<Mutex<Option<Vec<u8>>>>,
+    page: &str,
+) -> (String, Arc<AtomicU32>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/{page}", listener.local_addr().unwrap());
-    let body = given.clone();
+    let (body, answers) = (given.clone(), Arc::<AtomicU32>::default());
+    let count = answers.clone();
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             let mut reader = BufReader::new(stream.try_clone().unwrap());
@@ -146,9 +159,10 @@ pub(crate) fn publisher(given: &Arc<Mutex<Option<Vec<u8>>>>, page: &str) -> Stri
             let length = body.len();
             let head = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
             let _ = stream.write_all(&[head.as_bytes(), &body].concat());
+            count.fetch_add(1, Ordering::Relaxed);
         }
     });
-    url
+    (url, answers)
 }
 
 #[test]

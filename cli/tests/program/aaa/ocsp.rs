@@ -1,18 +1,22 @@
 //! Users whose certificates are revoked, and whose issuer says so when it is asked.
 
-use super::daemon::{Ports, eapol_test};
+use super::daemon::eapol_test;
 use super::others::{certificates, tls};
 use super::revoked::{HOME, Server};
-use crate::place::Folder;
+use crate::place::{Folder, PATIENCE, bound};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::time::Instant;
 
 /// OpenSSL's responder with the authority's key, ended with the test.
-pub(crate) struct Responder(Child);
+pub(crate) struct Responder {
+    child: Child,
+    port: u16,
+}
 
 impl Responder {
     /// It knows the user as valid (`V`), as revoked (`R`), or not at all.
-    pub(crate) fn start(pki: &Folder, port: u16, entry: &str) -> Self {
+    pub(crate) fn start(pki: &Folder, entry: &str) -> Self {
         let shown = Command::new("openssl")
             .args(["x509", "-noout", "-serial", "-in", "pki/issued/ann@hotel.example.crt"])
             .current_dir(pki.path("."))
@@ -23,8 +27,8 @@ impl Responder {
         let at = if entry == "R" { "260101000000Z" } else { "" };
         let known = format!("{entry}\t361231235959Z\t{at}\t{serial}\tunknown\t/CN=ann\n");
         pki.write("index.txt", if entry.is_empty() { "" } else { &known });
-        let mut child = Command::new("openssl")
-            .args(["ocsp", "-index", "index.txt", "-port", &port.to_string(), "-CA", "pki/ca.crt"])
+        let mut child = bound("openssl")
+            .args(["ocsp", "-index", "index.txt", "-port", "0", "-CA", "pki/ca.crt"])
             .args(["-rsigner", "pki/ca.crt", "-rkey", "pki/ca.key", "-ndays", "1"])
             .current_dir(pki.path("."))
             .stdout(Stdio::piped())
@@ -32,16 +36,36 @@ impl Responder {
             .spawn()
             .expect("openssl is installed");
         // A connection that asks nothing would block it for ever, so that it is not probed.
-        let said = BufReader::new(child.stdout.take().unwrap()).lines().next();
-        assert!(said.unwrap().unwrap().starts_with("ACCEPT"));
-        Self(child)
+        let said = BufReader::new(child.stdout.take().unwrap()).lines().next().unwrap().unwrap();
+        // As "ACCEPT [::]:44933 PID=7": the port is the system's choice.
+        let at = said.strip_prefix("ACCEPT ").and_then(|said| said.split(' ').next()).expect(&said);
+        let port = at.rsplit(':').next().unwrap().parse().expect(&said);
+        Self { child, port }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+}
+
+/// Does this with responders until one has answered in time: those who ask have little patience, and OpenSSL on a machine that is busy
+/// with something else may need more. `log` is what they said of it.
+#[track_caller]
+pub(crate) fn while_silent<T>(mut act: impl FnMut() -> (T, String)) -> (T, String) {
+    let begun = Instant::now();
+    loop {
+        let (done, log) = act();
+        if !log.contains("OCSP responder http://") {
+            return (done, log);
+        }
+        assert!(begun.elapsed() < PATIENCE, "the responder does not answer: {log}");
     }
 }
 
 impl Drop for Responder {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -54,25 +78,29 @@ fn a_revoked_user_is_refused_whatever_authority_it_shows() {
     let read = |name: &str| std::fs::read_to_string(pki.path(name)).unwrap();
     pki.write("both.crt", &(read("pki/issued/ann@hotel.example.crt") + &read("made/ca.crt")));
     for (policy, revoked) in [("soft", false), ("soft", true), ("hard", false), ("hard", true)] {
-        let port = Ports::free().auth;
-        let _responder = Responder::start(&pki, port, if revoked { "R" } else { "V" });
-        let server = Server::start(|ports| {
-            let tls = tls(&folder, HOME);
-            let more = format!(
-                "{tls}ocsp = \"{policy}\"\nocsp_url = \"http://127.0.0.1:{port}\"\n[users]\nstore = \"memory\"\n[[user]]\nname = \"ann@hotel.example\"\n"
-            );
-            ports.config(1, &more)
-        });
+        let responder = Responder::start(&pki, if revoked { "R" } else { "V" });
+        let url = responder.url();
         // An answer is remembered: the one with the other authority comes first.
-        for certificate in ["both.crt", "pki/issued/ann@hotel.example.crt"] {
-            let network = format!(
-                "eap=TLS\nidentity=\"ann@hotel.example\"\nca_cert=\"{}\"\nclient_cert=\"{}\"\nprivate_key=\"{}\"",
-                folder.join("ca.crt").display(),
-                pki.path(certificate).display(),
-                folder.join("issued/ann@hotel.example.key").display(),
-            );
-            let admitted = eapol_test(&server.place, server.ports.auth, &network, &[]);
-            assert_eq!(admitted, !revoked, "{policy}, {certificate}: {}", server.daemon.log());
-        }
+        let certificates = ["both.crt", "pki/issued/ann@hotel.example.crt"];
+        let (admitted, log) = while_silent(|| {
+            let server = Server::start(|ports| {
+                let tls = tls(&folder, HOME);
+                let more = format!(
+                    "{tls}ocsp = \"{policy}\"\nocsp_url = \"{url}\"\n[users]\nstore = \"memory\"\n[[user]]\nname = \"ann@hotel.example\"\n"
+                );
+                ports.config(1, &more)
+            });
+            let admitted = certificates.map(|certificate| {
+                let network = format!(
+                    "eap=TLS\nidentity=\"ann@hotel.example\"\nca_cert=\"{}\"\nclient_cert=\"{}\"\nprivate_key=\"{}\"",
+                    folder.join("ca.crt").display(),
+                    pki.path(certificate).display(),
+                    folder.join("issued/ann@hotel.example.key").display(),
+                );
+                eapol_test(&server.place, server.ports.auth, &network, &[])
+            });
+            (admitted, server.daemon.log())
+        });
+        assert_eq!(admitted, [!revoked; 2], "{policy}, {certificates:?}: {log}");
     }
 }

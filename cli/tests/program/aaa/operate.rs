@@ -1,7 +1,7 @@
 //! Operation: reload, faulty configurations, secrets, the end.
 
-use super::daemon::{ANN, Daemon, Ports, get, metric, pap, private};
-use crate::place::Folder;
+use super::daemon::{ANN, Daemon, Ports, get, metric, pap, private, wait_until_metric};
+use crate::place::{Folder, own_address};
 use std::os::unix::fs::PermissionsExt;
 
 #[test]
@@ -35,15 +35,8 @@ fn a_reload_changes_level_and_format_of_the_log() {
     private(&place, "aaa.toml", &config("level = \"warn\""));
     server.signal("HUP");
     place.usher(&["aaa", "status", "--config", "aaa.toml"]).with_code(0);
-    let page = || get(ports.metrics, "/metrics");
     let until = |reloads: f64| {
-        for _ in 0..200 {
-            if metric(&page(), "usher_aaa_reloads_total{result=\"done\"}") >= reloads {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(25));
-        }
-        panic!("not reloaded: {}", server.log());
+        wait_until_metric(ports.metrics, "usher_aaa_reloads_total{result=\"done\"}", |n| n >= reloads);
     };
     until(1.0);
     pap(ports.auth, "ann", "right").with_code(0);
@@ -141,10 +134,10 @@ fn secrets_that_others_can_read_are_refused() {
 fn an_address_in_use_is_said() {
     let (place, ports) = (Folder::new(), Ports::free());
     // Without SO_REUSEPORT, so that nobody can share it.
-    let _taken = std::net::UdpSocket::bind(("127.0.0.1", ports.auth)).unwrap();
+    let _taken = std::net::UdpSocket::bind((own_address(), ports.auth)).unwrap();
     private(&place, "aaa.toml", &ports.config(1, ANN));
     let said = place.usher(&["aaa", "serve", "--config", "aaa.toml"]).with_code(1);
-    assert!(said.err.contains(&format!("cannot listen on 127.0.0.1:{}", ports.auth)), "{said:?}");
+    assert!(said.err.contains(&format!("cannot listen on {}:{}", own_address(), ports.auth)), "{said:?}");
 }
 
 #[test]
@@ -166,7 +159,7 @@ fn a_server_of_another_place_does_not_share_addresses() {
     for taken in [Ports { acct: elsewhere.acct, ..ports }, Ports { auth: elsewhere.auth, ..ports }] {
         private(&other, "aaa.toml", &Ports { metrics: elsewhere.metrics, ..taken }.config(1, ANN));
         let said = other.usher(&["aaa", "serve", "--config", "aaa.toml"]).with_code(1);
-        assert!(said.err.contains("cannot listen on 127.0.0.1:"), "{said:?}");
+        assert!(said.err.contains(&format!("cannot listen on {}:", own_address())), "{said:?}");
     }
     assert_eq!(server.end(), Some(0));
 }

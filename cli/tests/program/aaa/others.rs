@@ -1,7 +1,7 @@
 //! Servers that speak to each other by RadSec, each of which must show who it is.
 
-use super::daemon::{Daemon, Ports, get, metric, pap, private};
-use crate::place::Folder;
+use super::daemon::{Daemon, Ports, get, metric, pap, pap_unanswered, private, wait_until_metric};
+use crate::place::{Folder, own_socket};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
@@ -34,18 +34,29 @@ pub(super) fn listening(ports: &Ports, shards: u16, listen: &str, more: &str) ->
     ports.config(shards, more).replace("[listen]\n", &format!("[listen]\n{listen}\n"))
 }
 
-/// What a front does whose home server shows a certificate, and expects one of the front's.
-fn by_radsec(home_expects: &str, front_expects: &str) -> (i32, f64) {
+/// How a login ends at a front whose home server shows a certificate, and expects one of the front's.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ends {
+    Accepted,
+    /// The front does not take the home server's certificate.
+    RefusedByFront,
+    /// The home server does not take the front's.
+    RefusedByHome,
+}
+
+/// Sees that a login ends so; what is refused is not asked.
+#[track_caller]
+fn by_radsec(home_expects: &str, front_expects: &str, ends: Ends) {
     let cert = certificates();
     let pki = cert.path("pki");
-    let (home_place, home_ports, radsec) = (Folder::new(), Ports::free(), Ports::free().auth);
+    let (home_place, home_ports, radsec) = (Folder::new(), Ports::free(), own_socket());
     let client = format!("[[client]]\nname = \"front\"\nprefix = \"127.0.0.1\"\n{home_expects}\n");
     let home = Daemon::start(
         &home_place,
         &listening(
             &home_ports,
             1,
-            &format!("radsec = [\"127.0.0.1:{radsec}\"]"),
+            &format!("radsec = [\"{radsec}\"]"),
             &format!("{client}{}{ANN}", tls(&pki, "home.hotel.example")),
         ),
     );
@@ -56,17 +67,29 @@ fn by_radsec(home_expects: &str, front_expects: &str) -> (i32, f64) {
             1,
             &format!(
                 "{}[users]\nstore = \"memory\"\n\
-                 [[home_server]]\nname = \"h\"\naddress = \"127.0.0.1:{radsec}\"\ntransport = \"tls\"\n{front_expects}\n\
+                 [[home_server]]\nname = \"h\"\naddress = \"{radsec}\"\ntransport = \"tls\"\n{front_expects}\n\
                  [[realm]]\nname = \"hotel.example\"\nservers = [\"h\"]\n",
                 tls(&pki, "front.example.net")
             ),
         ),
     );
-    let code = pap(ports.auth, "ann@hotel.example", "right").code.unwrap();
+    match ends {
+        Ends::Accepted => drop(pap(ports.auth, "ann@hotel.example", "right").with_code(0)),
+        _ => pap_unanswered(ports.auth, "ann@hotel.example", "right"),
+    }
+    let refuses = match ends {
+        Ends::Accepted => None,
+        Ends::RefusedByFront => Some(ports),
+        Ends::RefusedByHome => Some(home_ports),
+    };
+    if let Some(ports) = refuses {
+        let refused = "usher_aaa_driver_events_total{kind=\"tls_certificate\"}";
+        wait_until_metric(ports.metrics, refused, |refused| refused > 0.0);
+    }
     let asked =
         metric(&get(home_ports.metrics, "/metrics"), "usher_aaa_radius_events_total{kind=\"requests\"}");
+    assert_eq!(asked, f64::from(u8::from(ends == Ends::Accepted)));
     assert_eq!((front.end(), home.end()), (Some(0), Some(0)));
-    (code, asked)
 }
 
 /// The SHA-256 fingerprint of a certificate, as OpenSSL writes it.
@@ -83,13 +106,11 @@ fn fingerprint(certificate: &Path) -> String {
 #[test]
 fn a_radsec_home_server_bears_the_name_that_is_expected_or_is_asked_nothing() {
     let front = "certificate = \"front.example.net\"";
-    assert_eq!(by_radsec(front, "certificate = \"home.hotel.example\""), (0, 1.0));
+    by_radsec(front, "certificate = \"home.hotel.example\"", Ends::Accepted);
     // Certified by the same authority, for somebody else: its users are not told to it.
-    assert_eq!(by_radsec(front, "certificate = \"front.example.net\""), (1, 0.0));
-    assert_eq!(
-        by_radsec("certificate = \"another.example.net\"", "certificate = \"home.hotel.example\""),
-        (1, 0.0)
-    );
+    by_radsec(front, "certificate = \"front.example.net\"", Ends::RefusedByFront);
+    let another = "certificate = \"another.example.net\"";
+    by_radsec(another, "certificate = \"home.hotel.example\"", Ends::RefusedByHome);
 }
 
 /// `usher aaa test` asks by whatever the server listens for.
@@ -100,7 +121,7 @@ fn a_test_login_goes_by_radsec_and_by_diameter_too() {
     private(&place, "right", "right\n");
     private(&place, "wrong", "wrong\n");
     let listen = ["radsec", "diameter", "diameter_tls"]
-        .map(|key| format!("{key} = [\"127.0.0.1:{}\"]", Ports::free().auth))
+        .map(|key| format!("{key} = [\"{}\"]", own_socket()))
         .join("\n");
     let more = format!(
         "[[client]]\nname = \"front\"\nprefix = \"127.0.0.1\"\ncertificate = \"front.example.net\"\n{}{ANN}\
@@ -140,14 +161,12 @@ fn a_test_login_goes_by_radsec_and_by_diameter_too() {
     assert_eq!(home.end(), Some(0));
 }
 
-/// Whose fault it is that TLS does not come about is said, and at once.
+/// Whose fault it is that TLS does not come about is said, and not that there was no answer, as after a wait.
 #[test]
 fn a_test_login_says_why_the_tls_to_its_server_ends() {
     let (cert, other, place, ports) = (certificates(), certificates(), Folder::new(), Ports::free());
     private(&place, "right", "right\n");
-    let listen = ["radsec", "diameter_tls"]
-        .map(|key| format!("{key} = [\"127.0.0.1:{}\"]", Ports::free().auth))
-        .join("\n");
+    let listen = ["radsec", "diameter_tls"].map(|key| format!("{key} = [\"{}\"]", own_socket())).join("\n");
     let more = format!(
         "[[client]]\nname = \"front\"\nprefix = \"127.0.0.1\"\ncertificate = \"front.example.net\"\n{}{ANN}\
          [diameter]\nidentity = \"home.hotel.example\"\nrealm = \"hotel.example\"\npeers = [\"front.example.net\"]\n",
@@ -164,7 +183,6 @@ fn a_test_login_says_why_the_tls_to_its_server_ends() {
     ] {
         let files = [file(trusted.0, "ca.crt"), file(shown, name[0]), file(shown, name[1])];
         for by in [&[][..], &["--peer", "home.hotel.example", "--identity", "front.example.net"]] {
-            let begun = std::time::Instant::now();
             let login =
                 ["aaa", "test", "ann@hotel.example", "--config", "aaa.toml", "--password-file", "right"];
             let by_tls = ["--tls", "--server-name", trusted.1, "--ca", &files[0]];
@@ -173,7 +191,6 @@ fn a_test_login_says_why_the_tls_to_its_server_ends() {
             assert!(said.out.contains("TLS ends: ") && said.out.contains(fault), "{fault}: {said:?}");
             assert!(said.out.contains("cause, as this side sees it: "), "{said:?}");
             assert!(!said.out.contains("No answer"), "{said:?}");
-            assert!(begun.elapsed().as_secs() < 10, "{said:?}");
         }
     }
     assert_eq!(home.end(), Some(0));

@@ -2,6 +2,7 @@
 //! without an answer sent again.
 
 use super::daemon::SECRET;
+use crate::place::own_address;
 use std::collections::VecDeque;
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
@@ -51,11 +52,11 @@ pub(super) struct Nas {
 }
 
 impl Nas {
-    /// Reports so many sessions to a port of 127.0.0.1.
+    /// Reports so many sessions to a port of the test's own address.
     pub(super) fn new(port: u16, sessions: usize) -> Self {
         let socket = |_| {
             let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-            socket.connect(("127.0.0.1", port)).unwrap();
+            socket.connect((own_address(), port)).unwrap();
             socket.set_nonblocking(true).unwrap();
             (socket, (0..256).map(|_| None).collect())
         };

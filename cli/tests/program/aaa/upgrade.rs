@@ -2,7 +2,7 @@
 
 use super::daemon::{ANN, Daemon, Ports, eapol_test, private, radclient};
 use crate::cluster::Cluster;
-use crate::place::Folder;
+use crate::place::{Folder, own_address};
 use rusqlite::OptionalExtension;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ fn earlier(ports: &Ports) -> (Folder, String) {
         [("31812", ports.auth), ("31813", ports.acct), ("33868", others.auth), ("32083", others.acct)]
             .iter()
             .fold(text("aaa.toml"), |config, (was, is)| {
-                config.replace(&format!(":{was}\""), &format!(":{is}\""))
+                config.replace(&format!("127.0.0.1:{was}"), &format!("{}:{is}", own_address()))
             });
     private(&place, "aaa.toml", &config);
     (place, config)

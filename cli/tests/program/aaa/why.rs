@@ -3,8 +3,8 @@
 mod packets;
 
 use super::daemon::{Daemon, Ports, get, metric, private, radclient};
-use super::ocsp::Responder;
-use crate::place::{Folder, ProgramOutput};
+use super::ocsp::{Responder, while_silent};
+use crate::place::{Folder, PATIENCE, ProgramOutput, USHER, bound, own_address, own_socket, wait_or_say};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
@@ -12,12 +12,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use usher_aaa::Reason;
 use usher_core::WallTime;
 use usher_pki::{Authority, InitOptions, KeyKind, Kind, Request};
-
-const LONG: Duration = Duration::from_secs(30);
 
 /// `usher aaa trace` as it runs beside everything else.
 pub(super) struct Trace {
@@ -29,7 +27,7 @@ impl Trace {
     /// Of everybody, or of one.
     #[track_caller]
     pub(super) fn begin(place: &Folder, who: &[&str]) -> Self {
-        let until = Instant::now() + LONG;
+        let until = Instant::now() + PATIENCE;
         loop {
             // The number of a trace that has ended is free within half a second.
             match Self::try_begin(place, who) {
@@ -40,7 +38,8 @@ impl Trace {
     }
 
     fn try_begin(place: &Folder, who: &[&str]) -> Result<Self, String> {
-        let mut command = place.command(&[&["aaa", "trace", "--config", "aaa.toml"], who].concat());
+        let mut command = bound(USHER);
+        command.args(["aaa", "trace", "--config", "aaa.toml"]).args(who).current_dir(place.path("."));
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let lines = Arc::new(Mutex::new(String::new()));
         let (out, kept) = (BufReader::new(child.stdout.take().unwrap()), lines.clone());
@@ -67,11 +66,7 @@ impl Trace {
 
     #[track_caller]
     pub(super) fn wait(&self, text: &str, times: usize) {
-        let until = Instant::now() + LONG;
-        while self.count(text) < times {
-            assert!(Instant::now() < until, "{times} times {text:?} in: {}", self.said());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_or_say(|| format!("{times} times {text:?} in: {}", self.said()), || self.count(text) >= times);
     }
 }
 
@@ -130,7 +125,7 @@ impl Scene {
         let said = self.refused("checks", text, user, &RIGHT);
         let told = format!("rejected, checks: {text} {row}");
         assert!(said.out.contains(&told), "{said:?}");
-        assert_eq!(self.trace.count(&told), 1, "{}", self.trace.said());
+        assert!(self.trace.count(&told) > 0, "{}", self.trace.said());
         let log = self.daemon.log();
         let line = log.lines().find(|line| line.contains(&format!(" reject user=\"{user}\"")));
         let row = row.trim_matches(['(', ')']).trim_end_matches(" such");
@@ -139,11 +134,19 @@ impl Scene {
 
     #[track_caller]
     fn ends(&self, result: &str, cause: &str, text: &str, user: &str, arguments: &[&str]) -> ProgramOutput {
-        let said = self.caused(result, cause, text, || self.test(user, arguments));
+        let told_by_server = format!("server: {}", told(result, cause, text));
+        let begun = Instant::now();
+        // `aaa test` waits a moment for what the server says of a login that is over. Where the server had no turn in that moment, it is
+        // asked again.
+        let said = loop {
+            let said = self.caused(result, cause, text, || self.test(user, arguments));
+            if said.out.contains(&told_by_server) || begun.elapsed() > PATIENCE {
+                break said;
+            }
+        };
         let context = format!("{cause}: {said:?}\n{}\n{}", self.daemon.log(), self.trace.said());
         assert_eq!(said.code, Some(1), "{context}");
-        let told = format!("server: {}", told(result, cause, text));
-        assert!(said.out.contains(&told), "{context}");
+        assert!(said.out.contains(&told_by_server), "{context}");
         assert!(said.out.trim_end().ends_with(&format!("\ncause: {cause}")), "{context}");
         said
     }
@@ -167,11 +170,7 @@ impl Scene {
         let context = || format!("{cause}: {after}\n{}\n{}", self.daemon.log(), self.trace.said());
         assert!(if result == "reject" { after == once } else { after >= once }, "{}", context());
         // The log is written by a thread of its own.
-        let until = Instant::now() + LONG;
-        while lines() <= before {
-            assert!(Instant::now() < until, "{}", context());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_or_say(context, || lines() > before);
         done
     }
 }
@@ -195,7 +194,7 @@ fn causes_of_names_passwords_methods_and_limits_are_told_apart() {
     let user = |name: &str, rows: &str| {
         format!("[[user]]\nname = \"{name}\"\npassword = \"right\"\ncheck = [{rows}]\n")
     };
-    let mut more = "[users]\nstore = \"sqlite\"\n[limits]\nfailures = 3\nfailures_hold = \"1 h\"\n\
+    let mut more = "[users]\nstore = \"sqlite\"\n[limits]\nfailures = 9\nfailures_hold = \"1 h\"\n\
                     [methods]\norder = [\"eap-md5\", \"pap\", \"chap\"]\n\
                     [[realm]]\nname = \"gone.example\"\nrefuse = true\n\
                     [[pool]]\nname = \"one\"\nranges = [\"192.0.2.1-192.0.2.1\"]\n\
@@ -234,9 +233,10 @@ fn causes_of_names_passwords_methods_and_limits_are_told_apart() {
     s.refused_by_row("private", "(`SN-Tunnel-Password == (hidden)` does not hold: the request has no such");
     assert!(!s.daemon.log().contains("737769746368"), "{}", s.daemon.log());
     s.refused("no-realm", "the realm is refused", "ann@gone.example", &RIGHT);
-    for _ in 0..3 {
-        s.refused("wrong-password", "wrong password", "held", &WRONG);
+    for _ in 0..9 {
+        s.test("held", &WRONG).with_code(1);
     }
+    s.daemon.wait("too many failed logins under this name: held back user=held");
     s.refused("failures", "too many failed logins", "held", &RIGHT);
     s.test("first", &RIGHT).with_code(0);
     s.refused("pool-empty", "the address pool has nothing left", "second", &RIGHT);
@@ -439,20 +439,26 @@ fn causes_of_issuers_that_are_asked_are_told_apart() {
         let more = "[users]\nstore = \"memory\"\n[[user]]\nname = \"ann@hotel.example\"\n";
         Scene::start(&format!("{tls}ocsp = \"hard\"\n{url}{more}"))
     };
-    let url = |port: u16| format!("ocsp_url = \"http://127.0.0.1:{port}\"\n");
+    let asking = |url: &str| format!("ocsp_url = \"{url}\"\n");
     let refused = |s: &Scene, cause: &str, text: &str| {
         s.refused(cause, text, "ann@hotel.example", &arguments);
     };
     refused(&with(""), "ocsp-no-responder", "there is no OCSP responder to ask");
-    let silent = with(&url(Ports::free().auth));
+    let silent = with(&asking(&format!("http://{}", own_socket())));
     refused(&silent, "ocsp-silent", "the OCSP responder for the device's certificate does not answer");
     for (entry, cause, text) in [
         ("R", "ocsp-revoked", "the device's certificate is revoked: its issuer's OCSP responder says so"),
         ("", "ocsp-unknown", "the OCSP responder does not know the device's certificate"),
     ] {
-        let port = Ports::free().auth;
-        let _responder = Responder::start(&pki, port, entry);
-        refused(&with(&url(port)), cause, text);
+        let responder = Responder::start(&pki, entry);
+        // The first login has it asked, which takes OpenSSL its time; what it said is known at the next.
+        let (scene, _) = while_silent(|| {
+            let scene = with(&asking(&responder.url()));
+            scene.test("ann@hotel.example", &arguments).with_code(1);
+            let log = scene.daemon.log();
+            (scene, log)
+        });
+        refused(&scene, cause, text);
     }
 }
 
@@ -462,8 +468,9 @@ fn causes_of_home_servers_are_told_apart() {
     let home_place = Folder::new();
     let home = Daemon::start(&home_place, &home_ports.config(1, super::others::ANN));
     let secret = super::daemon::SECRET;
+    let host = own_address();
     let server = |name: &str, port: u16| {
-        format!("[[home_server]]\nname = \"{name}\"\naddress = \"127.0.0.1:{port}\"\nsecret = \"{secret}\"\n")
+        format!("[[home_server]]\nname = \"{name}\"\naddress = \"{host}:{port}\"\nsecret = \"{secret}\"\n")
     };
     let realm =
         |name: &str, server: &str| format!("[[realm]]\nname = \"{name}\"\nservers = [\"{server}\"]\n");
@@ -501,10 +508,10 @@ fn several_look_at_once_and_too_many_are_told() {
     assert!(said.out.contains("told by: usher aaa trace ann"), "{said:?}");
     // Whoever goes makes room.
     drop(last);
-    let until = Instant::now() + LONG;
-    while !s.test("ann", &WRONG).with_code(1).out.contains("cause: wrong-password") {
-        assert!(Instant::now() < until, "there is no room: {}", s.daemon.log());
-    }
+    wait_or_say(
+        || format!("there is no room: {}", s.daemon.log()),
+        || s.test("ann", &WRONG).with_code(1).out.contains("cause: wrong-password"),
+    );
     let wrong =
         "usher_aaa_logins_total{method=\"pap\",inner=\"\",result=\"reject\",reason=\"wrong-password\"}";
     assert!(metric(&get(s.ports.metrics, "/metrics"), wrong) >= 3.0);

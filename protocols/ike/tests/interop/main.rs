@@ -221,7 +221,8 @@ fn charon_begins_and_we_serve() {
     let place = Place::new(&[OUT, &CONNECTIONS[CONNECTIONS.find("secrets").unwrap()..]].concat());
     let mut host = Host::new(&place, 0);
     host.tell(Command::Serve(vec![Arc::new(connection("aes128-sha256-x25519", "ini.test", "10.1.0.0/16"))]));
-    let initiated = place.start_swanctl(&["--initiate", "--child", "net", "--ike", "out", "--timeout", "10"]);
+    let initiated =
+        place.start_swanctl(&["--initiate", "--child", "net", "--ike", "out", "--timeout", "120"]);
     host.wait("charon logs in", |events| count(events, |e| matches!(e, Event::Install { .. })) == 1);
     let said = initiated.end();
     assert!(said.contains("initiate completed successfully"), "{said}");
@@ -231,7 +232,7 @@ fn charon_begins_and_we_serve() {
     host.wait("the CHILD_SA is replaced", |events| count(events, |e| matches!(e, Event::Remove { .. })) == 1);
     host.tell(Command::Rekey(sa));
     host.wait("the IKE_SA is replaced", |events| count(events, |e| matches!(e, Event::Ended { .. })) == 1);
-    let ended = place.start_swanctl(&["--terminate", "--ike", "out", "--timeout", "10"]);
+    let ended = place.start_swanctl(&["--terminate", "--ike", "out", "--timeout", "120"]);
     host.wait("charon ends it", |events| {
         count(events, |e| matches!(e, Event::Ended { reason: EndReason::DeletedByPeer, .. })) == 1
     });

@@ -10,6 +10,9 @@ const CHARON: &str = "/usr/lib/ipsec/charon";
 const PLUGINS: &str = "random nonce openssl aes sha1 sha2 md5 hmac kdf gcm chapoly pem pkcs1 pkcs8 x509 revocation constraints pubkey curve25519 gmp \
                        kernel-libipsec kernel-netlink socket-default vici eap-identity eap-md5 eap-mschapv2 eap-tls";
 
+/// How long charon may take to come up on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 /// It ends with whoever holds it.
 pub(crate) struct Place {
     name: String,
@@ -71,7 +74,7 @@ impl Place {
         let place = Self { name, folder, charon };
         let begun = Instant::now();
         while !place.folder.join("vici").exists() {
-            assert!(begun.elapsed() < Duration::from_secs(20), "charon does not come up:\n{}", place.log());
+            assert!(begun.elapsed() < PATIENCE, "charon does not come up:\n{}", place.log());
             std::thread::sleep(Duration::from_millis(20));
         }
         let file = place.folder.join("swanctl.conf").display().to_string();
