@@ -21,8 +21,8 @@ pub const NEAR: f64 = 0.05;
 pub const NARROW: f64 = 0.1;
 /// The level of the intervals.
 pub const LEVEL: f64 = 0.95;
-/// How long one run of ns-2 may take on the wall's clock.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// How long one run of ns-2 may take by the clock of a busy machine.
+const PATIENCE: Duration = Duration::from_secs(1200);
 
 /// Every scenario, by the name of its files.
 pub const SCENARIOS: [&str; 7] =

@@ -138,7 +138,7 @@ impl Live {
 
     #[track_caller]
     fn hear(&self, conn: ConnId) -> Heard {
-        let (of, heard) = self.heard.recv_timeout(Duration::from_secs(20)).expect("something is told");
+        let (of, heard) = self.heard.recv_timeout(Duration::from_secs(100)).expect("something is told");
         assert_eq!(of, conn, "{heard:?}");
         heard
     }
@@ -158,7 +158,7 @@ const fn by(stream: u16) -> MessageOp {
 /// The next of what a bare socket says that matters here.
 #[track_caller]
 fn next(association: &mut Association, message: &mut Vec<u8>) -> Received {
-    let end = std::time::Instant::now() + Duration::from_secs(20);
+    let end = std::time::Instant::now() + Duration::from_secs(100);
     loop {
         match association.receive(message) {
             Ok(Received::Address { .. } | Received::Other | Received::Finished) => {}

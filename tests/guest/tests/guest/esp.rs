@@ -7,6 +7,9 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use usher_guest_tests::{Host, Impairment, World, usher};
 
+/// Longer than anything here takes. The guest's pauses are this machine's, which may be busy.
+const PATIENCE: Duration = Duration::from_secs(100);
+
 /// Does something in a host's network namespace.
 pub(crate) fn within<T: Send>(host: Host, what: impl FnOnce() -> T + Send) -> T {
     let name = if host == Host::Nas { "nas" } else { "aaa" };
@@ -23,7 +26,7 @@ pub(crate) fn within<T: Send>(host: Host, what: impl FnOnce() -> T + Send) -> T 
 fn echo(from: &str, to: &str, octets: usize) {
     let listener = within(Host::Aaa, || TcpListener::bind((to, 0)).unwrap());
     let port = listener.local_addr().unwrap().port();
-    let patience = Some(Duration::from_secs(20));
+    let patience = Some(PATIENCE);
     let answers = std::thread::spawn(move || {
         let (mut stream, peer) = listener.accept().unwrap();
         stream.set_read_timeout(patience).and_then(|()| stream.set_write_timeout(patience)).unwrap();
@@ -36,7 +39,7 @@ fn echo(from: &str, to: &str, octets: usize) {
     let mut heard = vec![0; octets];
     within(Host::Nas, || {
         let address = SocketAddr::new(to.parse().unwrap(), port);
-        let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(20)).unwrap();
+        let mut stream = TcpStream::connect_timeout(&address, PATIENCE).unwrap();
         stream.set_read_timeout(patience).and_then(|()| stream.set_write_timeout(patience)).unwrap();
         stream.write_all(&said).unwrap();
         stream.read_exact(&mut heard).unwrap();
@@ -61,7 +64,7 @@ fn status(world: &World, host: Host, name: &str) -> serde_json::Value {
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "{what}");
+        assert!(begun.elapsed() < PATIENCE, "{what}");
         std::thread::sleep(Duration::from_millis(100));
     }
 }

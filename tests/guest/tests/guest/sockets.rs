@@ -14,7 +14,7 @@ const LOOPBACK: &str = "127.0.0.1:0";
 /// Asks until it does not answer that it would block.
 #[track_caller]
 fn wait<T>(mut ask: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + Duration::from_secs(100);
     loop {
         match ask() {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < end => {

@@ -289,6 +289,8 @@ impl Gateway {
         let mut node = node::Config::new("gateway.example.net", "example.net", &applications)
             .connect_to("aaa.example.net", local(AAA, ports.diameter));
         node.peers[0].authentication.tls = true;
+        // A busy machine may take longer for all than the watchdog waits.
+        node.watchdog = None;
         node.local.addresses = vec![local(GATEWAY, 0).ip()];
         let config = AaaConfig::Diameter(Box::new(DiameterConfig::new(node, "example.net".to_owned())));
         let identity = NasIdentity::ethernet("gateway");
@@ -538,7 +540,7 @@ fn simulated(certificates: &Certificates, ports: &Ports) -> Transcripts {
     let actor = Gateway::new(ports, certificates.station(), &said[1]);
     builder.app(gateway, App::Gateway(Box::new(Hosted { endpoint, actor })), None);
     let mut simulation = builder.build(Nobody, None);
-    // Before the first watchdog.
+    // Before the server's first watchdog.
     simulation.run_until(Instant::ZERO + Duration::from_secs(20));
     for app in simulation.apps() {
         match app {
@@ -598,17 +600,18 @@ fn configure(certificates: &Certificates) -> Ports {
     let [secret, home_secret] = [SECRET, HOME_SECRET].map(String::from_utf8_lossy);
     let Ports { auth, acct, radsec, diameter, home, home_acct, home_tls } = ports;
     // Nobody waits for the answer to a question about its status.
-    let patient = "response_window = \"60 s\"\nzombie_period = \"60 s\"\nstatus_check = false";
+    let patient = "response_window = \"600 s\"\nzombie_period = \"600 s\"\nstatus_check = false";
+    let [aaa, far] = [AAA, HOME].map(|host| local(host, 0).ip());
     let config = format!(
         r#"
 shards = 2
 state_dir = "{state}"
 reject_delay = "0 s"
 [listen]
-auth = ["127.0.0.{AAA}:{auth}"]
-acct = ["127.0.0.{AAA}:{acct}"]
-radsec = ["127.0.0.{AAA}:{radsec}"]
-diameter_tls = ["127.0.0.{AAA}:{diameter}"]
+auth = ["{aaa}:{auth}"]
+acct = ["{aaa}:{acct}"]
+radsec = ["{aaa}:{radsec}"]
+diameter_tls = ["{aaa}:{diameter}"]
 [[client]]
 name = "switch"
 prefix = "0.0.0.0/0"
@@ -634,13 +637,13 @@ key = "server.key"
 ca = "ca.pem"
 [[home_server]]
 name = "far"
-address = "127.0.0.{HOME}:{home}"
-acct_address = "127.0.0.{HOME}:{home_acct}"
+address = "{far}:{home}"
+acct_address = "{far}:{home_acct}"
 secret = "{home_secret}"
 {patient}
 [[home_server]]
 name = "safe"
-address = "127.0.0.{HOME}:{home_tls}"
+address = "{far}:{home_tls}"
 transport = "tls"
 certificate = "home.example.net"
 {patient}
@@ -656,6 +659,7 @@ refuse = true
 [diameter]
 identity = "aaa.example.net"
 realm = "example.net"
+watchdog = "600 s"
 peer = [{{ identity = "gateway.example.net", transport = "tls" }}]
 "#,
         state = folder.join("state").display()
@@ -675,8 +679,10 @@ fn on_sockets(certificates: &Certificates, ports: &Ports) -> Transcripts {
     // It serves until this program ends.
     let served = std::thread::spawn(move || usher_daemon::serve(Some(&file), &mut |_| {}));
     let control = folder.join("state/control.sock");
+    let begun = std::time::Instant::now();
     while std::os::unix::net::UnixStream::connect(&control).is_err() {
         assert!(!served.is_finished(), "{:?}", served.join());
+        assert!(begun.elapsed() < Wait::from_secs(120), "the server does not begin");
         std::thread::sleep(Wait::from_millis(5));
     }
 

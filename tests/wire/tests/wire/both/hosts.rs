@@ -225,7 +225,8 @@ pub(crate) fn live<S: Script>(
     (shard, mailbox)
 }
 
-/// An address of this machine, and of a simulated host.
+/// An address of this machine, and of a simulated host. It is this process's alone, so that no other test takes its ports.
 pub(crate) fn local(host: u8, port: u16) -> SocketAddr {
-    SocketAddr::from(([127, 0, 0, host], port))
+    let [.., middle, low] = std::process::id().to_be_bytes();
+    SocketAddr::from(([127, 128 | (middle & 127), low, host], port))
 }
