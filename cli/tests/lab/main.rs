@@ -269,7 +269,10 @@ fn ikev2_authenticates_on_the_kernel_with_the_messages_of_the_simulator() {
         let mut work = 0.0;
         for host in ["initiator", "responder", "server"] {
             let (_, [_, took]) = of(means, &format!("cpu.{host}")).next().unwrap();
-            assert!((took > 1e-5 || host == "server") && took < 1.0, "{way} {host}: {took} s of processor time");
+            assert!(
+                (took > 1e-5 || host == "server") && took < 1.0,
+                "{way} {host}: {took} s of processor time"
+            );
             work += took;
         }
         // Each message of IKE may have one of RADIUS behind it. Of the work half may be another's than the mean.

@@ -83,8 +83,9 @@ fn by_radsec(home_expects: &str, front_expects: &str, ends: Ends) {
         Ends::RefusedByHome => Some(home_ports),
     };
     if let Some(ports) = refuses {
-        let refused = "usher_aaa_driver_events_total{kind=\"tls_certificate\"}";
-        wait_until_metric(ports.metrics, refused, |refused| refused > 0.0);
+        // It has seen the certificate by then, which is of the right authority.
+        let seen = "usher_aaa_driver_events_total{kind=\"tls_handshakes\"}";
+        wait_until_metric(ports.metrics, seen, |seen| seen > 0.0);
     }
     let asked =
         metric(&get(home_ports.metrics, "/metrics"), "usher_aaa_radius_events_total{kind=\"requests\"}");

@@ -58,8 +58,10 @@ impl Cluster {
     fn fill(&self) {
         let version = self.programs.parent().and_then(Path::file_name).unwrap_or_default().display();
         let user = if is_root() { "root" } else { "user" };
-        let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("postgresql-{version}-{user}"));
-        fs::create_dir_all(env!("CARGO_TARGET_TMPDIR")).expect("a folder can be made");
+        // Cargo gives tests a folder, and none to examples, which take this file in, too.
+        let folder = option_env!("CARGO_TARGET_TMPDIR").map_or_else(std::env::temp_dir, PathBuf::from);
+        let kept = folder.join(format!("postgresql-{version}-{user}"));
+        fs::create_dir_all(folder).expect("a folder can be made");
         let lock = File::create(kept.with_extension("lock")).expect("a file can be made");
         lock.lock().expect("a file can be locked");
         let copy = |from: &Path, to: &Path| done(Command::new("cp").arg("-a").args([from, to]));
