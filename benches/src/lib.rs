@@ -1,5 +1,7 @@
 //! What the benches have in common: founding studies run in child processes of their own, so that one
-//! run's memory is not another's, and limits whose breach ends a bench with status 1.
+//! run's memory is not another's, and limits whose breach ends a bench with status 1. [`logins`] has logins without a network.
+
+pub mod logins;
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

@@ -1,0 +1,241 @@
+//! How many instructions five hot paths take, counted by callgrind. The count does not depend on how fast the machine is, or on
+//! what else runs there: a limit of it holds on a busy machine, where no limit of time does.
+//!
+//! Each path runs twice, with more units of work the second time. The difference, divided by the further units, is what one
+//! unit takes: starting the process and setting up cancel out.
+
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use usher_benches::logins::{COUNTED_FUNCTION, LoginMethod};
+use usher_benches::{Arguments, main as bench, median};
+
+/// Asks a child process for so many logins: `--logins METHOD COUNT`.
+const LOGINS: &str = "--logins";
+
+/// Part of the names of AWS-LC's functions for X25519. An IKE_SA takes some 420,000 instructions there, always the same. They
+/// are left out: in a release build, little of ours would show beside them.
+const CURVE: &str = "curve25519_x25519";
+
+/// What a path is measured by.
+#[derive(Clone, Copy)]
+enum Workload {
+    /// A founding study, how many clients it has here, and the time from one dialogue of a client to its next. A unit is a
+    /// packet-hop.
+    Study { name: &'static str, clients: u64, interval_ms: u64 },
+    /// Logins one after another, of which the server's work counts. A unit is a login.
+    Logins(LoginMethod),
+}
+
+/// A path, and how many instructions a unit of it may take.
+struct HotPath {
+    name: &'static str,
+    workload: Workload,
+    /// Dialogues of each client, or logins: in the first run, and how many more in the second. The first run is long enough
+    /// that the second has nothing left to grow: caches are full, and tables do not double.
+    first: u64,
+    more: u64,
+    /// Instructions of a unit when the limit was set, in a build with debug assertions that is not incremental. CI's tests
+    /// are built so.
+    dev_count: u64,
+    /// The same without debug assertions (the profile `release`); `None`: no limit is set.
+    release_count: Option<u64>,
+}
+
+/// How much more than the count in [`PATHS`] a path may take.
+const SLACK: f64 = 1.03;
+
+/// The counts that were measured when the limits were set. A limit is that count plus 3 %. If you make a path faster, set
+/// its count again. If you have to make one slower, the commit says what that buys.
+const PATHS: [HotPath; 5] = [
+    HotPath {
+        name: "packet-hop by TCP",
+        workload: Workload::Study { name: "bench-tcp-100", clients: 100, interval_ms: 100 },
+        first: 10,
+        more: 10,
+        dev_count: 3529,
+        release_count: None,
+    },
+    HotPath {
+        name: "packet-hop by RADIUS",
+        workload: Workload::Study { name: "bench-radius-100", clients: 10, interval_ms: 200 },
+        first: 30,
+        more: 20,
+        dev_count: 49_153,
+        release_count: None,
+    },
+    HotPath {
+        name: "PAP login",
+        workload: Workload::Logins(LoginMethod::Pap),
+        first: 110,
+        more: 100,
+        dev_count: 72_527,
+        release_count: None,
+    },
+    HotPath {
+        name: "EAP-MD5 login",
+        workload: Workload::Logins(LoginMethod::EapMd5),
+        first: 60,
+        more: 50,
+        dev_count: 160_533,
+        release_count: None,
+    },
+    HotPath {
+        name: "IKE_SA by PSK",
+        workload: Workload::Logins(LoginMethod::IkePsk),
+        first: 33,
+        more: 20,
+        dev_count: 1_154_009,
+        release_count: None,
+    },
+];
+
+/// What one run under callgrind counted.
+struct RunCount {
+    instructions: f64,
+    units: f64,
+}
+
+impl Workload {
+    /// Runs so many dialogues of each client, or logins, in a child process under callgrind.
+    fn count(self, size: u64) -> Result<RunCount, String> {
+        let program = std::env::current_exe().map_err(|e| e.to_string())?;
+        let mut command = Command::new("valgrind");
+        // The environment lies on the stack. Its length moves what is there, and the count by up to two thousandths, as the
+        // length of the program's path does.
+        command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+        command.args(["--tool=callgrind", "--compress-strings=no", "--compress-pos=no"]);
+        let profile =
+            Profile(std::env::temp_dir().join(format!("usher-instructions-{}", std::process::id())));
+        command.arg(format!("--callgrind-out-file={}", profile.0.display()));
+        match self {
+            Self::Study { name, clients, interval_ms } => {
+                command.arg(program).args(["--child", "1", name]);
+                command.arg(format!("hosts.client.count={clients}"));
+                command.arg(format!("workload.arrivals.count={size}"));
+                command.arg(format!("run.duration={} ms", 2_000 + interval_ms * size));
+            }
+            Self::Logins(method) => {
+                command.arg(format!("--toggle-collect=*{COUNTED_FUNCTION}*"));
+                command.arg(program).args([LOGINS, method.name(), &size.to_string()]);
+            }
+        }
+        let output = command
+            .output()
+            .map_err(|e| format!("cannot start valgrind: {e}; scripts/setup test installs it"))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(format!("{command:?}: {}: {said}", output.status));
+        }
+        let units = match self {
+            Self::Study { .. } => {
+                let run: Value = serde_json::from_slice(&output.stdout).map_err(|e| e.to_string())?;
+                run["packet_hops"].as_f64().ok_or("the run gave no packet-hops")?
+            }
+            Self::Logins(_) => size as f64,
+        };
+        Ok(RunCount { instructions: profile.count()?, units })
+    }
+}
+
+/// A file that callgrind writes, removed in the end.
+struct Profile(PathBuf);
+
+impl Drop for Profile {
+    fn drop(&mut self) {
+        // Callgrind may not have come to write it.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+impl Profile {
+    /// All instructions in it but those of the curve.
+    ///
+    /// A line `fn=NAME` begins a function. Lines `LINE COUNT` follow, each with instructions of the function itself; but after
+    /// `calls=` such a line has those of a function that it calls.
+    fn count(&self) -> Result<f64, String> {
+        let text = std::fs::read(&self.0).map_err(|e| format!("{}: {e}", self.0.display()))?;
+        let (mut count, mut is_curve, mut is_call) = (0.0, false, false);
+        for line in String::from_utf8_lossy(&text).lines() {
+            if let Some(name) = line.strip_prefix("fn=") {
+                is_curve = name.contains(CURVE);
+            } else if line.starts_with("calls=") {
+                is_call = true;
+            } else if line.starts_with(|c: char| c.is_ascii_digit()) {
+                let own = line.rsplit_once(' ').and_then(|(_, own)| own.parse::<f64>().ok());
+                let own =
+                    own.ok_or_else(|| format!("callgrind wrote a line that is not understood: {line}"))?;
+                if !is_call && !is_curve {
+                    count += own;
+                }
+                is_call = false;
+            }
+        }
+        if count > 0.0 { Ok(count) } else { Err("callgrind counted nothing".into()) }
+    }
+}
+
+impl HotPath {
+    /// Instructions of one unit.
+    fn measure(&self) -> Result<f64, String> {
+        let [short, long] = [self.first, self.first + self.more].map(|size| self.workload.count(size));
+        let (short, long) = (short?, long?);
+        Ok((long.instructions - short.instructions) / (long.units - short.units))
+    }
+
+    /// The count in [`PATHS`] for this build. An incremental build has none: it divides crates into more units and inlines
+    /// less, so that its counts are up to 7 % higher.
+    fn expected(&self) -> Option<f64> {
+        let count = match (cfg!(debug_assertions), option_env!("CARGO_INCREMENTAL")) {
+            (false, _) => self.release_count,
+            (true, Some("0")) => Some(self.dev_count),
+            (true, _) => None,
+        };
+        count.map(|count| count as f64)
+    }
+}
+
+fn measure_all(arguments: &Arguments) -> Result<(Value, Vec<String>), String> {
+    let (mut rows, mut missed) = (Vec::new(), Vec::new());
+    for path in &PATHS {
+        let counts = (0..arguments.runs).map(|_| path.measure()).collect::<Result<Vec<_>, _>>()?;
+        let count = median(counts.iter().copied());
+        let limit = path.expected().map(|expected| (expected * SLACK).round());
+        let line = match (path.expected(), limit) {
+            (Some(expected), Some(limit)) => {
+                let growth = 100.0 * (count / expected - 1.0);
+                format!("{count:.0} instructions ({growth:+.1} %), at most {limit}")
+            }
+            _ => format!("{count:.0} instructions, no limit for this build"),
+        };
+        if !arguments.json {
+            println!("{}: {line}", path.name);
+        }
+        if limit.is_some_and(|limit| count > limit) {
+            missed.push(format!("{}: {line}", path.name));
+        }
+        rows.push(json!({ "path": path.name, "instructions": count, "runs": counts, "limit": limit }));
+    }
+    Ok((json!(rows), missed))
+}
+
+/// Does so many logins: the child process of [`Workload::Logins`].
+fn log_in(method: &str, count: &str) -> Result<(), String> {
+    let known = LoginMethod::ALL.into_iter().find(|known| known.name() == method);
+    let count = count.parse().map_err(|_| format!("{LOGINS}: {count} is no number"))?;
+    known.ok_or_else(|| format!("{LOGINS}: {method} is no method"))?.run(count)
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match &words[..] {
+        [first, method, count] if first == LOGINS => match log_in(method, count) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("error: {error}");
+                ExitCode::from(2)
+            }
+        },
+        _ => bench(1, measure_all),
+    }
+}
