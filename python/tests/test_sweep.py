@@ -20,6 +20,9 @@ from samples import SMALL
 from usher import _sweep
 from usher.__main__ import Interrupt, main
 
+# What is computed matters less than how often: a tenth of the time, and as many replications.
+SHORT = {"run.duration": "20 s"}
+
 FILES = ["results.csv", "results.parquet", "summary.csv", "summary.parquet", "claims.json"]
 
 
@@ -63,7 +66,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Started]:
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("local") / "run"
-    usher.study("aaa-hol").run(quick=True, out=folder, progress=False)
+    usher.study("aaa-hol").set(SHORT).run(quick=True, out=folder, progress=False)
     return folder
 
 
@@ -80,7 +83,7 @@ def test_a_worker_that_dies_costs_no_row(cluster: Started, local: Path, tmp_path
             killed.extend(cluster.workers()[:1])
             os.kill(killed[0], signal.SIGKILL)
 
-    plan = usher.study("aaa-hol").plan(quick=True)
+    plan = usher.study("aaa-hol").set(SHORT).plan(quick=True)
     swept = usher.sweep(plan, cluster.backend, address=cluster.address, out=tmp_path / "run", progress=kill)
     assert killed
     assert swept.complete

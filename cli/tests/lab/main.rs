@@ -225,7 +225,9 @@ fn processor_time_is_divided_among_libraries_and_captures_have_their_keys() {
                 libraries.iter().filter(|(name, _)| name.starts_with(host.as_str())).map(|(_, s)| s).sum();
             assert!((of - took).abs() < 1e-6 * took.max(1.0), "{host}: {libraries:?} {spent:?}");
         }
-        assert!(libraries["server.AWS-LC"] > 0.2 * spent["server"], "{libraries:?} {spent:?}");
+        // How large its share is depends on how far the rest is optimised; what else enciphers has next to nothing to do.
+        assert!(libraries["server.AWS-LC"] > 0.1 * spent["server"], "{libraries:?} {spent:?}");
+        assert!(libraries["server.AWS-LC"] > 4.0 * libraries["server.RustCrypto"], "{libraries:?} {spent:?}");
     }
     let captures: Vec<PathBuf> = std::fs::read_dir(folder.join("captures"))
         .unwrap()

@@ -17,10 +17,15 @@ fn every_command_has_a_manual_page() {
     }
 }
 
-/// Makes the package of the program under test; its path.
-fn package(place: &Folder) -> String {
+/// Makes the package of the program under test by a compressor of dpkg-deb; its path.
+fn package(place: &Folder, compressor: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let made = Command::new(root.join("scripts/deb")).arg(USHER).arg(place.path("out")).output().unwrap();
+    let made = Command::new(root.join("scripts/deb"))
+        .arg(USHER)
+        .arg(place.path("out"))
+        .env("DPKG_DEB_COMPRESSOR_TYPE", compressor)
+        .output()
+        .unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     String::from_utf8(made.stdout).unwrap()
 }
@@ -58,7 +63,8 @@ const ON_A_COPY: &str = "set -e\n\
 
 /// Runs a script there; what it says.
 fn on_a_copy(place: &Folder, within: &str) -> String {
-    let package = package(place);
+    // It is unpacked at once, some of them several times.
+    let package = package(place, "none");
     place.write("install.sh", ON_A_COPY);
     place.write("within.sh", within);
     let done = Command::new("unshare")
@@ -209,7 +215,7 @@ fn a_purge_ends_a_server_that_runs_outside_of_systemd() {
 #[test]
 fn the_package_has_the_program_its_pages_its_completions_and_its_service() {
     let place = Folder::new();
-    let package = package(&place);
+    let package = package(&place, "gzip");
     let unpacked = place.path("root");
     let run = |program: &str, arguments: &[&str]| {
         let said = Command::new(program).args(arguments).output().unwrap();
