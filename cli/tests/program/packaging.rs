@@ -52,12 +52,13 @@ fn the_service_runs_as_a_user_who_can_read_what_root_wrote() {
 }
 
 /// What runs a script of a test on a copy of this system that lasts as long as the test: an overlay in a namespace of its
-/// own. It has the package as /usher.deb.
+/// own. It has the package as /usher.deb. No index of all manual pages is made whenever it is installed.
 const ON_A_COPY: &str = "set -e\n\
     mkdir over; mount -t tmpfs tmpfs over; cd over; mkdir upper work root\n\
     mount -t overlay overlay -o lowerdir=/,upperdir=upper,workdir=work root\n\
     mount --bind /dev root/dev; mount -t proc proc root/proc\n\
     cp \"$1\" root/usher.deb; cp \"$2\" root/within.sh\n\
+    rm -f root/var/lib/man-db/auto-update\n\
     ip link set lo up\n\
     exec chroot root bash /within.sh\n";
 
