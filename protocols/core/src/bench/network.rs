@@ -9,7 +9,7 @@ use crate::machine::{
 use crate::output::Host;
 use crate::time::{Duration, Instant, WallTime};
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::any::Any;
 use core::marker::PhantomData;
@@ -134,13 +134,41 @@ where
 /// [`Index`] is the machine itself. What it decides when it is called so is carried out with the next run.
 pub struct Network {
     hosts: Vec<Box<dyn Hosted>>,
+    timers: Timers,
     wire: Wire,
+}
+
+/// The hosts' timers in their order, so that a step asks those alone that something happened to, and not a thousand.
+#[derive(Default)]
+struct Timers {
+    /// By host: its timer when it was last asked.
+    known: Vec<Option<Instant>>,
+    order: BTreeSet<(Instant, usize)>,
+    /// Hosts whose machines may have set their timers anew since.
+    stale: BTreeSet<usize>,
+}
+
+impl Timers {
+    fn set(&mut self, host: usize, at: Option<Instant>) {
+        if let Some(before) = core::mem::replace(&mut self.known[host], at) {
+            self.order.remove(&(before, host));
+        }
+        self.order.extend(at.map(|at| (at, host)));
+    }
+    /// The next of a host that is awake. Of those that are past, which are due now, the first host's comes first.
+    fn next(&self, now: Instant, silent: &[bool]) -> Option<(Instant, usize)> {
+        let past = self.order.range(..=(now, usize::MAX)).map(|(_, host)| *host);
+        if let Some(host) = past.filter(|host| !silent[*host]).min() {
+            return Some((now, host));
+        }
+        self.order.range((now, usize::MAX)..).find(|(_, host)| !silent[*host]).copied()
+    }
 }
 
 impl Network {
     /// No hosts yet; `channel` is between each two that [`link`](Self::link) says nothing of.
     pub fn new(channel: ChannelConfig) -> Self {
-        Self { hosts: Vec::new(), wire: Wire::new(channel) }
+        Self { hosts: Vec::new(), timers: Timers::default(), wire: Wire::new(channel) }
     }
     /// Adds a host. The first of its addresses is the one that it sends from where its machine leaves the choice.
     pub fn add<M>(&mut self, mut machine: M, addresses: &[IpAddr]) -> At<M>
@@ -151,6 +179,8 @@ impl Network {
         let on_job = |job: Job<_>| panic!("nobody does the job of token {}", job.token);
         let slot =
             Slot { machine, events: Vec::new(), on_event: Box::new(|_| None), on_job: Box::new(on_job) };
+        self.timers.stale.insert(self.hosts.len());
+        self.timers.known.push(None);
         self.hosts.push(Box::new(slot));
         self.wire.addresses.push(addresses.to_vec());
         self.wire.silent.push(false);
@@ -377,10 +407,12 @@ impl Network {
         slot.downcast_ref().expect("a host of this network")
     }
     fn slot_mut<M: Machine + 'static>(&mut self, host: At<M>) -> &mut Slot<M> {
+        self.timers.stale.insert(host.number);
         let slot: &mut dyn Any = &mut *self.hosts[host.number];
         slot.downcast_mut().expect("a host of this network")
     }
     fn drain(&mut self, host: usize) {
+        self.timers.stale.insert(host);
         self.hosts[host].drain(host, &mut self.wire);
     }
     fn feed(&mut self, host: usize, input: Input<'_>) {
@@ -388,9 +420,11 @@ impl Network {
         self.drain(host);
     }
     fn timer(&mut self) -> Option<(Instant, usize)> {
-        let Wire { now, silent, .. } = &self.wire;
-        let awake = self.hosts.iter_mut().enumerate().filter(|(host, _)| !silent[*host]);
-        awake.filter_map(|(n, host)| Some((host.timeout()?.max(*now), n))).min()
+        while let Some(host) = self.timers.stale.pop_first() {
+            let at = self.hosts[host].timeout();
+            self.timers.set(host, at);
+        }
+        self.timers.next(self.wire.now, &self.wire.silent)
     }
     fn arrive(&mut self, Arrival { host, what, bytes }: Arrival) {
         if self.wire.silent.get(host) == Some(&true) || self.wire.is_dead(host, &what) {
