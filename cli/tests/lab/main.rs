@@ -227,7 +227,8 @@ fn processor_time_is_divided_among_libraries_and_captures_have_their_keys() {
         }
         // How large its share is depends on how far the rest is optimised; what else enciphers has next to nothing to do.
         assert!(libraries["server.AWS-LC"] > 0.1 * spent["server"], "{libraries:?} {spent:?}");
-        assert!(libraries["server.AWS-LC"] > 4.0 * libraries["server.RustCrypto"], "{libraries:?} {spent:?}");
+        let other = libraries.get("server.RustCrypto").copied().unwrap_or_default();
+        assert!(libraries["server.AWS-LC"] > 4.0 * other, "{libraries:?} {spent:?}");
     }
     let captures: Vec<PathBuf> = std::fs::read_dir(folder.join("captures"))
         .unwrap()
