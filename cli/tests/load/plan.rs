@@ -46,7 +46,8 @@ fn what_a_login_costs_is_measured_and_planned_with_or_refused() {
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains("calibrate again") && !written.exists(), "{said}");
-        assert!(said.contains("  pap at ") && said.contains("  eap-md5 at "), "{said}");
+        let each = said.contains("  pap at ") && said.contains("  eap-md5 at ");
+        assert!(each || said.contains("of the logins ended as they had to"), "{said}");
         return;
     }
     let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

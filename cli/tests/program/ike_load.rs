@@ -188,7 +188,8 @@ fn what_an_ike_sa_costs_is_measured_by_several_methods_or_refused() {
     // An unoptimised program on a shared machine does not measure well each time; then it must say so, and write nothing.
     if said.code != Some(0) {
         assert!(said.err.contains("calibrate again") && !place.path("profile.toml").exists(), "{said:?}");
-        assert!(said.err.contains("  ike-psk at ") && said.err.contains("  ike-eap-md5 at "), "{said:?}");
+        let each = said.err.contains("  ike-psk at ") && said.err.contains("  ike-eap-md5 at ");
+        assert!(each || said.err.contains("of the logins ended as they had to"), "{said:?}");
         return;
     }
     let told = said.json();

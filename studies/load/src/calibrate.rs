@@ -118,7 +118,10 @@ pub enum CalibrateError {
         program: String,
     },
     /// Too much went wrong to measure the rest.
-    #[error("{method} at {rate:.0} a second: only {share:.1} % of the logins ended as they had to")]
+    #[error(
+        "{method} at {rate:.0} a second: only {share:.1} % of the logins ended as they had to. Either the server refuses them, which a load \
+         without --calibrate shows, or other programs had the processor: calibrate again where nothing else runs"
+    )]
     Failures {
         /// Which.
         method: String,
