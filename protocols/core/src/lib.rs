@@ -8,6 +8,7 @@
 
 extern crate alloc;
 
+pub mod address;
 pub mod automaton;
 #[cfg(feature = "testing")]
 pub mod bench;

@@ -5,6 +5,7 @@ use crate::packet::{ConfigOption, Protocol};
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use usher_core::SecureRng;
+use usher_core::address::is_host_address;
 
 /// IP-Address.
 const ADDRESS: u8 = 3;
@@ -43,7 +44,7 @@ impl Ipv4Options {
     }
     /// This side's address and the peer's, once both are agreed on; `None`: there is none.
     pub(crate) fn addresses(&self) -> Option<(Ipv4Addr, Ipv4Addr)> {
-        let local = self.local.filter(|address| !address.is_unspecified())?;
+        let local = self.local.filter(|address| is_host_address((*address).into()))?;
         Some((local, self.remote))
     }
     /// The name servers.
@@ -149,6 +150,27 @@ impl Options for Ipv4Options {
             } else if let Some(n) = DNS.iter().position(|one| *one == option.kind) {
                 self.dns[n] = None;
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_no_host_can_have_is_none() {
+        let given = |text: &str| {
+            let mut options = Ipv4Options::taking(false);
+            let mut rng = SecureRng::from_seed([1; 32]);
+            options.begin(&mut rng);
+            let data = &text.parse::<Ipv4Addr>().unwrap().octets();
+            options.suggested(&[ConfigOption { kind: ADDRESS, data }], &mut rng);
+            options.addresses().map(|(local, _)| local.to_string())
+        };
+        assert_eq!(given("192.0.2.7").as_deref(), Some("192.0.2.7"));
+        for wrong in ["0.0.0.0", "127.0.0.1", "224.0.0.1", "255.255.255.255"] {
+            assert_eq!(given(wrong), None, "{wrong}");
         }
     }
 }

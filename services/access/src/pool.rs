@@ -404,12 +404,21 @@ impl Pools {
             space.release(number);
         }
     }
-    /// Whether somebody has this; false where it is of no pool.
+    /// Who has this; `None`: nobody, or it is of no pool.
     #[must_use]
-    pub fn in_use(&self, lease: Lease) -> bool {
+    pub fn holder(&self, lease: Lease) -> Option<u64> {
+        self.pools.iter().find_map(|(_, addresses, prefixes)| {
+            let space = if matches!(lease, Lease::Address(_)) { addresses } else { prefixes };
+            let state = space.states.get(&space.number(lease)?)?;
+            (state.used > 0).then_some(state.holder)
+        })
+    }
+    /// Whether this is one that a pool gives out.
+    #[must_use]
+    pub fn has(&self, lease: Lease) -> bool {
         self.pools.iter().any(|(_, addresses, prefixes)| {
             let space = if matches!(lease, Lease::Address(_)) { addresses } else { prefixes };
-            space.number(lease).and_then(|n| space.states.get(&n)).is_some_and(|state| state.used > 0)
+            space.number(lease).is_some()
         })
     }
     /// How much of each pool is in use, in their order.

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use core::hash::BuildHasher;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use usher_access::pool::Lease;
+use usher_core::address::is_host_address;
 use usher_ppp::{Assignment, InterfaceIdentifier, Ipv4Assignment, Ipv6Assignment, Prefix};
 
 /// What hosts get where an AAA server does not say otherwise.
@@ -165,6 +166,9 @@ impl AccessConcentrator {
             }
             leases.push(lease);
         };
+        if granted.address.is_some_and(|address| !is_host_address(address.into())) {
+            return Err(LoginFailure::BadAnswer);
+        }
         let mut ipv4 = None;
         if let Some(local) = addressing.local {
             let named = granted.pool.as_deref();
@@ -205,7 +209,7 @@ impl AccessConcentrator {
                 (granted.delegated, granted.delegated_pool.as_ref().or(addressing.delegated_pool.as_ref())),
             ];
             for ((given, pool), place) in wants.into_iter().zip(&mut both) {
-                if given.is_some_and(|(_, bits)| bits < SHORTEST) {
+                if given.is_some_and(|(prefix, bits)| bits < SHORTEST || !is_host_address(prefix.into())) {
                     return Err(LoginFailure::BadAnswer);
                 }
                 let given = given.map(|(prefix, bits): (Ipv6Addr, u8)| Lease::Prefix(prefix, bits));

@@ -7,16 +7,19 @@ use alloc::vec::Vec;
 use core::hash::BuildHasher;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use usher_access::pool::{Lease, PoolConfig, Pools};
-use usher_core::collections::{HashState, hash_state};
+use usher_core::collections::{HashMap, HashState, hash_state};
 use usher_core::{Instant, Job, SecureRng};
 use usher_ike::code::ConfigurationType;
 use usher_ike::machine::{self as ike, SaId};
 use usher_ike::payload::{ConfigurationAttribute, Identification};
 
-/// Address pools, and who has what of them: a gateway's own, or those of all its shards.
+/// Address pools, and who has what of them: a gateway's own, or those of all its shards. And who has which address of no pool, since
+/// an AAA server gives it.
 #[derive(Debug)]
 pub struct Leases {
     pools: Pools,
+    /// By address: its holder, and how many IKE_SAs of that holder have it.
+    others: HashMap<IpAddr, (u64, u32)>,
     hash: HashState,
     begin: u64,
 }
@@ -28,7 +31,7 @@ pub struct LeaseWish {
     pub sa: SaId,
     /// Who it is by which connection: who comes again gets the same address while it is free.
     pub holder: (String, Identification),
-    /// Addresses that an AAA server gives it: where they are of pools, nobody else gets them.
+    /// Addresses that an AAA server gives it, of pools or not: it gets those that no other holder has, and nobody else gets them.
     pub granted: Vec<IpAddr>,
     /// The pools that it may be given one of, the preferred first.
     pub pools: Vec<String>,
@@ -56,13 +59,30 @@ impl Leases {
     }
     /// The same, of what was chance before.
     pub(crate) fn begun(pools: &[PoolConfig], hash: HashState, begin: u32) -> Self {
-        Self { pools: Pools::new(pools, &hash), hash, begin: begin.into() }
+        let others = HashMap::with_hasher(hash.clone());
+        Self { pools: Pools::new(pools, &hash), others, hash, begin: begin.into() }
+    }
+    fn holder(&self, address: IpAddr) -> Option<u64> {
+        self.pools.holder(Lease::Address(address)).or_else(|| Some(self.others.get(&address)?.0))
+    }
+    fn claim(&mut self, address: IpAddr, holder: u64) {
+        let lease = Lease::Address(address);
+        if self.pools.has(lease) {
+            self.pools.claim(lease, holder);
+        } else {
+            self.others.entry(address).or_insert((holder, 0)).1 += 1;
+        }
     }
     fn take(&mut self, wish: &LeaseWish) -> Vec<Lease> {
         let holder = self.hash.hash_one(&wish.holder);
-        let granted = wish.granted.iter().map(|address| Lease::Address(*address));
-        let granted = granted.filter(|lease| !wish.alone || !self.pools.in_use(*lease)).collect::<Vec<_>>();
-        granted.iter().for_each(|lease| self.pools.claim(*lease, holder));
+        let mut granted = Vec::new();
+        for address in &wish.granted {
+            // Nobody gets what another holder has, whoever gives it: that one's packets would be whose the address is then.
+            if self.holder(*address).is_none_or(|other| other == holder && !wish.alone) {
+                self.claim(*address, holder);
+                granted.push(Lease::Address(*address));
+            }
+        }
         let taken = wish.addresses.iter().filter_map(|wanted| self.take_one(wish, holder, *wanted));
         granted.into_iter().chain(taken).collect()
     }
@@ -71,7 +91,7 @@ impl Leases {
             let this = Lease::Address(wanted);
             let pools = wish.pools.iter().filter_map(|name| self.pools.find(name));
             let pools: Vec<usize> = pools.collect();
-            let another = wish.alone && self.pools.in_use(this);
+            let another = wish.alone && self.holder(wanted).is_some();
             if !another && pools.into_iter().any(|pool| self.pools.take_this(pool, this, holder)) {
                 return Some(this);
             }
@@ -89,7 +109,17 @@ impl Leases {
     }
     /// One who had this has it no more.
     pub fn release(&mut self, lease: Lease) {
-        self.pools.release(lease);
+        match lease {
+            Lease::Address(address) if !self.pools.has(lease) => {
+                if let Some((_, times)) = self.others.get_mut(&address) {
+                    *times -= 1;
+                    if *times == 0 {
+                        self.others.remove(&address);
+                    }
+                }
+            }
+            lease => self.pools.release(lease),
+        }
     }
     /// How much of each is in use: its name, addresses in use, addresses in all.
     pub fn used(&self) -> impl Iterator<Item = (&str, u64, u64)> {
@@ -125,14 +155,6 @@ impl Gateway {
         let renewing = wishes.iter().filter_map(ConfigurationAttribute::internal_address).any(|a| renews(&a));
         let several = self.peer(&connection).is_some_and(|peer| !peer.connection.unique);
         let alone = several && !renewing;
-        // Of no pool, an address is known to be another's by who has it.
-        let taken: Vec<IpAddr> = self
-            .sessions
-            .values()
-            .flat_map(|session| &session.addresses)
-            .chain(self.logins.values().flat_map(|login| &login.addresses))
-            .copied()
-            .collect();
         let login = self.logins.entry(sa).or_insert_with(|| Login::new(identity, connection, remote));
         let granted = |is_v4| login.granted.addresses.iter().any(|address| address.is_ipv4() == is_v4);
         let open = FAMILIES.iter().filter(|(_, is_v4)| !granted(*is_v4));
@@ -150,8 +172,7 @@ impl Gateway {
             None => peer.map(|peer| peer.pools.clone()).unwrap_or_default(),
         };
         login.wishes = wishes;
-        let granted = login.granted.addresses.iter().copied();
-        let granted = granted.filter(|address| !alone || !taken.contains(address)).collect();
+        let granted = login.granted.addresses.clone();
         let wish = LeaseWish { sa, holder, granted, pools, alone, addresses };
         match &mut self.leases {
             Some(own) => {

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use usher_access::pool::Lease;
 use usher_access::{Continuation, Failure, FramedAddress, Proof, Reply, Request};
+use usher_core::address::is_host_address;
 use usher_core::{Duration, Instant, Job, Machine};
 use usher_crypto::Key;
 use usher_eap::packet::{Packet, Type};
@@ -317,9 +318,14 @@ impl Gateway {
             Some(FramedAddress::Address(address)) => Some(IpAddr::V4(address)),
             Some(FramedAddress::NasChooses | FramedAddress::UserChooses) | None => None,
         };
+        let addresses: Vec<IpAddr> =
+            framed.into_iter().chain(reply.framed_ipv6_addresses().map(IpAddr::V6)).collect();
+        if !addresses.iter().copied().all(is_host_address) {
+            return self.unanswered(now, sa, LoginFailure::BadAnswer);
+        }
         login.granted = Granted {
             classes: reply.classes().map(<[u8]>::to_vec).collect(),
-            addresses: framed.into_iter().chain(reply.framed_ipv6_addresses().map(IpAddr::V6)).collect(),
+            addresses,
             pool: reply.framed_pool().map(Into::into),
             dns: reply.dns_servers().collect(),
             // Zero is no limit, as Diameter has it (RFC 6733 §8.13).

@@ -272,7 +272,7 @@ pub enum LoginFailure {
     NoAaa,
     /// No pool has an address left.
     NoAddress,
-    /// The AAA server gives it the address that another IKE_SA has, and each is to have its own (`unique = false`).
+    /// The AAA server gives it the address that another user has, or another IKE_SA where each is to have its own (`unique = false`).
     AddressInUse,
 }
 

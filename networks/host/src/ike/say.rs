@@ -167,7 +167,7 @@ const fn refusal(why: LoginFailure) -> &'static str {
         LoginFailure::NoAaa => "the configuration has no AAA server",
         LoginFailure::HeldBack => "too many logins of this name or host have failed; it is held back",
         LoginFailure::AddressInUse => {
-            "the AAA server gives it an address that another IKE_SA has; with unique = true the newer one takes its place"
+            "the AAA server gives it an address that another user has, or another IKE_SA of the same where unique = false"
         }
         LoginFailure::NoAddress => "no pool has an address left",
     }

@@ -15,6 +15,7 @@ use crate::work;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::IpAddr;
+use usher_core::address::is_host_address;
 use usher_core::{Instant, SecureRng};
 
 /// CHILD_SAs of an IKE_SA at most, those that are being replaced among them.
@@ -357,6 +358,11 @@ fn try_accept(
     };
     // A responder may only narrow (§2.9).
     if !within(&granted.initiator, &local) || !within(&granted.responder, &remote) {
+        return Err(NotifyType::TS_UNACCEPTABLE);
+    }
+    // It is of the address that this side asked for, which has to be one that a host can have.
+    let is_of_a_host = |one: &TrafficSelector| one.start != one.end || is_host_address(one.start);
+    if connection.address && !granted.initiator.selectors.iter().all(is_of_a_host) {
         return Err(NotifyType::TS_UNACCEPTABLE);
     }
     let transport = granted.transport && config.mode == Mode::Transport;

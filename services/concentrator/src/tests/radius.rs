@@ -446,7 +446,8 @@ fn who_shows_a_certificate_has_a_name_where_the_server_compares_it() {
 
 #[test]
 fn a_prefix_that_would_lead_others_packets_to_a_host_is_no_answer() {
-    for (prefix, bits) in [("::", 0), ("2001:d00::", 24), ("2001:db8::", 31)] {
+    for (prefix, bits) in [("::", 0), ("2001:d00::", 24), ("2001:db8::", 31), ("ff05::", 64), ("fe80::", 64)]
+    {
         let mut value = Vec::new();
         Value::Ipv6Prefix(prefix.parse().unwrap(), bits).encode(&mut value);
         for attribute in [kind::FRAMED_IPV6_PREFIX, kind::DELEGATED_IPV6_PREFIX] {
@@ -457,6 +458,17 @@ fn a_prefix_that_would_lead_others_packets_to_a_host_is_no_answer() {
             assert_eq!(site.world.failures(), [LoginFailure::BadAnswer], "{prefix}/{bits}");
             assert!(site.world.installed().is_empty() && site.world.status().is_empty());
         }
+    }
+}
+
+#[test]
+fn an_address_that_no_host_can_have_is_no_answer() {
+    for address in [[127, 0, 0, 1], [0, 0, 0, 0], [224, 0, 0, 1], [169, 254, 1, 1], [240, 0, 0, 1]] {
+        let mut site = Site::new(vec![client(1, P::Pap, "ann", "a long password")], move |reply| {
+            reply.push_bytes(kind::FRAMED_IP_ADDRESS, &address).unwrap();
+        });
+        site.world.up(0);
+        assert_eq!(site.world.failures(), [LoginFailure::BadAnswer], "{address:?}");
     }
 }
 

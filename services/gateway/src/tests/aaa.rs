@@ -68,7 +68,10 @@ impl Site {
         let mut users = Users::new(&mut seed.secure("users", 0));
         let mut ann = User::with_password(b"a long password");
         reply(&mut ann.reply);
+        let mut bob = User::with_password(b"another password");
+        bob.reply = ann.reply.clone();
         users.insert(b"ann", ann);
+        users.insert(b"bob", bob);
         users.insert(b"station@usher.test", User::with_password(b"of no use"));
         let mut config = usher_aaa::Config::new(UserSource::Memory(Arc::new(users)));
         let gateway = ClientConfig::new(GATEWAY.parse().unwrap(), 32, usher_radius::Secret::new(SECRET));
@@ -193,6 +196,30 @@ fn what_the_server_says_of_a_user_holds_and_it_is_told_of_the_session() {
     // Session-Timeout (RFC 2866 section 5.10).
     assert_eq!(told[3].terminate_cause, Some(5));
     assert_eq!(site.world.net[site.world.gateway].pools().nth(1), Some(("guests", 0, 254)));
+}
+
+/// The second user is given what the first one has, and a third what no host can have.
+#[test]
+fn an_address_of_the_servers_that_is_anothers_or_no_hosts_is_not_given() {
+    for (given, why) in
+        [([10, 200, 0, 1], LoginFailure::AddressInUse), ([127, 0, 0, 1], LoginFailure::BadAnswer)]
+    {
+        let mut site = Site::new(AAA_GATEWAY, move |reply| {
+            reply.push_bytes(kind::FRAMED_IP_ADDRESS, &given).unwrap();
+        });
+        for (address, user) in [(CLIENT, "ann"), ("198.51.100.9", "bob")] {
+            let password = if user == "ann" { "a long password" } else { "another password" };
+            let host = site.world.client(address, &client("md5", user, password));
+            site.world.connect(host, "home");
+            site.world.run(secs(2));
+        }
+        let failures = site.world.failures(site.world.gateway);
+        assert!(failures.iter().all(|one| *one == why) && !failures.is_empty(), "{given:?}: {failures:?}");
+        let given = core::net::IpAddr::from(given);
+        let all = site.world.status(site.world.gateway);
+        let holders = all.iter().filter(|one| one.addresses.contains(&given)).count();
+        assert_eq!(holders, usize::from(why == LoginFailure::AddressInUse), "{given:?}");
+    }
 }
 
 #[test]

@@ -119,3 +119,28 @@ fn an_address_that_another_device_has_is_not_given_twice() {
     assert_eq!(ask(true, &[], &["10.9.0.10"]), 1, "it is given the other");
     assert_eq!(ask(true, &[], &["10.9.0.11"]), 0);
 }
+
+/// An address that an AAA server gives, or a user asks for, is not another user's who has it: of a pool or not.
+#[test]
+fn an_address_that_another_user_has_is_not_given_until_it_is_free() {
+    let pools = loaded(PSK_GATEWAY).config.pools;
+    let mut leases = Leases::new(&pools, SecureRng::from_seed([7; 32]));
+    let ask = |leases: &mut Leases, user: &str, granted: &str| {
+        let holder = ("road".into(), Identification::fqdn(user));
+        let granted = vec![granted.parse().unwrap()];
+        let (pools, addresses) = (vec!["inner".into()], Vec::new());
+        let wish = LeaseWish { sa: SaId(1), holder, granted, pools, alone: false, addresses };
+        let Command::Leased { leases, .. } = wish.answered(leases) else { panic!("it answers so") };
+        leases
+    };
+    for address in ["10.9.0.10", "10.200.0.1", "2001:db8::7"] {
+        let twice = [ask(&mut leases, "ann", address), ask(&mut leases, "ann", address)];
+        assert_eq!((twice[0].len(), &twice[0]), (1, &twice[1]), "{address}: who comes again has it again");
+        for held in twice.concat() {
+            assert_eq!(ask(&mut leases, "bob", address), [], "{address}: ann has it");
+            leases.release(held);
+        }
+        assert_eq!(ask(&mut leases, "bob", address).len(), 1, "{address}: it is free");
+        assert_eq!(ask(&mut leases, "ann", address), [], "{address}: bob has it");
+    }
+}

@@ -13,6 +13,7 @@ use crate::code::{CfgType, ConfigurationType, ExchangeType, NotifyType};
 use crate::payload::{Configuration, ConfigurationAttribute, Notify, Payload};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use usher_core::address::is_host_address;
 use usher_core::{Duration, SecureRng};
 use usher_crypto::Key;
 use usher_eap::peer::{self, Peer};
@@ -255,14 +256,15 @@ fn finish(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: &[Payload]) {
     });
     let given = configuration(payloads).filter(|c| c.kind == CfgType::CFG_REPLY);
     if let Some(given) = given {
-        cx.outputs.event(Event::Configured { sa: sa.id, attributes: given.attributes.clone() });
+        let attributes = given.attributes.iter().filter(|given| is_of_a_host(given)).cloned().collect();
+        cx.outputs.event(Event::Configured { sa: sa.id, attributes });
     }
     if spi != 0 {
         let secrets = &Secrets::default();
         let made = child::Made { config: 0, spi, secrets, nonces: &nonces, replaces: None, first: true };
         child::accept(sa, cx, &made, payloads);
         // From now on this side's traffic is of the address that it was given.
-        let attributes = given.iter().flat_map(|given| &given.attributes);
+        let attributes = given.iter().flat_map(|given| &given.attributes).filter(|given| is_of_a_host(given));
         sa.given = attributes.filter_map(ConfigurationAttribute::internal_address).collect();
     } else {
         // The CHILD_SAs that it was to begin with follow, now that there is an IKE_SA.
@@ -271,4 +273,9 @@ fn finish(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: &[Payload]) {
         (0..all).for_each(|number| sa.plan(super::super::sa::Task::CreateChild(number)));
     }
     sa.go_on(cx);
+}
+
+/// Whether what a responder gives is not an address that no host can have, which this side does not take.
+fn is_of_a_host(given: &ConfigurationAttribute) -> bool {
+    given.internal_address().is_none_or(is_host_address)
 }

@@ -151,6 +151,34 @@ fn who_was_given_no_address_claims_nobodys_traffic() {
     }
 }
 
+/// What no host can have is not taken of a responder, and the rest of what it gives is.
+#[test]
+fn an_address_that_no_host_can_have_is_not_taken() {
+    for given in ["127.0.0.1", "224.0.0.9", "0.0.0.0", "255.255.255.255"] {
+        let (mut ours, mut theirs) = (connection(true), connection(false));
+        (ours.address, theirs.address) = (true, true);
+        (ours.children[0].local, theirs.children[0].remote) = (None, None);
+        let mut world = World::new(ours, theirs);
+        world.net.on_event(world.responder, move |event| match event {
+            Event::AddressWanted { sa, .. } => {
+                let of_host = ConfigurationAttribute::address(address(given), 32);
+                let attributes = vec![of_host, ConfigurationAttribute::dns(address("10.9.0.1"))];
+                Some((millis(1), Command::Address { sa: *sa, attributes }))
+            }
+            _ => None,
+        });
+        world.connect();
+        let taken = world.events(world.initiator).into_iter().find_map(|event| match event {
+            Event::Configured { attributes, .. } => Some(attributes),
+            _ => None,
+        });
+        let taken: Vec<_> = taken.unwrap().iter().filter_map(ConfigurationAttribute::as_address).collect();
+        assert_eq!(taken, [address("10.9.0.1")]);
+        let children = world.children(world.initiator);
+        assert!(children.is_empty(), "{given}: {children:?}");
+    }
+}
+
 /// IPv6 Ready: EN.I.1.2.3.7, EN.R.1.2.5.5.
 #[test]
 fn forward_secrecy_that_a_side_wants_is_not_given_up() {

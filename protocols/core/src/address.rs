@@ -1,0 +1,50 @@
+//! Addresses that a host can have.
+
+use core::net::IpAddr;
+
+/// Whether a host can have this address on a network that leads on to others: it is not unspecified, of this network (0.0.0.0/8), of
+/// loopback, of one link alone, multicast or broadcast, nor in a range that is kept back (240.0.0.0/4), nor an IPv4 address that is
+/// written as IPv6 (RFC 1122 §3.2.1.3, RFC 3927 §2.7, RFC 4291 §2.4). Private addresses and those of documentation are taken.
+#[must_use]
+pub fn is_host_address(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => {
+            let first = v4.octets()[0];
+            first != 0 && first < 224 && !v4.is_loopback() && !v4.is_link_local()
+        }
+        IpAddr::V6(v6) => {
+            let none = v6.is_unspecified() || v6.is_loopback() || v6.is_multicast();
+            !none && !v6.is_unicast_link_local() && v6.to_ipv4_mapped().is_none()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_hosts_are_told_from_others() {
+        for right in ["10.9.0.1", "192.0.2.1", "100.64.0.1", "223.255.255.255", "2001:db8::1", "fd00::1"] {
+            assert!(is_host_address(right.parse().unwrap()), "{right}");
+        }
+        for wrong in [
+            "0.0.0.0",
+            "0.1.2.3",
+            "127.0.0.1",
+            "127.9.9.9",
+            "169.254.1.1",
+            "224.0.0.1",
+            "240.0.0.1",
+            "255.255.255.254",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "fe80::1",
+            "ff02::1",
+            "::ffff:10.0.0.1",
+        ] {
+            assert!(!is_host_address(wrong.parse().unwrap()), "{wrong}");
+        }
+    }
+}
