@@ -11,7 +11,9 @@ use core::fmt;
 use usher_core::{Job, WallTime};
 use usher_crypto::signature::{KeyKind, SigningKey};
 use usher_crypto::tls::{ChainVerifier, Roots, TlsError, WallClock};
-use usher_crypto::x509::{Information, SubjectName, bears, certificate_name, may_prove_identity};
+use usher_crypto::x509::{
+    Information, SubjectName, bears, certificate_name, may_issue_for_ike, may_prove_identity,
+};
 
 /// The keys of connections, and whom they trust. A host asks it wherever it does jobs, as on a thread.
 #[derive(Debug, Default)]
@@ -127,7 +129,9 @@ impl Credentials {
         if !is_of(leaf, identity) {
             return Err(Distrust::Identity);
         }
-        if !may_prove_identity(leaf) {
+        // The root is trusted as it is.
+        let between = path.get(1..path.len() - 1).unwrap_or_default();
+        if !may_prove_identity(leaf) || !between.iter().all(|authority| may_issue_for_ike(authority)) {
             return Err(Distrust::Usage);
         }
         scheme.verify(leaf, octets, signature).map_err(|_| Distrust::Signature)?;

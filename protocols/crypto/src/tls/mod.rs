@@ -12,6 +12,7 @@ mod config;
 mod count;
 mod faults;
 pub mod fixtures;
+mod issuers;
 mod keylog;
 #[cfg_attr(target_arch = "wasm32", path = "absent.rs")]
 mod library;

@@ -1,7 +1,9 @@
 //! Signatures on certificates and lists that were found to hold.
 
-use rustls::pki_types::{AlgorithmIdentifier, InvalidSignature, SignatureVerificationAlgorithm};
-use std::collections::{BTreeMap, VecDeque};
+use rustls::pki_types::{
+    AlgorithmIdentifier, CertificateDer, InvalidSignature, SignatureVerificationAlgorithm,
+};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{PoisonError, RwLock};
 
 /// How much is remembered.
@@ -25,6 +27,8 @@ const PEERS: Most = Most { signatures: 4096, octets: 16 << 20 };
 pub(super) struct Remembered {
     authorities: RwLock<Signatures>,
     peers: RwLock<Signatures>,
+    /// Certificates of authorities below trusted ones, at most as many as signatures of theirs. Nobody else makes one.
+    issuers: RwLock<BTreeSet<Vec<u8>>>,
 }
 
 impl Default for Remembered {
@@ -32,6 +36,7 @@ impl Default for Remembered {
         Self {
             authorities: RwLock::new(Signatures::new(AUTHORITIES)),
             peers: RwLock::new(Signatures::new(PEERS)),
+            issuers: RwLock::default(),
         }
     }
 }
@@ -44,6 +49,20 @@ impl Remembered {
         leaf: &'a [u8],
     ) -> Remembering<'a> {
         Remembering { inner, remembered: self, leaf }
+    }
+    /// Whether all of these were found to be certificates of authorities.
+    pub(super) fn knows(&self, shown: &[CertificateDer<'_>]) -> bool {
+        let issuers = self.issuers.read().unwrap_or_else(PoisonError::into_inner);
+        shown.iter().all(|der| issuers.contains(der.as_ref()))
+    }
+    /// These were found to be such.
+    pub(super) fn know(&self, found: &[CertificateDer<'_>]) {
+        let mut issuers = self.issuers.write().unwrap_or_else(PoisonError::into_inner);
+        for der in found {
+            if issuers.len() < AUTHORITIES.signatures {
+                issuers.insert(der.to_vec());
+            }
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! Whom an engine believes: authorities, their revocation lists, and the paths to them.
 
 use super::config::{WallClock, certificates, config};
+use super::issuers::Issuer;
 use super::remembered::Remembered;
-use super::{TlsError, count, faults};
+use super::{TlsError, count, faults, issuers};
 use crate::fault::TlsFault;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::verify_server_name;
@@ -93,7 +94,8 @@ impl Roots {
         }
         let algorithms = count::server_provider().signature_verification_algorithms;
         let names = store.subjects();
-        Ok(Trust { roots: self, store, names, clock, algorithms })
+        let issuers = self.certificates.iter().filter_map(|root| Issuer::of_root(root)).collect();
+        Ok(Trust { roots: self, store, issuers, names, clock, algorithms })
     }
 }
 
@@ -125,6 +127,7 @@ pub(super) struct Trust {
     roots: Roots,
     /// Of the same order as the roots' certificates.
     store: RootCertStore,
+    issuers: Vec<Issuer>,
     names: Vec<DistinguishedName>,
     clock: WallClock,
     algorithms: WebPkiSupportedAlgorithms,
@@ -186,15 +189,33 @@ impl Trust {
                 .with_expiration_policy(ExpirationPolicy::Enforce)
                 .build()
         });
+        if others.len() > issuers::MOST_ISSUERS {
+            return Err(refusal(webpki::Error::MaximumPathDepthExceeded));
+        }
         let certificate = EndEntityCert::try_from(leaf).map_err(refusal)?;
         let all = self.algorithms.all;
-        let remembering: Vec<_> = match &self.roots.remembered {
+        // What is found of the authorities between is not verified a second time with the path.
+        let here = Remembered::default();
+        let remembered = match &self.roots.remembered {
+            Some(remembered) => Some(&**remembered),
+            None => (!others.is_empty()).then_some(&here),
+        };
+        let remembering: Vec<_> = match remembered {
             Some(remembered) => all.iter().map(|a| remembered.algorithm(*a, leaf)).collect(),
             None => Vec::new(),
         };
         let remembering: Vec<&dyn SignatureVerificationAlgorithm> =
             remembering.iter().map(|a| a as &dyn SignatureVerificationAlgorithm).collect();
         let algorithms = if remembering.is_empty() { all } else { &remembering };
+        let authorities;
+        let others = match remembered {
+            Some(remembered) if !remembered.knows(others) => {
+                authorities = issuers::authorities(&self.issuers, others, algorithms);
+                remembered.know(&authorities);
+                &authorities
+            }
+            _ => others,
+        };
         let path = certificate
             .verify_for_usage(algorithms, &self.store.roots, others, now, purpose, revocation, None)
             .map_err(refusal)?;

@@ -7,7 +7,7 @@ mod signature;
 
 pub use information::Information;
 pub use list::{CertificateName, RevocationList, certificate_name};
-pub use name::{SubjectName, bears, may_prove_identity, public_key_hash, subject};
+pub use name::{SubjectName, bears, may_issue_for_ike, may_prove_identity, public_key_hash, subject};
 pub use signature::holds;
 
 use alloc::string::{String, ToString};

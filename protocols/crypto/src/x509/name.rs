@@ -11,7 +11,7 @@ use x509_parser::prelude::FromDer;
 pub enum SubjectName<'a> {
     /// A domain name, among its alternative names. Letter case means nothing.
     Dns(&'a str),
-    /// A mail address, among its alternative names. Letter case means nothing.
+    /// A mail address, among its alternative names. Letter case means nothing in its domain (RFC 5280 §4.2.1.6, §7.5).
     Mail(&'a str),
     /// An address, among its alternative names.
     Address(IpAddr),
@@ -29,14 +29,22 @@ pub fn bears(certificate: &[u8], name: SubjectName<'_>) -> bool {
     }
     let Ok(Some(alternative)) = certificate.subject_alternative_name() else { return false };
     alternative.value.general_names.iter().any(|general| match (general, name) {
-        (GeneralName::DNSName(one), SubjectName::Dns(other))
-        | (GeneralName::RFC822Name(one), SubjectName::Mail(other)) => one.eq_ignore_ascii_case(other),
+        (GeneralName::DNSName(one), SubjectName::Dns(other)) => one.eq_ignore_ascii_case(other),
+        (GeneralName::RFC822Name(one), SubjectName::Mail(other)) => is_same_mailbox(one, other),
         (GeneralName::IPAddress(octets), SubjectName::Address(address)) => match address {
             IpAddr::V4(v4) => *octets == v4.octets(),
             IpAddr::V6(v6) => *octets == v6.octets(),
         },
         _ => false,
     })
+}
+
+/// Whether two mail addresses are of one mailbox: whoever has the domain says whether letter case means something before it.
+fn is_same_mailbox(one: &str, other: &str) -> bool {
+    match (one.rsplit_once('@'), other.rsplit_once('@')) {
+        (Some((one, of)), Some((other, at))) => one == other && of.eq_ignore_ascii_case(at),
+        _ => one == other,
+    }
 }
 
 /// The subject of a certificate (DER), DER: whom it names where it bears no other name. `None`: it cannot be read.
@@ -65,14 +73,24 @@ pub fn may_prove_identity(certificate: &[u8]) -> bool {
     let signs = certificate.key_usage().is_ok_and(|usage| {
         usage.is_none_or(|usage| usage.value.digital_signature() || usage.value.non_repudiation())
     });
-    let fits = certificate.extended_key_usage().is_ok_and(|usage| {
+    signs && is_for_ike(&certificate)
+}
+
+/// Whether an authority's certificate (DER) may stand between a trusted one and one that proves who somebody is in IKE: it is for IKE, TLS or
+/// anything, where it says for whom those below it may be (RFC 5280 §4.2.1.12).
+#[must_use]
+pub fn may_issue_for_ike(certificate: &[u8]) -> bool {
+    X509Certificate::from_der(certificate).is_ok_and(|(_, certificate)| is_for_ike(&certificate))
+}
+
+fn is_for_ike(certificate: &X509Certificate<'_>) -> bool {
+    certificate.extended_key_usage().is_ok_and(|usage| {
         usage.is_none_or(|usage| {
             let usage = usage.value;
             let ike = usage.other.iter().any(|oid| oid.to_id_string() == IPSEC_IKE);
             usage.any || usage.server_auth || usage.client_auth || ike
         })
-    });
-    signs && fits
+    })
 }
 
 #[cfg(test)]
@@ -95,7 +113,19 @@ mod tests {
         assert!(fits(&[], &[]) && fits(&[Usage::DigitalSignature], &[ike, Extended::CodeSigning]));
         assert!(fits(&[Usage::ContentCommitment], &[Extended::ServerAuth]) && fits(&[], &[Extended::Any]));
         assert!(!fits(&[Usage::KeyEncipherment], &[]) && !fits(&[], &[Extended::CodeSigning]));
-        assert!(!may_prove_identity(&[0x30, 0]));
+        assert!(!may_prove_identity(&[0x30, 0]) && !may_issue_for_ike(&[0x30, 0]));
+    }
+
+    #[test]
+    fn an_authority_may_issue_for_ike_unless_it_says_for_whom_else() {
+        let may = |extended: &[Extended]| {
+            let mut params = CertificateParams::new(vec!["authority.test".into()]).unwrap();
+            params.key_usages = vec![Usage::KeyCertSign];
+            params.extended_key_usages = extended.to_vec();
+            may_issue_for_ike(params.self_signed(&KeyPair::generate().unwrap()).unwrap().der())
+        };
+        assert!(may(&[]) && may(&[Extended::ClientAuth]) && may(&[Extended::EmailProtection, Extended::Any]));
+        assert!(!may(&[Extended::EmailProtection]) && !may(&[Extended::OcspSigning]));
     }
 
     #[test]
@@ -111,6 +141,7 @@ mod tests {
         for right in [
             SubjectName::Dns("GW.test"),
             SubjectName::Mail("ann@gw.test"),
+            SubjectName::Mail("ann@GW.Test"),
             SubjectName::Address("192.0.2.1".parse().unwrap()),
             SubjectName::Subject(&subject),
         ] {
@@ -121,6 +152,7 @@ mod tests {
             SubjectName::Dns("common.test"),
             SubjectName::Dns("ann@gw.test"),
             SubjectName::Mail("gw.test"),
+            SubjectName::Mail("Ann@gw.test"),
             SubjectName::Address("2001:db8::1".parse().unwrap()),
             SubjectName::Subject(&subject[1..]),
         ] {

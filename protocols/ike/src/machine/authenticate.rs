@@ -23,8 +23,8 @@ use usher_eap::authenticator::Authenticator;
 use usher_eap::packet::{Code, Packet, Type};
 use usher_eap::peer::Peer;
 
-/// Certificates that somebody may show, and responses of OCSP about them.
-const CERTIFICATES: usize = 16;
+/// Certificates of what somebody shows that are looked at, and responses of OCSP about them: a path has at most six beside the own.
+const CERTIFICATES: usize = 7;
 const RESPONSES: usize = 4;
 /// Octets of a response of OCSP that this side shows, at most: it goes with the certificates in one message.
 const LONGEST_RESPONSE: usize = 8192;

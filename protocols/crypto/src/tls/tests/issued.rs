@@ -1,6 +1,7 @@
 //! Certificates made for the test: revocation lists, and keys on elliptic curves.
 
 use super::*;
+use crate::fault::CertificateFault;
 use crate::x509::{RevocationList, certificate_name};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, ExtendedKeyUsagePurpose, IsCa,
@@ -10,9 +11,10 @@ use rcgen::{
 use usher_core::WallTime;
 
 /// An authority, below another or by itself.
+#[derive(Clone)]
 struct Authority {
     der: Vec<u8>,
-    issuer: Issuer<'static, KeyPair>,
+    issuer: std::sync::Arc<Issuer<'static, KeyPair>>,
 }
 
 impl Authority {
@@ -30,7 +32,7 @@ impl Authority {
             Some(above) => params.signed_by(&key, &above.issuer).unwrap(),
             None => params.self_signed(&key).unwrap(),
         };
-        Self { der: certificate.der().to_vec(), issuer: Issuer::new(params, key) }
+        Self { der: certificate.der().to_vec(), issuer: Issuer::new(params, key).into() }
     }
 
     fn leaf(&self, name: &str, serial: u64, usage: ExtendedKeyUsagePurpose) -> (Vec<u8>, Vec<u8>) {
@@ -302,6 +304,88 @@ fn a_path_is_the_one_that_is_verified_whatever_else_is_shown() {
     assert!(server.path_for_any_purpose(&[&responder[..], &alone.der]).is_err());
     let (_, anonymous) = Setup::new(Version::Tls13, 1).configs();
     assert!(anonymous.client_path(&[leaf, below]).is_err(), "another root");
+}
+
+/// A client of this chain, below `leaf`, and how many signatures a server verifies that refuses it; its own fault.
+fn refusal_of(pki: &Pki, (leaf, key): &(Vec<u8>, Vec<u8>), shown: &[&[u8]]) -> (Option<TlsFault>, u32) {
+    let both = VersionRange::default();
+    let client = Credentials::from_der([&leaf[..]].into_iter().chain(shown.iter().copied()), key);
+    let pki = Pki { root: pki.root.clone(), below: pki.below.clone(), client, server: pki.server.clone() };
+    let (client, server) = configs(&pki, both, both, Vec::new()).unwrap();
+    let (mut client, mut server) = (Client::new(&client).unwrap(), Server::new(&server).unwrap());
+    run(&mut client, &mut server);
+    (server.error().map(TlsError::fault), server.work().verify)
+}
+
+#[test]
+fn a_path_of_six_authorities_is_taken_in_any_order_and_of_seven_refused() {
+    let pki = pki();
+    let mut authorities = vec![pki.below.clone()];
+    for n in 2..=7 {
+        let above = authorities.last().unwrap();
+        authorities.push(Authority::new(&format!("Below {n}"), n, Some(above)));
+    }
+    for (depth, order, taken) in [(6, 1, true), (6, 5, true), (7, 1, false)] {
+        let leaf = authorities[depth - 1].leaf("client", 8, ExtendedKeyUsagePurpose::ClientAuth);
+        let mut shown: Vec<&[u8]> = authorities[..depth].iter().map(|one| &one.der[..]).collect();
+        shown.rotate_left(order);
+        let (fault, verified) = refusal_of(&pki, &leaf, &shown);
+        let too_many = TlsFault::Certificate(CertificateFault::Constraint);
+        assert_eq!(fault, (!taken).then_some(too_many), "{depth} {order}");
+        // Each certificate's, once, and the handshake's.
+        assert_eq!(verified, if taken { 8 } else { 0 }, "{depth} {order}");
+    }
+}
+
+/// What a stranger and a user show costs few signatures, however many ways its certificates name each other.
+#[test]
+fn certificates_that_name_each_other_in_many_ways_cost_few_signatures() {
+    let pki = pki();
+    let unknown = Some(TlsFault::Certificate(CertificateFault::UnknownAuthority));
+    // A stranger's that all say they are the root's, of keys of their own.
+    let strangers: Vec<Authority> = (0..6).map(|n| Authority::new("Root", 100 + n, None)).collect();
+    let shown: Vec<&[u8]> = strangers.iter().map(|one| &one.der[..]).collect();
+    let leaf = strangers[0].leaf("client", 8, ExtendedKeyUsagePurpose::ClientAuth);
+    // Each by the root's key, and the leaf.
+    let wrong = Some(TlsFault::Certificate(CertificateFault::Signature));
+    assert_eq!(refusal_of(&pki, &leaf, &shown), (wrong, 7));
+    // Below an authority's certificate that everybody can have.
+    let strangers: Vec<Authority> = (0..5).map(|n| Authority::new("Below", 100 + n, None)).collect();
+    let shown: Vec<&[u8]> = strangers.iter().map(|one| &one.der[..]).chain([&pki.below.der[..]]).collect();
+    let leaf = strangers[0].leaf("client", 8, ExtendedKeyUsagePurpose::ClientAuth);
+    let (fault, verified) = refusal_of(&pki, &leaf, &shown);
+    assert!(fault.is_some() && verified <= 7, "{fault:?} {verified}");
+    // A user who signs authorities with the key of its own certificate.
+    let (own, key) = pki.below.leaf("user", 9, ExtendedKeyUsagePurpose::ClientAuth);
+    let signing = KeyPair::try_from(&key[..]).unwrap();
+    let user = Authority { der: own, issuer: Issuer::new(params("user", 9), signing).into() };
+    let made: Vec<Authority> = (0..4).map(|n| Authority::new("user", 100 + n, Some(&user))).collect();
+    let shown: Vec<&[u8]> =
+        made.iter().map(|one| &one.der[..]).chain([&user.der[..], &pki.below.der]).collect();
+    let leaf = made[0].leaf("client", 8, ExtendedKeyUsagePurpose::ClientAuth);
+    assert_eq!(refusal_of(&pki, &leaf, &shown), (unknown, 1));
+}
+
+#[test]
+fn who_may_not_sign_certificates_is_no_authority() {
+    let pki = pki();
+    let unknown = Some(TlsFault::Certificate(CertificateFault::UnknownAuthority));
+    for (is_ca, usages, taken) in [
+        (IsCa::Ca(BasicConstraints::Unconstrained), vec![], true),
+        (IsCa::Ca(BasicConstraints::Unconstrained), vec![KeyUsagePurpose::KeyCertSign], true),
+        (IsCa::Ca(BasicConstraints::Unconstrained), vec![KeyUsagePurpose::CrlSign], false),
+        (IsCa::ExplicitNoCa, vec![KeyUsagePurpose::KeyCertSign], false),
+        (IsCa::NoCa, vec![], false),
+    ] {
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
+        let mut params = params("Between", 11);
+        (params.is_ca, params.key_usages) = (is_ca, usages);
+        let der = params.signed_by(&key, &pki.below.issuer).unwrap().der().to_vec();
+        let between = Authority { der, issuer: Issuer::new(params, key).into() };
+        let leaf = between.leaf("client", 8, ExtendedKeyUsagePurpose::ClientAuth);
+        let (fault, _) = refusal_of(&pki, &leaf, &[&between.der, &pki.below.der]);
+        assert_eq!(fault, if taken { None } else { unknown });
+    }
 }
 
 /// A server that remembers what it has verified of certificates.

@@ -3,8 +3,8 @@
 use super::*;
 use crate::credentials::{Credentials, Distrust};
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer, KeyIdMethod,
-    KeyPair, RevokedCertParams, SanType,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, ExtendedKeyUsagePurpose,
+    IsCa, Issuer, KeyIdMethod, KeyPair, RevokedCertParams, SanType,
 };
 use time::OffsetDateTime;
 use usher_core::WallTime;
@@ -25,13 +25,18 @@ struct Authority {
 
 impl Authority {
     fn new() -> Self {
+        Self::below_for(&[])
+    }
+    /// The one below is for these purposes alone, where there are any.
+    fn below_for(purposes: &[ExtendedKeyUsagePurpose]) -> Self {
         let authority = |name: &str| {
             let mut params = CertificateParams::new(vec![]).unwrap();
             params.distinguished_name.push(DnType::CommonName, name);
             params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
             (params, KeyPair::generate().unwrap())
         };
-        let ((root, root_key), (below, below_key)) = (authority("root"), authority("below"));
+        let ((root, root_key), (mut below, below_key)) = (authority("root"), authority("below"));
+        below.extended_key_usages = purposes.to_vec();
         let root_der = root.self_signed(&root_key).unwrap().der().to_vec();
         let issuer = Issuer::new(root, root_key);
         let intermediate = below.signed_by(&below_key, &issuer).unwrap().der().to_vec();
@@ -253,6 +258,46 @@ fn who_is_on_a_revocation_list_is_refused_as_soon_as_that_is_there() {
     *newest.borrow_mut() = Rc::new(gateway.with_revocation_lists(&[]).unwrap());
     world.connect();
     assert!(gateway.with_revocation_lists(&[leaf]).is_err());
+}
+
+/// Both sides by certificates of an authority below the root: whether the responder refuses it since it is for something else.
+fn is_of_other_use(purposes: &[ExtendedKeyUsagePurpose]) -> bool {
+    let authority = Authority::below_for(purposes);
+    let [mut own, mut gateway] = [Credentials::new(), Credentials::new()];
+    let (mut ours, mut theirs) = (connection(true), connection(false));
+    for (side, name, credentials) in
+        [(&mut ours, "ini.test", &mut own), (&mut theirs, "gw.test", &mut gateway)]
+    {
+        let (chain, key) = authority.certify(name, P256);
+        let kind = credentials.add_key("site", key);
+        side.local_auth = LocalAuth::Certificate { chain, kind, pss: false };
+        side.remote_auth = RemoteAuth::Certificate { authorities: vec![] };
+        authority.trusted_by(credentials);
+    }
+    let mut world = World::new(ours, theirs);
+    let refused = Rc::new(RefCell::new(Vec::new()));
+    let why = refused.clone();
+    world.net.on_job(world.initiator, move |job| Some((millis(1), own.answer(&job))));
+    world.net.on_job(world.responder, move |job| {
+        if matches!(job.what, IkeJob::Verify { .. }) {
+            why.borrow_mut().push(gateway.verified(&job.what).err());
+        }
+        Some((millis(1), gateway.answer(&job)))
+    });
+    world.initiate();
+    world.net.run(secs(1));
+    let refused = refused.borrow();
+    match &refused[..] {
+        [Some(Distrust::Usage)] => true,
+        [None] => false,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_authority_that_is_for_something_else_lets_nobody_in() {
+    assert!(!is_of_other_use(&[]) && !is_of_other_use(&[ExtendedKeyUsagePurpose::ClientAuth]));
+    assert!(is_of_other_use(&[ExtendedKeyUsagePurpose::EmailProtection]));
 }
 
 /// The names of what is on a list.

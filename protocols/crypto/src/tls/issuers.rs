@@ -1,0 +1,139 @@
+//! Which of the certificates that a peer shows beside its own are of authorities.
+//!
+//! A path from the peer's certificate up to a trusted one is not looked for among whatever it shows: certificates that name
+//! each other in many ways make that take seconds. What counts as an authority is found from the trusted ones down, and costs
+//! a stranger's certificates one signature each.
+
+use rustls::pki_types::{CertificateDer, SignatureVerificationAlgorithm};
+use std::vec::Vec;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer;
+
+/// Certificates that a peer may show beside its own.
+pub(super) const MOST_ISSUERS: usize = 6;
+/// Signatures that are verified to find authorities among them. An authority of each needs one, and one more for each other of its
+/// name, such as the key before.
+const MOST_SIGNATURES: usize = 24;
+
+/// A name and a key that certificates are verified by, DER.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Issuer {
+    subject: Vec<u8>,
+    key: Vec<u8>,
+}
+
+impl Issuer {
+    /// Of a trusted certificate; `None`: it cannot be read.
+    pub(super) fn of_root(der: &[u8]) -> Option<Self> {
+        let (_, certificate) = X509Certificate::from_der(der).ok()?;
+        Some(Self::of(&certificate))
+    }
+    fn of(certificate: &X509Certificate<'_>) -> Self {
+        Self { subject: certificate.subject().as_raw().to_vec(), key: certificate.public_key().raw.to_vec() }
+    }
+    fn has_signed(&self, signed: &Signed<'_>, algorithms: &[&dyn SignatureVerificationAlgorithm]) -> bool {
+        let Some([key_algorithm, key]) = contents(&self.key) else { return false };
+        let fits = |algorithm: &&&dyn SignatureVerificationAlgorithm| {
+            algorithm.signature_alg_id().as_ref() == signed.algorithm
+                && algorithm.public_key_alg_id().as_ref() == key_algorithm
+        };
+        let (Some(key), Some(signature)) = (bits(key), bits(signed.signature)) else { return false };
+        let mut fitting = algorithms.iter().filter(fits);
+        fitting.any(|algorithm| algorithm.verify_signature(key, signed.message, signature).is_ok())
+    }
+}
+
+/// An authority's certificate among those that a peer shows: it says that it is one, and may sign certificates (RFC 5280 §4.2.1.3,
+/// §4.2.1.9).
+struct Candidate<'a> {
+    der: &'a CertificateDer<'a>,
+    issuer: Vec<u8>,
+    own: Issuer,
+    signed: Signed<'a>,
+}
+
+impl<'a> Candidate<'a> {
+    fn read(der: &'a CertificateDer<'a>) -> Option<Self> {
+        let (_, certificate) = X509Certificate::from_der(der).ok()?;
+        let is_authority = certificate.basic_constraints().ok()?.is_some_and(|it| it.value.ca);
+        let may_sign = certificate.key_usage().ok()?.is_none_or(|usage| usage.value.key_cert_sign());
+        let issuer = certificate.issuer().as_raw().to_vec();
+        let own = Issuer::of(&certificate);
+        let signed = Signed::read(der)?;
+        (is_authority && may_sign).then_some(Self { der, issuer, own, signed })
+    }
+}
+
+/// What is signed of a certificate, by which algorithm (its identifier's content), and the signature (a bit string's).
+struct Signed<'a> {
+    message: &'a [u8],
+    algorithm: &'a [u8],
+    signature: &'a [u8],
+}
+
+impl<'a> Signed<'a> {
+    fn read(der: &'a [u8]) -> Option<Self> {
+        let (_, certificate, _) = element(der)?;
+        let (message, _, rest) = element(certificate)?;
+        let (_, algorithm, rest) = element(rest)?;
+        let (_, signature, _) = element(rest)?;
+        Some(Self { message, algorithm, signature })
+    }
+}
+
+/// The first element of DER: the whole, its content, and what comes after it.
+fn element(der: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+    let first = usize::from(*der.get(1)?);
+    let (header, length) = match first.checked_sub(0x80) {
+        None => (2, first),
+        Some(octets @ 1..=3) => {
+            let length =
+                der.get(2..2 + octets)?.iter().fold(0, |length, octet| length << 8 | usize::from(*octet));
+            (2 + octets, length)
+        }
+        Some(_) => return None,
+    };
+    let whole = der.get(..header + length)?;
+    Some((whole, &whole[header..], &der[header + length..]))
+}
+
+/// The contents of the two elements in one, as a key has them: its algorithm's identifier, and its bits.
+fn contents(der: &[u8]) -> Option<[&[u8]; 2]> {
+    let (_, inner, _) = element(der)?;
+    let (_, first, rest) = element(inner)?;
+    let (_, second, _) = element(rest)?;
+    Some([first, second])
+}
+
+/// A bit string's whole octets.
+fn bits(content: &[u8]) -> Option<&[u8]> {
+    content.strip_prefix(&[0])
+}
+
+/// Those of the certificates that are an authority's below one of these roots, by signatures of these algorithms.
+pub(super) fn authorities<'a>(
+    roots: &[Issuer],
+    shown: &'a [CertificateDer<'a>],
+    algorithms: &[&dyn SignatureVerificationAlgorithm],
+) -> Vec<CertificateDer<'a>> {
+    let mut left: Vec<Candidate<'_>> = shown.iter().filter_map(Candidate::read).collect();
+    let mut found: Vec<Candidate<'_>> = Vec::new();
+    let mut signatures = MOST_SIGNATURES;
+    let mut has_signed = |issuer: &Issuer, candidate: &Candidate<'_>| {
+        if candidate.issuer != issuer.subject || signatures == 0 {
+            return false;
+        }
+        signatures -= 1;
+        issuer.has_signed(&candidate.signed, algorithms)
+    };
+    for root in roots {
+        found.extend(left.extract_if(.., |one| has_signed(root, one)));
+    }
+    let mut next = 0;
+    while let Some(above) = found.get(next) {
+        let below: Vec<_> = left.extract_if(.., |one| has_signed(&above.own, one)).collect();
+        found.extend(below);
+        next += 1;
+    }
+    found.into_iter().map(|one| one.der.clone()).collect()
+}
