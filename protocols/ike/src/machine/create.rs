@@ -671,6 +671,8 @@ fn inherit(sa: &mut IkeSa, cx: &mut Context<'_>, heir: Option<Box<IkeSa>>) {
     heir.children = core::mem::take(&mut sa.children);
     heir.tasks = core::mem::take(&mut sa.tasks);
     heir.tasks.retain(|task| *task != Task::Rekey);
+    // The other side may have moved since the heir was made; the question where it is comes with the tasks.
+    (heir.path, heir.proved, heir.nat) = (sa.path, sa.proved, sa.nat);
     heir.patience = sa.patience;
     resumption::renew(&mut heir, cx);
     heir.takes_place_of = Some(sa.id);

@@ -127,6 +127,11 @@ pub(super) fn request(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: &[Payload]
         return sa.respond_notify(cx, IKE_FOLLOWUP_KE, Notify::new(NotifyType::STATE_NOT_FOUND));
     }
     let Some(mut expected) = sa.expected_keys.take() else { return };
+    // It has moved since it began: nothing new is made for a place that is not proved.
+    if sa.is_path_unproved() {
+        cx.counters.temporary_failures += 1;
+        return sa.respond_notify(cx, IKE_FOLLOWUP_KE, Notify::new(NotifyType::TEMPORARY_FAILURE));
+    }
     let method = expected.methods.pop_front();
     let public = create::key_exchange(payloads).filter(|(theirs, _)| Some(*theirs) == method);
     let answered = method.zip(public).and_then(|(method, (_, public))| {

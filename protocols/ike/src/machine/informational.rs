@@ -16,6 +16,9 @@ const INFORMATIONAL: ExchangeType = ExchangeType::INFORMATIONAL;
 #[derive(Debug)]
 pub(super) struct Moving {
     path: Path,
+    /// How often the path had changed when it was sent. Whoever goes elsewhere and comes back has seen by then what was sent to the first
+    /// place, which follows it: that is a proof of no place.
+    moves: u64,
     /// Comes back if the other side has seen it (RFC 4555 §3.7).
     cookie: [u8; 16],
 }
@@ -39,7 +42,7 @@ pub(super) fn begin(sa: &mut IkeSa, cx: &mut Context<'_>, task: &Task) {
             sa.request(cx, INFORMATIONAL, &[Payload::Delete(Delete::Ike)], Exchange::Delete(*reason));
         }
         Task::Update | Task::Check => {
-            let moving = Moving { path: sa.path, cookie: cx.random() };
+            let moving = Moving { path: sa.path, moves: sa.moves, cookie: cx.random() };
             let cookie = Payload::Notify(Notify::with(NotifyType::COOKIE2, moving.cookie));
             if *task == Task::Check {
                 return sa.request(cx, INFORMATIONAL, &[cookie], Exchange::Check(moving));
@@ -64,7 +67,7 @@ fn brings_back(moving: &Moving, payloads: &[Payload]) -> bool {
 
 /// The responder has heard that the SAs have moved.
 pub(super) fn updated(sa: &mut IkeSa, cx: &mut Context<'_>, moving: &Moving, payloads: &[Payload]) {
-    if sa.path != moving.path {
+    if sa.moves != moving.moves {
         // They have moved again meanwhile, which is told next.
         return sa.plan(Task::Update);
     }
@@ -81,7 +84,7 @@ pub(super) fn updated(sa: &mut IkeSa, cx: &mut Context<'_>, moving: &Moving, pay
 
 /// The initiator has answered from where it says that it is.
 pub(super) fn checked(sa: &mut IkeSa, cx: &mut Context<'_>, moving: &Moving, payloads: &[Payload]) {
-    if sa.path != moving.path {
+    if sa.moves != moving.moves {
         // It has been sent to two addresses, and the answer does not say which of them works.
         return sa.plan(Task::Check);
     }
@@ -124,7 +127,7 @@ pub(super) fn request(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: &[Payload]
     if sa.mobike {
         if authenticate::has(payloads, NotifyType::UPDATE_SA_ADDRESSES) && !sa.initiator {
             // What the header has, which is what a NAT makes of it (RFC 4555 §3.5).
-            sa.path = sa.reply;
+            sa.set_path(sa.reply);
             sa.nat = initial::nat_found(cx, payloads, sa.spis, sa.path);
             answer.extend(initial::nat_detection(cx, sa.spis, sa.path));
             sa.plan(Task::Check);

@@ -140,6 +140,8 @@ pub(super) struct IkeSa {
     pub(super) initiator: bool,
     pub(super) spis: (Spi, Spi),
     pub(super) path: Path,
+    /// How often that has changed: who is asked on one path, and answers when there was another, has proved nothing.
+    pub(super) moves: u64,
     /// Where the other side's last request came from, and its response goes to.
     pub(super) reply: Path,
     /// The other side's address as it has been shown to receive there: whoever sends from another may be somebody else's address.
@@ -234,6 +236,7 @@ impl IkeSa {
             initiator,
             spis: (Spi::ZERO, Spi::ZERO),
             path,
+            moves: 0,
             reply: path,
             proved: path.remote.ip(),
             received: Vec::new(),
@@ -603,12 +606,20 @@ impl IkeSa {
     fn follow(&mut self, cx: &mut Context<'_>, path: Path) {
         self.reply = path;
         if self.is_half_open() {
-            self.path = path;
+            self.set_path(path);
             return;
         }
         if self.is_established() && self.follows() && path.remote != self.path.remote {
-            self.path = path;
+            self.set_path(path);
             self.moved(cx);
+        }
+    }
+
+    /// Messages take another path from now on.
+    pub(super) fn set_path(&mut self, path: Path) {
+        if path != self.path {
+            self.moves += 1;
+            self.path = path;
         }
     }
 
@@ -811,7 +822,7 @@ impl IkeSa {
                 if !self.mobike || !self.initiator {
                     return Err(CommandError::WrongState("the initiator alone moves, where both can"));
                 }
-                (self.path.local, self.path.remote) = (local, remote);
+                self.set_path(Path { local, remote, ..self.path });
                 self.plan(Task::Update);
             }
             Command::Serve(_)

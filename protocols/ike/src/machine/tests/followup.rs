@@ -32,6 +32,31 @@ fn sides(world: &World, (ours, theirs): (SaId, SaId)) -> [(At<Endpoint>, SaId); 
     [(world.initiator, ours), (world.responder, theirs)]
 }
 
+/// The other side has moved since it began: nothing is made for a place that is not proved.
+#[test]
+fn what_was_begun_before_a_move_is_not_made_before_the_place_is_proved() {
+    let [ours, theirs] = [true, false].map(|initiator| Connection { mobike: true, ..hybrid(initiator) });
+    let mut world = World::new(ours, theirs);
+    let (ours, theirs) = world.connect();
+    let responder = world.responder;
+    world.net.command(world.initiator, Command::Rekey(ours)).unwrap();
+    let waits = |world: &mut World| {
+        world.net[responder].sas.get_mut(theirs.0).is_some_and(|sa| sa.expected_keys.is_some())
+    };
+    while !waits(&mut world) {
+        world.net.step().expect("the rekeying is begun");
+    }
+    world.net[responder].sas.get_mut(theirs.0).unwrap().plan(sa::Task::Check);
+    let before = world.counters(responder).temporary_failures;
+    while waits(&mut world) {
+        world.net.step().expect("the keys come");
+    }
+    assert_eq!(world.counters(responder).temporary_failures, before + 1);
+    // Afterwards it is made.
+    world.net.run(secs(60));
+    world.fit(1);
+}
+
 #[test]
 fn an_ike_sa_is_replaced_with_all_its_key_exchanges() {
     for side in 0..2 {

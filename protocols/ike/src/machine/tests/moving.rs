@@ -183,6 +183,47 @@ fn who_asks_whether_the_other_is_alive_does_not_move() {
     assert_eq!((responder.requests, responder.moved), (0, 0));
 }
 
+/// Whoever goes to a place where nothing reaches it, comes back, hears there what was asked of that place, and answers when it has gone
+/// there once more.
+#[test]
+fn a_question_that_followed_a_mover_proves_no_other_place() {
+    let mut world = world();
+    let (ours, theirs) = world.connect();
+    world.net.meddle(|_, sent| {
+        let usher_core::Transmit::Datagram { path } = sent.transmit else { return vec![Duration::ZERO] };
+        // Behind the marker of port 4500 the flags are the header's twentieth octet.
+        let is_response = sent.bytes.get(4 + 19).is_some_and(|flags| flags & 0x20 != 0);
+        match (path.remote.ip() == address(ELSEWHERE), path.remote.ip() == address(RESPONDER) && is_response)
+        {
+            (true, _) => vec![],
+            (false, true) => vec![millis(400)],
+            _ => vec![Duration::ZERO],
+        }
+    });
+    to(&mut world, ours, ELSEWHERE);
+    world.net.run(millis(20));
+    to(&mut world, ours, INITIATOR);
+    let responder = world.responder;
+    let mut until = |world: &mut World, done: &mut dyn FnMut(&mut World) -> bool| {
+        while !done(world) {
+            world.net.step().expect("it comes");
+            assert!(world.net.now() < instant(secs(60)), "it comes");
+        }
+    };
+    until(&mut world, &mut |world| {
+        world.net[responder].sas.get_mut(theirs.0).unwrap().path.remote.ip() == address(INITIATOR)
+    });
+    let before = world.counters(responder).retransmissions;
+    until(&mut world, &mut |world| world.counters(responder).retransmissions > before);
+    // What was asked of the place elsewhere is here, and its answer is under way.
+    world.net.run(millis(15));
+    to(&mut world, ours, ELSEWHERE);
+    world.net.run(secs(5));
+    let elsewhere = |(_, remote, _): &(SocketAddr, SocketAddr, bool)| remote.ip() == address(ELSEWHERE);
+    let moved = moved(&world, responder);
+    assert!(!moved.iter().any(elsewhere), "{moved:?}");
+}
+
 /// Whoever asks for new SAs before it is shown to be where it says gets them only afterwards.
 #[test]
 fn nothing_new_is_made_for_a_place_that_is_not_proved() {
