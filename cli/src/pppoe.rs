@@ -93,8 +93,9 @@ pub(crate) struct ConnectArgs {
     /// A file that holds the password; `-` is standard input.
     #[arg(long, value_name = "FILE")]
     password_file: PathBuf,
-    /// How the user may show who it is, the preferred first: eap, mschapv2, chap, pap. PAP shows the password to whoever listens.
-    #[arg(long, value_name = "PROTOCOL", value_parser = protocol, value_delimiter = ',', default_value = "eap,mschapv2,chap")]
+    /// How the user may show who it is, the preferred first: eap, mschapv2, chap, pap [default: eap,mschapv2,chap; with --ca eap]. A concentrator
+    /// has to ask for one of those that are named. PAP shows the password to whoever listens.
+    #[arg(long, value_name = "PROTOCOL", value_parser = protocol, value_delimiter = ',')]
     protocols: Vec<AuthenticationProtocol>,
     /// The service that is asked for [default: any].
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
@@ -108,7 +109,8 @@ pub(crate) struct ConnectArgs {
     /// The name of the device by which packets go.
     #[arg(long, value_name = "NAME", default_value = "pppoe%d")]
     device: String,
-    /// A file with the authorities of the AAA server's certificate, PEM: with it EAP is done by PEAP or EAP-TTLS, with --certificate by EAP-TLS.
+    /// A file with the authorities of the AAA server's certificate, PEM: with it EAP is done by PEAP or EAP-TTLS, with --certificate by EAP-TLS. A
+    /// concentrator that does not ask for it is left.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
     /// The user's own certificate, PEM.
@@ -245,6 +247,21 @@ fn connect(told: ConnectArgs) -> Result<(), Failure> {
         delegation,
         ..
     } = told;
+    let asked = told.ca.is_some() || !protocols.is_empty();
+    let protocols = match (&told.ca, &protocols[..]) {
+        (None, []) => Vec::from([
+            AuthenticationProtocol::Eap,
+            AuthenticationProtocol::MsChapV2,
+            AuthenticationProtocol::Chap,
+        ]),
+        (Some(_), []) => Vec::from([AuthenticationProtocol::Eap]),
+        (Some(_), named) if named.iter().any(|one| *one != AuthenticationProtocol::Eap) => {
+            let why = "--ca has the AAA server prove by a certificate who it is, which EAP does alone: leave --protocols out, or write \
+                       --protocols eap";
+            return Err(Failure::usage(why));
+        }
+        _ => protocols,
+    };
     let own = told.certificate.zip(told.key);
     let server_name = told.server_name;
     let certificates = told.ca.map(|ca| pppoe::Certificates { ca, own, server_name });
@@ -253,6 +270,7 @@ fn connect(told: ConnectArgs) -> Result<(), Failure> {
         user,
         password,
         protocols,
+        asked,
         service,
         concentrator,
         mode,

@@ -38,6 +38,9 @@ pub struct ClientConfig {
     pub concentrator: String,
     /// Who the user is.
     pub credentials: Arc<Credentials>,
+    /// Whether the concentrator has to ask who the user is. What proves who the concentrator is comes with that alone: without it
+    /// anybody on the Ethernet could be one.
+    pub asked: bool,
     /// Whether IPv4 is wanted.
     pub ipv4: bool,
     /// Whether name servers are asked for (RFC 1877).
@@ -70,6 +73,7 @@ impl ClientConfig {
             service: String::new(),
             concentrator: String::new(),
             credentials: Arc::new(credentials),
+            asked: false,
             ipv4: true,
             dns: true,
             ipv6: Some(InterfaceIdentifier::default()),
@@ -408,6 +412,7 @@ impl Client {
         };
         let role = Role::Peer {
             credentials: self.config.credentials.clone(),
+            asked: self.config.asked,
             ipv4: self.config.ipv4,
             dns: self.config.dns,
             ipv6: self.config.ipv6,

@@ -166,6 +166,8 @@ usher_core::named! {
         SetupTimeout = "setup-timeout",
         /// The other side has no way of showing who it is that this side takes.
         NoAuthentication = "no-authentication",
+        /// The concentrator asks for no proof of who this side is, and so shows none of its own.
+        Unasked = "unasked",
         /// The other side did not prove who it is.
         AuthenticationFailed = "authentication-failed",
         /// This side was not believed.
@@ -197,6 +199,8 @@ pub(crate) enum Role {
     /// It shows who it is, and takes addresses.
     Peer {
         credentials: Arc<Credentials>,
+        /// The other side has to ask who it is.
+        asked: bool,
         ipv4: bool,
         dns: bool,
         ipv6: Option<InterfaceIdentifier>,
@@ -661,13 +665,14 @@ impl Link {
                 self.authenticator = Some(one);
                 self.asked(now, wall, out);
             }
-            Role::Peer { credentials, .. } => match self.lcp.options.peer_wants {
+            Role::Peer { credentials, asked, .. } => match self.lcp.options.peer_wants {
                 Some(protocol) => {
                     let patience = (timer, max_configure);
                     let (one, out) = Prover::new(protocol, credentials, patience, (now, wall), &mut self.rng);
                     self.prover = Some(one);
                     self.shown(now, wall, out);
                 }
+                None if *asked => self.close(now, wall, EndReason::Unasked),
                 None => self.authenticated(now, wall),
             },
         }

@@ -227,6 +227,7 @@ pub(crate) const fn cause(reason: EndReason) -> TerminateCause {
         EndReason::NotConverging
         | EndReason::SetupTimeout
         | EndReason::NoAuthentication
+        | EndReason::Unasked
         | EndReason::AuthenticationFailed
         | EndReason::Refused
         | EndReason::Impostor

@@ -29,6 +29,8 @@ pub struct Connect {
     pub password: Key,
     /// How the user may show who it is, by preference.
     pub protocols: Vec<AuthenticationProtocol>,
+    /// Whether the concentrator has to ask for one of them.
+    pub asked: bool,
     /// The service; empty: any.
     pub service: String,
     /// The concentrator's name; empty: any.
@@ -279,6 +281,7 @@ pub fn connect(told: Connect) -> Result<(), ConnectError> {
     };
     let config = ClientConfig {
         mtu,
+        asked: told.asked,
         service: told.service,
         concentrator: told.concentrator,
         ipv6: (told.ipv6 || told.delegation).then(InterfaceIdentifier::default),

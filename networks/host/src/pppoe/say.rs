@@ -163,6 +163,7 @@ pub const fn meaning(reason: EndReason) -> &'static str {
         EndReason::Looped => "what is sent comes back: the Ethernet has a loop",
         EndReason::SetupTimeout => "it took too long until an address was agreed to",
         EndReason::NoAuthentication => "the two sides have no authentication protocol in common",
+        EndReason::Unasked => "the concentrator does not ask who the user is, so that it could be anybody",
         EndReason::AuthenticationFailed => "the other side did not prove who it is",
         EndReason::Refused => "the concentrator does not let this user in, by this password",
         EndReason::Impostor => {

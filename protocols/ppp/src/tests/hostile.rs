@@ -257,6 +257,7 @@ fn a_link_that_is_looped_back_is_noticed() {
         Role::Authenticator { name: b"ac".to_vec(), protocols: Arc::new([P::Chap]), duid: vec![] },
         Role::Peer {
             credentials: Arc::new(credentials(&[P::Chap], b"x")),
+            asked: false,
             ipv4: true,
             dns: true,
             ipv6: None,
@@ -290,6 +291,42 @@ fn a_link_that_is_looped_back_is_noticed() {
         }
         // An authenticator's wish comes back as one that nobody here grants; either way the loop is the end.
         assert!(matches!(ended, Some(EndReason::Looped | EndReason::NoAuthentication)), "{ended:?}");
+    }
+}
+
+/// Two hosts, neither of which asks who the other is: the first, which wants to be asked, leaves, with nothing installed.
+#[test]
+fn a_concentrator_that_does_not_ask_who_the_user_is_is_left_where_it_has_to() {
+    for asked in [false, true] {
+        let link = |seed, asked| {
+            let role = Role::Peer {
+                credentials: Arc::new(credentials(&[P::Eap], b"x")),
+                asked,
+                ipv4: true,
+                dns: true,
+                ipv6: None,
+                delegation: None,
+            };
+            let (now, wall) = (usher_core::Instant::ZERO, WallTime::UNIX_EPOCH);
+            Link::new(role, LinkConfig::default(), 1492, SecureRng::from_seed([seed; 32]), now, wall)
+        };
+        let (now, wall) = (usher_core::Instant::ZERO, WallTime::UNIX_EPOCH);
+        let mut links = [link(1, asked), link(2, false)];
+        let mut said = [Vec::new(), Vec::new()];
+        for turn in 0..40 {
+            let (from, to) = (turn % 2, 1 - turn % 2);
+            for one in links[from].take() {
+                match one {
+                    Said::Send(protocol, packet) => {
+                        let packet = [&protocol.0.to_be_bytes(), &packet[..]].concat();
+                        let _ = links[to].receive(now, wall, &packet);
+                    }
+                    other => said[from].push(other),
+                }
+            }
+        }
+        assert_eq!(said[0].contains(&Said::Authenticated), !asked, "{said:?}");
+        assert_eq!(said[0].contains(&Said::Ended(EndReason::Unasked)), asked, "{said:?}");
     }
 }
 
