@@ -43,9 +43,10 @@ impl Issuer {
     }
 }
 
-/// An authority's certificate among those that a peer shows: it says that it is one, and may sign certificates (RFC 5280 §4.2.1.3,
-/// §4.2.1.9).
+/// One of the certificates that a peer shows.
 struct Candidate<'a> {
+    /// It says that it is an authority's, and may sign certificates (RFC 5280 §4.2.1.3, §4.2.1.9).
+    may_issue: bool,
     der: &'a CertificateDer<'a>,
     issuer: Vec<u8>,
     own: Issuer,
@@ -60,7 +61,7 @@ impl<'a> Candidate<'a> {
         let issuer = certificate.issuer().as_raw().to_vec();
         let own = Issuer::of(&certificate);
         let signed = Signed::read(der)?;
-        (is_authority && may_sign).then_some(Self { der, issuer, own, signed })
+        Some(Self { may_issue: is_authority && may_sign, der, issuer, own, signed })
     }
 }
 
@@ -110,12 +111,14 @@ fn bits(content: &[u8]) -> Option<&[u8]> {
     content.strip_prefix(&[0])
 }
 
-/// Those of the certificates that are an authority's below one of these roots, by signatures of these algorithms.
+/// Those of the certificates that are an authority's below one of these roots, by signatures of these algorithms; and whether others
+/// below them, which may not issue any, have issued `leaf` or one of these.
 pub(super) fn authorities<'a>(
     roots: &[Issuer],
+    leaf: &[u8],
     shown: &'a [CertificateDer<'a>],
     algorithms: &[&dyn SignatureVerificationAlgorithm],
-) -> Vec<CertificateDer<'a>> {
+) -> (Vec<CertificateDer<'a>>, bool) {
     let mut left: Vec<Candidate<'_>> = shown.iter().filter_map(Candidate::read).collect();
     let mut found: Vec<Candidate<'_>> = Vec::new();
     let mut signatures = MOST_SIGNATURES;
@@ -131,9 +134,17 @@ pub(super) fn authorities<'a>(
     }
     let mut next = 0;
     while let Some(above) = found.get(next) {
-        let below: Vec<_> = left.extract_if(.., |one| has_signed(&above.own, one)).collect();
-        found.extend(below);
+        if above.may_issue {
+            let below: Vec<_> = left.extract_if(.., |one| has_signed(&above.own, one)).collect();
+            found.extend(below);
+        }
         next += 1;
     }
-    found.into_iter().map(|one| one.der.clone()).collect()
+    let of_leaf = X509Certificate::from_der(leaf).map(|(_, leaf)| leaf.issuer().as_raw().to_vec());
+    let issued = |subject: &Vec<u8>| {
+        of_leaf.as_ref().is_ok_and(|issuer| issuer == subject)
+            || left.iter().any(|one| one.issuer == *subject)
+    };
+    let barred = found.iter().any(|one| !one.may_issue && issued(&one.own.subject));
+    (found.into_iter().filter(|one| one.may_issue).map(|one| one.der.clone()).collect(), barred)
 }

@@ -208,9 +208,10 @@ impl Trust {
             remembering.iter().map(|a| a as &dyn SignatureVerificationAlgorithm).collect();
         let algorithms = if remembering.is_empty() { all } else { &remembering };
         let authorities;
+        let mut barred = false;
         let others = match remembered {
             Some(remembered) if !remembered.knows(others) => {
-                authorities = issuers::authorities(&self.issuers, others, algorithms);
+                (authorities, barred) = issuers::authorities(&self.issuers, leaf, others, algorithms);
                 remembered.know(&authorities);
                 &authorities
             }
@@ -218,7 +219,11 @@ impl Trust {
         };
         let path = certificate
             .verify_for_usage(algorithms, &self.store.roots, others, now, purpose, revocation, None)
-            .map_err(refusal)?;
+            .map_err(|error| match error {
+                // It was issued by one that may not.
+                webpki::Error::UnknownIssuer if barred => refusal(webpki::Error::EndEntityUsedAsCa),
+                error => refusal(error),
+            })?;
         let root = self.store.roots.iter().position(|root| core::ptr::eq(root, path.anchor()));
         // It is one of them.
         if let Some(root) = root {
