@@ -204,7 +204,7 @@ fn a_question_that_followed_a_mover_proves_no_other_place() {
     world.net.run(millis(20));
     to(&mut world, ours, INITIATOR);
     let responder = world.responder;
-    let mut until = |world: &mut World, done: &mut dyn FnMut(&mut World) -> bool| {
+    let until = |world: &mut World, done: &mut dyn FnMut(&mut World) -> bool| {
         while !done(world) {
             world.net.step().expect("it comes");
             assert!(world.net.now() < instant(secs(60)), "it comes");
