@@ -23,6 +23,23 @@ pub(super) struct Moving {
     cookie: [u8; 16],
 }
 
+impl IkeSa {
+    /// Messages take another path from now on.
+    pub(super) fn set_path(&mut self, path: Path) {
+        if path != self.path {
+            self.moves += 1;
+            self.path = path;
+        }
+    }
+
+    /// It is not shown yet that the other side is where its messages go: nothing new is made for there (RFC 4555 §3.5, §3.7).
+    pub(super) fn is_path_unproved(&self) -> bool {
+        let asked = self.outstanding.as_ref().map(|outstanding| &outstanding.what);
+        matches!(asked, Some(Exchange::Update(_) | Exchange::Check(_)))
+            || self.tasks.iter().any(|task| matches!(task, Task::Update | Task::Check))
+    }
+}
+
 pub(super) fn begin(sa: &mut IkeSa, cx: &mut Context<'_>, task: &Task) {
     match task {
         Task::DeleteChild(spi) => {

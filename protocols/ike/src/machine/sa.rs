@@ -615,14 +615,6 @@ impl IkeSa {
         }
     }
 
-    /// Messages take another path from now on.
-    pub(super) fn set_path(&mut self, path: Path) {
-        if path != self.path {
-            self.moves += 1;
-            self.path = path;
-        }
-    }
-
     /// Whether the other side is where its authentic packets come from. With MOBIKE the initiator says when it moves
     /// (RFC 4555 §3.8).
     pub(super) const fn follows(&self) -> bool {
@@ -756,13 +748,6 @@ impl IkeSa {
                 | Task::Check => informational::begin(self, cx, &task),
             }
         }
-    }
-
-    /// It is not shown yet that the other side is where its messages go: nothing new is made for there (RFC 4555 §3.5, §3.7).
-    pub(super) fn is_path_unproved(&self) -> bool {
-        let asked = self.outstanding.as_ref().map(|outstanding| &outstanding.what);
-        matches!(asked, Some(Exchange::Update(_) | Exchange::Check(_)))
-            || self.tasks.iter().any(|task| matches!(task, Task::Update | Task::Check))
     }
 
     /// Something is to be done, unless it is to be done already.
