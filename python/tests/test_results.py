@@ -161,7 +161,8 @@ def test_ctrl_c_while_single_dialogues_are_drawn_is_said(tmp_path: Path) -> None
         part, said = interrupted_while_drawing(tmp_path / str(seconds), seconds)
         if said:
             break
-    assert len(said) == 1 and "are partial: interrupted before its figures of single dialogues were complete; the" in said[0]
+    assert len(said) == 1
+    assert "are partial: interrupted before its figures of single dialogues were complete; the" in said[0]
     assert part.complete
     assert "These results are partial: the rows are complete" in part.report(tmp_path / "part.html").read_text(encoding="utf-8")
 
