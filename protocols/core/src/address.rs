@@ -2,9 +2,10 @@
 
 use core::net::IpAddr;
 
-/// Whether a host can have this address on a network that leads on to others: it is not unspecified, of this network (0.0.0.0/8), of
-/// loopback, of one link alone, multicast or broadcast, nor in a range that is kept back (240.0.0.0/4), nor an IPv4 address that is
-/// written as IPv6 (RFC 1122 §3.2.1.3, RFC 3927 §2.7, RFC 4291 §2.4). Private addresses and those of documentation are taken.
+/// Whether a host can have this address on a network that leads on to others (RFC 1122 §3.2.1.3, RFC 3927 §2.7, RFC 4291 §2.4).
+///
+/// These are of no host: the unspecified one, 0.0.0.0/8, loopback, link-local, multicast, broadcast, 240.0.0.0/4, and IPv4 that is
+/// written as IPv6. Private addresses and those of documentation are a host's.
 #[must_use]
 pub fn is_host_address(address: IpAddr) -> bool {
     match address {

@@ -134,13 +134,13 @@ where
 /// [`Index`] is the machine itself. What it decides when it is called so is carried out with the next run.
 pub struct Network {
     hosts: Vec<Box<dyn Hosted>>,
-    timers: Timers,
+    timers: HostTimers,
     wire: Wire,
 }
 
 /// The hosts' timers in their order, so that a step asks those alone that something happened to, and not a thousand.
 #[derive(Default)]
-struct Timers {
+struct HostTimers {
     /// By host: its timer when it was last asked.
     known: Vec<Option<Instant>>,
     order: BTreeSet<(Instant, usize)>,
@@ -148,7 +148,7 @@ struct Timers {
     stale: BTreeSet<usize>,
 }
 
-impl Timers {
+impl HostTimers {
     fn set(&mut self, host: usize, at: Option<Instant>) {
         if let Some(before) = core::mem::replace(&mut self.known[host], at) {
             self.order.remove(&(before, host));
@@ -168,7 +168,7 @@ impl Timers {
 impl Network {
     /// No hosts yet; `channel` is between each two that [`link`](Self::link) says nothing of.
     pub fn new(channel: ChannelConfig) -> Self {
-        Self { hosts: Vec::new(), timers: Timers::default(), wire: Wire::new(channel) }
+        Self { hosts: Vec::new(), timers: HostTimers::default(), wire: Wire::new(channel) }
     }
     /// Adds a host. The first of its addresses is the one that it sends from where its machine leaves the choice.
     pub fn add<M>(&mut self, mut machine: M, addresses: &[IpAddr]) -> At<M>

@@ -17,12 +17,12 @@ const MOST_SIGNATURES: usize = 24;
 
 /// A name and a key that certificates are verified by, DER.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Issuer {
+pub(super) struct IssuerKey {
     subject: Vec<u8>,
     key: Vec<u8>,
 }
 
-impl Issuer {
+impl IssuerKey {
     /// Of a trusted certificate; `None`: it cannot be read.
     pub(super) fn of_root(der: &[u8]) -> Option<Self> {
         let (_, certificate) = X509Certificate::from_der(der).ok()?;
@@ -31,7 +31,11 @@ impl Issuer {
     fn of(certificate: &X509Certificate<'_>) -> Self {
         Self { subject: certificate.subject().as_raw().to_vec(), key: certificate.public_key().raw.to_vec() }
     }
-    fn has_signed(&self, signed: &Signed<'_>, algorithms: &[&dyn SignatureVerificationAlgorithm]) -> bool {
+    fn has_signed(
+        &self,
+        signed: &SignedParts<'_>,
+        algorithms: &[&dyn SignatureVerificationAlgorithm],
+    ) -> bool {
         let Some([key_algorithm, key]) = contents(&self.key) else { return false };
         let fits = |algorithm: &&&dyn SignatureVerificationAlgorithm| {
             algorithm.signature_alg_id().as_ref() == signed.algorithm
@@ -44,35 +48,35 @@ impl Issuer {
 }
 
 /// One of the certificates that a peer shows.
-struct Candidate<'a> {
+struct ShownCertificate<'a> {
     /// It says that it is an authority's, and may sign certificates (RFC 5280 §4.2.1.3, §4.2.1.9).
     may_issue: bool,
     der: &'a CertificateDer<'a>,
     issuer: Vec<u8>,
-    own: Issuer,
-    signed: Signed<'a>,
+    own: IssuerKey,
+    signed: SignedParts<'a>,
 }
 
-impl<'a> Candidate<'a> {
+impl<'a> ShownCertificate<'a> {
     fn read(der: &'a CertificateDer<'a>) -> Option<Self> {
         let (_, certificate) = X509Certificate::from_der(der).ok()?;
         let is_authority = certificate.basic_constraints().ok()?.is_some_and(|it| it.value.ca);
         let may_sign = certificate.key_usage().ok()?.is_none_or(|usage| usage.value.key_cert_sign());
         let issuer = certificate.issuer().as_raw().to_vec();
-        let own = Issuer::of(&certificate);
-        let signed = Signed::read(der)?;
+        let own = IssuerKey::of(&certificate);
+        let signed = SignedParts::read(der)?;
         Some(Self { may_issue: is_authority && may_sign, der, issuer, own, signed })
     }
 }
 
 /// What is signed of a certificate, by which algorithm (its identifier's content), and the signature (a bit string's).
-struct Signed<'a> {
+struct SignedParts<'a> {
     message: &'a [u8],
     algorithm: &'a [u8],
     signature: &'a [u8],
 }
 
-impl<'a> Signed<'a> {
+impl<'a> SignedParts<'a> {
     fn read(der: &'a [u8]) -> Option<Self> {
         let (_, certificate, _) = element(der)?;
         let (message, _, rest) = element(certificate)?;
@@ -114,15 +118,15 @@ fn bits(content: &[u8]) -> Option<&[u8]> {
 /// Those of the certificates that are an authority's below one of these roots, by signatures of these algorithms; and whether others
 /// below them, which may not issue any, have issued `leaf` or one of these.
 pub(super) fn authorities<'a>(
-    roots: &[Issuer],
+    roots: &[IssuerKey],
     leaf: &[u8],
     shown: &'a [CertificateDer<'a>],
     algorithms: &[&dyn SignatureVerificationAlgorithm],
 ) -> (Vec<CertificateDer<'a>>, bool) {
-    let mut left: Vec<Candidate<'_>> = shown.iter().filter_map(Candidate::read).collect();
-    let mut found: Vec<Candidate<'_>> = Vec::new();
+    let mut left: Vec<ShownCertificate<'_>> = shown.iter().filter_map(ShownCertificate::read).collect();
+    let mut found: Vec<ShownCertificate<'_>> = Vec::new();
     let mut signatures = MOST_SIGNATURES;
-    let mut has_signed = |issuer: &Issuer, candidate: &Candidate<'_>| {
+    let mut has_signed = |issuer: &IssuerKey, candidate: &ShownCertificate<'_>| {
         if candidate.issuer != issuer.subject || signatures == 0 {
             return false;
         }

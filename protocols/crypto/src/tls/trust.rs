@@ -1,7 +1,7 @@
 //! Whom an engine believes: authorities, their revocation lists, and the paths to them.
 
 use super::config::{WallClock, certificates, config};
-use super::issuers::Issuer;
+use super::issuers::IssuerKey;
 use super::remembered::Remembered;
 use super::{TlsError, count, faults, issuers};
 use crate::fault::TlsFault;
@@ -94,7 +94,7 @@ impl Roots {
         }
         let algorithms = count::server_provider().signature_verification_algorithms;
         let names = store.subjects();
-        let issuers = self.certificates.iter().filter_map(|root| Issuer::of_root(root)).collect();
+        let issuers = self.certificates.iter().filter_map(|root| IssuerKey::of_root(root)).collect();
         Ok(Trust { roots: self, store, issuers, names, clock, algorithms })
     }
 }
@@ -127,7 +127,7 @@ pub(super) struct Trust {
     roots: Roots,
     /// Of the same order as the roots' certificates.
     store: RootCertStore,
-    issuers: Vec<Issuer>,
+    issuers: Vec<IssuerKey>,
     names: Vec<DistinguishedName>,
     clock: WallClock,
     algorithms: WebPkiSupportedAlgorithms,

@@ -306,7 +306,7 @@ fn a_path_is_the_one_that_is_verified_whatever_else_is_shown() {
     assert!(anonymous.client_path(&[leaf, below]).is_err(), "another root");
 }
 
-/// A client of this chain, below `leaf`, and how many signatures a server verifies that refuses it; its own fault.
+/// Why a server refuses a client that shows this chain beside `leaf`, if it does, and how many signatures it has verified.
 fn refusal_of(pki: &Pki, (leaf, key): &(Vec<u8>, Vec<u8>), shown: &[&[u8]]) -> (Option<TlsFault>, u32) {
     let both = VersionRange::default();
     let client = Credentials::from_der([&leaf[..]].into_iter().chain(shown.iter().copied()), key);
