@@ -1,5 +1,6 @@
 //! What a certificate says.
 
+use super::name::is_same_mailbox;
 use super::{X509Error, format};
 use alloc::borrow::ToOwned;
 use alloc::string::{String, ToString};
@@ -21,6 +22,10 @@ pub struct Information {
     pub subject: String,
     /// Whom it may be taken for: common names, then alternative names (DNS, mail, UPN).
     pub names: Vec<String>,
+    /// Those of them that are common names.
+    pub common_names: Vec<String>,
+    /// Those of them that are DNS names.
+    pub dns_names: Vec<String>,
     /// Who issued it.
     pub issuer: String,
     /// Its number, hexadecimal.
@@ -66,8 +71,15 @@ impl Information {
             .filter_map(|n| n.as_str().ok())
             .map(String::from)
             .collect();
+        let common_names = names.clone();
+        let mut dns_names = Vec::new();
         if let Ok(Some(alternative)) = certificate.subject_alternative_name() {
-            names.extend(alternative.value.general_names.iter().filter_map(name));
+            let all = &alternative.value.general_names;
+            names.extend(all.iter().filter_map(name));
+            dns_names.extend(all.iter().filter_map(|one| match one {
+                GeneralName::DNSName(name) => Some((*name).to_owned()),
+                _ => None,
+            }));
         }
         let (mut ocsp, mut crl) = (Vec::new(), Vec::new());
         for extension in certificate.extensions() {
@@ -97,6 +109,8 @@ impl Information {
         Self {
             subject: certificate.subject().to_string(),
             names,
+            common_names,
+            dns_names,
             issuer: certificate.issuer().to_string(),
             serial: certificate.raw_serial().iter().map(|b| alloc::format!("{b:02x}")).collect(),
             not_before: seconds(certificate.validity().not_before.timestamp()),
@@ -107,12 +121,28 @@ impl Information {
         }
     }
 
-    /// Whether the certificate is of this user: one of its names is the user's, realm included and letter case
-    /// ignored. A machine that calls itself `host/NAME` is known by its DNS name.
+    /// The user whom the certificate names where the peer has said no name, but perhaps a realm (RFC 9190 §2.1.8): a name of that realm,
+    /// or else a common name, or else a machine by its DNS name.
+    #[must_use]
+    pub fn user(&self, realm: Option<&str>) -> Option<String> {
+        let of_realm = |name: &&String| {
+            let own = name.rsplit_once('@').map(|(_, own)| own);
+            own.zip(realm).is_some_and(|(own, realm)| own.eq_ignore_ascii_case(realm))
+        };
+        let named = self.names.iter().find(of_realm).or_else(|| self.common_names.first()).cloned();
+        named.or_else(|| self.dns_names.first().map(|name| alloc::format!("host/{name}")))
+    }
+
+    /// Whether the certificate is of this user: one of its names is the user's, realm included. Letter case means nothing in a domain
+    /// (RFC 4343, RFC 5280 §7.5), and something before its `@` and in a common name. A machine that calls itself `host/NAME` is known
+    /// by its DNS name alone.
     #[must_use]
     pub fn is_of(&self, user: &str) -> bool {
-        let user = user.strip_prefix("host/").unwrap_or(user);
-        self.names.iter().any(|n| n.eq_ignore_ascii_case(user))
+        let is_dns = |host: &str| self.dns_names.iter().any(|name| name.eq_ignore_ascii_case(host));
+        match user.strip_prefix("host/") {
+            Some(host) => is_dns(host),
+            None => is_dns(user) || self.names.iter().any(|name| is_same_mailbox(name, user)),
+        }
     }
 }
 

@@ -39,8 +39,9 @@ pub fn bears(certificate: &[u8], name: SubjectName<'_>) -> bool {
     })
 }
 
-/// Whether two mail addresses are of one mailbox: whoever has the domain says whether letter case means something before it.
-fn is_same_mailbox(one: &str, other: &str) -> bool {
+/// Whether two mail addresses are of one mailbox. Letter case means nothing in the domain, and before it what the domain says. Names
+/// without a domain are compared octet for octet.
+pub(super) fn is_same_mailbox(one: &str, other: &str) -> bool {
     match (one.rsplit_once('@'), other.rsplit_once('@')) {
         (Some((one, of)), Some((other, at))) => one == other && of.eq_ignore_ascii_case(at),
         _ => one == other,
@@ -126,6 +127,27 @@ mod tests {
         };
         assert!(may(&[]) && may(&[Extended::ClientAuth]) && may(&[Extended::EmailProtection, Extended::Any]));
         assert!(!may(&[Extended::EmailProtection]) && !may(&[Extended::OcspSigning]));
+    }
+
+    #[test]
+    fn a_certificate_is_of_the_users_that_it_names_and_no_others() {
+        let mut params = CertificateParams::new(vec!["pc1.test".into()]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, "bob");
+        params.subject_alt_names.push(SanType::Rfc822Name("ann@gw.test".try_into().unwrap()));
+        let said = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+        let said = crate::x509::Information::of_der(said.der()).unwrap();
+        for right in ["bob", "ann@gw.test", "ann@GW.test", "PC1.test", "host/pc1.TEST"] {
+            assert!(said.is_of(right), "{right}");
+        }
+        for wrong in ["BOB", "host/bob", "Ann@gw.test", "host/ann@gw.test", "ann", "host/", "", "pc1"] {
+            assert!(!said.is_of(wrong), "{wrong}");
+        }
+        // Whom it names where nobody has said a name.
+        let user = |realm| said.user(realm).unwrap();
+        assert_eq!(
+            (user(Some("GW.test")), user(Some("other.test")), user(None)),
+            ("ann@gw.test".into(), "bob".into(), "bob".into())
+        );
     }
 
     #[test]
