@@ -273,6 +273,42 @@ pub enum Op<R> {
     Report(R),
 }
 
+/// What operations act on in the order in which they are asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ordered {
+    /// This connection or association.
+    Connection(LocalId),
+    /// What protects packets of the host.
+    Protection,
+    /// Links of this host.
+    Link(HostId),
+    /// The application's timer, of which the last word holds.
+    Timer,
+}
+
+impl<R> Op<R> {
+    /// What it acts on; `None`: its order means nothing, as that of datagrams, frames and packets, which the way may change, too.
+    pub(crate) const fn ordered(&self) -> Option<Ordered> {
+        Some(match self {
+            Self::Connect { conn, .. }
+            | Self::Write { conn, .. }
+            | Self::Credit { conn, .. }
+            | Self::Shutdown { conn }
+            | Self::Abort { conn } => Ordered::Connection(*conn),
+            Self::Associate { assoc, .. } | Self::Send { assoc, .. } => Ordered::Connection(*assoc),
+            Self::Protection(_) | Self::Protect(_) => Ordered::Protection,
+            Self::Link { at, .. } => Ordered::Link(*at),
+            Self::Timer(_) => Ordered::Timer,
+            Self::Datagram { .. }
+            | Self::Frame { .. }
+            | Self::Forward(_)
+            | Self::Session { .. }
+            | Self::Owner { .. }
+            | Self::Report(_) => return None,
+        })
+    }
+}
+
 /// An application's hands: everything that it asks for takes effect when its handler has returned and the
 /// CPU time of the work it reported has passed on its host.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! A host's processor: k cores in front of one queue, with a service time per kind of work.
 
-use crate::app::{Delivery, Op};
+use crate::app::{Delivery, Op, Ordered};
 use std::collections::VecDeque;
 use usher_core::{Duration, Instant, Rng, Work, WorkLabel};
 
@@ -84,9 +84,23 @@ pub(crate) struct Cpu<R> {
     spent: Vec<u64>,
     /// Deliveries taken in that were not begun yet.
     taken_in: u32,
-    /// Outputs held until their work is done, by job number; free numbers are reused.
-    jobs: Vec<Option<(u32, Vec<Op<R>>)>>,
+    /// Work under way, by job number; free numbers are reused.
+    jobs: Vec<Option<Job<R>>>,
     free: Vec<u32>,
+    /// Deliveries that were begun.
+    begun: u64,
+    /// Which delivery set the timer of each application last.
+    timers: Vec<(u32, u64)>,
+}
+
+/// A delivery that is worked on.
+#[derive(Debug)]
+struct Job<R> {
+    app: u32,
+    /// Which of all deliveries it is.
+    number: u64,
+    /// Outputs held until its work is done.
+    ops: Vec<Op<R>>,
 }
 
 impl<R> Cpu<R> {
@@ -101,6 +115,8 @@ impl<R> Cpu<R> {
             taken_in: 0,
             jobs: Vec::new(),
             free: Vec::new(),
+            begun: 0,
+            timers: Vec::new(),
         }
     }
 
@@ -161,31 +177,120 @@ impl<R> Cpu<R> {
     pub(crate) fn begin(&mut self, app: u32, ops: Vec<Op<R>>, time: Duration) -> u32 {
         self.busy += 1;
         self.stats.busy_ns += time.as_nanos();
+        self.begun += 1;
+        let held = Job { app, number: self.begun, ops };
         match self.free.pop() {
             Some(job) => {
-                self.jobs[job as usize] = Some((app, ops));
+                self.jobs[job as usize] = Some(held);
                 job
             }
             None => {
-                self.jobs.push(Some((app, ops)));
+                self.jobs.push(Some(held));
                 (self.jobs.len() - 1) as u32
             }
         }
     }
 
+    /// The outputs of a delivery without work that may be carried out now.
+    pub(crate) fn at_once(&mut self, app: u32, ops: Vec<Op<R>>) -> Vec<Op<R>> {
+        self.begun += 1;
+        self.due(Job { app, number: self.begun, ops })
+    }
+
+    /// What of a delivery's outputs may be carried out now. Whatever core is done first, what acts on a connection does so in the order in
+    /// which the application asked for it: TLS has enciphered it in that order. So it waits for what was begun before. A timer is as the
+    /// last delivery that was begun has set it.
+    fn due(&mut self, done: Job<R>) -> Vec<Op<R>> {
+        let Job { app, number, ops } = done;
+        if self.config.cores < 2 {
+            return ops;
+        }
+        let mut due = Vec::with_capacity(ops.len());
+        for op in ops {
+            let Some(what) = op.ordered() else {
+                due.push(op);
+                continue;
+            };
+            if what == Ordered::Timer {
+                match self.timers.iter_mut().find(|(of, _)| *of == app) {
+                    Some((_, by)) if *by > number => continue,
+                    Some((_, by)) => *by = number,
+                    None => self.timers.push((app, number)),
+                }
+                due.push(op);
+                continue;
+            }
+            let before = self.jobs.iter_mut().flatten().filter(|job| job.app == app && job.number < number);
+            let waits = |job: &&mut Job<R>| job.ops.iter().any(|op| op.ordered() == Some(what));
+            match before.filter(waits).max_by_key(|job| job.number) {
+                Some(job) => job.ops.push(op),
+                None => due.push(op),
+            }
+        }
+        due
+    }
+
     /// Forgets what waits and what the work under way was to send.
     pub(crate) fn fail(&mut self) {
         self.queue.clear();
-        for (_, ops) in self.jobs.iter_mut().flatten() {
-            ops.clear();
+        for job in self.jobs.iter_mut().flatten() {
+            job.ops.clear();
         }
     }
 
-    /// The job's work is done; its application and outputs.
+    /// The job's work is done; its application, and the outputs that may be carried out now.
     pub(crate) fn finish(&mut self, job: u32) -> Option<(u32, Vec<Op<R>>)> {
         let held = self.jobs.get_mut(job as usize)?.take()?;
         self.busy -= 1;
         self.free.push(job);
-        Some(held)
+        Some((held.app, self.due(held)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::LocalId;
+
+    fn cpu(cores: u32) -> Cpu<()> {
+        let config = CpuConfig { cores, queue: 9, service: Vec::new(), intake: Intake::default() };
+        Cpu::new(config, usher_core::Seed::new(1).stream("cpu", 0))
+    }
+    /// An end of a connection, which carries a number.
+    fn credit(conn: u32, bytes: u32) -> Op<()> {
+        Op::Credit { conn: LocalId::accepted(conn), bytes }
+    }
+    fn numbers(ops: &[Op<()>]) -> Vec<u32> {
+        let number = |op: &Op<()>| if let Op::Credit { bytes, .. } = op { *bytes } else { 0 };
+        ops.iter().map(number).collect()
+    }
+
+    #[test]
+    fn what_acts_on_a_connection_keeps_its_order_whichever_core_is_done_first() {
+        let mut cpu = cpu(4);
+        let time = Duration::from_millis(1);
+        let first = cpu.begin(7, vec![credit(1, 1), credit(2, 2)], time);
+        let second = cpu.begin(7, vec![credit(1, 3), credit(3, 4)], time);
+        let third = cpu.begin(7, vec![credit(1, 5), credit(1, 6)], time);
+        let other = cpu.begin(8, vec![credit(1, 7)], time);
+        let mut finish = |job| numbers(&cpu.finish(job).unwrap().1);
+        assert_eq!(finish(third), [0; 0], "both wait for those before");
+        assert_eq!(finish(other), [7], "another application's connection");
+        assert_eq!(finish(second), [4]);
+        assert_eq!(numbers(&cpu.at_once(7, vec![credit(1, 8), credit(2, 9), credit(4, 10)])), [10]);
+        let (app, ops) = cpu.finish(first).unwrap();
+        assert_eq!((app, numbers(&ops)), (7, vec![1, 2, 3, 5, 6, 8, 9]));
+        assert_eq!(numbers(&cpu.at_once(7, vec![credit(1, 11)])), [11]);
+    }
+
+    #[test]
+    fn a_timer_is_as_the_last_delivery_has_set_it() {
+        let mut cpu = cpu(2);
+        let at = |secs| Op::Timer(Some(Instant::ZERO + Duration::from_secs(secs)));
+        let first = cpu.begin(7, vec![at(9)], Duration::from_millis(2));
+        let second = cpu.begin(7, vec![at(3)], Duration::from_millis(1));
+        assert_eq!(cpu.finish(second).unwrap().1.len(), 1);
+        assert!(cpu.finish(first).unwrap().1.is_empty());
+        assert_eq!(cpu.at_once(7, vec![at(4)]).len(), 1);
     }
 }

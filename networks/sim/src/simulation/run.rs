@@ -132,6 +132,7 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
         let time = cpu.time(&self.work, waited);
         self.work.clear();
         if time.is_zero() {
+            let ops = cpu.at_once(app, ops);
             self.execute_all(app, ops);
         } else {
             let job = cpu.begin(app, ops, time);
