@@ -129,7 +129,7 @@ pub(crate) fn plan(output: &Output, options: &Plan) -> Result<(), Failure> {
     told.bar.finish_and_clear();
     let answer = answer.map_err(|error| match error {
         PlanError::World(_) => Failure::usage(error),
-        PlanError::Nobody(_) => Failure::failed(error),
+        PlanError::Nobody(_) | PlanError::Failing { .. } => Failure::failed(error),
         PlanError::Interrupted => Failure::interrupted(error),
     })?;
     let json = usher_plan::json(&answer, &settings);

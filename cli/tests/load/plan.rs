@@ -16,6 +16,11 @@ fn profile(ours: &Ours) -> PathBuf {
 
 /// A plan for one method at a rate: its JSON.
 fn plan(profile: &Path, method: &str, rate: &str) -> serde_json::Value {
+    plan_for(profile, method, rate, &[])
+}
+
+/// The same with more options.
+fn plan_for(profile: &Path, method: &str, rate: &str, more: &[&str]) -> serde_json::Value {
     let (profile, mix) = (profile.display().to_string(), format!("{method}=1"));
     let words = [
         "plan",
@@ -30,7 +35,25 @@ fn plan(profile: &Path, method: &str, rate: &str) -> serde_json::Value {
         "300",
         "--json",
     ];
-    ends(&words, 0).0
+    ends(&[&words[..], more].concat(), 0).0
+}
+
+/// However long logins may take, a server takes no more than its scarcest resource has: the queue would grow without end.
+#[test]
+fn a_lax_target_plans_no_more_than_the_processor_has() {
+    let ours = Ours::start(None);
+    let profile = profile(&ours);
+    for target in ["99 % within 10 s", "50 % within 1 min"] {
+        let lax = plan_for(&profile, "pap", "10", &["--target", target]);
+        let capacity = lax["capacity"]["interval"][1].as_f64().unwrap();
+        let processor = lax["breaks_first"]["logins_per_s"].as_f64().unwrap();
+        assert!(capacity <= processor && lax["limited_by"] == "processor", "{lax}");
+    }
+    // A server that loses packets is told of them.
+    let file = profile.display().to_string();
+    let words = ["plan", "--profile", &file, "--mix", "pap=1", "--rate", "10", "--quick", "--loss", "40 %"];
+    let said = ends(&words, 1).1;
+    assert!(said.contains("% of the logins end as they have to") && said.contains("less loss"), "{said}");
 }
 
 #[test]

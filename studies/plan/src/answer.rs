@@ -1,6 +1,6 @@
 //! The answer: what one server takes, how many are needed, and what ends first.
 
-use crate::bounds::{Bound, Mix, bounds};
+use crate::bounds::{Bound, Mix, Resource, bounds};
 use crate::deployment::Deployment;
 use crate::world::{Length, Step, step};
 use std::sync::Mutex;
@@ -94,8 +94,11 @@ pub struct Level {
 /// The answer.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Answer {
-    /// What one server takes and meets the target, logins a second, simulated; none where no load meets it.
+    /// What one server takes and meets the target, logins a second, simulated, and never more than its scarcest resource has; none where no
+    /// load meets it.
     pub capacity: Option<Spread>,
+    /// The resource that sets it, whatever time logins may take; none: the target does.
+    pub limit: Option<Resource>,
     /// How many servers the demand takes.
     pub servers: Option<u64>,
     /// What logins are like with so many.
@@ -111,7 +114,7 @@ pub struct Answer {
 }
 
 /// Why there is no answer.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum PlanError {
     /// The server cannot be simulated.
     #[error("{0}")]
@@ -119,6 +122,20 @@ pub enum PlanError {
     /// Nobody is let in, however small the load.
     #[error("no login ends as it has to, however few there are: {0}")]
     Nobody(String),
+    /// Too many are not let in, however small the load.
+    #[error(
+        "{share:.2} % of the logins end as they have to, however few there are, where {wanted} % must: {failures}.{hint}"
+    )]
+    Failing {
+        /// Per cent that end as they have to.
+        share: f64,
+        /// Per cent that must.
+        wanted: f64,
+        /// Why the others do not, each with its number.
+        failures: String,
+        /// What may help.
+        hint: &'static str,
+    },
     /// The user ended it.
     #[error("interrupted: there is no answer yet")]
     Interrupted,
@@ -168,20 +185,29 @@ impl Planner<'_> {
         // A load at which nothing waits, for its cores or for its store: what a login takes by itself.
         let scarcest = bounds(self.deployment, &self.mix, 0.0).first().map_or(1.0, |bound| bound.rate);
         let alone = self.one(scarcest * 0.05, 1.0, "alone", 0)?;
-        let nobody = || {
-            let failures: Vec<String> =
-                alone.tally.failures().map(|(failure, n)| format!("{} {n}", failure.name())).collect();
-            PlanError::Nobody(failures.join(", "))
-        };
-        let delay = quantile(&alone.tally.latency, 0.5).ok_or_else(nobody)?;
+        let failures: Vec<String> =
+            alone.tally.failures().map(|(failure, n)| format!("{} {n}", failure.name())).collect();
+        let failures = failures.join(", ");
+        let delay = quantile(&alone.tally.latency, 0.5);
+        let delay = delay.ok_or_else(|| PlanError::Nobody(failures.clone()))?;
         if alone.tally.success() < SUCCESS {
-            return Err(nobody());
+            let hint = match self.deployment.loss > 0.0 {
+                true => {
+                    " Packets are lost on the way, and what is sent again is not enough: plan with less loss, or with access \
+                     servers that send more often or by TCP."
+                }
+                false => "",
+            };
+            let share = alone.tally.success() * 100.0;
+            return Err(PlanError::Failing { share, wanted: SUCCESS * 100.0, failures, hint });
         }
         let bounds = bounds(self.deployment, &self.mix, delay);
         // There is a bound by the processor always.
         let most = bounds.first().map_or(1.0, |bound| bound.rate);
         let base = quantile(&alone.tally.latency, self.settings.share).unwrap_or(delay);
         let capacity = if base > self.settings.within { None } else { self.capacity(most, base)? };
+        let all_of_it = capacity.is_some_and(|capacity| capacity.mean > most / (1.0 + PRECISION));
+        let limit = bounds.first().filter(|_| all_of_it).map(|bound| bound.resource);
         let points = SHARES.iter().map(|share| self.point(share * most)).collect::<Result<Vec<_>, _>>()?;
         let servers = capacity.map(|capacity| (self.settings.demand / capacity.mean).ceil().max(1.0) as u64);
         let planned = servers.map(|servers| self.point(self.settings.demand / servers as f64)).transpose()?;
@@ -194,7 +220,7 @@ impl Planner<'_> {
                 Some(Level { share: *level, rate, servers, point: point.clone() })
             })
             .collect();
-        Ok(Answer { capacity, servers, planned, bounds, levels, points, mix: self.mix })
+        Ok(Answer { capacity, limit, servers, planned, bounds, levels, points, mix: self.mix })
     }
 
     /// The highest rate that meets the target: each replication searches for it by itself.
@@ -207,7 +233,8 @@ impl Planner<'_> {
 
     fn search(&self, most: f64, base: f64, replication: u32) -> Result<Option<f64>, PlanError> {
         let meets = |rate: f64| self.meets(rate, base, replication);
-        let (mut low, mut high) = (most * 0.85, most * 1.05);
+        // Above `most` a queue grows without end, which a short step and a lax target do not see.
+        let (mut low, mut high) = (most * 0.85, most);
         let mut doubled = 0;
         while !meets(low)? {
             (low, high) = (low / 2.0, low);
@@ -217,10 +244,8 @@ impl Planner<'_> {
                 return Ok(None);
             }
         }
-        let mut raised = 0;
-        while raised < 8 && meets(high)? {
-            (low, high) = (high, high * 1.2);
-            raised += 1;
+        if doubled == 0 && meets(most)? {
+            return Ok(Some(most));
         }
         while high / low > 1.0 + PRECISION {
             let middle = (low * high).sqrt();

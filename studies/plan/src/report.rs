@@ -33,6 +33,7 @@ pub fn json(answer: &Answer, settings: &Settings) -> Value {
         "demand_per_s": settings.demand,
         "target": { "share": settings.share, "within_s": settings.within },
         "capacity": answer.capacity.as_ref().map(|c| json!({ "logins_per_s": c.mean, "interval": [c.low, c.high] })),
+        "limited_by": answer.capacity.as_ref().map(|_| answer.limit.map_or("target", |limit| limit.name())),
         "servers": answer.servers,
         "planned": answer.planned.as_ref().map(point_json),
         "breaks_first": answer.bounds.first().map(bound_json),
@@ -102,6 +103,10 @@ fn findings(answer: &Answer, settings: &Settings) -> Vec<String> {
                 rate(capacity.high),
                 settings.replications
             ));
+            all.push(match answer.limit {
+                Some(limit) => format!("What sets this is {}, however long logins may take.", limit.about()),
+                None => "What sets this is the target: with more logins too many take longer.".to_owned(),
+            });
         }
         _ => all.push(format!(
             "No number of servers meets the target, {}: a login by itself takes longer. Ask for more time, bring the store or the access \
