@@ -298,8 +298,12 @@ impl FramesLost {
 fn connections_dropped(table: &Weak<Netfilter>) -> Vec<(String, u64)> {
     let Some(table) = table.upgrade() else { return Vec::new() };
     match table.dropped() {
-        Ok(Dropped { limited, held }) => {
-            let counted = [("connections_limited", limited), ("connections_held_back", held)];
+        Ok(Dropped { limited, held, unnamed }) => {
+            let counted = [
+                ("connections_limited", limited),
+                ("connections_held_back", held),
+                ("translations_unnamed", unnamed),
+            ];
             counted.map(|(name, n)| (name.to_owned(), n)).to_vec()
         }
         Err(error) => {

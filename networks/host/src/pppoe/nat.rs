@@ -142,7 +142,8 @@ impl Nat {
         }
         let ident_port = port.unwrap_or(usher_ident::PORT);
         let (device, incoming) = (plane.device().to_owned(), plane.incoming().to_vec());
-        let config = Config { table: TABLE.to_owned(), device, incoming, ident_port, bounds };
+        let table = TABLE.to_owned();
+        let config = Config { table, device, incoming, ident_port, bounds, logged: translations };
         let table = Arc::new(Netfilter::start(&config)?);
         let (wake, woken) = channel();
         let mut all = Self {

@@ -29,13 +29,16 @@ const IP_V6_DST: u16 = 4;
 const PROTO_NUM: u16 = 1;
 const PROTO_SRC_PORT: u16 = 2;
 const PROTO_DST_PORT: u16 = 3;
+const PROTO_ICMP_ID: u16 = 4;
 const NESTED: u16 = 0x8000;
 const KIND: u16 = 0x3fff;
 /// Octets of a message's header, and of what stands behind it in messages of netfilter.
 pub(super) const HEADER: usize = 16;
 pub(super) const GENERAL: usize = 4;
 
-/// TCP's number as a protocol of IP.
+/// ICMP's number as a protocol of IP. What it has in place of ports is the identifier of its queries.
+pub const ICMP: u8 = 1;
+/// TCP's.
 pub const TCP: u8 = 6;
 /// UDP's.
 pub const UDP: u8 = 17;
@@ -275,6 +278,7 @@ fn direction_of(octets: &[u8]) -> Option<(Direction, u8)> {
                 (TUPLE_PROTO, PROTO_NUM) => protocol = value.first().copied().unwrap_or(0),
                 (TUPLE_PROTO, PROTO_SRC_PORT) => ports.0 = port(value),
                 (TUPLE_PROTO, PROTO_DST_PORT) => ports.1 = port(value),
+                (TUPLE_PROTO, PROTO_ICMP_ID) => ports = (port(value), port(value)),
                 _ => {}
             }
         }

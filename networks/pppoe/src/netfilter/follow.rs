@@ -1,8 +1,8 @@
 //! What becomes of connections, as the kernel tells those who follow its table.
 
 use super::conntrack::{
-    CTNETLINK_DELETE, CTNETLINK_GET, Connection, GENERAL, NLM_F_DUMP, NLMSG_ERROR, TCP, UDP, code, message,
-    next_message, tuples,
+    CTNETLINK_DELETE, CTNETLINK_GET, Connection, GENERAL, ICMP, NLM_F_DUMP, NLMSG_ERROR, TCP, UDP, code,
+    message, next_message, tuples,
 };
 use crate::sys;
 use netlink_sys::protocols::NETLINK_NETFILTER;
@@ -30,7 +30,7 @@ pub enum Change {
     Missed,
 }
 
-/// Who is told of connections of TCP and UDP, each with the protocol's number.
+/// Who is told of connections of TCP and UDP and of ICMP's queries, each with the protocol's number.
 pub struct Follower {
     socket: Socket,
     ready: std::collections::VecDeque<Change>,
@@ -107,7 +107,7 @@ fn changes(mut octets: &[u8], out: &mut impl Extend<Change>) -> io::Result<()> {
 
 fn told(body: &[u8]) -> Option<(Connection, u8)> {
     let (connection, protocol) = tuples(body.get(GENERAL..)?)?;
-    [TCP, UDP].contains(&protocol).then_some((connection, protocol))
+    [TCP, UDP, ICMP].contains(&protocol).then_some((connection, protocol))
 }
 
 #[cfg(test)]
@@ -139,7 +139,7 @@ mod tests {
         };
         let octets = [
             notice(CTNETLINK_NEW, TCP),
-            notice(CTNETLINK_NEW, 1),
+            notice(CTNETLINK_NEW, 132),
             notice(NLMSG_DONE, TCP),
             notice(CTNETLINK_DELETE, UDP),
         ];

@@ -38,6 +38,8 @@ pub struct Config {
     pub ident_port: u16,
     /// What bounds the connections that each host begins.
     pub bounds: Bounds,
+    /// Each translation is logged: what [`Follower`] does not tell of leaves under no address that stands for a host.
+    pub logged: bool,
 }
 
 /// What bounds the connections that a host begins, to wherever. What is beyond is dropped before the kernel has it in its table.
@@ -56,11 +58,14 @@ pub struct Dropped {
     pub limited: u64,
     /// Packets that came while connections were held back ([`Netfilter::hold`]).
     pub held: u64,
+    /// Packets of protocols whose translation no log could name ([`Config::logged`]).
+    pub unnamed: u64,
 }
 
 /// Counters of the table, as [`Dropped`] has them.
 const LIMITED: &str = "connections_limited";
 const HELD: &str = "connections_held_back";
+const UNNAMED: &str = "translations_unnamed";
 /// Hosts whose connections are counted, at most: twice as many as there may be sessions.
 const MOST: u32 = 131_072;
 
@@ -185,7 +190,7 @@ impl Netfilter {
     /// # Errors
     /// [`NetfilterError`]: it needs nft(8) and CAP_NET_ADMIN.
     pub fn start(config: &Config) -> Result<Self, NetfilterError> {
-        let Config { table, device, incoming, ident_port, bounds } = config;
+        let Config { table, device, incoming, ident_port, bounds, logged } = config;
         named(table)?;
         named(device.strip_suffix('*').unwrap_or(device))?;
         incoming.iter().try_for_each(|name| quotable(name))?;
@@ -209,6 +214,24 @@ impl Netfilter {
                 bounds.of("4", "ipv4_addr", "ip saddr")
             ),
         };
+        // Behind the translation, which alone knows that there is one.
+        let named = |set| {
+            format!(
+                "    ct original ip saddr @{set} meta l4proto != {{ tcp, udp, icmp }} counter name {UNNAMED} drop\n"
+            )
+        };
+        let named: String = ["masqueraded", "confined", "hosts4"].map(named).concat();
+        let named = match logged {
+            true => format!(
+                r#"  chain named {{
+    type filter hook postrouting priority srcnat + 10; policy accept;
+    oifname "{device}" return
+    ct status & snat == 0 return
+{named}  }}
+"#
+            ),
+            false => String::new(),
+        };
         // Declared and deleted first, so that it is the same whether there was one or none.
         nft(&format!(
             r#"table inet {table}
@@ -221,6 +244,7 @@ table inet {table} {{
   set hosts4 {{ type ipv4_addr; flags interval; }}
   counter {LIMITED} {{ }}
   counter {HELD} {{ }}
+  counter {UNNAMED} {{ }}
   map outside {{ type ipv4_addr : ipv4_addr; }}
   map blocks {{
     type ipv4_addr : interval ipv4_addr . inet_service
@@ -255,7 +279,7 @@ table inet {table} {{
     meta l4proto {{ tcp, udp }} snat ip addr . port to ip saddr map @blocks
     snat ip to ip saddr map @outside
   }}
-}}
+{named}}}
 "#
         ))?;
         Ok(Self { config: config.clone(), installed: Mutex::default() })
@@ -286,8 +310,8 @@ table inet {table} {{
         let done = command.stdin(Stdio::null()).output().map_err(NetfilterError::Program)?;
         let said = String::from_utf8_lossy(&done.stdout);
         let of = |name| counted(&said, name);
-        let all = of(LIMITED).zip(of(HELD)).map(|(limited, held)| Dropped { limited, held });
-        all.ok_or_else(|| {
+        let all = || Some(Dropped { limited: of(LIMITED)?, held: of(HELD)?, unnamed: of(UNNAMED)? });
+        all().ok_or_else(|| {
             NetfilterError::Uncounted(String::from_utf8_lossy(&done.stderr).trim().replace('\n', " "))
         })
     }
@@ -463,7 +487,8 @@ mod tests {
     fn absent() -> std::mem::ManuallyDrop<Netfilter> {
         let bounds = Bounds { at_once: 7, per_second: 0 };
         let (table, device) = ("t".to_owned(), "d".to_owned());
-        let config = Config { table, incoming: vec![device.clone()], device, ident_port: 1, bounds };
+        let incoming = vec![device.clone()];
+        let config = Config { table, incoming, device, ident_port: 1, bounds, logged: false };
         std::mem::ManuallyDrop::new(Netfilter { config, installed: Mutex::default() })
     }
 

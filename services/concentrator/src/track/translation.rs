@@ -13,7 +13,7 @@ use usher_core::{Duration, WallTime};
 /// A connection that is translated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Translated {
-    /// 6 is TCP, 17 UDP.
+    /// 6 is TCP, 17 UDP, and 1 ICMP, whose queries have their identifier in place of a port.
     pub protocol: u8,
     /// The host's end.
     pub inside: SocketAddrV4,
