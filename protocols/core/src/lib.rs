@@ -1,5 +1,5 @@
 //! What every Usher protocol is made of: [`time`], the [`machine`] shape, [`automaton`](mod@automaton) tables, [`timer`]s,
-//! labelled random streams ([`rng`]), session [`table`]s, [`fair`] queues, bounded [`codec`] readers and writers,
+//! labelled random streams ([`rng`]), session [`table`]s, [`recent`] keys, [`fair`] queues, bounded [`codec`] readers and writers,
 //! [`counter`]s and channel [`impair`]ments.
 //!
 //! Nothing here knows a clock, a socket or a thread: time and input are given in, output is polled.
@@ -20,6 +20,7 @@ pub mod impair;
 pub mod machine;
 mod named;
 pub mod output;
+pub mod recent;
 pub mod rng;
 pub mod table;
 pub mod time;

@@ -33,7 +33,6 @@ pub mod machine;
 pub mod message;
 pub mod payload;
 pub mod protect;
-pub mod recent;
 pub mod suite;
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,8 @@
 //!
 //! [`AccessClient`] asks whether a user is let in ([`Request`], [`Proof`]), tells of sessions ([`Record`]) and hears what
 //! the AAA server wants of a session later ([`DynamicRequest`]); a [`Reply`] says all that the server said of a user.
-//! [`pool`] gives out addresses; [`Failures`] counts failed logins, and says who is held back for them.
+//! [`pool`] gives out addresses; [`Failures`] counts failed logins, and [`LoginLockout`] says who is
+//! held back for them.
 
 #![cfg_attr(not(test), no_std)]
 
@@ -12,6 +13,7 @@ mod client;
 mod dynamic;
 mod failures;
 mod identity;
+mod lockout;
 pub mod pool;
 mod prefix;
 mod proof;
@@ -30,6 +32,7 @@ pub use identity::{
     NasIdentity, NasPort, PORT_TYPE_ETHERNET, PORT_TYPE_VIRTUAL, PORT_TYPE_WIRELESS_80211,
     PORT_TYPE_WIRELESS_80216,
 };
+pub use lockout::{LoginLockout, host_of};
 pub use prefix::ipv6_prefix;
 pub use proof::{ChapResponse, Expected, MsChapResponse, MsChapV2Response, Proof, ProofError};
 pub use record::{Record, RecordKind, TerminateCause, Traffic};

@@ -10,10 +10,11 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
 use usher_access::{Continuation, Failure, FramedAddress, NasPort, Reply, Request};
-use usher_core::{CommandError, Duration, Instant, Machine};
+use usher_core::{CommandError, Duration, Instant, Machine, PortId};
 use usher_eap::packet::{Packet, Type};
 use usher_ppp::auth::Proof;
 use usher_ppp::concentrator::{Answer, ConcentratorCommand, SessionId, Subscriber};
+use usher_ppp::pppoe::MacAddress;
 use usher_radius::attribute::{Attributes, kind, vendor};
 
 /// Framed-Protocol PPP (RFC 2865 §5.7).
@@ -62,6 +63,9 @@ enum Kind {
     Eap,
 }
 
+/// The port of a login, with the circuit or the station behind it.
+type LoginLine = (PortId, Option<Vec<u8>>, Option<MacAddress>);
+
 /// A host that shows who it is.
 #[derive(Debug)]
 pub(crate) struct Login {
@@ -74,6 +78,8 @@ pub(crate) struct Login {
     asking: bool,
     next: Continuation,
     local: Option<Conversation>,
+    /// It has failed, and has been counted for it.
+    counted: bool,
     /// By its EAP method the AAA server alone knows who it is, whatever it has called itself.
     hidden: bool,
 }
@@ -168,7 +174,17 @@ impl AccessConcentrator {
             };
             let token = self.token();
             let (name, next) = (user, Continuation::new());
-            let login = Login { name, kind, digest, token, asking: false, next, local: None, hidden: false };
+            let login = Login {
+                name,
+                kind,
+                digest,
+                token,
+                asking: false,
+                next,
+                local: None,
+                counted: false,
+                hidden: false,
+            };
             self.logins.insert(session, login);
         }
         if let (Some(login), Proof::Eap(packet)) = (self.logins.get_mut(&session), proof) {
@@ -231,10 +247,23 @@ impl AccessConcentrator {
         self.asked.insert(token, session);
     }
 
+    /// The line that a host logs in by: its circuit, where that is believed, and else its station, at a port.
+    fn line(&self, session: SessionId) -> Option<LoginLine> {
+        let subscriber = self.attached.get(&session)?;
+        let station = subscriber.circuit_id.is_none().then_some(subscriber.address);
+        Some((subscriber.port, subscriber.circuit_id.clone(), station))
+    }
+
     /// The concentrator's own users.
     fn judge(&mut self, now: Instant, session: SessionId, proof: &Proof) {
         let wall = now.wall(self.epoch);
+        let line = self.line(session);
         let Some(login) = self.logins.get_mut(&session) else { return };
+        // Of many guesses made at once no more are weighed than the limit is; of one that was wrong nothing more is.
+        if !login.counted && self.lockout.holds(now, &login.name, &line) {
+            self.counters.logins_held_back += 1;
+            return self.reject(now, session, LoginFailure::HeldBack, Vec::new());
+        }
         let verdict = match proof {
             Proof::Eap(packet) => {
                 let conversation = match login.local.take() {
@@ -253,6 +282,15 @@ impl AccessConcentrator {
             }
             other => self.config.users.judge(&login.name, other),
         };
+        // A host that guesses does not stay to be turned away.
+        let refused = login.local.as_ref().is_some_and(Conversation::refuses);
+        if (refused || matches!(verdict, Verdict::Reject(_))) && !core::mem::replace(&mut login.counted, true)
+        {
+            self.lockout.failed(now, &login.name, &line);
+        }
+        if matches!(verdict, Verdict::Accept(_)) {
+            self.lockout.succeeded(now, &login.name, &line);
+        }
         let user = login.name.clone();
         match verdict {
             Verdict::Continue(packet) => {

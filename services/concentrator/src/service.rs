@@ -14,7 +14,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use usher_access::pool::{PoolConfig, Pools};
-use usher_access::{Aaa, AccessClient, RecordKind, TerminateCause};
+use usher_access::{Aaa, AccessClient, LoginLockout, RecordKind, TerminateCause};
 use usher_core::collections::{HashState, hash_state};
 use usher_core::timer::{TimerQueue, earliest};
 use usher_core::{
@@ -167,6 +167,8 @@ pub enum Command {
 pub enum LoginFailure {
     /// The AAA server, or the concentrator itself, does not let the user in.
     Rejected,
+    /// Too many logins of this name, or from this station, have failed lately.
+    HeldBack,
     /// No AAA server answers.
     Unanswered,
     /// What the AAA server says makes no sense.
@@ -274,6 +276,8 @@ usher_core::counters! {
         logins_accepted,
         /// Hosts turned away.
         logins_rejected,
+        /// Those of them that were not weighed, since too many of the name or of the station had failed.
+        logins_held_back,
         /// Logins that nobody decided.
         logins_unanswered,
         /// Hosts let in while no AAA server answered, as it had let them in before.
@@ -405,6 +409,7 @@ pub struct AccessConcentrator {
     pub(crate) pools: Pools,
     pub(crate) hash: HashState,
     pub(crate) grace: Grace,
+    pub(crate) lockout: LoginLockout,
     /// Sessions that the log is being told of.
     pub(crate) writing: BTreeMap<u64, u64>,
     /// What IDENT waits for, by the tokens of jobs.
@@ -471,8 +476,9 @@ impl AccessConcentrator {
             users: BTreeMap::new(),
             held: Held::default(),
             pools: Pools::new(&config.pools, &hash),
-            hash,
             grace: Grace::new(secret),
+            lockout: LoginLockout::new(config.users.failures, &hash),
+            hash,
             writing: BTreeMap::new(),
             wanted: BTreeMap::new(),
             timers: TimerQueue::new(),
@@ -793,6 +799,7 @@ impl AccessConcentrator {
         } else {
             core::mem::take(&mut self.config.users)
         };
+        self.lockout.set_limit(users.failures);
         let Config { ppp, ports, trust_certificate_names, when_away, addressing, .. } = config;
         let Config { rates, limits, translation, .. } = config;
         self.config = Config {

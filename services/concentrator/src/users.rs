@@ -5,6 +5,7 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
+use usher_access::FailureLimit;
 use usher_core::{SecureRng, WallTime, Work};
 use usher_crypto::Key;
 use usher_crypto::digest::{equal, md5};
@@ -21,6 +22,8 @@ pub struct LocalUsers {
     pub methods: Vec<Type>,
     /// Passwords by names.
     pub passwords: Arc<BTreeMap<Vec<u8>, Key>>,
+    /// How many failed logins under a name, or from a station, hold it back; `None`: nobody is.
+    pub failures: Option<FailureLimit>,
 }
 
 impl fmt::Debug for LocalUsers {
@@ -104,6 +107,10 @@ pub(crate) struct Conversation {
 impl Conversation {
     pub(crate) fn handle(&mut self, packet: &[u8]) {
         self.server.handle(packet);
+    }
+    /// Whether the host has been told that its password is wrong, whatever follows.
+    pub(crate) fn refuses(&self) -> bool {
+        self.server.refuses()
     }
     pub(crate) fn verdict(&mut self) -> Verdict {
         let mut packet = Vec::new();

@@ -2,6 +2,7 @@
 
 use crate::service::{Event, Gateway, Timer};
 use crate::session::Session;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use usher_access::{
@@ -57,19 +58,34 @@ impl Gateway {
             framed_ipv6_prefix: v6.next(),
             ..Record::new(what, &session.id, session.records)
         };
-        self.counters.records += 1;
-        match aaa.account(now, token, &record) {
-            Ok(()) => {
-                self.records.insert(token, session.id.clone());
-                session.records += 1;
-            }
-            Err(_) => {
-                self.counters.records_lost += 1;
-                let session = session.id.clone();
-                self.outputs.event(Event::Unaccounted { session });
-            }
-        }
+        let sent = aaa.account(now, token, &record).is_ok();
+        self.count(token, session.id.clone(), sent);
+        session.records += u32::from(sent);
         session
+    }
+
+    /// Tells the AAA server that the gateway begins: whatever sessions it knows of an earlier start are over (RFC 2866 §5.1). Of shards the
+    /// first does; Diameter has no word for it.
+    pub(crate) fn account_begin(&mut self, now: Instant) {
+        let accounts = self.config.aaa.as_ref().is_some_and(|aaa| aaa.accounting);
+        let token = self.token();
+        let Some(aaa) = self.aaa.as_mut().filter(|aaa| aaa.radius_counters().is_some()) else { return };
+        if accounts && self.config.endpoint.shard.number == 0 {
+            let name = alloc::format!("{:08x}00000000", self.start);
+            let sent = aaa.account(now, token, &Record::new(RecordKind::On, &name, 0)).is_ok();
+            self.count(token, name, sent);
+        }
+    }
+
+    /// A record was sent, or could not be.
+    fn count(&mut self, token: u64, session: String, sent: bool) {
+        self.counters.records += 1;
+        if sent {
+            self.records.insert(token, session);
+        } else {
+            self.counters.records_lost += 1;
+            self.outputs.event(Event::Unaccounted { session });
+        }
     }
 
     /// The AAA server is told how a session is.

@@ -7,7 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use usher_access::pool::Lease;
-use usher_access::{Continuation, Failure, FramedAddress, Proof, Reply, Request};
+use usher_access::{Continuation, Failure, FramedAddress, Proof, Reply, Request, host_of};
 use usher_core::address::is_host_address;
 use usher_core::{Duration, Instant, Job, Machine};
 use usher_crypto::Key;
@@ -180,7 +180,7 @@ impl Gateway {
     /// was wrong nothing more is.
     fn holds_back(&mut self, now: Instant, sa: SaId) -> bool {
         let Some(login) = self.logins.get_mut(&sa) else { return false };
-        if login.counted || !self.guesses.held(now, &login.name, login.remote.ip()) {
+        if login.counted || !self.lockout.holds(now, &login.name, &host_of(login.remote.ip())) {
             return false;
         }
         login.local = None;
@@ -194,13 +194,13 @@ impl Gateway {
 
     fn decided(&mut self, now: Instant, sa: SaId, conversation: Conversation) {
         let Some(login) = self.logins.get_mut(&sa) else { return };
-        let (login_name, from) = (login.name.clone(), login.remote.ip());
+        let (login_name, from) = (login.name.clone(), host_of(login.remote.ip()));
         let conversation = login.local.insert(conversation);
         let verdict = conversation.verdict();
         // Whoever guesses does not stay to be turned away.
         let fails = conversation.refuses() || matches!(verdict, Verdict::Reject(_));
         if fails && !core::mem::replace(&mut login.counted, true) {
-            self.guesses.failed(now, &login_name, from);
+            self.lockout.failed(now, &login_name, &from);
         }
         for work in conversation.work() {
             self.outputs.work(work);
@@ -214,9 +214,13 @@ impl Gateway {
             }
             Verdict::Accept { packet, msk } => {
                 self.counters.logins_accepted += 1;
-                login.granted.user.clone_from(&login_name);
+                // A certificate's name in other capitals is no other user.
+                login.granted.user = match self.config.users.passwords.contains_key(&login_name) {
+                    true => login_name.clone(),
+                    false => identity(&login_name).compared().into_owned(),
+                };
                 login.local = None;
-                self.guesses.succeeded(now, &login_name, from);
+                self.lockout.succeeded(now, &login_name, &from);
                 EapAnswer::Accept { packet, msk, identity: identity(&login_name) }
             }
         };

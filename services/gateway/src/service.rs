@@ -4,7 +4,7 @@ use crate::addresses::{LeaseWish, Leases};
 use crate::login::Login;
 use crate::session::Session;
 use crate::status::GatewayStatus;
-use crate::users::{Guesses, Judgement, LocalUsers};
+use crate::users::{Judgement, LocalUsers};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -12,7 +12,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use usher_access::pool::{Lease, PoolConfig};
-use usher_access::{Aaa, AccessClient, ConfigError, TerminateCause};
+use usher_access::{Aaa, AccessClient, ConfigError, LoginLockout, TerminateCause};
 use usher_core::collections::hash_state;
 use usher_core::timer::{TimerQueue, earliest};
 use usher_core::{
@@ -437,7 +437,7 @@ pub struct Gateway {
     /// Questions to AAA servers, by their tokens.
     pub(crate) asked: BTreeMap<u64, SaId>,
     /// Failed logins of its own users.
-    pub(crate) guesses: Guesses,
+    pub(crate) lockout: LoginLockout,
     /// IKE_SAs that are established.
     pub(crate) sessions: BTreeMap<SaId, Session>,
     /// Its own pools, where it does not share them.
@@ -495,7 +495,7 @@ impl Gateway {
             epoch: WallTime::UNIX_EPOCH,
             logins: BTreeMap::new(),
             asked: BTreeMap::new(),
-            guesses: Guesses::new(config.users.failures, &hash),
+            lockout: LoginLockout::new(config.users.failures, &hash),
             leases: (!config.pools_shared).then(|| Leases::begun(&config.pools, hash, start)),
             sessions: BTreeMap::new(),
             timers: TimerQueue::new(),
@@ -588,6 +588,7 @@ impl Gateway {
 
     fn start(&mut self, now: Instant) {
         if !core::mem::replace(&mut self.started, true) {
+            self.account_begin(now);
             (0..self.config.peers.len()).for_each(|n| self.begin(now, n));
         }
     }
@@ -835,7 +836,7 @@ impl Machine for Gateway {
             }
             Command::Configure(config) => {
                 self.config.peers = config.peers;
-                self.guesses.set_limit(config.users.failures);
+                self.lockout.set_limit(config.users.failures);
                 self.config.users = config.users;
                 self.config.users.set_clock(now.wall(self.epoch));
                 let served = served(&self.config);

@@ -173,7 +173,7 @@ impl Gateway {
             None => Default::default(),
         };
         if granted.user.is_empty() {
-            granted.user = remote.to_string().into_bytes();
+            granted.user = remote.canonical().to_string().into_bytes();
         }
         self.next_session = self.next_session.wrapping_add(1);
         let id = alloc::format!("{:08x}{:08x}", self.start, self.next_session);

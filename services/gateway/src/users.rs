@@ -5,17 +5,13 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use core::hash::BuildHasher;
-use core::net::IpAddr;
-use usher_access::{FailureLimit, Failures};
-use usher_core::collections::HashState;
-use usher_core::{Duration, Instant, SecureRng, WallTime, Work};
+use usher_access::FailureLimit;
+use usher_core::{SecureRng, WallTime, Work};
 use usher_crypto::Key;
 use usher_eap::method::{Context, Question, ServerOffer, UserSecret, md5, mschapv2};
 use usher_eap::packet::Type;
 use usher_eap::server::{Event, Server};
 use usher_ike::machine::SaId;
-use usher_ike::recent::Recent;
 
 /// The longest EAP packet of a method that cuts its messages, octets: it fits an IKE message of 1280 octets on the wire.
 #[cfg(feature = "tls")]
@@ -98,66 +94,6 @@ impl LocalUsers {
             #[cfg(feature = "tls")]
             name: name.to_vec(),
             costly,
-        }
-    }
-}
-
-/// For so long a user is known at a host where its last login was right, and so many of these are remembered.
-const KNOWN: (Duration, usize) = (Duration::from_secs(7 * 86_400), 1 << 16);
-
-/// Failed logins of the gateway's own users: by the name that was said, and by the host that it was said from (an IPv4 address, 64 bits
-/// of an IPv6 address). Whoever guesses elsewhere under a user's name locks that one out nowhere where it has been let in before.
-#[derive(Debug)]
-pub(crate) struct Guesses {
-    hash: HashState,
-    limit: Option<FailureLimit>,
-    failures: Option<Failures>,
-    /// Users at hosts.
-    known: Recent,
-}
-
-impl Guesses {
-    pub(crate) fn new(limit: Option<FailureLimit>, hash: &HashState) -> Self {
-        let failures = limit.map(|limit| Failures::new(limit, hash));
-        Self { hash: hash.clone(), limit, failures, known: Recent::new(KNOWN.1, hash) }
-    }
-    /// From now on this is the limit; where it is another one, it is counted anew.
-    pub(crate) fn set_limit(&mut self, limit: Option<FailureLimit>) {
-        if limit != self.limit {
-            self.limit = limit;
-            self.failures = limit.map(|limit| Failures::new(limit, &self.hash));
-        }
-    }
-    /// Of the name, of the host, and of the name at the host.
-    fn keys(hash: &HashState, name: &[u8], from: IpAddr) -> [u64; 3] {
-        let host = match from.to_canonical() {
-            IpAddr::V4(v4) => u128::from(u32::from(v4)),
-            IpAddr::V6(v6) => u128::from(v6) >> 64 << 64,
-        };
-        [hash.hash_one((0_u8, name)), hash.hash_one((1_u8, host)), hash.hash_one((2_u8, name, host))]
-    }
-    /// Whether nothing of it is weighed.
-    pub(crate) fn held(&self, now: Instant, name: &[u8], from: IpAddr) -> bool {
-        let Some(failures) = &self.failures else { return false };
-        let [name, host, both] = Self::keys(&self.hash, name, from);
-        failures.held(now, host) || failures.held(now, name) && !self.known.has(now, both, KNOWN.0)
-    }
-    pub(crate) fn failed(&mut self, now: Instant, name: &[u8], from: IpAddr) {
-        let [name, host, both] = Self::keys(&self.hash, name, from);
-        self.known.forget(both);
-        if let Some(failures) = &mut self.failures {
-            for key in [name, host] {
-                failures.failed(now, key);
-            }
-        }
-    }
-    /// The user is who it says: failures under its name are forgotten. Those of its host are not, or whoever has a password of his own
-    /// would guess others' without end.
-    pub(crate) fn succeeded(&mut self, now: Instant, name: &[u8], from: IpAddr) {
-        let [name, _, both] = Self::keys(&self.hash, name, from);
-        self.known.see(now, both);
-        if let Some(failures) = &mut self.failures {
-            failures.forget(name);
         }
     }
 }

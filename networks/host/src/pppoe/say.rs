@@ -140,6 +140,7 @@ impl Say {
 const fn refusal(why: LoginFailure) -> &'static str {
     match why {
         LoginFailure::Rejected => "rejected",
+        LoginFailure::HeldBack => "too many logins of this name or station have failed; it is held back",
         LoginFailure::Unanswered => "no AAA server answers",
         LoginFailure::BadAnswer => "the AAA server's answer makes no sense",
         LoginFailure::NoAaa => "there is nobody who judges",

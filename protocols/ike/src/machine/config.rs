@@ -193,7 +193,8 @@ pub enum RemoteAuth {
     /// By EAP: an initiator does, and an AAA server or somebody on this host judges
     /// ([`Event::Eap`](super::Event::Eap)).
     Eap {
-        /// The initiator is asked who it is for EAP; otherwise its IKE identity stands for that (RFC 7296 §3.16).
+        /// The initiator is asked who it is for EAP; otherwise its IKE identity stands for that (RFC 7296 §3.16), unless that is an address or a
+        /// subject.
         ask_identity: bool,
     },
     /// A responder proves it by the EAP method alone, which the initiator offers (RFC 5998): an initiator has nothing else to

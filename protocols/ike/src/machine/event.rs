@@ -342,7 +342,8 @@ pub enum Event {
         remote: Identification,
         /// SPIs of initiator and responder.
         spis: (Spi, Spi),
-        /// From where to where its messages go.
+        /// From where to where its messages go, as far as the other side has been shown to receive there: where it has been since is told by
+        /// [`Moved`](Self::Moved).
         path: Path,
     },
     /// An IKE_SA of this shard is the only one of these two from now on: other shards are to be told ([`Command::Replaced`]).

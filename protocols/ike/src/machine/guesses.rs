@@ -7,13 +7,13 @@
 use super::config::{Config, Connection};
 use super::pressure::{Debt, host, network};
 use crate::payload::Identification;
-use crate::recent::Recent;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::hash::BuildHasher;
 use core::net::IpAddr;
 use usher_core::collections::HashState;
+use usher_core::recent::RecentKeys;
 use usher_core::{Duration, Instant};
 
 /// For so long a network is known by a proof that has failed, and nobody is told again that too many have.
@@ -45,14 +45,14 @@ pub(super) struct Guesses {
     hash: HashState,
     /// By connections of the configuration.
     failed: BTreeMap<String, Failed>,
-    networks: Recent,
+    networks: RecentKeys,
     /// Identities at hosts: others there, as behind a NAT, are none of their affair.
-    known: Recent,
+    known: RecentKeys,
 }
 
 impl Guesses {
     pub(super) fn new(hash: &HashState) -> Self {
-        let recent = || Recent::new(ROOM, hash);
+        let recent = || RecentKeys::new(ROOM, hash);
         Self { hash: hash.clone(), failed: BTreeMap::new(), networks: recent(), known: recent() }
     }
     /// The network that a claim comes from, and who makes it at which host, to a connection.

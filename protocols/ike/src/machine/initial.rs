@@ -18,7 +18,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
-use usher_core::Path;
+use usher_core::{Duration, Path};
 use usher_crypto::digest::{equal, sha1};
 use usher_crypto::exchange::KeyExchange;
 
@@ -44,6 +44,28 @@ pub(super) struct Begun {
     cookie: Option<Vec<u8>>,
     attempts: u32,
     octets: Vec<u8>,
+    refusal: Option<Refusal>,
+}
+
+/// A refusal of the first request. Anybody may have written it, so that the true answer may still come (§2.21.1).
+#[derive(Clone, Copy, Debug)]
+struct Refusal {
+    reason: EndReason,
+    /// How often the request has been sent again since.
+    repeats: u32,
+}
+
+/// How often a first request is sent again before such a refusal is believed, and after how long each time.
+const REPEATS: (u32, Duration) = (2, Duration::from_secs(1));
+
+impl Phase {
+    /// A first request that was refused is due again: how long it is waited for then, or why it is given up. `None`: it was not refused.
+    pub(super) fn repeat_refused(&mut self) -> Option<Result<Duration, EndReason>> {
+        let Self::Begun(begun) = self else { return None };
+        let refusal = begun.refusal.as_mut()?;
+        refusal.repeats += 1;
+        Some(if refusal.repeats > REPEATS.0 { Err(refusal.reason) } else { Ok(REPEATS.1) })
+    }
 }
 
 /// Where a NAT would alter it (§2.23): the hash of an address as its host knows it.
@@ -159,7 +181,8 @@ fn start(cx: &mut Context<'_>, method: KeyExchangeMethod) -> Option<Box<Begun>> 
     cx.work(work::KEY_EXCHANGE);
     let exchange = exchange(method)?.begin(cx.rng).ok()?;
     let nonce = cx.random();
-    Some(Box::new(Begun { exchange, method, nonce, cookie: None, attempts: 0, octets: Vec::new() }))
+    let octets = Vec::new();
+    Some(Box::new(Begun { exchange, method, nonce, cookie: None, attempts: 0, octets, refusal: None }))
 }
 
 fn send(sa: &mut IkeSa, cx: &mut Context<'_>, begun: &mut Begun) {
@@ -224,7 +247,14 @@ pub(super) fn response(sa: &mut IkeSa, cx: &mut Context<'_>, message: &Message, 
             NotifyType::NO_PROPOSAL_CHOSEN => EndReason::NoProposal,
             _ => EndReason::Refused,
         };
-        return sa.end(cx, reason);
+        if begun.refusal.is_none() {
+            begun.refusal = Some(Refusal { reason, repeats: 0 });
+            let soon = cx.now + REPEATS.1;
+            if let Some(outstanding) = &mut sa.outstanding {
+                outstanding.due = outstanding.due.min(soon);
+            }
+        }
+        return;
     }
     let answer = Answer::of(message).filter(|_| !message.header.responder_spi.is_zero());
     let Some(answer) = answer else {

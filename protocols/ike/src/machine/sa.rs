@@ -845,13 +845,21 @@ impl IkeSa {
             resumption::fall_back(self, cx);
             return true;
         }
+        let hurried = match self.phase.repeat_refused() {
+            Some(Err(reason)) => {
+                self.end(cx, reason);
+                return false;
+            }
+            wait => wait.and_then(Result::ok),
+        };
         if outstanding.retransmissions >= cx.config.retransmission.count {
             cx.counters.given_up += 1;
             self.end(cx, EndReason::Unreachable);
             return false;
         }
         outstanding.retransmissions += 1;
-        outstanding.due = cx.now + cx.config.retransmission.wait(outstanding.retransmissions);
+        let wait = cx.config.retransmission.wait(outstanding.retransmissions);
+        outstanding.due = cx.now + hurried.unwrap_or(wait);
         cx.counters.retransmissions += 1;
         self.transmit(cx, &outstanding.datagrams, self.path);
         self.outstanding = Some(outstanding);

@@ -7,6 +7,7 @@ use super::spent::{Owner, Spent, TicketId};
 use crate::code::{IdType, PayloadType};
 use crate::header::Spi;
 use crate::payload::{Identification, Payload, Proposal, emit_chain, parse_chain};
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -30,8 +31,8 @@ const OWN: usize = 1 << 14;
 /// Whose tickets those of a connection and an identity are; `None`: those of whoever has the connection's key, who may say of himself
 /// that he is anybody.
 pub(super) fn owner(connection: &str, identity: Option<&Identification>) -> Owner {
-    let (kind, data) = identity.map_or((0, &[][..]), |id| (id.kind.0, &id.data[..]));
-    let whole = sha256(connection.as_bytes(), &[&[u8::from(identity.is_some()), kind], data]);
+    let (kind, data) = identity.map_or((0, Cow::Borrowed(&[][..])), |id| (id.kind.0, id.compared()));
+    let whole = sha256(connection.as_bytes(), &[&[u8::from(identity.is_some()), kind], &data]);
     core::array::from_fn(|n| whole[n])
 }
 

@@ -1,12 +1,16 @@
 //! Who somebody is (RFC 7296 §3.5).
 
 use crate::code::IdType;
+use alloc::borrow::Cow;
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 use core::fmt;
+use core::hash::{Hash, Hasher};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// An identity.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+/// An identity. Two are equal where they name the same: letter case means nothing in a domain name (RFC 4343), nor in the domain of a mail
+/// address (RFC 5321 §2.4).
+#[derive(Clone, Debug)]
 pub struct Identification {
     /// Its kind.
     pub kind: IdType,
@@ -55,6 +59,28 @@ impl Identification {
             _ => None,
         }
     }
+    /// The octets by which identities of a kind are compared: a domain without capitals.
+    #[must_use]
+    pub fn compared(&self) -> Cow<'_, [u8]> {
+        let domain = match self.kind {
+            IdType::ID_FQDN => 0,
+            IdType::ID_RFC822_ADDR => match self.data.iter().rposition(|octet| *octet == b'@') {
+                Some(at) => at,
+                None => return Cow::Borrowed(&self.data),
+            },
+            _ => return Cow::Borrowed(&self.data),
+        };
+        let mut data = Cow::Borrowed(&self.data[..]);
+        if data[domain..].iter().any(u8::is_ascii_uppercase) {
+            data.to_mut()[domain..].make_ascii_lowercase();
+        }
+        data
+    }
+    /// The same identity, its domain without capitals.
+    #[must_use]
+    pub fn canonical(&self) -> Self {
+        Self { kind: self.kind, data: self.compared().into_owned() }
+    }
     /// The name, where it is a domain name or a mail address.
     #[must_use]
     pub fn as_text(&self) -> Option<&str> {
@@ -62,6 +88,33 @@ impl Identification {
             IdType::ID_FQDN | IdType::ID_RFC822_ADDR => core::str::from_utf8(&self.data).ok(),
             _ => None,
         }
+    }
+}
+
+impl PartialEq for Identification {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Identification {}
+
+impl PartialOrd for Identification {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Identification {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.kind.cmp(&other.kind).then_with(|| self.compared().cmp(&other.compared()))
+    }
+}
+
+impl Hash for Identification {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.kind.hash(state);
+        self.compared().hash(state);
     }
 }
 
@@ -78,5 +131,25 @@ impl fmt::Display for Identification {
                 self.data.iter().try_for_each(|octet| write!(f, "{octet:02x}"))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identities_are_compared_as_their_standards_say() {
+        let key_id = |text: &str| Identification { kind: IdType::ID_KEY_ID, data: text.into() };
+        let (fqdn, mail) = (Identification::fqdn, Identification::mail);
+        assert_eq!(fqdn("GW.Example"), fqdn("gw.example"));
+        assert_eq!(mail("Ann@GW.example"), mail("Ann@gw.Example"));
+        assert_ne!(mail("Ann@gw.example"), mail("ann@gw.example"));
+        assert_ne!(mail("ANN"), mail("ann"));
+        assert_ne!(key_id("GW"), key_id("gw"));
+        assert_ne!(fqdn("gw.example"), key_id("gw.example"));
+        let all = alloc::collections::BTreeSet::from([fqdn("gw.test"), fqdn("GW.test"), mail("a@GW.test")]);
+        assert_eq!(all.len(), 2);
+        assert_eq!(fqdn("GW.Example").to_string(), "GW.Example", "it is shown as it was said");
     }
 }

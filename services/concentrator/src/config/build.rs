@@ -15,8 +15,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
-use usher_access::PORT_TYPE_ETHERNET;
 use usher_access::pool::{PoolConfig, Range};
+use usher_access::{FailureLimit, PORT_TYPE_ETHERNET};
 use usher_access_config::{Builder, NasKind};
 use usher_config::units::{Count, Time};
 use usher_config::{Found, Outside, Prefix, hint};
@@ -80,6 +80,9 @@ fn config(
     let users = LocalUsers {
         methods: file.authentication.eap_methods.iter().map(|method| kind(*method)).collect(),
         passwords: Arc::new(builder.passwords(&file.user)),
+        failures: Some(&file.authentication).filter(|table| table.failures > 0).map(|table| {
+            FailureLimit::new(table.failures, table.failures_within.get(), table.failures_hold.get())
+        }),
     };
     let when_away = match file.authentication.when_away {
         WhenAwayWord::Refuse => WhenAway::Refuse,

@@ -143,6 +143,14 @@ pub struct Authentication {
     #[serde(deserialize_with = "named::read_list")]
     #[schemars(schema_with = "named::list_schema::<EapMethod>")]
     pub eap_methods: Vec<EapMethod>,
+    /// For users that the concentrator knows itself: failed logins under one name, or from one station (or circuit, with
+    /// `trust_circuit_id`), after which nothing more of it is weighed, but for a user at a station where its last login was right, within a
+    /// week; 0: no limit.
+    pub failures: u32,
+    /// Within this time.
+    pub failures_within: Time,
+    /// For this long.
+    pub failures_hold: Time,
     /// Whether the AAA server lets nobody in by EAP-TLS whose certificate does not bear the user's name. Ours does so; FreeRADIUS and others
     /// want `check_cert_cn` or the like for it. Without it such a user has a name only where the server says one.
     pub trust_certificate_names: bool,
@@ -160,6 +168,9 @@ impl Default for Authentication {
         Self {
             protocols: [Eap, MsChapV2, Chap].into(),
             eap_methods: [EapMethod::MsChapV2, EapMethod::Md5].into(),
+            failures: 10,
+            failures_within: Time::secs(60),
+            failures_hold: Time::secs(60),
             trust_certificate_names: false,
             when_away: WhenAwayWord::Refuse,
             grace_time: Time::secs(3600),

@@ -104,6 +104,53 @@ fn a_name_that_is_no_text_is_nobodys() {
     }
 }
 
+/// Of many guesses no more are weighed than the limit is, by each protocol; who is known at a station is let in there meanwhile.
+#[test]
+fn whoever_guesses_is_held_back_by_name_and_by_station() {
+    for protocol in P::ALL {
+        let limited =
+            "[authentication]\nfailures = 3\nfailures_within = \"60 s\"\nfailures_hold = \"100 s\"\n";
+        let text = LOCAL.replace("[authentication]\n", limited);
+        let guess = |n, name| client(n, protocol, name, "a guess");
+        let at_home = client(1, protocol, "ann", "a long password");
+        let elsewhere = client(2, protocol, "ann", "a long password");
+        let of_bob = client(2, protocol, "bob", "another password");
+        let mut hosts = vec![at_home, elsewhere, of_bob];
+        // Five stations guess at one name, and one station at four.
+        hosts.extend((10..15).map(|n| guess(n, "ann")));
+        hosts.extend(["eve", "otto", "bob", "nobody"].map(|name| guess(20, name)));
+        let mut world = World::new(&text, hosts);
+        world.up(0);
+        let counted = |world: &World| ["logins_rejected", "logins_held_back"].map(|name| world.counted(name));
+        for n in 3..8 {
+            world.up(n);
+            world.net.silence(world.clients[n], true);
+        }
+        assert_eq!(counted(&world), [5, 2], "{protocol}");
+        assert_eq!(world.failures().last(), Some(&LoginFailure::HeldBack));
+        world.up(1);
+        assert_eq!((counted(&world), world.status().len()), ([6, 3], 1), "{protocol}: not weighed");
+        world.net.silence(world.clients[1], true);
+        world.up(2);
+        assert_eq!(world.status().len(), 2, "{protocol}: another user is");
+        for n in 8..12 {
+            world.up(n);
+            world.net.silence(world.clients[n], true);
+        }
+        assert_eq!(counted(&world), [10, 4], "{protocol}");
+        // Who was let in at a station is so again, whatever others guess elsewhere.
+        world.net.command(world.clients[0], ClientCommand::Disconnect).unwrap();
+        world.net.run(secs(1));
+        world.up(0);
+        assert_eq!(world.status().iter().filter(|one| one.user == "ann").count(), 1, "{protocol}");
+        // After its time a name is weighed again.
+        world.net.run(secs(110));
+        world.net.silence(world.clients[1], false);
+        world.up(1);
+        assert_eq!(world.status().iter().filter(|one| one.user == "ann").count(), 2, "{protocol}");
+    }
+}
+
 #[test]
 fn a_host_that_lost_its_power_has_its_users_place_again() {
     let text = format!("{LOCAL}[limits]\nsessions_per_user = 1\nexcess = \"refuse\"\n");

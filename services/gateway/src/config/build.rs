@@ -288,6 +288,14 @@ impl<'a> Builder<'a> {
 
     fn users(&mut self, file: &File) -> LocalUsers {
         let passwords = self.common.passwords(&file.user);
+        let mut identities: BTreeMap<Identification, &str> = BTreeMap::new();
+        for (i, user) in file.user.iter().enumerate() {
+            let other = identities.insert(Identification::of_text(&user.name), &user.name);
+            if let Some(other) = other.filter(|other| *other != user.name) {
+                let message = format!("\"{other}\" is the same identity: capitals of a domain mean nothing");
+                self.fault(&["user", &i.to_string(), "name"], message);
+            }
+        }
         let methods = file.eap.as_ref().map(|eap| eap.methods.iter().map(|method| kind(*method)).collect());
         let tls = file.eap.as_ref().and_then(|eap| self.eap_tls(eap));
         LocalUsers {

@@ -303,6 +303,14 @@ fn what_becomes_of_traffic_without_a_child_sa_is_said() {
 }
 
 #[test]
+fn users_whose_names_are_one_identity_are_a_fault() {
+    let text = "[eap]\nmethods = [\"mschapv2\"]\n[[user]]\nname = \"ann@gw.test\"\npassword = \"a long password\"\n\
+                [[user]]\nname = \"ann@GW.test\"\npassword = \"a long password\"\n";
+    let said = faults(text);
+    assert!(said.iter().any(|fault| fault.contains("\"ann@gw.test\" is the same identity")), "{said:?}");
+}
+
+#[test]
 fn guesses_are_held_back_unless_somebody_says_otherwise() {
     let limit = |more: &str| {
         let text = format!("[eap]\nmethods = [\"mschapv2\"]\n{more}");

@@ -2,9 +2,10 @@
 
 use super::local::{PSK_CLIENT, PSK_GATEWAY, eap_client};
 use super::*;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use usher_aaa::ledger::Status;
 use usher_aaa::{
     AaaServer, Command as Aaa, DynamicResult, Job, Method, Record, User, UserSource, Users, radius_socket,
 };
@@ -55,8 +56,10 @@ pub(super) type Told = Rc<RefCell<Vec<Record>>>;
 pub(super) struct Site {
     pub(super) world: World,
     pub(super) server: At<AaaServer>,
-    /// The records that it was told.
+    /// The records of sessions that it was told.
     pub(super) told: Told,
+    /// How often it was told that the gateway begins.
+    pub(super) begun: Rc<Cell<usize>>,
 }
 
 impl Site {
@@ -93,15 +96,19 @@ impl Site {
         world.net.bind(server, radius_socket(0), at(SERVER, 1812));
         world.net.bind(server, radius_socket(1), at(SERVER, 1813));
         let told = Told::default();
-        let notes = told.clone();
+        let begun = Rc::new(Cell::new(0));
+        let (notes, begins) = (told.clone(), begun.clone());
         world.net.on_job(server, move |job| match job.what {
             Job::Account { record } => {
-                notes.borrow_mut().push(*record);
+                match record.status {
+                    Status::On => begins.set(begins.get() + 1),
+                    _ => notes.borrow_mut().push(*record),
+                }
                 Some((millis(1), Aaa::Accounted { token: job.token, durable: true }))
             }
             _ => None,
         });
-        Self { world, server, told }
+        Self { world, server, told, begun }
     }
     pub(super) fn kinds(&self) -> Vec<String> {
         self.told.borrow().iter().map(|record| format!("{:?}", record.status)).collect()

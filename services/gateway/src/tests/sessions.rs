@@ -52,6 +52,20 @@ fn a_pool_that_is_none_gives_nothing_though_the_connection_has_others() {
     assert_eq!((pools(&site), site.world.installed(host).len()), (vec![0, 0], 0));
 }
 
+/// RFC 2866 §5.1: what a gateway that was killed has left is over.
+#[test]
+fn the_server_is_told_that_the_gateway_begins() {
+    // The server comes up after the gateway: it is told again.
+    let told = |text: &str| {
+        let (mut site, _) = logged_in(Site::new(text, |_| {}));
+        site.world.run(secs(60));
+        (site.begun.get(), site.kinds())
+    };
+    assert_eq!(told(AAA_GATEWAY), (1, vec!["Start".to_string()]));
+    let quiet = AAA_GATEWAY.replace("accounting = true", "accounting = false");
+    assert_eq!(told(&quiet), (0, vec![]));
+}
+
 /// RFC 2865 §5.27: the time is that of the session, whichever IKE_SA it has.
 #[test]
 fn times_of_a_session_outlast_the_replacement_of_its_ike_sa() {

@@ -11,7 +11,7 @@ use super::{
     ChildAsked, Eap, KEPT, UNPROVED, Waits, asks_ocsp, authentication, configuration, eap as eap_of,
     eap_holds, eap_proof, find, has, is_resumed, is_safe_alone, prove, shown, state, verify,
 };
-use crate::code::{AuthMethod, CfgType, ExchangeType, NotifyType};
+use crate::code::{AuthMethod, CfgType, ExchangeType, IdType, NotifyType};
 use crate::payload::{
     Configuration, ConfigurationAttribute, Identification, Notify, Payload, TrafficSelectors,
 };
@@ -132,7 +132,9 @@ fn begin(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: &[Payload]) {
     let Some(proof) = proof else {
         state.eap_only = matches!(connection.local_auth, LocalAuth::EapOnly);
         let patience = Duration::from_secs(3600);
-        let ask = matches!(connection.remote_auth, RemoteAuth::Eap { ask_identity: true });
+        // An address or a subject, as Windows says, is no name that an AAA server knows.
+        let ask = id.as_text().is_none() && id.kind != IdType::ID_KEY_ID
+            || matches!(connection.remote_auth, RemoteAuth::Eap { ask_identity: true });
         // IKE sends again what is lost, so that EAP does not.
         let authenticator = if ask {
             Authenticator::new(1, None, patience, cx.now)
@@ -276,7 +278,7 @@ pub(super) fn go_on(sa: &mut IkeSa, cx: &mut Context<'_>) {
         let attributes = asked.attributes.clone();
         state.waits = Waits::Address;
         let identity = sa.peer();
-        let (connection, remote) = (sa.connection.name.clone(), sa.path.remote);
+        let (connection, remote) = (sa.connection.name.clone(), sa.origin());
         cx.outputs.event(Event::AddressWanted { sa: sa.id, identity, connection, remote, attributes });
         return sa.pend();
     }
@@ -394,7 +396,7 @@ fn finish(sa: &mut IkeSa, cx: &mut Context<'_>) {
         sa.plan(if mobike { Task::Check } else { Task::Probe });
     }
     let remote = sa.peer();
-    let (name, spis, path) = (connection.name.clone(), sa.spis, sa.path);
+    let (name, spis, path) = (connection.name.clone(), sa.spis, Path { remote: sa.origin(), ..sa.path });
     cx.outputs.event(Event::Established { sa: sa.id, connection: name, remote, spis, path });
     sa.given = given.iter().flatten().filter_map(ConfigurationAttribute::internal_address).collect();
     match given {

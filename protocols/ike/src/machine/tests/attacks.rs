@@ -73,6 +73,35 @@ fn nobody_between_the_two_weakens_what_they_agree_on() {
     world.fit(1);
 }
 
+/// RFC 7296 §2.21.1: whoever sees the first request can refuse it before it is answered. What nobody contradicts is believed.
+#[test]
+fn a_refusal_that_anybody_may_have_written_ends_no_attempt_at_once() {
+    for (contradicted, kind) in [
+        (true, NotifyType::NO_PROPOSAL_CHOSEN),
+        (true, NotifyType::INVALID_SYNTAX),
+        (false, NotifyType::NO_PROPOSAL_CHOSEN),
+    ] {
+        let mut world = World::psk();
+        let (initiator, responder) = (world.initiator, world.responder);
+        world.net.silence(responder, !contradicted);
+        world.initiate();
+        world.net.run(millis(1));
+        let asked = Message::parse(&world.net.sent()[0].bytes).unwrap();
+        let header = crate::Header { initiator: false, response: true, ..asked.header };
+        let mut forged = Vec::new();
+        Message { header, payloads: vec![Payload::Notify(Notify::new(kind))] }.emit(&mut forged);
+        for _ in 0..3 {
+            world.forge(initiator, at(RESPONDER, 500), at(INITIATOR, 500), &forged);
+        }
+        world.net.run(millis(2900));
+        assert!(world.ended(initiator).is_empty(), "{contradicted} {kind}");
+        assert_eq!(world.established(responder).is_some(), contradicted, "{kind}");
+        world.net.run(secs(1));
+        let ended = if contradicted { vec![] } else { vec![EndReason::NoProposal] };
+        assert_eq!(world.ended(initiator), ended, "{kind}");
+    }
+}
+
 /// RFC 7296 §2.7: whoever says that another method is wanted has proved nothing, and so is not to have a weaker one taken that both
 /// would take.
 #[test]
@@ -336,7 +365,11 @@ fn an_address_that_a_nat_may_have_given_is_asked_and_is_nobodys_traffic() {
         world.net.run(millis(25));
         let proof = world.net.sent()[2].bytes.clone();
         world.forge(responder, at(OTHER, 4500), at(RESPONDER, 4500), &proof);
-        assert!(world.established(responder).is_some());
+        let shown = world.events(responder).into_iter().find_map(|event| match event {
+            Event::Established { path, .. } => Some(path.remote.ip()),
+            _ => None,
+        });
+        assert_eq!(shown, Some(address(INITIATOR)), "the log names where it was shown to receive");
         if there {
             for (socket, port) in [(SOCKET, 500), (NAT_SOCKET, 4500)] {
                 world.net.bind(initiator, socket, at(OTHER, port));

@@ -61,6 +61,35 @@ fn an_identity_that_nobody_serves_is_refused() {
 }
 
 #[test]
+fn capitals_in_domains_make_no_other_identity() {
+    let mut ours = connection(true);
+    ours.local = Identification::fqdn("INI.test");
+    ours.remote = Some(Identification::fqdn("Gw.TEST"));
+    let mut world = World::new(ours, connection(false));
+    world.connect();
+    assert!(world.ended(world.responder).is_empty());
+}
+
+/// Windows says its address for who it is: no AAA server knows anybody by its octets.
+#[test]
+fn an_initiator_that_says_no_name_is_asked_for_one_by_eap() {
+    let subject = Identification { kind: crate::code::IdType::ID_DER_ASN1_DN, data: vec![0x30, 0] };
+    for local in [Identification::address("192.0.2.7".parse().unwrap()), subject] {
+        let (mut ours, mut theirs) = eap(peer_auth(Method::MsChapV2, PASSWORD), false);
+        ours.local = local;
+        theirs.remote = None;
+        let mut world = World::new(ours, theirs);
+        world.connect();
+        let asked = world.events(world.responder).into_iter().find_map(|event| match event {
+            Event::Eap { packet, .. } => Some(packet),
+            _ => None,
+        });
+        let name = asked.as_deref().and_then(|packet| packet.get(5..)).unwrap_or_default();
+        assert_eq!(name, b"ann");
+    }
+}
+
+#[test]
 fn a_responder_that_is_another_than_was_wanted_is_not_believed() {
     let mut ours = connection(true);
     ours.remote = None;

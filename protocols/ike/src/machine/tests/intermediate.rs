@@ -75,7 +75,7 @@ fn it_is_left_out_only_where_both_allow_that() {
     for (ours, theirs) in [(HYBRID, WITHOUT), (WITHOUT, HYBRID)] {
         let mut world = World::new(with(ours, connection(true)), with(theirs, connection(false)));
         world.initiate();
-        world.net.run(secs(1));
+        world.net.run(secs(4));
         assert_eq!(world.ended(world.initiator), [EndReason::NoProposal], "{ours} {theirs}");
     }
 }

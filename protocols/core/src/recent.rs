@@ -1,19 +1,19 @@
-//! Who was seen of late: a memory that is bounded, for whoever tells those who are known from those who are not.
+//! Keys that were seen of late: a bounded memory that tells known users from others.
 
-use usher_core::collections::{HashMap, HashState};
-use usher_core::table::SessionTable;
-use usher_core::{Duration, Instant};
+use crate::collections::{HashMap, HashState};
+use crate::table::SessionTable;
+use crate::{Duration, Instant};
 
 /// Keys with the time when each was last seen; of more than it has room for, those that were not seen for longest are forgotten. Keys
 /// are hashes that nobody outside can foretell.
 #[derive(Debug)]
-pub struct Recent {
+pub struct RecentKeys {
     room: usize,
     by_key: HashMap<u64, u64>,
     table: SessionTable<(u64, Instant)>,
 }
 
-impl Recent {
+impl RecentKeys {
     /// Nobody was seen; there is room for so many keys.
     #[must_use]
     pub fn new(room: usize, hash: &HashState) -> Self {
@@ -48,18 +48,18 @@ impl Recent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use usher_core::SecureRng;
-    use usher_core::collections::hash_state;
+    use crate::SecureRng;
+    use crate::collections::hash_state;
 
     #[test]
     fn who_was_seen_last_is_remembered_and_for_so_long() {
-        let mut recent = Recent::new(3, &hash_state(&mut SecureRng::from_seed([1; 32])));
+        let mut recent = RecentKeys::new(3, &hash_state(&mut SecureRng::from_seed([1; 32])));
         let at = |secs| Instant::ZERO + Duration::from_secs(secs);
         let minute = Duration::from_secs(60);
         for (secs, key) in [(0, 1), (1, 2), (2, 1), (3, 3), (4, 4)] {
             recent.see(at(secs), key);
         }
-        let known = |recent: &Recent, secs| [1, 2, 3, 4].map(|key| recent.has(at(secs), key, minute));
+        let known = |recent: &RecentKeys, secs| [1, 2, 3, 4].map(|key| recent.has(at(secs), key, minute));
         assert_eq!(known(&recent, 4), [true, false, true, true], "2 was not seen for longest");
         assert_eq!(known(&recent, 62), [false, false, true, true]);
         recent.forget(3);

@@ -1,0 +1,137 @@
+//! Users that a service knows itself: whoever guesses at their passwords is held back.
+
+use crate::{FailureLimit, Failures};
+use core::hash::{BuildHasher, Hash};
+use core::net::IpAddr;
+use usher_core::collections::HashState;
+use usher_core::recent::RecentKeys;
+use usher_core::{Duration, Instant};
+
+/// So long a user is known at the place of its last login.
+const KNOWN_TIME: Duration = Duration::from_secs(7 * 86_400);
+/// So many pairs of user and place are remembered.
+const KNOWN_ROOM: usize = 1 << 16;
+
+/// The lockout of a service's own users. Failed logins count under the name that was said, and under the place they came from: an
+/// address, a port and a station. Where a user was let in within a week, guesses from elsewhere do not lock it out.
+#[derive(Debug)]
+pub struct LoginLockout {
+    hash: HashState,
+    limit: Option<FailureLimit>,
+    failures: Option<Failures>,
+    /// Users at places.
+    known: RecentKeys,
+}
+
+/// The keys of a login, by a hash that nobody outside knows.
+struct LoginKeys {
+    name: u64,
+    place: u64,
+    both: u64,
+}
+
+/// A host's address without what one subscriber may choose freely: of an IPv6 address 64 bits remain.
+#[must_use]
+pub fn host_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) >> 64 << 64).into()),
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+impl LoginLockout {
+    /// Nobody has failed. `None`: nobody is ever held back.
+    #[must_use]
+    pub fn new(limit: Option<FailureLimit>, hash: &HashState) -> Self {
+        let failures = limit.map(|limit| Failures::new(limit, hash));
+        Self { hash: hash.clone(), limit, failures, known: RecentKeys::new(KNOWN_ROOM, hash) }
+    }
+    /// Sets the limit. Another one than before counts anew.
+    pub fn set_limit(&mut self, limit: Option<FailureLimit>) {
+        if limit != self.limit {
+            self.limit = limit;
+            self.failures = limit.map(|limit| Failures::new(limit, &self.hash));
+        }
+    }
+    fn keys(&self, name: &[u8], place: &impl Hash) -> LoginKeys {
+        LoginKeys {
+            name: self.hash.hash_one((0_u8, name)),
+            place: self.hash.hash_one((1_u8, place)),
+            both: self.hash.hash_one((2_u8, name, place)),
+        }
+    }
+    /// Whether a login is turned away without a look at its proof.
+    pub fn holds(&self, now: Instant, name: &[u8], place: &impl Hash) -> bool {
+        let Some(failures) = &self.failures else { return false };
+        let keys = self.keys(name, place);
+        failures.held(now, keys.place)
+            || failures.held(now, keys.name) && !self.known.has(now, keys.both, KNOWN_TIME)
+    }
+    /// Counts a wrong proof.
+    pub fn failed(&mut self, now: Instant, name: &[u8], place: &impl Hash) {
+        let keys = self.keys(name, place);
+        self.known.forget(keys.both);
+        if let Some(failures) = &mut self.failures {
+            failures.failed(now, keys.name);
+            failures.failed(now, keys.place);
+        }
+    }
+    /// Counts a right proof: failures under the name are forgotten. Those of the place are not, or whoever has a password would guess
+    /// at others' without end.
+    pub fn succeeded(&mut self, now: Instant, name: &[u8], place: &impl Hash) {
+        let keys = self.keys(name, place);
+        self.known.see(now, keys.both);
+        if let Some(failures) = &mut self.failures {
+            failures.forget(keys.name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use usher_core::SecureRng;
+    use usher_core::collections::hash_state;
+
+    fn at(secs: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(secs)
+    }
+    fn lockout() -> LoginLockout {
+        let limit = FailureLimit::new(3, Duration::from_secs(60), Duration::from_secs(100));
+        LoginLockout::new(Some(limit), &hash_state(&mut SecureRng::from_seed([1; 32])))
+    }
+
+    #[test]
+    fn a_name_is_held_wherever_it_is_said_but_where_it_was_right() {
+        let mut lockout = lockout();
+        lockout.succeeded(at(0), b"ann", &"home");
+        for place in ["a", "b", "c"] {
+            assert!(!lockout.holds(at(1), b"ann", &place));
+            lockout.failed(at(1), b"ann", &place);
+        }
+        assert!(lockout.holds(at(2), b"ann", &"d") && !lockout.holds(at(2), b"bob", &"d"));
+        assert!(!lockout.holds(at(2), b"ann", &"home"));
+        lockout.failed(at(2), b"ann", &"home");
+        assert!(lockout.holds(at(3), b"ann", &"home"), "a guess there makes her unknown");
+        assert!(!lockout.holds(at(102), b"ann", &"d"), "the time is over");
+    }
+
+    #[test]
+    fn a_place_is_held_whatever_it_says_and_a_right_proof_clears_the_name_alone() {
+        let mut lockout = lockout();
+        for name in [&b"ann"[..], b"bob"] {
+            lockout.failed(at(1), name, &1);
+        }
+        lockout.succeeded(at(1), b"own", &1);
+        lockout.failed(at(1), b"eve", &1);
+        assert!(lockout.holds(at(2), b"own", &1) && !lockout.holds(at(2), b"own", &2));
+    }
+
+    #[test]
+    fn hosts_of_one_ipv6_network_are_one() {
+        let host = |text: &str| host_of(text.parse().unwrap());
+        assert_eq!(host("2001:db8:0:1::1"), host("2001:db8:0:1:ffff::2"));
+        assert_ne!(host("2001:db8:0:1::1"), host("2001:db8:0:2::1"));
+        assert_eq!(host("::ffff:192.0.2.1"), host("192.0.2.1"));
+    }
+}
