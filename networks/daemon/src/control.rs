@@ -5,7 +5,7 @@ use crate::mailbox::Message;
 use crate::running::Running;
 use crate::stats::Outcome;
 use std::io::{self, Read};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -213,7 +213,7 @@ fn ask(
             "session {session} came by Diameter without the address of its NAS, which cannot be asked then"
         ));
     }
-    let mut attributes = identification(&row.username, &row.class, &row.acctsessionid, &row.callingstationid);
+    let mut attributes = identification(row, code);
     for change in changes {
         running.attribute(change, &mut attributes)?;
     }
@@ -297,15 +297,36 @@ fn trace(
     done
 }
 
-/// What tells an access server which session is meant (RFC 5176 §3): of a user who is anonymous to it, the session alone.
-fn identification(user: &str, class: &str, session: &str, station: &str) -> Attributes {
-    let user = if is_alias(class) { "" } else { user };
+/// What tells an access server which session is meant (RFC 5176 §3): its own names, its port and its session; of a user who is anonymous to
+/// it no name. Addresses and ports go to access servers of PPP and of tunnels alone: one of IEEE 802.1X does not know what its station
+/// has, and refuses a request that has them (hostapd: Error-Cause 401). A Disconnect-Request has no address (§3.6).
+fn identification(row: &SessionRow, code: Code) -> Attributes {
+    let user = if is_alias(&row.class) { "" } else { &row.username };
     let mut attributes = Attributes::new();
-    let all =
-        [(kind::USER_NAME, user), (kind::ACCT_SESSION_ID, session), (kind::CALLING_STATION_ID, station)];
+    match row.nasipaddress {
+        address if address.is_unspecified() => {}
+        IpAddr::V4(address) => drop(attributes.push_ipv4(kind::NAS_IP_ADDRESS, address)),
+        IpAddr::V6(address) => drop(attributes.push_ipv6(kind::NAS_IPV6_ADDRESS, address)),
+    }
+    let all = [
+        (kind::USER_NAME, user),
+        (kind::ACCT_SESSION_ID, &row.acctsessionid),
+        (kind::CALLING_STATION_ID, &row.callingstationid),
+    ];
     for (kind, value) in all.into_iter().filter(|(_, value)| !value.is_empty()) {
         // A value beyond an attribute's length was none when it came.
         let _ = attributes.push_bytes(kind, value.as_bytes());
+    }
+    if row.framedprotocol == "PPP" || row.nasporttype == "Virtual" {
+        if let (Some(IpAddr::V4(address)), Code::COA_REQUEST) = (row.framedipaddress, code) {
+            attributes.push_ipv4(kind::FRAMED_IP_ADDRESS, address);
+        }
+        // The table has one column for NAS-Port and NAS-Port-Id.
+        match row.nasportid.parse() {
+            Ok(port) => drop(attributes.push_u32(kind::NAS_PORT, port)),
+            Err(_) if row.nasportid.is_empty() => {}
+            Err(_) => drop(attributes.push_bytes(kind::NAS_PORT_ID, row.nasportid.as_bytes())),
+        }
     }
     attributes
 }
@@ -314,18 +335,64 @@ fn identification(user: &str, class: &str, session: &str, station: &str) -> Attr
 mod tests {
     use super::*;
 
+    fn row() -> SessionRow {
+        SessionRow {
+            acctsessionid: "5f2a".into(),
+            acctuniqueid: "u".into(),
+            username: "ann".into(),
+            realm: String::new(),
+            nasipaddress: "192.0.2.7".parse().unwrap(),
+            nasportid: "12".into(),
+            nasporttype: "Wireless-802.11".into(),
+            acctstarttime: None,
+            acctupdatetime: None,
+            acctstoptime: None,
+            acctsessiontime: 0,
+            acctauthentic: String::new(),
+            acctinputoctets: 0,
+            acctoutputoctets: 0,
+            calledstationid: String::new(),
+            callingstationid: String::new(),
+            acctterminatecause: String::new(),
+            servicetype: String::new(),
+            framedprotocol: String::new(),
+            framedipaddress: Some("10.0.0.9".parse().unwrap()),
+            framedipv6prefix: String::new(),
+            class: String::new(),
+            interims: 0,
+            diameter_origin: String::new(),
+        }
+    }
+    fn told(row: &SessionRow) -> Vec<u8> {
+        identification(row, Code::COA_REQUEST).iter().map(|a| a.kind).collect()
+    }
+
     #[test]
     fn an_access_server_is_told_whose_session_is_meant_and_which() {
-        let told = identification("ann", "", "5f2a", "");
-        assert_eq!(told.get_text(kind::USER_NAME), Some("ann"));
-        assert_eq!(told.get_text(kind::ACCT_SESSION_ID), Some("5f2a"));
-        assert_eq!(told.iter().count(), 2);
+        let said = identification(&row(), Code::DISCONNECT_REQUEST);
+        assert_eq!(said.get_text(kind::USER_NAME), Some("ann"));
+        assert_eq!(said.get_text(kind::ACCT_SESSION_ID), Some("5f2a"));
+        assert_eq!(told(&row()), [kind::NAS_IP_ADDRESS, kind::USER_NAME, kind::ACCT_SESSION_ID]);
+        let nas = "2001:db8::7".parse().unwrap();
+        let of_ipv6 = SessionRow { nasipaddress: nas, callingstationid: "00-11".into(), ..row() };
+        let all = [kind::NAS_IPV6_ADDRESS, kind::USER_NAME, kind::ACCT_SESSION_ID, kind::CALLING_STATION_ID];
+        assert_eq!(told(&of_ipv6), all);
+    }
+
+    #[test]
+    fn an_access_server_of_ppp_or_of_tunnels_is_told_address_and_port() {
+        let ppp = SessionRow { framedprotocol: "PPP".into(), nasporttype: "Ethernet".into(), ..row() };
+        assert_eq!(told(&ppp)[3..], [kind::FRAMED_IP_ADDRESS, kind::NAS_PORT]);
+        let tunnel = SessionRow { nasporttype: "Virtual".into(), nasportid: "roadwarriors".into(), ..row() };
+        assert_eq!(told(&tunnel)[3..], [kind::FRAMED_IP_ADDRESS, kind::NAS_PORT_ID]);
+        let ended = identification(&tunnel, Code::DISCONNECT_REQUEST);
+        assert!(ended.get(kind::FRAMED_IP_ADDRESS).is_none() && ended.get(kind::NAS_PORT_ID).is_some());
     }
 
     #[test]
     fn an_access_server_is_not_told_the_name_of_a_user_who_is_anonymous_to_it() {
-        let told = |class| identification("ann", class, "s", "").iter().map(|a| a.kind).collect::<Vec<_>>();
-        assert_eq!(told("7374616666"), [kind::USER_NAME, kind::ACCT_SESSION_ID]);
-        assert_eq!(told("557368310011"), [kind::ACCT_SESSION_ID]);
+        let named =
+            |class: &str| told(&SessionRow { class: class.into(), ..row() }).contains(&kind::USER_NAME);
+        assert!(named("7374616666") && !named("557368310011"));
     }
 }

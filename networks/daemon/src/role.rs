@@ -16,9 +16,9 @@ use usher_aaa::{
     AaaServer, CertificateVerdict, Command, DynamicResult, Event, Handed, HandedBack, Job as ServerJob,
     Login, Method, Reason, ShardKey, TRACES, TraceLine, radius_socket, shard_of,
 };
-use usher_aaa_config::tls::bears;
+use usher_aaa_config::tls::{bears, user_of};
 use usher_aaa_config::{Clients, DIALLER};
-use usher_core::{Input, Instant, Machine, Path, Work, WorkLabel};
+use usher_core::{Input, Instant, ListenerId, Machine, Path, Work, WorkLabel};
 use usher_diameter::node::{self, PeerId};
 use usher_diameter::peer::automaton;
 use usher_diameter::{Fault, ResultCode};
@@ -235,6 +235,9 @@ impl Role for AaaRole {
                 log_record(&record);
                 self.ledger.account(For { shard, token }, record);
             }
+            ServerJob::NameUser { outer, chain } => {
+                self.command(now, Command::Named { token, name: user_of(&chain, &outer) });
+            }
             ServerJob::CheckCertificate { client, name, chain, resumed } => {
                 if !resumed {
                     self.workers.show(&chain);
@@ -401,6 +404,10 @@ impl Role for AaaRole {
             }
             Message::Stop => self.state.stopped = true,
         }
+    }
+
+    fn admits(&self, listener: ListenerId, from: IpAddr) -> bool {
+        self.server.may_connect(listener, from)
     }
 
     fn divert(&mut self, path: Path, data: &[u8]) -> bool {

@@ -88,6 +88,8 @@ driver_counters! {
     refused_listener,
     /// Connections refused: their address has as many as it may have.
     refused_address,
+    /// Connections refused because they came from an address of nobody who is known.
+    refused_stranger,
     /// Accepting failed, mostly for want of file descriptors.
     accept_errors,
     /// Connections that the machine asked for.
@@ -116,6 +118,9 @@ driver_counters! {
     tls_resumed,
     /// TLS handshakes given up for newer ones: as many as there may be were under way, and of this one's network the most.
     tls_displaced,
+    /// Connections without TLS, and associations, reset for newer ones: nothing had been said to them yet, of as many as there may be, and of
+    /// this one's network were the most.
+    silent_displaced,
     /// TLS handshakes that took too long.
     tls_timeout,
     /// TLS handshakes that the peer left by closing the connection.

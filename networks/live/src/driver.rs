@@ -153,7 +153,7 @@ impl<N: Role> Running<N> {
             match task {
                 Task::Receive(index) => self.receive(index),
                 Task::Send(index) => self.send(index),
-                Task::Accept(index) => self.streams.accept(index),
+                Task::Accept(index) => self.streams.accept(index, &self.node),
             }
         }
         self.tasks = tasks;

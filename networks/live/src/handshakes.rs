@@ -20,7 +20,7 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Accepted connections whose handshakes are not complete.
+/// Accepted connections of whose peers nothing is known.
 #[derive(Debug, Default)]
 pub(crate) struct Unfinished {
     /// Those of each network, the oldest first: each has the number of its coming.

@@ -1,7 +1,8 @@
 //! What a driver hosts, and how other threads reach it.
 
+use std::net::IpAddr;
 use tokio::sync::mpsc::UnboundedSender;
-use usher_core::{Instant, Job, Machine, Path, PortId, Work};
+use usher_core::{Instant, Job, ListenerId, Machine, Path, PortId, Work};
 
 /// A machine with what surrounds it in a live program: where its events go, and what comes from other
 /// threads. All calls come from the driver's thread.
@@ -31,6 +32,12 @@ pub trait Role {
     /// and this one's machine is not to see it.
     fn divert(&mut self, _path: Path, _data: &[u8]) -> bool {
         false
+    }
+
+    /// Whether the machine may have to do with whoever connects from this address. A stranger is refused before a handshake, which would cost
+    /// what a friend's does.
+    fn admits(&self, _listener: ListenerId, _from: IpAddr) -> bool {
+        true
     }
 
     /// The machine sends a frame, from the destination address on, by a port of the node's own; false: the node has none, and the

@@ -194,8 +194,9 @@ pub struct Settings {
     pub connections: usize,
     /// Connections of one listener from one address at a time.
     pub connections_per_address: usize,
-    /// TLS handshakes of accepted connections under way at a time, of all listeners. Beyond it the oldest of the network
-    /// (an IPv4 address, or 64 bits of an IPv6 address) that has most makes room.
+    /// Accepted connections at a time of whose peers nothing is known, of all listeners: TLS handshakes under way, and, without TLS, those to
+    /// whom the machine has said nothing yet. Beyond it the oldest of the network (an IPv4 address, or 64 bits of an IPv6 address)
+    /// that has most makes room.
     pub handshakes: usize,
     /// Octets that may wait for one connection's peer to read when more is to be sent; otherwise the connection is
     /// reset.

@@ -87,6 +87,8 @@ struct Conn {
     door: Option<(usize, IpAddr)>,
     /// Whether the machine knows of it.
     known: bool,
+    /// TLS protects it.
+    with_tls: bool,
     /// Ends an accepted one at once, wherever it is in its handshake.
     end: Option<AbortHandle>,
 }
@@ -104,7 +106,7 @@ pub(crate) struct Streams {
     heard: Vec<(ConnId, Note)>,
     /// Of the handshakes of those who came unasked.
     turns: HandshakeTurns,
-    /// And which of them are not complete, with TLS.
+    /// Those to whom nothing has been said yet: with TLS their handshakes are not complete.
     unfinished: Unfinished,
     /// Connections whose end the machine is still to hear of, and whether they were associations.
     closed: VecDeque<(ConnId, bool, CloseReason)>,
@@ -152,14 +154,18 @@ impl Streams {
     }
 
     /// Accepts what waits at a listener, up to a batch.
-    pub(crate) fn accept(&mut self, index: usize) {
+    pub(crate) fn accept<N: Role>(&mut self, index: usize, node: &N) {
         let Some(door) = self.doors.get(index) else { return };
         let bell = Arc::clone(&door.bell);
         bell.heard();
         for _ in 0..BATCH {
             match self.doors[index].entrance.poll_accept(&mut bell.context()) {
                 Poll::Pending => return,
-                Poll::Ready(Ok((guest, remote))) => self.admit(index, guest, remote),
+                Poll::Ready(Ok((guest, remote))) => {
+                    let listener = self.doors[index].listener;
+                    let friend = node.admits(listener, remote.ip().to_canonical());
+                    self.admit(index, guest, remote, friend);
+                }
                 Poll::Ready(Err(_)) => {
                     self.counters.accept_errors.one();
                     self.tasks.spawn(async move {
@@ -173,10 +179,12 @@ impl Streams {
         bell.ring();
     }
 
-    fn admit(&mut self, index: usize, guest: Guest, remote: SocketAddr) {
+    fn admit(&mut self, index: usize, guest: Guest, remote: SocketAddr, friend: bool) {
         let (door, address) = (&mut self.doors[index], remote.ip());
         let from = door.addresses.get(&address).copied().unwrap_or(0);
-        let full = if door.open >= self.settings.connections {
+        let full = if !friend {
+            Some(&self.counters.refused_stranger)
+        } else if door.open >= self.settings.connections {
             Some(&self.counters.refused_listener)
         } else if from >= self.settings.connections_per_address {
             Some(&self.counters.refused_address)
@@ -213,12 +221,25 @@ impl Streams {
             Guest::Association(one) => self.tasks.spawn(association::accepted(link, one, remote)),
         };
         if let Some(conn) = self.conns.get_mut(&id) {
-            conn.end = Some(end);
+            (conn.end, conn.with_tls) = (Some(end), with_tls);
         }
-        if with_tls && let Some(displaced) = self.unfinished.add(id, address, self.settings.handshakes) {
-            self.counters.tls_displaced.one();
-            let end = self.forget(displaced).and_then(|conn| conn.end);
-            end.inspect(AbortHandle::abort);
+        if let Some(displaced) = self.unfinished.add(id, address, self.settings.handshakes) {
+            self.displace(displaced);
+        }
+    }
+
+    /// Ends a connection whose peer has shown nothing yet.
+    fn displace(&mut self, id: ConnId) {
+        let Some(conn) = self.forget(id) else { return };
+        let counter =
+            if conn.with_tls { &self.counters.tls_displaced } else { &self.counters.silent_displaced };
+        counter.one();
+        if conn.known {
+            // The task closes it, of which the machine is to hear.
+            let _ = conn.orders.send(Order::Abort);
+            self.closed.push_back((id, conn.association, CloseReason::Reset));
+        } else {
+            conn.end.inspect(AbortHandle::abort);
         }
     }
 
@@ -228,7 +249,15 @@ impl Streams {
         let queued = Arc::new(AtomicUsize::new(0));
         let known = door.is_none();
         let turns = door.map(|_| self.turns.clone());
-        let conn = Conn { orders, queued: Arc::clone(&queued), association, door, known, end: None };
+        let conn = Conn {
+            orders,
+            queued: Arc::clone(&queued),
+            association,
+            door,
+            known,
+            with_tls: false,
+            end: None,
+        };
         self.conns.insert(id, conn);
         self.counters.connections_open.one();
         // Tasks that have ended leave something behind until they are asked for.
@@ -274,7 +303,9 @@ impl Streams {
         let input = match &note {
             Note::Connected { remote, local, certificate } => {
                 conn.known = true;
-                self.unfinished.remove(id);
+                if conn.with_tls {
+                    self.unfinished.remove(id);
+                }
                 let (remote, local, certificate) = (*remote, *local, certificate.as_deref());
                 let event = match listener {
                     Some(listener) => StreamEvent::Accepted { listener, remote, local, certificate },
@@ -356,6 +387,8 @@ impl Streams {
                 self.closed.push_back((id, association, CloseReason::Reset));
                 return;
             }
+            // Whoever is answered is somebody to the machine.
+            self.unfinished.remove(id);
         }
         let abort = matches!(order, Order::Abort);
         // A connection that has ended tells so by a note.

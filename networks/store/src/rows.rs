@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use usher_aaa::store::{Op, Row, SessionRow, StoreError};
+use usher_aaa::store::{Op, Row, SessionRow};
 use usher_core::WallTime;
 
 /// What kind of value a column of radacct has.
@@ -214,21 +214,7 @@ pub(crate) fn session(cells: [Cell<'_>; 25]) -> SessionRow {
     }
 }
 
-/// A row of one of the four tables of attributes.
-///
-/// # Errors
-/// The operator is none.
-pub(crate) fn row(
-    table: &str,
-    name: &str,
-    attribute: String,
-    op: &str,
-    value: String,
-) -> Result<Row, StoreError> {
-    match Op::parse(op.trim()) {
-        Some(op) => Ok(Row { attribute, op, value }),
-        None => Err(StoreError::Refused(format!(
-            "table {table}, {name:?}, attribute {attribute}: {op:?} is no operator (:=, ==, += and the like are)"
-        ))),
-    }
+/// A row of one of the four tables of attributes. What is no operator is told of when the row is read.
+pub(crate) fn row(attribute: String, op: &str, value: String) -> Row {
+    Row { attribute, op: Op::parse(op.trim()).unwrap_or(Op::Unknown), value }
 }

@@ -273,13 +273,7 @@ fn attributes(connection: &Connection, table: &str, key: &str, name: &str) -> Re
     let mut all = Vec::new();
     while let Some(row) = found.next().map_err(failed)? {
         let [attribute, op, value] = [0, 1, 2].map(|i| said(row, i));
-        all.push(rows::row(
-            table,
-            name,
-            attribute.map_err(failed)?,
-            &op.map_err(failed)?,
-            value.map_err(failed)?,
-        )?);
+        all.push(rows::row(attribute.map_err(failed)?, &op.map_err(failed)?, value.map_err(failed)?));
     }
     Ok(all)
 }

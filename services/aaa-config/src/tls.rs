@@ -49,6 +49,17 @@ impl Certificates for Tls {
             true => CertificateVerdict::Good,
         }
     }
+    fn user(&self, outer: &[u8], chain: &[Vec<u8>]) -> Option<Vec<u8>> {
+        user_of(chain, outer)
+    }
+}
+
+/// The user whom the first certificate of a chain names, where its peer has said no name outside, but perhaps a realm (RFC 9190 §2.1.8).
+#[must_use]
+pub fn user_of(chain: &[Vec<u8>], outer: &[u8]) -> Option<Vec<u8>> {
+    let said = Information::of_der(chain.first()?).ok()?;
+    let outer = core::str::from_utf8(outer).ok()?;
+    said.user(outer.rsplit_once('@').map(|(_, realm)| realm)).map(String::into_bytes)
 }
 
 /// Whether the first certificate of a chain bears this name (RFC 5216 §5.2).

@@ -75,6 +75,8 @@ pub trait Certificates: fmt::Debug + Send + Sync {
     /// Whether this chain, DER, the peer's own first, may be taken; with `name` it must bear that. `resumed`: it was verified
     /// in an earlier handshake.
     fn verdict(&self, name: Option<&[u8]>, chain: &[Vec<u8>], resumed: bool) -> CertificateVerdict;
+    /// The user whom the first of a chain names, where the peer has said `outer`, which is no name ([`Job::NameUser`]).
+    fn user(&self, outer: &[u8], chain: &[Vec<u8>]) -> Option<Vec<u8>>;
 }
 
 /// What a [`Service`] is made of.
@@ -173,7 +175,7 @@ impl<S: Store> Service<S> {
             Job::Verify { .. } => Some(work::ARGON2),
             Job::Account { .. } => Some(work::WRITE),
             Job::CheckCertificate { .. } => Some(work::CERTIFICATE),
-            Job::Admit { .. } => None,
+            Job::Admit { .. } | Job::NameUser { .. } => None,
         }
     }
 
@@ -196,6 +198,11 @@ impl<S: Store> Service<S> {
             Job::Account { record } => {
                 let durable = self.open(now) && self.ledger.serve(now, &mut self.parts.store, &record);
                 Command::Accounted { token, durable }
+            }
+            Job::NameUser { outer, chain } => {
+                let certificates = self.parts.certificates.as_ref();
+                let name = certificates.and_then(|certificates| certificates.user(&outer, &chain));
+                Command::Named { token, name }
             }
             Job::CheckCertificate { name, chain, resumed, .. } => {
                 let verdict = |c: &Arc<dyn Certificates>| c.verdict(name.as_deref(), &chain, resumed);

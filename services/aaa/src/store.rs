@@ -43,10 +43,12 @@ pub enum Op {
     Present,
     /// `!*`: the request has no such attribute.
     Absent,
+    /// What a table has there is none of these: nobody can say what the row means.
+    Unknown,
 }
 
 impl Op {
-    /// Each with the way it is written.
+    /// Each that means something, with the way it is written.
     pub const ALL: [(Self, &'static str); 13] = [
         (Self::Set, "="),
         (Self::Replace, ":="),
@@ -70,7 +72,7 @@ impl Op {
     /// As it is written.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        Self::ALL.iter().find(|(op, _)| *op == self).map_or("=", |(_, t)| t)
+        Self::ALL.iter().find(|(op, _)| *op == self).map_or("(no operator)", |(_, t)| t)
     }
 }
 

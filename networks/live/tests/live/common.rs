@@ -15,6 +15,9 @@ use usher_live::{
 /// Longer than anything here takes on a busy machine. Only a failing test waits so long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
+/// Nobody is to connect from here.
+pub(crate) const STRANGER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 66, 6));
+
 /// Settings whose time limits a busy machine does not reach.
 pub(crate) fn patient_settings() -> Settings {
     Settings {
@@ -188,6 +191,10 @@ impl Role for Ear {
             let _ = self.heard.send(Heard::Diverted(path, data.to_vec()));
         }
         other
+    }
+
+    fn admits(&self, _: ListenerId, from: IpAddr) -> bool {
+        from != STRANGER
     }
 
     fn stopped(&self) -> bool {

@@ -1,8 +1,8 @@
 //! Connections without TLS.
 
-use crate::common::{Ask, Heard, Live, PATIENCE, own_loopback, patient_settings};
+use crate::common::{Ask, Heard, Live, PATIENCE, STRANGER, own_loopback, patient_settings};
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 use usher_core::{CloseReason, ConnId, ListenerId};
 use usher_live::{Listener, Settings, SocketOptions, Sockets, listen};
@@ -23,6 +23,15 @@ fn dial(address: SocketAddr) -> TcpStream {
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
     stream.set_write_timeout(Some(PATIENCE)).expect("a timeout can be set");
     stream
+}
+
+fn dial_from(from: IpAddr, address: SocketAddr) -> TcpStream {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+    let socket = socket.expect("a socket can be had");
+    socket.bind(&SocketAddr::from((from, 0)).into()).expect("all of 127/8 is ours");
+    socket.connect(&address.into()).expect("it listens");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+    TcpStream::from(socket)
 }
 
 fn closed(live: &Live, conn: ConnId) -> CloseReason {
@@ -211,6 +220,55 @@ fn a_peer_that_resets_is_told_so() {
 }
 
 #[test]
+fn who_may_not_connect_is_reset_before_anything_is_said() {
+    let (live, address) = served(patient_settings());
+    let mut refused = dial_from(STRANGER, address);
+    assert!(refused.read(&mut [0]).is_err());
+    let other = dial_from([127, 0, 66, 7].into(), address);
+    assert_eq!(live.hear(), Heard::Accepted(FIRST, ListenerId::own(0)));
+    assert_eq!((live.counters.read().refused_stranger, live.counters.read().accepted), (1, 1));
+    drop(other);
+    live.stop();
+}
+
+/// Whoever opens connections and says nothing takes room from himself: who was answered stays, and who comes next gets in.
+#[test]
+fn connections_that_say_nothing_leave_room_for_others() {
+    const ROOM: usize = 64;
+    let settings = Settings { connections: 300, handshakes: ROOM, ..patient_settings() };
+    let (live, address) = served(settings);
+    let mut answered = dial_from([127, 0, 0, 8].into(), address);
+    answered.write_all(b"first").expect("it takes a few octets");
+    assert_eq!(live.octets(FIRST, 5), b"first");
+    answered.read_exact(&mut [0; 5]).expect("it echoes");
+    let silent: Vec<_> = (0..200).map(|_| dial_from([127, 0, 0, 9].into(), address)).collect();
+    live.wait_for_counters(|counts| {
+        counts.silent_displaced == 200 - ROOM as u64 && counts.connections_open == 1 + ROOM as u64
+    });
+    let mut other = dial_from([127, 0, 0, 9].into(), address);
+    for stream in [&mut answered, &mut other] {
+        stream.write_all(b"again").expect("it takes a few octets");
+        let mut echo = [0; 5];
+        stream.read_exact(&mut echo).expect("it echoes");
+        assert_eq!(&echo, b"again");
+    }
+    // Of each connection that the machine has heard of it hears the end.
+    drop(silent);
+    let (mut connected, mut ended, mut said) = (0, 0, 0);
+    while said < 2 || ended + 2 < connected {
+        match live.hear() {
+            Heard::Connected(..) => connected += 1,
+            Heard::Closed(..) => ended += 1,
+            Heard::Data(..) => said += 1,
+            _ => {}
+        }
+    }
+    assert!(connected >= ROOM, "{connected}");
+    drop((answered, other));
+    live.stop();
+}
+
+#[test]
 fn connections_beyond_the_bounds_are_refused_and_room_comes_back() {
     let settings = Settings { connections: 3, connections_per_address: 2, ..patient_settings() };
     let (live, address) = served(settings);
@@ -223,16 +281,9 @@ fn connections_beyond_the_bounds_are_refused_and_room_comes_back() {
     assert!(third.read(&mut [0]).is_err(), "one address has two");
     assert_eq!(live.counters.read().refused_address, 1);
 
-    let from = |ip: [u8; 4]| {
-        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)
-            .expect("a socket can be had");
-        socket.bind(&SocketAddr::from((ip, 0)).into()).expect("all of 127/8 is ours");
-        socket.connect(&address.into()).expect("it listens");
-        TcpStream::from(socket)
-    };
-    let other = from([127, 0, 0, 2]);
+    let other = dial_from([127, 0, 0, 2].into(), address);
     up();
-    let mut full = from([127, 0, 0, 3]);
+    let mut full = dial_from([127, 0, 0, 3].into(), address);
     assert!(full.read(&mut [0]).is_err(), "the listener has three");
     assert_eq!(live.counters.read().refused_listener, 1);
 

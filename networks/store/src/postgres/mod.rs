@@ -405,16 +405,19 @@ fn user(name: &str, answer: &[tokio_postgres::Row]) -> Result<Option<UserRows>, 
     for row in answer {
         let kind: i32 = row.try_get(0)?;
         let group: &str = row.try_get(1)?;
-        let attribute = |table: &str, name: &str| -> Result<Row, Failure> {
-            Ok(rows::row(table, name, row.try_get(2)?, row.try_get(3)?, row.try_get(4)?)?)
+        let attribute = || -> Result<Row, Failure> {
+            // Others' tables may have nothing there.
+            let text =
+                |column| Ok::<_, Failure>(row.try_get::<_, Option<String>>(column)?.unwrap_or_default());
+            Ok(rows::row(text(2)?, &text(3)?, text(4)?))
         };
         let of_group = user.groups.iter_mut().find(|g| g.name == group);
         match (kind, of_group) {
-            (0, _) => user.check.push(attribute("radcheck", name)?),
-            (1, _) => user.reply.push(attribute("radreply", name)?),
+            (0, _) => user.check.push(attribute()?),
+            (1, _) => user.reply.push(attribute()?),
             (2, None) => user.groups.push(GroupRows { name: group.to_owned(), ..GroupRows::default() }),
-            (3, Some(rows)) => rows.check.push(attribute("radgroupcheck", group)?),
-            (4, Some(rows)) => rows.reply.push(attribute("radgroupreply", group)?),
+            (3, Some(rows)) => rows.check.push(attribute()?),
+            (4, Some(rows)) => rows.reply.push(attribute()?),
             _ => {}
         }
     }

@@ -37,6 +37,10 @@ pub struct Authentication {
 }
 
 impl Authentication {
+    /// Whether the peer may connect from an address.
+    pub(super) fn may_connect(&self, address: IpAddr) -> bool {
+        self.networks.is_empty() || self.networks.iter().any(|n| within(*n, address))
+    }
     /// Whether a connection may be that of the peer of this DiameterIdentity; `remote` is where it came from, for one
     /// that the peer opened, `certificate` (DER) what its TLS was authenticated with.
     pub(super) fn holds(
@@ -45,10 +49,7 @@ impl Authentication {
         remote: Option<SocketAddr>,
         certificate: Option<&[u8]>,
     ) -> bool {
-        let near = |remote: SocketAddr| {
-            self.networks.is_empty() || self.networks.iter().any(|n| within(*n, remote.ip()))
-        };
-        remote.is_none_or(near)
+        remote.is_none_or(|remote| self.may_connect(remote.ip()))
             && match certificate {
                 None => !self.tls && self.certificates.is_empty(),
                 Some(certificate) if self.certificates.is_empty() => {

@@ -302,6 +302,12 @@ impl Node {
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
+    /// Whether some peer may connect from an address: any other need not be heard out.
+    #[must_use]
+    pub fn may_connect(&self, address: core::net::IpAddr) -> bool {
+        self.config.accept_unknown
+            || self.peers.configured().iter().any(|peer| peer.authentication.may_connect(address))
+    }
     /// The state of a peer's automaton, if there is such a peer.
     pub fn peer_state(&self, peer: PeerId) -> Option<automaton::State> {
         self.peers.get(peer.0).map(|p| p.state)

@@ -90,6 +90,10 @@ impl Peers {
         let (guests, by_host) = (HashMap::with_hasher(state.clone()), HashMap::with_hasher(state));
         Self { configured: Vec::new(), guests, by_host, next: 0 }
     }
+    /// Those of the configuration.
+    pub(super) fn configured(&self) -> &[Peer] {
+        &self.configured
+    }
     pub(super) fn len(&self) -> usize {
         self.configured.len() + self.guests.len()
     }

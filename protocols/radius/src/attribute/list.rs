@@ -526,6 +526,12 @@ impl Attributes {
         let (at, len) = offset(&self.bytes, *a);
         self.hidden.iter().any(|h| (at..at + len).contains(&(h.at as usize)))
     }
+    /// Octets of all attributes in a packet at most: what is hidden gets a salt, its length, and is filled to 16 octets.
+    #[must_use]
+    pub fn packet_octets(&self) -> usize {
+        const HIDDEN: usize = 2 + 1 + 15;
+        self.bytes.len() + HIDDEN * self.hidden.len()
+    }
     /// Whether anything waits to be hidden.
     #[must_use]
     pub fn has_hidden(&self) -> bool {

@@ -250,8 +250,10 @@ impl Client {
         attributes: &Attributes,
     ) -> Result<(), TooLong> {
         let secret = &self.config.servers[usize::from(slot.server)].secret;
-        let sign = matches!(code, Code::ACCESS_REQUEST | Code::STATUS_SERVER);
-        let authenticator = if sign { self.rng.array() } else { [0; 16] };
+        let random = matches!(code, Code::ACCESS_REQUEST | Code::STATUS_SERVER);
+        // An access server need not believe a request of RFC 5176 by its authenticator alone, which is MD5 of what may be chosen.
+        let sign = random || matches!(code, Code::COA_REQUEST | Code::DISCONNECT_REQUEST);
+        let authenticator = if random { self.rng.array() } else { [0; 16] };
         out.clear();
         packet::begin(out, code, slot.identifier, &authenticator);
         if sign {

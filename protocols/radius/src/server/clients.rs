@@ -106,6 +106,11 @@ impl Clients {
         let (index, _) = all.rev().filter(|(_, c)| near(c) && fits(c)).max_by_key(|(_, c)| c.prefix)?;
         Some(index as u32)
     }
+    /// Whether some client may connect from an address, whatever its certificate is to be.
+    pub(crate) fn may_connect(&self, address: IpAddr) -> bool {
+        let near = |c: &ClientConfig| within(c.network, c.prefix, address.to_canonical());
+        self.configs.iter().any(|c| matches!(c.transport, Transport::Tls(_)) && near(c))
+    }
     /// Whether an address is the client's alone, or one that it is said to speak for.
     pub(crate) fn speaks_for(&self, client: u32, address: IpAddr) -> bool {
         let said = |c: &ClientConfig| c.speaks_for.iter().any(|&(network, n)| within(network, n, address));

@@ -164,6 +164,11 @@ impl Server {
     pub fn client_at(&self, address: core::net::IpAddr) -> Option<(u32, &ClientConfig)> {
         self.clients.find(address).filter(|(_, c)| !self.clients.narrower_by_radsec(address, c.prefix))
     }
+    /// Whether some client may connect by RadSec from an address: any other need not be heard out.
+    #[must_use]
+    pub fn may_connect(&self, address: core::net::IpAddr) -> bool {
+        self.clients.may_connect(address)
+    }
     /// Whether a client whose packet came from `source` may name an access server by this address (NAS-IP-Address,
     /// NAS-IPv6-Address): its own, one of its network that is no other client's, or one that it is said to speak for.
     /// The secret proves no more than which client a packet is of; a RadSec client's network says only where it may

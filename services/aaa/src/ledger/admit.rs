@@ -2,9 +2,8 @@
 
 use super::Ledger;
 use super::limits::{self, Admission, AdmitRequest, Held, HeldBack, Refusal, leases, same_station};
-use crate::users::canonical_name;
+use crate::users::{canonical_name, canonical_station};
 use alloc::borrow::Cow;
-use alloc::string::String;
 use core::hash::BuildHasher;
 use core::net::{IpAddr, Ipv6Addr};
 use usher_access::pool::{Lease, PoolUse};
@@ -93,7 +92,7 @@ impl Ledger {
         let pool = self.pools.find(name).ok_or(Refusal::UnknownPool)?;
         let holder = self.holder(&request.user, &request.calling_station_id);
         // Without a station's name, two sessions of a user are two.
-        let again = !plain(&request.calling_station_id).is_empty();
+        let again = !canonical_station(request.calling_station_id.as_bytes()).is_empty();
         let (mut address, mut prefix) = (None, None);
         let begin = self.hash.hash_one(wall.unix_secs());
         let (addresses, prefixes) = self.pools.gives(pool);
@@ -146,16 +145,11 @@ impl Ledger {
     }
     /// Who an address is kept for: a user at a station.
     pub(super) fn holder(&self, user: &str, station: &str) -> u64 {
-        self.hash.hash_one((one_name(user), plain(station).as_str()))
+        self.hash.hash_one((one_name(user), canonical_station(station.as_bytes())))
     }
 }
 
 /// A user's name as users are kept by it: who is found by any spelling of a MAC address is one user.
 pub(super) fn one_name(user: &str) -> Cow<'_, [u8]> {
     canonical_name(user.as_bytes())
-}
-
-/// A station's name without what stands between its digits, and without capitals.
-fn plain(station: &str) -> String {
-    station.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
 }

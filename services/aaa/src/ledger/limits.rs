@@ -1,11 +1,11 @@
 //! Who may come in: the question, the answer and why it is no.
 
 use super::admit::one_name;
-use crate::users::canonical_name;
+use crate::users::{canonical_name, canonical_station};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::hash::{BuildHasher, Hasher};
+use core::hash::BuildHasher;
 use core::net::{IpAddr, Ipv6Addr};
 use usher_access::pool::Lease;
 use usher_core::Instant;
@@ -78,17 +78,11 @@ pub struct HeldBack {
 }
 
 /// Under which keys failures of a user and of a station are counted; `None` for one who is not known. A name counts as
-/// users are kept by it, a station without what stands between its digits and without capitals.
+/// users are kept by it, a station as stations are told apart ([`canonical_station`]).
 pub(crate) fn failure_keys(hash: &HashState, user: &[u8], station: &[u8]) -> [Option<u64>; 2] {
     let named = (!user.is_empty()).then(|| hash.hash_one((0_u8, canonical_name(user))));
-    let mut hasher = hash.build_hasher();
-    hasher.write_u8(1);
-    let mut known = false;
-    for octet in station.iter().filter(|octet| octet.is_ascii_alphanumeric()) {
-        known = true;
-        hasher.write_u8(octet.to_ascii_lowercase());
-    }
-    [named, known.then(|| hasher.finish())]
+    let station = canonical_station(station);
+    [named, (!station.is_empty()).then(|| hash.hash_one((1_u8, station)))]
 }
 
 /// Somebody who was admitted and whose session has not started yet.
@@ -113,13 +107,10 @@ pub(super) fn leases(address: Option<IpAddr>, prefix: Option<(Ipv6Addr, u8)>) ->
     address.map(Lease::Address).into_iter().chain(prefix.map(|(p, n)| Lease::Prefix(p, n)))
 }
 
-/// Whether two Calling-Station-Ids name one station: both name one, and differ at most in capitals and in what stands
-/// between the digits.
+/// Whether two Calling-Station-Ids name one station ([`canonical_station`]); what names none is no other's.
 pub(super) fn same_station(a: &str, b: &str) -> bool {
-    fn digits(text: &str) -> impl Iterator<Item = u8> {
-        text.bytes().filter(u8::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase())
-    }
-    digits(a).next().is_some() && digits(a).eq(digits(b))
+    let a = canonical_station(a.as_bytes());
+    !a.is_empty() && a == canonical_station(b.as_bytes())
 }
 
 /// All who were admitted and whose sessions have not started yet, the longest waiting first.

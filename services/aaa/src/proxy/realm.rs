@@ -160,9 +160,22 @@ impl Realms {
         all.realms = realms;
         Ok(all)
     }
-    /// Where a name leads: a name or realm that no entry fits is known here.
+    /// Where a name leads: a name or realm that no entry fits is known here. What is left of a name whose realm was taken off may have
+    /// another realm, which holds then.
     #[must_use]
     pub fn find<'r, 'n>(&'r self, name: &'n [u8]) -> Found<'r, 'n> {
+        let mut found = self.find_outer(name);
+        // Each time the name is shorter, and the last one that is of any realm is the shortest.
+        while *found.route == Route::Local && found.entry.is_some_and(|realm| realm.strip) {
+            let inner = self.find_outer(found.name);
+            if inner.realm.is_none() {
+                break;
+            }
+            found = inner;
+        }
+        found
+    }
+    fn find_outer<'r, 'n>(&'r self, name: &'n [u8]) -> Found<'r, 'n> {
         let nai = Nai::read(name, self.prefix);
         let index = match nai.realm {
             None => self.none,
@@ -230,6 +243,7 @@ mod tests {
                 below("cs.example.org", pool(2)),
                 Realm::new("only.example.org", pool(3)),
                 Realm { strip: true, ..Realm::new("here.example", Route::Local) },
+                Realm::new("gone.example", Route::Refuse),
                 Realm::new("*", pool(9)),
             ],
             Some(b'\\'),
@@ -250,6 +264,15 @@ mod tests {
             assert_eq!(realms.find(name.as_bytes()).route, route, "{name}");
         }
         assert_eq!(realms.find(b"a@here.example").name, b"a");
+        for (name, route, left) in [
+            ("a@example.org@here.example", pool(1), "a@example.org"),
+            ("a@gone.example@HERE.example", Route::Refuse, "a@gone.example"),
+            ("a@gone.example@here.example@here.example", Route::Refuse, "a@gone.example"),
+            ("a@x.test@here.example", pool(9), "a@x.test"),
+        ] {
+            let found = realms.find(name.as_bytes());
+            assert_eq!((found.route, found.name), (&route, left.as_bytes()), "{name}");
+        }
         assert_eq!(realms.find(b"a@example.org").name, b"a@example.org");
     }
 

@@ -128,6 +128,13 @@ pub enum Command {
         /// What is said of it.
         verdict: CertificateVerdict,
     },
+    /// The answer to [`Job::NameUser`].
+    Named {
+        /// Its token.
+        token: u64,
+        /// The user; `None`: the certificate names nobody.
+        name: Option<Vec<u8>>,
+    },
     /// Nobody can say, to [`Job::Verify`] or [`Job::CheckCertificate`]: too much else waits. As with
     /// [`Found::Unavailable`] the request gets no verdict.
     Unable {
@@ -432,6 +439,13 @@ pub enum Job {
         /// What the NAS said.
         record: Box<Record>,
     },
+    /// Say which user a peer's certificate names, of a peer that has said no name (RFC 9190 §2.1.8); answered by [`Command::Named`].
+    NameUser {
+        /// What it has said: nothing, or a realm.
+        outer: Vec<u8>,
+        /// DER, the peer's own first.
+        chain: Vec<Vec<u8>>,
+    },
     /// Say whether a peer's certificate may be taken; answered by [`Command::Certificate`].
     CheckCertificate {
         /// Index of the RADIUS client that asks; `None` over Diameter.
@@ -454,6 +468,7 @@ impl fmt::Debug for Job {
             Self::Verify { .. } => write!(f, "Verify"),
             Self::Admit { .. } => write!(f, "Admit"),
             Self::Account { .. } => write!(f, "Account"),
+            Self::NameUser { outer, .. } => write!(f, "NameUser({:?})", String::from_utf8_lossy(outer)),
             Self::CheckCertificate { .. } => write!(f, "CheckCertificate"),
         }
     }

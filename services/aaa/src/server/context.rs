@@ -10,6 +10,7 @@ use super::held_back::HeldBack;
 use super::shard::ShardConfig;
 use super::stand_in::StandIns;
 use super::trace::{Slots, Tracers};
+use crate::proxy::Route;
 use crate::users::User;
 use alloc::boxed::Box;
 use alloc::format;
@@ -63,6 +64,14 @@ impl Context {
             None => self.counters.lookups += 1,
         }
         known
+    }
+
+    /// Whether the realm of a name that was given inside a tunnel is refused, or known to home servers: it is no user's of ours, whatever
+    /// the name outside. A name without a realm is of the realm outside (RFC 7542 §2.4).
+    pub(super) fn is_elsewhere(&self, name: &[u8]) -> bool {
+        let Some(proxy) = &self.config.proxy else { return false };
+        let found = proxy.realms.find(name);
+        found.realm.is_some() && *found.route != Route::Local
     }
 
     /// The other server whose login a State names.

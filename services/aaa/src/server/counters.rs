@@ -74,6 +74,8 @@ usher_core::counters! {
         rejected_certificate_name,
         /// Turned away: a TLS session of before the user was changed.
         rejected_stale_session,
+        /// Turned away: what the user's rows say fits no RADIUS packet.
+        rejected_reply_too_long,
         /// Turned away: too many sessions at once.
         rejected_simultaneous,
         /// Turned away: no address left in the pool, or no such pool.
@@ -199,6 +201,7 @@ impl Counters {
             Reason::Status(_) => &mut self.rejected_no_status,
             Reason::CertificateName => &mut self.rejected_certificate_name,
             Reason::StaleSession => &mut self.rejected_stale_session,
+            Reason::ReplyTooLong => &mut self.rejected_reply_too_long,
             Reason::HomeServer => &mut self.rejected_elsewhere,
             Reason::HomeSilent => &mut self.rejected_home_silent,
             Reason::NoRealm => &mut self.proxy_refused,

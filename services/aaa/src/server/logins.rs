@@ -14,7 +14,7 @@ use super::half_open::{HalfOpen, Source};
 use super::held::{Held, HeldReject};
 use super::proof::{BadProof, Proof};
 use super::reason::Reason;
-use super::session::{Accepted, Opening, Session, Step, failure, opening};
+use super::session::{Accepted, Opening, Reject, Session, Step, failure, opening};
 use crate::users::bypass;
 use alloc::vec::Vec;
 use usher_core::fair::FairQueue;
@@ -272,7 +272,11 @@ impl Logins {
             }
             Step::Accept(grant) => {
                 let Some(session) = self.sessions.remove(token) else { return };
-                let Some(accepted) = session.accept(&mut fronts.ctx, grant) else { return };
+                let accepted = match session.accept(&mut fronts.ctx, grant) {
+                    Ok(Some(accepted)) => accepted,
+                    Ok(None) => return,
+                    Err((session, reject)) => return self.reject(fronts, *session, reject),
+                };
                 let Accepted { asker, eap, msk, method, reply, login } = accepted;
                 let eap = eap.as_ref().map(|e| &e[..]);
                 fronts.answer(asker, Verdict::Accept { eap, msk: msk.as_ref(), method, reply });
@@ -281,12 +285,7 @@ impl Logins {
             }
             Step::Reject(reject) => {
                 let Some(session) = self.sessions.remove(token) else { return };
-                let Some((due, reject, login)) = session.reject(&mut fronts.ctx, reject) else { return };
-                self.send_reject_at(fronts, due, reject);
-                match login {
-                    Ok(login) => fronts.ctx.tell_rejected(login),
-                    Err(request) => fronts.recycle(request),
-                }
+                self.reject(fronts, session, reject);
             }
             Step::Undecided(reason) => {
                 let Some(session) = self.sessions.remove(token) else { return };
@@ -302,6 +301,16 @@ impl Logins {
                 }
                 fronts.ctx.outputs.event(Event::Undecided(login));
             }
+        }
+    }
+
+    /// Ends a login whose user is turned away.
+    fn reject(&mut self, fronts: &mut Fronts, session: Session, reject: Reject) {
+        let Some((due, reject, login)) = session.reject(&mut fronts.ctx, reject) else { return };
+        self.send_reject_at(fronts, due, reject);
+        match login {
+            Ok(login) => fronts.ctx.tell_rejected(login),
+            Err(request) => fronts.recycle(request),
         }
     }
 

@@ -111,6 +111,15 @@ impl AaaServer {
     pub fn is_signed(&self, source: IpAddr, datagram: &[u8]) -> bool {
         self.fronts.radius.as_ref().is_some_and(|server| server.is_signed(source, datagram))
     }
+    /// Whether some client or peer may connect to a listener from an address.
+    #[must_use]
+    pub fn may_connect(&self, listener: ListenerId, address: IpAddr) -> bool {
+        match listener {
+            RADSEC_LISTENER => self.fronts.radius.as_ref().is_some_and(|server| server.may_connect(address)),
+            DIAMETER_LISTENER => self.fronts.diameter.as_ref().is_some_and(|node| node.may_connect(address)),
+            _ => true,
+        }
+    }
     /// The Diameter node's counters.
     #[must_use]
     pub fn diameter_counters(&self) -> Option<&node::Counters> {
@@ -222,6 +231,9 @@ impl AaaServer {
             }
             Command::Admitted { token, admission } => {
                 logins.answered(fronts, token, |session, _| session.on_admitted(admission))
+            }
+            Command::Named { token, name } => {
+                logins.answered(fronts, token, |session, ctx| session.on_named(ctx, name))
             }
             Command::Certificate { token, verdict } => {
                 logins.answered(fronts, token, |session, ctx| session.on_certificate(ctx, verdict))

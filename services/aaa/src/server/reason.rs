@@ -146,6 +146,9 @@ reasons! {
         /// Its realm's servers are not asked for a request of its kind.
         Undeliverable => "undeliverable",
             "the realm's servers are not asked for requests of this kind";
+        /// What the user's rows say fits no RADIUS packet.
+        ReplyTooLong => "reply-too-long",
+            "the user's reply does not fit a RADIUS packet (4096 octets)";
         /// A request without any proof that the server knows.
         NoProof => "no-proof",
             "the request has no proof that this server knows";

@@ -139,6 +139,7 @@ fn written(row: &Row, dictionary: &Dictionary) -> Box<str> {
 fn rows_of(rows: &[Row], table: &str, dictionary: &Dictionary) -> Result<(Vec<Check>, Control), Complaint> {
     let (mut checks, mut control) = (Vec::new(), Control::default());
     for row in rows {
+        operator(row).map_err(|what| complain(table, row, dictionary, what))?;
         let done = match set(row, &mut control) {
             Err(NotControl) => comparison(row, dictionary).map(|check| checks.push(check)),
             Ok(done) => done,
@@ -146,6 +147,14 @@ fn rows_of(rows: &[Row], table: &str, dictionary: &Dictionary) -> Result<(Vec<Ch
         done.map_err(|what| complain(table, row, dictionary, what))?;
     }
     Ok((checks, control))
+}
+
+/// Whether a row says what is to be done with its value.
+fn operator(row: &Row) -> Result<(), String> {
+    match row.op {
+        Op::Unknown => Err("its operator (op) is none; :=, ==, += and the like are".into()),
+        _ => Ok(()),
+    }
 }
 
 /// A row is none that sets something for the server itself.

@@ -3,7 +3,7 @@
 mod compile;
 mod policy;
 
-pub(crate) use policy::{bypass, mac_address};
+pub(crate) use policy::{bypass, canonical_station, mac_address};
 
 pub use policy::{canonical_name, spellings};
 

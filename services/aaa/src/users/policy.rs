@@ -4,10 +4,11 @@
 use super::{Check, Control, Password, Reply, Unmet, User};
 use crate::store::Op;
 use alloc::borrow::Cow;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
+use core::net::IpAddr;
 use usher_crypto::Key;
 use usher_radius::attribute::{Attributes, kind};
 
@@ -122,23 +123,50 @@ impl Reply {
     }
 }
 
-/// A MAC address in the usual spellings (`00:11:22:AA:BB:CC`, `00-11-…`, `0011.22aa.bbcc`, `001122aabbcc`) as twelve
-/// small hexadecimal digits; what follows in Called-Station-Id (`:SSID`) is none.
+/// A MAC address in the usual spellings (`00:11:22:AA:BB:CC`, `00-11-…`, `0011.22aa.bbcc`, `001122-aabbcc`, `001122aabbcc`) as twelve
+/// small hexadecimal digits; what follows in Called-Station-Id (`:SSID`) is none. Other groups of digits are something else, such as
+/// an IPv6 address.
 #[must_use]
 pub(crate) fn mac_address(text: &[u8]) -> Option<[u8; 12]> {
-    let mut digits = [0; 12];
-    let mut count = 0;
+    let group = match text.len() {
+        12 => 12,
+        13 => 6,
+        14 => 4,
+        17 => 2,
+        _ => return None,
+    };
+    let (mut digits, mut count) = ([0; 12], 0);
     for (i, &octet) in text.iter().enumerate() {
-        match octet {
-            b':' | b'-' | b'.' if i > 0 && i + 1 < text.len() => {}
-            _ if octet.is_ascii_hexdigit() => {
-                *digits.get_mut(count)? = octet.to_ascii_lowercase();
-                count += 1;
+        if i % (group + 1) == group {
+            // One separator in all of it.
+            if !matches!(octet, b':' | b'-' | b'.') || octet != text[group] {
+                return None;
             }
-            _ => return None,
+        } else if octet.is_ascii_hexdigit() {
+            *digits.get_mut(count)? = octet.to_ascii_lowercase();
+            count += 1;
+        } else {
+            return None;
         }
     }
     (count == 12).then_some(digits)
+}
+
+/// A station's name (Calling-Station-Id) as stations are told apart: of a MAC address twelve small hexadecimal digits, of an IP address
+/// its usual spelling, any other without capitals. Empty: it names none.
+#[must_use]
+pub(crate) fn canonical_station(name: &[u8]) -> Cow<'_, [u8]> {
+    if let Some(digits) = mac_address(name) {
+        return Cow::Owned(digits.to_vec());
+    }
+    if let Some(address) = core::str::from_utf8(name).ok().and_then(|text| text.parse::<IpAddr>().ok()) {
+        return Cow::Owned(address.to_canonical().to_string().into_bytes());
+    }
+    match name.iter().any(u8::is_ascii_alphanumeric) {
+        true if name.iter().any(u8::is_ascii_uppercase) => Cow::Owned(name.to_ascii_lowercase()),
+        true => Cow::Borrowed(name),
+        false => Cow::Borrowed(&[]),
+    }
 }
 
 /// A user's name as it is kept: of a MAC address, however it is written, twelve small hexadecimal digits; any other name
@@ -356,7 +384,9 @@ mod tests {
 
     #[test]
     fn addresses_are_read_in_the_usual_spellings() {
-        for text in ["00:11:22:AA:bb:0C", "00-11-22-aa-bb-0c", "0011.22aa.bb0c", "001122AABB0C"] {
+        for text in
+            ["00:11:22:AA:bb:0C", "00-11-22-aa-bb-0c", "0011.22aa.bb0c", "001122-aabb0c", "001122AABB0C"]
+        {
             assert_eq!(mac_address(text.as_bytes()), Some(*b"001122aabb0c"), "{text}");
         }
         for text in [
@@ -367,8 +397,37 @@ mod tests {
             ":001122aabbcc",
             "001122aabbcc-",
             "00 11 22 aa bb cc",
+            "00:11-22:aa:bb:cc",
+            "0:011:22:aa:bb:cc",
+            "2001:db8::11:234",
+            "2001:db8::1:1234",
+            "0011:22aabbcc",
         ] {
             assert_eq!(mac_address(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    /// Whatever stands between the digits of a MAC address means nothing; in any other name it does.
+    #[test]
+    fn stations_are_told_apart_by_what_they_are() {
+        let same = |a: &str, b: &str| canonical_station(a.as_bytes()) == canonical_station(b.as_bytes());
+        for (a, b) in [
+            ("00-11-22-AA-BB-CC", "0011.22aa.bbcc"),
+            ("2001:DB8::1", "2001:db8:0:0::1"),
+            ("::ffff:192.0.2.1", "192.0.2.1"),
+            ("Line-7", "line-7"),
+            ("", "-"),
+        ] {
+            assert!(same(a, b), "{a} {b}");
+        }
+        for (a, b) in [
+            ("11.1.1.1", "1.11.1.1"),
+            ("2001:db8::1:1", "2001:db8::11"),
+            ("2001:db8::1:1", "2001:db8:1::1"),
+            ("line-1.11", "line-11.1"),
+            ("4930123", "49-30-123"),
+        ] {
+            assert!(!same(a, b), "{a} {b}");
         }
     }
 }

@@ -63,6 +63,17 @@ impl Pair {
         offer: Box<dyn PeerOffer>,
         most: usize,
     ) -> (Option<Code>, usize) {
+        let (reply, sent) = self.eap_under(user, user.as_bytes(), offer, most);
+        (reply.map(|reply| reply.code), sent)
+    }
+    /// The same with this User-Name in each request but the first; empty: none. The last reply.
+    pub(crate) fn eap_under(
+        &mut self,
+        user: &str,
+        later: &[u8],
+        offer: Box<dyn PeerOffer>,
+        most: usize,
+    ) -> (Option<client::Response>, usize) {
         let config = peer::Config {
             identity: user.into(),
             methods: Arc::new([offer]),
@@ -75,13 +86,17 @@ impl Pair {
         let mut sent = 0;
         loop {
             self.ask(1, Code::ACCESS_REQUEST, |a| {
-                a.push_text(kind::USER_NAME, user).unwrap().push_eap(&eap);
+                let name = if state.is_none() { user.as_bytes() } else { later };
+                if !name.is_empty() {
+                    a.push_bytes(kind::USER_NAME, name).unwrap();
+                }
+                a.push_eap(&eap);
                 state.iter().for_each(|state: &Vec<u8>| drop(a.push_bytes(kind::STATE, state)));
             });
             sent += 1;
             let Some(reply) = self.reply() else { return (None, sent) };
             if reply.code != Code::ACCESS_CHALLENGE || sent == most {
-                return (Some(reply.code), sent);
+                return (Some(reply), sent);
             }
             state = reply.attributes.get(kind::STATE).map(<[u8]>::to_vec);
             eap.clear();

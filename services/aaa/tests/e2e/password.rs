@@ -13,7 +13,7 @@ use usher_core::bench::{EPOCH, Tap};
 use usher_core::{CommandError, Duration, Input, Instant, Machine, Path, Seed};
 use usher_crypto::Key;
 use usher_eap::method::ttls::Proof;
-use usher_eap::method::{Question, UserSecret};
+use usher_eap::method::{Question, UserSecret, md5};
 use usher_radius::Code;
 use usher_radius::attribute::kind;
 use usher_radius::client;
@@ -46,6 +46,33 @@ fn a_method_that_is_not_offered_admits_nobody() {
     p.ask_pap(1, &user_name(0), PASSWORD);
     assert_eq!(p.answer(), Some((1, Code::ACCESS_REJECT, None)));
     assert_eq!(p.server.counters().rejected_no_method, 1);
+}
+
+/// A reply that fits no packet is a reject with its cause, where an access server would otherwise wait for nothing.
+#[test]
+fn a_reply_that_fits_no_packet_is_a_reject() {
+    // What is left of 4096 octets beside the header, a Message-Authenticator and User-Name's own rows: attributes of 200 octets.
+    for (rows, fits) in [(20, true), (21, false)] {
+        let mut all = usher_aaa::Users::new(&mut Seed::new(1).secure("users", 0));
+        let mut user = User::with_password(PASSWORD);
+        for _ in 0..rows {
+            user.reply.push_bytes(kind::REPLY_MESSAGE, &[b'x'; 198]).unwrap();
+        }
+        all.insert(b"ann", user);
+        let mut p = Pair::new(aaa_config(Arc::new(all)));
+        p.ask_pap(1, b"ann", PASSWORD);
+        let reply = p.reply().unwrap();
+        assert_eq!(reply.code == Code::ACCESS_ACCEPT, fits, "{rows}");
+        let c = p.server.counters();
+        assert_eq!((c.accepted_pap, c.rejected_reply_too_long), (u64::from(fits), u64::from(!fits)));
+        let told = std::iter::from_fn(|| p.server.poll_event()).find_map(|event| match event {
+            Event::Accepted(login) | Event::Rejected(login) => Some((login.reason, login.detail)),
+            _ => None,
+        });
+        let (reason, detail) = told.unwrap();
+        assert_eq!(reason.is_none(), fits);
+        assert_eq!(detail.is_some_and(|detail| detail.starts_with("it has 4200 octets")), !fits);
+    }
 }
 
 #[test]
@@ -93,6 +120,27 @@ fn the_identity_that_was_asked_for_is_the_requests_user_name() {
     assert_eq!((p.server.half_open(), p.server.counters().rejected_name_mismatch), (0, 1));
     // Who has no name has none to contradict.
     assert_eq!(identified(b"", b"00-11-22-33-44-55").answer(), Some((2, Code::ACCESS_CHALLENGE, None)));
+}
+
+/// A login goes on under the name that it began with: otherwise its NAS would account it as another's.
+#[test]
+fn a_login_that_goes_on_under_another_user_name_is_turned_away() {
+    for (later, code) in [
+        (&user_name(0)[..], Code::ACCESS_ACCEPT),
+        (b"other", Code::ACCESS_REJECT),
+        (b"", Code::ACCESS_ACCEPT),
+    ] {
+        let mut config = aaa_config(users(Seed::new(1), 1));
+        config.methods = vec![Method::EapMd5];
+        let mut p = Pair::new(config);
+        let name = String::from_utf8(user_name(0)).unwrap();
+        let (reply, sent) = p.eap_under(&name, later, Box::new(md5::Password::new(PASSWORD)), 2);
+        let reply = reply.unwrap();
+        assert_eq!((reply.code, sent), (code, 2), "{later:?}");
+        let said = reply.attributes.get(kind::USER_NAME).unwrap_or_default();
+        assert_eq!(said == name.as_bytes(), code == Code::ACCESS_ACCEPT);
+        assert_eq!(p.server.counters().rejected_name_mismatch, u64::from(code == Code::ACCESS_REJECT));
+    }
 }
 
 /// After an EAP-Start, the peer has given `name` in a request that says it is of `user_name`.

@@ -18,6 +18,7 @@ use usher_eap::method::ttls::{PeerMethodTtls, Proof, ServerMethodTtls};
 use usher_eap::method::{Inner, PeerOffer};
 use usher_eap::packet::Type;
 use usher_nas::station::Credentials;
+use usher_radius::attribute::kind;
 
 const VERSIONS: [Version; 2] = [Version::Tls12, Version::Tls13];
 const TUNNELS: [Method; 2] = [Method::Peap, Method::Ttls];
@@ -263,5 +264,46 @@ fn a_session_that_let_nobody_in_is_not_kept() {
         );
         assert_eq!(log_in(CertificateVerdict::Good), (None, false), "{version:?}");
         assert_eq!(log_in(CertificateVerdict::Good), (None, true), "{version:?}");
+    }
+}
+
+/// RFC 9190 §2.1.8: a peer that says no name outside is whom its certificate names, also when it takes up its TLS session again.
+#[test]
+fn an_anonymous_peer_of_eap_tls_is_whom_its_certificate_names() {
+    for version in VERSIONS {
+        let site = Site::new(version);
+        let mut config = site.config;
+        config.certificate_status = true;
+        let mut p = Pair::new(config);
+        let mut log_in = |named: Option<&[u8]>| {
+            let named = named.map(<[u8]>::to_vec);
+            let tls = PeerTls::Real(site.client.clone(), 0);
+            p.eap("@usher.test", Box::new(PeerMethodTls { tls, fragment: 1024 }), usize::MAX);
+            let asked = p.server.poll_job().unwrap();
+            let Job::NameUser { outer, chain } = &asked.what else { panic!("{asked:?}") };
+            assert!(outer == b"@usher.test" && !chain.is_empty());
+            p.server.command(NEVER, Command::Named { token: asked.token, name: named.clone() }).unwrap();
+            if let Some(asked) = p.server.poll_job() {
+                let Job::CheckCertificate { name, .. } = asked.what else { panic!("{asked:?}") };
+                assert_eq!(name, named);
+                let verdict = CertificateVerdict::Good;
+                p.server.command(NEVER, Command::Certificate { token: asked.token, verdict }).unwrap();
+            }
+            p.settle(NEVER);
+            let reply = p.reply().unwrap();
+            assert!(reply.attributes.get(kind::USER_NAME).is_none_or(|name| name == b"@usher.test"));
+            match p.server.poll_event() {
+                Some(Event::Accepted(login) | Event::Rejected(login)) => {
+                    (login.reason, login.resumed, login.inner.clone())
+                }
+                other => panic!("{other:?}"),
+            }
+        };
+        let user = user_name(0);
+        assert_eq!(log_in(Some(&user)), (None, false, Some(user.clone())), "{version:?}");
+        assert_eq!(log_in(Some(&user)), (None, true, Some(user.clone())), "{version:?}");
+        let (reason, _, inner) = log_in(Some(b"nobody"));
+        assert_eq!((reason, inner.as_deref()), (Some(Reason::UnknownUser), Some(&b"nobody"[..])));
+        assert_eq!(log_in(None).0, Some(Reason::CertificateName));
     }
 }

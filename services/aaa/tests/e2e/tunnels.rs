@@ -1,9 +1,10 @@
 //! Methods that ask for a password within EAP and within tunnels, over RADIUS.
 
-use crate::build::{PASSWORD, aaa_config, radius_nas, user_name, users, world};
+use crate::build::{PASSWORD, aaa_config, radius_nas, secret, user_name, users, world};
 use crate::tls::{client, server};
 use crate::world::World;
 use std::sync::Arc;
+use usher_aaa::proxy::{self, Accounting, Balance, HomeServer, Pool, Realm, Realms, Route};
 use usher_aaa::{Config, Event, Login, Method, Reason, User, UserSource, Users};
 use usher_core::Seed;
 use usher_crypto::tls::{
@@ -111,6 +112,44 @@ fn who_is_anonymous_outside_is_known_inside() {
             assert!(matches!(outcome, station::Event::Success { msk: Some(_) }), "{outcome:?} {login:?}");
             assert_eq!((login.method, login.inner_method, login.reason), (Some(method), Some(inner), None));
             assert_eq!((&login.name[..], login.inner.as_deref()), (ANONYMOUS, Some(&user[..])));
+        }
+    }
+}
+
+/// What realms say holds of names inside tunnels, too.
+#[test]
+fn a_name_inside_of_a_realm_that_is_not_ours_is_turned_away() {
+    let version = Version::Tls13;
+    for (name, reason) in [
+        ("ann@gone.example", Some(Reason::NoRealm)),
+        ("ann@HOTEL.example", Some(Reason::NoRealm)),
+        ("ann@gone.example@here.example", Some(Reason::NoRealm)),
+        ("ann@here.example", None),
+        // It is of the realm outside.
+        ("ann", None),
+    ] {
+        for credentials in [peap, ttls].map(|make| make(version, name.as_bytes(), PASSWORD)) {
+            let mut config = config(server(version));
+            let mut all = Users::new(&mut Seed::new(1).secure("users", 0));
+            all.insert(name.as_bytes(), User::with_password(PASSWORD));
+            config.users = UserSource::Memory(Arc::new(all));
+            let elsewhere = Route::Pool { pool: 0, accounting: Accounting::Forward };
+            let realms = vec![
+                Realm::new("gone.example", Route::Refuse),
+                Realm::new("hotel.example", elsewhere),
+                Realm { strip: true, ..Realm::new("here.example", Route::Local) },
+                Realm::new("", Route::Refuse),
+            ];
+            let home = HomeServer::new("hotel", "203.0.113.9:1812".parse().unwrap(), secret());
+            let realms = Realms::new(realms, None).unwrap();
+            config.proxy = Some(proxy::Config::new(
+                realms,
+                vec![home],
+                vec![Pool { name: "hotel".into(), servers: vec![0], balance: Balance::default() }],
+            ));
+            let world = world(1, radius_nas(1), &[config]);
+            let (outcome, login) = login(world, ANONYMOUS, credentials);
+            assert_eq!(login.reason, reason, "{name} {outcome:?}");
         }
     }
 }

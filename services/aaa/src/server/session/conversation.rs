@@ -240,7 +240,7 @@ pub(super) const fn is_tunnel(method: Method) -> bool {
 
 /// Whether a name is the one that people give outside tunnels so as to say nothing: `anonymous` or nothing, with a realm
 /// or without (RFC 7542 §2.4).
-fn is_anonymous(name: &[u8]) -> bool {
+pub(super) fn is_anonymous(name: &[u8]) -> bool {
     let user = name.split(|octet| *octet == b'@').next().unwrap_or_default();
     user.is_empty() || user.eq_ignore_ascii_case(b"anonymous")
 }

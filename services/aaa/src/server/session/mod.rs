@@ -25,8 +25,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use audience::Audience;
 use conversation::{
-    Approval, Conversation, Progress, Wait, Who, credential, is_tunnel, most_telling, mtu, offers, secret,
-    why_not,
+    Approval, Conversation, Progress, Wait, Who, credential, is_anonymous, is_tunnel, most_telling, mtu,
+    offers, secret, why_not,
 };
 pub(super) use conversation::{Opening, failure, opening};
 use core::net::IpAddr;
@@ -60,6 +60,10 @@ enum Stage {
     Verifying(Method),
     /// A method is under way.
     Eap(Box<Conversation>),
+    /// The proof convinces; the host is asked which user the certificate names.
+    Naming(Box<Approval>),
+    /// And is asked for that user.
+    Named(Box<Approval>),
     /// The proof convinces; the host is asked whether the certificate is still good.
     Certificate(Box<Approval>),
     /// The host is asked whether limits allow it.
@@ -118,6 +122,8 @@ pub(super) struct Session {
     begun: Instant,
     pending: Option<Pending>,
     name: Vec<u8>,
+    /// User-Name of the request with the identity: that of each later one (RFC 3579 §2.1).
+    given: Box<[u8]>,
     /// The user, or who stands in for one who may not log in.
     user: Option<Arc<User>>,
     /// Why the user may not log in, whatever is proven.
@@ -150,6 +156,7 @@ impl Session {
     }
     fn new(ctx: &Context, ask: Ask, name: Vec<u8>, stage: Stage) -> Self {
         Self {
+            given: ask.name().into(),
             owner: ask.owner,
             begun: ctx.now,
             pending: Some(ask.pending),
@@ -272,10 +279,17 @@ impl Session {
 
     /// A request goes on with it, with this EAP packet.
     pub(super) fn on_request(&mut self, ctx: &mut Context, pending: Pending, packet: &[u8]) -> Step {
+        if self.renames(&pending) {
+            self.pending = Some(pending);
+            self.tell_request(ctx);
+            let method = self.conversation().and_then(Conversation::method);
+            return Step::reject(method, Reason::NameMismatch, packet.get(1).copied());
+        }
         match &mut self.stage {
             Stage::Identity { identifier: asked } => match opening(packet) {
                 Opening::Identity(name, identifier) if identifier == *asked => {
                     self.name = name.to_vec();
+                    self.given = pending.request.get(kind::USER_NAME).unwrap_or_default().into();
                     self.pending = Some(pending);
                     self.stage = Stage::Looking(Proof::Eap(identifier));
                     self.tell_request(ctx);
@@ -299,11 +313,22 @@ impl Session {
                 ctx.counters.busy += 1;
                 self.pass_over(ctx, pending, packet)
             }
-            Stage::Looking(_) | Stage::Verifying(_) | Stage::Certificate(_) | Stage::Admission(_) => {
+            Stage::Looking(_)
+            | Stage::Verifying(_)
+            | Stage::Naming(_)
+            | Stage::Named(_)
+            | Stage::Certificate(_)
+            | Stage::Admission(_) => {
                 ctx.counters.busy += 1;
                 Step::Drop(pending)
             }
         }
+    }
+
+    /// Whether a request calls the user otherwise than the one with the identity did: its NAS would account the login as another's.
+    fn renames(&self, pending: &Pending) -> bool {
+        let named = pending.request.get(kind::USER_NAME).filter(|name| !name.is_empty());
+        !matches!(self.stage, Stage::Identity { .. }) && named.is_some_and(|name| *name != *self.given)
     }
 
     /// The packet whose turn it was waiting for, and does so no more.
@@ -335,6 +360,7 @@ impl Session {
     pub(super) fn on_found(&mut self, ctx: &mut Context, found: Found) -> Result<Step, CommandError> {
         let (name, inner) = match &self.stage {
             Stage::Looking(_) => (&self.name[..], None),
+            Stage::Named(approval) => (approval.inner.as_deref().unwrap_or_default(), None),
             Stage::Eap(conversation) => match &conversation.wait {
                 Some(Wait::User(who)) => (who.name(), Some(who.clone())),
                 _ => return Err(CommandError::UnknownToken),
@@ -359,6 +385,7 @@ impl Session {
         }
         Ok(match inner {
             Some(who) => self.answer_user(ctx, &who, user),
+            None if matches!(self.stage, Stage::Named(_)) => self.named(ctx, user),
             None => self.found(ctx, user),
         })
     }
@@ -406,7 +433,7 @@ impl Session {
                 Some(Wait::User(_)) => Reason::StoreAway,
                 None => Reason::GaveUp,
             },
-            Stage::Looking(_) | Stage::Admission(_) => Reason::StoreAway,
+            Stage::Looking(_) | Stage::Naming(_) | Stage::Named(_) | Stage::Admission(_) => Reason::StoreAway,
             Stage::Identity { .. } => Reason::GaveUp,
         }
     }
@@ -664,6 +691,9 @@ impl Session {
             // Not even looked up.
             return self.answer_user(ctx, &who, None);
         }
+        if ctx.is_elsewhere(who.name()) {
+            return self.answer_user(ctx, &who, None);
+        }
         if let Some(user) = ctx.known(who.name()) {
             self.trace(ctx, || who.to_string());
             return self.answer_user(ctx, &who, user);
@@ -684,8 +714,10 @@ impl Session {
             let proves = user.password.is_some() || matches!(who, Who::Remembered(_));
             tunnel.is_some_and(|tunnel| user.may_use(tunnel)) && proves
         };
+        let elsewhere = ctx.is_elsewhere(who.name());
         let user = match self.holds(ctx, user) {
             _ if held => Err(TOO_MANY),
+            _ if elsewhere => Err(Reason::NoRealm),
             Ok(user) if !may(&user) => Err(match tunnel.filter(|tunnel| !user.may_use(*tunnel)) {
                 Some(_) => Reason::MethodForbidden,
                 None => Reason::NoPassword,
@@ -715,8 +747,10 @@ impl Session {
     /// Whether a TLS session may let in again whom it let in before: the user, who may still log in, still proves that by
     /// the same, and by a method that still does.
     fn resumes(&self, ctx: &Context, remembered: &Remembered, user: Arc<User>) -> Result<Arc<User>, Reason> {
-        let same =
-            remembered.inner.is_some() || canonical_name(&self.name) == canonical_name(&remembered.name);
+        let anonymous = is_anonymous(&self.name);
+        let same = anonymous
+            || remembered.inner.is_some()
+            || canonical_name(&self.name) == canonical_name(&remembered.name);
         let may = match (remembered.inner, user.inside()) {
             (Some(inner), Some(only)) => only.contains(&inner),
             _ => true,

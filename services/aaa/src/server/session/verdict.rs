@@ -1,18 +1,21 @@
 //! How a login comes to its end: what is still asked of the host, and what is said of it then.
 
-use super::conversation::{Approval, Conversation, credential};
-use super::{Pending, Reject, Session, Stage, Step};
+use super::conversation::{Approval, Conversation, credential, is_anonymous};
+use super::{Pending, Reject, Session, Stage, Step, TOO_MANY};
 use crate::ledger::{Admission, AdmitRequest, text};
 use crate::server::answer::Asker;
 use crate::server::api::{CertificateVerdict, Job, Login, nas_address};
 use crate::server::context::Context;
 use crate::server::held::HeldReject;
 use crate::server::reason::Reason;
-use crate::users::{Method, canonical_name};
+use crate::server::trace;
+use crate::users::{Method, User, canonical_name};
 use crate::work::VERDICT;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
 use usher_core::{CommandError, Instant, Work};
 use usher_crypto::Key;
@@ -48,16 +51,66 @@ pub(in crate::server) struct Accepted {
 impl Session {
     /// A proof convinced: what else the host has to say comes next.
     pub(super) fn approve(&mut self, ctx: &mut Context, mut approval: Box<Approval>) -> Step {
+        let by_certificate = ctx.config.certificate_status && approval.method == Method::EapTls;
+        if !by_certificate || !is_anonymous(&self.name) {
+            return self.check(ctx, approval);
+        }
+        // Nobody has been looked up yet: the certificate says whom to.
+        let chain = self.conversation().map(|eap| eap.server.peer_certificates().to_vec());
+        let (outer, chain) = (self.name.clone(), chain.unwrap_or_default());
+        approval.conversation = self.take_conversation();
+        self.stage = Stage::Naming(approval);
+        self.assign(ctx, Job::NameUser { outer, chain })
+    }
+
+    /// The host has said which user the certificate names.
+    pub(in crate::server) fn on_named(
+        &mut self,
+        ctx: &mut Context,
+        name: Option<Vec<u8>>,
+    ) -> Result<Step, CommandError> {
+        let Stage::Naming(approval) = &self.stage else { return Err(CommandError::UnknownToken) };
+        let Some(name) = name else { return Ok(approval.reject(Reason::CertificateName)) };
+        let Some(mut approval) = self.take_approval() else { return Ok(Step::Wait) };
+        self.audience.look_inside(ctx, &name);
+        self.trace(ctx, || format!("by its certificate: user {}", trace::name(&name)));
+        approval.inner = Some(name.clone());
+        self.stage = Stage::Named(approval);
+        Ok(match ctx.known(&name) {
+            Some(user) => self.named(ctx, user),
+            None => self.ask_host(ctx, name),
+        })
+    }
+
+    /// The user whom the certificate names was looked up.
+    pub(super) fn named(&mut self, ctx: &mut Context, user: Option<Arc<User>>) -> Step {
+        let Some(approval) = self.take_approval() else { return Step::Wait };
+        let name = approval.inner.as_deref().unwrap_or_default();
+        let station = self.pending.as_ref().map(Pending::station).unwrap_or_default();
+        let held = ctx.held_back.find(ctx.now, name, station).is_some();
+        let elsewhere = ctx.is_elsewhere(name);
+        let user = match self.holds(ctx, user) {
+            _ if held => Err(TOO_MANY),
+            _ if elsewhere => Err(Reason::NoRealm),
+            Ok(user) if !user.may_use(Method::EapTls) => Err(Reason::MethodForbidden),
+            user => user,
+        };
+        self.know(ctx, user);
+        self.check(ctx, approval)
+    }
+
+    /// Asks the host about certificates where it wants to be asked.
+    fn check(&mut self, ctx: &mut Context, mut approval: Box<Approval>) -> Step {
         let asks = ctx.config.certificate_status;
-        let eap = self.conversation().filter(|_| asks);
+        let eap = approval.conversation.as_deref().or(self.conversation()).filter(|_| asks);
         let chain = eap.map(|eap| eap.server.peer_certificates().to_vec()).unwrap_or_default();
         let by_certificate = asks && approval.method == Method::EapTls;
         if chain.is_empty() && !by_certificate {
             return self.admit(ctx, approval);
         }
-        let name = by_certificate.then(|| self.name.clone());
+        let name = by_certificate.then(|| approval.inner.as_ref().unwrap_or(&self.name).clone());
         let resumed = approval.resumed;
-        approval.conversation = self.take_conversation();
+        approval.conversation = approval.conversation.take().or_else(|| self.take_conversation());
         self.stage = Stage::Certificate(approval);
         self.assign(ctx, Job::CheckCertificate { client: self.client(), name, chain, resumed })
     }
@@ -140,7 +193,10 @@ impl Session {
     /// The approval that waits for the host.
     fn take_approval(&mut self) -> Option<Box<Approval>> {
         match core::mem::replace(&mut self.stage, Stage::Identity { identifier: 0 }) {
-            Stage::Certificate(approval) | Stage::Admission(approval) => Some(approval),
+            Stage::Naming(approval)
+            | Stage::Named(approval)
+            | Stage::Certificate(approval)
+            | Stage::Admission(approval) => Some(approval),
             _ => None,
         }
     }
@@ -178,7 +234,14 @@ impl Session {
     }
 
     /// Lets its user in. `None`: nobody waits for that.
-    pub(in crate::server) fn accept(mut self, ctx: &mut Context, grant: Grant) -> Option<Accepted> {
+    ///
+    /// # Errors
+    /// What is to be said of it does not fit a packet: its user is to be turned away.
+    pub(in crate::server) fn accept(
+        mut self,
+        ctx: &mut Context,
+        grant: Grant,
+    ) -> Result<Option<Accepted>, (Box<Self>, Reject)> {
         let Grant { approval, address, prefix } = grant;
         self.trace(ctx, || {
             let inner = approval.inner_method.map(|m| format!(" ({m})")).unwrap_or_default();
@@ -186,17 +249,9 @@ impl Session {
         });
         let conversation = self.take_conversation();
         let (Some(pending), Some(user), None) = (self.pending.take(), self.user.take(), self.refusal) else {
-            return None;
+            return Ok(None);
         };
-        ctx.counters.accepted(approval.method);
-        ctx.outputs.work(Work { label: VERDICT, units: 1 });
         let who = approval.inner.as_deref().unwrap_or(&self.name);
-        if let Some(mut conversation) = conversation.or(approval.conversation)
-            && matches!(approval.method, Method::EapTls | Method::Peap | Method::Ttls)
-        {
-            conversation.server.remember(who, &credential(&ctx.shard.key, &user));
-        }
-        ctx.held_back.succeeded(who, pending.station());
         let mut reply = core::mem::take(&mut ctx.list);
         if who != self.name {
             self.name_inner(ctx, who, &mut reply);
@@ -207,9 +262,9 @@ impl Session {
         if approval.eap.is_some()
             && let Asker::Radius(_) = pending.asker
             && reply.get(kind::USER_NAME).is_none()
-            && let Some(given) = pending.request.get(kind::USER_NAME).filter(|given| !given.is_empty())
+            && !self.given.is_empty()
         {
-            let fits = reply.push_bytes(kind::USER_NAME, given);
+            let fits = reply.push_bytes(kind::USER_NAME, &self.given);
             debug_assert!(fits.is_ok(), "it came in an attribute");
         }
         if approval.method == Method::Mab {
@@ -233,6 +288,20 @@ impl Session {
             debug_assert!(fits.is_ok(), "18 octets fit every attribute");
         }
         reply.extend(&approval.reply);
+        if let Some(detail) = too_long(&pending, &approval, &reply) {
+            let (method, identifier) = (Some(approval.method), approval.eap.map(|eap| eap[1]));
+            self.pending = Some(pending);
+            let reject = Reject { method, reason: Reason::ReplyTooLong, detail: Some(detail), identifier };
+            return Err((Box::new(self), reject));
+        }
+        ctx.counters.accepted(approval.method);
+        ctx.outputs.work(Work { label: VERDICT, units: 1 });
+        if let Some(mut conversation) = conversation.or(approval.conversation)
+            && matches!(approval.method, Method::EapTls | Method::Peap | Method::Ttls)
+        {
+            conversation.server.remember(who, &credential(&ctx.shard.key, &user));
+        }
+        ctx.held_back.succeeded(who, pending.station());
         if self.audience.any() {
             let mut lines = alloc::vec!["Access-Accept".into()];
             lines.extend(ctx.tracers.attributes(&reply));
@@ -247,14 +316,14 @@ impl Session {
             resumed: approval.resumed,
             ..Login::of(self.name, self.owner.client(), None, pending.request)
         };
-        Some(Accepted {
+        Ok(Some(Accepted {
             asker: pending.asker,
             eap: approval.eap,
             msk: approval.msk,
             method: approval.method.eap_type(),
             reply,
             login: Box::new(login),
-        })
+        }))
     }
 
     /// Says who is inside a tunnel, in the name's own words or in those that only servers of our key can read. First of
@@ -338,7 +407,10 @@ impl Session {
                 Login { method: c.method(), inner, inner_method: c.server.inner(), ..login }
             }
             &Stage::Verifying(method) => Login { method: Some(method), ..login },
-            Stage::Certificate(approval) | Stage::Admission(approval) => Login {
+            Stage::Naming(approval)
+            | Stage::Named(approval)
+            | Stage::Certificate(approval)
+            | Stage::Admission(approval) => Login {
                 method: Some(approval.method),
                 inner: approval.inner.clone(),
                 inner_method: approval.inner_method,
@@ -375,6 +447,22 @@ impl Approval {
     fn reject(&self, reason: Reason) -> Step {
         Step::reject(Some(self.method), reason, self.eap.map(|eap| eap[1]))
     }
+}
+
+/// What of a reply does not fit a packet of RADIUS beside all that goes with it: Message-Authenticator, EAP-Success, MS-MPPE keys (RFC 2548
+/// §2.4.2) and what proxies have put into the request.
+fn too_long(pending: &Pending, approval: &Approval, reply: &Attributes) -> Option<String> {
+    const PACKET: usize = 4096;
+    const ALWAYS: usize = 20 + 18;
+    const EAP: usize = 2 + 4;
+    const KEYS: usize = 2 * 58;
+    let Asker::Radius(_) = pending.asker else { return None };
+    let proxies: usize = pending.request.get_all(kind::PROXY_STATE).map(|state| 2 + state.len()).sum();
+    let eap = if approval.eap.is_some() { EAP } else { 0 };
+    let keys = if approval.msk.is_some() { KEYS } else { 0 };
+    let room = PACKET.saturating_sub(ALWAYS + proxies + eap + keys);
+    let octets = reply.packet_octets();
+    (octets > room).then(|| format!("it has {octets} octets of attributes, and {room} have room"))
 }
 
 /// Answers who asks for a Chargeable-User-Identity (RFC 4372 §2.1), and nobody else.

@@ -12,7 +12,7 @@ fn rows(text: &[(&str, &str, &str)]) -> Vec<Row> {
     text.iter()
         .map(|(attribute, op, value)| Row {
             attribute: (*attribute).into(),
-            op: Op::parse(op).unwrap(),
+            op: Op::parse(op).unwrap_or(Op::Unknown),
             value: (*value).into(),
         })
         .collect()
@@ -50,6 +50,8 @@ const GREEDY: &str =
 fn what_is_not_understood_is_named() {
     for (check, what) in [
         (("Cleartext-Password", "==", "hunter2"), "write := to set it"),
+        (("Cleartext-Password", "", "hunter2"), "its operator (op) is none"),
+        (("NAS-Port", "===", "1"), "its operator (op) is none"),
         (("User-Password", ":=", "hunter2"), "Cleartext-Password"),
         (("Crypt-Password", ":=", "$6$abc"), "Argon2"),
         (("NT-Password", ":=", "123"), "32 hexadecimal"),
