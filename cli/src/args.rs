@@ -17,7 +17,7 @@ use usher_scenario::TEMPLATES;
 #[command(
     name = "usher",
     version,
-    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage or a faulty study (nothing was run), 130 interrupted before it was done."
+    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage or a faulty study (nothing was run), 3 an import that has not taken all of a file, 130 interrupted before it was done."
 )]
 pub(crate) struct Arguments {
     #[command(flatten)]

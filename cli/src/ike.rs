@@ -1,7 +1,7 @@
 //! `usher ike`: an IKEv2 gateway and client.
 
 use crate::output::{Failure, Output, columns, duration, octets};
-use crate::service::{check, check_within, import};
+use crate::service::{ImportedFile, check, check_within, import, included};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -117,8 +117,11 @@ pub(crate) fn ike(output: &Output, command: IkeCommand) -> Result<(), Failure> {
             told(output, which.as_deref(), &answer, "ended")
         }
         IkeCommand::Import { file } => {
-            let made = |text: &str| usher_gateway::import(text).map(|made| (made.text, made.left));
-            import(output, &file, made)
+            let include = &mut |pattern: &str| included(&file, pattern);
+            import(output, &file, |text| {
+                let usher_gateway::Imported { text, left, stops } = usher_gateway::import(text, include)?;
+                Ok::<_, usher_gateway::SwanctlError>(ImportedFile { text, left, stops })
+            })
         }
         IkeCommand::Check { file } => {
             let file = file.unwrap_or_else(|| DEFAULT_PATH.into());

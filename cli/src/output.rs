@@ -16,6 +16,8 @@ pub(crate) struct Failure {
 
 /// The exit code of what was interrupted: what a shell says of a program that Ctrl-C ended.
 pub(crate) const INTERRUPTED: u8 = 130;
+/// The exit code of an import that has not taken all.
+const PARTLY: u8 = 3;
 
 impl Failure {
     /// The user ended it before it had done what was asked.
@@ -25,6 +27,10 @@ impl Failure {
     /// Something went wrong.
     pub(crate) fn failed(cause: impl Display) -> Self {
         Self { code: 1, message: cause.to_string() }
+    }
+    /// Another program's file was taken in part, or not at all since what cannot be taken would have let in more.
+    pub(crate) fn partly(cause: impl Display) -> Self {
+        Self { code: PARTLY, message: cause.to_string() }
     }
     /// What was asked makes no sense; nothing was run.
     pub(crate) fn usage(cause: impl Display) -> Self {

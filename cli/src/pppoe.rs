@@ -1,7 +1,7 @@
 //! `usher pppoe`: an access concentrator and a client; `usher who`: who had which address.
 
 use crate::output::{Failure, Output, columns, duration, octets};
-use crate::service::{check, check_within, import};
+use crate::service::{ImportedFile, check, check_within, import};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::net::{IpAddr, SocketAddr};
@@ -187,8 +187,8 @@ pub(crate) fn pppoe(output: &Output, command: PppoeCommand) -> Result<(), Failur
             told(output, which.as_deref(), &answer)
         }
         PppoeCommand::Import { file } => import(output, &file, |text| {
-            let made = usher_concentrator::import(text);
-            Ok::<_, String>((made.text, made.left))
+            let usher_concentrator::Imported { text, left, stops } = usher_concentrator::import(text);
+            Ok::<_, String>(ImportedFile { text, left, stops })
         }),
         PppoeCommand::Check { file } => {
             let file = file.unwrap_or_else(|| DEFAULT_PATH.into());

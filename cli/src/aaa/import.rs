@@ -4,16 +4,47 @@ use super::args::Import;
 use super::tell;
 use super::user::store;
 use crate::output::{Failure, Output};
+use crate::service::read_text;
 use serde_json::json;
 use std::path::Path;
 use usher_control::Request;
 use usher_store::import::{Complaint, clients_conf, users_file};
 
 fn text(file: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(file).map_err(|e| Failure::failed(format!("{}: {e}", file.display())))
+    let octets = std::fs::read(file).map_err(|e| Failure::failed(format!("{}: {e}", file.display())))?;
+    Ok(read_text(&octets))
 }
 
-/// What was taken over, and what was not, with its line.
+/// What was not taken over, with its line.
+fn told(output: &Output, import: &Import, left: &[Complaint]) {
+    for complaint in left.iter().filter(|_| !output.json) {
+        output.note(&format!("{}:{}: {}", import.file.display(), complaint.line, complaint.what));
+    }
+}
+
+/// Nothing is taken over where without some line more would be let in.
+fn stopped(output: &Output, import: &Import, what: &str, left: &[Complaint]) -> Result<(), Failure> {
+    let stops = left.iter().filter(|complaint| complaint.stops).count();
+    if stops == 0 {
+        return Ok(());
+    }
+    told(output, import, left);
+    if output.json {
+        said_json(output, what, 0, left)?;
+    }
+    let file = import.file.display();
+    Err(Failure::partly(format!(
+        "{file}: nothing was taken over, since {stops} of its entries keep out others"
+    )))
+}
+
+fn said_json(output: &Output, what: &str, taken: usize, left: &[Complaint]) -> Result<(), Failure> {
+    let each = |c: &Complaint| json!({ "line": c.line, "what": c.what, "stops": c.stops });
+    let left: Vec<_> = left.iter().map(each).collect();
+    output.value(&json!({ what: taken, "left": left }))
+}
+
+/// What was taken over, and what was not.
 fn said(
     output: &Output,
     import: &Import,
@@ -21,21 +52,23 @@ fn said(
     taken: usize,
     left: &[Complaint],
 ) -> Result<(), Failure> {
+    told(output, import, left);
     if output.json {
-        let each = |c: &Complaint| json!({ "line": c.line, "what": c.what });
-        let left: Vec<_> = left.iter().map(each).collect();
-        return output.value(&json!({ what: taken, "left": left }));
+        said_json(output, what, taken, left)?;
+    } else {
+        output.text(&format!("{taken} {what} taken over, {} lines to look at\n", left.len()))?;
     }
-    for complaint in left {
-        output.note(&format!("{}:{}: {}", import.file.display(), complaint.line, complaint.what));
+    match left.len() {
+        0 => Ok(()),
+        n => Err(Failure::partly(format!("{n} of the lines of {} need your eye", import.file.display()))),
     }
-    output.text(&format!("{taken} {what} taken over, {} lines to look at\n", left.len()))
 }
 
 pub(super) fn users(output: &Output, import: &Import) -> Result<(), Failure> {
     let text = text(&import.file)?;
     let (place, mut store) = store(&import.config)?;
     let (file, left) = users_file(&text, &place.loaded.dictionary);
+    stopped(output, import, "users", &left)?;
     for group in &file.groups {
         store.put_group(group).map_err(Failure::failed)?;
     }
@@ -49,6 +82,7 @@ pub(super) fn users(output: &Output, import: &Import) -> Result<(), Failure> {
 
 pub(super) fn clients(output: &Output, import: &Import) -> Result<(), Failure> {
     let (list, left) = clients_conf(&text(&import.file)?);
+    stopped(output, import, "clients", &left)?;
     let (place, mut store) = store(&import.config)?;
     for client in &list {
         store.put_client(client).map_err(Failure::failed)?;

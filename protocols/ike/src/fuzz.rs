@@ -31,6 +31,7 @@ pub fn endpoint(octets: &[u8]) -> bool {
         name: "fuzz".to_string(),
         local: Identification::fqdn("a.test"),
         remote: None,
+        from: None,
         local_auth: LocalAuth::Psk(key()),
         remote_auth: RemoteAuth::Psk(key()),
         proposals: [proposal].into(),

@@ -2,7 +2,6 @@
 //! and the options of pppd that rp-pppoe's `pppoe-server` is run with (`pppoe-server-options`).
 
 use alloc::borrow::ToOwned;
-use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -15,6 +14,24 @@ pub struct Imported {
     pub text: String,
     /// What could not be taken: the line of each, from 1, and a sentence.
     pub left: Vec<(usize, String)>,
+    /// What could not be taken, and would let in more if it were left out: likewise. Without it the configuration is not to be used.
+    pub stops: Vec<(usize, String)>,
+}
+
+/// What of a setting is taken.
+enum Taken {
+    Whole,
+    /// But for this.
+    Part(&'static str),
+    No,
+    /// Nothing, and without it more would be let in.
+    Stop,
+}
+
+impl Taken {
+    const fn if_so(whole: bool) -> Self {
+        if whole { Self::Whole } else { Self::No }
+    }
 }
 
 /// A pool.
@@ -26,13 +43,17 @@ struct Pool {
 #[derive(Debug, Default)]
 struct Importer {
     left: Vec<(usize, String)>,
+    stops: Vec<(usize, String)>,
     interfaces: Vec<String>,
     name: Option<String>,
     services: Vec<String>,
     address: Option<Ipv4Addr>,
     dns: Vec<IpAddr>,
     protocols: Vec<&'static str>,
-    pools: BTreeMap<String, Pool>,
+    /// In the order of the file.
+    pools: Vec<(String, Pool)>,
+    /// The pool of whom no AAA server says another for.
+    pool: Option<String>,
     prefixes: Vec<String>,
     delegated: Vec<String>,
     identifier: Option<String>,
@@ -127,15 +148,21 @@ impl Importer {
             }
             let (key, value) =
                 line.split_once('=').map_or((line, ""), |(key, value)| (key.trim(), value.trim()));
-            if !self.taken(&section, key, value) {
-                // What follows may be a secret.
-                self.leave(n, &format!("{key} of [{section}], or a part of it,"));
+            // What stands behind the key may be a secret.
+            match self.taken(&section, key, value) {
+                Taken::Whole => {}
+                Taken::Part(what) => self.leave(n, &format!("{what} in {key} of [{section}]")),
+                Taken::No => self.leave(n, &format!("{key} of [{section}]")),
+                Taken::Stop => {
+                    let what = "is not taken, and without it more would be let in";
+                    self.stops.push((n, format!("{key} of [{section}] {what}")));
+                }
             }
         }
     }
 
-    /// Whether a setting of accel-ppp's is taken, or says what is so anyway.
-    fn taken(&mut self, section: &str, key: &str, value: &str) -> bool {
+    /// What of a setting of accel-ppp's is taken, or says what is so anyway.
+    fn taken(&mut self, section: &str, key: &str, value: &str) -> Taken {
         match (section, key) {
             ("modules", "auth_mschap_v2") => self.protocol("mschapv2"),
             ("modules", "auth_chap_md5") => self.protocol("chap"),
@@ -162,11 +189,18 @@ impl Importer {
             }
             ("ppp", "ipv6") => self.ipv6 = Some(value != "deny"),
             ("ppp", "ipv4") if value != "deny" => {}
+            // An expression is of interfaces that are not there yet.
+            ("pppoe", "interface") if value.starts_with("re:") => return Taken::No,
             ("pppoe", "interface") => {
                 let mut parts = value.split(',');
                 self.interfaces.extend(parts.next().map(ToOwned::to_owned));
-                return parts.next().is_none();
+                if parts.next().is_some() {
+                    return Taken::Part("what stands behind its name");
+                }
             }
+            ("pppoe", "ip-pool") => self.pool = Some(value.to_owned()),
+            // Who is on it is kept out, or alone let in.
+            ("pppoe", "mac-filter") => return Taken::Stop,
             ("pppoe", "ac-name") => self.name = Some(value.to_owned()),
             ("pppoe", "service-name") => {
                 self.services = value.split(',').map(|one| one.trim().to_owned()).collect()
@@ -174,27 +208,30 @@ impl Importer {
             ("pppoe", "tr101") => self.trust_circuit_id = value == "1",
             ("dns", "dns1" | "dns2") => match value.parse() {
                 Ok(address) => self.dns.push(address),
-                Err(_) => return false,
+                Err(_) => return Taken::No,
             },
             ("ipv6-dns", address) => match address.parse() {
                 Ok(address) => self.dns.push(address),
-                Err(_) => return false,
+                Err(_) => return Taken::No,
             },
             ("radius" | "ip-pool" | "chap-secrets", "gw-ip-address") => {
                 match value.split('/').next().map(str::parse) {
-                    Some(Ok(address)) => self.address = Some(address),
-                    _ => return false,
+                    Some(Ok(address)) if self.address.is_none_or(|known| known == address) => {
+                        self.address = Some(address);
+                    }
+                    Some(Ok(_)) => return Taken::Part("an address that is another than before"),
+                    _ => return Taken::No,
                 }
             }
             ("radius", "nas-identifier") => self.identifier = Some(value.to_owned()),
             ("radius", "nas-ip-address") => match value.parse() {
                 Ok(address) => self.nas_address = Some(address),
-                Err(_) => return false,
+                Err(_) => return Taken::No,
             },
             ("radius", "server") => return self.server(value),
             ("radius", "dae-server") => match value.split(',').next() {
                 Some(address) if address.contains(':') => self.dynamic = Some(address.to_owned()),
-                _ => return false,
+                _ => return Taken::No,
             },
             ("radius", "acct-interim-interval") if value.parse::<u32>().is_ok() => {
                 self.interim = Some(format!("{value} s"));
@@ -202,44 +239,50 @@ impl Importer {
             ("ip-pool", range_or_key) => return self.pool(range_or_key, value),
             ("ipv6-pool", "delegate") => match prefixes(value) {
                 Some(range) => self.delegated.push(range),
-                None => return false,
+                None => return Taken::No,
             },
             ("ipv6-pool", range) => match prefixes(range) {
                 Some(range) => self.prefixes.push(range),
-                None => return false,
+                None => return Taken::No,
             },
-            _ => return false,
+            _ => return Taken::No,
         }
-        true
+        Taken::Whole
     }
 
     /// `10.0.0.2-255,name=pool1`: the line may have been cut at its first `=`.
-    fn pool(&mut self, key: &str, value: &str) -> bool {
+    fn pool(&mut self, key: &str, value: &str) -> Taken {
         let (addresses, name) = match key.split_once(',') {
             Some((addresses, "name")) => (addresses, value),
-            Some(_) => return false,
+            Some(_) => return Taken::No,
             None if value.is_empty() => (key, "default"),
-            None => return key == "attr" && value == "Framed-Pool",
+            None => return Taken::if_so(key == "attr" && value == "Framed-Pool"),
         };
         // What follows the name, such as next=, is of no pool of ours.
         let whole = !name.contains(',');
         let name = name.split(',').next().unwrap_or_default();
-        let Some(range) = range(addresses) else { return false };
-        self.pools.entry(name.to_owned()).or_default().ranges.push(range);
-        whole
+        let Some(range) = range(addresses) else { return Taken::No };
+        match self.pools.iter_mut().find(|(known, _)| known == name) {
+            Some((_, pool)) => pool.ranges.push(range),
+            None => self.pools.push((name.to_owned(), Pool { ranges: Vec::from([range]) })),
+        }
+        if whole { Taken::Whole } else { Taken::Part("what stands behind its name") }
     }
 
     /// `192.0.2.1,secret,auth-port=1812,acct-port=1813,...`.
-    fn server(&mut self, value: &str) -> bool {
+    fn server(&mut self, value: &str) -> Taken {
         let mut parts = value.split(',').map(str::trim);
-        let (Some(address), Some(secret)) = (parts.next(), parts.next()) else { return false };
-        if address.parse::<IpAddr>().is_err() {
-            return false;
+        let (Some(address), Some(secret)) = (parts.next(), parts.next()) else { return Taken::No };
+        if address.parse::<IpAddr>().is_err() || secret.contains('\u{fffd}') {
+            return Taken::No;
         }
         let (mut auth, mut acct, mut whole) = ("1812", "1813", true);
         for part in parts {
             match part.split_once('=') {
+                // Port 0 is none.
+                Some(("auth-port", "0")) => return Taken::No,
                 Some(("auth-port", port)) => auth = port,
+                Some(("acct-port", "0")) => whole = false,
                 Some(("acct-port", port)) => acct = port,
                 _ => whole = false,
             }
@@ -249,7 +292,7 @@ impl Importer {
         };
         self.radius = true;
         self.servers.push((at(auth), secret.to_owned(), at(acct)));
-        whole
+        if whole { Taken::Whole } else { Taken::Part("what stands behind its ports") }
     }
 
     /// Options of pppd.
@@ -324,9 +367,15 @@ impl Importer {
             out.push(format!("services = {}", list(&self.services)));
         }
         out.extend(self.address.map(|address| format!("address = \"{address}\"")));
-        let names: Vec<String> = self.pools.keys().cloned().collect();
-        if !names.is_empty() {
-            out.push(format!("pools = {}", list(&names)));
+        // Those of other names are for whom an AAA server names them.
+        let first = self.pool.take().unwrap_or_else(|| "default".to_owned());
+        if self.pools.iter().any(|(name, _)| *name == first) {
+            out.push(format!("pools = {}", list(&[first])));
+        } else if !self.pools.is_empty() {
+            self.left.push((
+                0,
+                "which [[pool]] hosts get addresses of is not in the file: write [service] pools".to_owned(),
+            ));
         }
         let with_ipv6 = self.ipv6 != Some(false);
         if with_ipv6 && !self.prefixes.is_empty() {
@@ -377,7 +426,7 @@ impl Importer {
             out.extend(self.limits.iter().map(|(key, value)| format!("{key} = {value}")));
         }
         out.push("\n[tracking]\n".to_owned());
-        Imported { text: out.join("\n"), left: self.left }
+        Imported { text: out.join("\n"), left: self.left, stops: self.stops }
     }
 }
 
@@ -414,8 +463,30 @@ mod tests {
         assert!(loaded.config.aaa.is_some_and(|aaa| aaa.accounting && aaa.nas.identifier == "accel"));
         let left: Vec<usize> = imported.left.iter().map(|(line, _)| *line).collect();
         assert_eq!(left, [7, 10, 14, 20, 29], "{:?}", imported.left);
-        assert_eq!(imported.left[0].1, "l2tp of [modules], or a part of it, is not taken");
+        assert_eq!(imported.left[0].1, "l2tp of [modules] is not taken");
+        assert_eq!(imported.left[2].1, "what stands behind its name in interface of [pppoe] is not taken");
+        assert_eq!(
+            loaded.config.addressing.pools,
+            ["default"],
+            "others are for whom an AAA server names them"
+        );
         assert!(!imported.left.iter().any(|(_, what)| what.contains("secret")), "{:?}", imported.left);
+    }
+
+    #[test]
+    fn the_pool_that_is_named_is_the_first_and_a_filter_stops_the_import() {
+        let pools = "[ip-pool]\ngw-ip-address=10.0.0.1\n10.9.0.0/24,name=blocked\n10.1.0.0/24,name=users\n";
+        let pool = |text: &str| read(&format!("{}\n", import(text).text)).config.addressing.pools;
+        assert_eq!(pool(&format!("[pppoe]\ninterface=eth1\nip-pool=users\n{pools}")), ["users"]);
+        let two = import(&format!("{pools}gw-ip-address=10.0.0.2\n[pppoe]\ninterface=re:eth.*\n"));
+        assert!(
+            two.text.contains("address = \"10.0.0.1\"") && two.text.contains("interfaces = []"),
+            "{}",
+            two.text
+        );
+        assert!(two.left.iter().any(|(line, what)| *line == 5 && what.contains("another than before")));
+        assert!(import("[pppoe]\ninterface=eth1\n").stops.is_empty());
+        assert_eq!(import("[pppoe]\nmac-filter=/etc/list,deny\n").stops[0].0, 2);
     }
 
     #[test]

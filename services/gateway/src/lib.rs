@@ -40,6 +40,6 @@ pub use service::{
     LoginFailure, NAT_SOCKET, NAT_SOCKET_V6, Peer, SOCKET, SOCKET_V6, Which,
 };
 pub use status::{ChildStatus, GatewayStatus, SaStatus};
-pub use swanctl::{Imported, SwanctlError, import};
+pub use swanctl::{Imported, Include, SwanctlError, import};
 pub use users::{Judgement, LocalUsers};
 pub use usher_access::{Aaa, Patience};

@@ -1,22 +1,29 @@
-//! strongSwan's `swanctl.conf`, as a configuration of ours, with all of it that cannot be taken.
+//! strongSwan's `swanctl.conf`, as a configuration of ours: what is taken means the same, and what is not is named. What would let in more
+//! without it stops the import.
+
+mod settings;
+
+pub use settings::Include;
 
 use alloc::borrow::ToOwned;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use core::fmt::Write;
 use core::net::IpAddr;
+use settings::{Place, Section};
 use usher_ike::payload::Proposal;
-
-/// How deep sections may stand within each other.
-const DEEPEST: usize = 16;
 
 /// What a `swanctl.conf` is here.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Imported {
     /// A configuration of ours.
     pub text: String,
-    /// What could not be taken: the line of each, and a sentence.
+    /// What could not be taken: the line of each (0: of none, or of another file that the sentence names), and a sentence.
     pub left: Vec<(usize, String)>,
+    /// What could not be taken, and would let in more if it were left out: likewise. Without it the configuration is not to be used.
+    pub stops: Vec<(usize, String)>,
 }
 
 /// A text that is no `swanctl.conf`.
@@ -29,107 +36,15 @@ pub struct SwanctlError {
     pub what: String,
 }
 
-#[derive(Clone, Debug, Default)]
-struct Section {
-    line: usize,
-    values: Vec<(String, String, usize)>,
-    sections: Vec<(String, Section)>,
-}
-
-impl Section {
-    fn section(&self, name: &str) -> Option<&Section> {
-        self.sections.iter().find(|(n, _)| n == name).map(|(_, section)| section)
-    }
-}
-
-/// A line without its comment: a `#` that is quoted begins none.
-fn uncommented(line: &str) -> &str {
-    let mut quoted = false;
-    let end = line.char_indices().find(|(_, c)| {
-        quoted ^= *c == '"';
-        *c == '#' && !quoted
-    });
-    end.map_or(line, |(at, _)| &line[..at])
-}
-
-/// Reads strongSwan's settings: `name { key = value ... }`, `#` before what is not read.
-fn read(text: &str) -> Result<Section, SwanctlError> {
-    let wrong = |line: usize, what: &str| SwanctlError { line, what: what.to_owned() };
-    let mut open = alloc::vec![(String::new(), Section::default())];
-    for (n, line) in text.lines().enumerate() {
-        let n = n + 1;
-        let mut rest = uncommented(line).trim();
-        while !rest.is_empty() {
-            if let Some(after) = rest.strip_prefix('}') {
-                let Some((name, section)) = open.pop().filter(|_| !open.is_empty()) else {
-                    return Err(wrong(n, "\"}\" closes nothing"));
-                };
-                if let Some((_, parent)) = open.last_mut() {
-                    parent.sections.push((name, section));
-                }
-                rest = after.trim();
-                continue;
-            }
-            if let Some(file) = rest.strip_prefix("include ") {
-                let what =
-                    alloc::format!("files are not included; put what {} holds in its place", file.trim());
-                return Err(SwanctlError { line: n, what });
-            }
-            let (key, brace) = match (rest.find('='), rest.find('{')) {
-                (Some(equals), Some(brace)) if equals < brace => (equals, false),
-                (_, Some(brace)) => (brace, true),
-                (Some(equals), None) => (equals, false),
-                (None, None) => return Err(wrong(n, "neither a section nor a value")),
-            };
-            let name = rest[..key].trim().to_owned();
-            let after = rest[key + 1..].trim();
-            if brace {
-                if open.len() > DEEPEST {
-                    return Err(wrong(n, "sections are too deep within each other"));
-                }
-                open.push((name, Section { line: n, ..Section::default() }));
-                rest = after;
-                continue;
-            }
-            let (value, left) = match after.strip_prefix('"').and_then(|after| after.split_once('"')) {
-                Some((value, left)) => (value, left.trim()),
-                None if after.starts_with('"') => {
-                    return Err(wrong(n, "a quotation is not closed; it must end in its line"));
-                }
-                None => after.find('}').map_or((after, ""), |end| (after[..end].trim(), &after[end..])),
-            };
-            if let Some((_, section)) = open.last_mut() {
-                section.values.push((name, value.to_owned(), n));
-            }
-            rest = left;
-        }
-    }
-    match (open.pop(), open.is_empty()) {
-        (Some((_, root)), true) => Ok(root),
-        (Some((name, section)), false) => {
-            Err(SwanctlError { line: section.line, what: alloc::format!("\"{name}\" is not closed") })
-        }
-        (None, _) => Err(wrong(1, "nothing is there")),
-    }
-}
-
-/// Makes a configuration of ours of a `swanctl.conf`.
+/// Makes a configuration of ours of a `swanctl.conf` and what it includes.
 ///
 /// # Errors
 /// It is none.
-pub fn import(text: &str) -> Result<Imported, SwanctlError> {
-    let root = read(text)?;
-    let mut importer = Importer {
-        out: String::new(),
-        left: Vec::new(),
-        secrets: Vec::new(),
-        methods: Vec::new(),
-        asks: false,
-        revocation: None,
-        shows: true,
-    };
-    importer.secrets(&root);
-    for (name, section) in &root.sections {
+pub fn import(text: &str, include: &mut Include<'_>) -> Result<Imported, SwanctlError> {
+    let settings = settings::read(text, include)?;
+    let mut importer = Importer { shows: true, ..Importer::default() };
+    importer.secrets(&settings.root);
+    for (name, section) in &settings.root.sections {
         match name.as_str() {
             "connections" => {
                 for (name, connection) in &section.sections {
@@ -142,24 +57,33 @@ pub fn import(text: &str) -> Result<Imported, SwanctlError> {
                 }
             }
             "secrets" => {}
+            // Others have taken of it what it is for.
+            name if settings.templates.iter().any(|template| template == name) => {}
             other => importer.leave(section.line, &alloc::format!("the section {other}")),
         }
     }
     importer.rest();
-    importer.left.sort();
-    Ok(Imported { text: importer.out, left: importer.left })
+    let told = |all: Vec<(Place, String)>| {
+        let mut all: Vec<_> = all.into_iter().map(|(place, what)| settings.told(place, &what)).collect();
+        all.sort();
+        all
+    };
+    Ok(Imported { text: importer.out, left: told(importer.left), stops: told(importer.stops) })
 }
 
 /// A secret: of IKE or EAP, for these identities.
 struct Secret {
     eap: bool,
     ids: Vec<String>,
-    secret: String,
+    /// `None`: ours cannot say it, and whom it is for has no other.
+    secret: Option<String>,
 }
 
+#[derive(Default)]
 struct Importer {
     out: String,
-    left: Vec<(usize, String)>,
+    left: Vec<(Place, String)>,
+    stops: Vec<(Place, String)>,
     secrets: Vec<Secret>,
     /// EAP methods by which users of its own are judged.
     methods: Vec<&'static str>,
@@ -213,16 +137,89 @@ fn time(value: &str) -> Option<String> {
     Some(alloc::format!("{number} {unit}"))
 }
 
+/// An identity as strongSwan writes it, as ours is written; `None`: ours has no such one.
+fn identity(id: &str) -> Option<String> {
+    // What stands for several is for strongSwan to match.
+    let plain = |name: &str| (!name.is_empty() && !name.contains(['*', '=', '#'])).then(|| name.to_owned());
+    if let Some(mail) = id.strip_prefix("@@") {
+        return plain(mail).filter(|mail| mail.contains('@'));
+    }
+    if let Some(name) = id.strip_prefix('@') {
+        return plain(name).filter(|name| !name.contains('@'));
+    }
+    match id.split_once(':') {
+        Some(("fqdn" | "dns", name)) => plain(name).filter(|name| !name.contains('@')),
+        Some(("email" | "rfc822", name)) => plain(name).filter(|name| name.contains('@')),
+        Some(("ipv4" | "ipv6", address)) => address.parse::<IpAddr>().ok().map(|_| address.to_owned()),
+        Some(_) => id.parse::<IpAddr>().ok().map(|_| id.to_owned()),
+        None if id == "%any" => None,
+        None => plain(id),
+    }
+}
+
+/// The octets of a secret that is written in hexadecimal or base64, where they are a text.
+fn octets(secret: &str) -> Option<String> {
+    let bytes = match (secret.strip_prefix("0x"), secret.strip_prefix("0s")) {
+        (Some(hex), _) => {
+            let hex: Vec<u8> = hex.bytes().filter(|octet| *octet != b'_').collect();
+            let pairs =
+                hex.chunks(2).map(|pair| u8::from_str_radix(core::str::from_utf8(pair).ok()?, 16).ok());
+            pairs.collect::<Option<Vec<u8>>>().filter(|_| hex.len().is_multiple_of(2))?
+        }
+        (_, Some(base64)) => STANDARD.decode(base64).ok()?,
+        _ => return Some(secret.to_owned()),
+    };
+    String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))
+}
+
+/// A proposal in our words. With a cipher that protects integrity itself, what is written as such an algorithm is the pseudo-random function.
+fn proposal(words: &str) -> String {
+    let combined =
+        words.split('-').any(|word| ["gcm", "ccm", "chacha"].iter().any(|name| word.contains(name)));
+    let word = |word: &str| match word.strip_prefix("sha") {
+        Some(_) if combined => alloc::format!("prf{word}"),
+        _ => word.to_owned(),
+    };
+    words.split('-').map(word).collect::<Vec<_>>().join("-")
+}
+
+/// Words mean the same in capitals.
 fn yes(value: &str) -> bool {
-    matches!(value, "yes" | "true" | "1" | "enabled" | "accept" | "force")
+    let value = value.to_ascii_lowercase();
+    matches!(&*value, "yes" | "true" | "1" | "enabled" | "accept" | "force")
+}
+fn no(value: &str) -> bool {
+    let value = value.to_ascii_lowercase();
+    matches!(&*value, "no" | "false" | "0" | "disabled")
+}
+
+/// Whether these addresses are all there are.
+fn any(addresses: &str) -> bool {
+    let all = ["%any", "%any4", "%any6", "0.0.0.0", "::"];
+    addresses.split(',').any(|word| all.iter().any(|any| word.trim().eq_ignore_ascii_case(any)))
+}
+
+/// Whether a section of a connection is one of these: whatever follows tells them apart.
+fn is_side(section: &str, side: &str) -> bool {
+    section.get(..side.len()).is_some_and(|start| start.eq_ignore_ascii_case(side))
+}
+
+/// How the other side of a connection proves who it is, and how this one.
+fn auth_of(connection: &Section, side: &str) -> String {
+    let section = connection.sections.iter().find(|(name, _)| is_side(name, side));
+    section.and_then(|(_, section)| section.value("auth")).unwrap_or("pubkey").to_ascii_lowercase()
 }
 
 impl Importer {
-    fn leave(&mut self, line: usize, what: &str) {
+    fn leave(&mut self, line: Place, what: &str) {
         self.left.push((line, alloc::format!("{what} is not taken")));
     }
-    fn note(&mut self, line: usize, what: String) {
+    fn note(&mut self, line: Place, what: String) {
         self.left.push((line, what));
+    }
+    /// Whoever is kept out by what this says would be let in without it.
+    fn stop(&mut self, line: Place, what: &str) {
+        self.stops.push((line, alloc::format!("{what} is not taken, and without it more would be let in")));
     }
     fn set(&mut self, key: &str, value: &str) {
         // Writing to a text does not fail.
@@ -236,22 +233,34 @@ impl Importer {
         let Some(secrets) = root.section("secrets") else { return };
         for (name, section) in &secrets.sections {
             let (ike, eap) = (name.starts_with("ike"), name.starts_with("eap") || name.starts_with("xauth"));
-            let mut secret = Secret { eap, ids: Vec::new(), secret: String::new() };
+            if !(ike || eap) {
+                self.leave(section.line, &alloc::format!("the secret {name}"));
+                continue;
+            }
+            let mut secret = Secret { eap, ids: Vec::new(), secret: None };
+            let mut whole = true;
             for (key, value, line) in &section.values {
                 match key.as_str() {
-                    "secret" => secret.secret.clone_from(value),
-                    key if key.starts_with("id") => secret.ids.push(value.clone()),
+                    "secret" => match octets(value) {
+                        Some(text) => secret.secret = Some(text),
+                        None => {
+                            let what = "is of octets (0x, 0s), which no text has";
+                            self.note(*line, alloc::format!("the secret {name} {what}"));
+                        }
+                    },
+                    key if key.starts_with("id") => match identity(value) {
+                        Some(id) => secret.ids.push(id),
+                        None if value == "%any" => {}
+                        None => {
+                            // It would be everybody's.
+                            whole = false;
+                            self.leave(*line, &alloc::format!("the secret {name} of {value}"));
+                        }
+                    },
                     key => self.leave(*line, &alloc::format!("{key} of the secret {name}")),
                 }
             }
-            if !(ike || eap) {
-                self.leave(section.line, &alloc::format!("the secret {name}"));
-            } else if secret.secret.starts_with("0x") || secret.secret.starts_with("0s") {
-                self.note(
-                    section.line,
-                    alloc::format!("the secret {name} is of octets (0x, 0s), which no text has"),
-                );
-            } else {
+            if whole {
                 self.secrets.push(secret);
             }
         }
@@ -263,7 +272,7 @@ impl Importer {
         let fits = |secret: &&Secret| secret.ids.iter().all(|id| ids.contains(&Some(id.as_str())));
         let all = self.secrets.iter().filter(|secret| secret.eap == eap);
         let best = all.filter(fits).max_by_key(|secret| secret.ids.len())?;
-        Some(best.secret.clone())
+        best.secret.clone()
     }
 
     fn pool(&mut self, name: &str, pool: &Section) {
@@ -284,42 +293,86 @@ impl Importer {
         }
     }
 
-    fn proposals(&mut self, value: &str, line: usize, read: impl Fn(&str) -> Option<String>) {
-        let mut taken = Vec::new();
-        for words in words(value).filter(|words| words != "default") {
-            match read(&words) {
-                None => taken.push(words),
-                Some(why) => self.note(line, alloc::format!("the proposal {words} is not taken: {why}")),
+    fn proposals(&mut self, value: &str, line: Place, read: impl Fn(&str) -> Option<String>) {
+        let (mut taken, mut refused) = (Vec::new(), false);
+        for words in words(value) {
+            if words == "default" {
+                // By itself it is what ours offers without any.
+                if value.trim() != "default" {
+                    self.leave(line, "\"default\" beside other proposals");
+                }
+                continue;
+            }
+            let ours = if read(&words).is_some() { proposal(&words) } else { words.clone() };
+            match read(&ours) {
+                None => taken.push(ours),
+                Some(why) => {
+                    refused = true;
+                    self.note(line, alloc::format!("the proposal {words} is not taken: {why}"));
+                }
             }
         }
         if !taken.is_empty() {
             self.set("proposals", &list(taken));
+        } else if refused {
+            self.stop(line, "any of these proposals");
+        }
+    }
+
+    /// Where the other side is: whom this side calls, and who may call.
+    fn places(&mut self, connection: &Section, value: &str, line: Place) {
+        let mut networks = Vec::new();
+        for word in words(value) {
+            if any(&word) {
+                return;
+            }
+            match usher_config::Prefix::parse(&word) {
+                Ok(_) => networks.push(word),
+                // A name is looked up there, and of a range no network is made.
+                Err(_) => return self.stop(line, &alloc::format!("{word} of remote_addrs")),
+            }
+        }
+        // By EAP the other side begins, and where this one proves itself so, this one.
+        let waits = auth_of(connection, "remote").starts_with("eap");
+        if let Some(first) = networks.iter().find(|word| word.parse::<IpAddr>().is_ok())
+            && !waits
+        {
+            self.text("remote_address", first);
+        }
+        if !auth_of(connection, "local").starts_with("eap") {
+            self.set("from", &list(networks));
         }
     }
 
     fn connection(&mut self, name: &str, connection: &Section) {
+        if connection.value("version") == Some("1") {
+            return self.note(
+                connection.line,
+                alloc::format!("the connection {name} is of IKEv1, which is not spoken: it is not taken"),
+            );
+        }
         self.out.push_str("\n[[connection]]\n");
         self.text("name", name);
         // What strongSwan takes where nothing is said, and we otherwise.
         let (mut liveness, mut unique) = ("0 s".to_owned(), false);
         for (key, value, line) in &connection.values {
             match key.as_str() {
-                "version" if value == "2" || value == "0" => {}
-                "version" => self.note(*line, alloc::format!("{name} is of IKEv1, which is not spoken")),
+                "version" if value == "0" => self.note(
+                    *line,
+                    alloc::format!("the connection {name} is taken for IKEv2 alone: IKEv1 is not spoken"),
+                ),
+                "version" if value == "2" => {}
                 "proposals" => {
                     self.proposals(value, *line, |words| Proposal::ike(words).err().map(|e| e.to_string()));
                 }
-                "remote_addrs" => match value.parse::<IpAddr>() {
-                    Ok(_) => self.text("remote_address", value),
-                    Err(_) if value == "%any" => {}
-                    Err(_) => self.note(
-                        *line,
-                        alloc::format!("remote_addrs = {value}: one address is taken, and no name"),
-                    ),
-                },
+                "remote_addrs" => self.places(connection, value, *line),
                 "local_addrs" => match value.parse::<IpAddr>() {
-                    Ok(_) => self.text("local_address", value),
-                    Err(_) if value == "%any" => {}
+                    Ok(_) => {
+                        self.text("local_address", value);
+                        let what = "is the address from which this side begins; who comes to another that is listened at is served as well";
+                        self.note(*line, alloc::format!("local_addrs = {value} {what}"));
+                    }
+                    Err(_) if any(value) => {}
                     Err(_) => self.note(
                         *line,
                         alloc::format!("local_addrs = {value}: one address is taken, and no name"),
@@ -328,8 +381,8 @@ impl Importer {
                 "remote_port" => self.set("remote_port", value),
                 "mobike" => self.set("mobike", if yes(value) { "true" } else { "false" }),
                 "fragmentation" => self.set("fragmentation", if yes(value) { "true" } else { "false" }),
-                "childless" => match value.as_str() {
-                    "never" | "force" | "allow" => self.text("childless", value),
+                "childless" => match &*value.to_ascii_lowercase() {
+                    word @ ("never" | "force" | "allow") => self.text("childless", word),
                     _ => self.text("childless", "allow"),
                 },
                 "pools" => self.set("pools", &list(words(value))),
@@ -340,20 +393,23 @@ impl Importer {
                     Some(time) => self.text("rekey_after", &time),
                     None => self.leave(*line, &alloc::format!("{key} = {value}")),
                 },
+                "ppk_required" if !no(value) => {
+                    self.stop(*line, &alloc::format!("ppk_required of the connection {name}"));
+                }
                 "encap" if yes(value) => {
                     self.note(*line, "ESP within UDP even without a NAT is of the whole gateway: write udp_encapsulation = true below [data]".to_owned());
                 }
-                "encap" => {}
-                "ocsp" => match value.as_str() {
+                "encap" | "ppk_required" => {}
+                "ocsp" => match &*value.to_ascii_lowercase() {
                     "reply" => {}
                     "never" => self.shows = false,
-                    "both" | "request" => {
-                        self.shows &= value == "both";
+                    word @ ("both" | "request") => {
+                        self.shows &= word == "both";
                         self.revocation = self.revocation.or(Some("soft"));
                     }
                     _ => self.leave(*line, &alloc::format!("ocsp = {value}")),
                 },
-                "unique" => unique = value == "replace",
+                "unique" => unique = value.eq_ignore_ascii_case("replace"),
                 key => self.leave(*line, &alloc::format!("{key} of the connection {name}")),
             }
         }
@@ -363,36 +419,53 @@ impl Importer {
             let all: Vec<&Section> = connection
                 .sections
                 .iter()
-                .filter(|(name, _)| name.split('-').next() == Some(prefix))
+                .filter(|(name, _)| is_side(name, prefix))
                 .map(|(_, section)| section)
                 .collect();
             all
         };
         let (local, remote) = (side("local"), side("remote"));
-        for more in local.iter().skip(1).chain(remote.iter().skip(1)) {
-            self.leave(
-                more.line,
-                &alloc::format!("a further round of authentication of the connection {name}"),
-            );
+        let round = alloc::format!("a further round of authentication of the connection {name}");
+        local.iter().skip(1).for_each(|more| self.leave(more.line, &round));
+        remote.iter().skip(1).for_each(|more| self.stop(more.line, &round));
+        let value =
+            |of: &[&Section], key: &str| -> Option<String> { of.first()?.value(key).map(str::to_owned) };
+        let own = value(&local, "id");
+        let own_id = own.as_deref().and_then(identity);
+        match (&own_id, &own) {
+            (Some(id), _) => self.text("local_id", id),
+            (None, Some(said)) if said != "%any" => {
+                self.leave(connection.line, &alloc::format!("the id {said} of the connection {name}"));
+            }
+            _ => {}
         }
-        let value = |of: &[&Section], key: &str| -> Option<String> {
-            of.first()?.values.iter().find(|(k, ..)| k == key).map(|(_, value, _)| value.clone())
+        // Whoever is to prove an identity by EAP is known by that.
+        let other = value(&remote, "id").filter(|id| id != "%any");
+        let eap = value(&remote, "eap_id").filter(|id| id != "%any");
+        let other = match (other, eap) {
+            (Some(id), Some(eap)) if id != eap => {
+                let what = alloc::format!("id = {id} beside eap_id = {eap} of the connection {name}");
+                self.stop(connection.line, &what);
+                None
+            }
+            (id, eap) => id.or(eap),
         };
-        let (own, other) = (value(&local, "id"), value(&remote, "id").filter(|id| id != "%any"));
-        if let Some(id) = &own {
-            self.text("local_id", id);
-        }
-        if let Some(id) = &other {
-            self.text("remote_id", id);
+        let other_id = other.as_deref().and_then(identity);
+        match (&other_id, &other) {
+            (Some(id), _) => self.text("remote_id", id),
+            (None, Some(said)) => {
+                self.stop(connection.line, &alloc::format!("the id {said} of the connection {name}"));
+            }
+            (None, None) => {}
         }
         let mut psk = false;
         for (section, ours) in
             local.first().map(|s| (*s, true)).into_iter().chain(remote.first().map(|s| (*s, false)))
         {
-            psk |= self.side(name, section, ours, own.as_deref());
+            psk |= self.side(name, section, ours, own_id.as_deref());
         }
         if psk {
-            match self.secret(false, [own.as_deref(), other.as_deref()]) {
+            match self.secret(false, [own_id.as_deref(), other_id.as_deref()]) {
                 Some(secret) => self.text("secret", &secret),
                 None => self.note(
                     connection.line,
@@ -401,10 +474,10 @@ impl Importer {
             }
         }
         for (kind, section) in &connection.sections {
-            match kind.split('-').next() {
-                Some("local" | "remote") => {}
-                Some("children") => section.sections.iter().for_each(|(name, child)| self.child(name, child)),
-                _ => self.leave(section.line, &alloc::format!("{kind} of the connection {name}")),
+            if kind.eq_ignore_ascii_case("children") {
+                section.sections.iter().for_each(|(name, child)| self.child(name, child));
+            } else if !(is_side(kind, "local") || is_side(kind, "remote")) {
+                self.stop(section.line, &alloc::format!("{kind} of the connection {name}"));
             }
         }
     }
@@ -412,9 +485,8 @@ impl Importer {
     /// How one side proves who it is; true: by a shared key.
     fn side(&mut self, name: &str, section: &Section, ours: bool, own: Option<&str>) -> bool {
         let key = if ours { "local_auth" } else { "remote_auth" };
-        let value =
-            |key: &str| section.values.iter().find(|(k, ..)| k == key).map(|(_, value, _)| value.as_str());
-        let auth = value("auth").unwrap_or("pubkey");
+        let value = |key: &str| section.value(key);
+        let auth = &*value("auth").unwrap_or("pubkey").to_ascii_lowercase();
         let method = match auth {
             "eap-md5" => Some("md5"),
             "eap-mschapv2" | "eap" | "eap-dynamic" => Some("mschapv2"),
@@ -430,13 +502,15 @@ impl Importer {
             (_, true, Some(method)) => {
                 self.text(key, "eap");
                 self.set("eap_methods", &list([method.to_owned()]));
-                let identity = value("eap_id").or(own).unwrap_or_default().to_owned();
-                self.text("eap_identity", &identity);
-                match self.secret(true, [Some(&identity), own]) {
+                let said = value("eap_id").and_then(identity).or_else(|| own.map(str::to_owned));
+                let said = said.unwrap_or_default();
+                self.text("eap_identity", &said);
+                match self.secret(true, [Some(&said), own]) {
                     Some(secret) => self.text("password", &secret),
                     None if method == "tls" => {}
-                    None => self
-                        .note(section.line, alloc::format!("no secret fits {identity}; write password_file")),
+                    None => {
+                        self.note(section.line, alloc::format!("no secret fits {said}; write password_file"))
+                    }
                 }
             }
             (_, false, Some(method)) => {
@@ -445,12 +519,15 @@ impl Importer {
                     self.methods.push(method);
                 }
             }
-            (auth, ..)
-                if auth.starts_with("pubkey") || auth.starts_with("rsa") || auth.starts_with("ecdsa") =>
-            {
+            ("pubkey" | "rsa" | "ecdsa" | "ed25519" | "ed448", ..) => self.text(key, "certificate"),
+            (auth, true, _) if auth.starts_with("pubkey-") => {
                 self.text(key, "certificate");
+                self.leave(section.line, &alloc::format!("which signatures auth = {auth} names"));
             }
-            (auth, ..) => self
+            (auth, false, _) => {
+                self.stop(section.line, &alloc::format!("auth = {auth} of the connection {name}"));
+            }
+            (auth, true, _) => self
                 .note(section.line, alloc::format!("auth = {auth} of the connection {name} is not spoken")),
         }
         for (key, value, line) in &section.values {
@@ -467,8 +544,12 @@ impl Importer {
                     );
                 }
                 "revocation" if !ours => self.revocation(value, *line),
-                "cacerts" if !ours => self.text("ca", &alloc::format!("x509ca/{}", value.trim())),
-                key => self.leave(*line, &alloc::format!("{key} of the connection {name}")),
+                "cacerts" if !ours && !value.contains(',') => {
+                    self.text("ca", &alloc::format!("x509ca/{}", value.trim()));
+                }
+                key if ours => self.leave(*line, &alloc::format!("{key} of the connection {name}")),
+                // Whatever it is, it says who may come in.
+                key => self.stop(*line, &alloc::format!("{key} = {value} of the connection {name}")),
             }
         }
         if !ours && auth.starts_with("pubkey") && value("cacerts").is_none() {
@@ -483,8 +564,8 @@ impl Importer {
     }
 
     /// Whether it is looked at whether certificates were taken back: of all connections, here.
-    fn revocation(&mut self, value: &str, line: usize) {
-        match value {
+    fn revocation(&mut self, value: &str, line: Place) {
+        match &*value.to_ascii_lowercase() {
             "relaxed" => self.revocation = self.revocation.or(Some("soft")),
             "ifuri" => {
                 self.revocation = self.revocation.or(Some("soft"));
@@ -494,24 +575,35 @@ impl Importer {
                 self.revocation = Some("hard");
                 self.note(line, "revocation = strict is taken as ocsp = \"hard\": where the authority has lists alone, write ocsp = \"off\" and crl_required = true below [revocation]".to_owned());
             }
-            _ => self.leave(line, &alloc::format!("revocation = {value}")),
+            _ => self.stop(line, &alloc::format!("revocation = {value}")),
         }
     }
 
     fn child(&mut self, name: &str, child: &Section) {
+        match &*child.value("mode").unwrap_or("tunnel").to_ascii_lowercase() {
+            "tunnel" | "transport" => {}
+            "drop" => return self.stop(child.line, &alloc::format!("mode = drop of the CHILD_SA {name}")),
+            other => {
+                return self.leave(child.line, &alloc::format!("the CHILD_SA {name} with mode = {other}"));
+            }
+        }
         self.out.push_str("[[connection.child]]\n");
         self.text("name", name);
         for (key, value, line) in &child.values {
             match key.as_str() {
                 "local_ts" | "remote_ts" => {
-                    if value != "dynamic" {
+                    let networks = |word: &String| usher_config::Prefix::parse(word).is_ok();
+                    if value == "dynamic" {
+                    } else if words(value).all(|word| networks(&word)) {
                         self.set(&key.replace("_ts", ""), &list(words(value)));
+                    } else {
+                        self.stop(*line, &alloc::format!("{key} = {value} of the CHILD_SA {name}"));
                     }
                 }
                 "esp_proposals" => {
                     self.proposals(value, *line, |words| Proposal::esp(words).err().map(|e| e.to_string()));
                 }
-                "mode" if value == "tunnel" || value == "transport" => self.text("mode", value),
+                "mode" => self.text("mode", &value.to_ascii_lowercase()),
                 "rekey_time" => match time(value) {
                     Some(time) => self.text("rekey_after", &time),
                     None => self.leave(*line, &alloc::format!("rekey_time = {value}")),
@@ -522,11 +614,11 @@ impl Importer {
                     Ok(packets) if packets <= u32::MAX.into() => self.set(key, value),
                     _ => self.leave(*line, &alloc::format!("{key} = {value}")),
                 },
-                "start_action" if value == "none" => {}
-                "start_action" if value == "start" => {
+                "start_action" if value.eq_ignore_ascii_case("none") => {}
+                "start_action" if value.eq_ignore_ascii_case("start") => {
                     self.note(*line, "a connection is begun at the start: write start = true above its [[connection.child]]".to_owned());
                 }
-                "start_action" if value == "trap" => {
+                "start_action" if value.eq_ignore_ascii_case("trap") => {
                     self.note(*line, "the first packet begins a connection: write on_demand = true above its [[connection.child]]".to_owned());
                 }
                 key => self.leave(*line, &alloc::format!("{key} = {value} of the CHILD_SA {name}")),
@@ -546,7 +638,7 @@ impl Importer {
                 .secrets
                 .iter()
                 .filter(|secret| secret.eap)
-                .flat_map(|secret| secret.ids.iter().map(|id| (id.clone(), secret.secret.clone())))
+                .flat_map(|one| one.ids.iter().filter_map(|id| Some((id.clone(), one.secret.clone()?))))
                 .collect();
             for (name, password) in users {
                 self.out.push_str("[[user]]\n");
@@ -570,136 +662,4 @@ impl Importer {
 }
 
 #[cfg(all(test, feature = "tls"))]
-mod tests {
-    use super::*;
-    use usher_config::Alone;
-    use usher_crypto::tls::WallClock;
-    use usher_ike::machine::{LocalAuth, RemoteAuth};
-
-    const SITE: &str = r#"
-connections {
-  site {   # to the other office
-    version = 2
-    remote_addrs = 192.0.2.9
-    proposals = aes128-sha256-x25519, aes128-sha256-modp4096, default
-    mobike = no
-    dpd_delay = 20s
-    rekey_time = 4h
-    keyingtries = 0
-    local { auth = psk
-            id = gw.test }
-    remote { auth = psk
-             id = ini.test }
-    children { net { local_ts = 10.2.0.0/16, 10.3.0.0/16
-                     remote_ts = 10.1.0.0/16
-                     esp_proposals = aes128gcm16-x25519
-                     start_action = trap
-                     rekey_bytes = 1000000
-                     rekey_time = 1h } }
-  }
-  users {
-    pools = inner
-    local-1 { auth = psk
-              id = gw.test }
-    remote { auth = eap-mschapv2
-             eap_id = %any }
-    children { net { local_ts = 10.2.0.0/16 } }
-  }
-}
-pools { inner { addrs = 10.9.0.0/24
-                dns = 10.9.0.1 } }
-secrets {
-  ike-1 { id-a = gw.test
-          id-b = ini.test
-          secret = "a shared \ secret" }
-  ike-2 { secret = "for all the others" }
-  eap-ann { id = ann
-            secret = "a long password" }
-}
-authorities { }
-"#;
-
-    #[test]
-    fn what_is_taken_is_a_configuration_and_what_is_not_is_named() {
-        let Imported { text, left } = import(SITE).unwrap();
-        let clock = WallClock::at(usher_core::WallTime::UNIX_EPOCH);
-        let loaded = crate::config::parse("ike.toml", &text, &Alone, &clock);
-        let loaded = loaded.unwrap_or_else(|faults| panic!("{faults}\n{text}"));
-        let [site, users] = &loaded.config.peers[..] else { panic!("{text}") };
-        assert_eq!(site.remote.map(|remote| remote.to_string()).as_deref(), Some("192.0.2.9:500"));
-        let secret = |auth: &LocalAuth| match auth {
-            LocalAuth::Psk(key) => String::from_utf8_lossy(key).into_owned(),
-            _ => String::new(),
-        };
-        assert_eq!(secret(&site.connection.local_auth), "a shared \\ secret");
-        assert_eq!(secret(&users.connection.local_auth), "for all the others");
-        assert_eq!((site.connection.proposals.len(), site.connection.mobike), (1, false));
-        assert_eq!(site.connection.children[0].local.as_ref().map(Vec::len), Some(2));
-        let volume = loaded.file.connection[0].child[0].volume();
-        assert_eq!((volume.soft_octets, volume.soft_packets), (Some(1_000_000), None));
-        assert_eq!(site.connection.liveness, Some(usher_core::Duration::from_secs(20)));
-        assert!(matches!(users.connection.remote_auth, RemoteAuth::Eap { .. }) && users.pools == ["inner"]);
-        assert_eq!(loaded.config.users.passwords.len(), 1);
-        let left: Vec<String> = left.iter().map(|(line, what)| alloc::format!("{line}: {what}")).collect();
-        for (line, what) in [
-            (6, "the proposal aes128-sha256-modp4096 is not taken: \"modp4096\" is no algorithm"),
-            (10, "keyingtries of the connection site is not taken"),
-            (
-                18,
-                "the first packet begins a connection: write on_demand = true above its [[connection.child]]",
-            ),
-            (32, "name servers are of connections"),
-            (41, "the section authorities is not taken"),
-        ] {
-            let start = alloc::format!("{line}: {what}");
-            assert!(left.iter().any(|left| left.starts_with(&start)), "{start} is not among {left:#?}");
-        }
-    }
-
-    #[test]
-    fn how_certificates_are_looked_at_is_of_the_whole_file() {
-        let of = |ocsp: &str, first: &str, second: &str| {
-            let one = |n: u8, more: &str| {
-                alloc::format!(
-                    "c{n} {{\n{ocsp}\nlocal {{ auth = psk }}\nremote {{ auth = pubkey\n cacerts = ca.pem\n{more} }}\n}}\n"
-                )
-            };
-            import(&alloc::format!("connections {{\n{}{}}}\n", one(1, first), one(2, second))).unwrap()
-        };
-        let table = |imported: &Imported| {
-            imported.text.split_once("[revocation]\n").map(|(_, table)| table.trim_end().to_owned())
-        };
-        assert_eq!(table(&of("", "", "")), None);
-        assert_eq!(table(&of("", "revocation = relaxed", "")).as_deref(), Some("ocsp = \"soft\""));
-        assert_eq!(table(&of("ocsp = both", "", "")).as_deref(), Some("ocsp = \"soft\""));
-        assert_eq!(table(&of("ocsp = never", "", "")).as_deref(), Some("ocsp_response = false"));
-        let strict = of("", "revocation = strict", "revocation = relaxed");
-        assert_eq!(table(&strict).as_deref(), Some("ocsp = \"hard\""), "the stricter one holds");
-        assert!(strict.left.iter().any(|(line, what)| *line > 0 && what.contains("crl_required = true")));
-        let ifuri = of("", "revocation = ifuri", "");
-        assert!(
-            ifuri.left.iter().any(|(_, what)| what.starts_with("revocation = ifuri is taken as relaxed"))
-        );
-    }
-
-    #[test]
-    fn a_text_that_is_none_is_refused_with_its_line() {
-        let refused = |text| import(text).unwrap_err().to_string();
-        assert_eq!(refused("a {\n b\n}\n"), "line 2: neither a section nor a value");
-        assert_eq!(refused("a {\n"), "line 1: \"a\" is not closed");
-        assert_eq!(refused("}\n"), "line 1: \"}\" closes nothing");
-        assert!(refused("include conf.d/*.conf\n").starts_with("line 1: files are not included"));
-        assert!(refused(&"a {\n".repeat(40)).contains("too deep"));
-        assert!(import("").unwrap().text.is_empty());
-    }
-
-    #[test]
-    fn what_is_quoted_is_read_as_it_stands() {
-        let root =
-            read("secrets {\n  ike {\n    secret = \"abc#def # ghi\" # of the site\n  }\n}\n").unwrap();
-        let ike = root.section("secrets").and_then(|secrets| secrets.section("ike")).unwrap();
-        assert_eq!(ike.values, [("secret".to_owned(), "abc#def # ghi".to_owned(), 3)]);
-        let error = read("secrets {\n  ike {\n    secret = \"abc\n  }\n}\n").unwrap_err();
-        assert_eq!(error.to_string(), "line 3: a quotation is not closed; it must end in its line");
-    }
-}
+mod tests;

@@ -204,6 +204,7 @@ fn connection(esp: &str) -> Connection {
         name: "site".into(),
         local: Identification::fqdn("ini.test"),
         remote: Some(Identification::fqdn("gw.test")),
+        from: None,
         local_auth: LocalAuth::Psk(key()),
         remote_auth: RemoteAuth::Psk(key()),
         proposals: vec![Proposal::ike("aes128-sha256-x25519").expect("a proposal")],

@@ -1,7 +1,7 @@
 //! The file `clients.conf`.
 
 use super::Complaint;
-use super::words::{Value, Words};
+use super::words::{NOT_UTF8, Value, Words};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use usher_aaa::store::{ClientRow, Demand};
@@ -13,7 +13,7 @@ use usher_aaa::store::{ClientRow, Demand};
 pub fn clients_conf(text: &str) -> (Vec<ClientRow>, Vec<Complaint>) {
     let mut reader = Reader::default();
     let mut last = 1;
-    for (line, number) in text.lines().zip(1..) {
+    for (line, number) in text.trim_start_matches('\u{feff}').lines().zip(1..) {
         reader.line(line, number);
         last = number;
     }
@@ -73,7 +73,7 @@ struct Reader {
 
 impl Reader {
     fn complain(&mut self, line: usize, what: impl Into<String>) {
-        self.complaints.push(Complaint { line, what: what.into() });
+        self.complaints.push(Complaint { line, what: what.into(), stops: false });
     }
 
     fn line(&mut self, line: &str, number: usize) {
@@ -95,13 +95,8 @@ impl Reader {
             if words.take('{') {
                 self.open(&name, String::new(), number);
             } else if words.operator().is_some() {
-                match words.value(&['}', ',', ';', '#']) {
-                    Ok(value) => {
-                        if value.quote.is_none() && words.rest().starts_with('#') {
-                            self.complain(number, format!("{name}: its value was read up to the #: put it into quotation marks if the # belongs to it"));
-                        }
-                        self.set(&name, &value, number);
-                    }
+                match words.setting() {
+                    Ok(value) => self.set(&name, &value, number),
                     Err(why) => return self.complain(number, format!("{name}: {why}: it was left out")),
                 }
             } else {
@@ -198,6 +193,9 @@ impl Draft {
     /// Why it was left out.
     fn set(&mut self, name: &str, value: &Value) -> Result<Option<String>, String> {
         let text = value.text.clone();
+        if !value.is_whole() {
+            return Err(format!("{NOT_UTF8}: it was left out"));
+        }
         let written_elsewhere =
             value.is_expanded() || value.quote != Some('\'') && text.contains("${") || text.contains("$ENV{");
         if written_elsewhere {

@@ -19,6 +19,8 @@ pub struct Complaint {
     pub line: usize,
     /// What it is, and what to do.
     pub what: String,
+    /// Without it more would be let in: nothing is to be taken over then.
+    pub stops: bool,
 }
 
 impl fmt::Display for Complaint {

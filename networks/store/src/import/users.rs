@@ -28,7 +28,7 @@ pub struct UsersFile {
 pub fn users_file(text: &str, dictionary: &Dictionary) -> (UsersFile, Vec<Complaint>) {
     let mut reader =
         Reader { entries: Vec::new(), open: None, promised: None, complaints: Vec::new(), dictionary };
-    for (line, number) in text.lines().zip(1..) {
+    for (line, number) in text.trim_start_matches('\u{feff}').lines().zip(1..) {
         reader.line(line, number);
     }
     reader.end_entry();
@@ -45,6 +45,8 @@ struct Entry {
     fall_through: bool,
     /// False where a condition was not understood.
     usable: bool,
+    /// It turns away whoever it fits.
+    rejects: bool,
 }
 
 #[derive(Debug)]
@@ -67,7 +69,18 @@ enum Fate {
 
 impl Reader<'_> {
     fn complain(&mut self, line: usize, what: impl Into<String>) {
-        self.complaints.push(Complaint { line, what: what.into() });
+        self.complaints.push(Complaint { line, what: what.into(), stops: false });
+    }
+
+    /// An entry is left out. Whoever it turns away would be let in by another.
+    fn lose(&mut self, line: usize, stops: bool, what: impl Into<String>) {
+        let mut what = what.into();
+        if stops {
+            what.push_str(
+                "; it turns somebody away, so that the file was not taken over: without it more would be let in",
+            );
+        }
+        self.complaints.push(Complaint { line, what, stops });
     }
 
     fn line(&mut self, line: &str, number: usize) {
@@ -89,10 +102,12 @@ impl Reader<'_> {
             self.complain(number, format!("$INCLUDE {file}: import that file by itself; entries keep their order only within one file"));
             return;
         }
+        // Also where it cannot be read.
+        let rejects = line.to_ascii_lowercase().contains("reject");
         let name = match words.value(&[]) {
             Ok(name) if !name.text.is_empty() => name.text,
-            Ok(_) => return self.complain(number, "a user's name is empty: the entry was left out"),
-            Err(why) => return self.complain(number, format!("{why}: the entry was left out")),
+            Ok(_) => return self.lose(number, rejects, "a user's name is empty: the entry was left out"),
+            Err(why) => return self.lose(number, rejects, format!("{why}: the entry was left out")),
         };
         let mut entry = Entry {
             line: number,
@@ -101,13 +116,18 @@ impl Reader<'_> {
             reply: Vec::new(),
             fall_through: false,
             usable: true,
+            rejects: false,
         };
         loop {
             if words.is_at_end() {
                 break;
             }
             match self.row(&mut words, number, check) {
-                Some(Fate::Take(row)) => entry.check.push(row),
+                Some(Fate::Take(row)) => {
+                    let rejects = is(&row.attribute, &["Auth-Type"]) && is(&row.value, &["Reject"]);
+                    entry.rejects |= rejects;
+                    entry.check.push(row);
+                }
                 Some(Fate::FallThrough(_)) => {
                     self.complain(number, "Fall-Through belongs on an indented line: it was left out");
                 }
@@ -144,6 +164,7 @@ impl Reader<'_> {
                 self.complain(number, "the comma at the line's end promises another condition: conditions stand on one line; the comma was passed over");
             }
         }
+        entry.rejects |= rejects && !entry.usable;
         self.open = Some(entry);
     }
 
@@ -246,12 +267,27 @@ impl Reader<'_> {
         // DEFAULT entries at which the search ends, where they match.
         let mut ends: Vec<usize> = Vec::new();
         for entry in std::mem::take(&mut self.entries) {
+            if entry.name == "DEFAULT" && entry.rejects {
+                // A group holds for those who are in it.
+                self.complaints.push(Complaint {
+                    line: entry.line,
+                    what: "this DEFAULT turns away whoever it fits, whoever that is, which no row here says: the file was not taken over, since \
+                           without it more would be let in; give each user the check that keeps it out, as Calling-Station-Id != \
+                           02-00-5E-10-00-01, and take this entry away"
+                        .to_owned(),
+                    stops: true,
+                });
+                continue;
+            }
             if entry.name != "DEFAULT" {
                 if !entry.usable {
+                    if entry.rejects {
+                        self.lose(entry.line, true, format!("the entry of {:?} was left out", entry.name));
+                    }
                     continue;
                 }
                 if let Some(first) = seen.get(&entry.name) {
-                    self.complain(entry.line, format!("{:?} has an entry at line {first} already: only that one was taken over; put the rows of this one into a group with its conditions", entry.name));
+                    self.lose(entry.line, entry.rejects, format!("{:?} has an entry at line {first} already: only that one was taken over; put the rows of this one into a group with its conditions", entry.name));
                     continue;
                 }
                 for line in ends.drain(..) {
@@ -303,6 +339,7 @@ impl Reader<'_> {
                     what: "no entry of this file comes to this DEFAULT, and names that are in no file are not let in \
                            here: it was left out; make a group of it and put users into it"
                         .to_owned(),
+                    stops: false,
                 });
             }
             used

@@ -400,7 +400,7 @@ fn session(row: &tokio_postgres::Row) -> Result<SessionRow, Failure> {
 pub const LOOKUP_ROUND_TRIPS: u32 = 1;
 
 /// The answer to [`sql::USER`].
-fn user(name: &str, answer: &[tokio_postgres::Row]) -> Result<Option<UserRows>, Failure> {
+fn user(answer: &[tokio_postgres::Row]) -> Result<Option<UserRows>, Failure> {
     let mut user = UserRows::default();
     for row in answer {
         let kind: i32 = row.try_get(0)?;
@@ -430,7 +430,7 @@ impl Store for Postgres {
         self.read(async |conn: &mut Connection| {
             let name = name.as_ref();
             let statement = conn.statement(sql::USER).await?;
-            user(name, &conn.client.query(&statement, &[&name]).await?)
+            user(&conn.client.query(&statement, &[&name]).await?)
         })
     }
 

@@ -240,6 +240,8 @@ pub struct Connection {
     pub local: Identification,
     /// Who the other side must be; `None`: anybody who proves who it is.
     pub remote: Option<Identification>,
+    /// Where it has to be when it begins; `None`: anywhere. An SA may be moved to elsewhere all the same.
+    pub from: Option<Vec<TrafficSelector>>,
     /// How this side proves it.
     pub local_auth: LocalAuth,
     /// How the other side has to.
@@ -273,6 +275,7 @@ impl Connection {
             name: name.into(),
             local,
             remote: None,
+            from: None,
             local_auth: LocalAuth::Psk(key.clone()),
             remote_auth: RemoteAuth::Psk(key.clone()),
             proposals,

@@ -218,6 +218,8 @@ pub(super) fn response(sa: &mut IkeSa, cx: &mut Context<'_>, message: &Message, 
             cx.counters.not_expected += 1;
             return;
         }
+        // Who asks for this goes on with it: a refusal before was another's word.
+        begun.refusal = None;
         if let Some(cookie) = cookie {
             begun.cookie = Some(cookie.clone());
         }

@@ -103,6 +103,7 @@ fn connection(ike: &str, own: &str, traffic: &str) -> Connection {
         name: "site".into(),
         local: Identification::fqdn(own),
         remote: Some(Identification::fqdn("gw.test")),
+        from: None,
         local_auth: LocalAuth::Psk(key()),
         remote_auth: RemoteAuth::Psk(key()),
         proposals: vec![Proposal::ike(ike).unwrap()],

@@ -365,6 +365,15 @@ impl<'a> Builder<'a> {
                 "\"remote_address\" is missing: with these ways of authenticating this side begins",
             );
         }
+        if begins_alone && table.from.is_some() {
+            self.fault(
+                &below("from"),
+                "with these ways of authenticating this side begins, and nobody comes",
+            );
+        }
+        if table.from.as_ref().is_some_and(Vec::is_empty) {
+            self.fault(&below("from"), "no network at all; leave it away for all of them");
+        }
         if table.eap_server_name.is_some() && !table.eap_methods.contains(&AuthMethod::Tls) {
             self.fault(
                 &below("eap_server_name"),
@@ -443,6 +452,7 @@ impl<'a> Builder<'a> {
             name: table.name.clone(),
             local: local?,
             remote,
+            from: selectors(table.from.as_ref()),
             local_auth: local_auth?,
             remote_auth: remote_auth?,
             proposals,
@@ -624,11 +634,7 @@ impl<'a> Builder<'a> {
     }
 
     fn child(&mut self, at: &[&str], table: &ChildTable) -> ChildConfig {
-        let selectors = |networks: &Option<Vec<Prefix>>| {
-            let one = |prefix: &Prefix| TrafficSelector::network(prefix.network, prefix.bits);
-            networks.as_ref().map(|networks| networks.iter().filter_map(one).collect::<Vec<_>>())
-        };
-        let (local, remote) = (selectors(&table.local), selectors(&table.remote));
+        let (local, remote) = (selectors(table.local.as_ref()), selectors(table.remote.as_ref()));
         for (key, networks) in [("local", &local), ("remote", &remote)] {
             if networks.as_ref().is_some_and(Vec::is_empty) {
                 self.fault(
@@ -652,6 +658,11 @@ impl<'a> Builder<'a> {
 }
 
 /// Who a text means.
+fn selectors(networks: Option<&Vec<Prefix>>) -> Option<Vec<TrafficSelector>> {
+    let one = |prefix: &Prefix| TrafficSelector::network(prefix.network, prefix.bits);
+    networks.map(|networks| networks.iter().filter_map(one).collect())
+}
+
 fn identity(text: &str) -> Result<Identification, String> {
     match text {
         "" => Err("an identity has a character at least".to_owned()),

@@ -284,6 +284,8 @@ pub struct ConnectionTable {
     pub local_address: Option<IpAddr>,
     /// Where the other side is, where this side may begin.
     pub remote_address: Option<IpAddr>,
+    /// Networks that the other side has to be in when it begins [default: all]. Whoever comes from elsewhere is for another connection.
+    pub from: Option<Vec<Prefix>>,
     /// Its port. At any other than 500 messages are as at port 4500, where ESP comes too.
     #[serde(default = "ConnectionTable::remote_port")]
     pub remote_port: u16,

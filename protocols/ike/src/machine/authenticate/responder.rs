@@ -213,7 +213,7 @@ pub(in super::super) fn asked(payloads: &[Payload]) -> Result<Option<ChildAsked>
     }
 }
 
-/// The first connection that fits who the initiator says it is, whom it wants, how it proves it, and what was chosen.
+/// The first connection that fits who the initiator says it is, where it is, whom it wants, how it proves it, and what was chosen.
 fn connection_for(
     sa: &mut IkeSa,
     cx: &Context<'_>,
@@ -223,6 +223,7 @@ fn connection_for(
     eap_only: bool,
 ) -> Option<Arc<Connection>> {
     let chosen = state(sa)?.chosen.clone()?;
+    let place = sa.origin().ip().to_canonical();
     let shared = matches!(
         proof,
         Some(Payload::Authentication { method: AuthMethod::SHARED_KEY_MESSAGE_INTEGRITY_CODE, .. })
@@ -237,6 +238,7 @@ fn connection_for(
             _ => false,
         };
         how && connection.remote.as_ref().is_none_or(|remote| remote == id)
+            && connection.from.as_ref().is_none_or(|from| from.iter().any(|net| net.matches(0, place, None)))
             && wanted.is_none_or(|wanted| *wanted == connection.local)
             && choose(&connection.proposals, core::slice::from_ref(&chosen)).is_some()
     };

@@ -242,6 +242,20 @@ fn a_connection_for_one_user_takes_nobody_else_whom_eap_authenticates() {
     }
 }
 
+/// What a connection gives is for those who come from where it says; elsewhere the next one holds.
+#[test]
+fn a_connection_takes_those_alone_who_come_from_its_networks() {
+    for (network_of, taken) in [("192.0.2.0", true), ("203.0.113.0", false)] {
+        let theirs = Connection { from: Some(network(network_of, 24)), ..connection(false) };
+        let mut world = World::new(connection(true), theirs);
+        world.initiate();
+        world.net.run(secs(1));
+        let ended = world.ended(world.responder);
+        let none: &[EndReason] = &[];
+        assert_eq!(ended, if taken { none } else { &[EndReason::AuthenticationFailed] }, "{network_of}");
+    }
+}
+
 #[test]
 fn an_aaa_server_that_is_silent_ends_the_login() {
     let (ours, theirs) = eap(peer_auth(Method::MsChapV2, PASSWORD), false);

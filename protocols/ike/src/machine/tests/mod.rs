@@ -79,6 +79,7 @@ pub(super) fn connection(initiator: bool) -> Connection {
         name: "site".into(),
         local: Identification::fqdn(ids[own]),
         remote: Some(Identification::fqdn(ids[other])),
+        from: None,
         local_auth: LocalAuth::Psk(Key::from(&b"secret"[..])),
         remote_auth: RemoteAuth::Psk(Key::from(&b"secret"[..])),
         proposals: vec![Proposal::ike("aes128-sha256-x25519-modp1024").unwrap()],
