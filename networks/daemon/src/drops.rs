@@ -2,7 +2,8 @@
 
 use crate::stats::Snapshot;
 use std::collections::BTreeMap;
-use usher_radius::server::Counters;
+use std::net::IpAddr;
+use usher_radius::server::{Counters, DropSources};
 
 /// Looks, one a second, between two that count.
 const EVERY: u32 = 10;
@@ -10,11 +11,11 @@ const EVERY: u32 = 10;
 /// RADIUS counters of drops, each with what an operator can do about it.
 macro_rules! hints {
     ($($kind:ident: $hint:literal,)+) => {
-        &[$((stringify!($kind), |counters| counters.$kind, $hint)),+]
+        &[$((stringify!($kind), |counters| counters.$kind, |sources| sources.$kind, $hint)),+]
     };
 }
 
-type Hint = (&'static str, fn(&Counters) -> u64, &'static str);
+type Hint = (&'static str, fn(&Counters) -> u64, fn(&DropSources) -> Option<IpAddr>, &'static str);
 
 const HINTS: &[Hint] = hints! {
     unknown_client: "no [[client]] has the sender's address",
@@ -41,11 +42,18 @@ impl Drops {
 
     /// Compares with the last look.
     pub(crate) fn look(&mut self, all: &Snapshot) {
-        for (kind, counted, hint) in HINTS {
+        for (kind, counted, source, hint) in HINTS {
             let now = all.radius.as_ref().map_or(0, counted);
             let before = self.seen.insert(kind, now).unwrap_or(0);
             if now > before {
-                tracing::warn!(kind, packets = now - before, hint, "requests are dropped without an answer");
+                let newest_from = source(&all.drop_sources).map(tracing::field::display);
+                tracing::warn!(
+                    kind,
+                    packets = now - before,
+                    newest_from,
+                    hint,
+                    "requests are dropped without an answer"
+                );
             }
         }
     }

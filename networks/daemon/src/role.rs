@@ -189,6 +189,7 @@ impl AaaRole {
         all.evicted.clone_from(&self.state.evicted);
         all.aaa = *self.server.counters();
         all.radius = self.server.radius_counters().copied();
+        all.drop_sources = self.server.radius_drop_sources().copied().unwrap_or_default();
         all.diameter = self.server.diameter_counters().copied();
         let drivers = self.driver.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(driver) = drivers.get(usize::from(self.number)) {

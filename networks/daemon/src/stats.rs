@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::time::Duration;
 use usher_live::DriverCounts;
+use usher_radius::server::DropSources;
 
 /// Upper ends of the latencies' classes, seconds: 100 µs to 30 s.
 pub(crate) const BOUNDS: [f64; 14] =
@@ -81,6 +82,8 @@ pub(crate) struct Snapshot {
     /// The machine's counters, those of its parts where it has them, and its driver's.
     pub(crate) aaa: usher_aaa::Counters,
     pub(crate) radius: Option<usher_radius::server::Counters>,
+    /// Where the newest RADIUS packets came from that were dropped.
+    pub(crate) drop_sources: DropSources,
     pub(crate) diameter: Option<usher_diameter::node::Counters>,
     pub(crate) driver: DriverCounts,
     /// Unfinished logins.
@@ -117,6 +120,7 @@ impl Snapshot {
         if let Some(counters) = other.radius {
             self.radius.get_or_insert_default().add(&counters);
         }
+        self.drop_sources.merge(&other.drop_sources);
         if let Some(counters) = other.diameter {
             self.diameter.get_or_insert_default().add(&counters);
         }

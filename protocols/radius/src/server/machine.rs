@@ -4,8 +4,8 @@ use super::cache::{Bounds, Cache, Entry, Handle, Key, Purged, State};
 use super::clients::Clients;
 use super::stream::Streams;
 use super::{
-    ClientConfig, Command, Config, ConfigError, Counters, Event, MessageAuthenticatorPolicy, Request, Role,
-    Transport,
+    ClientConfig, Command, Config, ConfigError, Counters, DropSources, Event, MessageAuthenticatorPolicy,
+    Request, Role, Transport,
 };
 use crate::attribute::{Attributes, Vendor, error_cause, kind, read_vendors, vendor};
 use crate::auth::{
@@ -96,6 +96,8 @@ pub struct Server {
     pub(super) ready: Ready,
     work: WorkMeter,
     pub(super) counters: Counters,
+    /// Whence what is dropped came.
+    pub(super) sources: DropSources,
     spare_lists: Vec<Attributes>,
     /// Requests for dynamic authorisation with an Event-Timestamp.
     seen: Seen,
@@ -118,6 +120,7 @@ impl Server {
             ready: Ready::default(),
             work: WorkMeter::default(),
             counters: Counters::default(),
+            sources: DropSources::default(),
             spare_lists: Vec::new(),
             seen: Seen::default(),
         })
@@ -144,6 +147,11 @@ impl Server {
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters
+    }
+    /// Whence what it dropped came.
+    #[must_use]
+    pub const fn drop_sources(&self) -> &DropSources {
+        &self.sources
     }
     /// Requests being worked on and replies kept.
     #[must_use]
@@ -196,11 +204,13 @@ impl Server {
         let Ok(packet) = Packet::parse(data) else {
             self.work.request();
             self.counters.malformed += 1;
+            self.sources.malformed = Some(path.remote.ip());
             return;
         };
         let Some((client, _)) = self.clients.find(path.remote.ip()) else {
             self.work.request();
             self.counters.unknown_client += 1;
+            self.sources.unknown_client = Some(path.remote.ip());
             return;
         };
         let role = self.config.roles.get(path.socket.n as usize).copied().unwrap_or(self.config.role);
@@ -228,7 +238,10 @@ impl Server {
         let config = self.clients.get(client);
         if !role.serves(packet.code()) {
             let counter = match packet.code().name() {
-                Some(_) => &mut self.counters.wrong_code,
+                Some(_) => {
+                    self.sources.wrong_code = Some(path.remote.ip());
+                    &mut self.counters.wrong_code
+                }
                 None => &mut self.counters.unknown_code,
             };
             *counter += 1;
@@ -253,14 +266,17 @@ impl Server {
             Ok(signed) => signed,
             Err(Refusal::Authenticator) => {
                 self.counters.bad_authenticator += 1;
+                self.sources.bad_authenticator = Some(origin.path.remote.ip());
                 return Shown::Foreign;
             }
             Err(Refusal::Bad) => {
                 self.counters.bad_message_authenticator += 1;
+                self.sources.bad_message_authenticator = Some(origin.path.remote.ip());
                 return Shown::Foreign;
             }
             Err(Refusal::Missing) => {
                 self.counters.missing_message_authenticator += 1;
+                self.sources.missing_message_authenticator = Some(origin.path.remote.ip());
                 return Shown::Fine;
             }
         };
@@ -368,10 +384,12 @@ impl Server {
             Ok(signed) => signed,
             Err(Refusal::Authenticator) => {
                 self.counters.bad_authenticator += 1;
+                self.sources.bad_authenticator = Some(origin.path.remote.ip());
                 return Shown::Foreign;
             }
             Err(Refusal::Bad | Refusal::Missing) => {
                 self.counters.bad_message_authenticator += 1;
+                self.sources.bad_message_authenticator = Some(origin.path.remote.ip());
                 return Shown::Foreign;
             }
         };

@@ -245,6 +245,36 @@ pub enum Event {
     Request(Request),
 }
 
+/// Where the newest packet came from that was dropped for each of these reasons. Who sends by UDP may have forged it.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct DropSources {
+    /// Not a RADIUS packet.
+    pub malformed: Option<IpAddr>,
+    /// From no client of ours.
+    pub unknown_client: Option<IpAddr>,
+    /// A code that this port does not serve.
+    pub wrong_code: Option<IpAddr>,
+    /// The Request Authenticator is wrong.
+    pub bad_authenticator: Option<IpAddr>,
+    /// The Message-Authenticator is wrong.
+    pub bad_message_authenticator: Option<IpAddr>,
+    /// No Message-Authenticator where one is required.
+    pub missing_message_authenticator: Option<IpAddr>,
+}
+
+impl DropSources {
+    /// Takes what others have seen, where they have seen something.
+    pub fn merge(&mut self, other: &Self) {
+        self.malformed = other.malformed.or(self.malformed);
+        self.unknown_client = other.unknown_client.or(self.unknown_client);
+        self.wrong_code = other.wrong_code.or(self.wrong_code);
+        self.bad_authenticator = other.bad_authenticator.or(self.bad_authenticator);
+        self.bad_message_authenticator = other.bad_message_authenticator.or(self.bad_message_authenticator);
+        self.missing_message_authenticator =
+            other.missing_message_authenticator.or(self.missing_message_authenticator);
+    }
+}
+
 usher_core::counters! {
     /// What a server did and what it dropped.
     pub struct Counters {

@@ -106,6 +106,11 @@ impl AaaServer {
     pub fn radius_counters(&self) -> Option<&radius::Counters> {
         self.fronts.radius.as_ref().map(|server| server.counters())
     }
+    /// Where the newest RADIUS packets came from that were dropped.
+    #[must_use]
+    pub fn radius_drop_sources(&self) -> Option<&radius::DropSources> {
+        self.fronts.radius.as_ref().map(|server| server.drop_sources())
+    }
     /// Whether a datagram from an address is a RADIUS request of a client with a right Message-Authenticator.
     #[must_use]
     pub fn is_signed(&self, source: IpAddr, datagram: &[u8]) -> bool {

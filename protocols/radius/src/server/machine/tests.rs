@@ -1,6 +1,7 @@
 use super::*;
 use crate::client::Client;
 use crate::testing::*;
+use core::net::SocketAddr;
 use usher_core::Work;
 use usher_core::bench::Tap;
 
@@ -140,6 +141,16 @@ fn each_bad_request_is_counted_by_its_kind_and_dropped() {
         ],
         [1; 7]
     );
+    let near = NEAR.parse::<SocketAddr>().ok().map(|address| address.ip());
+    let sources = DropSources {
+        malformed: near,
+        unknown_client: "192.0.2.1".parse().ok(),
+        wrong_code: near,
+        bad_authenticator: near,
+        bad_message_authenticator: near,
+        missing_message_authenticator: near,
+    };
+    assert_eq!(*s.drop_sources(), sources);
     assert_eq!((n.total(), s.entries()), (7, 0));
 }
 
