@@ -297,17 +297,12 @@ fn trace(
     done
 }
 
-/// What tells an access server which session is meant (RFC 5176 §3): its own names, its port and its session; of a user who is anonymous to
-/// it no name. Addresses and ports go to access servers of PPP and of tunnels alone: one of IEEE 802.1X does not know what its station
+/// What tells an access server which session is meant (RFC 5176 §3): of a user who is anonymous to it no name. It is not named itself: what
+/// the table has as its address may be where its records came from. Addresses and ports go to access servers of PPP and of tunnels alone: one of IEEE 802.1X does not know what its station
 /// has, and refuses a request that has them (hostapd: Error-Cause 401). A Disconnect-Request has no address (§3.6).
 fn identification(row: &SessionRow, code: Code) -> Attributes {
     let user = if is_alias(&row.class) { "" } else { &row.username };
     let mut attributes = Attributes::new();
-    match row.nasipaddress {
-        address if address.is_unspecified() => {}
-        IpAddr::V4(address) => drop(attributes.push_ipv4(kind::NAS_IP_ADDRESS, address)),
-        IpAddr::V6(address) => drop(attributes.push_ipv6(kind::NAS_IPV6_ADDRESS, address)),
-    }
     let all = [
         (kind::USER_NAME, user),
         (kind::ACCT_SESSION_ID, &row.acctsessionid),
@@ -372,19 +367,17 @@ mod tests {
         let said = identification(&row(), Code::DISCONNECT_REQUEST);
         assert_eq!(said.get_text(kind::USER_NAME), Some("ann"));
         assert_eq!(said.get_text(kind::ACCT_SESSION_ID), Some("5f2a"));
-        assert_eq!(told(&row()), [kind::NAS_IP_ADDRESS, kind::USER_NAME, kind::ACCT_SESSION_ID]);
-        let nas = "2001:db8::7".parse().unwrap();
-        let of_ipv6 = SessionRow { nasipaddress: nas, callingstationid: "00-11".into(), ..row() };
-        let all = [kind::NAS_IPV6_ADDRESS, kind::USER_NAME, kind::ACCT_SESSION_ID, kind::CALLING_STATION_ID];
-        assert_eq!(told(&of_ipv6), all);
+        assert_eq!(told(&row()), [kind::USER_NAME, kind::ACCT_SESSION_ID]);
+        let known = SessionRow { callingstationid: "00-11".into(), ..row() };
+        assert_eq!(told(&known), [kind::USER_NAME, kind::ACCT_SESSION_ID, kind::CALLING_STATION_ID]);
     }
 
     #[test]
     fn an_access_server_of_ppp_or_of_tunnels_is_told_address_and_port() {
         let ppp = SessionRow { framedprotocol: "PPP".into(), nasporttype: "Ethernet".into(), ..row() };
-        assert_eq!(told(&ppp)[3..], [kind::FRAMED_IP_ADDRESS, kind::NAS_PORT]);
+        assert_eq!(told(&ppp)[2..], [kind::FRAMED_IP_ADDRESS, kind::NAS_PORT]);
         let tunnel = SessionRow { nasporttype: "Virtual".into(), nasportid: "roadwarriors".into(), ..row() };
-        assert_eq!(told(&tunnel)[3..], [kind::FRAMED_IP_ADDRESS, kind::NAS_PORT_ID]);
+        assert_eq!(told(&tunnel)[2..], [kind::FRAMED_IP_ADDRESS, kind::NAS_PORT_ID]);
         let ended = identification(&tunnel, Code::DISCONNECT_REQUEST);
         assert!(ended.get(kind::FRAMED_IP_ADDRESS).is_none() && ended.get(kind::NAS_PORT_ID).is_some());
     }

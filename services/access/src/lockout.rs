@@ -13,7 +13,8 @@ const KNOWN_TIME: Duration = Duration::from_secs(7 * 86_400);
 const KNOWN_ROOM: usize = 1 << 16;
 
 /// The lockout of a service's own users. Failed logins count under the name that was said, and under the place they came from: an
-/// address, a port and a station. Where a user was let in within a week, guesses from elsewhere do not lock it out.
+/// address, a port and a station. Where a user was let in within a week, neither guesses from elsewhere nor guesses there at other users
+/// lock it out: what counts is failures of that user there. Who can take on its place and says its name can still do so.
 #[derive(Debug)]
 pub struct LoginLockout {
     hash: HashState,
@@ -64,16 +65,21 @@ impl LoginLockout {
     pub fn holds(&self, now: Instant, name: &[u8], place: &impl Hash) -> bool {
         let Some(failures) = &self.failures else { return false };
         let keys = self.keys(name, place);
-        failures.held(now, keys.place)
-            || failures.held(now, keys.name) && !self.known.has(now, keys.both, KNOWN_TIME)
+        if self.known.has(now, keys.both, KNOWN_TIME) {
+            return failures.held(now, keys.both);
+        }
+        failures.held(now, keys.place) || failures.held(now, keys.name)
     }
     /// Counts a wrong proof.
     pub fn failed(&mut self, now: Instant, name: &[u8], place: &impl Hash) {
         let keys = self.keys(name, place);
-        self.known.forget(keys.both);
+        let known = self.known.has(now, keys.both, KNOWN_TIME);
         if let Some(failures) = &mut self.failures {
             failures.failed(now, keys.name);
             failures.failed(now, keys.place);
+            if known {
+                failures.failed(now, keys.both);
+            }
         }
     }
     /// Counts a right proof: failures under the name are forgotten. Those of the place are not, or whoever has a password would guess
@@ -83,6 +89,7 @@ impl LoginLockout {
         self.known.see(now, keys.both);
         if let Some(failures) = &mut self.failures {
             failures.forget(keys.name);
+            failures.forget(keys.both);
         }
     }
 }
@@ -111,8 +118,11 @@ mod tests {
         }
         assert!(lockout.holds(at(2), b"ann", &"d") && !lockout.holds(at(2), b"bob", &"d"));
         assert!(!lockout.holds(at(2), b"ann", &"home"));
-        lockout.failed(at(2), b"ann", &"home");
-        assert!(lockout.holds(at(3), b"ann", &"home"), "a guess there makes her unknown");
+        for n in 2..5 {
+            assert!(!lockout.holds(at(n), b"ann", &"home"), "she may mistype");
+            lockout.failed(at(n), b"ann", &"home");
+        }
+        assert!(lockout.holds(at(5), b"ann", &"home"), "so many guesses are no slips");
         assert!(!lockout.holds(at(102), b"ann", &"d"), "the time is over");
     }
 
@@ -124,7 +134,11 @@ mod tests {
         }
         lockout.succeeded(at(1), b"own", &1);
         lockout.failed(at(1), b"eve", &1);
-        assert!(lockout.holds(at(2), b"own", &1) && !lockout.holds(at(2), b"own", &2));
+        assert!(
+            lockout.holds(at(2), b"eve", &1) && lockout.holds(at(2), b"new", &1),
+            "other users are guessed at"
+        );
+        assert!(!lockout.holds(at(2), b"own", &1) && !lockout.holds(at(2), b"own", &2));
     }
 
     #[test]

@@ -255,6 +255,18 @@ fn causes_of_names_passwords_methods_and_limits_are_told_apart() {
     ] {
         store.execute(row, [name, attribute, value]).unwrap();
     }
+    store.execute(row, ["talkative", "Cleartext-Password", "right"]).unwrap();
+    let reply = "INSERT INTO radreply (username, attribute, op, value) VALUES ('talkative', 'Reply-Message', '+=', ?1)";
+    for _ in 0..20 {
+        store.execute(reply, ["x".repeat(240)]).unwrap();
+    }
+    let said =
+        s.refused("reply-too-long", "the user's reply does not fit a RADIUS packet", "talkative", &RIGHT);
+    assert!(said.out.contains("octets of attributes, and "), "{said:?}");
+    // What another program has left empty.
+    let odd = "INSERT INTO radcheck (username, attribute, op, value) VALUES ('unsaid', 'Cleartext-Password', '', 'right')";
+    store.execute(odd, []).unwrap();
+    s.refused("bad-rows", "the user's rows in the store", "unsaid", &RIGHT);
     s.refused("bad-rows", "the user's rows in the store", "strange", &RIGHT);
     s.refused("pool-unknown", "the user's address pool is not configured", "elsewhere", &RIGHT);
     store.execute("ALTER TABLE radcheck RENAME TO gone", []).unwrap();

@@ -210,7 +210,8 @@ impl RadiusAccess {
                 return Ok(());
             }
             if !record.name.is_empty() {
-                a.push_bytes(kind::USER_NAME, record.name)?;
+                // One that fits no attribute is left out: the session's own id and Class say whose it is (RFC 2866 §5.13).
+                let _ = a.push_bytes(kind::USER_NAME, record.name);
             }
             nas.introduce(&record.port, a)?;
             record.port.stations(a)?;

@@ -203,3 +203,22 @@ fn a_value_that_does_not_fit_is_refused_and_changes_nothing() {
     let record = Record { name: &[0xff], ..self::record(RecordKind::Start, 0) };
     assert!(matches!(w.net[w.nas].account(now, 1, &record), Err(CommandError::Invalid(_))));
 }
+
+/// RFC 2865 §5: User-Name has 253 octets at most, and an EAP identity may have more.
+#[test]
+fn a_session_of_a_long_name_is_accounted_without_it() {
+    let nameless = Script {
+        radius: |request| {
+            assert_eq!(request.attributes.get(kind::USER_NAME), None);
+            assert_eq!(request.attributes.get_text(kind::ACCT_SESSION_ID), Some("00c0ffee"));
+            Some((Code::ACCOUNTING_RESPONSE, Attributes::new()))
+        },
+        diameter: |_| None,
+    };
+    let mut w = World::new(Carrier::Udp, 1, nameless);
+    let (now, long) = (w.net.now(), [b'x'; 305]);
+    let record = Record { name: &long, ..record(RecordKind::Start, 0) };
+    w.net[w.nas].account(now, 1, &record).unwrap();
+    w.run(1);
+    assert_eq!(w.event(), Event::Accounted { token: 1, kept: Ok(()) });
+}

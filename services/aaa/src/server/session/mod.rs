@@ -280,6 +280,11 @@ impl Session {
     /// A request goes on with it, with this EAP packet.
     pub(super) fn on_request(&mut self, ctx: &mut Context, pending: Pending, packet: &[u8]) -> Step {
         if self.renames(&pending) {
+            if self.pending.is_some() {
+                // The one before it is answered first.
+                ctx.counters.busy += 1;
+                return Step::Drop(pending);
+            }
             self.pending = Some(pending);
             self.tell_request(ctx);
             let method = self.conversation().and_then(Conversation::method);
@@ -328,7 +333,8 @@ impl Session {
     /// Whether a request calls the user otherwise than the one with the identity did: its NAS would account the login as another's.
     fn renames(&self, pending: &Pending) -> bool {
         let named = pending.request.get(kind::USER_NAME).filter(|name| !name.is_empty());
-        !matches!(self.stage, Stage::Identity { .. }) && named.is_some_and(|name| *name != *self.given)
+        let begun = !matches!(self.stage, Stage::Identity { .. }) && !self.given.is_empty();
+        begun && named.is_some_and(|name| *name != *self.given)
     }
 
     /// The packet whose turn it was waiting for, and does so no more.
