@@ -135,6 +135,10 @@ fn jobs(run: &Run) -> Result<Vec<Job<'_>>, Failure> {
         let alone = group.is_empty();
         let members = if alone { vec![name.as_str()] } else { group };
         for name in members {
+            // Of several groups, or named twice.
+            if jobs.iter().any(|job| job.name == name) {
+                continue;
+            }
             let (file, asked, again) = asked(run, name)?;
             let (mode, overrides) = asked.overrides().map_err(Failure::usage)?;
             let loaded = Study::open(&file).and_then(|study| Ok((study.plan(mode, &overrides)?, study)));

@@ -340,6 +340,9 @@ fn a_group_runs_each_study_into_its_own_folder() {
     assert!(twice.err.contains("has the name \"mine\" too"), "{}", twice.err);
     let dry = place.usher(&["study", "run", "dialogue", "--quick", "--dry-run"]).with_code(0).out;
     assert!(dry.lines().count() >= 2, "a group's name stands for its studies: {dry}");
+    // A study of two groups runs once.
+    let both = place.usher(&["study", "run", "mih", "mih-open", "--quick", "--dry-run"]).with_code(0).out;
+    assert_eq!(both.lines().filter(|line| line.starts_with("mih-timers")).count(), 1, "{both}");
 }
 
 #[test]
