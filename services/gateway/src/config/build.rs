@@ -438,7 +438,7 @@ impl<'a> Builder<'a> {
             child_lifetimes.push(self.lifetime(
                 &[&at[..], &["lifetime"]].concat(),
                 child.lifetime,
-                child.rekey_after,
+                child.rekeyed_after(),
             ));
         }
         let remote_address = table.remote_address;
@@ -465,7 +465,7 @@ impl<'a> Builder<'a> {
             mobike: table.mobike,
             fragmentation: table.fragmentation,
             address: table.address.unwrap_or(!table.pools.is_empty()),
-            rekey_after: time(table.rekey_after),
+            rekey_after: table.rekeyed_after(),
             liveness: time(table.liveness),
             unique: table.unique,
         };
@@ -482,14 +482,13 @@ impl<'a> Builder<'a> {
             on_demand: table.on_demand,
             reauth_after: time(table.reauth_after),
             break_before_make: table.reauthentication == Reauthentication::BreakBeforeMake,
-            lifetime: self.lifetime(&below("lifetime"), table.lifetime, table.rekey_after),
+            lifetime: self.lifetime(&below("lifetime"), table.lifetime, table.rekeyed_after()),
             child_lifetimes,
         })
     }
 
     /// How long an SA lives at most; `None`: without end.
-    fn lifetime(&mut self, at: &[&str], said: Option<Time>, rekey_after: Time) -> Option<Duration> {
-        let rekey = Some(rekey_after.get()).filter(|time| !time.is_zero());
+    fn lifetime(&mut self, at: &[&str], said: Option<Time>, rekey: Option<Duration>) -> Option<Duration> {
         let said = match said {
             None => return rekey.map(|rekey| rekey * 11 / 10),
             Some(said) => said.get(),
@@ -652,7 +651,7 @@ impl<'a> Builder<'a> {
                 ModeWord::Tunnel => Mode::Tunnel,
                 ModeWord::Transport => Mode::Transport,
             },
-            rekey_after: Some(table.rekey_after.get()).filter(|time| !time.is_zero()),
+            rekey_after: table.rekeyed_after(),
         }
     }
 }

@@ -249,9 +249,9 @@ pub struct ConnectionTable {
     /// Whether long messages are sent in fragments (RFC 7383).
     #[serde(default = "yes")]
     pub fragmentation: bool,
-    /// When the IKE_SA is replaced by a new one; up to a tenth sooner. `"0 s"`: never by this side.
-    #[serde(default = "ConnectionTable::rekey_after")]
-    pub rekey_after: Time,
+    /// When the IKE_SA is replaced by a new one; up to a tenth sooner [default: `"4 h"`, or nine tenths of a `lifetime` that ends it
+    /// sooner]. `"0 s"`: never by this side.
+    pub rekey_after: Option<Time>,
     /// When an IKE_SA ends that nobody has replaced [default: a tenth later than `rekey_after`, or never]. `"0 s"`: never.
     pub lifetime: Option<Time>,
     /// When this side, where it has begun, makes a new IKE_SA by which both prove anew who they are; up to a tenth sooner.
@@ -313,6 +313,13 @@ const fn yes() -> bool {
     true
 }
 
+/// When an SA is replaced: as is said, or else by default, but before it ends.
+fn rekeyed_after(said: Option<Time>, lifetime: Option<Time>, default: Duration) -> Option<Duration> {
+    let ends = lifetime.map(Time::get).filter(|time| !time.is_zero());
+    let unsaid = || ends.map_or(default, |ends| default.min(ends * 9 / 10));
+    Some(said.map_or_else(unsaid, Time::get)).filter(|time| !time.is_zero())
+}
+
 const fn required() -> ExtendedMasterSecret {
     ExtendedMasterSecret::Required
 }
@@ -332,8 +339,9 @@ impl ConnectionTable {
     const fn unprotected() -> PolicyWord {
         PolicyWord::Discard
     }
-    const fn rekey_after() -> Time {
-        Time::secs(4 * 3600)
+    /// When the IKE_SA is replaced; `None`: never by this side.
+    pub(super) fn rekeyed_after(&self) -> Option<Duration> {
+        rekeyed_after(self.rekey_after, self.lifetime, Duration::from_secs(4 * 3600))
     }
     const fn reauth_after() -> Time {
         Time::secs(0)
@@ -370,9 +378,9 @@ pub struct ChildTable {
     #[serde(default = "ChildTable::mode", deserialize_with = "named::read")]
     #[schemars(schema_with = "named::schema::<ModeWord>")]
     pub mode: ModeWord,
-    /// When it is replaced by a new one; up to a tenth sooner. `"0 s"`: never by this side.
-    #[serde(default = "ChildTable::rekey_after")]
-    pub rekey_after: Time,
+    /// When it is replaced by a new one; up to a tenth sooner [default: `"1 h"`, or nine tenths of a `lifetime` that ends it sooner].
+    /// `"0 s"`: never by this side.
+    pub rekey_after: Option<Time>,
     /// When it ends where nobody has replaced it [default: a tenth later than `rekey_after`, or never]. `"0 s"`: never.
     pub lifetime: Option<Time>,
     /// After so many octets in one direction it is replaced by a new one; it ends after a tenth more where nobody has done so
@@ -391,8 +399,9 @@ impl ChildTable {
     const fn mode() -> ModeWord {
         ModeWord::Tunnel
     }
-    const fn rekey_after() -> Time {
-        Time::secs(3600)
+    /// When it is replaced; `None`: never by this side.
+    pub(super) fn rekeyed_after(&self) -> Option<Duration> {
+        rekeyed_after(self.rekey_after, self.lifetime, Duration::from_secs(3600))
     }
     /// What each of its SAs may carry (RFC 4301 §4.4.2.1).
     #[must_use]

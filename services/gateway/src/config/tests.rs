@@ -91,6 +91,15 @@ fn every_fault_has_its_place_and_says_what_to_do() {
             .contains("none of the family of 2001:db8::1")
     );
     assert!(psk("remote_id = \"C=DE, CN=x\"")[0].contains("looks like a distinguished name"));
+    let lives = |more: &str| {
+        let loaded = read(&format!("{PSK}{more}\n")).unwrap();
+        loaded.config.peers[0].connection.rekey_after.map(Duration::as_secs)
+    };
+    assert_eq!(lives("lifetime = \"100 s\""), Some(90), "before it ends");
+    assert_eq!((lives("lifetime = \"9 h\""), lives("")), (Some(4 * 3600), Some(4 * 3600)));
+    assert_eq!(lives("rekey_after = \"0 s\"\nlifetime = \"100 s\""), None);
+    assert!(psk("rekey_after = \"100 s\"\nlifetime = \"100 s\"")[0].contains("more than rekey_after"));
+    assert!(psk("from = []")[0].contains("no network at all"));
     assert!(psk("childless = \"never\"")[0].contains("no IKE_SA that needs one"));
     assert!(psk("mobik = true")[0].contains("did you mean \"mobike\"?"));
     let replaced = |from: &str, to: &str| faults(&PSK.replace(from, to));
