@@ -216,5 +216,76 @@ pub(crate) fn session(cells: [Cell<'_>; 25]) -> SessionRow {
 
 /// A row of one of the four tables of attributes. What is no operator is told of when the row is read.
 pub(crate) fn row(attribute: String, op: &str, value: String) -> Row {
-    Row { attribute, op: Op::parse(op.trim()).unwrap_or(Op::Unknown), value }
+    Row { attribute, op: Op::parse(op.trim()).unwrap_or(Op::Unknown), value: without_marks(value) }
+}
+
+/// A value of such a row as tables have it: one that stands between quotation marks is quoted once more, since whoever reads the row takes
+/// marks off.
+pub(crate) fn value(value: &str) -> Cow<'_, str> {
+    if between_marks(value).is_none() {
+        return text(value);
+    }
+    let escaped = value.replace('\\', "\\\\").replace('"', "\\\"");
+    Cow::Owned(text(&format!("\"{escaped}\"")).into_owned())
+}
+
+/// What stands between two marks that are the same.
+fn between_marks(value: &str) -> Option<(char, &str)> {
+    let mark = value.chars().next().filter(|mark| matches!(mark, '"' | '\''))?;
+    Some((mark, value.strip_prefix(mark)?.strip_suffix(mark)?))
+}
+
+/// A value without the marks around the whole of it, which FreeRADIUS takes off, too.
+fn without_marks(value: String) -> String {
+    let Some((mark, inside)) = between_marks(&value) else { return value };
+    let mut text = String::with_capacity(inside.len());
+    let mut chars = inside.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' if mark == '"' => match chars.next() {
+                Some(escaped @ ('"' | '\\')) => text.push(escaped),
+                Some(other) => text.extend(['\\', other]),
+                // The mark at the end is escaped, and ends nothing.
+                None => return value,
+            },
+            // There are two texts, or more.
+            c if c == mark => return value,
+            c => text.push(c),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn marks_around_a_whole_value_are_no_part_of_it() {
+        for (read, as_is) in [
+            ("\"10M/10M\"", "10M/10M"),
+            ("'guest'", "guest"),
+            ("\"\"", ""),
+            (r#""a \"b\" \\ \n""#, r#"a "b" \ \n"#),
+            (r"'a\b'", r"a\b"),
+            ("10M/10M", "10M/10M"),
+            ("\"", "\""),
+            ("\"a", "\"a"),
+            ("\"a'", "\"a'"),
+            ("\"a\" or \"b\"", "\"a\" or \"b\""),
+            (r#""a\""#, r#""a\""#),
+            ("`date`", "`date`"),
+        ] {
+            assert_eq!(row("Filter-Id".to_owned(), "=", read.to_owned()).value, as_is, "{read}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_as_it_was(text in "[a\"'\\\\ ]{0,8}") {
+            let written = value(&text).into_owned();
+            prop_assert_eq!(row(String::new(), "=", written).value, text);
+        }
+    }
 }

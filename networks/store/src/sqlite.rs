@@ -292,7 +292,7 @@ fn put_attributes(
             name,
             rows::text(&row.attribute),
             row.op.as_str(),
-            rows::text(&row.value)
+            rows::value(&row.value)
         ])?;
     }
     Ok(())
