@@ -27,7 +27,7 @@ use usher_eap::packet;
 use usher_eap::peer::{self, Peer};
 use usher_live::{Carriage, Clock, Driver, Outgoing, Role, Sockets, TlsClient};
 use usher_radius::Secret;
-use usher_radius::client::{Config, ServerConfig};
+use usher_radius::client::{self, Config, ServerConfig};
 
 /// The longest EAP packet that is sent.
 const FRAGMENT: usize = 1024;
@@ -403,6 +403,16 @@ impl Test<'_> {
                 _ => "",
             };
             self.tls = Some(tls_told(error.fault(), said, self.login, self.say));
+            return Outcome::Silence;
+        }
+        let mut heard = false;
+        for (name, n) in self.access.radius_counters().into_iter().flat_map(client::Counters::iter) {
+            if let Some(why) = client::why_dropped(name).filter(|_| n > 0) {
+                (self.say)(&format!("{n} answers came and were dropped: {why}."));
+                heard = true;
+            }
+        }
+        if heard {
             return Outcome::Silence;
         }
         let why = match &self.login.carrier {

@@ -249,17 +249,12 @@ fn by(method: &Option<String>) -> String {
 fn hint(dropped: &[(&'static str, u64)]) -> String {
     let mut text = String::new();
     for (name, n) in dropped {
-        let what = match *name {
-            "missing_message_authenticator" => {
-                "they have no Message-Authenticator, as those of servers from before 2024; \
-                 --no-message-authenticator takes them"
-            }
-            "bad_authenticator" | "bad_message_authenticator" => "they were made with another secret",
-            "wrong_source" => "they came from another address than the one that was asked",
-            "wrong_code" => "their code does not answer the request: is this the right port?",
-            _ => continue,
+        let Some(what) = usher_radius::client::why_dropped(name) else { continue };
+        let remedy = match *name {
+            "missing_message_authenticator" => "; --no-message-authenticator takes them",
+            _ => "",
         };
-        text.push_str(&format!("\n{n} answers came and were dropped: {what}"));
+        text.push_str(&format!("\n{n} answers came and were dropped: {what}{remedy}"));
     }
     text
 }

@@ -3,6 +3,7 @@
 use super::daemon::{Daemon, Ports, get, metric, pap, pap_unanswered, private, wait_until_metric};
 use crate::place::{Folder, own_socket};
 use std::fmt::Write as _;
+use std::net::UdpSocket;
 use std::path::Path;
 use std::process::Command;
 
@@ -208,4 +209,36 @@ fn certificates_may_be_known_by_their_fingerprints() {
     cert.usher(&["aaa", "check", "aaa.toml"]).with_code(0);
     private(&cert, "aaa.toml", &config.replacen(':', "", 3).replace(&print[..8], "zz"));
     cert.usher(&["aaa", "check", "aaa.toml"]).with_code(2);
+}
+
+/// Whoever hears "No answer" looks for a firewall.
+#[test]
+fn answers_that_are_not_believed_are_no_silence() {
+    let place = Folder::new();
+    private(&place, "secret", "one secret of ours");
+    private(&place, "right", "right");
+    let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = server.local_addr().unwrap();
+    let other = std::thread::spawn(move || {
+        let mut request = [0; 4096];
+        // An empty datagram ends it.
+        while let Ok((1.., from)) = server.recv_from(&mut request) {
+            let mut reject = [0; 38];
+            (reject[0], reject[1], reject[3]) = (3, request[1], 38);
+            // A Message-Authenticator, by no secret.
+            (reject[20], reject[21]) = (80, 18);
+            server.send_to(&reject, from).unwrap();
+        }
+    });
+    let at = address.to_string();
+    let login =
+        ["aaa", "test", "ann", "--server", &at, "--secret-file", "secret", "--password-file", "right"];
+    let said = place.usher(&login).with_code(1);
+    UdpSocket::bind("127.0.0.1:0").unwrap().send_to(&[], address).unwrap();
+    other.join().unwrap();
+    assert!(
+        said.out.contains("answers came and were dropped: they were made with another secret."),
+        "{said:?}"
+    );
+    assert!(!said.out.contains("No answer"), "{said:?}");
 }

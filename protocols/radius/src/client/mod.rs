@@ -428,3 +428,17 @@ usher_core::counters! {
         not_a_datagram,
     }
 }
+
+/// What a counter of answers that were dropped tells an operator, in words; `None`: nothing, or it counts something else.
+#[must_use]
+pub fn why_dropped(counter: &str) -> Option<&'static str> {
+    Some(match counter {
+        "missing_message_authenticator" => {
+            "they have no Message-Authenticator, as those of servers from before 2024"
+        }
+        "bad_authenticator" | "bad_message_authenticator" => "they were made with another secret",
+        "wrong_source" => "they came from another address than the one that was asked",
+        "wrong_code" => "their code does not answer the request: is this the right port?",
+        _ => return None,
+    })
+}
