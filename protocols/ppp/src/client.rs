@@ -8,7 +8,7 @@ use crate::ipv6cp::InterfaceIdentifier;
 use crate::link::{Dropped, EndReason, Family, Link, LinkConfig, Network, Role, Said};
 use crate::pppoe::{Code, Discovery, ErrorTag, Frame, FrameError, MAX_PAYLOAD, MacAddress, OVERHEAD, Stage};
 use crate::work;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use usher_core::{
@@ -398,7 +398,11 @@ impl Client {
     fn confirmed(&mut self, now: Instant, frame: &Frame<'_>, tags: &Discovery<'_>, offer: &Offer) {
         if frame.session == 0 || frame.session == u16::MAX || !tags.errors.is_empty() {
             self.counters.refused += 1;
-            let message = tags.errors.first().map(|(_, text)| text.to_vec()).unwrap_or_default();
+            let message = match tags.errors.first() {
+                Some((tag, b"")) => tag.to_string().into_bytes(),
+                Some((tag, text)) => [tag.to_string().as_bytes(), b": ", *text].concat(),
+                None => b"the number of its session is none".to_vec(),
+            };
             self.outputs.event(ClientEvent::Told { message });
             let service = matches!(tags.errors.first(), Some((ErrorTag::ServiceName, _)));
             let reason = if service { EndReason::NoConcentrator } else { EndReason::Refused };

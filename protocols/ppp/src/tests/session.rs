@@ -223,6 +223,22 @@ fn longer_packets_pass_once_one_has_passed() {
     assert_eq!(mtus(&world), Some(1492));
 }
 
+/// Which tag it is says who can do something about it.
+#[test]
+fn a_client_that_is_refused_a_session_is_told_why() {
+    let config = ConcentratorConfig { sessions: 1, ..config() };
+    let mut world = World::new(config, vec![client(1, &[P::Chap]), client(2, &[P::Chap])]);
+    world.connect(0);
+    world.connect(1);
+    world.net.run(secs(5));
+    let told = world.net.events(world.clients[1]).iter().find_map(|(_, event)| match event {
+        ClientEvent::Told { message } => Some(String::from_utf8_lossy(message).into_owned()),
+        _ => None,
+    });
+    assert_eq!(told.as_deref(), Some("AC-System-Error: too many sessions"));
+    assert_eq!(world.client_ended(1), [EndReason::Refused]);
+}
+
 #[test]
 fn a_client_tries_again_with_longer_waits_and_gives_up() {
     let mut world = World::with(P::Chap);
