@@ -155,8 +155,13 @@ impl Session {
         Self { denial, ..Self::new(ctx, ask, name, Stage::Looking(proof)) }
     }
     fn new(ctx: &Context, ask: Ask, name: Vec<u8>, stage: Stage) -> Self {
+        // A login in one request cannot go on under another name.
+        let given = match &stage {
+            Stage::Looking(Proof::Eap(_)) => ask.name().into(),
+            _ => Box::default(),
+        };
         Self {
-            given: ask.name().into(),
+            given,
             owner: ask.owner,
             begun: ctx.now,
             pending: Some(ask.pending),
