@@ -2,8 +2,7 @@
 
 use crate::stats::Snapshot;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
-use usher_radius::server::{Counters, DropSources};
+use usher_radius::server::{Counters, DropSources, DroppedFrom};
 
 /// Looks, one a second, between two that count.
 const EVERY: u32 = 10;
@@ -15,7 +14,7 @@ macro_rules! hints {
     };
 }
 
-type Hint = (&'static str, fn(&Counters) -> u64, fn(&DropSources) -> Option<IpAddr>, &'static str);
+type Hint = (&'static str, fn(&Counters) -> u64, fn(&DropSources) -> Option<DroppedFrom>, &'static str);
 
 const HINTS: &[Hint] = hints! {
     unknown_client: "no [[client]] has the sender's address",
@@ -46,7 +45,7 @@ impl Drops {
             let now = all.radius.as_ref().map_or(0, counted);
             let before = self.seen.insert(kind, now).unwrap_or(0);
             if now > before {
-                let newest_from = source(&all.drop_sources).map(tracing::field::display);
+                let newest_from = source(&all.drop_sources).map(|(_, from)| tracing::field::display(from));
                 tracing::warn!(
                     kind,
                     packets = now - before,

@@ -204,13 +204,13 @@ impl Server {
         let Ok(packet) = Packet::parse(data) else {
             self.work.request();
             self.counters.malformed += 1;
-            self.sources.malformed = Some(path.remote.ip());
+            self.sources.malformed = Some((now, path.remote.ip()));
             return;
         };
         let Some((client, _)) = self.clients.find(path.remote.ip()) else {
             self.work.request();
             self.counters.unknown_client += 1;
-            self.sources.unknown_client = Some(path.remote.ip());
+            self.sources.unknown_client = Some((now, path.remote.ip()));
             return;
         };
         let role = self.config.roles.get(path.socket.n as usize).copied().unwrap_or(self.config.role);
@@ -239,13 +239,13 @@ impl Server {
         if !role.serves(packet.code()) {
             let counter = match packet.code().name() {
                 Some(_) => {
-                    self.sources.wrong_code = Some(path.remote.ip());
+                    self.sources.wrong_code = Some((now, path.remote.ip()));
                     &mut self.counters.wrong_code
                 }
                 None => &mut self.counters.unknown_code,
             };
             *counter += 1;
-            return self.unwanted(origin, packet);
+            return self.unwanted(now, origin, packet);
         }
         let key = Key::new(&path, conn, packet.identifier());
         let earlier = self.cache.find(&key);
@@ -266,17 +266,17 @@ impl Server {
             Ok(signed) => signed,
             Err(Refusal::Authenticator) => {
                 self.counters.bad_authenticator += 1;
-                self.sources.bad_authenticator = Some(origin.path.remote.ip());
+                self.sources.bad_authenticator = Some((now, origin.path.remote.ip()));
                 return Shown::Foreign;
             }
             Err(Refusal::Bad) => {
                 self.counters.bad_message_authenticator += 1;
-                self.sources.bad_message_authenticator = Some(origin.path.remote.ip());
+                self.sources.bad_message_authenticator = Some((now, origin.path.remote.ip()));
                 return Shown::Foreign;
             }
             Err(Refusal::Missing) => {
                 self.counters.missing_message_authenticator += 1;
-                self.sources.missing_message_authenticator = Some(origin.path.remote.ip());
+                self.sources.missing_message_authenticator = Some((now, origin.path.remote.ip()));
                 return Shown::Fine;
             }
         };
@@ -376,7 +376,7 @@ impl Server {
 
     /// A request of a kind that is not served. By RadSec, whose one port says nothing of what is served, its client is
     /// told (RFC 6614 §2.5).
-    fn unwanted(&mut self, origin: Origin, packet: &Packet<'_>) -> Shown {
+    fn unwanted(&mut self, now: Instant, origin: Origin, packet: &Packet<'_>) -> Shown {
         let Some(code) = refusal(packet.code()).filter(|_| origin.conn.is_some()) else { return Shown::Fine };
         let config = self.clients.get(origin.client);
         let secret = config.secret.clone();
@@ -384,12 +384,12 @@ impl Server {
             Ok(signed) => signed,
             Err(Refusal::Authenticator) => {
                 self.counters.bad_authenticator += 1;
-                self.sources.bad_authenticator = Some(origin.path.remote.ip());
+                self.sources.bad_authenticator = Some((now, origin.path.remote.ip()));
                 return Shown::Foreign;
             }
             Err(Refusal::Bad | Refusal::Missing) => {
                 self.counters.bad_message_authenticator += 1;
-                self.sources.bad_message_authenticator = Some(origin.path.remote.ip());
+                self.sources.bad_message_authenticator = Some((now, origin.path.remote.ip()));
                 return Shown::Foreign;
             }
         };

@@ -20,7 +20,7 @@ use crate::packet::Code;
 use crate::radsec::{self, CertificateMatch};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
-use usher_core::{ConnId, Duration, Path};
+use usher_core::{ConnId, Duration, Instant, Path};
 use usher_crypto::Key;
 
 /// When a packet must carry a Message-Authenticator (BlastRADIUS, CVE-2024-3596). Whatever this says, those with an
@@ -245,33 +245,36 @@ pub enum Event {
     Request(Request),
 }
 
-/// Where the newest packet came from that was dropped for each of these reasons. Who sends by UDP may have forged it.
+/// A dropped packet: when it came, and where from. Who sends by UDP may have forged that.
+pub type DroppedFrom = (Instant, IpAddr);
+
+/// The newest packet that was dropped for each of these reasons.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct DropSources {
     /// Not a RADIUS packet.
-    pub malformed: Option<IpAddr>,
+    pub malformed: Option<DroppedFrom>,
     /// From no client of ours.
-    pub unknown_client: Option<IpAddr>,
+    pub unknown_client: Option<DroppedFrom>,
     /// A code that this port does not serve.
-    pub wrong_code: Option<IpAddr>,
+    pub wrong_code: Option<DroppedFrom>,
     /// The Request Authenticator is wrong.
-    pub bad_authenticator: Option<IpAddr>,
+    pub bad_authenticator: Option<DroppedFrom>,
     /// The Message-Authenticator is wrong.
-    pub bad_message_authenticator: Option<IpAddr>,
+    pub bad_message_authenticator: Option<DroppedFrom>,
     /// No Message-Authenticator where one is required.
-    pub missing_message_authenticator: Option<IpAddr>,
+    pub missing_message_authenticator: Option<DroppedFrom>,
 }
 
 impl DropSources {
-    /// Takes what others have seen, where they have seen something.
+    /// Takes what another server has seen later.
     pub fn merge(&mut self, other: &Self) {
-        self.malformed = other.malformed.or(self.malformed);
-        self.unknown_client = other.unknown_client.or(self.unknown_client);
-        self.wrong_code = other.wrong_code.or(self.wrong_code);
-        self.bad_authenticator = other.bad_authenticator.or(self.bad_authenticator);
-        self.bad_message_authenticator = other.bad_message_authenticator.or(self.bad_message_authenticator);
+        self.malformed = self.malformed.max(other.malformed);
+        self.unknown_client = self.unknown_client.max(other.unknown_client);
+        self.wrong_code = self.wrong_code.max(other.wrong_code);
+        self.bad_authenticator = self.bad_authenticator.max(other.bad_authenticator);
+        self.bad_message_authenticator = self.bad_message_authenticator.max(other.bad_message_authenticator);
         self.missing_message_authenticator =
-            other.missing_message_authenticator.or(self.missing_message_authenticator);
+            self.missing_message_authenticator.max(other.missing_message_authenticator);
     }
 }
 

@@ -141,16 +141,21 @@ fn each_bad_request_is_counted_by_its_kind_and_dropped() {
         ],
         [1; 7]
     );
-    let near = NEAR.parse::<SocketAddr>().ok().map(|address| address.ip());
+    let near = NEAR.parse::<SocketAddr>().ok().map(|address| (at(0.0), address.ip()));
     let sources = DropSources {
         malformed: near,
-        unknown_client: "192.0.2.1".parse().ok(),
+        unknown_client: Some((at(0.0), "192.0.2.1".parse().unwrap())),
         wrong_code: near,
         bad_authenticator: near,
         bad_message_authenticator: near,
         missing_message_authenticator: near,
     };
     assert_eq!(*s.drop_sources(), sources);
+    let later = DropSources { malformed: Some((at(1.0), "10.0.0.9".parse().unwrap())), ..sources };
+    for (mut one, other) in [(sources, later), (later, sources)] {
+        one.merge(&other);
+        assert_eq!(one, later);
+    }
     assert_eq!((n.total(), s.entries()), (7, 0));
 }
 
