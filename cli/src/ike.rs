@@ -117,7 +117,8 @@ pub(crate) fn ike(output: &Output, command: IkeCommand) -> Result<(), Failure> {
             told(output, which.as_deref(), &answer, "ended")
         }
         IkeCommand::Import { file } => {
-            let include = &mut |pattern: &str| included(&file, pattern);
+            let include =
+                &mut |by: Option<&str>, pattern: &str| included(by.map_or(&*file, Path::new), pattern);
             import(output, &file, |text| {
                 let usher_gateway::Imported { text, left, stops } = usher_gateway::import(text, include)?;
                 Ok::<_, usher_gateway::SwanctlError>(ImportedFile { text, left, stops })

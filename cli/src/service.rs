@@ -3,6 +3,7 @@
 use crate::output::{Failure, Output};
 use serde_json::{Value, json};
 use std::fmt::Display;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use usher_config::Fault;
 use usher_config::disk::LoadError;
@@ -110,7 +111,11 @@ pub(crate) fn included(file: &Path, pattern: &str) -> Result<Vec<(String, String
     }
     let mut names = vec![last.to_owned()];
     if last.contains(['*', '?']) {
-        let Ok(entries) = std::fs::read_dir(folder) else { return Ok(Vec::new()) };
+        let entries = match std::fs::read_dir(folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(format!("{} is included: {error}", folder.display())),
+        };
         let all = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         names = all.filter(|name| !name.starts_with('.') && fits(last.as_bytes(), name.as_bytes())).collect();
         names.sort();

@@ -47,9 +47,11 @@ pub fn import(text: &str, include: &mut Include<'_>) -> Result<Imported, Swanctl
     for (name, section) in &settings.root.sections {
         match name.as_str() {
             "connections" => {
-                for (name, connection) in &section.sections {
-                    importer.connection(name, connection);
-                }
+                importer.unknown(section);
+                // There the one that fits best holds, and here the first.
+                let mut all: Vec<_> = section.sections.iter().collect();
+                all.sort_by_key(|(_, connection)| breadth(connection));
+                all.into_iter().for_each(|(name, connection)| importer.connection(name, connection));
             }
             "pools" => {
                 for (name, pool) in &section.sections {
@@ -69,6 +71,14 @@ pub fn import(text: &str, include: &mut Include<'_>) -> Result<Imported, Swanctl
         all
     };
     Ok(Imported { text: importer.out, left: told(importer.left), stops: told(importer.stops) })
+}
+
+/// Whether a connection is for any identity, and for any place.
+fn breadth(connection: &Section) -> (bool, bool) {
+    let side = connection.sections.iter().find(|(name, _)| is_side(name, "remote"));
+    let names = |key| side.and_then(|(_, side)| side.value(key)).is_some_and(|id| id != "%any");
+    let places = connection.value("remote_addrs").filter(|places| !any(places));
+    (!(names("id") || names("eap_id")), places.is_none())
 }
 
 /// A secret: of IKE or EAP, for these identities.
@@ -195,7 +205,7 @@ fn no(value: &str) -> bool {
 
 /// Whether these addresses are all there are.
 fn any(addresses: &str) -> bool {
-    let all = ["%any", "%any4", "%any6", "0.0.0.0", "::"];
+    let all = ["%any", "0.0.0.0", "::"];
     addresses.split(',').any(|word| all.iter().any(|any| word.trim().eq_ignore_ascii_case(any)))
 }
 
@@ -229,6 +239,14 @@ impl Importer {
         self.set(key, &quoted(value));
     }
 
+    /// Values of a section that has none.
+    fn unknown(&mut self, section: &Section) {
+        section
+            .values
+            .iter()
+            .for_each(|(key, value, line)| self.leave(*line, &alloc::format!("{key} = {value}")));
+    }
+
     fn secrets(&mut self, root: &Section) {
         let Some(secrets) = root.section("secrets") else { return };
         for (name, section) in &secrets.sections {
@@ -260,6 +278,9 @@ impl Importer {
                     key => self.leave(*line, &alloc::format!("{key} of the secret {name}")),
                 }
             }
+            for (within, section) in &section.sections {
+                self.leave(section.line, &alloc::format!("{within} of the secret {name}"));
+            }
             if whole {
                 self.secrets.push(secret);
             }
@@ -290,6 +311,9 @@ impl Importer {
                 ),
                 key => self.leave(*line, &alloc::format!("{key} of the pool {name}")),
             }
+        }
+        for (within, section) in &pool.sections {
+            self.leave(section.line, &alloc::format!("{within} of the pool {name}"));
         }
     }
 
@@ -323,8 +347,17 @@ impl Importer {
     fn places(&mut self, connection: &Section, value: &str, line: Place) {
         let mut networks = Vec::new();
         for word in words(value) {
-            if any(&word) {
-                return;
+            match word.to_ascii_lowercase().as_str() {
+                "%any4" => {
+                    networks.push("0.0.0.0/0".to_owned());
+                    continue;
+                }
+                "%any6" => {
+                    networks.push("::/0".to_owned());
+                    continue;
+                }
+                word if any(word) => return,
+                _ => {}
             }
             match usher_config::Prefix::parse(&word) {
                 Ok(_) => networks.push(word),
@@ -333,13 +366,18 @@ impl Importer {
             }
         }
         // By EAP the other side begins, and where this one proves itself so, this one.
-        let waits = auth_of(connection, "remote").starts_with("eap");
+        let remote = auth_of(connection, "remote");
         if let Some(first) = networks.iter().find(|word| word.parse::<IpAddr>().is_ok())
-            && !waits
+            && !remote.starts_with("eap")
         {
-            self.text("remote_address", first);
+            if remote != "psk" && breadth(connection).0 {
+                let what = "is not called, since anybody with a certificate would do; write remote_address and remote_id";
+                self.note(line, alloc::format!("{first} {what}"));
+            } else {
+                self.text("remote_address", first);
+            }
         }
-        if !auth_of(connection, "local").starts_with("eap") {
+        if !networks.is_empty() && !auth_of(connection, "local").starts_with("eap") {
             self.set("from", &list(networks));
         }
     }
@@ -378,7 +416,10 @@ impl Importer {
                         alloc::format!("local_addrs = {value}: one address is taken, and no name"),
                     ),
                 },
-                "remote_port" => self.set("remote_port", value),
+                "remote_port" => match value.parse::<u16>() {
+                    Ok(port) => self.set("remote_port", &port.to_string()),
+                    Err(_) => self.leave(*line, &alloc::format!("remote_port = {value}")),
+                },
                 "mobike" => self.set("mobike", if yes(value) { "true" } else { "false" }),
                 "fragmentation" => self.set("fragmentation", if yes(value) { "true" } else { "false" }),
                 "childless" => match &*value.to_ascii_lowercase() {
@@ -515,6 +556,13 @@ impl Importer {
             }
             (_, false, Some(method)) => {
                 self.text(key, "eap-local");
+                // A user of one is not to come in by another's.
+                if self.methods.first().is_some_and(|other| *other != method) {
+                    let what = alloc::format!(
+                        "auth = {auth} of the connection {name} beside another method of another"
+                    );
+                    self.stop(section.line, &what);
+                }
                 if !self.methods.contains(&method) {
                     self.methods.push(method);
                 }
@@ -551,6 +599,14 @@ impl Importer {
                 // Whatever it is, it says who may come in.
                 key => self.stop(*line, &alloc::format!("{key} = {value} of the connection {name}")),
             }
+        }
+        for (within, section) in &section.sections {
+            let what = alloc::format!("{within} of the connection {name}");
+            if ours { self.leave(section.line, &what) } else { self.stop(section.line, &what) }
+        }
+        let certified = !matches!(auth, "psk") && !auth.starts_with("eap");
+        if !ours && certified && value("revocation").is_none() {
+            self.revocation("relaxed", section.line);
         }
         if !ours && auth.starts_with("pubkey") && value("cacerts").is_none() {
             self.note(
@@ -623,6 +679,9 @@ impl Importer {
                 }
                 key => self.leave(*line, &alloc::format!("{key} = {value} of the CHILD_SA {name}")),
             }
+        }
+        for (within, section) in &child.sections {
+            self.leave(section.line, &alloc::format!("{within} of the CHILD_SA {name}"));
         }
     }
 

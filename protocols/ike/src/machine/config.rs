@@ -4,6 +4,7 @@ use crate::payload::{Identification, Proposal, TrafficSelector};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::net::IpAddr;
 use usher_core::Duration;
 use usher_crypto::Key;
 use usher_crypto::signature::KeyKind;
@@ -267,6 +268,11 @@ pub struct Connection {
 }
 
 impl Connection {
+    /// Whether it is for who begins from an address.
+    pub(super) fn is_for(&self, place: IpAddr) -> bool {
+        let place = place.to_canonical();
+        self.from.as_ref().is_none_or(|from| from.iter().any(|network| network.matches(0, place, None)))
+    }
     /// One whose sides prove by the same key who they are, for any CHILD_SA or none: nothing is replaced, asked, given or moved, and
     /// no message is cut into fragments. What else there is to be is said on top of it.
     #[must_use]

@@ -170,6 +170,7 @@ pub(super) fn request(cx: &mut Context<'_>, path: Path, message: &Message, octet
     let found = opened.and_then(|(state, expires)| {
         let fits = |connection: &&Arc<Connection>| {
             connection.name == state.connection
+                && connection.is_for(path.remote.ip())
                 && connection.local == state.identities.1
                 && connection.remote.as_ref().is_none_or(|remote| *remote == state.identities.0)
                 && choose(&connection.proposals, core::slice::from_ref(&state.suite)).is_some()

@@ -656,12 +656,13 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Who a text means.
+/// Networks as selectors of any traffic.
 fn selectors(networks: Option<&Vec<Prefix>>) -> Option<Vec<TrafficSelector>> {
     let one = |prefix: &Prefix| TrafficSelector::network(prefix.network, prefix.bits);
     networks.map(|networks| networks.iter().filter_map(one).collect())
 }
 
+/// Who a text means.
 fn identity(text: &str) -> Result<Identification, String> {
     match text {
         "" => Err("an identity has a character at least".to_owned()),

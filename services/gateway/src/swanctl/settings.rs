@@ -16,8 +16,8 @@ const FILE: u64 = 1 << 32;
 /// Where something stands: a line, from 1, of the file or of one that it includes.
 pub(super) type Place = u64;
 
-/// What a file includes: by a pattern the files that fit, in their order, each with its name and text.
-pub type Include<'a> = dyn FnMut(&str) -> Result<Vec<(String, String)>, String> + 'a;
+/// What a file of this name (`None`: the first) includes: by a pattern the files that fit, in their order, each with its name and text.
+pub type Include<'a> = dyn FnMut(Option<&str>, &str) -> Result<Vec<(String, String)>, String> + 'a;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Section {
@@ -281,7 +281,8 @@ impl Reader<'_, '_> {
         if depth > DEEPEST {
             return Err(self.wrong(place, "files include each other too deeply"));
         }
-        let found = (self.include)(&pattern);
+        let by = usize::try_from(place / FILE).ok().and_then(|n| self.files.get(n.checked_sub(1)?));
+        let found = (self.include)(by.map(String::as_str), &pattern);
         for (name, text) in found.map_err(|why| self.wrong(place, &why))? {
             if self.files.len() >= MOST {
                 return Err(self.wrong(place, "too many files are included"));
@@ -352,7 +353,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn alone(text: &str) -> Result<Settings, SwanctlError> {
-        read(text, &mut |pattern| Err(alloc::format!("{pattern} is not there")))
+        read(text, &mut |_, pattern| Err(alloc::format!("{pattern} is not there")))
     }
     fn values(text: &str) -> Vec<(String, String)> {
         let root = alone(text).unwrap().root;
@@ -401,7 +402,7 @@ mod tests {
     #[test]
     fn files_are_included_where_they_stand() {
         let mut asked = Vec::new();
-        let settings = read("a { include conf.d/*.conf }\nb = 2", &mut |pattern| {
+        let settings = read("a { include conf.d/*.conf }\nb = 2", &mut |_, pattern| {
             asked.push(pattern.to_string());
             Ok(vec![("x.conf".into(), "\nc = 1\n".into())])
         });
@@ -410,7 +411,7 @@ mod tests {
         let a = settings.root.section("a").unwrap();
         assert_eq!(settings.told(a.values[0].2, "so"), (0, "x.conf:2: so".to_string()));
         assert_eq!(settings.told(a.line, "so"), (1, "so".to_string()));
-        let error = read("include x", &mut |_| Ok(vec![("x".into(), "include x".into())])).unwrap_err();
+        let error = read("include x", &mut |_, _| Ok(vec![("x".into(), "include x".into())])).unwrap_err();
         assert!(error.to_string().contains("too deeply"), "{error}");
     }
 

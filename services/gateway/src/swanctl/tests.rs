@@ -6,7 +6,7 @@ use usher_crypto::tls::WallClock;
 use usher_ike::machine::{LocalAuth, RemoteAuth};
 
 fn alone(text: &str) -> Result<Imported, SwanctlError> {
-    import(text, &mut |_| Err("nothing is included here".to_owned()))
+    import(text, &mut |_, _| Err("nothing is included here".to_owned()))
 }
 
 const SITE: &str = r#"
@@ -100,10 +100,11 @@ fn how_certificates_are_looked_at_is_of_the_whole_file() {
     let table = |imported: &Imported| {
         imported.text.split_once("[revocation]\n").map(|(_, table)| table.trim_end().to_owned())
     };
-    assert_eq!(table(&of("", "", "")), None);
+    assert_eq!(table(&of("", "", "")).as_deref(), Some("ocsp = \"soft\""), "there, too");
     assert_eq!(table(&of("", "revocation = relaxed", "")).as_deref(), Some("ocsp = \"soft\""));
     assert_eq!(table(&of("ocsp = both", "", "")).as_deref(), Some("ocsp = \"soft\""));
-    assert_eq!(table(&of("ocsp = never", "", "")).as_deref(), Some("ocsp_response = false"));
+    let never = Some("ocsp = \"soft\"\nocsp_response = false");
+    assert_eq!(table(&of("ocsp = never", "", "")).as_deref(), never);
     let strict = of("", "revocation = strict", "revocation = relaxed");
     assert_eq!(table(&strict).as_deref(), Some("ocsp = \"hard\""), "the stricter one holds");
     assert!(strict.left.iter().any(|(line, what)| *line > 0 && what.contains("crl_required = true")));
@@ -151,6 +152,7 @@ fn what_would_let_in_more_stops_the_import() {
         ("", "id = keyid:00ff", ""),
         ("", "groups = staff", ""),
         ("", "revocation = always", ""),
+        ("", "auth = pubkey\ncacerts = ca.pem\ncert1 { file = x }", ""),
         ("", "cert_policy = 1.2.3", ""),
         ("", "auth = xauth", ""),
         ("", "auth = pubkey-sha512\ncacerts = ca.pem", ""),
@@ -175,6 +177,7 @@ fn where_the_other_side_is_says_who_may_call() {
             "10.0.0.0/8, 2001:db8::9",
             "remote_address = \"2001:db8::9\"\nfrom = [\"10.0.0.0/8\", \"2001:db8::9\"]\n",
         ),
+        ("%any4", "from = [\"0.0.0.0/0\"]\n"),
         ("10.0.0.0/8, %Any", ""),
     ] {
         let made = with(&alloc::format!("remote_addrs = {addresses}"), "", "");
@@ -235,4 +238,34 @@ fn identities_secrets_and_proposals_are_written_as_ours() {
     assert!(made.text.contains(written), "{}", made.text);
     assert!(made.text.contains("local_id = \"gw.test\"\nremote_id = \"peer.test\""), "{}", made.text);
     assert_eq!((made.left, made.stops), (Vec::new(), Vec::new()));
+}
+
+/// There the connection that fits best holds, wherever it stands.
+#[test]
+fn connections_stand_in_the_order_in_which_they_hold() {
+    let one = |name: &str, more: &str, id: &str| {
+        alloc::format!("{name} {{\n{more}\nlocal {{ auth = psk }}\nremote {{ auth = psk\n{id} }}\n}}\n")
+    };
+    let all = [
+        one("all", "", ""),
+        one("near", "remote_addrs = 10.0.0.0/8", ""),
+        one("ann", "", "id = ann@x"),
+        one("ann-near", "remote_addrs = 10.0.0.0/8", "id = ann@x"),
+    ];
+    let made = alone(&alloc::format!("connections {{\n{}}}\n", all.concat())).unwrap();
+    let names: Vec<&str> = made.text.lines().filter(|line| line.starts_with("name = ")).collect();
+    assert_eq!(names, ["name = \"ann-near\"", "name = \"ann\"", "name = \"near\"", "name = \"all\""]);
+}
+
+/// Who knows a password would come in where a certificate is wanted.
+#[test]
+fn connections_of_different_methods_of_eap_are_not_taken_together() {
+    let one = |name: &str, auth: &str| {
+        alloc::format!("{name} {{\nlocal {{ auth = pubkey }}\nremote {{ auth = {auth} }}\n}}\n")
+    };
+    let of = |other: &str| {
+        let text = alloc::format!("connections {{\n{}{}}}\n", one("a", "eap-tls"), one("b", other));
+        alone(&text).unwrap().stops.len()
+    };
+    assert_eq!((of("eap-tls"), of("eap-mschapv2")), (0, 1));
 }

@@ -108,7 +108,7 @@ fn begin(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: &[Payload]) {
         // Both are who they were (RFC 5723 §4.3.3).
         Some(both) => {
             let same = both.0 == id && wanted.is_none_or(|wanted| wanted == both.1) && proof.is_some();
-            same.then(|| sa.connection.clone())
+            (same && sa.connection.is_for(sa.origin().ip())).then(|| sa.connection.clone())
         }
         None => connection_for(sa, cx, &id, wanted.as_ref(), proof.as_ref(), eap_only),
     };
@@ -223,7 +223,7 @@ fn connection_for(
     eap_only: bool,
 ) -> Option<Arc<Connection>> {
     let chosen = state(sa)?.chosen.clone()?;
-    let place = sa.origin().ip().to_canonical();
+    let place = sa.origin().ip();
     let shared = matches!(
         proof,
         Some(Payload::Authentication { method: AuthMethod::SHARED_KEY_MESSAGE_INTEGRITY_CODE, .. })
@@ -238,7 +238,7 @@ fn connection_for(
             _ => false,
         };
         how && connection.remote.as_ref().is_none_or(|remote| remote == id)
-            && connection.from.as_ref().is_none_or(|from| from.iter().any(|net| net.matches(0, place, None)))
+            && connection.is_for(place)
             && wanted.is_none_or(|wanted| *wanted == connection.local)
             && choose(&connection.proposals, core::slice::from_ref(&chosen)).is_some()
     };
