@@ -266,7 +266,14 @@ impl Reader<'_> {
         let mut going_on: Vec<usize> = Vec::new();
         // DEFAULT entries at which the search ends, where they match.
         let mut ends: Vec<usize> = Vec::new();
-        for entry in std::mem::take(&mut self.entries) {
+        let entries = std::mem::take(&mut self.entries);
+        let last_user = entries.iter().rposition(|entry| entry.name != "DEFAULT");
+        for (n, entry) in entries.into_iter().enumerate() {
+            let comes = !going_on.is_empty() || last_user.is_some_and(|last| last > n);
+            if entry.name == "DEFAULT" && entry.rejects && !comes {
+                self.complain(entry.line, "this DEFAULT turns away those alone who have no entry, and nobody lets them in here: it was left out");
+                continue;
+            }
             if entry.name == "DEFAULT" && entry.rejects {
                 // A group holds for those who are in it.
                 self.complaints.push(Complaint {
