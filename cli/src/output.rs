@@ -17,6 +17,7 @@ pub(crate) struct Failure {
 /// The exit code of what was interrupted: what a shell says of a program that Ctrl-C ended.
 pub(crate) const INTERRUPTED: u8 = 130;
 /// The exit code of an import that has not taken all.
+#[cfg(feature = "live")]
 const PARTLY: u8 = 3;
 
 impl Failure {
@@ -29,6 +30,7 @@ impl Failure {
         Self { code: 1, message: cause.to_string() }
     }
     /// Another program's file was taken in part, or not at all since what cannot be taken would have let in more.
+    #[cfg(feature = "live")]
     pub(crate) fn partly(cause: impl Display) -> Self {
         Self { code: PARTLY, message: cause.to_string() }
     }

@@ -152,6 +152,7 @@ impl Host {
                     let durable = self.ledger.serve(now, &mut self.store, &record);
                     Command::Accounted { token, durable }
                 }
+                Job::NameUser { outer, .. } => Command::Named { token, name: Some(outer) },
                 Job::CheckCertificate { .. } => {
                     Command::Certificate { token, verdict: CertificateVerdict::Good }
                 }
