@@ -275,7 +275,7 @@ pub enum Op<R> {
 
 /// What operations act on in the order in which they are asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Ordered {
+pub(crate) enum OrderedTarget {
     /// This connection or association.
     Connection(LocalId),
     /// What protects packets of the host.
@@ -288,17 +288,17 @@ pub(crate) enum Ordered {
 
 impl<R> Op<R> {
     /// What it acts on; `None`: its order means nothing, as that of datagrams, frames and packets, which the way may change, too.
-    pub(crate) const fn ordered(&self) -> Option<Ordered> {
+    pub(crate) const fn ordered(&self) -> Option<OrderedTarget> {
         Some(match self {
             Self::Connect { conn, .. }
             | Self::Write { conn, .. }
             | Self::Credit { conn, .. }
             | Self::Shutdown { conn }
-            | Self::Abort { conn } => Ordered::Connection(*conn),
-            Self::Associate { assoc, .. } | Self::Send { assoc, .. } => Ordered::Connection(*assoc),
-            Self::Protection(_) | Self::Protect(_) => Ordered::Protection,
-            Self::Link { at, .. } => Ordered::Link(*at),
-            Self::Timer(_) => Ordered::Timer,
+            | Self::Abort { conn } => OrderedTarget::Connection(*conn),
+            Self::Associate { assoc, .. } | Self::Send { assoc, .. } => OrderedTarget::Connection(*assoc),
+            Self::Protection(_) | Self::Protect(_) => OrderedTarget::Protection,
+            Self::Link { at, .. } => OrderedTarget::Link(*at),
+            Self::Timer(_) => OrderedTarget::Timer,
             Self::Datagram { .. }
             | Self::Frame { .. }
             | Self::Forward(_)

@@ -1,6 +1,6 @@
 //! A host's processor: k cores in front of one queue, with a service time per kind of work.
 
-use crate::app::{Delivery, Op, Ordered};
+use crate::app::{Delivery, Op, OrderedTarget};
 use std::collections::VecDeque;
 use usher_core::{Duration, Instant, Rng, Work, WorkLabel};
 
@@ -85,7 +85,7 @@ pub(crate) struct Cpu<R> {
     /// Deliveries taken in that were not begun yet.
     taken_in: u32,
     /// Work under way, by job number; free numbers are reused.
-    jobs: Vec<Option<Job<R>>>,
+    jobs: Vec<Option<HeldDelivery<R>>>,
     free: Vec<u32>,
     /// Deliveries that were begun.
     begun: u64,
@@ -95,7 +95,7 @@ pub(crate) struct Cpu<R> {
 
 /// A delivery that is worked on.
 #[derive(Debug)]
-struct Job<R> {
+struct HeldDelivery<R> {
     app: u32,
     /// Which of all deliveries it is.
     number: u64,
@@ -178,7 +178,7 @@ impl<R> Cpu<R> {
         self.busy += 1;
         self.stats.busy_ns += time.as_nanos();
         self.begun += 1;
-        let held = Job { app, number: self.begun, ops };
+        let held = HeldDelivery { app, number: self.begun, ops };
         match self.free.pop() {
             Some(job) => {
                 self.jobs[job as usize] = Some(held);
@@ -194,14 +194,14 @@ impl<R> Cpu<R> {
     /// The outputs of a delivery without work that may be carried out now.
     pub(crate) fn at_once(&mut self, app: u32, ops: Vec<Op<R>>) -> Vec<Op<R>> {
         self.begun += 1;
-        self.due(Job { app, number: self.begun, ops })
+        self.due(HeldDelivery { app, number: self.begun, ops })
     }
 
     /// What of a delivery's outputs may be carried out now. Whatever core is done first, what acts on a connection does so in the order in
     /// which the application asked for it: TLS has enciphered it in that order. So it waits for what was begun before. A timer is as the
     /// last delivery that was begun has set it.
-    fn due(&mut self, done: Job<R>) -> Vec<Op<R>> {
-        let Job { app, number, ops } = done;
+    fn due(&mut self, done: HeldDelivery<R>) -> Vec<Op<R>> {
+        let HeldDelivery { app, number, ops } = done;
         if self.config.cores < 2 {
             return ops;
         }
@@ -211,7 +211,7 @@ impl<R> Cpu<R> {
                 due.push(op);
                 continue;
             };
-            if what == Ordered::Timer {
+            if what == OrderedTarget::Timer {
                 match self.timers.iter_mut().find(|(of, _)| *of == app) {
                     Some((_, by)) if *by > number => continue,
                     Some((_, by)) => *by = number,
@@ -221,7 +221,7 @@ impl<R> Cpu<R> {
                 continue;
             }
             let before = self.jobs.iter_mut().flatten().filter(|job| job.app == app && job.number < number);
-            let waits = |job: &&mut Job<R>| job.ops.iter().any(|op| op.ordered() == Some(what));
+            let waits = |job: &&mut HeldDelivery<R>| job.ops.iter().any(|op| op.ordered() == Some(what));
             match before.filter(waits).max_by_key(|job| job.number) {
                 Some(job) => job.ops.push(op),
                 None => due.push(op),

@@ -19,7 +19,7 @@ pub struct Imported {
 }
 
 /// What of a setting is taken.
-enum Taken {
+enum SettingOutcome {
     Whole,
     /// But for this.
     Part(&'static str),
@@ -28,7 +28,7 @@ enum Taken {
     Stop,
 }
 
-impl Taken {
+impl SettingOutcome {
     const fn if_so(whole: bool) -> Self {
         if whole { Self::Whole } else { Self::No }
     }
@@ -150,10 +150,10 @@ impl Importer {
                 line.split_once('=').map_or((line, ""), |(key, value)| (key.trim(), value.trim()));
             // What stands behind the key may be a secret.
             match self.taken(&section, key, value) {
-                Taken::Whole => {}
-                Taken::Part(what) => self.leave(n, &format!("{what} in {key} of [{section}]")),
-                Taken::No => self.leave(n, &format!("{key} of [{section}]")),
-                Taken::Stop => {
+                SettingOutcome::Whole => {}
+                SettingOutcome::Part(what) => self.leave(n, &format!("{what} in {key} of [{section}]")),
+                SettingOutcome::No => self.leave(n, &format!("{key} of [{section}]")),
+                SettingOutcome::Stop => {
                     let what = "is not taken, and without it more would be let in";
                     self.stops.push((n, format!("{key} of [{section}] {what}")));
                 }
@@ -162,7 +162,7 @@ impl Importer {
     }
 
     /// What of a setting of accel-ppp's is taken, or says what is so anyway.
-    fn taken(&mut self, section: &str, key: &str, value: &str) -> Taken {
+    fn taken(&mut self, section: &str, key: &str, value: &str) -> SettingOutcome {
         match (section, key) {
             ("modules", "auth_mschap_v2") => self.protocol("mschapv2"),
             ("modules", "auth_chap_md5") => self.protocol("chap"),
@@ -190,17 +190,17 @@ impl Importer {
             ("ppp", "ipv6") => self.ipv6 = Some(value != "deny"),
             ("ppp", "ipv4") if value != "deny" => {}
             // An expression is of interfaces that are not there yet.
-            ("pppoe", "interface") if value.starts_with("re:") => return Taken::No,
+            ("pppoe", "interface") if value.starts_with("re:") => return SettingOutcome::No,
             ("pppoe", "interface") => {
                 let mut parts = value.split(',');
                 self.interfaces.extend(parts.next().map(ToOwned::to_owned));
                 if parts.next().is_some() {
-                    return Taken::Part("what stands behind its name");
+                    return SettingOutcome::Part("what stands behind its name");
                 }
             }
             ("pppoe", "ip-pool") => self.pool = Some(value.to_owned()),
             // Who is on it is kept out, or alone let in.
-            ("pppoe", "mac-filter") => return Taken::Stop,
+            ("pppoe", "mac-filter") => return SettingOutcome::Stop,
             ("pppoe", "ac-name") => self.name = Some(value.to_owned()),
             ("pppoe", "service-name") => {
                 self.services = value.split(',').map(|one| one.trim().to_owned()).collect()
@@ -208,30 +208,30 @@ impl Importer {
             ("pppoe", "tr101") => self.trust_circuit_id = value == "1",
             ("dns", "dns1" | "dns2") => match value.parse() {
                 Ok(address) => self.dns.push(address),
-                Err(_) => return Taken::No,
+                Err(_) => return SettingOutcome::No,
             },
             ("ipv6-dns", address) => match address.parse() {
                 Ok(address) => self.dns.push(address),
-                Err(_) => return Taken::No,
+                Err(_) => return SettingOutcome::No,
             },
             ("radius" | "ip-pool" | "chap-secrets", "gw-ip-address") => {
                 match value.split('/').next().map(str::parse) {
                     Some(Ok(address)) if self.address.is_none_or(|known| known == address) => {
                         self.address = Some(address);
                     }
-                    Some(Ok(_)) => return Taken::Part("an address that is another than before"),
-                    _ => return Taken::No,
+                    Some(Ok(_)) => return SettingOutcome::Part("an address that is another than before"),
+                    _ => return SettingOutcome::No,
                 }
             }
             ("radius", "nas-identifier") => self.identifier = Some(value.to_owned()),
             ("radius", "nas-ip-address") => match value.parse() {
                 Ok(address) => self.nas_address = Some(address),
-                Err(_) => return Taken::No,
+                Err(_) => return SettingOutcome::No,
             },
             ("radius", "server") => return self.server(value),
             ("radius", "dae-server") => match value.split(',').next() {
                 Some(address) if address.contains(':') => self.dynamic = Some(address.to_owned()),
-                _ => return Taken::No,
+                _ => return SettingOutcome::No,
             },
             ("radius", "acct-interim-interval") if value.parse::<u32>().is_ok() => {
                 self.interim = Some(format!("{value} s"));
@@ -239,48 +239,48 @@ impl Importer {
             ("ip-pool", range_or_key) => return self.pool(range_or_key, value),
             ("ipv6-pool", "delegate") => match prefixes(value) {
                 Some(range) => self.delegated.push(range),
-                None => return Taken::No,
+                None => return SettingOutcome::No,
             },
             ("ipv6-pool", range) => match prefixes(range) {
                 Some(range) => self.prefixes.push(range),
-                None => return Taken::No,
+                None => return SettingOutcome::No,
             },
-            _ => return Taken::No,
+            _ => return SettingOutcome::No,
         }
-        Taken::Whole
+        SettingOutcome::Whole
     }
 
     /// `10.0.0.2-255,name=pool1`: the line may have been cut at its first `=`.
-    fn pool(&mut self, key: &str, value: &str) -> Taken {
+    fn pool(&mut self, key: &str, value: &str) -> SettingOutcome {
         let (addresses, name) = match key.split_once(',') {
             Some((addresses, "name")) => (addresses, value),
-            Some(_) => return Taken::No,
+            Some(_) => return SettingOutcome::No,
             None if value.is_empty() => (key, "default"),
-            None => return Taken::if_so(key == "attr" && value == "Framed-Pool"),
+            None => return SettingOutcome::if_so(key == "attr" && value == "Framed-Pool"),
         };
         // What follows the name, such as next=, is of no pool of ours.
         let whole = !name.contains(',');
         let name = name.split(',').next().unwrap_or_default();
-        let Some(range) = range(addresses) else { return Taken::No };
+        let Some(range) = range(addresses) else { return SettingOutcome::No };
         match self.pools.iter_mut().find(|(known, _)| known == name) {
             Some((_, pool)) => pool.ranges.push(range),
             None => self.pools.push((name.to_owned(), Pool { ranges: Vec::from([range]) })),
         }
-        if whole { Taken::Whole } else { Taken::Part("what stands behind its name") }
+        if whole { SettingOutcome::Whole } else { SettingOutcome::Part("what stands behind its name") }
     }
 
     /// `192.0.2.1,secret,auth-port=1812,acct-port=1813,...`.
-    fn server(&mut self, value: &str) -> Taken {
+    fn server(&mut self, value: &str) -> SettingOutcome {
         let mut parts = value.split(',').map(str::trim);
-        let (Some(address), Some(secret)) = (parts.next(), parts.next()) else { return Taken::No };
+        let (Some(address), Some(secret)) = (parts.next(), parts.next()) else { return SettingOutcome::No };
         if address.parse::<IpAddr>().is_err() || secret.contains('\u{fffd}') {
-            return Taken::No;
+            return SettingOutcome::No;
         }
         let (mut auth, mut acct, mut whole) = ("1812", "1813", true);
         for part in parts {
             match part.split_once('=') {
                 // Port 0 is none.
-                Some(("auth-port", "0")) => return Taken::No,
+                Some(("auth-port", "0")) => return SettingOutcome::No,
                 Some(("auth-port", port)) => auth = port,
                 Some(("acct-port", "0")) => whole = false,
                 Some(("acct-port", port)) => acct = port,
@@ -292,7 +292,7 @@ impl Importer {
         };
         self.radius = true;
         self.servers.push((at(auth), secret.to_owned(), at(acct)));
-        if whole { Taken::Whole } else { Taken::Part("what stands behind its ports") }
+        if whole { SettingOutcome::Whole } else { SettingOutcome::Part("what stands behind its ports") }
     }
 
     /// Options of pppd.

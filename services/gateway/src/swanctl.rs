@@ -12,7 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use core::fmt::Write;
 use core::net::IpAddr;
-use settings::{Place, Section};
+use settings::{Place, SettingsSection};
 use usher_ike::payload::Proposal;
 
 /// What a `swanctl.conf` is here.
@@ -47,7 +47,7 @@ pub fn import(text: &str, include: &mut Include<'_>) -> Result<Imported, Swanctl
     for (name, section) in &settings.root.sections {
         match name.as_str() {
             "connections" => {
-                importer.unknown(section);
+                importer.leave_values(section);
                 // There the one that fits best holds, and here the first.
                 let mut all: Vec<_> = section.sections.iter().collect();
                 all.sort_by_key(|(_, connection)| breadth(connection));
@@ -74,7 +74,7 @@ pub fn import(text: &str, include: &mut Include<'_>) -> Result<Imported, Swanctl
 }
 
 /// Whether a connection is for any identity, and for any place.
-fn breadth(connection: &Section) -> (bool, bool) {
+fn breadth(connection: &SettingsSection) -> (bool, bool) {
     let side = connection.sections.iter().find(|(name, _)| is_side(name, "remote"));
     let names = |key| side.and_then(|(_, side)| side.value(key)).is_some_and(|id| id != "%any");
     let places = connection.value("remote_addrs").filter(|places| !any(places));
@@ -215,7 +215,7 @@ fn is_side(section: &str, side: &str) -> bool {
 }
 
 /// How the other side of a connection proves who it is, and how this one.
-fn auth_of(connection: &Section, side: &str) -> String {
+fn auth_of(connection: &SettingsSection, side: &str) -> String {
     let section = connection.sections.iter().find(|(name, _)| is_side(name, side));
     section.and_then(|(_, section)| section.value("auth")).unwrap_or("pubkey").to_ascii_lowercase()
 }
@@ -239,15 +239,15 @@ impl Importer {
         self.set(key, &quoted(value));
     }
 
-    /// Values of a section that has none.
-    fn unknown(&mut self, section: &Section) {
+    /// Tells of the values of a section that has none there.
+    fn leave_values(&mut self, section: &SettingsSection) {
         section
             .values
             .iter()
             .for_each(|(key, value, line)| self.leave(*line, &alloc::format!("{key} = {value}")));
     }
 
-    fn secrets(&mut self, root: &Section) {
+    fn secrets(&mut self, root: &SettingsSection) {
         let Some(secrets) = root.section("secrets") else { return };
         for (name, section) in &secrets.sections {
             let (ike, eap) = (name.starts_with("ike"), name.starts_with("eap") || name.starts_with("xauth"));
@@ -296,7 +296,7 @@ impl Importer {
         best.secret.clone()
     }
 
-    fn pool(&mut self, name: &str, pool: &Section) {
+    fn pool(&mut self, name: &str, pool: &SettingsSection) {
         self.out.push_str("\n[[pool]]\n");
         self.text("name", name);
         for (key, value, line) in &pool.values {
@@ -343,8 +343,8 @@ impl Importer {
         }
     }
 
-    /// Where the other side is: whom this side calls, and who may call.
-    fn places(&mut self, connection: &Section, value: &str, line: Place) {
+    /// Writes where the other side is: whom this side calls, and who may call.
+    fn write_places(&mut self, connection: &SettingsSection, value: &str, line: Place) {
         let mut networks = Vec::new();
         for word in words(value) {
             match word.to_ascii_lowercase().as_str() {
@@ -382,7 +382,7 @@ impl Importer {
         }
     }
 
-    fn connection(&mut self, name: &str, connection: &Section) {
+    fn connection(&mut self, name: &str, connection: &SettingsSection) {
         if connection.value("version") == Some("1") {
             return self.note(
                 connection.line,
@@ -403,7 +403,7 @@ impl Importer {
                 "proposals" => {
                     self.proposals(value, *line, |words| Proposal::ike(words).err().map(|e| e.to_string()));
                 }
-                "remote_addrs" => self.places(connection, value, *line),
+                "remote_addrs" => self.write_places(connection, value, *line),
                 "local_addrs" => match value.parse::<IpAddr>() {
                     Ok(_) => {
                         self.text("local_address", value);
@@ -457,7 +457,7 @@ impl Importer {
         self.text("liveness", &liveness);
         self.set("unique", if unique { "true" } else { "false" });
         let side = |prefix: &str| {
-            let all: Vec<&Section> = connection
+            let all: Vec<&SettingsSection> = connection
                 .sections
                 .iter()
                 .filter(|(name, _)| is_side(name, prefix))
@@ -469,8 +469,9 @@ impl Importer {
         let round = alloc::format!("a further round of authentication of the connection {name}");
         local.iter().skip(1).for_each(|more| self.leave(more.line, &round));
         remote.iter().skip(1).for_each(|more| self.stop(more.line, &round));
-        let value =
-            |of: &[&Section], key: &str| -> Option<String> { of.first()?.value(key).map(str::to_owned) };
+        let value = |of: &[&SettingsSection], key: &str| -> Option<String> {
+            of.first()?.value(key).map(str::to_owned)
+        };
         let own = value(&local, "id");
         let own_id = own.as_deref().and_then(identity);
         match (&own_id, &own) {
@@ -524,7 +525,7 @@ impl Importer {
     }
 
     /// How one side proves who it is; true: by a shared key.
-    fn side(&mut self, name: &str, section: &Section, ours: bool, own: Option<&str>) -> bool {
+    fn side(&mut self, name: &str, section: &SettingsSection, ours: bool, own: Option<&str>) -> bool {
         let key = if ours { "local_auth" } else { "remote_auth" };
         let value = |key: &str| section.value(key);
         let auth = &*value("auth").unwrap_or("pubkey").to_ascii_lowercase();
@@ -635,7 +636,7 @@ impl Importer {
         }
     }
 
-    fn child(&mut self, name: &str, child: &Section) {
+    fn child(&mut self, name: &str, child: &SettingsSection) {
         match &*child.value("mode").unwrap_or("tunnel").to_ascii_lowercase() {
             "tunnel" | "transport" => {}
             "drop" => return self.stop(child.line, &alloc::format!("mode = drop of the CHILD_SA {name}")),

@@ -16,9 +16,9 @@ pub(super) const NOT_UTF8: &str = "it has octets that are no UTF-8, which no val
 
 /// A text in the making.
 #[derive(Debug, Default)]
-struct Octets(Vec<u8>);
+struct OctetBuffer(Vec<u8>);
 
-impl Octets {
+impl OctetBuffer {
     fn push(&mut self, c: char) {
         self.0.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
     }
@@ -147,7 +147,7 @@ impl<'a> Words<'a> {
 
     /// What is quoted, in octets: three octal digits are one.
     fn quoted(&mut self, quote: char) -> Option<Vec<u8>> {
-        let mut text = Octets::default();
+        let mut text = OctetBuffer::default();
         let mut chars = self.rest.char_indices().skip(1);
         while let Some((at, c)) = chars.next() {
             match c {

@@ -44,12 +44,12 @@ pub(super) struct Begun {
     cookie: Option<Vec<u8>>,
     attempts: u32,
     octets: Vec<u8>,
-    refusal: Option<Refusal>,
+    refusal: Option<UnprovedRefusal>,
 }
 
 /// A refusal of the first request. Anybody may have written it, so that the true answer may still come (§2.21.1).
 #[derive(Clone, Copy, Debug)]
-struct Refusal {
+struct UnprovedRefusal {
     reason: EndReason,
     /// How often the request has been sent again since.
     repeats: u32,
@@ -250,7 +250,7 @@ pub(super) fn response(sa: &mut IkeSa, cx: &mut Context<'_>, message: &Message, 
             _ => EndReason::Refused,
         };
         if begun.refusal.is_none() {
-            begun.refusal = Some(Refusal { reason, repeats: 0 });
+            begun.refusal = Some(UnprovedRefusal { reason, repeats: 0 });
             let soon = cx.now + REPEATS.1;
             if let Some(outstanding) = &mut sa.outstanding {
                 outstanding.due = outstanding.due.min(soon);

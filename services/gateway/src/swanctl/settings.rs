@@ -20,15 +20,15 @@ pub(super) type Place = u64;
 pub type Include<'a> = dyn FnMut(Option<&str>, &str) -> Result<Vec<(String, String)>, String> + 'a;
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Section {
+pub(super) struct SettingsSection {
     pub(super) line: Place,
     pub(super) values: Vec<(String, String, Place)>,
-    pub(super) sections: Vec<(String, Section)>,
+    pub(super) sections: Vec<(String, SettingsSection)>,
     /// Sections from which it takes what it lacks, by their paths.
     of: Vec<String>,
 }
 
-impl Section {
+impl SettingsSection {
     pub(super) fn section(&self, name: &str) -> Option<&Self> {
         self.sections.iter().find(|(n, _)| n == name).map(|(_, section)| section)
     }
@@ -75,14 +75,14 @@ impl Section {
 
 /// What was read: the whole, and the names of the files that it includes.
 #[derive(Debug)]
-pub(super) struct Settings {
-    pub(super) root: Section,
+pub(super) struct SwanctlSettings {
+    pub(super) root: SettingsSection,
     files: Vec<String>,
     /// Sections at the top that others take something from.
     pub(super) templates: Vec<String>,
 }
 
-impl Settings {
+impl SwanctlSettings {
     /// A place as a line of the file itself, or 0, and in words where it is in another.
     pub(super) fn told(&self, place: Place, what: &str) -> (usize, String) {
         told(&self.files, place, what)
@@ -98,19 +98,19 @@ fn told(files: &[String], place: Place, what: &str) -> (usize, String) {
     }
 }
 
-struct Reader<'a, 'i> {
+struct SettingsReader<'a, 'i> {
     include: &'a mut Include<'i>,
     files: Vec<String>,
-    open: Vec<(String, Section)>,
+    open: Vec<(String, SettingsSection)>,
 }
 
 /// A text, and how far it was read.
-struct Cursor<'a> {
+struct SettingsCursor<'a> {
     rest: &'a str,
     line: Place,
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> SettingsCursor<'a> {
     fn peek(&self) -> Option<char> {
         self.rest.chars().next()
     }
@@ -167,14 +167,14 @@ const fn ends_a_name(c: char) -> bool {
     matches!(c, '#' | '{' | '}' | '=' | '"' | '\r' | '\n' | '\t' | ' ' | ':' | ',')
 }
 
-impl Reader<'_, '_> {
+impl SettingsReader<'_, '_> {
     fn wrong(&self, place: Place, what: &str) -> SwanctlError {
         let (line, what) = told(&self.files, place, what);
         SwanctlError { line, what }
     }
 
     fn read(&mut self, text: &str, begin: Place, depth: usize) -> Result<(), SwanctlError> {
-        let mut at = Cursor { rest: text, line: begin };
+        let mut at = SettingsCursor { rest: text, line: begin };
         loop {
             at.skip_lines();
             let place = at.line;
@@ -231,12 +231,12 @@ impl Reader<'_, '_> {
             if self.open.len() > DEEPEST {
                 return Err(self.wrong(place, "sections are too deep within each other"));
             }
-            self.open.push((name, Section { line: place, of, ..Section::default() }));
+            self.open.push((name, SettingsSection { line: place, of, ..SettingsSection::default() }));
         }
     }
 
     /// The parts of a value, with one space between them.
-    fn value(&self, at: &mut Cursor<'_>) -> Result<String, SwanctlError> {
+    fn value(&self, at: &mut SettingsCursor<'_>) -> Result<String, SwanctlError> {
         let mut parts: Vec<String> = Vec::new();
         loop {
             at.skip(|c| matches!(c, ' ' | '\t' | '\r'));
@@ -256,7 +256,12 @@ impl Reader<'_, '_> {
         }
     }
 
-    fn include(&mut self, at: &mut Cursor<'_>, place: Place, depth: usize) -> Result<(), SwanctlError> {
+    fn include(
+        &mut self,
+        at: &mut SettingsCursor<'_>,
+        place: Place,
+        depth: usize,
+    ) -> Result<(), SwanctlError> {
         let mut pattern = String::new();
         loop {
             match at.peek() {
@@ -298,9 +303,9 @@ impl Reader<'_, '_> {
 ///
 /// # Errors
 /// It is none.
-pub(super) fn read(text: &str, include: &mut Include<'_>) -> Result<Settings, SwanctlError> {
-    let open = alloc::vec![(String::new(), Section::default())];
-    let mut reader = Reader { include, files: Vec::new(), open };
+pub(super) fn read(text: &str, include: &mut Include<'_>) -> Result<SwanctlSettings, SwanctlError> {
+    let open = alloc::vec![(String::new(), SettingsSection::default())];
+    let mut reader = SettingsReader { include, files: Vec::new(), open };
     reader.read(text, 1, 0)?;
     if reader.open.len() > 1
         && let Some((name, section)) = reader.open.last()
@@ -314,14 +319,14 @@ pub(super) fn read(text: &str, include: &mut Include<'_>) -> Result<Settings, Sw
     if whole.count() > MOST {
         return Err(reader.wrong(1, "there are too many sections"));
     }
-    Ok(Settings { root: whole, files: reader.files, templates })
+    Ok(SwanctlSettings { root: whole, files: reader.files, templates })
 }
 
 /// Sections take what they lack from others, and these from others again.
 fn resolve(
-    reader: &Reader<'_, '_>,
-    section: &mut Section,
-    root: &Section,
+    reader: &SettingsReader<'_, '_>,
+    section: &mut SettingsSection,
+    root: &SettingsSection,
     templates: &mut Vec<String>,
     depth: usize,
 ) -> Result<(), SwanctlError> {
@@ -352,7 +357,7 @@ mod tests {
     use alloc::vec;
     use proptest::prelude::*;
 
-    fn alone(text: &str) -> Result<Settings, SwanctlError> {
+    fn alone(text: &str) -> Result<SwanctlSettings, SwanctlError> {
         read(text, &mut |_, pattern| Err(alloc::format!("{pattern} is not there")))
     }
     fn values(text: &str) -> Vec<(String, String)> {
