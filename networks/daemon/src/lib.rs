@@ -20,7 +20,6 @@ mod error;
 mod fetched;
 mod homes;
 pub mod installation;
-mod jobs;
 mod ledger;
 pub mod lists;
 mod log_lines;

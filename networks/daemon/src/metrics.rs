@@ -143,6 +143,8 @@ metrics! {
         "Users to be found (`lookup`), passwords to be hashed (`password`) and certificates to be asked about (`certificate`) that wait";
     JOBS_REFUSED = Counter "jobs_refused" ["queue"]
         "Those that found no room (8192, 256, 256 in all; 4 passwords of one name for each client): their logins got no answer";
+    JOBS_GIVEN_UP = Counter "jobs_given_up" ["queue"]
+        "Those that were left out since their login was over before their turn came";
     CERTIFICATE_EXPIRY = Seconds "certificate_expiry" ["certificate"]
         "Until the server's certificate, and the authority's, end; less than 0: it has ended";
     CRL_NEXT_UPDATE = Seconds "crl_next_update" ["list", "issuer"]
@@ -295,8 +297,9 @@ impl Collector for Scrape {
             LEDGER_EVENTS.kinds(e, ledger.counters.iter())?;
         }
         let load = running.workers.load();
-        JOBS_WAITING.levels(e, load.map(|(name, waiting, _)| ([name.to_owned()], waiting as i64)))?;
-        JOBS_REFUSED.counts(e, load.map(|(name, _, refused)| ([name.to_owned()], refused)))?;
+        JOBS_WAITING.levels(e, load.map(|(name, load)| ([name.to_owned()], load.waiting as i64)))?;
+        JOBS_REFUSED.counts(e, load.map(|(name, load)| ([name.to_owned()], load.refused)))?;
+        JOBS_GIVEN_UP.counts(e, load.map(|(name, load)| ([name.to_owned()], load.given_up)))?;
         let stats = &running.ledger.stats;
         LEDGER_QUEUE.level(e, running.ledger.waiting() as u64)?;
         LEDGER_REFUSED.count(e, stats.refused.load(Ordering::Relaxed))?;

@@ -1,7 +1,6 @@
 //! One shard: the AAA machine with what it hands to other threads.
 
 use crate::homes::{self, Known};
-use crate::jobs::Whose;
 use crate::ledger::{self, Entry, LedgerHandle};
 use crate::log_lines::{log_login, log_record};
 use crate::mailbox::{For, Mailboxes, Message, Traced};
@@ -22,6 +21,7 @@ use usher_core::{Input, Instant, ListenerId, Machine, Path, Work, WorkLabel};
 use usher_diameter::node::{self, PeerId};
 use usher_diameter::peer::automaton;
 use usher_diameter::{Fault, ResultCode};
+use usher_host::jobs::Whose;
 use usher_live::{Clock, DriverCounters, Role};
 
 /// Who reads a trace, and how many lines that reader missed.
@@ -219,14 +219,15 @@ impl Role for AaaRole {
     }
 
     fn job(&mut self, now: Instant, job: usher_core::Job<ServerJob>) {
-        let (shard, token) = (self.number, job.token);
+        let (shard, token, origin) = (self.number, job.token, job.origin);
+        let whose = |client, name| Whose { share: client, name, origin };
         match job.what {
             ServerJob::Lookup { client, name } => {
-                self.workers.put(Whose::of(client), Job::Lookup(For { shard, token }, name));
+                self.workers.put(whose(client, Vec::new()), Job::Lookup(For { shard, token }, name));
             }
             ServerJob::Verify { client, name, hash, password } => {
-                let whose = Whose { client, name };
-                self.workers.put(whose, Job::Verify(For { shard, token }, hash, password));
+                let job = Job::Verify(For { shard, token }, hash, password);
+                self.workers.put(whose(client, name), job);
             }
             ServerJob::Admit { client, request } => {
                 let whose = ledger::Whose::Sessions(turn(&self.clients, client));
@@ -247,7 +248,8 @@ impl Role for AaaRole {
                     let verdict = CertificateVerdict::OtherName;
                     self.command(now, Command::Certificate { token, verdict });
                 } else if self.workers.asks_issuers() {
-                    self.workers.put(Whose::of(client), Job::Certificate(For { shard, token }, chain));
+                    let job = Job::Certificate(For { shard, token }, chain);
+                    self.workers.put(whose(client, Vec::new()), job);
                 } else {
                     let verdict = match resumed {
                         true => self.workers.trusts(&chain),

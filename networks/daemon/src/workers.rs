@@ -1,7 +1,6 @@
 //! Threads for what blocks or takes long: asking the store for a user, comparing a password with its slow hash, asking an
 //! issuer for a certificate's status. Each kind has threads and a queue of its own, so that none waits for another.
 
-use crate::jobs::{Bounds, Jobs, Whose};
 use crate::mailbox::{For, Mailboxes, Message};
 use crate::outage::Outage;
 use crate::stats::Latency;
@@ -18,6 +17,7 @@ use usher_aaa_config::known;
 use usher_aaa_config::model::Users;
 use usher_core::SecureRng;
 use usher_crypto::Key;
+use usher_host::jobs::{Bounds, JobLoad, Jobs, Whose};
 use usher_live::Clock;
 
 /// Kinds of jobs: what metrics call them, and how many may wait. More would wait longer than a client does.
@@ -50,10 +50,13 @@ impl Job {
     }
 }
 
+/// Jobs of RADIUS clients, by their places in the list; `None`: of Diameter peers.
+type JobQueue = Jobs<Option<u32>, Job>;
+
 /// Where jobs are put.
 #[derive(Clone)]
 pub(crate) struct Workers {
-    queues: [Arc<Jobs<Job>>; KINDS.len()],
+    queues: [Arc<JobQueue>; KINDS.len()],
     mailboxes: Mailboxes,
     status: Arc<RwLock<CertificateStatus>>,
     left_out: Arc<AtomicU64>,
@@ -149,7 +152,7 @@ impl Workers {
     }
 
     /// Puts a job in line; where there is no room, whoever one is for is told at once that nobody can say.
-    pub(crate) fn put(&self, whose: Whose, job: Job) {
+    pub(crate) fn put(&self, whose: Whose<Option<u32>>, job: Job) {
         let Some(refused) = self.queues[job.kind()].put(whose, job) else { return };
         let (for_, command) = match refused {
             Job::Lookup(for_, _) | Job::Verify(for_, ..) | Job::Certificate(for_, _) => {
@@ -164,20 +167,17 @@ impl Workers {
         self.left_out.load(Ordering::Relaxed)
     }
 
-    /// For each kind of jobs: how many wait, and how many found no room.
-    pub(crate) fn load(&self) -> [(&'static str, u64, u64); KINDS.len()] {
+    /// What waits of each kind of jobs, and what became of others.
+    pub(crate) fn load(&self) -> [(&'static str, JobLoad); KINDS.len()] {
         let mut all = self.queues.iter();
-        KINDS.map(|(name, _)| {
-            let (waiting, refused) = all.next().map_or((0, 0), |jobs| jobs.load());
-            (name, waiting, refused)
-        })
+        KINDS.map(|(name, _)| (name, all.next().map_or_else(JobLoad::default, |jobs| jobs.load())))
     }
 }
 
-fn work(jobs: &Jobs<Job>, shared: &Shared, mut store: Option<Box<dyn Store>>) {
+fn work(jobs: &JobQueue, shared: &Shared, mut store: Option<Box<dyn Store>>) {
     let mut outage = Outage::default();
-    loop {
-        let (for_, command) = match jobs.take() {
+    while let Some(job) = jobs.take() {
+        let (for_, command) = match job {
             Job::Lookup(for_, name) => {
                 let user = find(&name, shared, store.as_mut(), &mut outage);
                 (for_, Command::Found { token: for_.token, user })

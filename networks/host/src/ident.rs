@@ -1,10 +1,9 @@
 //! The IDENT service on this host's own connections, and a question to another host's.
 
-use crate::{Hosted, ServeError, keep_memory_private, listen, log, once, owner, serve as host};
+use crate::{Helpers, Hosted, ServeError, keep_memory_private, listen, log, once, owner, serve as host};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use usher_config::disk::{Disk, LoadError, text};
 use usher_core::{Instant, Job, ListenerId, Machine};
 use usher_ident::{Answer, AskError, Client, ClientCommand, ClientConfig, ClientEvent, Connection, Question};
@@ -78,8 +77,10 @@ pub fn serve(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), Iden
     let connections = loaded.config.server.connections.saturating_mul(2);
     let settings = Settings { connections, connections_per_address: connections, ..Settings::default() };
     let clock = Clock::start();
-    let found =
-        |Job { token, what: Asked::Owner(connection) }| Command::Found { token, owner: find(&connection) };
+    let found = |Job { token, what: Asked::Owner(connection), .. }| Command::Found {
+        token,
+        owner: find(&connection),
+    };
     let first = loaded.file;
     Ok(host(Hosted {
         name: "usher-ident",
@@ -87,8 +88,7 @@ pub fn serve(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), Iden
         sockets: Sockets { listeners, settings, ..Sockets::default() },
         frames: None,
         clock,
-        helper: Arc::new(found),
-        helpers: HELPERS,
+        helpers: Helpers::new(HELPERS, found),
         said: Box::new(say),
         over: Box::new(|_| false),
         counted: |service| {

@@ -14,10 +14,11 @@ pub use control::{Answer, ChildSa, IkeSa, Pool, Request, Status, control_path, r
 pub use plane::PlaneError;
 pub use say::meaning;
 
+use crate::jobs::{Bounds, Jobs};
 use crate::setup::{self, outgoing, secure_rng};
 use crate::within::Running;
 use crate::{
-    Hosted, ServeError, StartAaa, Telling, WorkDone, keep_memory_private, log, serve_shards as host,
+    Helpers, Hosted, ServeError, StartAaa, Telling, WorkDone, keep_memory_private, log, serve_shards as host,
 };
 use plane::Plane;
 use revocation::Revocation;
@@ -38,6 +39,8 @@ use usher_live::{Clock, Settings, SocketOptions, Sockets, bind_udp};
 
 /// Signatures, chains of certificates and steps of EAP-TLS at a time.
 const HELPERS: usize = 4;
+/// How many of these may wait. One costs a millisecond or so, and an initiator asks again after a second and longer.
+const WAITING: usize = 4096;
 
 /// Why the gateway does not serve.
 #[derive(Debug, thiserror::Error)]
@@ -173,9 +176,10 @@ pub fn run(path: Option<PathBuf>, mode: &Mode, start: StartAaa) -> Result<(), Ik
     let revocation = Revocation::new(&loaded, &telling).map_err(IkeError::Revocation)?;
     revocation.follow().map_err(system("looking after revocation lists"))?;
     // Another configuration may ask about certificates, and this one's helpers are those that there are.
-    let helpers = HELPERS + revocation::ASKED;
+    let threads = HELPERS + revocation::ASKED;
+    let jobs = Arc::new(Jobs::new(Bounds { all: WAITING, ..Bounds::default() }));
     let work = WorkDone::default();
-    let asked = control::Asked::new(&telling, &plane, (shards, leases.clone()), work.clone());
+    let asked = control::Asked::new(&telling, &plane, (shards, leases.clone()), (work.clone(), jobs.clone()));
     if serves {
         control::begin(&loaded.file.listen.control, &asked).map_err(system("control socket"))?;
         tracing::info!(path = %loaded.file.listen.control.display(), "control socket");
@@ -208,8 +212,8 @@ pub fn run(path: Option<PathBuf>, mode: &Mode, start: StartAaa) -> Result<(), Ik
         sockets,
         frames: None,
         clock: Clock::start(),
-        helper: Arc::new(helper(revocation.clone(), leases, work.clone())),
-        helpers,
+        helpers: Helpers::new(threads, helper(revocation.clone(), leases, work.clone()))
+            .bounded(jobs, |job: Job<GatewayJob>| Some(job.what.refused(job.token))),
         said: Box::new(move |event| teller.say(event)),
         over: Box::new(move |event| match event {
             Event::Left => true,
@@ -344,10 +348,10 @@ fn helper(
     leases: Option<say::Shared>,
     work: WorkDone,
 ) -> impl Fn(Job<GatewayJob>) -> Command + Send + Sync {
-    move |Job { token, what }| match what {
+    move |Job { token, what, .. }| match what {
         GatewayJob::Ike(what) => {
             work.add([(what.work(), 1)]);
-            Command::Done(revocation.answer(&Job { token, what }))
+            Command::Done(revocation.answer(&Job::new(token, what)))
         }
         GatewayJob::Judge(judgement) => Command::Judged(judgement.done()),
         GatewayJob::Lease(wish) => match &leases {

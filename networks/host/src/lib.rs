@@ -13,6 +13,7 @@
 pub mod control;
 pub mod ident;
 pub mod ike;
+pub mod jobs;
 pub mod log;
 pub mod metrics;
 pub mod mih;
@@ -28,8 +29,8 @@ mod within;
 mod work;
 
 pub use serve::{
-    FrameKind, FrameSender, FrameTeller, Frames, Helper, Hosted, ServeError, Share, Source, Teller, Until,
-    keep_memory_private, listen, once, serve, serve_shards,
+    FrameKind, FrameSender, FrameTeller, Frames, Helpers, Hosted, MachineJobs, ServeError, Share, Source,
+    Teller, Until, keep_memory_private, listen, once, serve, serve_shards,
 };
 pub use signals::{Signals, Told};
 pub(crate) use telling::{Questions, Telling};

@@ -3,7 +3,7 @@
 pub mod node;
 
 use crate::netlink::{self, Change};
-use crate::{Hosted, ServeError, Signals, Source, Teller, Told, listen, log, serve as host};
+use crate::{Helpers, Hosted, ServeError, Signals, Source, Teller, Told, listen, log, serve as host};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -122,8 +122,7 @@ pub fn serve(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), MihE
         sockets,
         frames: None,
         clock: Clock::start(),
-        helper: Arc::new(do_job),
-        helpers: HELPERS,
+        helpers: Helpers::new(HELPERS, do_job),
         said: Box::new(say),
         over: Box::new(|_| false),
         counted: |service| {
@@ -250,7 +249,7 @@ pub(crate) fn watch(watches: &Mutex<Vec<Interface>>, mut said: impl FnMut(String
 }
 
 /// Does what the function asks of the kernel.
-fn do_job(Job { token, what }: Job<Wanted>) -> Command {
+fn do_job(Job { token, what, .. }: Job<Wanted>) -> Command {
     match what {
         Wanted::Measure { interfaces } => {
             let all = netlink::links().unwrap_or_else(|error| {

@@ -22,7 +22,8 @@ pub use track::{Asking, Found, Tracked, Who, WhoError, who};
 use crate::setup::{outgoing, secure_rng, wall, wall_clock};
 use crate::within::Running;
 use crate::{
-    FrameKind, Frames, Hosted, ServeError, StartAaa, Telling, keep_memory_private, listen, log, serve as host,
+    FrameKind, Frames, Helpers, Hosted, ServeError, StartAaa, Telling, keep_memory_private, listen, log,
+    serve as host,
 };
 use audit::Audit;
 use gate::{Gate, TranslationCounters};
@@ -235,8 +236,7 @@ pub fn serve(path: Option<PathBuf>, start: StartAaa) -> Result<(), PppoeError> {
             source: Box::new(move |teller| drop(hearing.set(Mutex::new(teller)))),
         }),
         clock: Clock::start(),
-        helper: Arc::new(move |job: Job<ServiceJob>| helped(track.as_ref(), &job)),
-        helpers: HELPERS,
+        helpers: Helpers::new(HELPERS, move |job: Job<ServiceJob>| helped(track.as_ref(), &job)),
         said: Box::new(move |event| teller.say(event)),
         over: Box::new(|event| matches!(event, Event::Left)),
         counted: |concentrator| {

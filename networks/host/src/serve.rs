@@ -1,12 +1,12 @@
 //! One machine on a live driver, until somebody says that it is to end.
 
+use crate::jobs::{Jobs, Whose};
 use crate::{Signals, Told, WorkDone, notify};
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use usher_core::{Input, Instant, Job, ListenerId, Machine, NoJob, PortId, Work, WorkLabel};
 use usher_live::{Clock, Driver, Listener, Mailbox, Role, SocketOptions, Sockets};
@@ -70,8 +70,35 @@ pub fn listen(what: &'static str, address: SocketAddr, id: ListenerId) -> Result
     Ok(Listener { id, socket, tls: None })
 }
 
-/// Does a machine's jobs, each on the thread of a helper.
-pub type Helper<M> = Arc<dyn Fn(Job<<M as Machine>::Job>) -> <M as Machine>::Command + Send + Sync + 'static>;
+/// Jobs of several machines, each with the number of the one that asks. Hosts for which they are done are served in turn.
+pub type MachineJobs<M> = Jobs<Option<IpAddr>, (usize, Job<<M as Machine>::Job>)>;
+
+/// Does a machine's job, on the thread of a helper.
+type Helper<M> = Arc<dyn Fn(Job<<M as Machine>::Job>) -> <M as Machine>::Command + Send + Sync + 'static>;
+
+/// Threads that do the jobs of machines.
+pub struct Helpers<M: Machine> {
+    /// Answers with the command that a job is owed.
+    helper: Helper<M>,
+    /// How many jobs are done at a time.
+    threads: usize,
+    /// What waits for them.
+    jobs: Arc<MachineJobs<M>>,
+    /// What is answered to a job that finds no room.
+    unable: fn(Job<M::Job>) -> Option<M::Command>,
+}
+
+impl<M: Machine> Helpers<M> {
+    /// So many threads, for a machine that bounds its jobs itself.
+    pub fn new(threads: usize, helper: impl Fn(Job<M::Job>) -> M::Command + Send + Sync + 'static) -> Self {
+        Self { helper: Arc::new(helper), threads, jobs: Arc::default(), unable: |_| None }
+    }
+    /// The same with a queue that is bounded, and what is answered to a job that finds no room there.
+    #[must_use]
+    pub fn bounded(self, jobs: Arc<MachineJobs<M>>, unable: fn(Job<M::Job>) -> Option<M::Command>) -> Self {
+        Self { jobs, unable, ..self }
+    }
+}
 
 /// Gives a machine a command; false once nobody takes any more.
 pub type Teller<C> = Box<dyn Fn(C) -> bool + Send>;
@@ -147,10 +174,8 @@ pub struct Hosted<M: Machine> {
     pub frames: Option<Frames>,
     /// The clock that it goes by.
     pub clock: Clock,
-    /// Does its jobs, and answers with the command that each is owed.
-    pub helper: Helper<M>,
-    /// How many jobs are done at a time.
-    pub helpers: usize,
+    /// Do its jobs.
+    pub helpers: Helpers<M>,
     /// Hears what it says.
     pub said: Box<dyn FnMut(M::Event) + Send>,
     /// Whether it has said all that it was to say, and the program ends with it.
@@ -195,8 +220,10 @@ struct Hears<M: Machine> {
 struct Served<M: Machine> {
     number: usize,
     machine: M,
-    /// With whose they are.
-    jobs: Sender<(usize, Job<M::Job>)>,
+    jobs: Arc<MachineJobs<M>>,
+    unable: fn(Job<M::Job>) -> Option<M::Command>,
+    /// The machines' mailboxes, once there are all.
+    mailboxes: Arc<OnceLock<Arc<Mailboxes<M::Command>>>>,
     hears: Arc<Mutex<Hears<M>>>,
     counted: fn(&M) -> Vec<(&'static str, u64)>,
     told: Vec<(&'static str, u64)>,
@@ -241,8 +268,13 @@ impl<M: Machine<Command: Send + 'static>> Role for Served<M> {
         (hears.said)(event);
     }
     fn job(&mut self, _: Instant, job: Job<M::Job>) {
-        // Without helpers the program ends; the machine is to bear that an answer does not come.
-        let _ = self.jobs.send((self.number, job));
+        let origin = job.origin.clone();
+        let whose = Whose { share: origin.host(), origin, ..Whose::default() };
+        let Some((number, refused)) = self.jobs.put(whose, (self.number, job)) else { return };
+        // The machine is to bear that an answer does not come.
+        if let (Some(command), Some(mailboxes)) = ((self.unable)(refused), self.mailboxes.get()) {
+            mailboxes.answer(number, command);
+        }
     }
     fn work(&mut self, work: Work) {
         if self.done.is_none() {
@@ -281,21 +313,6 @@ impl<M: Machine<Command: Send + 'static>> Role for Served<M> {
     }
 }
 
-/// Does jobs until nobody asks any more.
-fn help<J, C>(
-    jobs: &Mutex<Receiver<(usize, Job<J>)>>,
-    helper: &dyn Fn(Job<J>) -> C,
-    mut answer: impl FnMut(usize, C) -> bool,
-) {
-    loop {
-        let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok((whose, job)) = job else { return };
-        if !answer(whose, helper(job)) {
-            return;
-        }
-    }
-}
-
 /// Which of several machines are told something, and what each.
 pub type Share<C> = Arc<dyn Fn(C) -> Vec<(usize, C)> + Send + Sync>;
 
@@ -306,6 +323,12 @@ struct Mailboxes<C> {
 }
 
 impl<C: Send + 'static> Mailboxes<C> {
+    /// Gives a machine the answer to its job; one that has ended needs none.
+    fn answer(&self, number: usize, command: C) {
+        if let Some(mailbox) = self.all.get(number) {
+            mailbox.send(Message::Command(command));
+        }
+    }
     /// False once one of those that are told takes nothing any more.
     fn tell(&self, command: C) -> bool {
         let told = (self.share)(command).into_iter();
@@ -357,7 +380,6 @@ where
         sockets,
         frames,
         clock,
-        helper,
         helpers,
         said,
         over,
@@ -370,7 +392,8 @@ where
     } = hosted;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(system("runtime"))?;
-    let (jobs, taken) = channel();
+    let Helpers { helper, threads, jobs, unable } = helpers;
+    let told = Arc::new(OnceLock::new());
     let hears = Arc::new(Mutex::new(Hears { said, over }));
     let machines = std::iter::once((machine, sockets)).chain(others).enumerate();
     // Ports of Ethernet are the first machine's.
@@ -381,12 +404,14 @@ where
     let waiting = Arc::new(Room::default());
     let (drivers, all): (Vec<_>, Vec<_>) = machines
         .map(|(number, (machine, sockets))| {
-            let (jobs, hears) = (jobs.clone(), hears.clone());
+            let (jobs, hears, mailboxes) = (jobs.clone(), hears.clone(), told.clone());
             let (sends, waiting) = (sends.take(), waiting.clone());
             let served = Served {
                 number,
                 machine,
                 jobs,
+                unable,
+                mailboxes,
                 hears,
                 counted,
                 told: Vec::new(),
@@ -400,7 +425,6 @@ where
             Driver::new(served, sockets, clock)
         })
         .unzip();
-    drop(jobs);
     if let (Some(source), Some(first)) = (frames, all.first().cloned()) {
         source(Box::new(move |port, kind, data| {
             if !waiting.take(kind) {
@@ -414,12 +438,15 @@ where
         }));
     }
     let mailboxes = Arc::new(Mailboxes { all, share });
-    let taken = Arc::new(Mutex::new(taken));
-    for _ in 0..helpers.max(1) {
-        let (taken, helper, mailboxes) = (taken.clone(), helper.clone(), mailboxes.clone());
-        let answer = move |whose: usize, command| mailboxes.all[whose].send(Message::Command(command));
-        let body = move || help(&taken, &*helper, answer);
-        // They end by themselves when the driver does.
+    // No driver runs yet, and this is the only one who sets them.
+    let _ = told.set(mailboxes.clone());
+    for _ in 0..threads.max(1) {
+        let (jobs, helper, mailboxes) = (jobs.clone(), helper.clone(), mailboxes.clone());
+        let body = move || {
+            while let Some((number, job)) = jobs.take() {
+                mailboxes.answer(number, helper(job));
+            }
+        };
         drop(std::thread::Builder::new().name(format!("{name}-job")).spawn(body).map_err(system("thread"))?);
     }
     for source in sources {
@@ -473,6 +500,7 @@ where
         mailboxes.stop(None);
     }
     let ended: Vec<_> = shards.into_iter().map(usher_live::Shard::join).collect();
+    jobs.end();
     tracing::info!("stopped");
     let whole =
         ended.into_iter().try_for_each(|ended| ended.unwrap_or_else(|_| Err(io::Error::other("it failed"))));

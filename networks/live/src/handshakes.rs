@@ -4,21 +4,13 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 use usher_core::ConnId;
+use usher_core::address::host_of;
 use usher_core::collections::HashMap;
 use usher_core::fair::FairQueue;
-
-/// The network that shares are of: whoever has an IPv6 address mostly has its whole /64, and would have a share by each of
-/// them.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
-        v4 => v4,
-    }
-}
 
 /// Accepted connections of whose peers nothing is known.
 #[derive(Debug, Default)]
@@ -36,7 +28,7 @@ impl Unfinished {
     /// most, the one that has been at it longest. Whoever means it is done soon.
     pub(crate) fn add(&mut self, conn: ConnId, from: IpAddr, most: usize) -> Option<ConnId> {
         self.came += 1;
-        let (network, came) = (network(from), self.came);
+        let (network, came) = (host_of(from), self.came);
         self.change(network, |own| {
             own.insert(came, conn);
         });
@@ -109,7 +101,7 @@ impl HandshakeTurns {
         }
         let (sender, receiver) = oneshot::channel();
         // There are no more than there are connections, which are bounded.
-        let _ = state.waiting.push(network(address), sender, usize::MAX);
+        let _ = state.waiting.push(host_of(address), sender, usize::MAX);
         Err(receiver)
     }
 }
@@ -171,16 +163,6 @@ mod tests {
             all.remove(ConnId::accepted(n));
         }
         assert!(all.conns.is_empty() && all.networks.is_empty() && all.shares.is_empty());
-    }
-
-    #[test]
-    fn addresses_of_one_network_take_turns_together() {
-        let network = |address: &str| network(address.parse().unwrap()).to_string();
-        assert_eq!(network("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
-        assert_eq!(
-            (network("::ffff:192.0.2.1"), network("192.0.2.1")),
-            ("192.0.2.1".into(), "192.0.2.1".into())
-        );
     }
 
     #[test]

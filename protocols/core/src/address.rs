@@ -20,9 +20,26 @@ pub fn is_host_address(address: IpAddr) -> bool {
     }
 }
 
+/// A host's address without what one subscriber may choose freely: of an IPv6 address 64 bits remain, and IPv4 that is
+/// written as IPv6 is IPv4.
+#[must_use]
+pub fn host_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) >> 64 << 64).into()),
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_subscriber_has_all_of_a_64() {
+        let host = |address: &str| host_of(address.parse().unwrap()).to_string();
+        assert_eq!(host("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
+        assert_eq!((host("::ffff:192.0.2.1"), host("192.0.2.1")), ("192.0.2.1".into(), "192.0.2.1".into()));
+    }
 
     #[test]
     fn addresses_of_hosts_are_told_from_others() {

@@ -8,7 +8,8 @@ mod wire;
 pub use network::{At, EPOCH, Network};
 pub use wire::Sent;
 
-use crate::machine::{Job, Machine, Output, Transmit, Work};
+use crate::job::Job;
+use crate::machine::{Machine, Output, Transmit, Work};
 use crate::time::Instant;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

@@ -17,6 +17,7 @@ pub mod collections;
 pub mod counter;
 pub mod fair;
 pub mod impair;
+pub mod job;
 pub mod machine;
 mod named;
 pub mod output;
@@ -29,9 +30,10 @@ mod transport;
 pub mod work;
 
 pub use codec::{Reader, Truncated, Writer};
+pub use job::{Job, JobOrigin, JobWaiter, NoJob};
 pub use machine::{
-    AssocId, CloseReason, CommandError, ConnId, Input, Job, ListenerId, Machine, MessageEvent, MessageOp,
-    NoJob, Output, OutputOf, Owner, Path, PortId, Side, SocketId, StreamEvent, StreamOp, Transmit, Work,
+    AssocId, CloseReason, CommandError, ConnId, Input, ListenerId, Machine, MessageEvent, MessageOp, Output,
+    OutputOf, Owner, Path, PortId, Side, SocketId, StreamEvent, StreamOp, Transmit, Work,
 };
 pub use named::Named;
 pub use output::{Child, Host, Outputs};

@@ -20,6 +20,7 @@
 //! event carries a token that becomes another's command and comes back with the result. No machine holds a reference to
 //! one that it does not contain.
 
+use crate::job::{Job, NoJob};
 use crate::output::Outputs;
 use crate::time::{Instant, WallTime};
 use crate::work::WorkLabel;
@@ -481,19 +482,6 @@ pub enum CommandError {
     #[error("limit reached: {0}")]
     Full(&'static str),
 }
-
-/// What a machine asks of somebody who may be slow: a store, a processor that signs or hashes, a name service. The answer
-/// comes back as a command with the token.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Job<J> {
-    /// Comes back with the answer.
-    pub token: u64,
-    /// What is to be done.
-    pub what: J,
-}
-
-/// What a machine without slow helpers asks of them: nothing.
-pub type NoJob = core::convert::Infallible;
 
 /// One thing that a machine decided; see [`Machine::poll_output`].
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,7 +1,8 @@
 //! What a machine decided and its host has not carried out yet: [`Outputs`] is the machine's queue of it, [`Host`] empties
 //! it, and a [`Child`] is a machine whose outputs pass through the queue of the machine that it is within.
 
-use crate::machine::{Job, Machine, NoJob, Output, Transmit, Work};
+use crate::job::{Job, NoJob};
+use crate::machine::{Machine, Output, Transmit, Work};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -272,13 +273,13 @@ mod tests {
         let mut outputs = Outputs::<u8, u8>::default();
         outputs.event(1);
         outputs.transmit(data(CONN), vec![7, 8]);
-        outputs.job(Job { token: 5, what: 6 });
+        outputs.job(Job::new(5, 6));
         outputs.event(2);
         outputs.operate(Transmit::Stream { conn: CONN, op: StreamOp::Abort });
         let expected = vec![
             (Output::Event(1), vec![]),
             (Output::Transmit(data(CONN)), vec![7, 8]),
-            (Output::Job(Job { token: 5, what: 6 }), vec![]),
+            (Output::Job(Job::new(5, 6)), vec![]),
             (Output::Event(2), vec![]),
             (Output::Transmit(Transmit::Stream { conn: CONN, op: StreamOp::Abort }), vec![]),
         ];

@@ -301,7 +301,7 @@ mod tests {
     }
 
     fn ask(service: &mut Service<Memory>, what: Job) -> Command {
-        service.answer(at(1), WALL, usher_core::Job { token: 7, what })
+        service.answer(at(1), WALL, usher_core::Job::new(7, what))
     }
 
     #[test]

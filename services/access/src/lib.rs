@@ -32,7 +32,7 @@ pub use identity::{
     NasIdentity, NasPort, PORT_TYPE_ETHERNET, PORT_TYPE_VIRTUAL, PORT_TYPE_WIRELESS_80211,
     PORT_TYPE_WIRELESS_80216,
 };
-pub use lockout::{LoginLockout, host_of};
+pub use lockout::LoginLockout;
 pub use prefix::ipv6_prefix;
 pub use proof::{ChapResponse, Expected, MsChapResponse, MsChapV2Response, Proof, ProofError};
 pub use record::{Record, RecordKind, TerminateCause, Traffic};

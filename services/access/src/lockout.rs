@@ -2,7 +2,6 @@
 
 use crate::{FailureLimit, Failures};
 use core::hash::{BuildHasher, Hash};
-use core::net::IpAddr;
 use usher_core::collections::HashState;
 use usher_core::recent::RecentKeys;
 use usher_core::{Duration, Instant};
@@ -29,15 +28,6 @@ struct LoginKeys {
     name: u64,
     place: u64,
     both: u64,
-}
-
-/// A host's address without what one subscriber may choose freely: of an IPv6 address 64 bits remain.
-#[must_use]
-pub fn host_of(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) >> 64 << 64).into()),
-        v4 @ IpAddr::V4(_) => v4,
-    }
 }
 
 impl LoginLockout {
@@ -143,7 +133,7 @@ mod tests {
 
     #[test]
     fn hosts_of_one_ipv6_network_are_one() {
-        let host = |text: &str| host_of(text.parse().unwrap());
+        let host = |text: &str| usher_core::address::host_of(text.parse().unwrap());
         assert_eq!(host("2001:db8:0:1::1"), host("2001:db8:0:1:ffff::2"));
         assert_ne!(host("2001:db8:0:1::1"), host("2001:db8:0:2::1"));
         assert_eq!(host("::ffff:192.0.2.1"), host("192.0.2.1"));

@@ -49,7 +49,7 @@ impl AccessConcentrator {
         if self.config.translation.addresses.contains(&local.ip()) {
             let job = self.token();
             self.wanted.insert(job, Wanted { token });
-            return self.outputs.job(Job { token: job, what: ServiceJob::Translation(connection) });
+            return self.outputs.job(Job::new(job, ServiceJob::Translation(connection)));
         }
         self.counters.ident_nobody += 1;
         self.found(now, token, Owner::Nobody);

@@ -603,7 +603,7 @@ impl AccessConcentrator {
         };
         self.outputs.recycle(buf);
         match said {
-            Some(Output::Job(Job { token, what: ident::Job::Owner(connection) })) => {
+            Some(Output::Job(Job { token, what: ident::Job::Owner(connection), .. })) => {
                 self.owner_wanted(now, token, connection);
             }
             Some(Output::Event(event)) => self.outputs.event(Event::Ident(event)),

@@ -179,7 +179,10 @@ impl Gateway {
                 let leases = own.take(&wish);
                 self.leased(now, sa, leases);
             }
-            None => self.outputs.job(Job { token: sa.0, what: GatewayJob::Lease(wish) }),
+            None => {
+                let job = Job::new(sa.0, GatewayJob::Lease(wish)).of(login.origin());
+                self.outputs.job(job);
+            }
         }
     }
 

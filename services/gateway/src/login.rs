@@ -7,9 +7,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use usher_access::pool::Lease;
-use usher_access::{Continuation, Failure, FramedAddress, Proof, Reply, Request, host_of};
-use usher_core::address::is_host_address;
-use usher_core::{Duration, Instant, Job, Machine};
+use usher_access::{Continuation, Failure, FramedAddress, Proof, Reply, Request};
+use usher_core::address::{host_of, is_host_address};
+use usher_core::{CommandError, Duration, Instant, Job, JobOrigin, JobWaiter, Machine};
 use usher_crypto::Key;
 use usher_eap::packet::{Packet, Type};
 use usher_ike::machine::{self as ike, EapAnswer, SaId};
@@ -43,6 +43,8 @@ pub(crate) struct Login {
     asking: bool,
     next: Continuation,
     local: Option<Conversation>,
+    /// For whom its jobs are.
+    waiter: JobWaiter,
     /// It has been counted as failed.
     counted: bool,
     /// What it says of itself is not what it proves: that is said within a tunnel, to the AAA server alone.
@@ -65,6 +67,7 @@ impl Login {
             asking: false,
             next: Continuation::new(),
             local: None,
+            waiter: JobWaiter::default(),
             counted: false,
             tunnelled: false,
             granted: Granted::default(),
@@ -72,6 +75,10 @@ impl Login {
             leases: Vec::new(),
             addresses: Vec::new(),
         }
+    }
+    /// For whom its jobs are.
+    pub(crate) fn origin(&self) -> JobOrigin {
+        JobOrigin::of(self.remote.ip()).awaited_by(&self.waiter)
     }
 }
 
@@ -140,8 +147,11 @@ impl Gateway {
         let request =
             Request { port, continues: Some(&login.next), ..Request::new(&login.name, Proof::Eap(packet)) };
         let token = login.token;
-        if aaa.ask(now, token, &request).is_err() {
-            return self.unanswered(now, sa, LoginFailure::Unanswered);
+        match aaa.ask(now, token, &request) {
+            Ok(()) => {}
+            Err(CommandError::Full(_)) => return self.unanswered(now, sa, LoginFailure::Unanswered),
+            // Whoever asks later asks the same.
+            Err(_) => return self.turn_away(now, sa, LoginFailure::NoName),
         }
         login.asking = true;
         self.asked.insert(token, sa);
@@ -157,7 +167,7 @@ impl Gateway {
         let conversation = match login.local.take() {
             Some(conversation) if conversation.is_costly() => {
                 let what = GatewayJob::Judge(Box::new(Judgement::new(sa, conversation, packet)));
-                return self.outputs.job(Job { token: login.token, what });
+                return self.outputs.job(Job::new(login.token, what).of(login.origin()));
             }
             Some(mut conversation) => {
                 conversation.handle(packet);
@@ -185,11 +195,16 @@ impl Gateway {
         }
         login.local = None;
         self.counters.logins_held_back += 1;
-        self.failed(sa, LoginFailure::HeldBack);
+        self.turn_away(now, sa, LoginFailure::HeldBack);
+        true
+    }
+
+    /// Turns a login away that nobody has judged.
+    fn turn_away(&mut self, now: Instant, sa: SaId, why: LoginFailure) {
+        self.failed(sa, why);
         // An EAP-Failure is made where there is none.
         let answer = EapAnswer::Reject { packet: Vec::new() };
         self.tell(now, ike::Command::Eap { sa, answer });
-        true
     }
 
     fn decided(&mut self, now: Instant, sa: SaId, conversation: Conversation) {
@@ -227,7 +242,7 @@ impl Gateway {
         self.tell(now, ike::Command::Eap { sa, answer });
     }
 
-    fn unanswered(&mut self, now: Instant, sa: SaId, why: LoginFailure) {
+    pub(crate) fn unanswered(&mut self, now: Instant, sa: SaId, why: LoginFailure) {
         self.counters.logins_unanswered += 1;
         self.failed(sa, why);
         self.tell(now, ike::Command::Eap { sa, answer: EapAnswer::Unanswered });

@@ -16,8 +16,8 @@ use usher_access::{Aaa, AccessClient, ConfigError, LoginLockout, TerminateCause}
 use usher_core::collections::hash_state;
 use usher_core::timer::{TimerQueue, earliest};
 use usher_core::{
-    Child, CommandError, Duration, Input, Instant, Job, Machine, Output, OutputOf, Outputs, SecureRng,
-    SocketId, WallTime,
+    Child, CommandError, Duration, Input, Instant, Machine, Output, OutputOf, Outputs, SecureRng, SocketId,
+    WallTime,
 };
 use usher_esp::plane::Usage;
 use usher_ike::Endpoint;
@@ -152,6 +152,18 @@ pub enum GatewayJob {
     Lease(LeaseWish),
 }
 
+impl GatewayJob {
+    /// What is owed for it where too many others wait.
+    #[must_use]
+    pub fn refused(self, token: u64) -> Command {
+        match self {
+            Self::Ike(_) => Command::Done(ike::Command::Unable { token }),
+            Self::Judge(judgement) => Command::Unjudged(judgement.sa),
+            Self::Lease(wish) => Command::Leased { sa: wish.sa, leases: Vec::new() },
+        }
+    }
+}
+
 /// Which IKE_SAs are meant.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Which {
@@ -170,6 +182,8 @@ pub enum Command {
     Done(ike::Command),
     /// The answer to [`GatewayJob::Judge`]: the same, when it is [done](Judgement::done).
     Judged(Box<Judgement>),
+    /// The answer to [`GatewayJob::Judge`] of this IKE_SA where too many others wait.
+    Unjudged(SaId),
     /// The answer to [`GatewayJob::Lease`].
     Leased {
         /// Of which IKE_SA.
@@ -266,10 +280,14 @@ pub enum LoginFailure {
     HeldBack,
     /// No AAA server answers.
     Unanswered,
+    /// Too many others are judged at this moment.
+    Overload,
     /// What the AAA server says makes no sense.
     BadAnswer,
     /// The connection wants an AAA server, and there is none.
     NoAaa,
+    /// The initiator names no user, or none that fits a request to an AAA server.
+    NoName,
     /// No pool has an address left.
     NoAddress,
     /// The AAA server gives it the address that another user has, or another IKE_SA where each is to have its own (`unique = false`).
@@ -628,9 +646,7 @@ impl Gateway {
                     self.outputs.transmit(transmit.within(IKE_SLOT), bytes);
                 }
                 Some(Output::Work(work)) => self.outputs.work(work),
-                Some(Output::Job(Job { token, what })) => {
-                    self.outputs.job(Job { token, what: GatewayJob::Ike(what) });
-                }
+                Some(Output::Job(job)) => self.outputs.job(job.map(GatewayJob::Ike)),
                 Some(Output::Event(event)) => break Some(event),
                 None => break None,
             }
@@ -808,6 +824,7 @@ impl Machine for Gateway {
         match command {
             Command::Done(command) => self.ike.command(now, command)?,
             Command::Judged(judgement) => self.judged(now, *judgement),
+            Command::Unjudged(sa) => self.unanswered(now, sa, LoginFailure::Overload),
             Command::VoidTickets => self.ike.command(now, ike::Command::VoidTickets)?,
             Command::Revoked(names) => self.ike.command(now, ike::Command::Revoked(names))?,
             Command::Leased { sa, leases } => self.leased(now, sa, leases),

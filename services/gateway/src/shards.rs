@@ -56,7 +56,7 @@ impl Command {
             Self::Done(_) | Self::Judged(_) | Self::Connect { .. } | Self::Acquire { .. } => {
                 alloc::vec![(0, self)]
             }
-            Self::Leased { sa, .. } => alloc::vec![(sa.shard(), self)],
+            Self::Leased { sa, .. } | Self::Unjudged(sa) => alloc::vec![(sa.shard(), self)],
             Self::Removed { inbound, .. } | Self::Expired { inbound, .. } => {
                 alloc::vec![(owner(inbound), self)]
             }

@@ -211,7 +211,7 @@ impl IdentService {
             } else {
                 self.counters.lookups += 1;
                 self.asked.insert(token, Asked { asker, connection });
-                self.outputs.job(usher_core::Job { token, what: Job::Owner(connection) });
+                self.outputs.job(usher_core::Job::new(token, Job::Owner(connection)));
             }
         }
     }
@@ -308,7 +308,7 @@ mod tests {
         let mut net = Network::new(ChannelConfig::default());
         let service = net.add(IdentService::new(config), &[ip(SERVER)]);
         net.listen(service, ListenerId::own(0), SocketAddr::new(ip(SERVER), PORT));
-        net.on_job(service, |usher_core::Job { token, what: Job::Owner(connection) }| {
+        net.on_job(service, |usher_core::Job { token, what: Job::Owner(connection), .. }| {
             let owner = match connection.local.port() {
                 6193 => Owner::User(User { name: Some(b"ann".to_vec()), uid: Some(1000) }),
                 6195 => Owner::Nobody,

@@ -634,7 +634,7 @@ impl MihService {
             && *at <= now
             && let Some((_, token, interface, on)) = self.later.pop_first()
         {
-            self.outputs.job(usher_core::Job { token, what: Job::Switch { interface, on } });
+            self.outputs.job(usher_core::Job::new(token, Job::Switch { interface, on }));
         }
     }
 }

@@ -4,14 +4,14 @@ use super::plane::Plane;
 use super::say::Shared;
 use crate::metrics::Exposition;
 use crate::telling::named;
-use crate::{Questions, Telling, WorkDone, control};
+use crate::{MachineJobs, Questions, Telling, WorkDone, control};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
-use usher_gateway::{Command, GatewayStatus, Which};
+use std::sync::{Arc, PoisonError};
+use usher_gateway::{Command, Gateway, GatewayStatus, Which};
 
 /// What a gateway is asked.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -264,6 +264,7 @@ pub(super) struct Asked {
     shards: u8,
     leases: Option<Shared>,
     work: WorkDone,
+    jobs: Arc<MachineJobs<Gateway>>,
 }
 
 impl Asked {
@@ -272,9 +273,9 @@ impl Asked {
         telling: &Telling<Command>,
         plane: &Plane,
         (shards, leases): (u8, Option<Shared>),
-        work: WorkDone,
+        (work, jobs): (WorkDone, Arc<MachineJobs<Gateway>>),
     ) -> Self {
-        Self { questions: Questions::new(telling), plane: plane.clone(), shards, leases, work }
+        Self { questions: Questions::new(telling), plane: plane.clone(), shards, leases, work, jobs }
     }
     /// The gateway has answered.
     pub(super) fn answer(&self, token: u64, answer: Answer) {
@@ -292,6 +293,9 @@ impl Asked {
     fn whole(&self, mut status: Status) -> Status {
         status.counters.extend(self.plane.counters());
         status.work = self.work.all();
+        let load = self.jobs.load();
+        let jobs = [("jobs_refused", load.refused), ("jobs_given_up", load.given_up)];
+        status.counters.extend(jobs.map(|(name, n)| (name.to_owned(), n)));
         if let Some(leases) = &self.leases {
             let leases = leases.lock().unwrap_or_else(PoisonError::into_inner);
             let pool =

@@ -163,7 +163,9 @@ const fn refusal(why: LoginFailure) -> &'static str {
     match why {
         LoginFailure::Rejected => "rejected",
         LoginFailure::Unanswered => "no AAA server answers",
+        LoginFailure::Overload => "too many others are judged at this moment",
         LoginFailure::BadAnswer => "the AAA server's answer makes no sense",
+        LoginFailure::NoName => "it names no user, or none that fits a request to an AAA server",
         LoginFailure::NoAaa => "the configuration has no AAA server",
         LoginFailure::HeldBack => "too many logins of this name or host have failed; it is held back",
         LoginFailure::AddressInUse => {

@@ -3,7 +3,7 @@
 
 use super::{MihError, identifier, load, rng, sockets, watch};
 use crate::netlink::{self, Change};
-use crate::{Hosted, ServeError, Source, Teller, listen, log, serve as host};
+use crate::{Helpers, Hosted, ServeError, Source, Teller, listen, log, serve as host};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -81,8 +81,7 @@ pub fn node(path: Option<PathBuf>) -> Result<(), MihError> {
         sockets: Sockets { udp, listeners, ..Sockets::default() },
         frames: None,
         clock: Clock::start(),
-        helper: Arc::new(no_job),
-        helpers: 1,
+        helpers: Helpers::new(1, no_job),
         said: Box::new(say(orders)),
         over: Box::new(|_| false),
         counted: |station| station.mihf().counters().iter().chain(station.counters().iter()).collect(),
@@ -251,8 +250,7 @@ pub(super) fn point(loaded: &Loaded) -> Result<(), MihError> {
         sockets,
         frames: None,
         clock,
-        helper: Arc::new(no_job),
-        helpers: 1,
+        helpers: Helpers::new(1, no_job),
         said: Box::new(|event| match event {
             pos::Event::Registered { station } => tracing::info!(%station, "registered"),
             pos::Event::HandoverBegan { station } => tracing::info!(%station, "handover began"),
@@ -301,8 +299,7 @@ pub fn flow(local: IpAddr, config: correspondent::Config) -> Result<(), MihError
         sockets: Sockets { udp, ..Sockets::default() },
         frames: None,
         clock,
-        helper: Arc::new(no_job),
-        helpers: 1,
+        helpers: Helpers::new(1, no_job),
         said: Box::new(|event| {
             if let correspondent::Event::Redirected { to } = event {
                 tracing::info!(%to, "the flow is redirected");

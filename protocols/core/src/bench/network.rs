@@ -2,8 +2,9 @@
 
 use super::wire::{Arrival, End, Sent, What, Wire};
 use crate::impair::ChannelConfig;
+use crate::job::Job;
 use crate::machine::{
-    CloseReason, CommandError, ConnId, Input, Job, ListenerId, Machine, MessageEvent, PortId, SocketId,
+    CloseReason, CommandError, ConnId, Input, ListenerId, Machine, MessageEvent, PortId, SocketId,
     StreamEvent, Transmit, Work,
 };
 use crate::output::Host;

@@ -47,7 +47,7 @@ impl Machine for Parrot {
     fn command(&mut self, _: Instant, command: Do) -> Result<(), CommandError> {
         match command {
             Do::Send(transmit, bytes) => self.out.transmit(transmit, bytes.to_vec()),
-            Do::Ask(what) => self.out.job(Job { token: 1, what }),
+            Do::Ask(what) => self.out.job(Job::new(1, what)),
             Do::Wake(at) => self.alarm = Some(at),
             Do::Say(what) => self.out.event(what.into()),
         }

@@ -513,10 +513,25 @@ pub(super) fn signed(
     match (state.proof.is_some(), sa.initiator) {
         (true, true) => initiator::proved(sa, cx),
         (true, false) => responder::go_on(sa, cx),
-        (false, true) => sa.end(cx, EndReason::Helper),
-        (false, false) => responder::fail(sa, cx, EndReason::Helper),
+        (false, _) => unhelped(sa, cx),
     }
     Ok(())
+}
+
+/// No helper can sign or verify at this moment.
+pub(super) fn unable(sa: &mut IkeSa, cx: &mut Context<'_>) -> Result<(), CommandError> {
+    let waiting = state(sa).filter(|state| state.waits != Waits::Nobody);
+    let state = waiting.ok_or(CommandError::WrongState("it waits for no helper"))?;
+    state.waits = Waits::Nobody;
+    unhelped(sa, cx);
+    Ok(())
+}
+
+fn unhelped(sa: &mut IkeSa, cx: &mut Context<'_>) {
+    match sa.initiator {
+        true => sa.end(cx, EndReason::Helper),
+        false => responder::fail(sa, cx, EndReason::Helper),
+    }
 }
 
 /// A helper has verified the other side's proof.

@@ -119,6 +119,11 @@ pub enum Command {
         /// A response of OCSP about the connection's certificate, DER, where one was asked for and is to be had.
         ocsp: Option<Vec<u8>>,
     },
+    /// The answer to any [`IkeJob`] that nobody can do at this moment.
+    Unable {
+        /// Of the job.
+        token: u64,
+    },
     /// The answer to [`IkeJob::Verify`].
     Verified {
         /// Of the job.

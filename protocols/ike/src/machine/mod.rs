@@ -797,7 +797,9 @@ impl Machine for Endpoint {
             | Command::Replaced { .. }
             | Command::Revoked(_)
             | Command::VoidTickets => 0,
-            Command::Signed { token, .. } | Command::Verified { token, .. } => *token,
+            Command::Signed { token, .. } | Command::Verified { token, .. } | Command::Unable { token } => {
+                *token
+            }
             Command::Eap { sa, .. }
             | Command::Address { sa, .. }
             | Command::CreateChild { sa, .. }

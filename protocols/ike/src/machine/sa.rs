@@ -226,6 +226,8 @@ pub(super) struct IkeSa {
     pub(super) certificates: Arc<[CertificateName]>,
     /// This side's SPI of the IKE_SA that it takes up.
     pub(super) resumes: Option<Spi>,
+    /// For whom jobs are done; nobody once it has ended.
+    pub(super) waiter: Option<usher_core::JobWaiter>,
 }
 
 impl IkeSa {
@@ -287,6 +289,7 @@ impl IkeSa {
             proof_until: None,
             certificates: Arc::new([]),
             resumes: None,
+            waiter: None,
         }
     }
     /// Who the other side is, once it has proved that.
@@ -455,7 +458,9 @@ impl IkeSa {
         self.answered = Answered::Pending;
     }
     pub(super) fn job(&mut self, cx: &mut Context<'_>, what: IkeJob) {
-        cx.outputs.job(usher_core::Job { token: self.id.0, what });
+        let waiter = self.waiter.get_or_insert_default();
+        let origin = usher_core::JobOrigin::of(self.path.remote.ip()).awaited_by(waiter);
+        cx.outputs.job(usher_core::Job::new(self.id.0, what).of(origin));
     }
 
     /// Tells of its keys, where that is wanted.
@@ -473,6 +478,7 @@ impl IkeSa {
         }
         resumption::ended(self, cx, reason);
         self.phase = Phase::Ended;
+        self.waiter = None;
         for child in core::mem::take(&mut self.children) {
             child.remove(cx, self.id);
         }
@@ -772,6 +778,7 @@ impl IkeSa {
             Command::Eap { answer, .. } => authenticate::responder::eap(self, cx, answer)?,
             Command::Address { attributes, .. } => authenticate::responder::address(self, cx, attributes)?,
             Command::Signed { signature, ocsp, .. } => authenticate::signed(self, cx, signature, ocsp)?,
+            Command::Unable { .. } => authenticate::unable(self, cx)?,
             Command::Verified { until, certificates, .. } => {
                 authenticate::verified(self, cx, until, certificates)?;
             }

@@ -48,9 +48,9 @@ impl Context {
         self.now.wall(self.epoch)
     }
 
-    /// Asks something of the host.
+    /// Asks something of the host that is to be done whoever waits for it.
     pub(super) fn assign(&mut self, token: u64, what: Job) {
-        self.outputs.job(usher_core::Job { token, what });
+        self.outputs.job(usher_core::Job::new(token, what));
     }
 
     /// Looks a user up where that takes no time; `None`: the host is to be asked.

@@ -61,7 +61,7 @@ impl Host {
     /// Whether somebody would be let in.
     fn admits(&mut self, now: Instant, request: &AdmitRequest) -> bool {
         let what = Job::Admit { client: None, request: request.clone() };
-        let answer = self.service.answer(now, EPOCH, usher_core::Job { token: 0, what });
+        let answer = self.service.answer(now, EPOCH, usher_core::Job::new(0, what));
         matches!(answer, Command::Admitted { admission: Admission::Yes { .. }, .. })
     }
     pub(crate) fn rows(&self) -> Vec<SessionRow> {

@@ -135,8 +135,12 @@ fn a_login_that_is_kept_waiting_says_for_whom() {
         // Whether a responder is silent is the host's to say.
         (by_certificate(), Reason::Busy),
     ] {
-        assert_eq!(asked(&mut p).len(), 1, "the host is asked");
+        let jobs = asked(&mut p);
+        assert_eq!(jobs.len(), 1, "the host is asked");
+        assert!(jobs[0].origin.is_awaited());
         p.server.handle(Instant::ZERO + Duration::from_secs(300), Input::Timeout);
+        // What a ledger is asked is done whoever waits for it.
+        assert_eq!(jobs[0].origin.is_awaited(), matches!(jobs[0].what, Job::Admit { .. }));
         let [Event::Undecided(login)] = &events(&mut p)[..] else { panic!("{reason:?}: not told") };
         assert_eq!(login.reason, Some(reason));
         assert_eq!(p.server.half_open(), 0);

@@ -82,7 +82,7 @@ fn a_block_of_ports_leads_to_its_host_by_computing() {
 fn a_connection_of_an_address_that_hosts_share_is_looked_up_with_the_system() {
     let mut site = Site::new();
     let inner = IpAddr::V4(site.world.status()[0].ipv4.unwrap());
-    site.world.net.on_job(site.world.ac, move |Job { token, what }| match what {
+    site.world.net.on_job(site.world.ac, move |Job { token, what, .. }| match what {
         ServiceJob::Translation(connection) => {
             assert_eq!(connection.remote, at(ASKER, 6667));
             let inner = match connection.local.port() {

@@ -148,7 +148,7 @@ impl World {
             .collect();
         let disk = Rc::new(RefCell::new(Disk { takes: millis(4), ..Disk::default() }));
         let keeps = disk.clone();
-        net.on_job(ac, move |Job { token, what }| match what {
+        net.on_job(ac, move |Job { token, what, .. }| match what {
             ServiceJob::Log(record) => {
                 let mut disk = keeps.borrow_mut();
                 let kept = !disk.full;

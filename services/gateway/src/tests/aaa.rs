@@ -129,6 +129,19 @@ impl Site {
 }
 
 #[test]
+fn a_name_that_fits_no_request_is_turned_away_as_that() {
+    let mut site = Site::new(AAA_GATEWAY, |_| {});
+    let client = site.world.client(CLIENT, &eap_client("mschapv2", &"x".repeat(254), "a long password"));
+    site.world.connect(client, "home");
+    site.world.run(secs(3));
+    let events = site.world.net.events(site.world.gateway).iter();
+    let why: Vec<_> = events
+        .filter_map(|(_, event)| if let Event::LoginFailed { why, .. } = event { Some(*why) } else { None })
+        .collect();
+    assert_eq!(why, [LoginFailure::NoName]);
+}
+
+#[test]
 fn one_slow_answer_of_the_aaa_server_delays_nobody_else() {
     let mut site = Site::new(AAA_GATEWAY, |_| {});
     // What the server is asked about one user takes three seconds each time.

@@ -245,6 +245,45 @@ fn a_step_of_eap_tls_is_a_helpers_and_delays_nobody_else() {
 }
 
 #[test]
+fn who_finds_no_helper_is_told_to_come_later_and_nobody_works_for_who_has_gone() {
+    let mut world = World::new(EAP_GATEWAY);
+    let asked = Rc::new(RefCell::new(Vec::new()));
+    let (jobs, gateway) = (asked.clone(), world.gateway);
+    let credentials = loaded(EAP_GATEWAY).credentials;
+    world.net.on_job(gateway, move |job| match job.what {
+        GatewayJob::Ike(what) => {
+            Some((millis(2), Command::Done(credentials.answer(&Job::new(job.token, what)))))
+        }
+        what => {
+            let refused = job.origin.host() == Some(CLIENT.parse().unwrap());
+            jobs.borrow_mut().push(job.origin);
+            refused.then(|| (millis(1), what.refused(job.token)))
+        }
+    });
+    let client = eap_client("tls", "station@usher.test", "of no use");
+    let refused = world.client(CLIENT, &client);
+    world.connect(refused, "home");
+    world.run(secs(2));
+    let why = |event: &Event| match event {
+        Event::LoginFailed { why, .. } => Some(*why),
+        _ => None,
+    };
+    let told = |world: &World| -> Vec<_> {
+        world.net.events(world.gateway).iter().filter_map(|(_, event)| why(event)).collect()
+    };
+    assert_eq!(told(&world), [LoginFailure::Overload]);
+    assert_eq!(asked.borrow().len(), 1);
+    let gone = world.client("198.51.100.2", &client);
+    world.connect(gone, "home");
+    world.run(millis(130));
+    assert!(asked.borrow().last().unwrap().is_awaited());
+    world.net.silence(gone, true);
+    world.run(secs(60));
+    assert!(asked.borrow().iter().all(|origin| !origin.is_awaited()));
+    assert_eq!(world.net[world.gateway].logins.len(), 0);
+}
+
+#[test]
 fn a_client_that_starts_again_leaves_nothing_of_itself_behind() {
     let mut world = World::new(PSK_GATEWAY);
     let client = world.client(CLIENT, PSK_CLIENT);

@@ -180,7 +180,7 @@ fn add(
     net.bind(host, NAT_SOCKET, SocketAddr::new(own, 4500));
     net.on_job(host, move |job| match job.what {
         GatewayJob::Ike(what) => {
-            Some((millis(2), Command::Done(credentials.answer(&Job { token: job.token, what }))))
+            Some((millis(2), Command::Done(credentials.answer(&Job::new(job.token, what)))))
         }
         GatewayJob::Judge(judgement) => Some((JUDGING, Command::Judged(judgement.done()))),
         GatewayJob::Lease(wish) => {

@@ -63,7 +63,7 @@ impl MihService {
     fn job(&mut self, request: u64, part: usize, what: Job) {
         self.token += 1;
         self.jobs.insert(self.token, (request, part));
-        self.outputs.job(usher_core::Job { token: self.token, what });
+        self.outputs.job(usher_core::Job::new(self.token, what));
     }
 
     pub(super) fn parameters(

@@ -48,7 +48,7 @@ fn serve(net: &mut Network, text: &str, address: &str) -> At<MihService> {
     let at = net.add(service(text, 1), &[ip(address)]);
     net.bind(at, SocketId::own(0), SocketAddr::new(ip(address), PORT));
     net.listen(at, ListenerId::own(0), SocketAddr::new(ip(address), PORT));
-    net.on_job(at, |usher_core::Job { token, what }| {
+    net.on_job(at, |usher_core::Job { token, what, .. }| {
         let answer = match what {
             Job::Measure { interfaces } => {
                 let reports = interfaces.iter().map(|name| up(name)).collect();

@@ -62,7 +62,7 @@ impl Role for ServerRole {
         let Self { at: own, endpoint, service, .. } = self;
         endpoint.feed(ctx, service, delivery);
         endpoint.drain(ctx, service, |ctx, service, word| {
-            let EventOrJob::Job(Job { token, what: Asked::Owner(Connection { local, remote }) }) = word
+            let EventOrJob::Job(Job { token, what: Asked::Owner(Connection { local, remote }), .. }) = word
             else {
                 return;
             };

@@ -109,7 +109,7 @@ impl Role for GatewayRole {
         let Self { endpoint, gateway, credentials, helpers, protection, .. } = self;
         endpoint.feed(ctx, gateway, &delivery);
         let next = endpoint.drain(ctx, gateway, |ctx, gateway, word| {
-            let Job { token, what } = match word {
+            let Job { token, what, origin } = match word {
                 EventOrJob::Job(job) => job,
                 EventOrJob::Event(event) => {
                     if let (Some(protection), Event::Ike(event)) = (&*protection, &event) {
@@ -133,7 +133,7 @@ impl Role for GatewayRole {
                 }
             };
             let label = what.work();
-            let job = Job { token, what };
+            let job = Job::new(token, what).of(origin);
             if let Some(job) = helpers.put(now, Some(label), job) {
                 // What no helper does keeps this host's processor.
                 ctx.work(Work { label, units: 1 });

@@ -80,7 +80,7 @@ impl Role for FunctionRole {
         let Self { endpoint, service, ports, .. } = self;
         endpoint.feed(ctx, service, delivery);
         endpoint.drain(ctx, service, |ctx, service, word| {
-            let EventOrJob::Job(Job { token, what }) = word else { return };
+            let EventOrJob::Job(Job { token, what, .. }) = word else { return };
             let answer = match what {
                 Wanted::Measure { interfaces } => {
                     let reports = ports.iter().map(|port| &port.report);

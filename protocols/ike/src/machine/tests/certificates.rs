@@ -167,6 +167,41 @@ fn without_a_signature_there_is_no_login() {
 }
 
 #[test]
+fn where_helpers_have_no_time_initiators_are_told_to_come_later() {
+    let authority = Authority::new();
+    let mut world = world(&authority, [P256, P256], "ini.test", &authority);
+    world.net.on_job(world.responder, |job| Some((millis(1), Command::Unable { token: job.token })));
+    world.initiate();
+    world.net.run(secs(1));
+    assert_eq!(world.ended(world.responder), [EndReason::Helper]);
+    assert_eq!(world.ended(world.initiator), [EndReason::Refused]);
+    assert_eq!(world.counters(world.responder).authentication_failed, 1);
+    world.forgotten();
+}
+
+#[test]
+fn nobody_waits_for_helpers_of_an_sa_that_has_ended() {
+    let authority = Authority::new();
+    let mut world = world(&authority, [P256, P256], "ini.test", &authority);
+    let asked = Rc::new(RefCell::new(Vec::new()));
+    let jobs = asked.clone();
+    world.net.on_job(world.responder, move |job| {
+        jobs.borrow_mut().push((job.token, job.origin));
+        None
+    });
+    world.initiate();
+    world.net.run(secs(1));
+    assert_eq!(asked.borrow()[0].1.host(), Some(INITIATOR.parse().unwrap()));
+    assert!(asked.borrow()[0].1.is_awaited());
+    // Who has not proved itself in time is forgotten, and with it what was asked on its account.
+    world.net.run(secs(300));
+    assert_eq!(world.net[world.responder].half_open(), 0);
+    assert!(asked.borrow().iter().all(|(_, origin)| !origin.is_awaited()));
+    let late = Command::Unable { token: asked.borrow()[0].0 };
+    assert!(world.net.command(world.responder, late).is_err());
+}
+
+#[test]
 fn a_shared_key_of_one_side_and_a_certificate_of_the_other_are_a_login() {
     let authority = Authority::new();
     let (chain, key) = authority.certify("gw.test", P256);

@@ -30,7 +30,7 @@ use conversation::{
 };
 pub(super) use conversation::{Opening, failure, opening};
 use core::net::IpAddr;
-use usher_core::{CommandError, Instant};
+use usher_core::{CommandError, Instant, JobOrigin, JobWaiter};
 use usher_crypto::Key;
 use usher_crypto::digest::equal;
 use usher_crypto::legacy::nt_hash;
@@ -142,6 +142,8 @@ pub(super) struct Session {
     station: Box<[u8]>,
     audience: Audience,
     stage: Stage,
+    /// For whom jobs are done.
+    waiter: Option<JobWaiter>,
 }
 
 impl Session {
@@ -176,6 +178,7 @@ impl Session {
             station: Box::default(),
             audience: Audience::default(),
             stage,
+            waiter: None,
         }
     }
 
@@ -236,8 +239,9 @@ impl Session {
         }
     }
     /// Asks something of the host.
-    fn assign(&self, ctx: &mut Context, what: Job) -> Step {
-        ctx.assign(self.audience.number(), what);
+    fn assign(&mut self, ctx: &mut Context, what: Job) -> Step {
+        let origin = JobOrigin::default().awaited_by(self.waiter.get_or_insert_default());
+        ctx.outputs.job(usher_core::Job::new(self.audience.number(), what).of(origin));
         Step::Wait
     }
     /// Who is held back, of its station and the name that its proof is for.
@@ -612,7 +616,7 @@ impl Session {
     }
 
     /// Has the host compare a password with its hash.
-    fn verify(&self, ctx: &mut Context, name: Vec<u8>, hash: Key<String>, password: Key) -> Step {
+    fn verify(&mut self, ctx: &mut Context, name: Vec<u8>, hash: Key<String>, password: Key) -> Step {
         self.trace(ctx, || "the host compares the password with its hash".into());
         self.assign(ctx, Job::Verify { client: self.client(), name, hash, password })
     }

@@ -59,7 +59,7 @@ impl ConcentratorRole {
                     self.endpoint.transmit(ctx, &mut self.concentrator, transmit, &buf);
                 }
                 Output::Work(work) => ctx.work(work),
-                Output::Job(Job { token, what }) => self.job(ctx, token, &what),
+                Output::Job(Job { token, what, .. }) => self.job(ctx, token, &what),
                 Output::Event(event) => self.hear(ctx, now, event),
             }
         }

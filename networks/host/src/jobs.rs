@@ -1,0 +1,241 @@
+//! A queue of jobs for threads. Those who share are served in turn, and of each few jobs of one name wait: a flood of one, or
+//! of guesses at one user's password, keeps those who flood waiting and nobody else, nor that user elsewhere. What nobody waits for any
+//! more is left out.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use usher_core::JobOrigin;
+use usher_core::fair::FairQueue;
+
+/// Whom a job is for.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Whose<S> {
+    /// Whose share of the helpers it takes, such as a RADIUS client's.
+    pub share: S,
+    /// The user; nobody: not told apart.
+    pub name: Vec<u8>,
+    /// Who waits for its answer.
+    pub origin: JobOrigin,
+}
+
+/// How many jobs may wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// In all.
+    pub all: usize,
+    /// Of one name, of each share.
+    pub name: usize,
+}
+
+impl Default for Bounds {
+    /// As many as a machine asks that bounds them itself.
+    fn default() -> Self {
+        Self { all: 1 << 16, name: usize::MAX }
+    }
+}
+
+/// What a queue has counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct JobLoad {
+    /// Jobs that wait.
+    pub waiting: u64,
+    /// Those that found no room.
+    pub refused: u64,
+    /// Those that were left out, since nobody waited for them any more.
+    pub given_up: u64,
+}
+
+/// A job that waits, with its name and who waits for it.
+type Entry<T> = (Vec<u8>, JobOrigin, T);
+
+/// Jobs that wait.
+struct Waiting<S, T> {
+    jobs: FairQueue<S, Entry<T>>,
+    names: BTreeMap<(S, Vec<u8>), usize>,
+    ended: bool,
+}
+
+impl<S: Ord, T> Waiting<S, T> {
+    /// A job of this name does not wait any more.
+    fn leave(&mut self, named: &(S, Vec<u8>)) {
+        if let Some(waiting) = self.names.get_mut(named) {
+            *waiting -= 1;
+            if *waiting == 0 {
+                self.names.remove(named);
+            }
+        }
+    }
+}
+
+/// The queue; see the [module](self).
+pub struct Jobs<S, T> {
+    waiting: Mutex<Waiting<S, T>>,
+    bell: Condvar,
+    bounds: Bounds,
+    refused: AtomicU64,
+    given_up: AtomicU64,
+}
+
+impl<S, T> std::fmt::Debug for Jobs<S, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Jobs").field("bounds", &self.bounds).finish_non_exhaustive()
+    }
+}
+
+impl<S: Ord + Clone, T> Default for Jobs<S, T> {
+    fn default() -> Self {
+        Self::new(Bounds::default())
+    }
+}
+
+impl<S: Ord + Clone, T> Jobs<S, T> {
+    /// An empty queue.
+    #[must_use]
+    pub fn new(bounds: Bounds) -> Self {
+        let waiting = Waiting { jobs: FairQueue::new(), names: BTreeMap::new(), ended: false };
+        Self {
+            waiting: Mutex::new(waiting),
+            bell: Condvar::new(),
+            bounds,
+            refused: AtomicU64::new(0),
+            given_up: AtomicU64::new(0),
+        }
+    }
+    fn lock(&self) -> MutexGuard<'_, Waiting<S, T>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// Puts a job in line. Where there is no room one is given back and counted as refused: this one, or the newest of
+    /// the share that has the most.
+    #[must_use]
+    pub fn put(&self, whose: Whose<S>, job: T) -> Option<T> {
+        let Whose { share, name, origin } = whose;
+        let mut waiting = self.lock();
+        let named = (share, name);
+        let is_counted = !named.1.is_empty();
+        let displaced = if is_counted && waiting.names.get(&named).is_some_and(|n| *n >= self.bounds.name) {
+            Some(job)
+        } else {
+            if is_counted {
+                *waiting.names.entry(named.clone()).or_default() += 1;
+            }
+            let (share, name) = named;
+            let displaced = waiting.jobs.push(share, (name, origin, job), self.bounds.all);
+            displaced.map(|(share, (name, _, job))| {
+                waiting.leave(&(share, name));
+                job
+            })
+        };
+        drop(waiting);
+        if displaced.is_some() {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        self.bell.notify_one();
+        displaced
+    }
+    /// The next job that somebody waits for; waits for one. `None` once the queue has [ended](Self::end).
+    pub fn take(&self) -> Option<T> {
+        let mut waiting = self.lock();
+        loop {
+            if waiting.ended {
+                return None;
+            }
+            let Some((share, (name, origin, job))) = waiting.jobs.pop() else {
+                waiting = self.bell.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            waiting.leave(&(share, name));
+            if origin.is_awaited() {
+                return Some(job);
+            }
+            self.given_up.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    /// Nobody takes any more jobs.
+    pub fn end(&self) {
+        self.lock().ended = true;
+        self.bell.notify_all();
+    }
+    /// How many wait, and what became of others.
+    pub fn load(&self) -> JobLoad {
+        JobLoad {
+            waiting: self.lock().jobs.len() as u64,
+            refused: self.refused.load(Ordering::Relaxed),
+            given_up: self.given_up.load(Ordering::Relaxed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+    use usher_core::JobWaiter;
+
+    fn load<S: Ord + Clone, T>(jobs: &Jobs<S, T>) -> (u64, u64) {
+        (jobs.load().waiting, jobs.load().refused)
+    }
+
+    fn of(client: u32, name: &str) -> Whose<Option<u32>> {
+        Whose { share: Some(client), name: name.as_bytes().to_vec(), origin: JobOrigin::default() }
+    }
+
+    #[test]
+    fn guesses_at_one_password_keep_no_other_user_waiting() {
+        let jobs = Jobs::new(Bounds { all: 256, name: 4 });
+        let refused = (0..452).filter(|n| jobs.put(of(0, "held back"), *n).is_some()).count();
+        assert_eq!((refused, load(&jobs)), (448, (4, 448)));
+        assert_eq!(jobs.put(of(0, "ann"), 1000), None);
+        let order: Vec<i32> = (0..5).map(|_| jobs.take().unwrap()).collect();
+        assert_eq!(order, [0, 1, 2, 3, 1000]);
+        // Who is served makes room for the next of the same name.
+        assert_eq!((jobs.put(of(0, "held back"), 5), jobs.take(), load(&jobs)), (None, Some(5), (0, 448)));
+    }
+
+    #[test]
+    fn guesses_by_one_client_do_not_keep_their_user_out_elsewhere() {
+        let jobs = Jobs::new(Bounds { all: 256, name: 4 });
+        assert_eq!((0..8).filter(|n| jobs.put(of(0, "ann"), *n).is_some()).count(), 4);
+        assert_eq!(jobs.put(of(1, "ann"), 1000), None);
+        let order: Vec<i32> = (0..5).map(|_| jobs.take().unwrap()).collect();
+        assert_eq!(order, [0, 1000, 1, 2, 3]);
+        assert_eq!((jobs.put(of(0, "ann"), 8), jobs.put(of(1, "ann"), 1001)), (None, None));
+    }
+
+    #[test]
+    fn a_flood_of_one_client_keeps_no_other_client_waiting() {
+        let jobs = Jobs::new(Bounds { all: 256, name: 4 });
+        let refused = (0..452).filter(|n| jobs.put(of(0, &format!("user{n}")), *n).is_some()).count();
+        assert_eq!(refused, 452 - 256);
+        // Another client's find room although all is taken, and the flood's newest go.
+        for n in 1000..1100 {
+            assert!(jobs.put(of(1, &format!("user{n}")), n).is_some_and(|n| n < 256), "{n}");
+        }
+        let order: Vec<i32> = (0..6).map(|_| jobs.take().unwrap()).collect();
+        assert_eq!(order, [0, 1000, 1, 1001, 2, 1002]);
+        assert_eq!(load(&jobs), (250, 452 - 256 + 100));
+    }
+
+    #[test]
+    fn jobs_without_a_name_have_no_bound_but_that_of_all() {
+        let jobs = Jobs::new(Bounds { all: 8, name: 4 });
+        assert!((0..8).all(|n| jobs.put(Whose::<Option<u32>>::default(), n).is_none()));
+        assert_eq!(jobs.put(Whose::<Option<u32>>::default(), 8), Some(8));
+    }
+
+    #[test]
+    fn what_nobody_waits_for_any_more_is_not_done() {
+        let jobs = Jobs::default();
+        let waiters: Vec<_> = (0..3).map(|_| JobWaiter::default()).collect();
+        for (n, waiter) in waiters.iter().enumerate() {
+            let origin = JobOrigin::of(Ipv4Addr::new(192, 0, 2, 1).into()).awaited_by(waiter);
+            let whose = Whose { share: origin.host(), origin, ..Whose::default() };
+            assert_eq!(jobs.put(whose, n), None);
+        }
+        drop(waiters.into_iter().nth(2));
+        assert_eq!(jobs.put(Whose::default(), 9), None);
+        assert_eq!((jobs.take(), jobs.load()), (Some(9), JobLoad { waiting: 0, refused: 0, given_up: 3 }));
+        jobs.end();
+        assert_eq!(jobs.take(), None);
+    }
+}
