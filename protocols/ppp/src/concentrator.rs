@@ -332,8 +332,8 @@ impl Concentrator {
                         self.send(own, host, id, protocol, &packet);
                     }
                 }
-                Said::Ask { name: user, proof } => {
-                    let event = ConcentratorEvent::Authenticate { session: name, user, proof };
+                Said::Ask { name: user, proof, mtu } => {
+                    let event = ConcentratorEvent::Authenticate { session: name, user, proof, mtu };
                     self.outputs.event(event);
                 }
                 Said::Authenticated => {

@@ -186,6 +186,8 @@ usher_core::named! {
         CrowdedOut = "crowded-out",
         /// The other side does not know LCP, or what is fundamental to it.
         Protocol = "protocol",
+        /// A packet of authentication is longer than the other side takes.
+        TooLong = "too-long",
         /// No concentrator offers what is asked for.
         NoConcentrator = "no-concentrator",
     }
@@ -214,8 +216,8 @@ pub(crate) enum Role {
 pub(crate) enum Said {
     /// Send this.
     Send(Protocol, Vec<u8>),
-    /// Somebody is to judge this.
-    Ask { name: Vec<u8>, proof: Proof },
+    /// Somebody is to judge this, and answer by packets of at most `mtu` octets.
+    Ask { name: Vec<u8>, proof: Proof, mtu: u16 },
     /// Who asks, or is asked, is satisfied.
     Authenticated,
     /// This side was not believed, and this is what the other said.
@@ -594,6 +596,14 @@ impl Link {
         self.said.push(Said::Send(protocol, packet));
     }
 
+    /// Sends a packet of authentication. What the other side cannot take ends the link: nothing shorter says the same.
+    fn send_proof(&mut self, now: Instant, wall: WallTime, protocol: Protocol, packet: Vec<u8>) {
+        if packet.len() > usize::from(self.lcp.options.mtu()) {
+            return self.close(now, wall, EndReason::TooLong);
+        }
+        self.send(protocol, packet);
+    }
+
     /// Has LCP do something, and what follows from it.
     fn lcp(
         &mut self,
@@ -661,7 +671,9 @@ impl Link {
                 let Some(protocol) = self.lcp.options.authentication() else {
                     return self.close(now, wall, EndReason::NoAuthentication);
                 };
-                let (one, out) = Authenticator::new(protocol, name, timer, max_configure, now, &mut self.rng);
+                let longest = self.lcp.options.mtu();
+                let (one, out) =
+                    Authenticator::new(protocol, name, (timer, max_configure), longest, now, &mut self.rng);
                 self.authenticator = Some(one);
                 self.asked(now, wall, out);
             }
@@ -686,8 +698,11 @@ impl Link {
         }
         for outcome in out {
             match outcome {
-                Asked::Send(packet) => self.send(protocol, packet),
-                Asked::Ask { name, proof } => self.said.push(Said::Ask { name, proof }),
+                Asked::Send(packet) => self.send_proof(now, wall, protocol, packet),
+                Asked::Ask { name, proof } => {
+                    let mtu = self.lcp.options.mtu();
+                    self.said.push(Said::Ask { name, proof, mtu });
+                }
                 Asked::Accepted => self.authenticated(now, wall),
                 Asked::Rejected => self.close(now, wall, EndReason::AuthenticationFailed),
                 Asked::Silent { peer: true } => self.close(now, wall, EndReason::Unreachable),
@@ -704,7 +719,7 @@ impl Link {
         }
         for outcome in out {
             match outcome {
-                Shown::Send(packet) => self.send(protocol, packet),
+                Shown::Send(packet) => self.send_proof(now, wall, protocol, packet),
                 Shown::Accepted => self.authenticated(now, wall),
                 Shown::Rejected(message) => {
                     self.said.push(Said::Refused(refusal(&message)));

@@ -332,6 +332,7 @@ impl<O: Options> Negotiation<O> {
                 }
                 Action::SendTerminateAck => {
                     let data = if event == Event::TerminateRequest { packet.data } else { &[] };
+                    let data = &data[..data.len().min(cx.mtu.saturating_sub(HEADER))];
                     let packet = Packet { code: Code::TERMINATE_ACK, data, ..packet };
                     cx.deeds.push(Deed::Send(packet.to_vec()));
                 }

@@ -106,9 +106,17 @@ pub struct NasPort<'a> {
     pub calling_station: Option<&'a str>,
     /// Called-Station-Id: that of the NAS there.
     pub called_station: Option<&'a str>,
+    /// The longest packet that the user's link carries, where that is known of this link, octets.
+    pub mtu: Option<u16>,
 }
 
 impl NasPort<'_> {
+    /// Framed-MTU: the least of what this link and what links of this NAS carry.
+    pub(crate) fn framed_mtu(&self, nas: &NasIdentity) -> Option<u32> {
+        let own = self.mtu.map(u32::from);
+        own.into_iter().chain(nas.framed_mtu).min()
+    }
+
     /// Appends what is said of the two ends, behind what [`NasIdentity::introduce`] says.
     pub(crate) fn stations(&self, a: &mut Attributes) -> Result<(), ValueTooLong> {
         let texts = [

@@ -152,7 +152,7 @@ impl<'a> Record<'a> {
             number,
             start: None,
             name: &[],
-            port: NasPort { number: None, id: None, calling_station: None, called_station: None },
+            port: NasPort { number: None, id: None, calling_station: None, called_station: None, mtu: None },
             lasted: Duration::ZERO,
             ago: Duration::ZERO,
             traffic: None,

@@ -24,7 +24,7 @@ impl<'a> Request<'a> {
     /// The first question for a user, without a port.
     #[must_use]
     pub const fn new(name: &'a [u8], proof: Proof<'a>) -> Self {
-        let port = NasPort { number: None, id: None, calling_station: None, called_station: None };
+        let port = NasPort { number: None, id: None, calling_station: None, called_station: None, mtu: None };
         Self { name, port, proof, continues: None, attributes: None }
     }
 }

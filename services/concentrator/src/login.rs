@@ -131,6 +131,7 @@ impl Place {
             id: Some(&self.port),
             calling_station: Some(&self.station),
             called_station: Some(&self.called),
+            mtu: None,
         }
     }
     pub(crate) fn name(&self) -> &str {
@@ -154,7 +155,13 @@ impl AccessConcentrator {
     }
 
     /// A host shows who it is.
-    pub(crate) fn authenticate(&mut self, now: Instant, session: SessionId, user: Vec<u8>, proof: &Proof) {
+    pub(crate) fn authenticate(
+        &mut self,
+        now: Instant,
+        (session, mtu): (SessionId, u16),
+        user: Vec<u8>,
+        proof: &Proof,
+    ) {
         // It negotiates its link anew: whoever it was before is gone.
         if let Some(id) = self.current.get(&session).copied() {
             self.over(now, id, usher_access::TerminateCause::UserRequest, "renegotiated");
@@ -199,11 +206,11 @@ impl AccessConcentrator {
             _ if no_text => self.reject(now, session, LoginFailure::BadName, Vec::new()),
             _ if self.leaving => self.unanswered(now, session, LoginFailure::NoAaa),
             Judge::Local => self.judge(now, session, proof),
-            Judge::Aaa => self.ask(now, session, proof),
+            Judge::Aaa => self.ask(now, (session, mtu), proof),
         }
     }
 
-    fn ask(&mut self, now: Instant, session: SessionId, proof: &Proof) {
+    fn ask(&mut self, now: Instant, (session, mtu): (SessionId, u16), proof: &Proof) {
         let Some(place) = self.attached.get(&session).map(|subscriber| self.place(subscriber)) else {
             return;
         };
@@ -230,7 +237,7 @@ impl AccessConcentrator {
             Proof::Eap(packet) => usher_access::Proof::Eap(packet),
         };
         let request = Request {
-            port: place.port(),
+            port: usher_access::NasPort { mtu: Some(mtu), ..place.port() },
             continues: Some(&login.next),
             attributes: Some(&place.attributes),
             ..Request::new(&login.name, shown)

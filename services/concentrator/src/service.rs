@@ -616,7 +616,9 @@ impl AccessConcentrator {
         use ConcentratorEvent as E;
         match event {
             E::Began { session, subscriber } => drop(self.attached.insert(session, subscriber)),
-            E::Authenticate { session, user, proof } => self.authenticate(now, session, user, &proof),
+            E::Authenticate { session, user, proof, mtu } => {
+                self.authenticate(now, (session, mtu), user, &proof);
+            }
             E::Install { session, mtu, network, .. } => self.install(now, session, mtu, network),
             E::Remove { session, family } => self.remove(session, family),
             E::Mtu { session, mtu } => self.longer(session, mtu),

@@ -230,6 +230,7 @@ pub(crate) const fn cause(reason: EndReason) -> TerminateCause {
         | EndReason::Unasked
         | EndReason::AuthenticationFailed
         | EndReason::Refused
+        | EndReason::TooLong
         | EndReason::Impostor
         | EndReason::NoNetwork
         | EndReason::Protocol
@@ -323,7 +324,7 @@ impl AccessConcentrator {
                     session.logged = Logged::Writing(Some(answer));
                 }
                 let what = ServiceJob::Log(Box::new(Record::begin(begin)));
-                self.outputs.job(Job { token, what });
+                self.outputs.job(Job::new(token, what));
             }
             None => self.let_in(now, id, answer),
         }

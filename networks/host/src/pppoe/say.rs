@@ -144,7 +144,7 @@ const fn refusal(why: LoginFailure) -> &'static str {
         LoginFailure::Unanswered => "no AAA server answers",
         LoginFailure::BadAnswer => "the AAA server's answer makes no sense",
         LoginFailure::NoAaa => "there is nobody who judges",
-        LoginFailure::NoName => "it names no user",
+        LoginFailure::NoName => "it names no user, or none that fits a request to an AAA server",
         LoginFailure::BadName => "its user's name is no UTF-8, or has control characters",
         LoginFailure::NoAddress => "no pool has an address left",
         LoginFailure::AddressInUse => "somebody has the address that the AAA server gives",
@@ -175,6 +175,7 @@ pub const fn meaning(reason: EndReason) -> &'static str {
         EndReason::Replaced => "the same host began another session",
         EndReason::Renegotiating => "the other side negotiates anew again and again",
         EndReason::CrowdedOut => "others wanted its place before its host was let in",
+        EndReason::TooLong => "a packet of authentication is longer than the other side takes",
         EndReason::Protocol => "the other side does not speak PPP",
         EndReason::NoConcentrator => "no concentrator answers on this interface",
     }

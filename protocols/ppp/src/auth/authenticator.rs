@@ -62,6 +62,8 @@ pub(crate) struct Authenticator {
     kind: Kind,
     name: Vec<u8>,
     timer: Duration,
+    /// Octets of the longest packet that the peer takes.
+    longest: usize,
     due: Option<Instant>,
     /// The identifier of a request of PAP or response of CHAP that is being judged.
     asked: Option<u8>,
@@ -71,12 +73,13 @@ pub(crate) struct Authenticator {
 }
 
 impl Authenticator {
-    /// Begins one: `name` is what this side calls itself, each packet is sent `count` times at most.
+    /// Begins one: `name` is what this side calls itself, each packet is sent `count` times at most, and none should
+    /// be longer than `longest`.
     pub(crate) fn new(
         protocol: AuthenticationProtocol,
         name: &[u8],
-        timer: Duration,
-        count: u32,
+        (timer, count): (Duration, u32),
+        longest: u16,
         now: Instant,
         rng: &mut SecureRng,
     ) -> (Self, Vec<Outcome>) {
@@ -96,7 +99,8 @@ impl Authenticator {
         };
         let due = Some(now + patience);
         let worked = Vec::new();
-        let mut this = Self { kind, name: name.into(), timer, due, asked: None, ended: None, worked };
+        let (name, asked, ended) = (name.into(), None, None);
+        let mut this = Self { kind, name, timer, longest: longest.into(), due, asked, ended, worked };
         let mut out = Vec::new();
         match this.kind {
             Kind::Pap => {}
@@ -165,7 +169,12 @@ impl Authenticator {
         }
         let Ok(PapRequest { name, password }) = PapRequest::parse(packet.data) else { return false };
         if let Some(ended) = &self.ended {
-            out.push(Outcome::Send(pap_reply(packet.identifier, ended.accepted, &ended.message)));
+            out.push(Outcome::Send(pap_reply(
+                packet.identifier,
+                ended.accepted,
+                &ended.message,
+                self.longest,
+            )));
             return true;
         }
         // Sent again while somebody judges the first: the answer is to the last.
@@ -184,7 +193,7 @@ impl Authenticator {
         }
         let Ok(ChapValue { value, name }) = ChapValue::parse(packet.data) else { return false };
         if let Some(ended) = &self.ended {
-            out.push(Outcome::Send(chap_reply(identifier, ended.accepted, &ended.message)));
+            out.push(Outcome::Send(chap_reply(identifier, ended.accepted, &ended.message, self.longest)));
             return true;
         }
         let proof = if ms {
@@ -248,9 +257,9 @@ impl Authenticator {
                 if ms && !accepted && !message.starts_with(b"E=") {
                     message = MS_CHAP_V2_REFUSAL.into();
                 }
-                chap_reply(identifier, accepted, &message)
+                chap_reply(identifier, accepted, &message, self.longest)
             }
-            _ => pap_reply(identifier, accepted, &message),
+            _ => pap_reply(identifier, accepted, &message, self.longest),
         };
         out.push(Outcome::Send(reply));
         out.push(if accepted { Outcome::Accepted } else { Outcome::Rejected });
@@ -277,15 +286,15 @@ impl Authenticator {
     }
 }
 
-fn pap_reply(identifier: u8, accepted: bool, message: &[u8]) -> Vec<u8> {
-    let message = &message[..message.len().min(PAP_MESSAGE)];
+fn pap_reply(identifier: u8, accepted: bool, message: &[u8], longest: usize) -> Vec<u8> {
+    let message = &message[..message.len().min(PAP_MESSAGE).min(longest - HEADER - 1)];
     let data = [&[message.len() as u8], message].concat();
     Packet { code: if accepted { pap::ACK } else { pap::NAK }, identifier, data: &data }.to_vec()
 }
 
-fn chap_reply(identifier: u8, accepted: bool, message: &[u8]) -> Vec<u8> {
+fn chap_reply(identifier: u8, accepted: bool, message: &[u8], longest: usize) -> Vec<u8> {
     let code: Code = if accepted { chap::SUCCESS } else { chap::FAILURE };
-    let data = &message[..message.len().min(MESSAGE)];
+    let data = &message[..message.len().min(MESSAGE).min(longest - HEADER)];
     Packet { code, identifier, data }.to_vec()
 }
 

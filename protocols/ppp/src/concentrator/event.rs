@@ -88,6 +88,8 @@ pub enum ConcentratorEvent {
         user: Vec<u8>,
         /// How it proves it.
         proof: Proof,
+        /// Octets of the longest packet that it takes: a longer one by EAP ends the session.
+        mtu: u16,
     },
     /// Packets of this network are to be let through, before what is sent after this.
     Install {

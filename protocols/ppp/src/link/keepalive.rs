@@ -130,7 +130,9 @@ impl Link {
     /// The reply to the peer's Echo-Request (RFC 1661 §5.8).
     pub(super) fn echo_reply(&mut self, identifier: u8, data: &[u8]) {
         let magic = self.lcp.options.magic.unwrap_or(0).to_be_bytes();
-        let data: Vec<u8> = [&magic[..], data.get(4..).unwrap_or_default()].concat();
+        let mut data: Vec<u8> = [&magic[..], data.get(4..).unwrap_or_default()].concat();
+        // The other side may ask with more than it takes.
+        data.truncate(usize::from(self.lcp.options.mtu()) - HEADER);
         let code = Code::ECHO_REPLY;
         self.send(Protocol::LCP, Packet { code, identifier, data: &data }.to_vec());
     }

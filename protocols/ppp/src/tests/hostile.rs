@@ -2,9 +2,12 @@
 
 use super::*;
 use crate::auth::AuthenticationProtocol as P;
+use crate::auth::authenticator::Verdict;
 use crate::link::{Link, Role, Said};
 use crate::packet::{Code as Control, ConfigOption, Packet, Protocol};
 use crate::{LinkConfig, Restart};
+use proptest::prelude::*;
+use usher_core::Instant;
 
 fn lcp(code: Control, identifier: u8, data: &[u8]) -> Vec<u8> {
     [&Protocol::LCP.0.to_be_bytes(), &Packet { code, identifier, data }.to_vec()[..]].concat()
@@ -426,4 +429,87 @@ fn who_leaves_what_was_agreed_to_again_and_again_has_no_session_any_more() {
     let removed = |(_, event): &&(_, ConcentratorEvent)| matches!(event, ConcentratorEvent::Remove { .. });
     let removed = events.iter().filter(removed).count();
     assert!(removed <= 10 + 3, "{removed}");
+}
+
+/// One end of a link whose other end takes packets of so many octets, and who asks it who it is.
+fn link_to(mru: u16, protocol: P) -> Link {
+    let role =
+        Role::Authenticator { name: b"ac".to_vec(), protocols: Arc::new([protocol]), duid: Vec::new() };
+    let rng = SecureRng::from_seed([3; 32]);
+    let mut link = Link::new(role, LinkConfig::default(), 1492, rng, Instant::ZERO, WallTime::UNIX_EPOCH);
+    let mut options = Vec::new();
+    ConfigOption { kind: 1, data: &mru.to_be_bytes() }.emit(&mut options);
+    let sent = sent_by(&mut link).remove(0);
+    let asked = Packet::parse(&sent.1).unwrap();
+    for packet in [
+        lcp(Control::CONFIGURE_ACK, asked.identifier, asked.data),
+        lcp(Control::CONFIGURE_REQUEST, 1, &options),
+    ] {
+        link.receive(Instant::ZERO, WallTime::UNIX_EPOCH, &packet).unwrap();
+    }
+    link
+}
+
+fn sent_by(link: &mut Link) -> Vec<(Protocol, Vec<u8>)> {
+    let said = link.take().into_iter();
+    said.filter_map(
+        |said| if let Said::Send(protocol, packet) = said { Some((protocol, packet)) } else { None },
+    )
+    .collect()
+}
+
+proptest! {
+    /// Whatever a peer sends and a server says: nothing is longer than the peer takes, and what cannot be said so ends the link with its
+    /// reason.
+    #[test]
+    fn nothing_is_longer_than_its_peer_takes(
+        mru in 128u16..=1492,
+        said in 0usize..4000,
+        which in 0usize..5,
+    ) {
+        let (now, wall) = (Instant::ZERO, WallTime::UNIX_EPOCH);
+        let takes = usize::from(mru);
+        let protocol = [P::Pap, P::Chap, P::MsChapV2, P::Eap, P::Eap][which];
+        let mut link = link_to(mru, protocol);
+        let first = sent_by(&mut link);
+        prop_assert!(first.iter().all(|(_, packet)| packet.len() <= takes));
+        let asked = first.iter().find(|(protocol, _)| *protocol == Protocol::EAP).map_or(0, |(_, packet)| packet[1]);
+        // As long as a frame can bring it.
+        let echoed = said.min(1488);
+        for code in [Control::ECHO_REQUEST, Control(99)] {
+            let data = [&[0; 4][..], &vec![7; echoed][..]].concat();
+            let _ = link.receive(now, wall, &lcp(code, 9, &data));
+        }
+        let sent = sent_by(&mut link);
+        prop_assert_eq!(sent.len(), 2);
+        prop_assert!(sent.iter().all(|(_, packet)| packet.len() <= takes));
+        prop_assert_eq!(sent[0].1.len(), (echoed + 8).min(takes));
+        let verdict = match which {
+            0 => {
+                let request = [&[1, 1, 0, 8, 1, b'a', 1, b'b'][..]].concat();
+                let packet = [&Protocol::PAP.0.to_be_bytes()[..], &request].concat();
+                link.receive(now, wall, &packet).unwrap();
+                Verdict::Reject(vec![b'm'; said])
+            }
+            3 | 4 => {
+                let packet = [&Protocol::EAP.0.to_be_bytes()[..], &[2, asked, 0, 6, 1, b'a']].concat();
+                let _ = link.receive(now, wall, &packet);
+                let length = said.max(6) as u16;
+                let mut request = vec![1, 77, (length >> 8) as u8, length as u8, 4];
+                request.resize(length.into(), 0);
+                Verdict::Continue(request)
+            }
+            _ => return Ok(()),
+        };
+        let taken = link.answer(now, wall, verdict, None);
+        let said_then = link.take();
+        let too_long = |said: &&Said| matches!(said, Said::Send(_, packet) if packet.len() > takes);
+        prop_assert_eq!(said_then.iter().find(too_long), None);
+        prop_assert!(said_then.iter().any(|said| matches!(said, Said::Send(..))), "taken {}", taken);
+        if which > 2 && taken && said > takes {
+            link.timeout(now + secs(60), wall);
+            let ended = |said: &Said| matches!(said, Said::Ended(EndReason::TooLong));
+            prop_assert!(link.take().iter().any(ended));
+        }
+    }
 }

@@ -183,7 +183,7 @@ impl World {
         let judge = Arc::new(Mutex::new(Judge::default()));
         let mind = judge.clone();
         net.on_event(ac, move |event| {
-            let ConcentratorEvent::Authenticate { session, user, proof } = event else { return None };
+            let ConcentratorEvent::Authenticate { session, user, proof, .. } = event else { return None };
             assert_eq!(user, b"alice");
             let mut judge = mind.lock().unwrap();
             if judge.silent {

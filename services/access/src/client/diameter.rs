@@ -342,7 +342,7 @@ impl DiameterAccess {
         let (server, state) = ask.continues.map_or_else(Default::default, Continuation::split);
         let (user_name, state) = (Some(name), (!state.is_empty()).then_some(state));
         let request_type = AuthRequestType::AuthorizeAuthenticate;
-        let info = NasInfo { framed_mtu: nas.framed_mtu, ..nas.info(&ask.port) };
+        let info = NasInfo { framed_mtu: ask.port.framed_mtu(nas), ..nas.info(&ask.port) };
         let is_new = match &self.spread {
             Spread::Shared(_) => false,
             Spread::PerSession { by_session, .. } => !by_session.contains_key(&token),

@@ -177,7 +177,7 @@ impl RadiusAccess {
         let attributes = self.written(|a| {
             a.push_bytes(kind::USER_NAME, request.name)?;
             nas.introduce(&request.port, a)?;
-            if let Some(mtu) = nas.framed_mtu {
+            if let Some(mtu) = request.port.framed_mtu(nas) {
                 a.push_u32(kind::FRAMED_MTU, mtu);
             }
             request.port.stations(a)?;

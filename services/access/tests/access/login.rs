@@ -25,6 +25,7 @@ fn port() -> NasPort<'static> {
         id: Some("ge-0/0/7"),
         calling_station: Some("00-10-A4-23-19-C0"),
         called_station: Some("02-00-00-00-00-01"),
+        mtu: None,
     }
 }
 

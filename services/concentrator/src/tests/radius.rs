@@ -424,6 +424,14 @@ fn certificates(config: &mut usher_aaa::Config) {
 }
 
 #[test]
+fn a_server_cuts_its_packets_to_what_the_host_takes() {
+    let host = ClientConfig { mtu: 600, ..station(1) };
+    let mut site = Site::with(loaded(AAA), vec![host], |_| {}, certificates);
+    site.world.up(0);
+    assert_eq!(site.world.status().len(), 1, "{:?}", site.world.client_ended(0));
+}
+
+#[test]
 fn who_shows_a_certificate_has_a_name_where_the_server_compares_it() {
     for trusted in [false, true] {
         let text = AAA.replace("when_away", &format!("trust_certificate_names = {trusted}\nwhen_away"));
