@@ -418,6 +418,15 @@ impl<'a> Builder<'a> {
             self.fault(at, "\"local_id\" is missing: who this side is, such as \"gw.example.org\"");
         }
         let proposals = self.proposals(&below("proposals"), &table.proposals, Proposal::ike);
+        // An address of IPv6 and the attribute's type and length; the client's own address takes some of the room, too.
+        let told = table.dns.len() * 20 + table.domains.iter().map(|name| name.len() + 4).sum::<usize>();
+        if told > LONGEST {
+            let key = if table.domains.is_empty() { "dns" } else { "domains" };
+            self.fault(
+                &below(key),
+                format!("with dns {told} octets, and a message of IKE tells at most {LONGEST}"),
+            );
+        }
         if table.child.is_empty() && table.childless == ChildlessWord::Never {
             self.fault(
                 &below("childless"),
@@ -526,7 +535,13 @@ impl<'a> Builder<'a> {
                 let key = certified.signing_key().map_err(|e| e.to_string());
                 let key = self.common.take(&[at, &["key"]].concat(), key)?;
                 let kind = self.credentials.add_key(&table.name, key);
-                let chain = certified.chain().map(<[u8]>::to_vec).collect();
+                let chain: Vec<_> = certified.chain().map(<[u8]>::to_vec).collect();
+                let octets = chain.iter().map(Vec::len).sum::<usize>();
+                if octets > LONGEST {
+                    let message =
+                        format!("a chain of {octets} octets, and a message of IKE shows at most {LONGEST}");
+                    self.fault(&[at, &["certificate"]].concat(), message);
+                }
                 Some(LocalAuth::Certificate { chain, kind, pss: table.rsa_pss })
             }
             Local::EapOnly => Some(LocalAuth::EapOnly),
@@ -623,6 +638,9 @@ impl<'a> Builder<'a> {
         if words.is_empty() {
             self.fault(at, "one proposal is needed at least");
         }
+        if words.len() > MOST {
+            self.fault(at, format!("at most {MOST} proposals are numbered"));
+        }
         let mut proposals = Vec::new();
         for (n, words) in words.iter().enumerate() {
             let n = n.to_string();
@@ -641,6 +659,12 @@ impl<'a> Builder<'a> {
                     "no network at all; leave it away for the side's own address",
                 );
             }
+            if networks.as_ref().is_some_and(|networks| networks.len() > MOST) {
+                self.fault(
+                    &[at, &[key]].concat(),
+                    format!("a CHILD_SA has at most {MOST} networks a side; put some together, or into another CHILD_SA"),
+                );
+            }
         }
         ChildConfig {
             name: table.name.clone(),
@@ -655,6 +679,12 @@ impl<'a> Builder<'a> {
         }
     }
 }
+
+/// Traffic selectors and proposals are counted by an octet (RFC 7296 §3.3.1, §3.13).
+const MOST: usize = 255;
+/// Octets of certificates, or of what a client is told, in a message: the length of a payload is 16 bits (RFC 7296 §3.2), as that of a
+/// datagram is.
+const LONGEST: usize = 60_000;
 
 /// Networks as selectors of any traffic.
 fn selectors(networks: Option<&Vec<Prefix>>) -> Option<Vec<TrafficSelector>> {

@@ -330,3 +330,35 @@ fn guesses_are_held_back_unless_somebody_says_otherwise() {
     assert_eq!(limit("failures = 0\n"), None);
     assert_eq!(limit("failures = 3\nfailures_hold = \"5 min\"\n"), Some((3, minute, minute * 5)));
 }
+
+#[test]
+fn what_no_message_holds_is_a_fault() {
+    let list = |n: usize, one: &dyn Fn(usize) -> String| {
+        let all: Vec<String> = (0..n).map(|n| format!("\"{}\"", one(n))).collect();
+        format!("[{}]", all.join(", "))
+    };
+    let network = |n: usize| format!("10.{}.{}.0/24", n / 256, n % 256);
+    let with = |key: &str, value: &str| {
+        let (own, childs) = match key {
+            "local" | "remote" => (String::new(), format!("{key} = {value}\n")),
+            _ => (format!("{key} = {value}\n"), String::new()),
+        };
+        let text = format!(
+            "[[connection]]\nname = \"a\"\nlocal_id = \"gw.test\"\nlocal_auth = \"psk\"\nremote_auth = \"psk\"\n\
+             secret = \"sixteen octets!!\"\n{own}[[connection.child]]\nname = \"b\"\n{childs}"
+        );
+        read(&text).map_or_else(|faults| faults.to_string(), |_| String::new())
+    };
+    type Case<'a> = (&'a str, usize, &'a dyn Fn(usize) -> String);
+    let cases: [Case<'_>; 5] = [
+        ("local", 255, &network),
+        ("remote", 255, &network),
+        ("proposals", 255, &|_| "aes128-sha256-x25519".to_owned()),
+        ("dns", 3000, &|n| format!("2001:db8::{n:x}")),
+        ("domains", 240, &|n| format!("{n:03}{}.test", "x".repeat(238))),
+    ];
+    for (key, most, one) in cases {
+        assert_eq!(with(key, &list(most, one)), "", "{key}");
+        assert!(with(key, &list(most + 10, one)).contains("at most"), "{key}");
+    }
+}
