@@ -104,7 +104,7 @@ impl Reader<'_> {
         }
         // Also where it cannot be read.
         let rejects = line.to_ascii_lowercase().contains("reject");
-        let name = match words.value(&[]) {
+        let name = match words.name() {
             Ok(name) if !name.text.is_empty() => name.text,
             Ok(_) => return self.lose(number, rejects, "a user's name is empty: the entry was left out"),
             Err(why) => return self.lose(number, rejects, format!("{why}: the entry was left out")),

@@ -14,14 +14,30 @@ pub(super) struct Value {
 /// What is said of other octets.
 pub(super) const NOT_UTF8: &str = "it has octets that are no UTF-8, which no value has here";
 
-/// A text in the making.
-#[derive(Debug, Default)]
-struct OctetBuffer(Vec<u8>);
-
-impl OctetBuffer {
-    fn push(&mut self, c: char) {
-        self.0.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+/// A text with its escapes resolved, as FreeRADIUS 3 does with the value of an item: `\n`, `\r`, `\t`, a backslash and a quotation mark, and
+/// three digits that are an octet in base 8. Any other backslash stands for itself.
+fn unescaped(text: &str) -> Vec<u8> {
+    let mut octets = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let (octet, taken) = match after {
+            _ if *first != b'\\' => (*first, 1),
+            [b'n', ..] => (b'\n', 2),
+            [b'r', ..] => (b'\r', 2),
+            [b't', ..] => (b'\t', 2),
+            [mark @ (b'\\' | b'"'), ..] => (*mark, 2),
+            [b'0'..=b'7', second, third, ..] if second.is_ascii_digit() && third.is_ascii_digit() => {
+                // A digit that is none in base 8 ends the number, and is passed over.
+                let digits =
+                    after[..3].iter().map_while(|digit| (*digit < b'8').then(|| u32::from(digit - b'0')));
+                (digits.fold(0, |number, digit| 8 * number + digit) as u8, 4)
+            }
+            _ => (b'\\', 1),
+        };
+        octets.push(octet);
+        rest = &rest[taken..];
     }
+    octets
 }
 
 impl Value {
@@ -79,24 +95,34 @@ impl<'a> Words<'a> {
         word
     }
 
-    /// A quoted text or a bare word.
+    /// A value of an item, quoted or a bare word, as FreeRADIUS 3 reads it: escapes are those of [`unescaped`], whatever the mark.
     ///
     /// # Errors
-    /// The closing mark is missing.
+    /// The closing mark is missing, or it is no text.
     pub(super) fn value(&mut self, end: &[char]) -> Result<Value, &'static str> {
-        self.skip_space();
-        match self.rest.chars().next() {
-            Some(quote @ ('"' | '\'' | '`')) => {
-                let octets = self.quoted(quote).ok_or("a quotation mark is not closed on its line")?;
-                let text = String::from_utf8(octets).map_err(|_| NOT_UTF8)?;
-                let value = Value { text, quote: Some(quote) };
-                if value.is_whole() { Ok(value) } else { Err(NOT_UTF8) }
-            }
-            _ => {
-                let value = Value { text: self.bare_value(end).to_owned(), quote: None };
-                if value.is_whole() { Ok(value) } else { Err(NOT_UTF8) }
-            }
+        let Value { text, quote } = match self.quoted() {
+            Some(quoted) => quoted?,
+            None => Value { text: self.bare_value(end).to_owned(), quote: None },
+        };
+        let text = String::from_utf8(unescaped(&text)).map_err(|_| NOT_UTF8)?;
+        let value = Value { text, quote };
+        match value.text.contains('\0') {
+            true => Err("it has an octet 0, which no value has here"),
+            false if value.is_whole() => Ok(value),
+            false => Err(NOT_UTF8),
         }
+    }
+
+    /// The name of an entry as FreeRADIUS 3 reads it: of what is quoted the mark itself is escaped and nothing else.
+    ///
+    /// # Errors
+    /// The closing mark is missing, or it is no text.
+    pub(super) fn name(&mut self) -> Result<Value, &'static str> {
+        let value = match self.quoted() {
+            Some(quoted) => quoted?,
+            None => Value { text: self.bare(&[]).to_owned(), quote: None },
+        };
+        if value.is_whole() { Ok(value) } else { Err(NOT_UTF8) }
     }
 
     /// A bare word as a value, in which braces that belong together are part of it: `$ENV{SECRET}`.
@@ -124,70 +150,30 @@ impl<'a> Words<'a> {
     /// # Errors
     /// The closing mark is missing.
     pub(super) fn setting(&mut self) -> Result<Value, &'static str> {
-        self.skip_space();
-        let Some(quote @ ('"' | '\'' | '`')) = self.rest.chars().next() else {
-            return Ok(Value { text: self.bare(&[',']).to_owned(), quote: None });
-        };
-        let mut text = String::new();
-        let mut chars = self.rest.char_indices().skip(1).peekable();
-        while let Some((at, c)) = chars.next() {
-            match c {
-                _ if c == quote => {
-                    self.rest = &self.rest[at + 1..];
-                    return Ok(Value { text, quote: Some(quote) });
-                }
-                '\\' if chars.peek().is_some_and(|(_, next)| *next == quote) => {
-                    text.extend(chars.next().map(|(_, c)| c));
-                }
-                c => text.push(c),
-            }
-        }
-        Err("a quotation mark is not closed on its line")
+        let bare = |this: &mut Self| Value { text: this.bare(&[',']).to_owned(), quote: None };
+        self.quoted().unwrap_or_else(|| Ok(bare(self)))
     }
 
-    /// What is quoted, in octets: three octal digits are one.
-    fn quoted(&mut self, quote: char) -> Option<Vec<u8>> {
-        let mut text = OctetBuffer::default();
+    /// What is between quotation marks, if that is next; a backslash takes the mark's meaning from it, and stays before all else.
+    fn quoted(&mut self) -> Option<Result<Value, &'static str>> {
+        self.skip_space();
+        let quote = self.rest.chars().next().filter(|c| ['"', '\'', '`'].contains(c))?;
+        let mut text = String::new();
         let mut chars = self.rest.char_indices().skip(1);
         while let Some((at, c)) = chars.next() {
             match c {
                 _ if c == quote => {
                     self.rest = &self.rest[at + 1..];
-                    return Some(text.0);
+                    return Some(Ok(Value { text, quote: Some(quote) }));
                 }
-                '\\' if quote == '\'' => match chars.next()?.1 {
-                    c @ ('\'' | '\\') => text.push(c),
-                    c => {
-                        text.push('\\');
-                        text.push(c);
-                    }
-                },
-                '\\' => match chars.next()?.1 {
-                    'n' => text.push('\n'),
-                    'r' => text.push('\r'),
-                    't' => text.push('\t'),
-                    first @ '0'..='7' => {
-                        let ahead = chars.clone().take(2).map(|(_, c)| c);
-                        let digits: String = std::iter::once(first)
-                            .chain(ahead.take_while(|c| ('0'..='7').contains(c)))
-                            .collect();
-                        for _ in 1..digits.len() {
-                            chars.next();
-                        }
-                        // A lone digit is an escaped digit; three are a character's number.
-                        let number =
-                            (digits.len() == 3).then(|| u8::from_str_radix(&digits, 8).ok()).flatten();
-                        match number {
-                            Some(n) => text.0.push(n),
-                            None => text.0.extend_from_slice(digits.as_bytes()),
-                        }
-                    }
-                    c => text.push(c),
+                '\\' => match chars.next() {
+                    Some((_, c)) if c == quote => text.push(c),
+                    other => text.extend(std::iter::once('\\').chain(other.map(|(_, c)| c))),
                 },
                 c => text.push(c),
             }
         }
-        None
+        Some(Err("a quotation mark is not closed on its line"))
     }
 
     /// An operator; two characters are preferred over one.
@@ -211,8 +197,8 @@ mod tests {
     fn values_are_bare_or_quoted() {
         let value = |text: &str| Words::new(text).value(&[',']).map(|v| (v.text, v.quote));
         assert_eq!(value(" abc, d"), Ok(("abc".to_owned(), None)));
-        assert_eq!(value(r#""a, \"b\"\\ \101\n\7" x"#), Ok(("a, \"b\"\\ A\n7".to_owned(), Some('"'))));
-        assert_eq!(value(r"'a\n\'b'"), Ok(("a\\n'b".to_owned(), Some('\''))));
+        assert_eq!(value(r#""a, \"b\"\\ \101\n\7" x"#), Ok(("a, \"b\"\\ A\n\\7".to_owned(), Some('"'))));
+        assert_eq!(value(r"'a\n\'b'"), Ok(("a\n'b".to_owned(), Some('\''))));
         assert_eq!(value("a%{b,c}d,"), Ok(("a%{b,c}d".to_owned(), None)));
         assert_eq!(value("`date`"), Ok(("date".to_owned(), Some('`'))));
         for open in ["\"abc", "\"abc\\", "'", "\"\\10"] {
@@ -221,6 +207,52 @@ mod tests {
         assert_eq!(value(r#""gr\303\266n""#), Ok(("gr\u{f6}n".to_owned(), Some('"'))));
         assert_eq!(value(r#""Se\361al""#), Err(NOT_UTF8));
         assert_eq!(value("gr\u{fffd}n"), Err(NOT_UTF8));
+    }
+
+    /// Each as FreeRADIUS 3.2.1 took it: its Reply-Message was this, whatever marks it was written between.
+    #[test]
+    fn values_are_read_as_freeradius_reads_them() {
+        for (written, read) in [
+            (r"a\nb\rc\td", "a\nb\rc\td"),
+            (r"a\\b", r"a\b"),
+            (r"a\\\\b", r"a\\b"),
+            (r"a\\nb", r"a\nb"),
+            (r"a\101b", "aAb"),
+            (r"a\7b", r"a\7b"),
+            (r"a\10b", r"a\10b"),
+            (r"a\378b", "a\u{1f}b"),
+            (r#"a\"b"#, "a\"b"),
+            (r"a\xb", r"a\xb"),
+            (r"a\x41b", r"a\x41b"),
+            (r"a\%b", r"a\%b"),
+            (r"ab\\", r"ab\"),
+            (r"a\303\251", "aé"),
+        ] {
+            for text in [written.to_owned(), format!("\"{written}\""), format!("'{written}'")] {
+                assert_eq!(Words::new(&text).value(&[',']).unwrap().text, read, "{text}");
+            }
+        }
+        let value = |text: &str| Words::new(text).value(&[',']).map(|value| value.text);
+        assert_eq!((value(r"'a\'b'"), value(r#""a\'b""#)), (Ok("a'b".into()), Ok(r"a\'b".into())));
+        assert!(value(r"a\000b").is_err());
+    }
+
+    /// Each as FreeRADIUS 3.2.1 took it: it let in who said so.
+    #[test]
+    fn names_are_read_as_freeradius_reads_them() {
+        for (text, name) in [
+            (r#""a\101b""#, r"a\101b"),
+            (r#""c\"d""#, "c\"d"),
+            (r"'e\'f'", "e'f"),
+            (r"'g\th'", r"g\th"),
+            (r"k\tl", r"k\tl"),
+            (r#""m\\n""#, r"m\\n"),
+            (r"o\\p", r"o\\p"),
+            (r#""u v""#, "u v"),
+            (r#""w\xy""#, r"w\xy"),
+        ] {
+            assert_eq!(Words::new(text).name().unwrap().text, name, "{text}");
+        }
     }
 
     /// Each as FreeRADIUS 3.2.1 took it: a request by that secret was answered, and by no other.

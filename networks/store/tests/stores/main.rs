@@ -2,6 +2,7 @@
 
 mod cluster;
 mod folder;
+mod freeradius;
 mod import;
 mod memory;
 mod postgres;

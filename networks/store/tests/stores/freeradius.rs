@@ -1,0 +1,235 @@
+//! FreeRADIUS's files as FreeRADIUS itself reads them: it is asked, and what it answers is what we have taken over, or said that we have not.
+
+use crate::folder::Folder;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use usher_radius::attribute::{Attributes, kind};
+use usher_radius::auth::{Secret, check_response};
+use usher_radius::dictionary::Dictionary;
+use usher_radius::packet::{Code, OwnedPacket, Packet};
+use usher_store::import;
+
+/// How many entries of each kind are made.
+const USERS: usize = 200;
+const CLIENTS: u8 = 60;
+const SECRET: &str = "testing123";
+
+/// A value as files may have it: bare, or between either kind of quotation marks.
+fn written() -> impl Strategy<Value = String> {
+    let plain = "[A-Za-z0-9]{1,4}";
+    let bare = (plain, r#"[A-Za-z0-9;{}#=<>:!?.'"%$&*+\\-]{0,4}"#).prop_map(|(head, tail)| head + &tail);
+    // Unescaped, escaped as marks and backslashes must be, and escaped though nothing asks for it.
+    let part = prop_oneof![
+        5 => "[A-Za-z0-9 ;{}#=,.&$-]{1,3}",
+        1 => Just("%".to_owned()),
+        1 => Just("é".to_owned()),
+        1 => Just(r"\\".to_owned()),
+        1 => Just(r#"\""#.to_owned()),
+        1 => Just(r"\'".to_owned()),
+        1 => Just(r"\n".to_owned()),
+        1 => Just(r"\t".to_owned()),
+        1 => Just(r"\101".to_owned()),
+        1 => Just(r"\x".to_owned()),
+        1 => Just("'".to_owned()),
+        1 => Just("\"".to_owned()),
+    ];
+    let quoted = |mark: char| {
+        proptest::collection::vec(part.clone(), 1..5).prop_map(move |parts| {
+            let inner: String = parts.into_iter().filter(|part| *part != mark.to_string()).collect();
+            format!("{mark}a{inner}{mark}")
+        })
+    };
+    prop_oneof![2 => bare, 3 => quoted('"'), 2 => quoted('\'')]
+}
+
+/// Always the same values: a run that fails can be looked at.
+fn values(n: usize) -> Vec<String> {
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
+    let mut runner = TestRunner::new_with_rng(Config::default(), rng);
+    (0..n).map(|_| written().new_tree(&mut runner).unwrap().current()).collect()
+}
+
+/// A FreeRADIUS with these users and clients.
+struct FreeRadius {
+    child: Child,
+    port: u16,
+}
+
+impl Drop for FreeRadius {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn configure(folder: &Folder, users: &str, clients: &str, port: u16) {
+    let at = folder.path().display();
+    let text = format!(
+        "name = radiusd\nlibdir = /usr/lib/freeradius\nraddbdir = {at}\nrun_dir = {at}\ndb_dir = {at}\npidfile = {at}/pid\n\
+         max_requests = 4096\nproxy_requests = no\nsecurity {{\n reject_delay = 0\n}}\n\
+         thread pool {{\n start_servers = 1\n max_servers = 1\n min_spare_servers = 1\n max_spare_servers = 1\n}}\n\
+         $INCLUDE {at}/clients.conf\nmodules {{\n pap {{\n }}\n files {{\n  usersfile = {at}/users\n }}\n}}\n\
+         server default {{\n listen {{\n  type = auth\n  ipaddr = 127.0.0.1\n  port = {port}\n }}\n\
+         authorize {{\n  files\n  pap\n }}\n authenticate {{\n  Auth-Type PAP {{\n   pap\n  }}\n }}\n}}\n"
+    );
+    for (name, text) in [("radiusd.conf", text.as_str()), ("users", users), ("clients.conf", clients)] {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+}
+
+fn freeradius(folder: &Folder) -> Command {
+    let mut command = Command::new("freeradius");
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!("{path}:/usr/sbin:/sbin")).arg("-d").arg(folder.path());
+    command
+}
+
+/// Leaves out what FreeRADIUS refuses to load, which no file of its has: it names the lines of the file.
+fn loadable(folder: &Folder, file: &str, entries: &mut Vec<String>, load: impl Fn(&[String])) {
+    loop {
+        load(entries);
+        let done = freeradius(folder).arg("-XC").output().expect("freeradius: run scripts/setup test");
+        if done.status.success() {
+            return;
+        }
+        let said = String::from_utf8_lossy(&done.stdout).into_owned();
+        let named = said.lines().rev().find_map(|line| {
+            if let Some((_, line)) = line.split_once("starting at line ") {
+                return line.parse::<usize>().ok();
+            }
+            let (_, rest) =
+                line.split_once(&format!("{file}[")).or_else(|| line.split_once(&format!("{file}:")))?;
+            rest.split(|c: char| !c.is_ascii_digit()).next()?.parse::<usize>().ok()
+        });
+        let line = named.unwrap_or_else(|| panic!("it names no line:\n{said}"));
+        let mut end = 0;
+        let at = entries.iter().position(|entry| {
+            end += entry.lines().count();
+            line <= end
+        });
+        entries.remove(at.unwrap_or_else(|| panic!("line {line}:\n{said}")));
+    }
+}
+
+impl FreeRadius {
+    fn start(folder: &Folder, port: u16) -> Self {
+        let log = std::fs::File::create(folder.path().join("log")).unwrap();
+        let child = freeradius(folder).args(["-f", "-l", "stdout"]).stdout(log).stderr(Stdio::null()).spawn();
+        let this = Self { child: child.unwrap(), port };
+        let log = folder.path().join("log");
+        let until = Instant::now() + Duration::from_secs(60);
+        while !std::fs::read_to_string(&log).unwrap().contains("Ready to process requests") {
+            assert!(Instant::now() < until, "{}", std::fs::read_to_string(&log).unwrap());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        this
+    }
+    /// Whether it lets a user in, and by which message; nothing where no answer by this secret comes.
+    fn ask(&self, from: Ipv4Addr, secret: &str, name: &str, password: &str) -> Option<(Code, String)> {
+        let socket = UdpSocket::bind((from, 0)).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let authenticator = *b"sixteen octets!!";
+        let mut written = Attributes::new();
+        written.push_text(kind::USER_NAME, name).unwrap();
+        written.push_user_password(password.as_bytes()).unwrap();
+        let mut hidden = Vec::new();
+        written.emit(&mut hidden, secret.as_bytes(), &authenticator, 0);
+        let attributes = Attributes::from_wire(&hidden).unwrap();
+        let request = OwnedPacket { code: Code::ACCESS_REQUEST, identifier: 1, authenticator, attributes };
+        let mut datagram = Vec::new();
+        request.emit(&mut datagram).unwrap();
+        let mut answer = [0; 4096];
+        for _ in 0..5 {
+            socket.send_to(&datagram, SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))).unwrap();
+            let Ok(length) = socket.recv(&mut answer) else { continue };
+            let reply = Packet::parse(&answer[..length]).unwrap();
+            if !check_response(&reply, &authenticator, &Secret::new(secret.as_bytes())) {
+                return None;
+            }
+            let message = reply.get(kind::REPLY_MESSAGE).unwrap_or_default();
+            return Some((reply.code(), String::from_utf8_lossy(message).into_owned()));
+        }
+        panic!("it does not answer {name:?} from {from}");
+    }
+}
+
+fn free_port() -> u16 {
+    UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+}
+
+#[test]
+fn users_get_in_here_by_what_lets_them_in_there() {
+    let folder = Folder::new();
+    let port = free_port();
+    let clients = format!("client here {{\n ipaddr = 127.0.0.1\n secret = {SECRET}\n}}\n");
+    let made = values(2 * USERS);
+    let entry = |(n, pair): (usize, &[String])| {
+        format!("u{n}\tCleartext-Password := {}\n\tReply-Message := {}\n", pair[0], pair[1])
+    };
+    let mut entries: Vec<String> = made.chunks(2).enumerate().map(entry).collect();
+    loadable(&folder, "users", &mut entries, |entries| configure(&folder, &entries.concat(), &clients, port));
+    assert!(entries.len() > USERS / 2, "{} are left", entries.len());
+    let server = FreeRadius::start(&folder, port);
+    let (file, complaints) = import::users_file(&entries.concat(), &Dictionary::builtin());
+    let users: BTreeMap<_, _> = file.users.into_iter().collect();
+    let (mut taken, mut wrong) = (0, Vec::new());
+    for (n, entry) in entries.iter().enumerate() {
+        let named = complaints.iter().any(|c| c.line == 2 * n + 1 || c.line == 2 * n + 2);
+        let name = entry.split('\t').next().unwrap();
+        let Some(user) = users.get(name) else {
+            assert!(named, "{entry:?} is lost without a word");
+            continue;
+        };
+        let password = &user.check.iter().find(|row| row.attribute == "Cleartext-Password").unwrap().value;
+        let message =
+            user.reply.iter().find(|row| row.attribute == "Reply-Message").map(|row| &row.value[..]);
+        assert!(message.is_some() || named, "{entry:?}: its reply is lost without a word");
+        taken += 1;
+        match server.ask(Ipv4Addr::LOCALHOST, SECRET, name, password) {
+            Some((Code::ACCESS_ACCEPT, said)) if message.is_none_or(|message| message == said) => {}
+            answer => wrong.push(format!("{entry:?} is {password:?} and {message:?} here, there {answer:?}")),
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {taken}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(taken > USERS / 2, "{taken} are taken over");
+}
+
+#[test]
+fn clients_have_the_secrets_that_they_have_there() {
+    let folder = Folder::new();
+    let port = free_port();
+    let address = |n: usize| Ipv4Addr::new(127, 0, 9, n as u8 + 1);
+    let made = values(CLIENTS.into());
+    let entry = |(n, value): (usize, &String)| {
+        format!("client c{n} {{\n ipaddr = {}\n secret = {value}\n}}\n", address(n))
+    };
+    let mut entries: Vec<String> = made.iter().enumerate().map(entry).collect();
+    let user = "ann\tCleartext-Password := \"right\"\n";
+    loadable(&folder, "clients.conf", &mut entries, |entries| {
+        configure(&folder, user, &entries.concat(), port);
+    });
+    assert!(entries.len() > usize::from(CLIENTS) / 2, "{} are left", entries.len());
+    let server = FreeRadius::start(&folder, port);
+    let (clients, complaints) = import::clients_conf(&entries.concat());
+    let (mut taken, mut wrong) = (0, Vec::new());
+    for (n, entry) in entries.iter().enumerate() {
+        let address = entry.split(['=', '\n']).nth(2).unwrap().trim();
+        let named = complaints.iter().any(|c| (4 * n + 1..=4 * n + 4).contains(&c.line));
+        let Some(client) = clients.iter().find(|client| client.nasname == address) else {
+            assert!(named, "{entry:?} is lost without a word");
+            continue;
+        };
+        taken += 1;
+        let answer = server.ask(address.parse().unwrap(), &client.secret, "ann", "right");
+        if !matches!(answer, Some((Code::ACCESS_ACCEPT, _))) {
+            wrong.push(format!("{entry:?} is {:?} here, there {answer:?}", client.secret));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {taken}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(taken > usize::from(CLIENTS) / 2, "{taken} are taken over");
+}
