@@ -234,7 +234,9 @@ mod tests {
         }
         drop(waiters.into_iter().nth(2));
         assert_eq!(jobs.put(Whose::default(), 9), None);
-        assert_eq!((jobs.take(), jobs.load()), (Some(9), JobLoad { waiting: 0, refused: 0, given_up: 3 }));
+        assert_eq!((jobs.take(), jobs.load()), (Some(9), JobLoad { waiting: 2, refused: 0, given_up: 1 }));
+        assert_eq!(jobs.put(Whose::default(), 10), None);
+        assert_eq!((jobs.take(), jobs.load().given_up), (Some(10), 2));
         jobs.end();
         assert_eq!(jobs.take(), None);
     }

@@ -14,7 +14,7 @@ use crate::work;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use usher_core::{CommandError, Instant, WallTime};
+use usher_core::{CommandError, Instant, Job, JobOrigin, WallTime};
 use usher_crypto::Key;
 use usher_crypto::digest::equal;
 use usher_crypto::exchange::KeyExchange;
@@ -439,12 +439,18 @@ pub(super) fn prove(sa: &mut IkeSa, cx: &mut Context<'_>) -> bool {
             state.waits = Waits::Signature(scheme);
             cx.work(work::SIGN);
             let ocsp = state.ocsp_wanted;
-            sa.job(cx, IkeJob::Sign { connection: connection.name.clone(), scheme, octets, ocsp });
+            job(sa, cx, IkeJob::Sign { connection: connection.name.clone(), scheme, octets, ocsp });
             true
         }
         // There is nothing to prove before EAP, or but by it.
         LocalAuth::Eap { .. } | LocalAuth::EapOnly => true,
     }
+}
+
+/// Has a helper do something, as long as the IKE_SA is there.
+fn job(sa: &mut IkeSa, cx: &mut Context<'_>, what: IkeJob) {
+    let origin = JobOrigin::of(sa.path.remote.ip()).awaited_by(sa.waiter.get_or_insert_default());
+    cx.outputs.job(Job::new(sa.id.0, what).of(origin));
 }
 
 /// Has the other side's proof be verified: at once by a shared key, by a helper with a certificate. `None`: a helper is asked.
@@ -490,7 +496,7 @@ pub(super) fn verify(
             let connection = connection.name.clone();
             let verify =
                 IkeJob::Verify { connection, identity, certificates, ocsp, scheme, octets, signature };
-            sa.job(cx, verify);
+            job(sa, cx, verify);
             None
         }
         RemoteAuth::Eap { .. } | RemoteAuth::EapOnly => Some(false),

@@ -5,7 +5,7 @@ pub(super) use super::context::Context;
 use super::child::Child;
 use super::collision::{SaEvent, SaState};
 use super::config::{Connection, LocalAuth};
-use super::event::{CertificateName, Command, EndReason, Event, IkeJob, SaId};
+use super::event::{CertificateName, Command, EndReason, Event, SaId};
 use super::fragments::Reassembly;
 use super::half_open::Stage;
 use super::pressure::Debt;
@@ -456,11 +456,6 @@ impl IkeSa {
     /// A helper is asked before the last request is answered.
     pub(super) fn pend(&mut self) {
         self.answered = Answered::Pending;
-    }
-    pub(super) fn job(&mut self, cx: &mut Context<'_>, what: IkeJob) {
-        let waiter = self.waiter.get_or_insert_default();
-        let origin = usher_core::JobOrigin::of(self.path.remote.ip()).awaited_by(waiter);
-        cx.outputs.job(usher_core::Job::new(self.id.0, what).of(origin));
     }
 
     /// Tells of its keys, where that is wanted.
