@@ -106,7 +106,7 @@ pub(crate) fn ident(output: &Output, command: IdentCommand) -> Result<(), Failur
         }
         IdentCommand::Check { file } => {
             let file = file.unwrap_or_else(|| DEFAULT_PATH.into());
-            check(output, &file, ident::load(Some(&file)).map(|loaded| loaded.warnings))
+            check(output, &file, ident::check(&file))
         }
         IdentCommand::Ask(asked) => ask(output, &asked),
         IdentCommand::Reveal { token, config } => reveal(output, &token, &config),

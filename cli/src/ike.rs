@@ -1,12 +1,11 @@
 //! `usher ike`: an IKEv2 gateway and client.
 
 use crate::output::{Failure, Output, columns, duration, octets};
-use crate::service::{ImportedFile, check, check_within, import, included};
+use crate::service::{ImportedFile, check, import, included};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use usher_gateway::config::DEFAULT_PATH;
-use usher_host::aaa_within;
 use usher_host::ike::{self, Answer, IkeError, IkeSa, Mode, Request, Status};
 
 #[derive(Subcommand, Debug)]
@@ -126,10 +125,7 @@ pub(crate) fn ike(output: &Output, command: IkeCommand) -> Result<(), Failure> {
         }
         IkeCommand::Check { file } => {
             let file = file.unwrap_or_else(|| DEFAULT_PATH.into());
-            let base = file.parent().unwrap_or(Path::new(""));
-            let loaded = ike::load(Some(&file))
-                .and_then(|loaded| check_within(loaded.warnings, aaa_within(loaded.file.aaa.as_ref(), base)));
-            check(output, &file, loaded)
+            check(output, &file, ike::check(&file, usher_daemon::check_within))
         }
     }
 }

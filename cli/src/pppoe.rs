@@ -1,14 +1,13 @@
 //! `usher pppoe`: an access concentrator and a client; `usher who`: who had which address.
 
 use crate::output::{Failure, Output, columns, duration, octets};
-use crate::service::{ImportedFile, check, check_within, import};
+use crate::service::{ImportedFile, check, import};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use usher_concentrator::config::{DEFAULT_PATH, ModeWord};
 use usher_crypto::Key;
-use usher_host::aaa_within;
 use usher_host::pppoe::{
     self, Answer, Asking, Connect, ConnectError, PppoeError, Request, Session, Status, Who,
 };
@@ -192,10 +191,7 @@ pub(crate) fn pppoe(output: &Output, command: PppoeCommand) -> Result<(), Failur
         }),
         PppoeCommand::Check { file } => {
             let file = file.unwrap_or_else(|| DEFAULT_PATH.into());
-            let base = file.parent().unwrap_or(Path::new(""));
-            let loaded = pppoe::load(Some(&file))
-                .and_then(|loaded| check_within(loaded.warnings, aaa_within(loaded.file.aaa.as_ref(), base)));
-            check(output, &file, loaded)
+            check(output, &file, pppoe::check(&file, usher_daemon::check_within))
         }
     }
 }

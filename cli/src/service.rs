@@ -4,20 +4,77 @@ use crate::output::{Failure, Output};
 use serde_json::{Value, json};
 use std::fmt::Display;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
-use usher_config::Fault;
+use std::path::Path;
+use usher_config::Faults;
 use usher_config::disk::LoadError;
+use usher_daemon::{InstallationError, ServeError};
+use usher_host::ident::IdentError;
+use usher_host::ike::IkeError;
+use usher_host::mih::MihError;
+use usher_host::pppoe::PppoeError;
 
-/// Tells what is wrong with a configuration, or that nothing is. `loaded` is what was made of it, or why nothing was.
+/// Why a service would not serve.
+pub(crate) enum ServiceFault {
+    /// Faults of its file, each with its place.
+    Faults(Faults),
+    /// Something else that it loads.
+    Sentence(String),
+}
+
+impl From<LoadError> for ServiceFault {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Faults(faults) => Self::Faults(faults),
+            error => Self::Sentence(error.to_string()),
+        }
+    }
+}
+
+impl From<ServeError> for ServiceFault {
+    fn from(error: ServeError) -> Self {
+        match error {
+            ServeError::Installation(InstallationError::Config(error)) => error.into(),
+            error => Self::Sentence(error.to_string()),
+        }
+    }
+}
+
+/// Of the errors of services that have those of their files as `Config`.
+macro_rules! service_faults {
+    ($($error:ident),*) => {
+        $(impl From<$error> for ServiceFault {
+            fn from(error: $error) -> Self {
+                match error {
+                    $error::Config(error) => error.into(),
+                    error => Self::Sentence(error.to_string()),
+                }
+            }
+        })*
+    };
+}
+service_faults!(IdentError, IkeError, MihError, PppoeError);
+
+/// Tells why a service would not serve.
+pub(crate) fn report_fault(output: &Output, file: &Path, fault: ServiceFault) -> Failure {
+    match fault {
+        ServiceFault::Faults(faults) if output.json => {
+            let told = json!({ "file": faults.file, "faults": crate::output::faults(&faults) });
+            output.value(&told).err().unwrap_or(Failure::usage(format!("{} is faulty", file.display())))
+        }
+        ServiceFault::Faults(faults) => Failure::usage(faults),
+        ServiceFault::Sentence(sentence) => Failure::usage(sentence),
+    }
+}
+
+/// Tells what is wrong with a configuration, or that nothing is. `checked` are its warnings, or why a service would not serve.
 pub(crate) fn check(
     output: &Output,
     file: &Path,
-    loaded: Result<Vec<Fault>, LoadError>,
+    checked: Result<Vec<String>, impl Into<ServiceFault>>,
 ) -> Result<(), Failure> {
     let shown = file.display();
-    match loaded {
+    match checked {
         Ok(warnings) => {
-            let warnings: Vec<_> = warnings.iter().map(ToString::to_string).collect();
             if output.json {
                 return output
                     .value(&json!({ "file": shown.to_string(), "faults": [], "warnings": warnings }));
@@ -25,23 +82,8 @@ pub(crate) fn check(
             warnings.iter().for_each(|warning| output.note(&format!("warning: {warning}")));
             output.text(&format!("{shown}: right\n"))
         }
-        Err(LoadError::Faults(faults)) if output.json => {
-            output.value(&json!({ "file": faults.file, "faults": crate::output::faults(&faults) }))?;
-            Err(Failure::usage(format!("{shown} is faulty")))
-        }
-        Err(error) => Err(Failure::usage(error)),
+        Err(error) => Err(report_fault(output, file, error.into())),
     }
-}
-
-/// Checks the file of the AAA server that an access server has in its program, too: its warnings are added.
-pub(crate) fn check_within(
-    mut warnings: Vec<Fault>,
-    within: Option<PathBuf>,
-) -> Result<Vec<Fault>, LoadError> {
-    if let Some(file) = within {
-        warnings.extend(usher_daemon::config::load(&file)?.warnings);
-    }
-    Ok(warnings)
 }
 
 /// What an importer makes of another program's file: a configuration, and lines that it could not take, each with its number (0 where it is

@@ -16,10 +16,17 @@ Without a configuration the server serves loopback with a generated secret and s
 SIGTERM ends it when the logins under way are answered and all accounting is written.")]
     Serve(Config),
     /// Check a configuration file without serving: every fault with its line.
-    #[command(after_help = "Examples:\n  usher aaa check\n  usher aaa check ./aaa.toml")]
+    #[command(
+        after_help = "Examples:\n  usher aaa check\n  usher aaa check ./aaa.toml\n  usher aaa check ./aaa.toml --connect
+
+It loads what `usher aaa serve` loads: keys, certificates, lists, dictionaries, secrets. It changes nothing and listens nowhere."
+    )]
     Check {
         /// The file [default: /etc/usher/aaa.toml].
         file: Option<PathBuf>,
+        /// Look at the database, too: whether it answers, and whether it has the tables that the server needs.
+        #[arg(long)]
+        connect: bool,
     },
     /// Users of the store: add, change, list, show, remove and import them.
     User {

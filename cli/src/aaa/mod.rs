@@ -20,7 +20,7 @@ use usher_daemon::{Installation, InstallationError};
 pub(crate) fn aaa(output: &Output, command: AaaCommand) -> Result<(), Failure> {
     match command {
         AaaCommand::Serve(config) => serve::serve(output, &config),
-        AaaCommand::Check { file } => serve::check(output, file.as_deref()),
+        AaaCommand::Check { file, connect } => serve::check(output, file.as_deref(), connect),
         AaaCommand::User { command } => user::user(output, command),
         AaaCommand::Group { command } => group::group(output, command),
         AaaCommand::Schema => output.text(&usher_store::postgres_script()),

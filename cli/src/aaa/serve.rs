@@ -2,9 +2,9 @@
 
 use super::args::Config;
 use crate::output::{Failure, Output};
+use crate::service::{ServiceFault, report_fault};
 use serde_json::json;
 use std::path::Path;
-use usher_config::disk::LoadError;
 use usher_daemon::config::DEFAULT_PATH;
 use usher_daemon::{Installation, InstallationError, ServeError, advice};
 
@@ -18,23 +18,39 @@ pub(crate) fn serve(output: &Output, config: &Config) -> Result<(), Failure> {
     })
 }
 
-pub(crate) fn check(output: &Output, file: Option<&Path>) -> Result<(), Failure> {
+/// Tells what is wrong with a configuration, or that nothing is; `connect`: of its database, too.
+pub(crate) fn check(output: &Output, file: Option<&Path>, connect: bool) -> Result<(), Failure> {
     let path = file.unwrap_or(Path::new(DEFAULT_PATH));
-    // With the lists that were fetched for it, as a server would begin.
-    match Installation::open(Some(path)) {
-        Ok(place) => {
-            let warnings = advice::warnings(&place);
-            if output.json {
-                let file = path.display().to_string();
-                return output.value(&json!({ "file": file, "faults": [], "warnings": warnings }));
-            }
-            warnings.iter().for_each(|warning| output.note(&format!("warning: {warning}")));
-            output.text(&format!("{}: right\n", path.display()))
-        }
-        Err(InstallationError::Config(LoadError::Faults(faults))) if output.json => {
-            output.value(&json!({ "file": faults.file, "faults": crate::output::faults(&faults) }))?;
-            Err(Failure::usage(format!("{} is faulty", path.display())))
-        }
-        Err(error) => Err(Failure::usage(error)),
+    let shown = path.display();
+    let place = match usher_daemon::check(path) {
+        Ok(place) => place,
+        Err(error) => return Err(report_fault(output, path, ServiceFault::from(error))),
+    };
+    let (store, missing) = examine(&place, connect)?;
+    let warnings = advice::warnings(&place);
+    let right = missing.is_empty();
+    if output.json {
+        output.value(&json!({
+            "file": shown.to_string(), "faults": [], "warnings": warnings, "store": store, "missing": missing,
+        }))?;
+    } else {
+        warnings.iter().for_each(|warning| output.note(&format!("warning: {warning}")));
+        missing.iter().for_each(|what| output.note(&format!("database: {what}")));
+        let store = store.map(|store| format!("; {store}")).unwrap_or_default();
+        let judged = if right { "right" } else { "right, and its database is not" };
+        output.text(&format!("{shown}: {judged}{store}\n"))?;
+    }
+    if right { Ok(()) } else { Err(Failure::failed("the database lacks what the server needs")) }
+}
+
+/// What is to be said of the database, and what it lacks.
+fn examine(place: &Installation, connect: bool) -> Result<(Option<String>, Vec<String>), Failure> {
+    if !connect {
+        let not_asked = || "its database was not asked, --connect asks it".to_owned();
+        return Ok((place.has_database().then(not_asked), Vec::new()));
+    }
+    match place.examine_store().map_err(Failure::failed)? {
+        Some(report) => Ok((Some(report.to_string()), report.missing().to_vec())),
+        None => Ok((None, Vec::new())),
     }
 }

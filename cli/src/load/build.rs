@@ -693,7 +693,7 @@ fn at(path: &Path, e: usher_crypto::tls::TlsError) -> Failure {
 
 fn credentials(certificate: &Path, key: &Path) -> Result<Credentials, Failure> {
     let (chain, private) = (read(certificate, "the certificate")?, read(key, "the key")?);
-    Credentials::from_pem(&chain, &private).map_err(|e| at(certificate, e))
+    Credentials::from_pem(&chain, &private).map_err(|e| at(if e.is_of_key() { key } else { certificate }, e))
 }
 
 /// The TLS of a connection.

@@ -219,7 +219,7 @@ pub(crate) fn mih(output: &Output, command: MihCommand) -> Result<(), Failure> {
         }
         MihCommand::Check { file } => {
             let file = file.unwrap_or_else(|| DEFAULT_PATH.into());
-            check(output, &file, mih::load(Some(&file)).map(|loaded| loaded.warnings))
+            check(output, &file, mih::check(&file))
         }
         MihCommand::Send(send) => ask(output, send),
     }

@@ -1,6 +1,7 @@
 //! The program as a user sees it: what it prints, what it writes, with which code it ends.
 
 mod aaa;
+mod check;
 mod claims;
 #[path = "../../../networks/store/tests/stores/cluster.rs"]
 mod cluster;

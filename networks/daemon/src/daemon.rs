@@ -1,5 +1,6 @@
 //! The whole server: its threads begun, and ended.
 
+use crate::assembly::Assembly;
 use crate::clock::wall;
 use crate::drops::Drops;
 use crate::error::ServeError;
@@ -7,7 +8,7 @@ use crate::homes::Known;
 use crate::installation::{self, Installation, InstallationError};
 use crate::mailbox::{Mailboxes, Message};
 use crate::role::AaaRole;
-use crate::running::{Running, made};
+use crate::running::Running;
 use crate::shards::{self, Bound, Upstreams};
 use crate::stats::Latency;
 use crate::status::CertificateStatus;
@@ -21,10 +22,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant as Monotonic};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::UnboundedReceiver;
+use usher_aaa::ShardKey;
 use usher_aaa::ledger::Ledger;
 use usher_aaa::store::StoreError;
-use usher_aaa::{AaaServer, ShardConfig, ShardKey};
-use usher_aaa_config::{DIALLER, With, only_accept, reading, tls};
+use usher_aaa_config::reading;
 use usher_core::SecureRng;
 use usher_crypto::tls::WallClock;
 use usher_host::{Signals, Told, keep_memory_private, log, notify};
@@ -148,17 +149,9 @@ impl Begun {
             }
         };
         fetched::fetch_missing(&mut place.loaded, &place.state_dir);
-        let tls = tls::make(&place.loaded, &wall_clock, None).map_err(ServeError::Config)?;
-        let generated = if place.first { Some(place.generated_secret()?) } else { None };
-        let identity_key = place.identity_key()?;
-        let with = With {
-            identity_key: &identity_key,
-            generated: generated.as_deref(),
-            rows: &rows,
-            tls: tls.as_deref(),
-            shards: count,
-        };
-        let built = made(&place.loaded, with, &mut rng).map_err(ServeError::Config)?;
+        let own = place.own_secrets(true)?;
+        let assembly =
+            Assembly::of(&place, (&rows, &own), count, &wall_clock, &mut rng).map_err(ServeError::Config)?;
 
         let mailboxes = Mailboxes::default();
         let ledger = Ledger::new(usher_aaa_config::ledger(&place.loaded, rng.next_u64()));
@@ -168,9 +161,9 @@ impl Begun {
         // Who asks for users never gives up: what is known of them stands in while the database refuses.
         let stores =
             (0..file.users.threads).map(|_| place.lasting_store(true)).collect::<Result<Vec<_>, _>>();
-        let inline = Arc::new(RwLock::new(built.inline.clone()));
+        let inline = Arc::new(RwLock::new(assembly.built.inline.clone()));
         let lookups = Arc::new(Latency::default());
-        let status = Arc::new(RwLock::new(CertificateStatus::of(&place.loaded, tls.as_ref())));
+        let status = Arc::new(RwLock::new(CertificateStatus::of(&place.loaded, assembly.tls.as_ref())));
         let rows_read = Arc::new(RwLock::new(reading(&place.loaded)));
         let (chains, shown) = std::sync::mpsc::sync_channel(lists::CHAINS);
         let known = Arc::new(KnownUsers::new(&file.users, clock, &mut rng));
@@ -188,19 +181,13 @@ impl Begun {
 
         let counters = Arc::new(RwLock::new(Vec::new()));
         let known_homes = Known::default();
-        let listeners = shards::tls_servers(tls.as_deref());
-        let outgoing = Arc::new(RwLock::new(Upstreams::of(file, tls.as_deref())));
+        let listeners = shards::tls_servers(assembly.tls.as_deref());
+        let outgoing = Arc::new(RwLock::new(Upstreams::of(file, assembly.tls.as_deref())));
         let mut threads = Vec::new();
         let mut boxes = Vec::new();
         for (number, bound) in bound.into_iter().enumerate() {
             let number = u16::try_from(number).unwrap_or(u16::MAX);
-            let mut config = built.config.clone();
-            config.shard = Some(ShardConfig { number, key: key.clone() });
-            if number != DIALLER {
-                only_accept(&mut config);
-            }
-            let seed = SecureRng::from_seed(rng.array());
-            let server = AaaServer::new(config, seed).map_err(|e| ServeError::Config(e.to_string()))?;
+            let server = assembly.server(number, &key, &mut rng)?;
             let sockets = bound.sockets(&outgoing, listeners.first());
             let mut node = AaaRole {
                 server,
@@ -217,7 +204,7 @@ impl Begun {
                 logins: file.accounting.logins,
                 state: crate::role::State::default(),
             };
-            node.take_clients(built.clients.clone());
+            node.take_clients(assembly.built.clients.clone());
             let (driver, mailbox) = Driver::new(node, sockets, clock);
             boxes.push(mailbox);
             add_counters(&counters, driver.counters());
@@ -231,6 +218,7 @@ impl Begun {
                 .map_err(|e| ServeError::Config(e.to_string()))?;
             shards.push(shard);
         }
+        let Assembly { tls, built } = assembly;
         let running = Running {
             mailboxes,
             ledger,

@@ -2,17 +2,17 @@
 
 use crate::config::{self, DEFAULT_PATH};
 use crate::fetched;
-use std::fs;
 use std::io::{self, Read};
 use std::net::IpAddr;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::{fmt, fs};
 use usher_aaa::IdentityKey;
 use usher_aaa::store::{Store, StoreError};
 use usher_aaa_config::model::StoreKind;
 use usher_aaa_config::{Loaded, parse};
 use usher_config::disk::LoadError;
 use usher_config::{Alone, Prefix};
+use usher_host::folder;
 
 /// A configuration, and the folder of what the server makes itself.
 #[derive(Clone, Debug)]
@@ -23,6 +23,50 @@ pub struct Installation {
     pub state_dir: PathBuf,
     /// True: there is no file, and defaults stand in.
     pub first: bool,
+}
+
+/// What somebody who changes nothing finds in a store.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StoreReport {
+    /// What kind it is, and where.
+    pub place: String,
+    /// Its tables; `None`: there is no file yet, which a server makes.
+    pub schema: Option<usher_store::SchemaReport>,
+}
+
+impl StoreReport {
+    /// What a server would miss, a sentence each.
+    #[must_use]
+    pub fn missing(&self) -> &[String] {
+        self.schema.as_ref().map_or(&[], |schema| &schema.missing)
+    }
+}
+
+impl fmt::Display for StoreReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = usher_store::SCHEMA_VERSION;
+        match self.schema.as_ref().map(|schema| schema.version) {
+            None => write!(f, "{}: not there yet; usher aaa serve makes it", self.place),
+            Some(0) => write!(f, "{}: no tables of Usher's yet; usher aaa serve makes them", self.place),
+            Some(version) if version < known => {
+                write!(
+                    f,
+                    "{}: tables of version {version}; usher aaa serve brings them to {known}",
+                    self.place
+                )
+            }
+            Some(version) => write!(f, "{}: tables of version {version}", self.place),
+        }
+    }
+}
+
+/// What a server makes for itself at its first start.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnSecrets {
+    /// The secret of loopback clients, where nothing is configured.
+    pub(crate) generated: Option<String>,
+    /// By what names are kept from clients.
+    pub(crate) identity_key: IdentityKey,
 }
 
 /// Why a place cannot be used.
@@ -104,8 +148,28 @@ impl Installation {
     /// # Errors
     /// It cannot be made.
     pub fn prepare(&self) -> Result<(), InstallationError> {
-        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.state_dir);
-        made.map_err(|error| InstallationError::File { path: self.state_dir.clone(), error })
+        self.of_state_dir(folder::make(&self.state_dir))
+    }
+
+    /// Whether there is a state directory, or could be one.
+    ///
+    /// # Errors
+    /// What [`Installation::prepare`] would end with.
+    pub(crate) fn check_state_dir(&self) -> Result<(), InstallationError> {
+        self.of_state_dir(folder::check(&self.state_dir))
+    }
+
+    fn of_state_dir(&self, done: io::Result<()>) -> Result<(), InstallationError> {
+        done.map_err(|error| InstallationError::File { path: self.state_dir.clone(), error })
+    }
+
+    /// What the server makes for itself. `keep`: what is not there yet is made and kept; otherwise something stands in for it.
+    ///
+    /// # Errors
+    /// It cannot be made or read.
+    pub(crate) fn own_secrets(&self, keep: bool) -> Result<OwnSecrets, InstallationError> {
+        let generated = self.first.then(|| self.made_once::<16>(self.secret_path(), keep)).transpose()?;
+        Ok(OwnSecrets { generated, identity_key: self.identity_key(keep)? })
     }
 
     /// The secret of loopback clients where nothing is configured: made at the first start, for its owner only.
@@ -113,23 +177,23 @@ impl Installation {
     /// # Errors
     /// It cannot be made or read.
     pub fn generated_secret(&self) -> Result<String, InstallationError> {
-        self.made_once::<16>(self.secret_path())
+        self.made_once::<16>(self.secret_path(), true)
     }
 
     /// By what names are kept from clients: what is configured, or what was made at the first start.
     ///
     /// # Errors
     /// It cannot be made or read.
-    pub fn identity_key(&self) -> Result<IdentityKey, InstallationError> {
+    fn identity_key(&self, keep: bool) -> Result<IdentityKey, InstallationError> {
         let text = match &self.loaded.identity_key {
             Some(key) => key.0.clone(),
-            None => self.made_once::<32>(self.state_dir.join("identity.key"))?.into(),
+            None => self.made_once::<32>(self.state_dir.join("identity.key"), keep)?.into(),
         };
         Ok(IdentityKey::new(text.as_bytes()))
     }
 
-    /// So many random octets in hexadecimal, made where they are not there yet.
-    fn made_once<const N: usize>(&self, path: PathBuf) -> Result<String, InstallationError> {
+    /// So many random octets in hexadecimal, made where they are not there yet, and kept where that is asked.
+    fn made_once<const N: usize>(&self, path: PathBuf, keep: bool) -> Result<String, InstallationError> {
         let file = |error| InstallationError::File { path: path.clone(), error };
         match fs::read_to_string(&path) {
             Ok(text) if !text.trim().is_empty() => return Ok(text.trim().to_owned()),
@@ -137,7 +201,9 @@ impl Installation {
             _ => {}
         }
         let secret: String = random::<N>().map_err(file)?.iter().map(|b| format!("{b:02x}")).collect();
-        self.write_secret(&path, &secret).map_err(file)?;
+        if keep {
+            self.write_secret(&path, &secret).map_err(file)?;
+        }
         Ok(secret)
     }
 
@@ -204,6 +270,12 @@ impl Installation {
         self.loaded.url.as_ref().map_or("", |url| url.0.as_str())
     }
 
+    /// Whether users and sessions are kept in a database.
+    #[must_use]
+    pub fn has_database(&self) -> bool {
+        self.loaded.file.users.store != StoreKind::Memory
+    }
+
     /// Whether there is a store that outlasts the server; opening one that SQLite keeps makes it where there is none.
     #[must_use]
     pub fn has_store(&self) -> bool {
@@ -212,6 +284,24 @@ impl Installation {
             StoreKind::Sqlite => self.database().exists(),
             StoreKind::Postgresql => true,
         }
+    }
+
+    /// Looks at the store without changing it, and says what there is; `Ok(None)`: it is this process's memory.
+    ///
+    /// # Errors
+    /// It cannot be reached, or a server would refuse it.
+    pub fn examine_store(&self) -> Result<Option<StoreReport>, StoreError> {
+        let (place, schema) = match self.loaded.file.users.store {
+            StoreKind::Memory => return Ok(None),
+            StoreKind::Sqlite => {
+                let database = self.database();
+                (format!("SQLite in {}", database.display()), usher_store::Sqlite::examine(database)?)
+            }
+            StoreKind::Postgresql => {
+                ("PostgreSQL".to_owned(), Some(usher_store::Postgres::examine(self.url())?))
+            }
+        };
+        Ok(Some(StoreReport { place, schema }))
     }
 
     /// A connection to the store.
@@ -277,7 +367,14 @@ mod tests {
         }
         let secret = place.generated_secret().unwrap();
         assert_eq!(place.generated_secret().unwrap(), secret, "it is kept");
-        assert_eq!(place.identity_key().unwrap(), place.identity_key().unwrap(), "and so is the key");
+        assert!(!state_dir.join("identity.key").exists());
+        assert_ne!(place.identity_key(false).unwrap(), place.identity_key(false).unwrap(), "none is kept");
+        assert!(!state_dir.join("identity.key").exists());
+        assert_eq!(
+            place.identity_key(true).unwrap(),
+            place.identity_key(false).unwrap(),
+            "and so is the key"
+        );
         assert_ne!(fs::read_to_string(state_dir.join("identity.key")).unwrap().trim(), secret);
         assert_eq!(fs::read_to_string(&other).unwrap(), "");
         assert!(fs::symlink_metadata(place.secret_path()).unwrap().is_file());

@@ -10,6 +10,7 @@
 
 pub mod admin;
 pub mod advice;
+mod assembly;
 mod clock;
 pub mod config;
 mod control;
@@ -36,7 +37,8 @@ mod status;
 mod within;
 mod workers;
 
+pub use assembly::check;
 pub use daemon::serve;
 pub use error::ServeError;
-pub use installation::{Installation, InstallationError, Location};
-pub use within::within;
+pub use installation::{Installation, InstallationError, Location, StoreReport};
+pub use within::{check_within, within};

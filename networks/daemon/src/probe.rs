@@ -552,9 +552,10 @@ fn tls(login: &Login, server_name: Option<&str>) -> Result<ClientConfig, ProbeEr
     let roots = Roots::from_pem(&read(ca)?).map_err(|e| setup(format!("{}: {e}", ca.display())))?;
     let credentials = match &login.certificate {
         Some((certificate, key)) => {
-            let key = config::from_file(key).map_err(setup)?;
-            let made = Credentials::from_pem(&read(certificate)?, key.0.as_bytes());
-            Some(made.map_err(|e| setup(format!("{}: {e}", certificate.display())))?)
+            let private = config::from_file(key).map_err(setup)?;
+            let made = Credentials::from_pem(&read(certificate)?, private.0.as_bytes());
+            let of = |e: &TlsError| if e.is_of_key() { key } else { certificate }.display();
+            Some(made.map_err(|e| setup(format!("{}: {e}", of(&e))))?)
         }
         None => None,
     };

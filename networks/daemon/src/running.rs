@@ -17,9 +17,9 @@ use std::time::Instant as Monotonic;
 use usher_aaa::service::{Inline, Reading};
 use usher_aaa::store::{ClientRow, Store, UserRows};
 use usher_aaa::{ShardKey, User};
+use usher_aaa_config::Built;
 use usher_aaa_config::tls::Tls;
-use usher_aaa_config::{Built, Loaded, NotServed, PassedOver, With, build};
-use usher_core::{Duration, SecureRng, WallTime};
+use usher_core::{Duration, WallTime};
 use usher_crypto::tls::WallClock;
 use usher_live::{Clock, TlsServer};
 use usher_radius::attribute::Attributes;
@@ -68,28 +68,6 @@ pub(crate) struct Running {
     pub(crate) rows: Mutex<Vec<ClientRow>>,
     /// How many configurations were taken up after the first.
     pub(crate) generation: AtomicU64,
-}
-
-/// What the shards are made of; the log says which clients are not served.
-///
-/// # Errors
-/// A sentence that says what is wrong.
-pub(crate) fn made(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Result<Built, String> {
-    let built = build(loaded, with, rng)?;
-    for PassedOver { client, why } in &built.passed_over {
-        match why {
-            NotServed::Taken => {
-                tracing::warn!(client, "its addresses are another client's already; passed over");
-            }
-            NotServed::WithoutSecret => {
-                tracing::error!(client, "a client of the store without a secret is passed over");
-            }
-            NotServed::NoNetwork(error) => {
-                tracing::error!(client, error, "a client of the store is passed over");
-            }
-        }
-    }
-    Ok(built)
 }
 
 impl Running {

@@ -1,5 +1,7 @@
 //! The server within another program: an access server that asks it alone, by RADIUS at addresses of loopback that nobody has to name.
 
+use crate::advice;
+use crate::assembly::check;
 use crate::daemon::{Begun, Listens};
 use crate::error::ServeError;
 use crate::installation::{Installation, random};
@@ -89,6 +91,14 @@ impl AaaServer for Server {
 /// A sentence that says why there is none.
 pub fn within(config: &Path, over: Box<dyn FnOnce() + Send>) -> Result<Box<dyn AaaServer>, String> {
     begin(config, over).map_err(|error| error.to_string())
+}
+
+/// Checks a configuration as [`within`] would: its warnings.
+///
+/// # Errors
+/// A sentence that says why there would be no server.
+pub fn check_within(config: &Path) -> Result<Vec<String>, String> {
+    check(config).map(|place| advice::warnings(&place)).map_err(|error| error.to_string())
 }
 
 fn begin(config: &Path, over: Box<dyn FnOnce() + Send>) -> Result<Box<dyn AaaServer>, ServeError> {

@@ -1,5 +1,6 @@
 //! The IDENT service on this host's own connections, and a question to another host's.
 
+use crate::setup::texts;
 use crate::{Helpers, Hosted, ServeError, keep_memory_private, listen, log, once, owner, serve as host};
 use std::io;
 use std::net::SocketAddr;
@@ -54,6 +55,21 @@ fn notices(first: &File, again: &Loaded) -> Vec<String> {
     crate::setup::notices(&again.warnings, "server", &later)
 }
 
+/// Everything that serving needs before sockets: the configuration, and where to listen.
+fn prepare(path: Option<&Path>, listen_on: &[SocketAddr]) -> Result<(Loaded, Vec<SocketAddr>), IdentError> {
+    let loaded = load(path)?;
+    let addresses = if listen_on.is_empty() { loaded.file.listen.clone() } else { listen_on.to_vec() };
+    if addresses.is_empty() { Err(IdentError::Nowhere) } else { Ok((loaded, addresses)) }
+}
+
+/// Loads what [`serve`] loads; its warnings.
+///
+/// # Errors
+/// Why it would not serve.
+pub fn check(path: &Path) -> Result<Vec<String>, IdentError> {
+    prepare(Some(path), &[]).map(|(loaded, _)| texts(&loaded.warnings))
+}
+
 /// Serves until it is told to end. `listen_on`, where it names addresses, stands against the configuration's.
 ///
 /// # Errors
@@ -61,16 +77,12 @@ fn notices(first: &File, again: &Loaded) -> Vec<String> {
 pub fn serve(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), IdentError> {
     let system = |what| move |error| ServeError::System { what, error };
     keep_memory_private().map_err(system("switching core dumps off"))?;
-    let loaded = load(path.as_deref())?;
+    let (loaded, addresses) = prepare(path.as_deref(), listen_on)?;
     let _log = log::begin(loaded.file.log);
     loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-    let addresses = if listen_on.is_empty() { &loaded.file.listen[..] } else { listen_on };
-    if addresses.is_empty() {
-        return Err(IdentError::Nowhere);
-    }
-    let listeners = (0..).zip(addresses).map(|(n, address)| listen("IDENT", *address, ListenerId::own(n)));
+    let listeners = (0..).zip(&addresses).map(|(n, address)| listen("IDENT", *address, ListenerId::own(n)));
     let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
-    for address in addresses {
+    for address in &addresses {
         tracing::info!(%address, "listening");
     }
     // The machine's own limits decide, which know who waits for an answer.

@@ -18,7 +18,7 @@ use crate::jobs::{Bounds, Jobs};
 use crate::setup::{self, outgoing, secure_rng};
 use crate::within::Running;
 use crate::{
-    Helpers, Hosted, ServeError, StartAaa, Telling, WorkDone, keep_memory_private, log, serve_shards as host,
+    CheckAaa, Helpers, Hosted, ServeError, StartAaa, Telling, WorkDone, keep_memory_private, log, serve_shards as host,
 };
 use plane::Plane;
 use revocation::Revocation;
@@ -109,6 +109,35 @@ fn load_by(path: Option<&Path>, clock: &WallClock) -> Result<Loaded, LoadError> 
     Ok(config::parse(&path.display().to_string(), &text, &Disk, clock)?)
 }
 
+/// Everything that a gateway needs before its sockets: the configuration, of which a machine can be made, and the files beside it.
+fn prepare(path: Option<&Path>, clock: &WallClock) -> Result<Loaded, IkeError> {
+    let loaded = load_by(path, clock)?;
+    if loaded.file.listen.addresses.is_empty() {
+        return Err(IkeError::Nowhere);
+    }
+    let mut config = loaded.config.clone();
+    crate::within::stand_in(loaded.file.aaa.as_ref(), config.aaa.as_mut());
+    Gateway::new(config, secure_rng()?)?;
+    Revocation::new(&loaded, &Telling::default()).map_err(IkeError::Revocation)?;
+    key_log::check(&loaded.file).map_err(system("key log"))?;
+    Ok(loaded)
+}
+
+/// The folder from which the paths of a file go.
+fn base(path: Option<&Path>) -> &Path {
+    path.unwrap_or(Path::new(DEFAULT_PATH)).parent().unwrap_or(Path::new(""))
+}
+
+/// Loads what a gateway loads, and what the AAA server loads that it has within its program; their warnings.
+///
+/// # Errors
+/// Why it would not serve.
+pub fn check(path: &Path, check_aaa: CheckAaa) -> Result<Vec<String>, IkeError> {
+    let loaded = prepare(Some(path), &WallClock::at(setup::wall()))?;
+    let within = crate::within::check(loaded.file.aaa.as_ref(), base(Some(path)), check_aaa);
+    Ok([setup::texts(&loaded.warnings), within.map_err(IkeError::Within)?].concat())
+}
+
 /// What is done.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Mode {
@@ -131,7 +160,7 @@ pub enum Mode {
 pub fn run(path: Option<PathBuf>, mode: &Mode, start: StartAaa) -> Result<(), IkeError> {
     keep_memory_private().map_err(system("switching core dumps off"))?;
     let clock = setup::wall_clock()?;
-    let mut loaded = load_by(path.as_deref(), &clock)?;
+    let mut loaded = prepare(path.as_deref(), &clock)?;
     let _log = log::begin(loaded.file.log);
     loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let serves = *mode == Mode::Serve;
@@ -150,7 +179,7 @@ pub fn run(path: Option<PathBuf>, mode: &Mode, start: StartAaa) -> Result<(), Ik
     let all = (0..shards).map(|number| sockets(&loaded, mark, (number, shards)));
     let mut all = all.collect::<Result<Vec<_>, _>>()?;
     let telling = Telling::default();
-    let base = path.as_deref().unwrap_or(Path::new(DEFAULT_PATH)).parent().unwrap_or(Path::new(""));
+    let base = base(path.as_deref());
     let (table, aaa, gone) = (loaded.file.aaa.as_ref(), loaded.config.aaa.as_mut(), telling.clone());
     let within = Running::start(table.filter(|_| serves), aaa, base, start, move || {
         gone.tell(Command::Leave);
@@ -297,9 +326,6 @@ fn only(loaded: &mut Loaded, name: &str) -> Result<(), IkeError> {
 /// port 4500 with ESP.
 fn sockets(loaded: &Loaded, mark: Option<u32>, (number, shards): (u8, u8)) -> Result<Sockets, IkeError> {
     let file = &loaded.file;
-    if file.listen.addresses.is_empty() {
-        return Err(IkeError::Nowhere);
-    }
     let alone = SocketOptions { shared: false, ..SocketOptions::default() };
     let bind =
         |id: SocketId, address: SocketAddr, what: &'static str| {

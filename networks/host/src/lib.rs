@@ -11,6 +11,7 @@
 //! [`pppoe`]).
 
 pub mod control;
+pub mod folder;
 pub mod ident;
 pub mod ike;
 pub mod jobs;
@@ -34,5 +35,5 @@ pub use serve::{
 };
 pub use signals::{Signals, Told};
 pub(crate) use telling::{Questions, Telling};
-pub use within::{AaaServer, StartAaa, named as aaa_within};
+pub use within::{AaaServer, CheckAaa, StartAaa};
 pub use work::WorkDone;

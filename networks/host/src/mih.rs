@@ -3,6 +3,7 @@
 pub mod node;
 
 use crate::netlink::{self, Change};
+use crate::setup::texts;
 use crate::{Helpers, Hosted, ServeError, Signals, Source, Teller, Told, listen, log, serve as host};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -94,23 +95,47 @@ fn notices(first: &File, again: &Loaded) -> Vec<String> {
 /// The watched values, as the newest configuration has them.
 type Watches = Arc<Mutex<Vec<Interface>>>;
 
+/// Everything that serving needs before sockets: the configuration, and what the function is called.
+fn prepare(path: Option<&Path>, listen_on: &[SocketAddr]) -> Result<(Loaded, MihfId), MihError> {
+    let mut loaded = load(path)?;
+    if !listen_on.is_empty() {
+        loaded.file.listen.udp = listen_on.to_vec();
+        loaded.file.listen.tcp = listen_on.to_vec();
+    }
+    let id = identifier(&loaded)?;
+    if loaded.file.listen.udp.is_empty() && loaded.file.listen.tcp.is_empty() {
+        return Err(MihError::Nowhere);
+    }
+    Ok((loaded, id))
+}
+
+/// Loads what [`serve`] loads, or of a mobile node's file what [`node::node`] loads; its warnings.
+///
+/// # Errors
+/// Why it would not serve.
+pub fn check(path: &Path) -> Result<Vec<String>, MihError> {
+    let loaded = match prepare(Some(path), &[]) {
+        // A mobile node listens at its own addresses.
+        Err(MihError::Nowhere) => load(Some(path)).map_err(MihError::from).and_then(|loaded| {
+            if loaded.file.handover.is_some() { Ok(loaded) } else { Err(MihError::Nowhere) }
+        })?,
+        prepared => prepared?.0,
+    };
+    Ok(texts(&loaded.warnings))
+}
+
 /// Serves until it is told to end. `listen_on`, where it names addresses, stands against the configuration's, for UDP and
 /// TCP.
 ///
 /// # Errors
 /// It could not begin.
 pub fn serve(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), MihError> {
-    let mut loaded = load(path.as_deref())?;
+    let (loaded, id) = prepare(path.as_deref(), listen_on)?;
     let _log = log::begin(loaded.file.log);
     loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-    if !listen_on.is_empty() {
-        loaded.file.listen.udp = listen_on.to_vec();
-        loaded.file.listen.tcp = listen_on.to_vec();
-    }
     if loaded.file.point_of_service.is_some() {
-        return node::point(&loaded);
+        return node::point(&loaded, id);
     }
-    let id = identifier(&loaded)?;
     let sockets = sockets(&loaded.file, ListenerId::own)?;
     tracing::info!(%id, "this function");
     let config = loaded.config(id.clone());
@@ -162,9 +187,6 @@ pub(crate) fn rng() -> Rng {
 /// The sockets of a file's `[listen]`.
 fn sockets(file: &File, listener: fn(u32) -> ListenerId) -> Result<Sockets, MihError> {
     let listens = &file.listen;
-    if listens.udp.is_empty() && listens.tcp.is_empty() {
-        return Err(MihError::Nowhere);
-    }
     let what = "MIH";
     let options = SocketOptions { shared: false, ..SocketOptions::default() };
     let udp = |address: &SocketAddr| {

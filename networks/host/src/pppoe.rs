@@ -19,10 +19,10 @@ pub use offers::Certificates;
 pub use say::meaning;
 pub use track::{Asking, Found, Tracked, Who, WhoError, who};
 
-use crate::setup::{outgoing, secure_rng, wall, wall_clock};
+use crate::setup::{outgoing, secure_rng, texts, wall, wall_clock};
 use crate::within::Running;
 use crate::{
-    FrameKind, Frames, Helpers, Hosted, ServeError, StartAaa, Telling, keep_memory_private, listen, log,
+    CheckAaa, FrameKind, Frames, Helpers, Hosted, ServeError, StartAaa, Telling, keep_memory_private, listen, log,
     serve as host,
 };
 use audit::Audit;
@@ -88,6 +88,40 @@ fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> ServeError {
     move |error| ServeError::System { what, error }
 }
 
+/// Everything that a concentrator needs before it touches the system: the configuration, of which a machine can be made.
+fn prepare(path: Option<&Path>, clock: &WallClock) -> Result<Loaded, PppoeError> {
+    let loaded = load_by(path, clock)?;
+    let mut config = loaded.config.clone();
+    crate::within::stand_in(loaded.file.aaa.as_ref(), config.aaa.as_mut());
+    AccessConcentrator::new(config, secure_rng()?).map_err(|error| PppoeError::New(error.to_string()))?;
+    Ok(loaded)
+}
+
+/// The folder from which the paths of a file go.
+fn base(path: Option<&Path>) -> PathBuf {
+    path.unwrap_or(Path::new(DEFAULT_PATH)).parent().unwrap_or(Path::new("")).to_owned()
+}
+
+/// From when on ends are of interest whose records AAA servers may not have acknowledged.
+fn owed_since(loaded: &Loaded) -> Option<WallTime> {
+    let aaa = loaded.config.aaa.as_ref().filter(|aaa| aaa.accounting);
+    aaa.map(|aaa| earlier(aaa.patience.lasts))
+}
+
+/// Loads what a concentrator loads, and what the AAA server loads that it has within its program; their warnings.
+///
+/// # Errors
+/// Why it would not serve.
+pub fn check(path: &Path, check_aaa: CheckAaa) -> Result<Vec<String>, PppoeError> {
+    let loaded = prepare(Some(path), &WallClock::at(wall()))?;
+    let base = base(Some(path));
+    if let Some(table) = &loaded.file.tracking {
+        TrackLog::check(&base, table, owed_since(&loaded)).map_err(PppoeError::Track)?;
+    }
+    let within = crate::within::check(loaded.file.aaa.as_ref(), &base, check_aaa);
+    Ok([texts(&loaded.warnings), within.map_err(PppoeError::Within)?].concat())
+}
+
 /// Reads and checks a file; without one, that at [`DEFAULT_PATH`].
 ///
 /// # Errors
@@ -148,19 +182,17 @@ const fn usage(of: usher_pppoe::Usage) -> Usage {
 pub fn serve(path: Option<PathBuf>, start: StartAaa) -> Result<(), PppoeError> {
     keep_memory_private().map_err(system("switching core dumps off"))?;
     let clock = wall_clock()?;
-    let mut loaded = load_by(path.as_deref(), &clock)?;
+    let mut loaded = prepare(path.as_deref(), &clock)?;
     let _log = log::begin(loaded.file.log);
     loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     // Before anything of another one is touched: its log, what it tells of its sessions, what it has set of the system.
     crate::control::free(&loaded.file.listen.control).map_err(system("control socket"))?;
-    let base =
-        path.as_deref().unwrap_or(Path::new(DEFAULT_PATH)).parent().unwrap_or(Path::new("")).to_owned();
+    let base = base(path.as_deref());
     let ipfix = Ipfix::start(&loaded.file).map_err(system("IPFIX"))?;
     let track = match &loaded.file.tracking {
         Some(table) => {
-            let aaa = loaded.config.aaa.as_ref().filter(|aaa| aaa.accounting);
-            let since = aaa.map(|aaa| earlier(aaa.patience.lasts));
-            let (track, left) = TrackLog::open(&base, table, since).map_err(PppoeError::Track)?;
+            let (track, left) =
+                TrackLog::open(&base, table, owed_since(&loaded)).map_err(PppoeError::Track)?;
             if let Some(ipfix) = &ipfix {
                 track.export(ipfix.clone(), &left.lost);
             }

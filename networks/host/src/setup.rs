@@ -55,11 +55,16 @@ pub(crate) fn outgoing(protected: &BTreeMap<SocketAddr, ClientConfig>) -> Outgoi
     Arc::new(move |address| protected.get(&address).map_or(Carriage::Plain, |tls| Carriage::Tls(tls.clone())))
 }
 
+/// Faults as people read them.
+pub(crate) fn texts(faults: &[Fault]) -> Vec<String> {
+    faults.iter().map(ToString::to_string).collect()
+}
+
 /// What to tell of a configuration that was read again: its warnings, and the keys whose change waits for the next start of `what`.
 pub(crate) fn notices(warnings: &[Fault], what: &str, later: &[(&str, bool)]) -> Vec<String> {
     let waits = later.iter().filter(|(_, changed)| *changed);
     let waits = waits.map(|(key, _)| {
         format!("{key} has changed: that takes full effect when the {what} is started again")
     });
-    warnings.iter().map(ToString::to_string).chain(waits).collect()
+    texts(warnings).into_iter().chain(waits).collect()
 }

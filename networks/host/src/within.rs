@@ -2,10 +2,12 @@
 //! ([`StartAaa`]), since this crate knows no such server.
 
 use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use usher_access::Aaa;
 use usher_access_config::{AaaTable, Within};
+use usher_crypto::Key;
 
 /// An AAA server that runs beside the access server.
 pub trait AaaServer: Send + Sync {
@@ -20,6 +22,22 @@ pub trait AaaServer: Send + Sync {
 /// Starts an AAA server by a configuration; what is given is called where it ends by itself. `Err` is a sentence that says why there
 /// is none.
 pub type StartAaa = fn(&Path, Box<dyn FnOnce() + Send>) -> Result<Box<dyn AaaServer>, String>;
+
+/// Checks the configuration of an AAA server as one that starts would: its warnings, or a sentence that says why it would not serve.
+pub type CheckAaa = fn(&Path) -> Result<Vec<String>, String>;
+
+/// Checks the file of the server that a table wants within the program, if it wants one.
+pub(crate) fn check(table: Option<&AaaTable>, base: &Path, check: CheckAaa) -> Result<Vec<String>, String> {
+    named(table, base).map_or_else(|| Ok(Vec::new()), |file| check(&file))
+}
+
+/// Has an access server be made though its AAA server within the program has not been started, whose place is not known before.
+pub(crate) fn stand_in(table: Option<&AaaTable>, aaa: Option<&mut Aaa>) {
+    if let (Some(_), Some(aaa)) = (table.and_then(|table| table.server.as_ref()), aaa) {
+        let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        Within { auth: at(1812), acct: at(1813), secret: Key::from(&b"stand-in"[..]) }.put(aaa);
+    }
+}
 
 /// One that was started; it ends with this.
 #[derive(Clone)]
@@ -75,7 +93,6 @@ impl Drop for Inside {
 }
 
 /// The file of the AAA server that a table wants within the program; `base` is the folder from which its path goes.
-#[must_use]
-pub fn named(table: Option<&AaaTable>, base: &Path) -> Option<PathBuf> {
+fn named(table: Option<&AaaTable>, base: &Path) -> Option<PathBuf> {
     Some(base.join(table?.server.as_ref()?))
 }

@@ -20,6 +20,6 @@ pub use owner::{give_to_owner_of, let_group_read};
 #[cfg(feature = "databases")]
 pub use postgres::{LOOKUP_ROUND_TRIPS, Postgres};
 #[cfg(feature = "databases")]
-pub use schema::{VERSION as SCHEMA_VERSION, postgres_script};
+pub use schema::{SchemaReport, VERSION as SCHEMA_VERSION, postgres_script};
 #[cfg(feature = "databases")]
 pub use sqlite::Sqlite;

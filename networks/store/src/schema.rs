@@ -6,6 +6,16 @@
 /// The version of the tables that this code knows.
 pub const VERSION: i64 = 3;
 
+/// What a database has of the tables, as somebody found it who changed nothing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SchemaReport {
+    /// Their version ([`VERSION`] is this program's); 0: they are not there, or FreeRADIUS has made them. A server brings them
+    /// forward when it opens the database.
+    pub version: i64,
+    /// What a server would miss: tables, columns, rights. Tables of another version than this program's are not looked at.
+    pub missing: Vec<String>,
+}
+
 /// A column that must be there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {

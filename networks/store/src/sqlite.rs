@@ -1,7 +1,7 @@
 //! The store in a file: SQLite, within this program.
 
 use crate::rows::{self, Cell, Kind, SESSION};
-use crate::schema::{self, MIGRATIONS};
+use crate::schema::{self, MIGRATIONS, SchemaReport};
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{
     Connection, ErrorCode, OpenFlags, OptionalExtension, ToSql, Transaction, TransactionBehavior, params,
@@ -33,6 +33,21 @@ struct Statements {
     session: String,
     open_sessions: String,
 }
+
+const GROUPS: &str = "SELECT groupname FROM radusergroup WHERE username = ?1 ORDER BY priority, id";
+const CLIENTS: &str = "SELECT nasname, shortname, type, secret, description, require_ma, limit_proxy_state FROM nas ORDER BY id";
+const RESTARTED: &str = "UPDATE radacct SET acctstoptime = ?2, acctupdatetime = ?2, acctterminatecause = ?3, \
+    acctsessiontime = coalesce(max(?2 - acctstarttime, coalesce(acctsessiontime, 0)), acctsessiontime) \
+    WHERE acctstoptime IS NULL AND nasipaddress = ?1 AND coalesce(acctstarttime <= ?2, 1) AND usher_diameter_origin = ''";
+const LOGIN: &str = "INSERT INTO radpostauth (username, reply, authdate, callingstationid) \
+    VALUES (?1, ?2, datetime(?3, 'unixepoch'), ?4)";
+/// The tables of attributes, each with the column of whose they are.
+const ATTRIBUTES: [(&str, &str); 4] = [
+    ("radcheck", "username"),
+    ("radreply", "username"),
+    ("radgroupcheck", "groupname"),
+    ("radgroupreply", "groupname"),
+];
 
 impl Statements {
     fn new() -> Self {
@@ -94,18 +109,40 @@ impl Sqlite {
     /// The file cannot be opened or made, is no database, is of a newer version, or is locked for seconds.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         let path = path.as_ref();
-        let within = |error| match error {
-            StoreError::Unavailable(text) => StoreError::Unavailable(format!("{}: {text}", path.display())),
-            StoreError::Refused(text) => StoreError::Refused(format!("{}: {text}", path.display())),
+        let open = || {
+            create(path).map_err(cannot)?;
+            let (direct, flags) = direct(path).map_err(cannot)?;
+            let mut connection = Connection::open_with_flags(direct, flags).map_err(failed)?;
+            prepare(&connection).map_err(failed)?;
+            migrate(&mut connection)?;
+            connection.set_prepared_statement_cache_capacity(64);
+            Ok(Self { connection, sql: Statements::new() })
         };
-        let cannot = |e: io::Error| within(StoreError::Refused(format!("cannot be opened: {e}")));
-        create(path).map_err(cannot)?;
-        let (direct, flags) = direct(path).map_err(cannot)?;
-        let mut connection = Connection::open_with_flags(direct, flags).map_err(failed).map_err(within)?;
-        prepare(&connection).map_err(failed).map_err(within)?;
-        migrate(&mut connection).map_err(within)?;
-        connection.set_prepared_statement_cache_capacity(64);
-        Ok(Self { connection, sql: Statements::new() })
+        open().map_err(|error| within(path, error))
+    }
+
+    /// Looks at a file without changing it; `None`: there is none yet, and a server would make it.
+    ///
+    /// # Errors
+    /// As of [`Sqlite::open`].
+    pub fn examine(path: impl AsRef<Path>) -> Result<Option<SchemaReport>, StoreError> {
+        let path = path.as_ref();
+        let look = || {
+            if !path.try_exists().map_err(cannot)? {
+                return Ok(None);
+            }
+            let (direct, flags) = direct(path).map_err(cannot)?;
+            let flags = flags & !OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_READ_ONLY;
+            let connection = Connection::open_with_flags(direct, flags).map_err(failed)?;
+            connection.busy_timeout(BUSY).map_err(failed)?;
+            let version = version(&connection).map_err(failed)?;
+            if version > schema::VERSION {
+                return Err(StoreError::Refused(schema::newer(version)));
+            }
+            let missing = if version == schema::VERSION { missing(&connection)? } else { Vec::new() };
+            Ok(Some(SchemaReport { version, missing }))
+        };
+        look().map_err(|error| within(path, error))
     }
 
     fn reading(&mut self) -> Result<Transaction<'_>, StoreError> {
@@ -116,6 +153,38 @@ impl Sqlite {
 /// A writer takes its lock at once: one that had read first could not wait for another.
 fn writing(connection: &mut Connection) -> Result<Transaction<'_>, StoreError> {
     connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)
+}
+
+/// What is said of a file.
+fn within(path: &Path, error: StoreError) -> StoreError {
+    match error {
+        StoreError::Unavailable(text) => StoreError::Unavailable(format!("{}: {text}", path.display())),
+        StoreError::Refused(text) => StoreError::Refused(format!("{}: {text}", path.display())),
+    }
+}
+
+fn cannot(error: io::Error) -> StoreError {
+    StoreError::Refused(format!("cannot be opened: {error}"))
+}
+
+/// What the statements of a server need, and the tables lack.
+fn missing(connection: &Connection) -> Result<Vec<String>, StoreError> {
+    let Statements { put_session, session, open_sessions } = Statements::new();
+    let attributes = ATTRIBUTES.map(|(table, key)| attributes_of(table, key));
+    let others = [GROUPS, CLIENTS, RESTARTED, LOGIN].map(str::to_owned);
+    let mut missing = Vec::new();
+    for sql in attributes.into_iter().chain(others).chain([put_session, session, open_sessions]) {
+        let what = match connection.prepare(&sql) {
+            Ok(_) => continue,
+            Err(rusqlite::Error::SqlInputError { msg, .. }) => msg,
+            Err(error) if refused(&error) => error.to_string(),
+            Err(error) => return Err(failed(error)),
+        };
+        if !missing.contains(&what) {
+            missing.push(what);
+        }
+    }
+    Ok(missing)
 }
 
 /// The folder of a file.
@@ -265,10 +334,14 @@ fn session(row: &rusqlite::Row<'_>) -> rusqlite::Result<SessionRow> {
     Ok(rows::session(cells))
 }
 
+/// The statement that finds the rows of a table of attributes.
+fn attributes_of(table: &str, key: &str) -> String {
+    format!("SELECT attribute, op, value FROM {table} WHERE {key} = ?1 ORDER BY id")
+}
+
 /// The rows of one of the four tables of attributes that are of `name`.
 fn attributes(connection: &Connection, table: &str, key: &str, name: &str) -> Result<Vec<Row>, StoreError> {
-    let sql = format!("SELECT attribute, op, value FROM {table} WHERE {key} = ?1 ORDER BY id");
-    let mut statement = connection.prepare_cached(&sql).map_err(failed)?;
+    let mut statement = connection.prepare_cached(&attributes_of(table, key)).map_err(failed)?;
     let mut found = statement.query([name]).map_err(failed)?;
     let mut all = Vec::new();
     while let Some(row) = found.next().map_err(failed)? {
@@ -337,19 +410,13 @@ fn change(connection: &Connection, sql: &Statements, change: &Change) -> rusqlit
             connection.prepare_cached(&sql.put_session)?.execute(rusqlite::params_from_iter(cells))?;
         }
         Change::NasRestarted { nas, at, cause } => {
-            let sql = "UPDATE radacct SET acctstoptime = ?2, acctupdatetime = ?2, acctterminatecause = ?3, \
-                       acctsessiontime = coalesce(max(?2 - acctstarttime, coalesce(acctsessiontime, 0)), acctsessiontime) \
-                       WHERE acctstoptime IS NULL AND nasipaddress = ?1 AND coalesce(acctstarttime <= ?2, 1) \
-                       AND usher_diameter_origin = ''";
             let values = params![nas.to_string(), rows::seconds(*at), rows::text(cause)];
-            connection.prepare_cached(sql)?.execute(values)?;
+            connection.prepare_cached(RESTARTED)?.execute(values)?;
         }
         Change::Login { username, reply, at, callingstationid } => {
-            let sql = "INSERT INTO radpostauth (username, reply, authdate, callingstationid) \
-                       VALUES (?1, ?2, datetime(?3, 'unixepoch'), ?4)";
             let values =
                 params![rows::text(username), reply, rows::seconds(*at), rows::text(callingstationid)];
-            connection.prepare_cached(sql)?.execute(values)?;
+            connection.prepare_cached(LOGIN)?.execute(values)?;
         }
     }
     Ok(())
@@ -366,8 +433,7 @@ impl Store for Sqlite {
         };
         let mut groups: Vec<String> = Vec::new();
         {
-            let sql = "SELECT groupname FROM radusergroup WHERE username = ?1 ORDER BY priority, id";
-            let mut statement = all.prepare_cached(sql).map_err(failed)?;
+            let mut statement = all.prepare_cached(GROUPS).map_err(failed)?;
             let mut found = statement.query([name]).map_err(failed)?;
             while let Some(row) = found.next().map_err(failed)? {
                 groups.push(said(row, 0).map_err(failed)?);
@@ -407,8 +473,7 @@ impl Store for Sqlite {
     }
 
     fn clients(&mut self) -> Result<Vec<ClientRow>, StoreError> {
-        let sql = "SELECT nasname, shortname, type, secret, description, require_ma, limit_proxy_state FROM nas ORDER BY id";
-        let mut statement = self.connection.prepare_cached(sql).map_err(failed)?;
+        let mut statement = self.connection.prepare_cached(CLIENTS).map_err(failed)?;
         let client = |row: &rusqlite::Row<'_>| {
             let demand = |i| said(row, i).map(|text| Demand::parse(text.trim()).unwrap_or_default());
             Ok(ClientRow {

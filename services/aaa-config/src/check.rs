@@ -536,6 +536,7 @@ impl Check<'_> {
     }
 
     fn tls(&mut self, tls: &mut Tls) -> Option<TlsFiles> {
+        let before = self.found.len();
         if !(1..=7 * 24 * 60 * 60).contains(&tls.session_lifetime.0.as_secs()) {
             self.fault(
                 at!("tls", "session_lifetime"),
@@ -595,15 +596,34 @@ impl Check<'_> {
                 "crl and ocsp are about clients' certificates; add ca, the authorities that are trusted",
             );
         }
-        Some(TlsFiles {
+        let files = TlsFiles {
             certificate: certificate?,
             key: key?,
             ca,
             crls,
             fetched: Vec::new(),
             learnt: Vec::new(),
-        })
+        };
+        if self.found.len() == before
+            && let Err((key, message)) = try_out(tls, &files)
+        {
+            self.fault(at!("tls", key), message);
+        }
+        Some(files)
     }
+}
+
+/// Makes of the files what a server makes of them.
+#[cfg(all(feature = "tls", not(target_arch = "wasm32")))]
+fn try_out(tls: &Tls, files: &TlsFiles) -> Result<(), (&'static str, String)> {
+    let clock = usher_crypto::tls::WallClock::at(usher_core::WallTime::UNIX_EPOCH);
+    crate::tls::made(tls, files, &clock, None).map(drop)
+}
+
+/// Handshakes are replayed there, and no key is used.
+#[cfg(not(all(feature = "tls", not(target_arch = "wasm32"))))]
+fn try_out(_: &Tls, _: &TlsFiles) -> Result<(), (&'static str, String)> {
+    Ok(())
 }
 
 #[cfg(feature = "tls")]

@@ -5,6 +5,7 @@ use super::model::{DiameterPeer, File, Hidden, HomeServer, Realm};
 use super::units::Fingerprint;
 use alloc::collections::BTreeSet;
 use usher_aaa::Method;
+use usher_aaa::proxy::{Realm as NamedRealm, Realms, Route};
 use usher_config::units::Time;
 use usher_core::TransportProtocol;
 
@@ -77,6 +78,7 @@ impl Check<'_> {
             if !names.insert(realm.name.to_lowercase()) {
                 self.fault(at!("realm", i, "name"), "another realm has this name; join them");
             }
+            self.realm_name(i, &realm.name);
             let homes: Vec<&str> = file.home_server.iter().map(|h| h.name.as_str()).collect();
             self.known(at!("realm", i, "servers"), &realm.servers, &homes, "home server", "[[home_server]]");
             let peers = file.diameter.iter().flat_map(|d| &d.peer).filter(|p| p.connect.is_some());
@@ -93,6 +95,22 @@ impl Check<'_> {
                 }
             }
         }
+    }
+
+    /// A realm has a name. FreeRADIUS takes one that begins with `~` for a regular expression, and people write others so, too.
+    fn realm_name(&mut self, i: usize, name: &str) {
+        let Err(error) = Realms::new(vec![NamedRealm::new(name, Route::Local)], None) else { return };
+        let message = if name.starts_with('~')
+            || name.contains(['*', '^', '$', '[', '(', '\\', '|', '?', '+'])
+        {
+            format!(
+                "{error}, and there are no patterns here; write a [[realm]] for each that is meant, with subrealms = true where those \
+                 below it are meant too, or \"*\" for every realm that is not named"
+            )
+        } else {
+            format!("{error}; write it as users write it behind the @")
+        };
+        self.fault(at!("realm", i, "name"), message);
     }
 
     /// A realm's users are known in one way.

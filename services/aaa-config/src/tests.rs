@@ -2,6 +2,7 @@
 
 use super::*;
 use usher_config::Alone;
+use usher_crypto::tls::fixtures;
 
 fn faults(text: &str) -> Vec<String> {
     match parse("aaa.toml", text, None, &Alone) {
@@ -282,15 +283,25 @@ impl Outside for Folder<'_> {
 
 #[test]
 fn what_tls_needs_is_read_and_what_contradicts_itself_is_said() {
-    let folder = Folder(&[("cert.pem", "certificate"), ("key.pem", "key\n"), ("ca.pem", "authorities")]);
+    let [certificate, key, ca] = fixtures::server_as_pem(1);
+    let [_, others, _] = fixtures::client_as_pem(1);
+    let encrypted = key.replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY");
+    let folder = Folder(&[
+        ("cert.pem", &certificate),
+        ("key.pem", &key),
+        ("ca.pem", &ca),
+        ("others.pem", &others),
+        ("encrypted.pem", &encrypted),
+        ("none.pem", "nothing"),
+    ]);
     let tls = |more: &str| {
         let text = format!("[tls]\ncertificate = \"cert.pem\"\nkey = \"key.pem\"\n{more}\n");
         parse("aaa.toml", &text, None, &folder).map_err(|faults| faults.to_string())
     };
     let files = tls("ca = \"ca.pem\"").unwrap().tls.expect("files");
     assert_eq!(
-        (&files.certificate[..], &*files.key.0, files.ca.as_deref()),
-        (&b"certificate"[..], &"key".to_owned(), Some(&b"authorities"[..]))
+        (&files.certificate[..], files.key.0.as_str(), files.ca.as_deref()),
+        (certificate.as_bytes(), key.trim_end(), Some(ca.as_bytes()))
     );
     assert_eq!(tls("").unwrap().tls.expect("files").ca, None);
     let fetches = "crl_url = [\"http://crl.example.org/ca.crl\"]";
@@ -313,6 +324,49 @@ fn what_tls_needs_is_read_and_what_contradicts_itself_is_said() {
         let faults = tls(more).unwrap_err();
         assert!(faults.contains(said) && faults.lines().count() == 1, "{faults}");
     }
+    // What the files hold is tried out, each fault at the key that names the file.
+    for (certificate, key, ca, said) in [
+        (
+            "cert.pem",
+            "others.pem",
+            "ca.pem",
+            "aaa.toml:3:7: others.pem: TLS configuration: private key: it is not the key",
+        ),
+        (
+            "cert.pem",
+            "encrypted.pem",
+            "ca.pem",
+            "aaa.toml:3:7: encrypted.pem: TLS configuration: private key: it is encrypted",
+        ),
+        (
+            "cert.pem",
+            "none.pem",
+            "ca.pem",
+            "aaa.toml:3:7: none.pem: TLS configuration: private key: no private key",
+        ),
+        ("none.pem", "key.pem", "ca.pem", "aaa.toml:2:15: none.pem: TLS configuration: no certificate"),
+        ("cert.pem", "key.pem", "none.pem", "aaa.toml:4:6: none.pem: TLS configuration: no certificate"),
+    ] {
+        let text = format!("[tls]\ncertificate = \"{certificate}\"\nkey = \"{key}\"\nca = \"{ca}\"\n");
+        let faults = parse("aaa.toml", &text, None, &folder).unwrap_err().to_string();
+        assert!(faults.starts_with(said) && faults.lines().count() == 1, "{faults}");
+    }
+}
+
+#[test]
+fn a_realm_is_named_and_no_pattern() {
+    for name in ["~^(.*\\.)?example\\.org$", ".*", "*.example.org", "~[", "example|other"] {
+        let text = format!("[[realm]]\nname = '{name}'\nrefuse = true\n");
+        let faults = parse("aaa.toml", &text, None, &Alone).unwrap_err().to_string();
+        assert!(
+            faults.starts_with("aaa.toml:2:8: realm ") && faults.contains("no patterns here"),
+            "{faults}"
+        );
+    }
+    for name in ["", "*", "example.org", "EXAMPLE"] {
+        said(&format!("[[realm]]\nname = \"{name}\"\nrefuse = true\n"), &[]);
+    }
+    said("[[realm]]\nname = \"a_b\"\nrefuse = true\n", &["aaa.toml:2:8: realm \"a_b\": not a realm's name"]);
 }
 
 #[test]

@@ -1,13 +1,14 @@
 //! The server's certificate and keys as TLS configurations.
 
-use crate::Loaded;
 use crate::lists::{self, Used};
+use crate::model::Tls as Settings;
+use crate::{Loaded, TlsFiles};
 use alloc::sync::Arc;
 use usher_aaa::CertificateVerdict;
 use usher_aaa::service::Certificates;
 use usher_crypto::tls::{
     ClientConfig, ClientOptions, Credentials, KeyLog, Resumption, Roots, ServerConfig, ServerOptions,
-    VersionRange, WallClock,
+    TlsError, VersionRange, WallClock,
 };
 use usher_crypto::x509::Information;
 use x509_parser::pem::Pem;
@@ -80,11 +81,28 @@ pub fn make(
     simulated: Option<&KeyLog>,
 ) -> Result<Option<Arc<Tls>>, String> {
     let (Some(tls), Some(files)) = (&loaded.file.tls, &loaded.tls) else { return Ok(None) };
+    made(tls, files, clock, simulated).map(|made| Some(Arc::new(made))).map_err(|(_, fault)| fault)
+}
+
+/// The same of the table and what its files hold.
+///
+/// # Errors
+/// The key of the table that something is wrong with, and a sentence.
+pub(crate) fn made(
+    tls: &Settings,
+    files: &TlsFiles,
+    clock: &WallClock,
+    simulated: Option<&KeyLog>,
+) -> Result<Tls, (&'static str, String)> {
     let versions = VersionRange { min: tls.min_version, max: tls.max_version };
-    let named = |e| format!("{}: {e}", tls.certificate.display());
+    let named = |e: TlsError| {
+        let (key, path) = if e.is_of_key() { ("key", &tls.key) } else { ("certificate", &tls.certificate) };
+        (key, format!("{}: {e}", path.display()))
+    };
     let credentials = Credentials::from_pem(&files.certificate, files.key.0.as_bytes()).map_err(named)?;
     let credentials = if simulated.is_some() { credentials.with_even_signatures() } else { credentials };
-    let (lists, crls): (Vec<Used>, Vec<Vec<u8>>) = lists::used(tls, files)?.into_iter().unzip();
+    let used = lists::used(tls, files).map_err(|fault| ("crl", fault))?;
+    let (lists, crls): (Vec<Used>, Vec<Vec<u8>>) = used.into_iter().unzip();
     let resumption = (tls.sessions > 0).then_some(Resumption {
         sessions: tls.sessions,
         lifetime: tls.session_lifetime.0,
@@ -101,12 +119,14 @@ pub fn make(
         })
     };
     let ca = tls.ca.as_ref().map(|p| p.display().to_string()).unwrap_or_default();
+    let of_ca = |e: TlsError| ("ca", format!("{ca}: {e}"));
     let roots = files.ca.as_ref().map(|ca| Roots::from_pem(ca)).transpose();
-    let roots = roots.map_err(|e| format!("{ca}: {e}"))?.map(Roots::remembering);
+    let roots = roots.map_err(of_ca)?.map(Roots::remembering);
     let roots = roots.map(|roots| roots.with_revocation_lists(crls.iter().map(Vec::as_slice)));
-    let roots = roots.transpose().map_err(|e| e.to_string())?;
+    let roots = roots.transpose().map_err(|e| ("crl", e.to_string()))?;
     let anonymous = server(None).map_err(named)?;
-    let clients = roots.clone().map(|roots| server(Some(roots)).map_err(named)).transpose()?;
+    // What a server without authorities takes, the authorities alone can spoil.
+    let clients = roots.clone().map(|roots| server(Some(roots)).map_err(of_ca)).transpose()?;
     let outgoing = roots
         .map(|roots| {
             ClientConfig::new(ClientOptions {
@@ -119,12 +139,12 @@ pub fn make(
                 clock: clock.clone(),
                 key_log: simulated.cloned(),
             })
-            .map_err(named)
+            .map_err(of_ca)
         })
         .transpose()?;
     let mut ends: Vec<_> = end(&files.certificate).map(|t| ("server", t)).into_iter().collect();
     ends.extend(files.ca.as_deref().and_then(end).map(|t| ("ca", t)));
-    Ok(Some(Arc::new(Tls { clients, anonymous, outgoing, ends, lists })))
+    Ok(Tls { clients, anonymous, outgoing, ends, lists })
 }
 
 /// When the first certificate of a text ends; of authorities, the first that does.

@@ -116,8 +116,9 @@ impl<'a> Builder<'a> {
         let pem = self.outside.secret(&self.base.join(key));
         let pem = self.take(&at_key, pem)?;
         let pem = Key::new(pem);
-        let made = Credentials::from_pem(&chain?, pem.as_bytes()).map_err(|e| e.to_string());
-        self.take(&at, made)
+        let made = Credentials::from_pem(&chain?, pem.as_bytes());
+        made.map_err(|error| self.fault(if error.is_of_key() { &at_key } else { &at }, error.to_string()))
+            .ok()
     }
 
     /// The authorities of the file that a table names.

@@ -202,7 +202,7 @@ fn tls(own: Option<(&Path, &Path)>, ca: &Path) -> Result<TlsFor, PrepareError> {
     let roots = Roots::from_pem(&read(ca)?).map_err(|e| PrepareError::of(ca, e))?;
     let Some((certificate, key)) = own else { return Ok(TlsFor { credentials: None, roots, name: None }) };
     let credentials = Credentials::from_pem(&read(certificate)?, &read(key)?)
-        .map_err(|e| PrepareError::of(certificate, e))?;
+        .map_err(|e| PrepareError::of(if e.is_of_key() { key } else { certificate }, e))?;
     let names = Information::of_der(credentials.leaf()).map(|said| said.names).unwrap_or_default();
     let name = names.iter().find(|name| name.contains('@')).or(names.first()).cloned();
     Ok(TlsFor { credentials: Some(credentials), roots, name })

@@ -1,6 +1,7 @@
 //! A new configuration for a server that runs.
 
-use super::{Running, made};
+use super::Running;
+use crate::assembly::Assembly;
 use crate::fetched;
 use crate::installation::{self, Installation};
 use crate::mailbox::Message;
@@ -15,7 +16,7 @@ use usher_aaa::ShardConfig;
 use usher_aaa::service::{Inline, Reading};
 use usher_aaa::store::ClientRow;
 use usher_aaa_config::model::{File, Realm};
-use usher_aaa_config::{Built, With, lists, reading, tls};
+use usher_aaa_config::{Built, lists, reading};
 use usher_core::SecureRng;
 
 /// How long a store that was away at the start is left alone before it is asked for its clients again.
@@ -86,22 +87,12 @@ impl Running {
         what: Taken,
     ) -> Result<Vec<&'static str>, String> {
         let mut before = self.built.lock().unwrap_or_else(PoisonError::into_inner);
-        let tls = tls::make(&place.loaded, &self.wall, None)?;
-        let generated =
-            if place.first { Some(place.generated_secret().map_err(|e| e.to_string())?) } else { None };
         let old = self.read_place();
         let later = fixed(&self.start, &place);
         keep_diameter(&mut place.loaded.file, &old.loaded.file);
-        let identity_key = place.identity_key().map_err(|e| e.to_string())?;
-        let with = With {
-            identity_key: &identity_key,
-            generated: generated.as_deref(),
-            rows: &rows,
-            tls: tls.as_deref(),
-            shards: self.shards,
-        };
-        let seed = installation::random().map_err(|e| e.to_string())?;
-        let built = made(&place.loaded, with, &mut SecureRng::from_seed(seed))?;
+        let own = place.own_secrets(true).map_err(|e| e.to_string())?;
+        let mut rng = SecureRng::from_seed(installation::random().map_err(|e| e.to_string())?);
+        let Assembly { tls, built } = Assembly::of(&place, (&rows, &own), self.shards, &self.wall, &mut rng)?;
         // Before the shards are told: they connect at once.
         let outgoing = || self.outgoing.write().unwrap_or_else(PoisonError::into_inner);
         let tls_before = self.tls.read().unwrap_or_else(PoisonError::into_inner).clone();

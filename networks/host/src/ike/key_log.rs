@@ -47,12 +47,26 @@ impl KeyLogs {
     }
 }
 
+fn named(path: &Path) -> impl Fn(io::Error) -> io::Error {
+    move |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
 fn open(path: &Path) -> io::Result<File> {
-    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path).map_err(named)?;
+    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path).map_err(named(path))?;
     // One that was there already may be others' to read.
-    file.set_permissions(Permissions::from_mode(0o600)).map_err(named)?;
+    file.set_permissions(Permissions::from_mode(0o600)).map_err(named(path))?;
     Ok(file)
+}
+
+/// Whether the files of a configuration can be opened; none is made or changed.
+pub(super) fn check(file: &ConfigFile) -> io::Result<()> {
+    for path in file.key_log.iter().chain(&file.esp_key_log) {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if path.exists() || folder.is_some_and(|folder| !folder.is_dir()) {
+            OpenOptions::new().append(true).open(path).map_err(named(path))?;
+        }
+    }
+    Ok(())
 }
 
 fn append(log: &mut Option<File>, lines: Option<String>) {

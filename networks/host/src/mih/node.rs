@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 use usher_core::{Duration, Job, ListenerId, Machine, NoJob, SocketId};
 use usher_live::{Clock, SocketOptions, Sockets, bind_udp};
-use usher_mih::PORT;
+use usher_mih::{MihfId, PORT};
 use usher_mih_service::config::{HandoverTable, Loaded};
 use usher_mobility::station::{
     BINDING_SOCKET, FLOW_SERVING, FLOW_TARGET, MIH_LISTENER, MIH_SERVING, MIH_TARGET,
@@ -235,8 +235,7 @@ fn milliseconds(time: Duration) -> f64 {
 }
 
 /// Is a network's point of service until it is told to end.
-pub(super) fn point(loaded: &Loaded) -> Result<(), MihError> {
-    let id = identifier(loaded)?;
+pub(super) fn point(loaded: &Loaded, id: MihfId) -> Result<(), MihError> {
     let Some(config) = loaded.point(id.clone()) else { return Err(MihError::NoHandover) };
     let sockets = sockets(&loaded.file, ListenerId::own)?;
     tracing::info!(%id, "this point of service");

@@ -69,7 +69,7 @@ fn tls(certificates: &Certificates) -> Result<ClientConfig, ConnectError> {
         Some((certificate, key)) => {
             let pem = Key::new(Disk.secret(key).map_err(ConnectError::Certificates)?);
             let made = Credentials::from_pem(&read(certificate)?, pem.as_bytes());
-            Some(made.map_err(|e| wrong(certificate, &e))?)
+            Some(made.map_err(|e| wrong(if e.is_of_key() { key } else { certificate }, &e))?)
         }
         None => None,
     };

@@ -10,7 +10,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use usher_concentrator::config::Tracking;
@@ -80,33 +79,20 @@ impl TrackLog {
         since: Option<WallTime>,
     ) -> Result<(Self, Left), String> {
         let folder = base.join(&table.folder);
-        let shown = folder.display().to_string();
-        let wrong = |error: io::Error| format!("the folder {shown}: {error}");
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(wrong)?;
+        let wrong = wrong(&folder);
+        crate::folder::make(&folder).map_err(&wrong)?;
         let files = Daily::new(&folder, KIND);
         let today = day(wall());
-        let days = gathered(&files, &today).map_err(wrong)?;
-        let mut left = Left::default();
-        // Where a start came to nothing there is a file in which nothing is.
-        for day in days.iter().rev() {
-            let mut index = Index::default();
-            read(&files, day, &mut index).map_err(wrong)?;
-            if !index.is_empty() {
-                left.lost = index.open().collect();
-                if *day != today && !left.lost.is_empty() {
-                    // Their ends come into today's file, which is to say whose they are.
-                    let begins = left.lost.iter().map(|lost| Record::begin(lost.begin.clone()).to_line());
-                    files.renew(&today, &begins.collect::<Vec<_>>()).map_err(wrong)?;
-                }
-                break;
-            }
+        let days = gathered(&files, &today).map_err(&wrong)?;
+        let (left, last) = left(&files, &days, since).map_err(&wrong)?;
+        if last.is_some_and(|last| last != today) && !left.lost.is_empty() {
+            // Their ends come into today's file, which is to say whose they are.
+            let begins = left.lost.iter().map(|lost| Record::begin(lost.begin.clone()).to_line());
+            files.renew(&today, &begins.collect::<Vec<_>>()).map_err(&wrong)?;
         }
-        if let Some(since) = since {
-            left.owed = owed(&files, &days, since).map_err(wrong)?;
-        }
-        let file = files.append(&today).map_err(wrong)?;
-        let torn = fs::read(files.path(&today)).map_err(wrong)?.last().is_some_and(|last| *last != b'\n');
-        files.sync().map_err(wrong)?;
+        let file = files.append(&today).map_err(&wrong)?;
+        let torn = fs::read(files.path(&today)).map_err(&wrong)?.last().is_some_and(|last| *last != b'\n');
+        files.sync().map_err(&wrong)?;
         let beside = [Some(Daily::new(&folder, translations::KIND)), Audit::of(base, table).files().cloned()];
         let hosts = Hosts::default();
         let writer = Writer {
@@ -128,6 +114,19 @@ impl TrackLog {
         let log = Self { writer: Arc::new(Mutex::new(writer)), synced: Arc::default(), hosts };
         log.writer().forget(days.last());
         Ok((log, left))
+    }
+
+    /// Reads what [`TrackLog::open`] reads, and writes nothing.
+    pub(super) fn check(base: &Path, table: &Tracking, since: Option<WallTime>) -> Result<(), String> {
+        let folder = base.join(&table.folder);
+        let wrong = wrong(&folder);
+        crate::folder::check(&folder).map_err(&wrong)?;
+        if folder.is_dir() {
+            let files = Daily::new(&folder, KIND);
+            let days = files.days().map_err(&wrong)?;
+            left(&files, &days, since).map_err(&wrong)?;
+        }
+        Ok(())
     }
 
     /// Has collectors told of what is written, and that what was `lost` has ended.
@@ -291,6 +290,31 @@ fn read(files: &Daily, day: &str, index: &mut Index) -> io::Result<()> {
         index.read(&format!("{}\n", line?));
     }
     Ok(())
+}
+
+/// What is said of a folder.
+fn wrong(folder: &Path) -> impl Fn(io::Error) -> String + use<> {
+    let shown = folder.display().to_string();
+    move |error| format!("the folder {shown}: {error}")
+}
+
+/// What an earlier concentrator has left in the files of these days, and the last of them in which something is.
+fn left(files: &Daily, days: &[String], since: Option<WallTime>) -> io::Result<(Left, Option<String>)> {
+    let (mut left, mut last) = (Left::default(), None);
+    // Where a start came to nothing there is a file in which nothing is.
+    for day in days.iter().rev() {
+        let mut index = Index::default();
+        read(files, day, &mut index)?;
+        if !index.is_empty() {
+            left.lost = index.open().collect();
+            last = Some(day.clone());
+            break;
+        }
+    }
+    if let Some(since) = since {
+        left.owed = owed(files, days, since)?;
+    }
+    Ok((left, last))
 }
 
 /// Sessions that ended from then on, and whose Stop no AAA server has acknowledged.

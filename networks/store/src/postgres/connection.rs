@@ -1,7 +1,8 @@
 //! A connection to PostgreSQL, and what its errors mean.
 
+use super::sql;
 use super::tls::{Connector, Fault, Wanted};
-use crate::schema::{self, MIGRATIONS};
+use crate::schema::{self, MIGRATIONS, SchemaReport};
 use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::future::Future;
@@ -109,18 +110,7 @@ pub(super) struct Connection {
 impl Connection {
     /// Connects and brings the tables to [`schema::VERSION`]. The connection is driven by the runtime that this runs in.
     pub(super) async fn open(config: &Config, tls: &Wanted) -> Result<Self, Failure> {
-        let connector = tls.connector().map_err(Failure::tls)?;
-        let client = in_time(CONNECT, async {
-            match connect(config, connector.clone()).await {
-                Err(error) if tls.prefers() && is_of_tls(&error) => {
-                    let mut plain = config.clone();
-                    plain.ssl_mode(SslMode::Disable);
-                    Ok(connect(&plain, connector).await?)
-                }
-                result => Ok(result?),
-            }
-        })
-        .await?;
+        let client = reach(config, tls).await?;
         in_time(MIGRATION, migrate(&client)).await?;
         // Acknowledged means durable, whatever the server's default is; a stronger one stays.
         let settings = format!(
@@ -150,6 +140,57 @@ impl Connection {
         }
         self.client.is_closed()
     }
+}
+
+/// Connects, and without TLS where the server has none and none is demanded.
+async fn reach(config: &Config, tls: &Wanted) -> Result<Client, Failure> {
+    let connector = tls.connector().map_err(Failure::tls)?;
+    in_time(CONNECT, async {
+        match connect(config, connector.clone()).await {
+            Err(error) if tls.prefers() && is_of_tls(&error) => {
+                let mut plain = config.clone();
+                plain.ssl_mode(SslMode::Disable);
+                Ok(connect(&plain, connector).await?)
+            }
+            result => Ok(result?),
+        }
+    })
+    .await
+}
+
+/// Connects and looks whether these statements can be run, without running one.
+pub(super) async fn examine(
+    config: &Config,
+    tls: &Wanted,
+    statements: &[&str],
+) -> Result<SchemaReport, Failure> {
+    let client = reach(config, tls).await?;
+    daily(async {
+        client.batch_execute("SET default_transaction_read_only = on").await?;
+        let version = current(&client).await?;
+        let mut missing = Vec::new();
+        if version == schema::VERSION {
+            for sql in statements {
+                match client.prepare(sql).await {
+                    Ok(_) => {}
+                    Err(error) => match error.as_db_error() {
+                        Some(db) => missing.push(db.message().to_owned()),
+                        None => return Err(error.into()),
+                    },
+                }
+            }
+            missing.dedup();
+            if missing.is_empty() {
+                let denied = client.query(sql::DENIED, &[]).await?;
+                missing.extend(denied.iter().map(|row| {
+                    let (table, right): (&str, &str) = (row.get(0), row.get(1));
+                    format!("this role may not {right} in table {table}")
+                }));
+            }
+        }
+        Ok(SchemaReport { version, missing })
+    })
+    .await
 }
 
 async fn connect(config: &Config, tls: Connector) -> Result<Client, Error> {

@@ -6,6 +6,7 @@ mod tls;
 mod url;
 
 use crate::rows::{self, Cell, Kind, SESSION};
+use crate::schema::SchemaReport;
 use connection::{Connection, Failure, daily};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -127,6 +128,18 @@ impl Postgres {
         let mut store = Self::new(url)?;
         store.ensure()?;
         Ok(store)
+    }
+
+    /// Looks at a database without changing it.
+    ///
+    /// # Errors
+    /// As of [`Postgres::new`]; the server cannot be reached or refuses, or the tables are of a newer version.
+    pub fn examine(url: &str) -> Result<SchemaReport, StoreError> {
+        let store = Self::new(url)?;
+        let statements =
+            [sql::USER, sql::CLIENTS, &store.session, &store.put_sessions, sql::LOGINS, sql::RESTARTED];
+        let found = store.runtime.block_on(connection::examine(&store.config, &store.tls, &statements));
+        found.map_err(|failure| store.named(failure))
     }
 
     /// A connection that is, as far as one can see, alive. While the server is away, an error at once between the

@@ -79,6 +79,13 @@ pub(super) const LOGINS: &str = "
         SELECT u, '', r, to_timestamp(a), c
         FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[]) WITH ORDINALITY AS t (u, r, a, c, n) ORDER BY n";
 
+/// Rights that a server needs and its role lacks: table and right.
+pub(super) const DENIED: &str = "
+    SELECT t, r FROM (VALUES ('radcheck', 'SELECT'), ('radreply', 'SELECT'), ('radgroupcheck', 'SELECT'),
+        ('radgroupreply', 'SELECT'), ('radusergroup', 'SELECT'), ('nas', 'SELECT'), ('radacct', 'SELECT'),
+        ('radacct', 'INSERT'), ('radacct', 'UPDATE'), ('radpostauth', 'INSERT')) AS needed (t, r)
+    WHERE NOT has_table_privilege(t, r)";
+
 /// Puts sessions: an array for each column of [`SESSION`].
 pub(super) fn put_sessions() -> String {
     let number = |kind: Kind| matches!(kind, Kind::Number | Kind::Time);

@@ -135,8 +135,10 @@ impl Wanted {
             Some((certificate, key)) => {
                 private(key)?;
                 let pem = (read(certificate, "sslcert")?, usher_crypto::Key::from(read(key, "sslkey")?));
-                let files = format!("{}, {}", certificate.display(), key.display());
-                Some(Credentials::from_pem(&pem.0, &pem.1).map_err(|e| format!("{files}: {e}"))?)
+                let made = Credentials::from_pem(&pem.0, &pem.1);
+                Some(made.map_err(|e| {
+                    format!("{}: {e}", if e.is_of_key() { key } else { certificate }.display())
+                })?)
             }
         };
         let connector = Connector { roots, credentials, named: self.mode == Mode::VerifyFull };

@@ -165,6 +165,41 @@ fn a_role_without_the_right_to_make_tables_uses_those_its_owner_made() {
     assert!(store.session(&session(1).acctuniqueid).unwrap().is_some());
 }
 
+#[test]
+fn who_looks_at_a_database_is_told_what_it_lacks_and_changes_nothing() {
+    let cluster = Cluster::new();
+    let database = cluster.database();
+    let url = cluster.url("usher", &database);
+    let look = |url: &str| {
+        let begun = Instant::now();
+        loop {
+            match Postgres::examine(url) {
+                Err(StoreError::Unavailable(why)) => assert!(begun.elapsed() < PATIENCE, "{why}"),
+                other => return other.unwrap(),
+            }
+        }
+    };
+    let found = look(&url);
+    assert_eq!((found.version, found.missing.len()), (0, 0));
+    assert_eq!(cluster.sql(&database, "SELECT to_regclass('usher_schema') IS NULL"), "t");
+    drop(connect(&url));
+    let found = look(&url);
+    assert_eq!((found.version, found.missing), (SCHEMA_VERSION, Vec::new()));
+    // Another role may look at the version, and nothing else.
+    let role = format!("radius_{database}");
+    cluster.sql(
+        &database,
+        &format!("CREATE ROLE {role} LOGIN; GRANT SELECT ON usher_schema, radcheck TO {role}"),
+    );
+    let missing = look(&cluster.url(&role, &database)).missing;
+    assert!(missing.contains(&"this role may not INSERT in table radacct".to_owned()), "{missing:?}");
+    assert!(!missing.iter().any(|text| text.contains("radcheck")), "{missing:?}");
+    cluster.sql(&database, "ALTER TABLE radacct DROP COLUMN class; DROP TABLE radpostauth");
+    let missing = look(&url).missing;
+    assert!(missing.iter().any(|text| text.contains("class")), "{missing:?}");
+    assert!(missing.iter().any(|text| text.contains("radpostauth")), "{missing:?}");
+}
+
 /// Found in operation: the ledger gave up what it had to write when the database's password was changed.
 #[test]
 fn who_was_let_in_once_is_refused_for_now_alone() {

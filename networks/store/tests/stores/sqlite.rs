@@ -169,6 +169,33 @@ fn the_installed_freeradius_schema_is_taken_as_it_is() {
 }
 
 #[test]
+fn who_looks_at_a_file_is_told_what_it_lacks_and_changes_nothing() {
+    let (folder, path) = file();
+    assert_eq!(Sqlite::examine(&path).unwrap(), None);
+    assert!(!path.exists(), "looking makes none");
+    Connection::open(&path).unwrap().execute_batch(OLD).unwrap();
+    let before = std::fs::read(&path).unwrap();
+    let report = |version, missing: &[&str]| {
+        let missing = missing.iter().map(|text| (*text).to_owned()).collect();
+        Some(usher_store::SchemaReport { version, missing })
+    };
+    assert_eq!(Sqlite::examine(&path).unwrap(), report(0, &[]));
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    drop(Sqlite::open(&path).unwrap());
+    assert_eq!(Sqlite::examine(&path).unwrap(), report(SCHEMA_VERSION, &[]));
+    let sql = "ALTER TABLE radacct DROP COLUMN class; DROP TABLE radgroupreply;";
+    Connection::open(&path).unwrap().execute_batch(sql).unwrap();
+    let missing = Sqlite::examine(&path).unwrap().unwrap().missing;
+    assert!(missing.iter().any(|text| text.contains("radgroupreply")), "{missing:?}");
+    assert!(missing.iter().any(|text| text.contains("class")), "{missing:?}");
+    let sql = format!("INSERT INTO usher_schema VALUES ({})", SCHEMA_VERSION + 1);
+    Connection::open(&path).unwrap().execute_batch(&sql).unwrap();
+    let newer = Sqlite::examine(&path).unwrap_err().to_string();
+    assert!(newer.ends_with(&refused(&path)), "the server says the same: {newer}");
+    drop(folder);
+}
+
+#[test]
 fn what_is_no_database_is_refused() {
     let (folder, path) = file();
     std::fs::write(&path, "# a configuration file, not a database, and longer than a header").unwrap();

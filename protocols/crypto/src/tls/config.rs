@@ -3,9 +3,10 @@
 use super::sessions::{SessionStorage, Sessions};
 use super::store::ClientStore;
 use super::trust::{ClientVerifier, Purpose, ServerVerifier, Trust};
-use super::{KeyLog, Roots, TlsError, Version, VersionRange, count};
+use super::{KeyLog, Roots, TlsError, Version, VersionRange, count, library};
 use crate::Key;
 use crate::fault::TlsFault;
+use rustls::Error;
 use rustls::client::Tls12Resumption;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
@@ -63,10 +64,20 @@ impl Credentials {
     /// From PEM: the certificates of one text, the leaf first, and the first private key of the other.
     ///
     /// # Errors
-    /// [`TlsError::Config`] if a block does not decode, or no certificate or no key is there.
+    /// [`TlsError::Config`] if a certificate does not decode or none is there, [`TlsError::Key`] if the key cannot be used or is
+    /// not the leaf's.
     pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, TlsError> {
         let chain = certificates(chain)?;
-        let key = PrivateKeyDer::from_pem_slice(key).map_err(|e| config("private key", e))?;
+        let key = private_key(key)?;
+        library::check_key(&chain, &key).map_err(|error| match error {
+            Error::InconsistentKeys(_) => TlsError::Key(
+                "it is not the key of the certificate: name the key that was made with it, and put the certificate of this side \
+                 first in its file"
+                    .into(),
+            ),
+            Error::InvalidCertificate(_) => config("certificate", error),
+            error => TlsError::Key(error.to_string()),
+        })?;
         Ok(Self { chain, key: key.secret_der().into(), even: false })
     }
 
@@ -124,6 +135,31 @@ impl core::fmt::Debug for Credentials {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Credentials").field("chain_len", &self.chain.len()).finish_non_exhaustive()
     }
+}
+
+/// The first private key of a PEM text.
+fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_slice(pem).map_err(|error| {
+        TlsError::Key(match error {
+            _ if is_encrypted(pem) => {
+                "it is encrypted, and nobody is there to type its passphrase: write it without one \
+                                       (openssl pkey -in FILE -out NEW) into a file that nobody else can read"
+                    .into()
+            }
+            rustls::pki_types::pem::Error::NoItemsFound => "no private key in the PEM text".into(),
+            error => error.to_string(),
+        })
+    })
+}
+
+/// Whether a PEM text holds a key that a passphrase protects: PKCS #8's kind (RFC 7468 §11), or the older one, whose header
+/// says so (RFC 1421 §4.6.1.1).
+fn is_encrypted(pem: &[u8]) -> bool {
+    let says = |line: &[u8]| {
+        line.starts_with(b"-----BEGIN ENCRYPTED PRIVATE KEY-----")
+            || line.starts_with(b"Proc-Type:") && line.trim_ascii_end().ends_with(b"ENCRYPTED")
+    };
+    pem.split(|octet| *octet == b'\n').any(says)
 }
 
 /// The certificates of a PEM text in DER, for roots and chains; other blocks are passed over.

@@ -1,8 +1,10 @@
 //! What TLS is computed by: AWS-LC.
 
-use rustls::SupportedCipherSuite;
 use rustls::crypto::SupportedKxGroup;
 use rustls::crypto::aws_lc_rs::{cipher_suite, kx_group};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use rustls::{Error, InconsistentKeys, SupportedCipherSuite};
 
 pub(super) use rustls::crypto::aws_lc_rs::default_provider as provider;
 pub(super) use rustls::crypto::aws_lc_rs::sign::any_supported_type as signing_key;
@@ -34,3 +36,12 @@ pub(super) static ALL: Offer = Offer {
     ],
     groups: &[kx_group::X25519, kx_group::SECP256R1, kx_group::SECP384R1],
 };
+
+/// Whether a key is that of the first certificate of a chain.
+pub(super) fn check_key(chain: &[CertificateDer<'static>], key: &PrivateKeyDer<'_>) -> Result<(), Error> {
+    match CertifiedKey::new(chain.to_vec(), signing_key(key)?).keys_match() {
+        // A key that does not say its public part is tried out by its first signature.
+        Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(()),
+        matched => matched,
+    }
+}

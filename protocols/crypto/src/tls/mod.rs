@@ -83,6 +83,9 @@ pub enum TlsError {
     /// The configuration cannot work: a certificate, key, root or name that is not one.
     #[error("TLS configuration: {0}")]
     Config(String),
+    /// A private key that cannot be used, or is not its certificate's.
+    #[error("TLS configuration: private key: {0}")]
+    Key(String),
     /// The peer ended the handshake or the connection with this alert (RFC 8446 section 6.2).
     #[error("{}", TlsFault::Alert(*.0))]
     AlertReceived(Alert),
@@ -99,13 +102,19 @@ pub enum TlsError {
 }
 
 impl TlsError {
+    /// Whether it is about a private key, where a certificate was given with one.
+    #[must_use]
+    pub const fn is_of_key(&self) -> bool {
+        matches!(self, Self::Key(_))
+    }
+
     /// Why, as a value.
     #[must_use]
     pub fn fault(&self) -> TlsFault {
         match self {
             Self::AlertReceived(alert) => TlsFault::Alert(*alert),
             Self::Failed(fault, _) => *fault,
-            Self::Config(_) | Self::Handshaking | Self::Export(_) => TlsFault::Internal,
+            Self::Config(_) | Self::Key(_) | Self::Handshaking | Self::Export(_) => TlsFault::Internal,
         }
     }
 }

@@ -556,6 +556,27 @@ fn pem_and_der_give_the_same() {
     assert!(matches!(Credentials::from_pem(b"", b""), Err(TlsError::Config(_))));
 }
 
+#[test]
+fn a_key_that_cannot_be_used_is_told_from_its_certificate() {
+    let [chain, key, _] = fixtures::server_as_pem(1);
+    let of = |key: &str| match Credentials::from_pem(chain.as_bytes(), key.as_bytes()) {
+        Err(TlsError::Key(why)) => why,
+        other => panic!("{other:?}"),
+    };
+    assert!(of(&fixtures::client_as_pem(1)[1]).contains("not the key of the certificate"));
+    assert!(of(&chain).contains("no private key"));
+    // RFC 7468 section 11, and RFC 1421 as OpenSSL writes it.
+    let pkcs8 = key.replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY");
+    let header = "RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00112233445566778899AABBCCDDEEFF\n\n";
+    let older = key.replacen("PRIVATE KEY-----\n", header, 1).replace("END PRIVATE", "END RSA PRIVATE");
+    for encrypted in [&pkcs8, &older, &older.replace('\n', "\r\n")] {
+        let why = of(encrypted);
+        assert!(why.contains("it is encrypted") && why.contains("openssl pkey"), "{why}: {encrypted}");
+    }
+    // A file may hold the same key without its passphrase, too.
+    assert!(Credentials::from_pem(chain.as_bytes(), (pkcs8 + &key).as_bytes()).is_ok());
+}
+
 fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();

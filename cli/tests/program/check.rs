@@ -1,0 +1,316 @@
+//! `check` of each service loads what `serve` loads, and says what `serve` would say.
+
+use crate::aaa::daemon::{Daemon, private};
+use crate::aaa::others::certificates;
+use crate::place::{Folder, ProgramOutput, USHER, own_address, own_port};
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+/// A service with a file that is right, and what `serve` says of it.
+struct Service<'a> {
+    name: &'a str,
+    right: String,
+    serves: &'a str,
+}
+
+/// What is wrong: pieces of the file with what stands in their place, and what is said of it.
+type Row<'a> = (&'a [(&'a str, &'a str)], &'a str);
+
+impl Service<'_> {
+    fn file(&self) -> String {
+        format!("{}.toml", self.name)
+    }
+    fn check(&self, place: &Folder) -> ProgramOutput {
+        place.usher(&[self.name, "check", &self.file()])
+    }
+    /// Serves, and ends by itself: otherwise it is killed, which is a code of its own.
+    fn serve(&self, place: &Folder) -> ProgramOutput {
+        let words = ["-s", "KILL", "100", USHER, self.name, "serve", "--config", &self.file()];
+        ProgramOutput::of(Command::new("timeout").args(words).current_dir(place.path("")).output().unwrap())
+    }
+
+    /// The right file passes both; each row fails by the same sentence, and `check` makes nothing.
+    fn hold(&self, place: &Folder, rows: &[Row<'_>]) {
+        private(place, &self.file(), &self.right);
+        self.check(place).with_code(0);
+        if self.serves == "started" {
+            let server = Daemon::run(&mut place.command(&[self.name, "serve", "--config", &self.file()]));
+            server.wait(self.serves);
+            assert_eq!(server.end(), Some(0));
+        } else {
+            let said = self.serve(place);
+            assert!(said.code == Some(1) && said.err.contains(self.serves), "{}: {said:?}", self.name);
+        }
+        for (edits, says) in rows {
+            let mut text = self.right.clone();
+            for (from, to) in *edits {
+                assert!(text.contains(from), "{}: {from}", self.name);
+                text = text.replacen(from, to, 1);
+            }
+            self.fail(place, &text, says);
+        }
+    }
+
+    /// A file that is not right, or something beside it.
+    #[track_caller]
+    fn fail(&self, place: &Folder, text: &str, says: &str) {
+        private(place, &self.file(), text);
+        let (checked, served) = (self.check(place), self.serve(place));
+        assert_eq!(checked.code, Some(2), "{}: {says}: {checked:?}", self.name);
+        assert!(checked.err.contains(says), "{}: {says}: {checked:?}", self.name);
+        assert!(matches!(served.code, Some(1 | 2)), "{}: {says}: {served:?}", self.name);
+        assert!(served.err.contains(checked.err.trim_end()), "{}: {checked:?}, {served:?}", self.name);
+    }
+}
+
+/// Certificates of an authority, with keys of all kinds of faults beside them, and other files that are none of what they seem.
+fn files() -> Folder {
+    let place = certificates();
+    let key = "pki/issued/home.hotel.example.key";
+    for line in [
+        format!("openssl pkcs8 -topk8 -in {key} -passout pass:x -out pkcs8.key"),
+        format!("openssl pkey -traditional -aes256 -in {key} -passout pass:x -out older.key"),
+    ] {
+        place.shell(&line).with_code(0);
+    }
+    for (name, kind) in
+        [("pkcs8.key", "BEGIN ENCRYPTED PRIVATE KEY"), ("older.key", "Proc-Type: 4,ENCRYPTED")]
+    {
+        assert!(std::fs::read_to_string(place.path(name)).unwrap().contains(kind), "{name}");
+    }
+    let nothing = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    for (name, text) in [("none", "nothing"), ("nothing.crt", nothing), ("short", "short\n")] {
+        private(&place, name, text);
+    }
+    place
+}
+
+const OWN: &str = "certificate = \"pki/issued/home.hotel.example.crt\"\nkey = \"pki/issued/home.hotel.example.key\"\n\
+                   ca = \"pki/ca.crt\"\n";
+const OWN_KEY: &str = "pki/issued/home.hotel.example.key";
+
+#[test]
+fn an_aaa_server() {
+    let place = files();
+    let (host, auth, acct) = (own_address(), own_port(), own_port());
+    let right = format!(
+        "state_dir = \"state\"\ndictionary = [\"words\"]\n[listen]\nauth = [\"{host}:{auth}\"]\nacct = [\"{host}:{acct}\"]\n\
+         [users]\nstore = \"memory\"\n[accounting]\nidentity_key_file = \"identity\"\n\
+         [[client]]\nname = \"a\"\nprefix = \"127.0.0.0/8\"\nsecret_file = \"secret\"\n\
+         [[group]]\nname = \"guests\"\nreply = [\"Session-Timeout = 60\"]\n\
+         [[user]]\nname = \"ann\"\npassword_file = \"secret\"\ngroups = [\"guests\"]\n\
+         [[realm]]\nname = \"example.org\"\nrefuse = true\n[tls]\n{OWN}crl = [\"pki/ca.crl\"]\n"
+    );
+    place.write("words", "ATTRIBUTE Usher-Test 250 string\n");
+    private(&place, "secret", "sixteen octets!!\n");
+    private(&place, "identity", &format!("{}\n", "0123456789abcdef".repeat(2)));
+    let service = Service { name: "aaa", right, serves: "started" };
+    service.hold(
+        &place,
+        &[
+            (&[(OWN_KEY, "pki/issued/ann@hotel.example.key")], "not the key of the certificate"),
+            (
+                &[(OWN_KEY, "pkcs8.key")],
+                "aaa.toml:26:7: pkcs8.key: TLS configuration: private key: it is encrypted",
+            ),
+            (&[(OWN_KEY, "older.key")], "openssl pkey -in FILE -out NEW"),
+            (&[(OWN_KEY, "secret")], "no private key in the PEM text"),
+            (&[(OWN_KEY, "gone.key")], "gone.key: No such file"),
+            (&[("pki/issued/home.hotel.example.crt", "none")], "no certificate in the PEM text"),
+            (&[("pki/issued/home.hotel.example.crt", "nothing.crt")], "aaa.toml:25:"),
+            (&[("pki/ca.crt", "none")], "no certificate in the PEM text"),
+            (&[("pki/ca.crt", "nothing.crt")], "aaa.toml:27:"),
+            (&[("pki/ca.crl", "none")], "aaa.toml:28:"),
+            (&[("\"words\"", "\"gone\"")], "aaa.toml:2:15: gone: No such file"),
+            (&[("\"words\"", "\"none\"")], "none:1"),
+            (&[("\"identity\"", "\"short\"")], "fewer than 32 characters"),
+            (&[("secret_file = \"secret\"", "secret_file = \"short\"")], "fewer than 6 octets"),
+            (&[("password_file = \"secret\"", "password_file = \"gone\"")], "gone: No such file"),
+            (&[("[\"guests\"]", "[\"guest\"]")], "there is no group \"guest\""),
+            (&[("\"example.org\"", "'~\\.example\\.org$'")], "aaa.toml:22:8: realm \"~\\\\.example"),
+            (&[("\"example.org\"", "'^(.*\\.example'")], "there are no patterns here"),
+            (&[("\"example.org\"", "\"a_b.example\"")], "as users write it behind the @"),
+            (
+                &[("\"memory\"", "\"postgresql\"\nurl = \"postgresql://a:b:c\"")],
+                "the PostgreSQL URL cannot be read",
+            ),
+            (&[("state_dir = \"state\"", "state_dir = \"none\"")], "none: File exists"),
+            (&[("state_dir = \"state\"", "state_dir = \"none/state\"")], "none/state: Not a directory"),
+        ],
+    );
+    // Without a key in the configuration one is made there.
+    std::fs::create_dir(place.path("state/identity.key")).unwrap();
+    let without = service.right.replace("identity_key_file = \"identity\"", "");
+    service.fail(&place, &without, "state/identity.key: Is a directory");
+    std::fs::set_permissions(place.path("secret"), std::fs::Permissions::from_mode(0o644)).unwrap();
+    service.fail(&place, &service.right, "chmod 0640");
+}
+
+#[test]
+fn a_check_says_whether_the_database_was_asked_and_what_it_lacks() {
+    let place = Folder::new();
+    let text = "state_dir = \"state\"\n[listen]\nauth = [\"127.0.0.1:1812\"]\n";
+    private(&place, "aaa.toml", text);
+    let check = |words: &[&str]| place.usher(&[&["aaa", "check", "aaa.toml"], words].concat());
+    assert_eq!(
+        check(&[]).with_code(0).out,
+        "aaa.toml: right; its database was not asked, --connect asks it\n"
+    );
+    let said = check(&["--connect"]).with_code(0).out;
+    assert_eq!(said, "aaa.toml: right; SQLite in state/usher.db: not there yet; usher aaa serve makes it\n");
+    assert!(!place.path("state").exists(), "nothing is made");
+    place.usher(&["aaa", "user", "add", "ann", "--password-file", "aaa.toml", "--config", "aaa.toml"]);
+    let said = check(&["--connect", "--json"]).with_code(0).json();
+    assert_eq!((said["missing"].as_array().unwrap().len(), said["faults"].as_array().unwrap().len()), (0, 0));
+    assert!(said["store"].as_str().unwrap().contains("tables of version"), "{said}");
+    place.shell("sqlite3 state/usher.db 'ALTER TABLE radacct DROP COLUMN class'").with_code(0);
+    let lacking = check(&["--connect"]);
+    assert!(lacking.code == Some(1) && lacking.err.contains("class"), "{lacking:?}");
+    place.shell("sqlite3 state/usher.db 'INSERT INTO usher_schema VALUES (99)'").with_code(0);
+    let newer = check(&["--connect"]);
+    assert!(newer.code == Some(1) && newer.err.contains("are of version 99"), "{newer:?}");
+    let away = format!("{text}[users]\nstore = \"postgresql\"\nurl = \"postgresql://a@127.0.0.1:9/a\"\n");
+    private(&place, "aaa.toml", &away);
+    assert!(check(&[]).with_code(0).out.contains("was not asked"));
+    let away = check(&["--connect"]);
+    assert!(away.code == Some(1) && away.err.contains("PostgreSQL at 127.0.0.1:9/a"), "{away:?}");
+}
+
+#[test]
+fn an_ike_gateway() {
+    let place = files();
+    let (host, port, nat_port) = (own_address(), own_port(), own_port());
+    let right = format!(
+        "key_log = \"keys\"\n[listen]\naddresses = [\"{host}\"]\nport = {port}\nnat_port = {nat_port}\ncontrol = \"ike.sock\"\n\
+         [data]\ncarry = \"none\"\n[revocation]\ncrl = [\"pki/ca.crl\"]\n\
+         [[connection]]\nname = \"site\"\nlocal_id = \"home.hotel.example\"\nlocal_auth = \"certificate\"\n\
+         remote_auth = \"certificate\"\n{OWN}"
+    );
+    let long = format!(
+        "[aaa]\nnas_identifier = \"{}\"\n[[aaa.radius]]\naddress = \"127.0.0.1:1812\"\nsecret = \"s\"\n[data]",
+        "a".repeat(300)
+    );
+    let within = |file: &str| format!("[aaa]\nnas_identifier = \"a\"\nserver = \"{file}\"\n[data]");
+    let (gone, broken, own) = (within("gone.toml"), within("broken.toml"), within("own.toml"));
+    private(&place, "broken.toml", &format!("[tls]\n{}", OWN.replace(OWN_KEY, "pkcs8.key")));
+    private(&place, "own.toml", "state_dir = \"none\"\n");
+    let service = Service { name: "ike", right, serves: "started" };
+    service.hold(
+        &place,
+        &[
+            (&[(OWN_KEY, "pki/issued/ann@hotel.example.key")], "not the key of the certificate"),
+            (&[(OWN_KEY, "pkcs8.key")], "ike.toml:17:7: TLS configuration: private key: it is encrypted"),
+            (&[(OWN_KEY, "older.key")], "openssl pkey -in FILE -out NEW"),
+            (&[("pki/issued/home.hotel.example.crt", "none")], "no certificate in the PEM text"),
+            (&[("pki/ca.crt", "none")], "no certificate in the PEM text"),
+            (&[("pki/ca.crt", "nothing.crt")], "ike.toml:18:"),
+            (&[("pki/ca.crl", "none")], "[revocation]: none: "),
+            (&[("pki/ca.crl", "gone.crl")], "[revocation]: gone.crl: No such file"),
+            (&[("\"keys\"", "\"gone/keys\"")], "key log: gone/keys: No such file"),
+            (&[("\"keys\"", "\"pki\"")], "key log: pki: Is a directory"),
+            (&[("[data]", &long)], "[aaa]: a NAS-Identifier of 300 octets"),
+            (&[("[data]", &gone)], "[aaa] server: gone.toml: No such file"),
+            (
+                &[("[data]", &broken)],
+                "broken.toml:3:7: pkcs8.key: TLS configuration: private key: it is encrypted",
+            ),
+            (&[("[data]", &own)], "[aaa] server: none: File exists"),
+            (&[("addresses = [", "addresses = [] # ")], "there is no address to listen on"),
+        ],
+    );
+}
+
+#[test]
+fn a_pppoe_concentrator() {
+    let place = files();
+    let right = "[listen]\ninterfaces = [\"no-such-port\"]\ncontrol = \"pppoe.sock\"\n[service]\naddress = \"10.0.0.1\"\n\
+                 pools = [\"p\"]\n[[pool]]\nname = \"p\"\nranges = [\"10.0.0.0/24\"]\n[tracking]\nfolder = \"log\"\n"
+        .to_owned();
+    // It reaches the interface, which is not there.
+    let service = Service { name: "pppoe", right, serves: "no-such-port" };
+    let user = |file: &str| format!("[[user]]\nname = \"ann\"\npassword_file = \"{file}\"\n[tracking]");
+    let gone = user("gone");
+    let radsec = |key: &str| {
+        format!(
+            "[aaa]\nnas_identifier = \"a\"\n[[aaa.radius]]\naddress = \"127.0.0.1:2083\"\ntransport = \"tls\"\n[aaa.tls]\n{}[tracking]",
+            OWN.replace(OWN_KEY, key)
+        )
+    };
+    let (encrypted, others) = (radsec("older.key"), radsec("pki/issued/ann@hotel.example.key"));
+    let long = format!(
+        "[aaa]\nnas_identifier = \"{}\"\n[[aaa.radius]]\naddress = \"127.0.0.1:1812\"\nsecret = \"s\"\n[tracking]",
+        "a".repeat(300)
+    );
+    let within = "[aaa]\nnas_identifier = \"a\"\nserver = \"broken.toml\"\n[tracking]";
+    private(&place, "broken.toml", "[[realm]]\nname = \"~.*\"\nrefuse = true\n");
+    service.hold(
+        &place,
+        &[
+            (&[("[tracking]", &gone)], "gone: No such file"),
+            (
+                &[("[tracking]", &encrypted)],
+                "pppoe.toml:17:7: TLS configuration: private key: it is encrypted",
+            ),
+            (&[("[tracking]", &others)], "not the key of the certificate"),
+            (&[("[tracking]", &long)], "a NAS-Identifier of 300 octets"),
+            (&[("[tracking]", within)], "[aaa] server: broken.toml:2:8: realm \"~.*\""),
+            (&[("\"log\"", "\"none\"")], "[tracking]: the folder none: File exists"),
+            (&[("\"log\"", "\"none/log\"")], "[tracking]: the folder none/log: Not a directory"),
+            (&[("pools = [\"p\"]", "pools = [\"q\"]")], "there is no [[pool]] \"q\""),
+        ],
+    );
+    // A day's file of the log that cannot be read.
+    std::fs::create_dir_all(place.path("log/sessions-2026-03-01.jsonl")).unwrap();
+    service.fail(&place, &service.right, "[tracking]: the folder log: Is a directory");
+}
+
+#[test]
+fn a_mih_function() {
+    let place = Folder::new();
+    let at = format!("{}:{}", own_address(), own_port());
+    let right = format!(
+        "id = \"pos1.example.org\"\n[listen]\nudp = [\"{at}\"]\ntcp = [\"{at}\"]\n\
+         [[interface]]\nname = \"none0\"\naddress = \"02:00:00:00:00:01\"\n"
+    );
+    let (udp, tcp) = (format!("udp = [\"{at}\"]"), format!("tcp = [\"{at}\"]"));
+    Service { name: "mih", right, serves: "started" }.hold(
+        &place,
+        &[
+            (&[(&udp, "udp = []"), (&tcp, "tcp = []")], "there is no address to listen on"),
+            (&[("02:00:00:00:00:01", "02:00")], "mih.toml:7:"),
+            (&[("pos1.example.org", "")], "mih.toml:1:"),
+        ],
+    );
+    // A mobile node, which `usher mih node` is, listens at its own addresses.
+    let node = "id = \"mn@example.org\"\n[listen]\nudp = []\ntcp = []\n\
+                [[interface]]\nname = \"wlan0\"\nlink_type = \"802.11\"\npoa = \"02:00:00:97:01:01\"\n\
+                [[interface]]\nname = \"eth0\"\npoa = \"02:00:00:97:02:01\"\n\
+                [[peer]]\nid = \"pos1.example.org\"\naddress = \"10.97.9.1\"\n\
+                [[peer]]\nid = \"pos2.example.org\"\naddress = \"10.97.9.2\"\n\
+                [handover]\nserving = \"wlan0\"\ntarget = \"eth0\"\nserving_address = \"10.97.1.2\"\n\
+                target_address = \"10.97.2.2\"\ngateway = \"10.97.2.1\"\nserving_pos = \"pos1.example.org\"\n\
+                target_pos = \"pos2.example.org\"\ncorrespondent = \"10.97.9.9\"\n";
+    place.write("node.toml", node);
+    place.usher(&["mih", "check", "node.toml"]).with_code(0);
+}
+
+#[test]
+fn an_ident_server() {
+    let place = files();
+    private(&place, "key", "sixteen octets!!\n");
+    let at = format!("{}:{}", own_address(), own_port());
+    let right = format!(
+        "listen = [\"{at}\"]\n[[asker]]\nprefix = \"127.0.0.0/8\"\ndisclose = \"token\"\n[token]\nkey_file = \"key\"\n"
+    );
+    let service = Service { name: "ident", right, serves: "started" };
+    service.hold(
+        &place,
+        &[
+            (&[("listen = [", "listen = [] # ")], "there is no address to listen on"),
+            (&[("\"key\"", "\"gone\"")], "ident.toml:6:12: gone: No such file"),
+            (&[("\"key\"", "\"short\"")], "a key of fewer than 16 characters"),
+        ],
+    );
+    std::fs::set_permissions(place.path("key"), std::fs::Permissions::from_mode(0o644)).unwrap();
+    service.fail(&place, &service.right, "chmod 0640");
+}

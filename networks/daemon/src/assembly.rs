@@ -1,0 +1,95 @@
+//! What a server is made of before it listens: `serve` goes on from there, `check` goes no further.
+
+use crate::clock::wall;
+use crate::error::ServeError;
+use crate::installation::{self, Installation, OwnSecrets};
+use std::path::Path;
+use std::sync::Arc;
+use usher_aaa::store::ClientRow;
+use usher_aaa::{AaaServer, ShardConfig, ShardKey};
+use usher_aaa_config::tls::{self, Tls};
+use usher_aaa_config::{Built, DIALLER, NotServed, PassedOver, With, build, only_accept};
+use usher_core::SecureRng;
+use usher_crypto::tls::WallClock;
+
+/// What a configuration makes, for all shards.
+pub(crate) struct Assembly {
+    pub(crate) tls: Option<Arc<Tls>>,
+    pub(crate) built: Built,
+}
+
+impl Assembly {
+    /// Of a configuration, with the clients that the store has and what the server has made for itself, for so many shards; the log
+    /// says which clients are not served.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong.
+    pub(crate) fn of(
+        place: &Installation,
+        (rows, own): (&[ClientRow], &OwnSecrets),
+        shards: usize,
+        clock: &WallClock,
+        rng: &mut SecureRng,
+    ) -> Result<Self, String> {
+        let tls = tls::make(&place.loaded, clock, None)?;
+        let with = With {
+            identity_key: &own.identity_key,
+            generated: own.generated.as_deref(),
+            rows,
+            tls: tls.as_deref(),
+            shards,
+        };
+        let built = build(&place.loaded, with, rng)?;
+        for PassedOver { client, why } in &built.passed_over {
+            match why {
+                NotServed::Taken => {
+                    tracing::warn!(client, "its addresses are another client's already; passed over");
+                }
+                NotServed::WithoutSecret => {
+                    tracing::error!(client, "a client of the store without a secret is passed over");
+                }
+                NotServed::NoNetwork(error) => {
+                    tracing::error!(client, error, "a client of the store is passed over");
+                }
+            }
+        }
+        Ok(Self { tls, built })
+    }
+
+    /// One shard's server.
+    ///
+    /// # Errors
+    /// The configuration contradicts itself.
+    pub(crate) fn server(
+        &self,
+        number: u16,
+        key: &ShardKey,
+        rng: &mut SecureRng,
+    ) -> Result<AaaServer, ServeError> {
+        let mut config = self.built.config.clone();
+        config.shard = Some(ShardConfig { number, key: key.clone() });
+        if number != DIALLER {
+            only_accept(&mut config);
+        }
+        let seed = SecureRng::from_seed(rng.array());
+        AaaServer::new(config, seed).map_err(|error| ServeError::Config(error.to_string()))
+    }
+}
+
+/// Loads what a server with this configuration loads before it asks its store and listens, and changes nothing: what it would make for
+/// itself is made and forgotten.
+///
+/// # Errors
+/// Why such a server would not serve.
+pub fn check(config: &Path) -> Result<Installation, ServeError> {
+    let place = Installation::open(Some(config))?;
+    place.check_state_dir()?;
+    let own = place.own_secrets(false)?;
+    let random =
+        || installation::random().map_err(|error| ServeError::System { what: "random numbers", error });
+    let mut rng = SecureRng::from_seed(random()?);
+    let clock = WallClock::at(wall());
+    let assembly = Assembly::of(&place, (&[], &own), 1, &clock, &mut rng).map_err(ServeError::Config)?;
+    assembly.server(DIALLER, &ShardKey::new(&rng.array()), &mut rng)?;
+    Ok(place)
+}
