@@ -7,6 +7,7 @@ use crate::error::ServeError;
 use crate::homes::Known;
 use crate::installation::{self, Installation, InstallationError};
 use crate::mailbox::{Mailboxes, Message};
+use crate::ready::StoreAnswer;
 use crate::role::AaaRole;
 use crate::running::Running;
 use crate::shards::{self, Bound, Upstreams};
@@ -233,6 +234,7 @@ impl Begun {
             start: place.clone(),
             place: RwLock::new(place),
             admin: Mutex::new(admin),
+            store_answer: StoreAnswer::default(),
             inline,
             known,
             status,

@@ -9,9 +9,9 @@ use crate::stats::Latency;
 use queue::Queue;
 pub(crate) use queue::{Client, Whose};
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant as Monotonic};
 use usher_aaa::ledger::{Accounting, Counters, Find, Ledger, text};
@@ -68,6 +68,8 @@ pub(crate) struct LedgerStats {
     pub(crate) lost: AtomicU64,
     /// How long groups took to write.
     pub(crate) write: Latency,
+    /// Why nothing is written now, if nothing is.
+    pub(crate) outage: Mutex<Option<String>>,
 }
 
 /// Where entries are put.
@@ -219,8 +221,15 @@ impl Keeper {
 
     /// The store does not answer: it is left alone for a while.
     fn is_away(&mut self, error: &StoreError) {
-        self.outage.note(Some(error));
+        self.note(Some(error));
         self.rest = Some(Monotonic::now() + PAUSE);
+    }
+
+    /// Takes what the store's last answer was, an error or none.
+    fn note(&mut self, error: Option<&StoreError>) {
+        self.outage.note(error);
+        let cause = error.map(ToString::to_string);
+        *self.stats.outage.lock().unwrap_or_else(PoisonError::into_inner) = cause;
     }
 
     /// How long to wait for an entry.
@@ -324,7 +333,7 @@ impl Keeper {
             tracing::error!(refused, error = ?commit.error, "the store refuses records for good; not acknowledged");
         }
         let away = commit.error.as_ref().filter(|e| matches!(e, StoreError::Unavailable(_)));
-        self.outage.note(away);
+        self.note(away);
         let (away, failed) = (away.is_some(), commit.error.is_some());
         let mut answers = Vec::new();
         self.pending.retain(|(n, f)| {
@@ -363,7 +372,6 @@ impl Keeper {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Mutex;
     use std::sync::atomic::AtomicU32;
     use usher_aaa::ledger::{LedgerConfig, SessionKey, Status};
     use usher_aaa::store::{ClientRow, GroupRows, Memory, UserRows};

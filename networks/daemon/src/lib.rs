@@ -29,6 +29,7 @@ mod memory;
 mod metrics;
 mod outage;
 pub mod probe;
+mod ready;
 mod role;
 mod running;
 mod shards;

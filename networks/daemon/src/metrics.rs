@@ -1,4 +1,5 @@
-//! Metrics for Prometheus at /metrics, collected when they are asked for, and a health check at /health.
+//! Metrics for Prometheus at /metrics, collected when they are asked for; at /health whether the server runs, at /ready whether it can
+//! do what it is asked.
 
 use crate::door::Door;
 use crate::homes::{self, HomeServers};
@@ -30,10 +31,28 @@ const CONNECTIONS: usize = 64;
 /// How long a connection lasts, whatever it does: whoever asks takes less, and opens another one.
 const LASTS: Duration = Duration::from_secs(10);
 
+/// How long the store may take to answer whoever asks whether the server is ready.
+const READY: Duration = Duration::from_secs(3);
+
+/// Whether a server is ready, as an answer.
+async fn ready(running: Arc<Running>) -> (StatusCode, String) {
+    // The store blocks.
+    let asked = tokio::time::timeout(READY, tokio::task::spawn_blocking(move || running.ready())).await;
+    match asked {
+        Ok(Ok(Ok(()))) => (StatusCode::OK, "ready\n".to_owned()),
+        Ok(Ok(Err(why))) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
+        Ok(Err(failed)) => (StatusCode::SERVICE_UNAVAILABLE, format!("{failed}\n")),
+        Err(_) => {
+            let why = format!("the store has not answered for {} s\n", READY.as_secs());
+            (StatusCode::SERVICE_UNAVAILABLE, why)
+        }
+    }
+}
+
 /// Begins to serve.
 pub(crate) async fn begin(running: &Arc<Running>, address: SocketAddr) -> std::io::Result<()> {
     let listener = Door::new(TcpListener::bind(address).await?, CONNECTIONS, LASTS);
-    let running = running.clone();
+    let (running, asked) = (running.clone(), running.clone());
     let scrape = move || {
         let running = running.clone();
         async move {
@@ -44,7 +63,10 @@ pub(crate) async fn begin(running: &Arc<Running>, address: SocketAddr) -> std::i
             Ok::<_, StatusCode>(([(CONTENT_TYPE, kind)], text))
         }
     };
-    let router = Router::new().route("/metrics", get(scrape)).route("/health", get(async || "serving\n"));
+    let router = Router::new()
+        .route("/metrics", get(scrape))
+        .route("/health", get(async || "serving\n"))
+        .route("/ready", get(move || ready(asked.clone())));
     tokio::spawn(async move {
         if let Err(error) = axum::serve(listener, router).await {
             tracing::error!(%error, "metrics are not served any more");

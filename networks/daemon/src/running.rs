@@ -5,6 +5,7 @@ mod reload;
 use crate::installation::Installation;
 use crate::ledger::LedgerHandle;
 use crate::mailbox::Mailboxes;
+use crate::ready::StoreAnswer;
 use crate::shards::Upstreams;
 use crate::stats::Latency;
 use crate::status::CertificateStatus;
@@ -44,6 +45,8 @@ pub(crate) struct Running {
     /// The configuration as it is now.
     pub(crate) place: RwLock<Installation>,
     pub(crate) admin: Mutex<Box<dyn Store>>,
+    /// What it said last to those who look whether the server is ready.
+    pub(crate) store_answer: StoreAnswer,
     pub(crate) inline: Arc<RwLock<Inline>>,
     /// Users as the store told of them.
     pub(crate) known: Arc<KnownUsers>,
@@ -74,6 +77,19 @@ impl Running {
     /// The configuration as it is now.
     pub(crate) fn read_place(&self) -> Installation {
         self.place.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether logins and records of accounting can be served.
+    ///
+    /// # Errors
+    /// Why not, in a line.
+    pub(crate) fn ready(&self) -> Result<(), String> {
+        self.store_answer.at(Monotonic::now(), &self.admin).map_err(|error| error.to_string())?;
+        // It may answer, and take nothing.
+        match &*self.ledger.stats.outage.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(cause) => Err(format!("accounting is not written: {cause}")),
+            None => Ok(()),
+        }
     }
 
     /// Has the certificates judged by what the system's clock shows, and says where it was set since it was looked at last.

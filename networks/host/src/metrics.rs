@@ -77,27 +77,36 @@ fn number(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// Begins to answer at an address, on a thread of its own until the program ends: `/metrics` by what `exposition` gives, `/health` by
-/// whether it gives anything.
+/// What a service says of itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ServiceState {
+    /// Its metrics.
+    pub exposition: String,
+    /// Why it cannot do what it is asked, if it cannot.
+    pub unready: Option<String>,
+}
+
+/// Begins to answer at an address, on a thread of its own until the program ends: `/metrics` by what `state` gives, `/health` by
+/// whether it gives anything, `/ready` by whether it can do what it is asked.
 ///
 /// # Errors
 /// The address is not to be had.
 pub fn begin(
     address: SocketAddr,
-    exposition: impl Fn() -> Option<String> + Send + 'static,
+    state: impl Fn() -> Option<ServiceState> + Send + 'static,
 ) -> io::Result<()> {
     let listener = TcpListener::bind(address)?;
     let serve = move || {
         for stream in listener.incoming().flatten() {
             // Who reads slowly, or not at all, is left.
-            let _ = scrape(&stream, &exposition);
+            let _ = scrape(&stream, &state);
         }
     };
     std::thread::Builder::new().name("usher-metrics".to_owned()).spawn(serve)?;
     Ok(())
 }
 
-fn scrape(mut stream: &TcpStream, exposition: &dyn Fn() -> Option<String>) -> io::Result<()> {
+fn scrape(mut stream: &TcpStream, state: &dyn Fn() -> Option<ServiceState>) -> io::Result<()> {
     stream.set_read_timeout(Some(SCRAPE))?;
     stream.set_write_timeout(Some(SCRAPE))?;
     let mut lines = BufReader::new(stream.take(HEAD)).lines();
@@ -107,17 +116,64 @@ fn scrape(mut stream: &TcpStream, exposition: &dyn Fn() -> Option<String>) -> io
             break;
         }
     }
-    let (code, kind, body) = match (wanted.split(' ').nth(1), exposition()) {
-        (Some("/metrics"), Some(text)) => {
-            ("200 OK", "application/openmetrics-text; version=1.0.0; charset=utf-8", text)
+    let plain = "text/plain";
+    let (code, kind, body) = match (wanted.split(' ').nth(1), state()) {
+        (Some("/metrics"), Some(state)) => {
+            ("200 OK", "application/openmetrics-text; version=1.0.0; charset=utf-8", state.exposition)
         }
-        (Some("/health"), Some(_)) => ("200 OK", "text/plain", "serving\n".to_owned()),
-        (_, Some(_)) => ("404 Not Found", "text/plain", "/metrics, /health\n".to_owned()),
-        _ => ("500 Internal Server Error", "text/plain", String::new()),
+        (Some("/health"), Some(_)) => ("200 OK", plain, "serving\n".to_owned()),
+        (Some("/ready"), Some(ServiceState { unready: None, .. })) => ("200 OK", plain, "ready\n".to_owned()),
+        (Some("/ready"), Some(ServiceState { unready: Some(why), .. })) => {
+            ("503 Service Unavailable", plain, why + "\n")
+        }
+        (Some("/ready"), None) => {
+            ("503 Service Unavailable", plain, "the service does not answer\n".to_owned())
+        }
+        (_, Some(_)) => ("404 Not Found", plain, "/metrics, /health, /ready\n".to_owned()),
+        _ => ("500 Internal Server Error", plain, String::new()),
     };
     write!(
         stream,
         "HTTP/1.1 {code}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
         body.len()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::sync_channel;
+
+    /// The status line and the body of an answer.
+    fn ask(address: SocketAddr, path: &str) -> (String, String) {
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.lines().next().unwrap().to_owned(), body.to_owned())
+    }
+
+    #[test]
+    fn a_service_is_ready_while_it_can_do_what_it_is_asked() {
+        let (tell, told) = sync_channel::<Option<Option<&str>>>(1);
+        let state = move || {
+            let unready = told.recv().unwrap()?.map(str::to_owned);
+            Some(ServiceState { exposition: "# EOF\n".to_owned(), unready })
+        };
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        begin(address, state).unwrap();
+        let said = |state, path| {
+            tell.send(state).unwrap();
+            ask(address, path)
+        };
+        let is = |code: &str, body: &str| (format!("HTTP/1.1 {code}"), body.to_owned());
+        let full = Some(Some("the log is full"));
+        assert_eq!(said(Some(None), "/ready"), is("200 OK", "ready\n"));
+        assert_eq!(said(full, "/ready"), is("503 Service Unavailable", "the log is full\n"));
+        assert_eq!(said(full, "/health"), is("200 OK", "serving\n"), "it runs");
+        assert_eq!(said(full, "/metrics"), is("200 OK", "# EOF\n"));
+        assert_eq!(said(None, "/ready"), is("503 Service Unavailable", "the service does not answer\n"));
+        assert_eq!(said(Some(None), "/"), is("404 Not Found", "/metrics, /health, /ready\n"));
+    }
 }

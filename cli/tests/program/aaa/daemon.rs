@@ -204,6 +204,15 @@ pub(super) fn eapol_test(place: &Folder, port: u16, network: &str, more: &[&str]
 /// How long the server waits for what a thread of it has counted, before it gives the page without that.
 const COLLECTING: Duration = Duration::from_secs(1);
 
+/// What is answered at the metrics' address, whatever that is.
+pub(super) fn answer(port: u16, path: &str) -> String {
+    let mut stream = TcpStream::connect((own_address(), port)).unwrap();
+    stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
 /// A page of the metrics' address, with what all threads of the server have counted.
 #[track_caller]
 pub(super) fn get(port: u16, path: &str) -> String {
@@ -212,10 +221,7 @@ pub(super) fn get(port: u16, path: &str) -> String {
         || "a thread of the server has no turn".to_owned(),
         || {
             let begun = Instant::now();
-            let mut stream = TcpStream::connect((own_address(), port)).unwrap();
-            stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
-            text.clear();
-            stream.read_to_string(&mut text).unwrap();
+            text = answer(port, path);
             begun.elapsed() < COLLECTING
         },
     );

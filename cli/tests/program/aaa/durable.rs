@@ -1,7 +1,8 @@
 //! Nothing that was acknowledged is lost: not when the server is killed, not when its database goes away.
 
 use super::daemon::{
-    Daemon, Ports, get, metric, pap, pap_unanswered, radclient_within, wait_for_metric, wait_until_metric,
+    Daemon, Ports, answer, get, metric, pap, pap_unanswered, radclient_within, wait_for_metric,
+    wait_until_metric,
 };
 use super::records::{Nas, StatusType, id, request};
 use crate::cluster::Cluster;
@@ -164,6 +165,33 @@ fn a_database_that_was_away_costs_no_record_and_no_restart() {
     let rows = postgres(&s.cluster, &s.database);
     assert_eq!(rows.len(), SESSIONS);
     each_once(&nas, rows);
+}
+
+/// Nobody asks the server for anything meanwhile, as behind a load balancer that keeps everybody away.
+#[test]
+fn a_server_is_ready_while_its_database_answers() {
+    let s = Setting::new();
+    let server = Daemon::start(&s.place, &s.config);
+    let ready = || answer(s.ports.metrics, "/ready");
+    let is_ready = || ready().starts_with("HTTP/1.0 200") && ready().ends_with("ready\n");
+    let is_away = || {
+        let said = ready();
+        said.starts_with("HTTP/1.0 503") && said.contains("the store is not available: PostgreSQL at ")
+    };
+    wait_or_say(ready, is_ready);
+    for mode in ["fast", "immediate"] {
+        s.cluster.stop(mode);
+        wait_or_say(ready, is_away);
+        assert!(get(s.ports.metrics, "/health").contains("serving"), "it runs");
+        s.cluster.start();
+        wait_or_say(ready, is_ready);
+    }
+    // It answers, and has no table of sessions any more.
+    s.cluster.sql(&s.database, "ALTER TABLE radacct RENAME TO elsewhere");
+    wait_or_say(ready, || ready().contains("radacct"));
+    s.cluster.sql(&s.database, "ALTER TABLE elsewhere RENAME TO radacct");
+    wait_or_say(ready, is_ready);
+    assert_eq!(server.end(), Some(0));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::plane::Plane;
 use super::say::Shared;
-use crate::metrics::Exposition;
+use crate::metrics::{Exposition, ServiceState};
 use crate::telling::named;
 use crate::{MachineJobs, Questions, Telling, WorkDone, control};
 use serde::{Deserialize, Serialize};
@@ -342,7 +342,7 @@ pub(super) fn begin(path: &Path, asked: &Asked) -> io::Result<()> {
 pub(super) fn metrics(address: SocketAddr, asked: &Asked) -> io::Result<()> {
     let asked = asked.clone();
     crate::metrics::begin(address, move || match asked.take(Request::Status) {
-        Answer::Status(status) => Some(exposition(&status)),
+        Answer::Status(status) => Some(ServiceState { exposition: exposition(&status), unready: None }),
         _ => None,
     })
 }

@@ -2,7 +2,7 @@
 
 use super::audit::Audit;
 use super::track::{Asking, Tracked, Who, lookup};
-use crate::metrics::Exposition;
+use crate::metrics::{Exposition, ServiceState};
 use crate::telling::named;
 use crate::{Questions, Telling, control};
 use serde::{Deserialize, Serialize};
@@ -252,7 +252,11 @@ pub(super) fn begin(path: &Path, asked: &Asked) -> io::Result<()> {
 pub(super) fn metrics(address: SocketAddr, asked: &Asked) -> io::Result<()> {
     let asked = asked.clone();
     crate::metrics::begin(address, move || match asked.take(Request::Status, None) {
-        Answer::Status(status) => Some(exposition(&status)),
+        Answer::Status(status) => {
+            let held = "connections that hosts begin are dropped: the log of translations cannot take them";
+            let unready = status.connections_held.then(|| held.to_owned());
+            Some(ServiceState { exposition: exposition(&status), unready })
+        }
         _ => None,
     })
 }
