@@ -32,6 +32,7 @@ pub(super) fn status(output: &Output, config: &Config) -> Result<(), Failure> {
         let state = if okay { "connected" } else { "not connected, or owes an answer" };
         rows.push(("Diameter peer", format!("{name}: {state}")));
     }
+    rows.extend(s.tls_faults.iter().map(|(name, why)| ("not reached by TLS", format!("{name}: {why}"))));
     rows.extend(s.lists.iter().map(|list| ("revocation list", revocation_list(list))));
     let ends: Vec<_> = s
         .certificates

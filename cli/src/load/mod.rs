@@ -121,7 +121,11 @@ pub(crate) fn load(output: &Output, command: &LoadCommand) -> Result<(), Failure
         return Err(Failure::interrupted("ended by the user: the results are of what was done until then"));
     }
     if outcome.tally.succeeded == 0 {
-        return Err(Failure::failed(about.in_terms("no login ended as it had to")));
+        return Err(Failure::failed(format!(
+            "{}{}",
+            about.in_terms("no login ended as it had to"),
+            outcome.tls
+        )));
     }
     Ok(())
 }

@@ -120,6 +120,9 @@ pub struct Status {
     /// Diameter peers that this server connects to, and whether requests are sent to them.
     #[serde(default)]
     pub diameter_servers: Vec<(String, bool)>,
+    /// Home servers and Diameter peers that are not reached by TLS now: each with why, such as a certificate that is not taken.
+    #[serde(default)]
+    pub tls_faults: Vec<(String, String)>,
     /// Reloads that were done, and that failed.
     pub reloads: (u64, u64),
     /// Revocation lists that are in use.

@@ -143,6 +143,7 @@ fn status(running: &Running) -> Status {
         diameter_peers: all.diameter_peers,
         home_servers: homes::statuses(&all.homes),
         diameter_servers: all.diameter_servers.into_iter().collect(),
+        tls_faults: running.outgoing.read().unwrap_or_else(PoisonError::into_inner).peers().faults(),
         reloads: *running.reloads.lock().unwrap_or_else(PoisonError::into_inner),
         lists: lists.collect(),
         certificates: ends

@@ -181,9 +181,10 @@ impl Begun {
         let (workers, _) = Workers::begin(shared, stores.map_err(InstallationError::from)?);
 
         let counters = Arc::new(RwLock::new(Vec::new()));
-        let known_homes = Known::default();
         let listeners = shards::tls_servers(assembly.tls.as_deref());
-        let outgoing = Arc::new(RwLock::new(Upstreams::of(file, assembly.tls.as_deref())));
+        let upstreams = Upstreams::of(file, assembly.tls.as_deref());
+        let known_homes = Known::new(upstreams.peers().clone());
+        let outgoing = Arc::new(RwLock::new(upstreams));
         let mut threads = Vec::new();
         let mut boxes = Vec::new();
         for (number, bound) in bound.into_iter().enumerate() {

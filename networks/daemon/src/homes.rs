@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use usher_aaa::proxy::{Report, Service};
 use usher_aaa::{AaaServer, HomeServerState};
 use usher_control::HomeServerStatus;
+use usher_host::TlsPeers;
 use usher_radius::client::{Health, HealthCause, ServerCounts};
 
 /// What a home server is asked for, as labels and logs have it.
@@ -27,11 +28,19 @@ pub(crate) const fn health_name(health: Health) -> &'static str {
 
 /// How all shards find home servers to be, so that a change is told once.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Known(Arc<Mutex<BTreeMap<(String, Service), Health>>>);
+pub(crate) struct Known {
+    health: Arc<Mutex<BTreeMap<(String, Service), Health>>>,
+    /// Those inside TLS, and why one of them is not reached.
+    peers: TlsPeers,
+}
 
 impl Known {
+    /// With what is found of those inside TLS.
+    pub(crate) fn new(peers: TlsPeers) -> Self {
+        Self { health: Arc::default(), peers }
+    }
     fn lock(&self) -> MutexGuard<'_, BTreeMap<(String, Service), Health>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// Whether this is news.
     fn is_news(&self, state: &HomeServerState) -> bool {
@@ -50,7 +59,11 @@ impl Known {
         }
         let realms: Vec<&str> = server.realms_of(&state.name).collect();
         let realms = realms.join(", ");
-        let (home_server, service, why) = (&state.name, service_name(state.service), why(state.cause));
+        let mut reports = server.home_servers().into_iter().flat_map(|homes| homes.reports());
+        let report = reports.find(|report| report.name == state.name && report.service == state.service);
+        let fault = report.and_then(|report| self.peers.fault(report.address));
+        let (home_server, service, why) =
+            (&state.name, service_name(state.service), why(state.cause, fault.as_deref()));
         match state.health {
             Health::Suspect => tracing::warn!(
                 home_server,
@@ -80,11 +93,15 @@ impl Known {
     }
 }
 
-fn why(cause: HealthCause) -> String {
+/// Why a home server is as it is; `fault`: what TLS found of it.
+fn why(cause: HealthCause, fault: Option<&str>) -> String {
     let seconds = |d: usher_core::Duration| format!("{:.1} s", d.as_secs_f64());
     match cause {
         HealthCause::Silent(time) => format!("it owed an answer and said nothing for {}", seconds(time)),
-        HealthCause::NoConnection => "no connection to it can be had".to_owned(),
+        HealthCause::NoConnection => match fault {
+            Some(fault) => format!("no connection to it can be had: {fault}"),
+            None => "no connection to it can be had".to_owned(),
+        },
         HealthCause::Answered => "it answered".to_owned(),
         HealthCause::Connected => "a connection to it came up".to_owned(),
         HealthCause::Revived(time) => {

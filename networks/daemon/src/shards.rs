@@ -6,12 +6,14 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::{Arc, PoisonError, RwLock};
 use usher_aaa_config::model::File;
 use usher_aaa_config::tls::Tls;
-use usher_aaa_config::{Binding, Carrier, connecting, listening};
-use usher_core::{ListenerId, SocketId};
+use usher_aaa_config::{Binding, Carrier, certificates, connecting, listening};
+use usher_core::{ListenerId, SocketId, TransportProtocol};
+use usher_host::{TlsPeer, TlsPeers};
 use usher_live::{
     AssociationListener, Carriage, Listener, Outgoing, Settings, SocketOptions, Sockets, TlsClient,
     TlsServer, bind_udp, listen,
 };
+use usher_radius::radsec::CertificateMatch;
 
 /// Sockets that are bound, with what the server calls them; each shard has its own of each address.
 pub(crate) struct Bound {
@@ -76,6 +78,25 @@ pub(crate) fn replace_tls(listeners: &[TlsServer], tls: &Tls) {
     }
 }
 
+/// Home servers and Diameter peers that are reached by TLS.
+fn tls_peers(file: &File) -> BTreeMap<SocketAddr, TlsPeer> {
+    let tls = TransportProtocol::Tls;
+    let homes = file.home_server.iter().filter(|home| home.transport == tls).map(|home| {
+        let certificates = certificates(home.certificate.as_ref(), home.fingerprint);
+        (home.address, TlsPeer { name: home.name.clone(), certificates })
+    });
+    let peers = file.diameter.iter().flat_map(|diameter| &diameter.peer);
+    let peers = peers.filter(|peer| peer.transport == tls).filter_map(|peer| {
+        let mut certificates = certificates(peer.certificate.as_ref(), peer.fingerprint);
+        if certificates.is_empty() {
+            // Without another word it bears the peer's identity.
+            certificates.push(CertificateMatch::Name(peer.identity.clone()));
+        }
+        Some((peer.connect?, TlsPeer { name: peer.identity.clone(), certificates }))
+    });
+    homes.chain(peers).collect()
+}
+
 /// Servers that this one connects to, and how; replaced at a reload.
 pub(crate) struct Upstreams {
     /// Whether inside TLS.
@@ -84,25 +105,45 @@ pub(crate) struct Upstreams {
     tls: Option<TlsClient>,
     /// Whether this configuration has authorities that home servers and peers must end below.
     trusts: bool,
+    /// Those inside TLS, and why one of them is not reached.
+    peers: TlsPeers,
 }
 
 impl Upstreams {
     /// As the configuration says.
     pub(crate) fn of(file: &File, tls: Option<&Tls>) -> Self {
+        Self::telling(TlsPeers::default(), file, tls)
+    }
+
+    fn telling(peers: TlsPeers, file: &File, tls: Option<&Tls>) -> Self {
+        peers.replace(tls_peers(file));
         let outgoing = tls.and_then(|tls| tls.outgoing.clone());
-        Self { addresses: connecting(file), trusts: outgoing.is_some(), tls: outgoing.map(TlsClient::new) }
+        let trusts = outgoing.is_some();
+        let tls = outgoing.map(|config| TlsClient::observed(config, peers.observer()));
+        Self { addresses: connecting(file), trusts, tls, peers }
+    }
+
+    /// Those inside TLS.
+    pub(crate) const fn peers(&self) -> &TlsPeers {
+        &self.peers
     }
 
     /// As another configuration says, in place of this one. Connections that are open to servers that it does not trust
     /// are closed; where it has no authorities, they stay as they are.
     pub(crate) fn next(&self, file: &File, tls: Option<&Tls>) -> Self {
         self.replace_tls(tls);
-        let next = Self::of(file, tls);
+        let next = Self::telling(self.peers.clone(), file, tls);
         Self { tls: self.tls.clone().or(next.tls), ..next }
     }
 
+    /// Takes back what this one was before [`Self::next`].
+    pub(crate) fn take_back(&self, file: &File, tls: Option<&Tls>) {
+        self.replace_tls(tls);
+        self.peers.replace(tls_peers(file));
+    }
+
     /// Takes other certificates and authorities.
-    pub(crate) fn replace_tls(&self, tls: Option<&Tls>) {
+    fn replace_tls(&self, tls: Option<&Tls>) {
         if let (Some(client), Some(config)) = (&self.tls, tls.and_then(|tls| tls.outgoing.clone())) {
             client.replace(config);
         }

@@ -35,7 +35,7 @@ use usher_gateway::{
     Command, DYNAMIC_SOCKET, Event, Gateway, GatewayJob, Leases, NAT_SOCKET, NAT_SOCKET_V6, SOCKET, SOCKET_V6,
 };
 use usher_ike::machine::Shard;
-use usher_live::{Clock, Settings, SocketOptions, Sockets, bind_udp};
+use usher_live::{Clock, Outgoing, Settings, SocketOptions, Sockets, bind_udp};
 
 /// Signatures, chains of certificates and steps of EAP-TLS at a time.
 const HELPERS: usize = 4;
@@ -176,7 +176,8 @@ pub fn run(path: Option<PathBuf>, mode: &Mode, start: StartAaa) -> Result<(), Ik
     way::own_addresses(&mut loaded, mark);
     // A client is one IKE_SA.
     let shards = if serves { loaded.file.listen.shards } else { 1 };
-    let all = (0..shards).map(|number| sockets(&loaded, mark, (number, shards)));
+    let servers = outgoing(&loaded.outgoing, loaded.file.aaa.as_ref());
+    let all = (0..shards).map(|number| sockets(&loaded, &servers, mark, (number, shards)));
     let mut all = all.collect::<Result<Vec<_>, _>>()?;
     let telling = Telling::default();
     let base = base(path.as_deref());
@@ -324,7 +325,12 @@ fn only(loaded: &mut Loaded, name: &str) -> Result<(), IkeError> {
 
 /// The sockets of a file's `[listen]`, and what AAA servers are reached by, of one of several shards. With a mark IKE shares its
 /// port 4500 with ESP.
-fn sockets(loaded: &Loaded, mark: Option<u32>, (number, shards): (u8, u8)) -> Result<Sockets, IkeError> {
+fn sockets(
+    loaded: &Loaded,
+    servers: &Outgoing,
+    mark: Option<u32>,
+    (number, shards): (u8, u8),
+) -> Result<Sockets, IkeError> {
     let file = &loaded.file;
     let alone = SocketOptions { shared: false, ..SocketOptions::default() };
     let bind =
@@ -346,12 +352,7 @@ fn sockets(loaded: &Loaded, mark: Option<u32>, (number, shards): (u8, u8)) -> Re
         bind(id, address, what)
     });
     let udp = udp.collect::<Result<Vec<_>, _>>()?;
-    Ok(Sockets {
-        udp,
-        outgoing: Some(outgoing(&loaded.outgoing)),
-        settings: Settings::default(),
-        ..Sockets::default()
-    })
+    Ok(Sockets { udp, outgoing: Some(servers.clone()), settings: Settings::default(), ..Sockets::default() })
 }
 
 /// Has the kernel tell shards' datagrams apart.

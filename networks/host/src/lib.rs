@@ -26,6 +26,7 @@ mod serve;
 mod setup;
 mod signals;
 mod telling;
+mod tls_peers;
 mod within;
 mod work;
 
@@ -35,5 +36,6 @@ pub use serve::{
 };
 pub use signals::{Signals, Told};
 pub(crate) use telling::{Questions, Telling};
+pub use tls_peers::{TlsPeer, TlsPeers};
 pub use within::{AaaServer, CheckAaa, StartAaa};
 pub use work::WorkDone;

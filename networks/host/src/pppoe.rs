@@ -433,7 +433,7 @@ fn sockets(loaded: &Loaded) -> Result<Sockets, PppoeError> {
     Ok(Sockets {
         udp: udp.transpose()?.into_iter().collect(),
         listeners: listeners.collect::<Result<_, _>>()?,
-        outgoing: Some(outgoing(&loaded.outgoing)),
+        outgoing: Some(outgoing(&loaded.outgoing, file.aaa.as_ref())),
         settings: Settings::default(),
         ..Sockets::default()
     })

@@ -1,12 +1,15 @@
 //! What services set up alike.
 
 use crate::ServeError;
+use crate::{TlsPeer, TlsPeers};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use usher_access_config::AaaTable;
 use usher_config::Fault;
-use usher_core::{SecureRng, WallTime};
+use usher_core::{SecureRng, TransportProtocol, WallTime};
+use usher_crypto::certificate::CertificateMatch;
 use usher_crypto::tls::{ClientConfig, WallClock};
 use usher_live::{Carriage, Outgoing, TlsClient};
 
@@ -48,11 +51,32 @@ pub(crate) fn wall_clock() -> Result<WallClock, ServeError> {
     Ok(clock)
 }
 
-/// Which connections that a machine opens are protected, by where they go.
-pub(crate) fn outgoing(protected: &BTreeMap<SocketAddr, ClientConfig>) -> Outgoing {
+/// Which connections that a machine opens are protected, by where they go; the log says why one to the servers of a table is refused.
+pub(crate) fn outgoing(protected: &BTreeMap<SocketAddr, ClientConfig>, table: Option<&AaaTable>) -> Outgoing {
+    let peers = TlsPeers::default();
+    peers.replace(table.map(tls_peers).unwrap_or_default());
+    let client = |config: &ClientConfig| TlsClient::observed(config.clone(), peers.observer());
     let protected: BTreeMap<SocketAddr, TlsClient> =
-        protected.iter().map(|(address, config)| (*address, TlsClient::new(config.clone()))).collect();
+        protected.iter().map(|(address, config)| (*address, client(config))).collect();
     Arc::new(move |address| protected.get(&address).map_or(Carriage::Plain, |tls| Carriage::Tls(tls.clone())))
+}
+
+/// AAA servers that are reached by TLS.
+fn tls_peers(table: &AaaTable) -> BTreeMap<SocketAddr, TlsPeer> {
+    let peer = |name: &str, may: Option<&String>| TlsPeer {
+        name: name.to_owned(),
+        certificates: may.cloned().map(CertificateMatch::Name).into_iter().collect(),
+    };
+    let radius = table.radius.iter().filter(|server| server.transport == TransportProtocol::Tls);
+    let radius = radius.map(|server| {
+        let name = server.certificate.clone().unwrap_or_else(|| server.address.to_string());
+        (server.address, peer(&name, server.certificate.as_ref()))
+    });
+    let diameter = table.diameter.iter().flat_map(|diameter| &diameter.peer);
+    let diameter = diameter.filter(|server| server.transport == TransportProtocol::Tls);
+    // A Diameter peer's certificate bears its identity.
+    let diameter = diameter.map(|server| (server.address, peer(&server.identity, Some(&server.identity))));
+    radius.chain(diameter).collect()
 }
 
 /// Faults as people read them.

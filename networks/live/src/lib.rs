@@ -28,5 +28,5 @@ pub use role::{Mailbox, Role};
 pub use shard::{Shard, ShardError, spawn};
 pub use sockets::{
     AssociationListener, Carriage, Listener, Outgoing, Settings, SocketOptions, Sockets, TlsClient,
-    TlsServer, bind_udp, listen, numbered,
+    TlsObserver, TlsOutcome, TlsServer, bind_udp, listen, numbered,
 };

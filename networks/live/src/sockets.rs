@@ -104,20 +104,55 @@ pub fn listen(address: SocketAddr, options: &SocketOptions) -> io::Result<TcpLis
     Ok(socket.into())
 }
 
-/// The first fault of a configuration's connections.
-pub(crate) type Faults = Arc<OnceLock<TlsError>>;
+/// What becomes of a connection that the machine opens inside TLS.
+#[derive(Debug)]
+pub enum TlsOutcome<'a> {
+    /// It is up; with the server's own certificate (DER), of which the machine has yet to find whether it is whose it should be.
+    Up(Option<&'a [u8]>),
+    /// TLS ended it, in the handshake or after it.
+    Failed(&'a TlsError),
+}
+
+/// Hears what becomes of connections, for whoever tells people.
+pub type TlsObserver = Arc<dyn Fn(SocketAddr, &TlsOutcome<'_>) + Send + Sync>;
+
+/// What is remembered and told of a configuration's connections.
+#[derive(Default)]
+pub(crate) struct TlsOutcomes {
+    first_fault: OnceLock<TlsError>,
+    observer: Option<TlsObserver>,
+}
+
+impl TlsOutcomes {
+    pub(crate) fn failed(&self, remote: SocketAddr, error: TlsError) {
+        self.tell(remote, &TlsOutcome::Failed(&error));
+        // Another was the first.
+        let _ = self.first_fault.set(error);
+    }
+    pub(crate) fn tell(&self, remote: SocketAddr, outcome: &TlsOutcome<'_>) {
+        if let Some(observer) = &self.observer {
+            observer(remote, outcome);
+        }
+    }
+}
+
+impl fmt::Debug for TlsOutcomes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsOutcomes").field("first_fault", &self.first_fault).finish_non_exhaustive()
+    }
+}
 
 macro_rules! replaceable {
     ($(#[$meta:meta])* $name:ident, $config:ty) => {
         $(#[$meta])*
         #[derive(Clone, Debug)]
-        pub struct $name(Arc<watch::Sender<$config>>, Faults);
+        pub struct $name(Arc<watch::Sender<$config>>, Arc<TlsOutcomes>);
 
         impl $name {
             /// Begins with this configuration.
             #[must_use]
             pub fn new(config: $config) -> Self {
-                Self(Arc::new(watch::Sender::new(config)), Faults::default())
+                Self(Arc::new(watch::Sender::new(config)), Arc::default())
             }
 
             /// New connections take this configuration. Those that are open keep theirs, but for whom they trust: the
@@ -136,10 +171,10 @@ macro_rules! replaceable {
             /// What ended the first of its connections that TLS itself ended, in the handshake or after it.
             #[must_use]
             pub fn first_fault(&self) -> Option<&TlsError> {
-                self.1.get()
+                self.1.first_fault.get()
             }
 
-            pub(crate) fn faults(&self) -> Faults {
+            pub(crate) fn outcomes(&self) -> Arc<TlsOutcomes> {
                 Arc::clone(&self.1)
             }
 
@@ -161,6 +196,15 @@ replaceable! {
     /// The TLS of connections that the machine opens: a configuration that can be replaced while they are open. Clones
     /// are the same one.
     TlsClient, ClientConfig
+}
+
+impl TlsClient {
+    /// The same, of whose connections somebody hears.
+    #[must_use]
+    pub fn observed(config: ClientConfig, observer: TlsObserver) -> Self {
+        let outcomes = TlsOutcomes { observer: Some(observer), ..TlsOutcomes::default() };
+        Self(Arc::new(watch::Sender::new(config)), Arc::new(outcomes))
+    }
 }
 
 /// A socket that accepts connections for the machine.

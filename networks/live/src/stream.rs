@@ -292,8 +292,11 @@ impl Carrier {
                         return Ok(CloseReason::Closed);
                     }
                 }
-                trusted = replaced(&mut self.tls) => if trusted.is_err() {
+                trusted = replaced(&mut self.tls) => if let Err(error) = trusted {
                     self.link.counters.tls_distrusted.one();
+                    if let Some(tls) = &self.tls {
+                        tls.ended(self.remote, error);
+                    }
                     return Err(Some(CloseReason::Reset));
                 },
                 () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
@@ -352,6 +355,9 @@ impl Carrier {
         self.up = true;
         if self.ending == Ending::Open {
             self.deadline = None;
+        }
+        if let Some(tls) = &self.tls {
+            tls.is_up(self.remote);
         }
         let certificate = self.tls.as_ref().and_then(|tls| tls.stream.certificate()).map(<[u8]>::to_vec);
         // A socket whose connection is gone already has none.
@@ -458,7 +464,7 @@ impl Carrier {
             Err(error) => {
                 tls::count(&self.link.counters, &error);
                 if let Some(tls) = &self.tls {
-                    tls.ended(error);
+                    tls.ended(self.remote, error);
                 }
                 // What cannot be sent any more is no other end than this.
                 let _ = self.flush();

@@ -1,8 +1,10 @@
 //! TLS between a socket and the machine, whose configuration can be replaced.
 
 use crate::counters::DriverCounters;
-use crate::sockets::Faults;
+use crate::sockets::{TlsOutcome, TlsOutcomes};
 use crate::{TlsClient, TlsServer};
+use std::net::SocketAddr;
+use std::sync::Arc;
 use tokio::sync::watch;
 use usher_crypto::fault::TlsFault;
 use usher_crypto::tls::{ClientConfig, ServerConfig, TlsError, TlsStream, Trust};
@@ -12,7 +14,7 @@ use usher_crypto::tls::{ClientConfig, ServerConfig, TlsError, TlsStream, Trust};
 pub(crate) struct Tls {
     pub(crate) stream: TlsStream,
     next: Next,
-    faults: Faults,
+    outcomes: Arc<TlsOutcomes>,
 }
 
 #[derive(Debug)]
@@ -32,21 +34,25 @@ impl Next {
 
 impl Tls {
     pub(crate) fn server(tls: &TlsServer) -> Result<Self, TlsError> {
-        Self::new(Next::Server(tls.watch()), tls.faults())
+        Self::new(Next::Server(tls.watch()), tls.outcomes())
     }
 
     pub(crate) fn client(tls: &TlsClient) -> Result<Self, TlsError> {
-        Self::new(Next::Client(tls.watch()), tls.faults())
+        Self::new(Next::Client(tls.watch()), tls.outcomes())
     }
 
-    fn new(mut next: Next, faults: Faults) -> Result<Self, TlsError> {
-        Ok(Self { stream: TlsStream::new(next.current())?, next, faults })
+    fn new(mut next: Next, outcomes: Arc<TlsOutcomes>) -> Result<Self, TlsError> {
+        Ok(Self { stream: TlsStream::new(next.current())?, next, outcomes })
     }
 
     /// It ends the connection: of those of its configuration the first is remembered.
-    pub(crate) fn ended(&self, error: TlsError) {
-        // Another was the first.
-        let _ = self.faults.set(error);
+    pub(crate) fn ended(&self, remote: SocketAddr, error: TlsError) {
+        self.outcomes.failed(remote, error);
+    }
+
+    /// The handshake is complete.
+    pub(crate) fn is_up(&self, remote: SocketAddr) {
+        self.outcomes.tell(remote, &TlsOutcome::Up(self.stream.certificate()));
     }
 
     /// Waits for another configuration and goes on with it.

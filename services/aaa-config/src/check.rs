@@ -659,7 +659,8 @@ pub(super) fn name_lists(tls: &mut Tls, base: &Path) {
 }
 
 /// What a certificate may be, as a name or a fingerprint is given.
-pub(crate) fn certificates(name: Option<&String>, fingerprint: Option<Fingerprint>) -> Vec<CertificateMatch> {
+#[must_use]
+pub fn certificates(name: Option<&String>, fingerprint: Option<Fingerprint>) -> Vec<CertificateMatch> {
     let name = name.cloned().map(CertificateMatch::Name);
     name.into_iter().chain(fingerprint.map(|print| CertificateMatch::Fingerprint(print.0))).collect()
 }

@@ -23,7 +23,7 @@ pub use bindings::{Binding, Carrier, connecting, listening};
 pub use build::{
     Built, Clients, DIALLER, NotServed, PassedOver, With, behind, build, known, ledger, only_accept, reading,
 };
-pub use check::{ClientEntry, HomeEntry, LearntList, Loaded, Rows, TlsFiles, row};
+pub use check::{ClientEntry, HomeEntry, LearntList, Loaded, Rows, TlsFiles, certificates, row};
 
 use std::path::{Path, PathBuf};
 use usher_config::tree::{Entry, Item, TreeNode};

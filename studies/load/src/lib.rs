@@ -27,7 +27,8 @@ pub use generator::{
 };
 pub use limit::{BUSY_SHARE, LATE_FLOOR_S, LATE_SHARE, Limit};
 pub use live::{
-    Interval, Outcome, Plan, RampPlan, Round, RunError, ServerUse, Setup, Unwatched, Watch, run, try_one,
+    Interval, Outcome, Plan, RampPlan, Round, RunError, ServerUse, Setup, TlsFailure, Unwatched, Watch, run,
+    try_one,
 };
 pub use pace::{Arrivals, Pace};
 pub use ramp::{Knee, RUN, Ramp, RampConfig, Step, TURNS};

@@ -18,7 +18,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 use thiserror::Error;
 use usher_core::{Duration, Input, Instant, Job, Machine, NoJob, PortId, SecureRng};
-use usher_crypto::tls::ClientConfig;
+use usher_crypto::tls::{ClientConfig, TlsError};
 use usher_live::{
     Carriage, Clock, Driver, DriverCounters, DriverCounts, Mailbox, Role, Settings, Shard, Sockets,
     TlsClient, spawn, thread_cpu_time,
@@ -160,6 +160,8 @@ pub struct Outcome {
     pub counters: Vec<(&'static str, u64)>,
     /// What the drivers counted.
     pub driver: DriverCounts,
+    /// Why connections came to nothing, if that was for TLS.
+    pub tls: TlsFailure,
     /// Rounds in which all stations set their sessions up.
     pub rounds: Vec<Round>,
     /// Ended by the user before its time.
@@ -225,11 +227,11 @@ pub enum RunError {
     /// The connections did not come up.
     #[error(
         "no connection to the server within {0} s: check its address and port, that it knows or accepts this \
-         identity, and that it speaks the application asked for"
+         identity, and that it speaks the application asked for{1}"
     )]
-    Unreachable(u64),
+    Unreachable(u64, TlsFailure),
     /// The login tried before all others failed.
-    #[error("a first login{} did not succeed ({}): {}{}", by(.method), .failure.name(), .failure.explanation(),
+    #[error("a first login{} did not succeed ({}): {}{}{tls}", by(.method), .failure.name(), .failure.explanation(),
         hint(.dropped))]
     First {
         /// How.
@@ -238,7 +240,23 @@ pub enum RunError {
         method: Option<String>,
         /// Answers that the client dropped, by name.
         dropped: Vec<(&'static str, u64)>,
+        /// Why TLS ended the connection, if it did.
+        tls: TlsFailure,
     },
+}
+
+/// What ended the first of the connections that TLS itself ended, if one was; for people a line of its own.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct TlsFailure(pub Option<TlsError>);
+
+impl std::fmt::Display for TlsFailure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.0 {
+            None => Ok(()),
+            Some(TlsError::Failed(fault, said)) => write!(f, "\n{} ({said})", fault.told("the server")),
+            Some(error) => write!(f, "\n{}", error.fault().told("the server")),
+        }
+    }
 }
 
 fn by(method: &Option<String>) -> String {
@@ -422,6 +440,8 @@ struct Conductor<'a> {
     plan: &'a Plan,
     watch: &'a mut dyn Watch,
     threads: Vec<Thread>,
+    /// Of all threads' connections.
+    tls: Option<TlsClient>,
     /// The interface behind which stations are.
     wire: Option<Wire>,
     begun: StdInstant,
@@ -451,11 +471,11 @@ impl<'a> Conductor<'a> {
         let clock = Clock::start();
         let mut wire = plan.interface.as_deref().map(Wire::open).transpose()?;
         let mut threads = Vec::new();
+        let tls = plan.tls.clone().map(TlsClient::new);
         for part in 0..plan.threads {
             let generator = Generator::new(share(plan, part, warmup), clock.now(), chance())?;
-            let tls = plan.tls.clone().map(TlsClient::new);
             let outgoing =
-                tls.map(|tls| Arc::new(move |_| Carriage::Tls(tls.clone())) as usher_live::Outgoing);
+                tls.clone().map(|tls| Arc::new(move |_| Carriage::Tls(tls.clone())) as usher_live::Outgoing);
             let mut settings = Settings { offload: plan.offload, time_slice: SLICE, ..Settings::default() };
             settings.associations.nodelay = plan.sctp_nodelay;
             let sockets = Sockets { outgoing, settings, ..Sockets::default() };
@@ -478,6 +498,7 @@ impl<'a> Conductor<'a> {
             plan,
             watch,
             threads,
+            tls,
             wire,
             begun: now,
             last: now,
@@ -642,10 +663,14 @@ impl<'a> Conductor<'a> {
                 return Ok(false);
             }
             if StdInstant::now() >= end {
-                return Err(RunError::Unreachable(patience.as_secs()));
+                return Err(RunError::Unreachable(patience.as_secs(), self.tls_failure()));
             }
             std::thread::sleep(TICK);
         }
+    }
+
+    fn tls_failure(&self) -> TlsFailure {
+        TlsFailure(self.tls.as_ref().and_then(TlsClient::first_fault).cloned())
     }
 
     /// Ends all threads and gathers what is left.
@@ -695,6 +720,7 @@ impl<'a> Conductor<'a> {
         self.part.0.add(&final_tally);
         let busy = self.busy(&readings);
         self.keep(0, false);
+        let tls = self.tls_failure();
         Ok(Outcome {
             tally: self.total,
             measured_s: measured,
@@ -706,6 +732,7 @@ impl<'a> Conductor<'a> {
             own_cpu_s: 0.0,
             counters,
             driver,
+            tls,
             rounds: Vec::new(),
             interrupted: self.interrupted,
         })
@@ -821,7 +848,7 @@ fn try_method(plan: &Plan, method: Option<usize>, watch: &mut dyn Watch) -> Resu
         Some((failure, _)) => {
             let dropped = outcome.counters.into_iter().filter(|(_, n)| *n > 0).collect();
             let method = method.and_then(|i| plan.load.mix.get(i)).map(|s| s.name.clone());
-            Err(RunError::First { failure, method, dropped })
+            Err(RunError::First { failure, method, dropped, tls: outcome.tls })
         }
         None => Ok(()),
     }

@@ -17,6 +17,7 @@ pub(crate) mod others;
 mod records;
 mod revoked;
 mod serve;
+mod server_certificates;
 mod translated;
 mod upgrade;
 mod vendors;

@@ -117,7 +117,7 @@ impl Running {
             if what == Taken::All {
                 self.known.reconfigure(&old.loaded.file.users);
             }
-            homes.replace_tls(tls_before.as_deref());
+            homes.take_back(&old.loaded.file, tls_before.as_deref());
             *outgoing() = homes;
         };
         let shards = self.mailboxes.all().len();

@@ -11,7 +11,8 @@ use usher_crypto::tls::{
     ClientConfig, ClientOptions, Credentials, Roots, ServerConfig, ServerOptions, Version, WallClock,
 };
 use usher_live::{
-    Carriage, Listener, Outgoing, Settings, SocketOptions, Sockets, TlsClient, TlsServer, listen,
+    Carriage, Listener, Outgoing, Settings, SocketOptions, Sockets, TlsClient, TlsObserver, TlsOutcome,
+    TlsServer, listen,
 };
 
 const OURS: ConnId = ConnId::opened(0);
@@ -62,6 +63,32 @@ fn calling_by(remote: SocketAddr, by: impl Fn(SocketAddr) -> Carriage + Send + S
     live.ask(Ask::Echo(false));
     live.ask(Ask::Connect { conn: OURS, local: None, remote });
     live
+}
+
+#[test]
+fn whoever_looks_hears_what_becomes_of_connections_by_tls() {
+    let (server, address) = served(&TlsServer::new(server_config(Version::Tls13, 1)), patient_settings());
+    let (tell, told) = std::sync::mpsc::channel();
+    let tell = std::sync::Mutex::new(tell);
+    let observer: TlsObserver = Arc::new(move |to, outcome| {
+        let said = match outcome {
+            TlsOutcome::Up(shown) => Ok(shown.map(<[u8]>::to_vec)),
+            TlsOutcome::Failed(error) => Err(error.fault().name()),
+        };
+        // Who looked has gone.
+        let _ = tell.lock().unwrap().send((to, said));
+    });
+    for (roots, said) in [
+        (fixtures::foreign_client().leaf(), Err("certificate-unknown-ca")),
+        (fixtures::root(), Ok(Some(fixtures::server(1).leaf().to_vec()))),
+    ] {
+        let config = client_config(Version::Tls13, Some(fixtures::client(1)), roots);
+        let tls = TlsClient::observed(config, observer.clone());
+        let client = calling_by(address, move |_| Carriage::Tls(tls.clone()));
+        assert_eq!(told.recv_timeout(PATIENCE).expect("somebody is told"), (address, said));
+        client.stop();
+    }
+    server.stop();
 }
 
 /// Connections from these addresses that say nothing, or only how a handshake begins.

@@ -1,0 +1,163 @@
+//! Servers that are reached by TLS and show a certificate that is not taken: who is told why.
+
+use super::daemon::{Daemon, Ports, pap, private};
+use super::others::{certificates, tls};
+use crate::place::{Folder, bound, own_address, own_port, own_socket, wait_until};
+use std::fmt::Write as _;
+use std::net::{SocketAddrV4, TcpStream};
+use std::process::{Child, Stdio};
+
+/// A server of OpenSSL's that shows a certificate of a folder's `pki`, and asks for one.
+struct TlsServer {
+    child: Child,
+    address: SocketAddrV4,
+}
+
+impl TlsServer {
+    fn start(pki: &Folder, certificate: &str) -> Self {
+        let address = own_socket();
+        let child = bound("openssl")
+            .args(["s_server", "-accept", &address.to_string(), "-quiet", "-Verify", "1"])
+            .args(["-cert", &format!("pki/issued/{certificate}.crt"), "-CAfile", "pki/ca.crt"])
+            .args(["-key", "pki/issued/home.hotel.example.key"])
+            .current_dir(pki.path(""))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("openssl is installed");
+        wait_until("it listens", || TcpStream::connect(address).is_ok());
+        Self { child, address }
+    }
+}
+
+impl Drop for TlsServer {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+/// An authority whose server has a certificate that was over yesterday, too.
+fn with_expired() -> Folder {
+    let pki = certificates();
+    let lines = "openssl req -new -key pki/issued/home.hotel.example.key -subj /CN=home.hotel.example -out expired.csr && \
+                 printf 'subjectAltName=DNS:home.hotel.example\\nextendedKeyUsage=serverAuth\\n' > expired.cnf && \
+                 openssl x509 -req -in expired.csr -CA pki/ca.crt -CAkey pki/ca.key -days -1 -extfile expired.cnf \
+                 -out pki/issued/expired.crt";
+    pki.shell(lines).with_code(0);
+    pki
+}
+
+/// An authority that nobody here trusts, and its server of the same name.
+fn strangers() -> Folder {
+    let place = Folder::new();
+    let words =
+        ["aaa", "cert", "--dir", "pki", "init", "--name", "Strangers", "--server", "home.hotel.example"];
+    place.usher(&words).with_code(0);
+    place
+}
+
+#[test]
+fn an_aaa_server_tells_why_it_does_not_take_the_certificate_of_a_home_server_or_peer() {
+    let (pki, other, place, ports) = (with_expired(), strangers(), Folder::new(), Ports::free());
+    let good = "home.hotel.example";
+    let servers = [
+        ("stranger", TlsServer::start(&other, good), good, "is of an authority that is not trusted here ("),
+        (
+            "namesake",
+            TlsServer::start(&pki, good),
+            "another.example",
+            "it is of home.hotel.example, and should be of another.example",
+        ),
+        ("elder", TlsServer::start(&pki, "expired"), good, "has expired ("),
+    ];
+    let peer = TlsServer::start(&other, good);
+    let mut more = format!("{}[users]\nstore = \"memory\"\n", tls(&pki.path("pki"), "front.example.net"));
+    for (name, server, expected, _) in &servers {
+        write!(
+            more,
+            "[[home_server]]\nname = \"{name}\"\naddress = \"{}\"\ntransport = \"tls\"\ncertificate = \"{expected}\"\n\
+             [[realm]]\nname = \"{name}.example\"\nservers = [\"{name}\"]\nunanswered = \"reject\"\n",
+            server.address
+        )
+        .unwrap();
+    }
+    write!(
+        more,
+        "[diameter]\nidentity = \"front.example.net\"\nrealm = \"example.net\"\n\
+         [[diameter.peer]]\nidentity = \"{good}\"\nconnect = \"{}\"\ntransport = \"tls\"\n",
+        peer.address
+    )
+    .unwrap();
+    // Two threads find the same, which is told once.
+    let front = Daemon::start(&place, &ports.config(2, &more));
+    for (name, _, _, why) in &servers {
+        pap(ports.auth, &format!("ann@{name}.example"), "right").with_code(1);
+        front.wait(&format!(
+            "a home server is dead: nothing is sent to it until it is back home_server=\"{name}\""
+        ));
+        let log = front.log();
+        let lines: Vec<&str> = log.lines().filter(|line| line.contains(*why)).collect();
+        let told = |what: &str| lines.iter().filter(|line| line.contains(what)).count();
+        assert_eq!(told(&format!("a server is not reached by TLS server=\"{name}\"")), 1, "{log}");
+        assert_eq!(told("no connection to it can be had: the server's certificate"), 1, "{log}");
+    }
+    front.wait(&format!("a server is not reached by TLS server=\"{good}\" address={}", peer.address));
+    let status = place.usher(&["aaa", "status", "--config", "aaa.toml"]).with_code(0).out;
+    for (name, _, _, why) in &servers {
+        let line = status.lines().find(|line| line.contains("not reached by TLS") && line.contains(name));
+        assert!(line.is_some_and(|line| line.contains(why)), "{status}");
+    }
+    let status = place.usher(&["aaa", "status", "--json", "--config", "aaa.toml"]).with_code(0).json();
+    assert_eq!(status["tls_faults"].as_array().unwrap().len(), 4, "{status}");
+    assert_eq!(front.end(), Some(0));
+}
+
+/// An access server has no other place where it could say so: the AAA server is the only one that it asks.
+#[test]
+fn a_gateway_and_a_load_generator_tell_why_they_do_not_take_a_servers_certificate() {
+    let (pki, other) = (certificates(), strangers());
+    let server = TlsServer::start(&other, "home.hotel.example");
+    let (host, port, nat_port) = (own_address(), own_port(), own_port());
+    let own = "certificate = \"pki/issued/front.example.net.crt\"\nkey = \"pki/issued/front.example.net.key\"\nca = \"pki/ca.crt\"\n";
+    let text = format!(
+        "[listen]\naddresses = [\"{host}\"]\nport = {port}\nnat_port = {nat_port}\ncontrol = \"ike.sock\"\n[data]\ncarry = \"none\"\n\
+         [aaa.diameter]\nidentity = \"front.example.net\"\nrealm = \"example.net\"\n\
+         [[aaa.diameter.peer]]\nidentity = \"home.hotel.example\"\naddress = \"{}\"\ntransport = \"tls\"\n[aaa.tls]\n{own}",
+        server.address
+    );
+    private(&pki, "ike.toml", &text);
+    let gateway = Daemon::run(&mut pki.command(&["ike", "serve", "--config", "ike.toml"]));
+    gateway.wait("a server is not reached by TLS server=\"home.hotel.example\"");
+    assert!(gateway.log().contains("is of an authority that is not trusted here ("), "{}", gateway.log());
+    assert_eq!(gateway.end(), Some(0));
+    let at = server.address.to_string();
+    let files = [
+        "--ca",
+        "pki/ca.crt",
+        "--certificate",
+        "pki/issued/front.example.net.crt",
+        "--key",
+        "pki/issued/front.example.net.key",
+    ];
+    let login = [
+        "load",
+        "diameter",
+        &at,
+        "--tls",
+        "--peer",
+        "home.hotel.example",
+        "--user",
+        "ann",
+        "--password",
+        "right",
+        "--duration",
+        "1 s",
+    ];
+    let said = pki.usher(&[&login[..], &files].concat());
+    assert!(
+        said.code == Some(1) && said.err.contains("is of an authority that is not trusted here ("),
+        "{said:?}"
+    );
+}

@@ -1,0 +1,187 @@
+//! Servers that are reached by TLS, and why one of them is not believed, or does not believe this side: for the log and for those who
+//! ask how things are.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use usher_crypto::certificate::CertificateMatch;
+use usher_crypto::tls::TlsError;
+use usher_crypto::x509::Information;
+use usher_live::{TlsObserver, TlsOutcome};
+
+/// A fault that was not seen for so long is told again: a server that is not reached is tried each minute at least.
+const FORGOTTEN: Duration = Duration::from_secs(600);
+
+/// A server that is reached by TLS.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TlsPeer {
+    /// What people call it.
+    pub name: String,
+    /// What its certificate may be; none: any that its authority has made.
+    pub certificates: Vec<CertificateMatch>,
+}
+
+/// Why a server is not reached.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct PeerFault {
+    why: String,
+    /// Whether it is still so, as far as one knows.
+    lasts: bool,
+    seen: Instant,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    peers: BTreeMap<SocketAddr, TlsPeer>,
+    faults: BTreeMap<SocketAddr, PeerFault>,
+}
+
+/// Servers by their addresses; clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct TlsPeers(Arc<Mutex<State>>);
+
+impl TlsPeers {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Goes on with these servers.
+    pub fn replace(&self, peers: BTreeMap<SocketAddr, TlsPeer>) {
+        let mut state = self.lock();
+        state.faults.retain(|address, _| peers.contains_key(address));
+        state.peers = peers;
+    }
+
+    /// Hears what becomes of connections, and tells the log why one is refused: once while it is the same, whichever thread finds it.
+    #[must_use]
+    pub fn observer(&self) -> TlsObserver {
+        let peers = self.clone();
+        Arc::new(move |address, outcome| {
+            if let Some((server, why)) = peers.take(address, outcome, Instant::now()) {
+                tracing::warn!(server, %address, why, "a server is not reached by TLS");
+            }
+        })
+    }
+
+    /// Why a server is not reached now, if TLS or its certificate is why.
+    #[must_use]
+    pub fn fault(&self, address: SocketAddr) -> Option<String> {
+        let state = self.lock();
+        state.faults.get(&address).filter(|fault| fault.lasts).map(|fault| fault.why.clone())
+    }
+
+    /// Every server that is not reached for such a reason, by its name.
+    #[must_use]
+    pub fn faults(&self) -> Vec<(String, String)> {
+        let state = self.lock();
+        let lasting = state.faults.iter().filter(|(_, fault)| fault.lasts);
+        lasting.map(|(address, fault)| (state.name(*address), fault.why.clone())).collect()
+    }
+
+    /// Takes what became of a connection; the server's name and why it is refused, where that is news.
+    fn take(&self, address: SocketAddr, outcome: &TlsOutcome<'_>, now: Instant) -> Option<(String, String)> {
+        let mut state = self.lock();
+        let Some(why) = state.why(address, outcome) else {
+            // A server of TLS 1.3 says only later that it does not believe this side.
+            if let Some(fault) = state.faults.get_mut(&address) {
+                fault.lasts = false;
+            }
+            return None;
+        };
+        let fault = PeerFault { why: why.clone(), lasts: true, seen: now };
+        let before = state.faults.insert(address, fault);
+        let is_known = before.is_some_and(|before| {
+            before.why == why && now.saturating_duration_since(before.seen) < FORGOTTEN
+        });
+        (!is_known).then(|| (state.name(address), why))
+    }
+}
+
+impl State {
+    fn name(&self, address: SocketAddr) -> String {
+        self.peers.get(&address).map_or_else(|| address.to_string(), |peer| peer.name.clone())
+    }
+
+    /// Why a connection comes to nothing, if it does.
+    fn why(&self, address: SocketAddr, outcome: &TlsOutcome<'_>) -> Option<String> {
+        let shown = match outcome {
+            TlsOutcome::Failed(TlsError::Failed(fault, said)) => {
+                return Some(format!("{} ({said})", fault.told("the server")));
+            }
+            TlsOutcome::Failed(error) => return Some(error.fault().told("the server").to_string()),
+            TlsOutcome::Up(shown) => *shown,
+        };
+        let may = self.peers.get(&address).map(|peer| &*peer.certificates).filter(|may| !may.is_empty())?;
+        let Some(shown) = shown else { return Some("the server shows no certificate".to_owned()) };
+        if may.iter().any(|may| may.fits(shown)) {
+            return None;
+        }
+        let wanted: Vec<_> = may.iter().map(shown_as).collect();
+        let mut names = Information::of_der(shown).map(|said| said.names).unwrap_or_default();
+        // The subject says again what stands among the alternative names.
+        names.sort_unstable();
+        names.dedup();
+        let names = if names.is_empty() { "no name".to_owned() } else { names.join(", ") };
+        Some(format!(
+            "the server's certificate is another's: it is of {names}, and should be of {}",
+            wanted.join(" or ")
+        ))
+    }
+}
+
+/// What a certificate should be, as the configuration says it.
+fn shown_as(may: &CertificateMatch) -> String {
+    match may {
+        CertificateMatch::Name(name) => name.clone(),
+        CertificateMatch::Fingerprint(print) => {
+            let octets: String = print.iter().map(|octet| format!("{octet:02x}")).collect();
+            format!("the fingerprint {octets}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use usher_crypto::fault::{CertificateFault, TlsFault};
+    use usher_crypto::tls::fixtures;
+
+    #[test]
+    fn a_fault_is_told_once_and_again_when_it_is_another_or_comes_back() {
+        let address: SocketAddr = "192.0.2.1:2083".parse().unwrap();
+        let of = |name: &str| TlsPeer {
+            name: "home".to_owned(),
+            certificates: vec![CertificateMatch::Name(name.to_owned())],
+        };
+        let peers = TlsPeers::default();
+        peers.replace([(address, of("other.example"))].into());
+        let server = fixtures::server(1);
+        let (begun, leaf) = (Instant::now(), TlsOutcome::Up(Some(server.leaf())));
+        let expired = TlsError::Failed(
+            TlsFault::Certificate(CertificateFault::Expired),
+            "it ended yesterday".to_owned(),
+        );
+        let take = |outcome: &TlsOutcome<'_>, seconds| {
+            peers.take(address, outcome, begun + Duration::from_secs(seconds)).map(|(_, why)| why)
+        };
+        let name = take(&leaf, 0).unwrap();
+        assert!(
+            name.contains(fixtures::SERVER_NAME) && name.ends_with("should be of other.example"),
+            "{name}"
+        );
+        assert_eq!((take(&leaf, 60), peers.fault(address)), (None, Some(name.clone())));
+        let expired = TlsOutcome::Failed(&expired);
+        let why = take(&expired, 120).unwrap();
+        assert!(why.ends_with("has expired (it ended yesterday)"), "{why}");
+        assert_eq!((take(&expired, 180), peers.faults()), (None, vec![("home".to_owned(), why.clone())]));
+        // It is reached, and then is not: the same fault is no news so soon after.
+        peers.replace([(address, of(fixtures::SERVER_NAME))].into());
+        assert_eq!((take(&leaf, 200), peers.fault(address)), (None, None));
+        assert_eq!((take(&expired, 210), peers.fault(address)), (None, Some(why.clone())));
+        assert_eq!(take(&expired, 210 + FORGOTTEN.as_secs()), Some(why));
+        assert!(take(&TlsOutcome::Up(None), 1000).is_some_and(|why| why.contains("no certificate")));
+        peers.replace(BTreeMap::new());
+        assert!(peers.faults().is_empty(), "it is nobody's any more");
+    }
+}
