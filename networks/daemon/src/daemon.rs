@@ -141,10 +141,10 @@ impl Begun {
         let mut admin = place.lasting_store(false).map_err(InstallationError::from)?;
         let (rows, owed) = match admin.clients() {
             Ok(rows) => (rows, false),
-            Err(StoreError::Refused(error)) => {
-                return Err(InstallationError::from(StoreError::Refused(error)).into());
+            Err(error @ (StoreError::Refused(_) | StoreError::Unstorable(_))) => {
+                return Err(InstallationError::from(error).into());
             }
-            Err(error) => {
+            Err(error @ StoreError::Unavailable(_)) => {
                 tracing::error!(%error, "the store does not answer; starting without its clients, users and sessions");
                 (Vec::new(), true)
             }

@@ -4,7 +4,7 @@
 mod queue;
 
 use crate::mailbox::{For, Mailboxes, Message};
-use crate::outage::Outage;
+use crate::outage::{Outage, RefusalLog};
 use crate::stats::Latency;
 use queue::Queue;
 pub(crate) use queue::{Client, Whose};
@@ -133,6 +133,7 @@ struct Keeper {
     pending: VecDeque<(u64, For)>,
     logins: VecDeque<Change>,
     outage: Outage,
+    refusals: RefusalLog,
     /// The sessions that are open in the store are not known yet: until they are, no record can be told from one that
     /// came before.
     unread: bool,
@@ -164,6 +165,7 @@ pub(crate) fn begin(
         pending: VecDeque::new(),
         logins: VecDeque::new(),
         outage: Outage::default(),
+        refusals: RefusalLog::default(),
         unread: true,
         rest: None,
         stopping: false,
@@ -213,8 +215,8 @@ impl Keeper {
         });
         match read {
             Ok(()) => self.unread = false,
-            Err(StoreError::Refused(error)) => return Err(StoreError::Refused(error)),
-            Err(error) => self.is_away(&error),
+            Err(error @ (StoreError::Refused(_) | StoreError::Unstorable(_))) => return Err(error),
+            Err(error @ StoreError::Unavailable(_)) => self.is_away(&error),
         }
         Ok(())
     }
@@ -330,7 +332,14 @@ impl Keeper {
         let refused = commit.refused.len() as u64;
         if refused > 0 {
             self.stats.lost.fetch_add(refused, Ordering::Relaxed);
-            tracing::error!(refused, error = ?commit.error, "the store refuses records for good; not acknowledged");
+            let cause = commit.error.as_ref().map(ToString::to_string).unwrap_or_default();
+            if let Some(refused) = self.refusals.note(&cause, refused, Monotonic::now()) {
+                tracing::error!(
+                    refused,
+                    error = cause,
+                    "the store refuses records for good; not acknowledged"
+                );
+            }
         }
         let away = commit.error.as_ref().filter(|e| matches!(e, StoreError::Unavailable(_)));
         self.note(away);
@@ -357,14 +366,28 @@ impl Keeper {
         if self.logins.is_empty() {
             return;
         }
-        let changes = self.logins.make_contiguous();
-        match self.store.write(changes) {
-            Ok(()) => self.logins.clear(),
-            Err(StoreError::Refused(error)) => {
-                tracing::error!(error, logins = self.logins.len(), "the store refuses to write logins down");
-                self.logins.clear();
+        let mut most = self.logins.len();
+        while !self.logins.is_empty() {
+            let part = &self.logins.make_contiguous()[..];
+            let part = &part[..most.min(part.len())];
+            match self.store.write(part) {
+                Ok(()) => {
+                    let written = part.len();
+                    self.logins.drain(..written);
+                    most *= 2;
+                }
+                Err(StoreError::Refused(_) | StoreError::Unstorable(_)) if part.len() > 1 => {
+                    most = part.len() / 2;
+                }
+                Err(error @ (StoreError::Refused(_) | StoreError::Unstorable(_))) => {
+                    self.logins.pop_front();
+                    self.stats.lost.fetch_add(1, Ordering::Relaxed);
+                    if let Some(logins) = self.refusals.note(&error.to_string(), 1, Monotonic::now()) {
+                        tracing::error!(%error, logins, "the store refuses to write logins down");
+                    }
+                }
+                Err(error @ StoreError::Unavailable(_)) => return self.is_away(&error),
             }
-            Err(error) => self.is_away(&error),
         }
     }
 }

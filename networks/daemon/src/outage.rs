@@ -1,5 +1,6 @@
 //! What the log says while a store is away.
 
+use std::time::{Duration, Instant};
 use usher_aaa::store::StoreError;
 
 /// How many causes of one outage are logged: a database that comes up may give a few, one that is ill any number.
@@ -39,9 +40,48 @@ impl Outage {
     }
 }
 
+/// How long a cause for which the store refuses something is not told again.
+const TOLD: Duration = Duration::from_secs(3600);
+
+/// Why a store that answers refuses what it is given: clients send the same again and again, so that each cause is told once an hour.
+#[derive(Default)]
+pub(crate) struct RefusalLog {
+    causes: Vec<(String, Instant)>,
+    /// What was refused and not told.
+    silent: u64,
+}
+
+impl RefusalLog {
+    /// So much more was refused; how much is to be told now, with what was not told before.
+    pub(crate) fn note(&mut self, cause: &str, refused: u64, now: Instant) -> Option<u64> {
+        self.silent += refused;
+        self.causes.retain(|(_, told)| now.saturating_duration_since(*told) < TOLD);
+        if self.causes.len() >= MOST_CAUSES || self.causes.iter().any(|(known, _)| known == cause) {
+            return None;
+        }
+        self.causes.push((cause.to_owned(), now));
+        Some(std::mem::take(&mut self.silent))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn why_something_is_refused_is_told_once_an_hour_with_how_often() {
+        let (mut refusals, begun) = (RefusalLog::default(), Instant::now());
+        let mut note =
+            |cause: &str, n, seconds| refusals.note(cause, n, begun + Duration::from_secs(seconds));
+        assert_eq!(
+            [note("too long", 2, 0), note("too long", 3, 1), note("too long", 4, 3599)],
+            [Some(2), None, None]
+        );
+        assert_eq!(note("too wide", 1, 3599), Some(8), "with those before");
+        assert_eq!([note("too long", 1, 3600), note("too wide", 1, 3600)], [Some(1), None]);
+        let more = (0..10).filter(|i| note(&i.to_string(), 1, 3601).is_some()).count();
+        assert_eq!(more, MOST_CAUSES - 2, "and not more than a few");
+    }
 
     #[test]
     fn each_cause_of_an_outage_is_told_once_and_not_more_than_a_few() {

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 use usher_aaa::service::{Inline, Reading, found};
-use usher_aaa::store::{Store, UserRows, user_of};
+use usher_aaa::store::{Store, StoreError, UserRows, user_of};
 use usher_aaa::{CertificateVerdict, Command, Found, User, UserCache, canonical_name};
 use usher_aaa_config::known;
 use usher_aaa_config::model::Users;
@@ -212,14 +212,16 @@ fn find_at(
     if let Some(user) = inline.get(&*canonical_name(name)) {
         return Found::User(user.clone());
     }
+    let Some(store) = store else { return Found::Nobody };
     // The tables hold text.
-    let (Some(store), Ok(name)) = (store, std::str::from_utf8(name)) else { return Found::Nobody };
+    let Ok(name) = std::str::from_utf8(name) else { return Found::Unstorable };
     // What is forgotten while the store answers, or before its rows are read as they are to be read now, is not kept.
     let generation = shared.known.lock().generation();
     let begun = Instant::now();
     let said = user_of(store.as_mut(), name);
     shared.latency.add(begun.elapsed());
-    outage.note(said.as_ref().err());
+    // What it cannot hold it has answered for.
+    outage.note(said.as_ref().err().filter(|error| !matches!(error, StoreError::Unstorable(_))));
     let said = said.map(|rows| rows.map(|rows| Arc::new(read(name, &rows, shared))));
     found(&mut shared.known.lock(), now(), generation, name.as_bytes(), said)
 }
@@ -278,7 +280,7 @@ mod tests {
         }
     }
 
-    /// What comes of asking for ann: `f`ound, `r`emembered, `n`obody, `u`navailable.
+    /// What comes of asking for ann: `f`ound, `r`emembered, `n`obody, `u`navailable, or a name that is `i`mpossible.
     fn ask(shared: &Shared, store: &mut Box<dyn Store>) -> char {
         letter(&find(b"ann", shared, Some(store), &mut Outage::default()))
     }
@@ -294,6 +296,7 @@ mod tests {
             Found::User(_) => 'f',
             Found::Remembered(_) => 'r',
             Found::Nobody => 'n',
+            Found::Unstorable => 'i',
             Found::Unavailable => 'u',
         }
     }
@@ -314,6 +317,20 @@ mod tests {
         assert_eq!(ask(&shared, there), 'f');
         shared.known.forget(None);
         assert_eq!(ask(&shared, away), 'u');
+    }
+
+    #[test]
+    fn a_name_that_no_user_can_have_is_none_and_no_outage() {
+        let shared = shared("");
+        let file = std::env::temp_dir().join(format!("usher-names-{}.db", std::process::id()));
+        let mut sqlite: Box<dyn Store> = Box::new(usher_store::Sqlite::open(&file).unwrap());
+        let mut letters =
+            |name: &[u8]| letter(&find(name, &shared, Some(&mut sqlite), &mut Outage::default()));
+        assert_eq!([b"\xff\xfe".as_slice(), b"ann\0", b"ann"].map(&mut letters), ['i', 'i', 'n']);
+        std::fs::remove_file(&file).unwrap();
+        // What is known of other names stays.
+        let (there, away) = (&mut store(Some(Some("x"))), &mut store(None));
+        assert_eq!([ask(&shared, there), ask(&shared, away)], ['f', 'r']);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use usher_aaa::store::{Op, Row, SessionRow};
+use usher_aaa::store::{Op, Row, SessionRow, StoreError};
 use usher_core::WallTime;
 
 /// What kind of value a column of radacct has.
@@ -74,6 +74,14 @@ pub(crate) enum Cell<'a> {
 /// Text that both databases take: PostgreSQL refuses the character NUL, which a NAS may well send.
 pub(crate) fn text(text: &str) -> Cow<'_, str> {
     if text.contains('\0') { Cow::Owned(text.replace('\0', "\u{fffd}")) } else { Cow::Borrowed(text) }
+}
+
+/// A user's name as it is looked for: another that stands for it would be somebody else's.
+pub(crate) fn name(name: &str) -> Result<&str, StoreError> {
+    if name.contains('\0') {
+        return Err(StoreError::Unstorable("no name has the character NUL".to_owned()));
+    }
+    Ok(name)
 }
 
 fn number(n: u64) -> Cell<'static> {

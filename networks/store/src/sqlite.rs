@@ -160,6 +160,7 @@ fn within(path: &Path, error: StoreError) -> StoreError {
     match error {
         StoreError::Unavailable(text) => StoreError::Unavailable(format!("{}: {text}", path.display())),
         StoreError::Refused(text) => StoreError::Refused(format!("{}: {text}", path.display())),
+        StoreError::Unstorable(text) => StoreError::Unstorable(format!("{}: {text}", path.display())),
     }
 }
 
@@ -424,7 +425,7 @@ fn change(connection: &Connection, sql: &Statements, change: &Change) -> rusqlit
 
 impl Store for Sqlite {
     fn user(&mut self, name: &str) -> Result<Option<UserRows>, StoreError> {
-        let name = &rows::text(name);
+        let name = rows::name(name)?;
         let all = self.reading()?;
         let mut user = UserRows {
             check: attributes(&all, "radcheck", "username", name)?,

@@ -59,6 +59,7 @@ pub fn found(
             known.find(now, name).flatten().map_or(Found::Unavailable, Found::Remembered)
         }
         Err(StoreError::Refused(_)) => Found::Unavailable,
+        Err(StoreError::Unstorable(_)) => Found::Unstorable,
     }
 }
 
@@ -260,7 +261,7 @@ impl<S: Store> Service<S> {
             return Found::User(user.clone());
         }
         // The tables hold text.
-        let Ok(text) = core::str::from_utf8(name) else { return Found::Nobody };
+        let Ok(text) = core::str::from_utf8(name) else { return Found::Unstorable };
         let begun = self.known.generation();
         let rows = user_of(&mut self.parts.store, text);
         let said = rows.map(|rows| rows.map(|rows| Arc::new(self.parts.reading.user(&rows))));

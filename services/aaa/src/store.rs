@@ -294,6 +294,10 @@ pub enum StoreError {
     /// What it holds or was given does not fit; trying again does not help.
     #[error("the store refused: {0}")]
     Refused(String),
+    /// It answers, and cannot hold what it was given: a name of characters that its encoding lacks, a value that its column has no room
+    /// for. Nothing of that kind is there.
+    #[error("the store cannot hold it: {0}")]
+    Unstorable(String),
 }
 
 /// Users, clients and sessions, wherever they are kept. Each method blocks.
@@ -301,7 +305,7 @@ pub trait Store: Send {
     /// What is known of a user; `None`: nothing at all.
     ///
     /// # Errors
-    /// The store could not say.
+    /// The store could not say; [`StoreError::Unstorable`] where nobody can have that name there.
     fn user(&mut self, name: &str) -> Result<Option<UserRows>, StoreError>;
     /// Makes changes durable, in their order, all or none: when this answers `Ok` they outlast a power failure.
     ///

@@ -167,6 +167,45 @@ fn a_database_that_was_away_costs_no_record_and_no_restart() {
     each_once(&nas, rows);
 }
 
+#[test]
+fn what_a_database_cannot_hold_is_turned_away_and_holds_nothing_up() {
+    let s = Setting::new();
+    s.cluster.sql("postgres", "CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0");
+    let config = s.config.replace(&s.cluster.url("usher", &s.database), &s.cluster.url("usher", "latin"));
+    let server = Daemon::start(&s.place, &format!("{config}[accounting]\nlogins = true\n"));
+    s.add_users();
+    let foreign = "\u{5c71}\u{7530}";
+    for _ in 0..3 {
+        let said = pap(s.ports.auth, foreign, "right").with_code(1);
+        assert!(said.out.contains("Received Access-Reject"), "{said:?}");
+        s.gets_in("ann");
+    }
+    server.wait("cause=\"unstorable-name\"");
+    // Logins that came with those are kept.
+    let count = || s.cluster.sql("latin", "SELECT count(*) FROM radpostauth WHERE username = 'ann'");
+    wait_or_say(|| server.log(), || count() == "3");
+    let record = |user: &str, id: u32| {
+        let of = format!("User-Name={user},Acct-Session-Id={id},NAS-IP-Address=127.0.0.1,NAS-Port={id}");
+        radclient_within(
+            Duration::from_secs(5),
+            s.ports.acct,
+            "acct",
+            &format!("{of},Acct-Status-Type=Start"),
+        )
+    };
+    for id in 1..4 {
+        assert_eq!(record(foreign, 1).code, Some(1), "it is not acknowledged");
+        assert_eq!(record("ann", 10 + id).code, Some(0), "{}", server.log());
+    }
+    assert_eq!(s.cluster.sql("latin", "SELECT count(*) FROM radacct"), "3");
+    wait_until_metric(s.ports.metrics, "usher_aaa_store_refused_total", |n| n >= 4.0);
+    // Told once: nobody can do more about the next.
+    let log = server.log();
+    assert_eq!(log.matches("has no equivalent").count(), 1, "{log}");
+    assert!(!log.contains("the store does not answer"), "{log}");
+    assert_eq!(server.end(), Some(0));
+}
+
 /// Nobody asks the server for anything meanwhile, as behind a load balancer that keeps everybody away.
 #[test]
 fn a_server_is_ready_while_its_database_answers() {

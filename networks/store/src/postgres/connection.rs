@@ -76,7 +76,13 @@ impl From<Error> for Failure {
         // A server that only reads is the wrong one of several after a failover: the next connection may find the right one.
         let broken = matches!(class, "08" | "57") && *db.code() != SqlState::QUERY_CANCELED
             || *db.code() == SqlState::READ_ONLY_SQL_TRANSACTION;
-        Self { error: if later { StoreError::Unavailable(text) } else { StoreError::Refused(text) }, broken }
+        let error = match class {
+            _ if later => StoreError::Unavailable(text),
+            // A value: its characters, its length.
+            "22" => StoreError::Unstorable(text),
+            _ => StoreError::Refused(text),
+        };
+        Self { error, broken }
     }
 }
 

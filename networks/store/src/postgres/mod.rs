@@ -184,6 +184,9 @@ impl Postgres {
                 StoreError::Unavailable(format!("PostgreSQL at {}: {text}", self.place))
             }
             StoreError::Refused(text) => StoreError::Refused(format!("PostgreSQL at {}: {text}", self.place)),
+            StoreError::Unstorable(text) => {
+                StoreError::Unstorable(format!("PostgreSQL at {}: {text}", self.place))
+            }
         }
     }
 
@@ -439,9 +442,8 @@ fn user(answer: &[tokio_postgres::Row]) -> Result<Option<UserRows>, Failure> {
 
 impl Store for Postgres {
     fn user(&mut self, name: &str) -> Result<Option<UserRows>, StoreError> {
-        let name = rows::text(name);
+        let name = rows::name(name)?;
         self.read(async |conn: &mut Connection| {
-            let name = name.as_ref();
             let statement = conn.statement(sql::USER).await?;
             user(&conn.client.query(&statement, &[&name]).await?)
         })

@@ -166,6 +166,33 @@ fn a_role_without_the_right_to_make_tables_uses_those_its_owner_made() {
 }
 
 #[test]
+fn what_a_database_cannot_hold_is_told_from_a_database_that_is_away() {
+    let cluster = Cluster::new();
+    cluster.sql("postgres", "CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0");
+    let mut store = connect(&cluster.url("usher", "latin"));
+    store.put_user("kaya\u{e9}", &suite::password("x")).unwrap();
+    assert!(store.user("kaya\u{e9}").unwrap().is_some());
+    for name in ["\u{5c71}\u{7530}", "kaya\0"] {
+        let said = store.user(name);
+        assert!(matches!(said, Err(StoreError::Unstorable(_))), "{name:?}: {said:?}");
+    }
+    let named = |number, name: &str| {
+        let mut row = session(number);
+        row.username = name.to_owned();
+        Change::Session(Box::new(row))
+    };
+    let batch = [put(1), named(2, "\u{5c71}\u{7530}")];
+    let said = store.write(&batch);
+    assert!(matches!(&said, Err(StoreError::Unstorable(text)) if text.contains("22P05")), "{said:?}");
+    store.write(&batch[..1]).unwrap();
+    // As other people's tables are.
+    cluster.sql("latin", "ALTER TABLE radacct ALTER username TYPE varchar(8)");
+    let said = store.write(&[named(3, "somebody's")]);
+    assert!(matches!(&said, Err(StoreError::Unstorable(text)) if text.contains("22001")), "{said:?}");
+    assert!(store.user("kaya\u{e9}").unwrap().is_some(), "the connection is as it was");
+}
+
+#[test]
 fn who_looks_at_a_database_is_told_what_it_lacks_and_changes_nothing() {
     let cluster = Cluster::new();
     let database = cluster.database();

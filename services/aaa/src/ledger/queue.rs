@@ -154,12 +154,13 @@ impl Ledger {
         }
     }
 
-    /// Writes what waits, at most `most` changes, by one [`Store::write`]; where the store refuses a change, by one for
-    /// each, so that the others are kept. Then answer whoever waits for a number: see [`Commit::durable`].
+    /// Writes what waits, at most `most` changes, by one [`Store::write`]; where the store refuses a change, by several, so that the
+    /// others are kept. Then answer whoever waits for a number: see [`Commit::durable`].
     pub fn commit(&mut self, store: &mut dyn Store, most: usize) -> Commit {
         let mut commit = Commit::default();
         let mut batch = Vec::new();
         let Some(through) = self.changes(&mut batch, most) else { return commit };
+        let items = self.queue.flying.len();
         match store.write(&batch) {
             Ok(()) => {
                 self.settle(Settled::Durable);
@@ -170,24 +171,35 @@ impl Ledger {
                 self.settle(Settled::Failed);
                 commit.error = Some(error);
             }
-            Err(StoreError::Refused(_)) => {
+            Err(StoreError::Refused(_) | StoreError::Unstorable(_)) => {
                 self.settle(Settled::Failed);
-                self.commit_each(store, through, &mut commit);
+                self.commit_parts(store, items, &mut commit);
             }
         }
         commit
     }
-    fn commit_each(&mut self, store: &mut dyn Store, through: u64, commit: &mut Commit) {
-        let mut one = Vec::new();
-        while commit.through.is_none_or(|t| t < through) {
-            one.clear();
-            let Some(number) = self.changes(&mut one, 1) else { return };
-            match store.write(&one) {
+    /// Writes so many items in parts: each half as long as the one before that was refused, and twice as long as the one before that was
+    /// not. So a change that the store refuses costs a few writes more, and not one for each of its batch.
+    fn commit_parts(&mut self, store: &mut dyn Store, items: usize, commit: &mut Commit) {
+        let mut part = Vec::new();
+        let (mut left, mut most) = (items, items / 2);
+        while left > 0 {
+            part.clear();
+            most = most.clamp(1, left);
+            let Some(number) = self.changes(&mut part, most) else { return };
+            let taken = self.queue.flying.len();
+            match store.write(&part) {
                 Ok(()) => {
                     self.settle(Settled::Durable);
-                    commit.written += one.len();
+                    commit.written += part.len();
+                    most *= 2;
                 }
-                Err(error @ StoreError::Refused(_)) => {
+                Err(StoreError::Refused(_) | StoreError::Unstorable(_)) if most > 1 => {
+                    self.settle(Settled::Failed);
+                    most /= 2;
+                    continue;
+                }
+                Err(error @ (StoreError::Refused(_) | StoreError::Unstorable(_))) => {
                     self.settle(Settled::Refused);
                     self.counters.refused += 1;
                     commit.refused.push(number);
@@ -200,6 +212,7 @@ impl Ledger {
                 }
             }
             commit.through = Some(number);
+            left -= taken;
         }
     }
 }

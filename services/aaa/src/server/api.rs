@@ -33,6 +33,8 @@ pub enum Found {
     Remembered(Arc<User>),
     /// There is none of that name.
     Nobody,
+    /// Nobody can have that name: it is no text, or the store cannot hold it.
+    Unstorable,
     /// Nobody can say: the store is not there. The request gets no verdict: silence over RADIUS, so that the client
     /// asks another server; DIAMETER_UNABLE_TO_DELIVER (3002) over Diameter,
     /// or DIAMETER_TOO_BUSY (3004) where the request names this server.

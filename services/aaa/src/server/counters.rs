@@ -60,6 +60,8 @@ usher_core::counters! {
         rejected_name_mismatch,
         /// Turned away: the user is locked.
         rejected_locked,
+        /// Turned away: the name is no text, or one that the store cannot hold.
+        rejected_unstorable_name,
         /// Turned away: the user's rows in the store cannot be understood.
         rejected_bad_rows,
         /// Turned away: the user's time is over.
@@ -194,6 +196,7 @@ impl Counters {
             Reason::Tls(_) | Reason::Distrusted(_) => &mut self.rejected_tls,
             Reason::NameMismatch => &mut self.rejected_name_mismatch,
             Reason::Locked => &mut self.rejected_locked,
+            Reason::UnstorableName => &mut self.rejected_unstorable_name,
             Reason::BadRows => &mut self.rejected_bad_rows,
             Reason::Expired => &mut self.rejected_expired,
             Reason::Checks => &mut self.rejected_checks,

@@ -84,6 +84,9 @@ reasons! {
         /// Nobody of that name.
         UnknownUser => "unknown-user",
             "nobody of that name";
+        /// The name is no text, or one that the store cannot hold.
+        UnstorableName => "unstorable-name",
+            "the name is none that a user can have: it is no UTF-8, or the store cannot hold it";
         /// The password is wrong.
         WrongPassword => "wrong-password",
             "wrong password";

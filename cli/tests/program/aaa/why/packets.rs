@@ -396,3 +396,18 @@ fn causes_of_unusual_certificates_are_told_apart() {
     s.refused("ocsp-unbelievable", unbelievable, "ann", &refs(&by("ann")));
     assert_eq!(s.daemon.end(), Some(0));
 }
+
+#[test]
+fn names_that_no_user_can_have_are_turned_away() {
+    let s = Scene::start(&format!("[users]\nstore = \"sqlite\"\n{}", users(&["ann"])));
+    for name in [&b"ann\0"[..], b"\xff\xfe", b"an\xc3"] {
+        s.caused("reject", "unstorable-name", "the name is none that a user can have", || {
+            let mut attributes = Attributes::new();
+            attributes.push_bytes(kind::USER_NAME, name).unwrap();
+            attributes.push_user_password(b"right").unwrap();
+            let line = Line::new("127.0.0.1", s.ports.auth);
+            line.send(&signed(Code::ACCESS_REQUEST, 1, authenticator(), &attributes, Signed::Right));
+            assert_eq!(Packet::parse(&line.receive()).unwrap().code(), Code::ACCESS_REJECT, "{name:?}");
+        });
+    }
+}

@@ -128,7 +128,7 @@ fn what_a_store_refuses_does_not_hold_up_the_rest() {
     let commit = ledger.commit(&mut store, 10);
     let fates: Vec<_> = numbers.iter().map(|n| commit.durable(*n)).collect();
     assert_eq!(fates, [Some(true), Some(false), Some(true)]);
-    assert_eq!((commit.written, store.writes), (2, 4));
+    assert_eq!((commit.written, store.writes), (2, 5));
     assert!(matches!(commit.error, Some(StoreError::Refused(_))));
     assert_eq!((ledger.unwritten(), ledger.counters().refused), (0, 1));
     assert_eq!(commit.durable(numbers[2] + 1), None);
@@ -144,7 +144,21 @@ fn what_a_store_refuses_does_not_hold_up_the_rest() {
 }
 
 #[test]
-fn a_batch_that_is_refused_is_written_one_by_one_and_nothing_behind_it() {
+fn a_change_that_is_refused_costs_its_batch_a_few_writes() {
+    let mut ledger = Ledger::new(LedgerConfig::default());
+    let mut store = Picky { memory: Memory::new(), id: "700", writes: 0 };
+    for n in 0..1000 {
+        let start = record(Start, &n.to_string(), 10);
+        ledger.answer(at(10), start.unique, None);
+        assert!(matches!(ledger.account(at(10), &start), Accounting::Write(_)));
+    }
+    let commit = ledger.commit(&mut store, 1000);
+    assert_eq!((commit.written, commit.refused.len(), ledger.unwritten()), (999, 1, 0));
+    assert!(store.writes < 40, "{}", store.writes);
+}
+
+#[test]
+fn a_batch_that_is_refused_is_written_in_parts_and_nothing_behind_it() {
     let mut ledger = Ledger::new(LedgerConfig::default());
     let mut store = Picky { memory: Memory::new(), id: "1", writes: 0 };
     for id in ["1", "2", "3", "4"] {

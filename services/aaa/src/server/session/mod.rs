@@ -138,6 +138,8 @@ pub(super) struct Session {
     ended: bool,
     /// When its last look-up began.
     asked: Generation,
+    /// That found that nobody can have the name.
+    is_unstorable: bool,
     /// Calling-Station-Id, once a request that had one was answered and is gone.
     station: Box<[u8]>,
     audience: Audience,
@@ -175,6 +177,7 @@ impl Session {
             failed: false,
             ended: false,
             asked: ctx.cache.generation(),
+            is_unstorable: false,
             station: Box::default(),
             audience: Audience::default(),
             stage,
@@ -386,6 +389,8 @@ impl Session {
             Found::User(user) => (Some(user), true),
             Found::Remembered(user) => (Some(user), false),
             Found::Nobody => (None, true),
+            // It is kept for nobody: of such names there are any number.
+            Found::Unstorable => (None, false),
             Found::Unavailable => return Ok(Step::Undecided(Reason::StoreAway)),
         };
         if fresh {
@@ -394,7 +399,8 @@ impl Session {
         if let Some(user) = &user {
             ctx.stand_ins.saw(name, user);
         }
-        if !fresh {
+        self.is_unstorable = user.is_none() && !fresh;
+        if user.is_some() && !fresh {
             ctx.counters.remembered += 1;
             self.trace(ctx, || "the store is away: the user is taken as found a while ago".into());
         }
@@ -542,7 +548,8 @@ impl Session {
 
     /// What holds of a user for the request that it has before it, or why the user may not log in.
     fn holds(&mut self, ctx: &mut Context, user: Option<Arc<User>>) -> Result<Arc<User>, Reason> {
-        let user = user.ok_or(Reason::UnknownUser)?;
+        let unknown = if self.is_unstorable { Reason::UnstorableName } else { Reason::UnknownUser };
+        let user = user.ok_or(unknown)?;
         if let Some(row) = &user.unreadable {
             self.row = Some(row.to_string().into());
             return Err(Reason::BadRows);
