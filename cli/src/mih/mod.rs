@@ -10,6 +10,7 @@ use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::rc::Rc;
+use usher_config::Prefix;
 use usher_config::units::Time;
 use usher_core::{Duration, TransportProtocol};
 use usher_host::mih::{self, MihError};
@@ -67,6 +68,9 @@ interface and tells the correspondent by a Binding Update. Needs CAP_NET_ADMIN."
         /// Our address, which is the node's `correspondent`.
         #[arg(long, value_name = "ADDRESS")]
         from: IpAddr,
+        /// Networks to which the node may have the flow sent [default: anywhere that it proves to receive at].
+        #[arg(long, value_name = "PREFIX", value_parser = Prefix::parse)]
+        care_of: Vec<Prefix>,
         /// From one packet to the next.
         #[arg(long, value_name = "TIME", value_parser = Time::parse, default_value = "20 ms")]
         interval: Time,
@@ -204,18 +208,20 @@ pub(crate) fn mih(output: &Output, command: MihCommand) -> Result<(), Failure> {
     match command {
         MihCommand::Serve { config, listen } => mih::serve(config, &listen).map_err(failure),
         MihCommand::Node { config } => mih::node::node(config).map_err(failure),
-        MihCommand::Flow { node, from, interval, size, packets } => {
+        MihCommand::Flow { node, from, care_of, interval, size, packets } => {
             if interval.get().is_zero() {
                 return Err(Failure::usage("--interval: a flow needs time between its packets"));
             }
+            let networks = care_of.iter().map(|prefix| (prefix.network, prefix.bits)).collect();
             let config = usher_mobility::correspondent::Config {
                 station: node,
                 size: size.into(),
                 interval: interval.get(),
                 packets,
                 longest_binding: Duration::from_secs(24 * 3600),
+                proof: None,
             };
-            mih::node::flow(from, config).map_err(failure)
+            mih::node::flow(from, networks, config).map_err(failure)
         }
         MihCommand::Check { file } => {
             let file = file.unwrap_or_else(|| DEFAULT_PATH.into());

@@ -41,7 +41,7 @@ impl World {
             format!(
                 "id = \"{id}\"\n[listen]\nudp = [\"{address}:4551\"]\ntcp = [\"{address}:4551\"]\n\
                  [timers]\nretransmission = \"{retransmission}\"\n[point_of_service]\npoa = \"{poa}\"\n{more}\
-                 [[peer]]\nid = \"mn@example.org\"\naddress = \"10.97.1.2\"\ntransport = \"{transport}\"\n"
+                 [[peer]]\nid = \"mn@example.org\"\naddress = \"10.97.1.2\"\nnetworks = [\"10.97.2.0/24\"]\ntransport = \"{transport}\"\n"
             )
         };
         let station = format!(

@@ -327,6 +327,12 @@ fn say(event: Event) {
             }
             PeerChange::Lost(why) => tracing::warn!(%peer, %why, "does not answer"),
         },
+        Event::ClaimRefused(asked) => {
+            tracing::warn!(peer = %asked.peer, from = from(&asked), "refused: this peer is at another address");
+        }
+        Event::AddressReplaced { asked, before } => {
+            tracing::info!(peer = %asked.peer, from = from(&asked), %before, "has another address");
+        }
         // Anybody can cause these without end; how many there were is told each minute.
         Event::Refused(from) => tracing::debug!(%from, "not heard: of no network that is allowed"),
     }

@@ -1,4 +1,4 @@
-//! Addresses that a host can have.
+//! Addresses of hosts, and networks.
 
 use core::net::IpAddr;
 
@@ -28,6 +28,18 @@ pub fn host_of(address: IpAddr) -> IpAddr {
         IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) >> 64 << 64).into()),
         v4 @ IpAddr::V4(_) => v4,
     }
+}
+
+/// Whether an address is of a network, which has so many leading bits; an IPv4-mapped address is its IPv4 address.
+#[must_use]
+pub fn is_within(address: IpAddr, (network, bits): (IpAddr, u8)) -> bool {
+    let number = |address: IpAddr| match address {
+        IpAddr::V4(v4) => u128::from(u32::from(v4)) << 96,
+        IpAddr::V6(v6) => u128::from(v6),
+    };
+    let (address, network) = (address.to_canonical(), network.to_canonical());
+    let mask = u128::MAX.checked_shl(128_u32.saturating_sub(bits.into())).unwrap_or(0);
+    network.is_ipv4() == address.is_ipv4() && (number(network) ^ number(address)) & mask == 0
 }
 
 #[cfg(test)]
@@ -64,5 +76,16 @@ mod tests {
         ] {
             assert!(!is_host_address(wrong.parse().unwrap()), "{wrong}");
         }
+    }
+
+    #[test]
+    fn networks_have_their_leading_bits_in_common() {
+        let within = |address: &str, network: &str, bits| {
+            is_within(address.parse().unwrap(), (network.parse().unwrap(), bits))
+        };
+        assert!(within("192.0.2.200", "192.0.2.0", 24) && !within("192.0.3.1", "192.0.2.0", 24));
+        assert!(within("::ffff:192.0.2.1", "192.0.2.1", 32) && !within("192.0.2.2", "192.0.2.1", 32));
+        assert!(within("198.51.100.1", "0.0.0.0", 0) && !within("2001:db8::1", "0.0.0.0", 0));
+        assert!(within("2001:db8::1", "2001:db8::", 64) && !within("2001:db8:0:1::1", "2001:db8::", 64));
     }
 }

@@ -30,7 +30,7 @@ pub use message::{
     Answer, ErrorType, MAX_TOKEN, MAX_USER_ID, NotAToken, NotAUserId, PortPair, QueryError, Reply,
     ReplyError, Token, UserId,
 };
-pub use server::{Connection, Server, ServerCommand, ServerConfig, ServerCounters, ServerEvent, network};
+pub use server::{Connection, Server, ServerCommand, ServerConfig, ServerCounters, ServerEvent};
 
 /// The port that servers listen on (§2).
 pub const PORT: u16 = 113;

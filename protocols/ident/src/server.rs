@@ -5,7 +5,8 @@ use crate::message::{Answer, ErrorType, PortPair, Reply};
 use crate::work;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, SocketAddr};
+use usher_core::address::host_of;
 use usher_core::timer::{TimerQueue, earliest};
 use usher_core::{
     CommandError, ConnId, Duration, Input, Instant, Machine, NoJob, OutputOf, Outputs, StreamEvent, StreamOp,
@@ -169,15 +170,6 @@ pub struct Server {
     outputs: Outputs<ServerEvent>,
 }
 
-/// What of an asker's address counts as one network: an IPv4 address, or 64 bits of an IPv6 address.
-#[must_use]
-pub fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) & u128::MAX << 64).into(),
-        v4 @ IpAddr::V4(_) => v4,
-    }
-}
-
 /// An address as a connection by IPv4 has it, whatever socket it came by; its scope is kept.
 fn canonical(address: SocketAddr, port: u16) -> SocketAddr {
     match (address, address.ip().to_canonical()) {
@@ -212,7 +204,7 @@ impl Server {
     }
 
     fn accepted(&mut self, now: Instant, conn: ConnId, remote: SocketAddr, local: Option<IpAddr>) {
-        let network = network(remote.ip());
+        let network = host_of(remote.ip());
         let there = self.networks.get(&network).copied().unwrap_or(0);
         if there >= self.config.connections_per_network {
             self.counters.refused_network += 1;
@@ -365,7 +357,7 @@ impl Server {
         for waiting in asker.waiting {
             self.tokens.remove(&waiting.token);
         }
-        let network = network(asker.remote.ip());
+        let network = host_of(asker.remote.ip());
         if let Some(there) = self.networks.get_mut(&network) {
             *there -= 1;
             if *there == 0 {

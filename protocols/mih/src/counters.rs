@@ -67,5 +67,13 @@ usher_core::counters! {
         not_connected,
         /// Registrations refused because too many functions are registered.
         registrations_refused,
+        /// Addresses that proved themselves by a round trip.
+        addresses_proven,
+        /// Addresses that were asked to prove themselves and did not.
+        addresses_unproven,
+        /// Functions whose address another one replaced, since it did not answer any more.
+        addresses_replaced,
+        /// Messages under an identifier that is another address's: refused.
+        claims_refused,
     }
 }

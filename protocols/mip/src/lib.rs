@@ -15,7 +15,7 @@
 //!   ([`inner`], [`outer`]).
 //! - A Binding Update is not authenticated: neither the IPsec association with a home agent (§5.1) nor the return
 //!   routability procedure with a correspondent node (§5.2) is run. A cache therefore takes bindings only for the home
-//!   addresses that it was told of.
+//!   addresses that it was told of, and, with a [`CareOfProof`], only to addresses that prove that they receive there.
 //! - Mobility options other than those that [`MobilityOption`] names are carried, not judged.
 
 #![cfg_attr(not(test), no_std)]
@@ -29,7 +29,7 @@ mod registration;
 
 pub mod fuzz;
 
-pub use cache::{Binding, BindingCache};
+pub use cache::{Binding, BindingCache, CareOfProof};
 pub use message::{
     BindingAcknowledgement, BindingUpdate, Lifetime, MAX_OPTIONS, Message, MessageError, MobilityOption,
     Status,

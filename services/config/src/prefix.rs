@@ -49,13 +49,7 @@ impl Prefix {
     /// Whether an address is of this network; an IPv4-mapped address is its IPv4 address.
     #[must_use]
     pub fn holds(&self, address: IpAddr) -> bool {
-        let bits = |a: IpAddr| match a {
-            IpAddr::V4(a) => u128::from(u32::from(a)) << 96,
-            IpAddr::V6(a) => u128::from(a),
-        };
-        let address = address.to_canonical();
-        let mask = if self.bits == 0 { 0 } else { u128::MAX << (128 - u32::from(self.bits)) };
-        self.network.is_ipv4() == address.is_ipv4() && (bits(self.network) ^ bits(address)) & mask == 0
+        usher_core::address::is_within(address, (self.network, self.bits))
     }
 }
 

@@ -21,7 +21,7 @@ pub struct Config {
     pub policy: Policy,
     /// Owners that may be looked up at a time; beyond it a query is UNKNOWN-ERROR.
     pub lookups: usize,
-    /// Queries of one network in a second ([`usher_ident::network`]); beyond it a query is UNKNOWN-ERROR, and nothing is said of it.
+    /// Queries of one network in a second ([`usher_core::address::host_of`]); beyond it a query is UNKNOWN-ERROR, and nothing is said of it.
     pub queries: u32,
 }
 
@@ -194,7 +194,7 @@ impl IdentService {
         while let Some(ServerEvent::Asked { token, asker, connection }) =
             self.outputs.next_event(&mut self.server)
         {
-            if !self.rates.take(now, usher_ident::network(asker.ip()), self.queries) {
+            if !self.rates.take(now, usher_core::address::host_of(asker.ip()), self.queries) {
                 self.counters.limited += 1;
                 let answer = Answer::Error(ErrorType::UnknownError);
                 // It may have gone; and a flood is not to fill whoever's log.

@@ -321,6 +321,8 @@ impl Client {
             }
             mih::Event::Registered { .. }
             | mih::Event::Deregistered { .. }
+            | mih::Event::AddressReplaced { .. }
+            | mih::Event::ClaimRefused { .. }
             | mih::Event::Subscribed { .. }
             | mih::Event::Unsubscribed { .. } => {}
         }

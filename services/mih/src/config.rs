@@ -103,6 +103,11 @@ impl Loaded {
             locals: file.listen.udp.iter().map(SocketAddr::ip).collect(),
             ask_subscriptions: true,
             by_transport: true,
+            proofs: Some(usher_mih::AddressProofs {
+                places: file.peer.iter().filter_map(places).collect(),
+                claims: count(limits.claims),
+                claims_per_network: count(limits.claims_per_network),
+            }),
             ..usher_mih::Config::new(id)
         };
         let access = file.allow.iter().map(|allow| (allow.prefix, allow.rights())).collect();
@@ -133,6 +138,12 @@ impl Loaded {
             },
         }
     }
+}
+
+/// Where a peer comes from beside its address.
+fn places(table: &PeerTable) -> Option<(MihfId, Vec<(IpAddr, u8)>)> {
+    let networks = table.networks.iter().map(|prefix| (prefix.network, prefix.bits));
+    Some((MihfId::new(&table.id).ok()?, networks.collect()))
 }
 
 fn events(names: &[EventName]) -> EventList {

@@ -193,6 +193,15 @@ pub enum Event {
     },
     /// Somebody was not heard: an address of no network that is allowed.
     Refused(SocketAddr),
+    /// Somebody spoke under an identifier that is another address's, and was refused.
+    ClaimRefused(Asked),
+    /// A function that is not configured has another address: at the one before nobody answers.
+    AddressReplaced {
+        /// Who, and where it is now.
+        asked: Asked,
+        /// Where it was.
+        before: IpAddr,
+    },
 }
 
 usher_core::counters! {
@@ -257,14 +266,6 @@ enum Purpose {
     Neighbour(MihfId),
     Indication(MihfId),
     Farewell,
-}
-
-/// Whose connections are counted together: those of an IPv4 address, or of 64 bits of an IPv6 address.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6((u128::from(address) >> 64 << 64).into()),
-        v4 => v4,
-    }
 }
 
 /// An MIH function with its user; see the [crate](crate).
@@ -374,6 +375,7 @@ impl MihService {
     fn is_heard(&self, address: IpAddr) -> bool {
         self.config.access.of(address).is_some()
             || self.config.peers.iter().any(|peer| peer.peer.route.remote.ip() == address)
+            || self.config.mih.proofs.as_ref().is_some_and(|proofs| proofs.is_place(address))
     }
 
     fn rights(&self, asked: &Asked) -> Rights {
@@ -388,7 +390,7 @@ impl MihService {
             self.outputs.event(Event::Refused(remote));
             return false;
         }
-        let of = network(remote.ip());
+        let of = usher_core::address::host_of(remote.ip());
         let Limits { connections, connections_per_network, .. } = self.config.limits;
         let used = self.by_network.get(&of).copied().unwrap_or(0);
         if self.connections.len() >= connections || used >= connections_per_network {
@@ -468,6 +470,13 @@ impl MihService {
             mih::Event::Deregistered { peer } => {
                 self.subscriptions.forget(&peer);
                 self.outputs.event(Event::Deregistered(peer));
+            }
+            mih::Event::ClaimRefused { peer, address } => {
+                self.outputs.event(Event::ClaimRefused(Asked { peer, address: Some(address) }));
+            }
+            mih::Event::AddressReplaced { peer, before, address } => {
+                let asked = Asked { peer, address: Some(address) };
+                self.outputs.event(Event::AddressReplaced { asked, before });
             }
             // Those are asked of this user and not answered by the function.
             mih::Event::Subscribed { .. } | mih::Event::Unsubscribed { .. } => {}

@@ -8,7 +8,7 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use usher_core::{
     CommandError, Duration, Input, Instant, Machine, NoJob, OutputOf, Outputs, Path, SocketId, Transmit, Work,
 };
-use usher_mip::{BindingCache, Message, Packet};
+use usher_mip::{BindingCache, CareOfProof, Message, Packet};
 
 /// The socket that the flow leaves from: any port.
 pub const FLOW_SOCKET: SocketId = SocketId::own(0);
@@ -29,6 +29,8 @@ pub struct Config {
     pub packets: Option<u32>,
     /// The longest lifetime that is granted to a binding.
     pub longest_binding: Duration,
+    /// How an address proves that the flow may go there; without, whoever says so moves it.
+    pub proof: Option<CareOfProof>,
 }
 
 /// What a correspondent is asked.
@@ -64,6 +66,8 @@ usher_core::counters! {
         bound,
         /// Binding Updates that were refused.
         refused,
+        /// Dropped: Binding Updates of an address that did not repeat the number that it was to repeat.
+        unproven,
         /// Dropped: datagrams to the registration's port that are no packet of it.
         malformed,
         /// Dropped: registration packets that are no Binding Update.
@@ -92,7 +96,8 @@ impl Correspondent {
     /// A correspondent whose flow has not begun.
     #[must_use]
     pub fn new(config: Config) -> Self {
-        let cache = BindingCache::new(&[config.station.ip()], config.longest_binding);
+        let cache = BindingCache::new(&[config.station.ip()], config.longest_binding)
+            .with_proof(config.proof.clone());
         Self {
             config,
             cache,
@@ -139,7 +144,10 @@ impl Correspondent {
         self.outputs.work(Work { label: work::BINDING, units: 1 });
         let home = usher_mip::outer(packet.source);
         let before = self.cache.locate(now, home);
-        let answer = self.cache.update(now, home, path.remote.ip(), update);
+        let Some(answer) = self.cache.update(now, home, path.remote.ip(), update) else {
+            self.counters.unproven += 1;
+            return;
+        };
         let accepted = answer.status.is_accepted();
         let to = self.cache.locate(now, home);
         if accepted {

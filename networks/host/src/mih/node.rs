@@ -13,6 +13,7 @@ use usher_core::{Duration, Job, ListenerId, Machine, NoJob, SocketId};
 use usher_live::{Clock, SocketOptions, Sockets, bind_udp};
 use usher_mih::{MihfId, PORT};
 use usher_mih_service::config::{HandoverTable, Loaded};
+use usher_mip::CareOfProof;
 use usher_mobility::station::{
     BINDING_SOCKET, FLOW_SERVING, FLOW_TARGET, MIH_LISTENER, MIH_SERVING, MIH_TARGET,
 };
@@ -227,7 +228,12 @@ fn say(orders: Sender<(Interface, LinkCommand)>) -> impl FnMut(station::Event) +
             }
             last = Some((sequence, now));
         }
+        station::Event::ClaimRefused { peer, address } => say_refused(&peer, address),
     }
+}
+
+fn say_refused(peer: &MihfId, from: SocketAddr) {
+    tracing::warn!(%peer, %from, "refused: this peer is at another address");
 }
 
 fn milliseconds(time: Duration) -> f64 {
@@ -259,6 +265,7 @@ pub(super) fn point(loaded: &Loaded, id: MihfId) -> Result<(), MihError> {
             pos::Event::BrokenOff { station } => tracing::info!(%station, "handover broken off"),
             pos::Event::Arrived { station } => tracing::info!(%station, "arrived"),
             pos::Event::Gone { station } => tracing::info!(%station, "gone"),
+            pos::Event::ClaimRefused { peer, address } => say_refused(&peer, address),
         }),
         over: Box::new(|_| false),
         counted: |point| point.mihf().counters().iter().chain(point.counters().iter()).collect(),
@@ -275,9 +282,16 @@ pub(super) fn point(loaded: &Loaded, id: MihfId) -> Result<(), MihError> {
 
 /// Sends a flow to a mobile node, wherever its Binding Updates say that it is, until it is told to end.
 ///
+/// It goes to addresses alone that prove themselves, of these networks or anywhere.
+///
 /// # Errors
 /// It could not begin.
-pub fn flow(local: IpAddr, config: correspondent::Config) -> Result<(), MihError> {
+pub fn flow(
+    local: IpAddr,
+    networks: Vec<(IpAddr, u8)>,
+    mut config: correspondent::Config,
+) -> Result<(), MihError> {
+    config.proof = Some(CareOfProof { networks, rng: crate::setup::secure_rng()? });
     let _log = log::begin(usher_config::log::Log::default());
     let udp = bind(&[
         (correspondent::FLOW_SOCKET, SocketAddr::new(local, 0)),

@@ -1,5 +1,6 @@
 //! The settings of an MIH function and of its peers.
 
+use super::claims::AddressProofs;
 use crate::information::Store;
 use crate::{
     CommandList, EventList, MbbHandover, MessageId, MihfId, NetTypeAddr, QueryTypeList, Service, Tlv,
@@ -132,6 +133,8 @@ pub struct Config {
     /// nothing is cut into fragments (§6, §6.1), by datagrams one is always asked for (§6.3). Otherwise each [`Peer`] says
     /// whether it is asked, and what is longer than [`Self::max_message`] is cut, whatever carries it.
     pub by_transport: bool,
+    /// Which address may speak under an identifier. None: whoever uses it, wherever it is.
+    pub proofs: Option<AddressProofs>,
 }
 
 impl Config {
@@ -163,6 +166,7 @@ impl Config {
             port: PORT,
             ask_subscriptions: false,
             by_transport: false,
+            proofs: None,
         }
     }
     /// The timers of a message: its own, else its service's, else the default.

@@ -6,6 +6,7 @@ use core::net::{IpAddr, SocketAddr};
 use usher_core::{CloseReason, ConnId, Duration, ListenerId, Path, Seed, SocketId, TransportProtocol};
 
 const MOST: usize = 6;
+const CLAIMS: usize = 3;
 
 /// A function that octets have their way with.
 struct Plaything {
@@ -39,6 +40,12 @@ pub fn function(mut octets: &[u8]) -> bool {
     config.lifetime = Duration::from_millis(500);
     config.ack_delay = Duration::from_millis(u64::from(flags & 1) * 50);
     config.timing.response = (flags & 2 != 0).then_some(Duration::from_millis(300));
+    let proofs = AddressProofs {
+        places: [(name(1), alloc::vec![(address(2).ip(), 32)])].into(),
+        claims: CLAIMS,
+        claims_per_network: 2,
+    };
+    config.proofs = (flags & 0x40 != 0).then_some(proofs);
     config.timing.unanswered =
         [Unanswered::Wait, Unanswered::Retransmit, Unanswered::Abort][usize::from(flags >> 2 & 3) % 3];
     let mut it = Plaything {
@@ -52,7 +59,7 @@ pub fn function(mut octets: &[u8]) -> bool {
     while let Some((&[what, which], rest)) = octets.split_first_chunk::<2>() {
         octets = it.happens(what, which, rest);
         it.drain();
-        if !it.sound || it.mihf.remembered() > MOST {
+        if !it.sound || it.mihf.remembered() > MOST || it.mihf.claims.len() > CLAIMS {
             return false;
         }
     }

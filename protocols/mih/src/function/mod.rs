@@ -19,6 +19,7 @@
 //! acknowledged or answered again and not given to the user twice. Later it is a new message. A reply to a
 //! transaction that has failed is dropped and counted, and not acknowledged.
 
+mod claims;
 mod config;
 pub(crate) mod fuzz;
 mod management;
@@ -31,6 +32,7 @@ mod tests;
 pub mod work;
 
 pub use crate::counters::Counters;
+pub use claims::AddressProofs;
 pub use config::{Capabilities, Config, PORT, Peer, Route, Timing, Unanswered};
 
 use crate::fragment::{Limits, Reassembly};
@@ -40,7 +42,8 @@ use crate::{EventConfig, EventList, LinkTupleId, Message, MihfId, Opcode};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::net::SocketAddr;
+use claims::ClaimTable;
+use core::net::{IpAddr, SocketAddr};
 use peers::{Entry, Peers};
 use table::{Table, Timer, Transaction};
 use usher_core::collections::{HashMap, HashState};
@@ -133,6 +136,22 @@ pub enum Event {
         /// Who.
         peer: MihfId,
     },
+    /// Another function's address has proved itself and is its address from now on: the one before does not answer.
+    AddressReplaced {
+        /// Whose.
+        peer: MihfId,
+        /// Where it was known.
+        before: IpAddr,
+        /// Where it is.
+        address: SocketAddr,
+    },
+    /// Somebody spoke under an identifier that is another address's. Said once for a while.
+    ClaimRefused {
+        /// The identifier.
+        peer: MihfId,
+        /// From where.
+        address: SocketAddr,
+    },
     /// Another function wants to hear of events.
     Subscribed {
         /// Who.
@@ -182,6 +201,7 @@ pub struct Mihf {
     peers: Peers,
     table: Table,
     by_token: HashMap<u64, u64>,
+    claims: ClaimTable,
     reassembly: Reassembly,
     effects: Vec<Effect>,
     indications: VecDeque<Indication>,
@@ -204,6 +224,7 @@ impl Mihf {
             peers: Peers::new(state()),
             table: Table::new(config.max_transactions, config.lifetime, state()),
             by_token: HashMap::with_hasher(state()),
+            claims: ClaimTable::default(),
             reassembly: Reassembly::new(limits),
             effects: Vec::new(),
             indications: VecDeque::new(),
@@ -383,6 +404,7 @@ impl Mihf {
 
     fn expire(&mut self, now: Instant) {
         self.reassembly.handle_timeout(now);
+        self.expire_claims(now);
         self.count_fragments();
         while let Some((token, timer)) = self.table.pop_due(now) {
             self.step(now, token, |machines, effects| {
@@ -485,7 +507,7 @@ impl Machine for Mihf {
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
-        earliest([self.table.next(), self.reassembly.poll_timeout()])
+        earliest([self.table.next(), self.reassembly.poll_timeout(), self.claims.next()])
     }
 }
 

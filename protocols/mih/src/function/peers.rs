@@ -6,6 +6,7 @@ use crate::{MihfId, TransactionId};
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
+use core::net::IpAddr;
 use usher_core::Instant;
 use usher_core::collections::{HashMap, HashState};
 
@@ -17,6 +18,10 @@ pub(crate) struct Entry {
     pub(crate) id: MihfId,
     /// Route and ACK-Req, where the user named it.
     pub(crate) configured: Option<(Route, bool)>,
+    /// The address that may speak for it: its route's, else the one that proved itself.
+    pub(crate) address: Option<IpAddr>,
+    /// When that address last answered a probe.
+    pub(crate) confirmed: Option<Instant>,
     /// By which way something last came from it.
     pub(crate) way: Option<Way>,
     /// Counts the user's changes of the route.
@@ -109,6 +114,8 @@ impl Peers {
         let entry = Entry {
             id: id.clone(),
             configured: None,
+            address: None,
+            confirmed: None,
             way: None,
             changes: 0,
             registered: None,
@@ -133,9 +140,14 @@ impl Peers {
     pub(crate) fn configure(&mut self, peer: u32, settings: &Peer) {
         let Some(entry) = self.get_mut(peer) else { return };
         let stranger = entry.configured.is_none() && entry.registered.is_some();
+        let address = settings.route.remote.ip().to_canonical();
         entry.configured = Some((settings.route, settings.ack));
         entry.changes += 1;
+        let other = entry.address.replace(address).is_some_and(|before| before != address);
         self.strangers -= usize::from(stranger);
+        if other && stranger {
+            self.deregister(peer);
+        }
     }
     /// The user names a function no more.
     pub(crate) fn unconfigure(&mut self, peer: u32) {
@@ -171,6 +183,14 @@ impl Peers {
         let Some(until) = entry.registered.take() else { return };
         self.strangers -= usize::from(stranger);
         self.registrations.remove(&(until, peer));
+    }
+    /// Ends what is known of a function at its address: its registration, its ways, and the answers that are open.
+    pub(crate) fn displace(&mut self, peer: u32) {
+        self.deregister(peer);
+        if let Some(entry) = self.get_mut(peer) {
+            (entry.address, entry.confirmed, entry.way) = (None, None, None);
+            entry.changes += 1;
+        }
     }
     /// Ends the registrations whose time is over, and forgets whom nothing else refers to.
     pub(crate) fn purge(&mut self, now: Instant) {

@@ -8,12 +8,13 @@ use crate::{Decoded, Fault, Header, HeaderError, Message, MessageId, MihfId, Opc
 use usher_core::{ConnId, Instant};
 
 /// A message that came, with what is known of its coming.
-struct Arrival {
-    way: Way,
-    header: Header,
-    source: MihfId,
+#[derive(Debug)]
+pub(super) struct Arrival {
+    pub(super) way: Way,
+    pub(super) header: Header,
+    pub(super) source: MihfId,
     destination: MihfId,
-    message: Message,
+    pub(super) message: Message,
     /// The status that answers it, where it could not be read.
     refusal: Option<Status>,
 }
@@ -61,7 +62,7 @@ impl Mihf {
     }
 
     fn receive(&mut self, now: Instant, arrival: Arrival) {
-        let Arrival { way, header, source, destination, message, .. } = &arrival;
+        let Arrival { source, destination, .. } = &arrival;
         if source.is_multicast() {
             self.counters.malformed += 1;
             return;
@@ -70,6 +71,14 @@ impl Mihf {
             self.counters.misaddressed += 1;
             return;
         }
+        if let Some(arrival) = self.screen(now, arrival) {
+            self.take_up(now, arrival);
+        }
+    }
+
+    /// Takes up a message whose sender may speak for its identifier.
+    pub(super) fn take_up(&mut self, now: Instant, arrival: Arrival) {
+        let Arrival { way, header, source, message, .. } = &arrival;
         self.heard(*way, source);
         let bare = header.ack_rsp && message.params.is_empty();
         match (header.id.opcode, bare, header.ack_rsp) {
@@ -209,9 +218,11 @@ impl Mihf {
         variables.ack_due = id.opcode == Opcode::Indication;
         let machines = Machines::destination(variables);
         let mut transaction = Transaction::new(machines, Key::destination(peer, tid, id), peer, id, tid);
+        let address = self.config.proofs.as_ref().and_then(|_| self.net.remote(way));
         let changes = match self.peers.get_mut(peer) {
             Some(entry) => {
                 entry.way = Some(way);
+                entry.address = entry.address.or(address.map(|address| address.ip().to_canonical()));
                 entry.changes
             }
             None => 0,

@@ -180,7 +180,7 @@ impl Mihf {
         }
     }
 
-    fn encode(
+    pub(super) fn encode(
         &mut self,
         message: &Message,
         bits: Bits,

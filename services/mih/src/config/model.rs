@@ -243,6 +243,10 @@ pub struct PeerTable {
     /// Its port.
     #[serde(default = "port")]
     pub port: u16,
+    /// Networks from which it comes as well: those of a mobile node's other links. Other functions cannot speak under its
+    /// identifier from there unless they receive there, and from elsewhere not at all.
+    #[serde(default)]
+    pub networks: Vec<Prefix>,
     /// What carries messages to it: short ones that must not wait go best by UDP (RFC 5677, 6.5).
     #[serde(default = "udp", deserialize_with = "by_ip::read")]
     #[schemars(schema_with = "by_ip::schema")]
@@ -331,6 +335,10 @@ pub struct LimitsTable {
     pub connections: Count,
     /// Of them those from one network: an IPv4 address, or 64 bits of an IPv6 address.
     pub connections_per_network: Count,
+    /// Addresses that are to prove that they receive what is sent to them, at a time.
+    pub claims: Count,
+    /// Of them those from one network.
+    pub claims_per_network: Count,
     /// Transactions in memory, under way and remembered.
     pub transactions: Count,
     /// Functions that are registered here and not below `[[peer]]`.
@@ -354,6 +362,8 @@ impl Default for LimitsTable {
         Self {
             connections: Count::of(1024),
             connections_per_network: Count::of(32),
+            claims: Count::of(1024),
+            claims_per_network: Count::of(16),
             transactions: Count::of(65_536),
             registered: Count::of(4096),
             subscriptions: Count::of(4096),

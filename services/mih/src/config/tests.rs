@@ -36,7 +36,7 @@ fn a_whole_file_is_read() {
         [[interface]]\nname = \"wlan0\"\nlink_type = \"802.11\"\naddress = \"02:00:00:00:00:01\"\npoa = \"02:00:00:00:00:fe\"\n\
         may_act = true\nwatch = { below = -75, within = \"2 s\" }\n\
         [[interface]]\nname = \"eth0\"\n\
-        [[peer]]\nid = \"pos1.example.org\"\naddress = \"192.0.2.7\"\ntransport = \"tcp\"\nregister = true\nsubscribe = [\"link-down\"]\n\
+        [[peer]]\nid = \"pos1.example.org\"\naddress = \"192.0.2.7\"\ntransport = \"tcp\"\nnetworks = [\"198.51.100.0/24\"]\nregister = true\nsubscribe = [\"link-down\"]\n\
         [[peer]]\nid = \"pos2.example.org\"\naddress = \"2001:db8::7\"\n\
         [timers]\nretransmission = \"0.2 s\"\nresponse = \"1 s\"\nunanswered = \"abort\"\n\
         [limits]\nconnections = 9\nmessage = \"1232 B\"\n[log]\nlevel = \"debug\"\n";
@@ -60,6 +60,11 @@ fn a_whole_file_is_read() {
     assert_eq!((one.peer.route.local, one.register, one.subscribe), (None, true, EventList::LINK_DOWN));
     assert_eq!(two.peer.route.local, Some("::".parse().unwrap()));
     assert_eq!(one.peer.route.remote, "192.0.2.7:4551".parse().unwrap());
+    let proofs = config.mih.proofs.unwrap();
+    assert!(
+        proofs.is_place("198.51.100.9".parse().unwrap()) && !proofs.is_place("192.0.2.7".parse().unwrap())
+    );
+    assert_eq!((proofs.claims, proofs.claims_per_network), (1024, 16));
     assert_eq!(config.mih.timing.unanswered, usher_mih::Unanswered::Abort);
     assert_eq!((config.limits.connections, config.mih.max_message), (9, 1232));
 }

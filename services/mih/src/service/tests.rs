@@ -276,10 +276,12 @@ fn hear_one(service: &mut MihService, message: &Message) -> Vec<Incoming> {
     let (from, to) = (MihfId::new("x").unwrap(), MihfId::new("pos").unwrap());
     let mut octets = Vec::new();
     message.encode(mih::Bits::default(), mih::TransactionId::new(1), &from, &to, &mut octets).unwrap();
-    let remote = SocketAddr::new(ip(ASKER), 40_000);
-    let path =
-        usher_core::Path { socket: SocketId::own(0), local: SocketAddr::new(ip(SERVER), PORT), remote };
-    service.mihf.handle(Instant::ZERO, Input::Datagram { path, data: &octets });
+    let (conn, remote) = (ConnId::accepted(99), SocketAddr::new(ip(ASKER), 40_000));
+    let listener = ListenerId::own(0);
+    let accepted = StreamEvent::Accepted { listener, remote, local: None, certificate: None };
+    for event in [accepted, StreamEvent::Data(&octets)] {
+        service.mihf.handle(Instant::ZERO, Input::Stream { conn, event });
+    }
     let mut all = Vec::new();
     while let Some(event) = service.outputs.next_event(&mut service.mihf) {
         if let mih::Event::Request { transaction, .. } = event {
@@ -450,4 +452,72 @@ fn an_answer_whose_request_is_forgotten_is_counted() {
         service.request(Instant::ZERO, asked(), transaction, &message);
         assert_eq!((service.counters.refused, service.counters.late), (1, late));
     }
+}
+
+/// An asker in a network, under a name and at an address of its own.
+fn named_asker(net: &mut Network, address: &str, question: Question, follow: bool) -> At<Client> {
+    let mut mih = mih::Config::new(MihfId::new("asker").unwrap());
+    (mih.by_transport, mih.locals) = (true, vec![ip(address)]);
+    (mih.timing.response, mih.timing.retransmission) = (Some(Duration::from_secs(9)), Duration::from_secs(3));
+    let remote = SocketAddr::new(ip(SERVER), PORT);
+    let route = Route { transport: TransportProtocol::Udp, local: Some(ip(address)), remote };
+    let config = client::Config { mih, route, to: None, question, links: Vec::new(), follow };
+    let at = net.add(Client::new(config, Seed::new(5).stream("mih", 0)), &[ip(address)]);
+    net.bind(at, SocketId::own(0), SocketAddr::new(ip(address), 40_000));
+    net.command(at, client::Command::Start).unwrap();
+    at
+}
+
+/// A stranger who calls itself what a subscriber is called, at an address with the same rights, is told nothing and ends nothing.
+#[test]
+fn indications_stay_with_the_address_that_subscribed() {
+    let mut net = Network::new(ChannelConfig::default());
+    let server = serve(&mut net, &file("pos", ALL, ETH0), SERVER);
+    net.command(server, Command::Link(up("eth0"))).unwrap();
+    let honest = named_asker(&mut net, ASKER, Question::Subscribe(EventList::LINK_DOWN), true);
+    answered(&mut net, honest).unwrap();
+    for question in [
+        Question::Subscribe(EventList::LINK_DOWN),
+        Question::Unsubscribe(EventList::LINK_DOWN),
+        Question::Deregister,
+        Question::Act(LinkActionType::PowerDown, 0),
+    ] {
+        let stranger = named_asker(&mut net, "192.0.2.66", question.clone(), false);
+        let answer = answered(&mut net, stranger).unwrap();
+        assert_eq!(answer.status(), Some(Status::AuthorizationFailure), "{question:?}");
+    }
+    let stranger = named_asker(&mut net, "192.0.2.66", Question::Capabilities, true);
+    net.run(Duration::from_secs(5));
+    net.take(stranger);
+    net.take(honest);
+    net.command(server, Command::Link(down("eth0"))).unwrap();
+    net.run(Duration::from_secs(10));
+    assert_eq!(indications(&mut net, honest), ["MIH_Link_Down"]);
+    assert_eq!(indications(&mut net, stranger), [] as [&str; 0]);
+    assert_eq!(net[server].counters().0.indications_lost, 0);
+    let said = net.take(server);
+    let claim = said.iter().find_map(|(_, event)| match event {
+        Event::ClaimRefused(asked) => asked.address.map(|address| address.ip()),
+        _ => None,
+    });
+    assert_eq!(claim, Some(ip("192.0.2.66")));
+}
+
+/// A subscriber that has moved is heard at its new address once the old one is silent; what it had subscribed to ends with that.
+#[test]
+fn a_subscriber_that_has_moved_subscribes_anew() {
+    let mut net = Network::new(ChannelConfig::default());
+    let server = serve(&mut net, &file("pos", ALL, ETH0), SERVER);
+    net.command(server, Command::Link(up("eth0"))).unwrap();
+    let subscribe = Question::Subscribe(EventList::LINK_DOWN);
+    let old = named_asker(&mut net, ASKER, subscribe.clone(), true);
+    answered(&mut net, old).unwrap();
+    net.down(ip(ASKER), true);
+    let new = named_asker(&mut net, "192.0.2.66", subscribe, true);
+    assert_eq!(answered(&mut net, new).unwrap().status(), Some(Status::Success));
+    assert_eq!(net[server].subscriptions(), 1);
+    net.take(new);
+    net.command(server, Command::Link(down("eth0"))).unwrap();
+    net.run(Duration::from_secs(10));
+    assert_eq!(indications(&mut net, new), ["MIH_Link_Down"]);
 }

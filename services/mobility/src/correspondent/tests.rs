@@ -16,6 +16,7 @@ fn correspondent(packets: Option<u32>) -> Tap<Correspondent> {
         interval: Duration::from_millis(500),
         packets,
         longest_binding: Duration::from_secs(100),
+        proof: None,
     }))
 }
 
@@ -125,4 +126,39 @@ fn odd_input_is_dropped() {
     let counters = machine.counters();
     assert_eq!((counters.malformed, counters.unexpected, counters.not_an_update), (1, 1, 1));
     assert_eq!(drain(&mut machine), []);
+}
+
+/// Who says that the station is elsewhere, and does not receive there, moves nothing.
+#[test]
+fn a_flow_moves_when_its_new_address_has_answered() {
+    let mut machine = Tap::new(Correspondent::new(Config {
+        station: SocketAddr::new(HOME, 5000),
+        size: 40,
+        interval: Duration::from_millis(500),
+        packets: None,
+        longest_binding: Duration::from_secs(100),
+        proof: Some(CareOfProof { networks: Vec::new(), rng: usher_core::SecureRng::from_seed([1; 32]) }),
+    }));
+    machine.command(ms(0), Command::Start).unwrap();
+    drain(&mut machine);
+    let mut give = |at, sequence| {
+        let (path, data) = update(CARE_OF, HOME, sequence, true);
+        machine.handle(at, Input::Datagram { path, data: &data });
+        let answers = drain(&mut machine);
+        let answer = answers.first().and_then(|(_, octets)| match Packet::parse(octets).unwrap().message {
+            Message::Acknowledgement(ack) => Some((ack.status, ack.sequence)),
+            _ => None,
+        });
+        (answer, machine.counters().bound)
+    };
+    let (Some((Status::SEQUENCE_OUT_OF_WINDOW, number)), 0) = give(ms(1), 7) else { panic!() };
+    assert_eq!(give(ms(2), number.wrapping_add(2)), (None, 0), "a wrong guess is not answered");
+    assert_eq!(give(ms(3), number.wrapping_add(1)), (None, 0), "and spends the number");
+    let (Some((Status::SEQUENCE_OUT_OF_WINDOW, number)), 0) = give(ms(1002), 8) else { panic!() };
+    assert_eq!(give(ms(1003), 8), (None, 0), "a copy");
+    let next = number.wrapping_add(1);
+    assert_eq!(give(ms(1004), next), (Some((Status::ACCEPTED, next)), 1));
+    let next = next.wrapping_add(1);
+    assert_eq!(give(ms(1005), next), (Some((Status::ACCEPTED, next)), 2), "a refreshment moves nothing");
+    assert_eq!(machine.counters().unproven, 3);
 }

@@ -263,6 +263,9 @@ impl PointOfService {
                 }
             }
             mih::Event::Registered { peer } => self.registered(now, peer),
+            mih::Event::ClaimRefused { peer, address } => {
+                self.outputs.event(Event::ClaimRefused { peer, address });
+            }
             _ => {}
         }
     }
@@ -310,6 +313,16 @@ impl PointOfService {
     fn act_upon(&mut self, now: Instant, request: Request) {
         self.outputs.work(Work { label: work::REQUEST, units: 1 });
         let Request { from, transaction, message } = request;
+        let between_networks = matches!(
+            message.id,
+            MessageId::N2N_HO_QUERY_RESOURCES_REQUEST
+                | MessageId::N2N_HO_COMMIT_REQUEST
+                | MessageId::N2N_HO_COMPLETE_REQUEST
+        );
+        if between_networks && self.config.neighbour.as_ref().is_some_and(|n| n.peer.id != from) {
+            self.counters.unknown_networks += 1;
+            return self.refuse(now, transaction, message.id, Status::AuthorizationFailure);
+        }
         match message.id {
             MessageId::MN_HO_CANDIDATE_QUERY_REQUEST => {
                 self.asked(now, &from, transaction, message.id, On::Query);

@@ -14,6 +14,7 @@ pub use table::{Action, On, PointOfServiceTable, Row, State};
 use crate::link::LinkEvent;
 use crate::step::Step;
 use alloc::vec::Vec;
+use core::net::SocketAddr;
 use usher_core::Duration;
 use usher_mih::{LinkAddr, LinkTupleId, LinkType, MihfId, Peer};
 
@@ -129,6 +130,13 @@ pub enum Event {
         /// Which.
         station: MihfId,
     },
+    /// Somebody spoke under the identifier of a function that is at another address, and was refused.
+    ClaimRefused {
+        /// The identifier.
+        peer: MihfId,
+        /// From where.
+        address: SocketAddr,
+    },
 }
 
 usher_core::counters! {
@@ -157,6 +165,8 @@ usher_core::counters! {
         refused,
         /// Requests of stations that it does not know, or about them.
         unknown_stations,
+        /// Requests between networks that were not the neighbour's: refused.
+        unknown_networks,
         /// Requests that were refused because too many were in processing.
         overloaded,
         /// Requests that are no affair of a point of service.

@@ -11,7 +11,7 @@ use crate::messages;
 use crate::requests::{Request, Requests};
 use crate::work;
 use alloc::vec::Vec;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use usher_core::timer::earliest;
 use usher_core::{
     Child, CommandError, Duration, Input, Instant, Machine, NoJob, OutputOf, Outputs, Path, Rng, Transmit,
@@ -351,6 +351,9 @@ impl Station {
                 self.subscribed &= !events.has(EventList::LINK_GOING_DOWN);
             }
             mih::Event::Indication { .. } => self.counters.indications += 1,
+            mih::Event::ClaimRefused { peer, address } => {
+                self.outputs.event(Event::ClaimRefused { peer, address });
+            }
             _ => {}
         }
     }
@@ -477,12 +480,13 @@ impl Station {
         self.outputs.event(Event::Received { sequence, interface });
     }
 
-    fn binding(&mut self, now: Instant, data: &[u8]) {
+    fn binding(&mut self, now: Instant, from: IpAddr, data: &[u8]) {
         let Ok(packet) = Packet::parse(data) else {
             self.counters.malformed_bindings += 1;
             return;
         };
-        let theirs = packet.source == usher_mip::inner(self.config.correspondent.ip())
+        let theirs = from.to_canonical() == self.config.correspondent.ip().to_canonical()
+            && packet.source == usher_mip::inner(self.config.correspondent.ip())
             && packet.destination == usher_mip::inner(self.config.serving_address);
         let heard = match &packet.message {
             usher_mip::Message::Acknowledgement(ack) if theirs => self.registration.acknowledged(now, ack),
@@ -541,7 +545,9 @@ impl Machine for Station {
             Input::Datagram { path, data } if path.socket == FLOW_TARGET => {
                 self.data(Interface::Target, data);
             }
-            Input::Datagram { path, data } if path.socket == BINDING_SOCKET => self.binding(now, data),
+            Input::Datagram { path, data } if path.socket == BINDING_SOCKET => {
+                self.binding(now, path.remote.ip(), data)
+            }
             Input::Timeout => self.timeout(now),
             _ => self.counters.unexpected += 1,
         }

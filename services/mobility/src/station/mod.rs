@@ -13,7 +13,7 @@ use crate::link::{Interface, LinkCommand, LinkEvent};
 use crate::step::Step;
 use core::net::{IpAddr, SocketAddr};
 use usher_core::{Duration, Instant, ListenerId, Owner, SocketId};
-use usher_mih::{LinkTupleId, Peer, Route};
+use usher_mih::{LinkTupleId, MihfId, Peer, Route};
 
 /// The slot of the MIH function within the station.
 pub(crate) const MIHF: u16 = 0;
@@ -186,6 +186,13 @@ pub enum Event {
         sequence: u32,
         /// By which interface.
         interface: Interface,
+    },
+    /// Somebody spoke under the identifier of a function that is at another address, and was refused.
+    ClaimRefused {
+        /// The identifier.
+        peer: MihfId,
+        /// From where.
+        address: SocketAddr,
     },
 }
 

@@ -200,3 +200,19 @@ fn worlds_repeat() {
     let (a, b) = (run(setting.clone()), run(setting));
     assert_eq!((a.said(), a.pos_said()), (b.said(), b.pos_said()));
 }
+
+/// As on real links: the flow moves when the care-of address has repeated a number, a round trip later (60 ms), and the target
+/// hears the station when that address has answered two probes (160 ms).
+#[test]
+fn a_handover_goes_on_where_addresses_prove_themselves() {
+    for initiation in [Initiation::Station, Initiation::Network] {
+        let world = run(Setting { proofs: true, ..Setting::new(initiation) });
+        all_is_well(&world);
+        let took = |name| world.steps().iter().find(|(step, _)| *step == name).map(|(_, took)| *took);
+        assert_eq!(took("redirection"), Some(120), "{initiation:?}");
+        assert_eq!(world.target().mihf().counters().addresses_proven, 1, "{initiation:?}");
+        if initiation == Initiation::Station {
+            assert_eq!(took("completion"), Some(480 + 160));
+        }
+    }
+}

@@ -8,9 +8,10 @@ use usher_core::{
     Duration, Instant, ListenerId, MessageOp, Seed, SocketId, StreamOp, Transmit, TransportProtocol,
 };
 use usher_mih::{
-    Config as MihConfig, LinkAddr, LinkId, LinkTupleId, LinkType, Message, MessageId, MihfId, Peer, Route,
-    Timing,
+    AddressProofs, Config as MihConfig, LinkAddr, LinkId, LinkTupleId, LinkType, Message, MessageId, MihfId,
+    Peer, Route, Timing,
 };
+use usher_mip::CareOfProof;
 use usher_mobility::pos::{Client, Neighbour, Trigger};
 use usher_mobility::station::CommitAnswer;
 use usher_mobility::{
@@ -77,6 +78,8 @@ pub(crate) struct Setting {
     pub(crate) completes_with_target: bool,
     pub(crate) capacity: u32,
     pub(crate) max_requests: usize,
+    /// Addresses prove themselves, as they do live.
+    pub(crate) proofs: bool,
     /// From the beginning of the handover until the old link is down.
     pub(crate) leaves: Duration,
     /// How many scans find nothing, and how many entries fail, before one succeeds.
@@ -102,6 +105,7 @@ impl Setting {
             completes_with_target: true,
             capacity: 10,
             max_requests: 16,
+            proofs: false,
             leaves: Duration::from_secs(9),
             blind_scans: 0,
             failed_entries: 0,
@@ -115,7 +119,9 @@ impl Setting {
     }
 
     fn mih(&self, name: &str) -> MihConfig {
-        MihConfig { timing: self.timing, ..MihConfig::new(id(name)) }
+        let places = [(mn(), vec![(CARE_OF, 32)])].into();
+        let proofs = AddressProofs { places, claims: 64, claims_per_network: 4 };
+        MihConfig { timing: self.timing, proofs: self.proofs.then_some(proofs), ..MihConfig::new(id(name)) }
     }
 
     fn station(&self) -> station::Config {
@@ -207,6 +213,10 @@ impl World {
         let delay = |delay| ChannelConfig { delay, ..ChannelConfig::default() };
         let wifi = ChannelConfig { loss: Loss::Bernoulli(setting.loss), impaired_from: GOING, ..delay(WIFI) };
         let config = correspondent::Config {
+            proof: setting.proofs.then(|| CareOfProof {
+                networks: vec![(CARE_OF, 24)],
+                rng: usher_core::SecureRng::from_seed([setting.seed as u8; 32]),
+            }),
             station: SocketAddr::new(HOME, FLOW),
             size: 100,
             interval: ms(500),

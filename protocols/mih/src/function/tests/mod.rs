@@ -1,5 +1,6 @@
 //! Two MIH functions joined by a network in virtual time.
 
+mod claims;
 mod datagrams;
 mod faults;
 mod management;

@@ -248,6 +248,7 @@ fn flow(plan: &mut Plan<'_>, parts: &Parts<'_>, i: usize, host: HostId) -> Resul
         interval,
         packets: None,
         longest_binding: BINDING,
+        proof: None,
     };
     // So that handovers do not begin at one place of the flow's interval.
     let mut chance = plan.seed.stream("mobility.flow", i as u64);

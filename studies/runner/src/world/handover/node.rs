@@ -106,7 +106,7 @@ impl MobileUser {
                     ctx.report(Report::Withdrawn(began));
                 }
             }
-            Event::Registered => {}
+            Event::Registered | Event::ClaimRefused { .. } => {}
         }
     }
 }

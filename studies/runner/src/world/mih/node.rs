@@ -203,6 +203,8 @@ impl MihUser {
             // The function itself answers what is said to it about registration and subscription.
             Event::Registered { .. }
             | Event::Deregistered { .. }
+            | Event::AddressReplaced { .. }
+            | Event::ClaimRefused { .. }
             | Event::Subscribed { .. }
             | Event::Unsubscribed { .. }
             | Event::Discovered { .. } => {}

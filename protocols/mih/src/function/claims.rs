@@ -1,0 +1,415 @@
+//! Which address may speak under an identifier.
+//!
+//! An identifier in a message proves nothing. With [`Config::proofs`](super::Config::proofs) a function is known by its
+//! identifier and its address. A request or an indication is taken up where one of these holds:
+//!
+//! - The user named the function, and the message comes from the address of its route.
+//! - The user named the function, and the message comes from one of its [places](AddressProofs::places), which has proved itself.
+//! - Nobody named the function, nothing is known of it at another address, and this one has proved itself.
+//!
+//! A connection proves its address. A datagram's address proves itself by a round trip: it answers two
+//! Capability_Discover requests in turn, whose transaction identifiers are drawn at random, 24 bits together. Probes leave
+//! only in answer to messages, one for each, so that a forged address brings nobody more packets than were sent.
+//!
+//! Where the identifier is known at another address, that address is asked first. If it answers, the newcomer is refused;
+//! if it does not, or its connection is over, the newcomer takes its place and the registration of the old one ends.
+//!
+//! Capability_Discover is answered for everybody and leaves nothing behind, so that two such functions can prove themselves
+//! to each other.
+
+use super::receive::Arrival;
+use super::{Event, Mihf};
+use crate::net::{Request, Target, Way};
+use crate::{Bits, Message, MessageId, MihfId, Opcode, Status, Tlv, TransactionId};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+use usher_core::address::{host_of, is_within};
+use usher_core::{Duration, Instant, SecureRng};
+
+/// What decides which address may speak under an identifier.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AddressProofs {
+    /// From where named functions come beside the address of their route: networks with their prefix lengths.
+    pub places: BTreeMap<MihfId, Vec<(IpAddr, u8)>>,
+    /// ClaimTable at a time: addresses that are to prove themselves, or were refused a moment ago. The oldest gives way.
+    pub claims: usize,
+    /// Of them, those from one network: an IPv4 address, or 64 bits of an IPv6 address.
+    pub claims_per_network: usize,
+}
+
+impl AddressProofs {
+    /// Whether any named function comes from this address beside its own.
+    #[must_use]
+    pub fn is_place(&self, address: IpAddr) -> bool {
+        self.places.values().flatten().any(|place| is_within(address, *place))
+    }
+}
+
+/// The probes that an address answers in turn.
+const ROUNDS: u8 = 2;
+/// Wrong answers that a claim may have.
+const MISSES: u8 = 8;
+/// How long a claim is remembered: the newcomer's patience, and how long a refused one is not looked at again.
+const CLAIM: Duration = Duration::from_secs(15);
+/// How long an address that proved itself need not do so again for another identifier.
+const PROVEN: Duration = Duration::from_secs(60);
+/// Messages of one claim that wait for its outcome.
+const HELD: usize = 4;
+/// How long a known address has for an answer, and how often it is asked.
+const HOLDER_WAIT: Duration = Duration::from_secs(1);
+const HOLDER_TRIES: u8 = 3;
+/// How long the answer of a known address counts, so that newcomers cannot have it asked without end.
+const CONFIRMED: Duration = Duration::from_secs(10);
+
+/// Somebody speaks under an identifier from an address.
+type Claimant = (MihfId, SocketAddr);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum ClaimStage {
+    /// The newcomer is to answer the probe with this identifier. It has answered `answered` in turn, last `before`.
+    Reach { probe: TransactionId, before: Option<TransactionId>, answered: u8, misses: u8 },
+    /// The address at which the identifier is known is to answer this one, sent so often.
+    Holder { probe: TransactionId, sent: u8 },
+    /// Refused.
+    Refused,
+}
+
+#[derive(Debug)]
+struct AddressClaim {
+    way: Way,
+    stage: ClaimStage,
+    held: Vec<Arrival>,
+    since: Instant,
+    due: Instant,
+}
+
+/// The claims that are under way, and the addresses that have proved themselves.
+#[derive(Debug, Default)]
+pub(super) struct ClaimTable {
+    open: BTreeMap<Claimant, AddressClaim>,
+    due: BTreeSet<(Instant, Claimant)>,
+    proven: BTreeMap<SocketAddr, Instant>,
+    /// In the order in which they proved themselves.
+    order: BTreeSet<(Instant, SocketAddr)>,
+    rng: Option<SecureRng>,
+}
+
+impl ClaimTable {
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.due.first().map(|(at, _)| *at)
+    }
+    /// ClaimTable under way, and those refused a moment ago.
+    pub(super) fn len(&self) -> usize {
+        self.open.len()
+    }
+    fn is_proven(&self, now: Instant, address: SocketAddr) -> bool {
+        self.proven.get(&address).is_some_and(|until| *until > now)
+    }
+    fn prove(&mut self, now: Instant, address: SocketAddr, most: usize) {
+        let until = now + PROVEN;
+        if let Some(before) = self.proven.insert(address, until) {
+            self.order.remove(&(before, address));
+        }
+        self.order.insert((until, address));
+        while let Some(&(until, address)) = self.order.first()
+            && (until <= now || self.order.len() > most)
+        {
+            self.order.pop_first();
+            self.proven.remove(&address);
+        }
+    }
+    fn remove(&mut self, who: &Claimant) -> Option<AddressClaim> {
+        let gone = self.open.remove(who)?;
+        self.due.remove(&(gone.due, who.clone()));
+        Some(gone)
+    }
+    fn schedule(&mut self, who: &Claimant, at: Instant) {
+        if let Some(claim) = self.open.get_mut(who) {
+            self.due.remove(&(core::mem::replace(&mut claim.due, at), who.clone()));
+            self.due.insert((at, who.clone()));
+        }
+    }
+    /// Begins a claim, where need be in place of the oldest, of its own network if that has too many.
+    fn insert(&mut self, now: Instant, who: &Claimant, way: Way, stage: ClaimStage, proofs: &AddressProofs) {
+        let of = host_of(who.1.ip());
+        let own = self.open.keys().filter(|(_, address)| host_of(address.ip()) == of).count();
+        let crowded = own >= proofs.claims_per_network.max(1);
+        if crowded || self.open.len() >= proofs.claims.max(1) {
+            let meant = |(_, address): &Claimant| !crowded || host_of(address.ip()) == of;
+            let all = self.open.iter().filter(|(who, _)| meant(who));
+            if let Some(oldest) = all.min_by_key(|(_, claim)| claim.since).map(|(who, _)| who.clone()) {
+                self.remove(&oldest);
+            }
+        }
+        let due = now + CLAIM;
+        self.open.insert(who.clone(), AddressClaim { way, stage, held: Vec::new(), since: now, due });
+        self.due.insert((due, who.clone()));
+    }
+}
+
+impl Mihf {
+    fn draw(&mut self) -> TransactionId {
+        let rng = &mut self.rng;
+        let secure = self.claims.rng.get_or_insert_with(|| {
+            let mut seed = [0; 32];
+            seed.chunks_exact_mut(8).for_each(|part| part.copy_from_slice(&rng.next_u64().to_le_bytes()));
+            SecureRng::from_seed(seed)
+        });
+        TransactionId::new(secure.next_u32() as u16)
+    }
+
+    /// What may be taken up of what came: the message, unless its sender has yet to prove that it may speak for its
+    /// identifier.
+    pub(super) fn screen(&mut self, now: Instant, arrival: Arrival) -> Option<Arrival> {
+        if self.config.proofs.is_none() {
+            return Some(arrival);
+        }
+        let remote = self.net.remote(arrival.way)?;
+        let id = arrival.header.id;
+        if id == MessageId::CAPABILITY_DISCOVER_RESPONSE
+            && self.claims.next().is_some()
+            && self.probe_answered(now, remote, &arrival)
+        {
+            return None;
+        }
+        let proofs = self.config.proofs.as_ref()?;
+        let Arrival { header, source, message, .. } = &arrival;
+        let entry = self.peers.find(source).and_then(|peer| self.peers.get(peer));
+        let (known, named) = entry.map_or((None, false), |entry| (entry.address, entry.configured.is_some()));
+        if known == Some(remote.ip().to_canonical()) {
+            return Some(arrival);
+        }
+        let places = proofs.places.get(source).filter(|_| named);
+        let place = places.is_some_and(|places| places.iter().any(|place| is_within(remote.ip(), *place)));
+        let reachable = matches!(arrival.way, Way::Connection(_)) || self.claims.is_proven(now, remote);
+        if reachable && (known.is_none() || place) {
+            return Some(arrival);
+        }
+        let acknowledges = header.ack_rsp && message.params.is_empty();
+        if id.opcode == Opcode::Response || acknowledges {
+            if known.is_none() {
+                return Some(arrival);
+            }
+            self.counters.claims_refused += 1;
+        } else if id == MessageId::CAPABILITY_DISCOVER_REQUEST {
+            let mut params = alloc::vec![Tlv::Status(Status::Success)];
+            params.extend(self.config.capabilities.params());
+            self.reply(&arrival, params);
+        } else {
+            self.claim(now, remote, arrival, named && !place, reachable);
+        }
+        None
+    }
+
+    /// A request or an indication came under an identifier for which its address has not spoken yet.
+    fn claim(&mut self, now: Instant, remote: SocketAddr, arrival: Arrival, barred: bool, reachable: bool) {
+        let who = (arrival.source.clone(), remote);
+        if !self.claims.open.contains_key(&who) {
+            let probe = self.draw();
+            let Some(proofs) = &self.config.proofs else { return };
+            let stage = ClaimStage::Reach { probe, before: None, answered: 0, misses: 0 };
+            self.claims.insert(now, &who, arrival.way, stage, proofs);
+            self.hold(&who, arrival);
+            return match (barred, reachable) {
+                (true, _) => self.refuse_claim(now, &who),
+                (false, true) => self.ask_holder(now, &who),
+                (false, false) => self.probe(&who),
+            };
+        }
+        match self.claims.open.get(&who).map(|claim| claim.stage) {
+            Some(ClaimStage::Refused) => {
+                self.counters.claims_refused += 1;
+                self.reply(&arrival, alloc::vec![Tlv::Status(Status::AuthorizationFailure)]);
+            }
+            Some(ClaimStage::Reach { .. }) => {
+                self.hold(&who, arrival);
+                self.probe(&who);
+            }
+            _ => self.hold(&who, arrival),
+        }
+    }
+
+    fn hold(&mut self, who: &Claimant, arrival: Arrival) {
+        let Some(claim) = self.claims.open.get_mut(who) else { return };
+        let same = |held: &Arrival| {
+            (held.header.id, held.header.transaction) == (arrival.header.id, arrival.header.transaction)
+        };
+        if claim.held.len() < HELD && !claim.held.iter().any(same) {
+            claim.held.push(arrival);
+        }
+    }
+
+    /// Sends a newcomer its probe.
+    fn probe(&mut self, who: &Claimant) {
+        let Some(claim) = self.claims.open.get(who) else { return };
+        if let ClaimStage::Reach { probe, .. } = claim.stage {
+            self.discover(claim.way, &who.0.clone(), probe);
+        }
+    }
+
+    fn discover(&mut self, way: Way, to: &MihfId, probe: TransactionId) {
+        let message = Message::new(MessageId::CAPABILITY_DISCOVER_REQUEST, []);
+        self.send_aside(way, &message, Bits::default(), probe, to);
+    }
+
+    /// Answers a message without a transaction; indications have no answer.
+    fn reply(&mut self, to: &Arrival, params: Vec<Tlv>) {
+        let (header, way, source) = (to.header, to.way, to.source.clone());
+        if header.id.opcode == Opcode::Request {
+            let message = Message::new(header.id.response(), params);
+            let bits = Bits { ack_rsp: header.ack_req, ..Bits::default() };
+            self.send_aside(way, &message, bits, header.transaction, &source);
+        }
+    }
+
+    /// Sends a message of which no transaction is kept.
+    fn send_aside(&mut self, way: Way, message: &Message, bits: Bits, tid: TransactionId, to: &MihfId) {
+        let streamed = matches!(way, Way::Connection(_));
+        let Some(pdu) = self.encode(message, bits, tid, to, streamed) else { return };
+        // No transaction has this token: nobody hears of a connection that is over.
+        let (to, service, transaction) = (Target::Way(way), message.id.service, u64::MAX);
+        let request = Request { to, reliable: false, watched: false, service, pdu: &pdu, transaction };
+        self.net.request(request, &mut self.counters);
+    }
+
+    /// An answer to Capability_Discover came; true where it is to a probe.
+    fn probe_answered(&mut self, now: Instant, remote: SocketAddr, arrival: &Arrival) -> bool {
+        let tid = arrival.header.transaction;
+        let who = (arrival.source.clone(), remote);
+        let fresh = self.draw();
+        if let Some(claim) = self.claims.open.get_mut(&who)
+            && let ClaimStage::Reach { probe, before, answered, misses } = claim.stage
+        {
+            if before == Some(tid) {
+                self.acknowledge_aside(arrival);
+                return true;
+            }
+            let right = probe == tid;
+            let (before, answered, misses) =
+                if right { (Some(probe), answered + 1, misses) } else { (None, 0, misses + 1) };
+            claim.stage = ClaimStage::Reach { probe: fresh, before, answered, misses };
+            if right {
+                self.acknowledge_aside(arrival);
+            }
+            match () {
+                () if answered >= ROUNDS => self.reached(now, &who),
+                () if misses >= MISSES => self.refuse_claim(now, &who),
+                // Who guesses learns nothing by it: the next probe waits for the next message.
+                () if right => self.probe(&who),
+                () => {}
+            }
+            return true;
+        }
+        let peer = self.peers.find(&arrival.source);
+        let known = peer.and_then(|peer| self.peers.get(peer)).and_then(|entry| entry.address);
+        if known != Some(remote.ip().to_canonical()) {
+            return false;
+        }
+        let asked = |(who, claim): (&Claimant, &AddressClaim)| {
+            let probed = matches!(claim.stage, ClaimStage::Holder { probe, .. } if probe == tid);
+            (who.0 == arrival.source && probed).then(|| who.clone())
+        };
+        let Some(newcomer) = self.claims.open.iter().find_map(asked) else { return false };
+        self.acknowledge_aside(arrival);
+        if let Some(entry) = peer.and_then(|peer| self.peers.get_mut(peer)) {
+            entry.confirmed = Some(now);
+        }
+        self.refuse_claim(now, &newcomer);
+        true
+    }
+
+    fn acknowledge_aside(&mut self, arrival: &Arrival) {
+        if arrival.header.ack_req {
+            let (header, source) = (arrival.header, arrival.source.clone());
+            let bits = Bits { ack_rsp: true, ..Bits::default() };
+            let message = Message::acknowledgement(header.id);
+            self.send_aside(arrival.way, &message, bits, header.transaction, &source);
+        }
+    }
+
+    /// A newcomer has proved its address.
+    fn reached(&mut self, now: Instant, who: &Claimant) {
+        self.counters.addresses_proven += 1;
+        let most = self.config.proofs.as_ref().map_or(0, |proofs| proofs.claims);
+        self.claims.prove(now, who.1, most);
+        let entry = self.peers.find(&who.0).and_then(|peer| self.peers.get(peer));
+        match entry.map(|entry| (entry.address, entry.configured.is_some())) {
+            Some((Some(address), false)) if address != who.1.ip().to_canonical() => self.ask_holder(now, who),
+            _ => self.admit(now, who),
+        }
+    }
+
+    /// Asks the address at which an identifier is known whether it is still there.
+    fn ask_holder(&mut self, now: Instant, who: &Claimant) {
+        let entry = self.peers.find(&who.0).and_then(|peer| self.peers.get(peer));
+        if entry.and_then(|entry| entry.confirmed).is_some_and(|at| now.since(at) < CONFIRMED) {
+            return self.refuse_claim(now, who);
+        }
+        let Some(way) = entry.and_then(|entry| entry.way).filter(|way| self.net.is_open(*way)) else {
+            return self.admit(now, who);
+        };
+        let fresh = self.draw();
+        let Some(claim) = self.claims.open.get_mut(who) else { return };
+        let (probe, sent) = match claim.stage {
+            ClaimStage::Holder { sent, .. } if sent >= HOLDER_TRIES => return self.admit(now, who),
+            ClaimStage::Holder { probe, sent } => (probe, sent + 1),
+            _ => (fresh, 1),
+        };
+        claim.stage = ClaimStage::Holder { probe, sent };
+        self.claims.schedule(who, now + HOLDER_WAIT);
+        self.discover(way, &who.0.clone(), probe);
+    }
+
+    fn refuse_claim(&mut self, now: Instant, who: &Claimant) {
+        let Some(claim) = self.claims.open.get_mut(who) else { return };
+        claim.stage = ClaimStage::Refused;
+        let held = core::mem::take(&mut claim.held);
+        self.claims.schedule(who, now + CLAIM);
+        for arrival in held {
+            self.counters.claims_refused += 1;
+            self.reply(&arrival, alloc::vec![Tlv::Status(Status::AuthorizationFailure)]);
+        }
+        self.net.outputs.event(Event::ClaimRefused { peer: who.0.clone(), address: who.1 });
+    }
+
+    /// A newcomer speaks for its identifier from now on; what is known of another address ends.
+    fn admit(&mut self, now: Instant, who: &Claimant) {
+        let Some(claim) = self.claims.remove(who) else { return };
+        if let Some(peer) = self.peers.find(&who.0)
+            && let Some(entry) = self.peers.get(peer)
+            && entry.configured.is_none()
+            && let Some(before) = entry.address.filter(|before| *before != who.1.ip().to_canonical())
+        {
+            let registered = entry.is_registered();
+            self.peers.displace(peer);
+            self.counters.addresses_replaced += 1;
+            let (peer, address) = (who.0.clone(), who.1);
+            if registered {
+                self.net.outputs.event(Event::Deregistered { peer: peer.clone() });
+            }
+            self.net.outputs.event(Event::AddressReplaced { peer, before, address });
+        }
+        for arrival in claim.held {
+            self.take_up(now, arrival);
+        }
+    }
+
+    /// Looks after the claims whose time has come.
+    pub(super) fn expire_claims(&mut self, now: Instant) {
+        while let Some((at, who)) = self.claims.due.first().cloned()
+            && at <= now
+        {
+            match self.claims.open.get(&who).map(|claim| claim.stage) {
+                Some(ClaimStage::Holder { .. }) => self.ask_holder(now, &who),
+                Some(ClaimStage::Reach { .. }) => {
+                    self.counters.addresses_unproven += 1;
+                    self.claims.remove(&who);
+                }
+                _ => {
+                    self.claims.remove(&who);
+                }
+            }
+        }
+    }
+}
