@@ -64,6 +64,34 @@ fn limits_are_asked_about_and_addresses_given() {
     assert_eq!(p.answer().unwrap().1, Code::ACCESS_REJECT);
 }
 
+/// Found in the field: a user whose reply fits no packet kept a session and an address until the hold was over, try after try.
+#[test]
+fn a_reply_that_fits_no_packet_takes_nothing_of_the_ledgers() {
+    let user = |octets: usize| {
+        let mut user = User::with_password(b"x");
+        (user.simultaneous, user.pool) = (Some(1), Some("main".into()));
+        for _ in 0..octets / 250 {
+            user.reply.push_bytes(kind::REPLY_MESSAGE, &[b'x'; 248]).unwrap();
+        }
+        user
+    };
+    let mut all = Users::new(&mut Seed::new(1).secure("users", 0));
+    all.insert(b"talkative", user(5000));
+    all.insert(b"ann", user(3500));
+    let mut p = Pair::new(aaa_config(Arc::new(all)));
+    p.ask_pap(1, b"talkative", b"x");
+    assert!(p.server.poll_job().is_none(), "the ledger is not asked");
+    assert_eq!(p.answer().unwrap().1, Code::ACCESS_REJECT);
+    let Some(Event::Rejected(login)) = p.server.poll_event() else { panic!("not rejected") };
+    assert_eq!((login.reason, login.method), (Some(Reason::ReplyTooLong), Some(Method::Pap)));
+    assert!(login.detail.is_some_and(|detail| detail.starts_with("it has 5038 octets")));
+    // One that fits beside what the pool gives is let in.
+    p.ask_pap(2, b"ann", b"x");
+    let address = Some(IpAddr::V4(Ipv4Addr::new(10, 9, 8, 7)));
+    admission(&mut p, Admission::Yes { address, prefix: None });
+    assert_eq!(p.answer().unwrap().1, Code::ACCESS_ACCEPT);
+}
+
 #[test]
 fn rejects_are_held_back_up_to_a_number() {
     let mut config = aaa_config(users(Seed::new(1), 0));

@@ -252,3 +252,22 @@ fn a_login_says_whether_it_took_up_an_earlier_session() {
         assert_eq!(resumed, [false, true], "{version:?} {:?}", w.outcomes());
     }
 }
+
+/// The user in the tunnel is in the report, whether or not the ledger would have been asked.
+#[test]
+fn whose_reply_fits_no_packet_is_reported_by_the_inner_name() {
+    for simultaneous in [None, Some(1)] {
+        let mut config = config(server(Version::Tls13));
+        let mut all = Users::new(&mut Seed::new(1).secure("users", 0));
+        let mut user = User { simultaneous, ..User::with_password(PASSWORD) };
+        for _ in 0..20 {
+            user.reply.push_bytes(usher_radius::attribute::kind::REPLY_MESSAGE, &[b'x'; 248]).unwrap();
+        }
+        all.insert(&user_name(0), user);
+        config.users = UserSource::Memory(Arc::new(all));
+        let w = world(1, radius_nas(1), &[config]);
+        let (_, login) = login(w, ANONYMOUS, peap(Version::Tls13, &user_name(0), PASSWORD));
+        assert_eq!(login.reason, Some(Reason::ReplyTooLong), "{simultaneous:?}");
+        assert_eq!(login.inner.as_deref(), Some(&user_name(0)[..]), "{simultaneous:?}");
+    }
+}

@@ -134,7 +134,7 @@ impl Session {
     }
 
     /// Asks the host about limits where there are some. Whoever may not log in gets no further, whatever was proven.
-    fn admit(&mut self, ctx: &Context, mut approval: Box<Approval>) -> Step {
+    fn admit(&mut self, ctx: &mut Context, mut approval: Box<Approval>) -> Step {
         if let Some(reason) = self.refusal {
             let step = approval.reject(reason);
             self.stage = Stage::Admission(approval);
@@ -143,6 +143,11 @@ impl Session {
         let limited = self.user.as_ref().is_some_and(|u| u.simultaneous.is_some() || u.pool.is_some());
         if !limited && !ctx.config.limits {
             return Step::Accept(Grant { approval, address: None, prefix: None });
+        }
+        // Nobody gives back what the ledger gives: who cannot be told of it is turned away before it is asked.
+        if let Some(reject) = self.outgrows_packet(ctx, &approval) {
+            self.stage = Stage::Admission(approval);
+            return Step::Reject(reject);
         }
         let Some(pending) = &self.pending else { return Step::Wait };
         let request = self.admit_request(pending, approval.inner.as_deref());
@@ -252,25 +257,7 @@ impl Session {
             return Ok(None);
         };
         let who = approval.inner.as_deref().unwrap_or(&self.name);
-        let mut reply = core::mem::take(&mut ctx.list);
-        if who != self.name {
-            self.name_inner(ctx, who, &mut reply);
-        }
-        reply.extend(&user.reply);
-        chargeable(ctx, &pending.request, who, &mut reply);
-        // RFC 3579 §3: so that proxies that know nothing of EAP, and accounting, know whose session it is.
-        if approval.eap.is_some()
-            && let Asker::Radius(_) = pending.asker
-            && reply.get(kind::USER_NAME).is_none()
-            && !self.given.is_empty()
-        {
-            let fits = reply.push_bytes(kind::USER_NAME, &self.given);
-            debug_assert!(fits.is_ok(), "it came in an attribute");
-        }
-        if approval.method == Method::Mab {
-            // Who was seen but proved nothing is told no secret (RFC 5080 §2.1.1).
-            reply.remove(kind::TUNNEL_PASSWORD);
-        }
+        let mut reply = self.user_reply(ctx, &pending, &user, &approval);
         match address {
             Some(IpAddr::V4(address)) => {
                 reply.push_ipv4(kind::FRAMED_IP_ADDRESS, address);
@@ -288,10 +275,9 @@ impl Session {
             debug_assert!(fits.is_ok(), "18 octets fit every attribute");
         }
         reply.extend(&approval.reply);
-        if let Some(detail) = too_long(&pending, &approval, &reply) {
-            let (method, identifier) = (Some(approval.method), approval.eap.map(|eap| eap[1]));
-            self.pending = Some(pending);
-            let reject = Reject { method, reason: Reason::ReplyTooLong, detail: Some(detail), identifier };
+        if let Some(detail) = too_long(&pending, &approval, reply.packet_octets()) {
+            let reject = approval.reject_reply(detail);
+            (self.pending, self.stage) = (Some(pending), Stage::Admission(approval));
             return Err((Box::new(self), reject));
         }
         ctx.counters.accepted(approval.method);
@@ -324,6 +310,52 @@ impl Session {
             reply,
             login: Box::new(login),
         }))
+    }
+
+    /// What a user's rows and name put into the reply.
+    fn user_reply(
+        &self,
+        ctx: &mut Context,
+        pending: &Pending,
+        user: &User,
+        approval: &Approval,
+    ) -> Attributes {
+        let who = approval.inner.as_deref().unwrap_or(&self.name);
+        let mut reply = core::mem::take(&mut ctx.list);
+        if who != self.name {
+            self.name_inner(ctx, who, &mut reply);
+        }
+        reply.extend(&user.reply);
+        chargeable(ctx, &pending.request, who, &mut reply);
+        // RFC 3579 §3: so that proxies that know nothing of EAP, and accounting, know whose session it is.
+        if approval.eap.is_some()
+            && let Asker::Radius(_) = pending.asker
+            && reply.get(kind::USER_NAME).is_none()
+            && !self.given.is_empty()
+        {
+            let fits = reply.push_bytes(kind::USER_NAME, &self.given);
+            debug_assert!(fits.is_ok(), "it came in an attribute");
+        }
+        if approval.method == Method::Mab {
+            // Who was seen but proved nothing is told no secret (RFC 5080 §2.1.1).
+            reply.remove(kind::TUNNEL_PASSWORD);
+        }
+        reply
+    }
+
+    /// Whether the reply would not fit a packet with the most that the user's pool gives.
+    fn outgrows_packet(&self, ctx: &mut Context, approval: &Approval) -> Option<Reject> {
+        /// Framed-IPv6-Address and Framed-IPv6-Prefix.
+        const LEASE: usize = 18 + 20;
+        /// The name of the user in a tunnel, twice, and the Chargeable-User-Identity.
+        const NAMES: usize = 3 * 255;
+        let (pending, user) = (self.pending.as_ref()?, self.user.as_ref()?);
+        let lease = if user.pool.is_some() { LEASE } else { 0 };
+        let beside = approval.reply.packet_octets() + lease;
+        too_long(pending, approval, user.reply.packet_octets() + NAMES + beside)?;
+        let reply = self.user_reply(ctx, pending, user, approval);
+        let detail = too_long(pending, approval, reply.packet_octets() + beside)?;
+        Some(approval.reject_reply(detail))
     }
 
     /// Says who is inside a tunnel, in the name's own words or in those that only servers of our key can read. First of
@@ -447,17 +479,21 @@ impl Approval {
     fn reject(&self, reason: Reason) -> Step {
         Step::reject(Some(self.method), reason, self.eap.map(|eap| eap[1]))
     }
+    /// Its user is turned away since the reply does not fit a packet.
+    fn reject_reply(&self, detail: String) -> Reject {
+        let (method, identifier) = (Some(self.method), self.eap.map(|eap| eap[1]));
+        Reject { method, reason: Reason::ReplyTooLong, detail: Some(detail), identifier }
+    }
 }
 
 /// What of a reply does not fit a packet of RADIUS beside all that goes with it: Message-Authenticator, EAP-Success, MS-MPPE keys (RFC 2548
 /// §2.4.2) and what proxies have put into the request.
-fn too_long(pending: &Pending, approval: &Approval, reply: &Attributes) -> Option<String> {
+fn too_long(pending: &Pending, approval: &Approval, octets: usize) -> Option<String> {
     const PACKET: usize = 4096;
     const ALWAYS: usize = 20 + 18;
     const EAP: usize = 2 + 4;
     const KEYS: usize = 2 * 58;
     let Asker::Radius(_) = pending.asker else { return None };
-    let octets = reply.packet_octets();
     // Mostly there is room for more than proxies can have put there, and nobody looks what that was.
     if octets + pending.request.packet_octets() <= PACKET - ALWAYS - EAP - KEYS {
         return None;
