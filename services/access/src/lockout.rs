@@ -10,15 +10,21 @@ use usher_core::{Duration, Instant};
 const KNOWN_TIME: Duration = Duration::from_secs(7 * 86_400);
 /// So many pairs of user and place are remembered.
 const KNOWN_ROOM: usize = 1 << 16;
+/// So many times the limit of a name a place may fail under all names together that are known there.
+const PLACE_SHARE: u32 = 8;
 
 /// The lockout of a service's own users. Failed logins count under the name that was said, and under the place they came from: an
 /// address, a port and a station. Where a user was let in within a week, neither guesses from elsewhere nor guesses there at other users
-/// lock it out: what counts is failures of that user there. Who can take on its place and says its name can still do so.
+/// lock it out: what counts is failures of that user there. Who can take on its place and says its name can still do so. Behind one
+/// place, such as an address translator, many users may be known: failures under all their names together have a limit of their
+/// own, and beyond it nobody is weighed who comes from there. A user at another place is not touched by that.
 #[derive(Debug)]
 pub struct LoginLockout {
     hash: HashState,
     limit: Option<FailureLimit>,
     failures: Option<Failures>,
+    /// Failures under known users' names, by their places.
+    places: Option<Failures>,
     /// Users at places.
     known: RecentKeys,
 }
@@ -34,14 +40,21 @@ impl LoginLockout {
     /// Nobody has failed. `None`: nobody is ever held back.
     #[must_use]
     pub fn new(limit: Option<FailureLimit>, hash: &HashState) -> Self {
-        let failures = limit.map(|limit| Failures::new(limit, hash));
-        Self { hash: hash.clone(), limit, failures, known: RecentKeys::new(KNOWN_ROOM, hash) }
+        let known = RecentKeys::new(KNOWN_ROOM, hash);
+        let mut lockout = Self { hash: hash.clone(), limit: None, failures: None, places: None, known };
+        lockout.set_limit(limit);
+        lockout
     }
     /// Sets the limit. Another one than before counts anew.
     pub fn set_limit(&mut self, limit: Option<FailureLimit>) {
         if limit != self.limit {
             self.limit = limit;
             self.failures = limit.map(|limit| Failures::new(limit, &self.hash));
+            let of_place = |limit: FailureLimit| {
+                let count = limit.count.saturating_mul(PLACE_SHARE);
+                Failures::new(FailureLimit { count, ..limit }, &self.hash)
+            };
+            self.places = limit.map(of_place);
         }
     }
     fn keys(&self, name: &[u8], place: &impl Hash) -> LoginKeys {
@@ -56,7 +69,8 @@ impl LoginLockout {
         let Some(failures) = &self.failures else { return false };
         let keys = self.keys(name, place);
         if self.known.has(now, keys.both, KNOWN_TIME) {
-            return failures.held(now, keys.both);
+            let place_held = self.places.as_ref().is_some_and(|places| places.held(now, keys.place));
+            return place_held || failures.held(now, keys.both);
         }
         failures.held(now, keys.place) || failures.held(now, keys.name)
     }
@@ -70,6 +84,9 @@ impl LoginLockout {
             if known {
                 failures.failed(now, keys.both);
             }
+        }
+        if let Some(places) = self.places.as_mut().filter(|_| known) {
+            places.failed(now, keys.place);
         }
     }
     /// Counts a right proof: failures under the name are forgotten. Those of the place are not, or whoever has a password would guess
@@ -131,11 +148,44 @@ mod tests {
         assert!(!lockout.holds(at(2), b"own", &1) && !lockout.holds(at(2), b"own", &2));
     }
 
+    /// Behind an address translator many users are known, at each of whom somebody there could make guesses up to its limit.
     #[test]
-    fn hosts_of_one_ipv6_network_are_one() {
-        let host = |text: &str| usher_core::address::host_of(text.parse().unwrap());
-        assert_eq!(host("2001:db8:0:1::1"), host("2001:db8:0:1:ffff::2"));
-        assert_ne!(host("2001:db8:0:1::1"), host("2001:db8:0:2::1"));
-        assert_eq!(host("::ffff:192.0.2.1"), host("192.0.2.1"));
+    fn a_place_guesses_at_all_its_known_users_so_often_and_harms_no_other_place() {
+        let mut lockout = lockout();
+        let names: alloc::vec::Vec<_> = (0..200).map(|n| alloc::format!("user{n}")).collect();
+        for name in &names {
+            lockout.succeeded(at(0), name.as_bytes(), &"nat");
+            lockout.succeeded(at(0), name.as_bytes(), &"home");
+        }
+        let mut weighed = 0;
+        for _ in 0..3 {
+            for name in &names {
+                if !lockout.holds(at(1), name.as_bytes(), &"nat") {
+                    weighed += 1;
+                    lockout.failed(at(1), name.as_bytes(), &"nat");
+                }
+            }
+        }
+        assert_eq!(weighed, 3 * PLACE_SHARE);
+        assert!(lockout.holds(at(2), b"user199", &"nat"), "the place has had its guesses");
+        for name in &names {
+            assert!(!lockout.holds(at(2), name.as_bytes(), &"home"), "{name}");
+        }
+        lockout.succeeded(at(2), b"user7", &"nat");
+        assert!(lockout.holds(at(3), b"user8", &"nat"), "one right proof does not clear a place");
+        assert!(!lockout.holds(at(102), b"user199", &"nat"), "the time is over");
+    }
+
+    /// Who mistypes at home is not counted at anybody else's, and a household's slips hold nobody back.
+    #[test]
+    fn slips_below_the_share_of_a_place_hold_no_known_user_there() {
+        let mut lockout = lockout();
+        for n in 0..20_u8 {
+            lockout.succeeded(at(0), &[n], &"nat");
+        }
+        for n in 0..20_u8 {
+            lockout.failed(at(1), &[n], &"nat");
+            assert!(!lockout.holds(at(2), &[n], &"nat"), "{n}");
+        }
     }
 }
