@@ -470,7 +470,8 @@ impl Ledger {
         }
     }
 
-    /// Accounting-On, Accounting-Off: of this NAS, what had begun by then has ended.
+    /// Accounting-On, Accounting-Off: of this NAS, what had begun by then has ended. Of several that have one address, such as
+    /// those behind a proxy, what has its NAS-Identifier, or of which none is known.
     fn restarted(&mut self, record: &Record) -> Accounting {
         let (nas, at, status) = (record.session.nas, record.at, record.status);
         let (key, slack) = (record.unique.key(), self.slack(record));
@@ -487,21 +488,24 @@ impl Ledger {
         self.counters.restarts += 1;
         let ending = if status == Status::On { Ending::Restarted } else { Ending::WentDown };
         // Diameter has no restarts, and a NAS that speaks it may have any address, as it says.
-        let of_nas =
-            self.table.of_nas(nas).filter(|(_, s)| !s.is_by_diameter() && self.began_before(s, record));
+        let identifier = self.identifier_of(record);
+        let of_address = || self.table.of_nas(nas).filter(|(_, s)| !s.is_by_diameter());
+        // The store has no NAS-Identifiers: where another's sessions go on, it is told of each that ended.
+        let shared = of_address().any(|(_, s)| !s.may_be_at(identifier));
+        let of_nas = of_address().filter(|(_, s)| s.may_be_at(identifier) && self.began_before(s, record));
         let ended: Vec<_> = of_nas.map(|(slot, s)| (slot, s.start, s.ahead)).collect();
         for (slot, start, ahead) in ended {
             self.counters.ended_by_restart += 1;
-            if start <= at {
-                self.end(slot, at, ending, None);
-            } else {
-                self.end(slot, shifted(record.happened_here(), ahead), ending, None);
-                // By its times the store would not end it.
+            // By its times the store would not end one that began later.
+            let later = start > at;
+            let end = if later { shifted(record.happened_here(), ahead) } else { at };
+            self.end(slot, end, ending, None);
+            if later || shared {
                 self.enqueue(slot);
             }
             self.retire(slot);
         }
-        let wait = self.queue.push(What::Restart { nas, at, status });
+        let wait = self.queue.push(What::Restart { nas, at, status, shared });
         self.restarts.put(Restart { nas, status, key, at, wait });
         Accounting::Write(wait)
     }

@@ -15,8 +15,9 @@ pub(super) const REFUSED: u64 = u64::MAX;
 pub(super) enum What {
     /// The session in this slot.
     Session(u32),
-    /// A NAS began anew, or went down.
-    Restart { nas: IpAddr, at: WallTime, status: Status },
+    /// A NAS began anew, or went down. `shared`: other NASs have its address, and the sessions that ended are written each by
+    /// itself before this.
+    Restart { nas: IpAddr, at: WallTime, status: Status, shared: bool },
 }
 
 #[derive(Clone, Debug)]
@@ -88,7 +89,8 @@ impl Ledger {
                         out.push(Change::Session(session.row().into()));
                     }
                 }
-                What::Restart { nas, at, status } => {
+                What::Restart { shared: true, .. } => {}
+                What::Restart { nas, at, status, shared: false } => {
                     let cause = if *status == Status::On { NAS_REBOOT } else { ADMIN_REBOOT };
                     out.push(Change::NasRestarted { nas: *nas, at: *at, cause: cause.into() });
                 }

@@ -220,8 +220,11 @@ impl Session {
         let port = a.is_empty() || b.is_empty() || a == b;
         let (a, b) = (self.calling(), record.calling_station_id.as_str());
         let station = a.is_empty() || b.is_empty() || same_station(a, b);
-        let nas = self.identifier == 0 || identifier == 0 || self.identifier == identifier;
-        user && port && station && nas
+        user && port && station && self.may_be_at(identifier)
+    }
+    /// Whether it may be of the NAS with this digest of a NAS-Identifier, as far as both are known.
+    pub(super) const fn may_be_at(&self, identifier: u32) -> bool {
+        self.identifier == 0 || identifier == 0 || self.identifier == identifier
     }
     /// Whether it is reported by Diameter, as far as that is known: of sessions that version 0.2.0 or an earlier one wrote
     /// it is known from their next record on.

@@ -236,6 +236,39 @@ fn a_nas_that_begins_anew_has_none_of_its_sessions_left() {
     assert!(w.spans().contains(&(101, None)));
 }
 
+/// Behind a proxy, or an address translator, several NASs have one address: each has its own NAS-Identifier.
+#[test]
+fn a_restart_ends_the_sessions_of_its_own_nas_identifier() {
+    let of = |status, id: &str, secs, nas: &str| {
+        let mut record = record(status, id, secs);
+        record.nas_identifier = nas.into();
+        if !id.is_empty() {
+            record.session.user = alloc::format!("user{id}");
+            record.unique = Record::new(status, record.session.clone(), record.at).unique;
+        }
+        record
+    };
+    for (status, cause) in [(On, "NAS-Reboot"), (Off, "Admin-Reboot")] {
+        let mut w = World::default();
+        for (id, nas) in [("1", "a"), ("2", "b"), ("3", "a"), ("4", "")] {
+            assert!(w.tell(&of(Start, id, 10, nas)));
+        }
+        assert!(w.tell(&of(status, "", 100, "a")));
+        let open: Vec<_> = w.ledger.sessions().map(|row| row.acctsessionid).collect();
+        assert_eq!(open, ["2"], "one of which no NAS-Identifier is known ends, too");
+        let mut rows = w.rows();
+        rows.sort_by(|a, b| a.acctsessionid.cmp(&b.acctsessionid));
+        let causes: Vec<_> = rows.iter().map(|row| &*row.acctterminatecause).collect();
+        assert_eq!(causes, [cause, "", cause, cause], "in the store as in the ledger");
+        assert!(w.tell_at(105, &of(status, "", 100, "a")), "again");
+        assert_eq!(w.ledger.unwritten(), 0);
+        // One that says no NAS-Identifier is all of them.
+        assert!(w.tell(&of(status, "", 200, "")));
+        assert_eq!(w.ledger.len(), 0);
+        assert!(w.rows().iter().all(|row| row.acctterminatecause == cause));
+    }
+}
+
 #[test]
 fn a_session_that_was_thought_ended_goes_on() {
     let config = LedgerConfig { stale_after: Some(Duration::from_secs(100)), ..LedgerConfig::default() };
