@@ -2,6 +2,7 @@
 
 use crate::output::{Failure, Output, columns, duration, octets};
 use crate::service::{ImportedFile, check, import, included};
+use crate::session_id::{SessionNames, find_session, short_ids};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -50,7 +51,7 @@ begins it and stays until it has ended, or until it is interrupted. Ends with co
   usher ike rekey ann@example.org
   usher ike rekey '#3' --children")]
     Rekey {
-        /// A connection, an identity, a user, an inner address, or # with the number that status shows [default: all].
+        /// A connection, an identity, a user, an inner address, a session's id as status shows it, or # with its number [default: all].
         which: Option<String>,
         /// Their CHILD_SAs.
         #[arg(long)]
@@ -66,7 +67,7 @@ begins it and stays until it has ended, or until it is interrupted. Ends with co
 
 What the configuration begins at the start is not begun again until `usher ike connect` says so.")]
     Down {
-        /// A connection, an identity, a user, an inner address, or # with the number that status shows.
+        /// A connection, an identity, a user, an inner address, a session's id as status shows it, or # with its number.
         #[arg(required_unless_present = "all")]
         which: Option<String>,
         /// All of them.
@@ -108,11 +109,13 @@ pub(crate) fn ike(output: &Output, command: IkeCommand) -> Result<(), Failure> {
             other => Err(strange(&other)),
         },
         IkeCommand::Rekey { which, children, config } => {
-            let answer = ask(&config, &Request::Rekey { which: which.clone(), children })?;
+            let named = session_meant(&config, which.as_deref())?;
+            let answer = ask(&config, &Request::Rekey { which: named, children })?;
             told(output, which.as_deref(), &answer, "replaced")
         }
         IkeCommand::Down { which, all: _, config } => {
-            let answer = ask(&config, &Request::Down { which: which.clone() })?;
+            let named = session_meant(&config, which.as_deref())?;
+            let answer = ask(&config, &Request::Down { which: named })?;
             told(output, which.as_deref(), &answer, "ended")
         }
         IkeCommand::Import { file } => {
@@ -151,6 +154,24 @@ fn strange(answer: &Answer) -> Failure {
 fn ask(config: &Config, request: &Request) -> Result<Answer, Failure> {
     let path = ike::control_path(config.config.as_deref());
     ike::request(&path, request).map_err(Failure::failed)
+}
+
+/// What a running gateway is asked about: where it is the beginning of a session's id, that id.
+fn session_meant(config: &Config, which: Option<&str>) -> Result<Option<String>, Failure> {
+    let Some(which) = which else { return Ok(None) };
+    let Answer::Status(status) = ask(config, &Request::Status)? else { return Ok(Some(which.to_owned())) };
+    let called = |sa: &IkeSa| [&*sa.connection, &*sa.identity, &*sa.user].contains(&which);
+    if which.starts_with('#') || status.sas.iter().any(called) {
+        return Ok(Some(which.to_owned()));
+    }
+    let names = |sa: &IkeSa| SessionNames {
+        id: sa.session.clone(),
+        others: Vec::new(),
+        about: format!("#{}  {}  {}", sa.id, sa.connection, sa.identity),
+    };
+    let names: Vec<_> = status.sas.iter().map(names).collect();
+    let found = find_session(&names, which)?;
+    Ok(Some(found.map_or_else(|| which.to_owned(), |n| names[n].id.clone())))
 }
 
 fn connect(output: &Output, connection: String, keep: bool, config: Config) -> Result<(), Failure> {
@@ -193,16 +214,18 @@ fn show(output: &Output, status: &Status) -> Result<(), Failure> {
         text.push_str(&format!("; pool {}: {} of {}", pool.name, pool.used, pool.addresses));
     }
     text.push('\n');
-    text.push_str(&columns(&status.sas.iter().flat_map(rows).collect::<Vec<_>>()));
+    let short = short_ids(status.sas.iter().map(|sa| &*sa.session));
+    let rows = status.sas.iter().zip(short).flat_map(|(sa, short)| rows(sa, short));
+    text.push_str(&columns(&rows.collect::<Vec<_>>()));
     output.text(&text)
 }
 
 /// An IKE_SA and its CHILD_SAs, a row each.
-fn rows(sa: &IkeSa) -> Vec<Vec<String>> {
+fn rows(sa: &IkeSa, short: String) -> Vec<Vec<String>> {
     let lasted = |seconds: u64| duration(seconds as f64);
     let addresses: Vec<String> = sa.addresses.iter().map(ToString::to_string).collect();
     let first = vec![
-        format!("#{}", sa.id),
+        format!("#{} {short}", sa.id),
         sa.connection.clone(),
         sa.identity.clone(),
         sa.remote.to_string(),

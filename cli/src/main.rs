@@ -25,6 +25,8 @@ mod pppoe;
 mod progress;
 #[cfg(feature = "live")]
 mod service;
+#[cfg(feature = "live")]
+mod session_id;
 mod study;
 mod verify;
 

@@ -1,7 +1,8 @@
 //! `usher pppoe`: an access concentrator and a client; `usher who`: who had which address.
 
 use crate::output::{Failure, Output, columns, duration, octets};
-use crate::service::{ImportedFile, check, import};
+use crate::service::{ImportedFile, asker, check, import};
+use crate::session_id::{SessionNames, find_session, short_ids};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::net::{IpAddr, SocketAddr};
@@ -48,7 +49,7 @@ The host gets an IPv4 address of the concentrator, with --ipv6 one of IPv6 too, 
   usher pppoe disconnect '#3'
   usher pppoe disconnect --all")]
     Disconnect {
-        /// A user, an address, a station (02:00:5e:10:00:01), an Acct-Session-Id, or # with the number that sessions shows.
+        /// A user, an address, a station (02:00:5e:10:00:01), a session's id as sessions shows it, or # with its number.
         #[arg(required_unless_present = "all")]
         which: Option<String>,
         /// All of them.
@@ -182,7 +183,8 @@ pub(crate) fn pppoe(output: &Output, command: PppoeCommand) -> Result<(), Failur
             other => Err(strange(&other)),
         },
         PppoeCommand::Disconnect { which, all: _, config } => {
-            let answer = ask(&config, &Request::Disconnect { which: which.clone() })?;
+            let named = session_meant(&config, which.as_deref())?;
+            let answer = ask(&config, &Request::Disconnect { which: named })?;
             told(output, which.as_deref(), &answer)
         }
         PppoeCommand::Import { file } => import(output, &file, |text| {
@@ -213,6 +215,23 @@ fn strange(answer: &Answer) -> Failure {
 fn ask(config: &Config, request: &Request) -> Result<Answer, Failure> {
     let path = pppoe::control_path(config.config.as_deref());
     pppoe::request(&path, request).map_err(Failure::failed)
+}
+
+/// What a running concentrator is asked about: where it is the beginning of a session's id, that id.
+fn session_meant(config: &Config, which: Option<&str>) -> Result<Option<String>, Failure> {
+    let Some(which) = which else { return Ok(None) };
+    let Answer::Status(status) = ask(config, &Request::Status)? else { return Ok(Some(which.to_owned())) };
+    if which.starts_with('#') || status.sessions.iter().any(|one| one.user == which) {
+        return Ok(Some(which.to_owned()));
+    }
+    let names = |one: &Session| SessionNames {
+        id: one.session.clone(),
+        others: Vec::new(),
+        about: format!("#{}  {}  {} {}", one.id, one.user, one.port, one.station),
+    };
+    let names: Vec<_> = status.sessions.iter().map(names).collect();
+    let found = find_session(&names, which)?;
+    Ok(Some(found.map_or_else(|| which.to_owned(), |n| names[n].id.clone())))
 }
 
 fn password(file: &Path) -> Result<Key, Failure> {
@@ -307,11 +326,12 @@ fn show(output: &Output, status: &Status) -> Result<(), Failure> {
         text.push_str("; connections that hosts begin are dropped: the log of translations cannot take them, the concentrator's log says why");
     }
     text.push('\n');
-    let row = |one: &Session| {
+    let short = short_ids(status.sessions.iter().map(|one| &*one.session));
+    let row = |(one, short): (&Session, String)| {
         let ipv4 = one.ipv4.map(|address| address.to_string());
         let addresses: Vec<String> = ipv4.into_iter().chain(one.ipv6.iter().cloned()).collect();
         vec![
-            format!("#{}", one.id),
+            format!("#{} {short}", one.id),
             one.user.clone(),
             format!("{} {}", one.port, one.station),
             addresses.join(" "),
@@ -319,14 +339,8 @@ fn show(output: &Output, status: &Status) -> Result<(), Failure> {
             format!("{} from it, {} to it", octets(one.carried.octets_in), octets(one.carried.octets_out)),
         ]
     };
-    text.push_str(&columns(&status.sessions.iter().map(row).collect::<Vec<_>>()));
+    text.push_str(&columns(&status.sessions.iter().zip(short).map(row).collect::<Vec<_>>()));
     output.text(&text)
-}
-
-/// Who this program runs for, for the audit.
-fn asker() -> String {
-    let uid = std::env::var("SUDO_USER").or_else(|_| std::env::var("USER"));
-    uid.unwrap_or_else(|_| "unknown".to_owned())
 }
 
 pub(crate) fn who(output: &Output, args: WhoArgs) -> Result<(), Failure> {

@@ -66,6 +66,12 @@ pub(crate) fn report_fault(output: &Output, file: &Path, fault: ServiceFault) ->
     }
 }
 
+/// Who this program runs for, for logs and audits.
+pub(crate) fn asker() -> String {
+    let user = std::env::var("SUDO_USER").or_else(|_| std::env::var("USER"));
+    user.unwrap_or_else(|_| "unknown".to_owned())
+}
+
 /// Tells what is wrong with a configuration, or that nothing is. `checked` are its warnings, or why a service would not serve.
 pub(crate) fn check(
     output: &Output,

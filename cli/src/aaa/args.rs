@@ -279,7 +279,7 @@ Without --secret-file a secret is made and shown once.")]
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum SessionCommand {
-    /// List open sessions.
+    /// List open sessions, each with as much of its id as names it.
     #[command(after_help = "Examples:\n  usher aaa session list\n  usher aaa session list --user ann --json")]
     List {
         /// Those of this user.
@@ -289,15 +289,16 @@ pub(crate) enum SessionCommand {
         config: Config,
     },
     /// Show all that is known of a session.
-    #[command(after_help = "Example:\n  usher aaa session show 5f2a")]
-    Show(Named),
+    #[command(after_help = "Example:\n  usher aaa session show 5f2a01")]
+    Show(SessionNamed),
     /// Ask the NAS to end a session (RFC 5176).
-    #[command(after_help = "Example:\n  usher aaa session disconnect 5f2a")]
-    Disconnect(Named),
+    #[command(after_help = "Example:\n  usher aaa session disconnect 5f2a01")]
+    Disconnect(SessionNamed),
     /// Ask the NAS to change a session (RFC 5176).
-    #[command(after_help = "Example:\n  usher aaa session change 5f2a 'Filter-Id = guests'")]
+    #[command(after_help = "Example:\n  usher aaa session change 5f2a01 'Filter-Id = guests'")]
     Change {
-        /// The session's name.
+        /// The session's id: acctuniqueid or Acct-Session-Id, or the first 6 characters or more of either.
+        #[arg(value_name = "ID")]
         name: String,
         /// What is to be, `ATTRIBUTE = VALUE`.
         #[arg(required = true)]
@@ -305,6 +306,41 @@ pub(crate) enum SessionCommand {
         #[command(flatten)]
         config: Config,
     },
+    /// Take sessions for ended whose NAS cannot say so, since it died or was taken away.
+    #[command(after_help = "Examples:
+  usher aaa session forget 5f2a01 77ab20
+  usher aaa session forget --nas 192.0.2.7 --dry-run
+  usher aaa session forget --nas ap-3 --user ann
+
+The user's place and the pool's address are free again, and the record is closed as of when the session was last heard of, with the
+cause Admin-Reset. No NAS is asked: to end a session that goes on, disconnect it. One that its NAS tells of all the same is open again.
+Ends with code 1 where no open session is meant.")]
+    Forget {
+        /// Ids, as list shows them.
+        #[arg(value_name = "ID", required_unless_present_any = ["nas", "user"])]
+        ids: Vec<String>,
+        /// Sessions of this NAS: its address, or the name of its client.
+        #[arg(long, value_name = "NAME|ADDRESS", conflicts_with = "ids")]
+        nas: Option<String>,
+        /// Sessions of this user; with --nas those there.
+        #[arg(long, value_name = "NAME", conflicts_with = "ids")]
+        user: Option<String>,
+        /// Show which they are, and forget none.
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        config: Config,
+    },
+}
+
+/// A session.
+#[derive(Args, Debug)]
+pub(crate) struct SessionNamed {
+    /// Its id: acctuniqueid or Acct-Session-Id, or the first 6 characters or more of either.
+    #[arg(value_name = "ID")]
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) config: Config,
 }
 
 #[derive(Args, Debug)]

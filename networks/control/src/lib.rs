@@ -46,6 +46,13 @@ pub enum Request {
         #[serde(default)]
         disconnect: bool,
     },
+    /// End sessions whose NAS will not say that they ended.
+    ForgetSessions {
+        /// The acctuniqueid of each.
+        sessions: Vec<String>,
+        /// Who wants it, for the log.
+        by: String,
+    },
     /// Read the configuration again.
     Reload,
 }
@@ -72,6 +79,13 @@ pub enum Answer {
         ended: usize,
         /// Why each other is not.
         failures: Vec<String>,
+    },
+    /// Sessions were ended.
+    Forgotten {
+        /// The acctuniqueid of each that was open.
+        sessions: Vec<String>,
+        /// The store has it; otherwise it will, as soon as it can be written.
+        durable: bool,
     },
     /// How things are.
     Status(Status),

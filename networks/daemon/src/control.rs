@@ -13,6 +13,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+use usher_aaa::ledger::Unique;
 use usher_aaa::store::SessionRow;
 use usher_aaa::{Command, DynamicResult, TRACES, TraceFilter, canonical_name, is_alias};
 use usher_control::{Answer, ListStatus, Request, Session, Status};
@@ -99,6 +100,9 @@ fn serve(running: &Running, shared: &Shared, stream: &UnixStream) -> io::Result<
             let rows = running.ledger.sessions(user);
             Answer::Sessions { sessions: rows.iter().map(Session::from).collect() }
         }
+        Request::ForgetSessions { sessions, by } => {
+            forget_sessions(running, &sessions, &by, control::asking_user(stream))
+        }
         Request::Forget { user, disconnect } => forget(running, shared, user.as_deref(), disconnect),
         Request::Reload => running.reload().map_or_else(failed, |parts| Answer::Reloaded {
             restart: parts.into_iter().map(str::to_owned).collect(),
@@ -150,6 +154,19 @@ fn status(running: &Running) -> Status {
             .map(|(whose, end)| ((*whose).to_owned(), (*end as f64 - now) / 86_400.0))
             .collect(),
     }
+}
+
+/// Ends sessions whose NAS will not say that they ended, and logs who wanted it.
+fn forget_sessions(running: &Running, sessions: &[String], by: &str, uid: Option<u32>) -> Answer {
+    let uniques = sessions.iter().filter_map(|session| Unique::parse(session)).collect();
+    let Some((rows, durable)) = running.ledger.forget(uniques) else {
+        return Answer::Failed { message: "the ledger does not answer; try again".to_owned() };
+    };
+    for row in &rows {
+        let (session, user, nas) = (&row.acctuniqueid, &row.username, row.nasipaddress);
+        tracing::warn!(session, user, %nas, by, ?uid, "session forgotten: its NAS does not end it");
+    }
+    Answer::Forgotten { sessions: rows.into_iter().map(|row| row.acctuniqueid).collect(), durable }
 }
 
 /// Has all shards forget a user, or all users, and with `disconnect` NASs end the user's open sessions.

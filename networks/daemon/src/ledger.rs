@@ -14,7 +14,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant as Monotonic};
-use usher_aaa::ledger::{Accounting, Counters, Find, Ledger, text};
+use usher_aaa::ledger::{Accounting, Counters, Find, Ledger, Unique, text};
 use usher_aaa::service::hold_back;
 use usher_aaa::store::{Change, SessionRow, Store, StoreError};
 use usher_aaa::{Admission, AdmitRequest, Command, Record};
@@ -46,6 +46,8 @@ pub(crate) enum Entry {
     Login(Change),
     /// Tell the open sessions: those of a user, or all.
     Sessions(Option<String>, SyncSender<Vec<SessionRow>>),
+    /// End these sessions, and tell which were open, at once, and when all is durable.
+    Forget(Vec<Unique>, SyncSender<Vec<SessionRow>>, SyncSender<()>),
     /// Tell what was counted.
     Collect(SyncSender<LedgerSnapshot>),
     /// Write what waits and end.
@@ -114,6 +116,14 @@ impl LedgerHandle {
         self.queue.put_own(Entry::Sessions(user, sender));
         receiver.recv_timeout(Duration::from_secs(10)).unwrap_or_default()
     }
+    /// Ends sessions: those that were open, and whether their end is durable already.
+    pub(crate) fn forget(&self, sessions: Vec<Unique>) -> Option<(Vec<SessionRow>, bool)> {
+        let ((rows, forgotten), (done, durable)) = (sync_channel(1), sync_channel(1));
+        self.queue.put_own(Entry::Forget(sessions, rows, done));
+        let rows = forgotten.recv_timeout(Duration::from_secs(10)).ok()?;
+        let durable = rows.is_empty() || durable.recv_timeout(Duration::from_secs(10)).is_ok();
+        Some((rows, durable))
+    }
     pub(crate) fn collect(&self) -> Option<LedgerSnapshot> {
         let (sender, receiver) = sync_channel(1);
         self.queue.put_own(Entry::Collect(sender));
@@ -131,6 +141,8 @@ struct Keeper {
     stats: Arc<LedgerStats>,
     /// Records that are acknowledged when what bears their number is written.
     pending: VecDeque<(u64, For)>,
+    /// Who waits for sessions to be ended in the store, too.
+    forgotten: Vec<(u64, SyncSender<()>)>,
     logins: VecDeque<Change>,
     outage: Outage,
     refusals: RefusalLog,
@@ -163,6 +175,7 @@ pub(crate) fn begin(
         mailboxes,
         stats,
         pending: VecDeque::new(),
+        forgotten: Vec::new(),
         logins: VecDeque::new(),
         outage: Outage::default(),
         refusals: RefusalLog::default(),
@@ -283,6 +296,20 @@ impl Keeper {
                 };
                 let _ = sender.try_send(rows);
             }
+            Entry::Forget(sessions, rows, done) => {
+                let mut last = None;
+                let mut ended = Vec::new();
+                for unique in sessions {
+                    let row = self.ledger.find(Find::Unique(unique)).pop();
+                    if let Some(number) = self.ledger.forget(unique) {
+                        ended.extend(row);
+                        last = last.max(Some(number));
+                    }
+                }
+                self.forgotten.extend(last.map(|number| (number, done)));
+                // Who went away needs no answer.
+                let _ = rows.try_send(ended);
+            }
             Entry::Collect(sender) => {
                 let open = self.ledger.len() as u64;
                 let _ = sender.try_send(LedgerSnapshot { counters: *self.ledger.counters(), open });
@@ -354,6 +381,13 @@ impl Keeper {
         for (f, durable) in answers {
             self.answer(f, durable);
         }
+        self.forgotten.retain(|(n, done)| {
+            let durable = commit.durable(*n);
+            if durable == Some(true) {
+                let _ = done.try_send(());
+            }
+            durable.is_none()
+        });
         if away {
             self.rest = Some(Monotonic::now() + PAUSE);
             return false;

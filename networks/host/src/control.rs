@@ -69,6 +69,12 @@ pub fn listen(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
+/// Which user of the system is at the other end, where the system says so.
+#[must_use]
+pub fn asking_user(stream: &UnixStream) -> Option<u32> {
+    rustix::net::sockopt::socket_peercred(stream).ok().map(|peer| peer.uid.as_raw())
+}
+
 /// Says one answer, as a line.
 ///
 /// # Errors
@@ -129,7 +135,7 @@ where
             }
             let serve = move || {
                 let served = stream.set_write_timeout(Some(PATIENCE)).and_then(|()| line(&stream, PATIENCE));
-                let user = rustix::net::sockopt::socket_peercred(&stream).ok().map(|peer| peer.uid.as_raw());
+                let user = asking_user(&stream);
                 let said = served.map(|line| match serde_json::from_slice(&line) {
                     Ok(request) => answer(request, user),
                     Err(error) => failed(format!("not a request: {error}")),

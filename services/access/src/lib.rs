@@ -35,7 +35,7 @@ pub use identity::{
 pub use lockout::LoginLockout;
 pub use prefix::ipv6_prefix;
 pub use proof::{ChapResponse, Expected, MsChapResponse, MsChapV2Response, Proof, ProofError};
-pub use record::{Record, RecordKind, TerminateCause, Traffic};
+pub use record::{Record, RecordKind, TerminateCause, Traffic, session_id, start_of};
 pub use reply::{FramedAddress, Reply};
 pub use request::{Continuation, Request};
 pub use tunnel::{is_by_certificate, is_tunnelled, within};

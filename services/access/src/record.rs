@@ -2,6 +2,8 @@
 
 use crate::NasPort;
 use crate::prefix::ipv6_prefix;
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use usher_core::Duration;
@@ -227,5 +229,47 @@ impl<'a> Record<'a> {
     /// Framed-IPv6-Prefix.
     pub(crate) fn prefix(&self) -> Option<Vec<u8>> {
         self.framed_ipv6_prefix.map(|(prefix, bits)| ipv6_prefix(prefix, bits))
+    }
+}
+
+/// The Acct-Session-Id of the `number`-th session since a start; 0 names what is told of the start itself. Its first digits tell
+/// sessions apart, so that a few of them name one.
+#[must_use]
+pub fn session_id(start: u32, number: u32) -> String {
+    format!("{:08x}{start:08x}", number.wrapping_mul(SPREAD))
+}
+
+/// The start that an Acct-Session-Id is of. Version 0.2.0 had its digits first and the number behind them: of the two the number is the
+/// small one.
+#[must_use]
+pub fn start_of(session: &str) -> Option<u32> {
+    let half = |range| u32::from_str_radix(session.get(range)?, 16).ok();
+    let (first, last) = (half(0..8)?, half(8..16)?);
+    Some(if first.wrapping_mul(GATHER) <= last { last } else { first })
+}
+
+/// The golden ratio of 32 bits: odd, so that no two numbers have one image, and neighbours are far apart.
+const SPREAD: u32 = 0x9e37_79b1;
+/// What undoes it.
+const GATHER: u32 = 0x0e8b_2f51;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_of_a_start_are_told_apart_by_their_first_digits() {
+        let start = 0xc0ff_ee00;
+        let ids: Vec<String> = (0..1000).map(|number| session_id(start, number)).collect();
+        assert_eq!(ids[0], "00000000c0ffee00");
+        for id in &ids {
+            assert_eq!((id.len(), start_of(id)), (16, Some(start)), "{id}");
+        }
+        let mut short: Vec<&str> = ids.iter().map(|id| &id[..6]).collect();
+        short.sort_unstable();
+        short.dedup();
+        assert_eq!(short.len(), ids.len());
+        assert_eq!(start_of("c0ffee0000000007"), Some(start), "as 0.2.0 wrote it");
+        assert_eq!((start_of("c0ffee"), start_of("strange-session1")), (None, None));
     }
 }

@@ -95,7 +95,7 @@ impl AccessConcentrator {
         // Diameter has no word for it.
         let radius = self.aaa.as_ref().is_some_and(|aaa| aaa.radius_counters().is_some());
         if self.accounts() && radius {
-            let name = alloc::format!("{:08x}00000000", self.start);
+            let name = usher_access::session_id(self.start, 0);
             self.say(now, &Record::new(what, &name, 0), false);
         }
     }
@@ -152,7 +152,7 @@ impl AccessConcentrator {
             framed_ip: begin.ipv4,
             framed_ipv6_prefix: begin.ipv6.first().copied(),
             attributes: Some(&attributes),
-            start: begin.session.get(..8).and_then(|start| u32::from_str_radix(start, 16).ok()),
+            start: usher_access::start_of(&begin.session),
             ..Record::new(RecordKind::Stop, &begin.session, stop.record)
         };
         self.say(now, &record, self.config.logged);

@@ -264,7 +264,7 @@ impl AccessConcentrator {
         let Some(subscriber) = self.attached.get(&wire).cloned() else { return Ok(()) };
         self.next_session += 1;
         let id = self.next_session;
-        let acct = alloc::format!("{:08x}{id:08x}", self.start);
+        let acct = usher_access::session_id(self.start, id as u32);
         if granted.nameless {
             granted.user = usher_access::within(&granted.login, &session_called(&acct));
         }

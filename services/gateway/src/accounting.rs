@@ -71,7 +71,7 @@ impl Gateway {
         let token = self.token();
         let Some(aaa) = self.aaa.as_mut().filter(|aaa| aaa.radius_counters().is_some()) else { return };
         if accounts && self.config.endpoint.shard.number == 0 {
-            let name = alloc::format!("{:08x}00000000", self.start);
+            let name = usher_access::session_id(self.start, 0);
             let sent = aaa.account(now, token, &Record::new(RecordKind::On, &name, 0)).is_ok();
             self.count(token, name, sent);
         }

@@ -78,6 +78,7 @@ impl Session {
         self.connection == name
             || self.identity.to_string() == name
             || self.granted.user == name.as_bytes()
+            || self.id == name
             || name.parse().is_ok_and(|address| self.addresses.contains(&address))
     }
 }
@@ -176,7 +177,7 @@ impl Gateway {
             granted.user = remote.canonical().to_string().into_bytes();
         }
         self.next_session = self.next_session.wrapping_add(1);
-        let id = alloc::format!("{:08x}{:08x}", self.start, self.next_session);
+        let id = usher_access::session_id(self.start, self.next_session);
         let ends = granted.lasts.map(|lasts| now + lasts);
         let accounting = self.config.aaa.as_ref().filter(|aaa| aaa.accounting && !initiator);
         let interim = accounting.and_then(|aaa| granted.interim.or(aaa.interim));

@@ -309,3 +309,69 @@ fn who_is_changed_stays_connected_unless_that_is_said() {
     usher("add ann --password-file -").with_code(0);
     assert!(usher("del ann --disconnect").with_code(1).err.contains("no server runs"));
 }
+
+/// A NAS that died leaves its sessions, with a place of their user's and an address of the pool each.
+#[test]
+fn sessions_of_a_nas_that_died_are_forgotten() {
+    let (place, ports) = (Folder::new(), Ports::free());
+    let pool = "[[pool]]\nname = \"only\"\nranges = [\"10.9.0.1-10.9.0.1\"]\n";
+    let config = ports.config(1, &format!("{SQLITE}{pool}"));
+    let server = Daemon::start(&place, &config);
+    let add = "usher aaa user add ann --password-file - --check 'Pool-Name := only' --check 'Simultaneous-Use := 1'";
+    place.shell(&format!("echo right | {add} --config aaa.toml")).with_code(0);
+    let login = |port: u8, code| {
+        let request = format!(
+            "User-Name=ann,User-Password=right,NAS-Port={port},Calling-Station-Id=02-00-00-00-00-0{port},\
+             Message-Authenticator=0x00"
+        );
+        radclient(ports.auth, "auth", &request).with_code(code)
+    };
+    let begin = |session: &str, user: &str, nas: &str, more: &str| {
+        let what =
+            format!("Acct-Status-Type=Start,Acct-Session-Id={session},User-Name={user},NAS-IP-Address={nas}");
+        radclient(ports.acct, "acct", &format!("{what}{more}")).with_code(0);
+    };
+    assert!(login(1, 0).out.contains("Framed-IP-Address = 10.9.0.1"));
+    begin("aaaa0001", "ann", "127.0.0.1", ",Calling-Station-Id=02-00-00-00-00-01,Framed-IP-Address=10.9.0.1");
+    begin("aaaa0002", "bob", "127.0.0.1", "");
+    begin("bbbb0001", "bob", "127.0.0.9", "");
+    login(2, 1);
+    let session = |words: &str| place.shell(&format!("usher aaa session {words} --config aaa.toml"));
+    let said = session("forget aaaa00").with_code(1).err;
+    assert!(
+        said.contains("may be several sessions") && said.contains("ann") && said.contains("bob"),
+        "{said}"
+    );
+    assert!(session("forget aaaa").with_code(1).err.contains("there is no open session aaaa"));
+    assert!(session("forget --user eve").with_code(1).err.contains("no such session is open"));
+    assert!(session("forget --nas elsewhere").with_code(1).err.contains("no client's name"));
+    session("forget").with_code(2);
+    let all = session("list --json").with_code(0).json();
+    let short = |n: usize| all[n]["short"].as_str().unwrap().to_owned();
+    assert!((0..3).all(|n| short(n).len() == 6 && all[n]["unique"].as_str().unwrap().starts_with(&short(n))));
+    assert!(session("list").with_code(0).out.contains(&short(0)));
+    let dry = session("forget --nas 127.0.0.1 --dry-run --json").with_code(0).json();
+    assert_eq!((dry["forgotten"].as_array().unwrap().len(), &dry["dry_run"]), (2, &true.into()));
+    let said = session("forget --nas 127.0.0.1 --user ann").with_code(0).out;
+    assert!(said.contains("ann") && said.contains("forgotten") && !said.contains("bob"), "{said}");
+    server.wait("session forgotten");
+    // Place and address are free.
+    assert!(login(2, 0).out.contains("Framed-IP-Address = 10.9.0.1"));
+    let raw = rusqlite::Connection::open(place.path("state/usher.db")).unwrap();
+    let cause = |session: &str| -> (bool, Option<String>) {
+        let row = "SELECT acctstoptime IS NOT NULL, acctterminatecause FROM radacct WHERE acctsessionid = ?1";
+        raw.query_row(row, [session], |row| Ok((row.get(0)?, row.get(1)?))).unwrap()
+    };
+    assert_eq!(cause("aaaa0001"), (true, Some("Admin-Reset".to_owned())));
+    assert!(!cause("aaaa0002").0);
+    let said = session("forget --nas tests --json").with_code(0).json();
+    assert_eq!(said["forgotten"].as_array().unwrap().len(), 2, "a client has networks: {said}");
+    session("forget --nas tests").with_code(1);
+    begin("cccc0001", "ann", "127.0.0.1", "");
+    assert_eq!(server.end(), Some(0));
+    // Nor does it need a server.
+    let said = session("forget cccc0001").with_code(0);
+    assert!(said.err.contains("no server runs here"), "{}", said.err);
+    assert_eq!(cause("cccc0001"), (true, Some("Admin-Reset".to_owned())));
+    session("forget cccc0001").with_code(1);
+}

@@ -136,6 +136,8 @@ usher_core::counters! {
         ended_by_restart,
         /// Sessions ended because nothing was heard of them, or because their Acct-Session-Id became another's.
         stale,
+        /// Sessions ended by whoever runs the server, since their NAS does not say it.
+        forgotten,
         /// Sessions that were thought ended and were not.
         went_on,
         /// Records that came before.
@@ -278,6 +280,17 @@ impl Ledger {
             self.end(slot, last, Ending::Stale, None);
             self.enqueue(slot);
         }
+    }
+    /// Ends an open session whose NAS will not say that it ended, as of when it was last heard of: what it has of limits and pools
+    /// is free again. The number of the write that makes this durable; `None`: no such session is open. A record that its NAS
+    /// sends later all the same has it go on.
+    pub fn forget(&mut self, unique: Unique) -> Option<u64> {
+        let slot = self.table.find(&unique.key())?;
+        let session = self.table.get(slot).filter(|s| s.ending == Ending::Open && s.unique == unique)?;
+        let last = session.last;
+        self.counters.forgotten += 1;
+        self.end(slot, last, Ending::Forgotten, None);
+        Some(self.enqueue(slot))
     }
     /// When [`Self::expire`] has something to do.
     #[must_use]

@@ -41,12 +41,15 @@ pub(super) enum Ending {
     WentDown,
     /// Nothing was heard of it.
     Stale,
+    /// Somebody said that it is over, since its NAS cannot.
+    Forgotten,
 }
 
 /// What stands in column acctterminatecause where the ledger, not the NAS, ended a session.
 const STALE: &str = "Stale-Session";
 pub(super) const NAS_REBOOT: &str = "NAS-Reboot";
 pub(super) const ADMIN_REBOOT: &str = "Admin-Reboot";
+const ADMIN_RESET: &str = "Admin-Reset";
 
 impl Ending {
     /// The session's own NAS said that this session ended.
@@ -60,6 +63,7 @@ impl Ending {
             Self::Restarted => NAS_REBOOT.into(),
             Self::WentDown => ADMIN_REBOOT.into(),
             Self::Stale => STALE.into(),
+            Self::Forgotten => ADMIN_RESET.into(),
         }
     }
     /// A row says only the cause; where a NAS itself gave one of those that the ledger gives, its Stop is as good.
@@ -69,6 +73,7 @@ impl Ending {
             (_, NAS_REBOOT) => Self::Restarted,
             (_, ADMIN_REBOOT) => Self::WentDown,
             (_, STALE) => Self::Stale,
+            (_, ADMIN_RESET) => Self::Forgotten,
             (_, cause) => Self::Stopped(names::number(names::TERMINATE_CAUSE, cause)),
         }
     }

@@ -314,6 +314,31 @@ fn a_session_ended_by_its_nas_that_is_not_written_yet_can_go_on() {
     assert_eq!(w.ledger.unwritten(), 0);
 }
 
+/// A NAS that died ends nothing: whoever runs the server says that its sessions are over.
+#[test]
+fn a_forgotten_session_frees_its_place_and_goes_on_if_its_nas_lives() {
+    let mut w = World::default();
+    assert!(w.tell(&record(Start, "1", 10)));
+    assert!(w.tell(&counted(Interim, "1", 70, 60, 5)));
+    let unique = Unique::parse(&w.row().acctuniqueid).unwrap();
+    assert!(w.ledger.forget(unique).is_some());
+    assert_eq!((w.ledger.len(), w.ledger.forget(unique)), (0, None), "once");
+    assert_eq!(w.ledger.commit(&mut w.store, 10).written, 1);
+    let row = w.row();
+    let ended = (row.acctstoptime, row.acctsessiontime, row.acctterminatecause.as_str());
+    assert_eq!(ended, (Some(wall(70)), 60, "Admin-Reset"));
+    // Its Stop, or another record, may come after all.
+    assert!(w.tell(&counted(Interim, "1", 500, 490, 6)));
+    assert_eq!((w.row().acctstoptime, w.ledger.len()), (None, 1));
+    assert!(w.ledger.forget(unique).is_some());
+    w.ledger.commit(&mut w.store, 10);
+    w.restart(600);
+    assert_eq!(w.ledger.len(), 0, "nor is it open after a restart of the server");
+    assert!(w.tell(&counted(Stop, "1", 700, 690, 7)));
+    assert_eq!((w.row().acctstoptime, w.row().acctsessiontime), (Some(wall(700)), 690));
+    assert_eq!(w.ledger.counters().forgotten, 2);
+}
+
 #[test]
 fn sessions_are_found() {
     let mut w = World::default();

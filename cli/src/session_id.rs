@@ -1,0 +1,102 @@
+//! Sessions as people name them: by the first characters of their ids, as many as tell them apart.
+
+use crate::output::Failure;
+
+/// So many characters a short id has at least.
+const SHORTEST: usize = 6;
+/// So many sessions are listed that a short id may mean.
+const LISTED: usize = 10;
+
+/// What names a session.
+pub(crate) struct SessionNames {
+    /// The id that is shown.
+    pub(crate) id: String,
+    /// Other ids of it.
+    pub(crate) others: Vec<String>,
+    /// What tells people which it is.
+    pub(crate) about: String,
+}
+
+/// The shortest beginning of each id that no other id has.
+pub(crate) fn short_ids<'a>(ids: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let ids: Vec<&str> = ids.into_iter().collect();
+    let mut sorted = ids.clone();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let common = |a: &str, b: &str| a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
+    let short = |id: &&str| {
+        let at = sorted.binary_search(id).unwrap_or_default();
+        let before = at.checked_sub(1).and_then(|n| sorted.get(n)).map_or(0, |other| common(id, other));
+        let after = sorted.get(at + 1).map_or(0, |other| common(id, other));
+        id.chars().take((before.max(after) + 1).max(SHORTEST)).collect()
+    };
+    ids.iter().map(short).collect()
+}
+
+/// The session that somebody means: by a whole id, or by the beginning of one. `None`: no session has it.
+///
+/// # Errors
+/// Several have it, which are listed.
+pub(crate) fn find_session(all: &[SessionNames], text: &str) -> Result<Option<usize>, Failure> {
+    let ids =
+        |names: &SessionNames| std::iter::once(&names.id).chain(&names.others).cloned().collect::<Vec<_>>();
+    let matching = |fits: &dyn Fn(&str) -> bool| -> Vec<usize> {
+        (0..all.len()).filter(|n| ids(&all[*n]).iter().any(|id| fits(id))).collect()
+    };
+    let mut found = matching(&|id| id == text);
+    if found.is_empty() && text.chars().count() >= SHORTEST {
+        let begins = |id: &str| id.get(..text.len()).is_some_and(|start| start.eq_ignore_ascii_case(text));
+        found = matching(&begins);
+    }
+    match found[..] {
+        [] => Ok(None),
+        [one] => Ok(Some(one)),
+        _ => {
+            let shown = short_ids(all.iter().map(|names| &*names.id));
+            let line = |n: &usize| format!("\n  {}  {}", shown[*n], all[*n].about);
+            let lines: String = found.iter().take(LISTED).map(line).collect();
+            let more = found.len().saturating_sub(LISTED);
+            let more = if more > 0 { format!("\n  and {more} more") } else { String::new() };
+            Err(Failure::failed(format!(
+                "{text} may be several sessions; say more of one of them:{lines}{more}"
+            )))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(id: &str, other: &str) -> SessionNames {
+        SessionNames { id: id.to_owned(), others: vec![other.to_owned()], about: format!("user of {other}") }
+    }
+
+    #[test]
+    fn short_ids_are_as_long_as_tells_them_apart_and_no_shorter_than_six() {
+        let ids = ["0123456789", "0123456799", "abcdef0000", "ab", "0123"];
+        assert_eq!(short_ids(ids), ["012345678", "012345679", "abcdef", "ab", "0123"]);
+        assert_eq!(short_ids(["same-id", "same-id"]), ["same-i", "same-i"]);
+        assert_eq!(short_ids([]), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn a_session_is_found_by_what_is_shown_of_it() {
+        let all = [names("0123456789", "a1"), names("0123456799", "a2"), names("abcdef0000", "a1")];
+        let found = |text| find_session(&all, text);
+        let shown = short_ids(all.iter().map(|names| &*names.id));
+        for (n, short) in shown.iter().enumerate() {
+            assert_eq!(found(short).unwrap(), Some(n), "{short}");
+        }
+        assert_eq!(found("a2").unwrap(), Some(1), "a whole id, however short");
+        assert_eq!(found("ABCDEF").unwrap(), Some(2));
+        assert_eq!((found("abcde").unwrap(), found("fedcba").unwrap()), (None, None));
+        for text in ["0123456", "a1"] {
+            let said = found(text).unwrap_err().message;
+            assert!(said.contains("may be several") && said.contains("user of a1"), "{said}");
+        }
+        let many: Vec<_> = (0..25).map(|n| names(&format!("ffffff{n:04}"), "x")).collect();
+        let said = find_session(&many, "ffffff").unwrap_err().message;
+        assert!(said.contains("and 15 more"), "{said}");
+    }
+}
