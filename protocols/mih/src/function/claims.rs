@@ -5,13 +5,13 @@
 //!
 //! - The user named the function, and the message comes from the address of its route.
 //! - The user named the function, and the message comes from one of its [places](AddressProofs::places), which has proved itself.
-//! - Nobody named the function, nothing is known of it at another address, and this one has proved itself.
+//! - Nobody named the function, it is not registered at another address, and this one has proved itself.
 //!
 //! A connection proves its address. A datagram's address proves itself by a round trip: it answers two
 //! Capability_Discover requests in turn, whose transaction identifiers are drawn at random, 24 bits together. Probes leave
 //! only in answer to messages, one for each, so that a forged address brings nobody more packets than were sent.
 //!
-//! Where the identifier is known at another address, that address is asked first. If it answers, the newcomer is refused;
+//! Where the identifier is registered at another address, that address is asked first. If it answers, the newcomer is refused;
 //! if it does not, or its connection is over, the newcomer takes its place and the registration of the old one ends.
 //!
 //! Capability_Discover is answered for everybody and leaves nothing behind, so that two such functions can prove themselves
@@ -61,6 +61,8 @@ const HOLDER_WAIT: Duration = Duration::from_secs(1);
 const HOLDER_TRIES: u8 = 3;
 /// How long the answer of a known address counts, so that newcomers cannot have it asked without end.
 const CONFIRMED: Duration = Duration::from_secs(10);
+/// How soon after one refused claim the user hears of another: anybody can cause them without end.
+const QUIET: Duration = Duration::from_secs(10);
 
 /// Somebody speaks under an identifier from an address.
 type Claimant = (MihfId, SocketAddr);
@@ -93,6 +95,8 @@ pub(super) struct ClaimTable {
     /// In the order in which they proved themselves.
     order: BTreeSet<(Instant, SocketAddr)>,
     rng: Option<SecureRng>,
+    /// When the user last heard of a refused claim.
+    said: Option<Instant>,
 }
 
 impl ClaimTable {
@@ -346,7 +350,8 @@ impl Mihf {
         if entry.and_then(|entry| entry.confirmed).is_some_and(|at| now.since(at) < CONFIRMED) {
             return self.refuse_claim(now, who);
         }
-        let Some(way) = entry.and_then(|entry| entry.way).filter(|way| self.net.is_open(*way)) else {
+        let registered = entry.filter(|entry| entry.is_registered());
+        let Some(way) = registered.and_then(|entry| entry.way).filter(|way| self.net.is_open(*way)) else {
             return self.admit(now, who);
         };
         let fresh = self.draw();
@@ -370,7 +375,10 @@ impl Mihf {
             self.counters.claims_refused += 1;
             self.reply(&arrival, alloc::vec![Tlv::Status(Status::AuthorizationFailure)]);
         }
-        self.net.outputs.event(Event::ClaimRefused { peer: who.0.clone(), address: who.1 });
+        if self.claims.said.is_none_or(|at| now.since(at) >= QUIET) {
+            self.claims.said = Some(now);
+            self.net.outputs.event(Event::ClaimRefused { peer: who.0.clone(), address: who.1 });
+        }
     }
 
     /// A newcomer speaks for its identifier from now on; what is known of another address ends.
@@ -383,12 +391,12 @@ impl Mihf {
         {
             let registered = entry.is_registered();
             self.peers.displace(peer);
-            self.counters.addresses_replaced += 1;
-            let (peer, address) = (who.0.clone(), who.1);
             if registered {
+                self.counters.addresses_replaced += 1;
+                let (peer, address) = (who.0.clone(), who.1);
                 self.net.outputs.event(Event::Deregistered { peer: peer.clone() });
+                self.net.outputs.event(Event::AddressReplaced { peer, before, address });
             }
-            self.net.outputs.event(Event::AddressReplaced { peer, before, address });
         }
         for arrival in claim.held {
             self.take_up(now, arrival);

@@ -145,7 +145,7 @@ pub enum Event {
         /// Where it is.
         address: SocketAddr,
     },
-    /// Somebody spoke under an identifier that is another address's. Said once for a while.
+    /// Somebody spoke under an identifier that is another address's. Said once in 10 s at most.
     ClaimRefused {
         /// The identifier.
         peer: MihfId,

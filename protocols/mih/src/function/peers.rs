@@ -184,13 +184,13 @@ impl Peers {
         self.strangers -= usize::from(stranger);
         self.registrations.remove(&(until, peer));
     }
-    /// Ends what is known of a function at its address: its registration, its ways, and the answers that are open.
+    /// Ends what is known of a function at its address. The answers to a registered one go there no more.
     pub(crate) fn displace(&mut self, peer: u32) {
-        self.deregister(peer);
         if let Some(entry) = self.get_mut(peer) {
             (entry.address, entry.confirmed, entry.way) = (None, None, None);
-            entry.changes += 1;
+            entry.changes += u32::from(entry.registered.is_some());
         }
+        self.deregister(peer);
     }
     /// Ends the registrations whose time is over, and forgets whom nothing else refers to.
     pub(crate) fn purge(&mut self, now: Instant) {

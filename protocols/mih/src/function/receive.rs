@@ -194,9 +194,16 @@ impl Mihf {
             && let Some(token) = self.table.find(Key::destination(peer, tid, id))
         {
             self.counters.duplicates += 1;
-            let changes = self.peers.get(peer).map_or(0, |entry| entry.changes);
+            let (changes, named) =
+                self.peers.get(peer).map_or((0, false), |entry| (entry.changes, entry.configured.is_some()));
+            let address = |way| self.net.remote(way).map(|remote| remote.ip().to_canonical());
             if let Some(transaction) = self.table.get_mut(token) {
-                transaction.way = Some((way, changes));
+                // Two that use one identifier without a registration may draw the same number.
+                let before = transaction.way.and_then(|(before, _)| address(before));
+                let other = before.is_some() && before != address(way);
+                if self.config.proofs.is_none() || named || !other {
+                    transaction.way = Some((way, changes));
+                }
             }
             self.step(now, token, |machines, effects| {
                 machines.variables.msg_in_avail = true;

@@ -161,6 +161,18 @@ fn one_that_has_moved_takes_its_place_when_its_old_address_is_silent() {
 }
 
 #[test]
+fn two_that_are_not_registered_may_use_one_identifier() {
+    let mut world = World::new(|_| {});
+    let [one, other] = [1, 2].map(|n| world.host(n, TransportProtocol::Udp));
+    for host in [one, other, one] {
+        let (status, took) = world.ask(host, SUBSCRIBE);
+        assert!(status == Some(Status::Success) && took <= 120, "{status:?} {took}");
+    }
+    let counters = world.counters();
+    assert_eq!((counters.addresses_replaced, counters.claims_refused), (0, 0));
+}
+
+#[test]
 fn a_closed_connection_gives_its_identifier_up_at_once() {
     let mut world = World::new(|_| {});
     let old = world.host(1, TransportProtocol::Tcp);
