@@ -265,8 +265,14 @@ fn whose_reply_fits_no_packet_is_reported_by_the_inner_name() {
         }
         all.insert(&user_name(0), user);
         config.users = UserSource::Memory(Arc::new(all));
-        let w = world(1, radius_nas(1), &[config]);
-        let (_, login) = login(w, ANONYMOUS, peap(Version::Tls13, &user_name(0), PASSWORD));
+        let mut w = world(1, radius_nas(1), &[config]);
+        w.ask_in(0, ANONYMOUS, peap(Version::Tls13, &user_name(0), PASSWORD));
+        w.run_until(20);
+        let rejected = w.server_events.iter().find_map(|(_, _, event)| match event {
+            Event::Rejected(login) => Some(login.clone()),
+            _ => None,
+        });
+        let login = rejected.expect("the user is turned away");
         assert_eq!(login.reason, Some(Reason::ReplyTooLong), "{simultaneous:?}");
         assert_eq!(login.inner.as_deref(), Some(&user_name(0)[..]), "{simultaneous:?}");
     }

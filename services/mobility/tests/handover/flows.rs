@@ -202,7 +202,7 @@ fn worlds_repeat() {
 }
 
 /// As on real links: the flow moves when the care-of address has repeated a number, a round trip later (60 ms), and the target
-/// hears the station when that address has answered two probes (160 ms).
+/// hears the station when that address has answered two probes (120 ms).
 #[test]
 fn a_handover_goes_on_where_addresses_prove_themselves() {
     for initiation in [Initiation::Station, Initiation::Network] {
@@ -212,7 +212,7 @@ fn a_handover_goes_on_where_addresses_prove_themselves() {
         assert_eq!(took("redirection"), Some(120), "{initiation:?}");
         assert_eq!(world.target().mihf().counters().addresses_proven, 1, "{initiation:?}");
         if initiation == Initiation::Station {
-            assert_eq!(took("completion"), Some(480 + 160));
+            assert_eq!(took("completion"), Some(480 + 120));
         }
     }
 }

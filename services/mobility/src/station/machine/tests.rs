@@ -296,7 +296,7 @@ fn a_refused_refreshment_is_tried_again() {
         station.handle(now, Input::Timeout);
         drain(station).iter().filter(|(socket, _)| *socket == BINDING_SOCKET).count()
     };
-    let answer = |station: &mut Tap<Station>, now, sequence, status| {
+    let answer_from = |station: &mut Tap<Station>, remote, now, sequence, status| {
         let ack = usher_mip::BindingAcknowledgement {
             status,
             key_management: false,
@@ -309,8 +309,11 @@ fn a_refused_refreshment_is_tried_again() {
         let mut data = Vec::new();
         Packet { source, destination, message }.emit(&mut data);
         let any = SocketAddr::new(IpAddr::from([0, 0, 0, 0]), 0);
-        let path = Path { socket: BINDING_SOCKET, local: any, remote: any };
+        let path = Path { socket: BINDING_SOCKET, local: any, remote };
         station.handle(now, Input::Datagram { path, data: &data });
+    };
+    let answer = |station: &mut Tap<Station>, now, sequence, status| {
+        answer_from(station, config().correspondent, now, sequence, status);
     };
     let refused = usher_mip::Status(130);
     for (before, ends) in [(State::Completing, true), (State::Completing, false), (State::Moved, false)] {
@@ -318,7 +321,10 @@ fn a_refused_refreshment_is_tried_again() {
         station.begin(NOW);
         station.state = before;
         let first = station.registration.begin(NOW).sequence;
-        // Of twenty seconds; refreshed after fifteen, and refused.
+        // Of twenty seconds; refreshed after fifteen, and refused. What somebody else says is nothing.
+        let elsewhere = SocketAddr::new([10, 0, 9, 66].into(), usher_mip::PORT);
+        answer_from(&mut station, elsewhere, NOW, first, usher_mip::Status::ACCEPTED);
+        assert_eq!(station.counters.stale_bindings, 1);
         answer(&mut station, NOW, first, usher_mip::Status::ACCEPTED);
         assert_eq!(updates(&mut station, at(14)), 0);
         assert_eq!(updates(&mut station, at(15)), 1);
