@@ -248,7 +248,7 @@ impl Mihf {
     fn probe(&mut self, who: &Claimant) {
         let Some(claim) = self.claims.open.get(who) else { return };
         if let ClaimStage::Reach { probe, .. } = claim.stage {
-            self.discover(claim.way, &who.0.clone(), probe);
+            self.discover(claim.way, &who.0, probe);
         }
     }
 
@@ -296,12 +296,13 @@ impl Mihf {
             if right {
                 self.acknowledge_aside(arrival);
             }
-            match () {
-                () if answered >= ROUNDS => self.reached(now, &who),
-                () if misses >= MISSES => self.refuse_claim(now, &who),
-                // Who guesses learns nothing by it: the next probe waits for the next message.
-                () if right => self.probe(&who),
-                () => {}
+            if answered >= ROUNDS {
+                self.reached(now, &who);
+            } else if misses >= MISSES {
+                self.refuse_claim(now, &who);
+            } else if right {
+                // Who guesses learns nothing by it: then the next probe waits for the next message.
+                self.probe(&who);
             }
             return true;
         }
@@ -363,7 +364,7 @@ impl Mihf {
         };
         claim.stage = ClaimStage::Holder { probe, sent };
         self.claims.schedule(who, now + HOLDER_WAIT);
-        self.discover(way, &who.0.clone(), probe);
+        self.discover(way, &who.0, probe);
     }
 
     fn refuse_claim(&mut self, now: Instant, who: &Claimant) {
