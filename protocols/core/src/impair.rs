@@ -4,6 +4,10 @@
 //! The simulator's links, the tests' pipes and a live relay all offer their packets to a [`Channel`] and
 //! do what its [`Fate`] says. A channel carries no bytes, only times and sizes.
 
+mod states;
+
+pub use states::TimedStates;
+
 use crate::rng::Rng;
 use crate::time::{Duration, Instant};
 use alloc::boxed::Box;
@@ -19,8 +23,10 @@ pub enum Loss {
     None,
     /// Each with this probability (0..=1), independently.
     Bernoulli(f64),
-    /// Gilbert-Elliott: a two-state Markov chain that steps once a packet, then loses it with the state's
-    /// probability.
+    /// Gilbert-Elliott in time: a good and a bad state with mean durations.
+    TimedGilbertElliott(TimedStates),
+    /// Gilbert-Elliott by packets: a two-state Markov chain that steps once a packet, then loses it with the state's
+    /// probability. On a quiet link a burst lasts until enough packets have come, however long that takes.
     GilbertElliott {
         /// Probability of going from the good to the bad state.
         to_bad: f64,
@@ -41,6 +47,10 @@ impl Loss {
         match *self {
             Self::None | Self::Script(_) => 0.0,
             Self::Bernoulli(p) => p,
+            Self::TimedGilbertElliott(states) => {
+                let in_bad = states.share_bad();
+                in_bad * states.bad + (1.0 - in_bad) * states.good
+            }
             Self::GilbertElliott { to_bad, to_good, good, bad } => {
                 let in_bad = if to_bad + to_good > 0.0 { to_bad / (to_bad + to_good) } else { 0.0 };
                 in_bad * bad + (1.0 - in_bad) * good
@@ -183,6 +193,8 @@ struct Chance {
     rng: Rng,
     last_arrival: Instant,
     in_bad_state: bool,
+    /// When a packet last looked at a state that moves in time.
+    looked: Option<Instant>,
     offered: u64,
 }
 
@@ -200,7 +212,13 @@ impl Channel {
             busy_until: Instant::ZERO,
             waiting: None,
             chance: (!clean).then(|| {
-                Box::new(Chance { rng, last_arrival: Instant::ZERO, in_bad_state: false, offered: 0 })
+                Box::new(Chance {
+                    rng,
+                    last_arrival: Instant::ZERO,
+                    in_bad_state: false,
+                    looked: None,
+                    offered: 0,
+                })
             }),
             properties,
         }
@@ -300,7 +318,7 @@ impl Chance {
             arrives += self.rng.between(Duration::ZERO, config.jitter);
         }
         let impaired = now >= config.impaired_from;
-        if impaired && self.loses(&config.loss, ordinal) {
+        if impaired && self.loses(&config.loss, ordinal, departs) {
             return Fate::Lost { departs };
         }
         if impaired && config.reorder > 0.0 && self.rng.chance(config.reorder) {
@@ -314,10 +332,26 @@ impl Chance {
         Fate::Delivered { departs, arrives, corrupted, again: twice.then_some(arrives) }
     }
 
-    fn loses(&mut self, loss: &Loss, ordinal: u64) -> bool {
+    fn loses(&mut self, loss: &Loss, ordinal: u64, departs: Instant) -> bool {
         match loss {
             Loss::None => false,
             Loss::Bernoulli(p) => self.rng.chance(*p),
+            Loss::TimedGilbertElliott(states) => {
+                // The first packet finds the long run's state.
+                let bad = self.looked.map_or_else(
+                    || states.share_bad(),
+                    |before| states.chance_of_bad(self.in_bad_state, departs.since(before)),
+                );
+                self.looked = Some(departs);
+                // One draw decides both: within the part of its state it is uniform.
+                let drawn = self.rng.unit();
+                self.in_bad_state = drawn < bad;
+                if self.in_bad_state {
+                    drawn < bad * states.bad
+                } else {
+                    drawn - bad < (1.0 - bad) * states.good
+                }
+            }
             Loss::GilbertElliott { to_bad, to_good, good, bad } => {
                 let step = if self.in_bad_state { *to_good } else { *to_bad };
                 if self.rng.chance(step) {

@@ -145,7 +145,7 @@ fn both_ways(link: &Link, first: Direction) -> Option<(f64, [f64; 2])> {
         let loss = match channel.loss {
             Loss::None => 0.0,
             Loss::Bernoulli(p) => p,
-            Loss::GilbertElliott { .. } | Loss::Script(_) => return None,
+            Loss::TimedGilbertElliott(_) | Loss::GilbertElliott { .. } | Loss::Script(_) => return None,
         };
         Some((channel.delay.as_secs_f64(), 1.0 - loss))
     };

@@ -3,8 +3,8 @@
 use crate::statistics::within;
 use crate::study::{metric, plan};
 use crate::{Finding, Oracle};
-use usher_core::impair::{Channel, ChannelConfig, Fate, Loss};
-use usher_core::{Instant, Seed};
+use usher_core::impair::{Channel, ChannelConfig, Fate, Loss, TimedStates};
+use usher_core::{Duration, Instant, Seed};
 
 pub(crate) const ORACLES: &[Oracle] = &[
     Oracle {
@@ -22,6 +22,15 @@ pub(crate) const ORACLES: &[Oracle] = &[
                 with chances a of turning bad and b of turning good",
         source: "E. N. Gilbert, Capacity of a Burst-Noise Channel, Bell System Technical Journal 39, 1960",
         run: gilbert_elliott,
+    },
+    Oracle {
+        group: "channels",
+        name: "timed-gilbert-elliott",
+        about: "the share lost, and the share lost a time t after a lost packet, where the good state lasts g on average and \
+                the bad one, which loses all, b: π = b / (g + b) at every packet rate, and π + (1 - π) exp(-t / g - t / b)",
+        source: "the two-state Markov process in continuous time; E. O. Elliott, Estimates of Error Rates for Codes on \
+                 Burst-Noise Channels, Bell System Technical Journal 42, 1963",
+        run: timed_gilbert_elliott,
     },
     Oracle {
         group: "channels",
@@ -65,6 +74,44 @@ fn gilbert_elliott() -> Result<Vec<Finding>, String> {
         let case = |what: &str| format!("a = {to_bad}, b = {to_good}, {what}");
         findings.push(within(case("share"), "", to_bad / (to_bad + to_good), &shares, 0.05));
         findings.push(within(case("length"), "packets", 1.0 / to_good, &lengths, 0.05));
+    }
+    Ok(findings)
+}
+
+/// Shares lost, and shares lost so long after a lost packet, where each packet is repeated after this time and pairs are sent
+/// with this gap; one for each replication.
+fn repeated(states: TimedStates, gap: Duration, after: Duration) -> (Vec<f64>, Vec<f64>) {
+    let one = |replication| {
+        let config = ChannelConfig { loss: Loss::TimedGilbertElliott(states), ..Default::default() };
+        let mut channel = Channel::new(config, Seed::new(6).stream("channel", replication));
+        let (mut now, mut lost, mut again) = (Instant::ZERO, 0_u32, 0_u32);
+        for _ in 0..PACKETS {
+            now += gap;
+            let first = matches!(channel.offer(now, 100), Fate::Lost { .. });
+            now += after;
+            let second = matches!(channel.offer(now, 100), Fate::Lost { .. });
+            lost += u32::from(first);
+            again += u32::from(first && second);
+        }
+        (f64::from(lost) / PACKETS as f64, f64::from(again) / f64::from(lost.max(1)))
+    };
+    (0..REPLICATIONS).map(one).unzip()
+}
+
+fn timed_gilbert_elliott() -> Result<Vec<Finding>, String> {
+    let mut findings = Vec::new();
+    let ms = Duration::from_millis;
+    for (good, bad, gap, after) in
+        [(90, 10, 500, 5), (90, 10, 20, 20), (970, 30, 40, 200), (970, 30, 2000, 10)]
+    {
+        let states = TimedStates { good_time: ms(good), bad_time: ms(bad), good: 0.0, bad: 1.0 };
+        let (shares, repetitions) = repeated(states, ms(gap), ms(after));
+        let share = bad as f64 / (good + bad) as f64;
+        let t = after as f64;
+        let still = share + (1.0 - share) * libm::exp(-t / good as f64 - t / bad as f64);
+        let case = |what: &str| format!("g = {good} ms, b = {bad} ms, pairs every {gap} ms, {what}");
+        findings.push(within(case("share"), "", share, &shares, 0.05));
+        findings.push(within(case(&format!("{after} ms after a loss")), "", still, &repetitions, 0.05));
     }
     Ok(findings)
 }

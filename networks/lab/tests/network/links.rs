@@ -6,7 +6,7 @@ use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration as Elapsed, Instant as Moment};
 use usher_core::Duration;
-use usher_core::impair::{ChannelConfig, Loss, QueueLimit};
+use usher_core::impair::{ChannelConfig, Loss, QueueLimit, TimedStates};
 
 /// The outer point is where packets leave the first host, the inner one where they come to the second.
 const LEAVES: u16 = 1;
@@ -165,6 +165,20 @@ fn the_same_packets_are_lost_as_in_virtual_time() {
         assert!((3..200).contains(&relayed.stats.lost), "{:?}", relayed.stats);
         assert_eq!(relayed.stats.lost as usize, 400 - relayed.received.len());
     }
+}
+
+#[test]
+fn bursts_of_time_are_those_of_virtual_time() {
+    let states = TimedStates {
+        good_time: Duration::from_millis(3),
+        bad_time: Duration::from_millis(1),
+        good: 0.0,
+        bad: 1.0,
+    };
+    let channel = ChannelConfig { loss: Loss::TimedGilbertElliott(states), ..Default::default() };
+    let (offered, relayed) = both(&channel, &[60; 400], Elapsed::from_micros(200));
+    relayed.is_as_in_virtual_time(&channel, &offered);
+    assert!((3..300).contains(&relayed.stats.lost), "{:?}", relayed.stats);
 }
 
 #[test]

@@ -1,0 +1,170 @@
+//! A channel that is good and bad by turns, in time.
+
+use crate::time::Duration;
+
+/// Gilbert-Elliott in continuous time: a good and a bad state whose durations are exponential, and each packet is lost with
+/// the probability of the state that it finds. Packets only look: how many there are changes nothing.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct TimedStates {
+    /// Mean duration of the good state.
+    pub good_time: Duration,
+    /// Mean duration of the bad state.
+    pub bad_time: Duration,
+    /// Loss probability in the good state.
+    pub good: f64,
+    /// Loss probability in the bad state.
+    pub bad: f64,
+}
+
+impl TimedStates {
+    /// The share of time in the bad state, in the long run.
+    pub fn share_bad(&self) -> f64 {
+        let (good, bad) = (self.good_time.as_secs_f64(), self.bad_time.as_secs_f64());
+        if bad > 0.0 { bad / (good + bad) } else { 0.0 }
+    }
+
+    /// The probability of the bad state so long after it was known whether the state is bad: the exact solution of the
+    /// two-state Markov process, π + (b - π) e^(-t/good - t/bad) with b 1 for a bad state, 0 for a good one, and π the long
+    /// run's share.
+    pub fn chance_of_bad(&self, was_bad: bool, after: Duration) -> f64 {
+        let was = if was_bad { 1.0 } else { 0.0 };
+        let share = self.share_bad();
+        let t = after.as_secs_f64();
+        if t == 0.0 {
+            return was;
+        }
+        let forgotten = t / self.good_time.as_secs_f64() + t / self.bad_time.as_secs_f64();
+        share + (was - share) * libm::exp(-forgotten)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::impair::{Channel, ChannelConfig, Fate, Loss};
+    use crate::rng::Seed;
+    use crate::time::Instant;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    /// 10 ms of 100 ms are bad, and 9 ms forget 63 % of what was.
+    const BURSTS: TimedStates = TimedStates {
+        good_time: Duration::from_millis(90),
+        bad_time: Duration::from_millis(10),
+        good: 0.0,
+        bad: 1.0,
+    };
+
+    /// Which of so many packets are lost that are sent with these gaps, again and again.
+    fn losses(states: TimedStates, gaps: &[Duration], packets: usize) -> Vec<bool> {
+        let config = ChannelConfig { loss: Loss::TimedGilbertElliott(states), ..Default::default() };
+        let mut channel = Channel::new(config, Seed::new(1).stream("channel", 0));
+        let mut now = Instant::ZERO;
+        let gaps = gaps.iter().cycle().take(packets);
+        gaps.map(|gap| {
+            now += *gap;
+            matches!(channel.offer(now, 100), Fate::Lost { .. })
+        })
+        .collect()
+    }
+
+    fn share(lost: impl ExactSizeIterator<Item = bool>) -> f64 {
+        let all = lost.len() as f64;
+        lost.filter(|lost| *lost).count() as f64 / all
+    }
+
+    #[test]
+    fn the_share_lost_is_the_same_at_every_packet_rate() {
+        for gap in [1, 5, 50, 1000] {
+            let lost = losses(BURSTS, &[Duration::from_millis(gap)], 400_000);
+            let share = share(lost.into_iter());
+            assert!((share - 0.1).abs() < 0.008, "{share} every {gap} ms");
+        }
+    }
+
+    #[test]
+    fn a_burst_lasts_its_time_however_many_packets_look() {
+        for micros in [50, 200, 1000] {
+            let lost = losses(BURSTS, &[Duration::from_micros(micros)], 2_000_000);
+            let bursts = lost.windows(2).filter(|pair| pair[0] && !pair[1]).count() as f64;
+            let in_bursts = lost.iter().filter(|lost| **lost).count() as f64 * micros as f64 * 1e-6;
+            let length = in_bursts / bursts;
+            // What looks now and then takes two bursts for one, or sees none: of packets, 1 / (1 - P(bad | bad)).
+            let step = Duration::from_micros(micros);
+            let expected = step.as_secs_f64() / (1.0 - BURSTS.chance_of_bad(true, step));
+            assert!((length / expected - 1.0).abs() < 0.05, "{length} s for {expected} s");
+            assert!((expected - 0.010).abs() < 0.000_7, "{expected} s of packets every {micros} us");
+        }
+    }
+
+    /// What a retransmission meets, so long after the loss of what it repeats: the closed form, by hand.
+    #[test]
+    fn what_is_sent_again_later_meets_a_channel_that_has_forgotten() {
+        for (gap, expected) in
+            [(1, 0.1 + 0.9 * 0.894_839), (9, 0.1 + 0.9 * 0.367_879), (200, 0.1), (3000, 0.1)]
+        {
+            let gap = Duration::from_millis(gap);
+            assert!((BURSTS.chance_of_bad(true, gap) - expected).abs() < 1e-6, "{gap:?}");
+            // A packet, its repetition, and half a second in which all is forgotten.
+            let lost = losses(BURSTS, &[Duration::from_millis(500), gap], 400_000);
+            let again: Vec<bool> = lost.chunks(2).filter(|pair| pair[0]).map(|pair| pair[1]).collect();
+            let share = share(again.into_iter());
+            assert!((share - expected).abs() < 0.015, "{share} for {expected} after {gap:?}");
+        }
+    }
+
+    #[test]
+    fn each_state_loses_its_share() {
+        let states = TimedStates { good: 0.02, bad: 0.5, ..BURSTS };
+        let lost = losses(states, &[Duration::from_millis(30)], 400_000);
+        let share = share(lost.into_iter());
+        assert!((share - 0.068).abs() < 0.003, "{share}");
+        assert!((Loss::TimedGilbertElliott(states).mean() - 0.068).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_state_without_duration_is_never_met() {
+        let never = TimedStates { bad_time: Duration::ZERO, ..BURSTS };
+        let always = TimedStates { good_time: Duration::ZERO, ..BURSTS };
+        for gap in [Duration::ZERO, Duration::from_millis(7)] {
+            assert!(losses(never, &[gap], 1000).iter().all(|lost| !lost));
+            assert!(losses(always, &[gap], 1000).iter().all(|lost| *lost));
+        }
+        let neither = TimedStates { good_time: Duration::ZERO, ..never };
+        assert_eq!(neither.share_bad(), 0.0);
+    }
+
+    proptest! {
+        /// A packet in between changes nothing for those after it (Chapman and Kolmogorov): so losses do not depend on rates.
+        #[test]
+        fn looking_in_between_changes_nothing(
+            good in 1u64..10_000_000_000, bad in 1u64..10_000_000_000,
+            first in 0u64..20_000_000_000, then in 0u64..20_000_000_000, was_bad: bool,
+        ) {
+            let states = TimedStates {
+                good_time: Duration::from_nanos(good), bad_time: Duration::from_nanos(bad), ..BURSTS
+            };
+            let (first, then) = (Duration::from_nanos(first), Duration::from_nanos(then));
+            let at_first = states.chance_of_bad(was_bad, first);
+            prop_assert!((0.0..=1.0).contains(&at_first));
+            let through = at_first * states.chance_of_bad(true, then)
+                + (1.0 - at_first) * states.chance_of_bad(false, then);
+            let at_once = states.chance_of_bad(was_bad, first + then);
+            prop_assert!((through - at_once).abs() < 1e-9, "{through} and {at_once}");
+        }
+
+        /// The long run's share stays what it is.
+        #[test]
+        fn the_long_runs_share_is_stationary(
+            good in 1u64..10_000_000_000, bad in 1u64..10_000_000_000, after in 0u64..20_000_000_000,
+        ) {
+            let states = TimedStates {
+                good_time: Duration::from_nanos(good), bad_time: Duration::from_nanos(bad), ..BURSTS
+            };
+            let (share, after) = (states.share_bad(), Duration::from_nanos(after));
+            let later = share * states.chance_of_bad(true, after)
+                + (1.0 - share) * states.chance_of_bad(false, after);
+            prop_assert!((later - share).abs() < 1e-9, "{later} and {share}");
+        }
+    }
+}
