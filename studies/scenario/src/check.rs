@@ -14,8 +14,8 @@ use workloads::of_workload;
 
 use crate::metrics;
 use crate::model::{
-    Aaa, Arrivals, Connections, Cpu, Dialogue, Eap, IpVersion, Link, Loss, RadiusRetransmission, Scenario,
-    SizeLaw, TimeLaw, TransportProtocol,
+    Aaa, Arrivals, BurstLength, Connections, Cpu, Dialogue, Eap, IpVersion, Link, Loss, RadiusRetransmission,
+    Scenario, SizeLaw, TimeLaw, TransportProtocol,
 };
 use crate::ports;
 use crate::work;
@@ -318,7 +318,18 @@ impl<'s> Check<'s> {
                     path.push("packets".to_owned());
                     self.require(packets.is_sorted_by(|a, b| a < b), path, "the ordinals must ascend");
                 }
-                Some(Loss::Burst { loss, mean }) => {
+                Some(Loss::Burst { mean: BurstLength::Time(mean), .. }) => {
+                    path.push("mean".to_owned());
+                    self.positive(*mean, path);
+                }
+                Some(Loss::TimedGilbertElliott { good_time, bad_time, .. }) => {
+                    for (time, key) in [(good_time, "good_time"), (bad_time, "bad_time")] {
+                        let mut path = path.clone();
+                        path.push(key.to_owned());
+                        self.positive(*time, path);
+                    }
+                }
+                Some(Loss::Burst { loss, mean: BurstLength::Packets(mean) }) => {
                     path.push("loss".to_owned());
                     let most = mean.get() / (mean.get() + 1.0);
                     let message =

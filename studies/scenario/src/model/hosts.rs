@@ -1,15 +1,18 @@
 //! Hosts, links and the traffic in the background.
 
 use super::{OneOrMore, TimeLaw};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
+use serde::de::{Deserializer, Error, IntoDeserializer, Visitor};
+use std::borrow::Cow;
+use std::fmt;
 use std::net::IpAddr;
 use usher_config::units::{
     BitRate, Bound, Coordinate, Count, Length, MeanLength, Queue, Share, Size, Speed, Time,
 };
 use usher_config::{Ordered, Value};
 use usher_core::Instant;
-use usher_core::impair::{self, ChannelConfig, QueueLimit};
+use usher_core::impair::{self, ChannelConfig, QueueLimit, TimedStates};
 use usher_sim::radio::motion::{Position, Trajectory};
 
 /// A host, or a group of like hosts.
@@ -270,7 +273,20 @@ pub enum Loss {
     #[serde(rename = "literal")]
     #[schemars(skip)]
     Independent(Share),
-    /// In bursts: a chain with a good and a bad state that steps once a packet (Gilbert, Elliott).
+    /// In bursts of time: a good and a bad state whose durations are exponential (Gilbert, Elliott).
+    TimedGilbertElliott {
+        /// Mean duration of the good state.
+        good_time: Time,
+        /// Mean duration of the bad state.
+        bad_time: Time,
+        /// Share lost in the good state.
+        #[serde(default)]
+        good: Share,
+        /// Share lost in the bad state.
+        bad: Share,
+    },
+    /// In bursts of packets: a chain with a good and a bad state that steps once a packet (Gilbert, Elliott). On a quiet link a
+    /// burst outlasts every retransmission.
     GilbertElliott {
         /// Chance of going from the good state to the bad one, per packet.
         to_bad: Share,
@@ -282,18 +298,63 @@ pub enum Loss {
         /// Share lost in the bad state.
         bad: Share,
     },
-    /// In bursts that take every packet: the chain whose one state loses nothing and whose other loses all.
+    /// In bursts that take every packet: one state loses nothing, the other all.
     Burst {
-        /// Share of packets that is lost in the long run; at most mean / (mean + 1).
+        /// Share that is lost in the long run; of bursts of packets at most mean / (mean + 1).
         loss: Share,
-        /// Mean length of a burst in packets.
-        mean: MeanLength,
+        /// Mean length of a burst: a time, such as `"20 ms"`, or a number of packets, with which a burst lasts on a quiet link
+        /// until so many have come.
+        mean: BurstLength,
     },
     /// Exactly these packets of each direction.
     Script {
         /// The packets' ordinals in their direction, from 0, ascending.
         packets: Vec<u64>,
     },
+}
+
+/// How long a burst is on average.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum BurstLength {
+    /// So long a time.
+    Time(Time),
+    /// So many packets.
+    Packets(MeanLength),
+}
+
+impl<'de> Deserialize<'de> for BurstLength {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TimeOrNumber;
+        impl Visitor<'_> for TimeOrNumber {
+            type Value = BurstLength;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a time, such as \"20 ms\", or a number of packets")
+            }
+            fn visit_str<E: Error>(self, time: &str) -> Result<BurstLength, E> {
+                Time::deserialize(time.into_deserializer()).map(BurstLength::Time)
+            }
+            fn visit_f64<E: Error>(self, packets: f64) -> Result<BurstLength, E> {
+                MeanLength::deserialize(packets.into_deserializer()).map(BurstLength::Packets)
+            }
+            fn visit_i64<E: Error>(self, packets: i64) -> Result<BurstLength, E> {
+                self.visit_f64(packets as f64)
+            }
+            fn visit_u64<E: Error>(self, packets: u64) -> Result<BurstLength, E> {
+                self.visit_f64(packets as f64)
+            }
+        }
+        deserializer.deserialize_any(TimeOrNumber)
+    }
+}
+
+impl JsonSchema for BurstLength {
+    fn schema_name() -> Cow<'static, str> {
+        "BurstLength".into()
+    }
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let either = [generator.subschema_for::<Time>(), generator.subschema_for::<MeanLength>()];
+        json_schema!({ "anyOf": either, "description": "A time, or a number of packets." })
+    }
 }
 
 impl Default for Loss {
@@ -308,6 +369,14 @@ impl Loss {
         match self {
             Self::Independent(share) if share.get() == 0.0 => impair::Loss::None,
             Self::Independent(share) => impair::Loss::Bernoulli(share.get()),
+            Self::TimedGilbertElliott { good_time, bad_time, good, bad } => {
+                impair::Loss::TimedGilbertElliott(TimedStates {
+                    good_time: good_time.get(),
+                    bad_time: bad_time.get(),
+                    good: good.get(),
+                    bad: bad.get(),
+                })
+            }
             Self::GilbertElliott { to_bad, to_good, good, bad } => impair::Loss::GilbertElliott {
                 to_bad: to_bad.get(),
                 to_good: to_good.get(),
@@ -315,9 +384,17 @@ impl Loss {
                 bad: bad.get(),
             },
             Self::Burst { loss, .. } if loss.get() == 0.0 => impair::Loss::None,
-            Self::Burst { loss, mean } => {
-                // A burst ends after `mean` packets on average; the good state lasts so long that it makes up
-                // the rest.
+            // The good state lasts so long that it makes up the rest.
+            Self::Burst { loss, mean: BurstLength::Time(mean) } => {
+                impair::Loss::TimedGilbertElliott(TimedStates {
+                    good_time: mean.get().mul_f64((1.0 - loss.get()) / loss.get()),
+                    bad_time: mean.get(),
+                    good: 0.0,
+                    bad: 1.0,
+                })
+            }
+            Self::Burst { loss, mean: BurstLength::Packets(mean) } => {
+                // A burst ends after `mean` packets on average.
                 let to_good = 1.0 / mean.get();
                 let to_bad = to_good * loss.get() / (1.0 - loss.get());
                 impair::Loss::GilbertElliott { to_bad: to_bad.min(1.0), to_good, good: 0.0, bad: 1.0 }
@@ -386,7 +463,7 @@ mod tests {
         #[derive(Deserialize)]
         struct One {
             loss: String,
-            mean: MeanLength,
+            mean: BurstLength,
         }
         let one: One = toml::from_str(text).unwrap();
         Loss::Burst { loss: Share::parse(&one.loss).unwrap(), mean: one.mean }.channel()
@@ -401,6 +478,20 @@ mod tests {
         assert_eq!((way.start, way.velocity), (Position { x: -9.4, y: 5.8 }, (3.0, 4.0)));
         let at = way.at(Instant::ZERO + Time::secs(6).get());
         assert!((at.x + 6.4).abs() < 1e-12 && (at.y - 9.8).abs() < 1e-12, "{at:?}");
+    }
+
+    #[test]
+    fn a_burst_of_time_makes_up_its_share_of_it() {
+        let states = loss("loss = '5 %'\nmean = '20 ms'");
+        let [good_time, bad_time] = [380, 20].map(usher_core::Duration::from_millis);
+        assert_eq!(
+            states,
+            impair::Loss::TimedGilbertElliott(TimedStates { good_time, bad_time, good: 0.0, bad: 1.0 })
+        );
+        assert!((states.mean() - 0.05).abs() < 1e-12);
+        // No good state is left where all is lost.
+        assert_eq!(loss("loss = '100 %'\nmean = '20 ms'").mean(), 1.0);
+        assert_eq!(loss("loss = '0 %'\nmean = '20 ms'"), impair::Loss::None);
     }
 
     #[test]

@@ -22,7 +22,9 @@ pub use axes::{
 pub use bss::{Bss, LossFrom, Preamble, Scan, Slot, WifiRate};
 pub use cell::{Cell, CellScan, Entry, Frame, Keys, Modulation, Requests};
 pub use handover::{CommitAnswer, Flow, GoingDown, Handover, Initiator, OnFailure};
-pub use hosts::{Background, BackgroundKind, Cpu, Direction, Framing, Host, Link, LinkSide, Loss, Outage};
+pub use hosts::{
+    Background, BackgroundKind, BurstLength, Cpu, Direction, Framing, Host, Link, LinkSide, Loss, Outage,
+};
 pub use ike::{CertificateKind, Ike, IkeCertificates, IkeMethod, IkePolicy, Reauthentication, Unprotected};
 pub use mih::{
     ByService, Mih, MihFunction, MihMessage, MihTiming, Timing, TimingChange, Unanswered, message_name,

@@ -180,6 +180,21 @@ fn each_kind_of_fault_names_its_place_and_what_would_be_right() {
         ),
         (
             r#"loss = "0 %""#,
+            r#"loss = { kind = "burst", loss = "5 %", mean = "20 kB" }"#,
+            "t.toml:12:47: links.core.loss.mean: \"kB\" is no unit of a time (ns, us, ms, s, min, h, d)",
+        ),
+        (
+            r#"loss = "0 %""#,
+            r#"loss = { kind = "burst", loss = "5 %", mean = "0 s" }"#,
+            "t.toml:12:47: links.core.loss.mean: zero is impossible here",
+        ),
+        (
+            r#"loss = "0 %""#,
+            r#"loss = { kind = "timed-gilbert-elliott", good_time = "1 s", bad_time = "0 s", bad = "9 %" }"#,
+            "t.toml:12:72: links.core.loss.bad_time: zero is impossible here",
+        ),
+        (
+            r#"loss = "0 %""#,
             r#"loss = { kind = "burst", loss = "80 %", mean = 3 }"#,
             "t.toml:12:33: links.core.loss.loss: bursts of 3 packets lose at most 75.0 % of all",
         ),
