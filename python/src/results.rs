@@ -36,7 +36,8 @@ impl Results {
     pub(crate) fn new(plan: &Plan, whole: Whole) -> Self {
         let results = &whole.results;
         let failing = Failing::of(&plan.plan, results);
-        let warnings = failing.iter().map(ToString::to_string);
+        let warnings = plan.plan.warnings.iter().map(|warning| warning.message.clone());
+        let warnings = warnings.chain(failing.iter().map(ToString::to_string));
         let warnings = warnings.chain(Untrusted::of(&plan.plan, results).into_iter().map(|u| u.to_string()));
         Self {
             warnings: warnings.collect(),

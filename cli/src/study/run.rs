@@ -54,7 +54,7 @@ struct Job<'a> {
 
 /// Runs the studies, one after another.
 pub(crate) fn run(output: &Output, run: &Run) -> Result<(), Failure> {
-    let jobs = jobs(run)?;
+    let jobs = jobs(output, run)?;
     if let Some(engine) = run.backend {
         let sweeps: Vec<_> = jobs.iter().map(|job| job.elsewhere(jobs.len() > 1)).collect();
         return cluster::run(output, run, engine, &sweeps);
@@ -107,7 +107,7 @@ fn both_of(output: &Output, jobs: Vec<Job<'_>>) -> Result<(), Failure> {
 }
 
 /// Loads all studies and makes their plans: if one is faulty, nothing is run.
-fn jobs(run: &Run) -> Result<Vec<Job<'_>>, Failure> {
+fn jobs<'a>(output: &Output, run: &'a Run) -> Result<Vec<Job<'a>>, Failure> {
     if run.on == On::Sim && !run.kernel.is_empty() {
         return Err(Failure::usage("--kernel: the simulator has no kernel; it goes with --on lab or both"));
     }
@@ -158,6 +158,7 @@ fn jobs(run: &Run) -> Result<Vec<Job<'_>>, Failure> {
                         faults
                             .push(format!("{name}: another study here has the name \"{}\" too", plan.study));
                     }
+                    plan.warnings.iter().for_each(|warning| output.note(&format!("warning: {warning}")));
                     if lab.is_some() {
                         faults.extend(on::unfit(&plan));
                     }

@@ -148,8 +148,15 @@ pub(crate) fn check(output: &Output, files: &[String]) -> Result<(), Failure> {
     for name in files {
         let checked = Study::open(name).and_then(|study| {
             study.check()?;
-            study.warnings().iter().for_each(|warning| output.note(&format!("warning: {warning}")));
-            Ok(MODES.map(|mode| study.plan(mode, &Overrides::default()).map_or(0, |p| p.points.len())))
+            let plans = MODES.map(|mode| study.plan(mode, &Overrides::default()));
+            let mut warnings = study.warnings().to_vec();
+            for warning in plans.iter().flatten().flat_map(|plan| &plan.warnings) {
+                if !warnings.contains(warning) {
+                    warnings.push(warning.clone());
+                }
+            }
+            warnings.iter().for_each(|warning| output.note(&format!("warning: {warning}")));
+            Ok(plans.map(|plan| plan.map_or(0, |p| p.points.len())))
         });
         match checked {
             Ok([quick, points, full]) => {

@@ -128,7 +128,7 @@ pub fn step(deployment: &Deployment, rate: f64, length: Length, seed: Seed) -> R
     }
     let addresses = Arc::new(builder.addresses().clone());
     let transports = Arc::new(Transports {
-        // RFC 3539, 3.3: Diameter does without Nagle's algorithm.
+        // RFC 3539, 3.2: Diameter does without Nagle's algorithm.
         tcp: Arc::new(tcp_config(
             &usher_scenario::model::Tcp { nagle: false, ..Default::default() },
             IpVersion::V4,

@@ -2,6 +2,7 @@
 //! contradict each other.
 
 mod cells;
+mod doubts;
 mod ident;
 mod idle;
 mod ike;
@@ -9,6 +10,7 @@ mod mobility;
 mod pppoe;
 mod workloads;
 
+pub(crate) use doubts::doubts;
 pub(crate) use idle::idle;
 use workloads::of_workload;
 

@@ -1,6 +1,7 @@
 //! The plan of a study: every combination of its axes' values, each a scenario with a key and a seed.
 
 use crate::model::{Figure, Scenario};
+use usher_config::Fault;
 use usher_core::Seed;
 
 /// How thoroughly a study is run.
@@ -83,6 +84,8 @@ pub struct Plan {
     pub points: Vec<Point>,
     /// What is drawn.
     pub figures: Vec<Figure>,
+    /// What is right and may mislead.
+    pub warnings: Vec<Fault>,
     /// A digest of what the file says, the mode and the overrides, in hexadecimal. Two plans with the same hash
     /// have the same points and give the same rows: results of one can be continued by the other. Comments, titles, figures,
     /// recommendations, captures and what other modes do are not part of it, but for the metrics that figures and

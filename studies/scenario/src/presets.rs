@@ -3,6 +3,7 @@
 //! The lists are TOML of the settings' own names; `docs/transports.md` shows them beside each other, with their sources.
 
 use crate::model::Value;
+use crate::setting;
 use std::sync::OnceLock;
 use usher_config::Collector;
 use usher_config::tree::{self, Entry, Item, Step, TreeNode};
@@ -24,6 +25,11 @@ pub const SCTP: Presets = [
     ("linux", include_str!("../presets/sctp-linux.toml")),
 ];
 
+/// The setting that TCP and SCTP share.
+const SHARED: &str = "transport.nagle";
+/// The settings that it decides.
+const OF_EACH: [&str; 2] = ["transport.tcp.nagle", "transport.sctp.nagle"];
+
 /// What a list says, in its order.
 type Settings = Vec<(String, Value)>;
 
@@ -36,9 +42,28 @@ fn read(text: &str) -> Settings {
     settings.filter_map(|setting| Some((setting.key.clone(), setting.node.value()?))).collect()
 }
 
-/// Gives a study's transports the settings of the presets that they name, where they have none of their own. A preset
-/// that there is not is left for the reader to find.
+/// Whether a setting takes another one's place.
+pub(crate) fn decides(setting: &str, other: &str) -> bool {
+    setting == SHARED && OF_EACH.contains(&other)
+}
+
+/// Gives TCP and SCTP what `[transport]` says of both. What is no switch is left for the reader to find.
+fn share(study: &mut TreeNode) {
+    let Some(nagle) = study.get("transport").and_then(|transport| transport.get("nagle")) else { return };
+    if let Item::Bool(_) = nagle.item {
+        let nagle = nagle.clone();
+        for path in OF_EACH {
+            let place = nagle.span.clone();
+            // A transport that is no table is left for the reader, too.
+            let _ = setting::set(study, path, nagle.clone(), &place);
+        }
+    }
+}
+
+/// Gives a study's transports what they share, and the settings of the presets that they name where they have none of
+/// their own. A preset that there is not is left for the reader to find.
 pub(crate) fn fill(study: &mut TreeNode) {
+    share(study);
     for ((protocol, presets), read_once) in [("tcp", TCP), ("sctp", SCTP)].into_iter().zip(&READ) {
         let path = ["transport", protocol].map(|key| Step::Key(key.to_owned()));
         let Some(table) = path.iter().try_fold(&mut *study, |node, step| node.child_mut(step)) else {
@@ -64,9 +89,11 @@ mod tests {
     use crate::model::{Sctp, Tcp, Transport};
     use crate::{Mode, Overrides, Study};
 
-    /// The transports of the template with this in place of its `[transport.tcp]`.
+    const NAGLE: &str = "[transport]\nnagle = false";
+
+    /// The transports of the template with this in place of its `[transport]`.
     fn transport(text: &str) -> Transport {
-        let (head, rest) = crate::template().split_once("[transport.tcp]").unwrap();
+        let (head, rest) = crate::template().split_once(NAGLE).unwrap();
         let (_, tail) = rest.split_once("\n\n").unwrap();
         let study =
             Study::parse("t", "t.toml", &format!("{head}{text}\n\n{tail}")).unwrap_or_else(|f| panic!("{f}"));
@@ -77,7 +104,7 @@ mod tests {
     #[test]
     fn the_rfcs_preset_is_what_a_study_without_one_has() {
         let given = transport("[transport.tcp]\npreset = \"rfc\"\n[transport.sctp]\npreset = \"rfc\"");
-        assert_eq!(given, Transport { tcp: Tcp::default(), sctp: Sctp::default() });
+        assert_eq!(given, Transport { nagle: None, tcp: Tcp::default(), sctp: Sctp::default() });
     }
 
     #[test]
@@ -108,8 +135,20 @@ mod tests {
     }
 
     #[test]
+    fn what_the_transports_share_stands_against_their_presets() {
+        let presets = "[transport.tcp]\npreset = \"linux\"\n[transport.sctp]\npreset = \"linux\"";
+        for nagle in [false, true] {
+            let given = transport(&format!("[transport]\nnagle = {nagle}\n{presets}"));
+            assert_eq!([given.tcp.nagle, given.sctp.nagle], [nagle; 2]);
+            let alone = transport(&format!("[transport]\nnagle = {nagle}"));
+            let tcp = Tcp { nagle, ..Tcp::default() };
+            assert_eq!(alone, Transport { nagle: Some(nagle), tcp, sctp: Sctp { nagle, ..Sctp::default() } });
+        }
+    }
+
+    #[test]
     fn a_preset_may_be_varied() {
-        let text = crate::template().replace("[transport.tcp]", "[transport.tcp]\npreset = \"ns-2\"");
+        let text = crate::template().replace(NAGLE, "[transport.tcp]\npreset = \"ns-2\"");
         let study = Study::parse("t", "t.toml", &text).unwrap_or_else(|f| panic!("{f}"));
         for (preset, most) in [("rfc", "60 s"), ("ns-2", "60 s"), ("linux", "120 s")] {
             let mut overrides = Overrides::default();
@@ -150,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_preset_that_there_is_not_is_named_with_its_line() {
-        let text = crate::template().replace("[transport.tcp]", "[transport.tcp]\npreset = \"bsd\"");
+        let text = crate::template().replace(NAGLE, "[transport.tcp]\npreset = \"bsd\"");
         let faults = Study::parse("t", "t.toml", &text).unwrap_err().to_string();
         assert!(faults.contains("bsd") && faults.contains("linux"), "{faults}");
     }

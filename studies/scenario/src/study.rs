@@ -327,7 +327,10 @@ impl Study {
             // Of a path that an axis names the base has told already.
             let cases = axes.iter().zip(&choices).filter(|(axis, _)| axis.set.0.is_empty());
             let mut cases = cases.flat_map(|(_, choices)| choices);
-            let set = |choice: &&Choice| choice.puts.iter().any(|put| setting::sets(&put.path, name));
+            let set = |choice: &&Choice| {
+                let mut puts = choice.puts.iter();
+                puts.any(|put| setting::sets(&put.path, name) || presets::decides(name, &put.path))
+            };
             if let Some(Choice { setting: Setting { axis, text, .. }, .. }) = cases.find(set) {
                 let message = format!(
                     "--set {name}: the axis \"{axis}\" sets it to something else at \"{text}\"; leave that out by --set \
@@ -371,6 +374,11 @@ impl Study {
             chosen.reverse();
             points.extend(self.point((index, mode), &base, &chosen, overrides, &mut memo, faults));
         }
+        let scenarios: Vec<&Scenario> = points.iter().map(|point| &point.scenario).collect();
+        for (path, message) in check::doubts(&scenarios, &base, &varied) {
+            let steps = base.steps(&path);
+            faults.warn(base.place(&steps), format!("{}: {message}", tree::show(&steps)));
+        }
         let planned = axes.iter().zip(&choices).map(|(axis, choices)| PlannedAxis {
             name: axis.name.clone(),
             label: axis.label().to_owned(),
@@ -387,7 +395,15 @@ impl Study {
                 figure.filter.insert(VARIANT.to_owned(), Value::Text(DEFAULT.to_owned()));
             }
         }
-        Some(Plan { study: self.name.clone(), mode, axes: planned, points, figures, hash })
+        Some(Plan {
+            study: self.name.clone(),
+            mode,
+            axes: planned,
+            points,
+            figures,
+            warnings: faults.warnings(),
+            hash,
+        })
     }
 
     fn point(
@@ -451,7 +467,12 @@ impl Study {
             if self.file.axes.iter().any(|a| a.name == *name) {
                 continue;
             }
-            if let Some(axis) = self.file.axes.iter().find(|a| a.set.0.contains(name)) {
+            if let Some(axis) = self
+                .file
+                .axes
+                .iter()
+                .find(|axis| axis.set.0.iter().any(|path| path == name || presets::decides(name, path)))
+            {
                 faults.add(
                     None,
                     format!("--set {name}: the axis \"{0}\" varies it; write --set {0}=…", axis.name),

@@ -85,9 +85,11 @@ pub fn report(
         description: file.description.clone(),
         partial: partial(results, samples),
         summary: None,
-        warnings: Failing::of(plan, results)
+        warnings: plan
+            .warnings
             .iter()
-            .map(ToString::to_string)
+            .map(|warning| warning.message.clone())
+            .chain(Failing::of(plan, results).iter().map(ToString::to_string))
             .chain(Untrusted::of(plan, results).iter().map(ToString::to_string))
             .collect(),
         sections,

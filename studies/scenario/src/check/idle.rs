@@ -25,7 +25,22 @@ struct Setting {
     remedy: &'static str,
 }
 
-const SETTINGS: [Setting; 15] = [
+/// Of a transport's own setting beside that of both.
+const SHARED: &str = "transport.nagle decides for TCP and SCTP alike: leave one of the two out";
+
+const SETTINGS: [Setting; 17] = [
+    Setting {
+        path: "transport.tcp.nagle",
+        idle: Idle::Of(|scenario| scenario.transport.nagle.is_some()),
+        beside: &["transport.nagle"],
+        remedy: SHARED,
+    },
+    Setting {
+        path: "transport.sctp.nagle",
+        idle: Idle::Of(|scenario| scenario.transport.nagle.is_some()),
+        beside: &["transport.nagle"],
+        remedy: SHARED,
+    },
     Setting {
         path: "transport.tcp.read_size",
         idle: Idle::Of(|scenario| scenario.transport.tcp.read_rate == Bound::Unlimited),

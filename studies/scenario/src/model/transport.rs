@@ -8,6 +8,8 @@ use usher_config::units::{BitRate, Bound, Count, InitialWindow, Size, Switch, Ti
 #[derive(Clone, PartialEq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Transport {
+    /// Nagle's algorithm of TCP and SCTP alike; without it, each has its own.
+    pub nagle: Option<bool>,
     /// TCP (RFC 9293).
     pub tcp: Tcp,
     /// SCTP (RFC 9260).
