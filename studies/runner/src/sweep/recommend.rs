@@ -8,7 +8,7 @@ use usher_observe::stats::paired;
 use usher_observe::{Estimate, Point};
 use usher_report::{Cell, Column, Section, Table};
 use usher_scenario::model::{Recommendation, StudyFile, Value};
-use usher_scenario::{Plan, metrics, reference};
+use usher_scenario::{Plan, PlannedAxis, metrics, reference};
 
 /// A metric's values by replication.
 type Values = BTreeMap<u32, f64>;
@@ -24,8 +24,12 @@ pub struct Advice {
     pub as_good: Vec<String>,
     /// The worst that stays within the limit, and how many times the best's value it has; not finite where that is zero.
     pub worst: Option<(String, f64)>,
+    /// Those that stay within the limit.
+    pub kept: Vec<String>,
     /// Those beyond the limit.
     pub excluded: Vec<String>,
+    /// Where all are beyond it, the one that is nearest to it, and its value of the limit's metric.
+    pub nearest: Option<(String, Estimate)>,
 }
 
 /// Differences below this share of the best are of no use to anybody who has to choose.
@@ -74,7 +78,18 @@ pub fn advise(said: &Recommendation, plan: &Plan, results: &Results) -> Vec<Advi
                 e.n == 0
                     || (least.is_none_or(|least| e.mean >= least) && most.is_none_or(|most| e.mean <= most))
             };
+            let beyond = |point: &Point| {
+                let (limit, (least, most)) = limit.as_ref()?;
+                let e = estimate(&of(point, &limit.metric));
+                let by = |bound: &Option<f64>, sign: f64| bound.map_or(f64::MIN, |b| sign * (b - e.mean));
+                Some((by(least, 1.0).max(by(most, -1.0)), e))
+            };
             let (kept, out): (Vec<_>, Vec<_>) = choices.into_iter().partition(|(_, p)| within(p));
+            let nearest = out.iter().filter(|_| kept.is_empty());
+            let nearest = nearest.filter_map(|(name, p)| beyond(p).map(|(by, e)| (by, name.clone(), e)));
+            let nearest = nearest.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name, e)| (name, e));
+            let names = |choices: &[(String, Point)]| choices.iter().map(|(name, _)| name.clone()).collect();
+            let (within_limit, excluded) = (names(&kept), names(&out));
             let mut measured: Vec<(String, Values)> = kept
                 .into_iter()
                 .map(|(name, p)| (name, of(&p, &said.metric)))
@@ -96,7 +111,7 @@ pub fn advise(said: &Recommendation, plan: &Plan, results: &Results) -> Vec<Advi
                 .then(|| measured.last())
                 .flatten()
                 .map(|(name, v)| (name.clone(), mean(v) / mean(&measured[0].1)));
-            Advice { at, best, as_good, worst, excluded: out.into_iter().map(|(name, _)| name).collect() }
+            Advice { at, best, as_good, worst, kept: within_limit, excluded, nearest }
         })
         .collect()
 }
@@ -109,15 +124,23 @@ pub(super) fn findings(said: &Recommendation, plan: &Plan, results: &Results) ->
     if advice.len() > FEW {
         return Vec::new();
     }
-    let unit = plan.points.first().and_then(|first| metrics::find(&said.metric, &first.scenario));
-    let unit = unit.map_or("", |metric| metric.unit);
+    let decided = decided(said, plan, &advice);
     let sentence = |a: Advice| {
         let at: Vec<String> = a.at.axes().map(|(axis, value)| format!("{axis} {value}")).collect();
         let at = if at.is_empty() { String::new() } else { format!("At {}: ", at.join("; ")) };
         let Some((name, estimate)) = a.best else {
-            let none =
-                |out: &[String]| format!("{at}nothing is within the limit: not {}.", out.join("; not "));
-            return (!a.excluded.is_empty()).then(|| none(&a.excluded));
+            let (nearest, estimate) = a.nearest?;
+            let metric = said.limit.as_ref().map_or("", |limit| &limit.metric);
+            let others: Vec<&str> =
+                a.excluded.iter().filter(|e| **e != nearest).map(String::as_str).collect();
+            let others = match others[..] {
+                [] => String::new(),
+                _ => format!(" Farther from it: {}.", others.join("; ")),
+            };
+            let value = told(&estimate, metric, plan);
+            return Some(format!(
+                "{at}none is within the limit; nearest is {nearest} ({metric} {value}).{others}"
+            ));
         };
         // Names may have commas within.
         let listed = |what: &str, names: &[String]| match names {
@@ -126,14 +149,76 @@ pub(super) fn findings(said: &Recommendation, plan: &Plan, results: &Results) ->
         };
         let as_good = listed("As good", &a.as_good);
         let excluded = listed("Not within the limit", &a.excluded);
-        Some(format!("{at}use {name} ({} {}).{as_good}{excluded}", said.metric, told(&estimate, unit)))
+        Some(format!(
+            "{at}use {name} ({} {}).{as_good}{excluded}",
+            said.metric,
+            told(&estimate, &said.metric, plan)
+        ))
     };
-    advice.into_iter().filter_map(sentence).collect()
+    advice.into_iter().filter_map(sentence).chain(decided).collect()
 }
 
-/// A mean with its interval and unit: `1.67 ± 0.09 s`.
-fn told(estimate: &Estimate, unit: &str) -> String {
-    format!("{} {unit}", sure(estimate.mean, estimate.half_width)).trim_end().to_owned()
+/// Where another axis of named cases decides whether a choice stays within the limit, a sentence for each: what looks like the
+/// choice's own fault is not.
+fn decided(said: &Recommendation, plan: &Plan, advice: &[Advice]) -> Vec<String> {
+    let named = |axis: &&PlannedAxis| axis.values.iter().any(|value| value.number.is_none());
+    let others = plan.axes.iter().filter(|axis| !said.choose.0.contains(&axis.name)).filter(named);
+    // What is said, and the places of which it holds.
+    let mut all: Vec<(String, Vec<String>)> = Vec::new();
+    for axis in others {
+        let mut rests: Vec<Point> = Vec::new();
+        for rest in advice.iter().map(|a| a.at.without(&axis.name)) {
+            if !rests.contains(&rest) {
+                rests.push(rest);
+            }
+        }
+        for rest in rests {
+            let there = || advice.iter().filter(|a| a.at.without(&axis.name) == rest);
+            let with = |of: fn(&Advice) -> &Vec<String>, name: &String| -> Vec<&str> {
+                let at = there().filter(|a| of(a).contains(name));
+                at.filter_map(|a| a.at.get(&axis.name)).collect()
+            };
+            let mut choices: Vec<&String> = Vec::new();
+            for name in there().flat_map(|a| &a.excluded) {
+                if !choices.contains(&name) {
+                    choices.push(name);
+                }
+            }
+            for name in choices {
+                let (kept, out) = (with(|a| &a.kept, name), with(|a| &a.excluded, name));
+                if kept.is_empty() {
+                    continue;
+                }
+                let sentence = format!(
+                    "{} decides for {name}: within the limit with {}, not with {}",
+                    axis.label,
+                    kept.join(" or "),
+                    out.join(" or ")
+                );
+                let at: Vec<String> = rest.axes().map(|(axis, value)| format!("{axis} {value}")).collect();
+                match all.iter_mut().find(|(known, _)| *known == sentence) {
+                    Some((_, places)) => places.push(at.join("; ")),
+                    None => all.push((sentence, vec![at.join("; ")])),
+                }
+            }
+        }
+    }
+    let told = |(sentence, places): (String, Vec<String>)| match places.join(", ") {
+        at if at.is_empty() => format!("{sentence}."),
+        at => format!("{sentence} (at {at})."),
+    };
+    all.into_iter().map(told).collect()
+}
+
+/// A metric's mean with its interval and unit: `1.67 ± 0.09 s`, `97.9 ± 0.4 %`.
+fn told(estimate: &Estimate, metric: &str, plan: &Plan) -> String {
+    let metric = plan.points.first().and_then(|first| metrics::find(metric, &first.scenario));
+    let (scale, unit) = match metric {
+        Some(metric) if metric.share => (100.0, "%"),
+        Some(metric) => (1.0, metric.unit),
+        None => (1.0, ""),
+    };
+    format!("{} {unit}", sure(scale * estimate.mean, scale * estimate.half_width)).trim_end().to_owned()
 }
 
 /// What a study's recommendations say, a line each, below their titles; those with many lines are the report's affair.
@@ -170,6 +255,7 @@ pub(super) fn section(said: &Recommendation, file: &StudyFile, plan: &Plan, resu
     ]);
     if said.limit.is_some() {
         columns.push(Column::new("Not within the limit", ""));
+        columns.push(Column::new("Nearest to it", ""));
     }
     let listed = |names: &[String]| match names {
         [] => Cell::Empty,
@@ -194,6 +280,10 @@ pub(super) fn section(said: &Recommendation, file: &StudyFile, plan: &Plan, resu
         row.extend([name, value, listed(&advice.as_good), worst, times]);
         if said.limit.is_some() {
             row.push(listed(&advice.excluded));
+            let nearest = advice.nearest.zip(said.limit.as_ref());
+            row.push(nearest.map_or(Cell::Empty, |((name, estimate), limit)| {
+                Cell::from(format!("{name} ({})", told(&estimate, &limit.metric, plan)))
+            }));
         }
         row
     });
@@ -299,7 +389,9 @@ mod tests {
 
         let none = of(&second);
         assert_eq!((&none.best, &none.worst, none.as_good.len()), (&None, &None, 0));
-        assert_eq!(none.excluded.len(), choices.len());
+        assert_eq!((none.excluded.len(), none.kept.len()), (choices.len(), 0));
+        assert!(none.nearest.as_ref().is_some_and(|(name, e)| *name == none.excluded[0] && e.mean == 0.5));
+        assert_eq!((here.kept.len(), &here.nearest), (choices.len() - 1, &None));
     }
 
     #[test]
@@ -329,7 +421,9 @@ mod tests {
 
     #[test]
     fn a_value_without_an_interval_has_digits_of_its_own() {
-        let told = |mean, half_width| told(&Estimate { mean, half_width, n: 5 }, "s");
+        let study = Study::open("aaa-advice").unwrap();
+        let plan = study.plan(Mode::Quick, &Overrides::default()).unwrap();
+        let told = |mean, half_width| told(&Estimate { mean, half_width, n: 5 }, "delay.mean", &plan);
         assert_eq!(told(0.000_003, 0.0), "0.00000300 s");
         assert_eq!(told(784_320.0, 0.0), "784320 s");
         assert_eq!(told(1.234, f64::INFINITY), "1.23 s");
@@ -354,7 +448,45 @@ mod tests {
         let fail = |row: &Row| Row { metric: "failures".into(), value: 0.5, ..row.clone() };
         let failed: Vec<Row> = all.iter().map(fail).chain(all.clone()).collect();
         let found = findings(&said, &plan, &results(failed));
-        assert!(found[0].ends_with(&format!("not {}.", names.join("; not "))), "{found:?}");
+        let nearest = format!("none is within the limit; nearest is {} (failures 50.0 %).", names[0]);
+        assert!(found[0].contains(&nearest), "{found:?}");
+        assert!(found[0].ends_with(&format!(" Farther from it: {}.", names[1..].join("; "))), "{found:?}");
+    }
+
+    /// The template's advice, with shares within 5 s by protocol and Nagle's algorithm.
+    fn of_template(within: impl Fn(&str, &str) -> f64) -> Vec<String> {
+        let template = usher_scenario::TEMPLATES.iter().find(|template| template.kind == "eap").unwrap();
+        let study = Study::parse("t", "t.toml", template.text).unwrap();
+        let mut overrides = Overrides::default();
+        overrides.set("loss=3 %").unwrap();
+        let plan = study.plan(Mode::Default, &overrides).unwrap();
+        let of = |point: &usher_scenario::Point| {
+            let whole = crate::sweep::plan::point(point);
+            let share = within(whole.get("protocol").unwrap(), whole.get("nagle").unwrap());
+            [rows(&whole, "within(5 s)", [(0, share)]), rows(&whole, "delay.p99", [(0, 1.0)])].concat()
+        };
+        findings(&study.file().recommendations[0], &plan, &results(plan.points.iter().flat_map(of).collect()))
+    }
+
+    #[test]
+    fn a_second_setting_that_decides_is_named() {
+        let found = of_template(|protocol, nagle| match (protocol, nagle) {
+            ("Diameter/SCTP", "on") | ("RADIUS", _) => 0.8,
+            _ => 1.0,
+        });
+        let decides = "Nagle's algorithm decides for Diameter/SCTP: within the limit with off, not with on (at loss 3 %).";
+        assert_eq!((found.len(), found[2].as_str()), (3, decides), "{found:?}");
+        // Where the setting changes nothing, there is nothing to tell.
+        assert_eq!(of_template(|protocol, _| if protocol == "RADIUS" { 0.8 } else { 1.0 }).len(), 2);
+    }
+
+    #[test]
+    fn the_choice_nearest_to_a_limit_that_none_keeps_is_named() {
+        let share = |protocol: &str| if protocol == "RadSec" { 0.979 } else { 0.9 };
+        let found = of_template(|protocol, _| share(protocol));
+        let nearest =
+            "none is within the limit; nearest is RadSec (within(5 s) 97.9 %). Farther from it: RADIUS; ";
+        assert!(found.len() == 2 && found.iter().all(|line| line.contains(nearest)), "{found:?}");
     }
 
     #[test]
