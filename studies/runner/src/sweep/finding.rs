@@ -1,4 +1,4 @@
-//! What a report found: a sentence for each metric of a figure, of its right end.
+//! What a report found: of each metric of a figure, what is to be seen at its right end and over its whole axis.
 
 use super::failing::percent;
 use super::report::{Estimates, place, places};
@@ -57,19 +57,22 @@ fn of_each_metric(said: &model::Figure, file: &StudyFile, figure: &Figure) -> Ve
     said.y.0.iter().map(of).collect()
 }
 
-/// What a figure says at its right end.
+/// What a figure says at its right end, and over its axis.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Found {
     /// Where on the horizontal axis.
     at: String,
     /// What is to be seen there.
     what: String,
+    /// The least and the most over the axis, where it has more than that end.
+    range: Option<String>,
 }
 
 impl fmt::Display for Found {
-    /// One whole sentence.
+    /// Whole sentences.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "At {}: {}.", self.at, self.what)
+        write!(f, "At {}: {}.", self.at, self.what)?;
+        self.range.as_ref().map_or(Ok(()), |range| write!(f, " Over the axis: {range}."))
     }
 }
 
@@ -93,7 +96,7 @@ pub(super) fn findings(
             }
         }
     }
-    let told = |(Found { at, what }, settings): (Found, Vec<String>)| {
+    let told = |(Found { at, what, range }, settings): (Found, Vec<String>)| {
         let at = match settings.first().filter(|first| !first.is_empty()) {
             Some(first) => format!("{at} ({first})"),
             None => at,
@@ -103,7 +106,7 @@ pub(super) fn findings(
             2 => format!("{what}, and the same with another setting"),
             n => format!("{what}, and the same with {} other settings", n - 1),
         };
-        Found { at, what }.to_string()
+        Found { at, what, range }.to_string()
     };
     all.into_iter().map(told).collect()
 }
@@ -138,10 +141,11 @@ pub(super) fn finding(figure: &Figure, missing: &Missing) -> Option<Found> {
         .filter(|(_, p)| p.mean.is_finite())
         .collect();
     there.sort_by(|a, b| a.1.mean.total_cmp(&b.1.mean));
-    let at = match figure.x.categories.get(x as usize) {
-        Some(name) => format!("{} {name}", figure.x.title),
-        None => format!("{} {} {}", figure.x.title, number(x), figure.x.unit).trim_end().to_owned(),
+    let place = |x: f64| match figure.x.categories.get(x as usize) {
+        Some(name) => name.clone(),
+        None => format!("{} {}", number(x), figure.x.unit).trim_end().to_owned(),
     };
+    let at = format!("{} {}", figure.x.title, place(x));
     let medians = figure.series.iter().any(|s| s.kind == Kind::Median);
     let value = |p: &usher_report::Point| {
         let unit = &figure.y.unit;
@@ -164,7 +168,9 @@ pub(super) fn finding(figure: &Figure, missing: &Missing) -> Option<Found> {
         }
     };
     let title = &figure.y.title;
-    let failed = |name: &str| missing.get(&(name.to_owned(), x.to_bits())).map(|share| percent(*share));
+    let failed_at =
+        |name: &str, x: f64| missing.get(&(name.to_owned(), x.to_bits())).map(|share| percent(*share));
+    let failed = |name: &str| failed_at(name, x);
     let called = |name: &str| match failed(name) {
         Some(share) => format!("{name}; {share} failed"),
         None => name.to_owned(),
@@ -189,7 +195,22 @@ pub(super) fn finding(figure: &Figure, missing: &Missing) -> Option<Found> {
             )
         }
     };
-    Some(Found { at, what })
+    // Each end once: of what is the same at several places, the first.
+    let measured = figure.series.iter().filter(|s| s.kind.measured());
+    let all = || measured.clone().flat_map(|s| s.points.iter().map(move |p| (s.name.as_str(), p)));
+    let finite = || all().filter(|(_, p)| p.mean.is_finite());
+    let ends = finite()
+        .min_by(|a, b| a.1.mean.total_cmp(&b.1.mean))
+        .zip(finite().reduce(|most, next| if next.1.mean > most.1.mean { next } else { most }));
+    let told = |(name, p): (&str, &usher_report::Point)| {
+        let value = format!("{} {}", sure(p.mean, f64::NAN), figure.y.unit);
+        let failed = failed_at(name, p.x).map_or(String::new(), |share| format!("; {share} failed"));
+        let name = if figure.series.len() > 1 { format!("{name}, ") } else { String::new() };
+        format!("{} ({name}at {}{failed})", value.trim_end(), place(p.x))
+    };
+    let range = ends.filter(|(least, most)| least.1.x != most.1.x && least.1.mean != most.1.mean);
+    let range = range.map(|(least, most)| format!("from {} to {}", told(least), told(most)));
+    Some(Found { at, what, range })
 }
 
 /// A value with the two digits of this half-width.
@@ -275,21 +296,34 @@ mod tests {
             series: vec![series("tcp", [0.1, 2.0]), series("sctp", [0.1, 1.0]), series("udp", [0.1, 0.5])],
             ..Figure::default()
         };
-        let said = "At Loss 20 %: mean delay from 0.500 ± 0.010 s (udp) to 2.000 ± 0.010 s (tcp).";
+        let said = "At Loss 20 %: mean delay from 0.500 ± 0.010 s (udp) to 2.000 ± 0.010 s (tcp). \
+                    Over the axis: from 0.100 s (tcp, at 0 %) to 2.00 s (tcp, at 20 %).";
         let none = Missing::new();
         let told =
             |figure: &Figure, missing: &Missing| finding(figure, missing).map(|found| found.to_string());
         assert_eq!(told(&figure, &none).as_deref(), Some(said));
         // What failed is no merit of what is left: it is said in the same breath.
         let missing = Missing::from([(("udp".to_owned(), 20_f64.to_bits()), 0.9)]);
-        let said =
-            "At Loss 20 %: mean delay from 0.500 ± 0.010 s (udp; 90.0 % failed) to 2.000 ± 0.010 s (tcp).";
+        let said = "At Loss 20 %: mean delay from 0.500 ± 0.010 s (udp; 90.0 % failed) to 2.000 ± 0.010 s (tcp). \
+                    Over the axis: from 0.100 s (tcp, at 0 %) to 2.00 s (tcp, at 20 %).";
         assert_eq!(told(&figure, &missing).as_deref(), Some(said));
+        // The most may stand within.
+        let mut peak = figure.clone();
+        peak.series[1].points.insert(1, point(10.0, 3.0));
+        let range = "Over the axis: from 0.100 s (tcp, at 0 %) to 3.00 s (sctp, at 10 %; 2.00 % failed).";
+        let missing = Missing::from([(("sctp".to_owned(), 10_f64.to_bits()), 0.02)]);
+        assert!(told(&peak, &missing).unwrap().ends_with(range), "{:?}", told(&peak, &missing));
         figure.series.truncate(1);
-        assert_eq!(told(&figure, &none).as_deref(), Some("At Loss 20 %: mean delay 2.000 ± 0.010 s."));
+        let range = "Over the axis: from 0.100 s (at 0 %) to 2.00 s (at 20 %).";
+        let said = format!("At Loss 20 %: mean delay 2.000 ± 0.010 s. {range}");
+        assert_eq!(told(&figure, &none), Some(said));
         let missing = Missing::from([(("tcp".to_owned(), 20_f64.to_bits()), 0.05)]);
-        let said = "At Loss 20 %: mean delay 2.000 ± 0.010 s (5.00 % failed).";
+        let said = "At Loss 20 %: mean delay 2.000 ± 0.010 s (5.00 % failed). \
+                    Over the axis: from 0.100 s (at 0 %) to 2.00 s (at 20 %; 5.00 % failed).";
         assert_eq!(told(&figure, &missing).as_deref(), Some(said));
+        // One place is no range.
+        figure.series[0].points.remove(0);
+        assert_eq!(told(&figure, &none).as_deref(), Some("At Loss 20 %: mean delay 2.000 ± 0.010 s."));
         figure.series.clear();
         assert_eq!(finding(&figure, &none), None);
     }
