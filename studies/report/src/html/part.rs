@@ -12,6 +12,19 @@ use usher_observe::row::number;
 
 /// A text of more characters is a sentence, and gets room.
 const LONG: usize = 60;
+/// A table of more columns takes the window's width, and not the text's.
+const NARROW: usize = 4;
+/// One of more columns yet is scrolled on a telephone, and not stacked.
+const STACKED: usize = 8;
+
+/// What the style knows a table by that has so many columns.
+const fn width_class(columns: usize) -> &'static str {
+    match columns {
+        ..=NARROW => "",
+        ..=STACKED => " wide cards",
+        _ => " wide",
+    }
+}
 
 /// Names of figures already on the page: two of one name must not share identifiers.
 #[derive(Default)]
@@ -99,7 +112,11 @@ fn data(out: &mut String, figure: &Figure) {
     if xs.is_empty() {
         return;
     }
-    out.push_str("<details class=\"data\">\n<summary>Numbers</summary>\n<div class=\"scroll\">\n<table class=\"sortable\">\n<thead><tr>");
+    let class = width_class(figure.series.len() + 1);
+    let _ = write!(
+        out,
+        "<details class=\"data\">\n<summary>Numbers</summary>\n<div class=\"scroll\">\n<table class=\"sortable{class}\">\n<thead><tr>",
+    );
     heading(out, &figure.x.title, &figure.x.unit, true);
     for series in &figure.series {
         heading(out, &series.name, &figure.y.unit, true);
@@ -112,7 +129,7 @@ fn data(out: &mut String, figure: &Figure) {
             key.push_str(&format!(" ({name})"));
         }
         out.push_str("<tr>");
-        cell(out, &Cell::Text(key), "");
+        cell(out, &Cell::Text(key), if class.is_empty() { "" } else { &figure.x.title });
         for series in &figure.series {
             let found = series.points.iter().find(|p| p.x == x && p.mean.is_finite());
             let value = found.map_or(Cell::Empty, |p| match series.kind {
@@ -132,15 +149,15 @@ fn data(out: &mut String, figure: &Figure) {
                     }
                 }
             });
-            cell(out, &value, "");
+            cell(out, &value, if class.is_empty() { "" } else { &series.name });
         }
         out.push_str("</tr>\n");
     }
     out.push_str("</tbody>\n</table>\n</div>\n</details>\n");
 }
 
-/// A table whose columns sort at a click on their heading. One with sentences in it is stacked on a telephone: each cell with
-/// its heading.
+/// A table whose columns sort at a click on their heading. One with sentences in it or with more than a few columns is
+/// stacked on a telephone: each cell with its heading.
 pub(super) fn table(out: &mut String, table: &Table) {
     if table.folded {
         let title = if table.title.is_empty() { "Table" } else { &table.title };
@@ -148,9 +165,11 @@ pub(super) fn table(out: &mut String, table: &Table) {
     }
     let long = |cell: &Cell| matches!(cell, Cell::Text(text) if text.chars().count() > LONG);
     let stacked = table.rows.iter().flatten().any(long);
+    let class = width_class(table.columns.len());
+    let headed = stacked || !class.is_empty();
     let _ = writeln!(
         out,
-        "<div class=\"scroll\">\n<table class=\"sortable{}\">",
+        "<div class=\"scroll\">\n<table class=\"sortable{}{class}\">",
         if stacked { " stacked" } else { "" }
     );
     if !table.title.is_empty() && !table.folded {
@@ -165,7 +184,7 @@ pub(super) fn table(out: &mut String, table: &Table) {
     for row in &table.rows {
         out.push_str("<tr>");
         for (i, column) in table.columns.iter().enumerate() {
-            cell(out, row.get(i).unwrap_or(&Cell::Empty), if stacked { &column.title } else { "" });
+            cell(out, row.get(i).unwrap_or(&Cell::Empty), if headed { &column.title } else { "" });
         }
         out.push_str("</tr>\n");
     }

@@ -231,6 +231,24 @@ fn long_tables_fold_and_sentences_are_stacked_on_a_telephone() {
 }
 
 #[test]
+fn tables_of_many_columns_take_the_window_and_are_stacked_on_a_telephone() {
+    let mut report = sample("plain");
+    let mut page = |columns: usize| {
+        let headings = (0..columns).map(|i| Column::new(format!("Column {i}"), ""));
+        let rows = vec![vec![Cell::from("a"); columns]];
+        report.sections[0].tables = vec![Table { columns: headings.collect(), rows, ..Table::default() }];
+        report.html()
+    };
+    let few = page(4);
+    assert!(few.contains("<table class=\"sortable\">") && !few.contains("data-heading=\"Column 3\""));
+    let many = page(5);
+    assert!(
+        many.contains("<table class=\"sortable wide cards\">") && many.contains("data-heading=\"Column 4\"")
+    );
+    assert!(page(9).contains("<table class=\"sortable wide\">"), "more are scrolled");
+}
+
+#[test]
 fn messages_are_a_part_of_their_own() {
     let mut report = sample("plain");
     let message = crate::Message {
