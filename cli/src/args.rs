@@ -315,7 +315,7 @@ pub(crate) struct Run {
     /// Other values for an axis, or another value for a setting by its path; may be repeated.
     #[arg(long, value_name = "AXIS=VALUES")]
     pub(crate) set: Vec<String>,
-    /// Capture every point's first replication: this link, or those that the study names.
+    /// Capture every point's first replication: this link, of the studies that have it, or those that the study names.
     #[arg(long, value_name = "LINK", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub(crate) pcap: Vec<String>,
     /// Draw the messages of one dialogue between the hosts, of the first replication at each of the study's cases, as SVG and

@@ -21,7 +21,7 @@ use usher_runner::sweep::{
     Untrusted, key,
 };
 use usher_runner::world::LabSettings;
-use usher_runner::{LabRunner, SimRunner, captured};
+use usher_runner::{LabRunner, SimRunner, capture, captured};
 use usher_scenario::{Mode, Plan, Study, founding};
 
 /// How long a dry run tries points for.
@@ -151,17 +151,14 @@ fn jobs<'a>(output: &Output, run: &'a Run) -> Result<Vec<Job<'a>>, Failure> {
                     }
                 }
                 Ok((plan, study)) => {
-                    if let Some(fault) = unknown_link(run, &plan) {
-                        faults.push(fault);
-                    }
                     if jobs.iter().any(|j| j.plan.study == plan.study) {
                         faults
                             .push(format!("{name}: another study here has the name \"{}\" too", plan.study));
                     }
-                    plan.warnings.iter().for_each(|warning| output.note(&format!("warning: {warning}")));
                     if lab.is_some() {
                         faults.extend(on::unfit(&plan));
                     }
+                    plan.warnings.iter().for_each(|warning| output.note(&format!("warning: {warning}")));
                     jobs.push(Job {
                         name: name.to_owned(),
                         file,
@@ -177,6 +174,7 @@ fn jobs<'a>(output: &Output, run: &'a Run) -> Result<Vec<Job<'a>>, Failure> {
             }
         }
     }
+    faults.extend(unknown_link(run, &jobs));
     if jobs.is_empty() && faults.is_empty() {
         faults.push(format!("{}: no study here has [[choices]]", run.names.join(", ")));
     }
@@ -217,10 +215,14 @@ fn asked(run: &Run, name: &str) -> Result<(String, Asked, Option<PathBuf>), Fail
     Ok((file, asked, again))
 }
 
-fn unknown_link(run: &Run, plan: &Plan) -> Option<String> {
-    let known: Vec<&str> = plan.points.first()?.scenario.link_names().collect();
-    let wrong = run.pcap.iter().find(|l| !l.is_empty() && !known.contains(&l.as_str()))?;
-    Some(format!("--pcap={wrong}: {} has no such link; it has {}", plan.study, known.join(", ")))
+/// A link that is to be captured and that none of the studies has.
+fn unknown_link(run: &Run, jobs: &[Job<'_>]) -> Option<String> {
+    let first = jobs.first()?;
+    let wrong = run.pcap.iter().find(|l| !l.is_empty() && !jobs.iter().any(|job| job.has_link(l)))?;
+    let known: Vec<&str> = first.plan.points.first()?.scenario.link_names().collect();
+    let others = if jobs.len() > 1 { ", and none of the others has one" } else { "" };
+    let study = &first.plan.study;
+    Some(format!("--pcap={wrong}: {study} has no such link; it has {}{others}", known.join(", ")))
 }
 
 fn dry_run(output: &Output, jobs: &[Job<'_>]) -> Result<(), Failure> {
@@ -269,9 +271,32 @@ impl Job<'_> {
         }
     }
 
-    /// The links that captures are asked of, if certain ones are.
+    /// The links that captures are asked of and that this study has, if certain ones are.
     fn links(&self) -> Vec<String> {
-        self.run.pcap.iter().filter(|l| !l.is_empty()).cloned().collect()
+        self.run.pcap.iter().filter(|link| self.has_link(link)).cloned().collect()
+    }
+
+    fn has_link(&self, link: &str) -> bool {
+        let first = self.plan.points.first();
+        first.is_some_and(|point| point.scenario.link_names().any(|name| name == link))
+    }
+
+    /// Whether packets are captured. Of several studies, one that has no link that is asked for is run without.
+    fn is_captured(&self) -> bool {
+        let asked = &self.run.pcap;
+        !asked.is_empty() && (asked.iter().all(String::is_empty) || !self.links().is_empty())
+    }
+
+    /// What is to be known of its captures.
+    fn capture_remarks(&self) -> Vec<String> {
+        let replays = self.plan.points.iter().any(|point| point.scenario.replays_handshakes());
+        match (self.run.pcap.is_empty(), self.is_captured()) {
+            (true, _) => Vec::new(),
+            (_, true) => replays.then(|| capture::REPLAYED.to_owned()).into_iter().collect(),
+            (_, false) => {
+                vec![format!("{} has none of the links of --pcap, and no captures", self.plan.study)]
+            }
+        }
     }
 
     /// What is to be run; rows of a lab are not taken for the simulator's, nor for another kernel's.
@@ -380,7 +405,8 @@ impl Job<'_> {
             .map_err(|e| Failure::usage(format!("--point: {e}")))?;
         let replication = self.run.replication.unwrap_or(0);
         let point = &sweep.goals[index].point;
-        let capture = (!self.run.pcap.is_empty()).then(|| {
+        self.capture_remarks().iter().for_each(|remark| output.note(remark));
+        let capture = self.is_captured().then(|| {
             let folder = self.run.out.clone().unwrap_or_default();
             folder.join(format!("{}-{index:04}-{replication}.pcapng", self.plan.study))
         });
@@ -494,7 +520,8 @@ impl Job<'_> {
         }
         let runner = self.runner(Some(interrupt.clone()));
         let bar = Bar::new(&sweep, output.progress);
-        let captures = (!self.run.pcap.is_empty()).then_some(path.as_path());
+        let captures = self.is_captured().then_some(path.as_path());
+        self.capture_remarks().iter().for_each(|remark| output.note(remark));
         if captures.is_some() {
             let links = self.links();
             let of_points = self.plan.points.iter().map(|point| captured(&links, &point.scenario));

@@ -27,18 +27,23 @@ impl Tap for Packets {
     }
 }
 
-/// Writes a finished run's capture, which was made with a [`Packets`] tap.
+/// What is to be known of a capture whose handshakes are recordings.
+pub const REPLAYED: &str = "Handshakes of TLS here are the octets of one recorded handshake, again and again, which no secrets decrypt: \
+                            with handshake = \"real\" each is computed, and its secrets are in the capture";
+
+/// Writes a finished run's capture, which was made with a [`Packets`] tap, and these remarks.
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn write(captured: Captured, path: &Path) -> io::Result<()> {
+pub fn write(captured: Captured, path: &Path, remarks: &[&str]) -> io::Result<()> {
     let Captured { tap, interfaces, key_log, radius_secret } = captured;
     let Ok(taken) = tap.into_any().downcast::<Packets>() else { return Ok(()) };
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
     }
     let secret = format!("RADIUS secret: {radius_secret}");
-    let mut capture = Capture::new(BufWriter::new(File::create(path)?), &["Simulated by Usher", &secret])?;
+    let comments = [&["Simulated by Usher", &secret], remarks].concat();
+    let mut capture = Capture::new(BufWriter::new(File::create(path)?), &comments)?;
     for (name, ethernet) in &interfaces {
         let link = if *ethernet { LinkType::Ethernet } else { LinkType::Raw };
         capture.interface(name, link, &[])?;

@@ -112,7 +112,8 @@ fn run(
     let world = world(scenario, point.seed(task.replication), &links, tap).map_err(RunError::new)?;
     let mut result = world.run().map_err(RunError::new)?;
     if let (Some(path), Some(captured)) = (task.capture, result.capture.take()) {
-        capture::write(captured, path)
+        let remarks = scenario.replays_handshakes().then_some(capture::REPLAYED);
+        capture::write(captured, path, remarks.as_slice())
             .map_err(|e| RunError(format!("cannot write the capture {}: {e}", path.display())))?;
     }
     Ok(outcome(result))

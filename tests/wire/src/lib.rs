@@ -174,7 +174,7 @@ impl Run {
         let world = World::new(&point.scenario, point.seed(0), links, Some(tap)).unwrap();
         let result = world.run().unwrap();
         let folder = Temporary::new();
-        capture::write(result.capture.unwrap(), &folder.path().join("capture.pcapng")).unwrap();
+        capture::write(result.capture.unwrap(), &folder.path().join("capture.pcapng"), &[]).unwrap();
         Self { metrics: result.metrics, folder }
     }
 

@@ -149,12 +149,12 @@ impl Sweep {
         Expected { points: self.goals.len() as u64, fewest: self.replications().0 }
     }
 
-    /// The file of a point's capture below a run's folder.
+    /// The file of a point's capture below a run's folder: it has the study's name, since those of several are looked at together.
     pub fn capture(&self, index: usize) -> PathBuf {
         let point = self.goals.get(index).map(|g| g.point.to_string()).unwrap_or_default();
         let plain = |c: char| if c.is_ascii_alphanumeric() || "=.-".contains(c) { c } else { '_' };
         let name: String = point.chars().map(plain).take(120).collect();
-        Path::new(CAPTURES).join(format!("{index:04}-{name}.pcapng"))
+        Path::new(CAPTURES).join(format!("{}-{index:04}-{name}.pcapng", self.study))
     }
 }
 

@@ -232,7 +232,7 @@ fn captures_are_of_each_first_replication_and_made_up_for() {
     let captured = execute(&sweep, &fake, &mut journal, options);
     assert_eq!(fake.runs.load(Ordering::Relaxed), 8);
     assert_eq!(captured.rows, plain.rows);
-    assert!(temporary.run("captures/0001-loss=1___transport=tcp.pcapng").exists());
+    assert!(temporary.run("captures/s-0001-loss=1___transport=tcp.pcapng").exists());
 }
 
 #[test]

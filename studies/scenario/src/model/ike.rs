@@ -174,6 +174,11 @@ pub struct IkePolicy {
 }
 
 impl Ike {
+    /// Whether one recorded handshake stands for all: what goes through the tunnels of methods other than EAP-TLS is not recorded.
+    #[must_use]
+    pub fn replays_handshakes(&self) -> bool {
+        self.method == IkeMethod::EapTls && self.certificates.handshake == Handshake::Recorded
+    }
     /// Whether IKE_SAs have no CHILD_SA.
     #[must_use]
     pub fn is_childless(&self) -> bool {

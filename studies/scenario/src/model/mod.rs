@@ -247,6 +247,14 @@ impl Scenario {
             _ => None,
         })
     }
+    /// Whether handshakes are octets of a recording, which no secrets decrypt.
+    pub fn replays_handshakes(&self) -> bool {
+        self.all_workloads().any(|(_, workload)| match workload {
+            Workload::Eap(eap) => eap.replays_handshakes() && self.aaa_service(&eap.server).is_none(),
+            Workload::Ike(ike) => ike.replays_handshakes(),
+            _ => false,
+        })
+    }
     /// The names of links, cells and BSSs, in the file's order.
     pub fn link_names(&self) -> impl Iterator<Item = &str> {
         self.links.names().chain(self.cells.names()).chain(self.bss.names())

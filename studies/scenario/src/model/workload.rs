@@ -117,6 +117,14 @@ impl Eap {
         }
     }
 
+    /// Whether one recorded handshake stands for all of a server of the workload's own: only where all are alike. Each is computed
+    /// where credentials may be wrong or sessions resumed, and where a password goes through the tunnel, which is not recorded.
+    pub fn replays_handshakes(&self) -> bool {
+        let tls = &self.eap_tls;
+        let alike = self.method == Method::EapTls && self.wrong_credentials.get() == 0.0 && !tls.resumption;
+        alike && tls.handshake == Handshake::Recorded
+    }
+
     /// Whether stations speak TLS.
     pub fn has_tls(&self) -> bool {
         !matches!(self.method, Method::EapMd5 | Method::EapMsChapV2)

@@ -18,7 +18,7 @@ use usher_eap::method::{Inner, PeerOffer, mschapv2};
 use usher_eap::packet::Type;
 use usher_nas::station;
 use usher_scenario::certificates::Party;
-use usher_scenario::model::{Eap, EapTls, Handshake, Scenario};
+use usher_scenario::model::{Eap, EapTls, Scenario};
 
 /// Both sides' TLS for a run.
 #[derive(Debug)]
@@ -44,8 +44,7 @@ impl From<TlsError> for WorldError {
 }
 
 impl Tls {
-    /// One handshake stands for all only where all are alike: each is computed where credentials may be
-    /// wrong or sessions resumed, and where a password goes through the tunnel, which is not recorded.
+    /// Of a server of the workload's own.
     pub(super) fn new(eap: &Eap, key_log: &KeyLog) -> Result<Self, WorldError> {
         let (tls, method) = (&eap.eap_tls, eap.method);
         let mutual = method == Method::EapTls;
@@ -63,8 +62,7 @@ impl Tls {
             })
         };
         let fragment = tls.fragment.bytes() as usize;
-        let alike = mutual && eap.wrong_credentials.get() == 0.0 && !tls.resumption;
-        if tls.handshake == Handshake::Recorded && alike {
+        if eap.replays_handshakes() {
             let (version, chains) = (tls.version, (tls.client_chain.get(), tls.server_chain.get()));
             let name = format!("eap {version:?} {} {}", chains.0, chains.1);
             let recording = handshakes::recording(name, || record(&client()?, &server()?))?;

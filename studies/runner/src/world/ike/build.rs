@@ -34,7 +34,7 @@ use usher_ike::work::{SIGN, VERIFY};
 use usher_nas::{AaaConfig, NasIdentity, PORT_TYPE_VIRTUAL, RadiusConfig};
 use usher_radius::Secret;
 use usher_radius::client;
-use usher_scenario::model::{Handshake, Ike, IkeMethod};
+use usher_scenario::model::{Ike, IkeMethod};
 use usher_scenario::ports::{IKE, IKE_NAT, RADIUS};
 use usher_sim::{HostId, IpVersion};
 
@@ -86,8 +86,7 @@ impl Tls {
             })
         };
         let fragment = own.fragment.bytes() as usize;
-        // What goes through the tunnels of other methods is not recorded.
-        if own.handshake == Handshake::Recorded && mutual {
+        if ike.replays_handshakes() {
             let (kind, version) = (own.kind, own.version);
             let chains = (own.initiator_chain.get(), own.server_chain.get());
             let name = format!("ike {version:?} {kind:?} {} {}", chains.0, chains.1);
