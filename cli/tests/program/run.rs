@@ -303,6 +303,55 @@ fn captures_are_written_where_they_are_asked_for() {
 }
 
 #[test]
+fn captures_of_several_studies_are_of_those_that_have_the_link() {
+    let place = Folder::new();
+    place.write("mine.toml", STUDY);
+    place.write("other.toml", &STUDY.replace("links.line", "links.wire"));
+    let run = |pcap: &str| {
+        place.usher(&["study", "run", "mine.toml", "other.toml", "--quick", "--out", "both", "--force", pcap])
+    };
+    let said = run("--pcap=line").with_code(0);
+    assert!(said.err.contains("other has none of the links of --pcap, and no captures"), "{}", said.err);
+    let captures = |study: &str| {
+        let files =
+            std::fs::read_dir(place.path(&format!("both/{study}-quick/captures"))).into_iter().flatten();
+        let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.starts_with(&format!("{study}-")) && name.ends_with(".pcapng")).count()
+    };
+    assert_eq!((captures("mine"), captures("other")), (2, 0));
+    run("--pcap").with_code(0);
+    assert_eq!((captures("mine"), captures("other")), (2, 2));
+    let none = run("--pcap=cable").with_code(2);
+    assert!(
+        none.err.contains("--pcap=cable: mine has no such link; it has line, and none of the others"),
+        "{}",
+        none.err
+    );
+}
+
+#[test]
+fn captures_of_recorded_handshakes_say_so() {
+    let place = Folder::new();
+    place.usher(&["study", "new", "--kind", "eap", "login.toml"]).with_code(0);
+    let point = "loss=0 %, protocol=RADIUS, nagle=off";
+    let capture = |handshake: &str| {
+        let handshake = format!("workload.eap_tls.handshake={handshake}");
+        let words = ["study", "run", "login.toml", "--point", point, "--pcap=wan", "--set", &handshake];
+        let short =
+            ["--set", "run.duration=1 s", "--set", "run.warmup=0 s", "--set", "hosts.station.count=2"];
+        let said = place.usher(&[&words[..], &short[..]].concat()).with_code(0);
+        let file = said.out.lines().find_map(|line| line.strip_prefix("capture: ")).unwrap();
+        (said.err, std::fs::read(place.path(file)).unwrap())
+    };
+    let remark = "octets of one recorded handshake";
+    let holds = |bytes: &[u8]| bytes.windows(remark.len()).any(|window| window == remark.as_bytes());
+    let (said, recorded) = capture("recorded");
+    assert!(said.contains(remark) && holds(&recorded), "{said}");
+    let (said, real) = capture("real");
+    assert!(!said.contains(remark) && !holds(&real), "{said}");
+}
+
+#[test]
 fn captures_of_other_links_take_the_place_of_those_before() {
     let place = Folder::new();
     let second = "[hosts.router]\n[links.line]\nbetween = [\"client\", \"router\"]\n";

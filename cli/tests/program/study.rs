@@ -156,7 +156,7 @@ fn a_new_study_of_each_kind_is_right_and_runs() {
         let said = place.usher(&run).with_code(0);
         assert!(!said.out.contains("failed"), "{kind}: {}", said.out);
         if kind == "eap" {
-            assert!(said.out.contains("Which protocol:\n  At loss 0 %: use "), "{}", said.out);
+            assert!(said.out.contains("Which protocol:\n  At loss 0 %; nagle off: use "), "{}", said.out);
         }
     }
     let unknown = place.usher(&["study", "new", "--kind", "ident", "x.toml"]).with_code(2);
