@@ -194,7 +194,7 @@ struct Chance {
     last_arrival: Instant,
     in_bad_state: bool,
     /// When a packet last looked at a state that moves in time.
-    looked: Option<Instant>,
+    last_look: Option<Instant>,
     offered: u64,
 }
 
@@ -216,7 +216,7 @@ impl Channel {
                     rng,
                     last_arrival: Instant::ZERO,
                     in_bad_state: false,
-                    looked: None,
+                    last_look: None,
                     offered: 0,
                 })
             }),
@@ -338,11 +338,11 @@ impl Chance {
             Loss::Bernoulli(p) => self.rng.chance(*p),
             Loss::TimedGilbertElliott(states) => {
                 // The first packet finds the long run's state.
-                let bad = self.looked.map_or_else(
+                let bad = self.last_look.map_or_else(
                     || states.share_bad(),
                     |before| states.chance_of_bad(self.in_bad_state, departs.since(before)),
                 );
-                self.looked = Some(departs);
+                self.last_look = Some(departs);
                 // One draw decides both: within the part of its state it is uniform.
                 let drawn = self.rng.unit();
                 self.in_bad_state = drawn < bad;

@@ -10,7 +10,7 @@ mod mobility;
 mod pppoe;
 mod workloads;
 
-pub(crate) use doubts::doubts;
+pub(crate) use doubts::find_doubts;
 pub(crate) use idle::idle;
 use workloads::of_workload;
 

@@ -43,12 +43,12 @@ fn read(text: &str) -> Settings {
 }
 
 /// Whether a setting takes another one's place.
-pub(crate) fn decides(setting: &str, other: &str) -> bool {
+pub(crate) fn overrides_setting(setting: &str, other: &str) -> bool {
     setting == SHARED && OF_EACH.contains(&other)
 }
 
 /// Gives TCP and SCTP what `[transport]` says of both. What is no switch is left for the reader to find.
-fn share(study: &mut TreeNode) {
+fn share_nagle(study: &mut TreeNode) {
     let Some(nagle) = study.get("transport").and_then(|transport| transport.get("nagle")) else { return };
     if let Item::Bool(_) = nagle.item {
         let nagle = nagle.clone();
@@ -63,7 +63,7 @@ fn share(study: &mut TreeNode) {
 /// Gives a study's transports what they share, and the settings of the presets that they name where they have none of
 /// their own. A preset that there is not is left for the reader to find.
 pub(crate) fn fill(study: &mut TreeNode) {
-    share(study);
+    share_nagle(study);
     for ((protocol, presets), read_once) in [("tcp", TCP), ("sctp", SCTP)].into_iter().zip(&READ) {
         let path = ["transport", protocol].map(|key| Step::Key(key.to_owned()));
         let Some(table) = path.iter().try_fold(&mut *study, |node, step| node.child_mut(step)) else {

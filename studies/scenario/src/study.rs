@@ -329,7 +329,7 @@ impl Study {
             let mut cases = cases.flat_map(|(_, choices)| choices);
             let set = |choice: &&Choice| {
                 let mut puts = choice.puts.iter();
-                puts.any(|put| setting::sets(&put.path, name) || presets::decides(name, &put.path))
+                puts.any(|put| setting::sets(&put.path, name) || presets::overrides_setting(name, &put.path))
             };
             if let Some(Choice { setting: Setting { axis, text, .. }, .. }) = cases.find(set) {
                 let message = format!(
@@ -375,7 +375,7 @@ impl Study {
             points.extend(self.point((index, mode), &base, &chosen, overrides, &mut memo, faults));
         }
         let scenarios: Vec<&Scenario> = points.iter().map(|point| &point.scenario).collect();
-        for (path, message) in check::doubts(&scenarios, &base, &varied) {
+        for (path, message) in check::find_doubts(&scenarios, &base, &varied) {
             let steps = base.steps(&path);
             faults.warn(base.place(&steps), format!("{}: {message}", tree::show(&steps)));
         }
@@ -467,12 +467,9 @@ impl Study {
             if self.file.axes.iter().any(|a| a.name == *name) {
                 continue;
             }
-            if let Some(axis) = self
-                .file
-                .axes
-                .iter()
-                .find(|axis| axis.set.0.iter().any(|path| path == name || presets::decides(name, path)))
-            {
+            if let Some(axis) = self.file.axes.iter().find(|axis| {
+                axis.set.0.iter().any(|path| path == name || presets::overrides_setting(name, path))
+            }) {
                 faults.add(
                     None,
                     format!("--set {name}: the axis \"{0}\" varies it; write --set {0}=…", axis.name),

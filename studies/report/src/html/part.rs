@@ -19,10 +19,12 @@ const STACKED: usize = 8;
 
 /// What the style knows a table by that has so many columns.
 const fn width_class(columns: usize) -> &'static str {
-    match columns {
-        ..=NARROW => "",
-        ..=STACKED => " wide cards",
-        _ => " wide",
+    if columns <= NARROW {
+        ""
+    } else if columns <= STACKED {
+        " wide cards"
+    } else {
+        " wide"
     }
 }
 

@@ -124,7 +124,7 @@ pub(super) fn findings(said: &Recommendation, plan: &Plan, results: &Results) ->
     if advice.len() > FEW {
         return Vec::new();
     }
-    let decided = decided(said, plan, &advice);
+    let decided = name_deciding_axes(said, plan, &advice);
     let sentence = |a: Advice| {
         let at: Vec<String> = a.at.axes().map(|(axis, value)| format!("{axis} {value}")).collect();
         let at = if at.is_empty() { String::new() } else { format!("At {}: ", at.join("; ")) };
@@ -160,7 +160,7 @@ pub(super) fn findings(said: &Recommendation, plan: &Plan, results: &Results) ->
 
 /// Where another axis of named cases decides whether a choice stays within the limit, a sentence for each: what looks like the
 /// choice's own fault is not.
-fn decided(said: &Recommendation, plan: &Plan, advice: &[Advice]) -> Vec<String> {
+fn name_deciding_axes(said: &Recommendation, plan: &Plan, advice: &[Advice]) -> Vec<String> {
     let named = |axis: &&PlannedAxis| axis.values.iter().any(|value| value.number.is_none());
     let others = plan.axes.iter().filter(|axis| !said.choose.0.contains(&axis.name)).filter(named);
     // What is said, and the places of which it holds.

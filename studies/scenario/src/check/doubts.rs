@@ -11,12 +11,12 @@ use usher_core::impair;
 
 /// What may mislead in the points of a plan. `given` is the study as its file and its mode have it, `varied` are the paths that
 /// axes and choices set.
-pub(crate) fn doubts(points: &[&Scenario], given: &TreeNode, varied: &[String]) -> Vec<Finding> {
-    nagle(points, given, varied).into_iter().chain(bursts_of_packets(points)).collect()
+pub(crate) fn find_doubts(points: &[&Scenario], given: &TreeNode, varied: &[String]) -> Vec<Finding> {
+    find_nagle_difference(points, given, varied).into_iter().chain(find_packet_bursts(points)).collect()
 }
 
 /// Losses whose bursts last so many packets, however long these take to come.
-fn bursts_of_packets(points: &[&Scenario]) -> Vec<Finding> {
+fn find_packet_bursts(points: &[&Scenario]) -> Vec<Finding> {
     let mut found: Vec<Finding> = Vec::new();
     for (name, link) in points.iter().flat_map(|scenario| scenario.links.iter()) {
         let sides = [("up", link.up.loss.as_ref()), ("down", link.down.loss.as_ref())];
@@ -35,7 +35,7 @@ fn bursts_of_packets(points: &[&Scenario]) -> Vec<Finding> {
 }
 
 /// Points over TCP and points over SCTP whose Nagle's algorithm is not the same, unless the study says so of both.
-fn nagle(points: &[&Scenario], given: &TreeNode, varied: &[String]) -> Option<Finding> {
+fn find_nagle_difference(points: &[&Scenario], given: &TreeNode, varied: &[String]) -> Option<Finding> {
     let of = |carrier: &str, nagle: fn(&Scenario) -> bool| {
         let carried = points.iter().filter(|scenario| lab::transports(scenario).contains(carrier));
         carried.map(|scenario| nagle(scenario)).collect::<BTreeSet<bool>>()
