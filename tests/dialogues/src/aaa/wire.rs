@@ -1,0 +1,99 @@
+//! What access servers send, and how a run remembers it.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use usher_aaa::RADSEC_LISTENER;
+use usher_core::{ConnId, Instant};
+use usher_crypto::digest::HmacMd5Key;
+use usher_radius::attribute::{Attributes, kind};
+use usher_radius::auth::accounting_request_authenticator;
+use usher_radius::packet::Code;
+use usher_radius::{Secret, radsec};
+
+/// How many access servers there are; the last one speaks RadSec.
+pub(super) const ACCESS_SERVERS: usize = 3;
+/// Connect-Info: it numbers requests, so that a verdict can be held against what its request proved.
+pub(super) const NUMBER: u8 = 77;
+
+/// A request comes from another port that is so much further.
+pub(super) const FURTHER: u16 = 16;
+
+const SECRET: &[u8] = b"a secret of access servers";
+
+pub(super) const fn address(access_server: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, access_server as u8, 1)
+}
+
+pub(super) const fn by_stream(access_server: usize) -> bool {
+    access_server + 1 == ACCESS_SERVERS
+}
+
+pub(super) fn connection() -> ConnId {
+    ConnId::accepted_at(RADSEC_LISTENER, 0)
+}
+
+pub(super) fn secret(access_server: usize) -> Secret {
+    if by_stream(access_server) { radsec::secret() } else { Secret::new(SECRET) }
+}
+
+/// A request as it was sent.
+#[derive(Debug)]
+pub(super) struct SentRequest {
+    pub(super) slot: usize,
+    /// Of which login of that slot.
+    pub(super) attempt: u64,
+    pub(super) access_server: usize,
+    pub(super) port: u16,
+    pub(super) identifier: u8,
+    pub(super) authenticator: [u8; 16],
+    pub(super) octets: Vec<u8>,
+    /// The dialogue that its State names, or one that it begins.
+    pub(super) dialogue: usize,
+    pub(super) at: Instant,
+    pub(super) code: Code,
+}
+
+impl SentRequest {
+    /// Where it comes from, by a port that is so much further.
+    pub(super) fn source(&self, further: u16) -> SocketAddr {
+        SocketAddr::new(IpAddr::V4(address(self.access_server)), self.port + further)
+    }
+    /// Whether an answer to this address, and by datagram to this port, may be to it.
+    pub(super) fn may_be_answered(&self, at: IpAddr, port: Option<u16>, identifier: u8) -> bool {
+        let further = |port: u16| port.wrapping_sub(self.port);
+        IpAddr::V4(address(self.access_server)) == at
+            && port.is_none_or(|port| further(port) == 0 || further(port) == FURTHER)
+            && self.identifier == identifier
+    }
+}
+
+/// A request's octets, signed for its access server; `None`: it fits no packet.
+pub(super) fn signed(
+    access_server: usize,
+    code: Code,
+    identifier: u8,
+    nonce: u64,
+    mut attributes: Attributes,
+) -> Option<([u8; 16], Vec<u8>)> {
+    let secret = secret(access_server);
+    let accounting = code == Code::ACCOUNTING_REQUEST;
+    let mut authenticator = [0; 16];
+    if !accounting {
+        authenticator[..8].copy_from_slice(&nonce.to_be_bytes());
+        authenticator[8] = access_server as u8 + 1;
+        attributes.push_bytes(kind::MESSAGE_AUTHENTICATOR, &[0; 16]).ok()?;
+    }
+    let mut octets = vec![code.0, identifier, 0, 0];
+    octets.extend_from_slice(&authenticator);
+    attributes.emit(&mut octets, secret.as_bytes(), &authenticator, 0);
+    let length = u16::try_from(octets.len()).ok().filter(|n| *n <= 4096)?;
+    octets[2..4].copy_from_slice(&length.to_be_bytes());
+    if accounting {
+        authenticator = accounting_request_authenticator(&octets, &secret);
+        octets[4..20].copy_from_slice(&authenticator);
+    } else {
+        let code = HmacMd5Key::new(secret.as_bytes()).mac(&[&octets]);
+        let at = octets.len() - 16;
+        octets[at..].copy_from_slice(&code);
+    }
+    Some((authenticator, octets))
+}

@@ -1,0 +1,136 @@
+//! A state-machine fuzzer: honest clients and attackers hold dialogues with the product's own machines in virtual time. The octets of an
+//! input are operations: who speaks next, what is repeated, swapped, spliced, delayed or lost. After each operation the invariants hold.
+//!
+//! | module | machine | partners |
+//! |---|---|---|
+//! | [`aaa`] | the AAA server with its ledger | stations of EAP and passwords behind access servers of RADIUS and RadSec |
+//!
+//! Every input is a valid run: an operation that fits nothing changes nothing. `Err` is a [`Breach`]: a fault of the machine.
+
+pub mod aaa;
+
+use std::fmt;
+
+/// How many operations of an input are carried out at most.
+pub const MOST_OPERATIONS: usize = 64;
+
+/// An invariant that does not hold.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Breach(pub String);
+
+impl fmt::Display for Breach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Fails with what `breach` says where an invariant does not hold.
+///
+/// # Errors
+/// It does not hold.
+pub fn ensure(holds: bool, breach: impl FnOnce() -> String) -> Result<(), Breach> {
+    if holds { Ok(()) } else { Err(Breach(breach())) }
+}
+
+/// What a harness believes of its people. The tests of the harness break it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Belief {
+    /// Whoever shows a password has that user's.
+    #[default]
+    Sound,
+    /// Ann's password is taken for Eve's: a harness that believes so must find a breach in Ann's honest login.
+    Mistaken,
+}
+
+/// One operation: what is done, with which dialogue, and how.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Operation {
+    /// What is done.
+    pub code: u8,
+    /// With which dialogue.
+    pub slot: u8,
+    /// How.
+    pub how: [u8; 2],
+}
+
+/// The operations of an input, four octets each; what is missing of the last is zero.
+pub fn operations(octets: &[u8]) -> impl Iterator<Item = Operation> {
+    octets.chunks(4).take(MOST_OPERATIONS).map(|chunk| {
+        let octet = |i: usize| chunk.get(i).copied().unwrap_or_default();
+        Operation { code: octet(0), slot: octet(1), how: [octet(2), octet(3)] }
+    })
+}
+
+/// Somebody who may be let in.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Person {
+    /// May have one session at once.
+    Ann,
+    /// May have any number.
+    Bob,
+    /// Knows her own password, and claims to be others.
+    Eve,
+    /// A device that is known by its address.
+    Printer,
+}
+
+impl Person {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Ann, Self::Bob, Self::Eve, Self::Printer];
+
+    /// The one of a number, of which the lowest two bits count.
+    #[must_use]
+    pub const fn numbered(n: u8) -> Self {
+        Self::ALL[(n & 3) as usize]
+    }
+    /// The User-Name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ann => "ann",
+            Self::Bob => "bob",
+            Self::Eve => "eve",
+            Self::Printer => "020000000009",
+        }
+    }
+    /// The password, which nobody else knows; the printer has one that nobody asks for.
+    #[must_use]
+    pub const fn password(self) -> &'static str {
+        match self {
+            Self::Ann => "the password of ann",
+            Self::Bob => "the password of bob",
+            Self::Eve => "the password of eve",
+            Self::Printer => "none",
+        }
+    }
+    /// The name of this person's own device, as access servers write it.
+    #[must_use]
+    pub const fn station(self) -> &'static str {
+        match self {
+            Self::Ann => "02-00-00-00-00-01",
+            Self::Bob => "02-00-00-00-00-02",
+            Self::Eve => "02-00-00-00-00-03",
+            Self::Printer => "02-00-00-00-00-09",
+        }
+    }
+}
+
+/// A text as it is, in capitals, or with its first letter large.
+#[must_use]
+pub fn respell(text: &str, how: u8) -> String {
+    match how & 3 {
+        1 => text.to_uppercase(),
+        2 => text.to_lowercase(),
+        3 => text.chars().enumerate().map(|(i, c)| if i == 0 { c.to_ascii_uppercase() } else { c }).collect(),
+        _ => text.into(),
+    }
+}
+
+/// So many inputs of chance, the same each time.
+#[cfg(test)]
+pub(crate) fn inputs(count: u64) -> impl Iterator<Item = Vec<u8>> {
+    (0..count).map(|n| {
+        let mut rng = usher_core::Seed::new(n).stream("operations", 0);
+        (0..4 * MOST_OPERATIONS).map(|_| rng.next_u64() as u8).collect()
+    })
+}
